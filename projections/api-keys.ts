@@ -1,0 +1,119 @@
+import type { DomainEventOf } from '../src/events/catalogue.ts'
+import { columnsOf, type Projection, type Query, type Statement, type TableName } from './projection.ts'
+
+/** Every API key ever issued, as it stands now. What api processes load at boot before they follow the log. */
+export const apiKeys: Projection = {
+  name: 'api_keys',
+  version: 1,
+  prefixes: ['key-'],
+  money: false,
+  tables: [
+    {
+      name: 'api_keys',
+      columns: `
+        key_id text primary key, organization_id text not null, organization_name text not null, name text not null,
+        secret_hmac text not null, last4 text not null, permissions text[] not null, limits json not null,
+        allowed_cidrs text[] not null, created_at timestamptz not null, expires_at timestamptz,
+        successor_id text, grace_until timestamptz, revoked_at timestamptz, revoke_reason text`,
+      indexes: ['create index on $table (organization_id)'],
+    },
+  ],
+  fold: (events, table) => {
+    const issued: DomainEventOf<'ApiKeyIssued'>['data'][] = []
+    const createdAt: string[] = []
+    const rotated: [string, string, string][] = []
+    const limits = new Map<string, string>()
+    const revoked: [string, string, string][] = []
+    for (const event of events) {
+      if (event.type === 'ApiKeyIssued') {
+        issued.push(event.data)
+        createdAt.push(event.metadata.effective_at)
+      } else if (event.type === 'ApiKeyRotated')
+        rotated.push([event.data.key_id, event.data.successor_id, event.data.grace_until])
+      else if (event.type === 'ApiKeyLimitsChanged') limits.set(event.data.key_id, JSON.stringify(event.data.limits))
+      else if (event.type === 'ApiKeyRevoked')
+        revoked.push([event.data.key_id, event.metadata.effective_at, event.data.reason])
+    }
+    // A key is issued before anything else happens to it, and the other changes touch different columns.
+    return [
+      ...insertIssued(issued, createdAt, table),
+      ...update(table, 'successor_id = u.b, grace_until = u.c::timestamptz', rotated, 3),
+      ...update(table, 'limits = u.b::json', [...limits], 2),
+      ...update(table, 'revoked_at = u.b::timestamptz, revoke_reason = u.c', revoked, 3),
+    ]
+  },
+}
+
+const insertIssued = (
+  issued: readonly DomainEventOf<'ApiKeyIssued'>['data'][],
+  createdAt: readonly string[],
+  table: TableName,
+): Statement[] =>
+  issued.length === 0
+    ? []
+    : [
+        {
+          text: `insert into ${table('api_keys')} (key_id, organization_id, organization_name, name, secret_hmac, last4,
+                   permissions, limits, allowed_cidrs, created_at, expires_at)
+                 select a, b, c, d, e, f, array(select json_array_elements_text(g::json)), h::json,
+                        array(select json_array_elements_text(i::json)), j::timestamptz, k::timestamptz
+                 from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
+                             $8::text[], $9::text[], $10::text[], $11::text[]) as u (a, b, c, d, e, f, g, h, i, j, k)`,
+          columns: columnsOf(
+            issued.map((key, i) => [
+              key.key_id,
+              key.organization_id,
+              key.organization_name,
+              key.name,
+              key.secret_hmac,
+              key.last4,
+              JSON.stringify(key.permissions),
+              JSON.stringify(key.limits),
+              JSON.stringify(key.allowed_cidrs),
+              createdAt[i] ?? null,
+              key.expires_at,
+            ]),
+            11,
+          ),
+        },
+      ]
+
+const update = (
+  table: TableName,
+  set: string,
+  rows: readonly (readonly (string | null)[])[],
+  width: 2 | 3,
+): Statement[] =>
+  rows.length === 0
+    ? []
+    : [
+        {
+          text: `update ${table('api_keys')} k set ${set}
+                 from unnest($1::text[], $2::text[]${width === 3 ? ', $3::text[]' : ''}) as u (a, b${width === 3 ? ', c' : ''})
+                 where k.key_id = u.a`,
+          columns: columnsOf(rows, width),
+        },
+      ]
+
+export type ApiKeyRow = {
+  key_id: string
+  organization_id: string
+  organization_name: string
+  name: string
+  secret_hmac: string
+  last4: string
+  permissions: string[]
+  limits: { requests_per_minute: number; requests_per_day: number }
+  allowed_cidrs: string[]
+  created_at: Date
+  expires_at: Date | null
+  successor_id: string | null
+  grace_until: Date | null
+  revoked_at: Date | null
+}
+
+/** Keys, of one organization or of all, oldest first. */
+export const keysOf = (organizationId: string | null): Query<ApiKeyRow> => ({
+  text: 'select * from api_keys where $1::text is null or organization_id = $1 order by created_at, key_id',
+  values: [organizationId],
+})

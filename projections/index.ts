@@ -1,0 +1,8 @@
+import { accounts } from './accounts.ts'
+import { apiKeys } from './api-keys.ts'
+import { keyUsage } from './key-usage.ts'
+import { ledgerLines } from './ledger-lines.ts'
+import type { Projection } from './projection.ts'
+
+/** Every read model there is, in the order operators see them. */
+export const projections: readonly Projection[] = [accounts, ledgerLines, apiKeys, keyUsage]

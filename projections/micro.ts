@@ -1,0 +1,9 @@
+/** Event amounts as integers of micro-credits, for columns that are summed. Events hold canonical decimals only. */
+export const microOf = (amount: string): bigint => {
+  const point = amount.indexOf('.')
+  if (point === -1) return BigInt(amount) * 1_000_000n
+  const digits = amount.slice(0, point) + amount.slice(point + 1).padEnd(6, '0')
+  return BigInt(digits)
+}
+
+export const formatMicro = (micro: bigint): string => micro.toString()

@@ -1,0 +1,153 @@
+import { randomUUID } from 'node:crypto'
+import type { AddressInfo } from 'node:net'
+import type { FastifyInstance } from 'fastify'
+import type { Logger } from 'pino'
+import { keysOf, type ApiKeyRow } from '../projections/api-keys.ts'
+import { projections } from '../projections/index.ts'
+import { createIdempotency } from './call/idempotency.ts'
+import type { CallRoom } from './call/perform.ts'
+import { createRateLimitRecord } from './call/rate-limit-record.ts'
+import { createRequestIds } from './call/request-id.ts'
+import { createHost } from './call/route.ts'
+import { type GeoDatabase, bundledGeoPaths, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
+import { ipLookup } from './capabilities/ip-lookup/index.ts'
+import { whoami } from './capabilities/whoami/index.ts'
+import type { Config } from './config.ts'
+import type { Position } from './event-log/port.ts'
+import { openKeyDirectory } from './guard/key-directory.ts'
+import { createRateLimiter, memoryCounters } from './guard/rate-limit.ts'
+import type { KeyState } from './keys/key-state.ts'
+import { openPriceBooks } from './ledger/price-books.ts'
+import type { Foundation } from './ops/foundation.ts'
+import { createProjector } from './projector/run.ts'
+
+/** The running service: the hosts and workers this process was asked for. */
+export type App = {
+  readonly apiUrl: string | null
+  readonly dashboardUrl: string | null
+  readonly geo: GeoDatabase | null
+  /** Answers what is in flight, takes nothing new, flushes what was counted, and lets go of everything it opened. */
+  close(): Promise<void>
+}
+
+/** Starts the roles of the configuration on an open foundation. Ready to answer when it resolves. */
+export const startApp = async (foundation: Foundation, config: Config, logger: Logger): Promise<App> => {
+  const has = (role: Config['ROLES'][number]): boolean => config.ROLES.includes(role)
+  const closing: (() => Promise<void>)[] = []
+  let geo: GeoDatabase | null = null
+  let apiUrl: string | null = null
+  let dashboardUrl: string | null = null
+  try {
+    if (has('projector')) closing.push(startProjector(foundation, logger))
+    if (has('api') || has('dashboard')) {
+      const { room, close } = await openCallRoom(foundation, logger)
+      closing.push(close)
+      if (has('api')) {
+        geo = await openGeoDatabase({ paths: config.GEOIP_CITY_DB ?? bundledGeoPaths(), logger })
+        const database = geo
+        closing.push(async () => database.close())
+        const host = createHost(room, [ipLookup({ geo, secrets: foundation.secrets })])
+        closing.push(() => host.close())
+        apiUrl = await listen(host, config.HOST, config.API_PORT, 'API_PORT')
+      }
+      if (has('dashboard')) {
+        const host = createHost(room, [whoami({ pool: foundation.pool })])
+        closing.push(() => host.close())
+        dashboardUrl = await listen(host, config.HOST, config.DASHBOARD_PORT, 'DASHBOARD_PORT')
+      }
+    }
+  } catch (error) {
+    for (const close of closing.reverse()) await close()
+    throw error
+  }
+  return {
+    apiUrl,
+    dashboardUrl,
+    geo,
+    close: async () => {
+      // Hosts first: they finish what is in flight, which still needs everything opened before them.
+      for (const close of closing.reverse()) await close()
+    },
+  }
+}
+
+const startProjector = ({ url, eventLog }: Foundation, logger: Logger): (() => Promise<void>) => {
+  const projector = createProjector({ url, eventLog, projections, logger, owner: `${process.pid}-${randomUUID()}` })
+  void projector.run()
+  return () => projector.stop()
+}
+
+const openCallRoom = async (foundation: Foundation, logger: Logger): Promise<{ room: CallRoom; close(): Promise<void> }> => {
+  const { eventLog, pool, secrets, ledger } = foundation
+  const { keys, after } = await knownKeys(foundation)
+  const directory = openKeyDirectory({ eventLog, known: keys, after, logger })
+  const prices = openPriceBooks({ eventLog, logger })
+  await Promise.all([directory.caughtUp, prices.caughtUp])
+  const rateLimitRecord = createRateLimitRecord({ ledger, logger, instanceId: randomUUID() })
+  const room: CallRoom = {
+    directory,
+    secrets,
+    limiter: createRateLimiter(memoryCounters()),
+    rateLimitRecord,
+    ledger,
+    prices,
+    idempotency: createIdempotency({ pool, eventLog }),
+    requestIds: createRequestIds(),
+    clock: Date,
+    logger,
+  }
+  return {
+    room,
+    close: async () => {
+      await rateLimitRecord.flush()
+      await ledger.drain()
+      await directory.stop()
+      await prices.stop()
+    },
+  }
+}
+
+/** The keys as their projection has them, and the position that is of: both from one snapshot. */
+const knownKeys = async ({ pool }: Foundation): Promise<{ keys: KeyState[]; after: Position }> => {
+  const client = await pool.connect()
+  try {
+    await client.query('begin isolation level repeatable read read only')
+    const { text, values } = keysOf(null)
+    const { rows } = await client.query<ApiKeyRow>(text, [...values])
+    const checkpoint = await client.query<{ position: string }>(`select position from projection_checkpoints where name = 'api_keys'`)
+    await client.query('commit')
+    return { keys: rows.map(keyStateOf), after: BigInt(checkpoint.rows[0]?.position ?? 0) }
+  } finally {
+    client.release()
+  }
+}
+
+const keyStateOf = (row: ApiKeyRow): KeyState => ({
+  keyId: row.key_id,
+  organizationId: row.organization_id,
+  organizationName: row.organization_name,
+  name: row.name,
+  secretHmac: row.secret_hmac,
+  last4: row.last4,
+  permissions: row.permissions as KeyState['permissions'],
+  limits: row.limits,
+  allowedCidrs: row.allowed_cidrs,
+  createdAt: row.created_at.toISOString(),
+  expiresAt: row.expires_at?.toISOString() ?? null,
+  successorId: row.successor_id,
+  graceUntil: row.grace_until?.toISOString() ?? null,
+  revokedAt: row.revoked_at?.toISOString() ?? null,
+})
+
+const listen = async (host: FastifyInstance, address: string, port: number, variable: string): Promise<string> => {
+  try {
+    await host.listen({ host: address, port })
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE')
+      throw new Error(`${variable}: port ${port} on ${address} is taken. Stop what listens there or set ${variable} to another port.`, { cause: error })
+    throw error
+  }
+  const { port: bound } = host.server.address() as AddressInfo
+  const named = address.includes(':') ? `[${address}]` : address
+  return `http://${named}:${bound}`
+}

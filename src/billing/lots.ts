@@ -1,0 +1,49 @@
+import type { Allocation } from '../events/credits.ts'
+import { formatCredits, type MicroCredits } from './money.ts'
+
+/** One grant of credits, with what is left of it. */
+export type Lot = {
+  readonly grantId: string
+  readonly priority: number
+  /** Milliseconds since the epoch; Infinity for a lot that never expires. */
+  readonly expiresAtMs: number
+  /** The ledger revision that granted it: its age. */
+  readonly revision: number
+  readonly granted: MicroCredits
+  remaining: MicroCredits
+}
+
+/** The order in which lots are drawn: priority, then expiry, then age. Total, so two processes always agree. */
+export const drawOrder = (a: Lot, b: Lot): number =>
+  a.priority - b.priority || compare(a.expiresAtMs, b.expiresAtMs) || a.revision - b.revision
+
+// Infinity - Infinity is NaN, which would make the order depend on the sort's mood.
+const compare = (a: number, b: number): number => (a < b ? -1 : a > b ? 1 : 0)
+
+/** Credits that can be drawn at an instant: a lot is worth nothing from its expiry on, swept or not. */
+export const drawable = (lots: readonly Lot[], atMs: number): MicroCredits => {
+  let sum = 0n
+  for (const lot of lots) if (lot.expiresAtMs > atMs) sum += lot.remaining
+  return sum
+}
+
+/**
+ * Which lots pay an amount at an instant. `lots` must be in draw order. `uncovered` is what no lot could pay:
+ * overdraft, if the organization may have one.
+ */
+export const draw = (
+  lots: readonly Lot[],
+  amount: MicroCredits,
+  atMs: number,
+): { allocations: Allocation[]; uncovered: MicroCredits } => {
+  const allocations: Allocation[] = []
+  let uncovered = amount
+  for (const lot of lots) {
+    if (uncovered === 0n) break
+    if (lot.remaining === 0n || lot.expiresAtMs <= atMs) continue
+    const part = lot.remaining < uncovered ? lot.remaining : uncovered
+    allocations.push({ grant_id: lot.grantId, amount: formatCredits(part) })
+    uncovered -= part
+  }
+  return { allocations, uncovered }
+}

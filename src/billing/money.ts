@@ -1,0 +1,37 @@
+/**
+ * Credits are bigint micro-credits in code and canonical decimal strings on the wire and in events (decision 8).
+ * Never a float.
+ */
+export type MicroCredits = bigint
+
+export const microPerCredit = 1_000_000n
+const fractionDigits = 6
+
+const canonical = /^(-?)(0|[1-9]\d{0,17})(?:\.(\d{1,6}))?$/
+
+/**
+ * Reads a decimal amount with at most 6 fractional digits. Trailing zeros are accepted ("1.50"), signs other than a
+ * leading minus, exponents and bare points are not. Throws a RangeError naming the text.
+ */
+export const parseCredits = (text: string): MicroCredits => {
+  const match = canonical.exec(text)
+  if (match === null || text.startsWith('-0') && !/[1-9]/.test(text))
+    throw new RangeError(`"${text.slice(0, 40)}" is not a credit amount: a decimal with at most 6 fractional digits, such as 1.5`)
+  const [, sign, whole = '0', fraction = ''] = match
+  const micro = BigInt(whole) * microPerCredit + BigInt(fraction.padEnd(fractionDigits, '0'))
+  return sign === '-' ? -micro : micro
+}
+
+const formatted = new Map<MicroCredits, string>()
+const formattedMax = 4096
+
+/** Writes the canonical decimal string: no trailing zeros, no point without fraction. `parseCredits` reads it back. */
+export const formatCredits = (micro: MicroCredits): string => {
+  const known = formatted.get(micro)
+  if (known !== undefined) return known
+  const magnitude = micro < 0n ? -micro : micro
+  const fraction = (magnitude % microPerCredit).toString().padStart(fractionDigits, '0').replace(/0+$/, '')
+  const text = `${micro < 0n ? '-' : ''}${magnitude / microPerCredit}${fraction === '' ? '' : `.${fraction}`}`
+  if (formatted.size < formattedMax) formatted.set(micro, text)
+  return text
+}

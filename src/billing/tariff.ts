@@ -1,0 +1,92 @@
+import type { CallFacts } from '../events/calls.ts'
+import type { MicroCredits } from './money.ts'
+import type { PriceBook } from './price-book.ts'
+
+/**
+ * The tariff: which rules a fact falls under. It says nothing about prices (the price book's) nor about who can pay
+ * (the account's).
+ *
+ * Every rule is a pure event handler with an id and a version. A released version is never edited: history was
+ * priced by it. To change a rule, add a version here and publish a price book that names it from a date on.
+ */
+
+type Facts<K extends CallFacts['kind']> = Extract<CallFacts, { kind: K }>
+
+/** The rules that apply to a fact, in the order of the charge's lines. A fact that matches none is a bug. */
+type Rule<K extends CallFacts['kind']> = {
+  readonly id: string
+  /** `versions[n - 1]` is version n. */
+  readonly versions: readonly ((facts: Facts<K>) => boolean)[]
+}
+
+type Tariff = { readonly [K in CallFacts['kind']]: readonly Rule<K>[] }
+
+/** The most decisive rule stands first; prices are the price book's. */
+export const tariff: Tariff = {
+  // Decision 11: an IP lookup is charged when it was located.
+  ip_lookup: [
+    { id: 'ip_lookup.located', versions: [(facts) => facts.success] },
+    { id: 'ip_lookup.not_located', versions: [(facts) => !facts.success] },
+  ],
+  // Decision 11: whoami costs nothing.
+  whoami: [{ id: 'whoami', versions: [() => true] }],
+  // Decision 15: the same Idempotency-Key is charged once, ever.
+  replay: [{ id: 'replay', versions: [() => true] }],
+  // Spec §4.1 rule 5, decision 11: whatever is refused costs nothing.
+  refusal: [{ id: 'refusal', versions: [() => true] }],
+}
+
+/** One line of a charge, before anybody pays it. */
+export type RatedLine = {
+  readonly sku: string
+  readonly amount: MicroCredits
+  readonly rule: string
+  readonly ruleVersion: number
+}
+
+/** What a fact costs, and by which rules. `total` 0 with no lines means free, by `rule`. */
+export type Rating = {
+  readonly total: MicroCredits
+  readonly lines: readonly RatedLine[]
+  readonly rule: string
+  readonly ruleVersion: number
+  readonly priceBookVersion: number
+}
+
+/** An organization's own price of a SKU at the instant of the call; undefined: the price book's. */
+export type PriceOverride = (sku: string) => MicroCredits | undefined
+
+/** The price book and the tariff of this release do not fit together. Nothing is charged; an operator must act. */
+export class NoRule extends Error {
+  override name = 'NoRule'
+}
+
+/**
+ * Prices a fact. Pure: the same fact, book and overrides give the same rating for ever.
+ * Throws `NoRule` when the book names no known rule that matches.
+ */
+export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride): Rating => {
+  const lines: RatedLine[] = []
+  let first: { rule: string; ruleVersion: number } | undefined
+  let total = 0n
+  for (const { id, versions } of tariff[facts.kind] as readonly Rule<CallFacts['kind']>[]) {
+    const priced = book.rules.get(id)
+    if (priced === undefined) continue
+    const matches = versions[priced.ruleVersion - 1] as ((facts: CallFacts) => boolean) | undefined
+    if (matches === undefined)
+      throw new NoRule(`price book ${book.version} names ${id} version ${priced.ruleVersion}, unknown to this release`)
+    if (!matches(facts)) continue
+    first ??= { rule: id, ruleVersion: priced.ruleVersion }
+    if (priced.sku === null) continue
+    const amount = override(priced.sku) ?? priced.amount
+    if (amount === 0n) continue
+    total += amount
+    lines.push({ sku: priced.sku, amount, rule: id, ruleVersion: priced.ruleVersion })
+  }
+  if (first === undefined) throw new NoRule(`price book ${book.version} has no rule for ${facts.kind} facts`)
+  return { total, lines, ...first, priceBookVersion: book.version }
+}
+
+/** The rule ids and versions this release knows: what a price book may name. */
+export const knownRules = (): ReadonlyMap<string, number> =>
+  new Map(Object.values(tariff).flatMap((rules) => rules.map((rule) => [rule.id, rule.versions.length] as const)))

@@ -1,0 +1,140 @@
+/**
+ * The error catalogue (Spec §7, decisions 2 and 3): every way a request can fail, in one place. README repeats it, and
+ * a test keeps the two equal.
+ */
+
+export type ErrorCategory =
+  | 'unauthorized'
+  | 'validation_error'
+  | 'bad_request'
+  | 'payment_required'
+  | 'forbidden'
+  | 'not_found'
+  | 'conflict'
+  | 'rate_limited'
+  | 'internal_error'
+  | 'service_unavailable'
+
+type CatalogueEntry = { readonly status: number; readonly error: ErrorCategory; readonly when: string }
+
+export const errorCatalogue = {
+  AUTH_001: { status: 401, error: 'unauthorized', when: 'the API key is missing or invalid' },
+  AUTH_002: { status: 403, error: 'forbidden', when: 'the key lacks the permission' },
+  AUTH_003: { status: 403, error: 'forbidden', when: "the caller's address is outside the key's allow-list" },
+  REQ_001: { status: 400, error: 'bad_request', when: 'the body is not a JSON object, of another type, or too large' },
+  REQ_002: { status: 400, error: 'bad_request', when: 'a required parameter is missing' },
+  REQ_003: { status: 400, error: 'validation_error', when: 'a parameter has the wrong type or value' },
+  REQ_004: { status: 404, error: 'not_found', when: 'there is no such route' },
+  REQ_005: { status: 405, error: 'bad_request', when: 'the route does not take this method' },
+  IP_001: { status: 400, error: 'validation_error', when: 'ip is not a valid IPv4 or IPv6 address' },
+  CREDIT_001: { status: 402, error: 'payment_required', when: 'not enough credits' },
+  RATE_001: { status: 429, error: 'rate_limited', when: 'a rate limit of the key is exceeded' },
+  IDEMP_001: { status: 422, error: 'validation_error', when: 'the Idempotency-Key was used with another request' },
+  IDEMP_002: { status: 409, error: 'conflict', when: 'a request with this Idempotency-Key is still being answered' },
+  SYS_001: { status: 500, error: 'internal_error', when: 'something broke on our side' },
+  SYS_002: { status: 503, error: 'service_unavailable', when: 'temporarily unavailable; nothing was charged' },
+} as const satisfies Record<string, CatalogueEntry>
+
+export type ErrorCode = keyof typeof errorCatalogue
+
+/** An expected failure, returned and never thrown. `status` differs from the catalogue's only for 413 and 415. */
+export type Refusal = {
+  readonly code: ErrorCode
+  readonly message: string
+  readonly details: Readonly<Record<string, unknown>>
+  readonly status?: 413 | 415
+  readonly retryAfterSeconds?: number
+}
+
+/** Values that came from outside are cut to this many characters before they are repeated to the caller. */
+export const echoedCharactersMax = 64
+
+export const isRefusal = (value: object): value is Refusal => 'code' in value && 'message' in value && 'details' in value
+
+export const notAuthenticated = (): Refusal => ({
+  code: 'AUTH_001',
+  message: 'Invalid or missing API key. Send a valid key in the x-api-key header.',
+  details: {},
+})
+
+export const lacksPermission = (permission: string): Refusal => ({
+  code: 'AUTH_002',
+  message: `This API key lacks the permission ${permission}.`,
+  details: { required_permission: permission },
+})
+
+export const addressNotAllowed = (address: string): Refusal => ({
+  code: 'AUTH_003',
+  message: `This API key may not be used from ${address}.`,
+  details: { address },
+})
+
+export const unreadableBody = (reason: string, status?: 413 | 415): Refusal => ({
+  code: 'REQ_001',
+  message: reason,
+  details: {},
+  ...(status === undefined ? {} : { status }),
+})
+
+export const missingParameter = (name: string, type: string): Refusal => ({
+  code: 'REQ_002',
+  message: `Required parameter ${name} is missing.`,
+  details: { missing_parameter: name, parameter_type: type },
+})
+
+export const wrongParameter = (name: string, expected: string): Refusal => ({
+  code: 'REQ_003',
+  message: `Parameter ${name} must be ${expected}.`,
+  details: { parameter: name, expected },
+})
+
+export const noRoute = (method: string, path: string): Refusal => ({
+  code: 'REQ_004',
+  message: `There is no ${method} ${path}.`,
+  details: { method, path },
+})
+
+export const wrongMethod = (method: string, allowed: readonly string[]): Refusal => ({
+  code: 'REQ_005',
+  message: `This route does not take ${method}; it takes ${allowed.join(', ')}.`,
+  details: { method, allowed },
+})
+
+export const notEnoughCredits = ({ required, available }: { required: string; available: string }): Refusal => ({
+  code: 'CREDIT_001',
+  message: `This call costs ${required} credits and ${available} are available.`,
+  details: { required, available },
+})
+
+export const rateLimitExceeded = (window: { policy: string; limit: number; resetSeconds: number }): Refusal => ({
+  code: 'RATE_001',
+  message: `Rate limit exceeded: ${window.limit} calls per ${window.policy}. Try again in ${window.resetSeconds} s.`,
+  details: { limit: window.limit, window: window.policy, retry_after_seconds: window.resetSeconds },
+  retryAfterSeconds: window.resetSeconds,
+})
+
+export const idempotencyMismatch = (): Refusal => ({
+  code: 'IDEMP_001',
+  message: 'This Idempotency-Key was already used with another request. Use a new key for a new request.',
+  details: {},
+})
+
+export const idempotencyInFlight = (): Refusal => ({
+  code: 'IDEMP_002',
+  message: 'A request with this Idempotency-Key is still being answered. Try again shortly.',
+  details: {},
+  retryAfterSeconds: 1,
+})
+
+export const internalError = (): Refusal => ({
+  code: 'SYS_001',
+  message: 'Something broke on our side. The request id helps us find it.',
+  details: {},
+})
+
+export const temporarilyUnavailable = (): Refusal => ({
+  code: 'SYS_002',
+  message: 'Temporarily unavailable. Nothing was charged; try again shortly.',
+  details: {},
+  retryAfterSeconds: 1,
+})

@@ -1,0 +1,37 @@
+import type { KeyState } from '../keys/key-state.ts'
+import type { Capability, Permission } from '../events/capabilities.ts'
+import type { CallFacts } from '../events/calls.ts'
+import type { Refusal } from './errors.ts'
+
+/**
+ * The form a capability fills in. The sequence of a call is written once, in `perform.ts`; a capability cannot forget
+ * to authenticate, to limit, to record or to charge, because it never does any of these.
+ */
+export type CapabilityForm<Input, Findings, Result extends object> = {
+  readonly capability: Capability
+  /** Null: every valid key may call it. */
+  readonly permission: Permission | null
+  readonly method: 'GET' | 'POST' | 'DELETE'
+  readonly path: string
+  /** Checks the request body, an empty object for methods without one. Unknown members are ignored (decision 7). */
+  readonly parse: (body: Readonly<Record<string, unknown>>) => { readonly input: Input } | { readonly refusal: Refusal }
+  /** All I/O of the call. What fails outside is a finding where it can be one; what is thrown becomes SYS_001. */
+  readonly gather: (input: Input, caller: Caller) => Findings | Promise<Findings>
+  /** Pure: answer and facts from the same findings, so that they cannot disagree. */
+  readonly decide: (findings: Findings, input: Input) => CallDecision<Result>
+  /** The JSON text of the result, where it can be had cheaper than by JSON.stringify. */
+  readonly renderResult?: (result: Result) => string
+  /** `enveloped` (default): `{result, processing_time_ms, request_id}`. `flat`: the result is the whole body. */
+  readonly body?: 'enveloped' | 'flat'
+}
+
+/** Who calls, and when. */
+export type Caller = { readonly key: KeyState; readonly atMs: number; readonly requestId: string }
+
+export type CallDecision<Result> =
+  | { readonly result: Result; readonly facts: CallFacts }
+  | { readonly refusal: Refusal }
+
+/** A form whose types are nobody else's business. */
+// biome-ignore lint/suspicious/noExplicitAny: the pipeline hands what `parse` returned to `gather`, and so on; it looks into none of it.
+export type AnyCapabilityForm = CapabilityForm<any, any, any>

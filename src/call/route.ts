@@ -1,0 +1,67 @@
+import fastify, { type FastifyInstance, type FastifyError, type FastifyReply, type FastifyRequest } from 'fastify'
+import { callHeaders, sendRefusal } from './answer.ts'
+import { rawBadRequest, refusalOf } from './error-handler.ts'
+import { echoedCharactersMax, noRoute, type Refusal, wrongMethod } from './errors.ts'
+import type { AnyCapabilityForm } from './form.ts'
+import { type CallRoom, perform, performRefused } from './perform.ts'
+
+/** Decision 3: a larger body is REQ_001 with 413. */
+export const bodyBytesMax = 16 * 1024
+const requestTimeoutMs = 30_000
+const keepAliveTimeoutMs = 72_000
+const connectionsMax = 10_000
+
+const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
+
+/**
+ * An HTTP host that answers the given capabilities and refuses everything else in the catalogue's words. Bodies reach
+ * the call as text: reading them is part of the call, after the caller is known.
+ */
+export const createHost = (room: CallRoom, forms: readonly AnyCapabilityForm[]): FastifyInstance => {
+  const host = fastify({
+    bodyLimit: bodyBytesMax,
+    requestTimeout: requestTimeoutMs,
+    keepAliveTimeout: keepAliveTimeoutMs,
+    exposeHeadRoutes: false,
+    clientErrorHandler: (error, socket) => {
+      if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
+      const tooLarge = error.code === 'HPE_HEADER_OVERFLOW'
+      socket.end(
+        rawBadRequest(room.requestIds(room.clock.now()), tooLarge ? '431 Request Header Fields Too Large' : '400 Bad Request'),
+      )
+    },
+  })
+  host.server.maxConnections = connectionsMax
+  host.removeAllContentTypeParsers()
+  host.addContentTypeParser('*', { parseAs: 'string' }, (_request, body, done) => done(null, body))
+
+  const refuse = (reply: FastifyReply, refusal: Refusal): FastifyReply => {
+    const requestId = room.requestIds(room.clock.now())
+    return sendRefusal(reply, refusal, callHeaders(requestId, undefined, undefined), requestId)
+  }
+
+  host.setNotFoundHandler((request, reply) => refuse(reply, noRoute(request.method, pathOf(request))))
+  host.setErrorHandler((error: FastifyError, request, reply) => {
+    const refusal = refusalOf(error, bodyBytesMax)
+    if (refusal.code === 'SYS_001') room.logger.error({ err: error, path: pathOf(request) }, 'a request failed outside a call')
+    const form = forms.find(({ path, method }) => path === request.routeOptions.url && method === request.method)
+    return form === undefined || refusal.code === 'SYS_001'
+      ? refuse(reply, refusal)
+      : performRefused(room, form, refusal, request, reply)
+  })
+
+  const byPath = Map.groupBy(forms, ({ path }) => path)
+  for (const [path, own] of byPath) {
+    for (const form of own)
+      host.route({ method: form.method, url: path, handler: (request, reply) => perform(room, form, request, reply) })
+    const allowed = own.map(({ method }) => method)
+    host.route({
+      method: methods.filter((method) => !allowed.some((taken) => taken === method)),
+      url: path,
+      handler: (request, reply) => refuse(reply.header('allow', allowed.join(', ')), wrongMethod(request.method, allowed)),
+    })
+  }
+  return host
+}
+
+const pathOf = (request: FastifyRequest): string => (request.url.split('?')[0] ?? '').slice(0, echoedCharactersMax)

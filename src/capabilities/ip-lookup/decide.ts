@@ -1,0 +1,51 @@
+import type { CallDecision } from '../../call/form.ts'
+import type { ParsedAddress } from './address.ts'
+import type { IpLookupResult } from './contract.ts'
+import type { Location } from './location.ts'
+
+/** What was learned about an address: where it is, if it is anywhere, and its HMAC. */
+export type IpFindings = { readonly location: Location | null; readonly addressHmac: string }
+
+const nowhere = {
+  continent: null,
+  continent_code: null,
+  country: null,
+  country_code: null,
+  region: null,
+  region_code: null,
+  city: null,
+  latitude: null,
+  longitude: null,
+  postal: null,
+  is_eu: false,
+  calling_code: null,
+} as const
+
+/** Spec §2.3, §4.2 rules 1 and 2: located or not, the structure is the same. */
+export const decide = (
+  { location, addressHmac }: IpFindings,
+  address: ParsedAddress,
+): CallDecision<LocatedAddress> => ({
+  result: { ip: address.canonical, type: address.type, location },
+  facts: {
+    kind: 'ip_lookup',
+    success: location !== null,
+    country_code: location?.country_code ?? null,
+    address_hmac: addressHmac,
+  },
+})
+
+/** The result before it is written out: the location's fields are shared by many addresses. */
+export type LocatedAddress = {
+  readonly ip: string
+  readonly type: 'IPv4' | 'IPv6'
+  readonly location: Location | null
+}
+
+/** The result as the specification lists it. */
+export const resultOf = ({ ip, type, location }: LocatedAddress): IpLookupResult => ({
+  ip,
+  success: location !== null,
+  type,
+  ...(location ?? nowhere),
+})

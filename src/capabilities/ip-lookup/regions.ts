@@ -1,0 +1,206 @@
+/**
+ * The ISO 3166-2 code of a region by its name, for files that carry names only.
+ *
+ * A wrong code is worse than none, so a name that fits two regions of one level gets null. Names are tried from
+ * the surest list to the least sure: our aliases, CLDR's English names, the ISO names (npm iso-3166), then all of
+ * them without words such as "Province". The top level of a country goes before the levels under it: "Murcia" is
+ * the autonomous community, not the province inside it.
+ */
+import { iso31662 } from 'iso-3166'
+import { cldrRegionNames } from './region-codes.ts'
+
+/** TW, HK and MO are countries here; ISO 3166-2 lists them as regions of CN as well, which nobody expects. */
+const withoutCodes = new Set(['TW', 'HK', 'MO'])
+
+/** iso-3166 4.4.0 still lists these counties, which Denmark and Luxembourg have replaced. */
+const withdrawn = /^(DK-0|DK-1|LU-[DGL]$)/
+
+/**
+ * Names the lists lack or have wrong, as `code=name` joined by `|`; names in `plain` form, whole or without kind
+ * words. Found by walking every region name of the bundled IPv4 file with the cities in it: "Buenos Aires" there
+ * is the province (CLDR: the city), "Plzeň Region" is not the district of that name, "Kyiv Oblast" is not Kyiv.
+ * Norway's codes of 2024 and the English names of Iran, which CLDR files under withdrawn codes, are ISO's own.
+ */
+const aliases: Readonly<Record<string, string>> = {
+  AR: 'B=buenos aires|C=buenos aires f d|C=autonomous city of buenos aires',
+  AU: 'ACT=act',
+  BA: 'BIH=federation of b and h|SRP=srpska',
+  BG: '22=sofia grad|22=sofia city|22=sofia capital|23=sofia',
+  BH: '13=manama',
+  BY: 'HM=minsk city|MI=minsk|HO=homyel voblasc|HO=gomel|MA=mogilev|HR=grodno|HR=grodnenskaya',
+  CH: 'BS=basel city|SG=saint gall|GR=grisons',
+  CL: 'LI=ohiggins',
+  CO: 'DC=bogota d c|DC=bogota',
+  CZ:
+    '10=hlavni mesto praha|20=central bohemia|20=central bohemian|31=south bohemia|31=south bohemian|32=plzen|' +
+    '41=karlovy vary|41=carlsbad|42=usti nad labem|51=liberec|52=hradec kralove|53=pardubice|64=south moravia|' +
+    '64=south moravian|71=olomouc|72=zlin|80=moravian silesian',
+  DE: 'HH=free and hanseatic city of hamburg|HB=free hanseatic city of bremen',
+  DK: '81=north denmark|82=central jutland|83=south denmark',
+  DO: '01=nacional',
+  EE: '39=hiiumaa|79=tartu',
+  EG: 'SHR=sharqia|BNS=beni suweif',
+  ES: 'CL=castille and leon|CM=castille la mancha|NC=navarre|VC=valencia',
+  FI: '03=south ostrobothnia|04=south savo|11=tampere|14=north ostrobothnia|15=north savo',
+  FR: 'ARA=rhone alpes|BFC=bourgogne|NAQ=new aquitaine|NOR=normandy|PAC=provence|20R=corsica',
+  HR: '21=city of zagreb|01=county of zagreb|16=vukovar srijem',
+  HU: 'VE=veszprem',
+  IQ: 'AN=anbar|DA=duhok',
+  IR:
+    '03=east azerbaijan|04=west azerbaijan|09=razavi khorasan|10=isfahan|11=sistan and baluchestan|12=kurdistan|' +
+    '14=chaharmahal and bakhtiari|17=kohgiluyeh and boyer ahmad|28=north khorasan|29=south khorasan',
+  IS: '1=capital region|3=west|5=northwest|6=northeast|7=east|8=south',
+  IT: '57=the marches|77=basilicate',
+  KR: '50=sejong si',
+  KZ:
+    '10=abai|15=aktobe|15=aktyubinskaya|19=almaty region|23=atyrau oblisi|27=west kazakhstan|33=jetisu|33=zhetysu|' +
+    '35=karaganda|39=kostanay|43=kyzylorda|47=mangystau|59=north kazakhstan|63=east kazakhstan|71=nur sultan',
+  LA: 'VT=vientiane prefecture|VI=vientiane',
+  LB: 'AS=north lebanon|BI=bekaa',
+  MA: '02=oriental|07=marrakesh safi',
+  MM: '06=rangoon',
+  MX: 'CMX=mexico city',
+  MZ: 'MPM=maputo city',
+  NG: 'FC=fct',
+  NO: '31=ostfold|32=akershus|33=buskerud|39=vestfold|40=telemark|55=troms|56=finnmark',
+  NP: 'P4=gandaki pradesh|P6=karnali pradesh|P7=sudurpashchim pradesh',
+  PE: 'LMA=lima province|CAL=callao|CUS=cuzco',
+  PL: '20=podlasie',
+  QA: 'DA=baladiyat ad dawhah|RA=baladiyat ar rayyan',
+  RS: '00=belgrade',
+  RU:
+    'ALT=altay kray|ALT=altay territory|CE=chechnya|CU=chuvashia|KB=kabardino balkariya|KC=karachayevo cherkesiya|' +
+    'KEM=kuzbass|KHM=khanty mansia|MOS=moscow oblast|MOS=moscow region|ORL=orel|PRI=primorye|' +
+    'PRI=primorskiy maritime|SE=north ossetia|UD=udmurtiya|VOR=voronezj|YAR=jaroslavl|ZAB=transbaikal|' +
+    'ZAB=zabaykalskiy transbaikal',
+  SA: '02=mecca|03=medina|12=al jouf',
+  TH: '31=buriram|39=nong bua lamphu',
+  UA:
+    '05=vinnytsia|09=luhansk|12=dnipropetrovsk|14=donetsk|18=zhytomyr|23=zaporizhzhia|26=ivano frankivsk|' +
+    '30=kyiv city|32=kyiv oblast|32=kyiv region|35=kirovohrad|46=lviv|48=mykolaiv|51=odesa|51=odessa|53=poltava|56=rivne|' +
+    '59=sumy|61=ternopil|63=kharkiv|65=kherson|68=khmelnytskyi|71=cherkasy|74=chernihiv|77=chernivtsi',
+  UZ: 'TO=tashkent region|TO=toshkent|TK=toshkent shahri',
+  VN: 'SG=ho chi minh city hcmc',
+  YE: 'AD=aden|SA=amanat alasimah',
+  ZA: 'FS=orange free state',
+}
+
+/** Words that say what kind of region it is. "North" or "New" are part of a name and stay. */
+const kindWords = new Set(
+  (
+    'administrative area autonomous canton capital city community council county department departamento ' +
+    'district division estado federal governorate island islands judet krai kray local maakond metropolitan ' +
+    'municipality oblast oblys oblysy of okrug parish prefecture provincia province region republic special ' +
+    'state territory the urban voivodeship zone de do la'
+  ).split(' '),
+)
+
+/** Letters that carry no combining mark for NFD to take away. */
+const plainLetters: Readonly<Record<string, string>> = {
+  æ: 'ae',
+  ø: 'o',
+  ł: 'l',
+  đ: 'd',
+  ð: 'd',
+  þ: 'th',
+  ß: 'ss',
+  ı: 'i',
+  ə: 'a',
+  '&': ' and ',
+}
+
+/** Codes by name, looked up by the whole name or the stripped one; null for a name that fits two codes. */
+type NameList = { stripped: boolean; codes: Map<string, string | null> }
+type Named = { code: string; name: string }
+
+const isoByCountry = Map.groupBy(
+  iso31662.filter(({ code }) => !withdrawn.test(code)),
+  ({ code }) => code.slice(0, 2),
+)
+
+/** Each country's lists, surest first. Built when it is first asked for, then kept: there are at most 250. */
+const listsByCountry = new Map<string, NameList[]>()
+
+/**
+ * The part of the ISO 3166-2 code after the hyphen, or null when the name is unknown or fits several regions.
+ * `countryCode` is ISO 3166-1 alpha-2; one we do not know gives null.
+ */
+export function regionCode(countryCode: string, name: string): string | null {
+  const whole = plain(name)
+  const stripped = withoutKind(whole)
+  for (const list of listsByCountry.get(countryCode) ?? buildLists(countryCode)) {
+    const code = list.codes.get(list.stripped ? stripped : whole)
+    if (code !== undefined) return code
+  }
+  return null
+}
+
+function buildLists(countryCode: string): NameList[] {
+  const iso = isoByCountry.get(countryCode)
+  if (iso === undefined || withoutCodes.has(countryCode)) return []
+  const own = parseNames(aliases[countryCode])
+  const english = new Map(parseNames(cldrRegionNames[countryCode]).map(({ code, name }) => [code, name]))
+  const top = iso.filter((region) => region.parent === countryCode)
+  const lower = iso.filter((region) => region.parent !== countryCode)
+  const cldrNames = (regions: typeof iso) =>
+    regions.map(({ code }) => ({ code: code.slice(3), name: plain(english.get(code.slice(3)) ?? '') }))
+  // ISO writes "Madrid, Comunidad de" and "Diekirch (de)": what follows is a kind, an order or a language.
+  const isoNames = (regions: typeof iso) =>
+    regions.map(({ code, name }) => ({ code: code.slice(3), name: plain(name.replace(/\s*[,(/].*$/, '')) }))
+  const lists = [
+    wholeNames(own),
+    wholeNames(cldrNames(top)),
+    wholeNames(isoNames(top)),
+    strippedNames(own),
+    strippedNames([...cldrNames(top), ...isoNames(top)]),
+    // Names of the lower levels are not stripped: "Plzeň Region" would find a district.
+    wholeNames(cldrNames(lower)),
+    wholeNames(isoNames(lower)),
+  ]
+  listsByCountry.set(countryCode, lists)
+  return lists
+}
+
+function parseNames(table: string | undefined): Named[] {
+  if (table === undefined) return []
+  return table.split('|').map((entry) => {
+    const at = entry.indexOf('=')
+    return { code: entry.slice(0, at), name: entry.slice(at + 1) }
+  })
+}
+
+function wholeNames(entries: Named[], stripped = false): NameList {
+  const codes: NameList['codes'] = new Map()
+  for (const { code, name } of entries) {
+    if (name === '') continue
+    const known = codes.get(name)
+    codes.set(name, known === undefined || known === code ? code : null)
+  }
+  return { stripped, codes }
+}
+
+function strippedNames(entries: Named[]): NameList {
+  return wholeNames(
+    entries.map(({ code, name }) => ({ code, name: withoutKind(name) })),
+    true,
+  )
+}
+
+/** Lower case without marks or punctuation, "st" as "saint": "Ile-de-France" is "Île-de-France". */
+function plain(name: string): string {
+  return name
+    .toLowerCase()
+    .replace(/[æøłđðþßıə&]/g, (letter) => plainLetters[letter] ?? letter)
+    .normalize('NFD')
+    .replace(/[\p{M}'’ʻ‘`´ʼ]/gu, '')
+    .replace(/[^\p{L}\p{Nd}]+/gu, ' ')
+    .trim()
+    .replace(/\bst\b/g, 'saint')
+}
+
+function withoutKind(plainName: string): string {
+  return plainName
+    .split(' ')
+    .filter((word) => !kindWords.has(word))
+    .join(' ')
+}

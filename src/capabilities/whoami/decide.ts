@@ -1,0 +1,21 @@
+import type { CallDecision } from '../../call/form.ts'
+import type { KeyState } from '../../keys/key-state.ts'
+import type { Whoami } from './contract.ts'
+
+export type WhoamiFindings = { readonly key: KeyState; readonly lastUsedAt: string | null; readonly nowMs: number }
+
+/** The key as its holder may see it. A key that was never used before is used now, by this very call. */
+export const decide = ({ key, lastUsedAt, nowMs }: WhoamiFindings): CallDecision<Whoami> => ({
+  result: {
+    organization: key.organizationName,
+    api_key_id: key.keyId,
+    permissions: [...key.permissions],
+    rate_limits: {
+      requests_per_minute: key.limits.requests_per_minute,
+      requests_per_day: key.limits.requests_per_day,
+    },
+    created_at: key.createdAt,
+    last_used: lastUsedAt ?? new Date(nowMs).toISOString(),
+  },
+  facts: { kind: 'whoami' },
+})

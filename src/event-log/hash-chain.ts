@@ -1,0 +1,41 @@
+import { hash } from 'node:crypto'
+import type { NewEvent } from './port.ts'
+
+/**
+ * The hash chain of a ledger. Every event's metadata ends with
+ *
+ *   digest = base64url(SHA-256(previous digest LF stream LF revision LF event id LF type LF metadata LF data))
+ *
+ * over UTF-8, where `metadata` is the metadata's exact text up to the digest member and `data` the exact data text;
+ * the previous digest of the first event is empty. So nothing a writer wrote can change, vanish, appear or move
+ * without every later digest giving it away.
+ */
+
+/** The digest before the first event. */
+export const genesisDigest = ''
+
+const digestMember = ',"digest":"'
+
+export type ChainPlace = { readonly stream: string; readonly revision: number; readonly previous: string }
+
+/** Completes an event whose `metadata` has no digest yet. Metadata must be a non-empty JSON object on one line. */
+export const chain = (event: NewEvent, place: ChainPlace): { event: NewEvent; digest: string } => {
+  const open = event.metadata.slice(0, -1)
+  const digest = digestOf(event, open, place)
+  return { event: { ...event, metadata: `${open}${digestMember}${digest}"}` }, digest }
+}
+
+/** The digest an event carries and the one its bytes give at that place; equal in an untouched ledger. */
+export const recompute = (event: NewEvent, place: ChainPlace): { carried: string | null; computed: string } => {
+  const at = event.metadata.lastIndexOf(digestMember)
+  if (at === -1) return { carried: null, computed: digestOf(event, event.metadata, place) }
+  const tail = event.metadata.slice(at + digestMember.length)
+  return { carried: tail.endsWith('"}') ? tail.slice(0, -2) : null, computed: digestOf(event, event.metadata.slice(0, at), place) }
+}
+
+const digestOf = (event: NewEvent, openMetadata: string, { stream, revision, previous }: ChainPlace): string =>
+  hash(
+    'sha256',
+    `${previous}\n${stream}\n${revision}\n${event.id}\n${event.type}\n${openMetadata}\n${event.data}`,
+    'base64url',
+  )

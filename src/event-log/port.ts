@@ -1,0 +1,161 @@
+/**
+ * The event log: the only source of truth. One port, several engines, one contract suite
+ * (`test/contract/event-log.ts`). Never "log" alone: that is the logger.
+ */
+
+/** An opaque, ordered place in the whole log. Strictly increasing in the order events became durable. */
+export type Position = bigint
+
+/** Before the first event. */
+export const logStart: Position = 0n
+
+/** An event as handed to the log. `data` and `metadata` are JSON texts whose bytes are never changed or re-ordered. */
+export type NewEvent = {
+  /** A UUID, unique within its stream. Deterministic, so that a resent append is recognized. */
+  readonly id: string
+  readonly type: string
+  readonly data: string
+  readonly metadata: string
+}
+
+export type RecordedEvent = NewEvent & {
+  readonly position: Position
+  readonly stream: string
+  /** Counted from 0 within the stream, without holes. */
+  readonly revision: number
+  /** The log's own clock, milliseconds since the epoch. */
+  readonly recordedAtMs: number
+}
+
+/** The stream's last revision, as far as the appender knows it. `none`: the stream does not exist yet. */
+export type ExpectedRevision = number | 'none'
+
+export type ReadOptions = {
+  /** The first revision to read, inclusive. Default: the beginning (or, backwards, the end). */
+  readonly from?: number
+  readonly direction?: 'forwards' | 'backwards'
+  readonly max: number
+}
+
+export type SubscribeOptions = {
+  /** Exclusive. `logStart` for everything. */
+  readonly after: Position
+  /** Streams whose name starts with one of these; all streams when empty. */
+  readonly prefixes: readonly string[]
+  /** Largest batch to deliver. Default 1,000. */
+  readonly batchMax?: number
+  readonly signal: AbortSignal
+}
+
+/**
+ * What a subscription yields. `events` batches are in global order, without gap or duplicate, never empty;
+ * `caught-up` comes once, when everything that stood in the log at the time was delivered; `idle` says that nothing
+ * that matches lies between the last event and `position`.
+ */
+export type SubscriptionItem =
+  | { readonly kind: 'events'; readonly events: readonly RecordedEvent[]; readonly position: Position }
+  | { readonly kind: 'caught-up'; readonly position: Position }
+  | { readonly kind: 'idle'; readonly position: Position }
+
+export type EventLog = {
+  /**
+   * Appends atomically at exactly `expected` + 1 and settles within the adapter's append deadline. Resending the same
+   * ids at the same revision succeeds without writing again, for ever.
+   *
+   * Throws `AppendConflict`, `TooLarge`, `UnknownOutcome` (may or may not have been written: resend the identical
+   * append), `Unavailable` (was not written) and TypeError for events no engine could take.
+   */
+  append(stream: string, expected: ExpectedRevision, events: readonly NewEvent[]): Promise<{ revision: number }>
+  /** Reads one stream. Throws `StreamMissing` where there is none, `Unavailable` when the log cannot be reached. */
+  read(stream: string, options: ReadOptions): Promise<RecordedEvent[]>
+  /** Catches up, then follows live until the signal aborts. Reconnects by itself; throws only what is final. */
+  subscribe(options: SubscribeOptions): AsyncIterable<SubscriptionItem>
+  /** The position of the last event; `logStart` for an empty log. */
+  head(): Promise<Position>
+  /** Settles everything in flight and lets go of every connection. */
+  close(): Promise<void>
+}
+
+/** The stream stands at another revision than expected. `actual` is its last revision, −1 if it does not exist. */
+export class AppendConflict extends Error {
+  override name = 'AppendConflict'
+  readonly stream: string
+  readonly actual: number
+  constructor(stream: string, expected: ExpectedRevision, actual: number) {
+    super(`${stream} stands at revision ${actual}, not at ${expected}`)
+    this.stream = stream
+    this.actual = actual
+  }
+}
+
+/** Nobody knows whether the append was written. Resend the identical append, or read the stream, to find out. */
+export class UnknownOutcome extends Error {
+  override name = 'UnknownOutcome'
+}
+
+export class StreamMissing extends Error {
+  override name = 'StreamMissing'
+}
+
+/** The append exceeds what the engine takes; nothing was written. */
+export class TooLarge extends Error {
+  override name = 'TooLarge'
+}
+
+/** The log cannot be reached or refuses to work now; nothing was written. Trying again later may help. */
+export class Unavailable extends Error {
+  override name = 'Unavailable'
+}
+
+export const appendBytesMax = 1_000_000
+export const appendEventsMax = 1_024
+
+const streamName = /^[a-z][a-z0-9]*(-[A-Za-z0-9_.:]{1,120})?$/
+const uuidText = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
+
+/**
+ * What every adapter refuses before it talks to its engine: no events, bad stream names (so none of an engine's own
+ * `$` streams), ids that are no UUIDs or stand twice in the append, and appends beyond the size all engines take.
+ */
+export const checkAppend = (stream: string, expected: ExpectedRevision, events: readonly NewEvent[]): void => {
+  if (!streamName.test(stream)) throw new TypeError(`"${stream.slice(0, 80)}" is not a stream name`)
+  if (expected !== 'none' && !(Number.isSafeInteger(expected) && expected >= 0))
+    throw new TypeError(`expected revision ${expected} of ${stream} is not a whole number`)
+  if (events.length === 0) throw new TypeError(`an append to ${stream} without events`)
+  if (events.length > appendEventsMax)
+    throw new TooLarge(`an append of ${events.length} events to ${stream}; at most ${appendEventsMax}`)
+  const ids = new Set<string>()
+  let length = 0
+  for (const event of events) {
+    if (typeof event.data !== 'string' || typeof event.metadata !== 'string')
+      throw new TypeError(`${event.type} for ${stream} is not serialised: data and metadata are JSON texts`)
+    if (!uuidText.test(event.id)) throw new TypeError(`event id ${event.id} for ${stream} is not a lower-case UUID`)
+    ids.add(event.id)
+    length += event.data.length + event.metadata.length
+  }
+  if (ids.size !== events.length) throw new TypeError(`an append to ${stream} holds an event id twice`)
+  // The exact count in bytes matters only near the limit; most appends are far below.
+  if (length * 3 > appendBytesMax && appendBytes(events) > appendBytesMax)
+    throw new TooLarge(`an append of ${appendBytes(events)} bytes to ${stream}; at most ${appendBytesMax}`)
+}
+
+const appendBytes = (events: readonly NewEvent[]): number =>
+  events.reduce((sum, event) => sum + Buffer.byteLength(event.data) + Buffer.byteLength(event.metadata), 0)
+
+/**
+ * JSON text of event data. Refuses, synchronously and by name, what JSON would change or drop: BigInt, NaN, infinite
+ * numbers, functions and symbols. Members that are undefined are left out.
+ */
+export const eventJson = (value: unknown): string => {
+  const text = JSON.stringify(value)
+  // A replacer is several times slower. What is not finite becomes null, so only texts with a null need the look.
+  return text.includes('null') || text.length < 3 ? JSON.stringify(value, refuseUnfaithful) : text
+}
+
+const refuseUnfaithful = (key: string, member: unknown): unknown => {
+  if (typeof member === 'function' || typeof member === 'symbol' || typeof member === 'bigint')
+    throw new TypeError(`event member "${key}" is a ${typeof member}; events hold JSON primitives only`)
+  if (typeof member === 'number' && !Number.isFinite(member))
+    throw new TypeError(`event member "${key}" is ${member}, which JSON cannot hold`)
+  return member
+}

@@ -1,0 +1,39 @@
+import type { EventMetadata } from '../events/envelope.ts'
+import type { DomainEvent } from '../events/catalogue.ts'
+import { upcast } from '../events/upcast.ts'
+import { currentVersion } from '../events/catalogue.ts'
+import { eventJson, type NewEvent, type RecordedEvent } from './port.ts'
+
+/** A recorded event in today's vocabulary, with its envelope. */
+export type DecodedEvent = DomainEvent & {
+  readonly recorded: RecordedEvent
+  readonly metadata: EventMetadata
+}
+
+/** Reads a recorded event. Throws `UnknownEventType`, and SyntaxError where the bytes are no JSON. */
+export const decodeEvent = (recorded: RecordedEvent): DecodedEvent => {
+  const metadata = JSON.parse(recorded.metadata) as EventMetadata
+  return { ...upcast(recorded.type, metadata.schema_version, JSON.parse(recorded.data)), recorded, metadata }
+}
+
+export type NewEnvelope = {
+  readonly id: string
+  readonly actor: string
+  readonly effectiveAt: string
+  readonly requestId?: string | undefined
+  readonly causationId?: string | undefined
+}
+
+/** Serialises an event for the log. Throws TypeError for data events cannot hold. */
+export const encodeEvent = (event: DomainEvent, envelope: NewEnvelope): NewEvent => ({
+  id: envelope.id,
+  type: event.type,
+  data: eventJson(event.data),
+  metadata: JSON.stringify({
+    schema_version: currentVersion(event.type),
+    request_id: envelope.requestId,
+    causation_id: envelope.causationId,
+    actor: envelope.actor,
+    effective_at: envelope.effectiveAt,
+  } satisfies { [K in keyof EventMetadata]: EventMetadata[K] | undefined }),
+})

@@ -1,0 +1,49 @@
+import { z } from 'zod'
+import { capability } from './capabilities.ts'
+import { ipLookupFacts } from './ip-lookup.ts'
+import { instant, keyId } from './primitives.ts'
+
+/** A refused call establishes only why it was refused. It is free by rule `refusal`. */
+export const refusalFacts = z.object({ kind: z.literal('refusal'), code: z.string().regex(/^[A-Z]+_\d{3}$/) })
+
+/** Whoami establishes nothing beyond that the key was used. */
+export const whoamiFacts = z.object({ kind: z.literal('whoami') })
+
+/** The first answer of an Idempotency-Key went out again. */
+export const replayFacts = z.object({ kind: z.literal('replay') })
+
+/**
+ * Everything a call can have established, by kind. A new capability adds its schema here, and the compiler then
+ * demands its tariff rule.
+ */
+export const callFacts = z.discriminatedUnion('kind', [ipLookupFacts, whoamiFacts, replayFacts, refusalFacts])
+export type CallFacts = z.infer<typeof callFacts>
+
+/** `answered`: a 200 left. `refused`: a 4xx. `failed`: a 5xx although the event log could be written. */
+export const callOutcome = z.enum(['answered', 'refused', 'failed'])
+export type CallOutcome = z.infer<typeof callOutcome>
+
+/**
+ * One authenticated call. When it cost nothing, `free_by` names the tariff rule that made it free; when it cost
+ * something, the `CreditCharged` right after it names the rules that priced it.
+ */
+export const keyUsedV1 = z.object({
+  key_id: keyId,
+  capability,
+  outcome: callOutcome,
+  code: z.string().optional(),
+  facts: callFacts,
+  free_by: z.object({ rule: z.string(), rule_version: z.int().positive() }).optional(),
+  /** The caller sent an Idempotency-Key: the event's id derives from that instead of the request id. */
+  idempotent: z.literal(true).optional(),
+})
+export type KeyUsed = z.infer<typeof keyUsedV1>
+
+/** Calls refused by a rate limit, one event per key, policy and window however many they were (decision 24). */
+export const rateLimitExceededV1 = z.object({
+  key_id: keyId,
+  policy: z.enum(['second', 'minute', 'day', 'refused']),
+  window: instant,
+  count: z.int().positive(),
+})
+export type RateLimitExceeded = z.infer<typeof rateLimitExceededV1>

@@ -1,0 +1,28 @@
+/**
+ * Stream names: a category, a hyphen, an id without hyphens. The category is what projections and live read
+ * models select by.
+ */
+
+export type StreamCategory = 'ledger' | 'key' | 'pricebook' | 'operator'
+
+/** The organization's ledger: grants, calls, facts, charges and adjustments in one order. */
+export const ledgerStream = (organizationId: string): string => `ledger-${organizationId}`
+
+/** The life of one API key. */
+export const keyStream = (keyId: string): string => `key-${keyId}`
+
+/** All price books ever published. */
+export const priceBookStream = 'pricebook'
+
+/** Who did what: operators' actions. */
+export const operatorStream = 'operator'
+
+/** The organization whose ledger this stream is; null for any other stream. */
+export const organizationOfStream = (stream: string): string | null =>
+  stream.startsWith('ledger-') ? stream.slice('ledger-'.length) : null
+
+/** What stands before the first hyphen; the whole name where there is none. */
+export const categoryOf = (stream: string): string => {
+  const hyphen = stream.indexOf('-')
+  return hyphen === -1 ? stream : stream.slice(0, hyphen)
+}

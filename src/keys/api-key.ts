@@ -1,0 +1,57 @@
+import { crc32 } from 'node:zlib'
+
+/**
+ * The text of an API key: `enl_live_<id>_<secret><crc>`. The id (16 base62 characters) is public; the secret (32, at
+ * least 190 random bits) is shown once and stored only as an HMAC; the checksum (6, base62 of the CRC-32 of all that
+ * stands before it) lets a mistyped key, or a scanner, be answered without any look-up.
+ */
+export const apiKeyPrefix = 'enl_live_'
+export const keyIdLength = 16
+export const secretLength = 32
+const crcLength = 6
+export const apiKeyLength = apiKeyPrefix.length + keyIdLength + 1 + secretLength + crcLength
+
+const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+
+const checksum = (body: string): string => {
+  let rest = crc32(body)
+  let text = ''
+  for (let i = 0; i < crcLength; i++) {
+    text = (base62[rest % 62] ?? '0') + text
+    rest = Math.floor(rest / 62)
+  }
+  return text
+}
+
+/**
+ * Base62 text from random bytes, without bias: bytes of 248 and above are skipped. Returns fewer characters than
+ * asked when the bytes run out; callers pass twice as many as characters.
+ */
+const base62From = (bytes: Uint8Array, length: number): string => {
+  let text = ''
+  for (const byte of bytes) {
+    if (text.length === length) break
+    if (byte < 248) text += base62[byte % 62]
+  }
+  return text
+}
+
+/** Composes a key from randomness (at least 128 bytes). Throws when the bytes do not suffice. */
+export const composeApiKey = (random: Uint8Array): { apiKey: string; keyId: string; secret: string } => {
+  const text = base62From(random, keyIdLength + secretLength)
+  if (text.length < keyIdLength + secretLength) throw new Error('not enough random bytes for an API key')
+  const keyId = text.slice(0, keyIdLength)
+  const secret = text.slice(keyIdLength)
+  const body = `${apiKeyPrefix}${keyId}_${secret}`
+  return { apiKey: body + checksum(body), keyId, secret }
+}
+
+/** Splits a well-formed key with a correct checksum; null for anything else, at no look-up and no HMAC. */
+export const parseApiKey = (text: string): { keyId: string; secret: string } | null => {
+  if (text.length !== apiKeyLength || !text.startsWith(apiKeyPrefix)) return null
+  const secretAt = apiKeyPrefix.length + keyIdLength + 1
+  if (text[secretAt - 1] !== '_') return null
+  const body = text.slice(0, -crcLength)
+  if (checksum(body) !== text.slice(-crcLength)) return null
+  return { keyId: text.slice(apiKeyPrefix.length, secretAt - 1), secret: text.slice(secretAt, -crcLength) }
+}

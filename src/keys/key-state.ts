@@ -1,0 +1,88 @@
+import type { DomainEvent, DomainEventOf } from '../events/catalogue.ts'
+import type { Permission } from '../events/capabilities.ts'
+import type { KeyLimits } from '../events/keys.ts'
+
+/** What an API key is now, folded from its stream. */
+export type KeyState = {
+  readonly keyId: string
+  readonly organizationId: string
+  readonly organizationName: string
+  readonly name: string
+  readonly secretHmac: string
+  readonly last4: string
+  readonly permissions: readonly Permission[]
+  readonly limits: KeyLimits
+  readonly allowedCidrs: readonly string[]
+  readonly createdAt: string
+  readonly expiresAt: string | null
+  readonly successorId: string | null
+  /** A rotated key works until here. */
+  readonly graceUntil: string | null
+  readonly revokedAt: string | null
+}
+
+export type KeyEvent = DomainEventOf<'ApiKeyIssued' | 'ApiKeyRotated' | 'ApiKeyLimitsChanged' | 'ApiKeyRevoked'>
+
+export const isKeyEvent = (event: DomainEvent): event is KeyEvent => event.type.startsWith('ApiKey')
+
+/** Folds one event of a key's stream. Events of a key that was never issued leave it undefined. */
+export const evolveKey = (
+  state: KeyState | undefined,
+  event: KeyEvent,
+  effectiveAt: string,
+): KeyState | undefined => {
+  if (event.type === 'ApiKeyIssued') return issued(event.data, effectiveAt)
+  if (state === undefined) return undefined
+  switch (event.type) {
+    case 'ApiKeyRotated':
+      return { ...state, successorId: event.data.successor_id, graceUntil: event.data.grace_until }
+    case 'ApiKeyLimitsChanged':
+      return { ...state, limits: event.data.limits }
+    case 'ApiKeyRevoked':
+      return { ...state, revokedAt: state.revokedAt ?? effectiveAt }
+  }
+}
+
+const issued = (data: KeyEventData<'ApiKeyIssued'>, effectiveAt: string): KeyState => ({
+  keyId: data.key_id,
+  organizationId: data.organization_id,
+  organizationName: data.organization_name,
+  name: data.name,
+  secretHmac: data.secret_hmac,
+  last4: data.last4,
+  permissions: data.permissions,
+  limits: data.limits,
+  allowedCidrs: data.allowed_cidrs,
+  createdAt: effectiveAt,
+  expiresAt: data.expires_at,
+  successorId: null,
+  graceUntil: null,
+  revokedAt: null,
+})
+
+type KeyEventData<T extends KeyEvent['type']> = DomainEventOf<T>['data']
+
+/** From when on the key no longer opens anything, in milliseconds since the epoch; Infinity if never. */
+export const endsAtMs = (key: KeyState): number => {
+  const ends = [key.expiresAt, key.graceUntil, key.revokedAt].flatMap((at) => (at === null ? [] : [Date.parse(at)]))
+  return Math.min(Number.POSITIVE_INFINITY, ...ends)
+}
+
+/** A key operation the key's state does not allow. `message` is for the operator who asked. */
+export type KeyRefusal = { refused: string }
+
+/** A live key gets a successor and works on until `graceUntil`; an ended or already rotated one is refused. */
+export const rotateKey = (
+  key: KeyState,
+  { successorId, graceUntil, at }: { successorId: string; graceUntil: string; at: string },
+): KeyEvent | KeyRefusal => {
+  if (key.successorId !== null) return { refused: `key ${key.keyId} was already rotated to ${key.successorId}` }
+  if (endsAtMs(key) <= Date.parse(at)) return { refused: `key ${key.keyId} has ended: revoked or expired` }
+  return { type: 'ApiKeyRotated', data: { key_id: key.keyId, successor_id: successorId, grace_until: graceUntil } }
+}
+
+/** Any key can be revoked once. */
+export const revokeKey = (key: KeyState, reason: string): KeyEvent | KeyRefusal =>
+  key.revokedAt === null
+    ? { type: 'ApiKeyRevoked', data: { key_id: key.keyId, reason } }
+    : { refused: `key ${key.keyId} was revoked at ${key.revokedAt}` }

@@ -1,0 +1,151 @@
+import { draw, drawable, drawOrder, type Lot } from '../billing/lots.ts'
+import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
+import type { LedgerEvent } from '../events/catalogue.ts'
+import { genesisDigest } from '../event-log/hash-chain.ts'
+
+/**
+ * What a ledger says now, folded from its events: enough to decide the next one, and nothing else.
+ * `revision` −1 with an empty digest is a ledger that does not exist yet.
+ */
+export type Account = {
+  readonly organizationId: string
+  revision: number
+  digest: string
+  registered: boolean
+  name: string
+  overdraftLimit: MicroCredits
+  /** How far charges have gone beyond all lots. While it is above zero, every lot is empty. */
+  overdrawn: MicroCredits
+  /** Lots with something left, in draw order. */
+  lots: Lot[]
+  /** Prices of this organization's own by SKU, oldest first; null returns to the price book. */
+  overrides: Map<string, readonly { amount: MicroCredits | null; fromMs: number }[]>
+}
+
+export const newAccount = (organizationId: string): Account => ({
+  organizationId,
+  revision: -1,
+  digest: genesisDigest,
+  registered: false,
+  name: '',
+  overdraftLimit: 0n,
+  overdrawn: 0n,
+  lots: [],
+  overrides: new Map(),
+})
+
+/** A copy to decide a batch against: thrown away when the append finds the ledger elsewhere. */
+export const draftOf = (account: Account): Account => ({
+  ...account,
+  lots: account.lots.map((lot) => ({ ...lot })),
+  overrides: new Map(account.overrides),
+})
+
+/** What the partner has at an instant: drawable lots, less the overdraft used. May be negative. */
+export const balanceOf = (account: Account, atMs: number): MicroCredits => drawable(account.lots, atMs) - account.overdrawn
+
+/** What can be charged at an instant before the overdraft limit is reached. */
+export const availableOf = (account: Account, atMs: number): MicroCredits =>
+  balanceOf(account, atMs) + account.overdraftLimit
+
+/** This organization's own price of a SKU at an instant; undefined: the price book's. */
+export const overrideOf = (account: Account, sku: string, atMs: number): MicroCredits | undefined =>
+  account.overrides.get(sku)?.findLast(({ fromMs }) => fromMs <= atMs)?.amount ?? undefined
+
+/**
+ * Folds one event into the account, in place: callers own the draft they pass. Total over every event that can stand
+ * in a ledger. `revision` is the event's; the digest is the caller's to carry.
+ */
+export const evolve = (account: Account, event: LedgerEvent, revision: number): void => {
+  account.revision = revision
+  switch (event.type) {
+    case 'OrganizationRegistered':
+      account.registered = true
+      account.name = event.data.name
+      account.overdraftLimit = parseCredits(event.data.overdraft_limit)
+      return
+    case 'CreditGranted':
+      return grant(account, {
+        grantId: event.data.grant_id,
+        priority: event.data.priority,
+        expiresAt: event.data.expires_at,
+        amount: parseCredits(event.data.amount),
+        overdraftRepaid: parseCredits(event.data.overdraft_repaid),
+        revision,
+      })
+    case 'CreditExpired':
+      take(account, [event.data])
+      return
+    case 'PriceOverrideSet': {
+      const { sku, amount, effective_from } = event.data
+      const own = [...(account.overrides.get(sku) ?? [])]
+      own.push({ amount: amount === null ? null : parseCredits(amount), fromMs: Date.parse(effective_from) })
+      account.overrides.set(sku, own.sort((a, b) => a.fromMs - b.fromMs))
+      return
+    }
+    case 'CreditCharged':
+      account.overdrawn += parseCredits(event.data.amount) - take(account, event.data.allocations)
+      return
+    case 'CreditAdjusted': {
+      const amount = parseCredits(event.data.amount)
+      if (amount < 0n) {
+        account.overdrawn += -amount - take(account, event.data.allocations)
+        return
+      }
+      return grant(account, {
+        grantId: event.data.adjustment_id,
+        priority: 0,
+        expiresAt: null,
+        amount,
+        overdraftRepaid: parseCredits(event.data.overdraft_repaid),
+        revision,
+      })
+    }
+    case 'KeyUsed':
+    case 'RateLimitExceeded':
+      return
+  }
+}
+
+type Granted = {
+  grantId: string
+  priority: number
+  expiresAt: string | null
+  amount: MicroCredits
+  overdraftRepaid: MicroCredits
+  revision: number
+}
+
+const grant = (account: Account, { grantId, priority, expiresAt, amount, overdraftRepaid, revision }: Granted): void => {
+  account.overdrawn -= overdraftRepaid
+  const remaining = amount - overdraftRepaid
+  if (remaining === 0n) return
+  const expiresAtMs = expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt)
+  account.lots.push({ grantId, priority, expiresAtMs, revision, granted: amount, remaining })
+  account.lots.sort(drawOrder)
+}
+
+/** Takes allocations from their lots, drops lots that became empty, and returns what was taken in all. */
+const take = (account: Account, allocations: readonly { grant_id: string; amount: string }[]): MicroCredits => {
+  let taken = 0n
+  let emptied = false
+  for (const { grant_id, amount } of allocations) {
+    const lot = account.lots.find(({ grantId }) => grantId === grant_id)
+    const part = parseCredits(amount)
+    if (lot === undefined || lot.remaining < part)
+      throw new Error(`ledger of ${account.organizationId}: ${amount} credits taken from lot ${grant_id}, which does not hold them`)
+    lot.remaining -= part
+    taken += part
+    emptied ||= lot.remaining === 0n
+  }
+  if (emptied) account.lots = account.lots.filter(({ remaining }) => remaining > 0n)
+  return taken
+}
+
+/** Which lots pay an amount now, as a charge or a negative adjustment records it. */
+export const allocationsFor = (account: Account, amount: MicroCredits, atMs: number) =>
+  draw(account.lots, amount, atMs).allocations
+
+/** How much of a new grant repays the overdraft at once, as the event records it. */
+export const repaidBy = (account: Account, amount: MicroCredits): string =>
+  formatCredits(account.overdrawn < amount ? account.overdrawn : amount)

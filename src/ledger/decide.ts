@@ -1,0 +1,167 @@
+import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
+import type { PriceBook } from '../billing/price-book.ts'
+import { type Rating, rate } from '../billing/tariff.ts'
+import type { Capability } from '../events/capabilities.ts'
+import type { LedgerEvent } from '../events/catalogue.ts'
+import type { CallFacts, CallOutcome, RateLimitExceeded } from '../events/calls.ts'
+import type { CreditGranted, PriceOverrideSet } from '../events/credits.ts'
+import { type Account, allocationsFor, availableOf, overrideOf, repaidBy } from './account.ts'
+
+/**
+ * What may be written into a ledger. Pure: account in, events out. Ids arrive as arguments, time as `atMs`.
+ */
+
+/** The ledger does not allow it. `message` is for the operator who asked. */
+export type LedgerRefusal = { readonly refused: string }
+export type Decision = readonly LedgerEvent[] | LedgerRefusal
+
+export const isRefusal = (decision: Decision): decision is LedgerRefusal => 'refused' in decision
+
+export type CallToRecord = {
+  readonly keyId: string
+  readonly capability: Capability
+  readonly outcome: CallOutcome
+  readonly code?: string
+  readonly facts: CallFacts
+  /** The caller sent an Idempotency-Key. */
+  readonly idempotent?: boolean
+}
+
+/**
+ * Records a call and charges what its facts cost: `KeyUsed` and, if it costs something, `CreditCharged` right after.
+ * A call the balance cannot pay is recorded as refused with CREDIT_001 and costs nothing (ledger protocol rule 5).
+ */
+export const recordCall = (
+  account: Account,
+  call: CallToRecord,
+  { book, chargeId, atMs }: { book: PriceBook; chargeId: () => string; atMs: number },
+): readonly LedgerEvent[] => {
+  const rating = ratingOf(account, call.facts, book, atMs)
+  if (rating.total === 0n) return [keyUsed(call, rating)]
+  if (rating.total > availableOf(account, atMs)) {
+    const facts = { kind: 'refusal', code: 'CREDIT_001' } as const
+    return [keyUsed({ ...call, outcome: 'refused', code: facts.code, facts }, ratingOf(account, facts, book, atMs))]
+  }
+  return [
+    keyUsed(call),
+    {
+      type: 'CreditCharged',
+      data: {
+        charge_id: chargeId(),
+        sku: rating.lines[0]?.sku ?? call.capability,
+        amount: formatCredits(rating.total),
+        lines: rating.lines.map(({ sku, amount, rule, ruleVersion }) => ({
+          sku,
+          amount: formatCredits(amount),
+          rule,
+          rule_version: ruleVersion,
+        })),
+        rule: rating.rule,
+        rule_version: rating.ruleVersion,
+        price_book_version: rating.priceBookVersion,
+        allocations: allocationsFor(account, rating.total, atMs),
+      },
+    },
+  ]
+}
+
+/** What a fact would cost this organization at an instant. */
+export const ratingOf = (account: Account, facts: CallFacts, book: PriceBook, atMs: number): Rating =>
+  rate(facts, book, (sku) => overrideOf(account, sku, atMs))
+
+const keyUsed = (call: CallToRecord, free?: Rating): LedgerEvent => ({
+  type: 'KeyUsed',
+  data: {
+    key_id: call.keyId,
+    capability: call.capability,
+    outcome: call.outcome,
+    ...(call.code === undefined ? {} : { code: call.code }),
+    facts: call.facts,
+    ...(free === undefined ? {} : { free_by: { rule: free.rule, rule_version: free.ruleVersion } }),
+    ...(call.idempotent === true ? { idempotent: true } : {}),
+  },
+})
+
+/** What became of a recorded call, read back from its events: the same whether just decided or found in the tail. */
+export const outcomeOfCall = (events: readonly LedgerEvent[]): { charged: MicroCredits; unpaid: boolean } => {
+  let charged = 0n
+  let unpaid = false
+  for (const event of events) {
+    if (event.type === 'CreditCharged') charged += parseCredits(event.data.amount)
+    if (event.type === 'KeyUsed') unpaid = event.data.code === 'CREDIT_001'
+  }
+  return { charged, unpaid }
+}
+
+export const registerOrganization = (
+  account: Account,
+  { name, overdraftLimit }: { name: string; overdraftLimit: MicroCredits },
+): Decision =>
+  account.registered
+    ? { refused: `organization ${account.organizationId} is already registered` }
+    : [
+        {
+          type: 'OrganizationRegistered',
+          data: { organization_id: account.organizationId, name, overdraft_limit: formatCredits(overdraftLimit) },
+        },
+      ]
+
+/** Grants a lot; an overdraft is repaid from it first. */
+export const grantCredits = (
+  account: Account,
+  grant: { grantId: string; amount: MicroCredits; priority: number; expiresAt: string | null; reason: string },
+): Decision =>
+  ifRegistered(account, () => ({
+    type: 'CreditGranted',
+    data: {
+      grant_id: grant.grantId,
+      amount: formatCredits(grant.amount),
+      priority: grant.priority,
+      expires_at: grant.expiresAt,
+      reason: grant.reason,
+      overdraft_repaid: repaidBy(account, grant.amount),
+    } satisfies CreditGranted,
+  }))
+
+export const overridePrice = (
+  account: Account,
+  { sku, amount, effectiveFrom }: { sku: string; amount: MicroCredits | null; effectiveFrom: string },
+): Decision =>
+  ifRegistered(account, () => ({
+    type: 'PriceOverrideSet',
+    data: {
+      sku,
+      amount: amount === null ? null : formatCredits(amount),
+      effective_from: effectiveFrom,
+    } satisfies PriceOverrideSet,
+  }))
+
+export const recordRateLimit = (account: Account, exceeded: RateLimitExceeded): Decision =>
+  ifRegistered(account, () => ({ type: 'RateLimitExceeded', data: exceeded }))
+
+/** Gives a charge back: its answer never left. */
+export const reverseCharge = (
+  account: Account,
+  { adjustmentId, chargeId, amount, reason }: { adjustmentId: string; chargeId: string; amount: MicroCredits; reason: string },
+): Decision =>
+  ifRegistered(account, () => ({
+    type: 'CreditAdjusted',
+    data: {
+      adjustment_id: adjustmentId,
+      adjusts: chargeId,
+      amount: formatCredits(amount),
+      reason,
+      rerate_run: null,
+      allocations: [],
+      overdraft_repaid: repaidBy(account, amount),
+    },
+  }))
+
+/** Writes off what is left of every lot whose expiry has come. No events when there is none. */
+export const expireLots = (account: Account, atMs: number): Decision =>
+  account.lots
+    .filter((lot) => lot.expiresAtMs <= atMs)
+    .map((lot) => ({ type: 'CreditExpired', data: { grant_id: lot.grantId, amount: formatCredits(lot.remaining) } }))
+
+const ifRegistered = (account: Account, event: () => LedgerEvent): Decision =>
+  account.registered ? [event()] : { refused: `organization ${account.organizationId} is not registered` }

@@ -1,0 +1,37 @@
+import closeWithGrace from 'close-with-grace'
+import pino from 'pino'
+import { startApp } from './app.ts'
+import { ConfigError, parseConfig } from './config.ts'
+import { announce } from './ops/announce.ts'
+import { openFoundation } from './ops/foundation.ts'
+
+/** Starts the service, says how to try it, and ends it in order: drain, flush, stop, exit 0. */
+
+const drainMs = 30_000
+
+const fail = (error: unknown): never => {
+  const known = error instanceof ConfigError
+  process.stderr.write(`${known ? `Configuration: ${error.message}` : error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
+  process.exit(known ? 2 : 1)
+}
+
+try {
+  const config = parseConfig(process.env)
+  // The banner goes to standard output; what happens goes to standard error, one JSON object a line.
+  const logger = pino({ level: config.LOG_LEVEL }, pino.destination(2))
+  const foundation = await openFoundation(config, { logger })
+  const app = await startApp(foundation, config, logger).catch(async (error: unknown) => {
+    await foundation.close()
+    throw error
+  })
+  closeWithGrace({ delay: drainMs, logger }, async ({ signal, err }) => {
+    if (err) logger.fatal({ err }, 'ending after an error')
+    else logger.info({ signal }, 'ending')
+    await app.close()
+    await foundation.close()
+  })
+  process.on('SIGHUP', () => void app.geo?.reload())
+  await announce(foundation, app, config, (line) => process.stdout.write(`${line}\n`))
+} catch (error) {
+  fail(error)
+}

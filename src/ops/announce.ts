@@ -1,0 +1,42 @@
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { App } from '../app.ts'
+import type { Config } from '../config.ts'
+import type { Foundation } from './foundation.ts'
+import { type Demo, demoFile, seedDemo, writeDemo } from './seed.ts'
+
+/**
+ * Says on standard output that the service is ready and how to try it. The embedded default seeds a demo organization
+ * on its first start; later starts find it in demo.json.
+ */
+export const announce = async (
+  foundation: Foundation,
+  { apiUrl, dashboardUrl }: Pick<App, 'apiUrl' | 'dashboardUrl'>,
+  config: Config,
+  print: (line: string) => void,
+): Promise<void> => {
+  if (apiUrl !== null) print(`API        ${apiUrl}`)
+  if (dashboardUrl !== null) print(`Dashboard  ${dashboardUrl}`)
+  if (!foundation.embedded || apiUrl === null || dashboardUrl === null) return
+  const demo = foundation.firstStart
+    ? await seedDemo(foundation, { apiUrl, dashboardUrl })
+    : await knownDemo(config, { apiUrl, dashboardUrl })
+  if (demo === null) return
+  await writeDemo(config.DATA_DIR, demo)
+  print(`Demo       organization ${demo.organization_id}, key and login in ${join(config.DATA_DIR, demoFile)}`)
+  print(`Login      user ${demo.dashboard_user}, password ${demo.dashboard_password}`)
+  print('\nTry it:\n')
+  print(
+    `curl -i ${demo.api_url}/v1/ip/lookup -H 'content-type: application/json' -H 'x-api-key: ${demo.api_key}' -d '{"ip":"8.8.8.8"}'\n`,
+  )
+}
+
+const knownDemo = async (config: Config, urls: { apiUrl: string; dashboardUrl: string }): Promise<Demo | null> => {
+  const text = await readFile(join(config.DATA_DIR, demoFile), 'utf8').catch(() => null)
+  if (text === null) return null
+  try {
+    return { ...(JSON.parse(text) as Demo), api_url: urls.apiUrl, dashboard_url: urls.dashboardUrl }
+  } catch {
+    return null
+  }
+}

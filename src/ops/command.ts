@@ -1,0 +1,79 @@
+import type { Logger } from 'pino'
+import type { Config } from '../config.ts'
+import type { Foundation } from './foundation.ts'
+
+/** One verb of the command line: what it takes, what it does, what it answers. */
+export type Command = {
+  /** `noun verb`. */
+  readonly name: string
+  readonly summary: string
+  readonly parameters: readonly Parameter[]
+  /** The answer: an object, or an array for lists. `failed` makes the exit code 1 although the command ran. */
+  readonly run: (context: CommandContext, given: Given) => Promise<Answer>
+}
+
+export type Parameter = {
+  /** Without dashes: `org` is given as `--org X`, or by position. */
+  readonly name: string
+  readonly help: string
+  readonly required?: true
+  /** `flag` takes no value. Only values can be given by position, in the order of the parameters. */
+  readonly kind?: 'flag'
+}
+
+/** Parameters as typed. */
+export type Given = {
+  text(name: string): string | undefined
+  required(name: string): string
+  flag(name: string): boolean
+}
+
+export type Answer = {
+  readonly json: object
+  readonly failed?: boolean
+  /** Lines for people; default: the members of `json`. */
+  readonly lines?: readonly string[]
+  /** The command has written its output itself. */
+  readonly written?: boolean
+}
+
+export type CommandContext = {
+  readonly config: Config
+  readonly logger: Logger
+  readonly foundation: () => Promise<Foundation>
+  readonly json: boolean
+  /** Shows how far long work is; on a terminal the line is overwritten. */
+  readonly progress: (line: string) => void
+  readonly write: (text: string) => Promise<void>
+}
+
+/** The command was typed wrongly: exit code 2, `message` says what to change. */
+export class UsageError extends Error {
+  override name = 'UsageError'
+}
+
+/** A whole number within bounds, or a UsageError naming the parameter. */
+export const wholeNumber = (name: string, text: string, { min, max }: { min: number; max: number }): number => {
+  const value = Number(text)
+  if (!/^\d{1,15}$/.test(text) || value < min || value > max)
+    throw new UsageError(`--${name}: "${text}" is not a whole number from ${min} to ${max}`)
+  return value
+}
+
+/** An instant in UTC, from ISO 8601 text. */
+export const instantOf = (name: string, text: string): string => {
+  const ms = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN
+  if (Number.isNaN(ms)) throw new UsageError(`--${name}: "${text}" is not an ISO 8601 instant such as 2027-01-31T00:00:00Z`)
+  return new Date(ms).toISOString()
+}
+
+const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const
+
+/** A length of time such as 90s, 15m, 24h or 7d, in milliseconds. */
+export const durationMsOf = (name: string, text: string): number => {
+  const match = /^(\d{1,6})([smhd])$/.exec(text)
+  if (match === null) throw new UsageError(`--${name}: "${text}" is not a length of time such as 90s, 15m, 24h or 7d`)
+  return Number(match[1]) * unitMs[match[2] as keyof typeof unitMs]
+}
+
+export const organizationParameter: Parameter = { name: 'org', help: 'organization id, such as org_01J…', required: true }

@@ -1,0 +1,136 @@
+import { randomBytes } from 'node:crypto'
+import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import pg from 'pg'
+import type { Logger } from 'pino'
+import { projections } from '../../projections/index.ts'
+import { defaultPriceBook } from '../billing/price-book.ts'
+import { type Config, ConfigError } from '../config.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import { AppendConflict, type EventLog } from '../event-log/port.ts'
+import { openPostgresEventLog } from '../event-log/postgres.ts'
+import { encodeEvent } from '../event-log/stored-event.ts'
+import { priceBookStream } from '../events/streams.ts'
+import { createSecrets, type Secrets } from '../guard/secrets.ts'
+import { createLedger, type Ledger, type LedgerObserver } from '../ledger/commit.ts'
+import { snapshotFrom } from '../ledger/snapshot.ts'
+import { prepareProjections } from '../projector/tables.ts'
+import { readRunningPostgres, startEmbeddedPostgres } from './embedded-postgres.ts'
+import { migrate } from './migrate.ts'
+
+/** What every process stands on, server and command line alike: database, event log, secrets, ledger. */
+export type Foundation = {
+  readonly url: string
+  readonly embedded: boolean
+  readonly pool: pg.Pool
+  readonly eventLog: EventLog
+  readonly secrets: Secrets
+  readonly ledger: Ledger
+  /** The event log was empty: this is the installation's first start. */
+  readonly firstStart: boolean
+  /** Closes everything, the embedded PostgreSQL last if this process owns it. */
+  close(): Promise<void>
+}
+
+const secretKeyFile = 'secret_key'
+const poolMax = 8
+
+/** Opens or starts the database, migrates it, and makes sure that a price book is in force. */
+export const openFoundation = async (
+  config: Config,
+  { logger, observe }: { logger: Logger; observe?: LedgerObserver },
+): Promise<Foundation> => {
+  const secretKey = await secretKeyOf(config)
+  const database = await openDatabase(config, logger)
+  const pool = new pg.Pool({
+    connectionString: database.url,
+    max: poolMax,
+    connectionTimeoutMillis: 5_000,
+    query_timeout: 30_000,
+    application_name: 'read-models',
+  })
+  pool.on('error', (error) => logger.warn({ err: error }, 'idle database connection lost'))
+  try {
+    await migrate({ url: database.url, logger })
+    await preparing(pool)
+    const eventLog = openPostgresEventLog({ url: database.url, logger })
+    const firstStart = (await eventLog.head()) === 0n
+    await publishDefaultPriceBook(eventLog)
+    const ledger = createLedger({ eventLog, snapshot: snapshotFrom(pool), logger, clock: Date, ...(observe ? { observe } : {}) })
+    return {
+      url: database.url,
+      embedded: config.DATABASE_URL === undefined,
+      pool,
+      eventLog,
+      secrets: createSecrets(secretKey),
+      ledger,
+      firstStart,
+      close: async () => {
+        await eventLog.close()
+        await pool.end()
+        await database.stop()
+      },
+    }
+  } catch (error) {
+    await pool.end()
+    await database.stop()
+    throw error
+  }
+}
+
+const openDatabase = async (config: Config, logger: Logger): Promise<{ url: string; stop(): Promise<void> }> => {
+  if (config.DATABASE_URL !== undefined) return { url: config.DATABASE_URL, stop: async () => undefined }
+  const running = await readRunningPostgres(config.DATA_DIR)
+  // A running one may be an orphan of a killed process; starting finds out and adopts it.
+  if (running === null) logger.info({ dataDir: config.DATA_DIR }, 'starting the embedded PostgreSQL')
+  return startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger })
+}
+
+const preparing = async (pool: pg.Pool): Promise<void> => {
+  const client = await pool.connect()
+  try {
+    await prepareProjections(client, projections)
+  } finally {
+    client.release()
+  }
+}
+
+/** SECRET_KEY, or the one in DATA_DIR; the embedded default makes one on its first start. */
+const secretKeyOf = async (config: Config): Promise<string> => {
+  if (config.SECRET_KEY !== undefined) return config.SECRET_KEY
+  const path = join(config.DATA_DIR, secretKeyFile)
+  const known = await readFile(path, 'utf8').catch(() => null)
+  if (known !== null) return known.trim()
+  if (config.DATABASE_URL !== undefined)
+    throw new ConfigError(
+      'SECRET_KEY: required with DATABASE_URL, at least 32 characters. Every process and the CLI need the same one: without it issued keys do not work',
+    )
+  await mkdir(config.DATA_DIR, { recursive: true, mode: 0o700 })
+  const fresh = randomBytes(32).toString('base64url')
+  try {
+    await writeFile(path, `${fresh}\n`, { mode: 0o600, flag: 'wx' })
+    await chmod(path, 0o600)
+    return fresh
+  } catch {
+    // Another process was first.
+    return (await readFile(path, 'utf8')).trim()
+  }
+}
+
+const publishDefaultPriceBook = async (eventLog: EventLog): Promise<void> => {
+  try {
+    await eventLog.append(priceBookStream, 'none', [
+      encodeEvent(
+        { type: 'PriceBookPublished', data: defaultPriceBook },
+        {
+          id: eventIdOf(priceBookStream, 'default', 0),
+          actor: 'system',
+          effectiveAt: defaultPriceBook.effective_from,
+        },
+      ),
+    ])
+  } catch (error) {
+    // A price book stands there already.
+    if (!(error instanceof AppendConflict)) throw error
+  }
+}

@@ -1,0 +1,214 @@
+/**
+ * Brings a database to the schema this version of the service was written for: plain numbered SQL files, applied once, in order.
+ *
+ * There is no way back down: a mistake is corrected by the next number. Events are not migrated here; they are upcast when read.
+ */
+import { createHash } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import pg from 'pg'
+
+const MIGRATIONS_DIR = fileURLToPath(new URL('../../migrations', import.meta.url))
+
+/** Any constant serves, as long as every version of the runner agrees on it. */
+const ADVISORY_LOCK = 7_220_186_521n
+const CONNECT_TIMEOUT_MS = 10_000
+/** Longer than any migration another runner may be busy with, and than any lock a file may wait for. */
+const LOCK_TIMEOUT_MS = 600_000
+
+export type MigrateOptions = {
+  /** Connection url; its user must be able to create tables. */
+  url: string
+  /** Directory of `0001_name.sql` files; by default the repository's `migrations`. */
+  dir?: string
+  logger?: { info(fields: object, message: string): void }
+}
+
+/**
+ * Applies the files the database does not have yet, in order, one transaction each, and names them. Nothing to do: `[]`.
+ *
+ * Runners may start at the same moment: one applies, the others wait for it and find nothing left. A file that fails leaves
+ * the database as the file before it did. The files run as written, so they must not contain `begin`, `commit` or anything that cannot
+ * run in a transaction.
+ *
+ * Throws an Error naming the file and the remedy when the numbers have a gap or a duplicate, when an applied file was edited, when the
+ * database has a number this version does not know (an older version was started on a newer database), or when a file fails.
+ */
+export async function migrate({
+  url,
+  dir = MIGRATIONS_DIR,
+  logger,
+}: MigrateOptions): Promise<{ applied: string[] }> {
+  const files = await readMigrations(dir)
+  const client = new pg.Client({
+    connectionString: url,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    lock_timeout: LOCK_TIMEOUT_MS,
+    application_name: 'migrate',
+  })
+  // Without a listener a lost connection would end the process; the pending query rejects anyway.
+  client.on('error', () => {})
+  try {
+    await client.connect()
+  } catch (cause) {
+    await client.end().catch(() => {})
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw new Error(
+      `Cannot connect to the database to migrate it: ${reason}. Check that it runs and that DATABASE_URL names it.`,
+      {
+        cause,
+      },
+    )
+  }
+  try {
+    await lock(client)
+    await client.query(`
+      create table if not exists schema_migrations (
+        number int primary key,
+        name text not null,
+        sha256 text not null,
+        applied_at timestamptz not null default now()
+      )`)
+    const { rows } = await client.query<Applied>(
+      'select number, name, sha256 from schema_migrations order by number',
+    )
+    const pending = judge({ files, applied: rows, dir })
+    for (const file of pending) {
+      await apply(client, file)
+      logger?.info({ migration: file.fileName }, 'migration applied')
+    }
+    return { applied: pending.map((file) => file.fileName) }
+  } finally {
+    await client.end()
+  }
+}
+
+/** Held by the session: it spans the transactions of all files and goes with the connection, however that ends. */
+async function lock(client: pg.Client): Promise<void> {
+  try {
+    await client.query('select pg_advisory_lock($1)', [ADVISORY_LOCK])
+  } catch (cause) {
+    throw new Error(
+      `Another process has been migrating this database for ${LOCK_TIMEOUT_MS / 60_000} minutes. Look for it in pg_stat_activity (application_name "migrate").`,
+      { cause },
+    )
+  }
+}
+
+type Migration = { number: number; fileName: string; path: string; sql: string; sha256: string }
+type Applied = { number: number; name: string; sha256: string }
+
+async function readMigrations(dir: string): Promise<Migration[]> {
+  const names = (await readdir(dir)).filter((name) => name.endsWith('.sql')).sort()
+  const files: Migration[] = []
+  for (const fileName of names) {
+    const path = join(dir, fileName)
+    const digits = /^(\d{4})_[a-z0-9_-]+\.sql$/.exec(fileName)?.[1]
+    if (digits === undefined) {
+      throw new Error(
+        `${path} is not named like a migration. Rename it to four digits, an underscore and a lower-case name: 0001_name.sql`,
+      )
+    }
+    // A checkout on Windows may have other line ends; the file is the same.
+    const sql = (await readFile(path, 'utf8')).replaceAll('\r\n', '\n')
+    const sha256 = createHash('sha256').update(sql).digest('hex')
+    files.push({ number: Number(digits), fileName, path, sql, sha256 })
+  }
+  for (const [index, file] of files.entries()) {
+    const previous = files[index - 1]
+    if (previous !== undefined && previous.number === file.number) {
+      throw new Error(
+        `${previous.path} and ${file.path} have the same number. Renumber the one that was not released.`,
+      )
+    }
+    if (file.number !== index + 1) {
+      throw new Error(
+        `${file.path}: number ${numbered(index + 1)} is missing before it. Restore the missing file, or renumber if this one was not released.`,
+      )
+    }
+  }
+  return files
+}
+
+/** What is left to apply. Throws when the database's history is not a beginning of ours. */
+function judge(found: { files: Migration[]; applied: Applied[]; dir: string }): Migration[] {
+  const known = new Map(found.files.map((file) => [file.number, file]))
+  const done = new Map(found.applied.map((row) => [row.number, row]))
+  for (const row of found.applied) {
+    const file = known.get(row.number)
+    if (file === undefined) {
+      throw new Error(
+        `The database has migration ${row.name}, which ${found.dir} does not contain: it was migrated by a newer version. ` +
+          'Start that version or a later one, or restore a backup taken before the upgrade.',
+      )
+    }
+    if (file.sha256 !== row.sha256) {
+      throw new Error(
+        `${file.path} differs from the ${row.name} that was applied to this database. Restore the file as it was and put the change into a new migration.`,
+      )
+    }
+  }
+  const pending = found.files.filter((file) => !done.has(file.number))
+  const first = pending[0]
+  if (first !== undefined && first.number <= found.applied.length) {
+    throw new Error(
+      `${first.path} was never applied to this database, though later migrations were. Its schema_migrations was edited: restore the missing row or a backup.`,
+    )
+  }
+  return pending
+}
+
+/**
+ * A promise that cannot be kept before `KEEP`: a deferred foreign key, checked at commit. A file that commits by itself thereby fails
+ * whole, instead of leaving its first half in a database that calls the file unapplied.
+ */
+const PROMISE = `
+  create temp table migration_end (number int primary key) on commit drop;
+  create temp table migration_start (number int constraint migration_is_whole references migration_end deferrable initially deferred) on commit drop;
+  insert into pg_temp.migration_start values (1)`
+const KEEP = 'insert into pg_temp.migration_end values (1)'
+
+/** One transaction for the file and its row. Settings a file changed do not reach the next one. */
+async function apply(client: pg.Client, file: Migration): Promise<void> {
+  try {
+    await client.query('reset all')
+    await client.query('begin')
+    await client.query(PROMISE)
+    await client.query('insert into schema_migrations (number, name, sha256) values ($1, $2, $3)', [
+      file.number,
+      file.fileName,
+      file.sha256,
+    ])
+    // No parameters: the simple protocol takes a whole file of statements.
+    await client.query(file.sql)
+    await client.query(KEEP)
+    await client.query('commit')
+  } catch (cause) {
+    await client.query('rollback').catch(() => {})
+    if (cause instanceof pg.DatabaseError && cause.constraint === 'migration_is_whole') {
+      throw new Error(
+        `${file.path} was undone: it must not contain begin, commit or rollback, it runs in a transaction already.`,
+        {
+          cause,
+        },
+      )
+    }
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw new Error(
+      `${file.path} failed${lineOf(cause, file.sql)}: ${reason}. Nothing of it was kept; correct it and start again.`,
+      {
+        cause,
+      },
+    )
+  }
+}
+
+function lineOf(error: unknown, sql: string): string {
+  if (!(error instanceof pg.DatabaseError) || error.position === undefined) return ''
+  return ` at line ${sql.slice(0, Number(error.position)).split('\n').length}`
+}
+
+function numbered(number: number): string {
+  return String(number).padStart(4, '0')
+}

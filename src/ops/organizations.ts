@@ -1,0 +1,87 @@
+import { randomBytes } from 'node:crypto'
+import { ulid } from 'ulid'
+import { type MicroCredits, parseCredits } from '../billing/money.ts'
+import { availableOf, balanceOf } from '../ledger/account.ts'
+import { CommandRefused } from '../ledger/commit.ts'
+import { grantCredits, overridePrice, registerOrganization } from '../ledger/decide.ts'
+import { UsageError } from './command.ts'
+import type { Foundation } from './foundation.ts'
+
+/** What operators do with organizations and their credits. Every one of these is an event in the ledger. */
+
+/** A key no other command will have: operators' commands are not repeated by machines. */
+const commandKey = (what: string): string => `${what}/${randomBytes(16).toString('hex')}`
+
+export const createOrganization = async (
+  { ledger }: Foundation,
+  { name, overdraftLimit, actor }: { name: string; overdraftLimit: MicroCredits; actor: string },
+): Promise<{ organizationId: string }> => {
+  const organizationId = `org_${ulid()}`
+  await ledger.submit(organizationId, {
+    key: 'register',
+    atMs: Date.now(),
+    actor,
+    decide: (account) => registerOrganization(account, { name, overdraftLimit }),
+  })
+  return { organizationId }
+}
+
+export type GrantRequest = {
+  readonly organizationId: string
+  readonly amount: MicroCredits
+  readonly priority: number
+  readonly expiresAt: string | null
+  readonly reason: string
+  readonly actor: string
+}
+
+export const grant = async (
+  { ledger }: Foundation,
+  { organizationId, amount, priority, expiresAt, reason, actor }: GrantRequest,
+): Promise<{ grantId: string; balance: MicroCredits; revision: number }> => {
+  let grantId = ''
+  const { balance, revision } = await ledger.submit(organizationId, {
+    key: commandKey('grant'),
+    atMs: Date.now(),
+    actor,
+    decide: (account, idOf) => {
+      grantId = idOf(0)
+      return grantCredits(account, { grantId, amount, priority, expiresAt, reason })
+    },
+  })
+  return { grantId, balance, revision }
+}
+
+export const setPriceOverride = async (
+  { ledger }: Foundation,
+  request: { organizationId: string; sku: string; amount: MicroCredits | null; effectiveFrom: string; actor: string },
+): Promise<void> => {
+  await ledger.submit(request.organizationId, {
+    key: commandKey('price-override'),
+    atMs: Date.now(),
+    actor: request.actor,
+    decide: (account) => overridePrice(account, request),
+  })
+}
+
+/** The balance as the ledger has it at this moment. Throws `CommandRefused` for an organization that is not registered. */
+export const balance = async (
+  { ledger }: Foundation,
+  organizationId: string,
+): Promise<{ balance: MicroCredits; available: MicroCredits; revision: number; name: string }> => {
+  const account = await ledger.account(organizationId)
+  if (!account.registered) throw new CommandRefused(`there is no organization ${organizationId}; see "org list"`)
+  const now = Date.now()
+  return { balance: balanceOf(account, now), available: availableOf(account, now), revision: account.revision, name: account.name }
+}
+
+/** A positive amount of credits as typed by an operator. */
+export const amountOf = (name: string, text: string, { zero }: { zero: boolean }): MicroCredits => {
+  try {
+    const amount = parseCredits(text)
+    if (amount > 0n || (zero && amount === 0n)) return amount
+  } catch {
+    // Told below, with what is expected.
+  }
+  throw new UsageError(`--${name}: "${text}" is not a ${zero ? '' : 'positive '}amount of credits with at most 6 decimals, such as 100 or 1.5`)
+}

@@ -1,0 +1,67 @@
+import { randomBytes } from 'node:crypto'
+import { rename, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { parseCredits } from '../billing/money.ts'
+import { permission } from '../events/capabilities.ts'
+import { defaultKeyLimits, issueKey } from './api-keys.ts'
+import type { Foundation } from './foundation.ts'
+import { createOrganization, grant } from './organizations.ts'
+import { putUser } from './users.ts'
+
+/** Something to try the service with: an organization, a key with every permission, credits and a dashboard user. */
+export type Demo = {
+  readonly organization_id: string
+  readonly api_key_id: string
+  readonly api_key: string
+  readonly api_url: string
+  readonly dashboard_url: string
+  readonly dashboard_user: string
+  readonly dashboard_password: string
+}
+
+const demoCredits = '1000'
+export const demoFile = 'demo.json'
+
+/** Seeds a demo organization; every call makes another one. */
+export const seedDemo = async (
+  foundation: Foundation,
+  { apiUrl, dashboardUrl }: { apiUrl: string; dashboardUrl: string },
+): Promise<Demo> => {
+  const actor = 'system'
+  const { organizationId } = await createOrganization(foundation, { name: 'Demo', overdraftLimit: 0n, actor })
+  await grant(foundation, {
+    organizationId,
+    amount: parseCredits(demoCredits),
+    priority: 100,
+    expiresAt: null,
+    reason: 'demo credits',
+    actor,
+  })
+  const { keyId, apiKey } = await issueKey(foundation, {
+    organizationId,
+    name: 'demo',
+    permissions: permission.options,
+    limits: defaultKeyLimits,
+    allowedCidrs: [],
+    expiresAt: null,
+    actor,
+  })
+  const user = { name: 'demo', password: randomBytes(15).toString('base64url') }
+  await putUser(foundation.pool, user)
+  return {
+    organization_id: organizationId,
+    api_key_id: keyId,
+    api_key: apiKey,
+    api_url: apiUrl,
+    dashboard_url: dashboardUrl,
+    dashboard_user: user.name,
+    dashboard_password: user.password,
+  }
+}
+
+/** Writes demo.json into the data directory, readable by its owner only. */
+export const writeDemo = async (dataDir: string, demo: Demo): Promise<void> => {
+  const path = join(dataDir, demoFile)
+  await writeFile(`${path}.tmp`, `${JSON.stringify(demo, null, 2)}\n`, { mode: 0o600 })
+  await rename(`${path}.tmp`, path)
+}

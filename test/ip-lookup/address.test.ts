@@ -1,0 +1,371 @@
+import { BlockList, isIP } from 'node:net'
+import { describe, expect, it } from 'vitest'
+import { formatIPv6, parseAddress, parseIPv6 } from '../../src/capabilities/ip-lookup/address.ts'
+import {
+  ipv4SpecialPurpose,
+  ipv6Allocated,
+  ipv6Embedding,
+  ipv6SpecialPurpose,
+} from '../../src/capabilities/ip-lookup/iana.ts'
+import { seededRandom } from './seeded-random.ts'
+
+describe('malformed addresses are refused', () => {
+  it.each([
+    '',
+    ' ',
+    ' 8.8.8.8',
+    '8.8.8.8 ',
+    '8.8.8.8\n',
+    '\t8.8.8.8',
+    '8.8.8.8/32',
+    '10.0.0.0/8',
+    '2001:db8::/32',
+    '[::1]',
+    '[2a00::1]',
+    '8.8.8.8.',
+    '.8.8.8.8',
+    '8.8.8',
+    '8.8',
+    '8',
+    '8..8.8',
+    '8.8.8.8.8',
+    '010.8.8.8',
+    '8.8.8.08',
+    '00.8.8.8',
+    '0x8.8.8.8',
+    '0x08080808',
+    '134744072',
+    '256.8.8.8',
+    '8.8.8.256',
+    '8.8.8.1000',
+    '-8.8.8.8',
+    '+8.8.8.8',
+    '\u0668.\u0668.\u0668.\u0668',
+    '\uff18.\uff18.\uff18.\uff18',
+    '8\u30028\u30028\u30028',
+    '8.8.8.8:80',
+    'fe80::1%eth0',
+    'fe80::1%1',
+    'fe80::1%',
+    '::1%lo',
+    '8.8.8.8%eth0',
+    ':',
+    ':::',
+    '1',
+    '1:',
+    ':1',
+    '1:2:3:4:5:6:7',
+    '1:2:3:4:5:6:7:8:9',
+    '1:2:3:4:5:6:7:8:',
+    ':1:2:3:4:5:6:7:8',
+    '1::2::3',
+    '1::2:3:4:5:6:7:8',
+    '::1:2:3:4:5:6:7:8',
+    '1:2:3:4:5:6:7:8::',
+    '12345::',
+    'g::1',
+    '::8.8.8',
+    '::8.8.8.256',
+    '::08.8.8.8',
+    '::8.8.8.8:1',
+    '1:2:3:4:5:6:7:8.8.8.8',
+    '1:2:3:4:5:6::8.8.8.8',
+    '::ffff:0x8.8.8.8',
+    'localhost',
+    'example.com',
+    'null',
+    '\u0000',
+    `::${'0'.repeat(100)}1`,
+    '1'.repeat(100_000),
+  ])('%j', (text) => {
+    expect(parseAddress(text)).toBeNull()
+  })
+})
+
+describe('well-formed addresses are canonical and name the address to look up', () => {
+  it.each([
+    ['8.8.8.8', '8.8.8.8', 'IPv4', 4, '8.8.8.8', true],
+    ['10.0.0.1', '10.0.0.1', 'IPv4', 4, '10.0.0.1', false],
+    ['172.31.255.255', '172.31.255.255', 'IPv4', 4, '172.31.255.255', false],
+    ['192.168.1.1', '192.168.1.1', 'IPv4', 4, '192.168.1.1', false],
+    ['2A00:1450:0000:0000:0000:0000:0000:200E', '2a00:1450::200e', 'IPv6', 6, '2a00:1450::200e', true],
+    ['2a00:0:0:1:0:0:0:1', '2a00:0:0:1::1', 'IPv6', 6, '2a00:0:0:1::1', true],
+    ['2a00:0:1:1:1:1:1:1', '2a00:0:1:1:1:1:1:1', 'IPv6', 6, '2a00:0:1:1:1:1:1:1', true],
+    ['2a00::1:0:0:1', '2a00::1:0:0:1', 'IPv6', 6, '2a00::1:0:0:1', true],
+    ['::', '::', 'IPv6', 6, '::', false],
+    ['0:0:0:0:0:0:0:1', '::1', 'IPv6', 6, '::1', false],
+    ['::8.8.8.8', '::808:808', 'IPv6', 6, '::808:808', false],
+    ['::ffff:8.8.8.8', '::ffff:8.8.8.8', 'IPv6', 4, '8.8.8.8', true],
+    ['::FFFF:808:808', '::ffff:8.8.8.8', 'IPv6', 4, '8.8.8.8', true],
+    ['::ffff:10.0.0.1', '::ffff:10.0.0.1', 'IPv6', 4, '10.0.0.1', false],
+    ['::ffff:a00:1', '::ffff:10.0.0.1', 'IPv6', 4, '10.0.0.1', false],
+    ['::ffff:0:8.8.8.8', '::ffff:0:808:808', 'IPv6', 6, '::ffff:0:808:808', false],
+    ['64:ff9b::8.8.8.8', '64:ff9b::808:808', 'IPv6', 4, '8.8.8.8', true],
+    ['64:ff9b::192.168.0.1', '64:ff9b::c0a8:1', 'IPv6', 4, '192.168.0.1', false],
+    ['64:ff9b::1:8.8.8.8', '64:ff9b::1:808:808', 'IPv6', 6, '64:ff9b::1:808:808', false],
+    ['64:ff9b:1::8.8.8.8', '64:ff9b:1::808:808', 'IPv6', 6, '64:ff9b:1::808:808', false],
+    ['2002:808:808::1', '2002:808:808::1', 'IPv6', 4, '8.8.8.8', true],
+    ['2002:7f00:1::', '2002:7f00:1::', 'IPv6', 4, '127.0.0.1', false],
+    ['2001:0:808:808::1', '2001:0:808:808::1', 'IPv6', 6, '2001:0:808:808::1', false],
+  ] as const)('%s', (text, canonical, type, family, lookup, reachable) => {
+    expect(parseAddress(text)).toEqual({ canonical, type, lookup: { family, text: lookup }, reachable })
+  })
+})
+
+describe('the IANA registries decide what may be looked up', () => {
+  // Written out a second time, because the tests below walk the tables and would not miss a lost row.
+  it('the tables hold every block the profile names', () => {
+    const prefixes = (blocks: readonly { prefix: string; lookedUp: boolean }[], lookedUp: boolean) =>
+      blocks.filter((block) => block.lookedUp === lookedUp).map(({ prefix }) => prefix)
+    expect(prefixes(ipv4SpecialPurpose, false)).toEqual(
+      (
+        '0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 ' +
+        '192.88.99.0/24 192.168.0.0/16 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4'
+      ).split(' '),
+    )
+    expect(prefixes(ipv4SpecialPurpose, true)).toEqual([
+      '192.31.196.0/24',
+      '192.52.193.0/24',
+      '192.175.48.0/24',
+    ])
+    expect(prefixes(ipv6SpecialPurpose, false)).toEqual(
+      (
+        '::/96 64:ff9b:1::/48 100::/64 100:0:0:1::/64 2001::/23 2001::/32 2001:2::/48 2001:10::/28 2001:20::/28 ' +
+        '2001:30::/28 2001:db8::/32 3fff::/20 5f00::/16 fc00::/7 fe80::/10 fec0::/10 ff00::/8'
+      ).split(' '),
+    )
+    expect(prefixes(ipv6SpecialPurpose, true)).toEqual([
+      '2001:3::/32',
+      '2001:4:112::/48',
+      '2620:4f:8000::/48',
+    ])
+    expect(ipv6Embedding.map(({ prefix }) => prefix)).toEqual(['::ffff:0:0/96', '64:ff9b::/96', '2002::/16'])
+    expect(ipv6Allocated).toHaveLength(34)
+  })
+
+  const ipv4Edges = ipv4SpecialPurpose.flatMap(({ prefix, lookedUp }) => {
+    const { first, last } = ipv4Range(prefix)
+    return [first, last].map((value) => ({ prefix, address: ipv4Text(value), lookedUp }))
+  })
+  it.each(ipv4Edges)('$address at an edge of $prefix: $lookedUp', ({ address, lookedUp }) => {
+    expect(parseAddress(address)?.reachable).toBe(lookedUp)
+    expect(parseAddress(`::ffff:${address}`)?.reachable).toBe(lookedUp)
+    expect(parseAddress(`64:ff9b::${address}`)?.reachable).toBe(lookedUp)
+  })
+
+  it('the IPv4 neighbours of every block are judged by their own block', () => {
+    const refused = blockList(
+      ipv4SpecialPurpose.filter((block) => !block.lookedUp).map(({ prefix }) => prefix),
+    )
+    const neighbours = ipv4SpecialPurpose.flatMap(({ prefix }) => {
+      const { first, last } = ipv4Range(prefix)
+      return [first - 1, last + 1].filter((value) => value >= 0 && value < 2 ** 32).map(ipv4Text)
+    })
+    expect(neighbours).toHaveLength(2 * ipv4SpecialPurpose.length - 2)
+    for (const address of neighbours) {
+      expect(parseAddress(address)?.reachable, address).toBe(!refused.check(address, 'ipv4'))
+    }
+  })
+
+  it('100,000 random IPv4 addresses agree with node:net', () => {
+    const random = seededRandom(4)
+    const refused = blockList(
+      ipv4SpecialPurpose.filter((block) => !block.lookedUp).map(({ prefix }) => prefix),
+    )
+    for (let round = 0; round < 100_000; round++) {
+      const address = ipv4Text(random.integer(2 ** 32))
+      if (parseAddress(address)?.reachable === refused.check(address, 'ipv4')) expect.fail(address)
+    }
+  })
+
+  it.each(ipv6SpecialPurpose)('both edges of $prefix ($name): $lookedUp', ({ prefix, lookedUp }) => {
+    const { first, last } = ipv6Range(prefix)
+    for (const value of [first, last]) expect(parseAddress(ipv6Text(value))?.reachable).toBe(lookedUp)
+  })
+
+  it.each(ipv6Allocated)('both edges of the allocated %s, and the neighbours by node:net', (prefix) => {
+    const { first, last } = ipv6Range(prefix)
+    expect(parseAddress(ipv6Text(first))?.reachable).toBe(true)
+    expect(parseAddress(ipv6Text(last))?.reachable).toBe(true)
+    for (const neighbour of [first - 1n, last + 1n].map(ipv6Text)) {
+      // A neighbour in 6to4 space is judged by the IPv4 address it holds: 2002::/16 starts with 0.0.0.0.
+      const expected = !neighbour.startsWith('2002:') && oracleIPv6(neighbour)
+      expect(parseAddress(neighbour)?.reachable, neighbour).toBe(expected)
+    }
+  })
+
+  it.each(ipv6Embedding)('$prefix ($name) is judged by its IPv4 address', ({ prefix, ipv4AtBit }) => {
+    const { first } = ipv6Range(prefix)
+    const embed = (ipv4: bigint) => ipv6Text(first | (ipv4 << BigInt(96 - ipv4AtBit)))
+    expect(parseAddress(embed(0x08080808n))).toMatchObject({
+      lookup: { family: 4, text: '8.8.8.8' },
+      reachable: true,
+    })
+    expect(parseAddress(embed(0x0a000001n))).toMatchObject({
+      lookup: { family: 4, text: '10.0.0.1' },
+      reachable: false,
+    })
+  })
+
+  it('none of 10,000 random unallocated addresses inside 2000::/3 may be looked up', () => {
+    const random = seededRandom(6)
+    const taken = blockList([...ipv6Allocated, '2002::/16', '2001:3::/32', '2001:4:112::/48'])
+    for (let found = 0; found < 10_000; ) {
+      const address = ipv6Text(randomIPv6(random, 0x2000 + random.integer(0x2000)))
+      if (taken.check(address, 'ipv6')) continue
+      found++
+      if (parseAddress(address)?.reachable !== false) expect.fail(address)
+    }
+  })
+
+  it('nothing outside 2000::/3 may be looked up, bar the embedded forms', () => {
+    const random = seededRandom(7)
+    for (let round = 0; round < 10_000; round++) {
+      const address = ipv6Text(randomIPv6(random, (0x4000 + random.integer(0xe000)) & 0xffff))
+      if (parseAddress(address)?.reachable !== false) expect.fail(address)
+    }
+  })
+
+  it('50,000 random addresses near the allocated blocks agree with node:net', () => {
+    const random = seededRandom(8)
+    for (let round = 0; round < 50_000; round++) {
+      const { first, last } = ipv6Range(random.pick(ipv6Allocated))
+      const value = first + BigInt(Math.floor(random.next() * 2 ** 40)) * ((last - first) >> 39n)
+      const address = ipv6Text(value)
+      if (address.startsWith('2002:')) continue
+      if (parseAddress(address)?.reachable !== oracleIPv6(address)) expect.fail(address)
+    }
+  })
+})
+
+describe('the parser agrees with Node on every text', () => {
+  it('200,000 random texts: no throw, and the verdict of net.isIP less zone ids', () => {
+    const random = seededRandom(1)
+    const letters = [...'0123456789abcdefABCDEFgx:::...%/[] \n']
+    let accepted = 0
+    for (let round = 0; round < 200_000; round++) {
+      const text = round % 2 === 0 ? randomText(random, letters) : mutated(random, letters)
+      const expected = isIP(text) !== 0 && !text.includes('%')
+      if (expected) accepted++
+      if ((parseAddress(text) !== null) !== expected) expect.fail(JSON.stringify(text))
+    }
+    // Both verdicts are exercised, or the comparison would prove nothing.
+    expect(accepted).toBeGreaterThan(20_000)
+  })
+
+  it('100,000 IPv6 texts of any spelling print as the URL host serialiser prints them', () => {
+    const random = seededRandom(2)
+    for (let round = 0; round < 100_000; round++) {
+      const text = spelled(random)
+      const parsed = parseAddress(text)
+      const serialised = new URL(`http://[${text}]/`).hostname.slice(1, -1)
+      const mapped = serialised.startsWith('::ffff:') && parsed?.lookup.family === 4
+      if (mapped ? parsed?.canonical !== `::ffff:${parsed?.lookup.text}` : parsed?.canonical !== serialised) {
+        expect.fail(text)
+      }
+    }
+  })
+
+  it('printing and parsing return the same words', () => {
+    const random = seededRandom(3)
+    for (let round = 0; round < 10_000; round++) {
+      const words = Uint16Array.from({ length: 8 }, () => (random.next() < 0.5 ? 0 : random.integer(65_536)))
+      const again = new Uint16Array(8)
+      expect(parseIPv6(formatIPv6(words), again)).toBe(true)
+      expect(again).toEqual(words)
+    }
+  })
+})
+
+type Random = ReturnType<typeof seededRandom>
+
+function randomText(random: Random, letters: string[]): string {
+  return Array.from({ length: random.integer(24) }, () => random.pick(letters)).join('')
+}
+
+/** A well-formed address with up to two characters inserted, dropped or replaced. */
+function mutated(random: Random, letters: string[]): string {
+  let text = random.next() < 0.4 ? ipv4Text(random.integer(2 ** 32)) : spelled(random)
+  for (let edits = random.integer(3); edits > 0; edits--) {
+    const at = random.integer(text.length + 1)
+    text =
+      text.slice(0, at) +
+      (random.next() < 0.7 ? random.pick(letters) : '') +
+      text.slice(at + random.integer(2))
+  }
+  return text
+}
+
+/** A random IPv6 text: any run compressed or none, either case, padded or not, with or without a dotted tail. */
+function spelled(random: Random): string {
+  const words = Array.from({ length: 8 }, () => (random.next() < 0.5 ? 0 : random.integer(65_536)))
+  if (random.next() < 0.1) words.splice(0, 6, 0, 0, 0, 0, 0, 0xffff)
+  const texts = words.map((word) => {
+    const text = word.toString(16).padStart(random.next() < 0.3 ? 4 : 1, '0')
+    return random.next() < 0.3 ? text.toUpperCase() : text
+  })
+  if (random.next() < 0.3) {
+    const [high = 0, low = 0] = words.slice(6)
+    texts.splice(6, 2, `${high >>> 8}.${high & 255}.${low >>> 8}.${low & 255}`)
+  }
+  const zeroAt = texts.findIndex((_, index) => index < 6 && words[index] === 0)
+  if (zeroAt < 0 || random.next() < 0.3) return texts.join(':')
+  let end = zeroAt + 1
+  while (end < Math.min(6, texts.length) && words[end] === 0 && random.next() < 0.8) end++
+  return `${texts.slice(0, zeroAt).join(':')}::${texts.slice(end).join(':')}`
+}
+
+function randomIPv6(random: Random, first: number): bigint {
+  let value = BigInt(first)
+  for (let word = 1; word < 8; word++) value = (value << 16n) | BigInt(random.integer(65_536))
+  return value
+}
+
+const oracleRefused = blockList(
+  ipv6SpecialPurpose.filter((block) => !block.lookedUp).map(({ prefix }) => prefix),
+)
+const oracleAllowed = blockList(
+  ipv6SpecialPurpose.filter((block) => block.lookedUp).map(({ prefix }) => prefix),
+)
+const oracleAllocated = blockList(ipv6Allocated)
+
+function oracleIPv6(address: string): boolean {
+  if (oracleAllowed.check(address, 'ipv6')) return true
+  return oracleAllocated.check(address, 'ipv6') && !oracleRefused.check(address, 'ipv6')
+}
+
+function blockList(prefixes: readonly string[]): BlockList {
+  const list = new BlockList()
+  for (const prefix of prefixes) {
+    const [address = '', length = ''] = prefix.split('/')
+    list.addSubnet(address, Number(length), address.includes(':') ? 'ipv6' : 'ipv4')
+  }
+  return list
+}
+
+function ipv4Range(prefix: string): { first: number; last: number } {
+  const [address = '', length = ''] = prefix.split('/')
+  const first = address.split('.').reduce((value, octet) => value * 256 + Number(octet), 0)
+  return { first, last: first + 2 ** (32 - Number(length)) - 1 }
+}
+
+function ipv4Text(value: number): string {
+  return [24, 16, 8, 0].map((shift) => (value >>> shift) & 255).join('.')
+}
+
+function ipv6Range(prefix: string): { first: bigint; last: bigint } {
+  const [address = '', length = ''] = prefix.split('/')
+  const expanded = new URL(`http://[${address}]/`).hostname.slice(1, -1)
+  const [head = '', tail = ''] = expanded.split('::')
+  const groups = (text: string) => (text === '' ? [] : text.split(':'))
+  const missing = 8 - groups(head).length - groups(tail).length
+  const words = [...groups(head), ...new Array<string>(missing).fill('0'), ...groups(tail)]
+  const first = words.reduce((value, word) => (value << 16n) | BigInt(`0x${word}`), 0n)
+  return { first, last: first + (1n << BigInt(128 - Number(length))) - 1n }
+}
+
+/** All eight groups, uncompressed: independent of the code under test. */
+function ipv6Text(value: bigint): string {
+  const hex = value.toString(16).padStart(32, '0')
+  return (hex.match(/.{4}/g) ?? []).join(':')
+}

@@ -1,0 +1,582 @@
+import { mkdtemp, rename, rm, truncate, unlink, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
+import { type LookupAddress, parseAddress } from '../../src/capabilities/ip-lookup/address.ts'
+import {
+  bundledGeoPaths,
+  type GeoDatabase,
+  type GeoDatabaseOptions,
+  type Location,
+  openGeoDatabase,
+} from '../../src/capabilities/ip-lookup/geo-database.ts'
+import { type MmdbSource, type MmdbValue, writeMmdb } from '../support/mmdb-writer.ts'
+import { seededRandom } from './seeded-random.ts'
+
+const builtSeconds = 1_780_000_000
+const clock = () => (builtSeconds + 10 * 86_400) * 1000
+
+let directory = ''
+const opened: GeoDatabase[] = []
+const logger = { info: vi.fn(), warn: vi.fn(), error: vi.fn() }
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'geo-database-'))
+})
+afterAll(() => rm(directory, { recursive: true, force: true }))
+afterEach(() => {
+  for (const database of opened.splice(0)) database.close()
+  vi.clearAllMocks()
+})
+
+async function open(paths: string[], options: Partial<GeoDatabaseOptions> = {}): Promise<GeoDatabase> {
+  const database = await openGeoDatabase({ paths, logger, clock, pollIntervalMs: 600_000, ...options })
+  opened.push(database)
+  return database
+}
+
+let written = 0
+async function file(content: MmdbSource | Buffer): Promise<string> {
+  const path = join(directory, `${++written}.mmdb`)
+  await replaceFile(path, content)
+  return path
+}
+
+/** As operators should: complete beside the old file, then renamed over it. */
+async function replaceFile(path: string, content: MmdbSource | Buffer): Promise<void> {
+  const bytes = Buffer.isBuffer(content) ? content : writeMmdb(content)
+  await writeFile(`${path}.next`, bytes)
+  await rename(`${path}.next`, path)
+}
+
+function at(database: GeoDatabase, text: string): Location | null {
+  const parsed = parseAddress(text)
+  return parsed?.reachable ? database.lookup(parsed.lookup) : null
+}
+
+const flat = (countryCode: string, city: string): MmdbValue => ({
+  city,
+  country_code: countryCode,
+  latitude: 1.5,
+  longitude: 2.5,
+  postcode: '',
+  state1: '',
+  state2: '',
+})
+const london = {
+  city: { names: { en: 'London' } },
+  continent: { code: 'EU', names: { en: 'Europe' } },
+  country: { iso_code: 'GB', names: { en: 'United Kingdom' } },
+  location: { latitude: 51.5142, longitude: -0.0931 },
+  postal: { code: 'EC4N' },
+  subdivisions: [{ iso_code: 'ENG', names: { en: 'England' } }],
+}
+
+/** Many records over all of 1.0.0.0/8 and 2a00::/12, so that damage has something to hit. */
+function wide(ipVersion: 4 | 6, buildEpoch = builtSeconds): MmdbSource {
+  const networks: Record<string, MmdbValue> = {}
+  for (let block = 0; block < 256; block++) {
+    networks[`1.${block}.0.0/16`] = flat(
+      block % 2 === 0 ? 'AU' : 'NZ',
+      `A city with quite a long name, number ${block}`,
+    )
+    if (ipVersion === 6) networks[`2a00:${block.toString(16)}::/32`] = flat('DE', `City six ${block}`)
+  }
+  return { ipVersion, networks, buildEpoch }
+}
+
+describe('a database answers from its records', () => {
+  it.each([24, 28, 32] as const)('with %i-bit records, two files', async (recordSize) => {
+    const ipv4 = await file({
+      ipVersion: 4,
+      recordSize,
+      networks: { '81.2.69.0/24': london, '1.1.1.0/24': flat('AU', 'Sydney') },
+    })
+    const ipv6 = await file({
+      ipVersion: 6,
+      recordSize,
+      networks: { '2a01:4f8::/32': flat('DE', 'Nuremberg') },
+    })
+    const database = await open([ipv4, ipv6])
+    expect(at(database, '81.2.69.160')).toMatchObject({ city: 'London', region_code: 'ENG', postal: 'EC4N' })
+    expect(at(database, '1.1.1.1')).toMatchObject({ city: 'Sydney', country: 'Australia', latitude: 1.5 })
+    expect(at(database, '2a01:4f8::1')).toMatchObject({ city: 'Nuremberg', is_eu: true })
+    expect(at(database, '::ffff:1.1.1.1')).toMatchObject({ city: 'Sydney' })
+    expect(at(database, '2002:101:101::1')).toMatchObject({ city: 'Sydney' })
+    expect(at(database, '8.8.8.8')).toBeNull()
+    expect(at(database, '2a02::1')).toBeNull()
+    expect(database.status().files.map((status) => status.families)).toEqual([[4], [6]])
+  })
+
+  it.each([24, 28, 32] as const)('with %i-bit records, one file for both families', async (recordSize) => {
+    const path = await file({
+      ipVersion: 6,
+      recordSize,
+      networks: { '81.2.69.0/24': london, '2a01:4f8::/32': flat('DE', 'Nuremberg') },
+    })
+    const database = await open([path])
+    expect(at(database, '81.2.69.1')).toMatchObject({ city: 'London' })
+    expect(at(database, '2a01:4f8::1')).toMatchObject({ city: 'Nuremberg' })
+    expect(database.status().files[0]?.families).toEqual([4, 6])
+  })
+
+  it('network edges are exact, at /8 as at /32 and /128', async () => {
+    const ipv4 = await file({
+      ipVersion: 4,
+      networks: { '9.0.0.0/8': flat('US', 'Wide'), '8.8.8.8/32': flat('US', 'One') },
+    })
+    const ipv6 = await file({
+      ipVersion: 6,
+      networks: { '2a00::1:0:0:1/128': flat('DE', 'One'), '2c00::/12': flat('ZA', 'Wide') },
+    })
+    const database = await open([ipv4, ipv6])
+    expect(['9.0.0.0', '9.255.255.255'].map((text) => at(database, text)?.city)).toEqual(['Wide', 'Wide'])
+    expect(['8.8.8.7', '8.8.8.8', '8.8.8.9'].map((text) => at(database, text)?.city)).toEqual([
+      undefined,
+      'One',
+      undefined,
+    ])
+    expect(at(database, '2a00::1:0:0:1')?.city).toBe('One')
+    expect(at(database, '2a00::1:0:0:2')).toBeNull()
+    expect(at(database, '2c0f:ffff:ffff:ffff:ffff:ffff:ffff:ffff')?.city).toBe('Wide')
+  })
+
+  it('addresses of one record share one frozen object', async () => {
+    const database = await open([await file({ ipVersion: 4, networks: { '81.2.69.0/24': london } })])
+    const first = at(database, '81.2.69.1')
+    expect(at(database, '81.2.69.2')).toBe(first)
+    expect(Object.isFrozen(first)).toBe(true)
+  })
+
+  it('text of another family, or no address at all, finds nothing', async () => {
+    const database = await open([
+      await file(wide(4)),
+      await file({ ipVersion: 6, networks: { '2a00::/16': flat('DE', 'X') } }),
+    ])
+    const odd: LookupAddress[] = [
+      { family: 4, text: '2a00::1' },
+      { family: 6, text: '1.1.1.1' },
+      { family: 4, text: '1.1.1.0160' },
+      { family: 4, text: '1.1.1.1/32' },
+      { family: 4, text: '' },
+      { family: 6, text: 'x' },
+    ]
+    for (const address of odd) expect(database.lookup(address)).toBeNull()
+    expect(database.status().undecodable_records).toBe(0)
+  })
+
+  it('a family without a file finds nothing', async () => {
+    const database = await open([await file(wide(4))])
+    expect(at(database, '2a00::1')).toBeNull()
+  })
+
+  it('a country-only file, and a file with coordinates as texts', async () => {
+    const lite = {
+      continent: 'Oceania',
+      continent_code: 'OC',
+      country: 'Australia',
+      country_code: 'AU',
+      asn: 'AS64500',
+    }
+    const texts = {
+      country_code: 'DE',
+      city: 'Berlin',
+      latitude: '52.51961',
+      longitude: '13.40691',
+      state1: 'Berlin',
+    }
+    const database = await open([
+      await file({ ipVersion: 4, networks: { '1.1.1.0/24': lite } }),
+      await file({ ipVersion: 6, networks: { '2a00::/16': texts } }),
+    ])
+    expect(at(database, '1.1.1.1')).toMatchObject({ country: 'Australia', city: null, calling_code: '61' })
+    expect(at(database, '2a00::1')).toMatchObject({
+      latitude: 52.5196,
+      longitude: 13.4069,
+      region_code: 'BE',
+    })
+    expect(database.status().record_shape).toBe('country, flat')
+  })
+
+  it('status names the files, their age and their shape', async () => {
+    const path = await file({ ...wide(4), databaseType: 'DBIP-City-Lite' })
+    const database = await open([path])
+    expect(database.status()).toEqual({
+      files: [
+        {
+          path,
+          families: [4],
+          database_type: 'DBIP-City-Lite',
+          record_shape: 'flat',
+          build_date: '2026-05-28T20:26:40.000Z',
+          age_days: 10,
+          size_bytes: expect.any(Number),
+        },
+      ],
+      build_date: '2026-05-28T20:26:40.000Z',
+      age_days: 10,
+      database_type: 'DBIP-City-Lite',
+      record_shape: 'flat',
+      reloads: 0,
+      failed_reloads: 0,
+      last_error: null,
+      undecodable_records: 0,
+    })
+    expect(logger.warn).not.toHaveBeenCalled()
+  })
+
+  it('an old file is reported', async () => {
+    await open([await file(wide(4, builtSeconds - 60 * 86_400))])
+    expect(logger.warn).toHaveBeenCalledWith(
+      expect.objectContaining({ age_days: 70 }),
+      expect.stringContaining('old'),
+    )
+  })
+})
+
+describe('a file that cannot be trusted stops the boot, naming itself and the remedy', () => {
+  const good = () => writeMmdb(wide(4))
+  const cases: [string, () => Buffer | MmdbSource, RegExp][] = [
+    ['empty', () => Buffer.alloc(0), /cannot be used/],
+    ['text', () => Buffer.from('<html>not a database</html>'), /cannot be used/],
+    ['gzip', () => Buffer.concat([Buffer.from([0x1f, 0x8b]), good()]), /gzip/],
+    ['cut in half', () => good().subarray(0, 8_000), /cannot be used/],
+    ['without its first half', () => good().subarray(8_000), /cannot be used/],
+    ['a hole in the tree', () => hole(good(), { at: 700, length: 800 }), /tree/],
+    ['a small hole in the tree', () => hole(good(), { at: 700, length: 14 }), /tree/],
+    ['a hole in the data', () => hole(good(), { at: 12_000, length: 800 }), /hole/],
+    ['networks by AS number', () => asnFile(), /no countries/],
+    ['no networks', () => ({ ipVersion: 4, networks: {} }), /cannot be used/],
+    [
+      'only private networks',
+      () => ({ ipVersion: 4, networks: { '10.0.0.0/8': flat('US', 'X') } }),
+      /no countries/,
+    ],
+    ['built in the future', () => wide(4, builtSeconds + 100 * 86_400), /build date/],
+    ['built never', () => wide(4, 0), /build date/],
+  ]
+  it.each(cases)('%s', async (_, content, reason) => {
+    const path = await file(content())
+    const failure = await openGeoDatabase({ paths: [path], logger, clock }).then(() => null, messageOf)
+    expect(failure).toMatch(reason)
+    expect(failure).toContain(path)
+    expect(failure).toContain('GEOIP_CITY_DB')
+  })
+
+  it('a missing file', async () => {
+    await expect(openGeoDatabase({ paths: ['/nowhere/at-all.mmdb'], logger, clock })).rejects.toThrow(
+      /\/nowhere\/at-all\.mmdb.*ENOENT.*GEOIP_CITY_DB/,
+    )
+  })
+
+  it('no file, and two files of one family', async () => {
+    await expect(openGeoDatabase({ paths: [], logger, clock })).rejects.toThrow('GEOIP_CITY_DB')
+    const paths = [await file(wide(4)), await file(wide(4))]
+    await expect(openGeoDatabase({ paths, logger, clock })).rejects.toThrow(/both hold IPv4/)
+  })
+
+  it('random damage is refused or survived: a lookup never throws', async () => {
+    const random = seededRandom(9)
+    const source = writeMmdb(wide(6))
+    const addresses = ['1.0.0.1', '1.77.0.1', '1.255.0.1', '2a00:1::1', '2a00:ff::1', '8.8.8.8', '2600::1']
+    let survived = 0
+    for (let round = 0; round < 60; round++) {
+      const bytes = Buffer.from(source)
+      for (let edits = 1 + random.integer(4); edits > 0; edits--) {
+        bytes[random.integer(bytes.length)] = random.integer(256)
+      }
+      const path = await file(bytes)
+      const database = await openGeoDatabase({ paths: [path], logger, clock }).catch(messageOf)
+      if (typeof database === 'string') {
+        expect(database).toContain(path)
+        continue
+      }
+      survived++
+      for (const text of addresses) expect(() => at(database, text)).not.toThrow()
+      database.close()
+    }
+    expect(survived).toBeGreaterThan(5)
+  })
+
+  it('a damaged record that the samples missed answers null, is counted once and logged once', async () => {
+    // Every sibling on the way to 9.9.9.9 has a record, so a sample ends there once in four billion.
+    const networks: Record<string, MmdbValue> = { '9.9.9.9/32': flat('US', 'Rare city') }
+    for (let length = 1; length <= 32; length++) {
+      const sibling = (0x09090909 ^ (1 << (32 - length))) & (-1 << (32 - length))
+      networks[`${[24, 16, 8, 0].map((shift) => (sibling >>> shift) & 255).join('.')}/${length}`] = flat(
+        'AU',
+        'Other',
+      )
+    }
+    const bytes = writeMmdb({ ipVersion: 4, networks })
+    bytes.fill(0, bytes.indexOf('Rare city'), bytes.indexOf('Rare city') + 4)
+    const database = await open([await file(bytes)])
+    expect([at(database, '9.9.9.9'), at(database, '9.9.9.9')]).toEqual([null, null])
+    expect(at(database, '9.9.9.8')?.city).toBe('Other')
+    expect(database.status().undecodable_records).toBe(1)
+    expect(logger.warn).toHaveBeenCalledTimes(1)
+  })
+})
+
+describe('a replaced file is checked, then swapped', () => {
+  it('reload() serves the new records', async () => {
+    const path = await file({ ...wide(4), networks: { '1.0.0.0/8': flat('AU', 'Before') } })
+    const database = await open([path])
+    const before = at(database, '1.1.1.1')
+    await replaceFile(path, {
+      ipVersion: 4,
+      networks: { '1.0.0.0/8': flat('AU', 'After') },
+      buildEpoch: builtSeconds + 1,
+    })
+    await database.reload()
+    expect(before?.city).toBe('Before')
+    expect(at(database, '1.1.1.1')?.city).toBe('After')
+    expect(database.status()).toMatchObject({ reloads: 1, failed_reloads: 0, last_error: null })
+  })
+
+  it('the poll notices a renamed file without being asked', async () => {
+    const path = await file({
+      ipVersion: 4,
+      networks: { '1.0.0.0/8': flat('AU', 'Before') },
+      buildEpoch: builtSeconds,
+    })
+    const database = await open([path], { pollIntervalMs: 5 })
+    await replaceFile(path, {
+      ipVersion: 4,
+      networks: { '1.0.0.0/8': flat('AU', 'After') },
+      buildEpoch: builtSeconds + 1,
+    })
+    await vi.waitFor(() => expect(at(database, '1.1.1.1')?.city).toBe('After'), {
+      timeout: 5_000,
+      interval: 5,
+    })
+    expect(database.status().reloads).toBe(1)
+  })
+
+  it('a bad file is refused once, the old one keeps answering, and a good one heals', async () => {
+    const path = await file(wide(4))
+    const database = await open([path], { pollIntervalMs: 5 })
+    const serving = at(database, '1.7.0.1')
+    await replaceFile(path, Buffer.from('not a database'))
+    await vi.waitFor(() => expect(database.status().failed_reloads).toBe(1), { timeout: 5_000, interval: 5 })
+    await database.reload()
+    expect(database.status()).toMatchObject({ reloads: 0, failed_reloads: 2 })
+    expect(database.status().last_error).toContain(path)
+    expect(at(database, '1.7.0.1')).toBe(serving)
+    await replaceFile(path, wide(4, builtSeconds + 1))
+    await vi.waitFor(() => expect(database.status().reloads).toBe(1), { timeout: 5_000, interval: 5 })
+    expect(database.status()).toMatchObject({ failed_reloads: 2, last_error: null })
+  })
+
+  it.each([
+    ['deleted', (path: string) => unlink(path)],
+    ['truncated in place', (path: string) => truncate(path, 5_000)],
+    [
+      'punched in place',
+      async (path: string) => writeFile(path, hole(writeMmdb(wide(4)), { at: 12_000, length: 800 })),
+    ],
+  ])('a file %s leaves the old data serving', async (_, damage) => {
+    const path = await file(wide(4))
+    const database = await open([path])
+    const before = ['1.0.0.1', '1.99.0.1', '1.255.0.1'].map((text) => at(database, text)?.city)
+    await damage(path)
+    await database.reload()
+    expect(database.status()).toMatchObject({ reloads: 0, failed_reloads: 1 })
+    expect(['1.0.0.1', '1.99.0.1', '1.255.0.1'].map((text) => at(database, text)?.city)).toEqual(before)
+  })
+
+  it('a file that loses the country of more than 2 % of addresses is refused, however new', async () => {
+    const path = await file(wide(4))
+    const database = await open([path])
+    const fewer = wide(4, builtSeconds + 1)
+    const networks = Object.fromEntries(Object.entries(fewer.networks).filter((_, index) => index % 10 !== 0))
+    await replaceFile(path, { ...fewer, networks })
+    await database.reload()
+    expect(database.status()).toMatchObject({ reloads: 0, failed_reloads: 1 })
+    expect(database.status().last_error).toMatch(/loses the country of \d+ of 1000/)
+    expect(at(database, '1.0.0.1')).not.toBeNull()
+  })
+
+  it('a family may not vanish', async () => {
+    const path = await file(wide(6))
+    const database = await open([path])
+    await replaceFile(path, wide(4, builtSeconds + 1))
+    await database.reload()
+    expect(database.status()).toMatchObject({ reloads: 0, failed_reloads: 1 })
+    expect(at(database, '2a00:1::1')?.country_code).toBe('DE')
+  })
+
+  it('countries may change in a newer file, not in one of the same age', async () => {
+    const path = await file({
+      ipVersion: 4,
+      networks: { '1.0.0.0/8': flat('AU', 'X') },
+      buildEpoch: builtSeconds,
+    })
+    const database = await open([path])
+    await replaceFile(path, {
+      ipVersion: 4,
+      networks: { '1.0.0.0/8': flat('NZ', 'X') },
+      buildEpoch: builtSeconds,
+    })
+    await database.reload()
+    expect(at(database, '1.1.1.1')?.country_code).toBe('AU')
+    await replaceFile(path, {
+      ipVersion: 4,
+      networks: { '1.0.0.0/8': flat('NZ', 'X') },
+      buildEpoch: builtSeconds + 1,
+    })
+    await database.reload()
+    expect(at(database, '1.1.1.1')?.country_code).toBe('NZ')
+  })
+
+  it('of two files, both are replaced or neither', async () => {
+    const ipv4 = await file({
+      ipVersion: 4,
+      networks: { '1.0.0.0/8': flat('AU', 'Before') },
+      buildEpoch: builtSeconds,
+    })
+    const ipv6 = await file({
+      ipVersion: 6,
+      networks: { '2a00::/12': flat('DE', 'Before') },
+      buildEpoch: builtSeconds,
+    })
+    const database = await open([ipv4, ipv6])
+    await replaceFile(ipv4, {
+      ipVersion: 4,
+      networks: { '1.0.0.0/8': flat('AU', 'After') },
+      buildEpoch: builtSeconds + 1,
+    })
+    await replaceFile(ipv6, Buffer.alloc(100))
+    await database.reload()
+    expect(at(database, '1.1.1.1')?.city).toBe('Before')
+    await replaceFile(ipv6, {
+      ipVersion: 6,
+      networks: { '2a00::/12': flat('DE', 'After') },
+      buildEpoch: builtSeconds + 1,
+    })
+    await database.reload()
+    expect([at(database, '1.1.1.1')?.city, at(database, '2a00::1')?.city]).toEqual(['After', 'After'])
+  })
+
+  it('simultaneous reloads share their work and all resolve', async () => {
+    const path = await file(wide(4))
+    const database = await open([path])
+    await Promise.all(Array.from({ length: 20 }, () => database.reload()))
+    expect(database.status().reloads).toBeLessThanOrEqual(2)
+    expect(database.status().failed_reloads).toBe(0)
+  })
+
+  it('after close() nothing is reloaded', async () => {
+    const path = await file(wide(4))
+    const database = await open([path], { pollIntervalMs: 5 })
+    const running = database.reload()
+    database.close()
+    await running
+    await database.reload()
+    expect(database.status().reloads).toBe(0)
+    expect(at(database, '1.0.0.1')).not.toBeNull()
+  })
+
+  it('100 swaps under continuous lookups: no lookup fails, none goes back in time', {
+    timeout: 20_000,
+  }, async () => {
+    const version = (number: number): MmdbSource => ({
+      ipVersion: 6,
+      networks: { '1.0.0.0/8': flat('AU', `${number}`), '2a00::/12': flat('DE', `${number}`) },
+      buildEpoch: builtSeconds + number,
+    })
+    const path = await file(version(0))
+    const database = await open([path])
+    let lookups = 0
+    let failures = 0
+    let latest = 0
+    let done = false
+    const continuous = (async () => {
+      while (!done) {
+        for (const text of ['1.2.3.4', '2a00::1', '1.255.0.1', '2a0f::1']) {
+          const seen = Number(at(database, text)?.city ?? Number.NaN)
+          lookups++
+          if (!(seen >= latest)) failures++
+          latest = seen
+        }
+        await new Promise(setImmediate)
+      }
+    })()
+    for (let number = 1; number <= 100; number++) {
+      await replaceFile(path, version(number))
+      await database.reload()
+    }
+    done = true
+    await continuous
+    expect(database.status()).toMatchObject({ reloads: 100, failed_reloads: 0, undecodable_records: 0 })
+    expect(at(database, '1.2.3.4')?.city).toBe('100')
+    expect(failures).toBe(0)
+    expect(lookups).toBeGreaterThan(1_000)
+  })
+})
+
+describe('the bundled DB-IP files', () => {
+  let database: GeoDatabase
+  beforeAll(async () => {
+    database = await openGeoDatabase({ paths: bundledGeoPaths(), logger, clock })
+  })
+  afterAll(() => database.close())
+
+  it('answer for both families with schema-valid locations', () => {
+    const random = seededRandom(10)
+    let named = 0
+    let coded = 0
+    for (let round = 0; round < 20_000; round++) {
+      const text = [24, 16, 8, 0].map(() => random.integer(256)).join('.')
+      const location = at(database, text)
+      if (location === null) continue
+      expect(Object.values(location)).not.toContain('')
+      expect(Object.values(location)).not.toContain(undefined)
+      expect(location.country_code).toMatch(/^[A-Z]{2}$/)
+      for (const value of [location.country, location.continent, location.calling_code])
+        expect(value).not.toBeNull()
+      if (location.region === null) continue
+      named++
+      if (location.region_code !== null) coded++
+    }
+    expect(named).toBeGreaterThan(15_000)
+    expect(coded / named).toBeGreaterThan(0.975)
+  })
+
+  it('know well-known addresses', () => {
+    expect(at(database, '8.8.8.8')).toMatchObject({
+      country_code: 'US',
+      region_code: 'CA',
+      calling_code: '1',
+      postal: null,
+    })
+    expect(at(database, '81.2.69.160')).toMatchObject({
+      country_code: 'GB',
+      region_code: 'ENG',
+      city: 'London',
+    })
+    expect(at(database, '2a01:4f8::1')).toMatchObject({ country_code: 'DE', is_eu: true })
+  })
+
+  it('their made-up cities in unallocated space are never reached', () => {
+    for (const text of ['2d00::1', '2100::1', '2e00::1', '2001:2::1']) {
+      expect(database.lookup({ family: 6, text }), `${text} has a record`).not.toBeNull()
+      expect(at(database, text)).toBeNull()
+    }
+  })
+})
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+function hole(bytes: Buffer, { at: start, length }: { at: number; length: number }): Buffer {
+  return Buffer.from(bytes).fill(0, start, start + length)
+}
+
+function asnFile(): MmdbSource {
+  return {
+    ipVersion: 4,
+    networks: { '1.0.0.0/8': { autonomous_system_number: 64500, autonomous_system_organization: 'X' } },
+  }
+}

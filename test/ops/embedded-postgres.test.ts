@@ -1,0 +1,451 @@
+/** The life of the embedded PostgreSQL: who starts it, who joins it, who ends it, and what a crash leaves behind. */
+import { type ChildProcess, execFile, spawn } from 'node:child_process'
+import { chown, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
+import { createServer, type Server } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { promisify } from 'node:util'
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import {
+  type EmbeddedPostgres,
+  readRunningPostgres,
+  startEmbeddedPostgres,
+} from '../../src/ops/embedded-postgres.ts'
+
+const FAST = { fsync: 'off', shared_buffers: '16MB' }
+const MODULE = new URL('../../src/ops/embedded-postgres.ts', import.meta.url).href
+
+/** A data directory whose server has been stopped: copying it is five times as fast as creating a cluster. */
+let pristine = ''
+const directories: string[] = []
+const children: ChildProcess[] = []
+
+beforeAll(async () => {
+  pristine = await mkdtemp(join(tmpdir(), 'enrichment-ops-'))
+  const postgres = await startEmbeddedPostgres({ dataDir: pristine, settings: FAST })
+  await query(postgres.url, 'create table kept as select 42 as answer')
+  await postgres.stop()
+})
+
+afterEach(async () => {
+  for (const child of children.splice(0)) await killed(child)
+  for (const dataDir of directories.splice(0)) {
+    // Whatever a test left running is adopted, and thereby stopped.
+    if (await exists(join(dataDir, 'postgres', 'postmaster.pid'))) await (await startIn(dataDir)).stop()
+    await rm(dataDir, { recursive: true, force: true })
+  }
+})
+
+afterAll(() => rm(pristine, { recursive: true, force: true }))
+
+describe('alone', () => {
+  test('an empty directory becomes a cluster with the database "enrichment", in Unicode, on the loopback interface only', async () => {
+    const dataDir = join(await emptyDirectory(), 'not', 'there', 'yet')
+    const postgres = await startIn(dataDir)
+    try {
+      expect(postgres.role).toBe('owner')
+      const [row] = await query(
+        postgres.url,
+        `select current_database() as database, upper('é') as upper, current_setting('listen_addresses') as listens,
+                current_setting('password_encryption') as password, current_setting('server_encoding') as encoding`,
+      )
+      expect(row).toEqual({
+        database: 'enrichment',
+        upper: 'É',
+        listens: '127.0.0.1',
+        password: 'scram-sha-256',
+        encoding: 'UTF8',
+      })
+      const wrong = new URL(postgres.url)
+      wrong.password = 'wrong'
+      await expect(query(wrong.href, 'select 1')).rejects.toThrow(/password authentication failed/)
+    } finally {
+      await postgres.stop()
+    }
+  })
+
+  test('while it runs, postgres.json says where; nobody else can read it or the password', async () => {
+    const dataDir = await usedDirectory()
+    const postgres = await startIn(dataDir)
+    const running = JSON.parse(await readFile(join(dataDir, 'postgres.json'), 'utf8'))
+    expect(running).toEqual({
+      url: postgres.url,
+      port: Number(new URL(postgres.url).port),
+      pid: await serverPid(dataDir),
+      owner_pid: process.pid,
+      started_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
+    })
+    for (const name of ['postgres.json', 'postgres.password', 'postgres.log', 'postgres.lock']) {
+      expect([name, (await stat(join(dataDir, name))).mode & 0o777]).toEqual([name, 0o600])
+    }
+    expect(await readRunningPostgres(dataDir)).toEqual({ url: postgres.url })
+    await postgres.stop()
+    expect(await exists(join(dataDir, 'postgres.json'))).toBe(false)
+    expect(await readRunningPostgres(dataDir)).toBeNull()
+  })
+
+  test('rows and password survive a restart, and stopping twice is stopping once', async () => {
+    const dataDir = await usedDirectory()
+    const first = await startIn(dataDir)
+    await query(first.url, 'insert into kept values (43)')
+    await Promise.all([first.stop(), first.stop()])
+    await first.stop()
+    const second = await startIn(dataDir)
+    expect(await query(second.url, 'select answer from kept order by 1')).toEqual([
+      { answer: 42 },
+      { answer: 43 },
+    ])
+    expect(new URL(second.url).password).toBe(new URL(first.url).password)
+    await second.stop()
+  })
+
+  test('a port that was taken in the meantime is replaced by another', async () => {
+    const dataDir = await usedDirectory()
+    const taken = await listening()
+    const offered = [portOf(taken), portOf(taken)]
+    const postgres = await startEmbeddedPostgres({
+      dataDir,
+      settings: FAST,
+      pickPort: async () => offered.shift() ?? (await unusedPort()),
+    })
+    expect(Number(new URL(postgres.url).port)).not.toBe(portOf(taken))
+    expect(offered).toEqual([])
+    await postgres.stop()
+    taken.close()
+  })
+
+  test('when every port is taken the error names the directory, the remedy and what the server said', async () => {
+    const dataDir = await usedDirectory()
+    const taken = await listening()
+    const start = startEmbeddedPostgres({ dataDir, settings: FAST, pickPort: async () => portOf(taken) })
+    await expect(start).rejects.toThrow(
+      new RegExp(
+        `could not be started in ${dataDir}/postgres.*set DATABASE_URL.*Address already in use`,
+        's',
+      ),
+    )
+    taken.close()
+    expect(await readRunningPostgres(dataDir)).toBeNull()
+    await (await startIn(dataDir)).stop()
+  })
+
+  test('a server that cannot start is explained by the end of its log', async () => {
+    const dataDir = await usedDirectory()
+    const start = startEmbeddedPostgres({ dataDir, settings: { shared_buffers: 'plenty' } })
+    await expect(start).rejects.toThrow(
+      /postgres\.log:\n.*invalid value for parameter "shared_buffers": "plenty"/s,
+    )
+  })
+})
+
+describe('what a crash leaves', () => {
+  test('a cluster copied by root is handed to the account the server runs under', async ({ skip }) => {
+    if (process.getuid?.() !== 0) skip('only root can lend an account')
+    const dataDir = await usedDirectory()
+    const copied = await readdir(join(dataDir, 'postgres'), { recursive: true })
+    for (const name of ['', ...copied]) await chown(join(dataDir, 'postgres', name), 0, 0)
+    const postgres = await startIn(dataDir)
+    expect((await stat(join(dataDir, 'postgres', 'PG_VERSION'))).uid).not.toBe(0)
+    await postgres.stop()
+  })
+
+  test('a directory whose creation was killed half-way is created anew', async () => {
+    const dataDir = await emptyDirectory()
+    const child = ownerProcess(dataDir)
+    const unfinished = async () => (await readdir(dataDir)).find((name) => name.startsWith('postgres.tmp-'))
+    const half = await until(async () => {
+      const name = await unfinished()
+      return name !== undefined && (await exists(join(dataDir, name, 'PG_VERSION'))) ? name : null
+    })
+    await killed(child)
+    expect(await exists(join(dataDir, 'postgres'))).toBe(false)
+    const postgres = await startIn(dataDir)
+    expect(await query(postgres.url, 'select 1 as one')).toEqual([{ one: 1 }])
+    expect(await exists(join(dataDir, half))).toBe(false)
+    await postgres.stop()
+  })
+
+  test('an empty "postgres" directory counts as none; a foreign one is refused and left as it was', async () => {
+    const empty = await emptyDirectory()
+    await mkdir(join(empty, 'postgres'))
+    await (await startIn(empty)).stop()
+
+    const foreign = await emptyDirectory()
+    await mkdir(join(foreign, 'postgres'))
+    await writeFile(join(foreign, 'postgres', 'PG_VERSION'), '18\n')
+    await expect(startIn(foreign)).rejects.toThrow(
+      `${foreign}/postgres is not a complete PostgreSQL cluster. Move it away`,
+    )
+    expect(await readdir(join(foreign, 'postgres'))).toEqual(['PG_VERSION'])
+  })
+
+  test('a cluster without its password file is an error, not a new password', async () => {
+    const dataDir = await usedDirectory()
+    await rm(join(dataDir, 'postgres.password'))
+    await expect(startIn(dataDir)).rejects.toThrow(`${dataDir}/postgres.password is missing`)
+  })
+
+  test('the server of a killed owner is adopted, keeps its connections, and stops with its new owner', async () => {
+    const dataDir = await usedDirectory()
+    const child = ownerProcess(dataDir)
+    const { url } = await said(child)
+    const session = await connected(url)
+    await killed(child)
+    const pid = await serverPid(dataDir)
+
+    const postgres = await startIn(dataDir)
+    expect(postgres).toMatchObject({ url, role: 'owner' })
+    expect(await serverPid(dataDir)).toBe(pid)
+    expect(JSON.parse(await readFile(join(dataDir, 'postgres.json'), 'utf8'))).toMatchObject({
+      pid,
+      owner_pid: process.pid,
+    })
+    expect((await session.query('select answer from kept')).rows).toEqual([{ answer: 42 }])
+    await session.end()
+    await postgres.stop()
+    expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
+    expect(await readRunningPostgres(dataDir)).toBeNull()
+  })
+
+  test('owner and server both killed: the next start recovers what was committed', async () => {
+    const dataDir = await usedDirectory()
+    const child = ownerProcess(dataDir)
+    const { url } = await said(child)
+    await query(url, 'insert into kept values (44)')
+    const pid = await serverPid(dataDir)
+    await killed(child)
+    process.kill(pid, 'SIGKILL')
+    const postgres = await startIn(dataDir)
+    expect(await serverPid(dataDir)).not.toBe(pid)
+    expect(await query(postgres.url, 'select answer from kept order by 1')).toEqual([
+      { answer: 42 },
+      { answer: 44 },
+    ])
+    await postgres.stop()
+  })
+
+  test('a pid file whose pid now belongs to another program hinders nobody and harms nobody', async () => {
+    const dataDir = await usedDirectory()
+    const { uid, gid } = await stat(join(dataDir, 'postgres'))
+    // Under the server's own account: PostgreSQL itself would take this one for a living predecessor.
+    const other = spawn('sleep', ['600'], process.getuid?.() === 0 ? { uid, gid } : {})
+    children.push(other)
+    const pidFile = join(dataDir, 'postgres', 'postmaster.pid')
+    await writeFile(pidFile, `${other.pid}\n${dataDir}/postgres\n1700000000\n54321\n\n127.0.0.1\n\nready\n`, {
+      mode: 0o644,
+    })
+    const postgres = await startIn(dataDir)
+    expect(await serverPid(dataDir)).not.toBe(other.pid)
+    await postgres.stop()
+    expect([other.exitCode, other.signalCode]).toEqual([null, null])
+  })
+
+  test('a postgres.json of a server that is gone, or that is no JSON, is no running server', async () => {
+    const dataDir = await usedDirectory()
+    const url = `postgresql://postgres:secret@127.0.0.1:${await unusedPort()}/enrichment`
+    const stale = { url, port: 1, pid: 1, owner_pid: 1, started_at: '2026-01-01T00:00:00.000Z' }
+    for (const text of [JSON.stringify(stale), '{"url":', '[]']) {
+      await writeFile(join(dataDir, 'postgres.json'), text)
+      expect(await readRunningPostgres(dataDir)).toBeNull()
+    }
+    expect(await readRunningPostgres(join(dataDir, 'nowhere'))).toBeNull()
+  })
+})
+
+describe('several processes', () => {
+  test('of three that start at once on an empty directory one owns and the others join it', async () => {
+    const dataDir = await emptyDirectory()
+    const started = await Promise.all([1, 2, 3].map(() => said(ownerProcess(dataDir))))
+    expect(started.map(({ role }) => role).sort()).toEqual(['guest', 'guest', 'owner'])
+    expect(new Set(started.map(({ url }) => url)).size).toBe(1)
+  })
+
+  test('a guest that stops, exits or is killed leaves the server running; the owner ends it', async () => {
+    const dataDir = await usedDirectory()
+    const owner = await startIn(dataDir)
+    const here = await startIn(dataDir)
+    expect(here).toMatchObject({ url: owner.url, role: 'guest' })
+    await here.stop()
+    for (const farewell of ['stop', 'exit', 'kill'] as const) {
+      const guest = ownerProcess(dataDir)
+      expect(await said(guest)).toEqual({ url: owner.url, role: 'guest' })
+      if (farewell === 'kill') await killed(guest)
+      else await told(guest, farewell)
+      expect(await query(owner.url, 'select answer from kept')).toEqual([{ answer: 42 }])
+    }
+    await owner.stop()
+    await expect(query(owner.url, 'select 1')).rejects.toThrow()
+  })
+
+  test('whoever starts while the owner is stopping becomes the next owner', async () => {
+    const dataDir = await usedDirectory()
+    const first = await startIn(dataDir)
+    const [, second] = await Promise.all([first.stop(), startIn(dataDir)])
+    // Joined in the last moment or came after: in either case a later start owns a running server.
+    const third = await startIn(dataDir)
+    expect(await query(third.url, 'select answer from kept')).toEqual([{ answer: 42 }])
+    await third.stop()
+    await second.stop()
+  })
+
+  test('signals to the whole process group do not reach the server: the owner drains with its database', async () => {
+    const dataDir = await usedDirectory()
+    const child = ownerProcess(dataDir, { ownGroup: true })
+    const { url } = await said(child)
+    const session = await connected(url)
+    for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+      const heard = nextLine(child)
+      process.kill(-pidOf(child), name)
+      expect(await heard).toBe(name)
+      expect((await session.query('select answer from kept')).rows).toEqual([{ answer: 42 }])
+    }
+    await session.end()
+    await told(child, 'stop')
+    expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
+  })
+
+  test('an owner that exits without stopping ends the server all the same', async () => {
+    const dataDir = await usedDirectory()
+    const child = ownerProcess(dataDir)
+    await said(child)
+    await told(child, 'exit')
+    expect(await exists(join(dataDir, 'postgres.json'))).toBe(false)
+    await until(async () => ((await exists(join(dataDir, 'postgres', 'postmaster.pid'))) ? null : 'gone'))
+  })
+})
+
+// ---- directories ----
+
+async function emptyDirectory(): Promise<string> {
+  const dataDir = await mkdtemp(join(tmpdir(), 'enrichment-ops-'))
+  directories.push(dataDir)
+  return dataDir
+}
+
+async function usedDirectory(): Promise<string> {
+  const dataDir = await emptyDirectory()
+  await promisify(execFile)('cp', ['-a', '--', `${pristine}/.`, dataDir])
+  return dataDir
+}
+
+async function exists(path: string): Promise<boolean> {
+  return (await stat(path).catch(() => null)) !== null
+}
+
+async function serverPid(dataDir: string): Promise<number> {
+  return Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
+}
+
+// ---- servers and sessions ----
+
+async function startIn(dataDir: string): Promise<EmbeddedPostgres> {
+  return await startEmbeddedPostgres({ dataDir, settings: FAST })
+}
+
+async function connected(url: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url })
+  client.on('error', () => {})
+  await client.connect()
+  return client
+}
+
+async function query(url: string, statement: string): Promise<unknown[]> {
+  const client = await connected(url)
+  try {
+    return (await client.query<Record<string, unknown>>(statement)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+async function listening(): Promise<Server> {
+  const server = createServer()
+  await new Promise<void>((ready) => server.listen(0, '127.0.0.1', ready))
+  return server
+}
+
+function portOf(server: Server): number {
+  const address = server.address()
+  if (address === null || typeof address === 'string') throw new Error('not listening on a port')
+  return address.port
+}
+
+async function unusedPort(): Promise<number> {
+  const server = await listening()
+  const port = portOf(server)
+  await new Promise((closed) => server.close(closed))
+  return port
+}
+
+// ---- other processes ----
+
+/** A process that starts the server, says what it got, repeats the signals it hears, and obeys `stop` and `exit`. */
+const OWNER = `
+  import { createInterface } from 'node:readline'
+import { promisify } from 'node:util'
+  import { startEmbeddedPostgres } from ${JSON.stringify(MODULE)}
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(name, () => console.log(name))
+  const [dataDir, settings] = JSON.parse(process.env.OWNER)
+  const postgres = await startEmbeddedPostgres({ dataDir, settings })
+  console.log(JSON.stringify({ url: postgres.url, role: postgres.role }))
+  createInterface({ input: process.stdin }).on('line', async (order) => {
+    if (order === 'stop') await postgres.stop()
+    process.exit(0)
+  })
+`
+
+function ownerProcess(dataDir: string, { ownGroup = false } = {}): ChildProcess {
+  const child = spawn(process.execPath, ['--input-type=module', '-e', OWNER], {
+    env: { PATH: process.env.PATH, OWNER: JSON.stringify([dataDir, FAST]) },
+    stdio: ['pipe', 'pipe', 'inherit'],
+    detached: ownGroup,
+  })
+  children.push(child)
+  return child
+}
+
+function pidOf(child: ChildProcess): number {
+  if (child.pid === undefined) throw new Error('the process did not start')
+  return child.pid
+}
+
+async function nextLine(child: ChildProcess): Promise<string> {
+  if (child.stdout === null) throw new Error('the process has no output')
+  const lines = createInterface({ input: child.stdout })
+  return await new Promise((heard, failed) => {
+    lines.once('line', (line) => {
+      lines.close()
+      heard(line)
+    })
+    child.once('exit', (code, name) => failed(new Error(`the process ended (${code ?? name})`)))
+  })
+}
+
+async function said(child: ChildProcess): Promise<{ url: string; role: string }> {
+  return JSON.parse(await nextLine(child))
+}
+
+async function told(child: ChildProcess, order: 'stop' | 'exit'): Promise<void> {
+  const ended = new Promise((resolve) => child.once('exit', (code, name) => resolve(code ?? name)))
+  child.stdin?.write(`${order}\n`)
+  expect(await ended).toBe(0)
+}
+
+async function killed(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const ended = new Promise((resolve) => child.once('exit', resolve))
+  child.kill('SIGKILL')
+  await ended
+}
+
+async function until<Found>(look: () => Promise<Found | null>): Promise<Found> {
+  const deadline = Date.now() + 15_000
+  for (;;) {
+    if (Date.now() > deadline) throw new Error('waited 15 s in vain')
+    const found = await look()
+    if (found !== null) return found
+    await new Promise((again) => setImmediate(again))
+  }
+}
