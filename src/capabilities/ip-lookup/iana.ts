@@ -11,7 +11,7 @@ export type RegistryBlock = { prefix: string; name: string; reference: string; l
 
 /**
  * IANA IPv4 Special-Purpose Address Registry (RFC 6890, RFC 8190), with multicast (RFC 5771).
- * Source: iana.org/assignments/iana-ipv4-special-registry, as of 2025-10-09.
+ * Source: iana.org/assignments/iana-ipv4-special-registry, by way of public copies, 2026-11-21.
  * 192.0.0.9/32 and 192.0.0.10/32 are registered as globally reachable anycast, but name a service at the nearest
  * router and so have no place of their own: they stay refused with the rest of 192.0.0.0/24.
  */
@@ -38,7 +38,8 @@ export const ipv4SpecialPurpose: readonly RegistryBlock[] = [
 
 /**
  * IANA IPv6 Special-Purpose Address Registry (RFC 6890, RFC 8190), with the deprecated and multicast blocks of
- * RFC 4291. Source: iana.org/assignments/iana-ipv6-special-registry, as of 2025-10-09.
+ * RFC 4291. Source: iana.org/assignments/iana-ipv6-special-registry, by public copies, 2026-11-21;
+ * the newest row is 100:0:0:1::/64 (RFC 9780, 2025).
  * Blocks that embed an IPv4 address and are unwrapped are in `ipv6Embedding`. Rows outside 2000::/3 are refused
  * anyway; they are listed so that the tests can walk the registry.
  * Teredo is refused although it embeds an IPv4 address, because database files alias 2001::/32 by the address of
@@ -81,7 +82,8 @@ export const ipv6Embedding = [
 
 /**
  * IANA IPv6 Global Unicast Address Assignments: the blocks of 2000::/3 given to a regional registry.
- * Source: iana.org/assignments/ipv6-unicast-address-assignments, as of 2024-11-01 (2410::/12).
+ * Source: iana.org/assignments/ipv6-unicast-address-assignments, by public copies, 2026-11-21; the
+ * newest row known is 2410::/12 (2024-11-01).
  * Everything else in 2000::/3 is unallocated; no prefix is longer than /23.
  */
 export const ipv6Allocated: readonly string[] = [

@@ -1,0 +1,171 @@
+import { type ParseArgsConfig, parseArgs, styleText } from 'node:util'
+import pino from 'pino'
+import { ConfigError, parseConfig } from './config.ts'
+import { type Answer, type Command, type CommandContext, type Given, UsageError } from './ops/command.ts'
+import { creditsCommands } from './ops/commands/credits.ts'
+import { geoCommands } from './ops/commands/geo.ts'
+import { keyCommands } from './ops/commands/key.ts'
+import { ledgerCommands } from './ops/commands/ledger.ts'
+import { organizationCommands } from './ops/commands/organization.ts'
+import { priceCommands } from './ops/commands/price.ts'
+import { projectionCommands } from './ops/commands/projection.ts'
+import { seedCommands } from './ops/commands/seed.ts'
+import { type Foundation, openFoundation } from './ops/foundation.ts'
+
+/** The operators' command line. Works while the service runs and while it does not. Exit 0 done, 1 failed, 2 usage. */
+
+const commands: readonly Command[] = [
+  ...organizationCommands,
+  ...keyCommands,
+  ...creditsCommands,
+  ...priceCommands,
+  ...ledgerCommands,
+  ...projectionCommands,
+  ...seedCommands,
+  ...geoCommands,
+]
+
+const invocation = 'npm run -s cli --'
+
+const overview = (): string => {
+  const width = Math.max(...commands.map(({ name }) => name.length))
+  return [
+    `Usage: ${invocation} <noun> <verb> [values] [--json]`,
+    '',
+    ...commands.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`),
+    '',
+    `${invocation} <noun> <verb> --help shows a command's parameters. --json prints one JSON document.`,
+    'Exit codes: 0 done, 1 failed, 2 wrong usage.',
+  ].join('\n')
+}
+
+const usageOf = ({ name, summary, parameters }: Command): string => {
+  const positional = parameters.filter(({ kind }) => kind !== 'flag')
+  const width = Math.max(0, ...parameters.map((parameter) => parameter.name.length))
+  return [
+    `Usage: ${invocation} ${name}${positional.map((one) => (one.required ? ` <${one.name}>` : ` [${one.name}]`)).join('')} [--json]`,
+    '',
+    `  ${summary}`,
+    ...(parameters.length === 0 ? [] : ['']),
+    ...parameters.map((one) => `  --${one.name.padEnd(width)}  ${one.help}${one.required ? ' (required)' : ''}`),
+  ].join('\n')
+}
+
+const findCommand = (words: readonly string[]): { command: Command; rest: string[] } | null => {
+  for (const length of [2, 1]) {
+    const command = commands.find(({ name }) => name === words.slice(0, length).join(' '))
+    if (command !== undefined) return { command, rest: words.slice(length) }
+  }
+  return null
+}
+
+/** Values by `--name`, then by position into the parameters that were not named. */
+const givenOf = ({ parameters }: Command, args: string[]): { given: Given; json: boolean; help: boolean } => {
+  const options: NonNullable<ParseArgsConfig['options']> = {
+    json: { type: 'boolean' },
+    help: { type: 'boolean', short: 'h' },
+  }
+  for (const { name, kind } of parameters) options[name] = { type: kind === 'flag' ? 'boolean' : 'string' }
+  const { values, positionals } = parseArgs({ args, allowPositionals: true, options })
+  const texts = new Map<string, string>()
+  for (const [name, value] of Object.entries(values)) if (typeof value === 'string') texts.set(name, value)
+  const open = parameters.filter(({ name, kind }) => kind !== 'flag' && !texts.has(name))
+  if (positionals.length > open.length) throw new UsageError(`"${positionals[open.length]}" is one value too many`)
+  positionals.forEach((value, i) => texts.set(open[i]?.name ?? '', value))
+  const given: Given = {
+    text: (name) => texts.get(name),
+    required: (name) => {
+      const value = texts.get(name)
+      if (value === undefined || value === '') throw new UsageError(`--${name} is required`)
+      return value
+    },
+    flag: (name) => values[name] === true,
+  }
+  return { given, json: values.json === true, help: values.help === true }
+}
+
+const print = (answer: Answer, json: boolean): string => {
+  if (json) return JSON.stringify(answer.json, null, 2)
+  if (answer.lines !== undefined) return answer.lines.join('\n')
+  if (Array.isArray(answer.json)) return table(answer.json as Record<string, unknown>[])
+  return Object.entries(answer.json)
+    .map(([name, value]) => `${name}: ${cell(value)}`)
+    .join('\n')
+}
+
+const cell = (value: unknown): string =>
+  value === null || value === undefined ? '-' : typeof value === 'object' ? JSON.stringify(value) : String(value)
+
+const table = (rows: readonly Record<string, unknown>[]): string => {
+  if (rows.length === 0) return 'none'
+  const names = Object.keys(rows[0] ?? {})
+  const widths = names.map((name) => Math.max(name.length, ...rows.map((row) => cell(row[name]).length)))
+  const line = (cells: readonly string[]): string => cells.map((text, i) => text.padEnd(widths[i] ?? 0)).join('  ').trimEnd()
+  return [styleText('bold', line(names), { stream: process.stdout }), ...rows.map((row) => line(names.map((name) => cell(row[name]))))].join('\n')
+}
+
+/** One line on a terminal, overwritten at most ten times a second; nothing where nobody watches. */
+const progressLine = (): { show: (line: string) => void; end: () => void } => {
+  let shownAt = 0
+  return {
+    show: (line) => {
+      if (!process.stderr.isTTY || performance.now() - shownAt < 100) return
+      shownAt = performance.now()
+      process.stderr.write(`\r\x1b[K${line}`)
+    },
+    end: () => {
+      if (shownAt > 0) process.stderr.write('\r\x1b[K')
+    },
+  }
+}
+
+const write = (text: string): Promise<void> =>
+  new Promise((resolve, reject) => process.stdout.write(text, (error) => (error ? reject(error) : resolve())))
+
+const run = async (args: string[]): Promise<number> => {
+  const found = findCommand(args)
+  if (found === null) {
+    const asked = args.length === 0 || args.some((arg) => arg === '--help' || arg === '-h' || arg === 'help')
+    if (!asked) process.stderr.write(`There is no command "${args.slice(0, 2).join(' ')}".\n\n`)
+    await write(`${overview()}\n`)
+    return asked ? 0 : 2
+  }
+  let foundation: Foundation | undefined
+  const progress = progressLine()
+  try {
+    const { given, json, help } = givenOf(found.command, found.rest)
+    if (help) {
+      await write(`${usageOf(found.command)}\n`)
+      return 0
+    }
+    const config = parseConfig(process.env)
+    const logger = pino({ level: process.env.LOG_LEVEL === undefined ? 'error' : config.LOG_LEVEL }, pino.destination(2))
+    const context: CommandContext = {
+      config,
+      logger,
+      json,
+      write,
+      progress: progress.show,
+      foundation: async () => (foundation ??= await openFoundation(config, { logger })),
+    }
+    const answer = await found.command.run(context, given)
+    progress.end()
+    if (answer.written !== true) await write(`${print(answer, json)}\n`)
+    return answer.failed === true ? 1 : 0
+  } catch (error) {
+    progress.end()
+    const usage = error instanceof UsageError || error instanceof ConfigError || isParseArgsError(error)
+    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`)
+    if (usage && !(error instanceof ConfigError)) process.stderr.write(`\n${usageOf(found.command)}\n`)
+    return usage ? 2 : 1
+  } finally {
+    await foundation?.close()
+  }
+}
+
+const isParseArgsError = (error: unknown): boolean =>
+  error instanceof Error && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS')
+
+// A reader that has seen enough, such as head, closes the pipe: that is no failure.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1))
+process.exitCode = await run(process.argv.slice(2))

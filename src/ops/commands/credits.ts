@@ -1,0 +1,57 @@
+import { formatCredits } from '../../billing/money.ts'
+import { type Command, instantOf, organizationParameter, wholeNumber } from '../command.ts'
+import { amountOf, balance, grant } from '../organizations.ts'
+
+export const creditsCommands: readonly Command[] = [
+  {
+    name: 'credits grant',
+    summary: 'grant a lot of credits',
+    parameters: [
+      organizationParameter,
+      { name: 'amount', help: 'credits, at most 6 decimals', required: true },
+      { name: 'expires-at', help: 'ISO 8601 instant from which the rest is worth nothing (default never)' },
+      { name: 'priority', help: '0 to 1000, lower is drawn first (default 100)' },
+      { name: 'reason', help: 'kept in the event log (default "granted by operator")' },
+    ],
+    run: async ({ foundation }, given) => {
+      const organizationId = given.required('org')
+      const amount = amountOf('amount', given.required('amount'), { zero: false })
+      const expiry = given.text('expires-at')
+      const granted = await grant(await foundation(), {
+        organizationId,
+        amount,
+        priority: wholeNumber('priority', given.text('priority') ?? '100', { min: 0, max: 1000 }),
+        expiresAt: expiry === undefined ? null : instantOf('expires-at', expiry),
+        reason: given.text('reason') ?? 'granted by operator',
+        actor: 'cli',
+      })
+      return {
+        json: {
+          organization_id: organizationId,
+          grant_id: granted.grantId,
+          amount: formatCredits(amount),
+          balance: formatCredits(granted.balance),
+          revision: granted.revision,
+        },
+      }
+    },
+  },
+  {
+    name: 'credits balance',
+    summary: 'the balance, from the ledger itself',
+    parameters: [organizationParameter],
+    run: async ({ foundation }, given) => {
+      const organizationId = given.required('org')
+      const found = await balance(await foundation(), organizationId)
+      return {
+        json: {
+          organization_id: organizationId,
+          name: found.name,
+          balance: formatCredits(found.balance),
+          available: formatCredits(found.available),
+          revision: found.revision,
+        },
+      }
+    },
+  },
+]

@@ -1,0 +1,158 @@
+import { type ApiKeyRow, keysOf } from '../../../projections/api-keys.ts'
+import { type Permission, permission } from '../../events/capabilities.ts'
+import { allowList } from '../../guard/key-directory.ts'
+import { changeLimits, defaultKeyLimits, issueKey, revoke, rotate } from '../api-keys.ts'
+import { catchUp } from '../catch-up.ts'
+import { type Command, durationMsOf, type Given, instantOf, organizationParameter, type Parameter, UsageError, wholeNumber } from '../command.ts'
+
+const keyParameter: Parameter = { name: 'key', help: 'API key id: the 16 characters after enl_live_', required: true }
+const limitParameters: readonly Parameter[] = [
+  { name: 'requests-per-minute', help: `calls a minute (default ${defaultKeyLimits.requests_per_minute})` },
+  { name: 'requests-per-day', help: `calls a day (default ${defaultKeyLimits.requests_per_day})` },
+]
+
+export const keyCommands: readonly Command[] = [
+  {
+    name: 'key issue',
+    summary: 'issue an API key; the key is shown once, here',
+    parameters: [
+      organizationParameter,
+      { name: 'name', help: 'what the key is for (default "default")' },
+      { name: 'permissions', help: `comma-separated, of ${permission.options.join(', ')} (default all)` },
+      ...limitParameters,
+      { name: 'allow', help: 'comma-separated addresses or CIDR blocks the key may be used from (default any)' },
+      { name: 'expires-at', help: 'ISO 8601 instant (default never)' },
+    ],
+    run: async ({ foundation }, given) => {
+      const request = {
+        organizationId: given.required('org'),
+        name: given.text('name') ?? 'default',
+        permissions: permissionsOf(given.text('permissions')),
+        limits: { ...defaultKeyLimits, ...limitsOf(given) },
+        allowedCidrs: cidrsOf(given.text('allow')),
+        expiresAt: optionalInstant(given, 'expires-at'),
+        actor: 'cli',
+      }
+      const { keyId, apiKey } = await issueKey(await foundation(), request)
+      return {
+        json: {
+          organization_id: request.organizationId,
+          api_key_id: keyId,
+          api_key: apiKey,
+          permissions: request.permissions,
+          rate_limits: request.limits,
+          allowed_cidrs: request.allowedCidrs,
+          expires_at: request.expiresAt,
+        },
+      }
+    },
+  },
+  {
+    name: 'key rotate',
+    summary: 'issue a successor; the old key works on for a grace period',
+    parameters: [keyParameter, { name: 'grace', help: 'such as 15m, 24h or 7d; 0s ends the old key now (default 24h)' }],
+    run: async ({ foundation }, given) => {
+      const keyId = given.required('key')
+      const graceMs = durationMsOf('grace', given.text('grace') ?? '24h')
+      const rotated = await rotate(await foundation(), { keyId, graceMs, actor: 'cli' })
+      return {
+        json: {
+          organization_id: rotated.issued.organization_id,
+          api_key_id: rotated.keyId,
+          api_key: rotated.apiKey,
+          replaces: keyId,
+          grace_until: rotated.graceUntil,
+        },
+      }
+    },
+  },
+  {
+    name: 'key revoke',
+    summary: 'end a key; every process refuses it within a second',
+    parameters: [keyParameter, { name: 'reason', help: 'kept in the event log (default "revoked by operator")' }],
+    run: async ({ foundation }, given) => {
+      const keyId = given.required('key')
+      await revoke(await foundation(), { keyId, reason: given.text('reason') ?? 'revoked by operator', actor: 'cli' })
+      return { json: { api_key_id: keyId, revoked: true } }
+    },
+  },
+  {
+    name: 'key limits',
+    summary: "change a key's rate limits",
+    parameters: [keyParameter, ...limitParameters],
+    run: async ({ foundation }, given) => {
+      const keyId = given.required('key')
+      const limits = limitsOf(given)
+      if (Object.keys(limits).length === 0) throw new UsageError('give --requests-per-minute, --requests-per-day or both')
+      return { json: { api_key_id: keyId, rate_limits: await changeLimits(await foundation(), { keyId, limits, actor: 'cli' }) } }
+    },
+  },
+  {
+    name: 'key list',
+    summary: 'list keys; secrets are not stored and cannot be shown',
+    parameters: [{ name: 'org', help: 'of this organization only' }],
+    run: async ({ foundation, logger }, given) => {
+      const open = await foundation()
+      await catchUp(open, logger)
+      const { text, values } = keysOf(given.text('org') ?? null)
+      const { rows } = await open.pool.query<ApiKeyRow>(text, [...values])
+      return { json: rows.map(listed) }
+    },
+  },
+]
+
+const listed = (row: ApiKeyRow) => ({
+  api_key_id: row.key_id,
+  organization_id: row.organization_id,
+  name: row.name,
+  ends_with: row.last4,
+  permissions: row.permissions,
+  rate_limits: row.limits,
+  allowed_cidrs: row.allowed_cidrs,
+  created_at: row.created_at.toISOString(),
+  expires_at: row.expires_at?.toISOString() ?? null,
+  successor: row.successor_id,
+  grace_until: row.grace_until?.toISOString() ?? null,
+  revoked_at: row.revoked_at?.toISOString() ?? null,
+})
+
+const split = (text: string): string[] =>
+  text
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '')
+
+const permissionsOf = (text: string | undefined): Permission[] => {
+  if (text === undefined) return [...permission.options]
+  return split(text).map((name) => {
+    const parsed = permission.safeParse(name)
+    if (!parsed.success) throw new UsageError(`--permissions: there is no permission "${name}"; there are ${permission.options.join(', ')}`)
+    return parsed.data
+  })
+}
+
+const cidrsOf = (text: string | undefined): string[] => {
+  const cidrs = split(text ?? '')
+  try {
+    allowList(cidrs)
+  } catch (error) {
+    throw new UsageError(`--allow: ${error instanceof Error ? error.message : String(error)}`)
+  }
+  return cidrs
+}
+
+const limitsOf = (given: Given) => {
+  const minute = given.text('requests-per-minute')
+  const day = given.text('requests-per-day')
+  return {
+    ...(minute === undefined
+      ? {}
+      : { requests_per_minute: wholeNumber('requests-per-minute', minute, { min: 1, max: 100_000_000 }) }),
+    ...(day === undefined ? {} : { requests_per_day: wholeNumber('requests-per-day', day, { min: 1, max: 1_000_000_000 }) }),
+  }
+}
+
+const optionalInstant = (given: Given, name: string): string | null => {
+  const text = given.text(name)
+  return text === undefined ? null : instantOf(name, text)
+}

@@ -1,0 +1,42 @@
+import { allOrganizations, type OrganizationRow } from '../../../projections/accounts.ts'
+import { formatCredits } from '../../billing/money.ts'
+import { catchUp } from '../catch-up.ts'
+import type { Command } from '../command.ts'
+import { amountOf, createOrganization } from '../organizations.ts'
+
+export const organizationCommands: readonly Command[] = [
+  {
+    name: 'org create',
+    summary: 'register an organization and open its ledger',
+    parameters: [
+      { name: 'name', help: 'what partners and statements call it', required: true },
+      { name: 'overdraft-limit', help: 'how far below zero its balance may go (default 0)' },
+    ],
+    run: async ({ foundation }, given) => {
+      const name = given.required('name')
+      const overdraftLimit = amountOf('overdraft-limit', given.text('overdraft-limit') ?? '0', { zero: true })
+      const { organizationId } = await createOrganization(await foundation(), { name, overdraftLimit, actor: 'cli' })
+      return { json: { organization_id: organizationId, name, overdraft_limit: formatCredits(overdraftLimit) } }
+    },
+  },
+  {
+    name: 'org list',
+    summary: 'list organizations with their balances',
+    parameters: [],
+    run: async ({ foundation, logger }) => {
+      const open = await foundation()
+      await catchUp(open, logger)
+      const { text, values } = allOrganizations()
+      const { rows } = await open.pool.query<OrganizationRow>(text, [...values])
+      return {
+        json: rows.map((row) => ({
+          organization_id: row.organization_id,
+          name: row.name,
+          balance: formatCredits(BigInt(row.balance_micro)),
+          charged: formatCredits(BigInt(row.charged_micro)),
+          created_at: row.registered_at.toISOString(),
+        })),
+      }
+    },
+  },
+]
