@@ -1,0 +1,147 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { cli, cliJson, eventually, lookup, type Service, startService } from '../support/service.ts'
+
+/** A new user's first minutes with the embedded default: one data directory, real processes, nothing prepared. */
+
+let dataDir = ''
+let service: Service
+let demo: { organization_id: string; api_key_id: string; api_key: string; api_url: string; dashboard_url: string }
+const environment = () => ({ DATA_DIR: dataDir })
+
+beforeAll(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), 'journey-'))
+  service = await startService(environment())
+  demo = JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8'))
+}, 90_000)
+
+afterAll(async () => {
+  await service?.end('SIGTERM')
+  await rm(dataDir, { recursive: true, force: true })
+})
+
+type Exported = { type: string; revision: number; event_id: string; position: string; data: Record<string, unknown>; metadata: Record<string, unknown> }
+
+const exportLedger = async (): Promise<Exported[]> => {
+  const { code, out } = await cli(['ledger', 'export', demo.organization_id], environment())
+  expect(code).toBe(0)
+  return out
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Exported)
+}
+
+test('the printed curl line is a call that is answered with a location and charged one credit', async () => {
+  const curl = /^curl (.*)$/m.exec(service.output())?.[1] ?? ''
+  expect(curl).toContain(`x-api-key: ${demo.api_key}`)
+  const { status, headers, body } = await lookup(demo.api_url, demo.api_key, '8.8.8.8')
+  expect(status).toBe(200)
+  expect(body).toMatchObject({ result: { ip: '8.8.8.8', success: true, type: 'IPv4', country_code: 'US', continent_code: 'NA' } })
+  expect(body.request_id).toMatch(/^[0-9A-HJKMNP-TV-Z]{26}$/)
+  expect(headers.get('x-request-id')).toBe(body.request_id)
+  expect(headers.get('credits-charged')).toBe('1')
+  expect(headers.get('credits-remaining')).toBe('999')
+})
+
+test('the ledger shows the call with its facts and, right after it, its charge', async () => {
+  const { body } = await lookup(demo.api_url, demo.api_key, '1.1.1.1')
+  const events = await exportLedger()
+  const at = events.findIndex(({ type, metadata }) => type === 'KeyUsed' && metadata.request_id === body.request_id)
+  const [call, charge] = events.slice(at, at + 2)
+  expect(call?.data).toMatchObject({
+    key_id: demo.api_key_id,
+    capability: 'ip_lookup',
+    outcome: 'answered',
+    facts: { kind: 'ip_lookup', success: true },
+  })
+  expect(JSON.stringify(call)).not.toContain('1.1.1.1')
+  expect(charge).toMatchObject({
+    type: 'CreditCharged',
+    revision: (call?.revision ?? 0) + 1,
+    metadata: { causation_id: call?.event_id, request_id: body.request_id },
+    data: { amount: '1', rule: 'ip_lookup.located', rule_version: 1, price_book_version: 1 },
+  })
+})
+
+test('whoami tells the key and, within a second, when it was last used', async () => {
+  const whoami = async () =>
+    (await (await fetch(`${demo.dashboard_url}/whoami`, { headers: { 'x-api-key': demo.api_key } })).json()) as Record<string, string>
+  const before = new Date().toISOString()
+  await lookup(demo.api_url, demo.api_key, '9.9.9.9')
+  const seen = await eventually(async () => {
+    const answer = await whoami()
+    return (answer.last_used ?? '') >= before ? answer : undefined
+  }, 1_000)
+  expect(seen).toMatchObject({ organization: 'Demo', api_key_id: demo.api_key_id })
+  expect(Object.keys(seen).sort()).toEqual(['api_key_id', 'created_at', 'last_used', 'organization', 'permissions', 'rate_limits'])
+})
+
+test('every projection, rebuilt, is row for row what was live', async () => {
+  const verified = await cliJson<{ name: string; ok: boolean; rows: number }[]>(['projection', 'verify', '--all'], environment())
+  expect(verified.map(({ ok }) => ok)).toEqual([true, true, true, true])
+  await cliJson(['projection', 'rebuild', '--all'], environment())
+  const again = await cliJson<{ ok: boolean }[]>(['projection', 'verify'], environment())
+  expect(again.every(({ ok }) => ok)).toBe(true)
+})
+
+test('a sound ledger verifies; one changed byte anywhere in an event is named', async () => {
+  const sound = await cliJson<{ ok: boolean; ledgers: { events: number }[] }>(['ledger', 'verify', demo.organization_id], environment())
+  expect(sound.ok).toBe(true)
+  const { url } = JSON.parse(await readFile(join(dataDir, 'postgres.json'), 'utf8')) as { url: string }
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  const victim = (await exportLedger()).find(({ type }) => type === 'CreditCharged')
+  const change = async (column: 'data' | 'metadata', from: string, to: string): Promise<void> => {
+    const { rowCount } = await client.query(
+      `update log_events set ${column} = replace(${column}::text, $1, $2)::json where position = $3 and ${column}::text like '%' || $1 || '%'`,
+      [from, to, victim?.position],
+    )
+    expect(rowCount).toBe(1)
+  }
+  try {
+    for (const [column, from, to] of [
+      ['data', '"amount":"1"', '"amount":"2"'],
+      ['metadata', '"actor":"key:', '"actor":"kez:'],
+      ['metadata', '"digest":"', '"digest":"A'],
+    ] as const) {
+      await change(column, from, to)
+      const { code, out } = await cli(['ledger', 'verify', demo.organization_id, '--json'], environment())
+      expect(code).toBe(1)
+      expect(JSON.parse(out)).toMatchObject({ ok: false, ledgers: [{ fault: { event_id: victim?.event_id, revision: victim?.revision } }] })
+      await change(column, to, from)
+    }
+    expect((await cli(['ledger', 'verify'], environment())).code).toBe(0)
+  } finally {
+    await client.end()
+  }
+})
+
+test('a second process on the same data directory joins, and a key revoked there is refused here within a second', async () => {
+  const key = await cliJson<{ api_key: string; api_key_id: string }>(['key', 'issue', demo.organization_id], environment())
+  const second = await startService(environment())
+  try {
+    for (const { apiUrl } of [service, second])
+      await eventually(async () => ((await lookup(apiUrl, key.api_key, '10.0.0.1')).status === 200 ? true : undefined), 1_000)
+    await cliJson(['key', 'revoke', key.api_key_id], environment())
+    for (const { apiUrl } of [service, second])
+      await eventually(async () => ((await lookup(apiUrl, key.api_key, '10.0.0.1')).status === 401 ? true : undefined), 1_000)
+  } finally {
+    expect(await second.end('SIGTERM')).toBe(0)
+  }
+  expect((await lookup(service.apiUrl, demo.api_key, '8.8.4.4')).status).toBe(200)
+}, 60_000)
+
+test('SIGTERM ends the service and its PostgreSQL with 0; started again it knows everything', async () => {
+  const before = await exportLedger()
+  expect(await service.end('SIGTERM')).toBe(0)
+  await expect(readFile(join(dataDir, 'postgres.json'))).rejects.toThrow('ENOENT')
+  // The command line works without the service: it starts the database itself, and stops it again.
+  expect((await exportLedger()).length).toBe(before.length)
+  service = await startService(environment())
+  const balance = await cliJson<{ balance: string }>(['credits', 'balance', demo.organization_id], environment())
+  const { headers } = await lookup(service.apiUrl, demo.api_key, '8.8.8.8')
+  expect(headers.get('credits-remaining')).toBe(String(Number(balance.balance) - 1))
+}, 60_000)
