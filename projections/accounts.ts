@@ -26,6 +26,7 @@ export const accounts: Projection = {
         organization_id text not null, grant_id uuid not null, priority integer not null, expires_at timestamptz,
         revision bigint not null, granted_micro bigint not null,
         remaining_micro bigint not null check (remaining_micro >= 0), primary key (organization_id, grant_id)`,
+      indexes: ['create index on $table (expires_at) where remaining_micro > 0'],
     },
     {
       name: 'account_price_overrides',
@@ -318,4 +319,11 @@ export const allOrganizations = (): Query<OrganizationRow> => ({
                  - a.overdrawn_micro)::text as balance_micro
            from accounts a where a.registered_at is not null order by a.registered_at, a.organization_id`,
   values: [],
+})
+
+/** Lots that are past their expiry with something left: what the expiry job writes off. */
+export const expirableLots = (max: number): Query<{ organization_id: string; grant_id: string }> => ({
+  text: `select organization_id, grant_id from account_lots
+          where remaining_micro > 0 and expires_at <= now() order by expires_at limit $1`,
+  values: [max],
 })

@@ -175,8 +175,14 @@ export const idempotentCall = (organizationId: string, eventId: string): Query<{
   values: [organizationId, eventId],
 })
 
-/** The sum of everything that moved an organization's balance, to compare with its account. */
-export const movementOf = (organizationId: string): Query<{ micro: string }> => ({
-  text: 'select coalesce(sum(amount_micro), 0)::text as micro from ledger_lines where organization_id = $1',
-  values: [organizationId],
+/** Accounts whose balance is not the sum of their movements. Must give no rows. */
+export const unbalancedAccounts = (): Query<{ organization_id: string; movements_micro: string; balance_micro: string }> => ({
+  text: `select a.organization_id, coalesce(m.micro, 0)::text as movements_micro,
+                (coalesce(l.micro, 0) - a.overdrawn_micro)::text as balance_micro
+           from accounts a
+           left join (select organization_id, sum(amount_micro) as micro from ledger_lines group by 1) m using (organization_id)
+           left join (select organization_id, sum(remaining_micro) as micro from account_lots group by 1) l using (organization_id)
+          where coalesce(m.micro, 0) <> coalesce(l.micro, 0) - a.overdrawn_micro
+          order by a.organization_id`,
+  values: [],
 })

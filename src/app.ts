@@ -16,6 +16,7 @@ import type { Config } from './config.ts'
 import type { Position } from './event-log/port.ts'
 import { openKeyDirectory } from './guard/key-directory.ts'
 import { createRateLimiter, memoryCounters } from './guard/rate-limit.ts'
+import { startJobs } from './jobs/run.ts'
 import type { KeyState } from './keys/key-state.ts'
 import { openPriceBooks } from './ledger/price-books.ts'
 import type { Foundation } from './ops/foundation.ts'
@@ -39,6 +40,10 @@ export const startApp = async (foundation: Foundation, config: Config, logger: L
   let dashboardUrl: string | null = null
   try {
     if (has('projector')) closing.push(startProjector(foundation, logger))
+    if (has('jobs')) {
+      const jobs = await startJobs(foundation, logger)
+      closing.push(() => jobs.stop())
+    }
     if (has('api') || has('dashboard')) {
       const { room, close } = await openCallRoom(foundation, logger)
       closing.push(close)

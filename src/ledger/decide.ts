@@ -157,10 +157,10 @@ export const reverseCharge = (
     },
   }))
 
-/** Writes off what is left of every lot whose expiry has come. No events when there is none. */
-export const expireLots = (account: Account, atMs: number): Decision =>
+/** Writes off what is left of a lot whose expiry has come. No event where nothing is left. */
+export const expireLot = (account: Account, { grantId, atMs }: { grantId: string; atMs: number }): Decision =>
   account.lots
-    .filter((lot) => lot.expiresAtMs <= atMs)
+    .filter((lot) => lot.grantId === grantId && lot.expiresAtMs <= atMs)
     .map((lot) => ({ type: 'CreditExpired', data: { grant_id: lot.grantId, amount: formatCredits(lot.remaining) } }))
 
 const ifRegistered = (account: Account, event: () => LedgerEvent): Decision =>

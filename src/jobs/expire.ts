@@ -1,0 +1,24 @@
+import { expirableLots } from '../../projections/accounts.ts'
+import { expireLot } from '../ledger/decide.ts'
+import type { Foundation } from '../ops/foundation.ts'
+
+const organizationsMax = 1_000
+
+/**
+ * Writes off lots whose expiry has come. Housekeeping: a lot is worth nothing from its expiry on, written off or not;
+ * but statements should say so. Returns how many organizations were looked at.
+ */
+export const expireCredits = async ({ pool, ledger }: Pick<Foundation, 'pool' | 'ledger'>): Promise<number> => {
+  const { text, values } = expirableLots(organizationsMax)
+  const { rows } = await pool.query<{ organization_id: string; grant_id: string }>(text, [...values])
+  for (const { organization_id, grant_id } of rows) {
+    const atMs = Date.now()
+    await ledger.submit(organization_id, {
+      key: `expire/${grant_id}`,
+      atMs,
+      actor: 'system',
+      decide: (account) => expireLot(account, { grantId: grant_id, atMs }),
+    })
+  }
+  return rows.length
+}

@@ -1,0 +1,27 @@
+import type pg from 'pg'
+import type { Logger } from 'pino'
+import { unbalancedAccounts } from '../../projections/ledger-lines.ts'
+
+export type Unbalanced = { readonly organization_id: string; readonly movements_micro: string; readonly balance_micro: string }
+
+/**
+ * Compares two independent folds of the ledgers: the movements of every statement must add up to its account. Returns
+ * the accounts where they do not, which must be none; null when the two projections stand at different positions.
+ */
+export const reconcile = async (pool: pg.Pool, logger: Logger): Promise<Unbalanced[] | null> => {
+  const client = await pool.connect()
+  try {
+    await client.query('begin isolation level repeatable read read only')
+    const positions = await client.query(
+      `select 1 from projection_checkpoints where name in ('accounts', 'ledger_lines') group by position having count(*) = 2`,
+    )
+    if (positions.rows.length === 0) return null
+    const { text, values } = unbalancedAccounts()
+    const { rows } = await client.query<Unbalanced>(text, [...values])
+    if (rows.length > 0) logger.fatal({ accounts: rows }, 'reconciliation: statements and balances disagree')
+    return rows
+  } finally {
+    await client.query('rollback').catch(() => undefined)
+    client.release()
+  }
+}

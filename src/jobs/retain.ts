@@ -1,0 +1,17 @@
+import type pg from 'pg'
+
+/** README, "Idempotency-Key": first answers are kept this long. That a key was used is kept for ever. */
+export const answerRetentionHours = 24
+const rowsMax = 10_000
+
+/** Forgets the bodies of old idempotent answers. Returns how many; call again while it returns the maximum. */
+export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
+  const { rowCount } = await pool.query(
+    `update idempotent_calls set answer = null, headers = null
+      where (organization_id, key_hash) in (
+        select organization_id, key_hash from idempotent_calls
+         where answer is not null and answered_at < now() - $1 * interval '1 h' order by answered_at limit $2)`,
+    [answerRetentionHours, rowsMax],
+  )
+  return rowCount ?? 0
+}
