@@ -183,6 +183,7 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
   return {
     append: (stream, expected, events) => {
       checkAppend(stream, expected, events)
+      refuseSeparator(stream, events)
       return appender.append(stream, expected, events)
     },
     read: readStream,
@@ -216,8 +217,8 @@ const packed = (from: string, more = ''): string => `
          string_agg(event_id::text, ',' order by position) as event_ids,
          string_agg(type, ',' order by position) as types,
          string_agg((extract(epoch from recorded_at) * 1000)::bigint::text, ',' order by position) as recorded,
-         string_agg(data::text, chr(30) order by position) as data,
-         string_agg(metadata::text, chr(30) order by position) as metadata${more}
+         string_agg(data, chr(30) order by position) as data,
+         string_agg(metadata, chr(30) order by position) as metadata${more}
     from (${from}) e`
 
 const headNow = `,\n         (select position from log_head) as head`
@@ -250,7 +251,7 @@ const query = async <Row extends pg.QueryResultRow>(
 const message = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 const appendSql =
-  'select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::bigint[], $6::text[], $7::text[], $8::text[], $9::text[])::text as results'
+  'select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6, $7, $8, $9)::text as results'
 
 /** Gathers appends and writes one batch at a time over one connection of its own. */
 const createAppender = ({ url, logger }: PostgresEventLogOptions) => {
@@ -336,7 +337,11 @@ const createAppender = ({ url, logger }: PostgresEventLogOptions) => {
   const run = async (): Promise<void> => {
     // Appends of one turn of the event loop go together.
     await new Promise((resolve) => setImmediate(resolve))
-    while (queue.length > 0) await write(takeBatch())
+    while (queue.length > 0) {
+      await write(takeBatch())
+      // Whoever was answered may append again at once: a tick comes after all of that, and before any other I/O.
+      await new Promise<void>((resolve) => process.nextTick(resolve))
+    }
     running = undefined
   }
 
@@ -364,33 +369,32 @@ const settle = (append: QueuedAppend, result: number | undefined): void => {
   else append.reject(new AppendConflict(append.stream, append.expected, -2 - result))
 }
 
-const parameters = (batch: readonly QueuedAppend[]): Buffer[] => {
-  const base = batch.map(({ expected }) => (expected === 'none' ? -1 : expected))
+const parameters = (batch: readonly QueuedAppend[]): (Buffer | string)[] => {
+  const counts = batch.map(({ events }) => events.length)
+  const starts: number[] = []
   const appends: number[] = []
-  const revisions: number[] = []
-  const ids: string[] = []
-  const types: string[] = []
-  const data: string[] = []
-  const metadata: string[] = []
-  batch.forEach(({ events }, i) => {
-    events.forEach((event, n) => {
-      appends.push(i + 1)
-      revisions.push((base[i] ?? -1) + 1 + n)
-      ids.push(event.id)
-      types.push(event.type)
-      data.push(event.data)
-      metadata.push(event.metadata)
-    })
+  counts.forEach((count, i) => {
+    starts.push(appends.length)
+    for (let n = 0; n < count; n++) appends.push(i + 1)
   })
+  const events = batch.length === 1 ? (batch[0]?.events ?? []) : batch.flatMap((append) => append.events)
+  const together = (texts: readonly string[]): string => texts.join(separator)
   return [
     textArray(batch.map(({ stream }) => stream)),
-    int8Array(base),
-    int4Array(batch.map(({ events }) => events.length)),
+    int8Array(batch.map(({ expected }) => (expected === 'none' ? -1 : expected))),
+    int4Array(counts),
+    int4Array(starts),
     int4Array(appends),
-    int8Array(revisions),
-    textArray(ids),
-    textArray(types),
-    textArray(data),
-    textArray(metadata),
+    together(events.map(({ id }) => id)),
+    together(events.map(({ type }) => type)),
+    together(events.map(({ data }) => data)),
+    together(events.map(({ metadata }) => metadata)),
   ]
+}
+
+/** The separator would tear an event apart. No JSON text holds it, so whoever sends it has not serialised. */
+const refuseSeparator = (stream: string, events: readonly NewEvent[]): void => {
+  for (const { type, data, metadata } of events)
+    if (type.includes(separator) || data.includes(separator) || metadata.includes(separator))
+      throw new TypeError(`${type} for ${stream} holds U+001E unescaped: its data or metadata is no JSON text`)
 }

@@ -126,9 +126,27 @@ type Batch = {
   readonly draft: Account
   readonly events: NewEvent[]
   readonly decided: Decided[]
+  /** Commands the rules forbid, told so when the batch they were decided with is durable. */
+  readonly refused: { readonly queued: Queued; readonly error: Error }[]
   /** Decided commands by first event id: a command sent twice is decided once. */
   readonly byFirstEventId: Map<string, Decided>
+  bytes: number
+  /** A decision contradicted the account while it was folded in: the draft is worth nothing any more. */
+  broken: boolean
 }
+
+const newBatch = (from: Account): Batch => ({
+  draft: draftOf(from),
+  events: [],
+  decided: [],
+  refused: [],
+  byFirstEventId: new Map(),
+  bytes: 0,
+  broken: false,
+})
+
+/** The commands of a batch that came to nothing, to be decided anew. */
+const commandsOf = ({ decided, refused }: Batch): Queued[] => [...decided, ...refused].map(({ queued }) => queued)
 
 export const createLedger = (options: LedgerOptions): Ledger => {
   const limits = { ...ledgerLimits, ...options.limits }
@@ -185,6 +203,11 @@ const createWriter = (
   let account: Account | undefined
   let loading: Promise<Account> | undefined
   let running: Promise<void> | undefined
+  /** The batch being written, and the one decided on top of it. */
+  let inFlight: Batch | undefined
+  let next: Batch | undefined
+  let preparing = false
+  let settling = 0
 
   const load = async (): Promise<Account> => {
     const loaded = (await snapshot(organizationId)) ?? newAccount(organizationId)
@@ -246,42 +269,52 @@ const createWriter = (
     )
   }
 
-  /** Decides queued commands one after the other until the batch is full. Refused commands settle at once. */
-  const decideBatch = (from: Account): Batch => {
-    const draft = draftOf(from)
-    const batch: Batch = { draft, events: [], decided: [], byFirstEventId: new Map() }
-    let bytes = 0
-    while (queue.length > 0 && batch.decided.length < limits.batchCommandsMax && bytes < limits.batchBytesMax) {
-      const queued = queue.shift()
-      if (queued === undefined) break
-      const { command } = queued
+  /** Decides queued commands onto a batch, one after the other, until it is full. */
+  const decideInto = (batch: Batch): void => {
+    const { draft } = batch
+    let taken = 0
+    for (const queued of queue) {
+      if (batch.decided.length >= limits.batchCommandsMax || batch.bytes >= limits.batchBytesMax) break
+      taken++
       const twin = batch.byFirstEventId.get(queued.firstEventId)
       if (twin !== undefined) {
         batch.decided.push({ ...twin, queued })
         continue
       }
-      let decision: Decision
       try {
-        decision = command.decide(draft, queued.idOf)
+        const decision = queued.command.decide(draft, queued.idOf)
+        if (isRefusal(decision)) {
+          batch.refused.push({ queued, error: new CommandRefused(decision.refused) })
+          continue
+        }
+        const encoded = encodeDecision(queued, decision)
+        batch.broken = true
+        addToBatch(batch, stream, decision, encoded)
+        batch.broken = false
+        const decided = { queued, events: decision, revision: draft.revision, balance: balanceOf(draft, queued.command.atMs) }
+        batch.decided.push(decided)
+        batch.byFirstEventId.set(queued.firstEventId, decided)
       } catch (error) {
-        queued.reject(error instanceof Error ? error : new Error(String(error)))
-        continue
+        batch.refused.push({ queued, error: error instanceof Error ? error : new Error(String(error)) })
+        if (batch.broken) break
       }
-      if (isRefusal(decision)) {
-        queued.reject(new CommandRefused(decision.refused))
-        continue
-      }
-      bytes += appendDecision(batch, organizationId, queued, decision)
-      const decided: Decided = {
-        queued,
-        events: decision,
-        revision: draft.revision,
-        balance: balanceOf(draft, command.atMs),
-      }
-      batch.decided.push(decided)
-      batch.byFirstEventId.set(queued.firstEventId, decided)
     }
-    return batch
+    queue.splice(0, taken)
+  }
+
+  /**
+   * While a batch is being written the next is decided on top of it, so that it can follow the moment the first is
+   * durable. Should the first not become durable, the next is thrown away and its commands are decided anew.
+   */
+  const prepareNext = (): void => {
+    if (inFlight === undefined || preparing) return
+    preparing = true
+    setImmediate(() => {
+      preparing = false
+      if (inFlight === undefined) return
+      next ??= newBatch(inFlight.draft)
+      if (!next.broken) decideInto(next)
+    })
   }
 
   /** Writes a batch until its outcome is known. Returns 'elsewhere' when the ledger has moved on. */
@@ -312,13 +345,24 @@ const createWriter = (
     }
   }
 
-  const settle = ({ queued, events, revision, balance }: Decided): void =>
-    queued.resolve({ events, revision, balance, repeated: false })
+  const settle = ({ decided, refused }: Batch): void => {
+    for (const { queued, events, revision, balance } of decided) queued.resolve({ events, revision, balance, repeated: false })
+    for (const { queued, error } of refused) queued.reject(error)
+  }
+
+  /** Callers are told after the next batch is on its way: the log works while they are answered. */
+  const settleSoon = (batch: Batch): void => {
+    settling++
+    setImmediate(() => {
+      settling--
+      settle(batch)
+    })
+  }
 
   /** Answers the commands that already stand in the ledger and queues the others again, in their order. */
-  const resolveAgainst = (found: ReadonlyMap<string, Committed>, decided: readonly Decided[]): void => {
+  const resolveAgainst = (found: ReadonlyMap<string, Committed>, batch: Batch): void => {
     const again: Queued[] = []
-    for (const { queued } of decided) {
+    for (const queued of commandsOf(batch)) {
       const committed = found.get(queued.firstEventId)
       if (committed === undefined) again.push(queued)
       else queued.resolve(committed)
@@ -335,32 +379,49 @@ const createWriter = (
       refuse(queue.splice(0), error)
       return
     }
-    const batch = decideBatch(current)
-    if (batch.events.length === 0) {
-      for (const decided of batch.decided) settle(decided)
-      return
+    const batch = next ?? newBatch(current)
+    next = undefined
+    if (!batch.broken) decideInto(batch)
+    if (batch.broken) {
+      account = undefined
+      queue.unshift(...batch.decided.map(({ queued }) => queued))
+      return settle({ ...batch, decided: [] })
     }
+    if (batch.events.length === 0) return settle(batch)
+    inFlight = batch
     try {
-      if ((await write(batch, current.revision)) === 'written') {
+      const outcome = await write(batch, current.revision)
+      if (outcome === 'written') {
         account = batch.draft
-        for (const decided of batch.decided) settle(decided)
-        return
+        settleSoon(batch)
+      } else {
+        undecideNext()
+        // `current` is untouched by the draft: only what stands in the stream is folded into it.
+        resolveAgainst(await readTail(current), batch)
       }
-      // `current` is untouched by the draft: only what stands in the stream is folded into it.
-      resolveAgainst(await readTail(current), batch.decided)
     } catch (error) {
       account = undefined
+      undecideNext()
       if (error instanceof UnknownOutcome) await findOut(batch)
-      else refuse(batch.decided.map(({ queued }) => queued), error)
+      else refuse(commandsOf(batch), error)
+    } finally {
+      inFlight = undefined
     }
+  }
+
+  const undecideNext = (): void => {
+    inFlight = undefined
+    if (next !== undefined) queue.unshift(...commandsOf(next))
+    next = undefined
   }
 
   /**
    * The log never told. An append is atomic and stands at exactly its revision, so the event there decides about the
    * whole batch. Where not even that can be read the callers are refused, and a late arrival is reversed.
    */
-  const findOut = async ({ draft, events, decided }: Batch): Promise<void> => {
-    const commands = decided.map(({ queued }) => queued)
+  const findOut = async (batch: Batch): Promise<void> => {
+    const { draft, events } = batch
+    const commands = commandsOf(batch)
     const first = draft.revision - events.length + 1
     try {
       const [there] = await eventLog.read(stream, { from: first, max: 1 }).catch((error: unknown) => {
@@ -368,7 +429,7 @@ const createWriter = (
         throw error
       })
       if (there !== undefined && there.id === events[0]?.id) {
-        for (const one of decided) settle(one)
+        settle(batch)
         return
       }
       if (there === undefined) abandon(commands)
@@ -392,7 +453,7 @@ const createWriter = (
   const run = async (): Promise<void> => {
     // What arrives in one turn of the event loop becomes one batch.
     await new Promise((resolve) => setImmediate(resolve))
-    while (queue.length > 0) await writeNext()
+    while (queue.length > 0 || next !== undefined) await writeNext()
     running = undefined
   }
 
@@ -404,6 +465,7 @@ const createWriter = (
       const idOf = (index: number): string => (ids[index] ??= eventIdOf(organizationId, command.key, index))
       queue.push({ command, firstEventId: idOf(0), idOf, resolve, reject })
       running ??= run()
+      prepareNext()
     })
 
   return {
@@ -417,36 +479,39 @@ const createWriter = (
     lastSeen: async () => (account ??= await (loading ??= load().finally(() => {
       loading = undefined
     }))),
-    idle: () => running === undefined,
+    idle: () => running === undefined && settling === 0,
     settled: async () => {
       await running
+      await new Promise((resolve) => setImmediate(resolve))
     },
   }
 }
 
-/** Serialises and chains a command's events onto the batch; returns their size in characters. */
-const appendDecision = (
-  { draft, events }: Batch,
-  organizationId: string,
-  { command, firstEventId, idOf }: Queued,
-  decision: readonly LedgerEvent[],
-): number => {
+/** Serialises what was decided for a command. Throws TypeError for data events cannot hold. */
+const encodeDecision = ({ command, firstEventId, idOf }: Queued, decision: readonly LedgerEvent[]): NewEvent[] => {
   const effectiveAt = new Date(command.atMs).toISOString()
-  let size = 0
-  decision.forEach((event, i) => {
-    const encoded = encodeEvent(event, {
+  return decision.map((event, i) =>
+    encodeEvent(event, {
       id: idOf(i),
       actor: command.actor,
       effectiveAt,
       requestId: command.requestId,
       causationId: i === 0 ? undefined : firstEventId,
-    })
+    }),
+  )
+}
+
+/** Chains encoded events onto the batch and folds them into its draft. */
+const addToBatch = (batch: Batch, stream: string, decision: readonly LedgerEvent[], encoded: readonly NewEvent[]): void => {
+  const { draft } = batch
+  decision.forEach((event, i) => {
+    const bare = encoded[i]
+    if (bare === undefined) return
     const revision = draft.revision + 1
-    const chained = chain(encoded, { stream: ledgerStream(organizationId), revision, previous: draft.digest })
+    const chained = chain(bare, { stream, revision, previous: draft.digest })
     evolve(draft, event, revision)
     draft.digest = chained.digest
-    events.push(chained.event)
-    size += chained.event.data.length + chained.event.metadata.length
+    batch.events.push(chained.event)
+    batch.bytes += chained.event.data.length + chained.event.metadata.length
   })
-  return size
 }
