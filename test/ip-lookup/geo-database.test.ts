@@ -245,7 +245,9 @@ describe('a file that cannot be trusted stops the boot, naming itself and the re
     ['a hole in the tree', () => hole(good(), { at: 700, length: 800 }), /tree/],
     ['a small hole in the tree', () => hole(good(), { at: 700, length: 14 }), /tree/],
     ['a hole in the data', () => hole(good(), { at: 12_000, length: 800 }), /hole/],
+    ['a pointer past the data', () => pointerPastData(), /past the data/],
     ['networks by AS number', () => asnFile(), /no countries/],
+    ['hardly any countries', () => hardlyAnyCountries(), /no countries/],
     ['no networks', () => ({ ipVersion: 4, networks: {} }), /cannot be used/],
     [
       'only private networks',
@@ -579,4 +581,17 @@ function asnFile(): MmdbSource {
     ipVersion: 4,
     networks: { '1.0.0.0/8': { autonomous_system_number: 64500, autonomous_system_organization: 'X' } },
   }
+}
+
+function pointerPastData(): Buffer {
+  const bytes = writeMmdb({ ...wide(4), recordSize: 32 })
+  bytes.writeUInt32BE(bytes.length, 4)
+  return bytes
+}
+
+function hardlyAnyCountries(): MmdbSource {
+  const nameless = { registered_country: { iso_code: 'US' } }
+  const networks: Record<string, MmdbValue> = { '64.0.0.0/8': flat('US', 'X') }
+  for (let block = 65; block < 96; block++) networks[`${block}.0.0.0/8`] = nameless
+  return { ipVersion: 4, networks }
 }

@@ -1,0 +1,111 @@
+import { randomUUID } from 'node:crypto'
+import pg from 'pg'
+import { ulid } from 'ulid'
+import { projections } from '../../projections/index.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
+import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
+import { recordCall } from '../../src/ledger/decide.ts'
+import { snapshotFrom } from '../../src/ledger/snapshot.ts'
+import { rebuildProjection } from '../../src/projector/rebuild.ts'
+import { withFoundation } from './database.ts'
+import { writeHistory } from './ledger-history.ts'
+import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
+
+/**
+ * Loading an account and committing a call, for ledgers of very different lengths in one log: history must cost
+ * nothing. Ledgers take turns, call by call.
+ */
+
+const callsPerRound = 100
+const loadsPerRound = 20
+
+export const age = ({ rounds, long, begin, tell }: BenchOptions): Promise<Row[]> =>
+  withFoundation(async ({ foundation, logger }) => {
+    const { url, pool } = foundation
+    const sizes = [10_000, 100_000, 1_000_000, ...(long ? [10_000_000] : [])]
+    const ledgers = sizes.map((events) => ({ organizationId: `org_${ulid()}`, events }))
+    const startedAt = performance.now()
+    await writeHistory(url, ledgers)
+    const eventLog = openPostgresEventLog({ url, logger })
+    try {
+      await project(url, eventLog)
+      tell(
+        `age: ${sizes.join(' + ')} events written and projected in ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`,
+      )
+      begin()
+      const open = (): Ledger => createLedger({ eventLog, snapshot: snapshotFrom(pool), logger, clock: Date })
+      const loads = sizes.map((): number[] => [])
+      const calls = sizes.map((): number[] => [])
+      for (let round = 0; round <= rounds; round++) {
+        for (let n = 0; n < loadsPerRound; n++)
+          for (const [i, { organizationId }] of ledgers.entries()) {
+            const took = await msOf(() => open().lastSeen(organizationId))
+            if (round > 0) loads[i]?.push(took)
+          }
+        const ledger = open()
+        for (const { organizationId } of ledgers) await ledger.lastSeen(organizationId)
+        for (let n = 0; n < callsPerRound; n++)
+          for (const [i, { organizationId }] of ledgers.entries()) {
+            const took = await msOf(() => commitCall(ledger, organizationId))
+            if (round > 0) calls[i]?.push(took)
+          }
+        await project(url, eventLog)
+      }
+      for (const [i, size] of sizes.entries())
+        tell(
+          `age: ${size} events: load p50 ${median(loads[i] ?? []).toFixed(2)} ms, call p50 ${median(calls[i] ?? []).toFixed(2)} ms`,
+        )
+      const row = (what: string, figures: number[][], i: number): Row =>
+        ratioRow(`${what}, ${sizes[i]?.toLocaleString('en-US')} events against 10,000`, {
+          measured: median(figures[i] ?? []),
+          against: median(figures[0] ?? []),
+          unit: 'ms',
+          bound: { most: 1.2 },
+        })
+      return sizes
+        .slice(1)
+        .flatMap((_, i) => [row('account load p50', loads, i + 1), row('call commit p50', calls, i + 1)])
+    } finally {
+      await eventLog.close()
+    }
+  })
+
+const msOf = async (work: () => Promise<unknown>): Promise<number> => {
+  const startedAt = performance.now()
+  await work()
+  return performance.now() - startedAt
+}
+
+const book = priceBookOf(defaultPriceBook)
+
+const commitCall = (ledger: Ledger, organizationId: string) =>
+  ledger.submit(organizationId, {
+    key: randomUUID(),
+    atMs: Date.now(),
+    actor: 'system',
+    decide: (account, idOf) =>
+      recordCall(
+        account,
+        {
+          keyId: 'key_bench',
+          capability: 'ip_lookup',
+          outcome: 'answered',
+          facts: { kind: 'ip_lookup', success: true, country_code: 'DE', address_hmac: 'h' },
+        },
+        { book, chargeId: () => idOf(1), atMs: Date.now() },
+      ),
+  })
+
+/** What the projector does all the time, here at chosen moments: the accounts stand at the log's head. */
+const project = async (url: string, eventLog: ReturnType<typeof openPostgresEventLog>): Promise<void> => {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    await client.query('update projection_checkpoints set position = (select position from log_head)')
+  } finally {
+    await client.end()
+  }
+  for (const projection of projections)
+    if (projection.name === 'accounts') await rebuildProjection({ url, eventLog, projection })
+}

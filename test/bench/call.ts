@@ -1,0 +1,209 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
+import { until } from './children.ts'
+import { type LoadGenerator, type LoadResult, openLoadGenerator } from './load.ts'
+import { processorMsOf } from './processor-time.ts'
+import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
+import { type BareRoute, type Service, startBareRoute, startService } from './service.ts'
+
+/**
+ * The whole call against a bare route that answers the same: throughput, latency at half load and processor time;
+ * first with the projector elsewhere and paused, then with everything in one process.
+ */
+
+const connections = 64
+const warmUpSeconds = 3
+const catchUpTimeoutMs = 120_000
+const lagSampleMs = 100
+const statisticsDelayMs = 1_100
+
+type Place = { readonly port: number; readonly apiKey: string }
+type Measured = LoadResult & {
+  readonly processorUsPerCall: number
+  readonly postgresUsPerCall: number
+  readonly callsPerAppend: number
+}
+
+export const call = async (options: BenchOptions): Promise<Row[]> => {
+  const bare = await startBareRoute(options)
+  const generator = openLoadGenerator()
+  try {
+    return [
+      ...(await against(bare, generator, options, {
+        roles: 'api',
+        title: 'call, projector paused',
+        throughputLeast: 0.85,
+      })),
+      ...(await against(bare, generator, options, {
+        roles: 'api,dashboard,projector,jobs',
+        title: 'call, all in one process',
+        throughputLeast: 0.6,
+      })),
+    ]
+  } finally {
+    await Promise.all([bare.stop(), generator.stop()])
+  }
+}
+
+const against = async (
+  bare: BareRoute,
+  generator: LoadGenerator,
+  options: BenchOptions,
+  { roles, title, throughputLeast }: { roles: string; title: string; throughputLeast: number },
+): Promise<Row[]> => {
+  const { rounds, seconds, tell } = options
+  const projecting = roles.includes('projector')
+  const service = await startService({ roles })
+  try {
+    const bareAt = { port: bare.port, apiKey: service.apiKey }
+    const load = (
+      place: Place,
+      seed: number,
+      rate: number | null,
+      forSeconds = seconds,
+    ): Promise<LoadResult> =>
+      generator.run({ port: place.port, apiKey: place.apiKey, connections, seconds: forSeconds, rate, seed })
+    await load(bareAt, 1, null, warmUpSeconds)
+    await load(service, 1, null, warmUpSeconds)
+    const ours: Measured[] = []
+    const theirs: Measured[] = []
+    const lags: number[] = []
+    for (let round = 0; round < rounds; round++) {
+      const seed = 100 + round
+      const routeFrom = processorMsOf(bare.pid)
+      const route = await load(bareAt, seed, null)
+      theirs.push({
+        ...route,
+        processorUsPerCall: perCall(processorMsOf(bare.pid) - routeFrom, route),
+        postgresUsPerCall: 0,
+        callsPerAppend: 0,
+      })
+      if (projecting) await caughtUp(service)
+      const appendsFrom = await appendsOf(service)
+      const from = service.processorMs()
+      const lag = projecting ? watchLag(service.foundation.pool, seconds * 1_000) : null
+      const result = await load(service, seed, null)
+      if (lag !== null) lags.push(await lag.lagS())
+      // What the projector still has to do for these calls belongs to their price.
+      if (projecting) await caughtUp(service)
+      const to = service.processorMs()
+      ours.push({
+        ...result,
+        processorUsPerCall: perCall(to.service - from.service + to.postgres - from.postgres, result),
+        postgresUsPerCall: perCall(to.postgres - from.postgres, result),
+        callsPerAppend: result.answered / ((await appendsOf(service)) - appendsFrom),
+      })
+      tell(
+        `${title}: round ${round + 1}: bare ${summary(theirs.at(-1))}; service ${summary(ours.at(-1))}` +
+          `${lag === null ? '' : `; lag ${lags.at(-1)?.toFixed(2)} s`}`,
+      )
+    }
+    const rate = median(theirs.map(({ perSecond }) => perSecond)) / 2
+    const p99 = { ours: [] as number[], theirs: [] as number[] }
+    for (let round = 0; round < rounds; round++) {
+      const seed = 200 + round
+      const route = await load(bareAt, seed, rate)
+      const result = await load(service, seed, rate)
+      p99.theirs.push(route.p99Ms)
+      p99.ours.push(result.p99Ms)
+      tell(
+        `${title}: ${Math.round(rate)}/s: bare p50 ${route.p50Ms} p99 ${route.p99Ms} (from send ${route.p99FromSendMs}) ms; ` +
+          `service p50 ${result.p50Ms} p99 ${result.p99Ms} (from send ${result.p99FromSendMs}) ms`,
+      )
+    }
+    const pairs = <Key extends 'perSecond' | 'processorUsPerCall'>(key: Key): number =>
+      median(ours.map((one, i) => one[key] / (theirs[i]?.[key] ?? Number.NaN)))
+    return [
+      ratioRow(`${title}: throughput`, {
+        measured: median(ours.map(({ perSecond }) => perSecond)),
+        against: median(theirs.map(({ perSecond }) => perSecond)),
+        ratio: pairs('perSecond'),
+        unit: 'calls/s',
+        bound: { least: throughputLeast },
+      }),
+      ratioRow(`${title}: p99 at ${Math.round(rate)} calls/s`, {
+        measured: median(p99.ours),
+        against: median(p99.theirs),
+        ratio: median(p99.ours.map((one, i) => one / (p99.theirs[i] ?? Number.NaN))),
+        unit: 'ms',
+        bound: { most: 2 },
+      }),
+      ratioRow(`${title}: processor time per call, PostgreSQL included`, {
+        measured: median(ours.map(({ processorUsPerCall }) => processorUsPerCall)),
+        against: median(theirs.map(({ processorUsPerCall }) => processorUsPerCall)),
+        ratio: pairs('processorUsPerCall'),
+        unit: 'us',
+        bound: { most: 2 },
+      }),
+      ...(projecting
+        ? [figureRow(`${title}: projector behind at the end`, median(lags), 's', { most: 1 })]
+        : []),
+    ]
+  } finally {
+    await service.stop()
+  }
+}
+
+const perCall = (processorMs: number, { answered }: LoadResult): number => (processorMs * 1_000) / answered
+
+const summary = (one: Measured | undefined): string =>
+  one === undefined
+    ? ''
+    : `${Math.round(one.perSecond)}/s p99 ${one.p99Ms} ms ${one.processorUsPerCall.toFixed(0)} us/call` +
+      `${one.callsPerAppend === 0 ? '' : `, of it PostgreSQL ${one.postgresUsPerCall.toFixed(0)}; ${one.callsPerAppend.toFixed(1)} calls/append`} (generator ${(one.generatorLoad * 100).toFixed(0)} %)`
+
+/** Transactions that moved the log's head, as far as the backends have told: they do so once a second at most. */
+const appendsOf = async ({ foundation }: Service): Promise<number> => {
+  await sleep(statisticsDelayMs)
+  const { rows } = await foundation.pool.query<{ updates: string }>(
+    `select n_tup_upd as updates from pg_stat_user_tables where relname = 'log_head'`,
+  )
+  return Number(rows[0]?.updates ?? 0)
+}
+
+type Standing = { readonly at: number; readonly head: bigint; readonly projected: bigint }
+
+const standing = async (pool: pg.Pool): Promise<Standing> => {
+  const { rows } = await pool.query<{ head: string; projected: string }>(
+    'select (select position from log_head) as head, (select min(position) from projection_checkpoints) as projected',
+  )
+  return {
+    at: performance.now(),
+    head: BigInt(rows[0]?.head ?? 0),
+    projected: BigInt(rows[0]?.projected ?? 0),
+  }
+}
+
+const caughtUp = ({ foundation }: Service): Promise<void> =>
+  until(
+    'the projector',
+    async () => {
+      const { head, projected } = await standing(foundation.pool)
+      return projected >= head
+    },
+    { timeoutMs: catchUpTimeoutMs },
+  )
+
+/**
+ * Follows head and projections while a load runs, and tells how far behind the slowest projection was when it ended:
+ * how long ago the log's head was where that projection was.
+ */
+const watchLag = (pool: pg.Pool, forMs: number): { lagS(): Promise<number> } => {
+  const endsAt = performance.now() + forMs
+  const seen: Standing[] = []
+  const watching = (async () => {
+    while (performance.now() < endsAt) {
+      seen.push(await standing(pool))
+      await sleep(Math.max(1, Math.min(lagSampleMs, endsAt - performance.now())))
+    }
+  })()
+  return {
+    lagS: async () => {
+      await watching
+      const end = seen.at(-1)
+      if (end === undefined || end.projected >= end.head) return 0
+      const passed = seen.find(({ head }) => head > end.projected)
+      return passed === undefined ? 0 : (end.at - passed.at) / 1_000
+    },
+  }
+}

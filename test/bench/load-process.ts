@@ -1,0 +1,201 @@
+import { connect, type Socket } from 'node:net'
+import { performance } from 'node:perf_hooks'
+import { parseAddress } from '../../src/capabilities/ip-lookup/address.ts'
+import type { Load, LoadResult } from './load.ts'
+
+/**
+ * Sends IP lookups over raw sockets and counts what comes back. A process of its own, so that it neither waits for
+ * nor delays what it measures; autocannon, which does the same for any request, takes a whole core for it.
+ */
+
+/** Latencies in steps of 10 microseconds up to 10 s; longer ones count as 10 s. */
+const stepUs = 10
+const steps = 1_000_000
+const lateAnswersMs = 10_000
+
+/** Uniformly random public IPv4 addresses, the same for the same seed. */
+const addressesOf = (seed: number): (() => string) => {
+  let state = seed * 2_654_435_761 || 1
+  return () => {
+    for (;;) {
+      state ^= state << 13
+      state ^= state >>> 17
+      state ^= state << 5
+      const text = `${state >>> 24}.${(state >>> 16) & 255}.${(state >>> 8) & 255}.${state & 255}`
+      if (parseAddress(text)?.reachable === true) return text
+    }
+  }
+}
+
+const requestsOf = ({ apiKey, seed, port }: Load): (() => string) => {
+  const address = addressesOf(seed)
+  const head = `POST /v1/ip/lookup HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-type: application/json\r\nx-api-key: ${apiKey}\r\ncontent-length: `
+  return () => {
+    const ip = address()
+    return `${head}${ip.length + 9}\r\n\r\n{"ip":"${ip}"}`
+  }
+}
+
+type Lane = {
+  socket: Socket
+  scheduledAt: number
+  sentAt: number
+  busy: boolean
+  rest: number
+  partial: string
+}
+
+const run = async (load: Load): Promise<LoadResult> => {
+  const request = requestsOf(load)
+  const fromSchedule = new Uint32Array(steps)
+  const fromSend = new Uint32Array(steps)
+  const others: Record<string, number> = {}
+  let answered = 0
+  let inFlight = 0
+  let ended = false
+  let finish: () => void = () => undefined
+  const finished = new Promise<void>((resolve) => {
+    finish = resolve
+  })
+  const idle: Lane[] = []
+  /** Scheduled instants of a fixed rate that no connection was free for. */
+  const overdue: number[] = []
+  let overdueAt = 0
+
+  const send = (lane: Lane, scheduledAt: number): void => {
+    lane.scheduledAt = scheduledAt
+    lane.sentAt = performance.now()
+    lane.busy = true
+    inFlight++
+    lane.socket.write(request(), 'latin1')
+  }
+
+  const done = (lane: Lane, status: string): void => {
+    const now = performance.now()
+    lane.busy = false
+    inFlight--
+    if (status === '200') answered++
+    else others[status] = (others[status] ?? 0) + 1
+    const schedule = Math.min(steps - 1, Math.floor(((now - lane.scheduledAt) * 1_000) / stepUs))
+    const sent = Math.min(steps - 1, Math.floor(((now - lane.sentAt) * 1_000) / stepUs))
+    fromSchedule[schedule] = (fromSchedule[schedule] ?? 0) + 1
+    fromSend[sent] = (fromSend[sent] ?? 0) + 1
+    if (load.rate === null) {
+      if (!ended) send(lane, now)
+    } else if (overdueAt < overdue.length) send(lane, overdue[overdueAt++] ?? now)
+    else idle.push(lane)
+    if (ended && inFlight === 0) finish()
+  }
+
+  /** One answer per request and no pipelining, so an answer ends where its content-length says. */
+  const received = (lane: Lane, text: string): void => {
+    if (lane.rest > 0) {
+      lane.rest -= text.length
+      if (lane.rest <= 0) done(lane, lane.partial)
+      return
+    }
+    const whole = lane.partial === '' ? text : lane.partial + text
+    const bodyAt = whole.indexOf('\r\n\r\n')
+    if (bodyAt === -1) {
+      lane.partial = whole
+      return
+    }
+    const lengthAt = whole.indexOf('content-length: ')
+    const length = Number.parseInt(whole.slice(lengthAt + 16, lengthAt + 24), 10)
+    const status = whole.slice(9, 12)
+    const rest = bodyAt + 4 + length - whole.length
+    lane.rest = rest
+    lane.partial = rest > 0 ? status : ''
+    if (rest <= 0) done(lane, status)
+  }
+
+  const open = (): Promise<Lane> =>
+    new Promise((resolve, reject) => {
+      const lane: Lane = {
+        socket: connect({
+          host: '127.0.0.1',
+          port: load.port,
+          noDelay: true,
+          onread: {
+            buffer: Buffer.allocUnsafe(16_384),
+            callback: (size, buffer) => {
+              received(lane, Buffer.from(buffer.buffer, buffer.byteOffset, size).toString('latin1'))
+              return true
+            },
+          },
+        }),
+        scheduledAt: 0,
+        sentAt: 0,
+        busy: false,
+        rest: 0,
+        partial: '',
+      }
+      lane.socket.once('connect', () => resolve(lane))
+      lane.socket.on('error', (error) => {
+        reject(error)
+        others.socket = (others.socket ?? 0) + 1
+      })
+      lane.socket.on('close', () => {
+        if (!lane.busy) return
+        others.closed = (others.closed ?? 0) + 1
+        inFlight--
+        if (ended && inFlight === 0) finish()
+      })
+    })
+
+  const lanes = await Promise.all(Array.from({ length: load.connections }, open))
+  const before = process.cpuUsage()
+  const startedAt = performance.now()
+  const endsAt = startedAt + load.seconds * 1_000
+  let ticking: NodeJS.Timeout | undefined
+  if (load.rate === null) for (const lane of lanes) send(lane, startedAt)
+  else {
+    idle.push(...lanes)
+    const everyMs = 1_000 / load.rate
+    let next = startedAt
+    ticking = setInterval(() => {
+      const now = performance.now()
+      for (; next <= now && next < endsAt; next += everyMs) {
+        const lane = idle.pop()
+        if (lane === undefined) overdue.push(next)
+        else send(lane, next)
+      }
+    }, 1)
+  }
+  await new Promise((resolve) => setTimeout(resolve, load.seconds * 1_000))
+  ended = true
+  const countedMs = performance.now() - startedAt
+  const answeredInTime = answered
+  clearInterval(ticking)
+  if (inFlight > 0)
+    await Promise.race([finished, new Promise((resolve) => setTimeout(resolve, lateAnswersMs).unref())])
+  const used = process.cpuUsage(before)
+  for (const { socket } of lanes) socket.destroy()
+  return {
+    answered,
+    perSecond: (answeredInTime * 1_000) / countedMs,
+    others,
+    unanswered: inFlight + overdue.length - overdueAt,
+    p50Ms: percentile(fromSchedule, 0.5),
+    p99Ms: percentile(fromSchedule, 0.99),
+    p99FromSendMs: percentile(fromSend, 0.99),
+    generatorLoad: (used.user + used.system) / 1_000 / countedMs,
+  }
+}
+
+const percentile = (histogram: Uint32Array, share: number): number => {
+  const total = histogram.reduce((sum, count) => sum + count, 0)
+  let seen = 0
+  for (const [step, count] of histogram.entries()) {
+    seen += count
+    if (seen >= total * share) return ((step + 1) * stepUs) / 1_000
+  }
+  return 0
+}
+
+process.on('message', (load: Load) => {
+  void run(load).then(
+    (result) => process.send?.({ result }),
+    (error: unknown) => process.send?.({ error: String(error) }),
+  )
+})

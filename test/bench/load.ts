@@ -1,0 +1,58 @@
+import { fileURLToPath } from 'node:url'
+import { startChild, stopChild } from './children.ts'
+
+export type Load = {
+  readonly port: number
+  readonly apiKey: string
+  readonly connections: number
+  readonly seconds: number
+  /** Requests per second, scheduled evenly; null for as many as get answered. */
+  readonly rate: number | null
+  /** The same seed gives the same addresses in the same order. */
+  readonly seed: number
+}
+
+export type LoadResult = {
+  readonly answered: number
+  readonly perSecond: number
+  /** Statuses that were not 200, and sockets that failed. */
+  readonly others: Readonly<Record<string, number>>
+  readonly unanswered: number
+  /** From the scheduled instant of a fixed rate. */
+  readonly p50Ms: number
+  readonly p99Ms: number
+  readonly p99FromSendMs: number
+  /** Share of one core the generator took. */
+  readonly generatorLoad: number
+}
+
+export type LoadGenerator = { run(load: Load): Promise<LoadResult>; stop(): Promise<void> }
+
+const spareMs = 30_000
+
+export const openLoadGenerator = (): LoadGenerator => {
+  const child = startChild([fileURLToPath(new URL('load-process.ts', import.meta.url))], {
+    stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+  })
+  return {
+    run: (load) =>
+      new Promise((resolve, reject) => {
+        const timer = setTimeout(
+          () => reject(new Error('the load generator does not answer')),
+          load.seconds * 1_000 + spareMs,
+        )
+        child.once('message', (message: { result?: LoadResult; error?: string }) => {
+          clearTimeout(timer)
+          if (message.result === undefined) return reject(new Error(`load generator: ${message.error}`))
+          const wrong = Object.entries(message.result.others)
+          if (wrong.length > 0 || message.result.unanswered > 0)
+            process.stderr.write(
+              `NOT ALL ANSWERED 200: ${wrong.map(([status, count]) => `${count} x ${status}`).join(', ')} unanswered ${message.result.unanswered}\n`,
+            )
+          resolve(message.result)
+        })
+        child.send(load)
+      }),
+    stop: () => stopChild(child),
+  }
+}

@@ -1,0 +1,69 @@
+import { parseArgs } from 'node:util'
+import { age } from './age.ts'
+import { append } from './append.ts'
+import { call } from './call.ts'
+import { lookup } from './lookup.ts'
+import { profileCall, profileHere } from './profile.ts'
+import { rebuild } from './rebuild.ts'
+import { type BenchOptions, type Row, tableOf } from './row.ts'
+import { start } from './start.ts'
+import { takeTurn } from './turn.ts'
+
+/**
+ * `npm run bench [-- --only call,append --rounds 5 --seconds 5 --events 1000000 --long --json]`, or
+ * `--profile call [--roles api]` (the service's main thread) or `--profile rebuild` and others (this process). Prints ratios taken
+ * within this run: absolute figures belong to the machine and its mood.
+ */
+
+const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[]>>> = {
+  call,
+  append,
+  rebuild,
+  age,
+  lookup,
+  start,
+}
+
+const { values } = parseArgs({
+  options: {
+    only: { type: 'string' },
+    rounds: { type: 'string', default: '5' },
+    seconds: { type: 'string', default: '5' },
+    events: { type: 'string', default: '1000000' },
+    long: { type: 'boolean', default: false },
+    'bare-ulid': { type: 'boolean', default: false },
+    json: { type: 'boolean', default: false },
+    profile: { type: 'string' },
+    roles: { type: 'string', default: 'api' },
+  },
+})
+const options: BenchOptions = {
+  rounds: Number(values.rounds),
+  seconds: Number(values.seconds),
+  events: Number(values.events),
+  long: values.long,
+  bareUlid: values['bare-ulid'],
+  begin: () => undefined,
+  tell: (line) => process.stderr.write(`${line}\n`),
+}
+const named = (name: string): ((options: BenchOptions) => Promise<Row[]>) => {
+  const scenario = scenarios[name]
+  if (scenario === undefined)
+    throw new Error(`there is no "${name}"; there are ${Object.keys(scenarios).join(', ')}`)
+  return scenario
+}
+
+await takeTurn(options.tell)
+if (values.profile === 'call') {
+  process.stdout.write(`${await profileCall({ roles: values.roles, seconds: options.seconds })}\n`)
+} else if (values.profile !== undefined) {
+  const scenario = named(values.profile)
+  process.stdout.write(`${await profileHere((begin) => scenario({ ...options, begin }))}\n`)
+} else {
+  const rows: Row[] = []
+  for (const name of values.only?.split(',') ?? Object.keys(scenarios)) {
+    options.tell(`\n${name}`)
+    rows.push(...(await named(name)(options)))
+  }
+  process.stdout.write(values.json ? `${JSON.stringify(rows, null, 2)}\n` : `\n${tableOf(rows)}\n`)
+}

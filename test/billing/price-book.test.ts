@@ -1,0 +1,71 @@
+/** Which price book is in force: dated, complete, never changed. */
+import { describe, expect, test } from 'vitest'
+import { defaultPriceBook, type PriceBook, priceBookAt, priceBookOf } from '../../src/billing/price-book.ts'
+
+const effective = (version: number, from: string): PriceBook =>
+  priceBookOf({ ...defaultPriceBook, version, effective_from: from })
+const at = (books: readonly PriceBook[], instant: string): number | undefined =>
+  priceBookAt(books, Date.parse(instant))?.version
+
+test('a published book is read whole, its amounts as micro-credits', () => {
+  const published = {
+    version: 3,
+    effective_from: '2026-10-01T00:00:00.000Z',
+    rules: [
+      { rule: 'ip_lookup.located', rule_version: 2, sku: 'ip_lookup', amount: '0.800001' },
+      { rule: 'whoami', rule_version: 1, sku: null, amount: '0' },
+    ],
+    approver: 'cfo',
+  }
+  expect(priceBookOf(published)).toEqual({
+    version: 3,
+    effectiveFromMs: Date.UTC(2026, 9, 1),
+    rules: new Map([
+      ['ip_lookup.located', { ruleVersion: 2, sku: 'ip_lookup', amount: 800_001n }],
+      ['whoami', { ruleVersion: 1, sku: null, amount: 0n }],
+    ]),
+  })
+})
+
+describe('in force', () => {
+  const books = [
+    effective(1, '2026-01-01T00:00:00.000Z'),
+    effective(2, '2026-07-01T00:00:00.000Z'),
+    effective(3, '2027-01-01T00:00:00.000Z'),
+  ]
+
+  test.each([
+    ['2025-12-31T23:59:59.999Z', undefined],
+    ['2026-01-01T00:00:00.000Z', 1],
+    ['2026-06-30T23:59:59.999Z', 1],
+    ['2026-07-01T00:00:00.000Z', 2],
+    ['2026-07-01T00:00:00.001Z', 2],
+    ['2026-12-31T23:59:59.999Z', 2],
+    ['2027-01-01T00:00:00.000Z', 3],
+    ['2099-01-01T00:00:00.000Z', 3],
+  ])('at %s is version %s, in whatever order they were published', (instant, version) => {
+    for (const published of [books, books.toReversed(), [...books.slice(1), ...books.slice(0, 1)]])
+      expect(at(published, instant)).toBe(version)
+  })
+
+  test('a later version dated earlier does not displace one dated later', () => {
+    const corrected = [...books, effective(4, '2026-03-01T00:00:00.000Z')]
+    expect(at(corrected, '2026-02-28T23:59:59.999Z')).toBe(1)
+    expect(at(corrected, '2026-03-01T00:00:00.000Z')).toBe(4)
+    expect(at(corrected, '2026-07-01T00:00:00.000Z')).toBe(2)
+  })
+
+  test('of two dated the same the higher version counts', () => {
+    const twice = [
+      ...books,
+      effective(5, '2026-07-01T00:00:00.000Z'),
+      effective(4, '2026-07-01T00:00:00.000Z'),
+    ]
+    expect(at(twice, '2026-08-01T00:00:00.000Z')).toBe(5)
+    expect(at(twice.toReversed(), '2026-08-01T00:00:00.000Z')).toBe(5)
+  })
+
+  test('without a book there is none', () => {
+    expect(at([], '2026-08-01T00:00:00.000Z')).toBeUndefined()
+  })
+})

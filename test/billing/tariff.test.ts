@@ -1,0 +1,203 @@
+/** The tariff, as a table: which rule decides about which fact, and what it costs. The decisive rule stands first. */
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { parseCredits } from '../../src/billing/money.ts'
+import {
+  defaultPriceBook,
+  type PriceBook,
+  type PricedRule,
+  priceBookOf,
+} from '../../src/billing/price-book.ts'
+import { knownRules, NoRule, type PriceOverride, rate, tariff } from '../../src/billing/tariff.ts'
+import type { CallFacts } from '../../src/events/calls.ts'
+import { priceBookPublishedV1 } from '../../src/events/prices.ts'
+
+const hmac = 'q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA'
+const located = {
+  kind: 'ip_lookup',
+  success: true,
+  country_code: 'CZ',
+  address_hmac: hmac,
+} satisfies CallFacts
+const notLocated = {
+  kind: 'ip_lookup',
+  success: false,
+  country_code: null,
+  address_hmac: hmac,
+} satisfies CallFacts
+const noOverride: PriceOverride = () => undefined
+
+type Row = {
+  fact: string
+  facts: CallFacts
+  rule: string
+  lines: { sku: string; amount: string; rule: string }[]
+}
+
+const table: Row[] = [
+  {
+    fact: 'an address that was located',
+    facts: located,
+    rule: 'ip_lookup.located',
+    lines: [{ sku: 'ip_lookup', amount: '1', rule: 'ip_lookup.located' }],
+  },
+  {
+    fact: 'one located without a country',
+    facts: { ...located, country_code: null },
+    rule: 'ip_lookup.located',
+    lines: [{ sku: 'ip_lookup', amount: '1', rule: 'ip_lookup.located' }],
+  },
+  { fact: 'an address that was not', facts: notLocated, rule: 'ip_lookup.not_located', lines: [] },
+  { fact: 'whoami', facts: { kind: 'whoami' }, rule: 'whoami', lines: [] },
+  { fact: 'an answer that went out again', facts: { kind: 'replay' }, rule: 'replay', lines: [] },
+  { fact: 'a refusal', facts: { kind: 'refusal', code: 'REQ_002' }, rule: 'refusal', lines: [] },
+  {
+    fact: 'a refusal for want of credits',
+    facts: { kind: 'refusal', code: 'CREDIT_001' },
+    rule: 'refusal',
+    lines: [],
+  },
+]
+
+const book = priceBookOf(defaultPriceBook)
+
+/** A book with other rules, or without some (undefined). */
+const bookWith = (own: Record<string, Partial<PricedRule> | undefined>): PriceBook => {
+  const rules = new Map(book.rules)
+  for (const [rule, priced] of Object.entries(own)) {
+    if (priced === undefined) rules.delete(rule)
+    else rules.set(rule, { ruleVersion: 1, sku: null, amount: 0n, ...rules.get(rule), ...priced })
+  }
+  return { ...book, version: 7, rules }
+}
+
+describe('the default price book', () => {
+  test.each(table)('$fact is decided by $rule', ({ facts, rule, lines }) => {
+    expect(rate(facts, book, noOverride)).toEqual({
+      total: lines.reduce((sum, { amount }) => sum + parseCredits(amount), 0n),
+      lines: lines.map((line) => ({ ...line, amount: parseCredits(line.amount), ruleVersion: 1 })),
+      rule,
+      ruleVersion: 1,
+      priceBookVersion: 1,
+    })
+  })
+
+  test('can be published: it fits its own event', () => {
+    expect(priceBookPublishedV1.parse(defaultPriceBook)).toEqual(defaultPriceBook)
+  })
+
+  test('names every rule there is, in its newest version, and no other', () => {
+    expect(new Map(defaultPriceBook.rules.map(({ rule, rule_version }) => [rule, rule_version]))).toEqual(
+      knownRules(),
+    )
+    expect(defaultPriceBook.rules).toHaveLength(knownRules().size)
+  })
+
+  test('every one of its rules decides some row of this table', () => {
+    const deciding = new Set(table.flatMap(({ rule, lines }) => [rule, ...lines.map((line) => line.rule)]))
+    expect([...deciding].sort()).toEqual(defaultPriceBook.rules.map(({ rule }) => rule).sort())
+  })
+
+  test('prices only what is charged: a rule without a SKU has no price', () => {
+    for (const { sku, amount } of defaultPriceBook.rules)
+      expect(sku === null).toBe(parseCredits(amount) === 0n)
+  })
+})
+
+describe('rules', () => {
+  test('have names of their own', () => {
+    const names = Object.values(tariff).flatMap((rules) => rules.map(({ id }) => id))
+    expect(new Set(names).size).toBe(names.length)
+  })
+
+  test('leave no fact undecided', () => {
+    const facts: fc.Arbitrary<CallFacts> = fc.oneof(
+      fc.boolean().map((success) => ({ ...located, success })),
+      fc.constantFrom<CallFacts>({ kind: 'whoami' }, { kind: 'replay' }),
+      fc.constantFrom('REQ_001', 'CREDIT_001', 'SYS_001').map((code) => ({ kind: 'refusal', code }) as const),
+    )
+    fc.assert(
+      fc.property(facts, (any) => {
+        const rating = rate(any, book, noOverride)
+        expect(rating.total).toBe(rating.lines.reduce((sum, { amount }) => sum + amount, 0n))
+        expect(rate(any, book, noOverride)).toEqual(rating)
+      }),
+      { seed: 20_260_914, numRuns: 200 },
+    )
+  })
+
+  test('in a version this release does not know are refused, also when another rule would match', () => {
+    for (const ruleVersion of [2, 0, 99])
+      expect(() => rate(located, bookWith({ 'ip_lookup.located': { ruleVersion } }), noOverride)).toThrow(
+        NoRule,
+      )
+    expect(() => rate(notLocated, bookWith({ 'ip_lookup.located': { ruleVersion: 2 } }), noOverride)).toThrow(
+      'price book 7 names ip_lookup.located version 2, unknown to this release',
+    )
+  })
+
+  test('of other facts may be unknown: they are not asked', () => {
+    expect(rate(located, bookWith({ whoami: { ruleVersion: 2 } }), noOverride).total).toBe(1_000_000n)
+  })
+
+  test('the book leaves out decide nothing; a fact no rule decides is refused, never free', () => {
+    expect(() => rate(located, bookWith({ 'ip_lookup.located': undefined }), noOverride)).toThrow(NoRule)
+    expect(() => rate({ kind: 'whoami' }, bookWith({ whoami: undefined }), noOverride)).toThrow(
+      'price book 7 has no rule for whoami facts',
+    )
+    expect(rate(notLocated, bookWith({ 'ip_lookup.located': undefined }), noOverride).rule).toBe(
+      'ip_lookup.not_located',
+    )
+  })
+})
+
+describe('prices', () => {
+  test("are the book's, to the micro-credit, and name it", () => {
+    const rating = rate(
+      located,
+      bookWith({ 'ip_lookup.located': { amount: 1n, sku: 'located' } }),
+      noOverride,
+    )
+    expect(rating).toEqual({
+      total: 1n,
+      lines: [{ sku: 'located', amount: 1n, rule: 'ip_lookup.located', ruleVersion: 1 }],
+      rule: 'ip_lookup.located',
+      ruleVersion: 1,
+      priceBookVersion: 7,
+    })
+  })
+
+  test("are the organization's own where it has one, asked by SKU", () => {
+    const asked: string[] = []
+    const rating = rate(located, bookWith({ 'ip_lookup.located': { sku: 'located' } }), (sku) => {
+      asked.push(sku)
+      return 250_000n
+    })
+    expect(asked).toEqual(['located'])
+    expect(rating.total).toBe(250_000n)
+    expect(rating.lines).toEqual([
+      { sku: 'located', amount: 250_000n, rule: 'ip_lookup.located', ruleVersion: 1 },
+    ])
+  })
+
+  test.each([
+    { from: 'the book', zero: rate(located, bookWith({ 'ip_lookup.located': { amount: 0n } }), noOverride) },
+    { from: "the organization's own price", zero: rate(located, bookWith({}), () => 0n) },
+  ])('of zero from $from make no line: free, by the rule that would have charged', ({ zero }) => {
+    expect(zero).toEqual({
+      total: 0n,
+      lines: [],
+      rule: 'ip_lookup.located',
+      ruleVersion: 1,
+      priceBookVersion: 7,
+    })
+  })
+
+  test('an own price is not asked where nothing is sold, and cannot charge what the rules call free', () => {
+    const never: PriceOverride = (sku) => {
+      throw new Error(`asked for ${sku}`)
+    }
+    for (const facts of [notLocated, { kind: 'whoami' }, { kind: 'refusal', code: 'SYS_001' }] as const)
+      expect(rate(facts, book, never).total).toBe(0n)
+  })
+})

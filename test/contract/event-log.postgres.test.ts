@@ -1,0 +1,549 @@
+/** The event log in PostgreSQL: the contract of every log, and what only this engine's connections and locks can show. */
+import pg from 'pg'
+import { pino } from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  AppendConflict,
+  type EventLog,
+  type NewEvent,
+  StreamMissing,
+  Unavailable,
+  UnknownOutcome,
+} from '../../src/event-log/port.ts'
+import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
+import { testDatabase } from '../support/postgres.ts'
+import { startTcpProxy } from '../support/tcp-proxy.ts'
+import {
+  appendUntilKnown,
+  asWritten,
+  caughtUp,
+  eventLogContract,
+  freshStream,
+  type LogUnderTest,
+  newEvent,
+  newEvents,
+  readAll,
+  reading,
+  readToEnd,
+} from './event-log.ts'
+
+const logger = pino({ level: 'silent' })
+
+type PostgresLog = LogUnderTest & { readonly url: string }
+
+/** `through` makes the url clients use of the database's own. */
+const open = async (through: (url: string) => string = (url) => url): Promise<PostgresLog> => {
+  const database = await testDatabase()
+  const clients: { eventLog: EventLog; closed: boolean }[] = []
+  const client = (): EventLog => {
+    const opened = openPostgresEventLog({ url: through(database.url), logger })
+    const entry = { eventLog: opened, closed: false }
+    clients.push(entry)
+    return {
+      ...opened,
+      close: () => {
+        entry.closed = true
+        return opened.close()
+      },
+    }
+  }
+  return {
+    eventLog: client(),
+    url: database.url,
+    reopen: async () => client(),
+    close: async () => {
+      await Promise.all(clients.filter(({ closed }) => !closed).map(({ eventLog }) => eventLog.close()))
+      await database.drop()
+    },
+  }
+}
+
+const openBehindProxy = async (settings = '') => {
+  const database = await testDatabase()
+  const server = new URL(database.url)
+  const proxy = await startTcpProxy({ host: server.hostname, port: Number(server.port) })
+  await database.drop()
+  const log = await open((url) => {
+    const proxied = new URL(url)
+    proxied.port = String(proxy.port)
+    proxied.search = settings
+    return proxied.href
+  })
+  const close = async (): Promise<void> => {
+    await log.close()
+    await proxy.close()
+  }
+  return { ...log, proxy, close }
+}
+
+eventLogContract('PostgreSQL', {
+  open,
+  openSilenceable: async () => {
+    // The client's own patience with a query, shortened from ten seconds: the mechanism is the same.
+    const log = await openBehindProxy('?query_timeout=700')
+    return { ...log, silence: log.proxy.freeze, speak: log.proxy.thaw, settlesWithinMs: 7_000 }
+  },
+})
+
+describe('the event log in PostgreSQL', () => {
+  let log: PostgresLog
+  let eventLog: EventLog
+  /** A connection of the test's own, beside the log's. */
+  let sql: pg.Client
+
+  const connect = async (): Promise<pg.Client> => {
+    const client = new pg.Client({ connectionString: log.url })
+    client.on('error', () => undefined)
+    await client.connect()
+    return client
+  }
+
+  beforeAll(async () => {
+    log = await open()
+    eventLog = log.eventLog
+    sql = await connect()
+  })
+  afterAll(async () => {
+    await sql.end()
+    await log.close()
+  })
+
+  /** Polls the database until a query about it yields a row. */
+  const untilRow = async (text: string, values: unknown[] = []): Promise<void> => {
+    const deadline = Date.now() + 10_000
+    while ((await sql.query(text, values)).rowCount === 0)
+      if (Date.now() > deadline) throw new Error(`in 10 s there was no row: ${text}`)
+  }
+
+  const terminate = async (part: 'append' | 'listen' | 'read'): Promise<number> => {
+    const { rowCount } = await sql.query(
+      `select pg_terminate_backend(pid, 5000) from pg_stat_activity
+        where datname = current_database() and application_name = $1`,
+      [`event-log-${part}`],
+    )
+    return rowCount ?? 0
+  }
+
+  const untilWaiting = (part: 'append' | 'read', count = 1): Promise<void> =>
+    untilRow(
+      `select from pg_stat_activity where datname = current_database() and application_name = $1
+          and wait_event_type = 'Lock' having count(*) >= $2`,
+      [`event-log-${part}`, count],
+    )
+
+  /** Appends inside a transaction of the caller's making. */
+  const appendRaw = (client: pg.Client, stream: string, events: readonly NewEvent[]): Promise<unknown> =>
+    client.query('select append_batch($1, $2, $3, $4, $5, $6, $7, $8, $9)', [
+      [stream],
+      [-1],
+      [events.length],
+      events.map(() => 1),
+      events.map((_, n) => n),
+      events.map(({ id }) => id),
+      events.map(({ type }) => type),
+      events.map(({ data }) => data),
+      events.map(({ metadata }) => metadata),
+    ])
+
+  const positionsOf = async (): Promise<bigint[]> => {
+    const { rows } = await sql.query<{ position: string }>(
+      'select position from log_events order by position',
+    )
+    return rows.map(({ position }) => BigInt(position))
+  }
+
+  const expectContiguous = async (): Promise<void> => {
+    const positions = await positionsOf()
+    expect(positions).toEqual(positions.map((_, n) => BigInt(n + 1)))
+    expect(await eventLog.head()).toBe(BigInt(positions.length))
+  }
+
+  describe('33 prefixes', () => {
+    test("hold no pattern: the database's wildcards stand for themselves", async () => {
+      const after = await eventLog.head()
+      const [underscore, letter] = ['ledger-org_1:a', 'ledger-orgX1:a']
+      await eventLog.append(underscore, 'none', newEvents(1))
+      await eventLog.append(letter, 'none', newEvents(1))
+      const streams = async (...prefixes: string[]): Promise<string[]> =>
+        (await readToEnd(eventLog, { after, prefixes })).events().map(({ stream }) => stream)
+      expect(await streams('ledger-org_')).toEqual([underscore])
+      expect(await streams('ledger-org')).toEqual([underscore, letter])
+      expect(await streams('%')).toEqual([])
+      expect(await streams('ledger-%')).toEqual([])
+      expect(await streams('_edger')).toEqual([])
+      expect(await streams('\\')).toEqual([])
+      expect(await streams('ledger-org\\_')).toEqual([])
+      expect(await streams('nothing', letter)).toEqual([letter])
+    })
+
+    test('nothing that matches is still progress: idle items carry the position onwards', async () => {
+      const after = await eventLog.head()
+      const reader = reading(eventLog, { after, prefixes: ['rare-'] })
+      await reader.until(caughtUp)
+      await eventLog.append(freshStream(), 'none', newEvents(3))
+      await reader.until(({ items }) => items.at(-1)?.kind === 'idle')
+      expect(reader.items.at(-1)?.position).toBe(after + 3n)
+      await reader.stop()
+      expect(reader.events()).toEqual([])
+    })
+
+    test('a rare match far away is reached over several windows, and not passed by', async () => {
+      const own = await open()
+      const client = new pg.Client({ connectionString: own.url })
+      await client.connect()
+      try {
+        const events = newEvents(2)
+        await own.eventLog.append('busy-a', 'none', newEvents(1))
+        await client.query(`
+          insert into log_events (position, stream_id, revision, event_id, recorded_at, type, data, metadata)
+          select n, 1, n - 1, gen_random_uuid(), now(), 'A', '{}', '{}' from generate_series(2, 120000) n`)
+        await client.query(`update log_head set position = 120000`)
+        await client.query(`update log_streams set revision = 119999`)
+        await own.eventLog.append('rare-a', 'none', events)
+        const reader = await readToEnd(own.eventLog, { prefixes: ['rare-'] })
+        expect(reader.items.map(({ kind }) => kind)).toEqual(['idle', 'idle', 'events', 'caught-up'])
+        expect(reader.items.map(({ position }) => position)).toEqual([50_000n, 100_000n, 120_002n, 120_002n])
+        expect(reader.events().map(asWritten)).toEqual(events)
+      } finally {
+        await client.end()
+        await own.close()
+      }
+    })
+  })
+
+  describe('35 a connection that is cut', () => {
+    test('while nothing is asked is replaced, and nobody notices', async () => {
+      const stream = freshStream()
+      await eventLog.append(stream, 'none', newEvents(1))
+      await readAll(eventLog, stream)
+      expect(await terminate('read')).toBeGreaterThan(0)
+      expect(await terminate('append')).toBeGreaterThan(0)
+      await untilRow(`select where not exists (select from pg_stat_activity
+        where datname = current_database() and application_name in ('event-log-append', 'event-log-read'))`)
+      // The news of the cut may arrive after the next request: that one may fail, the one after may not.
+      await appendUntilKnown(eventLog, stream, 0, newEvents(1))
+      expect((await readAll(eventLog, stream).catch(() => readAll(eventLog, stream))).length).toBe(2)
+    })
+
+    test('under a read ends the read as unavailable', async () => {
+      const stream = freshStream()
+      await eventLog.append(stream, 'none', newEvents(1))
+      await sql.query('begin')
+      try {
+        await sql.query('lock table log_events in access exclusive mode')
+        const read = readAll(eventLog, stream)
+        read.catch(() => undefined)
+        await untilWaiting('read')
+        await terminate('read')
+        await expect(read).rejects.toThrow(Unavailable)
+      } finally {
+        await sql.query('rollback')
+      }
+      expect(await readAll(eventLog, stream)).toHaveLength(1)
+    })
+
+    test('under the look of a subscription ends nothing: it looks again', async () => {
+      const stream = freshStream()
+      const reader = reading(eventLog, { after: await eventLog.head() })
+      await reader.until(caughtUp)
+      await sql.query('begin')
+      try {
+        await sql.query('lock table log_events in access exclusive mode')
+        await untilWaiting('read')
+        expect(await terminate('read')).toBeGreaterThan(0)
+      } finally {
+        await sql.query('rollback')
+      }
+      const events = newEvents(2)
+      await eventLog.append(stream, 'none', events)
+      await reader.until((now) => now.events().length === 2)
+      await reader.stop()
+      expect(reader.events().map(asWritten)).toEqual(events)
+      expect(reader.items.filter(({ kind }) => kind === 'caught-up')).toHaveLength(1)
+    })
+
+    test('under an append leaves its outcome unknown; whatever waited behind it is written all the same', async () => {
+      const [one, two] = [freshStream(), freshStream()]
+      const [first, behind] = [newEvents(2), newEvents(1)]
+      const blocker = await connect()
+      await blocker.query('begin; select from log_head for update')
+      const append = eventLog.append(one, 'none', first)
+      append.catch(() => undefined)
+      await untilWaiting('append')
+      const waiting = eventLog.append(two, 'none', behind)
+      await terminate('append')
+      await expect(append).rejects.toThrow(UnknownOutcome)
+      await blocker.query('rollback')
+      await blocker.end()
+      expect(await waiting).toEqual({ revision: 0 })
+      expect(await appendUntilKnown(eventLog, one, 'none', first)).toEqual({ revision: 1 })
+      expect((await readAll(eventLog, one)).map(asWritten)).toEqual(first)
+    })
+
+    test('of any kind, again and again: a subscription resumes without a gap and without a duplicate', async () => {
+      const writer = await log.reopen()
+      const after = await eventLog.head()
+      const reader = reading(eventLog, { after, batchMax: 3 })
+      await reader.until(caughtUp)
+      const stream = freshStream()
+      const written: NewEvent[] = []
+      for (const part of ['read', 'listen', 'append', 'read', 'append', 'listen'] as const) {
+        const cut = { done: false }
+        const cutting = terminate(part).then(() => {
+          cut.done = true
+        })
+        for (let n = 0; n < 20 || !cut.done; n++) {
+          const events = newEvents(1)
+          const expected = written.length === 0 ? 'none' : written.length - 1
+          expect(await appendUntilKnown(writer, stream, expected, events)).toEqual({
+            revision: written.length,
+          })
+          written.push(...events)
+        }
+        await cutting
+        await reader.until((now) => now.events().length >= written.length)
+      }
+      await reader.stop()
+      expect(reader.events().map(asWritten)).toEqual(written)
+      expect(reader.items.filter(({ kind }) => kind === 'caught-up')).toHaveLength(1)
+      await writer.close()
+    })
+  })
+
+  describe('36 a lost reply', () => {
+    test.each([
+      { lost: 'reply', there: 1 },
+      { lost: 'request', there: 0 },
+    ])(
+      'the $lost of an append is lost: unknown-outcome, and the identical append converges',
+      async ({ lost, there }) => {
+        const own = await openBehindProxy()
+        const beside = openPostgresEventLog({ url: own.url, logger })
+        try {
+          const [before, events] = [newEvents(1), newEvents(2)]
+          await own.eventLog.append('ledger-a', 'none', before)
+          const happened = lost === 'reply' ? own.proxy.loseNextReply() : own.proxy.loseNextRequest()
+          await expect(own.eventLog.append('ledger-a', 0, events)).rejects.toThrow(UnknownOutcome)
+          await happened
+          expect(await beside.head()).toBe(1n + 2n * BigInt(there))
+          expect(await own.eventLog.append('ledger-a', 0, events)).toEqual({ revision: 2 })
+          expect(await own.eventLog.append('ledger-a', 0, events)).toEqual({ revision: 2 })
+          expect((await readAll(own.eventLog, 'ledger-a')).map(asWritten)).toEqual([...before, ...events])
+          expect(await beside.head()).toBe(3n)
+        } finally {
+          await beside.close()
+          await own.close()
+        }
+      },
+    )
+
+    test('the reply to a batch is lost: each of its appends is unknown, and each converges', async () => {
+      const own = await openBehindProxy()
+      try {
+        await own.eventLog.append('ledger-a', 'none', newEvents(1))
+        const appends = Array.from({ length: 20 }, () => ({ stream: freshStream(), events: newEvents(1) }))
+        const happened = own.proxy.loseNextReply()
+        const outcomes = await Promise.allSettled(
+          appends.map(({ stream, events }) => own.eventLog.append(stream, 'none', events)),
+        )
+        await happened
+        for (const outcome of outcomes)
+          expect(outcome).toMatchObject({ status: 'rejected', reason: expect.any(UnknownOutcome) })
+        await Promise.all(
+          appends.map(async ({ stream, events }) =>
+            expect(await own.eventLog.append(stream, 'none', events)).toEqual({ revision: 0 }),
+          ),
+        )
+        expect(await own.eventLog.head()).toBe(21n)
+      } finally {
+        await own.close()
+      }
+    })
+  })
+
+  test('37 a writer that holds the head too long makes appends unavailable, known not to be written', async () => {
+    const url = new URL(log.url)
+    // The server's patience, shortened from eight seconds: the mechanism is the same.
+    url.searchParams.set('statement_timeout', '300')
+    const own = openPostgresEventLog({ url: url.href, logger })
+    const stream = freshStream()
+    const events = newEvents(1)
+    await sql.query('begin; select from log_head for update')
+    await expect(own.append(stream, 'none', events)).rejects.toThrow(Unavailable)
+    await sql.query('rollback')
+    await expect(readAll(own, stream)).rejects.toThrow(StreamMissing)
+    expect(await own.append(stream, 'none', events)).toEqual({ revision: 0 })
+    await own.close()
+  })
+
+  test('37 a log whose database is not there is unavailable, for appends and reads alike', async () => {
+    const url = new URL(log.url)
+    url.port = '1'
+    const own = openPostgresEventLog({ url: url.href, logger })
+    await expect(own.append(freshStream(), 'none', newEvents(1))).rejects.toThrow(Unavailable)
+    await expect(readAll(own, freshStream())).rejects.toThrow(Unavailable)
+    await expect(own.head()).rejects.toThrow(Unavailable)
+    await own.close()
+  })
+
+  test('38 a closed log holds no connection, and opens none for a subscriber that was busy at the time', async () => {
+    const own = await open()
+    const beside = new pg.Client({ connectionString: own.url })
+    await beside.connect()
+    const connections = async (): Promise<unknown[]> =>
+      (
+        await beside.query(
+          `select application_name from pg_stat_activity
+            where datname = current_database() and application_name like 'event-log-%'`,
+        )
+      ).rows
+    const stopping = new AbortController()
+    try {
+      await own.eventLog.append('ledger-a', 'none', newEvents(1))
+      const busy = own.eventLog
+        .subscribe({ after: 0n, prefixes: [], signal: stopping.signal })
+        [Symbol.asyncIterator]()
+      while ((await busy.next()).value?.kind !== 'caught-up');
+      expect(await connections()).not.toEqual([])
+      await own.eventLog.close()
+      expect(await busy.next()).toMatchObject({ done: true })
+      // A connection opened by mistake takes a moment to appear, a closed one a moment to vanish.
+      for (let quiet = 0, deadline = Date.now() + 5_000; quiet < 10; ) {
+        const open = await connections()
+        quiet = open.length === 0 ? quiet + 1 : 0
+        if (Date.now() > deadline) expect(open, 'five seconds after the close').toEqual([])
+        await new Promise((resolve) => setTimeout(resolve, 10))
+      }
+    } finally {
+      stopping.abort()
+      await beside.end()
+      await own.close()
+    }
+  })
+
+  describe('40 a writer that pauses before its commit', () => {
+    test.each(['commit', 'rollback'])('is never skipped, whether it ends in %s', async (ending) => {
+      const after = await eventLog.head()
+      const reader = reading(eventLog, { after })
+      await reader.until(caughtUp)
+      const [slow, fast] = [freshStream(), freshStream()]
+      const [slowEvents, fastEvents] = [newEvents(2), newEvents(1)]
+      const writer = await connect()
+      await writer.query('begin')
+      await appendRaw(writer, slow, slowEvents)
+      const append = eventLog.append(fast, 'none', fastEvents)
+      await untilWaiting('append')
+      // The fast one can neither overtake nor be seen; a subscriber that looks now sees nothing at all.
+      expect((await readToEnd(eventLog, { after })).events()).toEqual([])
+      expect(await eventLog.head()).toBe(after)
+      await writer.query(ending)
+      await writer.end()
+      expect(await append).toEqual({ revision: 0 })
+      const expected = ending === 'commit' ? [...slowEvents, ...fastEvents] : fastEvents
+      await reader.until((now) => now.events().length >= expected.length)
+      await reader.stop()
+      expect(reader.events().map(asWritten)).toEqual(expected)
+      expect(reader.events().map(({ position }) => position)).toEqual(
+        expected.map((_, n) => after + BigInt(n + 1)),
+      )
+    })
+  })
+
+  describe('group commit', () => {
+    const transactionsOf = async (streams: readonly string[]): Promise<number> => {
+      const { rows } = await sql.query<{ count: number }>(
+        `select count(distinct e.xmin::text)::integer as count from log_events e join log_streams s on s.id = e.stream_id
+          where s.name = any ($1)`,
+        [streams],
+      )
+      return rows[0]?.count ?? 0
+    }
+
+    test('appends of one moment share a transaction, and one that conflicts does not hinder the others', async () => {
+      const taken = freshStream()
+      await eventLog.append(taken, 'none', newEvents(3))
+      const streams = Array.from({ length: 20 }, () => freshStream())
+      const append = (stream: string) => eventLog.append(stream, 'none', newEvents(2))
+      const [conflict, future, ...others] = await Promise.allSettled([
+        append(taken),
+        eventLog.append(freshStream(), 5, newEvents(1)),
+        ...streams.map(append),
+      ])
+      expect(conflict).toMatchObject({ reason: expect.any(AppendConflict) })
+      expect(conflict).toMatchObject({ reason: { actual: 2 } })
+      expect(future).toMatchObject({ reason: { actual: -1 } })
+      expect(others).toEqual(others.map(() => ({ status: 'fulfilled', value: { revision: 1 } })))
+      expect(await transactionsOf(streams)).toBe(1)
+    })
+
+    test('a resent append among new ones is recognized, and is not written again', async () => {
+      const stream = freshStream()
+      const events = newEvents(2)
+      await eventLog.append(stream, 'none', events)
+      const streams = [freshStream(), freshStream()]
+      const outcomes = await Promise.all([
+        eventLog.append(streams[0] ?? '', 'none', newEvents(1)),
+        eventLog.append(stream, 'none', events),
+        eventLog.append(streams[1] ?? '', 'none', newEvents(3)),
+      ])
+      expect(outcomes.map(({ revision }) => revision)).toEqual([0, 1, 2])
+      expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
+      expect(await transactionsOf(streams)).toBe(1)
+    })
+
+    test.each([{ before: 0 }, { before: 2 }])(
+      'appends to one stream of $before events, asked for at once, are written in their order',
+      async ({ before }) => {
+        const stream = freshStream()
+        if (before > 0) await eventLog.append(stream, 'none', newEvents(before))
+        const batches = Array.from({ length: 10 }, () => newEvents(1))
+        const appends = batches.map((events, n) =>
+          eventLog.append(stream, before + n === 0 ? 'none' : before + n - 1, events),
+        )
+        expect((await Promise.all(appends)).map(({ revision }) => revision)).toEqual(
+          batches.map((_, n) => before + n),
+        )
+        expect((await readAll(eventLog, stream)).slice(before).map(asWritten)).toEqual(batches.flat())
+        // The stream itself knows where it stands.
+        await expect(eventLog.append(stream, before, newEvents(1))).rejects.toThrow(AppendConflict)
+        expect(await eventLog.append(stream, before + 9, newEvents(1))).toEqual({ revision: before + 10 })
+      },
+    )
+
+    test('an event the database refuses fails alone', async () => {
+      const good = Array.from({ length: 10 }, () => ({ stream: freshStream(), events: newEvents(1) }))
+      const bad = freshStream()
+      const refused = eventLog.append(bad, 'none', [newEvent(), newEvent({ data: '{"a":' })])
+      refused.catch(() => undefined)
+      const outcomes = await Promise.all(
+        good.map(({ stream, events }) => eventLog.append(stream, 'none', events)),
+      )
+      expect(outcomes).toEqual(outcomes.map(() => ({ revision: 0 })))
+      // Known not to be written: nobody has to find out.
+      await expect(refused).rejects.not.toThrow(UnknownOutcome)
+      await expect(readAll(eventLog, bad)).rejects.toThrow(StreamMissing)
+    })
+
+    test('more appends than one batch holds, from two clients, all arrive', async () => {
+      const other = await log.reopen()
+      const outcomes = await Promise.all(
+        Array.from({ length: 700 }, (_, n) =>
+          (n % 2 === 0 ? eventLog : other).append(freshStream(), 'none', newEvents(1)),
+        ),
+      )
+      expect(outcomes.every(({ revision }) => revision === 0)).toBe(true)
+    })
+  })
+
+  test('27 positions are contiguous, whatever conflicted, failed, was cut or rolled back above', async () => {
+    await expectContiguous()
+  })
+
+  test('nobody may change or remove what was recorded, the owner of the table included', async () => {
+    const { rows } = await sql.query(
+      `select privilege_type from information_schema.table_privileges
+        where table_name = 'log_events' and privilege_type in ('UPDATE', 'DELETE', 'TRUNCATE')`,
+    )
+    expect(rows).toEqual([])
+  })
+})

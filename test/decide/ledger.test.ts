@@ -1,0 +1,876 @@
+/** What may be written into a ledger: given what happened, when somebody wants something, then exactly these events. */
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook, type PriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { NoRule } from '../../src/billing/tariff.ts'
+import type { CallFacts } from '../../src/events/calls.ts'
+import { checkEventData, type LedgerEvent } from '../../src/events/catalogue.ts'
+import {
+  type Account,
+  availableOf,
+  balanceOf,
+  draftOf,
+  evolve,
+  newAccount,
+} from '../../src/ledger/account.ts'
+import {
+  type CallToRecord,
+  type Decision,
+  expireLot,
+  grantCredits,
+  isRefusal,
+  outcomeOfCall,
+  overridePrice,
+  ratingOf,
+  recordCall,
+  recordRateLimit,
+  registerOrganization,
+  reverseCharge,
+} from '../../src/ledger/decide.ts'
+
+const organizationId = 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'
+const keyId = 'Hq3Zk9Lw2Xc7Vb1N'
+const uuid = (n: number): string => `00000000-0000-5000-8000-${String(n).padStart(12, '0')}`
+const [charge1, grantA, grantB, grantC] = [uuid(1), uuid(0xa), uuid(0xb), uuid(0xc)]
+
+const day = (n: number): string => new Date(Date.UTC(2026, 8, n)).toISOString()
+const ms = (n: number): number => Date.UTC(2026, 8, n)
+/** Every command below is given at noon of the 14th unless it says otherwise. */
+const noon = Date.UTC(2026, 8, 14, 12)
+
+const book = priceBookOf(defaultPriceBook)
+const bookAt = (amount: string): PriceBook =>
+  priceBookOf({
+    ...defaultPriceBook,
+    version: 2,
+    rules: defaultPriceBook.rules.map((rule) => (rule.sku === null ? rule : { ...rule, amount })),
+  })
+
+// ---- what happened ----
+
+const registered = (overdraftLimit = '0'): LedgerEvent => ({
+  type: 'OrganizationRegistered',
+  data: { organization_id: organizationId, name: 'Acme', overdraft_limit: overdraftLimit },
+})
+const granted = (
+  grantId: string,
+  amount: string,
+  own: { priority?: number; expires?: string | null; repaid?: string } = {},
+): LedgerEvent => ({
+  type: 'CreditGranted',
+  data: {
+    grant_id: grantId,
+    amount,
+    priority: own.priority ?? 10,
+    expires_at: own.expires ?? null,
+    reason: 'plan',
+    overdraft_repaid: own.repaid ?? '0',
+  },
+})
+const charged = (
+  amount: string,
+  allocations: [string, string][] = [],
+  own: { id?: string; book?: number } = {},
+): LedgerEvent => ({
+  type: 'CreditCharged',
+  data: {
+    charge_id: own.id ?? charge1,
+    sku: 'ip_lookup',
+    amount,
+    lines: [{ sku: 'ip_lookup', amount, rule: 'ip_lookup.located', rule_version: 1 }],
+    rule: 'ip_lookup.located',
+    rule_version: 1,
+    price_book_version: own.book ?? 1,
+    allocations: allocations.map(([grant_id, part]) => ({ grant_id, amount: part })),
+  },
+})
+const expired = (grantId: string, amount: string): LedgerEvent => ({
+  type: 'CreditExpired',
+  data: { grant_id: grantId, amount },
+})
+const overridden = (amount: string | null, from: string, sku = 'ip_lookup'): LedgerEvent => ({
+  type: 'PriceOverrideSet',
+  data: { sku, amount, effective_from: from },
+})
+const adjusted = (
+  amount: string,
+  own: { allocations?: [string, string][]; repaid?: string; id?: string } = {},
+): LedgerEvent => ({
+  type: 'CreditAdjusted',
+  data: {
+    adjustment_id: own.id ?? uuid(0xad),
+    adjusts: charge1,
+    amount,
+    reason: 'correction',
+    rerate_run: null,
+    allocations: (own.allocations ?? []).map(([grant_id, part]) => ({ grant_id, amount: part })),
+    overdraft_repaid: own.repaid ?? '0',
+  },
+})
+const used = (call: CallToRecord, freeBy?: string): LedgerEvent => ({
+  type: 'KeyUsed',
+  data: {
+    key_id: call.keyId,
+    capability: call.capability,
+    outcome: call.outcome,
+    ...(call.code === undefined ? {} : { code: call.code }),
+    facts: call.facts,
+    ...(freeBy === undefined ? {} : { free_by: { rule: freeBy, rule_version: 1 } }),
+    ...(call.idempotent === true ? { idempotent: true } : {}),
+  },
+})
+
+// ---- what somebody wants ----
+
+const located = {
+  kind: 'ip_lookup',
+  success: true,
+  country_code: 'CZ',
+  address_hmac: 'q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA',
+} satisfies CallFacts
+const lookup: CallToRecord = { keyId, capability: 'ip_lookup', outcome: 'answered', facts: located }
+const unpaid = used(
+  { ...lookup, outcome: 'refused', code: 'CREDIT_001', facts: { kind: 'refusal', code: 'CREDIT_001' } },
+  'refusal',
+)
+
+const call =
+  (own: Partial<CallToRecord> = {}, by: { book?: PriceBook; atMs?: number } = {}) =>
+  (account: Account): Decision =>
+    recordCall(
+      account,
+      { ...lookup, ...own },
+      { book: by.book ?? book, chargeId: () => charge1, atMs: by.atMs ?? noon },
+    )
+
+/** Folds events from the ledger's beginning. */
+const fold = (events: readonly LedgerEvent[]): Account => {
+  const account = newAccount(organizationId)
+  events.forEach((event, revision) => {
+    evolve(account, event, revision)
+  })
+  return account
+}
+
+/** `given(events).when(command).then(events)`; a refusal is told by its text. */
+const given = (...history: LedgerEvent[]) => ({
+  when: (command: (account: Account) => Decision) => {
+    const account = fold(history)
+    const before = draftOf(account)
+    const decision = command(account)
+    expect(account, 'deciding changes nothing').toEqual(before)
+    return {
+      // biome-ignore lint/suspicious/noThenProperty: given, when, then; nobody awaits it.
+      then: (...events: LedgerEvent[]) => {
+        expect(decision).toEqual(events)
+        for (const { type, data } of events)
+          expect(checkEventData(type, 1, data), 'fits its schema').toEqual(data)
+        // What was decided can always be folded: the ledger takes what it lets happen.
+        fold([...history, ...events])
+      },
+      refused: (why: string) => expect(decision).toEqual({ refused: why }),
+    }
+  },
+  /** The balance at an instant, as text. */
+  balance: (atMs = noon): bigint => balanceOf(fold(history), atMs),
+})
+
+describe('a call that costs nothing', () => {
+  test.each<[string, Partial<CallToRecord>, string]>([
+    ['whoami', { capability: 'whoami', facts: { kind: 'whoami' } }, 'whoami'],
+    [
+      'an address that was not located',
+      { facts: { ...located, success: false, country_code: null } },
+      'ip_lookup.not_located',
+    ],
+    ['an answer that went out again', { facts: { kind: 'replay' }, idempotent: true }, 'replay'],
+    [
+      'a refusal',
+      { outcome: 'refused', code: 'REQ_002', facts: { kind: 'refusal', code: 'REQ_002' } },
+      'refusal',
+    ],
+    [
+      'a failure',
+      { outcome: 'failed', code: 'SYS_001', facts: { kind: 'refusal', code: 'SYS_001' } },
+      'refusal',
+    ],
+  ])('%s names the rule that made it free', (_, own, rule) => {
+    given(registered(), granted(grantA, '10'))
+      .when(call(own))
+      .then(used({ ...lookup, ...own }, rule))
+  })
+
+  test('is recorded for an organization without a credit, too', () => {
+    given(registered())
+      .when(call({ capability: 'whoami', facts: { kind: 'whoami' } }))
+      .then(used({ ...lookup, capability: 'whoami', facts: { kind: 'whoami' } }, 'whoami'))
+  })
+
+  test('because its price is zero names the rule that would have charged', () => {
+    given(registered())
+      .when(call({}, { book: bookAt('0') }))
+      .then(used(lookup, 'ip_lookup.located'))
+  })
+})
+
+describe('a call that costs something', () => {
+  test('is a fact and, right after it, its charge: by which rule, book and lots', () => {
+    given(registered(), granted(grantA, '10'))
+      .when(call())
+      .then(used(lookup), charged('1', [[grantA, '1']]))
+  })
+
+  test("keeps the caller's Idempotency-Key in mind", () => {
+    given(registered(), granted(grantA, '10'))
+      .when(call({ idempotent: true }))
+      .then(used({ ...lookup, idempotent: true }), charged('1', [[grantA, '1']]))
+  })
+
+  test('names the price book that priced it', () => {
+    given(registered(), granted(grantA, '10'))
+      .when(call({}, { book: bookAt('0.000001') }))
+      .then(used(lookup), charged('0.000001', [[grantA, '0.000001']], { book: 2 }))
+  })
+
+  test('draws the lot of lower priority number first, whatever expires when', () => {
+    given(
+      registered(),
+      granted(grantA, '10', { priority: 5, expires: day(15) }),
+      granted(grantB, '10', { priority: 1 }),
+    )
+      .when(call())
+      .then(used(lookup), charged('1', [[grantB, '1']]))
+  })
+
+  test('draws the lot that expires first, of those of one priority', () => {
+    given(
+      registered(),
+      granted(grantA, '10'),
+      granted(grantB, '10', { expires: day(30) }),
+      granted(grantC, '10', { expires: day(20) }),
+    )
+      .when(call())
+      .then(used(lookup), charged('1', [[grantC, '1']]))
+  })
+
+  test('draws the older lot, of those alike', () => {
+    given(
+      registered(),
+      granted(grantB, '10', { expires: day(20) }),
+      granted(grantA, '10', { expires: day(20) }),
+    )
+      .when(call())
+      .then(used(lookup), charged('1', [[grantB, '1']]))
+  })
+
+  test('draws several lots in their order, each to its end', () => {
+    given(
+      registered(),
+      granted(grantA, '10'),
+      granted(grantB, '0.25', { expires: day(20) }),
+      granted(grantC, '0.5', { priority: 1 }),
+    )
+      .when(call())
+      .then(
+        used(lookup),
+        charged('1', [
+          [grantC, '0.5'],
+          [grantB, '0.25'],
+          [grantA, '0.25'],
+        ]),
+      )
+  })
+
+  test('draws what earlier charges left', () => {
+    given(
+      registered(),
+      granted(grantA, '1.5'),
+      granted(grantB, '5'),
+      used(lookup),
+      charged('1', [[grantA, '1']], { id: uuid(7) }),
+    )
+      .when(call())
+      .then(
+        used(lookup),
+        charged('1', [
+          [grantA, '0.5'],
+          [grantB, '0.5'],
+        ]),
+      )
+  })
+
+  test('draws no lot from its expiry on, swept or not', () => {
+    const history = [
+      registered(),
+      granted(grantA, '10', { expires: day(14) }),
+      granted(grantB, '10', { expires: day(15) }),
+    ]
+    given(...history)
+      .when(call({}, { atMs: ms(14) - 1 }))
+      .then(used(lookup), charged('1', [[grantA, '1']]))
+    given(...history)
+      .when(call({}, { atMs: ms(14) }))
+      .then(used(lookup), charged('1', [[grantB, '1']]))
+    given(...history)
+      .when(call({}, { atMs: ms(15) }))
+      .then(unpaid)
+  })
+
+  test('spends the last micro-credit, and not one more', () => {
+    given(registered(), granted(grantA, '1'))
+      .when(call())
+      .then(used(lookup), charged('1', [[grantA, '1']]))
+    given(registered(), granted(grantA, '0.999999')).when(call()).then(unpaid)
+    given(registered(), granted(grantA, '1'), used(lookup), charged('1', [[grantA, '1']]))
+      .when(call())
+      .then(unpaid)
+  })
+
+  test('without a matching rule is a bug, not a free call', () => {
+    expect(() => given(registered()).when(call({}, { book: { ...book, rules: new Map() } }))).toThrow(NoRule)
+  })
+})
+
+describe('a call that cannot be paid', () => {
+  test('is recorded as refused with CREDIT_001, without the facts it established, and costs nothing', () => {
+    given(registered()).when(call()).then(unpaid)
+    expect(unpaid.data).toEqual({
+      key_id: keyId,
+      capability: 'ip_lookup',
+      outcome: 'refused',
+      code: 'CREDIT_001',
+      facts: { kind: 'refusal', code: 'CREDIT_001' },
+      free_by: { rule: 'refusal', rule_version: 1 },
+    })
+  })
+
+  test('keeps its Idempotency-Key', () => {
+    given(registered())
+      .when(call({ idempotent: true }))
+      .then({ ...unpaid, data: { ...unpaid.data, idempotent: true } } as LedgerEvent)
+  })
+
+  test('asks for no charge id', () => {
+    const account = fold([registered()])
+    const chargeId = (): string => {
+      throw new Error('a charge id was asked for')
+    }
+    expect(recordCall(account, lookup, { book, chargeId, atMs: noon })).toEqual([unpaid])
+  })
+
+  test('of an organization that is not registered is refused the same', () => {
+    given().when(call()).then(unpaid)
+  })
+})
+
+describe('an overdraft', () => {
+  test('is what no lot covers: up to the limit', () => {
+    given(registered('0.5'), granted(grantA, '0.5'))
+      .when(call())
+      .then(used(lookup), charged('1', [[grantA, '0.5']]))
+    given(registered('1')).when(call()).then(used(lookup), charged('1'))
+  })
+
+  test('beyond the limit is refused, for want of a micro-credit', () => {
+    given(registered('0.5'), granted(grantA, '0.499999')).when(call()).then(unpaid)
+    given(registered('0.999999')).when(call()).then(unpaid)
+    given(registered('1.999999'), charged('1')).when(call()).then(unpaid)
+    given(registered('2'), charged('1', [], { id: uuid(7) }))
+      .when(call())
+      .then(used(lookup), charged('1'))
+  })
+
+  test('makes the balance negative', () => {
+    expect(given(registered('2'), granted(grantA, '0.5'), charged('1', [[grantA, '0.5']])).balance()).toBe(
+      -500_000n,
+    )
+  })
+
+  test('takes no help from a lot that has expired', () => {
+    given(registered('0.5'), granted(grantA, '100', { expires: day(10) }))
+      .when(call())
+      .then(unpaid)
+    given(registered('1'), granted(grantA, '100', { expires: day(10) }))
+      .when(call())
+      .then(used(lookup), charged('1'))
+  })
+
+  test('is repaid by the next grant, first of all', () => {
+    const history = [registered('5'), charged('3', [])]
+    given(...history)
+      .when((account) =>
+        grantCredits(account, {
+          grantId: grantA,
+          amount: 10_000_000n,
+          priority: 10,
+          expiresAt: null,
+          reason: 'plan',
+        }),
+      )
+      .then(granted(grantA, '10', { repaid: '3' }))
+    given(...history)
+      .when((account) =>
+        grantCredits(account, {
+          grantId: grantA,
+          amount: 2_000_001n,
+          priority: 10,
+          expiresAt: null,
+          reason: 'plan',
+        }),
+      )
+      .then(granted(grantA, '2.000001', { repaid: '2.000001' }))
+    expect(given(...history, granted(grantA, '10', { repaid: '3' })).balance()).toBe(7_000_000n)
+    expect(given(...history, granted(grantA, '2', { repaid: '2' })).balance()).toBe(-1_000_000n)
+  })
+
+  test('once repaid leaves only the rest of the grant to be drawn', () => {
+    given(registered('5'), charged('3', [], { id: uuid(7) }), granted(grantA, '3.75', { repaid: '3' }))
+      .when(call({}, { book: bookAt('5') }))
+      .then(used(lookup), charged('5', [[grantA, '0.75']], { book: 2 }))
+  })
+})
+
+describe('an organization', () => {
+  test('is registered once', () => {
+    const register = (account: Account) =>
+      registerOrganization(account, { name: 'Acme', overdraftLimit: 2_500_000n })
+    given().when(register).then(registered('2.5'))
+    given(registered()).when(register).refused(`organization ${organizationId} is already registered`)
+  })
+
+  test.each<[string, (account: Account) => Decision]>([
+    [
+      'grant',
+      (account) =>
+        grantCredits(account, { grantId: grantA, amount: 1n, priority: 1, expiresAt: null, reason: 'plan' }),
+    ],
+    [
+      'own price',
+      (account) => overridePrice(account, { sku: 'ip_lookup', amount: 1n, effectiveFrom: day(1) }),
+    ],
+    [
+      'reversal',
+      (account) =>
+        reverseCharge(account, { adjustmentId: grantA, chargeId: charge1, amount: 1n, reason: 'late' }),
+    ],
+    [
+      'rate limit',
+      (account) => recordRateLimit(account, { key_id: keyId, policy: 'day', window: day(1), count: 1 }),
+    ],
+  ])('that is not registered gets no %s', (_, command) => {
+    given().when(command).refused(`organization ${organizationId} is not registered`)
+  })
+})
+
+describe('a grant', () => {
+  test('is a lot on its terms, all of it to be drawn', () => {
+    given(registered())
+      .when((account) =>
+        grantCredits(account, {
+          grantId: grantA,
+          amount: 1_500_000n,
+          priority: 3,
+          expiresAt: day(30),
+          reason: 'plan',
+        }),
+      )
+      .then(granted(grantA, '1.5', { priority: 3, expires: day(30) }))
+    expect(fold([registered(), granted(grantA, '1.5', { priority: 3, expires: day(30) })]).lots).toEqual([
+      {
+        grantId: grantA,
+        priority: 3,
+        expiresAtMs: ms(30),
+        revision: 1,
+        granted: 1_500_000n,
+        remaining: 1_500_000n,
+      },
+    ])
+  })
+})
+
+describe("an organization's own price", () => {
+  const history = [
+    registered(),
+    granted(grantA, '100'),
+    overridden('0.5', day(10)),
+    overridden('0.25', day(20)),
+    overridden(null, day(25)),
+  ]
+
+  test('is an event', () => {
+    given(registered())
+      .when((account) =>
+        overridePrice(account, { sku: 'ip_lookup', amount: 500_000n, effectiveFrom: day(10) }),
+      )
+      .then(overridden('0.5', day(10)))
+    given(registered())
+      .when((account) => overridePrice(account, { sku: 'ip_lookup', amount: null, effectiveFrom: day(25) }))
+      .then(overridden(null, day(25)))
+  })
+
+  test.each<[string, number, string]>([
+    ["the book's before the first", ms(10) - 1, '1'],
+    ['from its date on', ms(10), '0.5'],
+    ['until the next', ms(20) - 1, '0.5'],
+    ['then the next', ms(20), '0.25'],
+    ["and the book's again once returned", ms(25), '1'],
+  ])('applies by date: %s', (_, atMs, amount) => {
+    given(...history)
+      .when(call({}, { atMs }))
+      .then(used(lookup), charged(amount, [[grantA, amount]]))
+  })
+
+  test('applies by its date, not by when it was set; of two for one date the later set', () => {
+    given(registered(), granted(grantA, '100'), overridden('0.25', day(12)), overridden('0.5', day(10)))
+      .when(call())
+      .then(used(lookup), charged('0.25', [[grantA, '0.25']]))
+    given(registered(), granted(grantA, '100'), overridden('0.25', day(10)), overridden('0.5', day(10)))
+      .when(call())
+      .then(used(lookup), charged('0.5', [[grantA, '0.5']]))
+  })
+
+  test('of another SKU changes nothing', () => {
+    given(registered(), granted(grantA, '100'), overridden('0.5', day(10), 'company_data'))
+      .when(call())
+      .then(used(lookup), charged('1', [[grantA, '1']]))
+  })
+
+  test('of zero makes the call free, by the rule that would have charged', () => {
+    given(registered(), overridden('0', day(10)))
+      .when(call())
+      .then(used(lookup, 'ip_lookup.located'))
+  })
+
+  test('above the book counts as well, also for what can be paid', () => {
+    given(registered(), granted(grantA, '1'), overridden('1.000001', day(10)))
+      .when(call())
+      .then(unpaid)
+  })
+})
+
+describe('a reversal', () => {
+  const reverse = (amount: bigint) => (account: Account) =>
+    reverseCharge(account, { adjustmentId: uuid(0xad), chargeId: charge1, amount, reason: 'correction' })
+
+  test('gives a charge back as credits that never expire and are drawn first', () => {
+    const history = [
+      registered(),
+      granted(grantA, '10', { priority: 0, expires: day(20) }),
+      charged('1', [[grantA, '1']]),
+    ]
+    given(...history)
+      .when(reverse(1_000_000n))
+      .then(adjusted('1'))
+    given(...history, adjusted('1'))
+      .when(call({}, { atMs: ms(21) }))
+      .then(used(lookup), charged('1', [[uuid(0xad), '1']]))
+    expect(given(...history, adjusted('1')).balance()).toBe(10_000_000n)
+  })
+
+  test('of an overdrawn charge repays the overdraft before anything else', () => {
+    given(registered('5'), granted(grantA, '0.25'), charged('1', [[grantA, '0.25']]))
+      .when(reverse(1_000_000n))
+      .then(adjusted('1', { repaid: '0.75' }))
+    expect(given(registered('5'), charged('1'), adjusted('1', { repaid: '1' })).balance()).toBe(0n)
+  })
+})
+
+describe('folding adjustments', () => {
+  test('a negative one takes from the lots it names; what they do not cover is overdraft', () => {
+    const history = [registered('5'), granted(grantA, '2'), adjusted('-3', { allocations: [[grantA, '2']] })]
+    expect(given(...history).balance()).toBe(-1_000_000n)
+    expect(fold(history)).toMatchObject({ lots: [], overdrawn: 1_000_000n })
+  })
+
+  test('one of zero changes no balance and makes no lot', () => {
+    expect(fold([registered(), granted(grantA, '2'), adjusted('0')]).lots).toHaveLength(1)
+  })
+})
+
+describe('expiry', () => {
+  const expire =
+    (grantId: string, atMs: number) =>
+    (account: Account): Decision =>
+      expireLot(account, { grantId, atMs })
+  const history = [
+    registered(),
+    granted(grantA, '10', { expires: day(14) }),
+    granted(grantB, '5', { expires: day(13), priority: 90 }),
+    granted(grantC, '7'),
+    charged('4', [[grantA, '4']]),
+  ]
+
+  test('writes off what is left of a lot from its expiry on, and of no other', () => {
+    given(...history)
+      .when(expire(grantA, ms(14)))
+      .then(expired(grantA, '6'))
+    given(...history)
+      .when(expire(grantA, ms(14) - 1))
+      .then()
+    given(...history)
+      .when(expire(grantB, ms(14)))
+      .then(expired(grantB, '5'))
+    given(...history)
+      .when(expire(grantC, ms(30)))
+      .then()
+  })
+
+  test('changes no balance: the lot was worth nothing already', () => {
+    expect(given(...history).balance(ms(14))).toBe(7_000_000n)
+    expect(given(...history, expired(grantA, '6'), expired(grantB, '5')).balance(ms(14))).toBe(7_000_000n)
+  })
+
+  test('finds nothing in a lot that was drawn to its end, expired before, or never was', () => {
+    const spent = [registered(), granted(grantA, '1', { expires: day(10) }), charged('1', [[grantA, '1']])]
+    given(...spent)
+      .when(expire(grantA, noon))
+      .then()
+    given(...history, expired(grantA, '6'))
+      .when(expire(grantA, noon))
+      .then()
+    given(...history)
+      .when(expire(uuid(99), noon))
+      .then()
+    given().when(expire(grantA, noon)).then()
+  })
+})
+
+describe('folding', () => {
+  test('refuses what no ledger can hold: more taken from a lot than it has, or from no lot', () => {
+    const history = [registered(), granted(grantA, '1')]
+    expect(() => fold([...history, charged('2', [[grantA, '1.000001']])])).toThrow(grantA)
+    expect(() => fold([...history, charged('1', [[grantB, '1']])])).toThrow(grantB)
+    expect(() => fold([...history, expired(grantA, '1.000001')])).toThrow(grantA)
+    expect(() => fold([...history, charged('1', [[grantA, '1']]), expired(grantA, '0.000001')])).toThrow(
+      grantA,
+    )
+  })
+
+  test('a draft is decided against without the account noticing', () => {
+    const account = fold([registered('5'), granted(grantA, '10'), overridden('2', day(1))])
+    const before = fold([registered('5'), granted(grantA, '10'), overridden('2', day(1))])
+    const draft = draftOf(account)
+    evolve(draft, charged('1', [[grantA, '1']]), 3)
+    evolve(draft, granted(grantB, '1', { priority: 0 }), 4)
+    evolve(draft, overridden('3', day(2)), 5)
+    evolve(draft, charged('9', [[grantA, '9']]), 6)
+    expect(account).toEqual(before)
+    expect(draft.revision).toBe(6)
+  })
+
+  test('facts and rate limits move no credit, only the revision', () => {
+    const history = [registered(), granted(grantA, '10')]
+    const limited: LedgerEvent = {
+      type: 'RateLimitExceeded',
+      data: { key_id: keyId, policy: 'minute', window: day(14), count: 3 },
+    }
+    expect(fold([...history, used(lookup, 'whoami'), limited])).toEqual({ ...fold(history), revision: 3 })
+  })
+})
+
+test('what became of a call is read back from its events', () => {
+  expect(outcomeOfCall([used(lookup), charged('1.5', [])])).toEqual({ charged: 1_500_000n, unpaid: false })
+  expect(outcomeOfCall([used(lookup, 'whoami')])).toEqual({ charged: 0n, unpaid: false })
+  expect(outcomeOfCall([unpaid])).toEqual({ charged: 0n, unpaid: true })
+})
+
+describe('whatever is asked in whatever order', () => {
+  type Step =
+    | { do: 'call'; price: bigint; success: boolean }
+    | { do: 'grant'; amount: bigint; priority: number; days: number | null }
+    | { do: 'override'; amount: bigint | null; days: number }
+    | { do: 'reverse'; which: number }
+    | { do: 'sweep' }
+    | { do: 'register'; overdraftLimit: bigint }
+
+  // Small numbers that seldom fit each other, so that lots end in the middle of charges.
+  const credits = (max: bigint) => fc.bigInt({ min: 1n, max })
+  const step: fc.Arbitrary<Step> = fc.oneof(
+    {
+      weight: 6,
+      arbitrary: fc.record({
+        do: fc.constant('call' as const),
+        price: fc.bigInt({ min: 0n, max: 4_000_003n }),
+        success: fc.boolean(),
+      }),
+    },
+    {
+      weight: 3,
+      arbitrary: fc.record({
+        do: fc.constant('grant' as const),
+        amount: credits(9_000_007n),
+        priority: fc.nat({ max: 2 }),
+        days: fc.option(fc.integer({ min: 0, max: 6 })),
+      }),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.record({
+        do: fc.constant('override' as const),
+        amount: fc.option(fc.bigInt({ min: 0n, max: 3_000_001n })),
+        days: fc.integer({ min: -3, max: 3 }),
+      }),
+    },
+    { weight: 1, arbitrary: fc.record({ do: fc.constant('reverse' as const), which: fc.nat() }) },
+    { weight: 1, arbitrary: fc.constant({ do: 'sweep' as const }) },
+    {
+      weight: 1,
+      arbitrary: fc.record({
+        do: fc.constant('register' as const),
+        overdraftLimit: fc.bigInt({ min: 0n, max: 6_000_000n }),
+      }),
+    },
+  )
+  const commands = fc.record({
+    overdraftLimit: fc.oneof(fc.constant(0n), fc.bigInt({ min: 0n, max: 6_000_000n })),
+    // Clocks of several processes differ: time mostly goes on, and sometimes back.
+    steps: fc.array(fc.tuple(step, fc.integer({ min: -20, max: 60 })), { maxLength: 60, size: 'max' }),
+  })
+
+  const hourMs = 3_600_000
+  const movementOf = (event: LedgerEvent): bigint => {
+    switch (event.type) {
+      case 'CreditGranted':
+      case 'CreditAdjusted':
+        return parseCredits(event.data.amount)
+      case 'CreditCharged':
+      case 'CreditExpired':
+        return -parseCredits(event.data.amount)
+      default:
+        return 0n
+    }
+  }
+  const bookOf = (price: bigint): PriceBook => ({
+    ...book,
+    rules: new Map([
+      ...book.rules,
+      ['ip_lookup.located', { ruleVersion: 1, sku: 'ip_lookup', amount: price }],
+    ]),
+  })
+
+  const decideStep = (
+    account: Account,
+    wanted: Step,
+    atMs: number,
+    history: readonly LedgerEvent[],
+  ): Decision => {
+    const id = uuid(history.length)
+    const dated = (days: number): string => new Date(atMs + days * 24 * hourMs).toISOString()
+    switch (wanted.do) {
+      case 'call':
+        return recordCall(
+          account,
+          { ...lookup, facts: { ...located, success: wanted.success } },
+          { book: bookOf(wanted.price), chargeId: () => id, atMs },
+        )
+      case 'grant':
+        return grantCredits(account, {
+          grantId: id,
+          amount: wanted.amount,
+          priority: wanted.priority,
+          expiresAt: wanted.days === null ? null : dated(wanted.days),
+          reason: 'plan',
+        })
+      case 'override':
+        return overridePrice(account, {
+          sku: 'ip_lookup',
+          amount: wanted.amount,
+          effectiveFrom: dated(wanted.days),
+        })
+      case 'reverse': {
+        const charges = history.filter((event) => event.type === 'CreditCharged')
+        const chosen = charges[wanted.which % Math.max(1, charges.length)]
+        if (chosen === undefined) return []
+        const amount = parseCredits(chosen.data.amount)
+        return reverseCharge(account, {
+          adjustmentId: id,
+          chargeId: chosen.data.charge_id,
+          amount,
+          reason: 'late',
+        })
+      }
+      case 'sweep':
+        return account.lots.flatMap(({ grantId }) => {
+          const decision = expireLot(account, { grantId, atMs })
+          return isRefusal(decision) ? [] : decision
+        })
+      case 'register':
+        return registerOrganization(account, { name: 'Acme', overdraftLimit: wanted.overdraftLimit })
+    }
+  }
+
+  test('the balance never passes the overdraft limit, is the sum of what moved, and folds again to the same account', () => {
+    const met = { overdrawn: 0, unpaid: 0, refused: 0, expired: 0, repaid: 0, severalLots: 0 }
+    fc.assert(
+      fc.property(commands, ({ overdraftLimit, steps }) => {
+        const history: LedgerEvent[] = []
+        const account = newAccount(organizationId)
+        const record = (events: readonly LedgerEvent[]): void => {
+          for (const event of events) {
+            expect(checkEventData(event.type, 1, event.data)).toEqual(event.data)
+            evolve(account, event, history.length)
+            history.push(event)
+          }
+        }
+        const first = registerOrganization(account, { name: 'Acme', overdraftLimit })
+        if (isRefusal(first)) throw new Error(first.refused)
+        record(first)
+        let atMs = noon
+        for (const [wanted, hours] of steps) {
+          atMs += hours * hourMs
+          const available = availableOf(account, atMs)
+          const decision = decideStep(account, wanted, atMs, history)
+          if (isRefusal(decision)) {
+            met.refused++
+            continue
+          }
+          const before = balanceOf(account, atMs)
+          if (wanted.do === 'call') {
+            const { total } = ratingOf(
+              account,
+              { ...located, success: wanted.success },
+              bookOf(wanted.price),
+              atMs,
+            )
+            const { charged: taken, unpaid: refused } = outcomeOfCall(decision)
+            expect(taken).toBe(total > available ? 0n : total)
+            expect(refused).toBe(total > available)
+            if (refused) met.unpaid++
+          }
+          record(decision)
+          const moved = decision.reduce((sum, event) => sum + movementOf(event), 0n)
+          // A grant may be over before it begins, and a sweep takes only what was worth nothing any more.
+          if (wanted.do === 'call' || wanted.do === 'reverse')
+            expect(balanceOf(account, atMs)).toBe(before + moved)
+          if (wanted.do === 'sweep') expect(balanceOf(account, atMs)).toBe(before)
+          expect(account.overdrawn).toBeGreaterThanOrEqual(0n)
+          expect(account.overdrawn).toBeLessThanOrEqual(overdraftLimit)
+          expect(balanceOf(account, atMs)).toBeGreaterThanOrEqual(-overdraftLimit)
+          for (const { remaining, granted: whole } of account.lots) {
+            expect(remaining).toBeGreaterThan(0n)
+            expect(remaining).toBeLessThanOrEqual(whole)
+          }
+          if (account.overdrawn > 0n) met.overdrawn++
+          for (const event of decision) {
+            if (event.type === 'CreditExpired') met.expired++
+            if (event.type === 'CreditGranted' && event.data.overdraft_repaid !== '0') met.repaid++
+            if (event.type === 'CreditCharged' && event.data.allocations.length > 1) met.severalLots++
+          }
+        }
+        // Before the first lot expires every movement counts; what expired unswept is the difference since.
+        const unswept = account.lots.reduce(
+          (sum, lot) => sum + (lot.expiresAtMs <= atMs ? lot.remaining : 0n),
+          0n,
+        )
+        const sum = history.reduce((total, event) => total + movementOf(event), 0n)
+        expect(balanceOf(account, atMs)).toBe(sum - unswept)
+        expect(fold(history)).toEqual(account)
+        expect(JSON.parse(JSON.stringify(history))).toEqual(history)
+      }),
+      { seed: 20_260_914, numRuns: 400 },
+    )
+    // The property is worth nothing if the interesting never happened.
+    for (const [what, times] of Object.entries(met)) expect(times, what).toBeGreaterThan(50)
+  })
+})

@@ -1,0 +1,110 @@
+/** Old events in the words of today: one version at a time, and never a guess. */
+import { describe, expect, test } from 'vitest'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import {
+  catalogue,
+  checkEventData,
+  currentVersion,
+  type EventType,
+  isEventType,
+} from '../../src/events/catalogue.ts'
+import { UnknownEventType, type Upcast, upcast } from '../../src/events/upcast.ts'
+
+const revoked = { key_id: 'Hq3Zk9Lw2Xc7Vb1N', reason: 'leaked' }
+
+/** `ApiKeyRevoked` as if it had been released in more versions than it was. */
+const pretend = (...steps: Upcast[]): Partial<Record<EventType, readonly Upcast[]>> => ({
+  ApiKeyRevoked: steps,
+})
+const rename: Upcast = (data) => {
+  const { reason, ...rest } = data as typeof revoked
+  return { ...rest, why: reason }
+}
+const shout: Upcast = (data) => {
+  const { why, ...rest } = data as { key_id: string; why: string }
+  return { ...rest, why: why.toUpperCase() }
+}
+
+describe('a known version', () => {
+  test("of today comes back as it is: the very object, not a copy's guess", () => {
+    const event = upcast('ApiKeyRevoked', 1, revoked)
+    expect(event).toEqual({ type: 'ApiKeyRevoked', data: revoked })
+    expect(event.data).toBe(revoked)
+  })
+
+  test('before today takes the step to the second version', () => {
+    expect(upcast('ApiKeyRevoked', 1, revoked, pretend(rename))).toEqual({
+      type: 'ApiKeyRevoked',
+      data: { key_id: revoked.key_id, why: 'leaked' },
+    })
+  })
+
+  test('takes every step after its own, in order, and none before', () => {
+    const steps = pretend(rename, shout)
+    const newest = { type: 'ApiKeyRevoked', data: { key_id: revoked.key_id, why: 'LEAKED' } }
+    expect(upcast('ApiKeyRevoked', 1, revoked, steps)).toEqual(newest)
+    expect(upcast('ApiKeyRevoked', 2, { key_id: revoked.key_id, why: 'leaked' }, steps)).toEqual(newest)
+  })
+
+  test('is not changed in place', () => {
+    const data = Object.freeze({ ...revoked })
+    upcast('ApiKeyRevoked', 1, data, pretend(rename, shout))
+    expect(data).toEqual(revoked)
+  })
+
+  test("takes its own type's steps only", () => {
+    expect(upcast('CreditExpired', 1, { amount: '1' }, pretend(rename))).toEqual({
+      type: 'CreditExpired',
+      data: { amount: '1' },
+    })
+  })
+})
+
+describe('what this release does not know is refused', () => {
+  test.each(['CreditStolen', '', 'creditCharged', 'constructor', '__proto__', 'toString'])(
+    'type %j',
+    (type) => {
+      expect(isEventType(type)).toBe(false)
+      expect(() => upcast(type, 1, {})).toThrow(UnknownEventType)
+    },
+  )
+
+  test.each([2, 3, 0, -1, Number.NaN, 1.5])('version %d', (version) => {
+    expect(() => upcast('ApiKeyRevoked', version, revoked)).toThrow(UnknownEventType)
+    expect(() => checkEventData('ApiKeyRevoked', version, revoked)).toThrow(/no version/)
+  })
+
+  test('a version beyond the last step, and a step to a version the catalogue does not have', () => {
+    expect(() => upcast('ApiKeyRevoked', 3, revoked, pretend(rename))).toThrow(UnknownEventType)
+    expect(() => upcast('ApiKeyRevoked', 0, revoked, pretend(rename))).toThrow(UnknownEventType)
+    expect(() => upcast('ApiKeyRevoked', 2, revoked, pretend(rename))).toThrow(UnknownEventType)
+  })
+
+  test('a recorded event without a version, or with bytes that are no JSON', () => {
+    const recorded = {
+      id: '',
+      position: 1n,
+      stream: 'key-a',
+      revision: 0,
+      recordedAtMs: 0,
+      type: 'ApiKeyRevoked',
+    }
+    const data = JSON.stringify(revoked)
+    expect(() => decodeEvent({ ...recorded, data, metadata: '{}' })).toThrow(UnknownEventType)
+    expect(() => decodeEvent({ ...recorded, data: '{', metadata: '{"schema_version":1}' })).toThrow(
+      SyntaxError,
+    )
+    expect(() =>
+      decodeEvent({ ...recorded, type: 'Unheard', data, metadata: '{"schema_version":1}' }),
+    ).toThrow(UnknownEventType)
+  })
+})
+
+test('every type is written in its last version, counted from 1', () => {
+  for (const type of Object.keys(catalogue)) {
+    if (!isEventType(type)) throw new Error(type)
+    expect(currentVersion(type)).toBe(catalogue[type].length)
+    // Data of the first version must reach today's: a second version without its step would throw here.
+    expect(() => upcast(type, 1, {})).not.toThrow(UnknownEventType)
+  }
+})

@@ -1,0 +1,82 @@
+/** From where a key may be used. */
+import { describe, expect, test } from 'vitest'
+import { allowList, type DirectoryKey, mayCallFrom } from '../../src/guard/key-directory.ts'
+
+const mayCall = (cidrs: string[], address: string): boolean => {
+  const key = { allowed: cidrs.length === 0 ? null : allowList(cidrs) } as unknown as DirectoryKey
+  return mayCallFrom(key, address)
+}
+
+test('without a list, from anywhere', () => {
+  for (const address of ['203.0.113.9', '2001:db8::1', '::ffff:10.0.0.1'])
+    expect(mayCall([], address)).toBe(true)
+})
+
+describe('with a list', () => {
+  test.each<[string, string[], string, boolean]>([
+    ['the first address of a block', ['203.0.113.0/24'], '203.0.113.0', true],
+    ['the last address of a block', ['203.0.113.0/24'], '203.0.113.255', true],
+    ['one before a block', ['203.0.113.0/24'], '203.0.112.255', false],
+    ['one after a block', ['203.0.113.0/24'], '203.0.114.0', false],
+    ['a block named by an address within', ['203.0.113.77/24'], '203.0.113.1', true],
+    ['a single address', ['203.0.113.7'], '203.0.113.7', true],
+    ['the neighbour of a single address', ['203.0.113.7'], '203.0.113.8', false],
+    ['a block of one', ['203.0.113.7/32'], '203.0.113.8', false],
+    ['a block that ends within an octet, inside', ['203.0.113.128/25'], '203.0.113.200', true],
+    ['a block that ends within an octet, outside', ['203.0.113.128/25'], '203.0.113.127', false],
+    ['all of IPv4', ['0.0.0.0/0'], '198.51.100.1', true],
+    ['IPv6 under all of IPv4', ['0.0.0.0/0'], '2001:db8::1', false],
+    ['an IPv6 block, inside', ['2001:db8::/32'], '2001:db8:ffff:ffff:ffff:ffff:ffff:ffff', true],
+    ['an IPv6 block, outside', ['2001:db8::/32'], '2001:db9::', false],
+    ['a single IPv6 address, written otherwise', ['2001:db8::1'], '2001:0DB8:0:0:0:0:0:1', true],
+    ['the neighbour of a single IPv6 address', ['2001:db8::1'], '2001:db8::2', false],
+    ['IPv4 under an IPv6 block', ['2001:db8::/32'], '203.0.113.1', false],
+    ['IPv4 on a dual-stack socket, inside', ['203.0.113.0/24'], '::ffff:203.0.113.7', true],
+    ['IPv4 on a dual-stack socket, outside', ['203.0.113.0/24'], '::ffff:203.0.114.7', false],
+    ['IPv4 on a dual-stack socket, in hexadecimal', ['203.0.113.0/24'], '::ffff:cb00:7107', true],
+    ['IPv4 dressed as a deprecated compatible address', ['203.0.113.0/24'], '::203.0.113.7', false],
+    ['a mapped block, and a plain caller', ['::ffff:203.0.113.0/120'], '203.0.113.7', true],
+    ['a mapped block, and a mapped caller', ['::ffff:203.0.113.0/120'], '::ffff:203.0.113.7', true],
+    ['a mapped block, and a caller outside', ['::ffff:203.0.113.0/120'], '203.0.114.7', false],
+    ['the second of several blocks', ['10.0.0.0/8', '2001:db8::/32', '203.0.113.7'], '2001:db8::9', true],
+    ['none of several blocks', ['10.0.0.0/8', '2001:db8::/32', '203.0.113.7'], '192.0.2.1', false],
+    ['a link-local caller, whose address names an interface', ['fe80::/10'], 'fe80::1%eth0', true],
+    ['such a caller outside', ['203.0.113.0/24'], 'fe80::1%eth0', false],
+    ['no address at all', ['203.0.113.0/24'], '', false],
+    ['what is no address', ['0.0.0.0/0', '::/0'], 'localhost', false],
+  ])('%s: %j, %s', (_, cidrs, address, allowed) => {
+    expect(mayCall(cidrs, address)).toBe(allowed)
+  })
+})
+
+describe('what is no block is refused by name, and not read as a wider one', () => {
+  test.each([
+    '',
+    '/',
+    '/24',
+    'localhost',
+    '203.0.113.0/',
+    '203.0.113.0/33',
+    '203.0.113.0/-1',
+    '203.0.113.0/+8',
+    '203.0.113.0/8.5',
+    '203.0.113.0/1e1',
+    '203.0.113.0/0x8',
+    '203.0.113.0/ 8',
+    '203.0.113.0/8 ',
+    ' 203.0.113.0/8',
+    '203.0.113.0/24/8',
+    '203.0.113.0/255.255.255.0',
+    '203.0.113/24',
+    '203.0.113.0-203.0.113.9',
+    '203.0.113.*',
+    '0203.0.113.0/24',
+    '2001:db8::/129',
+    '2001:db8::/',
+    '2001:db8:::/32',
+    '[2001:db8::]/32',
+  ])('%j', (cidr) => {
+    expect(() => allowList(['10.0.0.0/8', cidr])).toThrow(TypeError)
+    expect(() => allowList([cidr])).toThrow(`"${cidr}"`)
+  })
+})

@@ -1,0 +1,166 @@
+/** The life of an API key: what its stream says it is, and what may still happen to it. */
+import { describe, expect, test } from 'vitest'
+import type { ApiKeyIssued } from '../../src/events/keys.ts'
+import {
+  endsAtMs,
+  evolveKey,
+  isKeyEvent,
+  type KeyEvent,
+  type KeyState,
+  revokeKey,
+  rotateKey,
+} from '../../src/keys/key-state.ts'
+
+const keyId = 'Hq3Zk9Lw2Xc7Vb1N'
+const successorId = 'A0b1C2d3E4f5G6h7'
+const issuedData: ApiKeyIssued = {
+  key_id: keyId,
+  organization_id: 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
+  organization_name: 'Acme',
+  name: 'production',
+  secret_hmac: 'q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA',
+  last4: 'x7Qz',
+  permissions: ['ip_lookup'],
+  limits: { requests_per_minute: 600, requests_per_day: 100_000 },
+  allowed_cidrs: ['203.0.113.0/24'],
+  expires_at: null,
+}
+const issued = (own: Partial<ApiKeyIssued> = {}): KeyEvent => ({
+  type: 'ApiKeyIssued',
+  data: { ...issuedData, ...own },
+})
+const rotated = (graceUntil: string): KeyEvent => ({
+  type: 'ApiKeyRotated',
+  data: { key_id: keyId, successor_id: successorId, grace_until: graceUntil },
+})
+const revoked = (reason = 'leaked'): KeyEvent => ({ type: 'ApiKeyRevoked', data: { key_id: keyId, reason } })
+
+const day = (n: number): string => `2026-09-${String(n).padStart(2, '0')}T00:00:00.000Z`
+
+/** Folds events that happened on the 1st, 2nd, 3rd… of September. */
+const fold = (...events: KeyEvent[]): KeyState | undefined =>
+  events.reduce<KeyState | undefined>((state, event, n) => evolveKey(state, event, day(n + 1)), undefined)
+const given = (...events: KeyEvent[]): KeyState => {
+  const state = fold(...events)
+  if (state === undefined) throw new Error('no key')
+  return state
+}
+
+describe('folding', () => {
+  const fresh: KeyState = {
+    keyId,
+    organizationId: 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
+    organizationName: 'Acme',
+    name: 'production',
+    secretHmac: 'q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA',
+    last4: 'x7Qz',
+    permissions: ['ip_lookup'],
+    limits: { requests_per_minute: 600, requests_per_day: 100_000 },
+    allowedCidrs: ['203.0.113.0/24'],
+    createdAt: day(1),
+    expiresAt: null,
+    successorId: null,
+    graceUntil: null,
+    revokedAt: null,
+  }
+
+  test('an issued key is what its event says, created when that happened', () => {
+    expect(fold(issued())).toEqual(fresh)
+    expect(fold(issued({ expires_at: day(20) }))).toEqual({ ...fresh, expiresAt: day(20) })
+  })
+
+  test('a rotated key names its successor and its grace', () => {
+    expect(fold(issued(), rotated(day(9)))).toEqual({ ...fresh, successorId, graceUntil: day(9) })
+  })
+
+  test('changed limits replace both', () => {
+    const limits = { requests_per_minute: 1, requests_per_day: 2 }
+    const changed: KeyEvent = { type: 'ApiKeyLimitsChanged', data: { key_id: keyId, limits } }
+    expect(fold(issued(), changed)).toEqual({ ...fresh, limits })
+  })
+
+  test('a revoked key was revoked when it was first', () => {
+    expect(fold(issued(), revoked())).toEqual({ ...fresh, revokedAt: day(2) })
+    expect(fold(issued(), revoked(), revoked('again'))).toEqual({ ...fresh, revokedAt: day(2) })
+  })
+
+  test('what happens to a key that was never issued makes none', () => {
+    expect(fold(revoked(), rotated(day(9)))).toBeUndefined()
+  })
+
+  test('does not change the state it was given', () => {
+    const state = Object.freeze(given(issued()))
+    evolveKey(state, revoked(), day(2))
+    evolveKey(state, rotated(day(9)), day(2))
+    expect(state).toEqual(fresh)
+  })
+
+  test("keys' events are told from all others", () => {
+    expect([issued(), rotated(day(9)), revoked()].every(isKeyEvent)).toBe(true)
+    expect(isKeyEvent({ type: 'CreditExpired', data: { grant_id: '', amount: '1' } })).toBe(false)
+  })
+})
+
+describe('the end of a key', () => {
+  const ends = (...events: KeyEvent[]): number => endsAtMs(given(...events))
+  const ms = (n: number): number => Date.parse(day(n))
+
+  test.each<[string, KeyEvent[], number]>([
+    ['never', [issued()], Number.POSITIVE_INFINITY],
+    ['its expiry', [issued({ expires_at: day(20) })], ms(20)],
+    ['its grace after a rotation', [issued(), rotated(day(9))], ms(9)],
+    [
+      'its expiry, although the grace would last longer',
+      [issued({ expires_at: day(5) }), rotated(day(9))],
+      ms(5),
+    ],
+    ['its grace, although it would expire later', [issued({ expires_at: day(20) }), rotated(day(9))], ms(9)],
+    ['its revocation', [issued({ expires_at: day(20) }), revoked()], ms(2)],
+    ['its revocation within the grace', [issued(), rotated(day(9)), revoked()], ms(3)],
+  ])('is %s', (_, events, endMs) => {
+    expect(ends(...events)).toBe(endMs)
+  })
+})
+
+describe('rotating', () => {
+  const command = { successorId, graceUntil: day(9), at: day(8) }
+
+  test('a live key gets a successor and a grace', () => {
+    expect(rotateKey(given(issued()), command)).toEqual(rotated(day(9)))
+    expect(rotateKey(given(issued({ expires_at: '2026-09-08T00:00:00.001Z' })), command)).toEqual(
+      rotated(day(9)),
+    )
+  })
+
+  test.each<[string, KeyEvent[], RegExp]>([
+    [
+      'a rotated key, also within its grace',
+      [issued(), rotated(day(20))],
+      /already rotated to A0b1C2d3E4f5G6h7/,
+    ],
+    ['a revoked key', [issued(), revoked()], /has ended/],
+    ['a key that expires this very moment', [issued({ expires_at: day(8) })], /has ended/],
+    ['an expired key', [issued({ expires_at: day(7) })], /has ended/],
+  ])('%s is refused', (_, events, why) => {
+    expect(rotateKey(given(...events), command)).toEqual({ refused: expect.stringMatching(why) })
+  })
+})
+
+describe('revoking', () => {
+  test.each<[string, KeyEvent[]]>([
+    ['a live key', [issued()]],
+    ['a rotated key, grace or not', [issued(), rotated(day(9))]],
+    [
+      'an expired key: whoever revokes wants to be sure',
+      [issued({ expires_at: '2020-01-01T00:00:00.000Z' })],
+    ],
+  ])('%s is revoked', (_, events) => {
+    expect(revokeKey(given(...events), 'leaked')).toEqual(revoked())
+  })
+
+  test('a revoked key is refused, naming when it was', () => {
+    expect(revokeKey(given(issued(), revoked()), 'again')).toEqual({
+      refused: `key ${keyId} was revoked at ${day(2)}`,
+    })
+  })
+})

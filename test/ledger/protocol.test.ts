@@ -1,0 +1,1180 @@
+/**
+ * The ledger protocol, rule by rule. Several ledgers over one log are several processes. Whatever a test does, every
+ * ledger it wrote must verify afterwards.
+ */
+import { pino } from 'pino'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { formatCredits, parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { eventIdOf } from '../../src/event-log/event-id.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { appendEventsMax } from '../../src/event-log/port.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import type { CallFacts } from '../../src/events/calls.ts'
+import type { LedgerEvent } from '../../src/events/catalogue.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import { type Account, balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
+import {
+  type AccountSnapshot,
+  CommandRefused,
+  createLedger,
+  type Ledger,
+  type LedgerCommand,
+  type LedgerLimits,
+  LedgerUnavailable,
+  ledgerLimits,
+} from '../../src/ledger/commit.ts'
+import {
+  expireLot,
+  grantCredits,
+  overridePrice,
+  recordCall,
+  registerOrganization,
+} from '../../src/ledger/decide.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import {
+  type AppendAttempt,
+  type ClientFaults,
+  createMemoryEventLog,
+  type MemoryEventLog,
+} from '../support/memory-event-log.ts'
+
+const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
+const otherOrg = 'org_01K9YYYYYYYYYYYYYYYYYYYYYY'
+const keyId = 'K9abcdefghijklmn'
+const startMs = Date.parse('2026-03-01T12:00:00.000Z')
+const book = priceBookOf(defaultPriceBook)
+const hmac = 'A'.repeat(43)
+const located: CallFacts = { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: hmac }
+const notLocated: CallFacts = { kind: 'ip_lookup', success: false, country_code: null, address_hmac: hmac }
+
+let log: MemoryEventLog
+let nowMs = startMs
+const clock = { now: () => nowMs }
+
+beforeEach(() => {
+  nowMs = startMs
+  log = createMemoryEventLog({ now: () => nowMs })
+})
+
+afterEach(async () => {
+  for (const stream of log.streams) {
+    const { fault } = await verifyLedger(log.client('verifier'), stream.slice('ledger-'.length))
+    expect(fault, stream).toBeNull()
+  }
+})
+
+/** A process. Its limits are short; its snapshot is none unless given. */
+const processOf = (
+  name: string,
+  options: {
+    faults?: ClientFaults
+    limits?: Partial<LedgerLimits>
+    snapshot?: AccountSnapshot
+    eventLog?: EventLog
+  } = {},
+): Ledger =>
+  createLedger({
+    eventLog: options.eventLog ?? log.client(name, options.faults),
+    snapshot: options.snapshot ?? (async () => null),
+    logger: pino({ level: 'silent' }),
+    clock,
+    limits: { retryPauseMs: 0, ...options.limits },
+  })
+
+const command = (key: string, decide: LedgerCommand['decide']): LedgerCommand => ({
+  key,
+  atMs: nowMs,
+  actor: 'system',
+  requestId: key.slice(0, 64),
+  decide,
+})
+
+/** A call that is charged one credit when it was located. */
+const call = (key: string, facts: CallFacts = located): LedgerCommand => {
+  const atMs = nowMs
+  return command(key, (account, idOf) =>
+    recordCall(
+      account,
+      { keyId, capability: 'ip_lookup', outcome: 'answered', facts },
+      { book, chargeId: () => idOf(1), atMs },
+    ),
+  )
+}
+
+const grant = (key: string, amount: string, expiresAt: string | null = null): LedgerCommand =>
+  command(key, (account, idOf) =>
+    grantCredits(account, {
+      grantId: idOf(0),
+      amount: parseCredits(amount),
+      priority: 100,
+      expiresAt,
+      reason: 'test',
+    }),
+  )
+
+/** Writes off the lot a grant opened, once it has expired. */
+const sweep = (grantKey: string): LedgerCommand => {
+  const atMs = nowMs
+  return command(`expire/${grantKey}`, (account) =>
+    expireLot(account, { grantId: eventIdOf(account.organizationId, grantKey, 0), atMs }),
+  )
+}
+
+const register = (overdraft = '0'): LedgerCommand =>
+  command('register', (account) =>
+    registerOrganization(account, { name: 'Example', overdraftLimit: parseCredits(overdraft) }),
+  )
+
+/** An organization with credits, written by a process that is gone again. */
+const opened = async ({ credits = '100', overdraft = '0', organizationId = org } = {}): Promise<void> => {
+  const opener = processOf('opener')
+  await opener.submit(organizationId, register(overdraft))
+  if (credits !== '0') await opener.submit(organizationId, grant('opening', credits))
+}
+
+const standing = (organizationId = org) =>
+  log
+    .eventsOf(ledgerStream(organizationId))
+    .map((recorded) => ({ ...decodeEvent(recorded), id: recorded.id, revision: recorded.revision }))
+
+const typesOf = (organizationId = org): string[] => standing(organizationId).map(({ type }) => type)
+
+/** The events a command key left, wherever they stand. */
+const eventsOfKey = (key: string, organizationId = org): string[] => {
+  const ids = new Set([0, 1, 2].map((index) => eventIdOf(organizationId, key, index)))
+  return standing(organizationId)
+    .filter(({ id }) => ids.has(id))
+    .map(({ type }) => type)
+}
+
+const balanceNow = async (organizationId = org): Promise<string> =>
+  formatCredits(balanceOf(await processOf('reader').account(organizationId), nowMs))
+
+const attemptsBy = (client: string): AppendAttempt[] =>
+  log.attempts.filter((attempt) => attempt.client === client)
+
+/** Settles with the error's name, or 'committed'. */
+const outcomeOf = (submitted: Promise<unknown>): Promise<string> =>
+  submitted.then(
+    () => 'committed',
+    (error: unknown) => (error instanceof Error ? error.name : 'not an error'),
+  )
+
+/** Holds appends (or reads) until opened. */
+const gate = () => {
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const reached = Promise.withResolvers<void>()
+  return {
+    wait: (): Promise<undefined> => {
+      reached.resolve()
+      return promise.then(() => undefined)
+    },
+    reached: reached.promise,
+    open: resolve,
+  }
+}
+
+/** The account after the first `count` events: what a projection cut there has. */
+const folded = (count: number, organizationId = org): Account => {
+  const account = newAccount(organizationId)
+  for (const { type, data, revision, metadata } of standing(organizationId).slice(0, count)) {
+    evolve(account, { type, data } as LedgerEvent, revision)
+    account.digest = metadata.digest ?? ''
+  }
+  return account
+}
+
+const snapshotAfter =
+  (count: () => number): AccountSnapshot =>
+  async (organizationId) =>
+    count() === 0 ? null : folded(count(), organizationId)
+
+describe('rule 1: ids', () => {
+  test('every event id and the charge id derive from organization, key and index, in every process alike', async () => {
+    await opened()
+    await processOf('a').submit(org, call('request-1'))
+    const [used, charged] = standing().slice(-2)
+    expect(used?.id).toBe(eventIdOf(org, 'request-1', 0))
+    expect(charged?.id).toBe(eventIdOf(org, 'request-1', 1))
+    expect(charged?.data).toMatchObject({ charge_id: eventIdOf(org, 'request-1', 1), amount: '1' })
+    expect(charged?.metadata.causation_id).toBe(used?.id)
+  })
+})
+
+describe('rule 2: batches', () => {
+  test('a call and its charge are one append, adjacent, cause before charge', async () => {
+    await opened()
+    const committed = await processOf('a').submit(org, call('one'))
+    expect(attemptsBy('a').map(({ expected, events }) => [expected, events.map(({ type }) => type)])).toEqual(
+      [[1, ['KeyUsed', 'CreditCharged']]],
+    )
+    expect(committed).toMatchObject({ revision: 3, balance: parseCredits('99'), repeated: false })
+    expect(committed.events.map(({ type }) => type)).toEqual(['KeyUsed', 'CreditCharged'])
+  })
+
+  test('what is submitted while an append is under way becomes the next append, in its order', async () => {
+    await opened()
+    const network = gate()
+    const ledger = processOf('a', { faults: { onAppend: network.wait } })
+    const first = ledger.submit(org, call('first'))
+    await network.reached
+    const next = ['n1', 'n2', 'n3', 'n4'].map((key) => ledger.submit(org, call(key)))
+    expect(attemptsBy('a')).toHaveLength(1)
+    network.open()
+    const revisions = (await Promise.all([first, ...next])).map(({ revision }) => revision)
+    expect(revisions).toEqual([3, 5, 7, 9, 11])
+    expect(attemptsBy('a').map(({ expected, events }) => [expected, events.length])).toEqual([
+      [1, 2],
+      [3, 8],
+    ])
+    expect(await Promise.all(next)).toMatchObject(
+      ['98', '97', '96', '95'].map((credits) => ({ balance: parseCredits(credits) })),
+    )
+  })
+
+  test('one organization never has two appends under way; another organization does not wait for it', async () => {
+    await opened()
+    await opened({ organizationId: otherOrg })
+    let under = 0
+    let most = 0
+    const stuck = gate()
+    const ledger = processOf('a', {
+      faults: {
+        onAppend: async ({ stream }) => {
+          if (stream === ledgerStream(otherOrg)) return stuck.wait()
+          most = Math.max(most, ++under)
+          await new Promise((resolve) => setImmediate(resolve))
+          under--
+          return undefined
+        },
+      },
+    })
+    const other = ledger.submit(otherOrg, call('stuck'))
+    await stuck.reached
+    for (let round = 0; round < 20; round++) {
+      const pair = [ledger.submit(org, call(`${round}-a`)), ledger.submit(org, call(`${round}-b`))]
+      await pair[0]
+    }
+    await ledger.account(org)
+    expect(most).toBe(1)
+    stuck.open()
+    expect(await outcomeOf(other)).toBe('committed')
+  })
+
+  test('an append holds at most 256 commands and 512 KiB', async () => {
+    expect(ledgerLimits).toMatchObject({ batchCommandsMax: 256, batchBytesMax: 512 * 1024 })
+    await opened({ credits: '1000' })
+    const ledger = processOf('a')
+    await Promise.all(Array.from({ length: 600 }, (_, i) => ledger.submit(org, call(`call-${i}`))))
+    expect(attemptsBy('a').map(({ events }) => events.length)).toEqual([512, 512, 176])
+    expect(await balanceNow()).toBe('400')
+  })
+
+  test('a batch is closed by the command that reaches the size limit', async () => {
+    await opened()
+    const ledger = processOf('a', { limits: { batchBytesMax: 2_000 } })
+    await Promise.all(Array.from({ length: 30 }, (_, i) => ledger.submit(org, call(`call-${i}`))))
+    const sizes = attemptsBy('a').map(({ events }) =>
+      events.reduce((sum, { data, metadata }) => sum + data.length + metadata.length, 0),
+    )
+    const largest = Math.max(...sizes.map((size, i) => size / ((attemptsBy('a')[i]?.events.length ?? 2) / 2)))
+    expect(sizes.length).toBeGreaterThan(5)
+    for (const size of sizes) expect(size).toBeLessThan(2_000 + largest + 1)
+    expect(await balanceNow()).toBe('70')
+  })
+
+  test('a batch never holds more events than one append may', async () => {
+    await opened()
+    const ledger = processOf('a')
+    const many = (key: string): LedgerCommand =>
+      command(key, () =>
+        Array.from({ length: 400 }, () => ({
+          type: 'PriceOverrideSet' as const,
+          data: { sku: 'ip_lookup', amount: null, effective_from: new Date(nowMs).toISOString() },
+        })),
+      )
+    const outcomes = await Promise.all(
+      ['a', 'b', 'c', 'd'].map((key) => outcomeOf(ledger.submit(org, many(key)))),
+    )
+    expect(outcomes).toEqual(['committed', 'committed', 'committed', 'committed'])
+    for (const { events } of attemptsBy('a')) expect(events.length).toBeLessThanOrEqual(appendEventsMax)
+  })
+
+  test('a command the rules forbid is refused alone and leaves nothing', async () => {
+    await opened()
+    const ledger = processOf('a')
+    const outcomes = await Promise.all([
+      outcomeOf(ledger.submit(org, call('before'))),
+      outcomeOf(ledger.submit(org, { ...register(), key: 'register again' })),
+      outcomeOf(ledger.submit(org, call('after'))),
+    ])
+    expect(outcomes).toEqual(['committed', 'CommandRefused', 'committed'])
+    expect(typesOf()).toEqual([
+      'OrganizationRegistered',
+      'CreditGranted',
+      'KeyUsed',
+      'CreditCharged',
+      'KeyUsed',
+      'CreditCharged',
+    ])
+    await expect(ledger.submit(otherOrg, grant('g', '5'))).rejects.toThrow(CommandRefused)
+    expect(log.eventsOf(ledgerStream(otherOrg))).toEqual([])
+  })
+
+  test('a command that decides nothing is answered without an append', async () => {
+    await opened()
+    const ledger = processOf('a')
+    const { events, revision } = await ledger.submit(org, sweep('opening'))
+    expect({ events, revision }).toEqual({ events: [], revision: 1 })
+    expect(attemptsBy('a')).toEqual([])
+  })
+
+  test('a command whose decision throws fails alone', async () => {
+    await opened()
+    const ledger = processOf('a')
+    const broken = command('broken', () => {
+      throw new RangeError('a bug in a decision')
+    })
+    const outcomes = await Promise.all(
+      [call('before'), broken, call('after')].map((one) => outcomeOf(ledger.submit(org, one))),
+    )
+    expect(outcomes).toEqual(['committed', 'RangeError', 'committed'])
+  })
+
+  test.each([
+    ['hold what JSON cannot', { type: 'CreditExpired', data: { grant_id: 1n, amount: '1' } }],
+    [
+      'take credits that no lot holds',
+      { type: 'CreditExpired', data: { grant_id: eventIdOf(org, 'nobody', 0), amount: '1' } },
+    ],
+  ])('a command whose events %s fails alone, and the ledger works on', async (_, event) => {
+    const crashes: unknown[] = []
+    const onCrash = (error: unknown): void => void crashes.push(error)
+    const others = process.listeners('unhandledRejection')
+    process.removeAllListeners('unhandledRejection')
+    process.on('unhandledRejection', onCrash)
+    try {
+      await opened()
+      const ledger = processOf('a')
+      const broken = command('broken', () => [event as unknown as LedgerEvent])
+      const submitted = [call('before'), broken, call('after')].map((one) =>
+        outcomeOf(ledger.submit(org, one)),
+      )
+      for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve))
+      const settled = await Promise.all(submitted.map((one) => Promise.race([one, Promise.resolve('hangs')])))
+      expect(settled).toEqual(['committed', expect.stringMatching(/Error$/), 'committed'])
+      expect(crashes).toEqual([])
+      expect(await outcomeOf(ledger.submit(org, call('later')))).toBe('committed')
+    } finally {
+      process.removeListener('unhandledRejection', onCrash)
+      for (const listener of others) process.on('unhandledRejection', listener)
+    }
+  })
+
+  test('the queue of an organization is bounded: more is refused at once, nothing of it is written', async () => {
+    await opened()
+    const network = gate()
+    const ledger = processOf('a', {
+      faults: { onAppend: network.wait },
+      limits: { queuedPerOrganizationMax: 3 },
+    })
+    const first = ledger.submit(org, call('first'))
+    await network.reached
+    const outcomes = ['q1', 'q2', 'q3', 'q4', 'q5'].map((key) => outcomeOf(ledger.submit(org, call(key))))
+    expect(await outcomes[3]).toBe('LedgerUnavailable')
+    expect(await outcomes[4]).toBe('LedgerUnavailable')
+    network.open()
+    await first
+    expect((await Promise.all(outcomes)).slice(0, 3)).toEqual(['committed', 'committed', 'committed'])
+    expect(['q3', 'q4', 'q5'].map((key) => eventsOfKey(key).length)).toEqual([2, 0, 0])
+  })
+})
+
+describe('rule 3: unknown outcomes', () => {
+  test('the identical append is resent, same ids, bytes and revision, and nothing else before it is known', async () => {
+    await opened()
+    let lost = 0
+    const faults = ['lose-request', 'lose-reply', 'lose-reply', 'unavailable', 'lose-request'] as const
+    const ledger = processOf('a', { faults: { onAppend: () => faults[lost++] } })
+    const first = ledger.submit(org, call('first'))
+    await first.catch(() => undefined)
+    const attempts = attemptsBy('a')
+    expect(attempts).toHaveLength(6)
+    for (const attempt of attempts) expect(attempt).toEqual(attempts[0])
+    expect(await first).toMatchObject({ revision: 3, balance: parseCredits('99'), repeated: false })
+    expect(typesOf()).toEqual(['OrganizationRegistered', 'CreditGranted', 'KeyUsed', 'CreditCharged'])
+  })
+
+  test('calls that arrive meanwhile wait and follow it', async () => {
+    await opened()
+    const network = gate()
+    let sent = 0
+    const ledger = processOf('a', {
+      faults: {
+        onAppend: async () => {
+          sent++
+          if (sent === 1) return 'lose-reply'
+          await network.wait()
+          return sent < 5 ? 'lose-request' : undefined
+        },
+      },
+    })
+    const first = ledger.submit(org, call('first'))
+    await network.reached
+    const second = ledger.submit(org, call('second'))
+    network.open()
+    expect(await Promise.all([first, second])).toMatchObject([{ revision: 3 }, { revision: 5 }])
+    expect(attemptsBy('a').map(({ expected }) => expected)).toEqual([1, 1, 1, 1, 1, 3])
+  })
+
+  test('a known failure after an unknown outcome does not make it known: resending goes on past the shorter limit', async () => {
+    await opened()
+    let sent = 0
+    const ledger = processOf('a', {
+      limits: { unavailableRetryMs: 100, unknownRetryMs: 1_000_000 },
+      faults: {
+        onAppend: () => {
+          nowMs += 60
+          sent++
+          if (sent === 1) return 'lose-reply'
+          return sent < 8 ? 'unavailable' : undefined
+        },
+      },
+    })
+    expect(await outcomeOf(ledger.submit(org, call('first')))).toBe('committed')
+    expect(eventsOfKey('first')).toEqual(['KeyUsed', 'CreditCharged'])
+  })
+
+  test('past the deadline the stream is read: it was written, so it is answered as written', async () => {
+    await opened()
+    let unheard = true
+    const ledger = processOf('a', {
+      limits: { unknownRetryMs: 100 },
+      faults: {
+        onAppend: () => {
+          nowMs += 60
+          return unheard ? 'lose-reply' : undefined
+        },
+      },
+    })
+    const committed = await Promise.all([
+      ledger.submit(org, call('first')),
+      ledger.submit(org, call('second')),
+    ])
+    expect(committed).toMatchObject([{ revision: 3 }, { revision: 5, balance: parseCredits('98') }])
+    unheard = false
+    expect(await ledger.submit(org, call('third'))).toMatchObject({
+      revision: 7,
+      balance: parseCredits('97'),
+    })
+    expect(typesOf().filter((type) => type === 'CreditCharged')).toHaveLength(3)
+  })
+
+  test('past the deadline the stream is read: it was not written, so the caller is refused and nothing stands', async () => {
+    await opened()
+    let lost = true
+    const ledger = processOf('a', {
+      limits: { unknownRetryMs: 100 },
+      faults: {
+        onAppend: () => {
+          nowMs += 60
+          return lost ? 'lose-request' : undefined
+        },
+      },
+    })
+    await expect(ledger.submit(org, call('first'))).rejects.toThrow(LedgerUnavailable)
+    expect(eventsOfKey('first')).toEqual([])
+    lost = false
+    expect(await ledger.submit(org, call('second'))).toMatchObject({
+      revision: 3,
+      balance: parseCredits('99'),
+    })
+  })
+
+  test('past the deadline something else stands at its place: it can never be written any more', async () => {
+    await opened()
+    const foreign = processOf('b')
+    let sent = 0
+    const ledger = processOf('a', {
+      limits: { unknownRetryMs: 100 },
+      faults: {
+        onAppend: async () => {
+          nowMs += 60
+          if (++sent === 1) await foreign.submit(org, call('foreign'))
+          return sent <= 2 ? 'late' : undefined
+        },
+      },
+    })
+    await expect(ledger.submit(org, call('first'))).rejects.toThrow(LedgerUnavailable)
+    while (log.late.length > 0) expect(log.deliverLate()).toBe(false)
+    await ledger.submit(org, call('second'))
+    expect(eventsOfKey('first')).toEqual([])
+    expect(typesOf().filter((type) => type === 'CreditAdjusted')).toEqual([])
+    expect(await balanceNow()).toBe('98')
+  })
+
+  test('a duplicate that arrives after the answer changes nothing', async () => {
+    await opened()
+    const ledger = processOf('a', { faults: { onAppend: () => 'duplicate' } })
+    await ledger.submit(org, call('first'))
+    await ledger.submit(org, call('second'))
+    while (log.late.length > 0) expect(log.deliverLate()).toBe(false)
+    expect(await balanceNow()).toBe('98')
+  })
+
+  describe('the log cannot be reached and the append arrives after its caller was refused', () => {
+    /** Process `a` has refused `keys`; their append is still under way. */
+    const refused = async (
+      keys: readonly string[],
+      { snapshot }: { snapshot?: AccountSnapshot } = {},
+    ): Promise<{ ledger: Ledger; reach: () => void; failAppends: (times: number) => void }> => {
+      await opened()
+      let reachable = true
+      let failing = 0
+      const ledger = processOf('a', {
+        ...(snapshot === undefined ? {} : { snapshot }),
+        limits: { unknownRetryMs: 100, unavailableRetryMs: 100 },
+        faults: {
+          onAppend: () => {
+            nowMs += 60
+            if (!reachable) return 'late'
+            if (failing === 0) return undefined
+            failing--
+            return 'unavailable'
+          },
+          onRead: () => (reachable ? undefined : 'unavailable'),
+        },
+      })
+      await ledger.lastSeen(org)
+      reachable = false
+      const outcomes = await Promise.all(keys.map((key) => outcomeOf(ledger.submit(org, call(key)))))
+      expect(outcomes).toEqual(keys.map(() => 'LedgerUnavailable'))
+      return {
+        ledger,
+        reach: () => {
+          reachable = true
+        },
+        failAppends: (times) => {
+          failing = times
+        },
+      }
+    }
+
+    const adjustedCharges = (): unknown[] =>
+      standing().flatMap(({ type, data }) =>
+        type === 'CreditAdjusted' ? [{ adjusts: data.adjusts, amount: data.amount }] : [],
+      )
+
+    test('it is reversed by CreditAdjusted as soon as the process sees it', async () => {
+      const { ledger, reach } = await refused(['first', 'second'])
+      reach()
+      expect(log.deliverLate()).toBe(true)
+      await ledger.submit(org, call('next', notLocated))
+      await ledger.drain()
+      expect(adjustedCharges()).toEqual([
+        { adjusts: eventIdOf(org, 'first', 1), amount: '1' },
+        { adjusts: eventIdOf(org, 'second', 1), amount: '1' },
+      ])
+      expect(await balanceNow()).toBe('100')
+      while (log.late.length > 0) expect(log.deliverLate()).toBe(false)
+      await ledger.submit(org, call('again', notLocated))
+      await ledger.drain()
+      expect(adjustedCharges()).toHaveLength(2)
+    })
+
+    test('it never arrives: nothing is reversed', async () => {
+      const { ledger, reach } = await refused(['first'])
+      reach()
+      await ledger.submit(org, call('next'))
+      while (log.late.length > 0) expect(log.deliverLate()).toBe(false)
+      await ledger.account(org)
+      await ledger.drain()
+      expect(adjustedCharges()).toEqual([])
+      expect(await balanceNow()).toBe('99')
+    })
+
+    test('it is reversed also where the projection has it before this process looks again', async () => {
+      let projected = 0
+      const { ledger, reach } = await refused(['first'], { snapshot: snapshotAfter(() => projected) })
+      reach()
+      log.deliverLate()
+      projected = standing().length
+      await ledger.submit(org, call('next', notLocated))
+      await ledger.drain()
+      expect(adjustedCharges()).toEqual([{ adjusts: eventIdOf(org, 'first', 1), amount: '1' }])
+      expect(await balanceNow()).toBe('100')
+    })
+
+    test('it is reversed also where the projection stands between the call and its charge', async () => {
+      let projected = 0
+      const { ledger, reach } = await refused(['first'], { snapshot: snapshotAfter(() => projected) })
+      reach()
+      log.deliverLate()
+      projected = standing().length - 1
+      await ledger.submit(org, call('next', notLocated))
+      await ledger.drain()
+      expect(adjustedCharges()).toEqual([{ adjusts: eventIdOf(org, 'first', 1), amount: '1' }])
+    })
+
+    test('it is reversed also where the reversal cannot be written at first', async () => {
+      const { ledger, reach, failAppends } = await refused(['first'])
+      reach()
+      log.deliverLate()
+      await ledger.account(org)
+      failAppends(5)
+      await outcomeOf(ledger.submit(org, call('unlucky', notLocated)))
+      await ledger.drain()
+      failAppends(0)
+      await ledger.submit(org, call('lucky', notLocated))
+      await ledger.account(org)
+      await ledger.drain()
+      expect(adjustedCharges()).toEqual([{ adjusts: eventIdOf(org, 'first', 1), amount: '1' }])
+      expect(await balanceNow()).toBe('100')
+    })
+
+    test('a retry that was charged and answered is not reversed, however often the account is loaded again', async () => {
+      const { ledger, reach, failAppends } = await refused(['first'])
+      reach()
+      expect(await ledger.submit(org, call('first'))).toMatchObject({ balance: parseCredits('99') })
+      failAppends(5)
+      expect(await outcomeOf(ledger.submit(org, call('unlucky')))).toBe('LedgerUnavailable')
+      failAppends(0)
+      await ledger.submit(org, call('lucky', notLocated))
+      await ledger.drain()
+      expect(eventsOfKey('first')).toEqual(['KeyUsed', 'CreditCharged'])
+      expect(adjustedCharges()).toEqual([])
+      expect(await balanceNow()).toBe('99')
+    })
+
+    test('a retry queued while it arrives does not write it a second time', async () => {
+      const { ledger, reach } = await refused(['first'])
+      reach()
+      const retried = ledger.submit(org, call('first'))
+      log.deliverLate()
+      expect(await outcomeOf(retried)).toBe('committed')
+      await ledger.drain()
+      expect(eventsOfKey('first')).toEqual(['KeyUsed', 'CreditCharged'])
+    })
+  })
+})
+
+describe('rule 4: conflicts', () => {
+  /** Process `a`, whose appends run `before` once when they are about to arrive. */
+  const interrupted = (before: () => Promise<unknown>): Ledger => {
+    let once = true
+    return processOf('a', {
+      faults: {
+        onAppend: async () => {
+          if (!once) return undefined
+          once = false
+          await before()
+          return undefined
+        },
+      },
+    })
+  }
+
+  test('its own charge is there already: answered from the ledger, not charged twice', async () => {
+    await opened()
+    const b = processOf('b')
+    const ledger = interrupted(() => Promise.all([b.submit(org, call('other')), b.submit(org, call('same'))]))
+    const committed = await ledger.submit(org, call('same'))
+    expect(committed).toMatchObject({ revision: 5, balance: parseCredits('98'), repeated: true })
+    const written = standing().slice(-2)
+    expect(committed.events).toEqual(written.map(({ type, data }) => ({ type, data })))
+    expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
+  })
+
+  test('the same ids at the same place, but other bytes: the account goes on from what stands', async () => {
+    await opened()
+    const b = processOf('b')
+    const dearer = command('price', (account) =>
+      overridePrice(account, {
+        sku: 'ip_lookup',
+        amount: parseCredits('3'),
+        effectiveFrom: new Date(startMs + 500).toISOString(),
+      }),
+    )
+    await b.submit(org, dearer)
+    const ledger = interrupted(() => b.submit(org, call('same')))
+    nowMs += 1_000
+    const mine = { ...call('same'), requestId: 'another request with the same Idempotency-Key' }
+    nowMs -= 1_000
+    expect(await ledger.submit(org, mine)).toMatchObject({ revision: 4, balance: parseCredits('99') })
+    expect(await ledger.submit(org, call('next'))).toMatchObject({ revision: 6, balance: parseCredits('98') })
+    expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
+  })
+
+  test('a queued call whose charge is there already is dropped as well, not only those of the refused batch', async () => {
+    await opened()
+    const b = processOf('b')
+    const network = gate()
+    const ledger = interrupted(network.wait)
+    const first = ledger.submit(org, call('first'))
+    await network.reached
+    await b.submit(org, call('same'))
+    const same = ledger.submit(org, call('same'))
+    network.open()
+    expect(await same).toMatchObject({ revision: 3, repeated: true })
+    expect(await first).toMatchObject({ revision: 5, repeated: false })
+    expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
+    expect(await balanceNow()).toBe('98')
+  })
+
+  test('a call whose charge arrives while the account is loaded is dropped', async () => {
+    await opened()
+    const network = gate()
+    const ledger = processOf('a', { faults: { onRead: network.wait } })
+    const same = ledger.submit(org, call('same'))
+    await network.reached
+    await processOf('b').submit(org, call('same'))
+    network.open()
+    expect(await same).toMatchObject({ revision: 3, repeated: true, balance: parseCredits('99') })
+    expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
+  })
+
+  test('foreign charges: decided again against the new balance, in the order of arrival', async () => {
+    await opened({ credits: '10' })
+    const b = processOf('b')
+    const ledger = interrupted(() => Promise.all([b.submit(org, call('f1')), b.submit(org, call('f2'))]))
+    const committed = await Promise.all(['m1', 'm2'].map((key) => ledger.submit(org, call(key))))
+    expect(committed).toMatchObject([
+      { revision: 7, balance: parseCredits('7'), repeated: false },
+      { revision: 9, balance: parseCredits('6'), repeated: false },
+    ])
+    expect(attemptsBy('a').map(({ expected }) => expected)).toEqual([1, 5])
+  })
+
+  test('a charge that can no longer be paid is refused and recorded at zero', async () => {
+    await opened({ credits: '1' })
+    const b = processOf('b')
+    const ledger = interrupted(() => b.submit(org, call('foreign')))
+    const { events, balance } = await ledger.submit(org, call('mine'))
+    expect(events).toMatchObject([
+      { type: 'KeyUsed', data: { outcome: 'refused', code: 'CREDIT_001', free_by: { rule: 'refusal' } } },
+    ])
+    expect(balance).toBe(0n)
+    expect(eventsOfKey('mine')).toEqual(['KeyUsed'])
+  })
+
+  test('a price set meanwhile by another process is the price', async () => {
+    await opened({ credits: '10' })
+    const b = processOf('b')
+    const dearer = command('price', (account) =>
+      overridePrice(account, {
+        sku: 'ip_lookup',
+        amount: parseCredits('2.5'),
+        effectiveFrom: new Date(nowMs).toISOString(),
+      }),
+    )
+    const ledger = interrupted(() => b.submit(org, dearer))
+    expect(await ledger.submit(org, call('mine'))).toMatchObject({ balance: parseCredits('7.5') })
+  })
+
+  test('the tail is longer than a page', async () => {
+    await opened({ credits: '1000' })
+    const b = processOf('b')
+    const keys = Array.from({ length: 40 }, (_, i) => `f${i}`)
+    let once = true
+    const ledger = processOf('a', {
+      limits: { readPageMax: 7 },
+      faults: {
+        onAppend: async () => {
+          if (once) {
+            once = false
+            await Promise.all(keys.map((key) => b.submit(org, call(key))))
+          }
+          return undefined
+        },
+      },
+    })
+    const committed = await Promise.all(['f0', 'mine', 'f39'].map((key) => ledger.submit(org, call(key))))
+    expect(committed.map(({ repeated }) => repeated)).toEqual([true, false, true])
+    expect(committed.map(({ revision }) => revision)).toEqual([3, 83, 81])
+    expect(await balanceNow()).toBe('959')
+  })
+
+  test('a lost request whose place another process took: known to be absent, decided again, written once', async () => {
+    await opened({ credits: '10' })
+    const b = processOf('b')
+    let sent = 0
+    const ledger = processOf('a', {
+      faults: {
+        onAppend: async () => {
+          sent++
+          if (sent === 1) return 'late'
+          if (sent === 2) await b.submit(org, call('foreign'))
+          return undefined
+        },
+      },
+    })
+    expect(await ledger.submit(org, call('mine'))).toMatchObject({ revision: 5, balance: parseCredits('8') })
+    expect(log.deliverLate()).toBe(false)
+    expect(eventsOfKey('mine')).toEqual(['KeyUsed', 'CreditCharged'])
+  })
+
+  test('eight processes and one key: one charge; eight keys: eight charges', async () => {
+    await opened()
+    const processes = Array.from({ length: 8 }, (_, i) =>
+      processOf(`p${i}`, {
+        faults: { onAppend: () => new Promise((resolve) => setImmediate(() => resolve(undefined))) },
+      }),
+    )
+    await Promise.all(processes.map((one) => one.lastSeen(org)))
+    await Promise.all(
+      processes.flatMap((one, i) => [one.submit(org, call('same')), one.submit(org, call(`own-${i}`))]),
+    )
+    expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
+    expect(await balanceNow()).toBe('91')
+  })
+
+  test('the tail cannot be read: refused, and nothing of the batch stands', async () => {
+    await opened()
+    const b = processOf('b')
+    let readable = true
+    const ledger = processOf('a', {
+      faults: {
+        onAppend: async () => {
+          if (readable) await b.submit(org, call(`foreign-${log.attempts.length}`))
+          readable = false
+          return undefined
+        },
+        onRead: () => (readable ? undefined : 'unavailable'),
+      },
+    })
+    await ledger.lastSeen(org)
+    expect(await outcomeOf(ledger.submit(org, call('mine')))).toBe('LedgerUnavailable')
+    expect(eventsOfKey('mine')).toEqual([])
+  })
+})
+
+describe('the same command key in one process', () => {
+  test('twice in one batch: one charge, both told', async () => {
+    await opened()
+    const ledger = processOf('a')
+    const [one, two, other] = await Promise.all(
+      ['same', 'same', 'other'].map((key) => ledger.submit(org, call(key))),
+    )
+    expect(two).toMatchObject({ revision: one?.revision, balance: one?.balance, events: one?.events })
+    expect(other?.balance).toBe(parseCredits('98'))
+    expect(attemptsBy('a')).toHaveLength(1)
+    expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
+  })
+
+  test('twice in one batch that has to be decided again: still one charge', async () => {
+    await opened()
+    const b = processOf('b')
+    let once = true
+    const ledger = processOf('a', {
+      faults: {
+        onAppend: async () => {
+          if (once) {
+            once = false
+            await b.submit(org, call('foreign'))
+          }
+          return undefined
+        },
+      },
+    })
+    await Promise.all(['same', 'same'].map((key) => ledger.submit(org, call(key))))
+    expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
+    expect(await balanceNow()).toBe('98')
+  })
+
+  test('again while the first is being written: one charge, both told', async () => {
+    await opened()
+    const network = gate()
+    const ledger = processOf('a', { faults: { onAppend: network.wait } })
+    const first = ledger.submit(org, call('same'))
+    await network.reached
+    const second = ledger.submit(org, call('same'))
+    network.open()
+    expect(await first).toMatchObject({ revision: 3, repeated: false })
+    expect(await second).toMatchObject({ revision: 3, repeated: true })
+    expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
+  })
+})
+
+describe('rule 5: credits', () => {
+  test('the call that cannot be paid is refused and recorded at zero; the rest of the batch goes on', async () => {
+    await opened({ credits: '2.5' })
+    const ledger = processOf('a')
+    const keys = ['c1', 'c2', 'c3', 'free', 'c4']
+    const committed = await Promise.all(
+      keys.map((key) => ledger.submit(org, call(key, key === 'free' ? notLocated : located))),
+    )
+    expect(attemptsBy('a')).toHaveLength(1)
+    expect(keys.map((key) => eventsOfKey(key))).toEqual([
+      ['KeyUsed', 'CreditCharged'],
+      ['KeyUsed', 'CreditCharged'],
+      ['KeyUsed'],
+      ['KeyUsed'],
+      ['KeyUsed'],
+    ])
+    const outcomes = committed.map(({ events }) =>
+      events[0]?.type === 'KeyUsed' ? events[0].data.outcome : '?',
+    )
+    expect(outcomes).toEqual(['answered', 'answered', 'refused', 'answered', 'refused'])
+    expect(committed.map(({ balance }) => formatCredits(balance))).toEqual([
+      '1.5',
+      '0.5',
+      '0.5',
+      '0.5',
+      '0.5',
+    ])
+  })
+
+  test('the overdraft limit is drawn to the last credit and never beyond', async () => {
+    await opened({ credits: '1', overdraft: '2' })
+    const ledger = processOf('a')
+    await Promise.all(['c1', 'c2', 'c3', 'c4', 'c5'].map((key) => ledger.submit(org, call(key))))
+    expect(await balanceNow()).toBe('-2')
+    await ledger.submit(org, grant('more', '5'))
+    expect(await balanceNow()).toBe('3')
+  })
+
+  test('a batch grants and then spends what was granted', async () => {
+    await opened({ credits: '0' })
+    const ledger = processOf('a')
+    const [unpaid, , paid] = await Promise.all(
+      [call('early'), grant('g', '1'), call('late')].map((one) => ledger.submit(org, one)),
+    )
+    expect(unpaid?.events).toHaveLength(1)
+    expect(paid?.events).toHaveLength(2)
+  })
+
+  test('a lot is worth nothing from its expiry on', async () => {
+    await opened({ credits: '0' })
+    const ledger = processOf('a')
+    await ledger.submit(org, grant('short', '5', new Date(startMs + 1_000).toISOString()))
+    expect((await ledger.submit(org, call('in time'))).events).toHaveLength(2)
+    nowMs += 1_000
+    expect((await ledger.submit(org, call('too late'))).events).toHaveLength(1)
+    await ledger.submit(org, sweep('short'))
+    expect(standing().at(-1)).toMatchObject({ type: 'CreditExpired', data: { amount: '4' } })
+  })
+})
+
+describe('known failures', () => {
+  test('are retried, the identical append again', async () => {
+    await opened()
+    let failures = 3
+    const ledger = processOf('a', {
+      faults: { onAppend: () => (failures-- > 0 ? 'unavailable' : undefined) },
+    })
+    expect(await ledger.submit(org, call('first'))).toMatchObject({ revision: 3 })
+    const attempts = attemptsBy('a')
+    expect(attempts).toHaveLength(4)
+    for (const attempt of attempts) expect(attempt).toEqual(attempts[0])
+  })
+
+  test('past their limit the batch is refused, nothing of it stands, and the next one works', async () => {
+    await opened()
+    let failing = true
+    const ledger = processOf('a', {
+      limits: { unavailableRetryMs: 100, unknownRetryMs: 1_000_000 },
+      faults: {
+        onAppend: () => {
+          nowMs += 40
+          return failing ? 'unavailable' : undefined
+        },
+      },
+    })
+    const outcomes = await Promise.all(['one', 'two'].map((key) => outcomeOf(ledger.submit(org, call(key)))))
+    expect(outcomes).toEqual(['LedgerUnavailable', 'LedgerUnavailable'])
+    expect(attemptsBy('a').length).toBeGreaterThan(1)
+    failing = false
+    expect(await ledger.submit(org, call('three'))).toMatchObject({
+      revision: 3,
+      balance: parseCredits('99'),
+    })
+  })
+
+  test.each(['the log', 'the snapshot'])(
+    '%s cannot be read when the account is loaded: refused, and the next call works',
+    async (what) => {
+      await opened()
+      let readable = false
+      const ledger = processOf('a', {
+        faults: { onRead: () => (readable || what !== 'the log' ? undefined : 'unavailable') },
+        snapshot: async () => {
+          if (!readable && what === 'the snapshot') throw new Error('no database')
+          return null
+        },
+      })
+      expect(await outcomeOf(ledger.submit(org, call('first')))).toBe('LedgerUnavailable')
+      readable = true
+      expect(await ledger.submit(org, call('second'))).toMatchObject({ revision: 3 })
+    },
+  )
+})
+
+describe('rule 6: loading the account', () => {
+  /** A ledger in which everything happened that can. */
+  const history = async (): Promise<void> => {
+    await opened({ credits: '3', overdraft: '2' })
+    const ledger = processOf('writer')
+    const steps: LedgerCommand[] = [
+      call('h1'),
+      grant('short', '1.25', new Date(startMs + 1_000).toISOString()),
+      call('h2'),
+      call('h3', notLocated),
+      command('price', (account) =>
+        overridePrice(account, {
+          sku: 'ip_lookup',
+          amount: parseCredits('0.75'),
+          effectiveFrom: new Date(nowMs).toISOString(),
+        }),
+      ),
+      ...['h4', 'h5', 'h6', 'h7', 'h8'].map((key) => call(key)),
+      grant('later', '4'),
+      call('h9'),
+    ]
+    for (const step of steps) await ledger.submit(org, step)
+    nowMs += 2_000
+    await ledger.submit(org, sweep('short'))
+    await ledger.submit(org, call('h10'))
+  }
+
+  test('snapshot and tail give the same account as the whole stream, wherever the snapshot was cut', async () => {
+    await history()
+    const whole = folded(standing().length)
+    expect(whole.revision).toBeGreaterThan(15)
+    for (let cut = 0; cut <= standing().length; cut++)
+      expect(
+        await processOf('a', { snapshot: snapshotAfter(() => cut) }).account(org),
+        `cut after ${cut}`,
+      ).toEqual(whole)
+  })
+
+  test('only the stream after the snapshot is read', async () => {
+    await history()
+    const from: (number | undefined)[] = []
+    const ledger = processOf('a', {
+      snapshot: snapshotAfter(() => 6),
+      faults: {
+        onRead: (_, options) => {
+          from.push(options.from)
+          return undefined
+        },
+      },
+    })
+    await ledger.submit(org, call('next'))
+    await ledger.submit(org, call('after'))
+    expect(from).toEqual([6])
+  })
+
+  test('a decision on a snapshot cut between a call and its charge is the decision on the whole stream', async () => {
+    await history()
+    const before = standing().length
+    const cut = standing().findLastIndex(({ type }) => type === 'CreditCharged')
+    const { balance, revision } = await processOf('a', { snapshot: snapshotAfter(() => cut) }).submit(
+      org,
+      call('next'),
+    )
+    expect(revision).toBe(before + 1)
+    expect(formatCredits(balance)).toBe(await balanceNow())
+  })
+
+  test('`account` sees what other processes have written; `lastSeen` costs no read', async () => {
+    await opened()
+    let reads = 0
+    const ledger = processOf('a', {
+      faults: {
+        onRead: () => {
+          reads++
+          return undefined
+        },
+      },
+    })
+    await ledger.lastSeen(org)
+    await processOf('b').submit(org, call('foreign'))
+    expect(balanceOf(await ledger.account(org), nowMs)).toBe(parseCredits('99'))
+    const before = reads
+    await ledger.lastSeen(org)
+    expect(reads).toBe(before)
+  })
+
+  test('`lastSeen` never falls behind what this process has committed', async () => {
+    await opened()
+    const slow = gate()
+    const client = log.client('a')
+    let reads = 0
+    const slowFirstReply: EventLog['read'] = async (stream, options) => {
+      const first = ++reads === 1
+      const page = await client.read(stream, options)
+      if (first) await slow.wait()
+      return page
+    }
+    const ledger = processOf('a', { eventLog: { ...client, read: slowFirstReply } })
+    const early = ledger.lastSeen(org)
+    await slow.reached
+    const committed = Promise.all([ledger.submit(org, call('first')), ledger.submit(org, call('second'))])
+    const settled = await Promise.race([
+      committed,
+      new Promise<null>((resolve) => setTimeout(() => resolve(null), 200)),
+    ])
+    slow.open()
+    await early
+    const revision = Math.max(...(settled ?? (await committed)).map((one) => one.revision))
+    expect((await ledger.lastSeen(org)).revision).toBeGreaterThanOrEqual(revision)
+  })
+
+  test('idle accounts beyond the bound are forgotten and loaded again', async () => {
+    const ids = ['1', '2', '3', '4'].map((digit) => `org_01K9XXXXXXXXXXXXXXXXXXXXX${digit}`)
+    for (const organizationId of ids) await opened({ organizationId })
+    const ledger = processOf('a', { limits: { accountsMax: 2 } })
+    for (let round = 0; round < 3; round++)
+      for (const organizationId of ids) await ledger.submit(organizationId, call(`round-${round}`))
+    for (const organizationId of ids) expect(await balanceNow(organizationId)).toBe('97')
+  })
+})
+
+describe('rule 7: the hash chain', () => {
+  test('names the first event that was changed, whatever was changed in it', async () => {
+    await opened()
+    const ledger = processOf('a')
+    for (const key of ['c1', 'c2', 'c3']) await ledger.submit(org, call(key))
+    const sound = log.eventsOf(ledgerStream(org))
+    const tampered = async (change: (events: typeof sound) => typeof sound) => {
+      const events = change(sound)
+      const eventLog: EventLog = {
+        ...log.client('auditor'),
+        read: async (_, { from = 0, max }) => events.slice(from, from + max),
+      }
+      return (await verifyLedger(eventLog, org)).fault?.revision
+    }
+    const replaceAt = (at: number, change: Partial<(typeof sound)[number]>) => (events: typeof sound) =>
+      events.map((event, i) => (i === at ? { ...event, ...change } : event))
+    const data = sound[3]?.data ?? ''
+    const metadata = sound[3]?.metadata ?? ''
+    expect(await tampered((events) => events)).toBeUndefined()
+    expect(await tampered(replaceAt(3, { data: data.replace('"amount":"1"', '"amount":"0"') }))).toBe(3)
+    expect(await tampered(replaceAt(3, { data: `${data} ` }))).toBe(3)
+    expect(await tampered(replaceAt(3, { metadata: metadata.replace('2026', '2025') }))).toBe(3)
+    expect(await tampered(replaceAt(3, { id: eventIdOf(org, 'forged', 0) }))).toBe(3)
+    expect(await tampered(replaceAt(3, { type: 'CreditExpired' }))).toBe(3)
+    expect(await tampered(replaceAt(3, { metadata: '{"schema_version":1}' }))).toBe(3)
+    const renumbered = (events: typeof sound) => events.map((event, revision) => ({ ...event, revision }))
+    expect(await tampered((events) => events.filter((_, i) => i !== 4))).toBe(5)
+    expect(await tampered((events) => renumbered(events.filter((_, i) => i !== 4)))).toBe(4)
+    expect(
+      await tampered((events) =>
+        renumbered([...events.slice(0, 4), ...events.slice(6), ...events.slice(4, 6)]),
+      ),
+    ).toBe(4)
+  })
+})
+
+test('drain waits for everything queued', async () => {
+  await opened()
+  const ledger = processOf('a', {
+    faults: { onAppend: () => new Promise((resolve) => setImmediate(() => resolve(undefined))) },
+  })
+  const outcomes: string[] = []
+  for (let i = 0; i < 10; i++)
+    void outcomeOf(ledger.submit(org, call(`c${i}`))).then((outcome) => outcomes.push(outcome))
+  await ledger.drain()
+  expect(outcomes).toHaveLength(10)
+})

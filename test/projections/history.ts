@@ -1,0 +1,438 @@
+/**
+ * What tests of projections stand on: a database of their own, a long and valid history written through the real
+ * deciders into the real log, and rows to compare.
+ */
+import { Writable } from 'node:stream'
+import pg from 'pg'
+import { type Logger, pino } from 'pino'
+import type { Projection, TableName } from '../../projections/projection.ts'
+import { formatCredits, parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { eventIdOf, uuidV5 } from '../../src/event-log/event-id.ts'
+import { type EventLog, logStart, type RecordedEvent } from '../../src/event-log/port.ts'
+import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
+import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import type { CallFacts } from '../../src/events/calls.ts'
+import type { DomainEvent } from '../../src/events/catalogue.ts'
+import { keyStream, priceBookStream } from '../../src/events/streams.ts'
+import { allocationsFor } from '../../src/ledger/account.ts'
+import { createLedger, type Ledger, type LedgerCommand } from '../../src/ledger/commit.ts'
+import {
+  expireLot,
+  grantCredits,
+  overridePrice,
+  recordCall,
+  recordRateLimit,
+  registerOrganization,
+  reverseCharge,
+} from '../../src/ledger/decide.ts'
+import { readCheckpoints } from '../../src/projector/checkpoints.ts'
+import { seededRandom } from '../ip-lookup/seeded-random.ts'
+import { testDatabase } from '../support/postgres.ts'
+
+export const organizationIds = ['1', '2', '3'].map((digit) => `org_01K9PPPPPPPPPPPPPPPPPPPPP${digit}`)
+const keyIds = ['a', 'b', 'c', 'd', 'e', 'f'].map((letter) => `K9abcdefghijklm${letter}`)
+const startMs = Date.parse('2026-02-27T20:00:00.000Z')
+const book = priceBookOf(defaultPriceBook)
+const hmac = 'A'.repeat(43)
+
+export type House = {
+  readonly url: string
+  readonly pool: pg.Pool
+  readonly eventLog: EventLog
+  readonly logger: Logger
+  /** The messages of everything logged as a warning or worse. */
+  readonly complaints: string[]
+  close(): Promise<void>
+}
+
+export const silent = pino({ level: 'silent' })
+
+/** A logger that keeps its messages. */
+export const listening = (level: 'info' | 'warn'): { logger: Logger; messages: string[] } => {
+  const messages: string[] = []
+  const sink = new Writable({
+    write: (line: Buffer, _, done) => {
+      const { msg, err } = JSON.parse(line.toString()) as { msg: string; err?: { message: string } }
+      messages.push(err === undefined ? msg : `${msg}: ${err.message}`)
+      done()
+    },
+  })
+  return { logger: pino({ level }, sink), messages }
+}
+
+export const openHouse = async (): Promise<House> => {
+  const { url, drop } = await testDatabase()
+  const pool = new pg.Pool({ connectionString: url, max: 6 })
+  pool.on('error', () => undefined)
+  const { logger, messages } = listening('warn')
+  const eventLog = openPostgresEventLog({ url, logger: silent })
+  return {
+    url,
+    pool,
+    eventLog,
+    logger,
+    complaints: messages,
+    close: async () => {
+      await eventLog.close()
+      await pool.end()
+      await drop()
+    },
+  }
+}
+
+/** Waits for a condition, and says which one when it does not come. */
+export const until = async (
+  what: string,
+  met: () => Promise<boolean> | boolean,
+  withinMs = 12_000,
+): Promise<void> => {
+  for (const give = performance.now() + withinMs; ; ) {
+    if (await met()) return
+    if (performance.now() > give) throw new Error(`waited in vain until ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 15))
+  }
+}
+
+/** Every live projection named stands at the head. */
+export const untilProjected = async ({ pool, eventLog }: House, names: readonly string[]): Promise<void> => {
+  await until(`${names.join(', ')} stand at the head`, async () => {
+    const head = await eventLog.head()
+    const standing = await readCheckpoints(pool).catch(() => [])
+    return names.every((name) =>
+      standing.some((one) => one.name === name && one.state === 'live' && one.position === head),
+    )
+  })
+}
+
+/** Everything that stands in the log. */
+export const wholeLog = async (eventLog: EventLog): Promise<RecordedEvent[]> => {
+  const events: RecordedEvent[] = []
+  const done = new AbortController()
+  for await (const item of eventLog.subscribe({ after: logStart, prefixes: [], signal: done.signal })) {
+    if (item.kind === 'events') events.push(...item.events)
+    if (item.kind === 'caught-up') break
+  }
+  done.abort()
+  return events
+}
+
+/** A projection's rows as texts, in an order that depends on nothing but the rows. */
+export const rowsOf = async (
+  client: pg.Pool | pg.ClientBase,
+  projection: Projection,
+  table: TableName,
+): Promise<Record<string, string[]>> => {
+  const found: Record<string, string[]> = {}
+  for (const { name } of projection.tables) {
+    const { rows } = await client.query<{ row: string }>(
+      `select t::text as row from ${table(name)} t order by 1`,
+    )
+    found[name] = rows.map(({ row }) => row)
+  }
+  return found
+}
+
+/** Appends a key's, price book's or operator's event, or one that should not exist, after what stands in the stream. */
+export const appendTo = async (
+  eventLog: EventLog,
+  stream: string,
+  event: DomainEvent | { type: string; data: string },
+  { at = startMs, metadata }: { at?: number; metadata?: string } = {},
+): Promise<void> => {
+  const last = await eventLog.read(stream, { direction: 'backwards', max: 1 }).catch(() => [])
+  const revision = last[0]?.revision ?? -1
+  const id = uuidV5(`${stream} ${revision + 1} ${event.type}`)
+  const encoded =
+    typeof event.data === 'string'
+      ? {
+          id,
+          type: event.type,
+          data: event.data,
+          metadata: '{"schema_version":1,"actor":"test","effective_at":"2026-03-01T00:00:00.000Z"}',
+        }
+      : encodeEvent(event as DomainEvent, { id, actor: 'cli', effectiveAt: new Date(at).toISOString() })
+  await eventLog.append(stream, revision === -1 ? 'none' : revision, [
+    { ...encoded, metadata: metadata ?? encoded.metadata },
+  ])
+}
+
+export const issueKey = (
+  eventLog: EventLog,
+  keyId: string,
+  organizationId = organizationIds[0] ?? '',
+): Promise<void> =>
+  appendTo(eventLog, keyStream(keyId), {
+    type: 'ApiKeyIssued',
+    data: {
+      key_id: keyId,
+      organization_id: organizationId,
+      organization_name: 'Exämple "GmbH", {a,b} \\ NULL',
+      name: 'backend',
+      secret_hmac: hmac,
+      last4: 'wxyz',
+      permissions: ['ip_lookup', 'email_validation'],
+      limits: { requests_per_minute: 60, requests_per_day: 1_000 },
+      allowed_cidrs: keyId.endsWith('a') ? ['192.0.2.0/24', '2001:db8::/32'] : [],
+      expires_at: keyId.endsWith('b') ? '2027-01-01T00:00:00.000Z' : null,
+    },
+  })
+
+export const ledgerOver = (eventLog: EventLog): Ledger =>
+  createLedger({ eventLog, snapshot: async () => null, logger: silent, clock: { now: () => startMs } })
+
+export const openOrganizations = async (ledger: Ledger): Promise<void> => {
+  for (const [i, organizationId] of organizationIds.entries())
+    await ledger.submit(organizationId, {
+      key: 'register',
+      atMs: startMs,
+      actor: 'cli',
+      decide: (account) =>
+        registerOrganization(account, {
+          name: `Organization ${i}`,
+          overdraftLimit: parseCredits(['0', '3.5', '20'][i] ?? '0'),
+        }),
+    })
+}
+
+/** A located lookup, charged. */
+export const plainCall = (key: string, atMs = startMs): LedgerCommand => ({
+  key,
+  atMs,
+  actor: 'key:test',
+  requestId: key.slice(0, 64),
+  decide: (account, idOf) =>
+    recordCall(
+      account,
+      {
+        keyId: keyIds[0] ?? '',
+        capability: 'ip_lookup',
+        outcome: 'answered',
+        facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: hmac },
+      },
+      { book, chargeId: () => idOf(1), atMs },
+    ),
+})
+
+export const plainGrant = (key: string, amount: string): LedgerCommand => ({
+  key,
+  atMs: startMs,
+  actor: 'cli',
+  decide: (account, idOf) =>
+    grantCredits(account, {
+      grantId: idOf(0),
+      amount: parseCredits(amount),
+      priority: 100,
+      expiresAt: null,
+      reason: 'test',
+    }),
+})
+
+/**
+ * Writes a history in which everything happens that can: grants that expire or repay overdraft, prices that change,
+ * calls that are charged, free, unpaid, idempotent or of several lines, reversals and negative corrections, rate
+ * limits, and the lives of keys; several organizations at once, over three days.
+ */
+export const writeHistory = async (
+  eventLog: EventLog,
+  { seed, steps }: { seed: number; steps: number },
+): Promise<void> => {
+  const random = seededRandom(seed)
+  const ledger = ledgerOver(eventLog)
+  let nowMs = startMs
+  let sequence = 0
+  const lots: { organizationId: string; grantId: string }[] = []
+  const charges: { organizationId: string; chargeId: string; amount: bigint }[] = []
+
+  const facts = (): CallFacts => {
+    const draw = random.next()
+    if (draw < 0.6) return { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: hmac }
+    if (draw < 0.75) return { kind: 'ip_lookup', success: false, country_code: null, address_hmac: hmac }
+    if (draw < 0.85) return { kind: 'whoami' }
+    return draw < 0.93 ? { kind: 'refusal', code: 'REQ_002' } : { kind: 'replay' }
+  }
+
+  const call = async (organizationId: string): Promise<void> => {
+    const key = `call-${++sequence}`
+    const atMs = nowMs - random.integer(5_000)
+    const established = facts()
+    const refused = established.kind === 'refusal'
+    const keyId = random.pick(keyIds)
+    const idempotent = random.next() < 0.2
+    const severalLines = random.next() < 0.1
+    const committed = await ledger.submit(organizationId, {
+      key,
+      atMs,
+      actor: `key:${keyId}`,
+      ...(random.next() < 0.9 ? { requestId: key } : {}),
+      decide: (account, idOf) =>
+        recordCall(
+          account,
+          {
+            keyId,
+            capability: established.kind === 'whoami' ? 'whoami' : 'ip_lookup',
+            outcome: refused ? (random.next() < 0.5 ? 'refused' : 'failed') : 'answered',
+            ...(refused ? { code: established.code } : {}),
+            facts: established,
+            idempotent,
+          },
+          { book, chargeId: () => idOf(1), atMs },
+        ).map((event) => {
+          const [line] = event.type === 'CreditCharged' ? event.data.lines : []
+          if (!severalLines || event.type !== 'CreditCharged' || line === undefined) return event
+          return { ...event, data: { ...event.data, lines: [line, { ...line, sku: 'extra', amount: '0' }] } }
+        }),
+    })
+    for (const event of committed.events)
+      if (event.type === 'CreditCharged')
+        charges.push({
+          organizationId,
+          chargeId: event.data.charge_id,
+          amount: parseCredits(event.data.amount),
+        })
+  }
+
+  const grant = async (organizationId: string): Promise<void> => {
+    const key = `grant-${++sequence}`
+    const expiresAt = random.next() < 0.6 ? new Date(nowMs + random.integer(40_000_000)).toISOString() : null
+    const amount = parseCredits(`${random.integer(12)}.${1 + random.integer(999_998)}`.replace(/0+$/, ''))
+    await ledger.submit(organizationId, {
+      key,
+      atMs: nowMs,
+      actor: 'cli',
+      decide: (account, idOf) =>
+        grantCredits(account, {
+          grantId: idOf(0),
+          amount,
+          priority: random.integer(3),
+          expiresAt,
+          reason: 'it’s "quoted", {x}\\',
+        }),
+    })
+    lots.push({ organizationId, grantId: eventIdOf(organizationId, key, 0) })
+  }
+
+  const expire = async (): Promise<void> => {
+    const atMs = nowMs
+    for (const { organizationId, grantId } of lots)
+      await ledger.submit(organizationId, {
+        key: `expire/${grantId}/${++sequence}`,
+        atMs,
+        actor: 'system',
+        decide: (account) => expireLot(account, { grantId, atMs }),
+      })
+  }
+
+  const reverse = async (): Promise<void> => {
+    const charge = charges.splice(random.integer(charges.length), 1)[0]
+    if (charge === undefined) return
+    const { organizationId, chargeId, amount } = charge
+    await ledger.submit(organizationId, {
+      key: `reversal/${chargeId}`,
+      atMs: nowMs,
+      actor: 'system',
+      decide: (account, idOf) =>
+        reverseCharge(account, { adjustmentId: idOf(0), chargeId, amount, reason: 'never delivered' }),
+    })
+  }
+
+  /** A correction to the partner's cost, as re-rating makes them. */
+  const correct = (organizationId: string) => {
+    const amount = parseCredits(`0.${1 + random.integer(8)}`)
+    const atMs = nowMs
+    return ledger.submit(organizationId, {
+      key: `correction-${++sequence}`,
+      atMs,
+      actor: 'cli',
+      decide: (account, idOf) => [
+        {
+          type: 'CreditAdjusted',
+          data: {
+            adjustment_id: idOf(0),
+            adjusts: null,
+            amount: formatCredits(-amount),
+            reason: 'correction',
+            rerate_run: 'run-1',
+            allocations: allocationsFor(account, amount, atMs),
+            overdraft_repaid: '0',
+          },
+        },
+      ],
+    })
+  }
+
+  const setPrice = (organizationId: string) => {
+    const effectiveFrom = new Date(nowMs + random.integer(20_000_000) - 10_000_000).toISOString()
+    const amount = random.next() < 0.3 ? null : parseCredits(`0.${1 + random.integer(8)}`)
+    return ledger.submit(organizationId, {
+      key: `price-${++sequence}`,
+      atMs: nowMs,
+      actor: 'cli',
+      decide: (account) =>
+        overridePrice(account, { sku: random.pick(['ip_lookup', 'other']), amount, effectiveFrom }),
+    })
+  }
+
+  const limited = (organizationId: string) => {
+    const exceeded = {
+      key_id: random.pick(keyIds),
+      policy: random.pick(['minute', 'day'] as const),
+      window: new Date(nowMs - (nowMs % 60_000)).toISOString(),
+      count: 1 + random.integer(50),
+    }
+    return ledger.submit(organizationId, {
+      key: `rate-limit/${++sequence}`,
+      atMs: nowMs,
+      actor: 'system',
+      decide: (account) => recordRateLimit(account, exceeded),
+    })
+  }
+
+  await appendTo(eventLog, priceBookStream, { type: 'PriceBookPublished', data: defaultPriceBook })
+  await openOrganizations(ledger)
+  for (const keyId of keyIds) await issueKey(eventLog, keyId, random.pick(organizationIds))
+  await Promise.all(organizationIds.map(grant))
+  for (let step = 0; step < steps; step++) {
+    nowMs += random.integer(Math.round((3 * 86_400_000) / steps))
+    await Promise.all(Array.from({ length: 1 + random.integer(6) }, () => call(random.pick(organizationIds))))
+    const organizationId = random.pick(organizationIds)
+    const draw = random.next()
+    if (draw < 0.2) await grant(organizationId)
+    else if (draw < 0.3) await expire()
+    else if (draw < 0.4) await reverse()
+    else if (draw < 0.5) await correct(organizationId)
+    else if (draw < 0.6) await setPrice(organizationId)
+    else if (draw < 0.7) await limited(organizationId)
+  }
+  const [rotated = '', changed = '', revoked = ''] = keyIds
+  await appendTo(
+    eventLog,
+    keyStream(rotated),
+    {
+      type: 'ApiKeyRotated',
+      data: { key_id: rotated, successor_id: changed, grace_until: '2026-03-04T00:00:00.000Z' },
+    },
+    { at: nowMs },
+  )
+  for (const perMinute of [5, 7])
+    await appendTo(eventLog, keyStream(changed), {
+      type: 'ApiKeyLimitsChanged',
+      data: { key_id: changed, limits: { requests_per_minute: perMinute, requests_per_day: 10 } },
+    })
+  await appendTo(
+    eventLog,
+    keyStream(revoked),
+    { type: 'ApiKeyRevoked', data: { key_id: revoked, reason: 'leaked' } },
+    { at: nowMs },
+  )
+  await appendTo(
+    eventLog,
+    keyStream(rotated),
+    { type: 'ApiKeyRevoked', data: { key_id: rotated, reason: 'grace over' } },
+    { at: nowMs + 1_000 },
+  )
+  await appendTo(eventLog, 'operator', {
+    type: 'RebuildRequested',
+    data: { projections: ['accounts'], reason: 'test' },
+  })
+}

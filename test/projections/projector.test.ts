@@ -1,0 +1,505 @@
+/** The projector: every event becomes rows exactly once, whoever runs, dies, lags or is poisoned. */
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { accounts } from '../../projections/accounts.ts'
+import { apiKeys } from '../../projections/api-keys.ts'
+import { projections } from '../../projections/index.ts'
+import { keyUsage } from '../../projections/key-usage.ts'
+import { ledgerLines } from '../../projections/ledger-lines.ts'
+import type { Projection } from '../../projections/projection.ts'
+import { eventIdOf } from '../../src/event-log/event-id.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { keyStream, ledgerStream } from '../../src/events/streams.ts'
+import type { Ledger } from '../../src/ledger/commit.ts'
+import { type Checkpoint, Fenced, moveCheckpoints, readCheckpoints } from '../../src/projector/checkpoints.ts'
+import { acquireLease, leaseTtlMs, releaseLease } from '../../src/projector/lease.ts'
+import { rebuildProjection, verifyProjection } from '../../src/projector/rebuild.ts'
+import { createProjector, type Projector } from '../../src/projector/run.ts'
+import { liveTable } from '../../src/projector/tables.ts'
+import {
+  appendTo,
+  type House,
+  issueKey,
+  ledgerOver,
+  listening,
+  openHouse,
+  openOrganizations,
+  organizationIds,
+  plainCall,
+  plainGrant,
+  rowsOf,
+  until,
+  untilProjected,
+} from './history.ts'
+
+const names = projections.map(({ name }) => name)
+const [org = '', otherOrg = ''] = organizationIds
+
+let house: House
+let ledger: Ledger
+let running: Projector[]
+
+beforeEach(async () => {
+  house = await openHouse()
+  ledger = ledgerOver(house.eventLog)
+  running = []
+  await openOrganizations(ledger)
+  await ledger.submit(org, plainGrant('opening', '1000'))
+  await ledger.submit(otherOrg, plainGrant('opening', '1000'))
+})
+
+afterEach(async () => {
+  await Promise.all(running.map((one) => one.stop()))
+  await house.close()
+})
+
+/** Starts a projector and returns it with what it says. */
+const start = ({
+  owner = 'one',
+  only = projections,
+  eventLog = house.eventLog,
+}: {
+  owner?: string
+  only?: readonly Projection[]
+  eventLog?: EventLog
+} = {}) => {
+  const { logger, messages } = listening('info')
+  const projector = createProjector({ url: house.url, eventLog, projections: only, logger, owner })
+  running.push(projector)
+  void projector.run()
+  return {
+    projector,
+    messages,
+    stop: () => projector.stop().then(() => void running.splice(running.indexOf(projector), 1)),
+  }
+}
+
+const calls = async (prefix: string, count: number, organizationId = org): Promise<void> => {
+  await Promise.all(
+    Array.from({ length: count }, (_, i) => ledger.submit(organizationId, plainCall(`${prefix}-${i}`))),
+  )
+}
+
+const checkpointOf = async ({ name }: Projection): Promise<Checkpoint> => {
+  const found = (await readCheckpoints(house.pool)).find((one) => one.name === name)
+  if (found === undefined) throw new Error(`${name} has no checkpoint`)
+  return found
+}
+
+const count = async (what: string): Promise<number> =>
+  Number((await house.pool.query<{ n: string }>(`select count(*) as n from ${what}`)).rows[0]?.n)
+
+const parked = async (): Promise<unknown[]> =>
+  (await house.pool.query('select projection, stream from parked_events order by projection, position')).rows
+
+/** Every projection's rows are what a rebuild from the log gives. */
+const expectSound = async (only: readonly Projection[] = projections): Promise<void> => {
+  for (const projection of only) {
+    const { differences } = await verifyProjection({ url: house.url, eventLog: house.eventLog, projection })
+    expect(differences, projection.name).toEqual([])
+  }
+}
+
+const allRows = async (): Promise<Record<string, string[]>> => {
+  const all: Record<string, string[]> = {}
+  for (const projection of projections)
+    Object.assign(all, await rowsOf(house.pool, projection, liveTable(projection)))
+  return all
+}
+
+describe('following', () => {
+  test('what stood in the log and what is appended later become rows; a restart changes nothing', async () => {
+    await calls('before', 20)
+    const first = start()
+    await untilProjected(house, names)
+    await calls('live', 20)
+    await issueKey(house.eventLog, 'K9abcdefghijklmn')
+    await untilProjected(house, names)
+    expect(await count(`ledger_lines where kind = 'call' and amount_micro = -1000000`)).toBe(40)
+    expect(await count('api_keys')).toBe(1)
+    await first.stop()
+    const rows = await allRows()
+    start({ owner: 'two' })
+    await calls('later', 1, otherOrg)
+    await untilProjected(house, names)
+    const after = await allRows()
+    expect(after.api_keys).toEqual(rows.api_keys)
+    expect(after.ledger_lines).toHaveLength((rows.ledger_lines?.length ?? 0) + 1)
+    await expectSound()
+  })
+
+  test('a batch is written with its checkpoint or not at all', async () => {
+    start()
+    await untilProjected(house, names)
+    await house.pool.query(`
+      create function refuse() returns trigger language plpgsql as $$ begin raise exception 'no' using errcode = '53100'; end $$;
+      create trigger refuse before update on projection_checkpoints for each row
+        when (new.position <> old.position) execute function refuse()`)
+    const before = await allRows()
+    await calls('stuck', 5)
+    const { messages } = start({ owner: 'watcher' })
+    await until('the projector has failed', async () => {
+      const { rows } = await house.pool.query(
+        `select 1 from pg_stat_database where datname = current_database() and xact_rollback > 0`,
+      )
+      return rows.length > 0
+    })
+    expect(await allRows()).toEqual(before)
+    await house.pool.query('drop trigger refuse on projection_checkpoints')
+    await untilProjected(house, names)
+    expect(messages).not.toContain(
+      'projector: a money projection stopped; its figures are of before this event',
+    )
+    await expectSound()
+  })
+})
+
+describe('fencing', () => {
+  test.each([
+    ['a stale epoch', 'update projection_checkpoints set lease_epoch = 8'],
+    ['a moved checkpoint', 'update projection_checkpoints set position = position + 1'],
+    ['a halted projection', `update projection_checkpoints set state = 'halted'`],
+  ])('%s: Fenced, and nothing of the transaction stays', async (_, change) => {
+    await start().projector.stop()
+    running = []
+    await house.pool.query(`update projection_checkpoints set lease_epoch = 7, position = 5`)
+    await house.pool.query(change)
+    const before = await readCheckpoints(house.pool)
+    const client = await house.pool.connect()
+    try {
+      await client.query('begin')
+      await client.query(
+        `insert into parked_events (projection, position, stream, error) values ('x', 1, 'x', 'x')`,
+      )
+      const moves = projections.map(({ name, version }) => ({ name, version, from: 5n }))
+      await expect(moveCheckpoints(client, moves, { to: 9n, epoch: 7n })).rejects.toThrow(Fenced)
+    } finally {
+      await client.query('rollback')
+      client.release()
+    }
+    expect(await readCheckpoints(house.pool)).toEqual(before)
+    expect(await count('parked_events')).toBe(0)
+  })
+
+  test('one of several checkpoints stands elsewhere: Fenced', async () => {
+    const { stop } = start()
+    await untilProjected(house, names)
+    await stop()
+    const head = await house.eventLog.head()
+    await house.pool.query(`update projection_checkpoints set lease_epoch = 7`)
+    await house.pool.query(
+      `update projection_checkpoints set position = position - 1 where name = 'accounts'`,
+    )
+    const client = await house.pool.connect()
+    try {
+      const moves = projections.map(({ name, version }) => ({ name, version, from: head }))
+      const level = moves.filter(({ name }) => name !== 'accounts')
+      await client.query('begin')
+      await moveCheckpoints(client, level, { to: head + 1n, epoch: 7n })
+      await client.query('rollback')
+      await expect(moveCheckpoints(client, moves, { to: head + 1n, epoch: 7n })).rejects.toThrow(Fenced)
+    } finally {
+      client.release()
+    }
+  })
+
+  test('a projector that lost its lease writes nothing more', async () => {
+    const { messages } = start()
+    await untilProjected(house, names)
+    const before = await allRows()
+    await house.pool.query(
+      `update leases set owner = 'another', epoch = epoch + 1, expires_at = now() + interval '1 hour'`,
+    )
+    await house.pool.query('update projection_checkpoints set lease_epoch = lease_epoch + 1')
+    await calls('fenced', 10)
+    await until('the projector notices', () =>
+      messages.some((message) => message.includes('moved by another projector')),
+    )
+    expect(await allRows()).toEqual(before)
+  })
+
+  test.each([
+    ['all', projections],
+    ['those that only insert', [ledgerLines, apiKeys, keyUsage]],
+  ])(
+    'a projector that lost its lease while the next one wrote the same events neither halts nor parks anything: %s',
+    async (_, only) => {
+      const late = gatedLog(house.eventLog)
+      const own = only.map(({ name }) => name)
+      const one = start({ owner: 'one', eventLog: late.eventLog, only })
+      await untilProjected(house, own)
+      late.close()
+      await issueKey(house.eventLog, 'K9abcdefghijklmn')
+      await calls('both', 10)
+      await until('the late one has events in its hands', () => late.holding())
+      const two = start({ owner: 'two', only })
+      await until('the next one has the lease', async () => {
+        await house.pool.query(`update leases set expires_at = now() - interval '1 s' where owner = 'one'`)
+        return two.messages.includes('projector: started')
+      })
+      await untilProjected(house, own)
+      late.open()
+      await until('the late one has tried', () =>
+        one.messages.some((message) => message !== 'projector: started'),
+      )
+      expect(await Promise.all(only.map(checkpointOf))).toMatchObject(only.map(() => ({ state: 'live' })))
+      expect(await parked()).toEqual([])
+      await calls('after', 3)
+      await untilProjected(house, own)
+      await expectSound(only)
+    },
+  )
+
+  test('a projector of an older release does not move the checkpoint of a newer version', async () => {
+    const raised: Projection = { ...ledgerLines, version: ledgerLines.version + 1 }
+    start()
+    await calls('old', 5)
+    await untilProjected(house, names)
+    await rebuildProjection({ url: house.url, eventLog: house.eventLog, projection: raised })
+    await calls('new', 5)
+    await untilProjected(
+      house,
+      names.filter((name) => name !== 'ledger_lines'),
+    )
+    const { position } = await checkpointOf(ledgerLines)
+    const { position: written } = (
+      await house.pool.query<{ position: string }>(
+        `select coalesce(max(e.position), 0) as position from ${liveTable(raised)('ledger_lines')} l
+           join log_streams s on s.name = 'ledger-' || l.organization_id
+           join log_events e on e.stream_id = s.id and e.revision >= l.revision and e.revision <= l.revision + 1`,
+      )
+    ).rows[0] ?? { position: '0' }
+    expect(position, 'the checkpoint claims no more than stands in the rows').toBeLessThanOrEqual(
+      BigInt(written),
+    )
+  })
+})
+
+/** An event log whose subscriptions deliver nothing while closed. */
+const gatedLog = (eventLog: EventLog) => {
+  let gate = Promise.withResolvers<void>()
+  gate.resolve()
+  let holding = false
+  return {
+    eventLog: {
+      ...eventLog,
+      async *subscribe(options: Parameters<EventLog['subscribe']>[0]) {
+        for await (const item of eventLog.subscribe(options)) {
+          holding = item.kind === 'events'
+          if (holding) await gate.promise
+          holding = false
+          yield item
+        }
+      },
+    } satisfies EventLog,
+    close: () => {
+      gate = Promise.withResolvers<void>()
+    },
+    open: () => gate.resolve(),
+    holding: () => holding,
+  }
+}
+
+describe('the lease', () => {
+  test('of two projectors one works; the other takes over when it stops', async () => {
+    const one = start({ owner: 'one' })
+    await until('one has started', () => one.messages.includes('projector: started'))
+    const two = start({ owner: 'two' })
+    for (let round = 0; round < 4; round++) {
+      await calls(`round-${round}`, 10)
+      await untilProjected(house, names)
+    }
+    expect(two.messages).toEqual([])
+    await one.stop()
+    await calls('after', 10)
+    await untilProjected(house, names)
+    expect(two.messages).toContain('projector: started')
+    expect(await count(`ledger_lines where kind = 'call'`)).toBe(50)
+    await expectSound()
+  })
+
+  test('the lease of a projector that died is taken when it expires, not before', async () => {
+    await house.pool.query(
+      `insert into leases (name, owner, epoch, expires_at) values ('projector', 'dead', 41, now() + interval '1500 ms')`,
+    )
+    const { messages } = start()
+    await until('it has started', () => messages.includes('projector: started'))
+    const { rows } = await house.pool.query(
+      `select owner, epoch, expires_at > now() as holds, now() >= (select max(recorded_at) from log_events) + interval '1400 ms' as late from leases`,
+    )
+    expect(rows).toMatchObject([{ owner: 'one', epoch: '42', holds: true }])
+    await untilProjected(house, names)
+    const epochs = await house.pool.query('select distinct lease_epoch from projection_checkpoints')
+    expect(epochs.rows).toEqual([{ lease_epoch: '42' }])
+  })
+
+  test('free, held, renewed, expired, released', async () => {
+    const name = 'tested'
+    const acquire = (owner: string) => acquireLease(house.pool, { name, owner })
+    expect(await acquire('a')).toBe(1n)
+    expect(await acquire('b')).toBeNull()
+    expect(await acquire('a')).toBe(1n)
+    const { rows } = await house.pool.query<{ ms: number }>(
+      `select extract(epoch from expires_at - now())::float8 * 1000 as ms from leases where name = $1`,
+      [name],
+    )
+    expect(rows[0]?.ms).toBeGreaterThan(leaseTtlMs - 5_000)
+    expect(rows[0]?.ms).toBeLessThanOrEqual(leaseTtlMs)
+    await house.pool.query(`update leases set expires_at = now() - interval '1 ms' where name = $1`, [name])
+    expect(await acquire('b')).toBe(2n)
+    await releaseLease(house.pool, { name, owner: 'a' })
+    expect(await acquire('a'), 'only the holder can release').toBeNull()
+    await releaseLease(house.pool, { name, owner: 'b' })
+    expect(await acquire('a')).toBe(3n)
+  })
+
+  test('of twenty that ask at once one gets it', async () => {
+    const got = await Promise.all(
+      Array.from({ length: 20 }, (_, i) => acquireLease(house.pool, { name: 'raced', owner: `o${i}` })),
+    )
+    expect(got.filter((epoch) => epoch !== null)).toEqual([1n])
+  })
+})
+
+describe('events that cannot be folded', () => {
+  const brokenCharge = { type: 'CreditCharged', data: '{"amount":"many","lines":[],"allocations":[]}' }
+  const unknown = { type: 'SomethingOfTomorrow', data: '{"a":1}' }
+
+  test('a money projection halts at the event and keeps what came before; the others go on', async () => {
+    await calls('before', 5)
+    await appendTo(house.eventLog, ledgerStream(org), brokenCharge)
+    const broken = await house.eventLog.head()
+    await calls('after', 5, otherOrg)
+    const { messages } = start()
+    await untilProjected(house, ['api_keys', 'key_usage'])
+    await until(
+      'the money projections have halted',
+      async () =>
+        (await checkpointOf(accounts)).state === 'halted' &&
+        (await checkpointOf(ledgerLines)).state === 'halted',
+    )
+    for (const projection of [accounts, ledgerLines])
+      expect(await checkpointOf(projection)).toMatchObject({
+        position: broken - 1n,
+        error: expect.stringContaining(`event ${broken} of ledger-${org}`),
+      })
+    expect(await count(`ledger_lines where kind = 'call'`)).toBe(5)
+    expect(
+      await count(`accounts where organization_id = '${org}' and revision = 11 and charged_micro = 5000000`),
+    ).toBe(1)
+    expect(
+      Number((await house.pool.query<{ n: string }>('select sum(calls) as n from key_usage')).rows[0]?.n),
+    ).toBe(10)
+    expect(messages.some((message) => message.includes('a money projection stopped'))).toBe(true)
+    expect(await parked()).toEqual([])
+  })
+
+  test('an unknown event type halts money and is parked elsewhere', async () => {
+    await calls('before', 2)
+    await appendTo(house.eventLog, ledgerStream(org), unknown)
+    await calls('after', 2, otherOrg)
+    await appendTo(house.eventLog, keyStream('K9abcdefghijklmn'), unknown)
+    await issueKey(house.eventLog, 'K9abcdefghijklmo')
+    start()
+    await untilProjected(house, ['api_keys', 'key_usage'])
+    await until(
+      'the money projections have halted',
+      async () =>
+        (await checkpointOf(accounts)).state === 'halted' &&
+        (await checkpointOf(ledgerLines)).state === 'halted',
+    )
+    expect((await checkpointOf(accounts)).error).toContain('SomethingOfTomorrow')
+    expect(await parked()).toEqual([
+      { projection: 'api_keys', stream: keyStream('K9abcdefghijklmn') },
+      { projection: 'key_usage', stream: ledgerStream(org) },
+    ])
+    expect(await count('api_keys')).toBe(1)
+    expect(
+      Number((await house.pool.query<{ n: string }>('select sum(calls) as n from key_usage')).rows[0]?.n),
+    ).toBe(4)
+  })
+
+  test('an unknown event of a stream that concerns no projection stops nobody', async () => {
+    await appendTo(house.eventLog, 'operator', unknown)
+    await calls('after', 2)
+    start()
+    await untilProjected(house, names)
+    expect(await parked()).toEqual([])
+  })
+
+  test('rows the database refuses: money halts at the event, others park it, each keeping what came before', async () => {
+    start()
+    await untilProjected(house, names)
+    await calls('before', 3)
+    await appendTo(house.eventLog, ledgerStream(org), {
+      type: 'CreditExpired',
+      data: { grant_id: eventIdOf(org, 'opening', 0), amount: '100000' },
+    })
+    const refused = await house.eventLog.head()
+    await issueKey(house.eventLog, 'K9abcdefghijklmn')
+    await appendTo(house.eventLog, keyStream('K9abcdefghijklmn'), {
+      type: 'ApiKeyIssued',
+      data: {
+        key_id: 'K9abcdefghijklmn',
+        organization_id: org,
+        organization_name: 'again',
+        name: 'again',
+        secret_hmac: 'A'.repeat(43),
+        last4: 'wxyz',
+        permissions: [],
+        limits: { requests_per_minute: 1, requests_per_day: 1 },
+        allowed_cidrs: [],
+        expires_at: null,
+      },
+    })
+    await issueKey(house.eventLog, 'K9abcdefghijklmo')
+    await untilProjected(house, ['api_keys', 'key_usage', 'ledger_lines'])
+    await until('accounts has halted', async () => (await checkpointOf(accounts)).state === 'halted')
+    expect((await checkpointOf(accounts)).position).toBe(refused - 1n)
+    expect(
+      await count(
+        `accounts where organization_id = '${org}' and charged_micro = 3000000 and expired_micro = 0`,
+      ),
+    ).toBe(1)
+    expect(await parked()).toEqual([{ projection: 'api_keys', stream: keyStream('K9abcdefghijklmn') }])
+    expect((await house.pool.query('select name from api_keys order by key_id')).rows).toEqual([
+      { name: 'backend' },
+      { name: 'backend' },
+    ])
+  })
+
+  test('a projection that halted because its rows were spoilt goes on by itself once it is rebuilt', async () => {
+    start()
+    await untilProjected(house, names)
+    await house.pool.query(`update ${liveTable(accounts)('account_lots')} set remaining_micro = 0`)
+    await calls('spoilt', 3)
+    await until('accounts has halted', async () => (await checkpointOf(accounts)).state === 'halted')
+    await untilProjected(house, ['ledger_lines', 'api_keys', 'key_usage'])
+    await rebuildProjection({ url: house.url, eventLog: house.eventLog, projection: accounts })
+    expect(await checkpointOf(accounts)).toMatchObject({ state: 'live', error: null })
+    await calls('after', 3)
+    await untilProjected(house, names)
+    await expectSound()
+  })
+})
+
+describe('a checkpoint ahead of the log', () => {
+  test('refuses to run, changes nothing, and a rebuild cures it', async () => {
+    await calls('before', 5)
+    const first = start()
+    await untilProjected(house, names)
+    await first.stop()
+    await house.pool.query(
+      `update projection_checkpoints set position = position + 100 where name = 'accounts'`,
+    )
+    const before = await allRows()
+    await calls('after', 5)
+    const { messages } = start({ owner: 'two' })
+    await until('it says so', () =>
+      messages.some((message) => message.includes(`ahead of the event log's head`)),
+    )
+    expect(await allRows()).toEqual(before)
+    await rebuildProjection({ url: house.url, eventLog: house.eventLog, projection: accounts })
+    await untilProjected(house, names)
+    await expectSound([accounts, ledgerLines, apiKeys, keyUsage])
+  })
+})

@@ -1,0 +1,458 @@
+/** Rebuilding read models from the log: beside the live ones, compared, switched, and never seen half. */
+import pg from 'pg'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { accounts } from '../../projections/accounts.ts'
+import { apiKeys } from '../../projections/api-keys.ts'
+import { projections } from '../../projections/index.ts'
+import { keyUsage } from '../../projections/key-usage.ts'
+import { ledgerLines } from '../../projections/ledger-lines.ts'
+import type { Projection } from '../../projections/projection.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { keyStream, ledgerStream } from '../../src/events/streams.ts'
+import type { Ledger } from '../../src/ledger/commit.ts'
+import { snapshotFrom } from '../../src/ledger/snapshot.ts'
+import { readCheckpoints } from '../../src/projector/checkpoints.ts'
+import { rebuildProjection, verifyProjection } from '../../src/projector/rebuild.ts'
+import { createProjector, type Projector } from '../../src/projector/run.ts'
+import { liveTable } from '../../src/projector/tables.ts'
+import {
+  appendTo,
+  type House,
+  issueKey,
+  ledgerOver,
+  listening,
+  openHouse,
+  openOrganizations,
+  organizationIds,
+  plainCall,
+  plainGrant,
+  rowsOf,
+  until,
+  untilProjected,
+  writeHistory,
+} from './history.ts'
+
+const names = projections.map(({ name }) => name)
+const [org = ''] = organizationIds
+
+let house: House
+let ledger: Ledger
+let running: Projector[]
+
+beforeEach(async () => {
+  house = await openHouse()
+  ledger = ledgerOver(house.eventLog)
+  running = []
+})
+
+afterEach(async () => {
+  await Promise.all(running.map((one) => one.stop()))
+  await house.close()
+})
+
+const start = (only: readonly Projection[] = projections) => {
+  const { logger, messages } = listening('info')
+  const projector = createProjector({
+    url: house.url,
+    eventLog: house.eventLog,
+    projections: only,
+    logger,
+    owner: `owner-${running.length}`,
+  })
+  running.push(projector)
+  void projector.run()
+  return {
+    messages,
+    stop: () => projector.stop().then(() => void running.splice(running.indexOf(projector), 1)),
+  }
+}
+
+/** What a projector says when something went wrong. */
+const troubles = (messages: readonly string[]): string[] =>
+  messages.filter((message) => /stopped|again|halted|cannot/.test(message))
+
+const rebuild = (projection: Projection) =>
+  rebuildProjection({ url: house.url, eventLog: house.eventLog, projection })
+const verify = (projection: Projection) =>
+  verifyProjection({ url: house.url, eventLog: house.eventLog, projection })
+const live = (projection: Projection) => rowsOf(house.pool, projection, liveTable(projection))
+const seen = (projection: Projection) => rowsOf(house.pool, projection, (name) => name)
+const raised = (projection: Projection): Projection => ({ ...projection, version: projection.version + 1 })
+
+const versionOf = async ({ name }: Projection) =>
+  (await readCheckpoints(house.pool)).find((one) => one.name === name)?.version
+
+const open = async (): Promise<void> => {
+  await openOrganizations(ledger)
+  for (const organizationId of organizationIds)
+    await ledger.submit(organizationId, plainGrant('opening', '100000'))
+}
+
+const calls = (prefix: string, count: number): Promise<unknown> =>
+  Promise.all(
+    Array.from({ length: count }, (_, i) =>
+      ledger.submit(organizationIds[i % 3] ?? '', plainCall(`${prefix}-${i}`)),
+    ),
+  )
+
+const leftovers = async (): Promise<string[]> =>
+  (
+    await house.pool.query<{ name: string }>(
+      `select relname as name from pg_class where relname like '%\\_next' and relkind = 'r'`,
+    )
+  ).rows.map(({ name }) => name)
+
+describe('rebuild', () => {
+  test('gives row for row what the live projector made of the same history', async () => {
+    await writeHistory(house.eventLog, { seed: 3, steps: 40 })
+    start()
+    await untilProjected(house, names)
+    for (const projection of projections) {
+      const before = await live(projection)
+      const { events } = await rebuild(projection)
+      expect(events).toBeGreaterThan(5)
+      expect(await live(projection)).toEqual(before)
+      expect(await seen(projection)).toEqual(before)
+      expect((await verify(projection)).differences).toEqual([])
+    }
+    expect(await leftovers()).toEqual([])
+  })
+
+  test('twice in a row, and with an index of the same name each time', async () => {
+    await open()
+    for (const keyId of ['K9abcdefghijklmn', 'K9abcdefghijklmo']) await issueKey(house.eventLog, keyId)
+    start()
+    await untilProjected(house, names)
+    const before = await live(apiKeys)
+    for (let round = 0; round < 3; round++) await rebuild(apiKeys)
+    expect(await live(apiKeys)).toEqual(before)
+    const indexes = await house.pool.query(`select 1 from pg_indexes where tablename = $1`, [
+      liveTable(apiKeys)('api_keys'),
+    ])
+    expect(indexes.rows).toHaveLength(2)
+  })
+
+  test('while the projector runs and calls go on, readers see every table whole, all the time', async () => {
+    await open()
+    const { messages } = start()
+    await calls('before', 300)
+    await untilProjected(house, names)
+    const stopping = new AbortController()
+    const failures: string[] = []
+    const looping = async (step: () => Promise<void>): Promise<void> => {
+      while (!stopping.signal.aborted)
+        await step().catch((error: unknown) => {
+          failures.push(error instanceof Error ? error.message : String(error))
+          stopping.abort()
+        })
+    }
+    const never = (what: string, sees: number, least: number): void => {
+      if (sees < least) throw new Error(`${what}: a reader saw ${sees} after ${least}`)
+    }
+    const reader = async (): Promise<void> => {
+      const client = new pg.Client({ connectionString: house.url })
+      await client.connect()
+      const least = { lines: 301, used: 0, charged: 0 }
+      await looping(async () => {
+        const { rows } = await client.query<{
+          lines: string
+          used: string
+          charged: string
+          accounts: string
+          lots: string
+        }>(
+          `select (select count(*) from ledger_lines) as lines, (select sum(calls) from key_usage) as used,
+                  (select sum(charged_micro) from accounts) as charged, (select count(*) from accounts) as accounts,
+                  (select count(*) from account_lots) as lots`,
+        )
+        for (const what of ['lines', 'used', 'charged'] as const) {
+          const sees = Number(rows[0]?.[what])
+          never(what, sees, least[what])
+          least[what] = sees
+        }
+        never('accounts', Number(rows[0]?.accounts), 3)
+        never('lots', Number(rows[0]?.lots), 3)
+      })
+      await client.end()
+    }
+    let round = 0
+    const writer = looping(async () => {
+      await calls(`live-${round++}`, 30)
+    })
+    const snapshot = snapshotFrom(house.pool)
+    const loader = looping(async () => {
+      if ((await snapshot(org)) === null) throw new Error('an account vanished')
+    })
+    const readers = [reader(), reader()]
+    const rebuilt: unknown[] = []
+    for (const projection of [...projections, ...projections])
+      rebuilt.push(await rebuild(projection).catch((error: unknown) => error))
+    stopping.abort()
+    await Promise.all([writer, loader, ...readers])
+    expect(failures).toEqual([])
+    expect(rebuilt).toEqual(rebuilt.map(() => expect.objectContaining({ events: expect.any(Number) })))
+    await untilProjected(house, names)
+    expect(troubles(messages)).toEqual([])
+    for (const projection of projections) expect((await verify(projection)).differences).toEqual([])
+    expect(round).toBeGreaterThan(2)
+  })
+
+  test('a rebuild and the projector never wait for each other in a circle', async () => {
+    await open()
+    const { messages } = start()
+    await calls('before', 10)
+    await untilProjected(house, names)
+    // Whoever moves a checkpoint takes long to begin: a batch is under way most of the time.
+    await house.pool.query(`
+      create function linger() returns trigger language plpgsql as $$ begin perform pg_sleep(0.15); return null; end $$;
+      create trigger linger before update of position on projection_checkpoints for each statement execute function linger()`)
+    let writing = true
+    const writer = (async () => {
+      for (let round = 0; writing; round++) await calls(`round-${round}`, 10)
+    })()
+    const outcomes: unknown[] = []
+    for (let round = 0; round < 4; round++)
+      outcomes.push(await rebuild(ledgerLines).then(() => 'rebuilt', String))
+    writing = false
+    await writer
+    await house.pool.query('drop trigger linger on projection_checkpoints')
+    await untilProjected(house, names)
+    expect({ outcomes, troubles: troubles(messages) }).toEqual({
+      outcomes: Array(4).fill('rebuilt'),
+      troubles: [],
+    })
+  })
+
+  test('one that is given up leaves the live tables as they were and nothing behind', async () => {
+    await open()
+    start()
+    await calls('c', 30)
+    await untilProjected(house, names)
+    const before = await live(ledgerLines)
+    const givingUp = new AbortController()
+    await house.pool.query(`update projection_checkpoints set updated_at = now()`)
+    const late: Projection = {
+      ...ledgerLines,
+      fold: (events, table) => {
+        givingUp.abort()
+        return ledgerLines.fold(events, table)
+      },
+    }
+    const given = rebuildProjection({
+      url: house.url,
+      eventLog: house.eventLog,
+      projection: late,
+      signal: givingUp.signal,
+    })
+    await expect(given).rejects.toThrow(/abort/i)
+    expect(await live(ledgerLines)).toEqual(before)
+    expect(await seen(ledgerLines)).toEqual(before)
+    expect(await leftovers()).toEqual([])
+    expect(await rebuild(ledgerLines)).toMatchObject({ events: expect.any(Number) })
+  })
+
+  test('two at once of one projection: the second is refused and does not disturb the first', async () => {
+    await open()
+    start()
+    await calls('c', 20)
+    await untilProjected(house, names)
+    const waiting = Promise.withResolvers<void>()
+    const reached = Promise.withResolvers<void>()
+    const slow: EventLog = {
+      ...house.eventLog,
+      async *subscribe(options) {
+        reached.resolve()
+        await waiting.promise
+        yield* house.eventLog.subscribe(options)
+      },
+    }
+    const first = rebuildProjection({ url: house.url, eventLog: slow, projection: keyUsage }).then(
+      () => 'rebuilt',
+      String,
+    )
+    await reached.promise
+    const second = await rebuild(keyUsage).then(() => 'rebuilt', String)
+    waiting.resolve()
+    expect([await first, second]).toEqual([
+      'rebuilt',
+      expect.stringContaining('being rebuilt by another process'),
+    ])
+    expect((await verify(keyUsage)).differences).toEqual([])
+    expect(await leftovers()).toEqual([])
+  })
+
+  test('forgets what was parked and can be folded now', async () => {
+    await open()
+    start()
+    await calls('c', 3)
+    await untilProjected(house, names)
+    await house.pool.query(
+      `insert into parked_events (projection, position, stream, error) values ('key_usage', 1, 'x', 'x'), ('api_keys', 1, 'x', 'x')`,
+    )
+    await rebuild(keyUsage)
+    expect((await house.pool.query('select projection from parked_events')).rows).toEqual([
+      { projection: 'api_keys' },
+    ])
+  })
+})
+
+describe('verify', () => {
+  beforeEach(async () => {
+    await open()
+    start()
+    await calls('c', 9)
+    await untilProjected(house, names)
+  })
+
+  test('untouched rows are equal', async () => {
+    for (const projection of projections) {
+      const { differences, rows, position } = await verify(projection)
+      expect(differences).toEqual([])
+      expect(position).toBe(await house.eventLog.head())
+      expect(rows).toBe(Object.values(await live(projection)).flat().length)
+    }
+    expect(await leftovers()).toEqual([])
+  })
+
+  test.each([
+    ['changed', ledgerLines, 'ledger_lines', 'update $t set amount_micro = 0 where revision = 2', 1, 1],
+    ['deleted', ledgerLines, 'ledger_lines', 'delete from $t where revision = 2', 0, 1],
+    ['changed', accounts, 'account_lots', 'update $t set remaining_micro = remaining_micro + 1', 3, 3],
+    [
+      'added',
+      keyUsage,
+      'key_usage',
+      `insert into $t values ('K9abcdefghijklmz', '2026-03-01', 'ip_lookup', 'answered', 1)`,
+      1,
+      0,
+    ],
+    [
+      'added twice',
+      keyUsage,
+      'key_last_used',
+      `insert into $t select 'K' || n, now() from generate_series(1, 9) n`,
+      5,
+      0,
+    ],
+  ] as const)(
+    'a row %s by hand in %o is reported',
+    async (_, projection, table, change, onlyLive, onlyRebuilt) => {
+      await house.pool.query(
+        change
+          .replace('$t', liveTable(projection)(table))
+          .replaceAll('revision = 2', `revision = 2 and organization_id = '${org}'`),
+      )
+      const { differences } = await verify(projection)
+      expect(differences.map((one) => [one.table, one.onlyLive.length, one.onlyRebuilt.length])).toEqual([
+        [table, onlyLive, onlyRebuilt],
+      ])
+      await rebuild(projection)
+      expect((await verify(projection)).differences).toEqual([])
+    },
+  )
+})
+
+describe('a raised version', () => {
+  /** The same figures under another column, and one more. */
+  const usageV2: Projection = {
+    ...keyUsage,
+    version: keyUsage.version + 1,
+    tables: keyUsage.tables.map((table) =>
+      table.name === 'key_last_used'
+        ? { ...table, columns: `${table.columns}, remark text default 'second version'` }
+        : table,
+    ),
+  }
+
+  test('is built beside the old one and switched; the old tables stay for the way back', async () => {
+    await open()
+    const old = start()
+    await calls('old', 30)
+    await untilProjected(house, names)
+    await old.stop()
+    const before = await live(keyUsage)
+    await calls('between', 30)
+    start([accounts, ledgerLines, apiKeys, usageV2])
+    await until('the version is raised', async () => (await versionOf(keyUsage)) === usageV2.version)
+    await untilProjected(house, names)
+    expect(await live(keyUsage)).toEqual(before)
+    const { rows } = await house.pool.query(
+      'select remark, (select sum(calls) from key_usage)::integer as calls from key_last_used',
+    )
+    expect(rows).toEqual([{ remark: 'second version', calls: 60 }])
+    await calls('new', 3)
+    await untilProjected(house, names)
+    expect((await house.pool.query('select sum(calls)::integer as calls from key_usage')).rows).toEqual([
+      { calls: 63 },
+    ])
+    expect((await verify(usageV2)).differences).toEqual([])
+  })
+
+  test('readers have the old version until the new one is whole', async () => {
+    await open()
+    const old = start()
+    await calls('old', 60)
+    await untilProjected(house, names)
+    await old.stop()
+    const seenWhileFolding: unknown[] = []
+    let folding = 0
+    const watched: Projection = {
+      ...usageV2,
+      fold: (events, table) => {
+        folding++
+        return usageV2.fold(events, table)
+      },
+    }
+    start([accounts, ledgerLines, apiKeys, watched])
+    await until('the version is raised', async () => {
+      const { rows } = await house.pool.query<{ calls: number }>(
+        'select sum(calls)::integer as calls from key_usage',
+      )
+      seenWhileFolding.push(rows[0]?.calls)
+      return (await versionOf(keyUsage)) === usageV2.version
+    })
+    expect(folding).toBeGreaterThan(0)
+    expect(new Set(seenWhileFolding)).toEqual(new Set([60]))
+  })
+
+  test('of a read model that parks: what cannot be folded is parked again, not in the way', async () => {
+    await open()
+    await calls('c', 5)
+    await appendTo(house.eventLog, keyStream('K9abcdefghijklmn'), { type: 'SomethingOfTomorrow', data: '{}' })
+    await issueKey(house.eventLog, 'K9abcdefghijklmo')
+    const old = start()
+    await untilProjected(house, names)
+    await old.stop()
+    start([accounts, ledgerLines, raised(apiKeys), keyUsage])
+    await calls('after', 5)
+    await until('the version is raised', async () => (await versionOf(apiKeys)) === apiKeys.version + 1)
+    await untilProjected(house, names)
+    expect((await house.pool.query('select projection, stream from parked_events')).rows).toEqual([
+      { projection: 'api_keys', stream: keyStream('K9abcdefghijklmn') },
+    ])
+    expect((await house.pool.query('select count(*)::integer as n from api_keys')).rows).toEqual([{ n: 1 }])
+  })
+
+  test('of money that cannot be built: the old one stays in place and the others go on', async () => {
+    await open()
+    const old = start()
+    await untilProjected(house, names)
+    await old.stop()
+    await appendTo(house.eventLog, ledgerStream(org), { type: 'SomethingOfTomorrow', data: '{}' })
+    const halting = start()
+    await untilProjected(house, ['api_keys', 'key_usage'])
+    await halting.stop()
+    const before = await seen(ledgerLines)
+    const broken: Projection = {
+      ...raised(ledgerLines),
+      fold: () => {
+        throw new Error('a fold with a bug')
+      },
+    }
+    start([accounts, broken, apiKeys, keyUsage])
+    await issueKey(house.eventLog, 'K9abcdefghijklmn')
+    await untilProjected(house, ['api_keys', 'key_usage'])
+    expect(await seen(ledgerLines)).toEqual(before)
+    expect(await versionOf(ledgerLines)).toBe(ledgerLines.version)
+  })
+})

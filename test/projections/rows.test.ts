@@ -1,0 +1,436 @@
+/** What each projection makes of a history, and that it makes the same of it however it is cut into batches. */
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { accounts } from '../../projections/accounts.ts'
+import { apiKeys, keysOf } from '../../projections/api-keys.ts'
+import { projections } from '../../projections/index.ts'
+import { keyUsage, lastUsedOf } from '../../projections/key-usage.ts'
+import { idempotentCall, ledgerLines, unbalancedAccounts } from '../../projections/ledger-lines.ts'
+import type { TableName } from '../../projections/projection.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import type { RecordedEvent } from '../../src/event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../../src/event-log/stored-event.ts'
+import type { LedgerEvent } from '../../src/events/catalogue.ts'
+import { keyStream, ledgerStream } from '../../src/events/streams.ts'
+import { evolveKey, isKeyEvent, type KeyState } from '../../src/keys/key-state.ts'
+import { type Account, balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
+import { snapshotFrom } from '../../src/ledger/snapshot.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import { decodeBatch, foldBatch } from '../../src/projector/project.ts'
+import {
+  createIndexes,
+  createTables,
+  createViews,
+  liveTable,
+  runStatements,
+} from '../../src/projector/tables.ts'
+import { seededRandom } from '../ip-lookup/seeded-random.ts'
+import { type House, openHouse, organizationIds, rowsOf, wholeLog, writeHistory } from './history.ts'
+
+let house: House
+let recorded: RecordedEvent[]
+let history: DecodedEvent[]
+let client: pg.PoolClient
+/** The rows of the whole history folded at once. */
+let whole: Record<string, string[]>
+
+const cutTable: TableName = (name) => `${name}_cut`
+
+/** Folds the history in batches that end at the given indexes. */
+const foldCut = async (ends: readonly number[]): Promise<Record<string, string[]>> => {
+  const rows: Record<string, string[]> = {}
+  for (const projection of projections) {
+    await createTables(client, projection, cutTable)
+    await createIndexes(client, projection, cutTable)
+    let from = 0
+    for (const end of [...ends, recorded.length]) {
+      await foldInto(projection, recorded.slice(from, end), cutTable)
+      from = end
+    }
+    Object.assign(rows, await rowsOf(client, projection, cutTable))
+  }
+  return rows
+}
+
+const foldInto = async (
+  projection: (typeof projections)[number],
+  events: readonly RecordedEvent[],
+  table: TableName,
+): Promise<void> => {
+  const { statements, poison } = foldBatch(projection, decodeBatch(events), table)
+  expect(poison).toEqual([])
+  await runStatements(client, statements)
+}
+
+/** Calls `see` with every event, in order, and the account as the event left it. */
+const eachLedgerEvent = (
+  organizationId: string,
+  see: (event: DecodedEvent, account: Account) => void,
+): Account => {
+  const account = newAccount(organizationId)
+  for (const event of history) {
+    if (event.recorded.stream !== ledgerStream(organizationId)) continue
+    evolve(account, { type: event.type, data: event.data } as LedgerEvent, event.recorded.revision)
+    account.digest = event.metadata.digest ?? ''
+    see(event, account)
+  }
+  return account
+}
+
+beforeAll(async () => {
+  house = await openHouse()
+  await writeHistory(house.eventLog, { seed: 7, steps: 90 })
+  recorded = await wholeLog(house.eventLog)
+  history = recorded.map(decodeEvent)
+  client = await house.pool.connect()
+  for (const projection of projections) {
+    await createTables(client, projection, liveTable(projection))
+    await createIndexes(client, projection, liveTable(projection))
+    await createViews(client, projection)
+    await foldInto(projection, recorded, liveTable(projection))
+  }
+  whole = {}
+  for (const projection of projections)
+    Object.assign(whole, await rowsOf(client, projection, liveTable(projection)))
+})
+
+afterAll(async () => {
+  client.release()
+  await house.close()
+})
+
+test('the history is a rich and valid one', async () => {
+  for (const organizationId of organizationIds)
+    expect((await verifyLedger(house.eventLog, organizationId)).fault).toBeNull()
+  expect(recorded.length).toBeGreaterThan(500)
+  const counts = Map.groupBy(history, ({ type }) => type)
+  for (const type of [
+    'CreditGranted',
+    'CreditExpired',
+    'PriceOverrideSet',
+    'KeyUsed',
+    'RateLimitExceeded',
+    'CreditCharged',
+    'CreditAdjusted',
+  ] as const)
+    expect(counts.get(type)?.length ?? 0, type).toBeGreaterThanOrEqual(3)
+  const overdrawn = organizationIds.filter((organizationId) => {
+    let went = false
+    eachLedgerEvent(organizationId, (_, { overdrawn }) => {
+      went ||= overdrawn > 0n
+    })
+    return went
+  })
+  expect(overdrawn.length).toBeGreaterThan(0)
+  const codes = history.flatMap((event) => (event.type === 'KeyUsed' ? [event.data.code] : []))
+  expect(codes).toContain('CREDIT_001')
+})
+
+describe('batches', () => {
+  test('cut at every boundary the rows are the same: also a charge apart from its call', async () => {
+    expect(await foldCut(recorded.map((_, i) => i + 1))).toEqual(whole)
+  })
+
+  test('cut at random boundaries the rows are the same', async () => {
+    const random = seededRandom(11)
+    for (let round = 0; round < 12; round++) {
+      const cuts = Array.from({ length: 1 + random.integer(30) }, () => random.integer(recorded.length)).sort(
+        (a, b) => a - b,
+      )
+      expect(await foldCut(cuts), `cut at ${cuts.join(', ')}`).toEqual(whole)
+    }
+  })
+
+  test('a fold changes nothing it was given and gives the same statements again', () => {
+    const decoded = decodeBatch(recorded)
+    const before = structuredClone(decoded.events)
+    for (const projection of projections) {
+      const once = foldBatch(projection, decoded, cutTable)
+      expect(foldBatch(projection, decoded, cutTable)).toEqual(once)
+    }
+    expect(decoded.events).toEqual(before)
+  })
+})
+
+describe('accounts', () => {
+  test('a snapshot is the fold of the stream, at every event of it', async () => {
+    const snapshot = snapshotFrom(house.pool)
+    for (const organizationId of organizationIds)
+      expect(await snapshot(organizationId)).toEqual(eachLedgerEvent(organizationId, () => undefined))
+    expect(await snapshot('org_01K9NNNNNNNNNNNNNNNNNNNNNN')).toBeNull()
+  })
+
+  test('a snapshot is the fold of the stream wherever the projection stands', async () => {
+    const aside = await house.pool.connect()
+    try {
+      await aside.query('begin')
+      for (const { name } of accounts.tables) await aside.query(`truncate ${liveTable(accounts)(name)}`)
+      const snapshot = snapshotFrom(aside as unknown as pg.Pool)
+      const folded = new Map(
+        organizationIds.map((organizationId) => [ledgerStream(organizationId), newAccount(organizationId)]),
+      )
+      for (const [i, event] of recorded.entries()) {
+        const { statements } = foldBatch(accounts, decodeBatch([event]), liveTable(accounts))
+        await runStatements(aside, statements)
+        const account = folded.get(event.stream)
+        const decoded = history[i]
+        if (account === undefined || decoded === undefined) continue
+        evolve(account, { type: decoded.type, data: decoded.data } as LedgerEvent, event.revision)
+        account.digest = decoded.metadata.digest ?? ''
+        expect(await snapshot(account.organizationId), `after ${event.type} ${event.position}`).toEqual(
+          account,
+        )
+      }
+    } finally {
+      await aside.query('rollback')
+      aside.release()
+    }
+  })
+
+  test('granted, charged, expired and adjusted are the sums of their events, and together the balance', async () => {
+    for (const organizationId of organizationIds) {
+      const sums = { granted: 0n, charged: 0n, expired: 0n, adjusted: 0n }
+      const account = eachLedgerEvent(organizationId, ({ type, data }) => {
+        if (type === 'CreditGranted') sums.granted += parseCredits(data.amount)
+        if (type === 'CreditCharged') sums.charged += parseCredits(data.amount)
+        if (type === 'CreditExpired') sums.expired += parseCredits(data.amount)
+        if (type === 'CreditAdjusted') sums.adjusted += parseCredits(data.amount)
+      })
+      const { rows } = await house.pool.query<Record<string, string>>(
+        `select granted_micro::text as granted, charged_micro::text as charged, expired_micro::text as expired,
+                adjusted_micro::text as adjusted,
+                ((select sum(remaining_micro) from account_lots l where l.organization_id = a.organization_id)
+                 - overdrawn_micro)::text as balance
+           from accounts a where organization_id = $1`,
+        [organizationId],
+      )
+      const total = sums.granted - sums.charged - sums.expired + sums.adjusted
+      expect(rows).toEqual([
+        {
+          granted: String(sums.granted),
+          charged: String(sums.charged),
+          expired: String(sums.expired),
+          adjusted: String(sums.adjusted),
+          balance: String(total),
+        },
+      ])
+      expect(balanceOf(account, Number.NEGATIVE_INFINITY)).toBe(total)
+    }
+  })
+})
+
+describe('ledger_lines', () => {
+  type Line = { revision: string; kind: string; amount_micro: string; [column: string]: unknown }
+
+  const linesOf = async (organizationId: string): Promise<Line[]> =>
+    (
+      await house.pool.query<Line>(
+        'select * from ledger_lines where organization_id = $1 order by revision',
+        [organizationId],
+      )
+    ).rows
+
+  test('one line per call with what it cost, one per movement, none for anything else', async () => {
+    for (const organizationId of organizationIds) {
+      const expected = new Map<number, Record<string, unknown>>()
+      eachLedgerEvent(organizationId, ({ type, data, recorded: { id, revision }, metadata }) => {
+        const line = {
+          revision: String(revision),
+          event_id: id,
+          request_id: metadata.request_id ?? null,
+          effective_at: new Date(metadata.effective_at),
+        }
+        const micro = (amount: string) => parseCredits(amount).toString()
+        if (type === 'KeyUsed')
+          expected.set(revision, {
+            ...line,
+            kind: 'call',
+            key_id: data.key_id,
+            capability: data.capability,
+            outcome: data.outcome,
+            code: data.code ?? null,
+            amount_micro: '0',
+            rule: data.free_by?.rule ?? null,
+            rule_version: data.free_by?.rule_version ?? null,
+            charge_id: null,
+            lines: null,
+            idempotent: data.idempotent === true,
+          })
+        if (type === 'CreditCharged')
+          expected.set(revision - 1, {
+            ...expected.get(revision - 1),
+            amount_micro: `-${micro(data.amount)}`,
+            rule: data.rule,
+            rule_version: data.rule_version,
+            price_book_version: data.price_book_version,
+            charge_id: data.charge_id,
+            lines: data.lines.length > 1 ? data.lines : null,
+          })
+        if (type === 'CreditGranted')
+          expected.set(revision, {
+            ...line,
+            kind: 'grant',
+            amount_micro: micro(data.amount),
+            charge_id: data.grant_id,
+          })
+        if (type === 'CreditExpired')
+          expected.set(revision, {
+            ...line,
+            kind: 'expiry',
+            amount_micro: `-${micro(data.amount)}`,
+            charge_id: data.grant_id,
+          })
+        if (type === 'CreditAdjusted')
+          expected.set(revision, {
+            ...line,
+            kind: 'adjustment',
+            amount_micro: micro(data.amount),
+            charge_id: data.adjusts,
+          })
+        if (type === 'RateLimitExceeded')
+          expected.set(revision, {
+            ...line,
+            kind: 'rate_limited',
+            key_id: data.key_id,
+            outcome: String(data.count),
+            code: 'RATE_001',
+            amount_micro: '0',
+          })
+      })
+      const lines = await linesOf(organizationId)
+      expect(lines).toMatchObject([...expected.values()])
+      expect(lines).toHaveLength(expected.size)
+    }
+  })
+
+  test('the movements add up to the balance of the account, and a changed line is noticed', async () => {
+    const { rows } = await house.pool.query<{ organization_id: string; micro: string }>(
+      'select organization_id, sum(amount_micro)::text as micro from ledger_lines group by 1 order by 1',
+    )
+    expect(rows).toEqual(
+      organizationIds.map((organizationId) => {
+        const account = eachLedgerEvent(organizationId, () => undefined)
+        return {
+          organization_id: organizationId,
+          micro: String(balanceOf(account, Number.NEGATIVE_INFINITY)),
+        }
+      }),
+    )
+    const { text, values } = unbalancedAccounts()
+    expect((await house.pool.query(text, [...values])).rows).toEqual([])
+    const [organizationId] = organizationIds
+    await client.query('begin')
+    await client.query(
+      `update ${liveTable(ledgerLines)('ledger_lines')} set amount_micro = amount_micro + 1
+        where organization_id = $1 and revision = 1`,
+      [organizationId],
+    )
+    expect((await client.query(text, [...values])).rows).toMatchObject([{ organization_id: organizationId }])
+    await client.query('rollback')
+  })
+
+  test('an idempotent call is found by its event id in its own ledger only; any other call is not', async () => {
+    const used = history.filter(({ type }) => type === 'KeyUsed')
+    let found = 0
+    for (const {
+      data,
+      recorded: { stream, revision, id },
+    } of used.slice(0, 80)) {
+      const own = stream.slice('ledger-'.length)
+      const look = async (organizationId: string) => {
+        const { text, values } = idempotentCall(organizationId, id)
+        return (await house.pool.query<{ revision: string }>(text, [...values])).rows.map((row) =>
+          Number(row.revision),
+        )
+      }
+      const idempotent = 'idempotent' in data
+      found += Number(idempotent)
+      expect(await look(own)).toEqual(idempotent ? [revision] : [])
+      expect(await look(organizationIds.find((one) => one !== own) ?? '')).toEqual([])
+    }
+    expect(found).toBeGreaterThan(5)
+  })
+})
+
+describe('api_keys', () => {
+  test('every key stands as the fold of its stream', async () => {
+    const { text, values } = keysOf(null)
+    const { rows } = await house.pool.query<Record<string, unknown> & { key_id: string }>(text, [...values])
+    expect(rows).toHaveLength(6)
+    for (const row of rows) {
+      let state: KeyState | undefined
+      for (const event of history)
+        if (event.recorded.stream === keyStream(row.key_id) && isKeyEvent(event))
+          state = evolveKey(state, event, event.metadata.effective_at)
+      const at = (instant: string | null | undefined) =>
+        instant === null || instant === undefined ? null : new Date(instant)
+      expect(row).toMatchObject({
+        organization_id: state?.organizationId,
+        organization_name: state?.organizationName,
+        name: state?.name,
+        secret_hmac: state?.secretHmac,
+        last4: state?.last4,
+        permissions: state?.permissions,
+        limits: state?.limits,
+        allowed_cidrs: state?.allowedCidrs,
+        created_at: at(state?.createdAt),
+        expires_at: at(state?.expiresAt),
+        successor_id: state?.successorId,
+        grace_until: at(state?.graceUntil),
+        revoked_at: at(state?.revokedAt),
+      })
+    }
+    expect(rows.filter((row) => row.revoked_at !== null)).toHaveLength(2)
+    expect(rows.filter((row) => row.successor_id !== null)).toHaveLength(1)
+  })
+
+  test('keys of one organization only', async () => {
+    for (const organizationId of organizationIds) {
+      const { text, values } = keysOf(organizationId)
+      const { rows } = await house.pool.query<{ key_id: string }>(text, [...values])
+      const issued = history.flatMap((event) =>
+        event.type === 'ApiKeyIssued' && event.data.organization_id === organizationId
+          ? [event.data.key_id]
+          : [],
+      )
+      expect(rows.map(({ key_id }) => key_id)).toEqual(issued.sort())
+    }
+  })
+})
+
+describe('key_usage', () => {
+  test('calls per key, UTC day, capability and outcome, and refusals by rate limits', async () => {
+    const expected: Record<string, number> = {}
+    const add = (cell: string, count: number) => {
+      expected[cell] = (expected[cell] ?? 0) + count
+    }
+    for (const { type, data, metadata } of history) {
+      if (type === 'KeyUsed')
+        add(`${data.key_id} ${metadata.effective_at.slice(0, 10)} ${data.capability} ${data.outcome}`, 1)
+      if (type === 'RateLimitExceeded')
+        add(`${data.key_id} ${data.window.slice(0, 10)} any rate_limited`, data.count)
+    }
+    const { rows } = await house.pool.query<{ cell: string; calls: string }>(
+      `select concat_ws(' ', key_id, day::text, capability, outcome) as cell, calls from key_usage`,
+    )
+    expect(Object.fromEntries(rows.map(({ cell, calls }) => [cell, Number(calls)]))).toEqual(expected)
+    expect(new Set(Object.keys(expected).map((cell) => cell.split(' ')[1])).size).toBeGreaterThan(2)
+  })
+
+  test('a key was last used at its latest call, in whatever order calls were recorded', async () => {
+    const latest = new Map<string, string>()
+    for (const { type, data, metadata } of history)
+      if (type === 'KeyUsed' && metadata.effective_at > (latest.get(data.key_id) ?? ''))
+        latest.set(data.key_id, metadata.effective_at)
+    expect(latest.size).toBe(6)
+    for (const [keyId, at] of latest) {
+      const { text, values } = lastUsedOf(keyId)
+      expect((await house.pool.query(text, [...values])).rows).toEqual([{ last_used_at: new Date(at) }])
+    }
+    expect((await house.pool.query(lastUsedOf('nobody').text, ['nobody'])).rows).toEqual([])
+  })
+})
+
+test('every projection there is has its test here', () => {
+  expect(projections).toEqual([accounts, ledgerLines, apiKeys, keyUsage])
+})

@@ -1,0 +1,199 @@
+/**
+ * A double of the event log: the port's promises kept in memory, and its failures on demand. It proves what stands on
+ * the port, never an engine. One double is one log; every process under test gets a client of its own, with its own
+ * faults.
+ */
+import {
+  AppendConflict,
+  checkAppend,
+  type EventLog,
+  type ExpectedRevision,
+  type NewEvent,
+  type ReadOptions,
+  type RecordedEvent,
+  StreamMissing,
+  type SubscribeOptions,
+  type SubscriptionItem,
+  Unavailable,
+  UnknownOutcome,
+} from '../../src/event-log/port.ts'
+
+/** One append as it left a client, successful or not. */
+export type AppendAttempt = {
+  readonly client: string
+  readonly stream: string
+  readonly expected: ExpectedRevision
+  readonly events: readonly NewEvent[]
+}
+
+/**
+ * What happens to one append.
+ * - `lose-reply`: written, but nobody hears of it.
+ * - `lose-request`: not written, and nobody hears of it.
+ * - `late`: nobody hears of it, and a copy is still under way: `deliverLate` lets it arrive.
+ * - `duplicate`: written and answered, and a second copy is still under way.
+ * - `unavailable`: refused, not written.
+ */
+export type AppendFault = 'lose-reply' | 'lose-request' | 'late' | 'duplicate' | 'unavailable'
+
+/** Decides what happens, append by append and read by read. A hook that waits is a slow network. */
+export type ClientFaults = {
+  readonly onAppend?: (attempt: AppendAttempt) => AppendFault | undefined | Promise<AppendFault | undefined>
+  readonly onRead?: (
+    stream: string,
+    options: ReadOptions,
+  ) => 'unavailable' | undefined | Promise<'unavailable' | undefined>
+}
+
+export type MemoryEventLog = {
+  /** A client of its own for one process. */
+  client(name: string, faults?: ClientFaults): EventLog
+  /** Every append any client sent, in order. */
+  readonly attempts: readonly AppendAttempt[]
+  /** Appends whose copy is still under way. */
+  readonly late: readonly AppendAttempt[]
+  /** Lets the oldest copy arrive, or the one given. Returns whether it was written just now. */
+  deliverLate(attempt?: AppendAttempt): boolean
+  /** What stands in a stream; empty where there is none. */
+  eventsOf(stream: string): readonly RecordedEvent[]
+  readonly streams: readonly string[]
+}
+
+/** `now` stamps what is recorded: the log's own clock. */
+export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } = {}): MemoryEventLog => {
+  const all: RecordedEvent[] = []
+  const streams = new Map<string, RecordedEvent[]>()
+  const attempts: AppendAttempt[] = []
+  const late: AppendAttempt[] = []
+  const waiting = new Set<() => void>()
+
+  /** The engine itself: atomic, at exactly the expected place; the same ids at the same place succeed for ever. */
+  const place = ({ stream, expected, events }: AppendAttempt): { revision: number; written: boolean } => {
+    const standing = streams.get(stream) ?? []
+    const first = expected === 'none' ? 0 : expected + 1
+    const revision = first + events.length - 1
+    if (standing.length !== first) {
+      const repeated = events.every((event, i) => standing[first + i]?.id === event.id)
+      if (!repeated) throw new AppendConflict(stream, expected, standing.length - 1)
+      return { revision, written: false }
+    }
+    for (const [i, event] of events.entries()) {
+      const recorded = {
+        ...event,
+        stream,
+        revision: first + i,
+        position: BigInt(all.length + 1),
+        recordedAtMs: now(),
+      }
+      all.push(recorded)
+      standing.push(recorded)
+    }
+    streams.set(stream, standing)
+    const woken = [...waiting]
+    waiting.clear()
+    for (const wake of woken) wake()
+    return { revision, written: true }
+  }
+
+  const deliverLate = (attempt = late[0]): boolean => {
+    if (attempt === undefined || !late.includes(attempt)) return false
+    late.splice(late.indexOf(attempt), 1)
+    try {
+      return place(attempt).written
+    } catch (error) {
+      if (error instanceof AppendConflict) return false
+      throw error
+    }
+  }
+
+  const client = (name: string, { onAppend, onRead }: ClientFaults = {}): EventLog => {
+    const closing = new AbortController()
+
+    const append: EventLog['append'] = async (stream, expected, events) => {
+      checkAppend(stream, expected, events)
+      const attempt: AppendAttempt = {
+        client: name,
+        stream,
+        expected,
+        events: events.map((event) => ({ ...event })),
+      }
+      attempts.push(attempt)
+      const fault = await onAppend?.(attempt)
+      if (closing.signal.aborted) throw new Unavailable('the event log is closed')
+      if (fault === 'unavailable') throw new Unavailable(`${name}: the event log refuses to work`)
+      if (fault === 'late' || fault === 'duplicate') late.push(attempt)
+      if (fault === 'lose-request' || fault === 'late')
+        throw new UnknownOutcome(`${name}: the request was lost`)
+      if (fault === 'lose-reply') {
+        try {
+          place(attempt)
+        } catch {
+          // Refused, and not even that is heard.
+        }
+        throw new UnknownOutcome(`${name}: the reply was lost`)
+      }
+      return { revision: place(attempt).revision }
+    }
+
+    const read: EventLog['read'] = async (stream, options) => {
+      if ((await onRead?.(stream, options)) === 'unavailable')
+        throw new Unavailable(`${name}: the event log cannot be read`)
+      const standing = streams.get(stream)
+      if (standing === undefined) throw new StreamMissing(`there is no stream ${stream}`)
+      const { from, direction = 'forwards', max } = options
+      if (direction === 'forwards') return standing.slice(from ?? 0, (from ?? 0) + max)
+      const end = Math.min(from ?? standing.length - 1, standing.length - 1)
+      return standing.slice(Math.max(0, end - max + 1), end + 1).reverse()
+    }
+
+    async function* subscribe({
+      after,
+      prefixes,
+      batchMax = 1_000,
+      signal,
+    }: SubscribeOptions): AsyncGenerator<SubscriptionItem> {
+      const either = AbortSignal.any([signal, closing.signal])
+      let position = after
+      let caughtUp = false
+      while (!either.aborted) {
+        const ahead = all.slice(Number(position))
+        const matching = ahead.filter(
+          ({ stream }) => prefixes.length === 0 || prefixes.some((prefix) => stream.startsWith(prefix)),
+        )
+        const events = matching.slice(0, batchMax)
+        const moved = matching.length > batchMax ? events.at(-1)?.position : ahead.at(-1)?.position
+        if (moved !== undefined) {
+          position = moved
+          yield events.length > 0 ? { kind: 'events', events, position } : { kind: 'idle', position }
+        } else if (!caughtUp) {
+          caughtUp = true
+          yield { kind: 'caught-up', position }
+        } else {
+          await new Promise<void>((resolve) => {
+            waiting.add(resolve)
+            either.addEventListener('abort', () => resolve(), { once: true })
+          })
+        }
+      }
+    }
+
+    return {
+      append,
+      read,
+      subscribe,
+      head: async () => BigInt(all.length),
+      close: async () => closing.abort(),
+    }
+  }
+
+  return {
+    client,
+    attempts,
+    late,
+    deliverLate,
+    eventsOf: (stream) => streams.get(stream) ?? [],
+    get streams() {
+      return [...streams.keys()]
+    },
+  }
+}

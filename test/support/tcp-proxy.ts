@@ -1,0 +1,87 @@
+/** Stands between a client and its server, and misbehaves as networks do, on command. */
+import { connect, createServer, type Socket } from 'node:net'
+
+export type TcpProxy = {
+  readonly port: number
+  /** Nothing passes either way any more; connections stay open and new ones are accepted. */
+  freeze(): void
+  /** What waited passes on. */
+  thaw(): void
+  /**
+   * The next bytes the server sends are swallowed and their connection is cut: the request arrived, its reply is lost.
+   * Resolves when that has happened.
+   */
+  loseNextReply(): Promise<void>
+  /** The next bytes a client sends are swallowed and their connection is cut: the request never arrives. */
+  loseNextRequest(): Promise<void>
+  close(): Promise<void>
+}
+
+type Loss = { readonly done: () => void }
+
+export const startTcpProxy = async (server: { host: string; port: number }): Promise<TcpProxy> => {
+  const sockets = new Set<Socket>()
+  let frozen = false
+  let loseReply: Loss | undefined
+  let loseRequest: Loss | undefined
+
+  const join = (client: Socket): void => {
+    const upstream = connect(server)
+    const cut = (): void => {
+      client.destroy()
+      upstream.destroy()
+    }
+    for (const socket of [client, upstream]) {
+      sockets.add(socket)
+      socket.setNoDelay(true)
+      if (frozen) socket.pause()
+      socket.on('error', cut)
+      socket.on('close', () => {
+        sockets.delete(socket)
+        cut()
+      })
+    }
+    client.on('data', (bytes) => {
+      if (loseRequest === undefined) return upstream.write(bytes)
+      const { done } = loseRequest
+      loseRequest = undefined
+      cut()
+      done()
+    })
+    upstream.on('data', (bytes) => {
+      if (loseReply === undefined) return client.write(bytes)
+      const { done } = loseReply
+      loseReply = undefined
+      cut()
+      done()
+    })
+    client.on('end', () => upstream.end())
+    upstream.on('end', () => client.end())
+  }
+
+  const listener = createServer(join)
+  await new Promise<void>((resolve, reject) => {
+    listener.once('error', reject)
+    listener.listen(0, '127.0.0.1', resolve)
+  })
+  const address = listener.address()
+  if (address === null || typeof address === 'string') throw new Error('the proxy has no port')
+
+  return {
+    port: address.port,
+    freeze: () => {
+      frozen = true
+      for (const socket of sockets) socket.pause()
+    },
+    thaw: () => {
+      frozen = false
+      for (const socket of sockets) socket.resume()
+    },
+    loseNextReply: () => new Promise((done) => (loseReply = { done })),
+    loseNextRequest: () => new Promise((done) => (loseRequest = { done })),
+    close: async () => {
+      for (const socket of sockets) socket.destroy()
+      await new Promise((resolve) => listener.close(resolve))
+    },
+  }
+}
