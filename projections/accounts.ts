@@ -111,7 +111,12 @@ const foldOne = (event: ProjectedEvent, { changes, lots, overrides, take }: Fold
   }
   change.revision = event.revision
   change.digest = event.metadata.digest ?? ''
-  const open = (grantId: string, granted: bigint, repaid: bigint, terms: { priority: number; expiresAt: string | null }) => {
+  const open = (
+    grantId: string,
+    granted: bigint,
+    repaid: bigint,
+    terms: { priority: number; expiresAt: string | null },
+  ) => {
     lots.set(`${organizationId} ${grantId}`, {
       organizationId,
       grantId,
@@ -132,7 +137,10 @@ const foldOne = (event: ProjectedEvent, { changes, lots, overrides, take }: Fold
       const repaid = microOf(event.data.overdraft_repaid)
       change.granted += granted
       change.overdrawn -= repaid
-      open(event.data.grant_id, granted, repaid, { priority: event.data.priority, expiresAt: event.data.expires_at })
+      open(event.data.grant_id, granted, repaid, {
+        priority: event.data.priority,
+        expiresAt: event.data.expires_at,
+      })
       return
     }
     case 'CreditExpired':

@@ -30,7 +30,8 @@ export const apiKeys: Projection = {
         createdAt.push(event.metadata.effective_at)
       } else if (event.type === 'ApiKeyRotated')
         rotated.push([event.data.key_id, event.data.successor_id, event.data.grace_until])
-      else if (event.type === 'ApiKeyLimitsChanged') limits.set(event.data.key_id, JSON.stringify(event.data.limits))
+      else if (event.type === 'ApiKeyLimitsChanged')
+        limits.set(event.data.key_id, JSON.stringify(event.data.limits))
       else if (event.type === 'ApiKeyRevoked')
         revoked.push([event.data.key_id, event.metadata.effective_at, event.data.reason])
     }

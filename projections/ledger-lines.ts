@@ -170,13 +170,20 @@ const chargeEarlier = (rows: readonly Row[], table: string): Statement[] =>
       ]
 
 /** Where an idempotent call stands in its ledger, found by the id of its first event; no row if it never happened. */
-export const idempotentCall = (organizationId: string, eventId: string): Query<{ revision: string; amount_micro: string }> => ({
+export const idempotentCall = (
+  organizationId: string,
+  eventId: string,
+): Query<{ revision: string; amount_micro: string }> => ({
   text: 'select revision, amount_micro from ledger_lines where event_id = $2 and idempotent and organization_id = $1',
   values: [organizationId, eventId],
 })
 
 /** Accounts whose balance is not the sum of their movements. Must give no rows. */
-export const unbalancedAccounts = (): Query<{ organization_id: string; movements_micro: string; balance_micro: string }> => ({
+export const unbalancedAccounts = (): Query<{
+  organization_id: string
+  movements_micro: string
+  balance_micro: string
+}> => ({
   text: `select a.organization_id, coalesce(m.micro, 0)::text as movements_micro,
                 (coalesce(l.micro, 0) - a.overdrawn_micro)::text as balance_micro
            from accounts a

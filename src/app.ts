@@ -2,17 +2,18 @@ import { randomUUID } from 'node:crypto'
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
-import { keysOf, type ApiKeyRow } from '../projections/api-keys.ts'
+import { type ApiKeyRow, keysOf } from '../projections/api-keys.ts'
 import { projections } from '../projections/index.ts'
 import { createIdempotency } from './call/idempotency.ts'
 import type { CallRoom } from './call/perform.ts'
 import { createRateLimitRecord } from './call/rate-limit-record.ts'
 import { createRequestIds } from './call/request-id.ts'
 import { createHost } from './call/route.ts'
-import { type GeoDatabase, bundledGeoPaths, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
+import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
 import { ipLookup } from './capabilities/ip-lookup/index.ts'
 import { whoami } from './capabilities/whoami/index.ts'
 import type { Config } from './config.ts'
+import { dashboard } from './dashboard/dashboard.ts'
 import type { Position } from './event-log/port.ts'
 import { openKeyDirectory } from './guard/key-directory.ts'
 import { createRateLimiter, memoryCounters } from './guard/rate-limit.ts'
@@ -57,6 +58,7 @@ export const startApp = async (foundation: Foundation, config: Config, logger: L
       }
       if (has('dashboard')) {
         const host = createHost(room, [whoami({ pool: foundation.pool })])
+        host.register(dashboard(foundation, logger))
         closing.push(() => host.close())
         dashboardUrl = await listen(host, config.HOST, config.DASHBOARD_PORT, 'DASHBOARD_PORT')
       }
@@ -77,12 +79,21 @@ export const startApp = async (foundation: Foundation, config: Config, logger: L
 }
 
 const startProjector = ({ url, eventLog }: Foundation, logger: Logger): (() => Promise<void>) => {
-  const projector = createProjector({ url, eventLog, projections, logger, owner: `${process.pid}-${randomUUID()}` })
+  const projector = createProjector({
+    url,
+    eventLog,
+    projections,
+    logger,
+    owner: `${process.pid}-${randomUUID()}`,
+  })
   void projector.run()
   return () => projector.stop()
 }
 
-const openCallRoom = async (foundation: Foundation, logger: Logger): Promise<{ room: CallRoom; close(): Promise<void> }> => {
+const openCallRoom = async (
+  foundation: Foundation,
+  logger: Logger,
+): Promise<{ room: CallRoom; close(): Promise<void> }> => {
   const { eventLog, pool, secrets, ledger } = foundation
   const { keys, after } = await knownKeys(foundation)
   const directory = openKeyDirectory({ eventLog, known: keys, after, logger })
@@ -112,14 +123,17 @@ const openCallRoom = async (foundation: Foundation, logger: Logger): Promise<{ r
   }
 }
 
-/** The keys as their projection has them, and the position that is of: both from one snapshot. */
+/** The keys as their projection has them, and the position that is of: as one. */
 const knownKeys = async ({ pool }: Foundation): Promise<{ keys: KeyState[]; after: Position }> => {
   const client = await pool.connect()
   try {
-    await client.query('begin isolation level repeatable read read only')
+    await client.query('begin')
+    // Nobody moves the checkpoint, or switches the table, while the rows are read.
+    const checkpoint = await client.query<{ position: string }>(
+      `select position from projection_checkpoints where name = 'api_keys' for share`,
+    )
     const { text, values } = keysOf(null)
     const { rows } = await client.query<ApiKeyRow>(text, [...values])
-    const checkpoint = await client.query<{ position: string }>(`select position from projection_checkpoints where name = 'api_keys'`)
     await client.query('commit')
     return { keys: rows.map(keyStateOf), after: BigInt(checkpoint.rows[0]?.position ?? 0) }
   } finally {
@@ -144,12 +158,20 @@ const keyStateOf = (row: ApiKeyRow): KeyState => ({
   revokedAt: row.revoked_at?.toISOString() ?? null,
 })
 
-const listen = async (host: FastifyInstance, address: string, port: number, variable: string): Promise<string> => {
+const listen = async (
+  host: FastifyInstance,
+  address: string,
+  port: number,
+  variable: string,
+): Promise<string> => {
   try {
     await host.listen({ host: address, port })
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE')
-      throw new Error(`${variable}: port ${port} on ${address} is taken. Stop what listens there or set ${variable} to another port.`, { cause: error })
+      throw new Error(
+        `${variable}: port ${port} on ${address} is taken. Stop what listens there or set ${variable} to another port.`,
+        { cause: error },
+      )
     throw error
   }
   const { port: bound } = host.server.address() as AddressInfo

@@ -1,9 +1,9 @@
 import { type ParseArgsConfig, parseArgs, styleText } from 'node:util'
 import pino from 'pino'
+import { bundledGeoPaths, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
 import { ConfigError, parseConfig } from './config.ts'
 import { type Answer, type Command, type CommandContext, type Given, UsageError } from './ops/command.ts'
 import { creditsCommands } from './ops/commands/credits.ts'
-import { geoCommands } from './ops/commands/geo.ts'
 import { keyCommands } from './ops/commands/key.ts'
 import { ledgerCommands } from './ops/commands/ledger.ts'
 import { organizationCommands } from './ops/commands/organization.ts'
@@ -14,6 +14,21 @@ import { type Foundation, openFoundation } from './ops/foundation.ts'
 
 /** The operators' command line. Works while the service runs and while it does not. Exit 0 done, 1 failed, 2 usage. */
 
+/** Here because `ops` knows no capability. */
+const geoStatus: Command = {
+  name: 'geo status',
+  summary: 'which location files would be served, how old they are, and whether they are sound',
+  parameters: [],
+  run: async ({ config, logger }) => {
+    const geo = await openGeoDatabase({ paths: config.GEOIP_CITY_DB ?? bundledGeoPaths(), logger })
+    try {
+      return { json: geo.status() }
+    } finally {
+      geo.close()
+    }
+  },
+}
+
 const commands: readonly Command[] = [
   ...organizationCommands,
   ...keyCommands,
@@ -22,7 +37,7 @@ const commands: readonly Command[] = [
   ...ledgerCommands,
   ...projectionCommands,
   ...seedCommands,
-  ...geoCommands,
+  geoStatus,
 ]
 
 const invocation = 'npm run -s cli --'
@@ -47,7 +62,9 @@ const usageOf = ({ name, summary, parameters }: Command): string => {
     '',
     `  ${summary}`,
     ...(parameters.length === 0 ? [] : ['']),
-    ...parameters.map((one) => `  --${one.name.padEnd(width)}  ${one.help}${one.required ? ' (required)' : ''}`),
+    ...parameters.map(
+      (one) => `  --${one.name.padEnd(width)}  ${one.help}${one.required ? ' (required)' : ''}`,
+    ),
   ].join('\n')
 }
 
@@ -70,7 +87,8 @@ const givenOf = ({ parameters }: Command, args: string[]): { given: Given; json:
   const texts = new Map<string, string>()
   for (const [name, value] of Object.entries(values)) if (typeof value === 'string') texts.set(name, value)
   const open = parameters.filter(({ name, kind }) => kind !== 'flag' && !texts.has(name))
-  if (positionals.length > open.length) throw new UsageError(`"${positionals[open.length]}" is one value too many`)
+  if (positionals.length > open.length)
+    throw new UsageError(`"${positionals[open.length]}" is one value too many`)
   positionals.forEach((value, i) => texts.set(open[i]?.name ?? '', value))
   const given: Given = {
     text: (name) => texts.get(name),
@@ -94,14 +112,25 @@ const print = (answer: Answer, json: boolean): string => {
 }
 
 const cell = (value: unknown): string =>
-  value === null || value === undefined ? '-' : typeof value === 'object' ? JSON.stringify(value) : String(value)
+  value === null || value === undefined
+    ? '-'
+    : typeof value === 'object'
+      ? JSON.stringify(value)
+      : String(value)
 
 const table = (rows: readonly Record<string, unknown>[]): string => {
   if (rows.length === 0) return 'none'
   const names = Object.keys(rows[0] ?? {})
   const widths = names.map((name) => Math.max(name.length, ...rows.map((row) => cell(row[name]).length)))
-  const line = (cells: readonly string[]): string => cells.map((text, i) => text.padEnd(widths[i] ?? 0)).join('  ').trimEnd()
-  return [styleText('bold', line(names), { stream: process.stdout }), ...rows.map((row) => line(names.map((name) => cell(row[name]))))].join('\n')
+  const line = (cells: readonly string[]): string =>
+    cells
+      .map((text, i) => text.padEnd(widths[i] ?? 0))
+      .join('  ')
+      .trimEnd()
+  return [
+    styleText('bold', line(names), { stream: process.stdout }),
+    ...rows.map((row) => line(names.map((name) => cell(row[name])))),
+  ].join('\n')
 }
 
 /** One line on a terminal, overwritten at most ten times a second; nothing where nobody watches. */
@@ -139,7 +168,10 @@ const run = async (args: string[]): Promise<number> => {
       return 0
     }
     const config = parseConfig(process.env)
-    const logger = pino({ level: process.env.LOG_LEVEL === undefined ? 'error' : config.LOG_LEVEL }, pino.destination(2))
+    const logger = pino(
+      { level: process.env.LOG_LEVEL === undefined ? 'error' : config.LOG_LEVEL },
+      pino.destination(2),
+    )
     const context: CommandContext = {
       config,
       logger,

@@ -32,7 +32,11 @@ const variables = z.object({
     .optional(),
   EVENT_LOG_URL: unsupported('leave it unset for the event log in PostgreSQL'),
   REDIS_URL: unsupported('leave it unset for counters of this process'),
-  ROLES: z.string().transform(list).pipe(z.array(roleName).min(1)).default(['api', 'dashboard', 'projector', 'jobs']),
+  ROLES: z
+    .string()
+    .transform(list)
+    .pipe(z.array(roleName).min(1))
+    .default(['api', 'dashboard', 'projector', 'jobs']),
   SECRET_KEY: z.string().min(32, 'at least 32 characters').optional(),
   GEOIP_CITY_DB: z.string().transform(list).pipe(z.array(z.string()).min(1).max(2)).optional(),
   LOG_LEVEL: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info'),
@@ -49,7 +53,9 @@ export class ConfigError extends Error {
 
 /** Empty variables count as unset. Throws `ConfigError`. */
 export const parseConfig = (environment: Readonly<Record<string, string | undefined>>): Config => {
-  const given = Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== undefined && value !== ''))
+  const given = Object.fromEntries(
+    Object.entries(environment).filter(([, value]) => value !== undefined && value !== ''),
+  )
   const parsed = variables.safeParse(given)
   if (!parsed.success)
     throw new ConfigError(

@@ -11,7 +11,9 @@ const drainMs = 30_000
 
 const fail = (error: unknown): never => {
   const known = error instanceof ConfigError
-  process.stderr.write(`${known ? `Configuration: ${error.message}` : error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`)
+  process.stderr.write(
+    `${known ? `Configuration: ${error.message}` : error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`,
+  )
   process.exit(known ? 2 : 1)
 }
 

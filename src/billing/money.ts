@@ -15,8 +15,10 @@ const canonical = /^(-?)(0|[1-9]\d{0,17})(?:\.(\d{1,6}))?$/
  */
 export const parseCredits = (text: string): MicroCredits => {
   const match = canonical.exec(text)
-  if (match === null || text.startsWith('-0') && !/[1-9]/.test(text))
-    throw new RangeError(`"${text.slice(0, 40)}" is not a credit amount: a decimal with at most 6 fractional digits, such as 1.5`)
+  if (match === null || (text.startsWith('-0') && !/[1-9]/.test(text)))
+    throw new RangeError(
+      `"${text.slice(0, 40)}" is not a credit amount: a decimal with at most 6 fractional digits, such as 1.5`,
+    )
   const [, sign, whole = '0', fraction = ''] = match
   const micro = BigInt(whole) * microPerCredit + BigInt(fraction.padEnd(fractionDigits, '0'))
   return sign === '-' ? -micro : micro

@@ -74,7 +74,9 @@ export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride)
     if (priced === undefined) continue
     const matches = versions[priced.ruleVersion - 1] as ((facts: CallFacts) => boolean) | undefined
     if (matches === undefined)
-      throw new NoRule(`price book ${book.version} names ${id} version ${priced.ruleVersion}, unknown to this release`)
+      throw new NoRule(
+        `price book ${book.version} names ${id} version ${priced.ruleVersion}, unknown to this release`,
+      )
     if (!matches(facts)) continue
     first ??= { rule: id, ruleVersion: priced.ruleVersion }
     if (priced.sku === null) continue
@@ -89,4 +91,6 @@ export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride)
 
 /** The rule ids and versions this release knows: what a price book may name. */
 export const knownRules = (): ReadonlyMap<string, number> =>
-  new Map(Object.values(tariff).flatMap((rules) => rules.map((rule) => [rule.id, rule.versions.length] as const)))
+  new Map(
+    Object.values(tariff).flatMap((rules) => rules.map((rule) => [rule.id, rule.versions.length] as const)),
+  )

@@ -12,7 +12,11 @@ export type AnswerHeaders = Record<string, string>
 const jsonType = 'application/json; charset=utf-8'
 
 /** Headers every call of a known key carries (decision 5). */
-export const callHeaders = (requestId: string, verdict: RateVerdict | undefined, credits: Credits | undefined): AnswerHeaders => {
+export const callHeaders = (
+  requestId: string,
+  verdict: RateVerdict | undefined,
+  credits: Credits | undefined,
+): AnswerHeaders => {
   const headers: AnswerHeaders = { 'content-type': jsonType, 'x-request-id': requestId }
   if (credits !== undefined) {
     headers['credits-charged'] = formatCredits(credits.charged)
@@ -38,17 +42,30 @@ export const errorBody = (refusal: Refusal, requestId: string): string => {
   return JSON.stringify(
     refusal.code === 'AUTH_001'
       ? { error, message: refusal.message, code: refusal.code }
-      : { error, message: refusal.message, code: refusal.code, request_id: requestId, details: refusal.details },
+      : {
+          error,
+          message: refusal.message,
+          code: refusal.code,
+          request_id: requestId,
+          details: refusal.details,
+        },
   )
 }
 
 export const statusOf = (refusal: Refusal): number => refusal.status ?? errorCatalogue[refusal.code].status
 
-export const send = (reply: FastifyReply, { status, headers, body }: { status: number; headers: AnswerHeaders; body: string }): FastifyReply =>
-  reply.code(status).headers(headers).send(body)
+export const send = (
+  reply: FastifyReply,
+  { status, headers, body }: { status: number; headers: AnswerHeaders; body: string },
+): FastifyReply => reply.code(status).headers(headers).send(body)
 
 /** Sends a refusal with whatever headers are known by then. */
-export const sendRefusal = (reply: FastifyReply, refusal: Refusal, headers: AnswerHeaders, requestId: string): FastifyReply => {
+export const sendRefusal = (
+  reply: FastifyReply,
+  refusal: Refusal,
+  headers: AnswerHeaders,
+  requestId: string,
+): FastifyReply => {
   if (refusal.retryAfterSeconds !== undefined) headers['retry-after'] = String(refusal.retryAfterSeconds)
   return send(reply, { status: statusOf(refusal), headers, body: errorBody(refusal, requestId) })
 }

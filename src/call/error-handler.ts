@@ -1,5 +1,5 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { type Refusal, internalError, unreadableBody } from './errors.ts'
+import { internalError, type Refusal, unreadableBody } from './errors.ts'
 
 /** What HTTP itself got wrong, in the catalogue's words. Everything else that is thrown here is a bug of ours. */
 export const refusalOf = (error: FastifyError, bodyBytesMax: number): Refusal => {
@@ -7,7 +7,8 @@ export const refusalOf = (error: FastifyError, bodyBytesMax: number): Refusal =>
     return unreadableBody(`The body is larger than ${bodyBytesMax} bytes.`, 413)
   if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE')
     return unreadableBody('The Content-Type must be application/json.', 415)
-  if (typeof error.statusCode === 'number' && error.statusCode < 500) return unreadableBody('The request could not be read.')
+  if (typeof error.statusCode === 'number' && error.statusCode < 500)
+    return unreadableBody('The request could not be read.')
   return internalError()
 }
 
@@ -18,10 +19,15 @@ export type HttpReply = FastifyReply
  * The answer to bytes that are no HTTP request, or one with headers beyond the limit: written by hand, because no
  * request came to be.
  */
-export const rawBadRequest = (requestId: string, status: '400 Bad Request' | '431 Request Header Fields Too Large'): string => {
+export const rawBadRequest = (
+  requestId: string,
+  status: '400 Bad Request' | '431 Request Header Fields Too Large',
+): string => {
   const body = JSON.stringify({
     error: 'bad_request',
-    message: status.startsWith('431') ? 'The request headers are too large.' : 'This is not a valid HTTP request.',
+    message: status.startsWith('431')
+      ? 'The request headers are too large.'
+      : 'This is not a valid HTTP request.',
     code: 'REQ_001',
     request_id: requestId,
     details: {},

@@ -21,7 +21,11 @@ export const errorCatalogue = {
   AUTH_001: { status: 401, error: 'unauthorized', when: 'the API key is missing or invalid' },
   AUTH_002: { status: 403, error: 'forbidden', when: 'the key lacks the permission' },
   AUTH_003: { status: 403, error: 'forbidden', when: "the caller's address is outside the key's allow-list" },
-  REQ_001: { status: 400, error: 'bad_request', when: 'the body is not a JSON object, of another type, or too large' },
+  REQ_001: {
+    status: 400,
+    error: 'bad_request',
+    when: 'the body is not a JSON object, of another type, or too large',
+  },
   REQ_002: { status: 400, error: 'bad_request', when: 'a required parameter is missing' },
   REQ_003: { status: 400, error: 'validation_error', when: 'a parameter has the wrong type or value' },
   REQ_004: { status: 404, error: 'not_found', when: 'there is no such route' },
@@ -29,10 +33,22 @@ export const errorCatalogue = {
   IP_001: { status: 400, error: 'validation_error', when: 'ip is not a valid IPv4 or IPv6 address' },
   CREDIT_001: { status: 402, error: 'payment_required', when: 'not enough credits' },
   RATE_001: { status: 429, error: 'rate_limited', when: 'a rate limit of the key is exceeded' },
-  IDEMP_001: { status: 422, error: 'validation_error', when: 'the Idempotency-Key was used with another request' },
-  IDEMP_002: { status: 409, error: 'conflict', when: 'a request with this Idempotency-Key is still being answered' },
+  IDEMP_001: {
+    status: 422,
+    error: 'validation_error',
+    when: 'the Idempotency-Key was used with another request',
+  },
+  IDEMP_002: {
+    status: 409,
+    error: 'conflict',
+    when: 'a request with this Idempotency-Key is still being answered',
+  },
   SYS_001: { status: 500, error: 'internal_error', when: 'something broke on our side' },
-  SYS_002: { status: 503, error: 'service_unavailable', when: 'temporarily unavailable; nothing was charged' },
+  SYS_002: {
+    status: 503,
+    error: 'service_unavailable',
+    when: 'temporarily unavailable; nothing was charged',
+  },
 } as const satisfies Record<string, CatalogueEntry>
 
 export type ErrorCode = keyof typeof errorCatalogue
@@ -49,7 +65,8 @@ export type Refusal = {
 /** Values that came from outside are cut to this many characters before they are repeated to the caller. */
 export const echoedCharactersMax = 64
 
-export const isRefusal = (value: object): value is Refusal => 'code' in value && 'message' in value && 'details' in value
+export const isRefusal = (value: object): value is Refusal =>
+  'code' in value && 'message' in value && 'details' in value
 
 export const notAuthenticated = (): Refusal => ({
   code: 'AUTH_001',
@@ -100,13 +117,23 @@ export const wrongMethod = (method: string, allowed: readonly string[]): Refusal
   details: { method, allowed },
 })
 
-export const notEnoughCredits = ({ required, available }: { required: string; available: string }): Refusal => ({
+export const notEnoughCredits = ({
+  required,
+  available,
+}: {
+  required: string
+  available: string
+}): Refusal => ({
   code: 'CREDIT_001',
   message: `This call costs ${required} credits and ${available} are available.`,
   details: { required, available },
 })
 
-export const rateLimitExceeded = (window: { policy: string; limit: number; resetSeconds: number }): Refusal => ({
+export const rateLimitExceeded = (window: {
+  policy: string
+  limit: number
+  resetSeconds: number
+}): Refusal => ({
   code: 'RATE_001',
   message: `Rate limit exceeded: ${window.limit} calls per ${window.policy}. Try again in ${window.resetSeconds} s.`,
   details: { limit: window.limit, window: window.policy, retry_after_seconds: window.resetSeconds },

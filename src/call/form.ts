@@ -1,6 +1,6 @@
-import type { KeyState } from '../keys/key-state.ts'
-import type { Capability, Permission } from '../events/capabilities.ts'
 import type { CallFacts } from '../events/calls.ts'
+import type { Capability, Permission } from '../events/capabilities.ts'
+import type { KeyState } from '../keys/key-state.ts'
 import type { Refusal } from './errors.ts'
 
 /**
@@ -14,7 +14,9 @@ export type CapabilityForm<Input, Findings, Result extends object> = {
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly path: string
   /** Checks the request body, an empty object for methods without one. Unknown members are ignored (decision 7). */
-  readonly parse: (body: Readonly<Record<string, unknown>>) => { readonly input: Input } | { readonly refusal: Refusal }
+  readonly parse: (
+    body: Readonly<Record<string, unknown>>,
+  ) => { readonly input: Input } | { readonly refusal: Refusal }
   /** All I/O of the call. What fails outside is a finding where it can be one; what is thrown becomes SYS_001. */
   readonly gather: (input: Input, caller: Caller) => Findings | Promise<Findings>
   /** Pure: answer and facts from the same findings, so that they cannot disagree. */

@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto'
 import type pg from 'pg'
 import { idempotentCall } from '../../projections/ledger-lines.ts'
-import { StreamMissing, type EventLog } from '../event-log/port.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
+import { type EventLog, StreamMissing } from '../event-log/port.ts'
 import { ledgerStream } from '../events/streams.ts'
 
 /**
@@ -18,18 +18,32 @@ const claimTtlSeconds = 60
 const scanPageMax = 1_000
 const keyCharactersMax = 255
 
-export type StoredAnswer = { readonly status: number; readonly body: string; readonly headers: Readonly<Record<string, string>> }
+export type StoredAnswer = {
+  readonly status: number
+  readonly body: string
+  readonly headers: Readonly<Record<string, string>>
+}
 
 export type Claim =
   /** Never seen: go ahead, then `finish` or `release`. */
-  | { readonly kind: 'first' }
+  | { readonly kind: 'first'; readonly absentUpTo: number }
   /** Its charge stands in the ledger, its answer is gone: answer again, charge nothing. */
   | { readonly kind: 'charged' }
   | { readonly kind: 'replay'; readonly answer: StoredAnswer }
   | { readonly kind: 'in_flight' }
   | { readonly kind: 'mismatch' }
 
-export type IdempotencyClaim = { readonly organizationId: string; readonly key: string; readonly fingerprint: Buffer }
+/**
+ * What the ledger derives event ids from. In a namespace of its own: a partner may send anything as a key, also a
+ * request id or the name of a command of ours.
+ */
+export const commandKeyOf = (idempotencyKey: string): string => `idempotency/${idempotencyKey}`
+
+export type IdempotencyClaim = {
+  readonly organizationId: string
+  readonly key: string
+  readonly fingerprint: Buffer
+}
 
 export type Idempotency = {
   claim(claim: IdempotencyClaim): Promise<Claim>
@@ -45,23 +59,30 @@ export const parseIdempotencyKey = (header: string): string | null => {
 }
 
 /** What makes two requests the same: route and exact body. */
-export const fingerprintOf = (route: string, body: string): Buffer => hash('sha256', `${route}\n${body}`, 'buffer')
+export const fingerprintOf = (route: string, body: string): Buffer =>
+  hash('sha256', `${route}\n${body}`, 'buffer')
 
 export const createIdempotency = ({ pool, eventLog }: { pool: pg.Pool; eventLog: EventLog }): Idempotency => {
   const keyHash = (key: string): Buffer => hash('sha256', key, 'buffer')
 
-  const inLedger = async (organizationId: string, key: string, afterRevision: number): Promise<boolean> => {
-    const eventId = eventIdOf(organizationId, key, 0)
+  /** Whether the ledger holds the call; if not, up to which revision it is known not to. */
+  const lookInLedger = async (organizationId: string, key: string, afterRevision: number): Promise<Claim> => {
+    const eventId = eventIdOf(organizationId, commandKeyOf(key), 0)
     const projected = idempotentCall(organizationId, eventId)
-    if ((await pool.query(projected.text, [...projected.values])).rows.length > 0) return true
+    if ((await pool.query(projected.text, [...projected.values])).rows.length > 0) return { kind: 'charged' }
     // The projection may be behind; what happened since the claim is read from the ledger itself.
-    for (let from = afterRevision + 1; ; from += scanPageMax) {
-      const page = await eventLog.read(ledgerStream(organizationId), { from, max: scanPageMax }).catch((error: unknown) => {
-        if (error instanceof StreamMissing) return []
-        throw error
-      })
-      if (page.some(({ id }) => id === eventId)) return true
-      if (page.length < scanPageMax) return false
+    let absentUpTo = afterRevision
+    for (;;) {
+      const from = absentUpTo + 1
+      const page = await eventLog
+        .read(ledgerStream(organizationId), { from, max: scanPageMax })
+        .catch((error: unknown) => {
+          if (error instanceof StreamMissing) return []
+          throw error
+        })
+      if (page.some(({ id }) => id === eventId)) return { kind: 'charged' }
+      absentUpTo += page.length
+      if (page.length < scanPageMax) return { kind: 'first', absentUpTo }
     }
   }
 
@@ -74,8 +95,7 @@ export const createIdempotency = ({ pool, eventLog }: { pool: pg.Pool; eventLog:
         [organizationId, keyHash(key), fingerprint],
       )
       const fresh = inserted.rows[0]
-      if (fresh !== undefined)
-        return (await inLedger(organizationId, key, Number(fresh.ledger_revision))) ? { kind: 'charged' } : { kind: 'first' }
+      if (fresh !== undefined) return lookInLedger(organizationId, key, Number(fresh.ledger_revision))
       const { rows } = await pool.query<{
         same: boolean
         stale: boolean
@@ -105,7 +125,7 @@ export const createIdempotency = ({ pool, eventLog }: { pool: pg.Pool; eventLog:
         [organizationId, keyHash(key), row.claimed_at],
       )
       if (taken.rowCount !== 1) return { kind: 'in_flight' }
-      return (await inLedger(organizationId, key, Number(row.ledger_revision))) ? { kind: 'charged' } : { kind: 'first' }
+      return lookInLedger(organizationId, key, Number(row.ledger_revision))
     },
     finish: async ({ organizationId, key }, { status, body, headers }) => {
       await pool.query(

@@ -10,7 +10,15 @@ import { availableOf, balanceOf } from '../ledger/account.ts'
 import { type Committed, type Ledger, LedgerUnavailable } from '../ledger/commit.ts'
 import { outcomeOfCall, ratingOf, recordCall } from '../ledger/decide.ts'
 import type { PriceBooks } from '../ledger/price-books.ts'
-import { type AnswerHeaders, callHeaders, type Credits, errorBody, send, sendRefusal, statusOf } from './answer.ts'
+import {
+  type AnswerHeaders,
+  type Credits,
+  callHeaders,
+  errorBody,
+  send,
+  sendRefusal,
+  statusOf,
+} from './answer.ts'
 import {
   addressNotAllowed,
   idempotencyInFlight,
@@ -20,14 +28,20 @@ import {
   lacksPermission,
   notAuthenticated,
   notEnoughCredits,
-  rateLimitExceeded,
   type Refusal,
+  rateLimitExceeded,
   temporarilyUnavailable,
   unreadableBody,
   wrongParameter,
 } from './errors.ts'
 import type { AnyCapabilityForm } from './form.ts'
-import { fingerprintOf, type Idempotency, type IdempotencyClaim, parseIdempotencyKey } from './idempotency.ts'
+import {
+  commandKeyOf,
+  fingerprintOf,
+  type Idempotency,
+  type IdempotencyClaim,
+  parseIdempotencyKey,
+} from './idempotency.ts'
 import type { RateLimitRecord } from './rate-limit-record.ts'
 
 /**
@@ -62,10 +76,17 @@ type Admitted = {
   readonly atMs: number
   readonly startedMs: number
   readonly claim?: IdempotencyClaim
+  /** With a claim: the ledger does not hold the call up to here. */
+  readonly absentUpTo?: number
 }
 
 /** Performs one call from request to answer. Never throws: whatever breaks becomes SYS_001 or SYS_002. */
-export const perform = async (room: CallRoom, form: AnyCapabilityForm, request: FastifyRequest, reply: FastifyReply) => {
+export const perform = async (
+  room: CallRoom,
+  form: AnyCapabilityForm,
+  request: FastifyRequest,
+  reply: FastifyReply,
+) => {
   const startedMs = performance.now()
   const atMs = room.clock.now()
   const requestId = room.requestIds(atMs)
@@ -76,7 +97,8 @@ export const perform = async (room: CallRoom, form: AnyCapabilityForm, request: 
     return isRefusal(body) ? await refuse(room, admitted, body) : await answer(room, admitted, body, request)
   } catch (error) {
     const refusal = error instanceof LedgerUnavailable ? temporarilyUnavailable() : internalError()
-    if (refusal.code === 'SYS_001') room.logger.error({ err: error, requestId, route: form.path }, 'a call failed')
+    if (refusal.code === 'SYS_001')
+      room.logger.error({ err: error, requestId, route: form.path }, 'a call failed')
     return sendRefusal(reply, refusal, callHeaders(requestId, undefined, undefined), requestId)
   }
 }
@@ -110,7 +132,12 @@ const admit = async (
   if (verdict.exceeded !== null) {
     room.rateLimitRecord.count(key, verdict.exceeded.policy, atMs)
     const remaining = balanceOf(await room.ledger.lastSeen(key.organizationId), atMs)
-    sendRefusal(reply, rateLimitExceeded(verdict.exceeded), headersOf(admitted, { charged: 0n, remaining }), requestId)
+    sendRefusal(
+      reply,
+      rateLimitExceeded(verdict.exceeded),
+      headersOf(admitted, { charged: 0n, remaining }),
+      requestId,
+    )
     return null
   }
   if (forbidden === null) return admitted
@@ -118,8 +145,13 @@ const admit = async (
   return null
 }
 
-const notPermitted = (form: AnyCapabilityForm, key: DirectoryKey, request: FastifyRequest): Refusal | null => {
-  if (form.permission !== null && !key.permissions.includes(form.permission)) return lacksPermission(form.permission)
+const notPermitted = (
+  form: AnyCapabilityForm,
+  key: DirectoryKey,
+  request: FastifyRequest,
+): Refusal | null => {
+  if (form.permission !== null && !key.permissions.includes(form.permission))
+    return lacksPermission(form.permission)
   return key.allowed === null || mayCallFrom(key, request.ip) ? null : addressNotAllowed(request.ip)
 }
 
@@ -130,7 +162,8 @@ const readBody = (request: FastifyRequest): Readonly<Record<string, unknown>> | 
     return unreadableBody('The Content-Type must be application/json.', 415)
   try {
     const body: unknown = JSON.parse(typeof request.body === 'string' ? request.body : '')
-    if (typeof body === 'object' && body !== null && !Array.isArray(body)) return body as Record<string, unknown>
+    if (typeof body === 'object' && body !== null && !Array.isArray(body))
+      return body as Record<string, unknown>
     return unreadableBody('The body must be a JSON object.')
   } catch {
     return unreadableBody('The body is not valid JSON.')
@@ -147,7 +180,11 @@ const answer = async (
   if (header === undefined || admitted.form.method === 'GET') return answerOnce(room, admitted, body)
   const idempotencyKey = typeof header === 'string' ? parseIdempotencyKey(header) : null
   if (idempotencyKey === null)
-    return refuse(room, admitted, wrongParameter('Idempotency-Key', 'one key of 1 to 255 visible ASCII characters'))
+    return refuse(
+      room,
+      admitted,
+      wrongParameter('Idempotency-Key', 'one key of 1 to 255 visible ASCII characters'),
+    )
   return answerIdempotent(room, admitted, body, {
     organizationId: admitted.key.organizationId,
     key: idempotencyKey,
@@ -155,7 +192,11 @@ const answer = async (
   })
 }
 
-const answerOnce = async (room: CallRoom, admitted: Admitted, body: Readonly<Record<string, unknown>>): Promise<FastifyReply> => {
+const answerOnce = async (
+  room: CallRoom,
+  admitted: Admitted,
+  body: Readonly<Record<string, unknown>>,
+): Promise<FastifyReply> => {
   const { form, key, atMs, requestId } = admitted
   const parsed = form.parse(body)
   if ('refusal' in parsed) return refuse(room, admitted, parsed.refusal)
@@ -171,14 +212,15 @@ const answerOnce = async (room: CallRoom, admitted: Admitted, body: Readonly<Rec
 /** One append: what the call established and what it costs. Durable when this resolves. */
 const record = (
   { ledger, prices }: CallRoom,
-  { form, key, requestId, atMs, claim }: Admitted,
+  { form, key, requestId, atMs, claim, absentUpTo }: Admitted,
   { outcome, code, facts }: { outcome: CallOutcome; code?: string; facts: CallFacts },
 ): Promise<Committed> =>
   ledger.submit(key.organizationId, {
-    key: claim?.key ?? requestId,
+    key: claim === undefined ? requestId : commandKeyOf(claim.key),
     atMs,
     actor: `key:${key.keyId}`,
     requestId,
+    ...(absentUpTo === undefined ? {} : { absentUpTo }),
     decide: (account, idOf) =>
       recordCall(
         account,
@@ -199,10 +241,20 @@ const refuse = async (room: CallRoom, admitted: Admitted, refusal: Refusal): Pro
   const { code } = refusal
   const outcome = statusOf(refusal) >= 500 ? 'failed' : 'refused'
   const { balance } = await record(room, admitted, { outcome, code, facts: { kind: 'refusal', code } })
-  return finish(room, admitted, { status: statusOf(refusal), body: errorBody(refusal, admitted.requestId), refusal }, { charged: 0n, remaining: balance })
+  return finish(
+    room,
+    admitted,
+    { status: statusOf(refusal), body: errorBody(refusal, admitted.requestId), refusal },
+    { charged: 0n, remaining: balance },
+  )
 }
 
-const refuseUnpaid = async (room: CallRoom, admitted: Admitted, facts: CallFacts, { balance }: Committed): Promise<FastifyReply> => {
+const refuseUnpaid = async (
+  room: CallRoom,
+  admitted: Admitted,
+  facts: CallFacts,
+  { balance }: Committed,
+): Promise<FastifyReply> => {
   const { key, atMs, requestId } = admitted
   const account = await room.ledger.lastSeen(key.organizationId)
   const available = availableOf(account, atMs)
@@ -210,10 +262,20 @@ const refuseUnpaid = async (room: CallRoom, admitted: Admitted, facts: CallFacts
     required: formatCredits(ratingOf(account, facts, room.prices.at(atMs), atMs).total),
     available: formatCredits(available > 0n ? available : 0n),
   })
-  return finish(room, admitted, { status: statusOf(refusal), body: errorBody(refusal, requestId), refusal }, { charged: 0n, remaining: balance })
+  return finish(
+    room,
+    admitted,
+    { status: statusOf(refusal), body: errorBody(refusal, requestId), refusal },
+    { charged: 0n, remaining: balance },
+  )
 }
 
-const deliver = (room: CallRoom, admitted: Admitted, result: object, credits: Credits): FastifyReply | Promise<FastifyReply> => {
+const deliver = (
+  room: CallRoom,
+  admitted: Admitted,
+  result: object,
+  credits: Credits,
+): FastifyReply | Promise<FastifyReply> => {
   const { form, requestId, startedMs } = admitted
   const json = form.renderResult?.(result) ?? JSON.stringify(result)
   if (form.body === 'flat') return finish(room, admitted, { status: 200, body: json }, credits)
@@ -225,17 +287,28 @@ const deliver = (room: CallRoom, admitted: Admitted, result: object, credits: Cr
 type Outgoing = { readonly status: number; readonly body: string; readonly refusal?: Refusal }
 
 /** Sends an answer whose facts are durable, keeping it for replays where the caller asked for that. */
-const finish = (room: CallRoom, admitted: Admitted, { status, body, refusal }: Outgoing, credits: Credits): FastifyReply | Promise<FastifyReply> => {
+const finish = (
+  room: CallRoom,
+  admitted: Admitted,
+  { status, body, refusal }: Outgoing,
+  credits: Credits,
+): FastifyReply | Promise<FastifyReply> => {
   const headers = headersOf(admitted, credits)
   if (refusal?.retryAfterSeconds !== undefined) headers['retry-after'] = String(refusal.retryAfterSeconds)
   if (admitted.claim === undefined) return send(admitted.reply, { status, headers, body })
   return room.idempotency
     .finish(admitted.claim, { status, body, headers: {} })
-    .catch((error: unknown) => room.logger.error({ err: error, requestId: admitted.requestId }, 'an answer could not be kept for replays'))
+    .catch((error: unknown) =>
+      room.logger.error(
+        { err: error, requestId: admitted.requestId },
+        'an answer could not be kept for replays',
+      ),
+    )
     .then(() => send(admitted.reply, { status, headers, body }))
 }
 
-const headersOf = ({ requestId, verdict }: Admitted, credits: Credits): AnswerHeaders => callHeaders(requestId, verdict, credits)
+const headersOf = ({ requestId, verdict }: Admitted, credits: Credits): AnswerHeaders =>
+  callHeaders(requestId, verdict, credits)
 
 /** Answers a call with an Idempotency-Key: the first answer again, or the first time under a claim. */
 const answerIdempotent = async (
@@ -253,14 +326,17 @@ const answerIdempotent = async (
     case 'replay': {
       // The replay is a call of its own: free, and recorded as what it is.
       const { balance } = await record(room, admitted, { outcome: 'answered', facts: { kind: 'replay' } })
-      const headers = { ...headersOf(admitted, { charged: 0n, remaining: balance }), 'idempotent-replayed': 'true' }
+      const headers = {
+        ...headersOf(admitted, { charged: 0n, remaining: balance }),
+        'idempotent-replayed': 'true',
+      }
       return send(admitted.reply, { status: claimed.answer.status, headers, body: claimed.answer.body })
     }
     case 'charged':
       return answerCharged(room, admitted, body, claim)
     case 'first':
       try {
-        return await answerOnce(room, { ...admitted, claim }, body)
+        return await answerOnce(room, { ...admitted, claim, absentUpTo: claimed.absentUpTo }, body)
       } catch (error) {
         // Nothing was written, or nobody knows: the ledger is asked again when the key comes back.
         await room.idempotency.release(claim).catch(() => undefined)
@@ -279,7 +355,9 @@ const answerCharged = async (
   const { form, key, atMs, requestId } = admitted
   const parsed = form.parse(body)
   const decision =
-    'refusal' in parsed ? parsed : form.decide(await form.gather(parsed.input, { key, atMs, requestId }), parsed.input)
+    'refusal' in parsed
+      ? parsed
+      : form.decide(await form.gather(parsed.input, { key, atMs, requestId }), parsed.input)
   if ('refusal' in decision) return refuse(room, admitted, decision.refusal)
   const { balance } = await record(room, admitted, { outcome: 'answered', facts: { kind: 'replay' } })
   admitted.reply.header('idempotent-replayed', 'true')

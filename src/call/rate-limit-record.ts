@@ -55,11 +55,14 @@ export const createRateLimitRecord = ({
 
   const schedule = (nowMs: number): void => {
     if (timer !== undefined || counters.size === 0) return
-    timer = setTimeout(() => {
-      timer = undefined
-      const now = Date.now()
-      void flushBefore(now - (now % windowMs)).then(() => schedule(Date.now()))
-    }, windowMs - (nowMs % windowMs) + 50)
+    timer = setTimeout(
+      () => {
+        timer = undefined
+        const now = Date.now()
+        void flushBefore(now - (now % windowMs)).then(() => schedule(Date.now()))
+      },
+      windowMs - (nowMs % windowMs) + 50,
+    )
     timer.unref()
   }
 

@@ -1,4 +1,9 @@
-import fastify, { type FastifyInstance, type FastifyError, type FastifyReply, type FastifyRequest } from 'fastify'
+import fastify, {
+  type FastifyError,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+} from 'fastify'
 import { callHeaders, sendRefusal } from './answer.ts'
 import { rawBadRequest, refusalOf } from './error-handler.ts'
 import { echoedCharactersMax, noRoute, type Refusal, wrongMethod } from './errors.ts'
@@ -27,7 +32,10 @@ export const createHost = (room: CallRoom, forms: readonly AnyCapabilityForm[]):
       if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
       const tooLarge = error.code === 'HPE_HEADER_OVERFLOW'
       socket.end(
-        rawBadRequest(room.requestIds(room.clock.now()), tooLarge ? '431 Request Header Fields Too Large' : '400 Bad Request'),
+        rawBadRequest(
+          room.requestIds(room.clock.now()),
+          tooLarge ? '431 Request Header Fields Too Large' : '400 Bad Request',
+        ),
       )
     },
   })
@@ -43,8 +51,11 @@ export const createHost = (room: CallRoom, forms: readonly AnyCapabilityForm[]):
   host.setNotFoundHandler((request, reply) => refuse(reply, noRoute(request.method, pathOf(request))))
   host.setErrorHandler((error: FastifyError, request, reply) => {
     const refusal = refusalOf(error, bodyBytesMax)
-    if (refusal.code === 'SYS_001') room.logger.error({ err: error, path: pathOf(request) }, 'a request failed outside a call')
-    const form = forms.find(({ path, method }) => path === request.routeOptions.url && method === request.method)
+    if (refusal.code === 'SYS_001')
+      room.logger.error({ err: error, path: pathOf(request) }, 'a request failed outside a call')
+    const form = forms.find(
+      ({ path, method }) => path === request.routeOptions.url && method === request.method,
+    )
     return form === undefined || refusal.code === 'SYS_001'
       ? refuse(reply, refusal)
       : performRefused(room, form, refusal, request, reply)
@@ -53,15 +64,21 @@ export const createHost = (room: CallRoom, forms: readonly AnyCapabilityForm[]):
   const byPath = Map.groupBy(forms, ({ path }) => path)
   for (const [path, own] of byPath) {
     for (const form of own)
-      host.route({ method: form.method, url: path, handler: (request, reply) => perform(room, form, request, reply) })
+      host.route({
+        method: form.method,
+        url: path,
+        handler: (request, reply) => perform(room, form, request, reply),
+      })
     const allowed = own.map(({ method }) => method)
     host.route({
       method: methods.filter((method) => !allowed.some((taken) => taken === method)),
       url: path,
-      handler: (request, reply) => refuse(reply.header('allow', allowed.join(', ')), wrongMethod(request.method, allowed)),
+      handler: (request, reply) =>
+        refuse(reply.header('allow', allowed.join(', ')), wrongMethod(request.method, allowed)),
     })
   }
   return host
 }
 
-const pathOf = (request: FastifyRequest): string => (request.url.split('?')[0] ?? '').slice(0, echoedCharactersMax)
+const pathOf = (request: FastifyRequest): string =>
+  (request.url.split('?')[0] ?? '').slice(0, echoedCharactersMax)

@@ -23,4 +23,5 @@ export const uuidV5 = (name: string): string => {
  * The id of the nth event of a call or command: organization, Idempotency-Key or request id, index
  * (ledger protocol rule 1).
  */
-export const eventIdOf = (scope: string, key: string, index: number): string => uuidV5(`${scope}/${key}/${index}`)
+export const eventIdOf = (scope: string, key: string, index: number): string =>
+  uuidV5(`${scope}/${key}/${index}`)

@@ -37,14 +37,18 @@ export const follow = ({
         try {
           apply(decodeEvent(recorded))
         } catch (error) {
-          logger.error({ err: error, stream: recorded.stream, revision: recorded.revision }, 'event cannot be applied')
+          logger.error(
+            { err: error, stream: recorded.stream, revision: recorded.revision },
+            'event cannot be applied',
+          )
         }
       }
     }
   }
   const running = run().catch((error: unknown) => {
     caughtUp.reject(error)
-    if (!stopping.signal.aborted) logger.fatal({ err: error }, 'a live read model no longer follows the event log')
+    if (!stopping.signal.aborted)
+      logger.fatal({ err: error }, 'a live read model no longer follows the event log')
   })
   return {
     caughtUp: caughtUp.promise,

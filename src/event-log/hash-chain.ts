@@ -26,14 +26,24 @@ export const chain = (event: NewEvent, place: ChainPlace): { event: NewEvent; di
 }
 
 /** The digest an event carries and the one its bytes give at that place; equal in an untouched ledger. */
-export const recompute = (event: NewEvent, place: ChainPlace): { carried: string | null; computed: string } => {
+export const recompute = (
+  event: NewEvent,
+  place: ChainPlace,
+): { carried: string | null; computed: string } => {
   const at = event.metadata.lastIndexOf(digestMember)
   if (at === -1) return { carried: null, computed: digestOf(event, event.metadata, place) }
   const tail = event.metadata.slice(at + digestMember.length)
-  return { carried: tail.endsWith('"}') ? tail.slice(0, -2) : null, computed: digestOf(event, event.metadata.slice(0, at), place) }
+  return {
+    carried: tail.endsWith('"}') ? tail.slice(0, -2) : null,
+    computed: digestOf(event, event.metadata.slice(0, at), place),
+  }
 }
 
-const digestOf = (event: NewEvent, openMetadata: string, { stream, revision, previous }: ChainPlace): string =>
+const digestOf = (
+  event: NewEvent,
+  openMetadata: string,
+  { stream, revision, previous }: ChainPlace,
+): string =>
   hash(
     'sha256',
     `${previous}\n${stream}\n${revision}\n${event.id}\n${event.type}\n${openMetadata}\n${event.data}`,

@@ -65,7 +65,11 @@ export type EventLog = {
    * Throws `AppendConflict`, `TooLarge`, `UnknownOutcome` (may or may not have been written: resend the identical
    * append), `Unavailable` (was not written) and TypeError for events no engine could take.
    */
-  append(stream: string, expected: ExpectedRevision, events: readonly NewEvent[]): Promise<{ revision: number }>
+  append(
+    stream: string,
+    expected: ExpectedRevision,
+    events: readonly NewEvent[],
+  ): Promise<{ revision: number }>
   /** Reads one stream. Throws `StreamMissing` where there is none, `Unavailable` when the log cannot be reached. */
   read(stream: string, options: ReadOptions): Promise<RecordedEvent[]>
   /** Catches up, then follows live until the signal aborts. Reconnects by itself; throws only what is final. */
@@ -111,13 +115,18 @@ export const appendBytesMax = 1_000_000
 export const appendEventsMax = 1_024
 
 const streamName = /^[a-z][a-z0-9]*(-[A-Za-z0-9_.:]{1,120})?$/
+const eventTypeName = /^[A-Za-z][A-Za-z0-9]{0,99}$/
 const uuidText = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
 /**
  * What every adapter refuses before it talks to its engine: no events, bad stream names (so none of an engine's own
  * `$` streams), ids that are no UUIDs or stand twice in the append, and appends beyond the size all engines take.
  */
-export const checkAppend = (stream: string, expected: ExpectedRevision, events: readonly NewEvent[]): void => {
+export const checkAppend = (
+  stream: string,
+  expected: ExpectedRevision,
+  events: readonly NewEvent[],
+): void => {
   if (!streamName.test(stream)) throw new TypeError(`"${stream.slice(0, 80)}" is not a stream name`)
   if (expected !== 'none' && !(Number.isSafeInteger(expected) && expected >= 0))
     throw new TypeError(`expected revision ${expected} of ${stream} is not a whole number`)
@@ -129,7 +138,12 @@ export const checkAppend = (stream: string, expected: ExpectedRevision, events: 
   for (const event of events) {
     if (typeof event.data !== 'string' || typeof event.metadata !== 'string')
       throw new TypeError(`${event.type} for ${stream} is not serialised: data and metadata are JSON texts`)
-    if (!uuidText.test(event.id)) throw new TypeError(`event id ${event.id} for ${stream} is not a lower-case UUID`)
+    if (!eventTypeName.test(event.type))
+      throw new TypeError(`"${event.type.slice(0, 80)}" is not an event type`)
+    if (!event.data.isWellFormed() || !event.metadata.isWellFormed())
+      throw new TypeError(`${event.type} for ${stream} holds half a character, which UTF-8 cannot write`)
+    if (!uuidText.test(event.id))
+      throw new TypeError(`event id ${event.id} for ${stream} is not a lower-case UUID`)
     ids.add(event.id)
     length += event.data.length + event.metadata.length
   }
@@ -147,15 +161,20 @@ const appendBytes = (events: readonly NewEvent[]): number =>
  * numbers, functions and symbols. Members that are undefined are left out.
  */
 export const eventJson = (value: unknown): string => {
-  const text = JSON.stringify(value)
-  // A replacer is several times slower. What is not finite becomes null, so only texts with a null need the look.
-  return text.includes('null') || text.length < 3 ? JSON.stringify(value, refuseUnfaithful) : text
+  // Walking the value first is several times faster than a replacer of JSON.stringify.
+  refuseUnfaithful('', value)
+  if (value === undefined) throw new TypeError('event data is undefined; events hold JSON')
+  return JSON.stringify(value)
 }
 
-const refuseUnfaithful = (key: string, member: unknown): unknown => {
-  if (typeof member === 'function' || typeof member === 'symbol' || typeof member === 'bigint')
-    throw new TypeError(`event member "${key}" is a ${typeof member}; events hold JSON primitives only`)
-  if (typeof member === 'number' && !Number.isFinite(member))
-    throw new TypeError(`event member "${key}" is ${member}, which JSON cannot hold`)
-  return member
+const refuseUnfaithful = (name: string, member: unknown): void => {
+  if (typeof member === 'string' || typeof member === 'boolean') return
+  if (typeof member === 'number') {
+    if (!Number.isFinite(member))
+      throw new TypeError(`event member "${name}" is ${member}, which JSON cannot hold`)
+  } else if (typeof member === 'object') {
+    if (member === null) return
+    for (const key in member) refuseUnfaithful(key, (member as Record<string, unknown>)[key])
+  } else if (member !== undefined)
+    throw new TypeError(`event member "${name}" is a ${typeof member}; events hold JSON primitives only`)
 }

@@ -1,5 +1,5 @@
-import type { Logger } from 'pino'
 import pg from 'pg'
+import type { Logger } from 'pino'
 
 /**
  * Tells subscriptions that the log may have grown: by a LISTEN connection, and by polling where notifications fail
@@ -20,7 +20,15 @@ export type WakeUp = {
   close(): Promise<void>
 }
 
-export const createWakeUp = ({ url, channel, logger }: { url: string; channel: string; logger: Logger }): WakeUp => {
+export const createWakeUp = ({
+  url,
+  channel,
+  logger,
+}: {
+  url: string
+  channel: string
+  logger: Logger
+}): WakeUp => {
   const waiting = new Set<() => void>()
   let client: pg.Client | undefined
   let retry: NodeJS.Timeout | undefined
@@ -38,7 +46,12 @@ export const createWakeUp = ({ url, channel, logger }: { url: string; channel: s
   }
 
   const listen = async (): Promise<void> => {
-    const fresh = new pg.Client({ connectionString: url, connectionTimeoutMillis: 5_000, application_name: 'event-log-listen', keepAlive: true })
+    const fresh = new pg.Client({
+      connectionString: url,
+      connectionTimeoutMillis: 5_000,
+      application_name: 'event-log-listen',
+      keepAlive: true,
+    })
     fresh.on('notification', () => {
       ring ??= setTimeout(wakeAll, wakeIntervalMs)
     })
@@ -80,7 +93,7 @@ export const createWakeUp = ({ url, channel, logger }: { url: string; channel: s
   return {
     rings: () => rings,
     after: (seen, signal) => {
-      if (!started) {
+      if (!started && !closed) {
         started = true
         void listen()
       }

@@ -1,5 +1,5 @@
-import type { Logger } from 'pino'
 import pg from 'pg'
+import type { Logger } from 'pino'
 import {
   AppendConflict,
   checkAppend,
@@ -65,6 +65,15 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
   const appender = createAppender({ url, logger })
   const streamNames = new Map<number, string>()
   const subscriptions = new Set<AbortController>()
+  const reads = new Set<Promise<unknown>>()
+  let closed = false
+  const asked = <T>(read: () => Promise<T>): Promise<T> => {
+    if (closed) return Promise.reject(new Unavailable('the event log is closed'))
+    const reading = read()
+    reads.add(reading)
+    reading.catch(() => undefined).finally(() => reads.delete(reading))
+    return reading
+  }
 
   const nameStreams = async (ids: readonly number[]): Promise<void> => {
     const unknown = [...new Set(ids)].filter((id) => !streamNames.has(id))
@@ -134,31 +143,42 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
     const { rows } = await query<PackedRow & { head: string }>(pool, all ? readAll : readFiltered, [
       after.toString(),
       batchMax,
-      ...(all ? [] : [prefixes.map((prefix) => `${prefix.replace(/[\\%_]/g, '\\$&')}%`), (after + scanWindow).toString()]),
+      ...(all
+        ? []
+        : [
+            prefixes.map((prefix) => `${prefix.replace(/[\\%_]/g, '\\$&')}%`),
+            (after + scanWindow).toString(),
+          ]),
     ])
     const events = await unpack(rows[0])
     const headNow = BigInt(rows[0]?.head ?? 0)
     const last = events.at(-1)
-    if (last !== undefined && (all || events.length === batchMax)) return { events, position: last.position, head: headNow }
+    if (last !== undefined && (all || events.length === batchMax))
+      return { events, position: last.position, head: headNow }
     const scanned = all || after + scanWindow > headNow ? headNow : after + scanWindow
     return { events, position: scanned > after ? scanned : after, head: headNow }
   }
 
   async function* subscribe(options: SubscribeOptions): AsyncGenerator<SubscriptionItem> {
+    if (closed) return
     const own = new AbortController()
     subscriptions.add(own)
     const signal = AbortSignal.any([options.signal, own.signal])
     const batchMax = options.batchMax ?? batchMaxDefault
     let position = options.after
     let caughtUp = false
+    let take = batchMax
     try {
       while (!signal.aborted) {
         const rings = wakeUp.rings()
         let look: Awaited<ReturnType<typeof lookAfter>>
         try {
-          look = await lookAfter(position, options.prefixes, batchMax)
+          look = await lookAfter(position, options.prefixes, take)
+          take = Math.min(batchMax, take * 2)
         } catch (error) {
           if (signal.aborted) return
+          // Perhaps a page of very large events is more than one text can hold: the next try asks for fewer.
+          take = Math.max(1, take >> 1)
           logger.warn({ err: error }, 'event log: subscription cannot read, trying again')
           await wakeUp.pause(reconnectPauseMs, signal)
           continue
@@ -186,11 +206,13 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
       refuseSeparator(stream, events)
       return appender.append(stream, expected, events)
     },
-    read: readStream,
+    read: (stream, options) => asked(() => readStream(stream, options)),
     subscribe,
-    head,
+    head: () => asked(head),
     close: async () => {
+      closed = true
       for (const subscription of subscriptions) subscription.abort()
+      await Promise.allSettled(reads)
       await appender.close()
       await wakeUp.close()
       await pool.end()
@@ -289,7 +311,8 @@ const createAppender = ({ url, logger }: PostgresEventLogOptions) => {
     const batch: QueuedAppend[] = []
     let events = 0
     for (const append of queue) {
-      if (batch.length === batchAppendsMax || (events > 0 && events + append.events.length > batchEventsMax)) break
+      if (batch.length === batchAppendsMax || (events > 0 && events + append.events.length > batchEventsMax))
+        break
       if (streams.has(append.stream)) continue
       streams.add(append.stream)
       batch.push(append)
@@ -322,14 +345,22 @@ const createAppender = ({ url, logger }: PostgresEventLogOptions) => {
       if (sqlState === '' || sqlState.startsWith('08') || sqlState.startsWith('57P')) {
         drop(connection)
         for (const append of batch)
-          append.reject(new UnknownOutcome(`no answer to an append to ${append.stream}: ${message(error)}`, { cause: error }))
+          append.reject(
+            new UnknownOutcome(`no answer to an append to ${append.stream}: ${message(error)}`, {
+              cause: error,
+            }),
+          )
       } else if (batch.length > 1 && /^2[23]/.test(sqlState)) {
         // One append holds something the database refuses: find it, and let the others pass.
         for (const append of batch) await write([append])
       } else {
         // The server answered with an error: its transaction was rolled back, nothing was written.
         for (const append of batch)
-          append.reject(new Unavailable(`the event log refused an append to ${append.stream}: ${message(error)}`, { cause: error }))
+          append.reject(
+            new Unavailable(`the event log refused an append to ${append.stream}: ${message(error)}`, {
+              cause: error,
+            }),
+          )
       }
     }
   }
@@ -395,6 +426,8 @@ const parameters = (batch: readonly QueuedAppend[]): (Buffer | string)[] => {
 /** The separator would tear an event apart. No JSON text holds it, so whoever sends it has not serialised. */
 const refuseSeparator = (stream: string, events: readonly NewEvent[]): void => {
   for (const { type, data, metadata } of events)
-    if (type.includes(separator) || data.includes(separator) || metadata.includes(separator))
-      throw new TypeError(`${type} for ${stream} holds U+001E unescaped: its data or metadata is no JSON text`)
+    if (data.includes(separator) || metadata.includes(separator))
+      throw new TypeError(
+        `${type} for ${stream} holds U+001E unescaped: its data or metadata is no JSON text`,
+      )
 }

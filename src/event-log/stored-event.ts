@@ -1,7 +1,7 @@
-import type { EventMetadata } from '../events/envelope.ts'
 import type { DomainEvent } from '../events/catalogue.ts'
-import { upcast } from '../events/upcast.ts'
 import { currentVersion } from '../events/catalogue.ts'
+import type { EventMetadata } from '../events/envelope.ts'
+import { upcast } from '../events/upcast.ts'
 import { eventJson, type NewEvent, type RecordedEvent } from './port.ts'
 
 /** A recorded event in today's vocabulary, with its envelope. */
@@ -33,7 +33,10 @@ export const encodeEvent = (event: DomainEvent, envelope: NewEnvelope): NewEvent
 })
 
 /** Put together by hand, member by member as `EventMetadata` lists them: on every event, and twice as fast as an object. */
-const metadataJson = (schemaVersion: number, { requestId, causationId, actor, effectiveAt }: NewEnvelope): string => {
+const metadataJson = (
+  schemaVersion: number,
+  { requestId, causationId, actor, effectiveAt }: NewEnvelope,
+): string => {
   const request = requestId === undefined ? '' : `,"request_id":${JSON.stringify(requestId)}`
   const causation = causationId === undefined ? '' : `,"causation_id":"${causationId}"`
   return `{"schema_version":${schemaVersion}${request}${causation},"actor":${JSON.stringify(actor)},"effective_at":"${effectiveAt}"}`

@@ -63,6 +63,7 @@ export const currentVersion = (type: EventType): number => catalogue[type].lengt
 /** Checks data against the released schema of that version. Throws a ZodError naming the offending member. */
 export const checkEventData = (type: EventType, version: number, data: unknown): unknown => {
   const schema = catalogue[type][version - 1]
-  if (schema === undefined) throw new Error(`${type} has no version ${version}; the newest known here is ${currentVersion(type)}`)
+  if (schema === undefined)
+    throw new Error(`${type} has no version ${version}; the newest known here is ${currentVersion(type)}`)
   return schema.parse(data)
 }

@@ -16,7 +16,8 @@ export class UnknownEventType extends Error {
  * Throws `UnknownEventType` for a type or version this release does not know.
  */
 export const upcast = (type: string, version: number, data: unknown, steps = upcasts): DomainEvent => {
-  if (!isEventType(type)) throw new UnknownEventType(`event type ${type} is not in the catalogue of this release`)
+  if (!isEventType(type))
+    throw new UnknownEventType(`event type ${type} is not in the catalogue of this release`)
   const target = (steps[type]?.length ?? 0) + 1
   if (version === target && target === currentVersion(type)) return { type, data } as DomainEvent
   if (!(version >= 1 && version < target))

@@ -30,7 +30,11 @@ export const authenticate = (
   return key.endsAtMs <= nowMs ? 'ended' : key
 }
 
-const verify = (header: string, directory: KeyDirectory, secrets: Secrets): DirectoryKey | AuthenticationFailure => {
+const verify = (
+  header: string,
+  directory: KeyDirectory,
+  secrets: Secrets,
+): DirectoryKey | AuthenticationFailure => {
   const parsed = parseApiKey(header)
   if (parsed === null) return 'malformed'
   const key = directory.get(parsed.keyId)

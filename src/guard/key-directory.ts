@@ -1,7 +1,7 @@
 import { BlockList, isIP, isIPv6 } from 'node:net'
 import type { Logger } from 'pino'
-import type { EventLog, Position } from '../event-log/port.ts'
 import { type Following, follow } from '../event-log/follow.ts'
+import type { EventLog, Position } from '../event-log/port.ts'
 import { endsAtMs, evolveKey, isKeyEvent, type KeyState } from '../keys/key-state.ts'
 
 /** A key ready for the door: its state, and what is asked on every call computed once. */

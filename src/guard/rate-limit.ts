@@ -40,8 +40,17 @@ type Counted = Awaited<ReturnType<Counters['penalty']>>
 const minuteSeconds = 60
 const daySeconds = 86_400
 
-export const createRateLimiter = (counters: { minute: Counters; day: Counters; refused: Counters }): RateLimiter => {
-  const windowState = (counted: Counted, policy: RatePolicy, limit: number, windowSeconds: number): WindowState => ({
+export const createRateLimiter = (counters: {
+  minute: Counters
+  day: Counters
+  refused: Counters
+}): RateLimiter => {
+  const windowState = (
+    counted: Counted,
+    policy: RatePolicy,
+    limit: number,
+    windowSeconds: number,
+  ): WindowState => ({
     policy,
     limit,
     windowSeconds,
@@ -60,9 +69,16 @@ export const createRateLimiter = (counters: { minute: Counters; day: Counters; r
       ]
       if (minute.consumedPoints <= requests_per_minute && day.consumedPoints <= requests_per_day)
         return { exceeded: null, windows }
-      await Promise.all([counters.minute.reward(keyId), counters.day.reward(keyId)])
-      const exceeded = (day.consumedPoints > requests_per_day ? windows[1] : windows[0]) ?? null
-      return { exceeded, windows }
+      const [minuteBack, dayBack] = await Promise.all([
+        counters.minute.reward(keyId),
+        counters.day.reward(keyId),
+      ])
+      const denied = [
+        windowState(minuteBack, 'minute', requests_per_minute, minuteSeconds),
+        windowState(dayBack, 'day', requests_per_day, daySeconds),
+      ]
+      const exceeded = (day.consumedPoints > requests_per_day ? denied[1] : denied[0]) ?? null
+      return { exceeded, windows: denied }
     },
     takeRefused: async ({ keyId, limits }) => {
       const counted = await counters.refused.penalty(keyId)
@@ -79,5 +95,9 @@ export const memoryCounters = () => {
   // The points are ours to compare, because every key has limits of its own; the library only counts.
   const counter = (keyPrefix: string, duration: number) =>
     new RateLimiterMemory({ keyPrefix, duration, points: Number.MAX_SAFE_INTEGER })
-  return { minute: counter('m', minuteSeconds), day: counter('d', daySeconds), refused: counter('r', minuteSeconds) }
+  return {
+    minute: counter('m', minuteSeconds),
+    day: counter('d', daySeconds),
+    refused: counter('r', minuteSeconds),
+  }
 }

@@ -2,7 +2,11 @@ import type pg from 'pg'
 import type { Logger } from 'pino'
 import { unbalancedAccounts } from '../../projections/ledger-lines.ts'
 
-export type Unbalanced = { readonly organization_id: string; readonly movements_micro: string; readonly balance_micro: string }
+export type Unbalanced = {
+  readonly organization_id: string
+  readonly movements_micro: string
+  readonly balance_micro: string
+}
 
 /**
  * Compares two independent folds of the ledgers: the movements of every statement must add up to its account. Returns

@@ -46,11 +46,12 @@ export const composeApiKey = (random: Uint8Array): { apiKey: string; keyId: stri
   return { apiKey: body + checksum(body), keyId, secret }
 }
 
+const shape = /^enl_live_[0-9A-Za-z]{16}_[0-9A-Za-z]{38}$/
+
 /** Splits a well-formed key with a correct checksum; null for anything else, at no look-up and no HMAC. */
 export const parseApiKey = (text: string): { keyId: string; secret: string } | null => {
-  if (text.length !== apiKeyLength || !text.startsWith(apiKeyPrefix)) return null
+  if (!shape.test(text)) return null
   const secretAt = apiKeyPrefix.length + keyIdLength + 1
-  if (text[secretAt - 1] !== '_') return null
   const body = text.slice(0, -crcLength)
   if (checksum(body) !== text.slice(-crcLength)) return null
   return { keyId: text.slice(apiKeyPrefix.length, secretAt - 1), secret: text.slice(secretAt, -crcLength) }

@@ -1,5 +1,5 @@
-import type { DomainEvent, DomainEventOf } from '../events/catalogue.ts'
 import type { Permission } from '../events/capabilities.ts'
+import type { DomainEvent, DomainEventOf } from '../events/catalogue.ts'
 import type { KeyLimits } from '../events/keys.ts'
 
 /** What an API key is now, folded from its stream. */
@@ -21,7 +21,9 @@ export type KeyState = {
   readonly revokedAt: string | null
 }
 
-export type KeyEvent = DomainEventOf<'ApiKeyIssued' | 'ApiKeyRotated' | 'ApiKeyLimitsChanged' | 'ApiKeyRevoked'>
+export type KeyEvent = DomainEventOf<
+  'ApiKeyIssued' | 'ApiKeyRotated' | 'ApiKeyLimitsChanged' | 'ApiKeyRevoked'
+>
 
 export const isKeyEvent = (event: DomainEvent): event is KeyEvent => event.type.startsWith('ApiKey')
 
@@ -64,7 +66,9 @@ type KeyEventData<T extends KeyEvent['type']> = DomainEventOf<T>['data']
 
 /** From when on the key no longer opens anything, in milliseconds since the epoch; Infinity if never. */
 export const endsAtMs = (key: KeyState): number => {
-  const ends = [key.expiresAt, key.graceUntil, key.revokedAt].flatMap((at) => (at === null ? [] : [Date.parse(at)]))
+  const ends = [key.expiresAt, key.graceUntil, key.revokedAt].flatMap((at) =>
+    at === null ? [] : [Date.parse(at)],
+  )
   return Math.min(Number.POSITIVE_INFINITY, ...ends)
 }
 
@@ -76,9 +80,13 @@ export const rotateKey = (
   key: KeyState,
   { successorId, graceUntil, at }: { successorId: string; graceUntil: string; at: string },
 ): KeyEvent | KeyRefusal => {
-  if (key.successorId !== null) return { refused: `key ${key.keyId} was already rotated to ${key.successorId}` }
+  if (key.successorId !== null)
+    return { refused: `key ${key.keyId} was already rotated to ${key.successorId}` }
   if (endsAtMs(key) <= Date.parse(at)) return { refused: `key ${key.keyId} has ended: revoked or expired` }
-  return { type: 'ApiKeyRotated', data: { key_id: key.keyId, successor_id: successorId, grace_until: graceUntil } }
+  return {
+    type: 'ApiKeyRotated',
+    data: { key_id: key.keyId, successor_id: successorId, grace_until: graceUntil },
+  }
 }
 
 /** Any key can be revoked once. */

@@ -1,7 +1,7 @@
 import { draw, drawable, drawOrder, type Lot } from '../billing/lots.ts'
 import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
-import type { LedgerEvent } from '../events/catalogue.ts'
 import { genesisDigest } from '../event-log/hash-chain.ts'
+import type { LedgerEvent } from '../events/catalogue.ts'
 
 /**
  * What a ledger says now, folded from its events: enough to decide the next one, and nothing else.
@@ -42,7 +42,8 @@ export const draftOf = (account: Account): Account => ({
 })
 
 /** What the partner has at an instant: drawable lots, less the overdraft used. May be negative. */
-export const balanceOf = (account: Account, atMs: number): MicroCredits => drawable(account.lots, atMs) - account.overdrawn
+export const balanceOf = (account: Account, atMs: number): MicroCredits =>
+  drawable(account.lots, atMs) - account.overdrawn
 
 /** What can be charged at an instant before the overdraft limit is reached. */
 export const availableOf = (account: Account, atMs: number): MicroCredits =>
@@ -80,7 +81,10 @@ export const evolve = (account: Account, event: LedgerEvent, revision: number): 
       const { sku, amount, effective_from } = event.data
       const own = [...(account.overrides.get(sku) ?? [])]
       own.push({ amount: amount === null ? null : parseCredits(amount), fromMs: Date.parse(effective_from) })
-      account.overrides.set(sku, own.sort((a, b) => a.fromMs - b.fromMs))
+      account.overrides.set(
+        sku,
+        own.sort((a, b) => a.fromMs - b.fromMs),
+      )
       return
     }
     case 'CreditCharged':
@@ -116,7 +120,10 @@ type Granted = {
   revision: number
 }
 
-const grant = (account: Account, { grantId, priority, expiresAt, amount, overdraftRepaid, revision }: Granted): void => {
+const grant = (
+  account: Account,
+  { grantId, priority, expiresAt, amount, overdraftRepaid, revision }: Granted,
+): void => {
   account.overdrawn -= overdraftRepaid
   const remaining = amount - overdraftRepaid
   if (remaining === 0n) return
@@ -126,14 +133,19 @@ const grant = (account: Account, { grantId, priority, expiresAt, amount, overdra
 }
 
 /** Takes allocations from their lots, drops lots that became empty, and returns what was taken in all. */
-const take = (account: Account, allocations: readonly { grant_id: string; amount: string }[]): MicroCredits => {
+const take = (
+  account: Account,
+  allocations: readonly { grant_id: string; amount: string }[],
+): MicroCredits => {
   let taken = 0n
   let emptied = false
   for (const { grant_id, amount } of allocations) {
     const lot = account.lots.find(({ grantId }) => grantId === grant_id)
     const part = parseCredits(amount)
     if (lot === undefined || lot.remaining < part)
-      throw new Error(`ledger of ${account.organizationId}: ${amount} credits taken from lot ${grant_id}, which does not hold them`)
+      throw new Error(
+        `ledger of ${account.organizationId}: ${amount} credits taken from lot ${grant_id}, which does not hold them`,
+      )
     lot.remaining -= part
     taken += part
     emptied ||= lot.remaining === 0n

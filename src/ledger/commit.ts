@@ -1,14 +1,31 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import { type MicroCredits, parseCredits } from '../billing/money.ts'
+import type { MicroCredits } from '../billing/money.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import {
+  AppendConflict,
+  type EventLog,
+  type RecordedEvent,
+  StreamMissing,
+  Unavailable,
+  UnknownOutcome,
+} from '../event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import { ledgerStream } from '../events/streams.ts'
-import { eventIdOf } from '../event-log/event-id.ts'
-import { chain } from '../event-log/hash-chain.ts'
-import { AppendConflict, type EventLog, type NewEvent, StreamMissing, Unavailable, UnknownOutcome } from '../event-log/port.ts'
-import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
+import { createAbandoned, reversalCommand } from './abandoned.ts'
 import { type Account, balanceOf, draftOf, evolve, newAccount } from './account.ts'
-import { type Decision, isRefusal, reverseCharge } from './decide.ts'
+import {
+  type Batch,
+  type Committed,
+  commandsOf,
+  decideInto,
+  type LedgerCommand,
+  newBatch,
+  type Queued,
+} from './batch.ts'
+
+export { CommandRefused, type Committed, type LedgerCommand } from './batch.ts'
 
 /**
  * The ledger protocol: how decisions about an organization's credits become events without a lost one, a double one
@@ -21,34 +38,12 @@ import { type Decision, isRefusal, reverseCharge } from './decide.ts'
  * It is not a place for I/O of a call: commands arrive with everything they need.
  */
 
-export type LedgerCommand = {
-  /** Idempotency-Key or request id: with the organization it determines every event id. */
-  readonly key: string
-  readonly atMs: number
-  readonly actor: string
-  readonly requestId?: string
-  /** `idOf(n)` is the id the command's nth event will have. */
-  readonly decide: (account: Account, idOf: (index: number) => string) => Decision
-}
-
-/** What a command led to, durably. `repeated`: its events stood in the ledger already. */
-export type Committed = {
-  readonly events: readonly LedgerEvent[]
-  readonly revision: number
-  readonly balance: MicroCredits
-  readonly repeated: boolean
-}
-
-/** The ledger's rules forbid the command; nothing was written. */
-export class CommandRefused extends Error {
-  override name = 'CommandRefused'
-}
-
 /** The ledger cannot take the command now; nothing was charged. The caller may try again. */
 export class LedgerUnavailable extends Error {
   override name = 'LedgerUnavailable'
 }
 
+/** Where folding a ledger starts, if anything earlier than its tail is known. It affects cost, never meaning. */
 export type AccountSnapshot = (organizationId: string) => Promise<Account | null>
 
 export type LedgerLimits = {
@@ -61,6 +56,8 @@ export type LedgerLimits = {
   /** How long an unknown outcome is resent before the stream itself is asked. Longer than any engine's own deadline. */
   readonly unknownRetryMs: number
   readonly retryPauseMs: number
+  /** How often a refused batch is looked for that may still arrive, while nothing else makes the writer look. */
+  readonly abandonedCheckMs: number
   readonly readPageMax: number
 }
 
@@ -72,6 +69,7 @@ export const ledgerLimits: LedgerLimits = {
   unavailableRetryMs: 2_000,
   unknownRetryMs: 15_000,
   retryPauseMs: 50,
+  abandonedCheckMs: 5_000,
   readPageMax: 1_000,
 }
 
@@ -106,67 +104,14 @@ export type Ledger = {
   drain(): Promise<void>
 }
 
-type Queued = {
-  readonly command: LedgerCommand
-  readonly firstEventId: string
-  readonly idOf: (index: number) => string
-  readonly resolve: (committed: Committed) => void
-  readonly reject: (error: Error) => void
-}
-
-/** A command with what was decided for it in the batch being written. */
-type Decided = {
-  readonly queued: Queued
-  readonly events: readonly LedgerEvent[]
-  readonly revision: number
-  readonly balance: MicroCredits
-}
-
-type Batch = {
-  readonly draft: Account
-  readonly events: NewEvent[]
-  readonly decided: Decided[]
-  /** Commands the rules forbid, told so when the batch they were decided with is durable. */
-  readonly refused: { readonly queued: Queued; readonly error: Error }[]
-  /** Decided commands by first event id: a command sent twice is decided once. */
-  readonly byFirstEventId: Map<string, Decided>
-  bytes: number
-  /** A decision contradicted the account while it was folded in: the draft is worth nothing any more. */
-  broken: boolean
-}
-
-const newBatch = (from: Account): Batch => ({
-  draft: draftOf(from),
-  events: [],
-  decided: [],
-  refused: [],
-  byFirstEventId: new Map(),
-  bytes: 0,
-  broken: false,
-})
-
-/** The commands of a batch that came to nothing, to be decided anew. */
-const commandsOf = ({ decided, refused }: Batch): Queued[] => [...decided, ...refused].map(({ queued }) => queued)
-
 export const createLedger = (options: LedgerOptions): Ledger => {
   const limits = { ...ledgerLimits, ...options.limits }
   const writers = new Map<string, Writer>()
 
   const writerOf = (organizationId: string): Writer => {
     const known = writers.get(organizationId)
-    if (known !== undefined) {
-      // Kept in order of use, so that the first idle one is the one to forget.
-      writers.delete(organizationId)
-      writers.set(organizationId, known)
-      return known
-    }
-    if (writers.size >= limits.accountsMax) {
-      for (const [id, writer] of writers)
-        if (writer.idle()) {
-          writers.delete(id)
-          break
-        }
-    }
+    if (known !== undefined) return known
+    if (writers.size >= limits.accountsMax) forgetOne(writers)
     const writer = createWriter(organizationId, { ...options, limits })
     writers.set(organizationId, writer)
     return writer
@@ -183,11 +128,35 @@ export const createLedger = (options: LedgerOptions): Ledger => {
   }
 }
 
+/** The one idle longest in order of arrival: what it forgets is loaded again when asked for. */
+const forgetOne = (writers: Map<string, Writer>): void => {
+  for (const [id, writer] of writers)
+    if (writer.forgettable()) {
+      writers.delete(id)
+      return
+    }
+}
+
+/** Commands found in a stream, by the id of their first event. */
+type Found = Map<string, Committed>
+
+/** Adds an event to the command it belongs to. A command's later events name its first as their cause. */
+const note = (
+  found: Found,
+  { type, data, metadata, recorded }: DecodedEvent,
+  balance: MicroCredits,
+): void => {
+  const first = metadata.causation_id ?? recorded.id
+  const events = [...(found.get(first)?.events ?? []), { type, data } as LedgerEvent]
+  found.set(first, { events, revision: recorded.revision, balance, repeated: true })
+}
+
 type Writer = {
   submit(command: LedgerCommand): Promise<Committed>
   current(): Promise<Account>
   lastSeen(): Promise<Account>
   idle(): boolean
+  forgettable(): boolean
   settled(): Promise<void>
 }
 
@@ -197,9 +166,8 @@ const createWriter = (
 ): Writer => {
   const stream = ledgerStream(organizationId)
   const queue: Queued[] = []
-  /** First event ids of commands refused although their append may still arrive. */
-  const abandoned = new Set<string>()
-  const abandonedMax = limits.batchCommandsMax * 4
+  const abandoned = createAbandoned({ stream, eventLog })
+  const recent = new Map<string, Committed>()
   let account: Account | undefined
   let loading: Promise<Account> | undefined
   let running: Promise<void> | undefined
@@ -208,98 +176,63 @@ const createWriter = (
   let next: Batch | undefined
   let preparing = false
   let settling = 0
+  let looking: NodeJS.Timeout | undefined
 
   const load = async (): Promise<Account> => {
     const loaded = (await snapshot(organizationId)) ?? newAccount(organizationId)
-    await readTail(loaded)
+    answerFrom(await readTail(loaded))
     return loaded
   }
 
+  /** A page of the stream; empty where there is none. */
+  const readPage = (from: number, max = limits.readPageMax): Promise<RecordedEvent[]> =>
+    eventLog.read(stream, { from, max }).catch((error: unknown) => {
+      if (error instanceof StreamMissing) return []
+      throw error
+    })
+
   /** Folds everything after the account's revision into it, and tells which commands it holds, by first event id. */
-  const readTail = async (into: Account): Promise<Map<string, Committed>> => {
-    const found = new Map<string, { events: LedgerEvent[]; revision: number; balance: MicroCredits; repeated: true }>()
-    const firstOf = new Map<string, string>()
+  const readTail = async (into: Account): Promise<Found> => {
+    const found: Found = new Map()
     for (;;) {
-      let page: Awaited<ReturnType<EventLog['read']>>
-      try {
-        page = await eventLog.read(stream, { from: into.revision + 1, max: limits.readPageMax })
-      } catch (error) {
-        if (error instanceof StreamMissing) return found
-        throw error
-      }
+      const page = await readPage(into.revision + 1)
       for (const recorded of page) {
-        const { metadata, ...decoded } = decodeEvent(recorded)
+        const decoded = decodeEvent(recorded)
         const event = { type: decoded.type, data: decoded.data } as LedgerEvent
         evolve(into, event, recorded.revision)
-        into.digest = metadata.digest ?? ''
-        const first = metadata.causation_id === undefined ? recorded.id : (firstOf.get(metadata.causation_id) ?? recorded.id)
-        firstOf.set(recorded.id, first)
-        const entry = found.get(first) ?? { events: [], revision: 0, balance: 0n, repeated: true }
-        entry.events.push(event)
-        entry.revision = recorded.revision
-        entry.balance = balanceOf(into, clock.now())
-        found.set(first, entry)
-        reverseIfAbandoned(first, event)
+        into.digest = decoded.metadata.digest ?? ''
+        note(found, decoded, balanceOf(into, Date.parse(decoded.metadata.effective_at)))
       }
       if (page.length < limits.readPageMax) return found
     }
   }
 
-  /** An abandoned append arrived after all: its caller was told that nothing was charged, so that becomes true. */
-  const reverseIfAbandoned = (firstEventId: string, event: LedgerEvent): void => {
-    if (event.type !== 'CreditCharged' || !abandoned.delete(firstEventId)) return
-    const { charge_id, amount } = event.data
-    logger.warn({ organizationId, chargeId: charge_id }, 'ledger: a charge arrived after its call was refused; reversing it')
-    observe?.reversal?.()
-    const key = `reversal/${charge_id}`
-    const command: LedgerCommand = {
-      key,
-      atMs: clock.now(),
-      actor: 'system',
-      decide: (current, idOf) =>
-        reverseCharge(current, {
-          adjustmentId: idOf(0),
-          chargeId: charge_id,
-          amount: parseCredits(amount),
-          reason: 'the answer was never delivered',
-        }),
-    }
-    submit(command).catch((error: unknown) =>
-      logger.error({ err: error, organizationId, chargeId: charge_id }, 'ledger: a reversal could not be written'),
-    )
+  /**
+   * Answers queued commands that stand between the revision up to which they are known to be absent and the account's:
+   * the account was folded past them without anybody asking for them.
+   */
+  const answerPast = async (current: Account): Promise<void> => {
+    const absentUpTo = queue.map(({ command }) => command.absentUpTo ?? current.revision)
+    let from = Math.min(current.revision, ...absentUpTo) + 1
+    if (from > current.revision) return
+    const found: Found = new Map()
+    for (; from <= current.revision; from += limits.readPageMax)
+      for (const recorded of await readPage(from))
+        note(found, decodeEvent(recorded), balanceOf(current, clock.now()))
+    answerFrom(found)
   }
 
-  /** Decides queued commands onto a batch, one after the other, until it is full. */
-  const decideInto = (batch: Batch): void => {
-    const { draft } = batch
-    let taken = 0
-    for (const queued of queue) {
-      if (batch.decided.length >= limits.batchCommandsMax || batch.bytes >= limits.batchBytesMax) break
-      taken++
-      const twin = batch.byFirstEventId.get(queued.firstEventId)
-      if (twin !== undefined) {
-        batch.decided.push({ ...twin, queued })
-        continue
-      }
-      try {
-        const decision = queued.command.decide(draft, queued.idOf)
-        if (isRefusal(decision)) {
-          batch.refused.push({ queued, error: new CommandRefused(decision.refused) })
-          continue
-        }
-        const encoded = encodeDecision(queued, decision)
-        batch.broken = true
-        addToBatch(batch, stream, decision, encoded)
-        batch.broken = false
-        const decided = { queued, events: decision, revision: draft.revision, balance: balanceOf(draft, queued.command.atMs) }
-        batch.decided.push(decided)
-        batch.byFirstEventId.set(queued.firstEventId, decided)
-      } catch (error) {
-        batch.refused.push({ queued, error: error instanceof Error ? error : new Error(String(error)) })
-        if (batch.broken) break
-      }
-    }
-    queue.splice(0, taken)
+  /** Answers queued commands that stand in the ledger already: appending them again would charge twice. */
+  const answerFrom = (found: ReadonlyMap<string, Committed>): void => {
+    if (found.size === 0 || queue.length === 0) return
+    const left = queue.filter((queued) => {
+      const committed = found.get(queued.firstEventId)
+      if (committed === undefined) return true
+      abandoned.answered(queued.firstEventId)
+      queued.resolve({ ...committed, repeated: true })
+      return false
+    })
+    queue.splice(0, queue.length, ...left)
   }
 
   /**
@@ -312,20 +245,20 @@ const createWriter = (
     setImmediate(() => {
       preparing = false
       if (inFlight === undefined) return
-      next ??= newBatch(inFlight.draft)
-      if (!next.broken) decideInto(next)
+      next ??= newBatch(inFlight.draft, inFlight)
+      if (!next.broken) decideInto(next, queue, { stream, limits, ahead: true })
     })
   }
 
-  /** Writes a batch until its outcome is known. Returns 'elsewhere' when the ledger has moved on. */
-  const write = async (batch: Batch, expected: number): Promise<'written' | 'elsewhere'> => {
+  /** Writes a batch until its outcome is known. 'elsewhere': the ledger has moved on, and holds something else there. */
+  const write = async (batch: Batch): Promise<'written' | 'elsewhere'> => {
     const startedAt = clock.now()
     let unknown = false
     for (;;) {
       try {
-        await eventLog.append(stream, expected === -1 ? 'none' : expected, batch.events)
+        await eventLog.append(stream, batch.base === -1 ? 'none' : batch.base, batch.events)
         observe?.batch?.(batch.decided.length, batch.events.length, clock.now() - startedAt)
-        return 'written'
+        return batch.contended && !(await standsAsWritten(batch)) ? 'elsewhere' : 'written'
       } catch (error) {
         if (error instanceof AppendConflict) {
           observe?.conflict?.()
@@ -345,8 +278,21 @@ const createWriter = (
     }
   }
 
-  const settle = ({ decided, refused }: Batch): void => {
-    for (const { queued, events, revision, balance } of decided) queued.resolve({ events, revision, balance, repeated: false })
+  /**
+   * The log recognizes a resent append by its ids. Where another process may have written the same ids with other
+   * bytes (the same Idempotency-Key, at another time), what stands is the truth, and the chain continues from it.
+   */
+  const standsAsWritten = async ({ base, events }: Batch): Promise<boolean> => {
+    try {
+      const [last] = await readPage(base + events.length, 1)
+      return last?.metadata === events.at(-1)?.metadata
+    } catch (error) {
+      throw new UnknownOutcome(`${stream} cannot be read after an append`, { cause: error })
+    }
+  }
+
+  const settle = ({ decided, refused }: Pick<Batch, 'decided' | 'refused'>): void => {
+    for (const { queued, committed } of decided) queued.resolve(committed)
     for (const { queued, error } of refused) queued.reject(error)
   }
 
@@ -359,53 +305,64 @@ const createWriter = (
     })
   }
 
-  /** Answers the commands that already stand in the ledger and queues the others again, in their order. */
-  const resolveAgainst = (found: ReadonlyMap<string, Committed>, batch: Batch): void => {
-    const again: Queued[] = []
-    for (const queued of commandsOf(batch)) {
-      const committed = found.get(queued.firstEventId)
-      if (committed === undefined) again.push(queued)
-      else queued.resolve(committed)
-    }
-    queue.unshift(...again)
-  }
-
   const writeNext = async (): Promise<void> => {
     let current: Account
     try {
+      await lookForAbandoned()
       account ??= await load()
       current = account
+      answerFrom(recent)
+      await answerPast(current)
     } catch (error) {
+      account = undefined
+      undecideNext()
       refuse(queue.splice(0), error)
       return
     }
-    const batch = next ?? newBatch(current)
+    const batch = next === undefined ? newBatch(current) : { ...next, before: null }
     next = undefined
-    if (!batch.broken) decideInto(batch)
+    if (!batch.broken) decideInto(batch, queue, { stream, limits, ahead: false })
     if (batch.broken) {
       account = undefined
       queue.unshift(...batch.decided.map(({ queued }) => queued))
-      return settle({ ...batch, decided: [] })
+      return settle({ decided: [], refused: batch.refused })
     }
     if (batch.events.length === 0) return settle(batch)
     inFlight = batch
     try {
-      const outcome = await write(batch, current.revision)
-      if (outcome === 'written') {
+      if ((await write(batch)) === 'written') {
         account = batch.draft
+        answerFrom(batch.byFirstEventId)
+        if (batch.contended) remember(batch)
+        if (!abandoned.empty())
+          for (const firstEventId of batch.byFirstEventId.keys()) abandoned.answered(firstEventId)
         settleSoon(batch)
       } else {
         undecideNext()
+        queue.unshift(...commandsOf(batch))
         // `current` is untouched by the draft: only what stands in the stream is folded into it.
-        resolveAgainst(await readTail(current), batch)
+        answerFrom(await readTail(current))
       }
     } catch (error) {
       account = undefined
       undecideNext()
       if (error instanceof UnknownOutcome) await findOut(batch)
-      else refuse(commandsOf(batch), error)
+      else {
+        const again = new Set(commandsOf(batch))
+        queue.splice(0, queue.length, ...queue.filter((queued) => !again.has(queued)))
+        refuse([...again], error)
+      }
     } finally {
       inFlight = undefined
+    }
+  }
+
+  /** Commands whose keys may come back, for a while: they are answered without asking anybody. */
+  const remember = ({ byFirstEventId }: Batch): void => {
+    for (const [firstEventId, committed] of byFirstEventId) recent.set(firstEventId, committed)
+    for (const oldest of recent.keys()) {
+      if (recent.size <= limits.batchCommandsMax) break
+      recent.delete(oldest)
     }
   }
 
@@ -417,34 +374,62 @@ const createWriter = (
 
   /**
    * The log never told. An append is atomic and stands at exactly its revision, so the event there decides about the
-   * whole batch. Where not even that can be read the callers are refused, and a late arrival is reversed.
+   * whole batch. Where it is not there, or cannot be read, the callers are refused, and a late arrival is reversed.
    */
   const findOut = async (batch: Batch): Promise<void> => {
-    const { draft, events } = batch
-    const commands = commandsOf(batch)
-    const first = draft.revision - events.length + 1
     try {
-      const [there] = await eventLog.read(stream, { from: first, max: 1 }).catch((error: unknown) => {
-        if (error instanceof StreamMissing) return []
-        throw error
-      })
-      if (there !== undefined && there.id === events[0]?.id) {
-        settle(batch)
-        return
-      }
-      if (there === undefined) abandon(commands)
-      refuse(commands, new Unavailable(`an append to ${stream} was not written`))
+      const [there] = await readPage(batch.base + 1, 1)
+      // The metadata holds the digest: the same ids with other bytes would be another process's.
+      if (there !== undefined && there.metadata === batch.events[0]?.metadata) return settle(batch)
+      if (there === undefined) abandon(batch)
+      refuse(commandsOf(batch), new Unavailable(`an append to ${stream} was not written`))
     } catch (error) {
-      abandon(commands)
-      refuse(commands, error)
+      abandon(batch)
+      refuse(commandsOf(batch), error)
     }
   }
 
-  const abandon = (commands: readonly Queued[]): void => {
-    for (const { firstEventId } of commands) if (abandoned.size < abandonedMax) abandoned.add(firstEventId)
+  const abandon = (batch: Batch): void => {
+    abandoned.add(batch)
+    lookLater()
+  }
+
+  const lookLater = (): void => {
+    if (looking !== undefined) return
+    looking = setTimeout(() => {
+      looking = undefined
+      running ??= run()
+    }, limits.abandonedCheckMs)
+    looking.unref()
+  }
+
+  /** Reverses what arrived of batches that were refused. Ahead of every batch: their place may be the next one. */
+  const lookForAbandoned = async (): Promise<void> => {
+    if (abandoned.empty()) return
+    await abandoned.lookAgain(queue)
+    for (const reversal of abandoned.due()) {
+      const command = reversalCommand(reversal, { nowMs: clock.now(), logger })
+      if (queue.some((queued) => queued.command.key === command.key)) continue
+      enqueue(
+        command,
+        () => {
+          abandoned.done(reversal)
+          observe?.reversal?.()
+        },
+        (error) => {
+          logger.error(
+            { err: error, organizationId, chargeId: reversal.chargeId },
+            'ledger: a reversal could not be written yet',
+          )
+          lookLater()
+        },
+      )
+    }
+    if (!abandoned.empty()) lookLater()
   }
 
   const refuse = (commands: readonly Queued[], cause: unknown): void => {
+    if (commands.length === 0) return
     logger.error({ err: cause, organizationId, commands: commands.length }, 'ledger: commands refused')
     const error = new LedgerUnavailable('the ledger cannot be written now', { cause })
     for (const { reject } of commands) reject(error)
@@ -453,17 +438,22 @@ const createWriter = (
   const run = async (): Promise<void> => {
     // What arrives in one turn of the event loop becomes one batch.
     await new Promise((resolve) => setImmediate(resolve))
-    while (queue.length > 0 || next !== undefined) await writeNext()
+    do await writeNext()
+    while (queue.length > 0 || next !== undefined)
     running = undefined
+  }
+
+  const enqueue = (command: LedgerCommand, resolve: Queued['resolve'], reject: Queued['reject']): void => {
+    const ids: string[] = []
+    const idOf = (index: number): string => (ids[index] ??= eventIdOf(organizationId, command.key, index))
+    queue.push({ command, firstEventId: idOf(0), idOf, resolve, reject })
   }
 
   const submit = (command: LedgerCommand): Promise<Committed> =>
     new Promise((resolve, reject) => {
       if (queue.length >= limits.queuedPerOrganizationMax)
         return reject(new LedgerUnavailable(`${queue.length} calls of this organization are waiting already`))
-      const ids: string[] = []
-      const idOf = (index: number): string => (ids[index] ??= eventIdOf(organizationId, command.key, index))
-      queue.push({ command, firstEventId: idOf(0), idOf, resolve, reject })
+      enqueue(command, resolve, reject)
       running ??= run()
       prepareNext()
     })
@@ -476,42 +466,21 @@ const createWriter = (
       await readTail(fresh)
       return fresh
     },
-    lastSeen: async () => (account ??= await (loading ??= load().finally(() => {
-      loading = undefined
-    }))),
+    lastSeen: async () => {
+      if (account !== undefined) return account
+      loading ??= load().finally(() => {
+        loading = undefined
+      })
+      const loaded = await loading
+      // A batch may have been written meanwhile: then the account has moved on beyond what was loaded.
+      account ??= loaded
+      return account
+    },
     idle: () => running === undefined && settling === 0,
+    forgettable: () => running === undefined && settling === 0 && abandoned.empty(),
     settled: async () => {
       await running
       await new Promise((resolve) => setImmediate(resolve))
     },
   }
-}
-
-/** Serialises what was decided for a command. Throws TypeError for data events cannot hold. */
-const encodeDecision = ({ command, firstEventId, idOf }: Queued, decision: readonly LedgerEvent[]): NewEvent[] => {
-  const effectiveAt = new Date(command.atMs).toISOString()
-  return decision.map((event, i) =>
-    encodeEvent(event, {
-      id: idOf(i),
-      actor: command.actor,
-      effectiveAt,
-      requestId: command.requestId,
-      causationId: i === 0 ? undefined : firstEventId,
-    }),
-  )
-}
-
-/** Chains encoded events onto the batch and folds them into its draft. */
-const addToBatch = (batch: Batch, stream: string, decision: readonly LedgerEvent[], encoded: readonly NewEvent[]): void => {
-  const { draft } = batch
-  decision.forEach((event, i) => {
-    const bare = encoded[i]
-    if (bare === undefined) return
-    const revision = draft.revision + 1
-    const chained = chain(bare, { stream, revision, previous: draft.digest })
-    evolve(draft, event, revision)
-    draft.digest = chained.digest
-    batch.events.push(chained.event)
-    batch.bytes += chained.event.data.length + chained.event.metadata.length
-  })
 }

@@ -1,9 +1,9 @@
 import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
 import type { PriceBook } from '../billing/price-book.ts'
 import { type Rating, rate } from '../billing/tariff.ts'
+import type { CallFacts, CallOutcome, RateLimitExceeded } from '../events/calls.ts'
 import type { Capability } from '../events/capabilities.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
-import type { CallFacts, CallOutcome, RateLimitExceeded } from '../events/calls.ts'
 import type { CreditGranted, PriceOverrideSet } from '../events/credits.ts'
 import { type Account, allocationsFor, availableOf, overrideOf, repaidBy } from './account.ts'
 
@@ -40,7 +40,9 @@ export const recordCall = (
   if (rating.total === 0n) return [keyUsed(call, rating)]
   if (rating.total > availableOf(account, atMs)) {
     const facts = { kind: 'refusal', code: 'CREDIT_001' } as const
-    return [keyUsed({ ...call, outcome: 'refused', code: facts.code, facts }, ratingOf(account, facts, book, atMs))]
+    return [
+      keyUsed({ ...call, outcome: 'refused', code: facts.code, facts }, ratingOf(account, facts, book, atMs)),
+    ]
   }
   return [
     keyUsed(call),
@@ -102,14 +104,24 @@ export const registerOrganization = (
     : [
         {
           type: 'OrganizationRegistered',
-          data: { organization_id: account.organizationId, name, overdraft_limit: formatCredits(overdraftLimit) },
+          data: {
+            organization_id: account.organizationId,
+            name,
+            overdraft_limit: formatCredits(overdraftLimit),
+          },
         },
       ]
 
 /** Grants a lot; an overdraft is repaid from it first. */
 export const grantCredits = (
   account: Account,
-  grant: { grantId: string; amount: MicroCredits; priority: number; expiresAt: string | null; reason: string },
+  grant: {
+    grantId: string
+    amount: MicroCredits
+    priority: number
+    expiresAt: string | null
+    reason: string
+  },
 ): Decision =>
   ifRegistered(account, () => ({
     type: 'CreditGranted',
@@ -142,7 +154,12 @@ export const recordRateLimit = (account: Account, exceeded: RateLimitExceeded): 
 /** Gives a charge back: its answer never left. */
 export const reverseCharge = (
   account: Account,
-  { adjustmentId, chargeId, amount, reason }: { adjustmentId: string; chargeId: string; amount: MicroCredits; reason: string },
+  {
+    adjustmentId,
+    chargeId,
+    amount,
+    reason,
+  }: { adjustmentId: string; chargeId: string; amount: MicroCredits; reason: string },
 ): Decision =>
   ifRegistered(account, () => ({
     type: 'CreditAdjusted',
@@ -161,7 +178,10 @@ export const reverseCharge = (
 export const expireLot = (account: Account, { grantId, atMs }: { grantId: string; atMs: number }): Decision =>
   account.lots
     .filter((lot) => lot.grantId === grantId && lot.expiresAtMs <= atMs)
-    .map((lot) => ({ type: 'CreditExpired', data: { grant_id: lot.grantId, amount: formatCredits(lot.remaining) } }))
+    .map((lot) => ({
+      type: 'CreditExpired',
+      data: { grant_id: lot.grantId, amount: formatCredits(lot.remaining) },
+    }))
 
 const ifRegistered = (account: Account, event: () => LedgerEvent): Decision =>
   account.registered ? [event()] : { refused: `organization ${account.organizationId} is not registered` }

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { type PriceBook, priceBookAt, priceBookOf } from '../billing/price-book.ts'
-import { type EventLog, logStart } from '../event-log/port.ts'
 import { follow } from '../event-log/follow.ts'
+import { type EventLog, logStart } from '../event-log/port.ts'
 
 /** Every published price book, in memory, fed by the event log. */
 export type PriceBooks = {

@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { accountSnapshot, type AccountSnapshotRow } from '../../projections/accounts.ts'
+import { type AccountSnapshotRow, accountSnapshot } from '../../projections/accounts.ts'
 import { drawOrder } from '../billing/lots.ts'
 import type { Account } from './account.ts'
 import type { AccountSnapshot } from './commit.ts'
@@ -37,7 +37,10 @@ const accountOf = (row: AccountSnapshotRow): Account => {
   for (const { sku, amount_micro, from_ms } of row.overrides) {
     const own = [...(account.overrides.get(sku) ?? [])]
     own.push({ amount: amount_micro === null ? null : BigInt(amount_micro), fromMs: from_ms })
-    account.overrides.set(sku, own.sort((a, b) => a.fromMs - b.fromMs))
+    account.overrides.set(
+      sku,
+      own.sort((a, b) => a.fromMs - b.fromMs),
+    )
   }
   return account
 }

@@ -1,12 +1,17 @@
-import { ledgerStream } from '../events/streams.ts'
 import { genesisDigest, recompute } from '../event-log/hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../event-log/port.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
 import { checkEventData, isEventType, type LedgerEvent } from '../events/catalogue.ts'
+import { ledgerStream } from '../events/streams.ts'
 import { type Account, availableOf, evolve, newAccount } from './account.ts'
 
 /** Where a ledger stops being what was written, and why. */
-export type LedgerFault = { readonly revision: number; readonly event_id: string; readonly type: string; readonly fault: string }
+export type LedgerFault = {
+  readonly revision: number
+  readonly event_id: string
+  readonly type: string
+  readonly fault: string
+}
 
 export type LedgerVerdict = {
   readonly organizationId: string
@@ -57,24 +62,34 @@ export const verifyLedger = async (
 
 const faultOf = (
   recorded: RecordedEvent,
-  found: { expectedRevision: number; carried: string | null; computed: string; seen: Set<string>; account: Account },
+  found: {
+    expectedRevision: number
+    carried: string | null
+    computed: string
+    seen: Set<string>
+    account: Account
+  },
 ): string | null => {
   const { expectedRevision, carried, computed, seen, account } = found
-  if (recorded.revision !== expectedRevision) return `expected revision ${expectedRevision}: an event is missing`
+  if (recorded.revision !== expectedRevision)
+    return `expected revision ${expectedRevision}: an event is missing`
   if (carried === null) return 'carries no digest'
-  if (carried !== computed) return 'its bytes do not give the digest it carries: it, or the event before it, was changed'
+  if (carried !== computed)
+    return 'its bytes do not give the digest it carries: it, or the event before it, was changed'
   if (seen.has(recorded.id)) return 'its event id stands in this ledger twice'
   seen.add(recorded.id)
   try {
     const { type, data, metadata } = decodeEvent(recorded)
-    if (isEventType(recorded.type)) checkEventData(recorded.type, metadata.schema_version, JSON.parse(recorded.data))
+    if (isEventType(recorded.type))
+      checkEventData(recorded.type, metadata.schema_version, JSON.parse(recorded.data))
     if (type === 'CreditCharged') {
       if (seen.has(`charge ${data.charge_id}`)) return `charge ${data.charge_id} stands in this ledger twice`
       seen.add(`charge ${data.charge_id}`)
     }
     evolve(account, { type, data } as LedgerEvent, recorded.revision)
     const available = availableOf(account, Date.parse(metadata.effective_at))
-    if (type === 'CreditCharged' && available < 0n) return 'charges more than the balance and overdraft limit allow'
+    if (type === 'CreditCharged' && available < 0n)
+      return 'charges more than the balance and overdraft limit allow'
     return null
   } catch (error) {
     return error instanceof Error ? error.message : String(error)

@@ -23,7 +23,9 @@ export const announce = async (
     : await knownDemo(config, { apiUrl, dashboardUrl })
   if (demo === null) return
   await writeDemo(config.DATA_DIR, demo)
-  print(`Demo       organization ${demo.organization_id}, key and login in ${join(config.DATA_DIR, demoFile)}`)
+  print(
+    `Demo       organization ${demo.organization_id}, key and login in ${join(config.DATA_DIR, demoFile)}`,
+  )
   print(`Login      user ${demo.dashboard_user}, password ${demo.dashboard_password}`)
   print('\nTry it:\n')
   print(
@@ -31,7 +33,10 @@ export const announce = async (
   )
 }
 
-const knownDemo = async (config: Config, urls: { apiUrl: string; dashboardUrl: string }): Promise<Demo | null> => {
+const knownDemo = async (
+  config: Config,
+  urls: { apiUrl: string; dashboardUrl: string },
+): Promise<Demo | null> => {
   const text = await readFile(join(config.DATA_DIR, demoFile), 'utf8').catch(() => null)
   if (text === null) return null
   try {

@@ -1,14 +1,22 @@
 import { randomBytes } from 'node:crypto'
 import { ulid } from 'ulid'
+import { eventIdOf } from '../event-log/event-id.ts'
+import { type EventLog, type ExpectedRevision, StreamMissing } from '../event-log/port.ts'
+import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
 import type { Permission } from '../events/capabilities.ts'
 import type { DomainEvent } from '../events/catalogue.ts'
 import type { ApiKeyIssued, KeyLimits } from '../events/keys.ts'
 import { keyStream } from '../events/streams.ts'
-import { eventIdOf } from '../event-log/event-id.ts'
-import { type EventLog, type ExpectedRevision, StreamMissing } from '../event-log/port.ts'
-import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
 import { composeApiKey } from '../keys/api-key.ts'
-import { evolveKey, isKeyEvent, type KeyEvent, type KeyRefusal, type KeyState, revokeKey, rotateKey } from '../keys/key-state.ts'
+import {
+  evolveKey,
+  isKeyEvent,
+  type KeyEvent,
+  type KeyRefusal,
+  type KeyState,
+  revokeKey,
+  rotateKey,
+} from '../keys/key-state.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import type { Foundation } from './foundation.ts'
 import { balance } from './organizations.ts'
@@ -38,7 +46,11 @@ export const issueKey = async (foundation: Foundation, request: IssueRequest): P
   return issue(foundation, request, name)
 }
 
-const issue = async ({ eventLog, secrets }: Foundation, request: IssueRequest, organizationName: string): Promise<IssuedKey> => {
+const issue = async (
+  { eventLog, secrets }: Foundation,
+  request: IssueRequest,
+  organizationName: string,
+): Promise<IssuedKey> => {
   const { apiKey, keyId, secret } = composeApiKey(randomBytes(256))
   const issued: ApiKeyIssued = {
     key_id: keyId,
@@ -79,7 +91,13 @@ export const rotate = async (
     },
     state.organizationName,
   )
-  await append(foundation.eventLog, keyId, revision, allowed(rotateKey(state, { successorId: successor.keyId, graceUntil, at })), actor)
+  await append(
+    foundation.eventLog,
+    keyId,
+    revision,
+    allowed(rotateKey(state, { successorId: successor.keyId, graceUntil, at })),
+    actor,
+  )
   return { ...successor, graceUntil }
 }
 
@@ -97,7 +115,13 @@ export const changeLimits = async (
 ): Promise<KeyLimits> => {
   const { state, revision } = await loadKey(eventLog, keyId)
   const changed = { ...state.limits, ...limits }
-  await append(eventLog, keyId, revision, { type: 'ApiKeyLimitsChanged', data: { key_id: keyId, limits: changed } }, actor)
+  await append(
+    eventLog,
+    keyId,
+    revision,
+    { type: 'ApiKeyLimitsChanged', data: { key_id: keyId, limits: changed } },
+    actor,
+  )
   return changed
 }
 
@@ -122,7 +146,15 @@ const loadKey = async (eventLog: EventLog, keyId: string): Promise<{ state: KeyS
   return { state, revision }
 }
 
-const append = async (eventLog: EventLog, keyId: string, expected: ExpectedRevision, event: DomainEvent, actor: string): Promise<void> => {
+const append = async (
+  eventLog: EventLog,
+  keyId: string,
+  expected: ExpectedRevision,
+  event: DomainEvent,
+  actor: string,
+): Promise<void> => {
   const id = eventIdOf(keyId, ulid(), 0)
-  await eventLog.append(keyStream(keyId), expected, [encodeEvent(event, { id, actor, effectiveAt: new Date().toISOString() })])
+  await eventLog.append(keyStream(keyId), expected, [
+    encodeEvent(event, { id, actor, effectiveAt: new Date().toISOString() }),
+  ])
 }

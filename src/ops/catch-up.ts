@@ -18,12 +18,21 @@ export const catchUp = async ({ url, eventLog, pool }: Foundation, logger: Logge
   const behind = async (): Promise<boolean> =>
     (await readCheckpoints(pool)).some(({ position, state }) => state === 'live' && position < target)
   if (!(await behind())) return
-  const projector = createProjector({ url, eventLog, projections, logger, owner: `cli-${process.pid}-${randomUUID()}` })
+  const projector = createProjector({
+    url,
+    eventLog,
+    projections,
+    logger,
+    owner: `cli-${process.pid}-${randomUUID()}`,
+  })
   void projector.run()
   try {
     const deadline = Date.now() + patienceMs
     while (await behind()) {
-      if (Date.now() > deadline) throw new Error(`the projections did not reach position ${target} within ${patienceMs / 1000} s; see "projection list"`)
+      if (Date.now() > deadline)
+        throw new Error(
+          `the projections did not reach position ${target} within ${patienceMs / 1000} s; see "projection list"`,
+        )
       await sleep(pollMs)
     }
   } finally {

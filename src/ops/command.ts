@@ -53,7 +53,11 @@ export class UsageError extends Error {
 }
 
 /** A whole number within bounds, or a UsageError naming the parameter. */
-export const wholeNumber = (name: string, text: string, { min, max }: { min: number; max: number }): number => {
+export const wholeNumber = (
+  name: string,
+  text: string,
+  { min, max }: { min: number; max: number },
+): number => {
   const value = Number(text)
   if (!/^\d{1,15}$/.test(text) || value < min || value > max)
     throw new UsageError(`--${name}: "${text}" is not a whole number from ${min} to ${max}`)
@@ -63,7 +67,8 @@ export const wholeNumber = (name: string, text: string, { min, max }: { min: num
 /** An instant in UTC, from ISO 8601 text. */
 export const instantOf = (name: string, text: string): string => {
   const ms = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN
-  if (Number.isNaN(ms)) throw new UsageError(`--${name}: "${text}" is not an ISO 8601 instant such as 2027-01-31T00:00:00Z`)
+  if (Number.isNaN(ms))
+    throw new UsageError(`--${name}: "${text}" is not an ISO 8601 instant such as 2027-01-31T00:00:00Z`)
   return new Date(ms).toISOString()
 }
 
@@ -72,8 +77,13 @@ const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const
 /** A length of time such as 90s, 15m, 24h or 7d, in milliseconds. */
 export const durationMsOf = (name: string, text: string): number => {
   const match = /^(\d{1,6})([smhd])$/.exec(text)
-  if (match === null) throw new UsageError(`--${name}: "${text}" is not a length of time such as 90s, 15m, 24h or 7d`)
+  if (match === null)
+    throw new UsageError(`--${name}: "${text}" is not a length of time such as 90s, 15m, 24h or 7d`)
   return Number(match[1]) * unitMs[match[2] as keyof typeof unitMs]
 }
 
-export const organizationParameter: Parameter = { name: 'org', help: 'organization id, such as org_01J…', required: true }
+export const organizationParameter: Parameter = {
+  name: 'org',
+  help: 'organization id, such as org_01J…',
+  required: true,
+}

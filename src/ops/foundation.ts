@@ -56,7 +56,13 @@ export const openFoundation = async (
     const eventLog = openPostgresEventLog({ url: database.url, logger })
     const firstStart = (await eventLog.head()) === 0n
     await publishDefaultPriceBook(eventLog)
-    const ledger = createLedger({ eventLog, snapshot: snapshotFrom(pool), logger, clock: Date, ...(observe ? { observe } : {}) })
+    const ledger = createLedger({
+      eventLog,
+      snapshot: snapshotFrom(pool),
+      logger,
+      clock: Date,
+      ...(observe ? { observe } : {}),
+    })
     return {
       url: database.url,
       embedded: config.DATABASE_URL === undefined,
@@ -78,7 +84,10 @@ export const openFoundation = async (
   }
 }
 
-const openDatabase = async (config: Config, logger: Logger): Promise<{ url: string; stop(): Promise<void> }> => {
+const openDatabase = async (
+  config: Config,
+  logger: Logger,
+): Promise<{ url: string; stop(): Promise<void> }> => {
   if (config.DATABASE_URL !== undefined) return { url: config.DATABASE_URL, stop: async () => undefined }
   const running = await readRunningPostgres(config.DATA_DIR)
   // A running one may be an orphan of a killed process; starting finds out and adopts it.

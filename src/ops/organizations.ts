@@ -54,7 +54,13 @@ export const grant = async (
 
 export const setPriceOverride = async (
   { ledger }: Foundation,
-  request: { organizationId: string; sku: string; amount: MicroCredits | null; effectiveFrom: string; actor: string },
+  request: {
+    organizationId: string
+    sku: string
+    amount: MicroCredits | null
+    effectiveFrom: string
+    actor: string
+  },
 ): Promise<void> => {
   await ledger.submit(request.organizationId, {
     key: commandKey('price-override'),
@@ -70,9 +76,15 @@ export const balance = async (
   organizationId: string,
 ): Promise<{ balance: MicroCredits; available: MicroCredits; revision: number; name: string }> => {
   const account = await ledger.account(organizationId)
-  if (!account.registered) throw new CommandRefused(`there is no organization ${organizationId}; see "org list"`)
+  if (!account.registered)
+    throw new CommandRefused(`there is no organization ${organizationId}; see "org list"`)
   const now = Date.now()
-  return { balance: balanceOf(account, now), available: availableOf(account, now), revision: account.revision, name: account.name }
+  return {
+    balance: balanceOf(account, now),
+    available: availableOf(account, now),
+    revision: account.revision,
+    name: account.name,
+  }
 }
 
 /** A positive amount of credits as typed by an operator. */
@@ -83,5 +95,7 @@ export const amountOf = (name: string, text: string, { zero }: { zero: boolean }
   } catch {
     // Told below, with what is expected.
   }
-  throw new UsageError(`--${name}: "${text}" is not a ${zero ? '' : 'positive '}amount of credits with at most 6 decimals, such as 100 or 1.5`)
+  throw new UsageError(
+    `--${name}: "${text}" is not a ${zero ? '' : 'positive '}amount of credits with at most 6 decimals, such as 100 or 1.5`,
+  )
 }

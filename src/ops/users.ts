@@ -10,8 +10,10 @@ const tagBytes = 32
 
 const tagOf = (password: string, nonce: Buffer): Promise<Buffer> =>
   new Promise((resolve, reject) =>
-    argon2('argon2id', { message: password, nonce, parallelism, tagLength: tagBytes, memory: memoryKiB, passes }, (error, tag) =>
-      error === null ? resolve(tag) : reject(error),
+    argon2(
+      'argon2id',
+      { message: password, nonce, parallelism, tagLength: tagBytes, memory: memoryKiB, passes },
+      (error, tag) => (error === null ? resolve(tag) : reject(error)),
     ),
   )
 
@@ -31,7 +33,10 @@ export const passwordMatches = async (password: string, phc: string): Promise<bo
 }
 
 /** Creates a user or gives an existing one a new password. */
-export const putUser = async (pool: pg.Pool, { name, password }: { name: string; password: string }): Promise<void> => {
+export const putUser = async (
+  pool: pg.Pool,
+  { name, password }: { name: string; password: string },
+): Promise<void> => {
   await pool.query(
     `insert into users (name, password_phc) values ($1, $2)
      on conflict (name) do update set password_phc = excluded.password_phc`,

@@ -20,7 +20,11 @@ export const readCheckpoints = async (client: pg.ClientBase | pg.Pool): Promise<
     error: string | null
     updated_at: Date
   }>('select name, version, position, state, error, updated_at from projection_checkpoints order by name')
-  return rows.map(({ position, updated_at, ...row }) => ({ ...row, position: BigInt(position), updatedAt: updated_at }))
+  return rows.map(({ position, updated_at, ...row }) => ({
+    ...row,
+    position: BigInt(position),
+    updatedAt: updated_at,
+  }))
 }
 
 /** The projector lost its lease, or somebody moved the checkpoint: nothing of the batch may stay. */
@@ -31,14 +35,20 @@ export class Fenced extends Error {
 /** Moves checkpoints from where they stood, in the caller's transaction. Throws `Fenced` when one stands elsewhere. */
 export const moveCheckpoints = async (
   client: pg.ClientBase,
-  moves: readonly { name: string; from: Position }[],
+  moves: readonly { name: string; version: number; from: Position }[],
   { to, epoch }: { to: Position; epoch: bigint },
 ): Promise<void> => {
   const { rowCount } = await client.query(
     `update projection_checkpoints c set position = $3, updated_at = now()
-       from unnest($1::text[], $2::bigint[]) as u (name, position)
-      where c.name = u.name and c.position = u.position and c.lease_epoch = $4 and c.state = 'live'`,
-    [moves.map(({ name }) => name), moves.map(({ from }) => from.toString()), to.toString(), epoch.toString()],
+       from unnest($1::text[], $2::bigint[], $5::integer[]) as u (name, position, version)
+      where c.name = u.name and c.position = u.position and c.version = u.version and c.lease_epoch = $4 and c.state = 'live'`,
+    [
+      moves.map(({ name }) => name),
+      moves.map(({ from }) => from.toString()),
+      to.toString(),
+      epoch.toString(),
+      moves.map(({ version }) => version),
+    ],
   )
   if (rowCount !== moves.length) throw new Fenced('a checkpoint was moved by another projector')
 }

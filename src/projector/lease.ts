@@ -26,6 +26,12 @@ export const acquireLease = async (
 }
 
 /** Lets the next one start at once. */
-export const releaseLease = async (client: pg.ClientBase | pg.Pool, { name, owner }: { name: string; owner: string }): Promise<void> => {
-  await client.query('update leases set expires_at = now() - interval \'1 s\' where name = $1 and owner = $2', [name, owner])
+export const releaseLease = async (
+  client: pg.ClientBase | pg.Pool,
+  { name, owner }: { name: string; owner: string },
+): Promise<void> => {
+  await client.query("update leases set expires_at = now() - interval '1 s' where name = $1 and owner = $2", [
+    name,
+    owner,
+  ])
 }

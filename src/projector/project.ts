@@ -1,7 +1,7 @@
 import type { ProjectedEvent, Projection, Statement, TableName } from '../../projections/projection.ts'
+import type { RecordedEvent } from '../event-log/port.ts'
 import type { EventMetadata } from '../events/envelope.ts'
 import { upcast } from '../events/upcast.ts'
-import type { RecordedEvent } from '../event-log/port.ts'
 
 /** Recorded events on their way into projections: those that can be read, and those that cannot. */
 export type Decoded = {
@@ -60,7 +60,11 @@ export type Folded = {
  * Folds what concerns the projection. One of money folds up to the first event it cannot take and reports it; any
  * other leaves such events out and reports them all.
  */
-export const foldBatch = (projection: Projection, { events, unreadable }: Decoded, table: TableName): Folded => {
+export const foldBatch = (
+  projection: Projection,
+  { events, unreadable }: Decoded,
+  table: TableName,
+): Folded => {
   const poison = unreadable
     .filter(({ event }) => concerns(projection, event.stream))
     .map(({ event, error }) => ({ position: event.position, stream: event.stream, error }))
@@ -87,6 +91,18 @@ export const foldBatch = (projection: Projection, { events, unreadable }: Decode
   const all = [...bad.values()].sort((a, b) => (a.position < b.position ? -1 : 1))
   const first = all[0]
   if (projection.money && first !== undefined)
-    return { statements: projection.fold(own.filter(({ position }) => position < first.position), table), poison: [first] }
-  return { statements: projection.fold(own.filter(({ position }) => !bad.has(position)), table), poison: all }
+    return {
+      statements: projection.fold(
+        own.filter(({ position }) => position < first.position),
+        table,
+      ),
+      poison: [first],
+    }
+  return {
+    statements: projection.fold(
+      own.filter(({ position }) => !bad.has(position)),
+      table,
+    ),
+    poison: all,
+  }
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Logger } from 'pino'
 import pg from 'pg'
+import type { Logger } from 'pino'
 import type { Projection } from '../../projections/projection.ts'
 import type { EventLog, Position, RecordedEvent } from '../event-log/port.ts'
 import { type Checkpoint, Fenced, moveCheckpoints, readCheckpoints } from './checkpoints.ts'
@@ -39,9 +39,20 @@ export type Projector = {
   stop(): Promise<void>
 }
 
-export const createProjector = ({ url, eventLog, projections, logger, owner }: ProjectorOptions): Projector => {
+export const createProjector = ({
+  url,
+  eventLog,
+  projections,
+  logger,
+  owner,
+}: ProjectorOptions): Projector => {
   const stopping = new AbortController()
-  const pool = new pg.Pool({ connectionString: url, max: 3, application_name: 'projector', connectionTimeoutMillis: 5_000 })
+  const pool = new pg.Pool({
+    connectionString: url,
+    max: 3,
+    application_name: 'projector',
+    connectionTimeoutMillis: 5_000,
+  })
   pool.on('error', (error) => logger.warn({ err: error }, 'projector: idle connection lost'))
   let running: Promise<void> | undefined
 
@@ -81,7 +92,9 @@ export const createProjector = ({ url, eventLog, projections, logger, owner }: P
     })
     try {
       await prepareProjections(client, projections)
-      await client.query('update projection_checkpoints set lease_epoch = $1', [epoch.toString()])
+      await client.query('update projection_checkpoints set lease_epoch = $1 where lease_epoch <= $1', [
+        epoch.toString(),
+      ])
       await refuseFuture(await readCheckpoints(client), await eventLog.head())
       await buildRaisedVersions(client, signal)
       const standing = new Map<Projection, Position>()
@@ -89,7 +102,11 @@ export const createProjector = ({ url, eventLog, projections, logger, owner }: P
         const projection = projections.find(({ name }) => name === checkpoint.name)
         if (projection === undefined || checkpoint.version !== projection.version) continue
         if (checkpoint.state === 'live') standing.set(projection, checkpoint.position)
-        else logger.error({ projection: checkpoint.name, error: checkpoint.error }, 'projector: projection is halted; see projection list')
+        else
+          logger.error(
+            { projection: checkpoint.name, error: checkpoint.error },
+            'projector: projection is halted; see projection list',
+          )
       }
       if (standing.size === 0) return await pause(failurePauseMaxMs)
       const restart = new AbortController()
@@ -104,7 +121,8 @@ export const createProjector = ({ url, eventLog, projections, logger, owner }: P
       try {
         for await (const item of eventLog.subscribe({ after, prefixes: [], batchMax, signal: until })) {
           const startedAt = performance.now()
-          if (item.kind === 'events') await projectAll(client, standing, item.events, { to: item.position, epoch })
+          if (item.kind === 'events')
+            await projectAll(client, standing, item.events, { to: item.position, epoch })
           if (standing.size === 0) return
           const took = performance.now() - startedAt
           if (item.kind === 'events' && item.events.length < batchMax && took < batchIntervalMs)
@@ -132,12 +150,18 @@ export const createProjector = ({ url, eventLog, projections, logger, owner }: P
     if (together && decoded.unreadable.length === 0) {
       try {
         await transaction(client, async () => {
+          // First, so that a projector that was fenced touches no rows, and so that nobody who holds a checkpoint waits
+          // for rows of somebody who waits for the checkpoint.
+          await moveCheckpoints(
+            client,
+            level.map(([{ name, version }, from]) => ({ name, version, from })),
+            { to, epoch },
+          )
           for (const [projection] of level) {
             const { statements, poison } = foldBatch(projection, decoded, liveTable(projection))
             if (poison[0] !== undefined) throw new Error(poison[0].error)
             await runStatements(client, statements)
           }
-          await moveCheckpoints(client, level.map(([{ name }, from]) => ({ name, from })), { to, epoch })
         })
         for (const [projection] of level) standing.set(projection, to)
         return
@@ -152,16 +176,25 @@ export const createProjector = ({ url, eventLog, projections, logger, owner }: P
   const projectOne = async (
     client: pg.PoolClient,
     standing: Map<Projection, Position>,
-    { projection, from, to, epoch, decoded }: { projection: Projection; from: Position; to: Position; epoch: bigint; decoded: Decoded },
+    {
+      projection,
+      from,
+      to,
+      epoch,
+      decoded,
+    }: { projection: Projection; from: Position; to: Position; epoch: bigint; decoded: Decoded },
   ): Promise<void> => {
     const { name } = projection
     const { statements, poison } = foldBatch(projection, decoded, liveTable(projection))
     const first = poison[0]
     try {
       await transaction(client, async () => {
-        await runStatements(client, statements)
         const halted = projection.money && first !== undefined
-        await moveCheckpoints(client, [{ name, from }], { to: halted ? first.position - 1n : to, epoch })
+        await moveCheckpoints(client, [{ name, version: projection.version, from }], {
+          to: halted ? first.position - 1n : to,
+          epoch,
+        })
+        await runStatements(client, statements)
         if (halted) await halt(client, name, `event ${first.position} of ${first.stream}: ${first.error}`)
         else for (const one of poison) await park(client, name, one)
       })
@@ -178,15 +211,22 @@ export const createProjector = ({ url, eventLog, projections, logger, owner }: P
   const isolate = async (
     client: pg.PoolClient,
     standing: Map<Projection, Position>,
-    batch: { projection: Projection; from: Position; to: Position; epoch: bigint; decoded: Decoded; cause: unknown },
+    batch: {
+      projection: Projection
+      from: Position
+      to: Position
+      epoch: bigint
+      decoded: Decoded
+      cause: unknown
+    },
   ): Promise<void> => {
     const { projection, to, epoch, decoded } = batch
     let from = batch.from
     for (const event of decoded.events.filter(({ stream }) => concerns(projection, stream))) {
       try {
         await transaction(client, async () => {
+          await moveCheckpoints(client, [{ ...projection, from }], { to: event.position, epoch })
           await runStatements(client, projection.fold([event], liveTable(projection)))
-          await moveCheckpoints(client, [{ name: projection.name, from }], { to: event.position, epoch })
         })
       } catch (error) {
         if (error instanceof Fenced || !isDataError(error)) throw error
@@ -197,32 +237,51 @@ export const createProjector = ({ url, eventLog, projections, logger, owner }: P
           return
         }
         await transaction(client, async () => {
-          await park(client, projection.name, { position: event.position, stream: event.stream, error: messageOf(error) })
-          await moveCheckpoints(client, [{ name: projection.name, from }], { to: event.position, epoch })
+          await park(client, projection.name, {
+            position: event.position,
+            stream: event.stream,
+            error: messageOf(error),
+          })
+          await moveCheckpoints(client, [{ ...projection, from }], { to: event.position, epoch })
         })
       }
       from = event.position
     }
     if (from < to)
-      await transaction(client, () => moveCheckpoints(client, [{ name: projection.name, from }], { to, epoch }))
+      await transaction(client, () => moveCheckpoints(client, [{ ...projection, from }], { to, epoch }))
     standing.set(projection, to)
   }
 
   const giveUp = (standing: Map<Projection, Position>, projection: Projection, reason: string): void => {
     standing.delete(projection)
-    logger.fatal({ projection: projection.name, reason }, 'projector: a money projection stopped; its figures are of before this event')
+    logger.fatal(
+      { projection: projection.name, reason },
+      'projector: a money projection stopped; its figures are of before this event',
+    )
   }
 
   const buildRaisedVersions = async (client: pg.PoolClient, signal: AbortSignal): Promise<void> => {
     for (const checkpoint of await readCheckpoints(client)) {
       const projection = projections.find(({ name }) => name === checkpoint.name)
       if (projection === undefined || checkpoint.version >= projection.version) continue
-      logger.info({ projection: projection.name, from: checkpoint.version, to: projection.version }, 'projector: building a new version')
-      await rebuildProjection({ url, eventLog, projection, signal })
+      logger.info(
+        { projection: projection.name, from: checkpoint.version, to: projection.version },
+        'projector: building a new version',
+      )
+      try {
+        await rebuildProjection({ url, eventLog, projection, signal })
+      } catch (error) {
+        if (signal.aborted) throw error
+        logger.fatal(
+          { err: error, projection: projection.name },
+          'projector: a new version cannot be built; readers keep the old one',
+        )
+      }
     }
   }
 
-  const pause = (ms: number): Promise<void> => sleep(ms, undefined, { signal: stopping.signal }).catch(() => undefined)
+  const pause = (ms: number): Promise<void> =>
+    sleep(ms, undefined, { signal: stopping.signal }).catch(() => undefined)
 
   const run = async (): Promise<void> => {
     let failures = 0
@@ -261,7 +320,9 @@ const refuseFuture = (checkpoints: readonly Checkpoint[], head: Position): void 
 
 const countLive = async (pool: pg.Pool, projections: readonly Projection[]): Promise<number> => {
   const live = (await readCheckpoints(pool)).filter(({ state }) => state === 'live')
-  return projections.filter((one) => live.some(({ name, version }) => name === one.name && version === one.version)).length
+  return projections.filter((one) =>
+    live.some(({ name, version }) => name === one.name && version === one.version),
+  ).length
 }
 
 const later = ({ events, unreadable }: Decoded, from: Position): Decoded => ({
@@ -282,14 +343,23 @@ const transaction = async (client: pg.PoolClient, work: () => Promise<void>): Pr
 
 /** The statement was wrong, not the connection or the server. Errors of our own folds count as well. */
 const isDataError = (error: unknown): boolean =>
-  error instanceof pg.DatabaseError ? /^(2|42)/.test(error.code ?? '') : !(error instanceof Error && 'code' in error)
+  error instanceof pg.DatabaseError
+    ? /^(2|42)/.test(error.code ?? '')
+    : !(error instanceof Error && 'code' in error)
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 const halt = (client: pg.PoolClient, name: string, error: string) =>
-  client.query(`update projection_checkpoints set state = 'halted', error = $2, updated_at = now() where name = $1`, [name, error])
+  client.query(
+    `update projection_checkpoints set state = 'halted', error = $2, updated_at = now() where name = $1`,
+    [name, error],
+  )
 
-const park = (client: pg.PoolClient, projection: string, { position, stream, error }: { position: bigint; stream: string; error: string }) =>
+const park = (
+  client: pg.PoolClient,
+  projection: string,
+  { position, stream, error }: { position: bigint; stream: string; error: string },
+) =>
   client.query(
     'insert into parked_events (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing',
     [projection, position.toString(), stream, error],

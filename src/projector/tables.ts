@@ -17,14 +17,22 @@ export const nextTable =
   (name) =>
     `${liveTable(projection)(name)}_next`
 
-export const createTables = async (client: pg.ClientBase, projection: Projection, table: TableName): Promise<void> => {
+export const createTables = async (
+  client: pg.ClientBase,
+  projection: Projection,
+  table: TableName,
+): Promise<void> => {
   for (const { name, columns } of projection.tables) {
     await client.query(`drop table if exists ${table(name)}`)
     await client.query(`create table ${table(name)} (${columns})`)
   }
 }
 
-export const createIndexes = async (client: pg.ClientBase, projection: Projection, table: TableName): Promise<void> => {
+export const createIndexes = async (
+  client: pg.ClientBase,
+  projection: Projection,
+  table: TableName,
+): Promise<void> => {
   for (const { name, indexes = [] } of projection.tables)
     for (const index of indexes) await client.query(index.replaceAll('$table', table(name)))
 }
@@ -37,7 +45,10 @@ export const createViews = async (client: pg.ClientBase, projection: Projection)
   }
 }
 
-export const runStatements = async (client: pg.ClientBase, statements: readonly Statement[]): Promise<void> => {
+export const runStatements = async (
+  client: pg.ClientBase,
+  statements: readonly Statement[],
+): Promise<void> => {
   for (const { text, columns } of statements) await client.query(text, columns.map(textArray))
 }
 
@@ -45,7 +56,10 @@ export const runStatements = async (client: pg.ClientBase, statements: readonly 
  * Creates tables, views and a checkpoint at the log's beginning for every projection this database has not seen.
  * Safe to run from several processes at once. Raised versions are the projector's business: they are built beside.
  */
-export const prepareProjections = async (client: pg.ClientBase, projections: readonly Projection[]): Promise<void> => {
+export const prepareProjections = async (
+  client: pg.ClientBase,
+  projections: readonly Projection[],
+): Promise<void> => {
   await client.query('begin')
   try {
     await client.query(`select pg_advisory_xact_lock(hashtext('prepare_projections'))`)

@@ -18,6 +18,7 @@ import {
   asWritten,
   caughtUp,
   eventLogContract,
+  expectUnchangedOrRefused,
   freshStream,
   type LogUnderTest,
   newEvent,
@@ -130,20 +131,6 @@ describe('the event log in PostgreSQL', () => {
           and wait_event_type = 'Lock' having count(*) >= $2`,
       [`event-log-${part}`, count],
     )
-
-  /** Appends inside a transaction of the caller's making. */
-  const appendRaw = (client: pg.Client, stream: string, events: readonly NewEvent[]): Promise<unknown> =>
-    client.query('select append_batch($1, $2, $3, $4, $5, $6, $7, $8, $9)', [
-      [stream],
-      [-1],
-      [events.length],
-      events.map(() => 1),
-      events.map((_, n) => n),
-      events.map(({ id }) => id),
-      events.map(({ type }) => type),
-      events.map(({ data }) => data),
-      events.map(({ metadata }) => metadata),
-    ])
 
   const positionsOf = async (): Promise<bigint[]> => {
     const { rows } = await sql.query<{ position: string }>(
@@ -422,31 +409,61 @@ describe('the event log in PostgreSQL', () => {
   })
 
   describe('40 a writer that pauses before its commit', () => {
-    test.each(['commit', 'rollback'])('is never skipped, whether it ends in %s', async (ending) => {
-      const after = await eventLog.head()
-      const reader = reading(eventLog, { after })
-      await reader.until(caughtUp)
-      const [slow, fast] = [freshStream(), freshStream()]
-      const [slowEvents, fastEvents] = [newEvents(2), newEvents(1)]
-      const writer = await connect()
-      await writer.query('begin')
-      await appendRaw(writer, slow, slowEvents)
-      const append = eventLog.append(fast, 'none', fastEvents)
-      await untilWaiting('append')
-      // The fast one can neither overtake nor be seen; a subscriber that looks now sees nothing at all.
-      expect((await readToEnd(eventLog, { after })).events()).toEqual([])
-      expect(await eventLog.head()).toBe(after)
-      await writer.query(ending)
-      await writer.end()
-      expect(await append).toEqual({ revision: 0 })
-      const expected = ending === 'commit' ? [...slowEvents, ...fastEvents] : fastEvents
-      await reader.until((now) => now.events().length >= expected.length)
-      await reader.stop()
-      expect(reader.events().map(asWritten)).toEqual(expected)
-      expect(reader.events().map(({ position }) => position)).toEqual(
-        expected.map((_, n) => after + BigInt(n + 1)),
-      )
+    // An append of this type runs to its very end, and then waits for this lock before it commits.
+    const pauseLock = 40
+    beforeAll(async () => {
+      await sql.query(`
+        create function pause_before_commit() returns trigger language plpgsql as
+          $$ begin perform pg_advisory_xact_lock_shared(${pauseLock}); return null; end $$;
+        create constraint trigger pause_before_commit after insert on log_events deferrable initially deferred
+          for each row when (new.type = 'Slow') execute function pause_before_commit()`)
     })
+    afterAll(async () => {
+      await sql.query('drop trigger pause_before_commit on log_events; drop function pause_before_commit')
+    })
+
+    test.each(['commits', 'is cut off'])(
+      'and then %s is never skipped, and nobody overtakes it',
+      async (ending) => {
+        const [slowWriter, fastWriter] = [await log.reopen(), eventLog]
+        const [slow, fast] = [freshStream(), freshStream()]
+        const [slowEvents, fastEvents] = [
+          [newEvent({ type: 'Slow' }), newEvent({ type: 'Slow' })],
+          newEvents(1),
+        ]
+        const after = await eventLog.head()
+        const reader = reading(eventLog, { after })
+        await reader.until(caughtUp)
+        await sql.query('select pg_advisory_lock($1)', [pauseLock])
+        const slowAppend = slowWriter.append(slow, 'none', slowEvents)
+        slowAppend.catch(() => undefined)
+        await untilWaiting('append')
+        const paused = await sql.query<{ pid: number }>(
+          `select pid from pg_stat_activity where datname = current_database() and application_name = 'event-log-append'
+          and wait_event = 'advisory'`,
+        )
+        expect(paused.rows).toHaveLength(1)
+        const fastAppend = fastWriter.append(fast, 'none', fastEvents)
+        await untilWaiting('append', 2)
+        // The fast one can neither overtake nor be seen; a subscriber that looks now sees nothing at all.
+        expect((await readToEnd(eventLog, { after })).events()).toEqual([])
+        expect(await eventLog.head()).toBe(after)
+        if (ending === 'is cut off')
+          await sql.query('select pg_terminate_backend($1, 5000)', [paused.rows[0]?.pid])
+        await sql.query('select pg_advisory_unlock($1)', [pauseLock])
+        if (ending === 'commits') expect(await slowAppend).toEqual({ revision: 1 })
+        else await expect(slowAppend).rejects.toThrow(UnknownOutcome)
+        expect(await fastAppend).toEqual({ revision: 0 })
+        const expected = ending === 'commits' ? [...slowEvents, ...fastEvents] : fastEvents
+        await reader.until((now) => now.events().length >= expected.length)
+        await reader.stop()
+        expect(reader.events().map(asWritten)).toEqual(expected)
+        expect(reader.events().map(({ position }) => position)).toEqual(
+          expected.map((_, n) => after + BigInt(n + 1)),
+        )
+        await slowWriter.close()
+      },
+    )
   })
 
   describe('group commit', () => {
@@ -513,15 +530,35 @@ describe('the event log in PostgreSQL', () => {
     test('an event the database refuses fails alone', async () => {
       const good = Array.from({ length: 10 }, () => ({ stream: freshStream(), events: newEvents(1) }))
       const bad = freshStream()
-      const refused = eventLog.append(bad, 'none', [newEvent(), newEvent({ data: '{"a":' })])
+      const append = async (stream: string, events: readonly NewEvent[]) =>
+        eventLog.append(stream, 'none', events)
+      // No PostgreSQL text holds this character; JSON has it escaped.
+      const refused = append(bad, [newEvent(), newEvent({ data: '{"a":"\u0000"}' })])
       refused.catch(() => undefined)
-      const outcomes = await Promise.all(
-        good.map(({ stream, events }) => eventLog.append(stream, 'none', events)),
-      )
+      const outcomes = await Promise.all(good.map(({ stream, events }) => append(stream, events)))
       expect(outcomes).toEqual(outcomes.map(() => ({ revision: 0 })))
       // Known not to be written: nobody has to find out.
-      await expect(refused).rejects.not.toThrow(UnknownOutcome)
+      expect(await refused.catch((error: unknown) => error)).toBeInstanceOf(Error)
+      expect(await refused.catch((error: unknown) => error)).not.toBeInstanceOf(UnknownOutcome)
       await expect(readAll(eventLog, bad)).rejects.toThrow(StreamMissing)
+      for (const { stream, events } of good)
+        expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
+    })
+
+    test('appends that hold the separator of packed values disturb no other', async () => {
+      const good = Array.from({ length: 10 }, () => ({ stream: freshStream(), events: newEvents(2) }))
+      const [appended] = await Promise.all([
+        Promise.all(good.map(({ stream, events }) => eventLog.append(stream, 'none', events))),
+        ...['data', 'metadata', 'type'].map((member) =>
+          expectUnchangedOrRefused(eventLog, newEvent({ [member]: '"\u001e"' })),
+        ),
+        ...['data', 'metadata', 'type'].map((member) =>
+          expectUnchangedOrRefused(eventLog, newEvent({ [member]: '' })),
+        ),
+      ])
+      expect(appended).toEqual(appended.map(() => ({ revision: 1 })))
+      for (const { stream, events } of good)
+        expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
     })
 
     test('more appends than one batch holds, from two clients, all arrive', async () => {

@@ -436,23 +436,25 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect((await eventLog.read(stream, { from: 1, max: 1 })).map(asWritten)).toEqual([largest])
       })
 
-      test('20 BigInt, non-finite numbers, functions and symbols, refused before anything is sent', () => {
+      test('20 BigInt and non-finite numbers, refused before anything is sent', () => {
         const refused: unknown[] = [
           { credits: 1n },
           { deep: [{ credits: 1n }] },
           { ratio: Number.NaN },
           { deep: [1, { ratio: Number.POSITIVE_INFINITY }] },
           [Number.NEGATIVE_INFINITY],
-          { call: () => 1 },
-          { kind: 'a', call: () => 1 },
-          { kind: 'a', mark: Symbol('mark') },
-          [1, Symbol('mark')],
           1n,
           Number.NaN,
           undefined,
         ]
         for (const value of refused) expect(() => eventJson(value)).toThrow(TypeError)
         expect(eventJson({ b: 1, a: [null, 'é'], absent: undefined })).toBe('{"b":1,"a":[null,"é"]}')
+      })
+
+      test('20 functions and symbols, which JSON would drop without a word', () => {
+        const mark = Symbol('mark')
+        for (const value of [{ call: () => 1 }, { kind: 'a', call: () => 1 }, { kind: 'a', mark }, [1, mark]])
+          expect(() => eventJson(value)).toThrow(TypeError)
       })
 
       test('20 data and metadata that are not serialised', async () => {

@@ -82,6 +82,13 @@ vi.mock('node:timers/promises', () => ({ setTimeout: (ms: number) => time.wait(m
 beforeEach(() => {
   // A writer gathers what arrives in one turn of the event loop; here a turn is an instant.
   vi.stubGlobal('setImmediate', (happen: () => void) => void time.wait(0).then(happen))
+  const stopped = new WeakSet<object>()
+  vi.stubGlobal('setTimeout', (happen: () => void, ms = 0) => {
+    const timer = { unref: () => timer, ref: () => timer, hasRef: () => false }
+    void time.wait(ms).then(() => stopped.has(timer) || happen())
+    return timer
+  })
+  vi.stubGlobal('clearTimeout', (timer: object | undefined) => timer && stopped.add(timer))
 })
 afterEach(() => {
   vi.unstubAllGlobals()

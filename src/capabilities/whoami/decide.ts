@@ -1,8 +1,11 @@
-import type { CallDecision } from '../../call/form.ts'
-import type { KeyState } from '../../keys/key-state.ts'
+import type { CallDecision, Caller } from '../../call/form.ts'
 import type { Whoami } from './contract.ts'
 
-export type WhoamiFindings = { readonly key: KeyState; readonly lastUsedAt: string | null; readonly nowMs: number }
+export type WhoamiFindings = {
+  readonly key: Caller['key']
+  readonly lastUsedAt: string | null
+  readonly nowMs: number
+}
 
 /** The key as its holder may see it. A key that was never used before is used now, by this very call. */
 export const decide = ({ key, lastUsedAt, nowMs }: WhoamiFindings): CallDecision<Whoami> => ({

@@ -1,8 +1,8 @@
 import type pg from 'pg'
 import { lastUsedOf } from '../../../projections/key-usage.ts'
 import type { CapabilityForm } from '../../call/form.ts'
-import { type WhoamiFindings, decide } from './decide.ts'
 import type { Whoami } from './contract.ts'
+import { decide, type WhoamiFindings } from './decide.ts'
 
 /** Whoami: the organization and key behind a call (Spec §4.4). On the dashboard host, for every valid key, free. */
 export const whoami = ({ pool }: { pool: pg.Pool }): CapabilityForm<null, WhoamiFindings, Whoami> => ({

@@ -3,9 +3,22 @@ import { type Permission, permission } from '../../events/capabilities.ts'
 import { allowList } from '../../guard/key-directory.ts'
 import { changeLimits, defaultKeyLimits, issueKey, revoke, rotate } from '../api-keys.ts'
 import { catchUp } from '../catch-up.ts'
-import { type Command, durationMsOf, type Given, instantOf, organizationParameter, type Parameter, UsageError, wholeNumber } from '../command.ts'
+import {
+  type Command,
+  durationMsOf,
+  type Given,
+  instantOf,
+  organizationParameter,
+  type Parameter,
+  UsageError,
+  wholeNumber,
+} from '../command.ts'
 
-const keyParameter: Parameter = { name: 'key', help: 'API key id: the 16 characters after enl_live_', required: true }
+const keyParameter: Parameter = {
+  name: 'key',
+  help: 'API key id: the 16 characters after enl_live_',
+  required: true,
+}
 const limitParameters: readonly Parameter[] = [
   { name: 'requests-per-minute', help: `calls a minute (default ${defaultKeyLimits.requests_per_minute})` },
   { name: 'requests-per-day', help: `calls a day (default ${defaultKeyLimits.requests_per_day})` },
@@ -20,7 +33,10 @@ export const keyCommands: readonly Command[] = [
       { name: 'name', help: 'what the key is for (default "default")' },
       { name: 'permissions', help: `comma-separated, of ${permission.options.join(', ')} (default all)` },
       ...limitParameters,
-      { name: 'allow', help: 'comma-separated addresses or CIDR blocks the key may be used from (default any)' },
+      {
+        name: 'allow',
+        help: 'comma-separated addresses or CIDR blocks the key may be used from (default any)',
+      },
       { name: 'expires-at', help: 'ISO 8601 instant (default never)' },
     ],
     run: async ({ foundation }, given) => {
@@ -50,7 +66,10 @@ export const keyCommands: readonly Command[] = [
   {
     name: 'key rotate',
     summary: 'issue a successor; the old key works on for a grace period',
-    parameters: [keyParameter, { name: 'grace', help: 'such as 15m, 24h or 7d; 0s ends the old key now (default 24h)' }],
+    parameters: [
+      keyParameter,
+      { name: 'grace', help: 'such as 15m, 24h or 7d; 0s ends the old key now (default 24h)' },
+    ],
     run: async ({ foundation }, given) => {
       const keyId = given.required('key')
       const graceMs = durationMsOf('grace', given.text('grace') ?? '24h')
@@ -69,10 +88,17 @@ export const keyCommands: readonly Command[] = [
   {
     name: 'key revoke',
     summary: 'end a key; every process refuses it within a second',
-    parameters: [keyParameter, { name: 'reason', help: 'kept in the event log (default "revoked by operator")' }],
+    parameters: [
+      keyParameter,
+      { name: 'reason', help: 'kept in the event log (default "revoked by operator")' },
+    ],
     run: async ({ foundation }, given) => {
       const keyId = given.required('key')
-      await revoke(await foundation(), { keyId, reason: given.text('reason') ?? 'revoked by operator', actor: 'cli' })
+      await revoke(await foundation(), {
+        keyId,
+        reason: given.text('reason') ?? 'revoked by operator',
+        actor: 'cli',
+      })
       return { json: { api_key_id: keyId, revoked: true } }
     },
   },
@@ -83,8 +109,14 @@ export const keyCommands: readonly Command[] = [
     run: async ({ foundation }, given) => {
       const keyId = given.required('key')
       const limits = limitsOf(given)
-      if (Object.keys(limits).length === 0) throw new UsageError('give --requests-per-minute, --requests-per-day or both')
-      return { json: { api_key_id: keyId, rate_limits: await changeLimits(await foundation(), { keyId, limits, actor: 'cli' }) } }
+      if (Object.keys(limits).length === 0)
+        throw new UsageError('give --requests-per-minute, --requests-per-day or both')
+      return {
+        json: {
+          api_key_id: keyId,
+          rate_limits: await changeLimits(await foundation(), { keyId, limits, actor: 'cli' }),
+        },
+      }
     },
   },
   {
@@ -126,7 +158,10 @@ const permissionsOf = (text: string | undefined): Permission[] => {
   if (text === undefined) return [...permission.options]
   return split(text).map((name) => {
     const parsed = permission.safeParse(name)
-    if (!parsed.success) throw new UsageError(`--permissions: there is no permission "${name}"; there are ${permission.options.join(', ')}`)
+    if (!parsed.success)
+      throw new UsageError(
+        `--permissions: there is no permission "${name}"; there are ${permission.options.join(', ')}`,
+      )
     return parsed.data
   })
 }
@@ -148,7 +183,9 @@ const limitsOf = (given: Given) => {
     ...(minute === undefined
       ? {}
       : { requests_per_minute: wholeNumber('requests-per-minute', minute, { min: 1, max: 100_000_000 }) }),
-    ...(day === undefined ? {} : { requests_per_day: wholeNumber('requests-per-day', day, { min: 1, max: 1_000_000_000 }) }),
+    ...(day === undefined
+      ? {}
+      : { requests_per_day: wholeNumber('requests-per-day', day, { min: 1, max: 1_000_000_000 }) }),
   }
 }
 

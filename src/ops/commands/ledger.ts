@@ -1,7 +1,7 @@
 import { allOrganizations, type OrganizationRow } from '../../../projections/accounts.ts'
 import { formatCredits } from '../../billing/money.ts'
-import { ledgerStream, organizationOfStream } from '../../events/streams.ts'
 import { type EventLog, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
+import { ledgerStream, organizationOfStream } from '../../events/streams.ts'
 import { balanceOf } from '../../ledger/account.ts'
 import { CommandRefused } from '../../ledger/commit.ts'
 import { verifyLedger } from '../../ledger/verify.ts'
@@ -61,10 +61,16 @@ export const ledgerCommands: readonly Command[] = [
 const missingIsRefused =
   (organizationId: string) =>
   (error: unknown): never => {
-    throw error instanceof StreamMissing ? new CommandRefused(`there is no ledger of ${organizationId}; see "org list"`) : error
+    throw error instanceof StreamMissing
+      ? new CommandRefused(`there is no ledger of ${organizationId}; see "org list"`)
+      : error
   }
 
-const organizationsOf = async (open: Foundation, one: string | undefined, { logger }: CommandContext): Promise<string[]> => {
+const organizationsOf = async (
+  open: Foundation,
+  one: string | undefined,
+  { logger }: CommandContext,
+): Promise<string[]> => {
   if (one !== undefined) return [one]
   await catchUp(open, logger)
   const { text, values } = allOrganizations()
@@ -80,9 +86,12 @@ const exportLedger = async (
   let next = from
   if (json) await write('[')
   for (;;) {
-    const page = await eventLog.read(ledgerStream(organizationId), { from: next, max: pageMax }).catch(missingIsRefused(organizationId))
+    const page = await eventLog
+      .read(ledgerStream(organizationId), { from: next, max: pageMax })
+      .catch(missingIsRefused(organizationId))
     const texts = page.map((recorded) => JSON.stringify(exported(recorded)))
-    if (texts.length > 0) await write(json ? `${next === from ? '' : ','}${texts.join(',')}` : `${texts.join('\n')}\n`)
+    if (texts.length > 0)
+      await write(json ? `${next === from ? '' : ','}${texts.join(',')}` : `${texts.join('\n')}\n`)
     next += page.length
     if (page.length < pageMax) break
   }

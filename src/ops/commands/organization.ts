@@ -15,8 +15,14 @@ export const organizationCommands: readonly Command[] = [
     run: async ({ foundation }, given) => {
       const name = given.required('name')
       const overdraftLimit = amountOf('overdraft-limit', given.text('overdraft-limit') ?? '0', { zero: true })
-      const { organizationId } = await createOrganization(await foundation(), { name, overdraftLimit, actor: 'cli' })
-      return { json: { organization_id: organizationId, name, overdraft_limit: formatCredits(overdraftLimit) } }
+      const { organizationId } = await createOrganization(await foundation(), {
+        name,
+        overdraftLimit,
+        actor: 'cli',
+      })
+      return {
+        json: { organization_id: organizationId, name, overdraft_limit: formatCredits(overdraftLimit) },
+      }
     },
   },
   {

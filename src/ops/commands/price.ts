@@ -3,11 +3,11 @@ import { z } from 'zod'
 import { formatCredits, parseCredits } from '../../billing/money.ts'
 import { priceBookAt, priceBookOf } from '../../billing/price-book.ts'
 import { knownRules } from '../../billing/tariff.ts'
-import { type PriceBookPublished, priceBookPublishedV1, priceBookRule } from '../../events/prices.ts'
-import { priceBookStream } from '../../events/streams.ts'
 import { eventIdOf } from '../../event-log/event-id.ts'
 import type { EventLog } from '../../event-log/port.ts'
 import { decodeEvent, encodeEvent } from '../../event-log/stored-event.ts'
+import { type PriceBookPublished, priceBookPublishedV1, priceBookRule } from '../../events/prices.ts'
+import { priceBookStream } from '../../events/streams.ts'
 import { type Command, instantOf, organizationParameter, UsageError } from '../command.ts'
 import { amountOf, setPriceOverride } from '../organizations.ts'
 
@@ -37,24 +37,40 @@ export const priceCommands: readonly Command[] = [
     name: 'price publish',
     summary: 'publish a price book; it never re-prices what was charged before',
     parameters: [
-      { name: 'file', help: 'JSON: [{"rule","rule_version","sku","amount"}, …], complete; start from "price show --json"', required: true },
+      {
+        name: 'file',
+        help: 'JSON: [{"rule","rule_version","sku","amount"}, …], complete; start from "price show --json"',
+        required: true,
+      },
       { name: 'approver', help: 'who approved it', required: true },
       { name: 'effective-from', help: 'ISO 8601 instant, at least 5 s ahead (default: 5 s from now)' },
     ],
     run: async ({ foundation }, given) => {
       const rules = await readRules(given.required('file'))
       const from = given.text('effective-from')
-      const effectiveFrom = from === undefined ? new Date(Date.now() + noticeMs).toISOString() : instantOf('effective-from', from)
+      const effectiveFrom =
+        from === undefined ? new Date(Date.now() + noticeMs).toISOString() : instantOf('effective-from', from)
       if (Date.parse(effectiveFrom) < Date.now() + noticeMs - 1_000)
-        throw new UsageError(`--effective-from: ${effectiveFrom} is not at least ${noticeMs / 1000} s ahead; prices never change backwards`)
+        throw new UsageError(
+          `--effective-from: ${effectiveFrom} is not at least ${noticeMs / 1000} s ahead; prices never change backwards`,
+        )
       const { eventLog } = await foundation()
       const books = await readBooks(eventLog)
       const version = (books.at(-1)?.version ?? 0) + 1
-      const book = priceBookPublishedV1.parse({ version, effective_from: effectiveFrom, rules, approver: given.required('approver') })
+      const book = priceBookPublishedV1.parse({
+        version,
+        effective_from: effectiveFrom,
+        rules,
+        approver: given.required('approver'),
+      })
       await eventLog.append(priceBookStream, books.length - 1, [
         encodeEvent(
           { type: 'PriceBookPublished', data: book },
-          { id: eventIdOf(priceBookStream, String(version), 0), actor: 'cli', effectiveAt: new Date().toISOString() },
+          {
+            id: eventIdOf(priceBookStream, String(version), 0),
+            actor: 'cli',
+            effectiveAt: new Date().toISOString(),
+          },
         ),
       ])
       return { json: book }
@@ -80,9 +96,13 @@ export const priceCommands: readonly Command[] = [
         actor: 'cli',
       }
       const open = await foundation()
-      const skus = new Set((await readBooks(open.eventLog)).flatMap(({ rules }) => rules.map(({ sku }) => sku)))
+      const skus = new Set(
+        (await readBooks(open.eventLog)).flatMap(({ rules }) => rules.map(({ sku }) => sku)),
+      )
       if (!skus.has(request.sku))
-        throw new UsageError(`--sku: no price book knows "${request.sku}"; known are ${[...skus].filter((sku) => sku !== null).join(', ')}`)
+        throw new UsageError(
+          `--sku: no price book knows "${request.sku}"; known are ${[...skus].filter((sku) => sku !== null).join(', ')}`,
+        )
       await setPriceOverride(open, request)
       return {
         json: {
@@ -108,23 +128,30 @@ const readRules = async (path: string): Promise<PriceBookPublished['rules']> => 
   try {
     parsed = rulesFile.safeParse(JSON.parse(await readFile(path, 'utf8')))
   } catch (error) {
-    throw new UsageError(`--file: ${path} cannot be read as JSON: ${error instanceof Error ? error.message : String(error)}`)
+    throw new UsageError(
+      `--file: ${path} cannot be read as JSON: ${error instanceof Error ? error.message : String(error)}`,
+    )
   }
   if (!parsed.success) throw new UsageError(`--file: ${path}: ${z.prettifyError(parsed.error)}`)
   const rules = parsed.data.map((rule) => ({ ...rule, amount: formatCredits(parseCredits(rule.amount)) }))
   const known = knownRules()
   for (const { rule, rule_version } of rules) {
     const newest = known.get(rule)
-    if (newest === undefined) throw new UsageError(`--file: there is no rule "${rule}"; there are ${[...known.keys()].join(', ')}`)
-    if (rule_version > newest) throw new UsageError(`--file: rule ${rule} has no version ${rule_version}; the newest is ${newest}`)
+    if (newest === undefined)
+      throw new UsageError(`--file: there is no rule "${rule}"; there are ${[...known.keys()].join(', ')}`)
+    if (rule_version > newest)
+      throw new UsageError(`--file: rule ${rule} has no version ${rule_version}; the newest is ${newest}`)
   }
   const missing = [...known.keys()].filter((id) => !rules.some(({ rule }) => rule === id))
-  if (missing.length > 0) throw new UsageError(`--file: a price book is complete; it lacks ${missing.join(', ')}`)
+  if (missing.length > 0)
+    throw new UsageError(`--file: a price book is complete; it lacks ${missing.join(', ')}`)
   return rules
 }
 
 const rulesFile = z.union([
   z.array(priceBookRule),
   z.object({ rules: z.array(priceBookRule) }).transform(({ rules }) => rules),
-  z.object({ in_force: z.object({ rules: z.array(priceBookRule) }) }).transform(({ in_force }) => in_force.rules),
+  z
+    .object({ in_force: z.object({ rules: z.array(priceBookRule) }) })
+    .transform(({ in_force }) => in_force.rules),
 ])

@@ -44,15 +44,29 @@ export const projectionCommands: readonly Command[] = [
   {
     name: 'projection rebuild',
     summary: 'fold projections anew from the event log and switch; readers see the old rows until then',
-    parameters: [...nameParameters, { name: 'reason', help: 'kept in the event log (default "asked by operator")' }],
+    parameters: [
+      ...nameParameters,
+      { name: 'reason', help: 'kept in the event log (default "asked by operator")' },
+    ],
     run: async ({ foundation, progress }, given) => {
       const chosen = chosenProjections(given)
       const { url, eventLog } = await foundation()
       await recordRebuild(eventLog, chosen, given.text('reason') ?? 'asked by operator')
       const rebuilt = []
       for (const projection of chosen) {
-        const { events, elapsedMs } = await rebuildProjection({ url, eventLog, projection, onProgress: reporter(projection, progress) })
-        rebuilt.push({ name: projection.name, version: projection.version, events, seconds: Math.round(elapsedMs) / 1000, events_per_second: rateOf(events, elapsedMs) })
+        const { events, elapsedMs } = await rebuildProjection({
+          url,
+          eventLog,
+          projection,
+          onProgress: reporter(projection, progress),
+        })
+        rebuilt.push({
+          name: projection.name,
+          version: projection.version,
+          events,
+          seconds: Math.round(elapsedMs) / 1000,
+          events_per_second: rateOf(events, elapsedMs),
+        })
       }
       return { json: rebuilt }
     },
@@ -108,11 +122,14 @@ const chosenProjections = (given: Given): readonly Projection[] => {
   if (name === undefined || given.flag('all')) return projections
   const projection = projections.find((one) => one.name === name)
   if (projection === undefined)
-    throw new UsageError(`there is no projection "${name}"; there are ${projections.map((one) => one.name).join(', ')}`)
+    throw new UsageError(
+      `there is no projection "${name}"; there are ${projections.map((one) => one.name).join(', ')}`,
+    )
   return [projection]
 }
 
-const rateOf = (events: number, elapsedMs: number): number => (elapsedMs === 0 ? 0 : Math.round((events * 1000) / elapsedMs))
+const rateOf = (events: number, elapsedMs: number): number =>
+  elapsedMs === 0 ? 0 : Math.round((events * 1000) / elapsedMs)
 
 const reporter =
   ({ name }: Projection, progress: (line: string) => void) =>
@@ -125,11 +142,17 @@ const reporter =
   }
 
 /** Who asked for a rebuild is a fact like any other. */
-const recordRebuild = async (eventLog: EventLog, chosen: readonly Projection[], reason: string): Promise<void> => {
-  const last = await eventLog.read(operatorStream, { direction: 'backwards', max: 1 }).catch((error: unknown) => {
-    if (error instanceof StreamMissing) return []
-    throw error
-  })
+const recordRebuild = async (
+  eventLog: EventLog,
+  chosen: readonly Projection[],
+  reason: string,
+): Promise<void> => {
+  const last = await eventLog
+    .read(operatorStream, { direction: 'backwards', max: 1 })
+    .catch((error: unknown) => {
+      if (error instanceof StreamMissing) return []
+      throw error
+    })
   const revision = last[0]?.revision ?? -1
   const at = new Date().toISOString()
   await eventLog.append(operatorStream, revision === -1 ? 'none' : revision, [

@@ -1,0 +1,132 @@
+import cookie from '@fastify/cookie'
+import csrfProtection from '@fastify/csrf-protection'
+import formbody from '@fastify/formbody'
+import helmet from '@fastify/helmet'
+import session from '@fastify/session'
+import type { FastifyError, FastifyInstance, FastifyPluginAsync } from 'fastify'
+import type { Logger } from 'pino'
+import { Unavailable } from '../event-log/port.ts'
+import { LedgerUnavailable } from '../ledger/commit.ts'
+import type { Foundation } from '../ops/foundation.ts'
+import { faultPage } from './pages/fault.ts'
+import { type DashboardRoom, PageMissing, pageRoutes, sendPage, visitorRoutes } from './routes.ts'
+import { formOwner, sessionCookie, sessionLifetimeMs, sessionStore } from './session.ts'
+import { createSignIn } from './sign-in.ts'
+import { stylesheet } from './stylesheet.ts'
+
+/**
+ * The pages people click: a plugin of the host that also answers calls. Parsers, cookies, headers and errors of the
+ * pages end at the plugin's border; calls on the same host neither get a cookie nor an HTML error.
+ *
+ * Not a second API: it has no JSON, and whatever it changes goes through the operators' functions in `ops`.
+ */
+export const dashboard =
+  (foundation: Foundation, logger: Logger): FastifyPluginAsync =>
+  async (host) => {
+    const room: DashboardRoom = { foundation, logger, signIn: createSignIn(foundation.pool) }
+    await host.register(helmet, securityHeaders)
+    host.setErrorHandler((error: FastifyError, request, reply) => {
+      const fault = faultShown(error)
+      if (fault.status >= 500) logger.error({ err: error, path: request.routeOptions.url }, 'a page failed')
+      return sendPage(reply.code(fault.status), faultPage(fault))
+    })
+    host.get(stylesheet.path, (_request, reply) =>
+      reply
+        .type('text/css; charset=utf-8')
+        .header('cache-control', 'public, max-age=31536000, immutable')
+        .send(stylesheet.css),
+    )
+    // People get a page that says so; whoever did not ask for HTML gets the host's own answer.
+    host.get('/*', (request, reply) => {
+      if (request.headers.accept?.includes('text/html') !== true) return reply.callNotFound()
+      throw new PageMissing()
+    })
+    await host.register((pages) => openPages(pages, room))
+  }
+
+const openPages = async (pages: FastifyInstance, room: DashboardRoom): Promise<void> => {
+  const { pool, secrets } = room.foundation
+  // Forms and nothing else: the host's parser would hand on any body as text.
+  pages.removeAllContentTypeParsers()
+  await pages.register(formbody)
+  await pages.register(cookie)
+  await pages.register(session, {
+    // The text is no API key's secret, so the HMAC under the keys' pepper is known to nobody and the same in every process.
+    secret: secrets.apiKeyHmac('dashboard session cookie'),
+    store: sessionStore(pool),
+    cookieName: sessionCookie,
+    cookie: { path: '/', httpOnly: true, sameSite: 'lax', secure: 'auto', maxAge: sessionLifetimeMs },
+    saveUninitialized: false,
+    rolling: false,
+  })
+  await pages.register(csrfProtection, {
+    // Not kept in the session: the sign-in form would then make a session of every visit.
+    sessionPlugin: '@fastify/cookie',
+    cookieKey: 'dashboard_form',
+    cookieOpts: { path: '/', httpOnly: true, sameSite: 'strict', secure: 'auto' },
+    csrfOpts: { hmacKey: secrets.apiKeyHmac('dashboard form token'), userInfo: true },
+    getUserInfo: formOwner,
+    getToken: ({ body }) =>
+      typeof body === 'object' && body !== null && '_csrf' in body && typeof body._csrf === 'string'
+        ? body._csrf
+        : undefined,
+  })
+  pages.addHook('preHandler', (request, reply, done) => {
+    if (request.method === 'GET') return done()
+    pages.csrfProtection(request, reply, done)
+  })
+  visitorRoutes(pages, room)
+  await pages.register(async (own) => pageRoutes(own, room))
+}
+
+const securityHeaders = {
+  contentSecurityPolicy: {
+    useDefaults: false,
+    directives: {
+      defaultSrc: ["'none'"],
+      styleSrc: ["'self'"],
+      formAction: ["'self'"],
+      baseUri: ["'none'"],
+      frameAncestors: ["'none'"],
+    },
+  },
+  frameguard: { action: 'deny' },
+  // Sibling hosts are not ours to promise for.
+  strictTransportSecurity: { maxAge: 31_536_000, includeSubDomains: false },
+} as const
+
+type ShownFault = { readonly status: number; readonly title: string; readonly advice: string }
+
+const faultShown = (error: FastifyError): ShownFault => {
+  if (error instanceof PageMissing)
+    return {
+      status: 404,
+      title: 'Page not found',
+      advice: 'There is nothing at this address. It may have been mistyped.',
+    }
+  if (error.code === 'FST_CSRF_MISSING_SECRET' || error.code === 'FST_CSRF_INVALID_TOKEN')
+    return {
+      status: 403,
+      title: 'The form was refused',
+      advice:
+        'It is out of date, or did not come from this site. Nothing was changed. Open the page again and send the form from there; cookies must be allowed.',
+    }
+  if (error instanceof LedgerUnavailable || error instanceof Unavailable)
+    return {
+      status: 503,
+      title: 'Not available right now',
+      advice: 'The event log cannot be reached. Try again in a moment.',
+    }
+  const status = error.statusCode ?? 500
+  return status >= 400 && status < 500
+    ? {
+        status,
+        title: 'The request was refused',
+        advice: 'It was not what this page understands. Nothing was changed.',
+      }
+    : {
+        status: 500,
+        title: 'Something went wrong',
+        advice: 'The fault has been logged. Look at the page again before you repeat what you did.',
+      }
+}

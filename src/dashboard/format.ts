@@ -1,0 +1,29 @@
+import { formatCredits } from '../billing/money.ts'
+import { type Html, html } from './html.ts'
+
+/** How amounts and instants are written for people. Amounts are exact: integers from the database to the page. */
+
+/** Micro-credits, as the read models give them, in credits: 1,234,567.000001. */
+export const credits = (micro: string): string => {
+  const [whole = '', fraction] = formatCredits(BigInt(micro)).split('.')
+  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ',')
+  return fraction === undefined ? grouped : `${grouped}.${fraction}`
+}
+
+/** The same with a plus sign where the balance grew. */
+export const movement = (micro: string): string =>
+  BigInt(micro) > 0n ? `+${credits(micro)}` : credits(micro)
+
+export const count = (value: number | bigint | string): string =>
+  String(value).replace(/\B(?=(\d{3})+$)/g, ',')
+
+/** 2026-11-21 09:00:02, in UTC. Whoever shows it says so: in the column's head, or with `utc`. */
+export const instant = (at: Date, { milliseconds = false } = {}): Html => {
+  const iso = at.toISOString()
+  return html`<time datetime="${iso}">${iso.slice(0, 10)} ${iso.slice(11, milliseconds ? 23 : 19)}</time>`
+}
+
+export const utc = (at: Date): Html => html`${instant(at)} UTC`
+
+/** snake_case names of events as words. */
+export const words = (name: string): string => name.replaceAll('_', ' ')

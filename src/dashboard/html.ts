@@ -1,0 +1,36 @@
+/**
+ * HTML as values. Whatever is interpolated is escaped, in text and in quoted attributes alike; only what `html` itself
+ * made goes in as it is. Attributes must be quoted, and URLs in them begin with a path of ours.
+ */
+
+/** Not exported: nobody else can make markup. */
+const markup = Symbol('markup')
+
+export type Html = { readonly [markup]: string }
+
+/** What may be interpolated. Nothing is rendered for null, undefined and false. */
+export type Renderable = Html | string | number | bigint | false | null | undefined | readonly Renderable[]
+
+const escapes: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
+
+const escaped = (text: string): string => text.replace(/[&<>"']/g, (character) => escapes[character] ?? '')
+
+const rendered = (value: Renderable): string => {
+  if (value === null || value === undefined || value === false) return ''
+  if (typeof value === 'string') return escaped(value)
+  if (typeof value === 'number' || typeof value === 'bigint') return String(value)
+  return markup in value ? value[markup] : value.map(rendered).join('')
+}
+
+export const html = (strings: TemplateStringsArray, ...values: readonly Renderable[]): Html => ({
+  [markup]: strings.reduce((text, part, i) => text + rendered(values[i - 1]) + part),
+})
+
+/** The text of a whole document. */
+export const documentOf = (page: Html): string => `<!doctype html>\n${page[markup]}\n`

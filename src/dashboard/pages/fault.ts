@@ -1,0 +1,23 @@
+import { type Html, html } from '../html.ts'
+import { layout } from './layout.ts'
+
+/** Says that something is not there, not allowed or broken, and what to do. */
+export const faultPage = ({
+  status,
+  title,
+  advice,
+}: {
+  status: number
+  title: string
+  advice: string
+}): Html =>
+  layout({
+    title,
+    viewer: null,
+    main: html`<div class="narrow">
+<p class="eyebrow">${status}</p>
+<h1>${title}</h1>
+<p>${advice}</p>
+<p><a href="/">Go to the overview</a></p>
+</div>`,
+  })

@@ -1,0 +1,126 @@
+import { permission } from '../../events/capabilities.ts'
+import { utc, words } from '../format.ts'
+import { type Html, html } from '../html.ts'
+import type { AccountRow, KeyRow } from '../queries.ts'
+import { csrfField, type FormFault, faultNotice, faultOn, layout, type Viewer } from './layout.ts'
+
+/** The forms an operator fills in to issue, rotate or revoke a key, and the one page that shows a key. */
+
+/** The issue form as typed. */
+export type IssueFields = {
+  readonly name: string
+  readonly permissions: readonly string[]
+  readonly requestsPerMinute: string
+  readonly requestsPerDay: string
+}
+
+type FormView = { readonly viewer: Viewer; readonly account: AccountRow; readonly fault: FormFault | null }
+
+const frame = ({ viewer, account }: Pick<FormView, 'viewer' | 'account'>, title: string, main: Html): Html =>
+  layout({
+    title,
+    viewer,
+    main: html`<div class="narrow">
+<p class="eyebrow"><a href="/">Overview</a> / <a href="/organizations/${account.organization_id}">${account.name}</a></p>
+<h1>${title}</h1>
+${main}
+</div>`,
+  })
+
+const cancel = (account: AccountRow): Html =>
+  html`<a href="/organizations/${account.organization_id}#keys">Cancel</a>`
+
+export const issueKeyPage = (view: FormView & { readonly fields: IssueFields }): Html =>
+  frame(
+    view,
+    'Issue an API key',
+    html`${faultNotice(view.fault)}
+<form class="fields" method="post" action="/organizations/${view.account.organization_id}/keys/new">
+${csrfField(view.viewer.csrf)}
+<p><label for="name">Name</label>
+<input id="name" name="name" value="${view.fields.name}" required maxlength="200" autocomplete="off" aria-describedby="name-hint"${faultOn(view.fault, 'name')}>
+<small id="name-hint">What the key is for, such as production.</small></p>
+<fieldset${faultOn(view.fault, 'permissions')}>
+<legend>Permissions</legend>
+${permission.options.map(
+  (option) => html`<label class="choice"><input type="checkbox" name="permissions" value="${option}"${
+    view.fields.permissions.includes(option) && html` checked`
+  }> ${words(option)}</label>
+`,
+)}</fieldset>
+<div class="pair">
+<p><label for="requests-per-minute">Calls a minute</label>
+<input id="requests-per-minute" name="requests-per-minute" value="${view.fields.requestsPerMinute}" inputmode="numeric" required maxlength="15" autocomplete="off"${faultOn(view.fault, 'requests-per-minute')}></p>
+<p><label for="requests-per-day">Calls a day</label>
+<input id="requests-per-day" name="requests-per-day" value="${view.fields.requestsPerDay}" inputmode="numeric" required maxlength="15" autocomplete="off"${faultOn(view.fault, 'requests-per-day')}></p>
+</div>
+<p class="actions"><button type="submit">Issue key</button> ${cancel(view.account)}</p>
+</form>`,
+  )
+
+/** How long the old key may live on, longest choice last. */
+const graces = [
+  ['0s', 'ends at once'],
+  ['15m', '15 minutes'],
+  ['1h', '1 hour'],
+  ['24h', '24 hours'],
+  ['7d', '7 days'],
+  ['30d', '30 days'],
+] as const
+
+export const rotateKeyPage = (view: FormView & { readonly key: KeyRow; readonly grace: string }): Html =>
+  frame(
+    view,
+    'Rotate a key',
+    html`${faultNotice(view.fault)}
+<p>${keyNamed(view.key)} gets a successor with the same permissions and limits. Both keys work until the grace period ends.</p>
+<form class="fields" method="post" action="/organizations/${view.account.organization_id}/keys/${view.key.key_id}/rotate">
+${csrfField(view.viewer.csrf)}
+<p><label for="grace">The old key works on for</label>
+<select id="grace" name="grace"${faultOn(view.fault, 'grace')}>${graces.map(
+      ([value, label]) =>
+        html`<option value="${value}"${value === view.grace && html` selected`}>${label}</option>`,
+    )}</select></p>
+<p class="actions"><button type="submit">Rotate key</button> ${cancel(view.account)}</p>
+</form>`,
+  )
+
+export const revokeKeyPage = (view: FormView & { readonly key: KeyRow; readonly reason: string }): Html =>
+  frame(
+    view,
+    'Revoke a key',
+    html`${faultNotice(view.fault)}
+<p>${keyNamed(view.key)} stops working within a second, everywhere. This cannot be undone.</p>
+<form class="fields" method="post" action="/organizations/${view.account.organization_id}/keys/${view.key.key_id}/revoke">
+${csrfField(view.viewer.csrf)}
+<p><label for="reason">Reason</label>
+<input id="reason" name="reason" value="${view.reason}" required maxlength="200" autocomplete="off" aria-describedby="reason-hint"${faultOn(view.fault, 'reason')}>
+<small id="reason-hint">Kept in the event log with your user name.</small></p>
+<p class="actions"><button class="danger" type="submit">Revoke key</button> ${cancel(view.account)}</p>
+</form>`,
+  )
+
+const keyNamed = (key: KeyRow): Html =>
+  html`<strong>${key.name}</strong> <span class="id">${key.key_id} … ${key.last4}</span>`
+
+/** The only page that ever shows a key. */
+export const keyShownPage = (
+  view: Pick<FormView, 'viewer' | 'account'> & {
+    readonly keyId: string
+    readonly apiKey: string
+    /** The key it succeeds, which works until then. */
+    readonly replaces: { readonly keyId: string; readonly until: Date } | null
+  },
+): Html =>
+  frame(
+    view,
+    view.replaces === null ? 'Key issued' : 'Key rotated',
+    html`<p class="notice">Copy the key now. It is stored nowhere and is not shown again.</p>
+<p class="label" id="api-key-label">API key</p>
+<p class="secret" tabindex="0" aria-labelledby="api-key-label"><code id="api-key">${view.apiKey}</code></p>
+<p class="note">Key id <span class="id">${view.keyId}</span>${
+      view.replaces !== null &&
+      html`; <span class="id">${view.replaces.keyId}</span> works until ${utc(view.replaces.until)}`
+    }. Partners send the key in the <code>x-api-key</code> header.</p>
+<p class="actions"><a class="button" href="/organizations/${view.account.organization_id}#key-${view.keyId}">Back to ${view.account.name}</a></p>`,
+  )

@@ -1,0 +1,95 @@
+import { type Html, html, type Renderable } from '../html.ts'
+import { stylesheet } from '../stylesheet.ts'
+
+/** What every page has around it, and the parts pages are made of. */
+
+/** Who looks at the page, and the token of the forms on it. */
+export type Viewer = { readonly user: string; readonly csrf: string }
+
+export const layout = ({
+  title,
+  viewer,
+  main,
+}: {
+  title: string
+  viewer: Viewer | null
+  main: Renderable
+}): Html => html`<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>${title} · Enrichment ledger</title>
+<link rel="stylesheet" href="${stylesheet.href}">
+</head>
+<body>
+<a class="skip" href="#main">Skip to content</a>
+<header class="top">
+<a class="brand" href="/">Enrichment ledger</a>
+${
+  viewer !== null &&
+  html`<form class="who" method="post" action="/logout">
+${csrfField(viewer.csrf)}
+<span>Signed in as <strong>${viewer.user}</strong></span>
+<button class="quiet" type="submit">Sign out</button>
+</form>`
+}
+</header>
+<main id="main">
+${main}
+</main>
+<footer>
+<p>All times are UTC. <a href="https://db-ip.com">IP geolocation by DB-IP</a>
+(<a href="https://creativecommons.org/licenses/by/4.0/">CC BY 4.0</a>).</p>
+</footer>
+</body>
+</html>`
+
+export const csrfField = (token: string): Html => html`<input type="hidden" name="_csrf" value="${token}">`
+
+export type Column<Row> = {
+  readonly head: string
+  readonly cell: (row: Row) => Renderable
+  readonly kind?: 'number' | 'name'
+}
+
+/** A table that becomes a list of cards where it is narrow: each cell then carries its column's head. */
+export const table = <Row>({
+  caption,
+  columns,
+  rows,
+  idOf,
+}: {
+  caption: string
+  columns: readonly Column<Row>[]
+  rows: readonly Row[]
+  idOf?: (row: Row) => string
+}): Html => html`<table>
+<caption class="unseen">${caption}</caption>
+<thead><tr>${columns.map(({ head, kind }) => html`<th scope="col"${classOf(kind)}>${head}</th>`)}</tr></thead>
+<tbody>
+${rows.map(
+  (row) => html`<tr${idOf !== undefined && html` id="${idOf(row)}"`}>${columns.map(({ head, cell, kind }) =>
+    kind === 'name'
+      ? html`<th scope="row" class="name" data-head="${head}">${cell(row)}</th>`
+      : html`<td${classOf(kind)} data-head="${head}"><div>${cell(row)}</div></td>`,
+  )}</tr>
+`,
+)}</tbody>
+</table>`
+
+const classOf = (kind: string | undefined): Renderable => kind !== undefined && html` class="${kind}"`
+
+/** Figures with their names, the first the most important. */
+export const figures = (entries: readonly (readonly [name: string, value: Renderable])[]): Html =>
+  html`<dl class="figures">${entries.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`
+
+/** What was wrong with a form. `field` is the name of the input it is about, if it is about one. */
+export type FormFault = { readonly field: string | null; readonly message: string }
+
+export const faultNotice = (fault: FormFault | null): Renderable =>
+  fault !== null && html`<p class="notice bad" role="alert" id="fault">${fault.message}</p>`
+
+/** Attributes that tie an input to the fault it caused. */
+export const faultOn = (fault: FormFault | null, field: string): Renderable =>
+  fault?.field === field && html` aria-invalid="true" aria-describedby="fault"`

@@ -1,0 +1,254 @@
+import { count, credits, instant, movement, utc, words } from '../format.ts'
+import { type Html, html, type Renderable } from '../html.ts'
+import type { AccountRow, KeyRow, LotRow, StatementRow } from '../queries.ts'
+import type { StatementPage } from '../statement.ts'
+import {
+  type Column,
+  type FormFault,
+  faultNotice,
+  faultOn,
+  figures,
+  layout,
+  table,
+  type Viewer,
+} from './layout.ts'
+
+export type OrganizationView = {
+  readonly viewer: Viewer
+  readonly account: AccountRow
+  readonly lots: readonly LotRow[]
+  readonly keys: readonly KeyRow[]
+  /** There are more lots, or more keys, than the page shows. */
+  readonly moreLots: boolean
+  readonly moreKeys: boolean
+  readonly atMs: number
+  readonly statement: StatementView
+}
+
+export type StatementView =
+  | { readonly kind: 'page'; readonly page: StatementPage; readonly newest: boolean }
+  | { readonly kind: 'search'; readonly requestId: string; readonly lines: readonly StatementRow[] }
+  | { readonly kind: 'fault'; readonly requestId: string; readonly fault: FormFault }
+
+export const organizationPage = (view: OrganizationView): Html =>
+  layout({
+    title: view.account.name,
+    viewer: view.viewer,
+    main: html`<p class="eyebrow"><a href="/">Overview</a></p>
+<h1>${view.account.name}</h1>
+<p class="note"><span class="id">${view.account.organization_id}</span> · registered ${utc(view.account.registered_at)}
+· ledger revision ${count(view.account.revision)}</p>
+${figures([
+  ['Balance, credits', html`<strong>${credits(view.account.balance_micro)}</strong>`],
+  ['Granted', credits(view.account.granted_micro)],
+  ['Charged', credits(view.account.charged_micro)],
+  ['Expired', credits(view.account.expired_micro)],
+  ['Adjusted', movement(view.account.adjusted_micro)],
+  ['Overdraft limit', credits(view.account.overdraft_limit_micro)],
+])}
+${lotsSection(view)}
+${keysSection(view)}
+${statementSection(view)}`,
+  })
+
+const lotsSection = ({ lots, moreLots }: OrganizationView): Html => html`<section aria-labelledby="lots">
+<h2 id="lots">Lots</h2>
+<p class="note">Charges draw them down from the top: by priority, then expiry, then age. Used-up lots are not shown.</p>
+${
+  lots.length === 0
+    ? html`<p class="empty">No credits are left.</p>`
+    : table({
+        caption: 'Lots of credits with something left',
+        rows: lots,
+        columns: [
+          { head: 'Grant', kind: 'name', cell: (row) => html`<span class="id">${row.grant_id}</span>` },
+          { head: 'Priority', kind: 'number', cell: (row) => count(row.priority) },
+          {
+            head: 'Expires (UTC)',
+            cell: (row) => [
+              row.expires_at === null ? 'never' : instant(row.expires_at),
+              row.past_expiry && html` <span class="mark warn">expired</span>`,
+            ],
+          },
+          { head: 'Granted', kind: 'number', cell: (row) => credits(row.granted_micro) },
+          { head: 'Remaining', kind: 'number', cell: (row) => credits(row.remaining_micro) },
+        ],
+      })
+}
+${moreLots && html`<p class="note">There are more; these ${count(lots.length)} are drawn first.</p>`}
+</section>`
+
+const keysSection = ({
+  account,
+  keys,
+  moreKeys,
+  atMs,
+}: OrganizationView): Html => html`<section aria-labelledby="keys">
+<div class="heading"><h2 id="keys">API keys</h2>
+<a class="button" href="/organizations/${account.organization_id}/keys/new">Issue a key</a></div>
+${
+  keys.length === 0
+    ? html`<p class="empty">No key was issued yet.</p>`
+    : table({
+        caption: 'API keys, youngest first',
+        rows: keys,
+        idOf: (key) => `key-${key.key_id}`,
+        columns: keyColumns(account.organization_id, atMs),
+      })
+}
+${moreKeys && html`<p class="note">There are more; these are the youngest ${count(keys.length)}.</p>`}
+</section>`
+
+const keyColumns = (organizationId: string, atMs: number): Column<KeyRow>[] => [
+  {
+    head: 'Key',
+    kind: 'name',
+    cell: (key) => html`${key.name}
+<span class="id">${key.key_id} … ${key.last4}</span>`,
+  },
+  { head: 'Permissions', cell: (key) => key.permissions.map(words).join(', ') || 'whoami only' },
+  {
+    head: 'Limits',
+    cell: (key) => html`${count(key.limits.requests_per_minute)}/min
+<br>${count(key.limits.requests_per_day)}/day`,
+  },
+  { head: 'Calls, 30 days', kind: 'number', cell: (key) => count(key.calls_30_days) },
+  {
+    head: 'Last used (UTC)',
+    cell: (key) => (key.last_used_at === null ? 'never' : instant(key.last_used_at)),
+  },
+  { head: 'State', cell: (key) => keyState(key, atMs) },
+  {
+    head: 'Actions',
+    cell: (key) => {
+      const path = `/organizations/${organizationId}/keys/${key.key_id}`
+      const about = html`<span class="unseen"> key ${key.name} ${key.key_id}</span>`
+      return [
+        mayRotate(key, atMs) && html`<a href="${path}/rotate">Rotate${about}</a> `,
+        key.revoked_at === null && html`<a href="${path}/revoke">Revoke${about}</a>`,
+      ]
+    },
+  },
+]
+
+const past = (at: Date | null, atMs: number): boolean => at !== null && at.getTime() <= atMs
+
+const mayRotate = (key: KeyRow, atMs: number): boolean =>
+  key.successor_id === null && key.revoked_at === null && !past(key.expires_at, atMs)
+
+const keyState = (key: KeyRow, atMs: number): Renderable => {
+  if (key.revoked_at !== null)
+    return html`<span class="mark bad">revoked</span> ${instant(key.revoked_at)}<br>${key.revoke_reason}`
+  if (past(key.expires_at, atMs))
+    return html`<span class="mark bad">expired</span> ${key.expires_at !== null && instant(key.expires_at)}`
+  if (key.successor_id !== null && key.grace_until !== null)
+    return past(key.grace_until, atMs)
+      ? html`<span class="mark bad">rotated</span> ended ${instant(key.grace_until)}`
+      : html`<span class="mark warn">rotated</span> works until ${instant(key.grace_until)}`
+  return html`<span class="mark good">live</span>${key.expires_at !== null && html` until ${instant(key.expires_at)}`}`
+}
+
+const statementSection = ({
+  account,
+  statement,
+}: OrganizationView): Html => html`<section aria-labelledby="statement">
+<h2 id="statement">Statement</h2>
+<form class="search" method="get" action="/organizations/${account.organization_id}#statement" role="search">
+<label for="request_id">Request id</label>
+<input id="request_id" name="request_id" value="${statement.kind === 'page' ? '' : statement.requestId}" placeholder="01J…" maxlength="40" autocomplete="off" autocapitalize="characters" spellcheck="false"${statement.kind === 'fault' && faultOn(statement.fault, 'request_id')}>
+<button type="submit">Find the call</button>
+</form>
+${statement.kind === 'fault' ? faultNotice(statement.fault) : statementLines(account.organization_id, statement)}
+</section>`
+
+const statementLines = (
+  organizationId: string,
+  statement: Exclude<StatementView, { kind: 'fault' }>,
+): Renderable => {
+  const lines = statement.kind === 'page' ? statement.page.lines : statement.lines
+  const path = `/organizations/${organizationId}`
+  return [
+    lines.length === 0
+      ? html`<p class="empty">${nothing(statement)}</p>`
+      : table({
+          caption: 'Statement, newest line first',
+          rows: lines,
+          idOf: (line) => `line-${line.revision}`,
+          columns: lineColumns,
+        }),
+    html`<nav class="pager" aria-label="Pages of the statement">${pager(path, statement)}</nav>`,
+  ]
+}
+
+const nothing = (statement: Exclude<StatementView, { kind: 'fault' }>): Renderable => {
+  if (statement.kind === 'search')
+    return html`This ledger has no line of request <code>${statement.requestId}</code>. Lines follow their calls within a second.`
+  return statement.newest ? 'Nothing has happened yet.' : 'There is nothing further.'
+}
+
+const pager = (path: string, statement: Exclude<StatementView, { kind: 'fault' }>): Renderable => {
+  if (statement.kind === 'search') {
+    const [line] = statement.lines
+    return [
+      line !== undefined &&
+        html`<a href="${path}?before=${BigInt(line.revision) + 1n}#statement">Show it among its neighbours</a>`,
+      html` <a href="${path}#statement">Whole statement</a>`,
+    ]
+  }
+  const { newer, older } = statement.page
+  return [
+    !statement.newest && html`<a href="${path}#statement">Newest</a> `,
+    newer !== null && html`<a href="${path}?after=${newer}#statement">Newer</a> `,
+    older !== null && html`<a href="${path}?before=${older}#statement">Older</a>`,
+  ]
+}
+
+const lineColumns: readonly Column<StatementRow>[] = [
+  { head: 'Time (UTC)', cell: (line) => instant(line.effective_at, { milliseconds: true }) },
+  { head: 'What', cell: (line) => whatOf(line) },
+  {
+    head: 'Request id',
+    cell: (line) => line.request_id !== null && html`<span class="id">${line.request_id}</span>`,
+  },
+  { head: 'Outcome', cell: (line) => outcomeOf(line) },
+  { head: 'Credits', kind: 'number', cell: (line) => movement(line.amount_micro) },
+  { head: 'Rule', cell: (line) => ruleOf(line) },
+]
+
+const whatOf = (line: StatementRow): Renderable => {
+  const key =
+    line.key_id !== null &&
+    html`<br><span class="minor">key ${line.key_name ?? ''} <span class="id">${line.key_id}</span></span>`
+  switch (line.kind) {
+    case 'call':
+      return [words(line.capability ?? 'call'), key]
+    case 'rate_limited':
+      return ['rate limit', key]
+    case 'grant':
+      return 'credits granted'
+    case 'expiry':
+      return 'credits expired'
+    default:
+      return words(line.kind)
+  }
+}
+
+const outcomeOf = (line: StatementRow): Renderable => {
+  if (line.kind === 'rate_limited')
+    return html`${count(line.outcome ?? '0')} calls refused <span class="code">${line.code}</span>`
+  return [line.outcome, line.code !== null && html` <span class="code">${line.code}</span>`]
+}
+
+const ruleOf = (line: StatementRow): Renderable => {
+  if (line.rule === null) return null
+  const book =
+    line.price_book_version !== null &&
+    html`<br><span class="minor">price book ${line.price_book_version}</span>`
+  const parts =
+    line.lines !== null &&
+    html`<ul class="parts">${line.lines.map(
+      ({ sku, amount, rule, rule_version }) =>
+        html`<li>${amount} ${words(sku)} (${rule} v${rule_version})</li>`,
+    )}</ul>`
+  return [line.rule, ` v${line.rule_version ?? ''}`, book, parts]
+}

@@ -1,0 +1,80 @@
+import type { Checkpoint } from '../../projector/checkpoints.ts'
+import { count, credits, instant } from '../format.ts'
+import { type Html, html, type Renderable } from '../html.ts'
+import type { OrganizationLine } from '../queries.ts'
+import { layout, table, type Viewer } from './layout.ts'
+
+export type ProjectionHealth = Checkpoint & { readonly behind: bigint; readonly parked: number }
+
+export type Overview = {
+  readonly viewer: Viewer
+  readonly organizations: readonly OrganizationLine[]
+  /** The page is not the first; where the next one begins. */
+  readonly further: boolean
+  readonly next: string | null
+  readonly head: bigint
+  readonly projections: readonly ProjectionHealth[]
+}
+
+export const overviewPage = ({ viewer, organizations, further, next, head, projections }: Overview): Html =>
+  layout({
+    title: 'Overview',
+    viewer,
+    main: html`<h1>Overview</h1>
+<section aria-labelledby="organizations">
+<h2 id="organizations">Organizations</h2>
+${
+  organizations.length === 0
+    ? html`<p class="empty">${further ? 'There are no more organizations.' : html`There is no organization yet. Create one with <code>npm run -s cli -- org create NAME</code>.`}</p>`
+    : table({
+        caption: 'Organizations with balance, charges, keys and last call',
+        rows: organizations,
+        columns: [
+          {
+            head: 'Organization',
+            kind: 'name',
+            cell: (row) => html`<a href="/organizations/${row.organization_id}">${row.name}</a>
+<span class="id">${row.organization_id}</span>`,
+          },
+          { head: 'Balance, credits', kind: 'number', cell: (row) => credits(row.balance_micro) },
+          { head: 'Charged so far', kind: 'number', cell: (row) => credits(row.charged_micro) },
+          { head: 'Live keys', kind: 'number', cell: (row) => count(row.live_keys) },
+          {
+            head: 'Last call (UTC)',
+            cell: (row) => (row.last_call_at === null ? 'never' : instant(row.last_call_at)),
+          },
+        ],
+      })
+}
+<nav class="pager" aria-label="Pages of organizations">
+${further && html`<a href="/">First page</a>`}
+${next !== null && html`<a href="/?after=${next}">Next page</a>`}
+</nav>
+</section>
+<section aria-labelledby="projections">
+<h2 id="projections">Projections</h2>
+<p class="note">The event log ends at position ${count(head)}. Pages show what the projections have folded.</p>
+${table({
+  caption: 'Where each projection stands',
+  rows: projections,
+  columns: [
+    {
+      head: 'Projection',
+      kind: 'name',
+      cell: (row) => html`${row.name} <span class="id">version ${row.version}</span>`,
+    },
+    { head: 'Position', kind: 'number', cell: (row) => count(row.position) },
+    { head: 'Behind, events', kind: 'number', cell: (row) => count(row.behind) },
+    { head: 'State', cell: stateOf },
+    { head: 'Moved (UTC)', cell: (row) => instant(row.updatedAt) },
+  ],
+})}
+</section>`,
+  })
+
+const stateOf = ({ state, error, parked }: ProjectionHealth): Renderable => [
+  state === 'live'
+    ? html`<span class="mark good">live</span>`
+    : html`<span class="mark bad">halted</span> ${error}`,
+  parked > 0 && html` <span class="mark warn">${count(parked)} parked</span>`,
+]

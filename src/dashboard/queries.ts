@@ -1,0 +1,185 @@
+import type pg from 'pg'
+import type { Query } from '../../projections/projection.ts'
+
+/** What the pages read. Every query is bounded and goes by an index of the read model it asks. */
+
+export const rowsOf = async <Row extends pg.QueryResultRow>(
+  pool: pg.Pool,
+  { text, values }: Query<Row>,
+): Promise<Row[]> => (await pool.query<Row>(text, [...values])).rows
+
+/** What can be drawn now, less the overdraft used: the balance, as `accounts a` has it. */
+const balanceMicro = `(coalesce((select sum(l.remaining_micro) from account_lots l
+  where l.organization_id = a.organization_id and l.remaining_micro > 0
+    and (l.expires_at is null or l.expires_at > now())), 0) - a.overdrawn_micro)::text`
+
+export type OrganizationLine = {
+  organization_id: string
+  name: string
+  balance_micro: string
+  charged_micro: string
+  live_keys: number
+  last_call_at: Date | null
+}
+
+/** Organizations by id, which is by age, after the given one. */
+export const organizations = ({ after, max }: { after: string; max: number }): Query<OrganizationLine> => ({
+  text: `select a.organization_id, a.name, ${balanceMicro} as balance_micro, a.charged_micro::text, k.live_keys, k.last_call_at
+           from accounts a
+           cross join lateral (
+             select (count(*) filter (where revoked_at is null and (expires_at is null or expires_at > now())
+                                        and (grace_until is null or grace_until > now())))::integer as live_keys,
+                    max(last_used_at) as last_call_at
+               from api_keys left join key_last_used using (key_id)
+              where organization_id = a.organization_id) k
+          where a.registered_at is not null and a.organization_id > $1
+          order by a.organization_id limit $2`,
+  values: [after, max],
+})
+
+export type AccountRow = {
+  organization_id: string
+  name: string
+  registered_at: Date
+  revision: string
+  balance_micro: string
+  granted_micro: string
+  charged_micro: string
+  expired_micro: string
+  adjusted_micro: string
+  overdraft_limit_micro: string
+}
+
+export const accountOf = (organizationId: string): Query<AccountRow> => ({
+  text: `select a.organization_id, a.name, a.registered_at, a.revision::text, ${balanceMicro} as balance_micro,
+                a.granted_micro::text, a.charged_micro::text, a.expired_micro::text, a.adjusted_micro::text,
+                a.overdraft_limit_micro::text
+           from accounts a where a.organization_id = $1 and a.registered_at is not null`,
+  values: [organizationId],
+})
+
+export type LotRow = {
+  grant_id: string
+  priority: number
+  expires_at: Date | null
+  granted_micro: string
+  remaining_micro: string
+  past_expiry: boolean
+}
+
+/** Lots with something left, in the order in which charges draw them down. */
+export const lotsOf = (organizationId: string, max: number): Query<LotRow> => ({
+  text: `select grant_id, priority, expires_at, granted_micro::text, remaining_micro::text,
+                coalesce(expires_at <= now(), false) as past_expiry
+           from account_lots where organization_id = $1 and remaining_micro > 0
+          order by priority, expires_at nulls last, revision limit $2`,
+  values: [organizationId, max],
+})
+
+export type KeyRow = {
+  key_id: string
+  name: string
+  last4: string
+  permissions: string[]
+  limits: { requests_per_minute: number; requests_per_day: number }
+  created_at: Date
+  expires_at: Date | null
+  successor_id: string | null
+  grace_until: Date | null
+  revoked_at: Date | null
+  revoke_reason: string | null
+  last_used_at: Date | null
+  calls_30_days: string
+}
+
+const keyColumns = `k.key_id, k.name, k.last4, k.permissions, k.limits, k.created_at, k.expires_at, k.successor_id,
+  k.grace_until, k.revoked_at, k.revoke_reason,
+  (select last_used_at from key_last_used u where u.key_id = k.key_id) as last_used_at,
+  coalesce((select sum(calls) from key_usage u where u.key_id = k.key_id
+    and u.day > (now() at time zone 'utc')::date - 30), 0)::text as calls_30_days`
+
+/** Keys of an organization, youngest first. */
+export const keysOf = (organizationId: string, max: number): Query<KeyRow> => ({
+  text: `select ${keyColumns} from api_keys k where k.organization_id = $1
+          order by k.created_at desc, k.key_id limit $2`,
+  values: [organizationId, max],
+})
+
+/** One key, if it is the organization's. */
+export const keyOf = (organizationId: string, keyId: string): Query<KeyRow> => ({
+  text: `select ${keyColumns} from api_keys k where k.key_id = $2 and k.organization_id = $1`,
+  values: [organizationId, keyId],
+})
+
+export type StatementRow = {
+  revision: string
+  effective_at: Date
+  kind: string
+  request_id: string | null
+  key_id: string | null
+  key_name: string | null
+  capability: string | null
+  outcome: string | null
+  code: string | null
+  amount_micro: string
+  rule: string | null
+  rule_version: number | null
+  price_book_version: number | null
+  lines: { sku: string; amount: string; rule: string; rule_version: number }[] | null
+}
+
+const lineColumns = `l.revision::text, l.effective_at, l.kind, l.request_id, l.key_id,
+  (select k.name from api_keys k where k.key_id = l.key_id) as key_name, l.capability, l.outcome, l.code,
+  l.amount_micro::text, l.rule, l.rule_version, l.price_book_version, l.lines`
+
+/** The newest lines below a revision, newest first. */
+export const linesBefore = (
+  organizationId: string,
+  { revision, max }: { revision: string; max: number },
+): Query<StatementRow> => ({
+  text: `select ${lineColumns} from ledger_lines l where l.organization_id = $1 and l.revision < $2::bigint
+          order by l.revision desc limit $3`,
+  values: [organizationId, revision, max],
+})
+
+/** The oldest lines above a revision, oldest first. */
+export const linesAfter = (
+  organizationId: string,
+  { revision, max }: { revision: string; max: number },
+): Query<StatementRow> => ({
+  text: `select ${lineColumns} from ledger_lines l where l.organization_id = $1 and l.revision > $2::bigint
+          order by l.revision limit $3`,
+  values: [organizationId, revision, max],
+})
+
+/** Where the first line at or after a revision stands, and of when it is. */
+export const placeFrom = (
+  organizationId: string,
+  revision: number,
+): Query<{ revision: string; effective_at: Date }> => ({
+  text: `select revision::text, effective_at from ledger_lines where organization_id = $1 and revision >= $2
+          order by revision limit 1`,
+  values: [organizationId, revision],
+})
+
+export const lastPlace = (organizationId: string): Query<{ revision: string }> => ({
+  text: `select revision::text from ledger_lines where organization_id = $1 order by revision desc limit 1`,
+  values: [organizationId],
+})
+
+/** Lines of one request among the revisions `[from, to)`. */
+export const linesOfRequest = (
+  organizationId: string,
+  { requestId, from, to, max }: { requestId: string; from: number; to: number; max: number },
+): Query<StatementRow> => ({
+  text: `select ${lineColumns} from ledger_lines l
+          where l.organization_id = $1 and l.revision >= $3 and l.revision < $4 and l.request_id = $2
+          order by l.revision desc limit $5`,
+  values: [organizationId, requestId, from, to, max],
+})
+
+/** How many events each projection has put aside. */
+export const parkedEvents = (): Query<{ projection: string; parked: number }> => ({
+  text: 'select projection, count(*)::integer as parked from parked_events group by projection',
+  values: [],
+})

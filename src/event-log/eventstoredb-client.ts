@@ -1,0 +1,196 @@
+import { EventStoreDBClient } from '@eventstore/db-client'
+import type { StreamsClient } from '@eventstore/db-client/generated/streams_grpc_pb.js'
+import streamsGrpc from '@eventstore/db-client/generated/streams_grpc_pb.js'
+import type {
+  BatchAppendReq,
+  BatchAppendResp,
+  ReadReq,
+  ReadResp,
+} from '@eventstore/db-client/generated/streams_pb.js'
+import type { CallOptions, ClientDuplexStream, ClientReadableStream, Metadata } from '@grpc/grpc-js'
+import { Unavailable } from './port.ts'
+
+/**
+ * One connection to EventStoreDB, from the client package's own connection string, discovery, TLS and credentials.
+ *
+ * The package's `appendToStream`, `readStream` and `subscribeToAll` are not used. They parse and re-write JSON, so
+ * bytes change; they keep the promises of all clients of a process in one map, so one client's broken stream rejects
+ * another's appends and a late reply ends the process; they ignore the deadline of an append; and they first ask for
+ * the server's features, remembering a failed answer for ever. What is used beneath them are the calls the server
+ * defines, as the package generated them.
+ */
+
+export type AppendCall = ClientDuplexStream<BatchAppendReq, BatchAppendResp>
+export type ReadCall = ClientReadableStream<ReadResp>
+
+export type Connection = {
+  batchAppend(): AppendCall
+  read(request: ReadReq): ReadCall
+  /** Cancels every call and lets go. Sockets close at once where nobody else uses them, or within seconds. */
+  close(): void
+}
+
+/** The parts of the client its own calls are built on. It declares them private or protected; its version is pinned. */
+type Internals = {
+  readonly getGRPCClient: (stub: typeof StreamsClient, name: string) => Promise<StreamsClient>
+  readonly callArguments: (
+    options: { requiresLeader: boolean },
+    call: { deadline: number },
+  ) => [Metadata, CallOptions]
+}
+
+const internalsOf = (client: EventStoreDBClient): Internals => ({
+  getGRPCClient: Reflect.get(client, 'getGRPCClient'),
+  callArguments: Reflect.get(client, 'callArguments'),
+})
+
+/** As @grpc/grpc-js numbers them; that package is the client's, not ours to import values from. */
+const ready = 2
+const transientFailure = 3
+const shutdown = 4
+
+/** Everything the connection string may say. The client prints the whole string, password included, at any other. */
+const knownOptions = new Set([
+  'usercertfile',
+  'userkeyfile',
+  'maxdiscoverattempts',
+  'connectionname',
+  'defaultdeadline',
+  'discoveryinterval',
+  'gossiptimeout',
+  'nodepreference',
+  'tls',
+  'tlscafile',
+  'keepaliveinterval',
+  'keepalivetimeout',
+])
+
+/** The connection string without its user and password: the only form that may be logged or thrown. */
+export const redactedUrl = (url: string): string => url.trim().replace(/^([^:/]*:\/\/).*@/, '$1***@')
+
+/** Throws an Error that names what is wrong with a connection string, and never a secret in it. */
+export const checkUrl = (url: string): void => {
+  const options = url.includes('?') ? url.slice(url.indexOf('?') + 1).split('&') : []
+  for (const option of options) {
+    const name = option.split('=', 1)[0] ?? ''
+    if (!knownOptions.has(name.toLowerCase().replace(/[_-]/g, '')))
+      throw new Error(`the event store's connection string has an option this service does not know: ${name}`)
+  }
+  create(url, 'check')
+}
+
+let connections = 0
+const keepAliveTimeoutMs = 10_000
+/** In place of "never", which all connections would share. About 23 days. */
+const keepAliveTimeoutMaxMs = 2_000_000_000
+const keepAliveTimeoutOption = /([?&]keep[-_]?alive[-_]?timeout=)(-?\d+)/i
+
+/**
+ * Connections to one server with equal options share one socket process-wide: a new client would get the socket the
+ * last one was given up for, and a subscription nobody reads would hold up appends. So no two have equal options.
+ */
+const unshared = (url: string, role: string): string => {
+  const serial = connections++ % 100_000
+  const trimmed = url.trim().replace(/\/+$/, '')
+  const given = keepAliveTimeoutOption.exec(trimmed)
+  const timeout = given === null ? keepAliveTimeoutMs : Number(given[2])
+  const own = (timeout < 0 ? keepAliveTimeoutMaxMs : timeout) + serial
+  const withTimeout =
+    given === null
+      ? `${trimmed}${trimmed.includes('?') ? '&' : '?'}keepAliveTimeout=${own}`
+      : trimmed.replace(keepAliveTimeoutOption, `$1${own}`)
+  return /[?&]connection[-_]?name=/i.test(withTimeout)
+    ? withTimeout
+    : `${withTimeout}&connectionName=event-log-${role}`
+}
+
+const create = (url: string, role: string): EventStoreDBClient => {
+  try {
+    return EventStoreDBClient.connectionString(unshared(url, role))
+  } catch {
+    // The client's own message and error quote the string.
+    throw new Error(
+      `the event store's connection string ${redactedUrl(url)} cannot be used: see its host, port and options`,
+    )
+  }
+}
+
+export type ConnectOptions = {
+  readonly url: string
+  readonly role: 'append' | 'read' | 'subscribe'
+  readonly timeoutMs: number
+  readonly signal: AbortSignal
+}
+
+/** Connects, or throws `Unavailable`: as long as this has not resolved, nothing whatever was sent. */
+export const connect = async ({ url, role, timeoutMs, signal }: ConnectOptions): Promise<Connection> => {
+  const { getGRPCClient, callArguments } = internalsOf(create(url, role))
+  const deadline = Date.now() + timeoutMs
+  const opening = getGRPCClient(streamsGrpc.StreamsClient, role)
+  const giveUp = (): void => {
+    opening.then(
+      (late) => late.close(),
+      () => undefined,
+    )
+  }
+  try {
+    const stub = await inTime(opening, deadline, signal)
+    await inTime(reached(stub, deadline), deadline, signal)
+    return connectionOf(stub, () =>
+      callArguments({ requiresLeader: true }, { deadline: Number.POSITIVE_INFINITY }),
+    )
+  } catch (error) {
+    giveUp()
+    throw new Unavailable(`the event store ${redactedUrl(url)} cannot be reached`, { cause: error })
+  }
+}
+
+const connectionOf = (stub: StreamsClient, callOptions: () => [Metadata, CallOptions]): Connection => {
+  const calls = new Set<{ cancel(): void }>()
+  const keep = <Call extends AppendCall | ReadCall>(call: Call): Call => {
+    calls.add(call)
+    // A call that is cancelled fails once more; somebody must be listening.
+    call.on('error', () => undefined)
+    call.on('status', () => calls.delete(call))
+    return call
+  }
+  return {
+    batchAppend: () => keep(stub.batchAppend(...callOptions())),
+    read: (request) => keep(stub.read(request, ...callOptions())),
+    close: () => {
+      for (const call of calls) call.cancel()
+      stub.close()
+    },
+  }
+}
+
+const reached = (stub: StreamsClient, deadline: number): Promise<void> =>
+  new Promise((resolve, reject) => {
+    const channel = stub.getChannel()
+    const look = (): void => {
+      const state: number = channel.getConnectivityState(true)
+      if (state === ready) resolve()
+      else if (state === transientFailure || state === shutdown)
+        reject(new Error('connection refused or reset'))
+      else channel.watchConnectivityState(state, deadline, (error) => (error ? reject(error) : look()))
+    }
+    look()
+  })
+
+const inTime = async <Value>(work: Promise<Value>, deadline: number, signal: AbortSignal): Promise<Value> => {
+  work.catch(() => undefined)
+  const { promise, reject } = Promise.withResolvers<never>()
+  const onAbort = (): void => reject(new Error('the event log is closed'))
+  const timer = setTimeout(
+    () => reject(new Error('no connection in time')),
+    Math.max(0, deadline - Date.now()),
+  )
+  signal.addEventListener('abort', onAbort, { once: true })
+  if (signal.aborted) onAbort()
+  try {
+    return await Promise.race([work, promise])
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', onAbort)
+  }
+}

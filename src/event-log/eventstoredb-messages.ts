@@ -1,0 +1,242 @@
+import type { UUID } from '@eventstore/db-client/generated/shared_pb.js'
+import sharedPb from '@eventstore/db-client/generated/shared_pb.js'
+import type {
+  BatchAppendReq,
+  BatchAppendResp,
+  ReadReq,
+  ReadResp,
+} from '@eventstore/db-client/generated/streams_pb.js'
+import streamsPb from '@eventstore/db-client/generated/streams_pb.js'
+import {
+  AppendConflict,
+  type ExpectedRevision,
+  logStart,
+  type NewEvent,
+  type Position,
+  type RecordedEvent,
+  TooLarge,
+  Unavailable,
+  UnknownOutcome,
+} from './port.ts'
+
+/**
+ * The event log in EventStoreDB's words. Data and metadata travel as the bytes they are, declared as JSON: the
+ * EventStoreDB user interface shows them as such, and the server's own projections could read them.
+ */
+
+const jsonContent = 'application/json'
+const ticksPerMillisecond = 10_000n
+/** How the server writes −1 in an unsigned number: no revision, no position. */
+const unsignedMinusOne = '18446744073709551615'
+/** After how many events a filtered subscription looks up from its search, and says so by a checkpoint. */
+export const searchWindow = 512
+
+const empty = () => new sharedPb.Empty()
+
+const identifierOf = (stream: string) => {
+  const identifier = new sharedPb.StreamIdentifier()
+  identifier.setStreamName(Buffer.from(stream))
+  return identifier
+}
+
+/**
+ * One append, complete in one message. No deadline is named: the server would compare it with its own clock, and a
+ * clock that is off would fail every append. The server's own write timeout applies.
+ */
+export const appendRequest = (
+  correlationId: string,
+  stream: string,
+  expected: ExpectedRevision,
+  events: readonly NewEvent[],
+): BatchAppendReq => {
+  const options = new streamsPb.BatchAppendReq.Options()
+  options.setStreamIdentifier(identifierOf(stream))
+  if (expected === 'none') options.setNoStream(empty())
+  else options.setStreamPosition(String(expected))
+  const request = new streamsPb.BatchAppendReq()
+  request.setCorrelationId(uuidMessage(correlationId))
+  request.setOptions(options)
+  request.setIsFinal(true)
+  request.setProposedMessagesList(
+    events.map(({ id, type, data, metadata }) => {
+      const message = new streamsPb.BatchAppendReq.ProposedMessage()
+      message.setId(uuidMessage(id))
+      message.getMetadataMap().set('type', type).set('content-type', jsonContent)
+      message.setData(Buffer.from(data))
+      message.setCustomMetadata(Buffer.from(metadata))
+      return message
+    }),
+  )
+  return request
+}
+
+/** What UTF-8 would change or the server would take for its own, besides what every adapter refuses. */
+export const checkEvents = (stream: string, events: readonly NewEvent[]): void => {
+  for (const { type, data, metadata } of events) {
+    if (!type.isWellFormed() || !data.isWellFormed() || !metadata.isWellFormed())
+      throw new TypeError(`an event for ${stream} holds half a character, which no bytes can stand for`)
+    if (type === '' || type.startsWith('$')) throw new TypeError(`"${type}" for ${stream} is no type of ours`)
+  }
+}
+
+export type AppendReply = {
+  readonly correlationId: string
+  /** `conflict` without its revision where the server kept that to itself. */
+  readonly outcome: { readonly revision: number } | { readonly error: Error } | { readonly conflict: true }
+}
+
+export const appendReply = (
+  response: BatchAppendResp,
+  place: (correlationId: string) => { stream: string; expected: ExpectedRevision } | undefined,
+): AppendReply => {
+  const correlationId = uuidText(response.getCorrelationId())
+  const { stream, expected } = place(correlationId) ?? { stream: '', expected: 'none' }
+  const success = response.getSuccess()
+  if (success !== undefined)
+    return { correlationId, outcome: { revision: Number(success.getCurrentRevision()) } }
+  const details = response.getError()?.getDetails()
+  const type = details?.getTypeUrl().split('/').at(-1) ?? ''
+  const said = `an append to ${stream}: ${response.getError()?.getMessage() ?? 'no reason given'} (${type})`
+  if (type === 'event_store.client.WrongExpectedVersion') {
+    const conflict = sharedPb.WrongExpectedVersion.deserializeBinary(
+      details?.getValue_asU8() ?? new Uint8Array(),
+    )
+    const actual = conflict.hasCurrentStreamRevision()
+      ? conflict.getCurrentStreamRevision()
+      : unsignedMinusOne
+    if (actual === unsignedMinusOne && !conflict.hasCurrentNoStream())
+      return { correlationId, outcome: { conflict: true } }
+    const revision = actual === unsignedMinusOne ? -1 : Number(actual)
+    return { correlationId, outcome: { error: new AppendConflict(stream, expected, revision) } }
+  }
+  return { correlationId, outcome: { error: refusal(type, said) } }
+}
+
+const refusal = (type: string, said: string): Error => {
+  switch (type) {
+    case 'event_store.client.MaximumAppendSizeExceeded':
+      return new TooLarge(said)
+    case 'event_store.client.BadRequest':
+      return new TypeError(said)
+    // "Not handled": the server is starting, busy, or no leader. It says so without having looked at the append.
+    case 'google.protobuf.Empty':
+    case 'event_store.client.AccessDenied':
+    case 'event_store.client.StreamDeleted':
+      return new Unavailable(said)
+    // A timeout of the server's, an internal error, or words of a later version: it may have been written.
+    default:
+      return new UnknownOutcome(said)
+  }
+}
+
+export type ReadRequest = {
+  readonly direction: 'forwards' | 'backwards'
+  readonly max: number
+} & (
+  | { readonly stream: string; readonly from: number | undefined }
+  /** Inclusive; `undefined` for the log's start or, backwards, its end. */
+  | { readonly stream?: never; readonly from: Position | undefined }
+)
+
+const readOptions = (): ReadReq.Options => {
+  const options = new streamsPb.ReadReq.Options()
+  const uuids = new streamsPb.ReadReq.Options.UUIDOption()
+  uuids.setString(empty())
+  options.setUuidOption(uuids)
+  options.setResolveLinks(false)
+  return options
+}
+
+const requestOf = (options: ReadReq.Options): ReadReq => {
+  const request = new streamsPb.ReadReq()
+  request.setOptions(options)
+  return request
+}
+
+export const readRequest = (read: ReadRequest): ReadReq => {
+  const options = readOptions()
+  const forwards = read.direction === 'forwards'
+  options.setReadDirection(forwards ? 0 : 1)
+  options.setCount(String(read.max))
+  options.setNoFilter(empty())
+  if (read.stream === undefined) options.setAll(allFrom(read.from, forwards))
+  else {
+    const from = new streamsPb.ReadReq.Options.StreamOptions()
+    from.setStreamIdentifier(identifierOf(read.stream))
+    if (read.from !== undefined) from.setRevision(String(read.from))
+    else if (forwards) from.setStart(empty())
+    else from.setEnd(empty())
+    options.setStream(from)
+  }
+  return requestOf(options)
+}
+
+const allFrom = (position: Position | undefined, forwards: boolean): ReadReq.Options.AllOptions => {
+  const from = new streamsPb.ReadReq.Options.AllOptions()
+  if (position === undefined) {
+    if (forwards) from.setStart(empty())
+    else from.setEnd(empty())
+    return from
+  }
+  const place = new streamsPb.ReadReq.Options.Position()
+  place.setCommitPosition(position.toString())
+  place.setPreparePosition(position.toString())
+  from.setPosition(place)
+  return from
+}
+
+/** Follows the whole log after a position, exclusive; by the server's filter where there are prefixes. */
+export const subscribeRequest = (after: Position, prefixes: readonly string[]): ReadReq => {
+  const options = readOptions()
+  options.setAll(allFrom(after === logStart ? undefined : after, true))
+  options.setSubscription(new streamsPb.ReadReq.Options.SubscriptionOptions())
+  if (prefixes.length === 0) options.setNoFilter(empty())
+  else {
+    const names = new streamsPb.ReadReq.Options.FilterOptions.Expression()
+    names.setPrefixList([...prefixes])
+    const filter = new streamsPb.ReadReq.Options.FilterOptions()
+    filter.setStreamIdentifier(names)
+    filter.setMax(searchWindow)
+    filter.setCheckpointintervalmultiplier(1)
+    options.setFilter(filter)
+  }
+  return requestOf(options)
+}
+
+/** The event a response carries, if it carries one; the server's own events included. */
+export const recordedEvent = (response: ReadResp): RecordedEvent | undefined => {
+  const read = response.getEvent()
+  const record = read?.getEvent()
+  if (read === undefined || record === undefined) return undefined
+  const position = read.hasCommitPosition() ? read.getCommitPosition() : record.getCommitPosition()
+  const told = record.getMetadataMap()
+  return {
+    id: uuidText(record.getId()),
+    type: told.get('type') ?? '',
+    data: text(record.getData_asU8()),
+    metadata: text(record.getCustomMetadata_asU8()),
+    stream: text(record.getStreamIdentifier()?.getStreamName_asU8() ?? new Uint8Array()),
+    revision: Number(record.getStreamRevision()),
+    position: position === unsignedMinusOne ? logStart : BigInt(position),
+    recordedAtMs: Number(BigInt(told.get('created') ?? 0) / ticksPerMillisecond),
+  }
+}
+
+/** Unlike TextDecoder, this keeps a byte order mark. */
+const text = (bytes: Uint8Array): string =>
+  Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString()
+
+const uuidMessage = (id: string): UUID => {
+  const message = new sharedPb.UUID()
+  message.setString(id)
+  return message
+}
+
+const uuidText = (uuid: UUID | undefined): string => {
+  const halves = uuid?.getStructured()
+  if (halves === undefined) return uuid?.getString() ?? ''
+  const hex = [halves.getMostSignificantBits(), halves.getLeastSignificantBits()]
+    .map((half) => BigInt.asUintN(64, BigInt(half)).toString(16).padStart(16, '0'))
+    .join('')
+  return hex.replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
+}

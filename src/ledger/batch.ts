@@ -1,0 +1,182 @@
+import type { MicroCredits } from '../billing/money.ts'
+import { chain } from '../event-log/hash-chain.ts'
+import { appendEventsMax, type NewEvent } from '../event-log/port.ts'
+import { encodeEvent } from '../event-log/stored-event.ts'
+import type { LedgerEvent } from '../events/catalogue.ts'
+import { type Account, balanceOf, draftOf, evolve } from './account.ts'
+import { type Decision, isRefusal } from './decide.ts'
+
+/** Commands on their way into a ledger: queued, decided together, serialised and chained. No I/O. */
+
+export type LedgerCommand = {
+  /** Idempotency-Key or request id: with the organization it determines every event id. */
+  readonly key: string
+  readonly atMs: number
+  readonly actor: string
+  readonly requestId?: string
+  /**
+   * The ledger is known not to hold the command up to this revision: given for keys that may come back. What stands
+   * after it is looked through before the command is decided.
+   */
+  readonly absentUpTo?: number
+  /** `idOf(n)` is the id the command's nth event will have. */
+  readonly decide: (account: Account, idOf: (index: number) => string) => Decision
+}
+
+/** What a command led to, durably. `repeated`: its events stood in the ledger already. */
+export type Committed = {
+  readonly events: readonly LedgerEvent[]
+  readonly revision: number
+  readonly balance: MicroCredits
+  readonly repeated: boolean
+}
+
+/** The ledger's rules forbid the command; nothing was written. */
+export class CommandRefused extends Error {
+  override name = 'CommandRefused'
+}
+
+export type Queued = {
+  readonly command: LedgerCommand
+  readonly firstEventId: string
+  readonly idOf: (index: number) => string
+  readonly resolve: (committed: Committed) => void
+  readonly reject: (error: Error) => void
+}
+
+export type Batch = {
+  /** The batch being written, on whose success this one builds. */
+  readonly before: Batch | null
+  /** The ledger's last revision before the batch; −1 for a new one. */
+  readonly base: number
+  readonly draft: Account
+  readonly events: NewEvent[]
+  readonly decided: { readonly queued: Queued; readonly committed: Committed }[]
+  /** Commands the rules forbid, told so when the batch they were decided with is durable. */
+  readonly refused: { readonly queued: Queued; readonly error: Error }[]
+  /** What was decided by first event id: a command sent twice is decided once. */
+  readonly byFirstEventId: Map<string, Committed>
+  bytes: number
+  /**
+   * A command's key is not a fresh request id, so another process may be writing the very same ids with other bytes.
+   */
+  contended: boolean
+  /** A decision contradicted the account while it was folded in: the draft is worth nothing any more. */
+  broken: boolean
+}
+
+export type BatchLimits = { readonly batchCommandsMax: number; readonly batchBytesMax: number }
+
+export const newBatch = (from: Account, before: Batch | null = null): Batch => ({
+  before,
+  base: from.revision,
+  draft: draftOf(from),
+  events: [],
+  decided: [],
+  refused: [],
+  byFirstEventId: new Map(),
+  bytes: 0,
+  contended: false,
+  broken: false,
+})
+
+/** The commands of a batch that came to nothing, to be decided anew. */
+export const commandsOf = ({ decided, refused }: Batch): Queued[] =>
+  [...decided, ...refused].map(({ queued }) => queued)
+
+/**
+ * Takes queued commands from the front and decides them onto a batch, one after the other, until it is full. `ahead`:
+ * the ledger was not looked through for commands whose keys may come back, so the first of those ends it.
+ */
+export const decideInto = (
+  batch: Batch,
+  queue: Queued[],
+  { stream, limits, ahead }: { stream: string; limits: BatchLimits; ahead: boolean },
+): void => {
+  let taken = 0
+  for (const queued of queue) {
+    if (batch.decided.length >= limits.batchCommandsMax || batch.bytes >= limits.batchBytesMax) break
+    if (ahead && queued.command.absentUpTo !== undefined) break
+    if (!decideOne(batch, queued, stream)) break
+    taken++
+    if (batch.broken) break
+  }
+  queue.splice(0, taken)
+}
+
+/** False: the batch has no room left for what the command leads to. */
+const decideOne = (batch: Batch, queued: Queued, stream: string): boolean => {
+  // The same command again shares the fate of the batch that holds it.
+  for (const holder of [batch.before, batch]) {
+    const twin = holder?.byFirstEventId.get(queued.firstEventId)
+    if (holder === null || twin === undefined) continue
+    holder.decided.push({ queued, committed: { ...twin, repeated: true } })
+    return true
+  }
+  try {
+    const decision = queued.command.decide(batch.draft, queued.idOf)
+    if (isRefusal(decision)) {
+      batch.refused.push({ queued, error: new CommandRefused(decision.refused) })
+      return true
+    }
+    if (decision.length > appendEventsMax)
+      throw new RangeError(
+        `command ${queued.command.key} leads to ${decision.length} events; an append holds ${appendEventsMax}`,
+      )
+    if (batch.events.length + decision.length > appendEventsMax) return false
+    const encoded = encodeDecision(queued, decision)
+    batch.broken = true
+    addToBatch(batch, stream, decision, encoded)
+    batch.broken = false
+    const { command, firstEventId } = queued
+    const committed: Committed = {
+      events: decision,
+      revision: batch.draft.revision,
+      balance: balanceOf(batch.draft, command.atMs),
+      repeated: false,
+    }
+    batch.decided.push({ queued, committed })
+    batch.byFirstEventId.set(firstEventId, committed)
+    batch.contended ||= command.key !== command.requestId
+  } catch (error) {
+    batch.refused.push({ queued, error: error instanceof Error ? error : new Error(String(error)) })
+  }
+  return true
+}
+
+/** Serialises what was decided for a command. Throws TypeError for data events cannot hold. */
+const encodeDecision = (
+  { command, firstEventId, idOf }: Queued,
+  decision: readonly LedgerEvent[],
+): NewEvent[] => {
+  const effectiveAt = new Date(command.atMs).toISOString()
+  return decision.map((event, i) =>
+    encodeEvent(event, {
+      id: idOf(i),
+      actor: command.actor,
+      effectiveAt,
+      requestId: command.requestId,
+      causationId: i === 0 ? undefined : firstEventId,
+    }),
+  )
+}
+
+/** Chains encoded events onto the batch and folds them into its draft. */
+const addToBatch = (
+  batch: Batch,
+  stream: string,
+  decision: readonly LedgerEvent[],
+  encoded: readonly NewEvent[],
+): void => {
+  const { draft } = batch
+  decision.forEach((event, i) => {
+    const bare = encoded[i]
+    if (bare === undefined) return
+    const revision = draft.revision + 1
+    const chained = chain(bare, { stream, revision, previous: draft.digest })
+    evolve(draft, event, revision)
+    draft.digest = chained.digest
+    batch.events.push(chained.event)
+    batch.bytes += chained.event.data.length + chained.event.metadata.length
+  })
+}
