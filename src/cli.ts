@@ -89,7 +89,7 @@ const givenOf = ({ parameters }: Command, args: string[]): { given: Given; json:
   const open = parameters.filter(({ name, kind }) => kind !== 'flag' && !texts.has(name))
   if (positionals.length > open.length)
     throw new UsageError(`"${positionals[open.length]}" is one value too many`)
-  positionals.forEach((value, i) => texts.set(open[i]?.name ?? '', value))
+  for (const [i, value] of positionals.entries()) texts.set(open[i]?.name ?? '', value)
   const given: Given = {
     text: (name) => texts.get(name),
     required: (name) => {

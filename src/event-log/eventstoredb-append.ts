@@ -18,7 +18,6 @@ const callRefused = new Set([12, 7, 16])
 type Pending = {
   readonly stream: string
   readonly expected: ExpectedRevision
-  readonly bytes: number
   readonly sentAtMs: number
   readonly resolve: (result: { revision: number }) => void
   readonly reject: (error: Error) => void
@@ -122,7 +121,7 @@ export const createAppender = ({ connect, lastRevision, deadlineMs, logger }: Ap
           new Unavailable('the connection to the event store was lost before the append was sent'),
         )
       const id = randomUUID()
-      to.pending.set(id, { stream, expected, bytes, sentAtMs: performance.now(), resolve, reject })
+      to.pending.set(id, { stream, expected, sentAtMs: performance.now(), resolve, reject })
       try {
         to.call.write(appendRequest(id, stream, expected, events))
       } catch (error) {
@@ -148,7 +147,7 @@ export const createAppender = ({ connect, lastRevision, deadlineMs, logger }: Ap
           (await (opening ??= open().finally(() => {
             opening = undefined
           })))
-        return await send(to, stream, expected, events, bytes)
+        return await send(to, stream, expected, events)
       } finally {
         underWay--
         bytesUnderWay -= bytes

@@ -339,7 +339,7 @@ const createAppender = ({ url, logger }: PostgresEventLogOptions) => {
         values: parameters(batch),
       })
       const results = (rows[0]?.results ?? '').slice(1, -1).split(',').map(Number)
-      batch.forEach((append, i) => settle(append, results[i]))
+      for (const [i, append] of batch.entries()) settle(append, results[i])
     } catch (error) {
       const sqlState = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
       if (sqlState === '' || sqlState.startsWith('08') || sqlState.startsWith('57P')) {

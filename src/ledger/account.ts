@@ -66,7 +66,7 @@ export const evolve = (account: Account, event: LedgerEvent, revision: number): 
       account.overdraftLimit = parseCredits(event.data.overdraft_limit)
       return
     case 'CreditGranted':
-      return grant(account, {
+      grant(account, {
         grantId: event.data.grant_id,
         priority: event.data.priority,
         expiresAt: event.data.expires_at,
@@ -74,6 +74,7 @@ export const evolve = (account: Account, event: LedgerEvent, revision: number): 
         overdraftRepaid: parseCredits(event.data.overdraft_repaid),
         revision,
       })
+      return
     case 'CreditExpired':
       take(account, [event.data])
       return
@@ -96,7 +97,7 @@ export const evolve = (account: Account, event: LedgerEvent, revision: number): 
         account.overdrawn += -amount - take(account, event.data.allocations)
         return
       }
-      return grant(account, {
+      grant(account, {
         grantId: event.data.adjustment_id,
         priority: 0,
         expiresAt: null,
@@ -104,6 +105,7 @@ export const evolve = (account: Account, event: LedgerEvent, revision: number): 
         overdraftRepaid: parseCredits(event.data.overdraft_repaid),
         revision,
       })
+      return
     }
     case 'KeyUsed':
     case 'RateLimitExceeded':

@@ -2,7 +2,15 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { cli, cliJson, createPartner, lookup, type Partner, type Service, startService } from '../support/service.ts'
+import {
+  cli,
+  cliJson,
+  createPartner,
+  lookup,
+  type Partner,
+  type Service,
+  startService,
+} from '../support/service.ts'
 
 /**
  * The process is killed under load, again and again; its PostgreSQL is left behind each time and adopted by the next.
@@ -31,7 +39,12 @@ afterAll(async () => {
   await rm(dataDir, { recursive: true, force: true })
 })
 
-type Exported = { type: string; event_id: string; data: Record<string, unknown>; metadata: { request_id?: string } }
+type Exported = {
+  type: string
+  event_id: string
+  data: Record<string, unknown>
+  metadata: { request_id?: string }
+}
 
 test(`${rounds} times killed under load: no answered call lost its charge, none was charged twice, the chain holds`, async () => {
   const answered: string[] = []
@@ -69,8 +82,13 @@ test(`${rounds} times killed under load: no answered call lost its charge, none 
   expect(new Set(charges.map(({ data }) => data.charge_id)).size).toBe(charges.length)
   expect(new Set(charges.map(({ metadata }) => metadata.request_id)).size).toBe(charges.length)
   expect(new Set(events.map(({ event_id }) => event_id)).size).toBe(events.length)
-  expect(await cliJson(['ledger', 'verify', partner.organizationId], environment())).toMatchObject({ ok: true })
-  const balance = await cliJson<{ balance: string }>(['credits', 'balance', partner.organizationId], environment())
+  expect(await cliJson(['ledger', 'verify', partner.organizationId], environment())).toMatchObject({
+    ok: true,
+  })
+  const balance = await cliJson<{ balance: string }>(
+    ['credits', 'balance', partner.organizationId],
+    environment(),
+  )
   expect(balance.balance).toBe(String(1_000_000 - charges.length))
   const verified = await cliJson<{ ok: boolean }[]>(['projection', 'verify', '--all'], environment())
   expect(verified.every(({ ok }) => ok)).toBe(true)

@@ -9,7 +9,13 @@ import { cli, cliJson, eventually, lookup, type Service, startService } from '..
 
 let dataDir = ''
 let service: Service
-let demo: { organization_id: string; api_key_id: string; api_key: string; api_url: string; dashboard_url: string }
+let demo: {
+  organization_id: string
+  api_key_id: string
+  api_key: string
+  api_url: string
+  dashboard_url: string
+}
 const environment = () => ({ DATA_DIR: dataDir })
 
 beforeAll(async () => {
@@ -23,7 +29,14 @@ afterAll(async () => {
   await rm(dataDir, { recursive: true, force: true })
 })
 
-type Exported = { type: string; revision: number; event_id: string; position: string; data: Record<string, unknown>; metadata: Record<string, unknown> }
+type Exported = {
+  type: string
+  revision: number
+  event_id: string
+  position: string
+  data: Record<string, unknown>
+  metadata: Record<string, unknown>
+}
 
 const exportLedger = async (): Promise<Exported[]> => {
   const { code, out } = await cli(['ledger', 'export', demo.organization_id], environment())
@@ -39,7 +52,9 @@ test('the printed curl line is a call that is answered with a location and charg
   expect(curl).toContain(`x-api-key: ${demo.api_key}`)
   const { status, headers, body } = await lookup(demo.api_url, demo.api_key, '8.8.8.8')
   expect(status).toBe(200)
-  expect(body).toMatchObject({ result: { ip: '8.8.8.8', success: true, type: 'IPv4', country_code: 'US', continent_code: 'NA' } })
+  expect(body).toMatchObject({
+    result: { ip: '8.8.8.8', success: true, type: 'IPv4', country_code: 'US', continent_code: 'NA' },
+  })
   expect(body.request_id).toMatch(/^[0-9A-HJKMNP-TV-Z]{26}$/)
   expect(headers.get('x-request-id')).toBe(body.request_id)
   expect(headers.get('credits-charged')).toBe('1')
@@ -49,7 +64,9 @@ test('the printed curl line is a call that is answered with a location and charg
 test('the ledger shows the call with its facts and, right after it, its charge', async () => {
   const { body } = await lookup(demo.api_url, demo.api_key, '1.1.1.1')
   const events = await exportLedger()
-  const at = events.findIndex(({ type, metadata }) => type === 'KeyUsed' && metadata.request_id === body.request_id)
+  const at = events.findIndex(
+    ({ type, metadata }) => type === 'KeyUsed' && metadata.request_id === body.request_id,
+  )
   const [call, charge] = events.slice(at, at + 2)
   expect(call?.data).toMatchObject({
     key_id: demo.api_key_id,
@@ -68,7 +85,9 @@ test('the ledger shows the call with its facts and, right after it, its charge',
 
 test('whoami tells the key and, within a second, when it was last used', async () => {
   const whoami = async () =>
-    (await (await fetch(`${demo.dashboard_url}/whoami`, { headers: { 'x-api-key': demo.api_key } })).json()) as Record<string, string>
+    (await (
+      await fetch(`${demo.dashboard_url}/whoami`, { headers: { 'x-api-key': demo.api_key } })
+    ).json()) as Record<string, string>
   const before = new Date().toISOString()
   await lookup(demo.api_url, demo.api_key, '9.9.9.9')
   const seen = await eventually(async () => {
@@ -76,11 +95,21 @@ test('whoami tells the key and, within a second, when it was last used', async (
     return (answer.last_used ?? '') >= before ? answer : undefined
   }, 1_000)
   expect(seen).toMatchObject({ organization: 'Demo', api_key_id: demo.api_key_id })
-  expect(Object.keys(seen).sort()).toEqual(['api_key_id', 'created_at', 'last_used', 'organization', 'permissions', 'rate_limits'])
+  expect(Object.keys(seen).sort()).toEqual([
+    'api_key_id',
+    'created_at',
+    'last_used',
+    'organization',
+    'permissions',
+    'rate_limits',
+  ])
 })
 
 test('every projection, rebuilt, is row for row what was live', async () => {
-  const verified = await cliJson<{ name: string; ok: boolean; rows: number }[]>(['projection', 'verify', '--all'], environment())
+  const verified = await cliJson<{ name: string; ok: boolean; rows: number }[]>(
+    ['projection', 'verify', '--all'],
+    environment(),
+  )
   expect(verified.map(({ ok }) => ok)).toEqual([true, true, true, true])
   await cliJson(['projection', 'rebuild', '--all'], environment())
   const again = await cliJson<{ ok: boolean }[]>(['projection', 'verify'], environment())
@@ -88,7 +117,10 @@ test('every projection, rebuilt, is row for row what was live', async () => {
 })
 
 test('a sound ledger verifies; one changed byte anywhere in an event is named', async () => {
-  const sound = await cliJson<{ ok: boolean; ledgers: { events: number }[] }>(['ledger', 'verify', demo.organization_id], environment())
+  const sound = await cliJson<{ ok: boolean; ledgers: { events: number }[] }>(
+    ['ledger', 'verify', demo.organization_id],
+    environment(),
+  )
   expect(sound.ok).toBe(true)
   const { url } = JSON.parse(await readFile(join(dataDir, 'postgres.json'), 'utf8')) as { url: string }
   const client = new pg.Client({ connectionString: url })
@@ -110,7 +142,10 @@ test('a sound ledger verifies; one changed byte anywhere in an event is named', 
       await change(column, from, to)
       const { code, out } = await cli(['ledger', 'verify', demo.organization_id, '--json'], environment())
       expect(code).toBe(1)
-      expect(JSON.parse(out)).toMatchObject({ ok: false, ledgers: [{ fault: { event_id: victim?.event_id, revision: victim?.revision } }] })
+      expect(JSON.parse(out)).toMatchObject({
+        ok: false,
+        ledgers: [{ fault: { event_id: victim?.event_id, revision: victim?.revision } }],
+      })
       await change(column, to, from)
     }
     expect((await cli(['ledger', 'verify'], environment())).code).toBe(0)
@@ -120,14 +155,23 @@ test('a sound ledger verifies; one changed byte anywhere in an event is named', 
 })
 
 test('a second process on the same data directory joins, and a key revoked there is refused here within a second', async () => {
-  const key = await cliJson<{ api_key: string; api_key_id: string }>(['key', 'issue', demo.organization_id], environment())
+  const key = await cliJson<{ api_key: string; api_key_id: string }>(
+    ['key', 'issue', demo.organization_id],
+    environment(),
+  )
   const second = await startService(environment())
   try {
     for (const { apiUrl } of [service, second])
-      await eventually(async () => ((await lookup(apiUrl, key.api_key, '10.0.0.1')).status === 200 ? true : undefined), 1_000)
+      await eventually(
+        async () => ((await lookup(apiUrl, key.api_key, '10.0.0.1')).status === 200 ? true : undefined),
+        1_000,
+      )
     await cliJson(['key', 'revoke', key.api_key_id], environment())
     for (const { apiUrl } of [service, second])
-      await eventually(async () => ((await lookup(apiUrl, key.api_key, '10.0.0.1')).status === 401 ? true : undefined), 1_000)
+      await eventually(
+        async () => ((await lookup(apiUrl, key.api_key, '10.0.0.1')).status === 401 ? true : undefined),
+        1_000,
+      )
   } finally {
     expect(await second.end('SIGTERM')).toBe(0)
   }
@@ -141,7 +185,10 @@ test('SIGTERM ends the service and its PostgreSQL with 0; started again it knows
   // The command line works without the service: it starts the database itself, and stops it again.
   expect((await exportLedger()).length).toBe(before.length)
   service = await startService(environment())
-  const balance = await cliJson<{ balance: string }>(['credits', 'balance', demo.organization_id], environment())
+  const balance = await cliJson<{ balance: string }>(
+    ['credits', 'balance', demo.organization_id],
+    environment(),
+  )
   const { headers } = await lookup(service.apiUrl, demo.api_key, '8.8.8.8')
   expect(headers.get('credits-remaining')).toBe(String(Number(balance.balance) - 1))
 }, 60_000)

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { testDatabase, type TestDatabase } from '../support/postgres.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson, createPartner, lookup, type Service, startService } from '../support/service.ts'
 
 /** Two api processes, one database, one organization: the stream itself must keep the balance. */
@@ -11,7 +11,10 @@ let services: Service[] = []
 beforeAll(async () => {
   database = await testDatabase()
   environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
-  services = await Promise.all([startService(environment), startService({ ...environment, ROLES: 'api,dashboard' })])
+  services = await Promise.all([
+    startService(environment),
+    startService({ ...environment, ROLES: 'api,dashboard' }),
+  ])
 }, 90_000)
 
 afterAll(async () => {
@@ -23,19 +26,38 @@ test('of 1,000 concurrent calls of price 1 over two processes, 100 credits pay e
   const partner = await createPartner('100', environment)
   await lookupKnown(partner.apiKey)
   const answers = await Promise.all(
-    Array.from({ length: 1_000 }, (_, i) => lookup(services[i % 2]?.apiUrl ?? '', partner.apiKey, `8.8.${i % 250}.8`)),
+    Array.from({ length: 1_000 }, (_, i) =>
+      lookup(services[i % 2]?.apiUrl ?? '', partner.apiKey, `8.8.${i % 250}.8`),
+    ),
   )
   const count = (status: number) => answers.filter((answer) => answer.status === status).length
   expect({ paid: count(200), refused: count(402) }).toEqual({ paid: 100, refused: 900 })
   for (const { status, headers, body } of answers) {
     expect(headers.get('credits-charged')).toBe(status === 200 ? '1' : '0')
-    if (status === 402) expect(body).toMatchObject({ error: 'payment_required', code: 'CREDIT_001', details: { required: '1', available: '0' } })
+    if (status === 402)
+      expect(body).toMatchObject({
+        error: 'payment_required',
+        code: 'CREDIT_001',
+        details: { required: '1', available: '0' },
+      })
   }
-  const balance = await cliJson<{ balance: string }>(['credits', 'balance', partner.organizationId], environment)
+  const balance = await cliJson<{ balance: string }>(
+    ['credits', 'balance', partner.organizationId],
+    environment,
+  )
   expect(balance.balance).toBe('0')
-  const projected = await cliJson<{ organization_id: string; balance: string; charged: string }[]>(['org', 'list'], environment)
-  expect(projected.find(({ organization_id }) => organization_id === partner.organizationId)).toMatchObject({ balance: '0', charged: '100' })
-  const verified = await cliJson<{ ok: boolean; ledgers: { events: number }[] }>(['ledger', 'verify', partner.organizationId], environment)
+  const projected = await cliJson<{ organization_id: string; balance: string; charged: string }[]>(
+    ['org', 'list'],
+    environment,
+  )
+  expect(projected.find(({ organization_id }) => organization_id === partner.organizationId)).toMatchObject({
+    balance: '0',
+    charged: '100',
+  })
+  const verified = await cliJson<{ ok: boolean; ledgers: { events: number }[] }>(
+    ['ledger', 'verify', partner.organizationId],
+    environment,
+  )
   // Registered, granted, the calls that made the key known (free), 1,000 calls and 100 charges.
   expect(verified).toMatchObject({ ok: true })
   expect(verified.ledgers[0]?.events).toBe(2 + 2 + 1_000 + 100)
@@ -45,7 +67,8 @@ test('of 1,000 concurrent calls of price 1 over two processes, 100 credits pay e
 const lookupKnown = async (apiKey: string): Promise<void> => {
   for (const { apiUrl } of services) {
     let status = 401
-    for (let tries = 0; status === 401 && tries < 200; tries++) status = (await lookup(apiUrl, apiKey, '10.0.0.1')).status
+    for (let tries = 0; status === 401 && tries < 200; tries++)
+      status = (await lookup(apiUrl, apiKey, '10.0.0.1')).status
     expect(status).toBe(200)
   }
 }

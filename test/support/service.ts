@@ -33,20 +33,30 @@ export const startService = async (variables: Readonly<Record<string, string>>):
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   let output = ''
-  const { promise: ready, resolve, reject } = Promise.withResolvers<{ apiUrl: string; dashboardUrl: string }>()
+  const {
+    promise: ready,
+    resolve,
+    reject,
+  } = Promise.withResolvers<{ apiUrl: string; dashboardUrl: string }>()
   const look = (chunk: Buffer): void => {
     output += chunk.toString()
     const api = /^API +(http\S+)$/m.exec(output)?.[1]
     const dashboard = /^Dashboard +(http\S+)$/m.exec(output)?.[1]
     // The embedded default is ready to be tried only when it has said how.
     const announced = variables.DATABASE_URL !== undefined || /^curl /m.test(output)
-    if (api !== undefined && dashboard !== undefined && announced) resolve({ apiUrl: api, dashboardUrl: dashboard })
+    if (api !== undefined && dashboard !== undefined && announced)
+      resolve({ apiUrl: api, dashboardUrl: dashboard })
   }
   child.stdout.on('data', look)
   child.stderr.on('data', look)
   const ended = once(child, 'exit').then(([code, signal]) => (code ?? signal) as number | string)
-  void ended.then((code) => reject(new Error(`the service ended with ${code} before it answered:\n${output}`)))
-  const timer = setTimeout(() => reject(new Error(`the service did not answer in time:\n${output}`)), startDeadlineMs)
+  void ended.then((code) =>
+    reject(new Error(`the service ended with ${code} before it answered:\n${output}`)),
+  )
+  const timer = setTimeout(
+    () => reject(new Error(`the service did not answer in time:\n${output}`)),
+    startDeadlineMs,
+  )
   try {
     const urls = await ready
     return {
@@ -69,8 +79,15 @@ export const startService = async (variables: Readonly<Record<string, string>>):
 export type CliResult = { readonly code: number; readonly out: string; readonly err: string }
 
 /** Runs one command of the command line to its end. */
-export const cli = async (args: readonly string[], variables: Readonly<Record<string, string>>): Promise<CliResult> => {
-  const child = spawn(process.execPath, ['src/cli.ts', ...args], { cwd: root, env: environmentOf(variables), stdio: ['ignore', 'pipe', 'pipe'] })
+export const cli = async (
+  args: readonly string[],
+  variables: Readonly<Record<string, string>>,
+): Promise<CliResult> => {
+  const child = spawn(process.execPath, ['src/cli.ts', ...args], {
+    cwd: root,
+    env: environmentOf(variables),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
   let out = ''
   let err = ''
   child.stdout.on('data', (chunk: Buffer) => {
@@ -84,7 +101,10 @@ export const cli = async (args: readonly string[], variables: Readonly<Record<st
 }
 
 /** Runs a command with --json and reads its answer. Throws what it wrote when it failed. */
-export const cliJson = async <Answer>(args: readonly string[], variables: Readonly<Record<string, string>>): Promise<Answer> => {
+export const cliJson = async <Answer>(
+  args: readonly string[],
+  variables: Readonly<Record<string, string>>,
+): Promise<Answer> => {
   const { code, out, err } = await cli([...args, '--json'], variables)
   if (code !== 0) throw new Error(`cli ${args.join(' ')} ended with ${code}: ${err}${out}`)
   return JSON.parse(out) as Answer
@@ -93,8 +113,14 @@ export const cliJson = async <Answer>(args: readonly string[], variables: Readon
 export type Partner = { readonly organizationId: string; readonly apiKey: string; readonly keyId: string }
 
 /** An organization with credits and a key whose limits nothing in a test reaches. */
-export const createPartner = async (credits: string, variables: Readonly<Record<string, string>>): Promise<Partner> => {
-  const { organization_id: organizationId } = await cliJson<{ organization_id: string }>(['org', 'create', 'Partner'], variables)
+export const createPartner = async (
+  credits: string,
+  variables: Readonly<Record<string, string>>,
+): Promise<Partner> => {
+  const { organization_id: organizationId } = await cliJson<{ organization_id: string }>(
+    ['org', 'create', 'Partner'],
+    variables,
+  )
   await cliJson(['credits', 'grant', organizationId, credits], variables)
   const key = await cliJson<{ api_key: string; api_key_id: string }>(
     ['key', 'issue', organizationId, '--requests-per-minute', '1000000', '--requests-per-day', '100000000'],
@@ -103,7 +129,11 @@ export const createPartner = async (credits: string, variables: Readonly<Record<
   return { organizationId, apiKey: key.api_key, keyId: key.api_key_id }
 }
 
-export type LookupAnswer = { readonly status: number; readonly headers: Headers; readonly body: Record<string, unknown> }
+export type LookupAnswer = {
+  readonly status: number
+  readonly headers: Headers
+  readonly body: Record<string, unknown>
+}
 
 /** One IP lookup over HTTP. Rejects when the connection breaks. */
 export const lookup = async (
@@ -117,7 +147,11 @@ export const lookup = async (
     headers: { 'content-type': 'application/json', 'x-api-key': apiKey, ...headers },
     body: JSON.stringify({ ip }),
   })
-  return { status: response.status, headers: response.headers, body: (await response.json()) as Record<string, unknown> }
+  return {
+    status: response.status,
+    headers: response.headers,
+    body: (await response.json()) as Record<string, unknown>,
+  }
 }
 
 /** Resolves when `check` gives something else than undefined; asks every 20 ms. */

@@ -1,0 +1,81 @@
+import type { ReadResp } from '@eventstore/db-client/generated/streams_pb.js'
+import type { Connection } from './eventstoredb-client.ts'
+import { type ReadRequest, readRequest, recordedEvent } from './eventstoredb-messages.ts'
+import { logStart, type Position, type RecordedEvent, StreamMissing, Unavailable } from './port.ts'
+
+/** Reads that end: every one settles, at the latest when the server has said nothing for `silenceMs`. */
+
+/** Passes response after response to `take` until it has enough or the server has no more. */
+const readUntil = (
+  connection: Connection,
+  request: ReadRequest,
+  { silenceMs, take }: { silenceMs: number; take: (response: ReadResp) => 'more' | 'enough' },
+): Promise<void> =>
+  new Promise((resolve, reject) => {
+    const call = connection.read(readRequest(request))
+    const settle = (error?: Error): void => {
+      clearTimeout(timer)
+      call.cancel()
+      if (error === undefined) resolve()
+      else reject(error)
+    }
+    const silent = (): void => settle(new Unavailable(`the event store said nothing for ${silenceMs} ms`))
+    const timer = setTimeout(silent, silenceMs)
+    call.on('data', (response: ReadResp) => {
+      timer.refresh()
+      try {
+        if (take(response) === 'enough') settle()
+      } catch (error) {
+        settle(error instanceof Error ? error : new Error(String(error)))
+      }
+    })
+    call.on('error', (error) =>
+      settle(new Unavailable(`the event store cannot be read: ${error.message}`, { cause: error })),
+    )
+    call.on('end', () => settle())
+  })
+
+/** Every event of one read, the server's own included. Throws `StreamMissing` and `Unavailable`. */
+export const readEvents = async (
+  connection: Connection,
+  request: ReadRequest,
+  silenceMs: number,
+): Promise<RecordedEvent[]> => {
+  const events: RecordedEvent[] = []
+  await readUntil(connection, request, {
+    silenceMs,
+    take: (response) => {
+      if (response.hasStreamNotFound()) throw new StreamMissing(`there is no stream ${request.stream}`)
+      const event = recordedEvent(response)
+      if (event !== undefined) events.push(event)
+      return events.length < request.max ? 'more' : 'enough'
+    },
+  })
+  return events
+}
+
+/** Whether an event is the server's own: statistics, users, links of its projections. Nobody is given those. */
+export const isSystemEvent = ({ stream, type }: RecordedEvent): boolean =>
+  stream.startsWith('$') || type.startsWith('$')
+
+/**
+ * The position of the last event that is not the server's own, so that whoever has seen the last event that is given
+ * out stands at the head. Reads backwards until it finds one, past whatever the server wrote since.
+ */
+export const readHead = async (connection: Connection, silenceMs: number): Promise<Position> => {
+  let head = logStart
+  await readUntil(
+    connection,
+    { direction: 'backwards', from: undefined, max: Number.MAX_SAFE_INTEGER },
+    {
+      silenceMs,
+      take: (response) => {
+        const event = recordedEvent(response)
+        if (event === undefined || isSystemEvent(event)) return 'more'
+        head = event.position
+        return 'enough'
+      },
+    },
+  )
+  return head
+}

@@ -1,0 +1,140 @@
+import type { Logger } from 'pino'
+import { createAppender } from './eventstoredb-append.ts'
+import { type Connection, type ConnectOptions, checkUrl, connect } from './eventstoredb-client.ts'
+import { checkEvents, type ReadRequest } from './eventstoredb-messages.ts'
+import { readEvents, readHead } from './eventstoredb-read.ts'
+import { followAll } from './eventstoredb-subscription.ts'
+import {
+  checkAppend,
+  type EventLog,
+  type ReadOptions,
+  type RecordedEvent,
+  StreamMissing,
+  Unavailable,
+} from './port.ts'
+
+export { redactedUrl } from './eventstoredb-client.ts'
+
+/**
+ * The event log in EventStoreDB 23.10 or later, or KurrentDB. One stream is one stream; positions are commit
+ * positions; ids at an exact revision make a resent append succeed for ever, which is the server's own promise.
+ *
+ * Appends, reads and every subscription have a connection of their own: a subscriber that does not read fills the
+ * window its connection shares, and a connection that is given up takes with it whatever else is under way on it.
+ * All of them ask the leader, so that what was appended is read.
+ */
+
+export type EventStoreDbLimits = {
+  readonly connectTimeoutMs: number
+  /** The server gives up a write after two seconds by default; this leaves it time to say so. */
+  readonly appendDeadlineMs: number
+  /** How long a read may hear nothing. */
+  readonly readSilenceMs: number
+  /** How long a subscription may see no event before it is checked. */
+  readonly heartbeatMs: number
+}
+
+export const eventStoreDbLimits: EventStoreDbLimits = {
+  connectTimeoutMs: 5_000,
+  appendDeadlineMs: 5_000,
+  readSilenceMs: 10_000,
+  heartbeatMs: 5_000,
+}
+
+export type EventStoreDbOptions = {
+  /** A connection string (`esdb://…`, `esdb+discover://…`): the one place for hosts, TLS files and credentials. */
+  readonly url: string
+  readonly logger: Logger
+  readonly limits?: Partial<EventStoreDbLimits>
+}
+
+/** Opens the log; connects on first use. Throws where the connection string cannot be understood. */
+export const openEventStoreDb = ({ url, logger, limits: own }: EventStoreDbOptions): EventLog => {
+  checkUrl(url)
+  const limits = { ...eventStoreDbLimits, ...own }
+  const closing = new AbortController()
+  const connectAs = (role: ConnectOptions['role'], signal = closing.signal): Promise<Connection> =>
+    connect({ url, role, timeoutMs: limits.connectTimeoutMs, signal })
+
+  let reading: Promise<Connection> | undefined
+  const dropReading = (): void => {
+    const dropped = reading
+    reading = undefined
+    dropped?.then(
+      (connection) => connection.close(),
+      () => undefined,
+    )
+  }
+
+  /** Reads over the shared connection, which does not survive a read that fails. */
+  const withConnection = async <Value>(work: (connection: Connection) => Promise<Value>): Promise<Value> => {
+    if (closing.signal.aborted) throw new Unavailable('the event log is closed')
+    const used = (reading ??= connectAs('read'))
+    try {
+      return await work(await used)
+    } catch (error) {
+      if (error instanceof Unavailable && reading === used) dropReading()
+      throw error
+    }
+  }
+
+  const readPage = (request: ReadRequest): Promise<RecordedEvent[]> =>
+    withConnection((connection) => readEvents(connection, request, limits.readSilenceMs))
+
+  const read = async (
+    stream: string,
+    { from, direction = 'forwards', max }: ReadOptions,
+  ): Promise<RecordedEvent[]> => {
+    const page = await readPage({ stream, from, direction, max })
+    if (direction === 'forwards' || from === undefined || page.length > 0) return page
+    // Nothing backwards from beyond the end: what is meant is from the end.
+    const [last] = await readPage({ stream, from: undefined, direction, max: 1 })
+    return last !== undefined && last.revision < from
+      ? readPage({ stream, from: undefined, direction, max })
+      : page
+  }
+
+  const lastRevision = async (stream: string): Promise<number> => {
+    try {
+      const [last] = await read(stream, { direction: 'backwards', max: 1 })
+      return last?.revision ?? -1
+    } catch (error) {
+      if (error instanceof StreamMissing) return -1
+      throw error
+    }
+  }
+
+  const appender = createAppender({
+    connect: () => connectAs('append'),
+    lastRevision,
+    deadlineMs: limits.appendDeadlineMs,
+    logger,
+  })
+
+  return {
+    append: (stream, expected, events) => {
+      checkAppend(stream, expected, events)
+      checkEvents(stream, events)
+      return appender.append(stream, expected, events)
+    },
+    read,
+    subscribe: (options) => {
+      const signal = AbortSignal.any([options.signal, closing.signal])
+      return followAll(
+        {
+          connect: () => connectAs('subscribe', signal),
+          heartbeatMs: limits.heartbeatMs,
+          silenceMs: limits.readSilenceMs,
+          logger,
+        },
+        { ...options, signal },
+      )
+    },
+    head: () => withConnection((connection) => readHead(connection, limits.readSilenceMs)),
+    close: async () => {
+      closing.abort()
+      dropReading()
+      await appender.close()
+    },
+  }
+}

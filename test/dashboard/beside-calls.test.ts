@@ -1,0 +1,114 @@
+/** The pages share a host with calls: neither must notice. */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { parseCredits } from '../../src/billing/money.ts'
+import { defaultKeyLimits, issueKey } from '../../src/ops/api-keys.ts'
+import { createOrganization, grant } from '../../src/ops/organizations.ts'
+import { putUser } from '../../src/ops/users.ts'
+import { type DashboardHost, openBrowser, openDashboardHost, signedIn } from './dashboard-host.ts'
+
+let room: DashboardHost
+let apiKey = ''
+const ada = { name: 'ada', password: 'correct horse battery staple' }
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  await putUser(room.foundation.pool, ada)
+  const actor = 'cli'
+  const { organizationId } = await createOrganization(room.foundation, { name: 'Acme', overdraftLimit: 0n, actor })
+  await grant(room.foundation, {
+    organizationId,
+    amount: parseCredits('10'),
+    priority: 1,
+    expiresAt: null,
+    reason: 'test',
+    actor,
+  })
+  ;({ apiKey } = await issueKey(room.foundation, {
+    organizationId,
+    name: 'production',
+    permissions: [],
+    limits: defaultKeyLimits,
+    allowedCidrs: [],
+    expiresAt: null,
+    actor,
+  }))
+  await room.caughtUp()
+})
+afterAll(() => room?.close())
+
+test('whoami answers as JSON and sets no cookie, even for a browser that is signed in', async () => {
+  const browser = await signedIn(room, ada)
+  const answer = await browser.get('/whoami', { 'x-api-key': apiKey })
+  expect(answer.statusCode).toBe(200)
+  expect(answer.json()).toMatchObject({ organization: 'Acme' })
+  expect(answer.headers['content-type']).toBe('application/json; charset=utf-8')
+  expect(answer.headers['set-cookie']).toBeUndefined()
+  expect(answer.headers['content-security-policy']).toBeUndefined()
+})
+
+test('whoami refuses in the catalogue’s words', async () => {
+  const browser = openBrowser(room.host)
+  const unknown = await browser.get('/whoami')
+  expect(unknown.statusCode).toBe(401)
+  expect(unknown.json()).toMatchObject({ code: 'AUTH_001' })
+  expect(unknown.headers['set-cookie']).toBeUndefined()
+  for (const type of ['application/json', 'application/x-www-form-urlencoded', 'text/plain']) {
+    const wrong = await browser.post('/whoami', 'a=b', { 'content-type': type })
+    expect(wrong.statusCode).toBe(405)
+    expect(wrong.headers.allow).toBe('GET')
+    expect(wrong.headers['content-type']).toBe('application/json; charset=utf-8')
+    expect(wrong.headers['set-cookie']).toBeUndefined()
+  }
+})
+
+test('an address that does not exist is a page for a person and JSON for a program', async () => {
+  const browser = openBrowser(room.host)
+  const page = await browser.get('/nothing/here')
+  expect(page.statusCode).toBe(404)
+  expect(page.headers['content-type']).toBe('text/html; charset=utf-8')
+  expect(page.body).toContain('Page not found')
+  for (const answer of [
+    await browser.get('/nothing', { accept: '*/*' }),
+    await browser.post('/nothing', '{}', { 'content-type': 'application/json' }),
+    await room.host.inject({ method: 'DELETE', url: '/' }),
+  ]) {
+    expect(answer.statusCode).toBe(404)
+    expect(answer.headers['content-type']).toBe('application/json; charset=utf-8')
+    expect(answer.json()).toHaveProperty('code')
+    expect(answer.headers['set-cookie']).toBeUndefined()
+  }
+})
+
+test('every page carries the security headers and may not be kept', async () => {
+  const browser = await signedIn(room, ada)
+  for (const path of ['/', '/login', '/nothing', '/organizations/x']) {
+    const { headers } = await browser.get(path)
+    expect(headers['content-security-policy']).toBe(
+      "default-src 'none';style-src 'self';form-action 'self';base-uri 'none';frame-ancestors 'none'",
+    )
+    expect(headers).toMatchObject({
+      'x-content-type-options': 'nosniff',
+      'x-frame-options': 'DENY',
+      'referrer-policy': 'no-referrer',
+    })
+    if (path !== '/login') expect(headers['cache-control']).toBe('no-store')
+  }
+})
+
+test('pages hold no script and no inline style; their one stylesheet is served, may be kept, and sets no cookie', async () => {
+  const browser = await signedIn(room, ada)
+  const { body } = await browser.get('/')
+  expect(body).not.toMatch(/<script|<style|\sstyle=|\son[a-z]+=|javascript:/i)
+  const href = /<link rel="stylesheet" href="([^"]+)">/.exec(body)?.[1] ?? ''
+  const sheet = await browser.get(href)
+  expect(sheet.statusCode).toBe(200)
+  expect(sheet.headers['content-type']).toBe('text/css; charset=utf-8')
+  expect(sheet.headers['cache-control']).toContain('immutable')
+  expect(sheet.headers['set-cookie']).toBeUndefined()
+  expect(sheet.body).not.toMatch(/url\(|@import/)
+})
+
+test('the source of the locations is named on every page', async () => {
+  const { body } = await openBrowser(room.host).get('/login')
+  expect(body).toContain('<a href="https://db-ip.com">IP geolocation by DB-IP</a>')
+})

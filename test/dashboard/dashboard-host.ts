@@ -1,0 +1,148 @@
+/** The dashboard's host over a database of its own, with the real pieces, and a browser without a screen. */
+import { randomUUID } from 'node:crypto'
+import { tmpdir } from 'node:os'
+import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
+import pino from 'pino'
+import { projections } from '../../projections/index.ts'
+import { createIdempotency } from '../../src/call/idempotency.ts'
+import { createRateLimitRecord } from '../../src/call/rate-limit-record.ts'
+import { createRequestIds } from '../../src/call/request-id.ts'
+import { createHost } from '../../src/call/route.ts'
+import { whoami } from '../../src/capabilities/whoami/index.ts'
+import { parseConfig } from '../../src/config.ts'
+import { dashboard } from '../../src/dashboard/dashboard.ts'
+import { openKeyDirectory } from '../../src/guard/key-directory.ts'
+import { createRateLimiter, memoryCounters } from '../../src/guard/rate-limit.ts'
+import { openPriceBooks } from '../../src/ledger/price-books.ts'
+import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
+import { createProjector } from '../../src/projector/run.ts'
+import { testDatabase } from '../support/postgres.ts'
+
+export const secretKey = 'a secret of at least thirty-two characters'
+const logger = pino({ level: 'silent' })
+
+export type DashboardHost = {
+  readonly url: string
+  readonly host: FastifyInstance
+  readonly foundation: Foundation
+  /** Resolves when every row shows what the event log holds now. */
+  caughtUp(): Promise<void>
+  close(): Promise<void>
+}
+
+export const openDashboardHost = async (): Promise<DashboardHost> => {
+  const database = await testDatabase()
+  const config = parseConfig({ DATABASE_URL: database.url, SECRET_KEY: secretKey, DATA_DIR: tmpdir() })
+  const foundation = await openFoundation(config, { logger })
+  const { eventLog, pool, secrets, ledger } = foundation
+  const directory = openKeyDirectory({ eventLog, known: [], after: 0n, logger })
+  const prices = openPriceBooks({ eventLog, logger })
+  await Promise.all([directory.caughtUp, prices.caughtUp])
+  const projector = createProjector({ url: database.url, eventLog, projections, logger, owner: randomUUID() })
+  void projector.run()
+  const host = createHost(
+    {
+      directory,
+      secrets,
+      limiter: createRateLimiter(memoryCounters()),
+      rateLimitRecord: createRateLimitRecord({ ledger, logger, instanceId: randomUUID() }),
+      ledger,
+      prices,
+      idempotency: createIdempotency({ pool, eventLog }),
+      requestIds: createRequestIds(),
+      clock: Date,
+      logger,
+    },
+    [whoami({ pool })],
+  )
+  host.register(dashboard(foundation, logger))
+  await host.ready()
+  return {
+    url: database.url,
+    host,
+    foundation,
+    caughtUp: async () => {
+      const head = await eventLog.head()
+      const behind = `select count(*)::integer as n from projection_checkpoints where position < $1`
+      for (const end = Date.now() + 10_000; ; ) {
+        const { rows } = await pool.query<{ n: number }>(behind, [head.toString()])
+        if (rows[0]?.n === 0) return
+        if (Date.now() > end) throw new Error('the projections did not catch up')
+        await new Promise((resolve) => setTimeout(resolve, 10))
+      }
+    },
+    close: async () => {
+      await host.close()
+      await projector.stop()
+      await directory.stop()
+      await prices.stop()
+      await foundation.close()
+      await database.drop()
+    },
+  }
+}
+
+export type Browser = {
+  get(url: string, headers?: Record<string, string>): Promise<LightMyRequestResponse>
+  /** Opens the page a form is on, and sends the form with its token. `fields` may replace the token. */
+  submit(formUrl: string, fields: Record<string, string | string[]>, action?: string): Promise<LightMyRequestResponse>
+  post(url: string, body: string, headers?: Record<string, string>): Promise<LightMyRequestResponse>
+  readonly cookies: ReadonlyMap<string, string>
+}
+
+let addresses = 0
+
+/** Keeps cookies and follows nothing. Every browser has an address of its own, unless it is told one. */
+export const openBrowser = (
+  host: FastifyInstance,
+  remoteAddress = `10.1.${++addresses >> 8}.${addresses & 255}`,
+): Browser => {
+  const cookies = new Map<string, string>()
+  const send = async (request: InjectOptions): Promise<LightMyRequestResponse> => {
+    const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+    const response = await host.inject({
+      ...request,
+      remoteAddress,
+      headers: { accept: 'text/html', ...(cookie === '' ? {} : { cookie }), ...request.headers },
+    })
+    for (const { name, value, expires } of response.cookies) {
+      if (expires !== undefined && expires.getTime() <= Date.now()) cookies.delete(name)
+      else cookies.set(name, value)
+    }
+    return response
+  }
+  const browser: Browser = {
+    cookies,
+    get: (url, headers = {}) => send({ method: 'GET', url, headers }),
+    post: (url, body, headers = {}) =>
+      send({
+        method: 'POST',
+        url,
+        body,
+        headers: { 'content-type': 'application/x-www-form-urlencoded', ...headers },
+      }),
+    submit: async (formUrl, fields, action = formUrl) => {
+      const token = tokenIn((await browser.get(formUrl)).body)
+      return browser.post(action, encoded({ _csrf: token, ...fields }))
+    },
+  }
+  return browser
+}
+
+export const tokenIn = (page: string): string => /name="_csrf" value="([^"]+)"/.exec(page)?.[1] ?? ''
+
+export const encoded = (fields: Record<string, string | string[]>): string =>
+  new URLSearchParams(
+    Object.entries(fields).flatMap(([name, value]) => [value].flat().map((one) => [name, one])),
+  ).toString()
+
+/** A browser whose user is signed in. */
+export const signedIn = async (
+  { host }: DashboardHost,
+  { name, password }: { name: string; password: string },
+): Promise<Browser> => {
+  const browser = openBrowser(host)
+  const { statusCode } = await browser.submit('/login', { name, password })
+  if (statusCode !== 303) throw new Error(`not signed in: ${statusCode}`)
+  return browser
+}

@@ -1,0 +1,242 @@
+/** Who sees the dashboard, for how long, and what a form must carry. */
+import { createHash } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { putUser } from '../../src/ops/users.ts'
+import { type DashboardHost, encoded, openBrowser, openDashboardHost, signedIn, tokenIn } from './dashboard-host.ts'
+
+let room: DashboardHost
+const ada = { name: 'ada', password: 'correct horse battery staple' }
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  await putUser(room.foundation.pool, ada)
+})
+afterAll(() => room?.close())
+
+const sessions = async (user = ada.name): Promise<{ id_hash: Buffer; hours: number }[]> => {
+  const { rows } = await room.foundation.pool.query(
+    `select id_hash, extract(epoch from expires_at - now())::float8 / 3600 as hours
+       from dashboard_sessions where user_name = $1 order by created_at`,
+    [user],
+  )
+  return rows
+}
+
+/** Whoever holds these cookies is let in. */
+const opens = async (cookies: ReadonlyMap<string, string>): Promise<boolean> => {
+  const other = openBrowser(room.host)
+  const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+  return (await other.get('/', { cookie })).statusCode === 200
+}
+
+describe('signing in', () => {
+  test('the right password opens the overview', async () => {
+    const browser = openBrowser(room.host)
+    const page = await browser.get('/login')
+    expect(page.statusCode).toBe(200)
+    const answer = await browser.submit('/login', ada)
+    expect(answer.statusCode).toBe(303)
+    expect(answer.headers.location).toBe('/')
+    const overview = await browser.get('/')
+    expect(overview.statusCode).toBe(200)
+    expect(overview.body).toContain('Signed in as <strong>ada</strong>')
+  })
+
+  test('the session cookie is HttpOnly, SameSite, for the whole host, for 12 hours; Secure where the connection is', async () => {
+    const answer = await openBrowser(room.host).submit('/login', ada)
+    const cookie = answer.cookies.find(({ name }) => name === 'dashboard_session')
+    expect(cookie).toMatchObject({ httpOnly: true, sameSite: 'Lax', path: '/' })
+    expect(cookie?.secure).toBeUndefined()
+    const hours = ((cookie?.expires?.getTime() ?? 0) - Date.now()) / 3_600_000
+    expect(hours).toBeGreaterThan(11.9)
+    expect(hours).toBeLessThanOrEqual(12)
+  })
+
+  test.each([
+    ['a wrong password', { name: ada.name, password: 'wrong' }],
+    ['an unknown user', { name: 'nobody', password: ada.password }],
+    ['no password', { name: ada.name }],
+    ['a name longer than any', { name: 'a'.repeat(5_000), password: ada.password }],
+    ['names and passwords given twice', { name: ['nobody', ada.name], password: ['x', ada.password] }],
+  ])('%s opens nothing, and every refusal reads the same', async (_, fields) => {
+    const browser = openBrowser(room.host)
+    const answer = await browser.submit('/login', fields)
+    expect(answer.statusCode).toBe(401)
+    expect(answer.body).toContain('The user name or the password is wrong.')
+    expect(answer.cookies.map(({ name }) => name)).not.toContain('dashboard_session')
+    expect((await browser.get('/')).headers.location).toBe('/login')
+  })
+
+  test('the eleventh attempt in a minute from one address is refused, whatever it says', async () => {
+    const browser = openBrowser(room.host)
+    for (let i = 0; i < 10; i++)
+      expect((await browser.submit('/login', { name: `guess-${i}`, password: 'x' })).statusCode).toBe(401)
+    const answer = await browser.submit('/login', ada)
+    expect(answer.statusCode).toBe(429)
+    expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0)
+    expect(answer.body).toMatch(/Too many attempts\. Try again in \d+ seconds\./)
+    expect(browser.cookies.has('dashboard_session')).toBe(false)
+  })
+
+  test('the eleventh attempt in a minute on one account is refused from any address', async () => {
+    const bob = { name: 'bob', password: 'bob has a password' }
+    await putUser(room.foundation.pool, bob)
+    for (let i = 0; i < 10; i++)
+      expect((await openBrowser(room.host).submit('/login', { ...bob, password: 'x' })).statusCode).toBe(401)
+    expect((await openBrowser(room.host).submit('/login', bob)).statusCode).toBe(429)
+  })
+
+  test('it leads back to the page that was asked for, and never to another site', async () => {
+    const page = '/organizations/org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'
+    const browser = openBrowser(room.host)
+    const sent = await browser.get(page)
+    expect(sent.headers.location).toBe(`/login?next=${encodeURIComponent(page)}`)
+    expect((await browser.submit('/login', { ...ada, next: page })).headers.location).toBe(page)
+    for (const next of ['https://example.com', '//example.com', '/\\example.com', `${page}\r\nx: y`, `/login?${page}`])
+      expect((await openBrowser(room.host).submit('/login', { ...ada, next })).headers.location).toBe('/')
+  })
+})
+
+describe('a session', () => {
+  test('no page opens without one', async () => {
+    const paths = [
+      '/',
+      '/organizations/org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
+      '/organizations/x/keys/new',
+      '/organizations/x/keys/y/rotate',
+      '/organizations/x/keys/y/revoke',
+    ]
+    for (const path of paths) {
+      const answer = await openBrowser(room.host).get(path)
+      expect(answer.statusCode).toBe(303)
+      expect(answer.headers.location).toMatch(/^\/login/)
+      expect(answer.body).toBe('')
+    }
+  })
+
+  test('a visitor gets no session, and leaves none behind', async () => {
+    const before = await sessions()
+    const browser = openBrowser(room.host)
+    await browser.get('/login')
+    await browser.get('/')
+    expect([...browser.cookies.keys()]).toEqual(['dashboard_form'])
+    expect(await sessions()).toEqual(before)
+  })
+
+  test('its id is known to the browser only: the database holds a hash', async () => {
+    const browser = await signedIn(room, ada)
+    const id = decodeURIComponent(browser.cookies.get('dashboard_session') ?? '').split('.')[0] ?? ''
+    const row = (await sessions()).at(-1)
+    expect(row?.id_hash).toEqual(createHash('sha256').update(id).digest())
+    expect(row?.hours).toBeGreaterThan(11.9)
+    expect(row?.hours).toBeLessThanOrEqual(12)
+  })
+
+  test('signing in again gives another one, and ends the one before', async () => {
+    const browser = await signedIn(room, ada)
+    const first = new Map(browser.cookies)
+    const token = tokenIn((await browser.get('/')).body)
+    const answer = await browser.post('/login', encoded({ _csrf: token, ...ada }))
+    expect(answer.statusCode).toBe(303)
+    expect(browser.cookies.get('dashboard_session')).not.toBe(first.get('dashboard_session'))
+    expect(await opens(first)).toBe(false)
+    expect(await opens(browser.cookies)).toBe(true)
+  })
+
+  test('one that somebody made up is not taken over', async () => {
+    const browser = openBrowser(room.host)
+    const answer = await browser.get('/login', { cookie: 'dashboard_session=made-up.signature' })
+    const token = tokenIn(answer.body)
+    const form = browser.cookies.get('dashboard_form')
+    const cookie = `dashboard_form=${form}; dashboard_session=made-up.signature`
+    const signed = await browser.post('/login', encoded({ _csrf: token, ...ada }), { cookie })
+    expect(signed.statusCode).toBe(303)
+    expect(browser.cookies.get('dashboard_session')).not.toContain('made-up')
+  })
+
+  test('signing out ends it on the server: its cookie opens nothing any more', async () => {
+    const browser = await signedIn(room, ada)
+    const kept = new Map(browser.cookies)
+    expect(await opens(kept)).toBe(true)
+    const answer = await browser.submit('/', {}, '/logout')
+    expect(answer.statusCode).toBe(303)
+    expect(answer.headers.location).toBe('/login')
+    expect(browser.cookies.has('dashboard_session')).toBe(false)
+    expect(await opens(kept)).toBe(false)
+  })
+
+  test('it ends after 12 hours however much it was used, and the next sign-in removes what has expired', async () => {
+    const browser = await signedIn(room, ada)
+    await room.foundation.pool.query("update dashboard_sessions set expires_at = now() - interval '1 s'")
+    expect((await browser.get('/')).headers.location).toBe('/login')
+    await signedIn(room, ada)
+    expect((await sessions()).length).toBe(1)
+  })
+
+  test('looking at pages does not prolong it', async () => {
+    const browser = await signedIn(room, ada)
+    const until = async () =>
+      (await room.foundation.pool.query('select max(expires_at)::text as at from dashboard_sessions')).rows[0]?.at
+    const before = await until()
+    const page = await browser.get('/')
+    expect(page.cookies).toEqual([])
+    expect(await until()).toBe(before)
+  })
+
+  test('a new password ends all of them; so does deleting the user', async () => {
+    const eve = { name: 'eve', password: 'first password' }
+    await putUser(room.foundation.pool, eve)
+    const browser = await signedIn(room, eve)
+    expect(await opens(browser.cookies)).toBe(true)
+    await putUser(room.foundation.pool, { ...eve, password: 'second password' })
+    expect(await opens(browser.cookies)).toBe(false)
+    const again = await signedIn(room, { ...eve, password: 'second password' })
+    await room.foundation.pool.query('delete from users where name = $1', [eve.name])
+    expect(await opens(again.cookies)).toBe(false)
+  })
+})
+
+describe('a form', () => {
+  const refused = (body: string) => expect(body).toContain('The form was refused')
+
+  test('without a token is refused with a page, and changes nothing', async () => {
+    const browser = await signedIn(room, ada)
+    const before = await room.foundation.eventLog.head()
+    for (const path of ['/logout', '/organizations/x/keys/new', '/organizations/x/keys/y/revoke', '/login']) {
+      const answer = await browser.post(path, encoded({ name: 'x', reason: 'y' }))
+      expect(answer.statusCode).toBe(403)
+      expect(answer.headers['content-type']).toBe('text/html; charset=utf-8')
+      refused(answer.body)
+    }
+    expect(await room.foundation.eventLog.head()).toBe(before)
+    expect(await opens(browser.cookies)).toBe(true)
+  })
+
+  test('with the token of another session is refused, even with its form cookie', async () => {
+    const [mine, theirs] = [await signedIn(room, ada), await signedIn(room, ada)]
+    const token = tokenIn((await theirs.get('/')).body)
+    const cookie = `dashboard_session=${mine.cookies.get('dashboard_session')}; dashboard_form=${theirs.cookies.get('dashboard_form')}`
+    const answer = await mine.post('/logout', encoded({ _csrf: token }), { cookie })
+    expect(answer.statusCode).toBe(403)
+    expect(await opens(mine.cookies)).toBe(true)
+  })
+
+  test('with the token of the sign-in page is refused once signed in', async () => {
+    const browser = openBrowser(room.host)
+    const token = tokenIn((await browser.get('/login')).body)
+    await browser.submit('/login', ada)
+    expect((await browser.post('/logout', encoded({ _csrf: token }))).statusCode).toBe(403)
+  })
+
+  test('that is no form is refused with a page', async () => {
+    const browser = await signedIn(room, ada)
+    const token = tokenIn((await browser.get('/')).body)
+    const json = await browser.post('/logout', JSON.stringify({ _csrf: token }), { 'content-type': 'application/json' })
+    expect(json.statusCode).toBe(415)
+    expect(json.body).toContain('The request was refused')
+    const large = await browser.post('/logout', encoded({ _csrf: token, more: 'x'.repeat(20_000) }))
+    expect(large.statusCode).toBe(413)
+    expect(large.headers['content-type']).toBe('text/html; charset=utf-8')
+    expect(await opens(browser.cookies)).toBe(true)
+  })
+})
