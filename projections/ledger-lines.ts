@@ -1,5 +1,5 @@
 import { formatMicro, microOf } from './micro.ts'
-import { columnsOf, type ProjectedEvent, type Projection, type Query, type Statement } from './projection.ts'
+import type { ProjectedEvent, Projection, Query, Statement } from './projection.ts'
 
 /**
  * The statement: one row per call or movement of credits, in ledger order. A call and its charge are one row.
@@ -22,127 +22,155 @@ export const ledgerLines: Projection = {
     },
   ],
   fold: (events, table) => {
-    const rows: Row[] = []
-    const orphans: Row[] = []
+    const lines = new Lines()
+    const orphans = new Lines()
     for (const event of events) {
-      if (event.type === 'CreditCharged') {
-        const call = rows.at(-1)
-        if (call !== undefined && call[column.eventId] === event.metadata.causation_id) charge(call, event)
-        else orphans.push(charge(emptyRow(event, event.revision - 1), event))
-        continue
+      if (event.type !== 'CreditCharged') {
+        const kind = kinds[event.type]
+        if (kind !== undefined) kind(lines, event as never)
+      } else if (lines.endsWith(event.metadata.causation_id)) lines.charge(event)
+      else {
+        // The call stood at the end of the batch before this one.
+        orphans.open(event, { kind: 'call', revision: event.revision - 1 })
+        orphans.charge(event)
       }
-      const row = rowOf(event)
-      if (row !== null) rows.push(row)
     }
-    return [...insert(rows, table('ledger_lines')), ...chargeEarlier(orphans, table('ledger_lines'))]
+    return [...insert(lines, table('ledger_lines')), ...chargeEarlier(orphans, table('ledger_lines'))]
   },
 }
 
-type Row = (string | null)[]
+const columnNames = [
+  'organization_id',
+  'revision',
+  'event_id',
+  'kind',
+  'request_id',
+  'key_id',
+  'capability',
+  'outcome',
+  'code',
+  'amount_micro',
+  'rule',
+  'rule_version',
+  'price_book_version',
+  'charge_id',
+  'lines',
+  'idempotent',
+  'effective_at',
+] as const
+type ColumnName = (typeof columnNames)[number]
 
-const column = {
-  organizationId: 0,
-  revision: 1,
-  eventId: 2,
-  kind: 3,
-  requestId: 4,
-  keyId: 5,
-  capability: 6,
-  outcome: 7,
-  code: 8,
-  amount: 9,
-  rule: 10,
-  ruleVersion: 11,
-  priceBook: 12,
-  chargeId: 13,
-  lines: 14,
-  idempotent: 15,
-  effectiveAt: 16,
-} as const
-const width = 17
+/** Rows, kept as columns from the start: that is how they are written, and there are many. */
+class Lines {
+  readonly columns = Object.fromEntries(columnNames.map((name) => [name, []])) as unknown as Record<
+    ColumnName,
+    (string | null)[]
+  >
+  #last = -1
 
-const emptyRow = (event: ProjectedEvent, revision: number): Row => {
-  const row: Row = new Array(width).fill(null)
-  row[column.organizationId] = event.stream.slice('ledger-'.length)
-  row[column.revision] = String(revision)
-  row[column.eventId] = event.id
-  row[column.requestId] = event.metadata.request_id ?? null
-  row[column.amount] = '0'
-  row[column.idempotent] = 'f'
-  row[column.effectiveAt] = event.metadata.effective_at
-  return row
-}
+  /** Opens a row at zero, with nothing known beyond where and when. */
+  open(event: ProjectedEvent, { kind, revision }: { kind: string; revision: number }): void {
+    const { columns } = this
+    this.#last++
+    columns.organization_id.push(event.stream.slice('ledger-'.length))
+    columns.revision.push(String(revision))
+    columns.event_id.push(event.id)
+    columns.kind.push(kind)
+    columns.request_id.push(event.metadata.request_id ?? null)
+    columns.key_id.push(null)
+    columns.capability.push(null)
+    columns.outcome.push(null)
+    columns.code.push(null)
+    columns.amount_micro.push('0')
+    columns.rule.push(null)
+    columns.rule_version.push(null)
+    columns.price_book_version.push(null)
+    columns.charge_id.push(null)
+    columns.lines.push(null)
+    columns.idempotent.push('f')
+    columns.effective_at.push(event.metadata.effective_at)
+  }
 
-const rowOf = (event: ProjectedEvent): Row | null => {
-  const row = emptyRow(event, event.revision)
-  switch (event.type) {
-    case 'KeyUsed': {
-      const { key_id, capability, outcome, code, free_by, idempotent } = event.data
-      row[column.kind] = 'call'
-      row[column.keyId] = key_id
-      row[column.capability] = capability
-      row[column.outcome] = outcome
-      row[column.code] = code ?? null
-      row[column.rule] = free_by?.rule ?? null
-      row[column.ruleVersion] = free_by === undefined ? null : String(free_by.rule_version)
-      if (idempotent === true) row[column.idempotent] = 't'
-      return row
-    }
-    case 'RateLimitExceeded':
-      row[column.kind] = 'rate_limited'
-      row[column.keyId] = event.data.key_id
-      row[column.outcome] = String(event.data.count)
-      row[column.code] = 'RATE_001'
-      return row
-    case 'CreditGranted':
-      row[column.kind] = 'grant'
-      row[column.amount] = formatMicro(microOf(event.data.amount))
-      row[column.chargeId] = event.data.grant_id
-      return row
-    case 'CreditExpired':
-      row[column.kind] = 'expiry'
-      row[column.amount] = formatMicro(-microOf(event.data.amount))
-      row[column.chargeId] = event.data.grant_id
-      return row
-    case 'CreditAdjusted':
-      row[column.kind] = 'adjustment'
-      row[column.amount] = formatMicro(microOf(event.data.amount))
-      row[column.chargeId] = event.data.adjusts
-      return row
-    default:
-      return null
+  set(name: ColumnName, value: string | null): void {
+    this.columns[name][this.#last] = value
+  }
+
+  endsWith(eventId: string | undefined): boolean {
+    return this.#last >= 0 && this.columns.event_id[this.#last] === eventId
+  }
+
+  charge({ data }: Event<'CreditCharged'>): void {
+    this.set('amount_micro', formatMicro(-microOf(data.amount)))
+    this.set('rule', data.rule)
+    this.set('rule_version', String(data.rule_version))
+    this.set('price_book_version', String(data.price_book_version))
+    this.set('charge_id', data.charge_id)
+    if (data.lines.length > 1) this.set('lines', JSON.stringify(data.lines))
+  }
+
+  get length(): number {
+    return this.#last + 1
   }
 }
 
-const charge = (row: Row, { data }: Extract<ProjectedEvent, { type: 'CreditCharged' }>): Row => {
-  row[column.amount] = formatMicro(-microOf(data.amount))
-  row[column.rule] = data.rule
-  row[column.ruleVersion] = String(data.rule_version)
-  row[column.priceBook] = String(data.price_book_version)
-  row[column.chargeId] = data.charge_id
-  if (data.lines.length > 1) row[column.lines] = JSON.stringify(data.lines)
-  return row
+type Event<T extends ProjectedEvent['type']> = Extract<ProjectedEvent, { type: T }>
+
+/** What opens a row, and what it says. Everything else leaves no line. */
+const kinds: { readonly [T in ProjectedEvent['type']]?: (lines: Lines, event: Event<T>) => void } = {
+  KeyUsed: (lines, event) => {
+    const { key_id, capability, outcome, code, free_by, idempotent } = event.data
+    lines.open(event, { kind: 'call', revision: event.revision })
+    lines.set('key_id', key_id)
+    lines.set('capability', capability)
+    lines.set('outcome', outcome)
+    if (code !== undefined) lines.set('code', code)
+    if (free_by !== undefined) {
+      lines.set('rule', free_by.rule)
+      lines.set('rule_version', String(free_by.rule_version))
+    }
+    if (idempotent === true) lines.set('idempotent', 't')
+  },
+  RateLimitExceeded: (lines, event) => {
+    lines.open(event, { kind: 'rate_limited', revision: event.revision })
+    lines.set('key_id', event.data.key_id)
+    lines.set('outcome', String(event.data.count))
+    lines.set('code', 'RATE_001')
+  },
+  CreditGranted: (lines, event) => {
+    lines.open(event, { kind: 'grant', revision: event.revision })
+    lines.set('amount_micro', formatMicro(microOf(event.data.amount)))
+    lines.set('charge_id', event.data.grant_id)
+  },
+  CreditExpired: (lines, event) => {
+    lines.open(event, { kind: 'expiry', revision: event.revision })
+    lines.set('amount_micro', formatMicro(-microOf(event.data.amount)))
+    lines.set('charge_id', event.data.grant_id)
+  },
+  CreditAdjusted: (lines, event) => {
+    lines.open(event, { kind: 'adjustment', revision: event.revision })
+    lines.set('amount_micro', formatMicro(microOf(event.data.amount)))
+    lines.set('charge_id', event.data.adjusts)
+  },
 }
 
-const insert = (rows: readonly Row[], table: string): Statement[] =>
-  rows.length === 0
+const insert = (lines: Lines, table: string): Statement[] =>
+  lines.length === 0
     ? []
     : [
         {
-          text: `insert into ${table} (organization_id, revision, event_id, kind, request_id, key_id, capability, outcome, code,
-                   amount_micro, rule, rule_version, price_book_version, charge_id, lines, idempotent, effective_at)
+          text: `insert into ${table} (${columnNames.join(', ')})
                  select a, b::bigint, c::uuid, d, e, f, g, h, i, j::bigint, k, l::integer, m::integer, n::uuid, o::json,
                         p::boolean, q::timestamptz
                  from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
                              $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::text[],
                              $16::text[], $17::text[]) as u (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q)`,
-          columns: columnsOf(rows, width),
+          columns: columnNames.map((name) => lines.columns[name]),
         },
       ]
 
-/** The call stood at the end of the batch before: its row is there and learns what it cost. */
-const chargeEarlier = (rows: readonly Row[], table: string): Statement[] =>
-  rows.length === 0
+/** The call's row is there and learns what it cost. */
+const chargeEarlier = (lines: Lines, table: string): Statement[] =>
+  lines.length === 0
     ? []
     : [
         {
@@ -151,21 +179,18 @@ const chargeEarlier = (rows: readonly Row[], table: string): Statement[] =>
                  from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[])
                    as u (a, b, c, d, e, f, g, h)
                  where t.organization_id = u.a and t.revision = u.b::bigint`,
-          columns: columnsOf(
-            rows.map((row) =>
-              [
-                column.organizationId,
-                column.revision,
-                column.amount,
-                column.rule,
-                column.ruleVersion,
-                column.priceBook,
-                column.chargeId,
-                column.lines,
-              ].map((i) => row[i] ?? null),
-            ),
-            8,
-          ),
+          columns: (
+            [
+              'organization_id',
+              'revision',
+              'amount_micro',
+              'rule',
+              'rule_version',
+              'price_book_version',
+              'charge_id',
+              'lines',
+            ] as const
+          ).map((name) => lines.columns[name]),
         },
       ]
 

@@ -157,13 +157,14 @@ export const placeFrom = (
   organizationId: string,
   revision: number,
 ): Query<{ revision: string; effective_at: Date }> => ({
-  text: `select revision::text, effective_at from ledger_lines where organization_id = $1 and revision >= $2
-          order by revision limit 1`,
+  text: `select l.revision::text, l.effective_at from ledger_lines l
+          where l.organization_id = $1 and l.revision >= $2 order by l.revision limit 1`,
   values: [organizationId, revision],
 })
 
 export const lastPlace = (organizationId: string): Query<{ revision: string }> => ({
-  text: `select revision::text from ledger_lines where organization_id = $1 order by revision desc limit 1`,
+  // Unqualified, "order by revision" would mean the text that is selected, and sort 99 after 501.
+  text: `select l.revision::text from ledger_lines l where l.organization_id = $1 order by l.revision desc limit 1`,
   values: [organizationId],
 })
 

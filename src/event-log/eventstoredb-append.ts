@@ -53,9 +53,9 @@ export const createAppender = ({ connect, lastRevision, deadlineMs, logger }: Ap
     const pending = new Map<string, Pending>()
     let answered = false
     const end = (why: Error, refused = false): void => {
-      if (opened.ended) return
-      opened.ended = true
-      if (session === opened) session = undefined
+      if (made.ended) return
+      made.ended = true
+      if (session === made) session = undefined
       clearInterval(watchdog)
       connection.close()
       if (pending.size > 0)
@@ -68,7 +68,7 @@ export const createAppender = ({ connect, lastRevision, deadlineMs, logger }: Ap
         )
       pending.clear()
     }
-    const opened: Session = { call, pending, ended: false, end }
+    const made: Session = { call, pending, ended: false, end }
     // The oldest append comes first in the map, so one timer watches all of them.
     const watchdog = setInterval(
       () => {
@@ -95,8 +95,16 @@ export const createAppender = ({ connect, lastRevision, deadlineMs, logger }: Ap
     })
     // Even politely: without a reply to every append, an ending is a loss.
     call.on('end', () => end(new Error('the server ended the call')))
-    session = opened
-    return opened
+    session = made
+    return made
+  }
+
+  /** The session, shared by everyone who asks while it is being made. */
+  const opened = (): Promise<Session> => {
+    opening ??= open().finally(() => {
+      opening = undefined
+    })
+    return opening
   }
 
   const conflictAt = ({ stream, expected, reject }: Pending): void => {
@@ -108,13 +116,7 @@ export const createAppender = ({ connect, lastRevision, deadlineMs, logger }: Ap
     )
   }
 
-  const send = (
-    to: Session,
-    stream: string,
-    expected: ExpectedRevision,
-    events: readonly NewEvent[],
-    bytes: number,
-  ) =>
+  const send = (to: Session, stream: string, expected: ExpectedRevision, events: readonly NewEvent[]) =>
     new Promise<{ revision: number }>((resolve, reject) => {
       if (to.ended)
         return reject(
@@ -142,12 +144,7 @@ export const createAppender = ({ connect, lastRevision, deadlineMs, logger }: Ap
       underWay++
       bytesUnderWay += bytes
       try {
-        const to =
-          session ??
-          (await (opening ??= open().finally(() => {
-            opening = undefined
-          })))
-        return await send(to, stream, expected, events)
+        return await send(session ?? (await opened()), stream, expected, events)
       } finally {
         underWay--
         bytesUnderWay -= bytes

@@ -69,7 +69,8 @@ export const openEventStoreDb = ({ url, logger, limits: own }: EventStoreDbOptio
   /** Reads over the shared connection, which does not survive a read that fails. */
   const withConnection = async <Value>(work: (connection: Connection) => Promise<Value>): Promise<Value> => {
     if (closing.signal.aborted) throw new Unavailable('the event log is closed')
-    const used = (reading ??= connectAs('read'))
+    reading ??= connectAs('read')
+    const used = reading
     try {
       return await work(await used)
     } catch (error) {

@@ -47,6 +47,17 @@ const parseTogether = (texts: readonly string[]): unknown[] | undefined => {
   }
 }
 
+/** What of a batch lies after one position, up to and including another. */
+export const within = (decoded: Decoded, { after, to }: { after: bigint; to: bigint }): Decoded => {
+  const first = decoded.events[0]?.position ?? to
+  const last = decoded.events.at(-1)?.position ?? to
+  if (decoded.unreadable.length === 0 && first > after && last <= to) return decoded
+  return {
+    events: decoded.events.filter(({ position }) => position > after && position <= to),
+    unreadable: decoded.unreadable.filter(({ event }) => event.position > after && event.position <= to),
+  }
+}
+
 export const concerns = (projection: Projection, stream: string): boolean =>
   projection.prefixes.length === 0 || projection.prefixes.some((prefix) => stream.startsWith(prefix))
 

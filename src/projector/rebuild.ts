@@ -1,12 +1,13 @@
 import pg from 'pg'
 import type { Projection, TableName } from '../../projections/projection.ts'
 import { type EventLog, logStart, type Position } from '../event-log/port.ts'
-import { concerns, decodeBatch, type Folded, foldBatch } from './project.ts'
+import { decodeBatch, type Folded, foldBatch, within } from './project.ts'
 import { createIndexes, createTables, createViews, liveTable, nextTable, runStatements } from './tables.ts'
 
 /**
- * Folds a projection anew from the log's beginning into tables beside the live ones, while readers and the live
+ * Folds projections anew from the log's beginning into tables beside the live ones, while readers and the live
  * projector go on, and then switches in one transaction. A rebuild that dies leaves the live tables as they were.
+ * Several projections are folded together: the log is read and parsed once.
  */
 
 const batchMax = 5_000
@@ -23,43 +24,48 @@ export type RebuildProgress = {
 export type RebuildOptions = {
   readonly url: string
   readonly eventLog: EventLog
-  readonly projection: Projection
+  readonly projections: readonly Projection[]
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: RebuildProgress) => void
 }
 
-/** Rebuilds and switches. Resolves with the number of events read; throws where the projection cannot fold the log. */
-export const rebuildProjection = async (
-  options: RebuildOptions,
-): Promise<{ events: number; elapsedMs: number }> => {
-  const { projection } = options
-  return beside(options, async (client, built) => {
+/** Rebuilds and switches. Resolves with the number of events read; throws where a projection cannot fold the log. */
+export const rebuildProjections = (options: RebuildOptions): Promise<{ events: number; elapsedMs: number }> =>
+  beside(options, async (client, builds, progress) => {
     await client.query('begin')
     await client.query(`set local lock_timeout = '10s'`)
-    const to = within(await lockCheckpoint(client, projection), await options.eventLog.head())
-    await built.foldUpTo(to)
-    for (const { name } of projection.tables) {
-      await client.query(`drop view if exists ${name}`)
-      await client.query(`drop table if exists ${liveTable(projection)(name)}`)
+    await foldToCheckpoints(client, builds, options, progress)
+    for (const { projection, position, poison } of builds) {
+      for (const { name } of projection.tables) {
+        await client.query(`drop view if exists ${name}`)
+        await client.query(`drop table if exists ${liveTable(projection)(name)}`)
+        await client.query(
+          `alter table ${nextTable(projection)(name)} rename to ${liveTable(projection)(name)}`,
+        )
+      }
+      await createViews(client, projection)
+      await client.query('delete from parked_events where projection = $1', [projection.name])
+      for (const one of poison)
+        await client.query(
+          'insert into parked_events (projection, position, stream, error) values ($1, $2, $3, $4)',
+          [projection.name, one.position.toString(), one.stream, one.error],
+        )
       await client.query(
-        `alter table ${nextTable(projection)(name)} rename to ${liveTable(projection)(name)}`,
+        `update projection_checkpoints set version = $2, position = $3, state = 'live', error = null, updated_at = now()
+          where name = $1`,
+        [projection.name, projection.version, position.toString()],
       )
     }
-    await createViews(client, projection)
-    await client.query('delete from parked_events where projection = $1', [projection.name])
-    for (const { position, stream, error } of built.poison)
-      await client.query(
-        'insert into parked_events (projection, position, stream, error) values ($1, $2, $3, $4)',
-        [projection.name, position.toString(), stream, error],
-      )
-    await client.query(
-      `update projection_checkpoints set version = $2, position = $3, state = 'live', error = null, updated_at = now() where name = $1`,
-      [projection.name, projection.version, to.toString()],
-    )
     await client.query('commit')
-    return built.told()
+    return { events: progress.events, elapsedMs: performance.now() - progress.startedAt }
   })
-}
+
+/** One projection alone. */
+export const rebuildProjection = ({
+  projection,
+  ...options
+}: Omit<RebuildOptions, 'projections'> & { projection: Projection }): ReturnType<typeof rebuildProjections> =>
+  rebuildProjections({ ...options, projections: [projection] })
 
 export type Difference = {
   readonly table: string
@@ -69,156 +75,231 @@ export type Difference = {
   readonly onlyRebuilt: string[]
 }
 
+export type Verdict = {
+  readonly name: string
+  readonly position: Position
+  readonly rows: number
+  readonly differences: Difference[]
+}
+
 /**
  * Rebuilds beside the live tables and compares row for row at the same position; the live projector waits for the
- * length of the comparison, readers do not. Returns the differences, at most five rows of each side per table.
+ * length of the comparison, readers do not. Tells the differences, at most five rows of each side per table.
  */
-export const verifyProjection = async (
-  options: RebuildOptions,
-): Promise<{ position: Position; rows: number; differences: Difference[] }> => {
-  const { projection } = options
-  return beside(options, async (client, built) => {
+export const verifyProjections = (options: RebuildOptions): Promise<Verdict[]> =>
+  beside(options, async (client, builds, progress) => {
     await client.query('begin')
-    const position = within(await lockCheckpoint(client, projection), await options.eventLog.head())
-    await built.foldUpTo(position)
-    const differences: Difference[] = []
-    let rows = 0
-    for (const { name } of projection.tables) {
-      const [live, next] = [liveTable(projection)(name), nextTable(projection)(name)]
-      const found = await client.query<{
-        live: string
-        rebuilt: string
-        only_live: string[]
-        only_rebuilt: string[]
-      }>(
-        `select (select count(*) from ${live}) as live, (select count(*) from ${next}) as rebuilt,
-                array(select l::text from ${live} l except all select n::text from ${next} n limit 5) as only_live,
-                array(select n::text from ${next} n except all select l::text from ${live} l limit 5) as only_rebuilt`,
-      )
-      const row = found.rows[0]
-      if (row === undefined) continue
-      rows += Number(row.rebuilt)
-      if (row.only_live.length > 0 || row.only_rebuilt.length > 0 || row.live !== row.rebuilt)
-        differences.push({
-          table: name,
-          live: Number(row.live),
-          rebuilt: Number(row.rebuilt),
-          onlyLive: row.only_live,
-          onlyRebuilt: row.only_rebuilt,
-        })
+    await foldToCheckpoints(client, builds, options, progress)
+    const verdicts: Verdict[] = []
+    for (const { projection, position } of builds) {
+      const compared = []
+      for (const { name } of projection.tables) compared.push(await compare(client, projection, name))
+      verdicts.push({
+        name: projection.name,
+        position,
+        rows: compared.reduce((sum, { rebuilt }) => sum + rebuilt, 0),
+        differences: compared.filter(
+          ({ live, rebuilt, onlyLive, onlyRebuilt }) =>
+            live !== rebuilt || onlyLive.length > 0 || onlyRebuilt.length > 0,
+        ),
+      })
     }
     await client.query('rollback')
-    return { position, rows, differences }
+    return verdicts
   })
+
+/** One projection alone. */
+export const verifyProjection = async ({
+  projection,
+  ...options
+}: Omit<RebuildOptions, 'projections'> & { projection: Projection }): Promise<Verdict> => {
+  const [verdict] = await verifyProjections({ ...options, projections: [projection] })
+  if (verdict === undefined) throw new Error(`${projection.name} was not compared`)
+  return verdict
 }
 
-type Built = {
-  /** Folds everything after what is folded so far, up to and including a position. */
-  foldUpTo(position: Position): Promise<void>
+const compare = async (client: pg.Client, projection: Projection, name: string): Promise<Difference> => {
+  const [live, next] = [liveTable(projection)(name), nextTable(projection)(name)]
+  const { rows } = await client.query<{
+    live: string
+    rebuilt: string
+    only_live: string[]
+    only_rebuilt: string[]
+  }>(
+    `select (select count(*) from ${live}) as live, (select count(*) from ${next}) as rebuilt,
+            array(select l::text from ${live} l except all select n::text from ${next} n limit 5) as only_live,
+            array(select n::text from ${next} n except all select l::text from ${live} l limit 5) as only_rebuilt`,
+  )
+  return {
+    table: name,
+    live: Number(rows[0]?.live),
+    rebuilt: Number(rows[0]?.rebuilt),
+    onlyLive: rows[0]?.only_live ?? [],
+    onlyRebuilt: rows[0]?.only_rebuilt ?? [],
+  }
+}
+
+/** A projection being folded into its next tables. */
+type Build = {
+  readonly projection: Projection
+  readonly table: TableName
+  position: Position
   /** What a read model without money could not fold. */
-  readonly poison: Folded['poison']
-  told(): { events: number; elapsedMs: number }
+  readonly poison: Folded['poison'][number][]
 }
 
-/** Builds the next tables nearly up to the live checkpoint, hands them to `then`, and removes what `then` left. */
+type Progress = { events: number; readonly startedAt: number }
+
+/** Builds the next tables nearly up to the live checkpoints, hands them to `then`, and removes what `then` left. */
 const beside = async <Result>(
-  { url, eventLog, projection, signal, onProgress }: RebuildOptions,
-  then: (client: pg.Client, built: Built) => Promise<Result>,
+  options: RebuildOptions,
+  then: (client: pg.Client, builds: Build[], progress: Progress) => Promise<Result>,
 ): Promise<Result> => {
-  const client = new pg.Client({ connectionString: url, application_name: `rebuild ${projection.name}` })
+  const { url, eventLog, projections } = options
+  const client = new pg.Client({ connectionString: url, application_name: 'rebuild' })
   client.on('error', () => undefined)
   await client.connect()
-  const table = nextTable(projection)
-  const startedAt = performance.now()
-  let position = logStart
-  let events = 0
-  const poison: Folded['poison'][number][] = []
-  const foldUpTo = async (to: Position): Promise<void> => {
-    if (position >= to) return
-    const done = new AbortController()
-    const either = signal === undefined ? done.signal : AbortSignal.any([signal, done.signal])
-    for await (const item of eventLog.subscribe({
-      after: position,
-      prefixes: projection.prefixes,
-      batchMax,
-      signal: either,
-    })) {
-      if (item.kind === 'events') {
-        const wanted = item.events.filter(
-          (event) => event.position <= to && concerns(projection, event.stream),
-        )
-        poison.push(...(await foldInto(client, { projection, table }, wanted)))
-        events += wanted.length
-      }
-      position = item.position < to ? item.position : to
-      onProgress?.({ position, target: to, events, elapsedMs: performance.now() - startedAt })
-      if (item.position >= to) break
-    }
-    done.abort()
-    signal?.throwIfAborted()
-  }
-  let exclusively = false
+  const builds: Build[] = []
+  const progress: Progress = { events: 0, startedAt: performance.now() }
   try {
-    const exclusive = await client.query<{ got: boolean }>(
-      'select pg_try_advisory_lock(hashtext($1)) as got',
-      [`rebuild ${projection.name}`],
-    )
-    if (exclusive.rows[0]?.got !== true)
-      throw new Error(`${projection.name} is being rebuilt by another process; wait for it to end`)
-    exclusively = true
     // Read models are disposable: a rebuild that loses its last commits in a crash starts again anyway.
     await client.query('set synchronous_commit = off')
-    await createTables(client, projection, table)
-    for (;;) {
-      const target = within(await checkpointOf(client, projection), await eventLog.head())
-      if (target - position <= switchLagMax) break
-      await foldUpTo(target)
+    for (const projection of projections) {
+      await exclusively(client, projection)
+      builds.push({ projection, table: nextTable(projection), position: logStart, poison: [] })
+      await createTables(client, projection, nextTable(projection))
     }
-    await createIndexes(client, projection, table)
-    return await then(client, {
-      foldUpTo,
-      poison,
-      told: () => ({ events, elapsedMs: performance.now() - startedAt }),
-    })
+    for (;;) {
+      const targets = await targetsOf(client, builds, eventLog)
+      if (builds.every(({ position }, i) => (targets[i] ?? 0n) - position <= switchLagMax)) break
+      await foldUpTo(client, builds, targets, options, progress)
+    }
+    for (const { projection, table } of builds) await createIndexes(client, projection, table)
+    return await then(client, builds, progress)
   } finally {
     await client.query('rollback').catch(() => undefined)
-    if (exclusively)
+    for (const { projection, table } of builds)
       for (const { name } of projection.tables)
         await client.query(`drop table if exists ${table(name)}`).catch(() => undefined)
     await client.end()
   }
 }
 
-/** A checkpoint ahead of the log, after the log was restored from a backup, is no place to fold up to. */
-const within = (checkpoint: Position, head: Position): Position => (checkpoint < head ? checkpoint : head)
-
-const foldInto = async (
-  client: pg.Client,
-  { projection, table }: { projection: Projection; table: TableName },
-  recorded: Parameters<typeof decodeBatch>[0],
-): Promise<Folded['poison']> => {
-  const { statements, poison } = foldBatch(projection, decodeBatch(recorded), table)
-  const first = poison[0]
-  if (first !== undefined && projection.money)
-    throw new Error(
-      `${projection.name} cannot fold event ${first.position} of ${first.stream}: ${first.error}`,
-    )
-  await runStatements(client, statements)
-  return poison
+/** One rebuild of a projection at a time: they would share their next tables. */
+const exclusively = async (client: pg.Client, { name }: Projection): Promise<void> => {
+  const { rows } = await client.query<{ got: boolean }>('select pg_try_advisory_lock(hashtext($1)) as got', [
+    `rebuild ${name}`,
+  ])
+  if (rows[0]?.got !== true)
+    throw new Error(`${name} is being rebuilt by another process; wait for it to end`)
 }
 
-/** Holds the live projector where it is until the transaction ends, and tells where that is. */
-const lockCheckpoint = async (client: pg.Client, projection: Projection): Promise<Position> =>
-  positionFrom(
-    await client.query('select position from projection_checkpoints where name = $1 for update', [
-      projection.name,
-    ]),
+/**
+ * Holds the live projector where it is until the transaction ends, and folds each build up to exactly there. A
+ * checkpoint ahead of the log, after the log was restored from a backup, is no place to fold up to.
+ */
+const foldToCheckpoints = async (
+  client: pg.Client,
+  builds: Build[],
+  options: RebuildOptions,
+  progress: Progress,
+): Promise<void> => {
+  await client.query(
+    'select 1 from projection_checkpoints where name = any ($1::text[]) order by name for update',
+    [builds.map(({ projection }) => projection.name)],
   )
+  const targets = await targetsOf(client, builds, options.eventLog)
+  await foldUpTo(client, builds, targets, options, progress)
+}
 
-const checkpointOf = async (client: pg.Client, projection: Projection): Promise<Position> =>
-  positionFrom(
-    await client.query('select position from projection_checkpoints where name = $1', [projection.name]),
+/** How far each projection is to be folded: to its live checkpoint, or to the log's head where that comes first. */
+const targetsOf = async (
+  client: pg.Client,
+  builds: readonly Build[],
+  eventLog: EventLog,
+): Promise<Position[]> => {
+  const { rows } = await client.query<{ name: string; position: string }>(
+    'select name, position from projection_checkpoints',
   )
+  const head = await eventLog.head()
+  return builds.map(({ projection }) => {
+    const checkpoint = BigInt(rows.find(({ name }) => name === projection.name)?.position ?? 0)
+    return checkpoint < head ? checkpoint : head
+  })
+}
 
-const positionFrom = ({ rows }: pg.QueryResult<{ position: string }>): Position =>
-  BigInt(rows[0]?.position ?? 0)
+/** Folds every build from where it stands to its target. Reading, folding and writing overlap by one batch each. */
+const foldUpTo = async (
+  client: pg.Client,
+  builds: readonly Build[],
+  targets: readonly Position[],
+  { eventLog, signal, onProgress }: RebuildOptions,
+  progress: Progress,
+): Promise<void> => {
+  const target = targets.reduce((most, one) => (one > most ? one : most), logStart)
+  const due = builds.flatMap((build, i) => {
+    const to = targets[i] ?? logStart
+    return build.position < to ? [{ build, to }] : []
+  })
+  if (due.length === 0) return
+  const after = due.reduce((least, { build }) => (build.position < least ? build.position : least), target)
+  const prefixes = [...new Set(due.flatMap(({ build }) => build.projection.prefixes))]
+  const done = new AbortController()
+  const until = signal === undefined ? done.signal : AbortSignal.any([signal, done.signal])
+  let writing: Promise<void> = Promise.resolve()
+  try {
+    for await (const item of readingAhead(eventLog.subscribe({ after, prefixes, batchMax, signal: until }))) {
+      if (item.kind === 'events') {
+        const decoded = decodeBatch(item.events)
+        const statements = []
+        for (const { build, to } of due) {
+          const wanted = within(decoded, { after: build.position, to })
+          const { statements: own, poison } = foldBatch(build.projection, wanted, build.table)
+          const [first] = poison
+          if (first !== undefined && build.projection.money)
+            throw new Error(
+              `${build.projection.name} cannot fold event ${first.position} of ${first.stream}: ${first.error}`,
+            )
+          build.poison.push(...poison)
+          statements.push(...own)
+        }
+        progress.events += item.events.length
+        await writing
+        writing = runStatements(client, statements)
+        // Awaited a batch later; until then a failure must not count as unhandled.
+        writing.catch(() => undefined)
+      }
+      for (const { build, to } of due) build.position = item.position < to ? item.position : to
+      const position = item.position < target ? item.position : target
+      onProgress?.({
+        position,
+        target,
+        events: progress.events,
+        elapsedMs: performance.now() - progress.startedAt,
+      })
+      if (item.position >= target) break
+    }
+  } finally {
+    done.abort()
+    await writing
+  }
+  signal?.throwIfAborted()
+}
+
+/** Asks for the next item before the last one has been dealt with. */
+async function* readingAhead<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
+  const iterator = items[Symbol.asyncIterator]()
+  try {
+    let next = iterator.next()
+    for (;;) {
+      const item = await next
+      if (item.done === true) return
+      next = iterator.next()
+      // Whoever stops early never looks at this one.
+      next.catch(() => undefined)
+      yield item.value
+    }
+  } finally {
+    await iterator.return?.()
+  }
+}

@@ -5,7 +5,7 @@ import type { Projection } from '../../projections/projection.ts'
 import type { EventLog, Position, RecordedEvent } from '../event-log/port.ts'
 import { type Checkpoint, Fenced, moveCheckpoints, readCheckpoints } from './checkpoints.ts'
 import { acquireLease, leaseRenewMs, releaseLease } from './lease.ts'
-import { concerns, type Decoded, decodeBatch, foldBatch } from './project.ts'
+import { concerns, type Decoded, decodeBatch, foldBatch, within } from './project.ts'
 import { rebuildProjection } from './rebuild.ts'
 import { liveTable, prepareProjections, runStatements } from './tables.ts'
 
@@ -170,7 +170,13 @@ export const createProjector = ({
       }
     }
     for (const [projection, from] of level)
-      await projectOne(client, standing, { projection, from, to, epoch, decoded: later(decoded, from) })
+      await projectOne(client, standing, {
+        projection,
+        from,
+        to,
+        epoch,
+        decoded: within(decoded, { after: from, to }),
+      })
   }
 
   const projectOne = async (
@@ -324,11 +330,6 @@ const countLive = async (pool: pg.Pool, projections: readonly Projection[]): Pro
     live.some(({ name, version }) => name === one.name && version === one.version),
   ).length
 }
-
-const later = ({ events, unreadable }: Decoded, from: Position): Decoded => ({
-  events: events.filter(({ position }) => position > from),
-  unreadable: unreadable.filter(({ event }) => event.position > from),
-})
 
 const transaction = async (client: pg.PoolClient, work: () => Promise<void>): Promise<void> => {
   await client.query('begin')

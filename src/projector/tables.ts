@@ -45,11 +45,45 @@ export const createViews = async (client: pg.ClientBase, projection: Projection)
   }
 }
 
+const separator = '\x1e'
+const nothing = '\x1f'
+
+/** Runs set-based statements, one after the other. */
 export const runStatements = async (
   client: pg.ClientBase,
   statements: readonly Statement[],
 ): Promise<void> => {
-  for (const { text, columns } of statements) await client.query(text, columns.map(textArray))
+  for (const { text, columns } of statements) {
+    const joined = joinColumns(columns)
+    if (joined === null) await client.query(text, columns.map(textArray))
+    else await client.query(text.replaceAll(/\$(\d+)::text\[\]/g, splitParameter), joined)
+  }
+}
+
+const splitParameter = (_cast: string, number: string): string =>
+  `string_to_array($${number}, '${separator}', '${nothing}')`
+
+/**
+ * Each column as one text: putting an array together value by value costs several times more, here and there. Null
+ * when the values do not allow it: one of the two separators in a text somebody wrote, or a single empty text.
+ */
+const joinColumns = (columns: Statement['columns']): string[] | null => {
+  const texts: string[] = []
+  for (const column of columns) {
+    if (column.length === 1 && column[0] === '') return null
+    const text = column.map((value) => value ?? nothing).join(separator)
+    if (countOf(text, separator) !== column.length - 1) return null
+    const nulls = text.includes(nothing) ? column.filter((value) => value === null).length : 0
+    if (countOf(text, nothing) !== nulls) return null
+    texts.push(text)
+  }
+  return texts
+}
+
+const countOf = (text: string, character: string): number => {
+  let count = 0
+  for (let at = text.indexOf(character); at !== -1; at = text.indexOf(character, at + 1)) count++
+  return count
 }
 
 /**

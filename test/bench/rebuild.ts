@@ -2,7 +2,7 @@ import pg from 'pg'
 import { ulid } from 'ulid'
 import { projections } from '../../projections/index.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
-import { rebuildProjection } from '../../src/projector/rebuild.ts'
+import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { createIndexes, createTables, liveTable } from '../../src/projector/tables.ts'
 import { withFoundation } from './database.ts'
 import { writeHistory } from './ledger-history.ts'
@@ -44,13 +44,7 @@ export const rebuild = ({ events, rounds, begin, tell }: BenchOptions): Promise<
         const from = performance.now()
         const ownFrom = process.cpuUsage()
         const postgresFrom = processorMsOfTree(postgresPid)
-        for (const projection of projections) {
-          const one = performance.now()
-          const { events: read } = await rebuildProjection({ url, eventLog, projection })
-          tell(
-            `rebuild: ${projection.name}: ${read} events in ${((performance.now() - one) / 1_000).toFixed(2)} s`,
-          )
-        }
+        await rebuildProjections({ url, eventLog, projections })
         rebuildS.push((performance.now() - from) / 1_000)
         const own = process.cpuUsage(ownFrom)
         tell(

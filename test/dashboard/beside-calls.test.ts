@@ -14,7 +14,11 @@ beforeAll(async () => {
   room = await openDashboardHost()
   await putUser(room.foundation.pool, ada)
   const actor = 'cli'
-  const { organizationId } = await createOrganization(room.foundation, { name: 'Acme', overdraftLimit: 0n, actor })
+  const { organizationId } = await createOrganization(room.foundation, {
+    name: 'Acme',
+    overdraftLimit: 0n,
+    actor,
+  })
   await grant(room.foundation, {
     organizationId,
     amount: parseCredits('10'),

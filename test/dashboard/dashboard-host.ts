@@ -13,7 +13,7 @@ import { parseConfig } from '../../src/config.ts'
 import { dashboard } from '../../src/dashboard/dashboard.ts'
 import { openKeyDirectory } from '../../src/guard/key-directory.ts'
 import { createRateLimiter, memoryCounters } from '../../src/guard/rate-limit.ts'
-import { openPriceBooks } from '../../src/ledger/price-books.ts'
+import { openPriceBooks, type PriceBooks } from '../../src/ledger/price-books.ts'
 import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
 import { createProjector } from '../../src/projector/run.ts'
 import { testDatabase } from '../support/postgres.ts'
@@ -25,6 +25,7 @@ export type DashboardHost = {
   readonly url: string
   readonly host: FastifyInstance
   readonly foundation: Foundation
+  readonly prices: PriceBooks
   /** Resolves when every row shows what the event log holds now. */
   caughtUp(): Promise<void>
   close(): Promise<void>
@@ -61,6 +62,7 @@ export const openDashboardHost = async (): Promise<DashboardHost> => {
     url: database.url,
     host,
     foundation,
+    prices,
     caughtUp: async () => {
       const head = await eventLog.head()
       const behind = `select count(*)::integer as n from projection_checkpoints where position < $1`
@@ -85,7 +87,11 @@ export const openDashboardHost = async (): Promise<DashboardHost> => {
 export type Browser = {
   get(url: string, headers?: Record<string, string>): Promise<LightMyRequestResponse>
   /** Opens the page a form is on, and sends the form with its token. `fields` may replace the token. */
-  submit(formUrl: string, fields: Record<string, string | string[]>, action?: string): Promise<LightMyRequestResponse>
+  submit(
+    formUrl: string,
+    fields: Record<string, string | string[]>,
+    action?: string,
+  ): Promise<LightMyRequestResponse>
   post(url: string, body: string, headers?: Record<string, string>): Promise<LightMyRequestResponse>
   readonly cookies: ReadonlyMap<string, string>
 }
@@ -133,7 +139,9 @@ export const tokenIn = (page: string): string => /name="_csrf" value="([^"]+)"/.
 
 export const encoded = (fields: Record<string, string | string[]>): string =>
   new URLSearchParams(
-    Object.entries(fields).flatMap(([name, value]) => [value].flat().map((one) => [name, one])),
+    Object.entries(fields).flatMap(([name, value]) =>
+      [value].flat().map((one): [string, string] => [name, one]),
+    ),
   ).toString()
 
 /** A browser whose user is signed in. */

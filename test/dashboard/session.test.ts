@@ -1,14 +1,26 @@
 /** Who sees the dashboard, for how long, and what a form must carry. */
 import { createHash } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { putUser } from '../../src/ops/users.ts'
-import { type DashboardHost, encoded, openBrowser, openDashboardHost, signedIn, tokenIn } from './dashboard-host.ts'
+import {
+  type DashboardHost,
+  encoded,
+  openBrowser,
+  openDashboardHost,
+  signedIn,
+  tokenIn,
+} from './dashboard-host.ts'
 
 let room: DashboardHost
-const ada = { name: 'ada', password: 'correct horse battery staple' }
+/** Somebody else for every test: attempts count per account. */
+let ada = { name: '', password: 'correct horse battery staple' }
+let people = 0
 
 beforeAll(async () => {
   room = await openDashboardHost()
+})
+beforeEach(async () => {
+  ada = { ...ada, name: `ada-${++people}` }
   await putUser(room.foundation.pool, ada)
 })
 afterAll(() => room?.close())
@@ -39,7 +51,7 @@ describe('signing in', () => {
     expect(answer.headers.location).toBe('/')
     const overview = await browser.get('/')
     expect(overview.statusCode).toBe(200)
-    expect(overview.body).toContain('Signed in as <strong>ada</strong>')
+    expect(overview.body).toContain(`Signed in as <strong>${ada.name}</strong>`)
   })
 
   test('the session cookie is HttpOnly, SameSite, for the whole host, for 12 hours; Secure where the connection is', async () => {
@@ -53,14 +65,17 @@ describe('signing in', () => {
   })
 
   test.each([
-    ['a wrong password', { name: ada.name, password: 'wrong' }],
-    ['an unknown user', { name: 'nobody', password: ada.password }],
-    ['no password', { name: ada.name }],
-    ['a name longer than any', { name: 'a'.repeat(5_000), password: ada.password }],
-    ['names and passwords given twice', { name: ['nobody', ada.name], password: ['x', ada.password] }],
-  ])('%s opens nothing, and every refusal reads the same', async (_, fields) => {
+    ['a wrong password', () => ({ name: ada.name, password: 'wrong' })],
+    ['an unknown user', () => ({ name: 'nobody', password: ada.password })],
+    ['no password', () => ({ name: ada.name })],
+    ['a name longer than any', () => ({ name: 'a'.repeat(5_000), password: ada.password })],
+    [
+      'names and passwords given twice',
+      () => ({ name: ['nobody', ada.name], password: ['x', ada.password] }),
+    ],
+  ])('%s opens nothing, and every refusal reads the same', async (_, fieldsOf) => {
     const browser = openBrowser(room.host)
-    const answer = await browser.submit('/login', fields)
+    const answer = await browser.submit('/login', fieldsOf())
     expect(answer.statusCode).toBe(401)
     expect(answer.body).toContain('The user name or the password is wrong.')
     expect(answer.cookies.map(({ name }) => name)).not.toContain('dashboard_session')
@@ -92,7 +107,13 @@ describe('signing in', () => {
     const sent = await browser.get(page)
     expect(sent.headers.location).toBe(`/login?next=${encodeURIComponent(page)}`)
     expect((await browser.submit('/login', { ...ada, next: page })).headers.location).toBe(page)
-    for (const next of ['https://example.com', '//example.com', '/\\example.com', `${page}\r\nx: y`, `/login?${page}`])
+    for (const next of [
+      'https://example.com',
+      '//example.com',
+      '/\\example.com',
+      `${page}\r\nx: y`,
+      `/login?${page}`,
+    ])
       expect((await openBrowser(room.host).submit('/login', { ...ada, next })).headers.location).toBe('/')
   })
 })
@@ -176,7 +197,8 @@ describe('a session', () => {
   test('looking at pages does not prolong it', async () => {
     const browser = await signedIn(room, ada)
     const until = async () =>
-      (await room.foundation.pool.query('select max(expires_at)::text as at from dashboard_sessions')).rows[0]?.at
+      (await room.foundation.pool.query('select max(expires_at)::text as at from dashboard_sessions')).rows[0]
+        ?.at
     const before = await until()
     const page = await browser.get('/')
     expect(page.cookies).toEqual([])
@@ -231,7 +253,9 @@ describe('a form', () => {
   test('that is no form is refused with a page', async () => {
     const browser = await signedIn(room, ada)
     const token = tokenIn((await browser.get('/')).body)
-    const json = await browser.post('/logout', JSON.stringify({ _csrf: token }), { 'content-type': 'application/json' })
+    const json = await browser.post('/logout', JSON.stringify({ _csrf: token }), {
+      'content-type': 'application/json',
+    })
     expect(json.statusCode).toBe(415)
     expect(json.body).toContain('The request was refused')
     const large = await browser.post('/logout', encoded({ _csrf: token, more: 'x'.repeat(20_000) }))

@@ -2,7 +2,7 @@ import { permission } from '../../events/capabilities.ts'
 import { utc, words } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { AccountRow, KeyRow } from '../queries.ts'
-import { csrfField, type FormFault, faultNotice, faultOn, layout, type Viewer } from './layout.ts'
+import { csrfField, described, type FormFault, faultNotice, layout, type Viewer } from './layout.ts'
 
 /** The forms an operator fills in to issue, rotate or revoke a key, and the one page that shows a key. */
 
@@ -38,9 +38,9 @@ export const issueKeyPage = (view: FormView & { readonly fields: IssueFields }):
 <form class="fields" method="post" action="/organizations/${view.account.organization_id}/keys/new">
 ${csrfField(view.viewer.csrf)}
 <p><label for="name">Name</label>
-<input id="name" name="name" value="${view.fields.name}" required maxlength="200" autocomplete="off" aria-describedby="name-hint"${faultOn(view.fault, 'name')}>
+<input id="name" name="name" value="${view.fields.name}" required maxlength="200" autocomplete="off"${described('name', view.fault, 'name-hint')}>
 <small id="name-hint">What the key is for, such as production.</small></p>
-<fieldset${faultOn(view.fault, 'permissions')}>
+<fieldset${described('permissions', view.fault)}>
 <legend>Permissions</legend>
 ${permission.options.map(
   (option) => html`<label class="choice"><input type="checkbox" name="permissions" value="${option}"${
@@ -50,9 +50,9 @@ ${permission.options.map(
 )}</fieldset>
 <div class="pair">
 <p><label for="requests-per-minute">Calls a minute</label>
-<input id="requests-per-minute" name="requests-per-minute" value="${view.fields.requestsPerMinute}" inputmode="numeric" required maxlength="15" autocomplete="off"${faultOn(view.fault, 'requests-per-minute')}></p>
+<input id="requests-per-minute" name="requests-per-minute" value="${view.fields.requestsPerMinute}" inputmode="numeric" required maxlength="15" autocomplete="off"${described('requests-per-minute', view.fault)}></p>
 <p><label for="requests-per-day">Calls a day</label>
-<input id="requests-per-day" name="requests-per-day" value="${view.fields.requestsPerDay}" inputmode="numeric" required maxlength="15" autocomplete="off"${faultOn(view.fault, 'requests-per-day')}></p>
+<input id="requests-per-day" name="requests-per-day" value="${view.fields.requestsPerDay}" inputmode="numeric" required maxlength="15" autocomplete="off"${described('requests-per-day', view.fault)}></p>
 </div>
 <p class="actions"><button type="submit">Issue key</button> ${cancel(view.account)}</p>
 </form>`,
@@ -77,7 +77,7 @@ export const rotateKeyPage = (view: FormView & { readonly key: KeyRow; readonly 
 <form class="fields" method="post" action="/organizations/${view.account.organization_id}/keys/${view.key.key_id}/rotate">
 ${csrfField(view.viewer.csrf)}
 <p><label for="grace">The old key works on for</label>
-<select id="grace" name="grace"${faultOn(view.fault, 'grace')}>${graces.map(
+<select id="grace" name="grace"${described('grace', view.fault)}>${graces.map(
       ([value, label]) =>
         html`<option value="${value}"${value === view.grace && html` selected`}>${label}</option>`,
     )}</select></p>
@@ -94,7 +94,7 @@ export const revokeKeyPage = (view: FormView & { readonly key: KeyRow; readonly 
 <form class="fields" method="post" action="/organizations/${view.account.organization_id}/keys/${view.key.key_id}/revoke">
 ${csrfField(view.viewer.csrf)}
 <p><label for="reason">Reason</label>
-<input id="reason" name="reason" value="${view.reason}" required maxlength="200" autocomplete="off" aria-describedby="reason-hint"${faultOn(view.fault, 'reason')}>
+<input id="reason" name="reason" value="${view.reason}" required maxlength="200" autocomplete="off"${described('reason', view.fault, 'reason-hint')}>
 <small id="reason-hint">Kept in the event log with your user name.</small></p>
 <p class="actions"><button class="danger" type="submit">Revoke key</button> ${cancel(view.account)}</p>
 </form>`,

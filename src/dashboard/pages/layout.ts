@@ -90,6 +90,9 @@ export type FormFault = { readonly field: string | null; readonly message: strin
 export const faultNotice = (fault: FormFault | null): Renderable =>
   fault !== null && html`<p class="notice bad" role="alert" id="fault">${fault.message}</p>`
 
-/** Attributes that tie an input to the fault it caused. */
-export const faultOn = (fault: FormFault | null, field: string): Renderable =>
-  fault?.field === field && html` aria-invalid="true" aria-describedby="fault"`
+/** Attributes that tie an input to its hint, and to the fault it caused. */
+export const described = (field: string, fault: FormFault | null, hint?: string): Renderable => {
+  const faulty = fault?.field === field
+  const by = [hint, faulty ? 'fault' : undefined].filter((id) => id !== undefined).join(' ')
+  return [faulty && html` aria-invalid="true"`, by !== '' && html` aria-describedby="${by}"`]
+}

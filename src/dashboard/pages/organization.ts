@@ -4,9 +4,9 @@ import type { AccountRow, KeyRow, LotRow, StatementRow } from '../queries.ts'
 import type { StatementPage } from '../statement.ts'
 import {
   type Column,
+  described,
   type FormFault,
   faultNotice,
-  faultOn,
   figures,
   layout,
   table,
@@ -155,7 +155,7 @@ const statementSection = ({
 <h2 id="statement">Statement</h2>
 <form class="search" method="get" action="/organizations/${account.organization_id}#statement" role="search">
 <label for="request_id">Request id</label>
-<input id="request_id" name="request_id" value="${statement.kind === 'page' ? '' : statement.requestId}" placeholder="01J…" maxlength="40" autocomplete="off" autocapitalize="characters" spellcheck="false"${statement.kind === 'fault' && faultOn(statement.fault, 'request_id')}>
+<input id="request_id" name="request_id" value="${statement.kind === 'page' ? '' : statement.requestId}" placeholder="01J…" maxlength="40" autocomplete="off" autocapitalize="characters" spellcheck="false"${statement.kind === 'fault' && described('request_id', statement.fault)}>
 <button type="submit">Find the call</button>
 </form>
 ${statement.kind === 'fault' ? faultNotice(statement.fault) : statementLines(account.organization_id, statement)}

@@ -5,7 +5,7 @@ import { type EventLog, StreamMissing } from '../../event-log/port.ts'
 import { encodeEvent } from '../../event-log/stored-event.ts'
 import { operatorStream } from '../../events/streams.ts'
 import { readCheckpoints } from '../../projector/checkpoints.ts'
-import { type RebuildProgress, rebuildProjection, verifyProjection } from '../../projector/rebuild.ts'
+import { type RebuildProgress, rebuildProjections, verifyProjections } from '../../projector/rebuild.ts'
 import { catchUp } from '../catch-up.ts'
 import { type Command, type Given, UsageError } from '../command.ts'
 
@@ -52,23 +52,20 @@ export const projectionCommands: readonly Command[] = [
       const chosen = chosenProjections(given)
       const { url, eventLog } = await foundation()
       await recordRebuild(eventLog, chosen, given.text('reason') ?? 'asked by operator')
-      const rebuilt = []
-      for (const projection of chosen) {
-        const { events, elapsedMs } = await rebuildProjection({
-          url,
-          eventLog,
-          projection,
-          onProgress: reporter(projection, progress),
-        })
-        rebuilt.push({
-          name: projection.name,
-          version: projection.version,
+      const { events, elapsedMs } = await rebuildProjections({
+        url,
+        eventLog,
+        projections: chosen,
+        onProgress: reporter(chosen, progress),
+      })
+      return {
+        json: {
+          projections: chosen.map(({ name, version }) => ({ name, version })),
           events,
           seconds: Math.round(elapsedMs) / 1000,
           events_per_second: rateOf(events, elapsedMs),
-        })
+        },
       }
-      return { json: rebuilt }
     },
   },
   {
@@ -79,28 +76,25 @@ export const projectionCommands: readonly Command[] = [
       const chosen = chosenProjections(given)
       const open = await foundation()
       await catchUp(open, logger)
-      const verified = []
-      for (const projection of chosen) {
-        const { position, rows, differences } = await verifyProjection({
-          url: open.url,
-          eventLog: open.eventLog,
-          projection,
-          onProgress: reporter(projection, progress),
-        })
-        verified.push({
-          name: projection.name,
-          ok: differences.length === 0,
-          position: position.toString(),
-          rows,
-          differences: differences.map(({ table, live, rebuilt, onlyLive, onlyRebuilt }) => ({
-            table,
-            live_rows: live,
-            rebuilt_rows: rebuilt,
-            only_live: onlyLive,
-            only_rebuilt: onlyRebuilt,
-          })),
-        })
-      }
+      const verdicts = await verifyProjections({
+        url: open.url,
+        eventLog: open.eventLog,
+        projections: chosen,
+        onProgress: reporter(chosen, progress),
+      })
+      const verified = verdicts.map(({ name, position, rows, differences }) => ({
+        name,
+        ok: differences.length === 0,
+        position: position.toString(),
+        rows,
+        differences: differences.map(({ table, live, rebuilt, onlyLive, onlyRebuilt }) => ({
+          table,
+          live_rows: live,
+          rebuilt_rows: rebuilt,
+          only_live: onlyLive,
+          only_rebuilt: onlyRebuilt,
+        })),
+      }))
       return {
         json: verified,
         failed: verified.some(({ ok }) => !ok),
@@ -132,12 +126,12 @@ const rateOf = (events: number, elapsedMs: number): number =>
   elapsedMs === 0 ? 0 : Math.round((events * 1000) / elapsedMs)
 
 const reporter =
-  ({ name }: Projection, progress: (line: string) => void) =>
+  (chosen: readonly Projection[], progress: (line: string) => void) =>
   ({ position, target, events, elapsedMs }: RebuildProgress): void => {
     const share = target === 0n ? 1 : Number(position) / Number(target)
     const leftS = share === 0 ? 0 : Math.ceil((elapsedMs / share - elapsedMs) / 1000)
     progress(
-      `${name}  position ${position} of ${target} (${Math.floor(share * 100)} %)  ${rateOf(events, elapsedMs)} events/s  ${leftS} s left`,
+      `${chosen.map(({ name }) => name).join(', ')}  position ${position} of ${target} (${Math.floor(share * 100)} %)  ${rateOf(events, elapsedMs)} events/s  ${leftS} s left`,
     )
   }
 

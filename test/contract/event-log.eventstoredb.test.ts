@@ -1,0 +1,607 @@
+/**
+ * The event log in EventStoreDB: the contract of every log, kept over a double of the server, and what only this
+ * engine's connections, subscriptions and silences can show. The double proves the adapter; the server itself is asked
+ * where TEST_EVENTSTORE_URL names one.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pino } from 'pino'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { type EventStoreDbLimits, openEventStoreDb, redactedUrl } from '../../src/event-log/eventstoredb.ts'
+import {
+  AppendConflict,
+  type EventLog,
+  logStart,
+  type NewEvent,
+  type Position,
+  type RecordedEvent,
+  StreamMissing,
+  TooLarge,
+  Unavailable,
+  UnknownOutcome,
+} from '../../src/event-log/port.ts'
+import {
+  type EventStoreDouble,
+  type EventStoreDoubleOptions,
+  startEventStoreDouble,
+} from '../support/eventstore-double.ts'
+import { startTcpProxy } from '../support/tcp-proxy.ts'
+import {
+  appendUntilKnown,
+  asWritten,
+  caughtUp,
+  eventLogContract,
+  freshStream,
+  type LogUnderTest,
+  newEvent,
+  newEvents,
+  readAll,
+  reading,
+  readToEnd,
+} from './event-log.ts'
+
+const logger = pino({ level: 'silent' })
+const quick: Partial<EventStoreDbLimits> = { heartbeatMs: 300 }
+/** The adapter's own patience, shortened: the mechanisms are the same. */
+const impatient: Partial<EventStoreDbLimits> = {
+  connectTimeoutMs: 1_000,
+  appendDeadlineMs: 400,
+  readSilenceMs: 400,
+  heartbeatMs: 300,
+}
+
+type DoubleLog = LogUnderTest & { readonly double: EventStoreDouble }
+
+const open = async ({
+  limits = quick,
+  ...options
+}: EventStoreDoubleOptions & { limits?: Partial<EventStoreDbLimits> } = {}): Promise<DoubleLog> => {
+  const double = await startEventStoreDouble(options)
+  const { clients, client } = clientsOf(() => openEventStoreDb({ url: double.url, logger, limits }))
+  return {
+    double,
+    eventLog: client(),
+    reopen: async () => client(),
+    close: async () => {
+      await Promise.all(clients.map((one) => one.close()))
+      await double.close()
+    },
+  }
+}
+
+/** Clients that are closed once, by the test or at its end. */
+const clientsOf = (openClient: () => EventLog) => {
+  const clients: EventLog[] = []
+  const client = (): EventLog => {
+    const opened = openClient()
+    let closing: Promise<void> | undefined
+    const once = {
+      ...opened,
+      close: () => {
+        closing ??= opened.close()
+        return closing
+      },
+    }
+    clients.push(once)
+    return once
+  }
+  return { clients, client }
+}
+
+const openSilenceable = async () => {
+  const log = await open({ limits: impatient })
+  return { ...log, silence: log.double.silence, speak: log.double.speak, settlesWithinMs: 3_000 }
+}
+
+eventLogContract('EventStoreDB, played by a double', { open, openSilenceable })
+eventLogContract(
+  'EventStoreDB, played by a double that also writes events of its own and never says "caught up"',
+  {
+    open: () => open({ systemEventEvery: 3, saysCaughtUp: false }),
+    openSilenceable,
+  },
+)
+
+describe('the event log in EventStoreDB, over the double', () => {
+  let log: DoubleLog
+  let eventLog: EventLog
+  let double: EventStoreDouble
+  const using = async (options: Parameters<typeof open>[0]): Promise<void> => {
+    await log.close()
+    log = await open(options)
+    eventLog = log.eventLog
+    double = log.double
+  }
+  beforeEach(async () => {
+    log = await open()
+    eventLog = log.eventLog
+    double = log.double
+  })
+  afterEach(() => log.close())
+
+  describe('36 a lost reply', () => {
+    test.each([
+      { fault: 'lose-reply', there: 2 },
+      { fault: 'lose-request', there: 0 },
+      { fault: 'end-call', there: 2 },
+      { fault: 'cut', there: 2 },
+      { fault: 'server-timeout', there: 2 },
+      { fault: 1_500, there: 2 },
+    ] as const)(
+      '$fault: the outcome is unknown within the deadline, and the identical append converges',
+      async ({ fault, there }) => {
+        await using({ limits: impatient })
+        await eventLog.append('ledger-a', 'none', newEvents(1))
+        const events = newEvents(2)
+        let faults = 0
+        double.onAppend = () => (faults++ === 0 ? fault : undefined)
+        const startedAt = Date.now()
+        await expect(eventLog.append('ledger-a', 0, events)).rejects.toThrow(UnknownOutcome)
+        expect(Date.now() - startedAt).toBeLessThan(1_400)
+        expect(double.eventsOf('ledger-a')).toHaveLength(1 + there)
+        expect(await eventLog.append('ledger-a', 0, events)).toEqual({ revision: 2 })
+        expect(await eventLog.append('ledger-a', 0, events)).toEqual({ revision: 2 })
+        expect((await readAll(eventLog, 'ledger-a')).slice(1).map(asWritten)).toEqual(events)
+      },
+    )
+
+    test('gives up the connection: what else was under way is unknown too, and each converges', async () => {
+      await using({ limits: impatient })
+      const appends = Array.from({ length: 20 }, () => ({ stream: freshStream(), events: newEvents(1) }))
+      double.onAppend = () => 'lose-reply'
+      const outcomes = await Promise.allSettled(
+        appends.map(({ stream, events }) => eventLog.append(stream, 'none', events)),
+      )
+      for (const outcome of outcomes) expect(outcome).toMatchObject({ reason: expect.any(UnknownOutcome) })
+      double.onAppend = undefined
+      for (const { stream, events } of appends) {
+        expect(await eventLog.append(stream, 'none', events)).toEqual({ revision: 0 })
+        expect(double.eventsOf(stream)).toHaveLength(1)
+      }
+    })
+
+    test('converges after the server has restarted and forgotten the ids it saw lately', async () => {
+      const events = newEvents(2)
+      double.onAppend = () => 'cut'
+      await expect(eventLog.append('ledger-a', 'none', events)).rejects.toThrow(UnknownOutcome)
+      double.onAppend = undefined
+      await double.restart()
+      expect(await appendUntilKnown(eventLog, 'ledger-a', 'none', events)).toEqual({ revision: 1 })
+      expect(double.eventsOf('ledger-a')).toHaveLength(2)
+    })
+  })
+
+  describe('what the server refuses', () => {
+    test.each(['not-ready', 'busy', 'no-leader', 'deny'] as const)(
+      '%s: unavailable, and certainly not written',
+      async (fault) => {
+        double.onAppend = () => fault
+        await expect(eventLog.append('ledger-a', 'none', newEvents(1))).rejects.toThrow(Unavailable)
+        double.onAppend = undefined
+        await expect(readAll(eventLog, 'ledger-a')).rejects.toThrow(StreamMissing)
+        expect(await eventLog.append('ledger-a', 'none', newEvents(1))).toEqual({ revision: 0 })
+      },
+    )
+
+    test('a conflict whose revision the server keeps to itself is looked up', async () => {
+      await eventLog.append('ledger-a', 'none', newEvents(3))
+      double.onAppend = () => 'hide-actual'
+      await expect(eventLog.append('ledger-a', 0, newEvents(1))).rejects.toMatchObject({
+        constructor: AppendConflict,
+        actual: 2,
+      })
+      await expect(eventLog.append('ledger-b', 4, newEvents(1))).rejects.toMatchObject({ actual: -1 })
+    })
+
+    test("an append over the server's own size is too large", async () => {
+      const wide = newEvent({ type: 'A'.repeat(60_000), data: `"${'a'.repeat(950_000)}"` })
+      await expect(eventLog.append('ledger-a', 'none', [wide])).rejects.toThrow(TooLarge)
+    })
+  })
+
+  describe('35 a connection that is cut', () => {
+    test('while nothing is asked is replaced, and nobody notices', async () => {
+      await eventLog.append('ledger-a', 'none', newEvents(1))
+      await readAll(eventLog, 'ledger-a')
+      double.cutConnections()
+      while (double.connections > 0) await sleep(5)
+      await sleep(20)
+      expect(await eventLog.append('ledger-a', 0, newEvents(1))).toEqual({ revision: 1 })
+      expect(await readAll(eventLog, 'ledger-a')).toHaveLength(2)
+    })
+
+    test.each([
+      { how: 'cut', end: (one: EventStoreDouble) => one.cutConnections() },
+      { how: 'ended politely', end: (one: EventStoreDouble) => one.endSubscriptions() },
+      { how: 'lost with the server, which restarts', end: (one: EventStoreDouble) => one.restart() },
+    ])(
+      'under a subscription, $how again and again: it resumes without a gap and without a duplicate',
+      async ({ end }) => {
+        const writer = await log.reopen()
+        const readers = [[], ['ledger-']].map((prefixes) => reading(eventLog, { prefixes, batchMax: 3 }))
+        await Promise.all(readers.map((reader) => reader.until(caughtUp)))
+        const written: NewEvent[] = []
+        for (let round = 0; round < 4; round++) {
+          for (let n = 0; n < 15; n++) {
+            const events = newEvents(1)
+            const expected = written.length === 0 ? 'none' : written.length - 1
+            if (n === 7) await end(double)
+            await appendUntilKnown(writer, 'ledger-a', expected, events)
+            written.push(...events)
+          }
+          for (const reader of readers) await reader.until((now) => now.events().length >= written.length)
+        }
+        for (const reader of readers) {
+          await reader.stop()
+          expect(reader.events().map(asWritten)).toEqual(written)
+          expect(reader.items.filter(({ kind }) => kind === 'caught-up')).toHaveLength(1)
+        }
+      },
+    )
+
+    test.each([{ prefixes: [] }, { prefixes: ['ledger-'] }])(
+      'or a subscription that stalls in silence is found out by the heartbeat: prefixes $prefixes',
+      async ({ prefixes }) => {
+        await using({ limits: impatient })
+        const reader = reading(eventLog, { prefixes })
+        await reader.until(caughtUp)
+        double.stallSubscriptions = true
+        const events = newEvents(3)
+        await eventLog.append('ledger-a', 'none', events)
+        // Once resumed it gets as far as it can while catching up, and stalls again.
+        await reader.until((now) => now.events().length === 3)
+        await reader.stop()
+        expect(reader.events().map(asWritten)).toEqual(events)
+      },
+    )
+
+    test('a server that goes silent under a subscription is left, and found again when it speaks', async () => {
+      await using({ limits: impatient })
+      const reader = reading(eventLog)
+      await reader.until(caughtUp)
+      double.silence()
+      const events = newEvents(2)
+      await expect(eventLog.append('ledger-a', 'none', events)).rejects.toThrow(UnknownOutcome)
+      await sleep(900)
+      double.speak()
+      await appendUntilKnown(eventLog, 'ledger-a', 'none', events)
+      await reader.until((now) => now.events().length === 2)
+      await reader.stop()
+      expect(reader.events().map(asWritten)).toEqual(events)
+    })
+  })
+
+  test('37 a network that swallows everything: whatever is asked settles, over a new connection it converges', async () => {
+    const proxy = await startTcpProxy({ host: '127.0.0.1', port: double.port })
+    const own = openEventStoreDb({
+      url: `esdb://127.0.0.1:${proxy.port}?tls=false`,
+      logger,
+      limits: impatient,
+    })
+    const events = newEvents(1)
+    await own.append('ledger-a', 'none', newEvents(1))
+    await readAll(own, 'ledger-a')
+    const reader = reading(own, { after: await own.head() })
+    await reader.until(caughtUp)
+    proxy.freeze()
+    const startedAt = Date.now()
+    const [append, read, head] = await Promise.allSettled([
+      own.append('ledger-a', 0, events),
+      readAll(own, 'ledger-a'),
+      own.head(),
+    ])
+    expect(Date.now() - startedAt).toBeLessThan(1_500)
+    expect(append).toMatchObject({ reason: expect.any(UnknownOutcome) })
+    for (const asked of [read, head]) expect(asked).toMatchObject({ reason: expect.any(Unavailable) })
+    // A new connection finds no server behind the proxy: now it is certain that nothing was sent.
+    await expect(own.append('ledger-a', 0, events)).rejects.toThrow(Unavailable)
+    proxy.thaw()
+    expect(await appendUntilKnown(own, 'ledger-a', 0, events)).toEqual({ revision: 1 })
+    await reader.until((now) => now.events().length === 1)
+    await reader.stop()
+    await own.close()
+    await proxy.close()
+  })
+
+  test('37 a server that lets nobody in is unavailable at once, for appends and reads alike', async () => {
+    await double.refuse()
+    const startedAt = Date.now()
+    await expect(eventLog.append('ledger-a', 'none', newEvents(1))).rejects.toThrow(Unavailable)
+    await expect(readAll(eventLog, 'ledger-a')).rejects.toThrow(Unavailable)
+    await expect(eventLog.head()).rejects.toThrow(Unavailable)
+    expect(Date.now() - startedAt).toBeLessThan(2_000)
+    const reader = reading(eventLog)
+    await sleep(50)
+    await double.accept()
+    expect(await eventLog.append('ledger-a', 'none', newEvents(1))).toEqual({ revision: 0 })
+    await reader.until((now) => now.events().length === 1)
+    await reader.stop()
+  })
+
+  test('38 a closed log holds no connection for long', async () => {
+    await eventLog.append('ledger-a', 'none', newEvents(1))
+    await readAll(eventLog, 'ledger-a')
+    const reader = reading(eventLog)
+    await reader.until(caughtUp)
+    expect(double.connections).toBe(3)
+    await eventLog.close()
+    await expect(reader.until(() => false)).rejects.toThrow('ended')
+    await expect.poll(() => double.subscriptions, { timeout: 2_000 }).toBe(0)
+    // The client's gRPC looks for connections nobody uses every ten seconds.
+    await expect.poll(() => double.connections, { timeout: 15_000 }).toBe(0)
+  })
+
+  test('39 two clients of one process are isolated: the broken call of one rejects nothing of the other', async () => {
+    const other = await log.reopen()
+    await eventLog.append('ledger-a', 'none', newEvents(1))
+    let held = 0
+    double.onAppend = ({ stream }) => {
+      if (stream === 'ledger-slow') return 600
+      return held++ === 0 ? 'end-call' : undefined
+    }
+    const slow = other.append('ledger-slow', 'none', newEvents(1))
+    while (double.appends < 2) await sleep(5)
+    await expect(eventLog.append('ledger-a', 0, newEvents(1))).rejects.toThrow(UnknownOutcome)
+    expect(await slow).toEqual({ revision: 0 })
+  })
+
+  describe('33 idle', () => {
+    test.each([{ wrongCheckpoints: false }, { wrongCheckpoints: true }])(
+      'is said of what was proved only, whatever checkpoints claim: wrong $wrongCheckpoints',
+      async ({ wrongCheckpoints }) => {
+        double.wrongCheckpoints = wrongCheckpoints
+        const reader = reading(eventLog, { prefixes: ['rare-'] })
+        await reader.until(caughtUp)
+        const matches: RecordedEvent[] = []
+        for (let round = 0; round < 3; round++) {
+          for (let n = 0; n < 4; n++) await eventLog.append(freshStream(), 'none', newEvents(300))
+          await eventLog.append(`rare-${round}`, 'none', newEvents(1))
+          matches.push(...(await readAll(eventLog, `rare-${round}`)))
+          await eventLog.append(freshStream(), 'none', newEvents(300))
+        }
+        const head = await eventLog.head()
+        await reader.until(({ items }) => (items.at(-1)?.position ?? logStart) >= head)
+        await reader.stop()
+        expect(reader.events()).toEqual(matches)
+        let delivered = 0
+        for (const item of reader.items) {
+          if (item.kind === 'events') delivered += item.events.length
+          expect(matches.filter(({ position }) => position <= item.position)).toHaveLength(delivered)
+          expect(item.position <= head).toBe(true)
+        }
+      },
+    )
+
+    test("the server's own events move a subscription on, and never reach anybody", async () => {
+      await using({ systemEventEvery: 1 })
+      const reader = reading(eventLog)
+      await eventLog.append('ledger-a', 'none', newEvents(2))
+      await reader.until(({ items }) => items.at(-1)?.kind === 'idle')
+      const head = await eventLog.head()
+      expect(reader.items.at(-1)?.position).toBeGreaterThan(head)
+      await eventLog.append('ledger-a', 1, newEvents(1))
+      await reader.until((now) => now.events().length === 3)
+      await reader.stop()
+      expect(reader.events().map(({ stream }) => stream)).toEqual(['ledger-a', 'ledger-a', 'ledger-a'])
+      expect(await eventLog.head()).toBe(reader.events().at(-1)?.position)
+    })
+  })
+
+  test('32 a position where no event stands, such as the one before an event, resumes right after it', async () => {
+    await eventLog.append('ledger-a', 'none', newEvents(5))
+    const all = await readAll(eventLog, 'ledger-a')
+    for (const [n, event] of all.entries()) {
+      const reader = await readToEnd(eventLog, {
+        after: event.position - 1n,
+        prefixes: n % 2 === 0 ? [] : ['ledger-'],
+      })
+      expect(reader.events()).toEqual(all.slice(n))
+    }
+  })
+
+  test('34 a subscriber the server drops for being slow resumes and loses nothing', async () => {
+    double.dropSlowerThan = 4
+    const stopping = new AbortController()
+    const slow = eventLog.subscribe({ after: logStart, prefixes: [], batchMax: 5, signal: stopping.signal })
+    const written: NewEvent[] = []
+    const seen: NewEvent[] = []
+    const large = () => newEvent({ data: `"${'x'.repeat(50_000)}"` })
+    for await (const item of slow) {
+      if (item.kind === 'events') seen.push(...item.events.map(asWritten))
+      if (written.length < 120) {
+        const events = Array.from({ length: 20 }, large)
+        await eventLog.append('ledger-a', written.length === 0 ? 'none' : written.length - 1, events)
+        written.push(...events)
+        await sleep(20)
+      }
+      if (seen.length === 120) stopping.abort()
+    }
+    expect(seen.map(({ id }) => id)).toEqual(written.map(({ id }) => id))
+  })
+
+  describe('the connection string', () => {
+    test('is shown without its user and password', () => {
+      expect(redactedUrl('esdb://admin:change@it@example.test:2113?tls=true')).toBe(
+        'esdb://***@example.test:2113?tls=true',
+      )
+      expect(redactedUrl('esdb+discover://a.test,b.test')).toBe('esdb+discover://a.test,b.test')
+    })
+
+    test.each([
+      'esdb://admin:sesame@',
+      'esdb://admin:sesame@example.test:port',
+      'http://admin:sesame@example.test',
+      'esdb://admin:sesame@example.test?tlsVerifyCert=false',
+      'esdb://admin:sesame@example.test?colour=red',
+      'esdb://admin:sesame@example.test?nodePreference=sesame',
+      'esdb://admin:sesame@example.test?tlsCAFile=/nowhere/sesame',
+    ])('that cannot be used is refused, with its secret in neither error nor output', (url) => {
+      const printed: unknown[] = []
+      const warn = console.warn
+      console.warn = (...parts: unknown[]) => void printed.push(...parts)
+      try {
+        openEventStoreDb({ url, logger })
+        throw new Error('it was accepted')
+      } catch (error) {
+        if (!(error instanceof Error)) throw error
+        expect(error.message).not.toBe('it was accepted')
+        expect(`${error.message} ${error.stack} ${JSON.stringify(error)}`.split('?')[0]).not.toContain(
+          'sesame',
+        )
+        expect(error.cause).toBeUndefined()
+      } finally {
+        console.warn = warn
+      }
+      expect(printed.join(' ')).not.toContain('sesame')
+    })
+
+    test('finds the server by gossip too', async () => {
+      for (const hosts of [
+        `esdb+discover://127.0.0.1:${double.port}`,
+        `esdb://127.0.0.1:${double.port},127.0.0.1:${double.port}`,
+      ]) {
+        const own = openEventStoreDb({ url: `${hosts}?tls=false&keepAliveTimeout=-1`, logger })
+        expect(await own.append(freshStream(), 'none', newEvents(1))).toEqual({ revision: 0 })
+        await own.close()
+      }
+    })
+  })
+
+  test.each([1, 2, 3])(
+    'random faults, seed %i: every append converges, every event arrives once and in order',
+    async (seed) => {
+      await using({
+        limits: impatient,
+        systemEventEvery: 7,
+        random: {
+          seed,
+          dropReplies: 0.05,
+          dropRequests: 0.03,
+          endCalls: 0.02,
+          notReady: 0.05,
+          delays: 0.2,
+          cutEveryMs: 150,
+        },
+      })
+      const reader = reading(await log.reopen(), { batchMax: 7 })
+      const streams = Array.from({ length: 6 }, () => freshStream())
+      const written = new Map<string, NewEvent[]>()
+      await Promise.all(
+        streams.map(async (stream, n) => {
+          const own = await log.reopen()
+          const events: NewEvent[] = []
+          written.set(stream, events)
+          for (let append = 0; append < 15; append++) {
+            const more = newEvents(1 + ((append + n) % 3))
+            await appendUntilKnown(own, stream, events.length === 0 ? 'none' : events.length - 1, more)
+            events.push(...more)
+          }
+        }),
+      )
+      const total = [...written.values()].reduce((sum, events) => sum + events.length, 0)
+      await reader.until((now) => now.events().length >= total)
+      await reader.stop()
+      const positions = reader.events().map(({ position }) => position)
+      expect(positions).toEqual([...new Set(positions)].sort((a: Position, b: Position) => (a < b ? -1 : 1)))
+      for (const [stream, events] of written)
+        expect(
+          reader
+            .events()
+            .filter((event) => event.stream === stream)
+            .map(asWritten),
+        ).toEqual(events)
+    },
+  )
+})
+
+const realUrl = process.env['TEST_EVENTSTORE_URL']
+
+if (realUrl === undefined)
+  describe('EventStoreDB itself', () => {
+    test.skip('is not asked: TEST_EVENTSTORE_URL is not set, and no package registry ships a server', () =>
+      undefined)
+  })
+else {
+  let logs = 0
+  const run = Date.now().toString(36)
+  /**
+   * A server cannot be emptied between tests. This makes what one test writes look like a log of its own: its streams
+   * have names nobody else uses, what stood before is before the start, and what others write is passed over.
+   */
+  const openReal = async (limits: Partial<EventStoreDbLimits> = quick): Promise<LogUnderTest> => {
+    const suffix = `x${run}${++logs}`
+    const outside = openEventStoreDb({ url: realUrl, logger })
+    const base = await outside.head()
+    const inside = (position: Position): Position => (position <= base ? logStart : position)
+    const named = (event: RecordedEvent): RecordedEvent => ({
+      ...event,
+      stream: event.stream.slice(0, -suffix.length),
+    })
+    const view = (real: EventLog): EventLog => ({
+      append: async (stream, expected, events) => {
+        try {
+          return await real.append(
+            stream === '' || /[^a-z0-9]$/i.test(stream) ? stream : `${stream}${suffix}`,
+            expected,
+            events,
+          )
+        } catch (error) {
+          throw error instanceof AppendConflict ? new AppendConflict(stream, expected, error.actual) : error
+        }
+      },
+      read: async (stream, options) => (await real.read(`${stream}${suffix}`, options)).map(named),
+      head: async () => inside(await real.head()),
+      close: real.close,
+      subscribe: async function* (options) {
+        for await (const item of real.subscribe({
+          ...options,
+          after: options.after > base ? options.after : base,
+        })) {
+          const position = inside(item.position)
+          const events =
+            item.kind === 'events'
+              ? item.events.filter(({ stream }) => stream.endsWith(suffix)).map(named)
+              : []
+          if (item.kind !== 'events') yield { ...item, position }
+          else if (events.length > 0) yield { kind: 'events', events, position }
+        }
+      },
+    })
+    const { clients, client } = clientsOf(() => view(openEventStoreDb({ url: realUrl, logger, limits })))
+    return {
+      eventLog: client(),
+      reopen: async () => client(),
+      close: async () => {
+        await Promise.all(clients.map((one) => one.close()))
+        await outside.close()
+      },
+    }
+  }
+  eventLogContract('EventStoreDB itself', {
+    open: openReal,
+    openSilenceable: async () => {
+      const { hostname, port } = new URL(realUrl.replace(/^esdb:/, 'http:'))
+      const proxy = await startTcpProxy({ host: hostname, port: Number(port || 2113) })
+      const own = openEventStoreDb({
+        url: `esdb://127.0.0.1:${proxy.port}?tls=false`,
+        logger,
+        limits: impatient,
+      })
+      const stream = (name: string): string => `${name}x${run}silent`
+      return {
+        eventLog: {
+          ...own,
+          append: (name, expected, events) => own.append(stream(name), expected, events),
+          read: (name, options) => own.read(stream(name), options),
+        },
+        reopen: async () => own,
+        close: async () => {
+          await own.close()
+          await proxy.close()
+        },
+        silence: proxy.freeze,
+        speak: proxy.thaw,
+        settlesWithinMs: 5_000,
+      }
+    },
+  })
+}

@@ -1,0 +1,43 @@
+/** Markup is made by templates only; whatever is put into them is text. */
+import { expect, test } from 'vitest'
+import { count, credits, movement } from '../../src/dashboard/format.ts'
+import { documentOf, html } from '../../src/dashboard/html.ts'
+
+const text = (page: ReturnType<typeof html>): string =>
+  documentOf(page).replace('<!doctype html>\n', '').trimEnd()
+
+test('what is interpolated is escaped, in text and in attributes', () => {
+  const hostile = `<b>"&'`
+  expect(text(html`<p title="${hostile}">${hostile}</p>`)).toBe(
+    '<p title="&lt;b&gt;&quot;&amp;&#39;">&lt;b&gt;&quot;&amp;&#39;</p>',
+  )
+})
+
+test('markup in markup stays as it is, lists one after the other, and nothing is nothing', () => {
+  const items = ['a', '<'].map((item) => html`<li>${item}</li>`)
+  expect(text(html`<ul>${items}</ul>${null}${undefined}${false}${0}${5n}${[]}${''}`)).toBe(
+    '<ul><li>a</li><li>&lt;</li></ul>05',
+  )
+})
+
+test('an object that looks like markup is not', () => {
+  const forged = JSON.parse('{"markup":"<script>"}')
+  expect(() => text(html`${forged}`)).toThrow(TypeError)
+})
+
+test.each([
+  ['0', '0'],
+  ['1', '0.000001'],
+  ['-1500000', '-1.5'],
+  ['999000000', '999'],
+  ['1000000000', '1,000'],
+  ['-1234567000001', '-1,234,567.000001'],
+  ['9007199254740993000001', '9,007,199,254,740,993.000001'],
+])('%s micro-credits are %s credits', (micro, shown) => {
+  expect(credits(micro)).toBe(shown)
+})
+
+test('movements say which way', () => {
+  expect([movement('1000000'), movement('-1000000'), movement('0')]).toEqual(['+1', '-1', '0'])
+  expect(count(1_234_567n)).toBe('1,234,567')
+})

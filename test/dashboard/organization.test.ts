@@ -1,0 +1,437 @@
+/** What people see of an organization, and do with its keys. */
+import { ulid } from 'ulid'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { parseCredits } from '../../src/billing/money.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { keyStream } from '../../src/events/streams.ts'
+import { sameHmac } from '../../src/guard/secrets.ts'
+import { parseApiKey } from '../../src/keys/api-key.ts'
+import { recordCall } from '../../src/ledger/decide.ts'
+import { defaultKeyLimits, issueKey } from '../../src/ops/api-keys.ts'
+import { createOrganization, grant } from '../../src/ops/organizations.ts'
+import { putUser } from '../../src/ops/users.ts'
+import { eventually } from '../support/service.ts'
+import {
+  type Browser,
+  type DashboardHost,
+  openBrowser,
+  openDashboardHost,
+  signedIn,
+} from './dashboard-host.ts'
+
+let room: DashboardHost
+let browser: Browser
+const ada = { name: 'ada', password: 'correct horse battery staple' }
+const actor = 'cli'
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  await putUser(room.foundation.pool, ada)
+  browser = await signedIn(room, ada)
+})
+afterAll(() => room?.close())
+
+const organization = async (name: string, credits?: string): Promise<string> => {
+  const { organizationId } = await createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })
+  if (credits !== undefined) await grantTo(organizationId, credits)
+  await room.caughtUp()
+  return organizationId
+}
+
+const grantTo = (
+  organizationId: string,
+  credits: string,
+  { priority = 100, expiresAt = null as string | null } = {},
+) =>
+  grant(room.foundation, {
+    organizationId,
+    amount: parseCredits(credits),
+    priority,
+    expiresAt,
+    reason: 'test',
+    actor,
+  })
+
+const key = (organizationId: string, name = 'production') =>
+  issueKey(room.foundation, {
+    organizationId,
+    name,
+    permissions: ['ip_lookup'],
+    limits: defaultKeyLimits,
+    allowedCidrs: [],
+    expiresAt: null,
+    actor,
+  })
+
+/** A located lookup, charged, at an instant. */
+const call = async (organizationId: string, keyId: string, atMs: number): Promise<string> => {
+  const requestId = ulid(atMs)
+  await room.foundation.ledger.submit(organizationId, {
+    key: requestId,
+    atMs,
+    actor: `key:${keyId}`,
+    requestId,
+    decide: (account, idOf) =>
+      recordCall(
+        account,
+        {
+          keyId,
+          capability: 'ip_lookup',
+          outcome: 'answered',
+          facts: {
+            kind: 'ip_lookup',
+            success: true,
+            country_code: 'US',
+            address_hmac: room.foundation.secrets.addressHmac('8.8.8.8'),
+          },
+        },
+        { book: room.prices.at(atMs), chargeId: () => idOf(1), atMs },
+      ),
+  })
+  return requestId
+}
+
+const eventsOf = async (keyId: string) =>
+  (await room.foundation.eventLog.read(keyStream(keyId), { max: 10 })).map((event) => decodeEvent(event))
+
+const whoami = async (apiKey: string): Promise<number> =>
+  (await openBrowser(room.host).get('/whoami', { 'x-api-key': apiKey })).statusCode
+
+/** The text a person reads: without tags, white space folded. */
+const textOf = (page: string): string =>
+  page
+    .replaceAll(/<[^>]+>/g, ' ')
+    .replaceAll(/\s+/g, ' ')
+    .trim()
+
+describe('the overview', () => {
+  test('shows balance, charges, keys and last call of every organization', async () => {
+    const id = await organization('Overview Ltd', '1234567.000001')
+    const { keyId } = await key(id)
+    await call(id, keyId, Date.parse('2026-10-01T12:34:56.789Z'))
+    await room.caughtUp()
+    const { body } = await browser.get('/')
+    expect(textOf(body)).toContain(`Overview Ltd ${id} 1,234,566.000001 1 1 2026-10-01 12:34:56`)
+  })
+
+  test('shows how far every projection has come', async () => {
+    await room.caughtUp()
+    const text = textOf((await browser.get('/')).body)
+    const head = String(await room.foundation.eventLog.head())
+    expect(text).toContain(`The event log ends at position ${head}`)
+    for (const name of ['accounts', 'ledger_lines', 'api_keys', 'key_usage'])
+      expect(text).toContain(`${name} version 1 ${head} 0 live`)
+  })
+
+  test('escapes what partners and operators have named', async () => {
+    const name = `<script>alert(1)</script> "quoted" 'single' & more`
+    const id = await organization(name)
+    await key(id, '<img src=x onerror=alert(1)>')
+    await room.caughtUp()
+    for (const path of ['/', `/organizations/${id}`, `/organizations/${id}/keys/new`]) {
+      const { body } = await browser.get(path)
+      expect(body).toContain(
+        '&lt;script&gt;alert(1)&lt;/script&gt; &quot;quoted&quot; &#39;single&#39; &amp; more',
+      )
+      expect(body).not.toContain('<script')
+      expect(body).not.toContain('<img')
+    }
+    const typed = await browser.submit(`/organizations/${id}/keys/new`, {
+      name: '"><script>alert(2)</script>',
+    })
+    expect(typed.statusCode).toBe(422)
+    expect(typed.body).not.toContain('<script')
+    const searched = await browser.get(`/organizations/${id}?request_id=${encodeURIComponent('"><script>')}`)
+    expect(searched.body).not.toContain('<script')
+  })
+
+  test('pages on after a hundred organizations', async () => {
+    await Promise.all(
+      Array.from({ length: 101 }, (_, i) =>
+        createOrganization(room.foundation, { name: `Many ${i}`, overdraftLimit: 0n, actor }),
+      ),
+    )
+    await room.caughtUp()
+    const first = await browser.get('/')
+    const next = /href="(\/\?after=[^"]+)"/.exec(first.body)?.[1] ?? ''
+    const second = await browser.get(next)
+    const names = [first, second].flatMap(({ body }) => body.match(/Many \d+/g) ?? [])
+    expect(new Set(names).size).toBe(101)
+    expect(names.length).toBe(101)
+    expect(second.body).not.toContain('/?after=')
+  })
+})
+
+describe('an organization', () => {
+  test('shows its lots in the order in which they are drawn down', async () => {
+    const id = await organization('Lots Ltd')
+    await grantTo(id, '1.5', { priority: 200 })
+    await grantTo(id, '20', { expiresAt: '2027-06-01T00:00:00.000Z' })
+    await grantTo(id, '300', { expiresAt: '2027-02-01T00:00:00.000Z' })
+    await room.caughtUp()
+    const text = textOf((await browser.get(`/organizations/${id}`)).body)
+    const places = [
+      '100 2027-02-01 00:00:00 300 300',
+      '100 2027-06-01 00:00:00 20 20',
+      '200 never 1.5 1.5',
+    ].map((lot) => text.indexOf(lot))
+    expect(places).not.toContain(-1)
+    expect(places).toEqual(places.toSorted((a, b) => a - b))
+    expect(text).toContain('Balance, credits 321.5')
+  })
+
+  test.each([
+    '/organizations/org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
+    '/organizations/x',
+    '/organizations/x/keys/new',
+  ])('that does not exist is a page that says so: %s', async (path) => {
+    const answer = await browser.get(path)
+    expect(answer.statusCode).toBe(404)
+    expect(answer.body).toContain('Page not found')
+  })
+})
+
+describe('keys', () => {
+  const fields = {
+    name: 'checkout',
+    permissions: ['ip_lookup', 'pixel_control'],
+    'requests-per-minute': '12',
+    'requests-per-day': '3456',
+  }
+
+  test('one that is issued is shown once, works, and is an event of the user who did it', async () => {
+    const id = await organization('Issue Ltd', '5')
+    const answer = await browser.submit(`/organizations/${id}/keys/new`, fields)
+    expect(answer.statusCode).toBe(200)
+    expect(answer.headers['cache-control']).toBe('no-store')
+    const apiKey = /<code id="api-key">([^<]+)<\/code>/.exec(answer.body)?.[1] ?? ''
+    const parsed = parseApiKey(apiKey)
+    const [issued, ...more] = await eventsOf(parsed?.keyId ?? '')
+    expect(more).toEqual([])
+    expect(issued).toMatchObject({
+      type: 'ApiKeyIssued',
+      data: {
+        organization_id: id,
+        name: 'checkout',
+        permissions: fields.permissions,
+        limits: { requests_per_minute: 12, requests_per_day: 3456 },
+      },
+      metadata: { actor: 'user:ada' },
+    })
+    const hmac = issued?.type === 'ApiKeyIssued' ? issued.data.secret_hmac : ''
+    expect(sameHmac(hmac, room.foundation.secrets.apiKeyHmac(parsed?.secret ?? ''))).toBe(true)
+    expect(await eventually(async () => ((await whoami(apiKey)) === 200 ? true : undefined))).toBe(true)
+    const { body } = await browser.get(`/organizations/${id}`)
+    expect(body).toContain(parsed?.keyId)
+    expect(body).not.toContain(parsed?.secret)
+    expect(textOf(body)).toContain(
+      `checkout ${parsed?.keyId} … ${apiKey.slice(-4)} ip lookup, pixel control 12/min 3,456/day`,
+    )
+  })
+
+  test.each([
+    ['no name', { name: ' ' }, 'A name is needed', 'name'],
+    ['a name longer than 200', { name: 'x'.repeat(201) }, 'A name is needed', 'name'],
+    ['no permission', { permissions: [] as string[] }, 'Choose at least one permission.', 'permissions'],
+    ['a permission there is not', { permissions: ['everything'] }, 'Choose at least one', 'permissions'],
+    [
+      'a limit of 0',
+      { 'requests-per-minute': '0' },
+      'is not a whole number from 1 to',
+      'requests-per-minute',
+    ],
+    ['half a limit', { 'requests-per-day': '1.5' }, 'is not a whole number from 1 to', 'requests-per-day'],
+  ])(
+    '%s is refused in the form, which keeps what was typed, and issues nothing',
+    async (_, wrong, message, field) => {
+      const id = await organization('Refuse Ltd')
+      const before = await room.foundation.eventLog.head()
+      const answer = await browser.submit(`/organizations/${id}/keys/new`, {
+        ...fields,
+        'requests-per-day': '777',
+        ...wrong,
+      })
+      expect(answer.statusCode).toBe(422)
+      expect(answer.body).toContain(message)
+      expect(answer.body).not.toContain('>--')
+      expect(answer.body).toMatch(
+        field === 'permissions'
+          ? /<fieldset aria-invalid="true"/
+          : new RegExp(`id="${field}"[^>]*aria-invalid="true"`),
+      )
+      if (field !== 'requests-per-day') expect(answer.body).toContain('value="777"')
+      expect(await room.foundation.eventLog.head()).toBe(before)
+    },
+  )
+
+  test('one that is rotated gets a successor, shown once, and works on for the grace period', async () => {
+    const id = await organization('Rotate Ltd')
+    const { keyId } = await key(id)
+    await room.caughtUp()
+    const path = `/organizations/${id}/keys/${keyId}/rotate`
+    const answer = await browser.submit(path, { grace: '1h' })
+    expect(answer.statusCode).toBe(200)
+    const successor = parseApiKey(/<code id="api-key">([^<]+)/.exec(answer.body)?.[1] ?? '')
+    const rotated = (await eventsOf(keyId)).at(-1)
+    expect(rotated).toMatchObject({
+      type: 'ApiKeyRotated',
+      data: { successor_id: successor?.keyId },
+      metadata: { actor: 'user:ada' },
+    })
+    const grace = rotated?.type === 'ApiKeyRotated' ? Date.parse(rotated.data.grace_until) - Date.now() : 0
+    expect(grace / 60_000).toBeGreaterThan(58)
+    expect(grace / 60_000).toBeLessThanOrEqual(60)
+    expect(textOf((await browser.get(`/organizations/${id}`)).body)).toContain('rotated works until')
+    const again = await browser.submit(path, { grace: '1h' })
+    expect(again.statusCode).toBe(422)
+    expect(again.body).toContain('was already rotated')
+    const wrong = await browser.submit(path, { grace: 'soon' })
+    expect(wrong.statusCode).toBe(422)
+    expect(wrong.body).toContain('is not a length of time')
+  })
+
+  test('one that is revoked with a reason is an event, and opens nothing within a second', async () => {
+    const id = await organization('Revoke Ltd')
+    const { keyId, apiKey } = await key(id)
+    await room.caughtUp()
+    await eventually(async () => ((await whoami(apiKey)) === 200 ? true : undefined))
+    const path = `/organizations/${id}/keys/${keyId}/revoke`
+    const without = await browser.submit(path, { reason: ' ' })
+    expect(without.statusCode).toBe(422)
+    expect(await whoami(apiKey)).toBe(200)
+    const answer = await browser.submit(path, { reason: 'leaked <b>' })
+    expect(answer.statusCode).toBe(303)
+    expect(answer.headers.location).toBe(`/organizations/${id}#key-${keyId}`)
+    expect((await eventsOf(keyId)).at(-1)).toMatchObject({
+      type: 'ApiKeyRevoked',
+      data: { reason: 'leaked <b>' },
+      metadata: { actor: 'user:ada' },
+    })
+    const { body } = await browser.get(`/organizations/${id}`)
+    expect(body).toContain('leaked &lt;b&gt;')
+    expect(body).not.toContain(`${keyId}/revoke`)
+    await eventually(async () => ((await whoami(apiKey)) === 401 ? true : undefined), 1_000)
+    const again = await browser.submit(path, { reason: 'twice' })
+    expect(again.statusCode).toBe(422)
+    expect(again.body).toContain('was revoked at')
+  })
+
+  test('one of another organization is not found under this one', async () => {
+    const [mine, theirs] = [await organization('Mine'), await organization('Theirs')]
+    const { keyId } = await key(theirs)
+    await room.caughtUp()
+    for (const action of ['rotate', 'revoke']) {
+      const path = `/organizations/${mine}/keys/${keyId}/${action}`
+      expect((await browser.get(path)).statusCode).toBe(404)
+      const form = `/organizations/${theirs}/keys/${keyId}/revoke`
+      expect((await browser.submit(form, { grace: '1h', reason: 'x' }, path)).statusCode).toBe(404)
+    }
+    expect((await eventsOf(keyId)).length).toBe(1)
+  })
+})
+
+describe('the statement', () => {
+  const calls = 250
+  const hourMs = 3_600_000
+  const startMs = Date.now()
+  const requestIds: string[] = []
+  let id = ''
+
+  beforeAll(async () => {
+    id = await organization('Statement Ltd', '100000')
+    const { keyId } = await key(id, 'statement')
+    for (let i = 0; i < calls; i++) {
+      // Every fourth is recorded after one that began four minutes later.
+      const late = i % 4 === 3 ? hourMs + 4 * 60_000 : 0
+      requestIds.push(await call(id, keyId, startMs + (i + 1) * hourMs - late))
+    }
+    await room.caughtUp()
+  }, 60_000)
+
+  const shown = (body: string): string[] =>
+    [...body.matchAll(/id="line-(\d+)"/g)].map(([, revision]) => revision ?? '')
+  const link = (body: string, text: string): string | undefined =>
+    new RegExp(`<a href="([^"#]+)#statement">${text}</a>`).exec(body)?.[1]
+
+  test('pages from the newest line to the oldest and back, every line once', async () => {
+    const down: string[][] = []
+    let path: string | undefined = `/organizations/${id}`
+    let last = ''
+    while (path !== undefined && down.length < 10) {
+      last = path
+      const { body } = await browser.get(path)
+      down.push(shown(body))
+      path = link(body, 'Older')
+    }
+    expect(down.map((page) => page.length)).toEqual([100, 100, calls + 1 - 200])
+    const all = down.flat().map(Number)
+    expect(all).toEqual(all.toSorted((a, b) => b - a))
+    expect(new Set(all).size).toBe(calls + 1)
+    const up: string[] = []
+    path = link((await browser.get(last)).body, 'Newer')
+    while (path !== undefined && up.length < 1_000) {
+      const { body } = await browser.get(path)
+      up.unshift(...shown(body))
+      path = link(body, 'Newer')
+    }
+    expect(up).toEqual(down.slice(0, 2).flat())
+  })
+
+  test('says of every line what, when, what it cost and by which rule', async () => {
+    const { body } = await browser.get(`/organizations/${id}`)
+    const at = new Date(startMs + calls * hourMs).toISOString()
+    expect(textOf(body)).toContain('Time (UTC) What Request id Outcome Credits Rule')
+    expect(textOf(body)).toContain(`${at.slice(0, 10)} ${at.slice(11, 23)} ip lookup key statement`)
+    expect(textOf(body)).toContain(`${requestIds.at(-1)} answered -1 ip_lookup.located v1 price book 1`)
+    const first = await browser.get(`/organizations/${id}?before=3`)
+    expect(textOf(first.body)).toContain('credits granted +100,000')
+  })
+
+  test('finds the line of every request id, in a few look-ups by primary key', async () => {
+    const query = vi.spyOn(room.foundation.pool, 'query')
+    for (const requestId of requestIds.filter((_, i) => i % 7 === 0 || i % 4 === 3)) {
+      query.mockClear()
+      const { body } = await browser.get(`/organizations/${id}?request_id=${requestId}`)
+      expect(shown(body).length).toBe(1)
+      expect(body).toContain(`<span class="id">${requestId}</span>`)
+      const probes = query.mock.calls.filter(([text]) => String(text).includes('l.effective_at from'))
+      expect(probes.length).toBeGreaterThan(0)
+      expect(probes.length).toBeLessThanOrEqual(2 * Math.ceil(Math.log2(2 * calls + 2)) + 2)
+    }
+    query.mockRestore()
+  })
+
+  test('takes a request id in lower case and with spaces, and leads to its neighbours', async () => {
+    const requestId = requestIds[100] ?? ''
+    const found = await browser.get(`/organizations/${id}?request_id=%20${requestId.toLowerCase()}%20`)
+    const [line] = shown(found.body)
+    const neighbours = await browser.get(link(found.body, 'Show it among its neighbours') ?? '')
+    expect(shown(neighbours.body)[0]).toBe(line)
+    expect(shown(neighbours.body).length).toBe(100)
+  })
+
+  test('says so when no line has the request id, or when it is none', async () => {
+    for (const absent of [ulid(startMs + 10 * hourMs), ulid(0), ulid(startMs + 10_000 * hourMs)]) {
+      const answer = await browser.get(`/organizations/${id}?request_id=${absent}`)
+      expect(answer.statusCode).toBe(200)
+      expect(textOf(answer.body)).toContain(`This ledger has no line of request ${absent}`)
+    }
+    for (const wrong of ['abc', '8ZZZZZZZZZZZZZZZZZZZZZZZZZ', "' or 1=1"]) {
+      const answer = await browser.get(`/organizations/${id}?request_id=${encodeURIComponent(wrong)}`)
+      expect(answer.body).toContain('A request id is 26 letters and digits')
+    }
+  })
+
+  test('does not show another organization’s call', async () => {
+    const other = await organization('Other Ltd', '10')
+    const answer = await browser.get(`/organizations/${other}?request_id=${requestIds[5]}`)
+    expect(textOf(answer.body)).toContain('This ledger has no line of request')
+  })
+
+  test.each(['before=-1', 'before=x', 'after=99999999999999999999', 'before=1&before=2', 'before[]=1'])(
+    'an address somebody made up shows a page: %s',
+    async (query) => {
+      expect((await browser.get(`/organizations/${id}?${query}`)).statusCode).toBe(200)
+    },
+  )
+})

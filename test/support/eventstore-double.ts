@@ -1,0 +1,835 @@
+/**
+ * A double of an EventStoreDB server: it speaks the server's protocol, through the services the client package was
+ * generated from, and keeps the server's rules about revisions and resent ids in memory. It fails on demand, in the
+ * ways servers and networks do. It proves our adapter, never EventStoreDB.
+ *
+ * As a process of its own: `node test/support/eventstore-double.ts --port 2113`.
+ */
+import { createRequire } from 'node:module'
+import { createServer, type Socket } from 'node:net'
+import { pathToFileURL } from 'node:url'
+import gossipGrpc from '@eventstore/db-client/generated/gossip_grpc_pb.js'
+import gossipPb from '@eventstore/db-client/generated/gossip_pb.js'
+import featuresGrpc from '@eventstore/db-client/generated/serverfeatures_grpc_pb.js'
+import featuresPb from '@eventstore/db-client/generated/serverfeatures_pb.js'
+import type { StreamIdentifier, UUID } from '@eventstore/db-client/generated/shared_pb.js'
+import sharedPb from '@eventstore/db-client/generated/shared_pb.js'
+import statusPb from '@eventstore/db-client/generated/status_pb.js'
+import streamsGrpc from '@eventstore/db-client/generated/streams_grpc_pb.js'
+import type {
+  AppendReq,
+  AppendResp,
+  BatchAppendReq,
+  BatchAppendResp,
+  ReadReq,
+  ReadResp,
+  TombstoneReq,
+  TombstoneResp,
+} from '@eventstore/db-client/generated/streams_pb.js'
+import streamsPb from '@eventstore/db-client/generated/streams_pb.js'
+import type {
+  ConnectionInjector,
+  handleUnaryCall,
+  Server,
+  ServerDuplexStream,
+  ServerReadableStream,
+  ServerWritableStream,
+  sendUnaryData,
+} from '@grpc/grpc-js'
+
+// The client's own copy of gRPC, and of the Any type: ours to use only through the client.
+const clientRequire = createRequire(createRequire(import.meta.url).resolve('@eventstore/db-client'))
+const grpc: typeof import('@grpc/grpc-js') = clientRequire('@grpc/grpc-js')
+const anyPb: typeof import('google-protobuf/google/protobuf/any_pb.js') = clientRequire(
+  'google-protobuf/google/protobuf/any_pb.js',
+)
+
+const maxAppendSize = 1_048_576
+const ticksPerMillisecond = 10_000
+
+type StoredEvent = {
+  readonly id: string
+  readonly type: string
+  readonly contentType: string
+  readonly data: Uint8Array
+  readonly metadata: Uint8Array
+  readonly stream: string
+  readonly revision: number
+  readonly position: bigint
+  readonly createdMs: number
+}
+
+type ProposedEvent = Pick<StoredEvent, 'id' | 'type' | 'contentType' | 'data' | 'metadata'>
+
+type Expected = bigint | 'none' | 'any' | 'exists'
+
+type Committed =
+  | { readonly kind: 'written'; readonly revision: number; readonly position?: bigint }
+  | { readonly kind: 'wrong'; readonly current: number }
+  | { readonly kind: 'deleted' }
+  | { readonly kind: 'too-large' }
+
+/**
+ * What happens to one append.
+ * - `lose-reply`: written, and the reply never leaves.
+ * - `lose-request`: not written, and no reply.
+ * - `end-call`: written, and the call is ended politely, with OK and without a reply.
+ * - `cut`: written, and every connection is cut before the reply.
+ * - `not-ready`, `busy`, `no-leader`: not handled, and said so.
+ * - `server-timeout`: written, and answered with a timeout.
+ * - `deny`: refused.
+ * - `hide-actual`: where the append conflicts, the server does not say with what.
+ * - a number: written, and answered so many milliseconds later.
+ */
+export type DoubleAppendFault =
+  | 'lose-reply'
+  | 'lose-request'
+  | 'end-call'
+  | 'cut'
+  | 'not-ready'
+  | 'busy'
+  | 'no-leader'
+  | 'server-timeout'
+  | 'deny'
+  | 'hide-actual'
+  | number
+
+/** Chances per append, and intervals; the same seed makes the same choices. */
+export type RandomFaults = {
+  readonly seed: number
+  readonly dropReplies?: number
+  readonly dropRequests?: number
+  readonly endCalls?: number
+  readonly notReady?: number
+  readonly serverTimeouts?: number
+  /** The chance to be answered late, and by how much at most. */
+  readonly delays?: number
+  readonly delayMaxMs?: number
+  readonly cutEveryMs?: number
+}
+
+export type EventStoreDoubleOptions = {
+  readonly port?: number
+  /** One of the server's own events is written after so many of others. 0 for none at all. */
+  readonly systemEventEvery?: number
+  /** Servers before 23.10 never say that a subscription has caught up. */
+  readonly saysCaughtUp?: boolean
+  readonly random?: RandomFaults
+}
+
+export type EventStoreDouble = {
+  readonly port: number
+  readonly url: string
+  /** Decides what happens to an append. */
+  onAppend: ((append: { stream: string; count: number }) => DoubleAppendFault | undefined) | undefined
+  /** A live subscriber further behind than this is dropped, as servers before 24.2 do. */
+  dropSlowerThan: number | undefined
+  /** Checkpoints claim the end of the log, and past it, whatever was delivered. */
+  wrongCheckpoints: boolean
+  /** Live subscriptions stay open and deliver nothing more, not even checkpoints. */
+  stallSubscriptions: boolean
+  readonly connections: number
+  readonly subscriptions: number
+  /** Appends the server took in, written or not. */
+  readonly appends: number
+  /** Every event of a stream as the server keeps it. */
+  eventsOf(stream: string): readonly StoredEvent[]
+  cutConnections(): void
+  /** Ends every subscription politely, with OK. */
+  endSubscriptions(): void
+  /** Nobody is let in any more, and whoever is in is thrown out. */
+  refuse(): Promise<void>
+  accept(): Promise<void>
+  /** The server stays connected, takes everything in, and does and says nothing until `speak`. */
+  silence(): void
+  speak(): void
+  /** Cuts every connection and forgets what it does not keep on disk: the ids it has lately seen. */
+  restart(): Promise<void>
+  close(): Promise<void>
+}
+
+export const startEventStoreDouble = async (
+  options: EventStoreDoubleOptions = {},
+): Promise<EventStoreDouble> => {
+  const { systemEventEvery = 0, saysCaughtUp = true, random } = options
+  const log = createLog(systemEventEvery)
+  const sockets = new Set<Socket>()
+  const endings = new Set<() => void>()
+  const chance = seeded(random?.seed ?? 1)
+  let appends = 0
+  let spoken = Promise.withResolvers<void>()
+  spoken.resolve()
+
+  const randomFault = (): DoubleAppendFault | undefined => {
+    if (random === undefined) return undefined
+    let at = chance()
+    const within = (share = 0): boolean => {
+      at -= share
+      return at < 0
+    }
+    if (within(random.dropReplies)) return 'lose-reply'
+    if (within(random.dropRequests)) return 'lose-request'
+    if (within(random.endCalls)) return 'end-call'
+    if (within(random.notReady)) return 'not-ready'
+    if (within(random.serverTimeouts)) return 'server-timeout'
+    if (within(random.delays)) return Math.ceil(chance() * (random.delayMaxMs ?? 50))
+    return undefined
+  }
+
+  const cutConnections = (): void => {
+    for (const socket of sockets) socket.destroy()
+  }
+
+  /** One append, faults included. Says nothing where the reply is lost. */
+  const handleAppend = async (
+    append: { stream: string; expected: Expected; events: readonly ProposedEvent[] },
+    reply: { say: (outcome: Committed | DoubleAppendFault, hideActual: boolean) => void; end: () => void },
+  ): Promise<void> => {
+    if (silent) await spoken.promise
+    appends++
+    const fault = double.onAppend?.({ stream: append.stream, count: append.events.length }) ?? randomFault()
+    if (fault === 'lose-request') return
+    if (fault === 'not-ready' || fault === 'busy' || fault === 'no-leader' || fault === 'deny')
+      return reply.say(fault, false)
+    const outcome = log.commit(append.stream, append.expected, append.events)
+    if (fault === 'lose-reply') return
+    if (fault === 'end-call') return reply.end()
+    if (fault === 'cut') return cutConnections()
+    if (fault === 'server-timeout') return reply.say(fault, false)
+    if (typeof fault === 'number') await new Promise((resolve) => setTimeout(resolve, fault))
+    reply.say(outcome, fault === 'hide-actual')
+  }
+
+  const batchAppend = (call: ServerDuplexStream<BatchAppendReq, BatchAppendResp>): void => {
+    type Open = { readonly options: BatchAppendReq.Options; readonly events: ProposedEvent[] }
+    const open = new Map<string, Open>()
+    call.on('data', (request: BatchAppendReq) => {
+      const correlationId = request.getCorrelationId()
+      const key = correlationId?.getString() ?? ''
+      const optionsSent = request.getOptions()
+      if (optionsSent !== undefined) open.set(key, { options: optionsSent, events: [] })
+      const batch = open.get(key)
+      if (batch === undefined) return
+      batch.events.push(...request.getProposedMessagesList().map(proposed))
+      if (!request.getIsFinal()) return
+      open.delete(key)
+      const stream = nameOf(batch.options.getStreamIdentifier())
+      const expected = batchExpected(batch.options)
+      void handleAppend(
+        { stream, expected, events: batch.events },
+        {
+          say: (outcome, hideActual) =>
+            call.write(batchReply(correlationId, { stream, expected, outcome, hideActual })),
+          end: () => call.end(),
+        },
+      )
+    })
+    call.on('end', () => call.end())
+    call.on('error', () => undefined)
+  }
+
+  const append = (
+    call: ServerReadableStream<AppendReq, AppendResp>,
+    answer: sendUnaryData<AppendResp>,
+  ): void => {
+    const events: ProposedEvent[] = []
+    let header: AppendReq.Options | undefined
+    call.on('data', (request: AppendReq) => {
+      header ??= request.getOptions()
+      const message = request.getProposedMessage()
+      if (message !== undefined) events.push(proposed(message))
+    })
+    call.on('end', () => {
+      const expected = classicExpected(header)
+      void handleAppend(
+        { stream: nameOf(header?.getStreamIdentifier()), expected, events },
+        {
+          say: (outcome) => {
+            if (typeof outcome !== 'object' || outcome.kind === 'deleted' || outcome.kind === 'too-large')
+              return answer({ code: grpc.status.UNAVAILABLE, details: `a fault: ${JSON.stringify(outcome)}` })
+            answer(null, classicReply(outcome, expected))
+          },
+          end: () => call.destroy(),
+        },
+      )
+    })
+    call.on('error', () => undefined)
+  }
+
+  const read = async (call: ServerWritableStream<ReadReq, ReadResp>): Promise<void> => {
+    if (silent) await spoken.promise
+    const asked = call.request.getOptions()
+    if (asked === undefined) return fail(call, grpc.status.INVALID_ARGUMENT, 'no options')
+    const send = async (response: ReadResp): Promise<void> => {
+      if (silent) await spoken.promise
+      if (call.cancelled || call.destroyed || call.write(response)) return
+      await new Promise<void>((resolve) => {
+        const done = (): void => {
+          for (const event of ['drain', 'close', 'cancelled'] as const) call.off(event, done)
+          resolve()
+        }
+        for (const event of ['drain', 'close', 'cancelled'] as const) call.on(event, done)
+      })
+    }
+    if (asked.hasSubscription()) return subscribe(call, asked, send)
+    const found = log.find(asked)
+    if (found === 'missing') await send(notFound(asked.getStream()?.getStreamIdentifier()))
+    else if (found === 'deleted')
+      return fail(call, grpc.status.FAILED_PRECONDITION, 'the stream is deleted', 'stream-deleted')
+    else if (found === 'invalid')
+      return fail(call, grpc.status.UNKNOWN, 'Unexpected ReadAllResult: InvalidPosition')
+    else {
+      const max = Number(asked.getCount())
+      for (const event of found.take(max)) {
+        if (call.cancelled || call.destroyed) return
+        await send(eventResponse(event, asked.hasAll()))
+      }
+    }
+    call.end()
+  }
+
+  const subscribe = async (
+    call: ServerWritableStream<ReadReq, ReadResp>,
+    asked: ReadReq.Options,
+    send: (response: ReadResp) => Promise<void>,
+  ): Promise<void> => {
+    let next = log.indexAfter(asked)
+    if (next === 'invalid')
+      return fail(call, grpc.status.UNKNOWN, 'Unexpected FilteredReadAllResult: InvalidPosition')
+    const filter = asked.getFilter()
+    const interval = (filter?.getMax() || 32) * (filter?.getCheckpointintervalmultiplier() || 1)
+    const end = (): void => {
+      call.end()
+      endings.delete(end)
+    }
+    endings.add(end)
+    call.on('close', () => endings.delete(end))
+    call.on('cancelled', () => endings.delete(end))
+    const confirmation = new streamsPb.ReadResp.SubscriptionConfirmation()
+    confirmation.setSubscriptionId('double')
+    const confirmed = new streamsPb.ReadResp()
+    confirmed.setConfirmation(confirmation)
+    await send(confirmed)
+    let live = false
+    let passed = 0
+    while (!call.cancelled && !call.destroyed && endings.has(end)) {
+      const event = log.at(next)
+      if (event === undefined || (live && double.stallSubscriptions)) {
+        if (!live && saysCaughtUp) {
+          const caughtUp = new streamsPb.ReadResp()
+          caughtUp.setCaughtUp(new streamsPb.ReadResp.CaughtUp())
+          await send(caughtUp)
+        }
+        if (!live && filter !== undefined)
+          await send(checkpoint(log.checkpointAt(next, double.wrongCheckpoints)))
+        live = true
+        if (log.at(next) === undefined || double.stallSubscriptions) await log.changed(call)
+        continue
+      }
+      next++
+      if (filter === undefined || filtered(filter, event)) await send(eventResponse(event, true))
+      if (filter !== undefined && ++passed % interval === 0)
+        await send(checkpoint(log.checkpointAt(next, double.wrongCheckpoints)))
+      if (live && double.dropSlowerThan !== undefined && log.length - next > double.dropSlowerThan)
+        return fail(
+          call,
+          grpc.status.ABORTED,
+          'Operation timed out: Consumer too slow to handle event while live.',
+        )
+    }
+  }
+
+  const tombstone: handleUnaryCall<TombstoneReq, TombstoneResp> = (call, answer) => {
+    log.tombstone(nameOf(call.request.getOptions()?.getStreamIdentifier()))
+    const response = new streamsPb.TombstoneResp()
+    response.setNoPosition(new sharedPb.Empty())
+    answer(null, response)
+  }
+
+  const server = new grpc.Server({ 'grpc.max_receive_message_length': 32 * 1024 * 1024 })
+  server.addService(streamsGrpc.StreamsService, {
+    append,
+    batchAppend,
+    read: (call: ServerWritableStream<ReadReq, ReadResp>) => void read(call),
+    tombstone,
+    delete: tombstone,
+  })
+  addDiscovery(server, () => double.port)
+  const injector: ConnectionInjector = server.createConnectionInjector(
+    grpc.ServerCredentials.createInsecure(),
+  )
+  const listener = createServer((socket) => {
+    sockets.add(socket)
+    socket.setNoDelay(true)
+    socket.on('error', () => undefined)
+    socket.on('close', () => sockets.delete(socket))
+    injector.injectConnection(socket)
+  })
+  const listen = (port: number): Promise<number> =>
+    new Promise((resolve, reject) => {
+      listener.once('error', reject)
+      listener.listen(port, '127.0.0.1', () => {
+        listener.off('error', reject)
+        const address = listener.address()
+        if (address === null || typeof address === 'string') reject(new Error('the double has no port'))
+        else resolve(address.port)
+      })
+    })
+  const port = await listen(options.port ?? 0)
+  let silent = false
+  let listening = true
+  const stopListening = async (): Promise<void> => {
+    if (!listening) return
+    listening = false
+    const closed = new Promise((resolve) => listener.close(resolve))
+    cutConnections()
+    await closed
+  }
+  const cutting =
+    random?.cutEveryMs === undefined
+      ? undefined
+      : setInterval(cutConnections, random.cutEveryMs * (0.5 + chance()))
+  cutting?.unref()
+
+  const double: EventStoreDouble = {
+    port,
+    url: `esdb://127.0.0.1:${port}?tls=false`,
+    onAppend: undefined,
+    dropSlowerThan: undefined,
+    wrongCheckpoints: false,
+    stallSubscriptions: false,
+    get connections() {
+      return sockets.size
+    },
+    get subscriptions() {
+      return endings.size
+    },
+    get appends() {
+      return appends
+    },
+    eventsOf: log.eventsOf,
+    cutConnections,
+    endSubscriptions: () => {
+      for (const end of [...endings]) end()
+      log.wake()
+    },
+    refuse: stopListening,
+    accept: async () => {
+      await listen(port)
+      listening = true
+    },
+    silence: () => {
+      silent = true
+      spoken = Promise.withResolvers()
+    },
+    speak: () => {
+      silent = false
+      spoken.resolve()
+    },
+    restart: async () => {
+      await stopListening()
+      log.forgetRecentIds()
+      await listen(port)
+      listening = true
+    },
+    close: async () => {
+      clearInterval(cutting)
+      double.speak()
+      await stopListening()
+      injector.destroy()
+      server.forceShutdown()
+    },
+  }
+  return double
+}
+
+/** What the server keeps, and its rules. */
+const createLog = (systemEventEvery: number) => {
+  const all: StoredEvent[] = []
+  const streams = new Map<string, StoredEvent[]>()
+  const deleted = new Set<string>()
+  /** Ids written lately, by stream: what appends at "any" revision are compared with. Lost with the process. */
+  const recentIds = new Map<string, number>()
+  const waiting = new Set<() => void>()
+  let position = 0n
+  let sinceSystemEvent = 0
+
+  const wake = (): void => {
+    for (const awake of [...waiting]) awake()
+  }
+
+  const write = (stream: string, events: readonly ProposedEvent[]): StoredEvent[] => {
+    const standing = streams.get(stream) ?? []
+    streams.set(stream, standing)
+    const written = events.map((event) => {
+      // Positions are places in a file: they grow by what a record takes.
+      position += BigInt(120 + event.data.length + event.metadata.length)
+      const stored = { ...event, stream, revision: standing.length, position, createdMs: Date.now() }
+      standing.push(stored)
+      all.push(stored)
+      recentIds.set(`${stream}/${event.id}`, stored.revision)
+      return stored
+    })
+    wake()
+    return written
+  }
+
+  const writeSystemEvent = (): void => {
+    const data = new TextEncoder().encode('{"proc":1}')
+    write('$stats-127.0.0.1:2113', [
+      {
+        id: crypto.randomUUID(),
+        type: '$statsCollected',
+        contentType: 'application/json',
+        data,
+        metadata: new Uint8Array(),
+      },
+    ])
+  }
+  if (systemEventEvery > 0) for (let n = 0; n < 3; n++) writeSystemEvent()
+
+  /** As the server's index writer decides. */
+  const commit = (stream: string, expected: Expected, events: readonly ProposedEvent[]): Committed => {
+    const size = events.reduce(
+      (sum, { type, data, metadata }) => sum + 2 * type.length + data.length + metadata.length,
+      0,
+    )
+    if (size > maxAppendSize) return { kind: 'too-large' }
+    if (deleted.has(stream)) return { kind: 'deleted' }
+    const standing = streams.get(stream) ?? []
+    const current = standing.length - 1
+    const known = (revision: number): Committed => ({ kind: 'written', revision })
+    if (expected === 'any' || expected === 'exists') {
+      if (expected === 'exists' && current < 0) return { kind: 'wrong', current }
+      const [first, ...later] = events.map(({ id }) => recentIds.get(`${stream}/${id}`))
+      if (first !== undefined)
+        return later.every((at, i) => at === first + 1 + i)
+          ? known(first + later.length)
+          : { kind: 'wrong', current }
+    } else {
+      const at = expected === 'none' ? -1 : Number(expected)
+      if (at > current) return { kind: 'wrong', current }
+      if (at < current) {
+        const repeated = events.every(({ id }, i) => standing[at + 1 + i]?.id === id)
+        return repeated ? known(at + events.length) : { kind: 'wrong', current }
+      }
+      // At the current revision ids are not compared.
+    }
+    const last = write(stream, events).at(-1)
+    sinceSystemEvent += events.length
+    if (systemEventEvery > 0 && sinceSystemEvent >= systemEventEvery) {
+      sinceSystemEvent = 0
+      writeSystemEvent()
+    }
+    return { kind: 'written', revision: current + events.length, ...(last && { position: last.position }) }
+  }
+
+  const indexAt = (at: bigint): number => {
+    let [low, high] = [0, all.length]
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if ((all[middle]?.position ?? 0n) < at) low = middle + 1
+      else high = middle
+    }
+    return low
+  }
+
+  const placeOf = (asked: ReadReq.Options): number | 'invalid' | undefined => {
+    const place = asked.getAll()?.getPosition()
+    if (place === undefined) return undefined
+    const at = BigInt(place.getCommitPosition())
+    const index = indexAt(at)
+    return all[index]?.position === at ? index : 'invalid'
+  }
+
+  function* backwards(events: readonly StoredEvent[], from: number): Generator<StoredEvent> {
+    for (let i = Math.min(from, events.length - 1); i >= 0; i--) {
+      const event = events[i]
+      if (event !== undefined) yield event
+    }
+  }
+
+  function* forwards(events: readonly StoredEvent[], from: number): Generator<StoredEvent> {
+    const end = events.length
+    for (let i = from; i < end; i++) {
+      const event = events[i]
+      if (event !== undefined) yield event
+    }
+  }
+
+  return {
+    commit,
+    wake,
+    eventsOf: (stream: string): readonly StoredEvent[] => streams.get(stream) ?? [],
+    tombstone: (stream: string) => deleted.add(stream),
+    forgetRecentIds: () => recentIds.clear(),
+    get length() {
+      return all.length
+    },
+    at: (index: number): StoredEvent | undefined => all[index],
+    /** The events a read asks for, as far as they stand. */
+    find: (asked: ReadReq.Options): Generator<StoredEvent> | 'missing' | 'deleted' | 'invalid' => {
+      const toFront = asked.getReadDirection() === 1
+      const stream = asked.getStream()
+      if (stream === undefined) {
+        const place = placeOf(asked)
+        if (place === 'invalid') return place
+        // Backwards a position is exclusive, as it is for the server.
+        return toFront
+          ? backwards(all, place === undefined ? all.length : place - 1)
+          : forwards(all, place ?? 0)
+      }
+      const name = nameOf(stream.getStreamIdentifier())
+      if (deleted.has(name)) return 'deleted'
+      const standing = streams.get(name)
+      if (standing === undefined) return 'missing'
+      const from = stream.hasRevision() ? Number(stream.getRevision()) : undefined
+      // The server looks through index entries from there down: so beyond the end there are none within the count.
+      if (toFront && from !== undefined && from >= standing.length) return forwards([], 0)
+      return toFront ? backwards(standing, from ?? standing.length) : forwards(standing, from ?? 0)
+    },
+    indexAfter: (asked: ReadReq.Options): number | 'invalid' => {
+      if (asked.getAll()?.hasEnd()) return all.length
+      const place = placeOf(asked)
+      return place === undefined ? 0 : place === 'invalid' ? place : place + 1
+    },
+    checkpointAt: (next: number, wrong: boolean): bigint =>
+      wrong ? position + 1_000n : (all[next - 1]?.position ?? 0n),
+    /** Resolves when something was written, or the call is over. */
+    changed: (call: ServerWritableStream<ReadReq, ReadResp>): Promise<void> =>
+      new Promise((resolve) => {
+        const done = (): void => {
+          waiting.delete(done)
+          for (const event of ['close', 'cancelled'] as const) call.off(event, done)
+          resolve()
+        }
+        waiting.add(done)
+        for (const event of ['close', 'cancelled'] as const) call.on(event, done)
+      }),
+  }
+}
+
+const nameOf = (identifier: StreamIdentifier | undefined): string =>
+  Buffer.from(identifier?.getStreamName_asU8() ?? []).toString()
+
+const proposed = (message: BatchAppendReq.ProposedMessage | AppendReq.ProposedMessage): ProposedEvent => ({
+  id: message.getId()?.getString() ?? '',
+  type: message.getMetadataMap().get('type') ?? '',
+  contentType: message.getMetadataMap().get('content-type') ?? '',
+  // Copies: the bytes are a view of the whole request.
+  data: Uint8Array.from(message.getData_asU8()),
+  metadata: Uint8Array.from(message.getCustomMetadata_asU8()),
+})
+
+const batchExpected = (options: BatchAppendReq.Options): Expected => {
+  if (options.hasNoStream()) return 'none'
+  if (options.hasAny()) return 'any'
+  return options.hasStreamExists() ? 'exists' : BigInt(options.getStreamPosition())
+}
+
+const classicExpected = (options: AppendReq.Options | undefined): Expected => {
+  if (options === undefined || options.hasAny()) return 'any'
+  if (options.hasNoStream()) return 'none'
+  return options.hasStreamExists() ? 'exists' : BigInt(options.getRevision())
+}
+
+const batchReply = (
+  correlationId: UUID | undefined,
+  answer: { stream: string; expected: Expected; outcome: Committed | DoubleAppendFault; hideActual: boolean },
+): BatchAppendResp => {
+  const { stream, expected, outcome, hideActual } = answer
+  const response = new streamsPb.BatchAppendResp()
+  response.setCorrelationId(correlationId)
+  response.setStreamIdentifier(identifier(stream))
+  if (typeof outcome === 'object' && outcome.kind === 'written') {
+    const success = new streamsPb.BatchAppendResp.Success()
+    success.setCurrentRevision(String(outcome.revision))
+    if (outcome.position === undefined) success.setNoPosition(new sharedPb.Empty())
+    else {
+      const place = new sharedPb.AllStreamPosition()
+      place.setCommitPosition(outcome.position.toString())
+      place.setPreparePosition(outcome.position.toString())
+      success.setPosition(place)
+    }
+    response.setSuccess(success)
+    return response
+  }
+  const status = new statusPb.Status()
+  const details = new anyPb.Any()
+  const say = (message: string, type: string, bytes: Uint8Array = new Uint8Array()): void => {
+    status.setMessage(message)
+    details.pack(bytes, type)
+  }
+  if (outcome === 'not-ready') say('Server Is Not Ready', 'google.protobuf.Empty')
+  else if (outcome === 'busy') say('Server Is Busy', 'google.protobuf.Empty')
+  else if (outcome === 'no-leader') say('No leader info available in response', 'google.protobuf.Empty')
+  else if (outcome === 'deny') say('Access Denied', 'event_store.client.AccessDenied')
+  else if (typeof outcome !== 'object') say('Timeout', 'event_store.client.Timeout')
+  else if (outcome.kind === 'deleted') {
+    const gone = new sharedPb.StreamDeleted()
+    gone.setStreamIdentifier(identifier(stream))
+    say('StreamDeleted', 'event_store.client.StreamDeleted', gone.serializeBinary())
+  } else if (outcome.kind === 'too-large') {
+    const exceeded = new sharedPb.MaximumAppendSizeExceeded()
+    exceeded.setMaxappendsize(maxAppendSize)
+    say(
+      'MaximumAppendSizeExceeded',
+      'event_store.client.MaximumAppendSizeExceeded',
+      exceeded.serializeBinary(),
+    )
+  } else {
+    const wrong = new sharedPb.WrongExpectedVersion()
+    if (!hideActual && outcome.current < 0) wrong.setCurrentNoStream(new sharedPb.Empty())
+    else if (!hideActual) wrong.setCurrentStreamRevision(String(outcome.current))
+    if (expected === 'none') wrong.setExpectedNoStream(new sharedPb.Empty())
+    else if (expected === 'any') wrong.setExpectedAny(new sharedPb.Empty())
+    else if (expected === 'exists') wrong.setExpectedStreamExists(new sharedPb.Empty())
+    else wrong.setExpectedStreamPosition(expected.toString())
+    say('WrongExpectedVersion', 'event_store.client.WrongExpectedVersion', wrong.serializeBinary())
+  }
+  status.setDetails(details)
+  response.setError(status)
+  return response
+}
+
+const classicReply = (
+  outcome: Extract<Committed, { kind: 'written' | 'wrong' }>,
+  expected: Expected,
+): AppendResp => {
+  const response = new streamsPb.AppendResp()
+  if (outcome.kind === 'written') {
+    const success = new streamsPb.AppendResp.Success()
+    success.setCurrentRevision(String(outcome.revision))
+    success.setNoPosition(new sharedPb.Empty())
+    response.setSuccess(success)
+    return response
+  }
+  const wrong = new streamsPb.AppendResp.WrongExpectedVersion()
+  if (outcome.current < 0) wrong.setCurrentNoStream(new sharedPb.Empty())
+  else wrong.setCurrentRevision(String(outcome.current))
+  if (expected === 'none') wrong.setExpectedNoStream(new sharedPb.Empty())
+  else if (typeof expected === 'bigint') wrong.setExpectedRevision(expected.toString())
+  response.setWrongExpectedVersion(wrong)
+  return response
+}
+
+const identifier = (stream: string): StreamIdentifier => {
+  const name = new sharedPb.StreamIdentifier()
+  name.setStreamName(Buffer.from(stream))
+  return name
+}
+
+const eventResponse = (event: StoredEvent, ofAll: boolean): ReadResp => {
+  const id = new sharedPb.UUID()
+  id.setString(event.id)
+  const record = new streamsPb.ReadResp.ReadEvent.RecordedEvent()
+  record.setId(id)
+  record.setStreamIdentifier(identifier(event.stream))
+  record.setStreamRevision(String(event.revision))
+  record.setCommitPosition(event.position.toString())
+  record.setPreparePosition(event.position.toString())
+  record
+    .getMetadataMap()
+    .set('type', event.type)
+    .set('content-type', event.contentType)
+    .set('created', String(event.createdMs * ticksPerMillisecond))
+  record.setData(event.data)
+  record.setCustomMetadata(event.metadata)
+  const read = new streamsPb.ReadResp.ReadEvent()
+  read.setEvent(record)
+  if (ofAll) read.setCommitPosition(event.position.toString())
+  else read.setNoPosition(new sharedPb.Empty())
+  const response = new streamsPb.ReadResp()
+  response.setEvent(read)
+  return response
+}
+
+const notFound = (stream: StreamIdentifier | undefined): ReadResp => {
+  const missing = new streamsPb.ReadResp.StreamNotFound()
+  missing.setStreamIdentifier(stream)
+  const response = new streamsPb.ReadResp()
+  response.setStreamNotFound(missing)
+  return response
+}
+
+const checkpoint = (position: bigint): ReadResp => {
+  const place = new streamsPb.ReadResp.Checkpoint()
+  place.setCommitPosition(position.toString())
+  place.setPreparePosition(position.toString())
+  const response = new streamsPb.ReadResp()
+  response.setCheckpoint(place)
+  return response
+}
+
+const filtered = (filter: ReadReq.Options.FilterOptions, event: StoredEvent): boolean => {
+  const on = filter.getStreamIdentifier() ?? filter.getEventType()
+  const text = filter.hasStreamIdentifier() ? event.stream : event.type
+  const regex = on?.getRegex() ?? ''
+  return regex === ''
+    ? (on?.getPrefixList() ?? []).some((prefix) => text.startsWith(prefix))
+    : new RegExp(regex).test(text)
+}
+
+/** Errors are emitted; destroying the call instead would leave the client waiting. */
+const fail = (
+  call: ServerWritableStream<ReadReq, ReadResp>,
+  code: number,
+  details: string,
+  exception?: string,
+): void => {
+  const metadata = new grpc.Metadata()
+  if (exception !== undefined) metadata.set('exception', exception)
+  call.emit('error', { code, details, metadata })
+}
+
+const addDiscovery = (server: Server, port: () => number): void => {
+  server.addService(featuresGrpc.ServerFeaturesService, {
+    getSupportedMethods: ((_call, answer) => {
+      const methods = new featuresPb.SupportedMethods()
+      methods.setEventStoreServerVersion('24.10.0-double')
+      methods.setMethodsList(
+        ['append', 'batchappend', 'read', 'tombstone', 'delete'].map((name) => {
+          const method = new featuresPb.SupportedMethod()
+          method.setServiceName('event_store.client.streams.streams')
+          method.setMethodName(name)
+          return method
+        }),
+      )
+      answer(null, methods)
+    }) satisfies handleUnaryCall<unknown, InstanceType<typeof featuresPb.SupportedMethods>>,
+  })
+  server.addService(gossipGrpc.GossipService, {
+    read: ((_call, answer) => {
+      const endPoint = new gossipPb.EndPoint()
+      endPoint.setAddress('127.0.0.1')
+      endPoint.setPort(port())
+      const member = new gossipPb.MemberInfo()
+      member.setState(gossipPb.MemberInfo.VNodeState.LEADER)
+      member.setIsAlive(true)
+      member.setHttpEndPoint(endPoint)
+      const cluster = new gossipPb.ClusterInfo()
+      cluster.setMembersList([member])
+      answer(null, cluster)
+    }) satisfies handleUnaryCall<unknown, InstanceType<typeof gossipPb.ClusterInfo>>,
+  })
+}
+
+/** Mulberry32: small, fast, and the same everywhere. */
+const seeded = (seed: number) => {
+  let state = seed >>> 0
+  return (): number => {
+    state = (state + 0x6d2b79f5) >>> 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296
+  }
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
+  const at = process.argv.indexOf('--port')
+  const double = await startEventStoreDouble({
+    port: at === -1 ? 0 : Number(process.argv[at + 1]),
+    systemEventEvery: 100,
+  })
+  console.log(double.url)
+}
