@@ -70,15 +70,6 @@ export const appendRequest = (
   return request
 }
 
-/** What UTF-8 would change or the server would take for its own, besides what every adapter refuses. */
-export const checkEvents = (stream: string, events: readonly NewEvent[]): void => {
-  for (const { type, data, metadata } of events) {
-    if (!type.isWellFormed() || !data.isWellFormed() || !metadata.isWellFormed())
-      throw new TypeError(`an event for ${stream} holds half a character, which no bytes can stand for`)
-    if (type === '' || type.startsWith('$')) throw new TypeError(`"${type}" for ${stream} is no type of ours`)
-  }
-}
-
 export type AppendReply = {
   readonly correlationId: string
   /** `conflict` without its revision where the server kept that to itself. */

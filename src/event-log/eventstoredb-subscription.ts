@@ -39,7 +39,7 @@ export type FollowOptions = {
   readonly logger: Logger
 }
 
-/** Ends when the signal aborts, and at no other time. */
+/** Ends when the signal aborts; fails where the log no longer holds what it delivered, and at nothing else. */
 export async function* followAll(
   follow: FollowOptions,
   options: SubscribeOptions,
@@ -61,7 +61,7 @@ export async function* followAll(
         failures = 0
         const moved = item.position > position
         position = item.position
-        from = item.position
+        if (moved) from = position
         if (item.kind !== 'caught-up') yield item
         else if (!caughtUp) {
           caughtUp = true
@@ -70,6 +70,7 @@ export async function* followAll(
       }
     } catch (error) {
       if (signal.aborted) return
+      if (error instanceof Rewound) throw error
       if (isInvalidPosition(error) && from !== logStart) {
         logger.error(
           { err: error, position: position.toString() },
@@ -88,6 +89,11 @@ export async function* followAll(
 const isInvalidPosition = (error: unknown): boolean =>
   error instanceof Error && /invalid ?position/i.test(error.message)
 
+/** What was delivered is no longer in the log: it is another one, or was restored from an older copy. Final. */
+class Rewound extends Error {
+  override name = 'Rewound'
+}
+
 type Session = {
   /** The next item, or `undefined` once aborted. Throws when this subscription is lost. */
   next(): Promise<SubscriptionItem | undefined>
@@ -103,6 +109,7 @@ const openSession = async (follow: FollowOptions, options: SessionOptions): Prom
   try {
     // Before subscribing, and from the same server: so everything up to here is delivered before "caught up".
     const headAtStart = await readHead(connection, silenceMs)
+    if (headAtStart < options.after) await refuseRewound(connection, options.after, silenceMs)
     const call = connection.read(subscribeRequest(options.from, prefixes))
     const bell = createBell(signal)
     let failure: Error | undefined
@@ -126,6 +133,9 @@ const openSession = async (follow: FollowOptions, options: SessionOptions): Prom
     let caughtUp = false
     let heardAt = performance.now()
     let beatAt = heardAt
+    let headAtBeat = headAtStart
+    /** Why to give this subscription up once what was proved is said. */
+    let doubt: Error | undefined
 
     const matches = (event: RecordedEvent): boolean =>
       !isSystemEvent(event) &&
@@ -170,10 +180,12 @@ const openSession = async (follow: FollowOptions, options: SessionOptions): Prom
       return false
     }
 
-    /** Nothing came for a while: finds out whether nothing was to come. */
+    /** Nothing came for a while: finds out whether nothing was to come. Throws where something was. */
     const beat = async (): Promise<void> => {
+      const heard = performance.now() - heardAt < heartbeatMs
+      beatAt = performance.now()
+      if (heard && (prefixes.length === 0 || !caughtUp)) return
       if (prefixes.length === 0) {
-        if (performance.now() - heardAt < heartbeatMs) return
         const head = await readHead(connection, silenceMs)
         if (await stalled(head)) throw new Error(`events up to ${head} do not arrive`)
         return
@@ -189,8 +201,19 @@ const openSession = async (follow: FollowOptions, options: SessionOptions): Prom
       if (last === undefined) return
       place = last.position
       if (last.position > seen) seen = last.position
-      if (page.length === proofMax && performance.now() - heardAt > heartbeatMs)
-        throw new Error(`not even a checkpoint came in ${proofMax} events`)
+      if (page.length < proofMax) {
+        headAtBeat = last.position
+        return
+      }
+      // A server that never says "caught up" leaves finding out to us: without a pause.
+      if (!caughtUp) {
+        beatAt -= heartbeatMs
+        return
+      }
+      // The proof lags behind others' events. Those alone would bring checkpoints, so silence among them is suspect.
+      const head = await readHead(connection, silenceMs)
+      if (!heard && head > headAtBeat) doubt = new Error('others write, and not even checkpoints arrive')
+      headAtBeat = head
     }
 
     const next = async (): Promise<SubscriptionItem | undefined> => {
@@ -213,10 +236,14 @@ const openSession = async (follow: FollowOptions, options: SessionOptions): Prom
           return { kind: 'events', events, position: said }
         }
         if (!caughtUp && (serverCaughtUp || seen >= headAtStart)) continue
-        if (failure !== undefined) throw failure
-        if (await bell.wait(Math.max(1, beatAt + heartbeatMs - performance.now()))) continue
+        if (failure !== undefined || doubt !== undefined) throw failure ?? doubt
+        // Checkpoints ring too: only the time since the last beat counts.
+        const left = beatAt + heartbeatMs - performance.now()
+        if (left > 0) {
+          await bell.wait(left)
+          continue
+        }
         await beat()
-        beatAt = performance.now()
         if (seen > said && call.readableLength === 0) {
           said = seen
           return { kind: 'idle', position: said }
@@ -229,6 +256,14 @@ const openSession = async (follow: FollowOptions, options: SessionOptions): Prom
     connection.close()
     throw error
   }
+}
+
+/** Positions of the server's own events may lie past the head, but none past the end of the log. */
+const refuseRewound = async (connection: Connection, after: Position, silenceMs: number): Promise<void> => {
+  const [last] = await readEvents(connection, { direction: 'backwards', from: undefined, max: 1 }, silenceMs)
+  const end = last?.position ?? logStart
+  if (end < after)
+    throw new Rewound(`the event log ends at ${end}, before ${after}, up to which it was read already`)
 }
 
 /** Something to wait for, with an end to patience. */

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { createAppender } from './eventstoredb-append.ts'
 import { type Connection, type ConnectOptions, checkUrl, connect } from './eventstoredb-client.ts'
-import { checkEvents, type ReadRequest } from './eventstoredb-messages.ts'
+import type { ReadRequest } from './eventstoredb-messages.ts'
 import { readEvents, readHead } from './eventstoredb-read.ts'
 import { followAll } from './eventstoredb-subscription.ts'
 import {
@@ -115,7 +115,6 @@ export const openEventStoreDb = ({ url, logger, limits: own }: EventStoreDbOptio
   return {
     append: (stream, expected, events) => {
       checkAppend(stream, expected, events)
-      checkEvents(stream, events)
       return appender.append(stream, expected, events)
     },
     read,

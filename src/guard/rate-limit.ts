@@ -33,30 +33,32 @@ export type RateLimiter = {
   takeRefused(key: DirectoryKey): Promise<RateVerdict>
 }
 
-/** Where the counters stand; `rate-limiter-flexible` has these two operations for memory and for Redis alike. */
+/** What counts in this process; `redis-counters.ts` has the counters that processes share. */
 type Counters = Pick<RateLimiterMemory, 'penalty' | 'reward'>
 type Counted = Awaited<ReturnType<Counters['penalty']>>
 
-const minuteSeconds = 60
-const daySeconds = 86_400
+export const minuteSeconds = 60
+export const daySeconds = 86_400
+
+/** A window as headers and refusals tell of it. */
+export const windowState = (
+  counted: Pick<Counted, 'consumedPoints' | 'msBeforeNext'>,
+  policy: RatePolicy,
+  limit: number,
+  windowSeconds: number,
+): WindowState => ({
+  policy,
+  limit,
+  windowSeconds,
+  remaining: Math.max(0, limit - counted.consumedPoints),
+  resetSeconds: Math.max(1, Math.ceil(counted.msBeforeNext / 1000)),
+})
 
 export const createRateLimiter = (counters: {
   minute: Counters
   day: Counters
   refused: Counters
 }): RateLimiter => {
-  const windowState = (
-    counted: Counted,
-    policy: RatePolicy,
-    limit: number,
-    windowSeconds: number,
-  ): WindowState => ({
-    policy,
-    limit,
-    windowSeconds,
-    remaining: Math.max(0, limit - counted.consumedPoints),
-    resetSeconds: Math.max(1, Math.ceil(counted.msBeforeNext / 1000)),
-  })
   return {
     take: async ({ keyId, limits: { requests_per_minute, requests_per_day } }) => {
       // Both are counted before either answers, so that concurrent calls cannot slip through between look and count.

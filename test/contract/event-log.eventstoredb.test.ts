@@ -193,7 +193,8 @@ describe('the event log in EventStoreDB, over the double', () => {
     })
 
     test("an append over the server's own size is too large", async () => {
-      const wide = newEvent({ type: 'A'.repeat(60_000), data: `"${'a'.repeat(950_000)}"` })
+      await using({ maxAppendSize: 10_000 })
+      const wide = newEvent({ data: `"${'a'.repeat(20_000)}"` })
       await expect(eventLog.append('ledger-a', 'none', [wide])).rejects.toThrow(TooLarge)
     })
   })
@@ -371,6 +372,21 @@ describe('the event log in EventStoreDB, over the double', () => {
       },
     )
 
+    test('is said while others write without pause, too', async () => {
+      const reader = reading(eventLog, { prefixes: ['rare-'] })
+      await reader.until(caughtUp)
+      const from = reader.items.at(-1)?.position ?? logStart
+      let writing = true
+      const writes = (async () => {
+        while (writing) await eventLog.append(freshStream(), 'none', newEvents(600))
+      })()
+      await reader.until(({ items }) => items.filter(({ kind }) => kind === 'idle').length >= 2)
+      writing = false
+      await writes
+      await reader.stop()
+      expect(reader.items.at(-1)?.position).toBeGreaterThan(from)
+    })
+
     test("the server's own events move a subscription on, and never reach anybody", async () => {
       await using({ systemEventEvery: 1 })
       const reader = reading(eventLog)
@@ -398,13 +414,24 @@ describe('the event log in EventStoreDB, over the double', () => {
     }
   })
 
+  test('a log that no longer holds what it delivered fails its subscriptions, loudly', async () => {
+    await eventLog.append('ledger-a', 'none', newEvents(5))
+    const reader = reading(eventLog)
+    await reader.until(caughtUp)
+    const { port } = double
+    await double.close()
+    const restored = await startEventStoreDouble({ port })
+    await expect(reader.until(() => false)).rejects.toMatchObject({ cause: { name: 'Rewound' } })
+    await restored.close()
+  })
+
   test('34 a subscriber the server drops for being slow resumes and loses nothing', async () => {
     double.dropSlowerThan = 4
     const stopping = new AbortController()
     const slow = eventLog.subscribe({ after: logStart, prefixes: [], batchMax: 5, signal: stopping.signal })
     const written: NewEvent[] = []
     const seen: NewEvent[] = []
-    const large = () => newEvent({ data: `"${'x'.repeat(50_000)}"` })
+    const large = () => newEvent({ data: `"${'x'.repeat(45_000)}"` })
     for await (const item of slow) {
       if (item.kind === 'events') seen.push(...item.events.map(asWritten))
       if (written.length < 120) {
@@ -513,7 +540,7 @@ describe('the event log in EventStoreDB, over the double', () => {
   )
 })
 
-const realUrl = process.env['TEST_EVENTSTORE_URL']
+const realUrl = process.env.TEST_EVENTSTORE_URL
 
 if (realUrl === undefined)
   describe('EventStoreDB itself', () => {

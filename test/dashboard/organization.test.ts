@@ -225,7 +225,7 @@ describe('keys', () => {
     expect(body).toContain(parsed?.keyId)
     expect(body).not.toContain(parsed?.secret)
     expect(textOf(body)).toContain(
-      `checkout ${parsed?.keyId} … ${apiKey.slice(-4)} ip lookup, pixel control 12/min 3,456/day`,
+      `checkout ${parsed?.keyId} …${apiKey.slice(-4)} ip lookup, pixel control 12/min 3,456/day`,
     )
   })
 

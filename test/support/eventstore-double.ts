@@ -44,7 +44,7 @@ const anyPb: typeof import('google-protobuf/google/protobuf/any_pb.js') = client
   'google-protobuf/google/protobuf/any_pb.js',
 )
 
-const maxAppendSize = 1_048_576
+const maxAppendSizeDefault = 1_048_576
 const ticksPerMillisecond = 10_000
 
 type StoredEvent = {
@@ -67,7 +67,7 @@ type Committed =
   | { readonly kind: 'written'; readonly revision: number; readonly position?: bigint }
   | { readonly kind: 'wrong'; readonly current: number }
   | { readonly kind: 'deleted' }
-  | { readonly kind: 'too-large' }
+  | { readonly kind: 'too-large'; readonly maxAppendSize: number }
 
 /**
  * What happens to one append.
@@ -114,6 +114,7 @@ export type EventStoreDoubleOptions = {
   readonly systemEventEvery?: number
   /** Servers before 23.10 never say that a subscription has caught up. */
   readonly saysCaughtUp?: boolean
+  readonly maxAppendSize?: number
   readonly random?: RandomFaults
 }
 
@@ -132,6 +133,8 @@ export type EventStoreDouble = {
   readonly subscriptions: number
   /** Appends the server took in, written or not. */
   readonly appends: number
+  /** How many appends met a fault. */
+  readonly faults: number
   /** Every event of a stream as the server keeps it. */
   eventsOf(stream: string): readonly StoredEvent[]
   cutConnections(): void
@@ -151,12 +154,13 @@ export type EventStoreDouble = {
 export const startEventStoreDouble = async (
   options: EventStoreDoubleOptions = {},
 ): Promise<EventStoreDouble> => {
-  const { systemEventEvery = 0, saysCaughtUp = true, random } = options
-  const log = createLog(systemEventEvery)
+  const { systemEventEvery = 0, saysCaughtUp = true, maxAppendSize = maxAppendSizeDefault, random } = options
+  const log = createLog({ systemEventEvery, maxAppendSize })
   const sockets = new Set<Socket>()
   const endings = new Set<() => void>()
   const chance = seeded(random?.seed ?? 1)
   let appends = 0
+  let faults = 0
   let spoken = Promise.withResolvers<void>()
   spoken.resolve()
 
@@ -188,6 +192,7 @@ export const startEventStoreDouble = async (
     if (silent) await spoken.promise
     appends++
     const fault = double.onAppend?.({ stream: append.stream, count: append.events.length }) ?? randomFault()
+    if (fault !== undefined) faults++
     if (fault === 'lose-request') return
     if (fault === 'not-ready' || fault === 'busy' || fault === 'no-leader' || fault === 'deny')
       return reply.say(fault, false)
@@ -407,6 +412,9 @@ export const startEventStoreDouble = async (
     get appends() {
       return appends
     },
+    get faults() {
+      return faults
+    },
     eventsOf: log.eventsOf,
     cutConnections,
     endSubscriptions: () => {
@@ -444,7 +452,13 @@ export const startEventStoreDouble = async (
 }
 
 /** What the server keeps, and its rules. */
-const createLog = (systemEventEvery: number) => {
+const createLog = ({
+  systemEventEvery,
+  maxAppendSize,
+}: {
+  systemEventEvery: number
+  maxAppendSize: number
+}) => {
   const all: StoredEvent[] = []
   const streams = new Map<string, StoredEvent[]>()
   const deleted = new Set<string>()
@@ -494,7 +508,7 @@ const createLog = (systemEventEvery: number) => {
       (sum, { type, data, metadata }) => sum + 2 * type.length + data.length + metadata.length,
       0,
     )
-    if (size > maxAppendSize) return { kind: 'too-large' }
+    if (size > maxAppendSize) return { kind: 'too-large', maxAppendSize }
     if (deleted.has(stream)) return { kind: 'deleted' }
     const standing = streams.get(stream) ?? []
     const current = standing.length - 1
@@ -671,7 +685,7 @@ const batchReply = (
     say('StreamDeleted', 'event_store.client.StreamDeleted', gone.serializeBinary())
   } else if (outcome.kind === 'too-large') {
     const exceeded = new sharedPb.MaximumAppendSizeExceeded()
-    exceeded.setMaxappendsize(maxAppendSize)
+    exceeded.setMaxappendsize(outcome.maxAppendSize)
     say(
       'MaximumAppendSizeExceeded',
       'event_store.client.MaximumAppendSizeExceeded',

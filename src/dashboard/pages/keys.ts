@@ -101,7 +101,7 @@ ${csrfField(view.viewer.csrf)}
   )
 
 const keyNamed = (key: KeyRow): Html =>
-  html`<strong>${key.name}</strong> <span class="id">${key.key_id} … ${key.last4}</span>`
+  html`<strong>${key.name}</strong> <span class="id">${key.key_id} …${key.last4}</span>`
 
 /** The only page that ever shows a key. */
 export const keyShownPage = (

@@ -104,7 +104,7 @@ const keyColumns = (organizationId: string, atMs: number): Column<KeyRow>[] => [
     head: 'Key',
     kind: 'name',
     cell: (key) => html`${key.name}
-<span class="id">${key.key_id} … ${key.last4}</span>`,
+<span class="id whole below">${key.key_id} …${key.last4}</span>`,
   },
   { head: 'Permissions', cell: (key) => key.permissions.map(words).join(', ') || 'whoami only' },
   {
@@ -138,7 +138,7 @@ const mayRotate = (key: KeyRow, atMs: number): boolean =>
 
 const keyState = (key: KeyRow, atMs: number): Renderable => {
   if (key.revoked_at !== null)
-    return html`<span class="mark bad">revoked</span> ${instant(key.revoked_at)}<br>${key.revoke_reason}`
+    return html`<span class="mark bad">revoked</span> ${instant(key.revoked_at)}<br><span class="free">${key.revoke_reason}</span>`
   if (past(key.expires_at, atMs))
     return html`<span class="mark bad">expired</span> ${key.expires_at !== null && instant(key.expires_at)}`
   if (key.successor_id !== null && key.grace_until !== null)
@@ -218,7 +218,7 @@ const lineColumns: readonly Column<StatementRow>[] = [
 const whatOf = (line: StatementRow): Renderable => {
   const key =
     line.key_id !== null &&
-    html`<br><span class="minor">key ${line.key_name ?? ''} <span class="id">${line.key_id}</span></span>`
+    html`<br><span class="minor">key <span class="free">${line.key_name ?? ''}</span> <span class="id">${line.key_id}</span></span>`
   switch (line.kind) {
     case 'call':
       return [words(line.capability ?? 'call'), key]

@@ -34,7 +34,7 @@ ${
             head: 'Organization',
             kind: 'name',
             cell: (row) => html`<a href="/organizations/${row.organization_id}">${row.name}</a>
-<span class="id">${row.organization_id}</span>`,
+<span class="id below">${row.organization_id}</span>`,
           },
           { head: 'Balance, credits', kind: 'number', cell: (row) => credits(row.balance_micro) },
           { head: 'Charged so far', kind: 'number', cell: (row) => credits(row.charged_micro) },
@@ -61,7 +61,7 @@ ${table({
     {
       head: 'Projection',
       kind: 'name',
-      cell: (row) => html`${row.name} <span class="id">version ${row.version}</span>`,
+      cell: (row) => html`${row.name} <span class="minor below">version ${row.version}</span>`,
     },
     { head: 'Position', kind: 'number', cell: (row) => count(row.position) },
     { head: 'Behind, events', kind: 'number', cell: (row) => count(row.behind) },
@@ -75,6 +75,6 @@ ${table({
 const stateOf = ({ state, error, parked }: ProjectionHealth): Renderable => [
   state === 'live'
     ? html`<span class="mark good">live</span>`
-    : html`<span class="mark bad">halted</span> ${error}`,
+    : html`<span class="mark bad">halted</span> <span class="free">${error}</span>`,
   parked > 0 && html` <span class="mark warn">${count(parked)} parked</span>`,
 ]

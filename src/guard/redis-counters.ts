@@ -1,0 +1,276 @@
+import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Redis } from 'ioredis'
+import type { Logger } from 'pino'
+import type { DirectoryKey } from './key-directory.ts'
+import {
+  daySeconds,
+  minuteSeconds,
+  type RateLimiter,
+  type RatePolicy,
+  type RateVerdict,
+  windowState,
+} from './rate-limit.ts'
+
+/**
+ * Rate-limit counters that every process of an installation shares, in Redis.
+ *
+ * Limits protect capacity, not money: the ledger alone decides what is charged. So Redis is asked, never waited for.
+ * When it is gone, refuses, or takes longer than `answerMaxMs`, each process counts for itself from that moment on, and
+ * goes back to the shared counters by itself when they answer in time again. No call fails because of it.
+ *
+ * One script takes all windows of a call in one round trip. `rate-limiter-flexible`, which counts in memory, knows one
+ * window at a time and gives back what it took for a denied call: four commands where this is one, with moments
+ * between them in which another process sees points that will be given back.
+ */
+
+/** An answer later than this is none: it would cost the call more than the shared counter is worth. */
+const answerMaxMs = 50
+/** How often Redis is tried while it does not serve; recovery takes about this long. */
+const probePauseMs = 250
+/** A connection that stays silent this long after being asked is replaced: its other end may be gone. */
+const silenceMaxMs = 5_000
+const connectMaxMs = 2_000
+const reconnectPauseMs = 50
+const reconnectPauseMaxMs = 2_000
+/** What a starting process gives Redis to answer before it counts for itself. */
+const startMaxMs = 1_000
+/** Calls that wait for Redis at once; one more counts for itself. As many as a host takes connections. */
+const waitingMax = 10_000
+
+/**
+ * Takes one from every window, or from none when one of them is full; a window opens with the first call it takes.
+ * KEYS: the windows. ARGV: limit and length in milliseconds of each. Answers whether the call is denied, then of each
+ * window what is used and how long it lasts. Redis runs scripts one at a time, so nobody slips in between.
+ */
+const takeScript = `
+local denied, used, left = 0, {}, {}
+for i, key in ipairs(KEYS) do
+  left[i] = redis.call('pttl', key)
+  used[i] = left[i] < 0 and 0 or tonumber(redis.call('get', key))
+  if used[i] >= tonumber(ARGV[2 * i - 1]) then denied = 1 end
+end
+local answer = {denied}
+for i, key in ipairs(KEYS) do
+  if denied == 0 then
+    used[i] = used[i] + 1
+    if left[i] < 0 then redis.call('set', key, 1, 'px', ARGV[2 * i]) else redis.call('incr', key) end
+  end
+  answer[2 * i] = used[i]
+  answer[2 * i + 1] = left[i] < 0 and tonumber(ARGV[2 * i]) or left[i]
+end
+return answer
+`
+const takeDigest = createHash('sha1').update(takeScript).digest('hex')
+
+/** What operations wants to know about shared counters; every member may be left out. */
+export type RateLimiterObserver = {
+  /** An outage began: from now on this process counts for itself. */
+  degraded?(): void
+}
+
+export type SharedRateLimiter = RateLimiter & {
+  /** Whether calls are counted in Redis at this moment, and not in this process. */
+  shared(): boolean
+  close(): Promise<void>
+}
+
+export type SharedRateLimiterOptions = {
+  /** `redis://` or `rediss://`. Holds a password: never logged. */
+  readonly url: string
+  /** Counts while Redis does not. */
+  readonly local: RateLimiter
+  readonly logger: Logger
+  readonly observe?: RateLimiterObserver
+}
+
+type Window = { readonly policy: RatePolicy; readonly limit: number; readonly windowSeconds: number }
+type Waiting = { readonly sinceMs: number; giveUp(): void }
+
+/** Resolves once Redis serves, or after a second without it: its absence never stops a start. */
+export const openSharedRateLimiter = async ({
+  url,
+  local,
+  logger,
+  observe,
+}: SharedRateLimiterOptions): Promise<SharedRateLimiter> => {
+  const redis = connect(url)
+  const waiting = new Set<Waiting>()
+  let shared = false
+  let outage = false
+  let probing: Promise<void> | undefined
+  let looking: NodeJS.Timeout | undefined
+  let lastError = 'it does not answer'
+  const closing = new AbortController()
+
+  const announce = (reason: string): void => {
+    outage = true
+    logger.warn({ reason }, 'rate limits: Redis does not serve, this process counts for itself')
+    observe?.degraded?.()
+  }
+
+  const degrade = (reason: string): void => {
+    if (!shared || closing.signal.aborted) return
+    shared = false
+    announce(reason)
+    for (const one of waiting) one.giveUp()
+    waiting.clear()
+    probing = probe()
+  }
+
+  /** Tries the script itself, so that a Redis that can be reached but not written to does not count as back. */
+  const probe = async (): Promise<void> => {
+    while (!closing.signal.aborted) {
+      try {
+        const startedMs = performance.now()
+        // As text: this also leaves the script where calls find it by its digest.
+        await redis.eval(takeScript, 1, 'enrichment:rate:probe', Number.MAX_SAFE_INTEGER, 1_000)
+        if (performance.now() - startedMs <= answerMaxMs) {
+          shared = true
+          if (outage) logger.info('rate limits: Redis serves again, processes count together')
+          outage = false
+          return
+        }
+      } catch (error) {
+        lastError = reasonOf(error)
+      }
+      await sleep(probePauseMs, undefined, { signal: closing.signal, ref: false }).catch(() => undefined)
+    }
+  }
+
+  /**
+   * One timer for all that wait, for the one that waits longest. A timer per command, as the client's `commandTimeout`
+   * would set, costs more than the command's own bookkeeping and lets each waiting call find out for itself.
+   */
+  const watch = (delayMs: number): void => {
+    looking ??= setTimeout(() => {
+      looking = undefined
+      const [oldest] = waiting
+      if (oldest === undefined) return
+      const waitedMs = performance.now() - oldest.sinceMs
+      if (waitedMs < answerMaxMs) return watch(answerMaxMs - waitedMs)
+      // When this process itself was held up, the answer is there and not yet read: sockets come after timers.
+      setImmediate(() => {
+        if (waiting.has(oldest)) degrade(`no answer within ${answerMaxMs} ms`)
+        else if (waiting.size > 0) watch(0)
+      })
+    }, delayMs)
+  }
+
+  /** A call whose answer came too late may be counted in both places. It passed, so that is no mistake. */
+  const take = (
+    key: DirectoryKey,
+    windows: readonly Window[],
+    instead: () => Promise<RateVerdict>,
+  ): Promise<RateVerdict> => {
+    if (!shared || waiting.size >= waitingMax) return instead()
+    return new Promise((resolve) => {
+      const one: Waiting = { sinceMs: performance.now(), giveUp: () => resolve(instead()) }
+      waiting.add(one)
+      watch(answerMaxMs)
+      ask(redis, key, windows)
+        .then((answer) => {
+          const verdict = verdictOf(answer, windows)
+          if (waiting.delete(one)) resolve(verdict)
+        })
+        .catch((error: unknown) => {
+          degrade(reasonOf(error))
+          if (waiting.delete(one)) one.giveUp()
+        })
+    })
+  }
+
+  redis.on('error', (error: unknown) => {
+    lastError = reasonOf(error)
+  })
+  redis.on('close', () => degrade('the connection was lost'))
+  await Promise.race([
+    new Promise((resolve) => redis.once('ready', resolve)),
+    sleep(startMaxMs, undefined, { ref: false }),
+  ])
+  probing = probe()
+  await Promise.race([probing, sleep(startMaxMs, undefined, { ref: false })])
+  if (!shared) announce(lastError)
+
+  return {
+    shared: () => shared,
+    take: (key) =>
+      take(
+        key,
+        [
+          { policy: 'minute', limit: key.limits.requests_per_minute, windowSeconds: minuteSeconds },
+          { policy: 'day', limit: key.limits.requests_per_day, windowSeconds: daySeconds },
+        ],
+        () => local.take(key),
+      ),
+    takeRefused: (key) =>
+      take(
+        key,
+        [{ policy: 'refused', limit: key.limits.requests_per_minute, windowSeconds: minuteSeconds }],
+        () => local.takeRefused(key),
+      ),
+    close: async () => {
+      closing.abort()
+      shared = false
+      clearTimeout(looking)
+      redis.disconnect()
+      for (const one of waiting) one.giveUp()
+      waiting.clear()
+      await probing
+    },
+  }
+}
+
+const connect = (url: string): Redis =>
+  new Redis(url, {
+    connectionName: 'enrichment-rate-limits',
+    protocol: 2,
+    disableClientInfo: true,
+    connectTimeout: connectMaxMs,
+    socketTimeout: silenceMaxMs,
+    // Nothing waits for a connection, and nothing is sent twice: whoever asked has counted for himself by then.
+    enableOfflineQueue: false,
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
+    // All calls of one turn of the event loop leave in one write.
+    enableAutoPipelining: false,
+    retryStrategy: (times) =>
+      Math.min(reconnectPauseMs * 2 ** Math.min(times, 10), reconnectPauseMaxMs) * (0.5 + Math.random() / 2),
+    // After a failover the old primary takes no writes: the name may lead to the new one.
+    reconnectOnError: (error) => error.message.startsWith('READONLY'),
+  })
+
+const ask = (redis: Redis, key: DirectoryKey, windows: readonly Window[]): Promise<number[]> => {
+  const args: (string | number)[] = []
+  // The braces keep a key's windows together in a cluster.
+  for (const { policy } of windows) args.push(`enrichment:rate:{${key.keyId}}:${policy}`)
+  for (const { limit, windowSeconds } of windows) args.push(limit, windowSeconds * 1_000)
+  return redis
+    .evalsha(takeDigest, windows.length, ...args)
+    .catch((error: unknown) => {
+      // Somebody flushed the scripts.
+      if (!reasonOf(error).startsWith('NOSCRIPT')) throw error
+      return redis.eval(takeScript, windows.length, ...args)
+    })
+    .then((answer) => answer as number[])
+}
+
+const verdictOf = ([denied, ...counted]: readonly number[], windows: readonly Window[]): RateVerdict => {
+  if (counted.length !== 2 * windows.length) throw new Error('Redis answered something else than was asked')
+  let exceeded: RateVerdict['exceeded'] = null
+  const states = windows.map(({ policy, limit, windowSeconds }, i) => {
+    const consumedPoints = counted[2 * i] ?? 0
+    const msBeforeNext = counted[2 * i + 1] ?? 0
+    const state = windowState({ consumedPoints, msBeforeNext }, policy, limit, windowSeconds)
+    // Of several full windows the last and longest is named.
+    if (denied === 1 && consumedPoints >= limit) exceeded = state
+    return state
+  })
+  return { exceeded, windows: states }
+}
+
+/** The message alone: an error of the client carries the command it failed at, which may be the one with the password. */
+const reasonOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error)
+  return error.message || ('code' in error ? String(error.code) : error.name)
+}

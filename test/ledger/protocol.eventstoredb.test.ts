@@ -1,0 +1,277 @@
+/**
+ * The ledger protocol over the EventStoreDB adapter, over the double of the server: whatever the server and the network
+ * do, two processes charging one organization charge nothing twice, overdraw nothing, and lose nothing they confirmed.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pino } from 'pino'
+import { describe, expect, test } from 'vitest'
+import { formatCredits, parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { eventIdOf } from '../../src/event-log/event-id.ts'
+import { type EventStoreDbLimits, openEventStoreDb } from '../../src/event-log/eventstoredb.ts'
+import type { CallFacts } from '../../src/events/calls.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import { balanceOf } from '../../src/ledger/account.ts'
+import {
+  type Committed,
+  createLedger,
+  type Ledger,
+  type LedgerCommand,
+  LedgerUnavailable,
+} from '../../src/ledger/commit.ts'
+import { grantCredits, recordCall, registerOrganization } from '../../src/ledger/decide.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import {
+  type DoubleAppendFault,
+  type EventStoreDouble,
+  type RandomFaults,
+  startEventStoreDouble,
+} from '../support/eventstore-double.ts'
+
+const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
+const credits = 40
+/** Distinct calls; some of them reach both processes, as a client's own retries do. */
+const calls = 120
+const book = priceBookOf(defaultPriceBook)
+const located: CallFacts = {
+  kind: 'ip_lookup',
+  success: true,
+  country_code: 'AT',
+  address_hmac: 'A'.repeat(43),
+}
+const limits: Partial<EventStoreDbLimits> = {
+  connectTimeoutMs: 1_000,
+  appendDeadlineMs: 250,
+  readSilenceMs: 250,
+  heartbeatMs: 300,
+}
+
+const command = (key: string, decide: LedgerCommand['decide']): LedgerCommand => ({
+  key,
+  atMs: Date.now(),
+  actor: 'system',
+  requestId: key,
+  decide,
+})
+
+const call = (key: string): LedgerCommand => {
+  const atMs = Date.now()
+  return command(key, (account, idOf) =>
+    recordCall(
+      account,
+      { keyId: 'K9abcdefghijklmn', capability: 'ip_lookup', outcome: 'answered', facts: located },
+      { book, chargeId: () => idOf(1), atMs },
+    ),
+  )
+}
+
+/** A process: its own client, its own ledger. */
+const processOn = (double: EventStoreDouble) => {
+  const logger = pino({ level: 'silent' })
+  const eventLog = openEventStoreDb({ url: double.url, logger, limits })
+  const ledger = createLedger({
+    eventLog,
+    snapshot: async () => null,
+    logger,
+    clock: Date,
+    limits: { retryPauseMs: 5, batchCommandsMax: 4, unknownRetryMs: 5_000 },
+  })
+  return { eventLog, ledger }
+}
+
+const opening = async (ledger: Ledger): Promise<void> => {
+  await ledger.submit(
+    org,
+    command('register', (account) => registerOrganization(account, { name: 'Example', overdraftLimit: 0n })),
+  )
+  await ledger.submit(
+    org,
+    command('opening', (account, idOf) =>
+      grantCredits(account, {
+        grantId: idOf(0),
+        amount: parseCredits(String(credits)),
+        priority: 100,
+        expiresAt: null,
+        reason: 'test',
+      }),
+    ),
+  )
+}
+
+/** Charges from two processes while `trouble` lasts, then without; and then looks at what stands. */
+const chargeUnder = async (
+  trouble: (double: EventStoreDouble) => (() => Promise<void> | void) | void,
+  random?: RandomFaults,
+): Promise<{ confirmed: number; refused: number; faults: number }> => {
+  const double = await startEventStoreDouble({ systemEventEvery: 5, ...(random && { random }) })
+  const processes = [processOn(double), processOn(double)]
+  try {
+    const [first] = processes
+    if (first === undefined) throw new Error('no process')
+    await opening(first.ledger)
+    const over = trouble(double)
+    const confirmed = new Map<string, Committed[]>()
+    let unavailable = 0
+    const submit = async (ledger: Ledger, key: string): Promise<boolean> => {
+      try {
+        const committed = await ledger.submit(org, call(key))
+        confirmed.set(key, [...(confirmed.get(key) ?? []), committed])
+        return true
+      } catch (error) {
+        if (!(error instanceof LedgerUnavailable)) throw error
+        unavailable++
+        return false
+      }
+    }
+    const sends = Array.from({ length: calls }, (_, n) => {
+      const chosen = n % 4 === 0 ? processes : processes.slice(n % 2, (n % 2) + 1)
+      return chosen.map(async ({ ledger }) => {
+        await sleep(n * 2)
+        return submit(ledger, `call-${n}`)
+      })
+    })
+    await Promise.all(sends.flat())
+    await over?.()
+    double.onAppend = undefined
+    // What was refused as unavailable is sent once more, as a client would: now every call must be known.
+    const again = processes.map(({ ledger }, p) =>
+      Array.from({ length: calls }, async (_, n) => {
+        const key = `call-${n}`
+        if (n % 2 !== p || confirmed.has(key)) return true
+        for (let tries = 0; tries < 5; tries++) if (await submit(ledger, key)) return true
+        return false
+      }),
+    )
+    expect((await Promise.all(again.flat())).every(Boolean)).toBe(true)
+    await Promise.all(processes.map(({ ledger }) => ledger.drain()))
+    await expectSound(double, processes, confirmed)
+    return { confirmed: confirmed.size, refused: unavailable, faults: double.faults }
+  } finally {
+    double.speak()
+    await Promise.all(processes.map(({ eventLog }) => eventLog.close()))
+    await double.close()
+  }
+}
+
+const expectSound = async (
+  double: EventStoreDouble,
+  processes: readonly ReturnType<typeof processOn>[],
+  confirmed: ReadonlyMap<string, readonly Committed[]>,
+): Promise<void> => {
+  const [first, second] = processes
+  if (first === undefined || second === undefined) throw new Error('not two processes')
+  const stored = double.eventsOf(ledgerStream(org))
+  const ids = stored.map(({ id }) => id)
+  // No event stands twice, so no call is charged twice: the id of a charge derives from its call.
+  expect(new Set(ids).size).toBe(ids.length)
+  const standing = new Set(ids)
+  const reversed = stored.filter(({ type }) => type === 'CreditAdjusted').length
+  const charges = stored.filter(({ type }) => type === 'CreditCharged').length
+  expect(charges - reversed).toBeLessThanOrEqual(credits)
+  expect(charges).toBeGreaterThan(0)
+  for (const [key, answers] of confirmed) {
+    expect(standing, key).toContain(eventIdOf(org, key, 0))
+    const charged = standing.has(eventIdOf(org, key, 1))
+    // Whoever asked, and however often: one answer.
+    for (const { events } of answers)
+      expect(
+        events.some(({ type }) => type === 'CreditCharged'),
+        key,
+      ).toBe(charged)
+  }
+  expect(confirmed.size).toBe(calls)
+  const verdict = await verifyLedger(first.eventLog, org)
+  expect(verdict.fault).toBeNull()
+  expect(verdict.events).toBe(stored.length)
+  const balances = [await first.ledger.account(org), await second.ledger.account(org), verdict.account].map(
+    (account) => formatCredits(balanceOf(account, Date.now())),
+  )
+  expect(new Set(balances)).toEqual(new Set([String(credits - charges + reversed)]))
+}
+
+/** Every third append, or so, meets the fault. */
+const often = (fault: DoubleAppendFault) => (double: EventStoreDouble) => {
+  let appends = 0
+  double.onAppend = () => (appends++ % 3 === 1 ? fault : undefined)
+}
+
+const every = (ms: number, disturb: () => Promise<void> | void) => {
+  let stopped = false
+  const run = async (): Promise<void> => {
+    while (!stopped) {
+      await sleep(ms)
+      if (!stopped) await disturb()
+    }
+  }
+  const running = run()
+  return async (): Promise<void> => {
+    stopped = true
+    await running
+  }
+}
+
+describe('two processes charge one organization with 40 credits, 120 calls, some of them in both', () => {
+  test('and nothing goes wrong', async () => {
+    expect(await chargeUnder(() => undefined)).toEqual({ confirmed: calls, refused: 0, faults: 0 })
+  })
+
+  test.each([
+    'lose-reply',
+    'lose-request',
+    'end-call',
+    'cut',
+    'not-ready',
+    'busy',
+    'no-leader',
+    'server-timeout',
+    'deny',
+    'hide-actual',
+    20,
+    400,
+  ] as const)('and every third append meets: %s', async (fault) => {
+    expect((await chargeUnder(often(fault))).faults).toBeGreaterThan(3)
+  })
+
+  test('and connections are cut again and again', async () => {
+    await chargeUnder((double) => every(20, double.cutConnections))
+  })
+
+  test('and the server restarts again and again, forgetting the ids it saw lately', async () => {
+    await chargeUnder((double) => every(40, double.restart))
+  })
+
+  test('and the server lets nobody in for a while', async () => {
+    await chargeUnder((double) =>
+      every(30, async () => {
+        await double.refuse()
+        await sleep(60)
+        await double.accept()
+      }),
+    )
+  })
+
+  test('and the server falls silent, and does later what it was asked meanwhile', async () => {
+    await chargeUnder((double) =>
+      every(50, async () => {
+        double.silence()
+        await sleep(350)
+        double.speak()
+      }),
+    )
+  })
+
+  test.each([11, 12, 13])('and everything goes wrong at random, seed %i', async (seed) => {
+    const { faults } = await chargeUnder(() => undefined, {
+      seed,
+      dropReplies: 0.05,
+      dropRequests: 0.05,
+      endCalls: 0.03,
+      notReady: 0.05,
+      serverTimeouts: 0.05,
+      delays: 0.3,
+      delayMaxMs: 300,
+      cutEveryMs: 200,
+    })
+    expect(faults).toBeGreaterThan(3)
+  })
+})

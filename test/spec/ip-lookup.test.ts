@@ -1,0 +1,402 @@
+/** Specification 2.3 and 4.2, with decisions 1, 4, 5, 7, 11, 18 and 19. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type House, openHouse, type Partner, places } from '../support/house.ts'
+import { bare, expectCredits, expectRefusedCall, jsonType, rateLimitsOf, ulid } from './wire.ts'
+
+let house: House
+let partner: Partner
+
+beforeAll(async () => {
+  house = await openHouse()
+  partner = await house.partner({ credits: '1000000' })
+})
+afterAll(() => house?.close())
+
+const nowhere = {
+  continent: null,
+  continent_code: null,
+  country: null,
+  country_code: null,
+  region: null,
+  region_code: null,
+  city: null,
+  latitude: null,
+  longitude: null,
+  postal: null,
+  is_eu: false,
+  calling_code: null,
+}
+const london = {
+  continent: 'Europe',
+  continent_code: 'EU',
+  country: 'United Kingdom',
+  country_code: 'GB',
+  region: 'England',
+  region_code: 'ENG',
+  city: 'London',
+  latitude: 51.5142,
+  longitude: -0.0931,
+  postal: 'EC4N',
+  is_eu: false,
+  calling_code: '44',
+}
+
+/** The facts of a lookup, and what they cost. */
+const chargedLookup = (countryCode: string) => [
+  {
+    type: 'KeyUsed',
+    data: {
+      key_id: partner.keyId,
+      capability: 'ip_lookup',
+      outcome: 'answered',
+      facts: {
+        kind: 'ip_lookup',
+        success: true,
+        country_code: countryCode,
+        address_hmac: expect.stringMatching(/^[\w-]{43}$/),
+      },
+    },
+  },
+  {
+    type: 'CreditCharged',
+    data: {
+      charge_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      sku: 'ip_lookup',
+      amount: '1',
+      lines: [{ sku: 'ip_lookup', amount: '1', rule: 'ip_lookup.located', rule_version: 1 }],
+      rule: 'ip_lookup.located',
+      rule_version: 1,
+      price_book_version: 1,
+      allocations: [{ grant_id: expect.any(String), amount: '1' }],
+    },
+  },
+]
+const freeLookup = () => [
+  {
+    type: 'KeyUsed',
+    data: {
+      key_id: partner.keyId,
+      capability: 'ip_lookup',
+      outcome: 'answered',
+      facts: {
+        kind: 'ip_lookup',
+        success: false,
+        country_code: null,
+        address_hmac: expect.stringMatching(/^[\w-]{43}$/),
+      },
+      free_by: { rule: 'ip_lookup.not_located', rule_version: 1 },
+    },
+  },
+]
+
+describe('2.3 the IP lookup response', () => {
+  test('holds result, processing_time_ms and request_id, and nothing else', async () => {
+    const { status, headers, body } = await house.lookup(partner, { ip: places.london })
+    expect(status).toBe(200)
+    expect(Object.keys(body)).toEqual(['result', 'processing_time_ms', 'request_id'])
+    expect(body.processing_time_ms).toBeTypeOf('number')
+    expect(body.processing_time_ms).toBeGreaterThan(0)
+    expect(body.request_id).toMatch(ulid)
+    expect(headers.get('x-request-id')).toBe(body.request_id)
+    expect(headers.get('content-type')).toBe(jsonType)
+    expect(Object.keys(rateLimitsOf({ status, headers, text: '', body }))).toEqual(['minute', 'day'])
+  })
+
+  test('a located address has every field, with the largest subdivision as its region', async () => {
+    const { body } = await house.lookup(partner, { ip: places.london })
+    expect(body.result).toEqual({ ip: '81.2.69.142', success: true, type: 'IPv4', ...london })
+  })
+
+  test('is_eu is true for a member of the European Union', async () => {
+    const { body } = await house.lookup(partner, { ip: places.munich })
+    expect(body.result).toEqual({
+      ip: '5.1.80.7',
+      success: true,
+      type: 'IPv4',
+      continent: 'Europe',
+      continent_code: 'EU',
+      country: 'Germany',
+      country_code: 'DE',
+      region: 'Bavaria',
+      region_code: 'BY',
+      city: 'Munich',
+      latitude: 48.1374,
+      longitude: 11.5755,
+      postal: '80331',
+      is_eu: true,
+      calling_code: '49',
+    })
+  })
+
+  test('what the database leaves empty is null, and what follows from the country is not', async () => {
+    const { body } = await house.lookup(partner, { ip: places.countryOnly })
+    expect(body.result).toEqual({
+      ip: places.countryOnly,
+      success: true,
+      type: 'IPv4',
+      ...nowhere,
+      continent: 'North America',
+      continent_code: 'NA',
+      country: 'Canada',
+      country_code: 'CA',
+      calling_code: '1',
+    })
+  })
+
+  test.each([
+    ['without a country in the database', places.nowhere],
+    ['unknown to the database', places.unknown],
+  ])('an address %s is success false with every field null and is_eu false', async (_, ip) => {
+    const answer = await house.lookup(partner, { ip })
+    expect(answer.status).toBe(200)
+    expect(answer.body.result).toEqual({ ip, success: false, type: 'IPv4', ...nowhere })
+    expect(answer.headers.get('credits-charged')).toBe('0')
+    expect(bare(answer.events)).toEqual(freeLookup())
+  })
+})
+
+describe('4.2 POST /v1/ip/lookup', () => {
+  test('4.2.1 a public address is success true and costs its price, in one fact and the charge right after it', async () => {
+    const answer = await house.lookup(partner, { ip: places.london })
+    expect(bare(answer.events)).toEqual(chargedLookup('GB'))
+    const [fact, charge] = answer.events
+    expect(charge?.metadata).toMatchObject({ causation_id: fact?.id, request_id: answer.body.request_id })
+    expect(fact?.metadata).toMatchObject({
+      request_id: answer.body.request_id,
+      actor: `key:${partner.keyId}`,
+    })
+    expect(answer.headers.get('credits-charged')).toBe('1')
+  })
+
+  test('4.2.1 the address itself never enters the event log', async () => {
+    const { events } = await house.lookup(partner, { ip: places.london })
+    expect(JSON.stringify(events)).not.toContain('81.2.69')
+  })
+
+  test.each(['10.0.0.0', '10.255.255.255', '172.16.0.1', '172.31.255.255', '192.168.0.1', '192.168.255.255'])(
+    '4.2.2 the private address %s is success false with all location fields null, and costs nothing',
+    async (ip) => {
+      const answer = await house.lookup(partner, { ip })
+      expect(answer.status).toBe(200)
+      expect(answer.body.result).toEqual({ ip, success: false, type: 'IPv4', ...nowhere })
+      expect(answer.headers.get('credits-charged')).toBe('0')
+      expect(bare(answer.events)).toEqual(freeLookup())
+    },
+  )
+
+  test('4.2.2 a private address is success false even where the database has an answer', async () => {
+    const answer = await house.lookup(partner, { ip: places.private })
+    expect(answer.body.result).toEqual({ ip: places.private, success: false, type: 'IPv4', ...nowhere })
+    expect(bare(answer.events)).toEqual(freeLookup())
+  })
+
+  test.each([
+    '0.0.0.0',
+    '100.64.0.1',
+    '127.0.0.1',
+    '169.254.169.254',
+    '192.0.2.1',
+    '198.18.0.1',
+    '224.0.0.1',
+    '255.255.255.255',
+    '::',
+    '::1',
+    '64:ff9b:1::1',
+    '2001::5102:458e',
+    '2001:db8::1',
+    '3fff::1',
+    'fc00::1',
+    'fe80::1',
+    'ff02::1',
+    '4000::1',
+    '2d00::1',
+  ])('decision 18: %s is special-purpose or unallocated: success false, free', async (ip) => {
+    const answer = await house.lookup(partner, { ip })
+    expect(answer.status).toBe(200)
+    expect(answer.body.result).toEqual({
+      ip,
+      success: false,
+      type: ip.includes(':') ? 'IPv6' : 'IPv4',
+      ...nowhere,
+    })
+    expect(bare(answer.events)).toEqual(freeLookup())
+  })
+
+  describe('4.2.3 a malformed address is IP_001 and costs nothing', () => {
+    test.each([
+      ['empty', ''],
+      ['whitespace before', ' 81.2.69.142'],
+      ['whitespace after', '81.2.69.142 '],
+      ['a line feed after', '81.2.69.142\n'],
+      ['a NUL after', '81.2.69.142\0'],
+      ['an octet out of range', '256.1.1.1'],
+      ['an octet far out of range', '81.2.69.4294967438'],
+      ['a CIDR block', '81.2.69.142/32'],
+      ['an IPv6 CIDR block', '2a02:c7c::/32'],
+      ['brackets', '[2a02:c7c:1::7]'],
+      ['a port', '81.2.69.142:80'],
+      ['a trailing dot', '81.2.69.142.'],
+      ['three octets', '8.8.8'],
+      ['five octets', '8.8.8.8.8'],
+      ['an octal octet', '010.8.8.8'],
+      ['a hexadecimal octet', '0x8.8.8.8'],
+      ['one number', '134744072'],
+      ['digits that are not ASCII', '８.8.8.8'],
+      ['dots that are not ASCII', '8。8。8。8'],
+      ['a negative octet', '-1.8.8.8'],
+      ['a zone id', 'fe80::1%eth0'],
+      ['a zone id on a public address', '2a02:c7c:1::7%1'],
+      ['two gaps', '1::2::3'],
+      ['nine groups', '1:2:3:4:5:6:7:8:9'],
+      ['a group of five digits', '2a02:0c7c0::1'],
+      ['an embedded IPv4 address out of range', '::ffff:256.1.1.1'],
+      ['a host name', 'example.com'],
+      ['a URL', 'https://81.2.69.142/'],
+      ['an SQL fragment', "' or 1=1 --"],
+    ])('%s', async (_, ip) => {
+      const answer = await house.lookup(partner, { ip })
+      expectRefusedCall(answer, partner, {
+        status: 400,
+        error: 'validation_error',
+        code: 'IP_001',
+        details: { ip, supported_formats: ['IPv4', 'IPv6'] },
+      })
+      expect(answer.body).not.toHaveProperty('result')
+    })
+
+    test.each([
+      ['a number', 134744072, '134744072'],
+      ['a boolean', true, 'true'],
+      ['an array of an address', ['81.2.69.142'], '["81.2.69.142"]'],
+      ['an object', { v4: '81.2.69.142' }, '{"v4":"81.2.69.142"}'],
+    ])('%s instead of a string, shown as JSON', async (_, ip, shown) => {
+      expectRefusedCall(await house.lookup(partner, { ip }), partner, {
+        status: 400,
+        error: 'validation_error',
+        code: 'IP_001',
+        details: { ip: shown, supported_formats: ['IPv4', 'IPv6'] },
+      })
+    })
+
+    test('what was submitted is repeated, cut to 64 characters', async () => {
+      const ip = `${'1'.repeat(63)}xyz`
+      expectRefusedCall(await house.lookup(partner, { ip }), partner, {
+        status: 400,
+        error: 'validation_error',
+        code: 'IP_001',
+        details: { ip: `${'1'.repeat(63)}x`, supported_formats: ['IPv4', 'IPv6'] },
+      })
+    })
+
+    test('what was submitted does not enter the event log', async () => {
+      const { events } = await house.lookup(partner, { ip: 'somebody@example.com' })
+      expect(JSON.stringify(events)).not.toContain('somebody')
+    })
+  })
+
+  test.each([
+    ['absent', {}],
+    ['null', { ip: null }],
+    ['misspelled', { IP: '81.2.69.142' }],
+  ])('4.2.4 an ip that is %s is REQ_002 and costs nothing', async (_, body) => {
+    expectRefusedCall(await house.lookup(partner, body), partner, {
+      status: 400,
+      error: 'bad_request',
+      code: 'REQ_002',
+      details: { missing_parameter: 'ip', parameter_type: 'string' },
+    })
+  })
+
+  test('4.2.5 IPv4 and IPv6 give the same response structure', async () => {
+    const v4 = await house.lookup(partner, { ip: places.london })
+    const v6 = await house.lookup(partner, { ip: places.londonIPv6 })
+    expect(v6.body.result).toEqual({ ip: places.londonIPv6, success: true, type: 'IPv6', ...london })
+    expect(Object.keys(Object(v6.body.result))).toEqual(Object.keys(Object(v4.body.result)))
+    expect(bare(v6.events)).toEqual(chargedLookup('GB'))
+    const nobody = await house.lookup(partner, { ip: '2a02:fff::1' })
+    expect(nobody.body.result).toEqual({ ip: '2a02:fff::1', success: false, type: 'IPv6', ...nowhere })
+    expect(Object.keys(Object(nobody.body.result))).toEqual(Object.keys(Object(v4.body.result)))
+  })
+
+  test.each([
+    ['IPv4-mapped', '::ffff:81.2.69.142', '::ffff:81.2.69.142'],
+    ['IPv4-mapped in hexadecimal', '::FFFF:5102:458E', '::ffff:81.2.69.142'],
+    ['NAT64', '64:ff9b::81.2.69.142', '64:ff9b::5102:458e'],
+    ['6to4', '2002:5102:458e::1', '2002:5102:458e::1'],
+  ])('decision 18: a %s address answers for the IPv4 address inside it and stays IPv6', async (_, ip, shown) => {
+    const answer = await house.lookup(partner, { ip })
+    expect(answer.body.result).toEqual({ ip: shown, success: true, type: 'IPv6', ...london })
+    expect(bare(answer.events)).toEqual(chargedLookup('GB'))
+  })
+
+  test.each([
+    ['IPv4-mapped', '::ffff:10.0.0.1', '::ffff:10.0.0.1'],
+    ['IPv4-mapped in hexadecimal', '::ffff:a00:1', '::ffff:10.0.0.1'],
+    ['NAT64', '64:ff9b::10.0.0.1', '64:ff9b::a00:1'],
+    ['6to4', '2002:a00:1::', '2002:a00:1::'],
+  ])('decision 18: a %s private address is success false and free', async (_, ip, shown) => {
+    const answer = await house.lookup(partner, { ip })
+    expect(answer.body.result).toEqual({ ip: shown, success: false, type: 'IPv6', ...nowhere })
+    expect(bare(answer.events)).toEqual(freeLookup())
+  })
+
+  test.each([
+    ['2A02:0C7C:0001:0000:0000:0000:0000:0007', '2a02:c7c:1::7'],
+    ['2a02:c7c:0:0:1:0:0:1', '2a02:c7c::1:0:0:1'],
+    ['2a02:c7c:0:1:1:1:1:1', '2a02:c7c:0:1:1:1:1:1'],
+    ['2a02:c7c:0:0:0::1', '2a02:c7c::1'],
+    ['2a02:c7c::81.2.69.142', '2a02:c7c::5102:458e'],
+  ])('decision 19: %s comes back as %s (RFC 5952)', async (ip, canonical) => {
+    const { body } = await house.lookup(partner, { ip })
+    expect(body.result).toMatchObject({ ip: canonical, success: true, type: 'IPv6' })
+  })
+
+  test('decision 19: two spellings of one address are one address in the facts', async () => {
+    const spelled = await house.lookup(partner, { ip: '2A02:0C7C:0001::0007' })
+    const plain = await house.lookup(partner, { ip: places.londonIPv6 })
+    expect(spelled.events[0]?.data.facts).toEqual(plain.events[0]?.data.facts)
+  })
+
+  test('decision 7: members we do not know are ignored', async () => {
+    const answer = await house.lookup(partner, {
+      ip: places.london,
+      language: 'de',
+      nested: { ip: '1.2.3.4' },
+      constructor: 'x',
+    })
+    expect(answer.status).toBe(200)
+    expect(bare(answer.events)).toEqual(chargedLookup('GB'))
+  })
+
+  test('of a member sent twice the last counts, as JSON has it', async () => {
+    const answer = await house.ask(partner, {
+      headers: { 'content-type': 'application/json' },
+      body: `{"ip":"10.0.0.1","ip":"${places.london}"}`,
+    })
+    expect(answer.body.result).toMatchObject({ ip: places.london, success: true })
+  })
+
+  test('an ip member inherited from nowhere counts for nothing', async () => {
+    expectRefusedCall(
+      await house.ask(partner, {
+        headers: { 'content-type': 'application/json' },
+        body: `{"__proto__":{"ip":"${places.london}"}}`,
+      }),
+      partner,
+      {
+        status: 400,
+        error: 'bad_request',
+        code: 'REQ_002',
+        details: { missing_parameter: 'ip', parameter_type: 'string' },
+      },
+    )
+  })
+
+  test('decision 5: Credits-Remaining goes down by what Credits-Charged says', async () => {
+    const fresh = await house.partner({ credits: '2' })
+    expectCredits(await house.lookup(fresh, { ip: '10.0.0.1' }), '0', '2')
+    expectCredits(await house.lookup(fresh, { ip: places.london }), '1', '1')
+    expectCredits(await house.lookup(fresh, { ip: 'nonsense' }), '0', '1')
+    expectCredits(await house.lookup(fresh, { ip: places.london }), '1', '0')
+  })
+})

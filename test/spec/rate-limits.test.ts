@@ -1,0 +1,173 @@
+/** Specification 8, with decisions 3, 5 and 24. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type AnswerAndFacts, type House, openHouse, type Partner, places, sendRaw } from '../support/house.ts'
+import { bare, expectCredits, expectErrorObject, rateLimitsOf } from './wire.ts'
+
+const minuteMs = 60_000
+const dayMs = 86_400_000
+
+let house: House
+
+beforeAll(async () => {
+  house = await openHouse({ clock: 'movable' })
+})
+afterAll(() => house?.close())
+
+const expectDenied = (
+  answer: AnswerAndFacts,
+  { limit, window }: { limit: number; window: 'minute' | 'day' },
+): number => {
+  const { [window]: state } = rateLimitsOf(answer)
+  if (state === undefined) throw new Error(`no window ${window}`)
+  expectErrorObject(answer, {
+    status: 429,
+    error: 'rate_limited',
+    code: 'RATE_001',
+    details: { limit, window, retry_after_seconds: state.resetSeconds },
+  })
+  expect(state).toMatchObject({ limit, remaining: 0 })
+  expect(answer.headers.get('retry-after')).toBe(String(state.resetSeconds))
+  expect(answer.headers.get('credits-charged')).toBe('0')
+  // Counted, and written later together with the others of its minute.
+  expect(answer.events).toEqual([])
+  return state.resetSeconds
+}
+
+const lookups = async (partner: Partner, count: number): Promise<void> => {
+  for (let i = 0; i < count; i++) {
+    const { status } = await house.lookup(partner, { ip: '10.0.0.1' })
+    expect(status).toBe(200)
+  }
+}
+
+describe('8 requests per minute and per day', () => {
+  test('every call tells both limits, what is left of them, and when they turn', async () => {
+    const partner = await house.partner({ limits: { requests_per_minute: 10, requests_per_day: 100 } })
+    const first = await house.lookup(partner, { ip: places.london })
+    expect(first.headers.get('ratelimit-policy')).toBe('"minute";q=10;w=60, "day";q=100;w=86400')
+    expect(rateLimitsOf(first)).toEqual({
+      minute: { limit: 10, windowSeconds: 60, remaining: 9, resetSeconds: 60 },
+      day: { limit: 100, windowSeconds: 86_400, remaining: 99, resetSeconds: 86_400 },
+    })
+    house.moveClock(20_000)
+    const second = rateLimitsOf(await house.lookup(partner, { ip: 'nonsense' }))
+    expect(second).toMatchObject({ minute: { remaining: 8 }, day: { remaining: 98 } })
+    expect(second.minute?.resetSeconds).toBeGreaterThan(30)
+    expect(second.minute?.resetSeconds).toBeLessThanOrEqual(40)
+  })
+
+  test('the call beyond the minute is RATE_001, free and unrecorded; the minute turns when Retry-After says', async () => {
+    const partner = await house.partner({ credits: '10', limits: { requests_per_minute: 3 } })
+    await lookups(partner, 3)
+    house.moveClock(15_000)
+    const denied = await house.lookup(partner, { ip: places.london })
+    const retryAfter = expectDenied(denied, { limit: 3, window: 'minute' })
+    expect(retryAfter).toBeLessThanOrEqual(45)
+    expectCredits(denied, '0', '10')
+    house.moveClock((retryAfter - 10) * 1000)
+    expectDenied(await house.lookup(partner, { ip: places.london }), { limit: 3, window: 'minute' })
+    house.moveClock(10_000)
+    const again = await house.lookup(partner, { ip: places.london })
+    expect(again.status).toBe(200)
+    expect(rateLimitsOf(again)).toMatchObject({ minute: { remaining: 2 } })
+  })
+
+  test('a denied call consumes nothing from any window', async () => {
+    const partner = await house.partner({ limits: { requests_per_minute: 2, requests_per_day: 5 } })
+    await lookups(partner, 2)
+    for (let i = 0; i < 4; i++) {
+      const denied = await house.lookup(partner, { ip: places.london })
+      expectDenied(denied, { limit: 2, window: 'minute' })
+      expect(rateLimitsOf(denied)).toMatchObject({ day: { remaining: 3 } })
+    }
+    house.moveClock(minuteMs + 1000)
+    await lookups(partner, 2)
+    house.moveClock(minuteMs + 1000)
+    await lookups(partner, 1)
+    const denied = await house.lookup(partner, { ip: places.london })
+    const retryAfter = expectDenied(denied, { limit: 5, window: 'day' })
+    expect(retryAfter).toBeGreaterThan(86_400 - 300)
+    expect(rateLimitsOf(denied)).toMatchObject({ minute: { limit: 2, remaining: 1 } })
+    house.moveClock(dayMs)
+    await lookups(partner, 2)
+  })
+
+  test('whoami counts like every other call', async () => {
+    const partner = await house.partner({ limits: { requests_per_minute: 1 } })
+    await lookups(partner, 1)
+    expectDenied(await house.whoami(partner), { limit: 1, window: 'minute' })
+  })
+
+  test('a refused input counts like every other call; it was a call', async () => {
+    const partner = await house.partner({ limits: { requests_per_minute: 1 } })
+    expect((await house.lookup(partner, {})).status).toBe(400)
+    expectDenied(await house.lookup(partner, { ip: places.london }), { limit: 1, window: 'minute' })
+  })
+
+  test('the limit is the key’s: another key of the same organization has its own', async () => {
+    const partner = await house.partner({ limits: { requests_per_minute: 1 } })
+    const other = await house.key(partner.organizationId, { limits: { requests_per_minute: 1 } })
+    await lookups(partner, 1)
+    expectDenied(await house.lookup(partner, { ip: places.london }), { limit: 1, window: 'minute' })
+    await lookups(other, 1)
+  })
+
+  test('calls for nobody’s route count for nothing', async () => {
+    const partner = await house.partner({ limits: { requests_per_minute: 1 } })
+    await house.ask(partner, { method: 'GET', path: '/v1/nothing' })
+    await house.ask(partner, { method: 'PUT' })
+    await lookups(partner, 1)
+  })
+
+  test('of 40 calls at once exactly the limit passes', async () => {
+    const partner = await house.partner({ limits: { requests_per_minute: 25 } })
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, () => house.lookup(partner, { ip: '10.0.0.1' })),
+    )
+    const statuses = answers.map(({ status }) => status).sort()
+    expect(statuses).toEqual([...Array<number>(25).fill(200), ...Array<number>(15).fill(429)])
+    const events = await house.eventsOf(partner.organizationId)
+    expect(events.filter(({ type }) => type === 'KeyUsed')).toHaveLength(25)
+  })
+
+  test('of calls sent in one breath, one denied by its minute is told to wait a minute and not a day', async () => {
+    const partner = await house.partner({ limits: { requests_per_minute: 2, requests_per_day: 5 } })
+    const request = `GET /whoami HTTP/1.1\r\nHost: x\r\nx-api-key: ${partner.apiKey}\r\n\r\n`
+    const answers = await sendRaw(house.dashboardUrl, request.repeat(12), 12)
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, ...Array<number>(10).fill(429)])
+    for (const { body } of answers.slice(2))
+      expect(body.details).toMatchObject({ window: 'minute', limit: 2 })
+  })
+})
+
+describe('decision 24: calls refused by a rate limit are recorded together', () => {
+  test('one RateLimitExceeded per key, policy and minute, with their number, at the latest when the process ends', async () => {
+    const own = await openHouse({ clock: 'movable' })
+    try {
+      const partner = await own.partner({ limits: { requests_per_minute: 2 } })
+      const other = await own.key(partner.organizationId, { permissions: [], limits: { requests_per_minute: 1 } })
+      // Everything below happens well within one minute of the clock.
+      own.moveClock(minuteMs - (Date.now() % minuteMs) + 1000)
+      const minute = new Date(Date.now() - (Date.now() % minuteMs)).toISOString()
+      for (let i = 0; i < 9; i++) await own.lookup(partner, { ip: '10.0.0.1' })
+      for (let i = 0; i < 4; i++) await own.lookup(other, { ip: '10.0.0.1' })
+      const before = await own.eventsOf(partner.organizationId)
+      expect(before.filter(({ type }) => type === 'RateLimitExceeded')).toEqual([])
+      expect(before.filter(({ type }) => type === 'KeyUsed')).toHaveLength(2 + 1)
+      await own.end()
+      const after = (await own.eventsOf(partner.organizationId)).slice(before.length)
+      expect(bare(after).sort((a, b) => Number(b.data.count) - Number(a.data.count))).toEqual([
+        {
+          type: 'RateLimitExceeded',
+          data: { key_id: partner.keyId, policy: 'minute', window: minute, count: 7 },
+        },
+        {
+          type: 'RateLimitExceeded',
+          data: { key_id: other.keyId, policy: 'refused', window: minute, count: 3 },
+        },
+      ])
+    } finally {
+      await own.close()
+    }
+  })
+})

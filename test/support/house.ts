@@ -1,0 +1,471 @@
+/**
+ * The whole service in this process: a database of its own, both hosts on free ports, answered over real sockets; and
+ * the ledger of every partner, read from the event log itself.
+ */
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import pino from 'pino'
+import { vi } from 'vitest'
+import { type App, startApp } from '../../src/app.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import { parseConfig } from '../../src/config.ts'
+import { eventIdOf } from '../../src/event-log/event-id.ts'
+import { type ReadOptions, type RecordedEvent, StreamMissing } from '../../src/event-log/port.ts'
+import { decodeEvent, encodeEvent } from '../../src/event-log/stored-event.ts'
+import type { Permission } from '../../src/events/capabilities.ts'
+import type { KeyLimits } from '../../src/events/keys.ts'
+import type { PriceBookPublished } from '../../src/events/prices.ts'
+import { ledgerStream, priceBookStream } from '../../src/events/streams.ts'
+import { defaultKeyLimits, issueKey } from '../../src/ops/api-keys.ts'
+import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
+import { createOrganization, grant } from '../../src/ops/organizations.ts'
+import { type MmdbValue, writeMmdb } from './mmdb-writer.ts'
+import { testDatabase } from './postgres.ts'
+
+/** An event of a ledger, as it was recorded. */
+export type LedgerFact = {
+  readonly type: string
+  readonly data: Readonly<Record<string, unknown>>
+  readonly id: string
+  readonly revision: number
+  readonly metadata: {
+    readonly request_id?: string | undefined
+    readonly causation_id?: string | undefined
+    readonly actor: string
+    readonly effective_at: string
+  }
+}
+
+export type Partner = { readonly organizationId: string; readonly keyId: string; readonly apiKey: string }
+
+export type PartnerOptions = {
+  readonly credits?: string
+  readonly overdraft?: string
+  readonly permissions?: readonly Permission[]
+  readonly limits?: Partial<KeyLimits>
+  readonly allowedCidrs?: readonly string[]
+  readonly expiresAt?: string | null
+}
+
+export type Answer = {
+  readonly status: number
+  readonly headers: Headers
+  readonly text: string
+  /** The JSON object in the body; empty when there is none. */
+  readonly body: Readonly<Record<string, unknown>>
+}
+
+export type AnswerAndFacts = Answer & {
+  /** What the partner's ledger gained between request and answer. */
+  readonly events: readonly LedgerFact[]
+}
+
+export type Question = {
+  readonly method?: string
+  readonly path?: string
+  /** Default: the API host. */
+  readonly on?: 'api' | 'dashboard'
+  readonly headers?: Readonly<Record<string, string>>
+  /** Text is sent as it is; anything else as JSON. */
+  readonly body?: unknown
+}
+
+export type House = {
+  readonly apiUrl: string
+  readonly dashboardUrl: string
+  readonly foundation: Foundation
+  partner(options?: PartnerOptions): Promise<Partner>
+  /** Another key of the same organization. */
+  key(organizationId: string, options?: PartnerOptions): Promise<Partner>
+  eventsOf(organizationId: string): Promise<LedgerFact[]>
+  /** Sends a request with the partner's key. Not for concurrent calls of one organization. */
+  ask(partner: Partner, question: Question): Promise<AnswerAndFacts>
+  lookup(partner: Partner, body: unknown, headers?: Readonly<Record<string, string>>): Promise<AnswerAndFacts>
+  whoami(partner: Partner): Promise<AnswerAndFacts>
+  publishPriceBook(book: Omit<PriceBookPublished, 'version' | 'approver'>): Promise<number>
+  /** Resolves when the hosts know every key event recorded until now. */
+  heard(): Promise<void>
+  /** Moves this process's clock ahead; only with `clock: 'movable'`. */
+  moveClock(ms: number): void
+  /** Appends wait from now on. Nothing else does. */
+  blockLog(): Promise<BlockedLog>
+  /** Appends fail from now on, as with a full disk, until the returned function is called. */
+  breakLog(): Promise<() => Promise<void>>
+  query(text: string, values?: readonly unknown[]): Promise<Record<string, unknown>[]>
+  /** Ends the hosts as SIGTERM does; the ledgers stay readable. */
+  end(): Promise<void>
+  close(): Promise<void>
+}
+
+export type BlockedLog = {
+  /** Resolves when an append waits. */
+  waiting(): Promise<void>
+  /** Ends the connection of the waiting append: its writer cannot know what became of it. */
+  cut(): Promise<void>
+  release(): Promise<void>
+}
+
+const london: MmdbValue = {
+  city: { names: { en: 'London', de: 'London' } },
+  continent: { code: 'EU', names: { en: 'Europe', de: 'Europa' } },
+  country: {
+    iso_code: 'GB',
+    is_in_european_union: false,
+    names: { en: 'United Kingdom', de: 'Vereinigtes Königreich' },
+  },
+  location: { latitude: 51.514249, longitude: -0.093051, accuracy_radius: 10 },
+  postal: { code: 'EC4N' },
+  subdivisions: [
+    { iso_code: 'ENG', names: { en: 'England' } },
+    { iso_code: 'LND', names: { en: 'Greater London' } },
+  ],
+}
+const munich: MmdbValue = {
+  city: { names: { en: 'Munich' } },
+  continent: { code: 'EU', names: { en: 'Europe' } },
+  country: { iso_code: 'DE', is_in_european_union: true, names: { en: 'Germany' } },
+  location: { latitude: 48.1374, longitude: 11.5755 },
+  postal: { code: '80331' },
+  subdivisions: [{ iso_code: 'BY', names: { en: 'Bavaria' } }],
+}
+/** Every text is empty, and nothing but the country is known. */
+const canadaOnly: MmdbValue = {
+  city: { names: { en: '' } },
+  continent: { code: '', names: { en: '' } },
+  country: { iso_code: 'CA', names: { en: '' } },
+  location: {},
+  postal: { code: '' },
+  subdivisions: [{ iso_code: '', names: { en: '' } }],
+}
+const nobody: MmdbValue = { continent: { code: 'EU', names: { en: 'Europe' } } }
+
+/** Where the fixture's addresses are. */
+export const places = {
+  london: '81.2.69.142',
+  munich: '5.1.80.7',
+  countryOnly: '24.48.0.1',
+  /** In the file, without a country. */
+  nowhere: '62.1.1.1',
+  /** Not in the file. */
+  unknown: '9.9.9.9',
+  /** Private, and yet in the file. */
+  private: '10.1.2.3',
+  londonIPv6: '2a02:c7c:1::7',
+} as const
+
+const fixture = (): Buffer =>
+  writeMmdb({
+    ipVersion: 6,
+    databaseType: 'GeoIP2-City',
+    networks: {
+      '81.2.69.0/24': london,
+      '5.1.80.0/24': munich,
+      '24.48.0.0/24': canadaOnly,
+      '62.1.1.0/24': nobody,
+      '10.0.0.0/8': munich,
+      '2a02:c7c::/32': london,
+      '2001:db8::/32': munich,
+    },
+  })
+
+const secretKey = 'a secret of at least thirty-two characters'
+const conditionDeadlineMs = 10_000
+const ledgerEventsMax = 10_000
+
+/** Resolves when the condition holds; asks every 5 ms. */
+export const until = async (what: string, condition: () => Promise<boolean>): Promise<void> => {
+  for (const end = performance.now() + conditionDeadlineMs; ; ) {
+    if (await condition()) return
+    if (performance.now() > end) throw new Error(`not within ${conditionDeadlineMs} ms: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+}
+
+const objectIn = (text: string): Readonly<Record<string, unknown>> => {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+  } catch {
+    return {}
+  }
+}
+
+/** One request over HTTP. Sends exactly the headers given: no content type of its own. */
+export const send = async (
+  url: string,
+  { method = 'POST', headers = {}, body }: Omit<Question, 'path' | 'on'>,
+): Promise<Answer> => {
+  const text = body === undefined ? null : typeof body === 'string' ? body : JSON.stringify(body)
+  const response = await fetch(url, {
+    method,
+    headers: { ...headers },
+    // Bytes, because fetch gives a text a content type.
+    body: text === null ? null : new TextEncoder().encode(text),
+  })
+  const answered = await response.text()
+  return { status: response.status, headers: response.headers, text: answered, body: objectIn(answered) }
+}
+
+/** Writes bytes to a socket and reads answers until the server closes it, or `answers` of them are complete. */
+export const sendRaw = (url: string, bytes: string, answers = 1): Promise<Answer[]> => {
+  const { hostname, port } = new URL(url)
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(port), hostname)
+    let received = ''
+    const settle = (): void => {
+      socket.destroy()
+      resolve(answersIn(received))
+    }
+    socket.setTimeout(conditionDeadlineMs, () => {
+      socket.destroy()
+      reject(new Error(`no complete answer, only ${JSON.stringify(received)}`))
+    })
+    socket.on('data', (chunk) => {
+      received += chunk.toString('utf8')
+      if (answersIn(received).length === answers) settle()
+    })
+    socket.on('end', settle)
+    // A server that closes before it has read everything resets: what it said before counts.
+    socket.on('error', (error) => (received === '' ? reject(error) : settle()))
+    socket.write(bytes)
+  })
+}
+
+const answersIn = (received: string): Answer[] => {
+  const answers: Answer[] = []
+  for (let rest = received; ; ) {
+    const headEnd = rest.indexOf('\r\n\r\n')
+    if (headEnd === -1) return answers
+    const [statusLine = '', ...lines] = rest.slice(0, headEnd).split('\r\n')
+    const headers = new Headers(
+      lines.map((line): [string, string] => {
+        const colon = line.indexOf(':')
+        return [line.slice(0, colon), line.slice(colon + 1).trim()]
+      }),
+    )
+    const status = Number(statusLine.split(' ')[1])
+    const length = Number(headers.get('content-length') ?? 0)
+    const bytes = Buffer.from(rest.slice(headEnd + 4))
+    if (bytes.length < length) return answers
+    const text = bytes.subarray(0, length).toString()
+    answers.push({ status, headers, text, body: objectIn(text) })
+    rest = bytes.subarray(length).toString()
+  }
+}
+
+export const openHouse = async ({
+  clock = 'real',
+  host = '127.0.0.1',
+}: {
+  clock?: 'real' | 'movable'
+  host?: string
+} = {}): Promise<House> => {
+  // Before anything keeps a reference to Date.
+  if (clock === 'movable') vi.useFakeTimers({ toFake: ['Date'], shouldAdvanceTime: true })
+  const database = await testDatabase()
+  const directory = await mkdtemp(join(tmpdir(), 'house-'))
+  const geoPath = join(directory, 'city.mmdb')
+  await writeFile(geoPath, fixture())
+  const logger = pino({ level: 'silent' })
+  const config = parseConfig({
+    DATABASE_URL: database.url,
+    SECRET_KEY: secretKey,
+    DATA_DIR: directory,
+    GEOIP_CITY_DB: geoPath,
+    HOST: host,
+    API_PORT: '0',
+    DASHBOARD_PORT: '0',
+    ROLES: 'api,dashboard,projector',
+  })
+  const foundation = await openFoundation(config, { logger })
+  const app = await startApp(foundation, config, logger)
+  const aside = new pg.Pool({ connectionString: database.url, max: 2 })
+  aside.on('error', () => undefined)
+  return createHouse({
+    foundation,
+    app,
+    aside,
+    url: database.url,
+    dispose: async () => {
+      await foundation.close()
+      await aside.end()
+      await database.drop()
+      await rm(directory, { recursive: true, force: true })
+      if (clock === 'movable') vi.useRealTimers()
+    },
+  })
+}
+
+const createHouse = ({
+  foundation,
+  app,
+  aside,
+  url,
+  dispose,
+}: {
+  foundation: Foundation
+  app: App
+  aside: pg.Pool
+  url: string
+  dispose: () => Promise<void>
+}): House => {
+  const { apiUrl, dashboardUrl } = app
+  if (apiUrl === null || dashboardUrl === null) throw new Error('the house has no hosts')
+  let ended = false
+  let canary: Promise<string> | undefined
+
+  const read = (organizationId: string, options: ReadOptions): Promise<RecordedEvent[]> =>
+    foundation.eventLog.read(ledgerStream(organizationId), options).catch((error: unknown) => {
+      if (error instanceof StreamMissing) return []
+      throw error
+    })
+
+  const eventsOf = async (organizationId: string, from = 0): Promise<LedgerFact[]> =>
+    (await read(organizationId, { from, max: ledgerEventsMax })).map((one) => {
+      const { type, data, metadata } = decodeEvent(one)
+      return { type, data, metadata, id: one.id, revision: one.revision }
+    })
+
+  const issue = async (
+    organizationId: string,
+    { permissions = ['ip_lookup'], limits = {}, allowedCidrs = [], expiresAt = null }: PartnerOptions,
+  ): Promise<Partner> => {
+    const { apiKey, keyId } = await issueKey(foundation, {
+      organizationId,
+      name: 'a key',
+      permissions,
+      limits: { ...defaultKeyLimits, ...limits },
+      allowedCidrs,
+      expiresAt,
+      actor: 'cli',
+    })
+    return { organizationId, keyId, apiKey }
+  }
+
+  const whoamiOf = (apiKey: string): Promise<Answer> =>
+    send(`${dashboardUrl}/whoami`, { method: 'GET', headers: { 'x-api-key': apiKey } })
+
+  /** The key directory hears events in order: it knows everything before a key that it lets in. */
+  const heard = async (): Promise<void> => {
+    canary ??= createOrganization(foundation, { name: 'Canary', overdraftLimit: 0n, actor: 'cli' }).then(
+      ({ organizationId }) => organizationId,
+    )
+    const { apiKey } = await issue(await canary, {})
+    await until('a new key is let in', async () => (await whoamiOf(apiKey)).status === 200)
+  }
+
+  const key: House['key'] = async (organizationId, options = {}) => {
+    const partner = await issue(organizationId, options)
+    await heard()
+    return partner
+  }
+
+  const ask: House['ask'] = async (partner, { path = '/v1/ip/lookup', on = 'api', headers, ...question }) => {
+    const [last] = await read(partner.organizationId, { direction: 'backwards', max: 1 })
+    const answer = await send(`${on === 'api' ? apiUrl : dashboardUrl}${path}`, {
+      ...question,
+      headers: { 'x-api-key': partner.apiKey, ...headers },
+    })
+    return { ...answer, events: await eventsOf(partner.organizationId, (last?.revision ?? -1) + 1) }
+  }
+
+  const end = async (): Promise<void> => {
+    if (ended) return
+    ended = true
+    await app.close()
+  }
+
+  return {
+    apiUrl,
+    dashboardUrl,
+    foundation,
+    eventsOf,
+    key,
+    ask,
+    heard,
+    partner: async ({ credits = '1000', overdraft = '0', ...options } = {}) => {
+      const { organizationId } = await createOrganization(foundation, {
+        name: 'Partner',
+        overdraftLimit: parseCredits(overdraft),
+        actor: 'cli',
+      })
+      if (credits !== '0')
+        await grant(foundation, {
+          organizationId,
+          amount: parseCredits(credits),
+          priority: 100,
+          expiresAt: null,
+          reason: 'bought',
+          actor: 'cli',
+        })
+      return key(organizationId, options)
+    },
+    lookup: (partner, body, headers = {}) =>
+      ask(partner, { body, headers: { 'content-type': 'application/json', ...headers } }),
+    whoami: (partner) => ask(partner, { method: 'GET', path: '/whoami', on: 'dashboard' }),
+    publishPriceBook: async (book) => {
+      const books = await foundation.eventLog.read(priceBookStream, { max: 1_000 })
+      const version = books.length + 1
+      await foundation.eventLog.append(priceBookStream, books.length - 1, [
+        encodeEvent(
+          { type: 'PriceBookPublished', data: { version, ...book, approver: 'finance' } },
+          {
+            id: eventIdOf(priceBookStream, String(version), 0),
+            actor: 'cli',
+            effectiveAt: new Date().toISOString(),
+          },
+        ),
+      ])
+      return version
+    },
+    moveClock: (ms) => {
+      vi.setSystemTime(Date.now() + ms)
+    },
+    blockLog: () => blockLog(url, aside),
+    breakLog: async () => {
+      await aside.query(`
+        create function refuse_events() returns trigger language plpgsql as
+        $$ begin raise exception 'could not extend file: no space left on device' using errcode = '53100'; end $$;
+        create trigger refuse_events before insert on log_events execute function refuse_events()`)
+      return async () => {
+        await aside.query('drop trigger refuse_events on log_events; drop function refuse_events()')
+      }
+    },
+    query: async (text, values = []) =>
+      (await aside.query<Record<string, unknown>>(text, [...values])).rows,
+    end,
+    close: async () => {
+      await end()
+      await dispose()
+    },
+  }
+}
+
+const blockLog = async (url: string, aside: pg.Pool): Promise<BlockedLog> => {
+  const holder = new pg.Client({ connectionString: url })
+  await holder.connect()
+  await holder.query('begin')
+  await holder.query('select position from log_head for update')
+  const waiters = async (what: string): Promise<number> =>
+    (
+      await aside.query(
+        `select ${what} from pg_stat_activity
+          where datname = current_database() and application_name = 'event-log-append' and wait_event_type = 'Lock'`,
+      )
+    ).rowCount ?? 0
+  const waiting = (): Promise<void> => until('an append waits', async () => (await waiters('pid')) > 0)
+  return {
+    waiting,
+    cut: async () => {
+      await waiting()
+      await waiters('pg_terminate_backend(pid)')
+    },
+    release: async () => {
+      await holder.query('rollback')
+      await holder.end()
+    },
+  }
+}
