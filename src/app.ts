@@ -17,9 +17,13 @@ import { dashboard } from './dashboard/dashboard.ts'
 import type { Position } from './event-log/port.ts'
 import { openKeyDirectory } from './guard/key-directory.ts'
 import { createRateLimiter, memoryCounters } from './guard/rate-limit.ts'
+import { openSharedRateLimiter, type SharedRateLimiter } from './guard/redis-counters.ts'
 import { startJobs } from './jobs/run.ts'
 import type { KeyState } from './keys/key-state.ts'
 import { openPriceBooks } from './ledger/price-books.ts'
+import { createHealth } from './metrics/health.ts'
+import { createMetrics, type Metrics } from './metrics/metrics.ts'
+import { operations } from './metrics/routes.ts'
 import type { Foundation } from './ops/foundation.ts'
 import { createProjector } from './projector/run.ts'
 
@@ -33,7 +37,12 @@ export type App = {
 }
 
 /** Starts the roles of the configuration on an open foundation. Ready to answer when it resolves. */
-export const startApp = async (foundation: Foundation, config: Config, logger: Logger): Promise<App> => {
+export const startApp = async (
+  foundation: Foundation,
+  config: Config,
+  logger: Logger,
+  metrics: Metrics = createMetrics({ clock: Date }),
+): Promise<App> => {
   const has = (role: Config['ROLES'][number]): boolean => config.ROLES.includes(role)
   const closing: (() => Promise<void>)[] = []
   let geo: GeoDatabase | null = null
@@ -46,18 +55,28 @@ export const startApp = async (foundation: Foundation, config: Config, logger: L
       closing.push(() => jobs.stop())
     }
     if (has('api') || has('dashboard')) {
-      const { room, close } = await openCallRoom(foundation, logger)
+      const { room, shared, close } = await openCallRoom(foundation, config, logger, metrics)
       closing.push(close)
+      const health = createHealth({
+        ...foundation,
+        projections,
+        clock: Date,
+        ...(shared === undefined ? {} : { rateLimitsShared: shared.shared }),
+      })
+      metrics.watch({ projectionLags: health.projectionLags })
       if (has('api')) {
         geo = await openGeoDatabase({ paths: config.GEOIP_CITY_DB ?? bundledGeoPaths(), logger })
         const database = geo
         closing.push(async () => database.close())
+        metrics.watch({ geoBuiltAtMs: () => Date.parse(database.status().build_date) })
         const host = createHost(room, [ipLookup({ geo, secrets: foundation.secrets })])
+        host.register(operations({ health, showsRows: false }))
         closing.push(() => host.close())
         apiUrl = await listen(host, config.HOST, config.API_PORT, 'API_PORT')
       }
       if (has('dashboard')) {
         const host = createHost(room, [whoami({ pool: foundation.pool })])
+        host.register(operations({ health, showsRows: true, metrics }))
         host.register(dashboard(foundation, logger))
         closing.push(() => host.close())
         dashboardUrl = await listen(host, config.HOST, config.DASHBOARD_PORT, 'DASHBOARD_PORT')
@@ -92,18 +111,26 @@ const startProjector = ({ url, eventLog }: Foundation, logger: Logger): (() => P
 
 const openCallRoom = async (
   foundation: Foundation,
+  config: Config,
   logger: Logger,
-): Promise<{ room: CallRoom; close(): Promise<void> }> => {
+  metrics: Metrics,
+): Promise<{ room: CallRoom; shared: SharedRateLimiter | undefined; close(): Promise<void> }> => {
   const { eventLog, pool, secrets, ledger } = foundation
   const { keys, after } = await knownKeys(foundation)
   const directory = openKeyDirectory({ eventLog, known: keys, after, logger })
   const prices = openPriceBooks({ eventLog, logger })
   await Promise.all([directory.caughtUp, prices.caughtUp])
+  const local = createRateLimiter(memoryCounters())
+  const shared =
+    config.REDIS_URL === undefined
+      ? undefined
+      : await openSharedRateLimiter({ url: config.REDIS_URL, local, logger, observe: metrics.rateLimiter })
+  if (shared !== undefined) metrics.watch({ rateLimitsShared: shared.shared })
   const rateLimitRecord = createRateLimitRecord({ ledger, logger, instanceId: randomUUID() })
   const room: CallRoom = {
     directory,
     secrets,
-    limiter: createRateLimiter(memoryCounters()),
+    limiter: shared ?? local,
     rateLimitRecord,
     ledger,
     prices,
@@ -111,10 +138,13 @@ const openCallRoom = async (
     requestIds: createRequestIds(),
     clock: Date,
     logger,
+    observe: metrics.call,
   }
   return {
     room,
+    shared,
     close: async () => {
+      await shared?.close()
       await rateLimitRecord.flush()
       await ledger.drain()
       await directory.stop()

@@ -29,6 +29,17 @@ const geoStatus: Command = {
   },
 }
 
+/** For installations that start many processes at once: one applies the migrations, the others find them applied. */
+const migrateCommand: Command = {
+  name: 'migrate',
+  summary: 'bring the database to this release; every start does this too',
+  parameters: [],
+  run: async ({ foundation }) => {
+    await foundation()
+    return { json: { migrated: true } }
+  },
+}
+
 const commands: readonly Command[] = [
   ...organizationCommands,
   ...keyCommands,
@@ -38,6 +49,7 @@ const commands: readonly Command[] = [
   ...projectionCommands,
   ...seedCommands,
   geoStatus,
+  migrateCommand,
 ]
 
 const invocation = 'npm run -s cli --'

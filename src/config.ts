@@ -31,7 +31,11 @@ const variables = z.object({
     .regex(/^postgres(ql)?:\/\//, 'a URL such as postgres://user:password@host:5432/database')
     .optional(),
   EVENT_LOG_URL: unsupported('leave it unset for the event log in PostgreSQL'),
-  REDIS_URL: unsupported('leave it unset for counters of this process'),
+  REDIS_URL: z
+    .string()
+    .regex(/^rediss?:\/\//, 'a URL such as redis://user:password@host:6379/0')
+    .refine((text) => URL.canParse(text), 'a URL such as redis://user:password@host:6379/0')
+    .optional(),
   ROLES: z
     .string()
     .transform(list)

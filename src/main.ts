@@ -2,6 +2,7 @@ import closeWithGrace from 'close-with-grace'
 import pino from 'pino'
 import { startApp } from './app.ts'
 import { ConfigError, parseConfig } from './config.ts'
+import { createMetrics } from './metrics/metrics.ts'
 import { announce } from './ops/announce.ts'
 import { openFoundation } from './ops/foundation.ts'
 
@@ -21,8 +22,9 @@ try {
   const config = parseConfig(process.env)
   // The banner goes to standard output; what happens goes to standard error, one JSON object a line.
   const logger = pino({ level: config.LOG_LEVEL }, pino.destination(2))
-  const foundation = await openFoundation(config, { logger })
-  const app = await startApp(foundation, config, logger).catch(async (error: unknown) => {
+  const metrics = createMetrics({ clock: Date })
+  const foundation = await openFoundation(config, { logger, observe: metrics.ledger })
+  const app = await startApp(foundation, config, logger, metrics).catch(async (error: unknown) => {
     await foundation.close()
     throw error
   })

@@ -88,6 +88,9 @@ describe('who may import whom', () => {
     guard: [...pure, 'event-log'],
     projector: [...pure, 'event-log'],
     call: [...pure, ...engine],
+    // What is counted belongs to the rooms; metrics only write it down.
+    metrics: [...pure, ...engine, 'call'],
+    metrics: [...pure, ...engine, 'call'],
     // A capability reads read models and keeps addresses secret.
     capability: ['call', 'events', 'projections', 'guard/secrets.ts'],
     dashboard: [...pure, ...engine, 'call', 'jobs', 'ops', 'top'],

@@ -1,10 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
-import { formatCredits } from '../billing/money.ts'
+import { formatCredits, type MicroCredits } from '../billing/money.ts'
 import type { CallFacts, CallOutcome } from '../events/calls.ts'
-import { authenticate } from '../guard/authenticate.ts'
+import type { Capability } from '../events/capabilities.ts'
+import { type AuthenticationFailure, authenticate } from '../guard/authenticate.ts'
 import { type DirectoryKey, type KeyDirectory, mayCallFrom } from '../guard/key-directory.ts'
-import type { RateLimiter, RateVerdict } from '../guard/rate-limit.ts'
+import type { RateLimiter, RatePolicy, RateVerdict } from '../guard/rate-limit.ts'
 import type { Secrets } from '../guard/secrets.ts'
 import { availableOf, balanceOf } from '../ledger/account.ts'
 import { type Committed, type Ledger, LedgerUnavailable } from '../ledger/commit.ts'
@@ -64,6 +65,21 @@ export type CallRoom = {
   readonly requestIds: (nowMs: number) => string
   readonly clock: { now(): number }
   readonly logger: Logger
+  readonly observe?: CallObserver
+}
+
+/** What operations wants to know about calls. Told on every call, so it has to be cheap. */
+export type CallObserver = {
+  /** An answer leaves. `code` says why a call was refused or failed; a replay counts as answered. */
+  answered(
+    capability: Capability,
+    outcome: CallOutcome,
+    code: string | undefined,
+    seconds: number,
+    chargedMicro: MicroCredits,
+  ): void
+  notAuthenticated(reason: AuthenticationFailure): void
+  rateLimited(policy: RatePolicy): void
 }
 
 /** A call that was let in. */
@@ -99,6 +115,7 @@ export const perform = async (
     const refusal = error instanceof LedgerUnavailable ? temporarilyUnavailable() : internalError()
     if (refusal.code === 'SYS_001')
       room.logger.error({ err: error, requestId, route: form.path }, 'a call failed')
+    observe(room, { form, startedMs }, refusal, 0n)
     return sendRefusal(reply, refusal, callHeaders(requestId, undefined, undefined), requestId)
   }
 }
@@ -123,6 +140,7 @@ const admit = async (
   const key = authenticate(request.headers['x-api-key'], { ...room, nowMs: atMs })
   if (typeof key === 'string') {
     room.logger.debug({ reason: key, requestId }, 'not authenticated')
+    room.observe?.notAuthenticated(key)
     sendRefusal(reply, notAuthenticated(), callHeaders(requestId, undefined, undefined), requestId)
     return null
   }
@@ -132,12 +150,10 @@ const admit = async (
   if (verdict.exceeded !== null) {
     room.rateLimitRecord.count(key, verdict.exceeded.policy, atMs)
     const remaining = balanceOf(await room.ledger.lastSeen(key.organizationId), atMs)
-    sendRefusal(
-      reply,
-      rateLimitExceeded(verdict.exceeded),
-      headersOf(admitted, { charged: 0n, remaining }),
-      requestId,
-    )
+    const refusal = rateLimitExceeded(verdict.exceeded)
+    room.observe?.rateLimited(verdict.exceeded.policy)
+    observe(room, admitted, refusal, 0n)
+    sendRefusal(reply, refusal, headersOf(admitted, { charged: 0n, remaining }), requestId)
     return null
   }
   if (forbidden === null) return admitted
@@ -293,6 +309,7 @@ const finish = (
   { status, body, refusal }: Outgoing,
   credits: Credits,
 ): FastifyReply | Promise<FastifyReply> => {
+  observe(room, admitted, refusal, credits.charged)
   const headers = headersOf(admitted, credits)
   if (refusal?.retryAfterSeconds !== undefined) headers['retry-after'] = String(refusal.retryAfterSeconds)
   if (admitted.claim === undefined) return send(admitted.reply, { status, headers, body })
@@ -305,6 +322,17 @@ const finish = (
       ),
     )
     .then(() => send(admitted.reply, { status, headers, body }))
+}
+
+const observe = (
+  { observe }: CallRoom,
+  { form, startedMs }: Pick<Admitted, 'form' | 'startedMs'>,
+  refusal: Refusal | undefined,
+  charged: MicroCredits,
+): void => {
+  if (observe === undefined) return
+  const outcome = refusal === undefined ? 'answered' : statusOf(refusal) >= 500 ? 'failed' : 'refused'
+  observe.answered(form.capability, outcome, refusal?.code, (performance.now() - startedMs) / 1000, charged)
 }
 
 const headersOf = ({ requestId, verdict }: Admitted, credits: Credits): AnswerHeaders =>
@@ -330,6 +358,7 @@ const answerIdempotent = async (
         ...headersOf(admitted, { charged: 0n, remaining: balance }),
         'idempotent-replayed': 'true',
       }
+      observe(room, admitted, undefined, 0n)
       return send(admitted.reply, { status: claimed.answer.status, headers, body: claimed.answer.body })
     }
     case 'charged':

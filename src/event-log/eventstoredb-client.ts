@@ -44,6 +44,9 @@ const internalsOf = (client: EventStoreDBClient): Internals => ({
   callArguments: Reflect.get(client, 'callArguments'),
 })
 
+/** How many messages of a read wait in memory for whoever reads them. */
+const messagesAheadMax = 4
+
 /** As @grpc/grpc-js numbers them; that package is the client's, not ours to import values from. */
 const ready = 2
 const transientFailure = 3
@@ -156,7 +159,12 @@ const connectionOf = (stub: StreamsClient, callOptions: () => [Metadata, CallOpt
   }
   return {
     batchAppend: () => keep(stub.batchAppend(...callOptions())),
-    read: (request) => keep(stub.read(request, ...callOptions())),
+    read: (request) => {
+      const call = keep(stub.read(request, ...callOptions()))
+      // Sixteen messages would be read ahead, of up to a megabyte each. The constructor takes no options.
+      Reflect.set(Reflect.get(call, '_readableState'), 'highWaterMark', messagesAheadMax)
+      return call
+    },
     close: () => {
       for (const call of calls) call.cancel()
       stub.close()

@@ -244,7 +244,7 @@ const openSession = async (follow: FollowOptions, options: SessionOptions): Prom
           continue
         }
         await beat()
-        if (seen > said && call.readableLength === 0) {
+        if (seen > said) {
           said = seen
           return { kind: 'idle', position: said }
         }

@@ -46,6 +46,7 @@ const anyPb: typeof import('google-protobuf/google/protobuf/any_pb.js') = client
 
 const maxAppendSizeDefault = 1_048_576
 const ticksPerMillisecond = 10_000
+const largeBytes = 65_536
 
 type StoredEvent = {
   readonly id: string
@@ -267,14 +268,14 @@ export const startEventStoreDouble = async (
     if (asked === undefined) return fail(call, grpc.status.INVALID_ARGUMENT, 'no options')
     const send = async (response: ReadResp): Promise<void> => {
       if (silent) await spoken.promise
-      if (call.cancelled || call.destroyed || call.write(response)) return
-      await new Promise<void>((resolve) => {
-        const done = (): void => {
-          for (const event of ['drain', 'close', 'cancelled'] as const) call.off(event, done)
-          resolve()
-        }
-        for (const event of ['drain', 'close', 'cancelled'] as const) call.on(event, done)
-      })
+      if (call.cancelled || call.destroyed) return
+      // The call itself would hold sixteen messages, however large; a server does not.
+      const large = (response.getEvent()?.getEvent()?.getData_asU8().length ?? 0) > largeBytes
+      const written = Promise.withResolvers<void>()
+      if (call.write(response, large ? () => written.resolve() : undefined) && !large) return
+      for (const event of ['drain', 'close', 'cancelled'] as const) call.once(event, written.resolve)
+      await written.promise
+      for (const event of ['drain', 'close', 'cancelled'] as const) call.off(event, written.resolve)
     }
     if (asked.hasSubscription()) return subscribe(call, asked, send)
     const found = log.find(asked)

@@ -209,29 +209,63 @@ export const send = async (
   return { status: response.status, headers: response.headers, text: answered, body: objectIn(answered) }
 }
 
-/** Writes bytes to a socket and reads answers until the server closes it, or `answers` of them are complete. */
-export const sendRaw = (url: string, bytes: string, answers = 1): Promise<Answer[]> => {
+export type RawConnection = {
+  write(bytes: string): void
+  /** Resolves when so many answers have come in full, or the server has closed the connection. */
+  answers(count: number): Promise<Answer[]>
+  close(): void
+}
+
+/** A connection that says exactly what it is told. */
+export const openRaw = (url: string): RawConnection => {
   const { hostname, port } = new URL(url)
-  return new Promise((resolve, reject) => {
-    const socket = connect(Number(port), hostname)
-    let received = ''
-    const settle = (): void => {
-      socket.destroy()
-      resolve(answersIn(received))
-    }
-    socket.setTimeout(conditionDeadlineMs, () => {
-      socket.destroy()
-      reject(new Error(`no complete answer, only ${JSON.stringify(received)}`))
-    })
-    socket.on('data', (chunk) => {
-      received += chunk.toString('utf8')
-      if (answersIn(received).length === answers) settle()
-    })
-    socket.on('end', settle)
-    // A server that closes before it has read everything resets: what it said before counts.
-    socket.on('error', (error) => (received === '' ? reject(error) : settle()))
-    socket.write(bytes)
+  const socket = connect(Number(port), hostname)
+  let received = ''
+  let ended: Error | true | undefined
+  let look = (): void => undefined
+  socket.on('data', (chunk) => {
+    received += chunk.toString('utf8')
+    look()
   })
+  socket.on('end', () => {
+    ended ??= true
+    look()
+  })
+  // A server that closes before it has read everything resets: what it said before counts.
+  socket.on('error', (error) => {
+    ended ??= error
+    look()
+  })
+  return {
+    write: (bytes) => socket.write(bytes),
+    answers: (count) =>
+      new Promise((resolve, reject) => {
+        const timer = setTimeout(
+          () => reject(new Error(`no ${count} answers, only ${JSON.stringify(received)}`)),
+          conditionDeadlineMs,
+        )
+        look = () => {
+          const answers = answersIn(received)
+          if (answers.length < count && ended === undefined) return
+          clearTimeout(timer)
+          if (ended instanceof Error && answers.length === 0) reject(ended)
+          else resolve(answers)
+        }
+        look()
+      }),
+    close: () => socket.destroy(),
+  }
+}
+
+/** Writes bytes to a connection of its own and reads the answers. */
+export const sendRaw = async (url: string, bytes: string, count = 1): Promise<Answer[]> => {
+  const connection = openRaw(url)
+  try {
+    connection.write(bytes)
+    return await connection.answers(count)
+  } finally {
+    connection.close()
+  }
 }
 
 const answersIn = (received: string): Answer[] => {

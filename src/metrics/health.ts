@@ -1,0 +1,191 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
+import type { EventLog, Position } from '../event-log/port.ts'
+import { type Checkpoint, readCheckpoints } from '../projector/checkpoints.ts'
+
+/**
+ * Whether this process can do its work, asked of everything it depends on. Asked by load balancers and by Prometheus,
+ * so it costs the same however often they ask: one look a second, shared by everybody who asks meanwhile, and at most
+ * one question under way to each dependency, however long that takes to answer.
+ */
+
+const rememberedMs = 1_000
+/** Of one question. Two are asked one after the other, so a look takes two seconds at most. */
+const deadlineMs = 1_000
+/** Rows older than this are no longer what the dashboard may show as the present. */
+export const lagSecondsMax = 60
+
+export type ProjectionLag = {
+  readonly name: string
+  /** Between its checkpoint and the event log's head, in the log's own positions. */
+  readonly behind: bigint
+  /** Age of the oldest event its rows do not show; 0 when there is none. */
+  readonly seconds: number
+  readonly halted: boolean
+}
+
+/** `degraded`: works, with less than it should have. */
+export type CheckStatus = 'ok' | 'degraded' | 'failed' | 'timed_out'
+export type Check = { readonly status: CheckStatus; readonly lag_seconds?: number }
+
+export type Readiness = {
+  readonly ready: boolean
+  readonly checks: Readonly<Record<string, Check>>
+}
+
+export type Health = {
+  /**
+   * `showsRows`: whoever asks is about to be shown read models, so late ones make the host unready. Calls do not read
+   * them: taking calls away because a projector is late would make an outage of a delayed statement.
+   */
+  readiness(options: { showsRows: boolean }): Promise<Readiness>
+  /** Null: the log or the database did not tell within the deadline. */
+  projectionLags(): Promise<readonly ProjectionLag[] | null>
+}
+
+export type HealthOptions = {
+  readonly eventLog: Pick<EventLog, 'head' | 'subscribe'>
+  readonly pool: pg.Pool
+  readonly clock: { now(): number }
+  readonly projections: readonly { readonly name: string }[]
+  /** Undefined where rate limits were never meant to be shared. */
+  readonly rateLimitsShared?: () => boolean
+}
+
+type Told<Value> = { readonly value: Value } | { readonly status: 'failed' | 'timed_out' }
+
+export const createHealth = ({
+  eventLog,
+  pool,
+  clock,
+  projections,
+  rateLimitsShared,
+}: HealthOptions): Health => {
+  const names = new Set(projections.map(({ name }) => name))
+  const head = withinDeadline(() => eventLog.head())
+  const checkpoints = withinDeadline(() => readCheckpoints(pool))
+
+  const looked = remembered(async () => {
+    const [headTold, checkpointsTold] = await Promise.all([head(), checkpoints()])
+    const lags =
+      'value' in headTold && 'value' in checkpointsTold
+        ? await lagsOf(
+            // A checkpoint of a projection that this version no longer has never moves again.
+            checkpointsTold.value.filter(({ name }) => names.has(name)),
+            headTold.value,
+            (after) =>
+              Promise.race([
+                ageOfNext(eventLog, after, clock),
+                // A subscription notices its end only when what it has asked the log comes back.
+                sleep(deadlineMs, null, { ref: false }),
+              ]),
+          )
+        : null
+    return { headTold, checkpointsTold, lags }
+  })
+
+  return {
+    projectionLags: async () => (await looked()).lags,
+    readiness: async ({ showsRows }) => {
+      const { headTold, checkpointsTold, lags } = await looked()
+      const checks: Record<string, Check> = {
+        event_log: { status: statusOf(headTold) },
+        database: { status: statusOf(checkpointsTold) },
+        projections: checkOf(lags, showsRows),
+      }
+      if (rateLimitsShared !== undefined)
+        checks.rate_limiter = { status: rateLimitsShared() ? 'ok' : 'degraded' }
+      const ready = Object.values(checks).every(({ status }) => status === 'ok' || status === 'degraded')
+      return { ready, checks }
+    },
+  }
+}
+
+const statusOf = (told: Told<unknown>): CheckStatus => ('value' in told ? 'ok' : told.status)
+
+const checkOf = (lags: readonly ProjectionLag[] | null, showsRows: boolean): Check => {
+  // Unknown because the log or the database is away: their own checks say so.
+  if (lags === null) return { status: showsRows ? 'failed' : 'degraded' }
+  const seconds = Math.max(0, ...lags.map((lag) => lag.seconds))
+  const late = seconds > lagSecondsMax || lags.some(({ halted }) => halted)
+  const status = late ? (showsRows ? 'failed' : 'degraded') : 'ok'
+  return { status, lag_seconds: Math.round(seconds * 1000) / 1000 }
+}
+
+/** Null when the log does not tell how old an event is. */
+const lagsOf = async (
+  checkpoints: readonly Checkpoint[],
+  head: Position,
+  ageAfter: (after: Position) => Promise<number | null>,
+): Promise<readonly ProjectionLag[] | null> => {
+  // Most stand at the same place, so there are fewer questions than projections.
+  const places = [...new Set(checkpoints.map(({ position }) => position))].filter((place) => place < head)
+  const ages = new Map(
+    await Promise.all(places.map(async (place) => [place, await ageAfter(place)] as const)),
+  )
+  const lags: ProjectionLag[] = []
+  for (const { name, position, state } of checkpoints) {
+    const seconds = position < head ? ages.get(position) : 0
+    if (seconds === undefined || seconds === null) return null
+    lags.push({
+      name,
+      behind: position < head ? head - position : 0n,
+      seconds,
+      halted: state === 'halted',
+    })
+  }
+  return lags
+}
+
+/** How long ago the event after a position was recorded, seconds. Null: not told within the deadline. */
+const ageOfNext = async (
+  eventLog: Pick<EventLog, 'subscribe'>,
+  after: Position,
+  clock: { now(): number },
+): Promise<number | null> => {
+  const enough = new AbortController()
+  const signal = AbortSignal.any([enough.signal, AbortSignal.timeout(deadlineMs)])
+  try {
+    for await (const item of eventLog.subscribe({ after, prefixes: [], batchMax: 1, signal })) {
+      const [first] = item.kind === 'events' ? item.events : []
+      if (first !== undefined) return Math.max(0, clock.now() - first.recordedAtMs) / 1000
+      if (item.kind === 'caught-up') return 0
+    }
+    return null
+  } catch {
+    return null
+  } finally {
+    enough.abort()
+  }
+}
+
+/** Asks, and waits no longer than the deadline. A question still under way is waited for, not asked again. */
+const withinDeadline = <Value>(ask: () => Promise<Value>): (() => Promise<Told<Value>>) => {
+  let underWay: Promise<Told<Value>> | undefined
+  return () => {
+    underWay ??= ask()
+      .then(
+        (value): Told<Value> => ({ value }),
+        (): Told<Value> => ({ status: 'failed' }),
+      )
+      .finally(() => {
+        underWay = undefined
+      })
+    const late = sleep(deadlineMs, { status: 'timed_out' as const }, { ref: false })
+    return Promise.race([underWay, late])
+  }
+}
+
+const remembered = <Value>(look: () => Promise<Value>): (() => Promise<Value>) => {
+  let last: Promise<Value> | undefined
+  let untilMs = 0
+  return () => {
+    if (last !== undefined && performance.now() < untilMs) return last
+    // Until the look is over, and for a while after: nobody starts another.
+    untilMs = Number.POSITIVE_INFINITY
+    last = look().finally(() => {
+      untilMs = performance.now() + rememberedMs
+    })
+    return last
+  }
+}

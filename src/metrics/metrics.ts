@@ -1,0 +1,233 @@
+import { Counter, Gauge, Histogram, Registry } from '@prometheus-io/client'
+import type { MicroCredits } from '../billing/money.ts'
+import type { CallObserver } from '../call/perform.ts'
+import { type CallOutcome, callOutcome } from '../events/calls.ts'
+import { type Capability, capability } from '../events/capabilities.ts'
+import type { RateLimiterObserver } from '../guard/redis-counters.ts'
+import type { LedgerObserver } from '../ledger/commit.ts'
+import { CallDurations, type Durations } from './call-durations.ts'
+import type { ProjectionLag } from './health.ts'
+
+/**
+ * What operations measures, for Prometheus: one registry per process, handed down and never global. Rooms do not know
+ * it; each says what happens through an observer of its own, and these are the implementations.
+ *
+ * Base units, names with the prefix `enrichment_`. Labels hold words of ours only: capability, outcome, code, policy,
+ * reason, projection. Never a key, an organization, an address, or anything else that came with a request.
+ *
+ * It is not a record: the event log is. A counter starts at zero with its process.
+ */
+
+export type Metrics = {
+  readonly call: Required<CallObserver>
+  readonly ledger: Required<LedgerObserver>
+  readonly rateLimiter: Required<RateLimiterObserver>
+  /** Says where the gauges are read when somebody asks for them. Sources that a process does not have stay out. */
+  watch(sources: Partial<MetricSources>): void
+  /** Everything, as Prometheus reads it. */
+  text(): Promise<string>
+  readonly contentType: string
+}
+
+export type MetricSources = {
+  /** Null: unknown at the moment, and then left out rather than reported as zero. */
+  projectionLags(): Promise<readonly ProjectionLag[] | null>
+  /** When the oldest location file in use was built, milliseconds since the epoch. */
+  geoBuiltAtMs(): number
+  /** Whether rate limits are counted where all processes see them. */
+  rateLimitsShared(): boolean
+}
+
+const durationBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+const batchBuckets = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+
+export const createMetrics = ({ clock }: { clock: { now(): number } }): Metrics => {
+  const registry = new Registry()
+  const registers = [registry]
+  let sources: Partial<MetricSources> = {}
+
+  const counter = (name: string, help: string): Counter => {
+    const created = new Counter({ name: `enrichment_${name}`, help, registers })
+    created.inc(0)
+    return created
+  }
+  const conflicts = counter('ledger_conflicts_total', 'Appends another process was ahead of; decided anew')
+  const unknownOutcomes = counter(
+    'ledger_unknown_outcomes_total',
+    'Appends whose outcome had to be found out by sending them again',
+  )
+  const reversals = counter(
+    'ledger_reversals_total',
+    'Charges given back because their call had already been refused',
+  )
+  const degradations = counter(
+    'rate_limiter_degradations_total',
+    'Times Redis stopped serving and the process began to count rate limits for itself',
+  )
+  const batchCommands = new Histogram({
+    name: 'enrichment_ledger_batch_commands',
+    help: 'Commands written by one append',
+    buckets: batchBuckets,
+    registers,
+  })
+  const batchEvents = new Histogram({
+    name: 'enrichment_ledger_batch_events',
+    help: 'Events written by one append',
+    buckets: batchBuckets.map((size) => size * 2),
+    registers,
+  })
+  const appendSeconds = new Histogram({
+    name: 'enrichment_ledger_append_duration_seconds',
+    help: 'From handing a batch to the event log until it is durable, repetitions included',
+    buckets: durationBuckets,
+    registers,
+  })
+  const gauge = (name: string, help: string, collect: (gauge: Gauge) => void): Gauge =>
+    new Gauge({
+      name: `enrichment_${name}`,
+      help,
+      registers,
+      collect() {
+        collect(this)
+      },
+    })
+  gauge(
+    'rate_limiter_degraded',
+    '1 while Redis does not serve and the process counts rate limits for itself',
+    (degraded) => degraded.set(sources.rateLimitsShared?.() === false ? 1 : 0),
+  )
+  gauge('geo_database_age_seconds', 'Since the oldest location file in use was built', (age) => {
+    age.reset()
+    if (sources.geoBuiltAtMs === undefined) return age.remove()
+    age.set(Math.max(0, clock.now() - sources.geoBuiltAtMs()) / 1000)
+  })
+  lagGauges(registers, () => sources.projectionLags?.() ?? Promise.resolve(null))
+
+  return {
+    call: callMetrics(registers),
+    ledger: {
+      batch: (commands, events, ms) => {
+        batchCommands.observe(commands)
+        batchEvents.observe(events)
+        appendSeconds.observe(ms / 1000)
+      },
+      conflict: () => conflicts.inc(),
+      unknownOutcome: () => unknownOutcomes.inc(),
+      reversal: () => reversals.inc(),
+    },
+    rateLimiter: { degraded: () => degradations.inc() },
+    watch: (more) => {
+      sources = { ...sources, ...more }
+    },
+    text: () => registry.metrics(),
+    contentType: registry.contentType,
+  }
+}
+
+/** What is counted of one capability, as plain numbers: see `callMetrics`. */
+type CapabilityCounts = Record<CallOutcome, { calls: Map<string, number>; durations: Durations }> & {
+  chargedMicro: number
+}
+
+/**
+ * Calls count into plain numbers, which become metrics only when somebody reads them: the library's own increments
+ * build a key of text for every call, and three of them take longer than all the rest of letting a call in.
+ */
+const callMetrics = (registers: Registry[]): Required<CallObserver> => {
+  const durations = new CallDurations({
+    name: 'enrichment_call_duration_seconds',
+    help: 'Calls from arrival to answer',
+    buckets: durationBuckets,
+    registers,
+  })
+  const countsOf = (name: Capability): CapabilityCounts => ({
+    answered: { calls: new Map([['', 0]]), durations: durations.of(name, 'answered') },
+    refused: { calls: new Map(), durations: durations.of(name, 'refused') },
+    failed: { calls: new Map(), durations: durations.of(name, 'failed') },
+    chargedMicro: 0,
+  })
+  const counts = Object.fromEntries(capability.options.map((name) => [name, countsOf(name)])) as Record<
+    Capability,
+    CapabilityCounts
+  >
+  const reasons = new Map<string, number>()
+  const policies = new Map<string, number>()
+  const set = (metric: Counter<string>, labels: Record<string, string>, value: number): void => {
+    metric.remove(labels)
+    metric.inc(labels, value)
+  }
+  new Counter({
+    name: 'enrichment_calls_total',
+    help: 'Calls of known keys, by what became of them; code names why one was refused or failed',
+    labelNames: ['capability', 'outcome', 'code'],
+    registers,
+    collect() {
+      for (const name of capability.options)
+        for (const outcome of callOutcome.options)
+          for (const [code, calls] of counts[name][outcome].calls)
+            set(this, { capability: name, outcome, code }, calls)
+    },
+  })
+  new Counter({
+    name: 'enrichment_credits_charged_micro_total',
+    help: 'Millionths of a credit charged for calls',
+    labelNames: ['capability'],
+    registers,
+    collect() {
+      for (const name of capability.options) set(this, { capability: name }, counts[name].chargedMicro)
+    },
+  })
+  new Counter({
+    name: 'enrichment_authentication_failures_total',
+    help: 'Requests without a valid key, by what was wrong with it',
+    labelNames: ['reason'],
+    registers,
+    collect() {
+      for (const [reason, failures] of reasons) set(this, { reason }, failures)
+    },
+  })
+  new Counter({
+    name: 'enrichment_rate_limited_calls_total',
+    help: 'Calls refused by a rate limit, by the window that was full',
+    labelNames: ['policy'],
+    registers,
+    collect() {
+      for (const [policy, calls] of policies) set(this, { policy }, calls)
+    },
+  })
+  return {
+    answered: (name, outcome, code, seconds, chargedMicro: MicroCredits) => {
+      const counted = counts[name]
+      const { calls, durations } = counted[outcome]
+      const word = code ?? ''
+      calls.set(word, (calls.get(word) ?? 0) + 1)
+      durations.add(seconds)
+      if (chargedMicro !== 0n) counted.chargedMicro += Number(chargedMicro)
+    },
+    notAuthenticated: (reason) => void reasons.set(reason, (reasons.get(reason) ?? 0) + 1),
+    rateLimited: (policy) => void policies.set(policy, (policies.get(policy) ?? 0) + 1),
+  }
+}
+
+/** All three are read once per scrape, from one look at the checkpoints. */
+const lagGauges = (registers: Registry[], lags: () => Promise<readonly ProjectionLag[] | null>): void => {
+  const gauge = (name: string, help: string, value: (lag: ProjectionLag) => number) =>
+    new Gauge({
+      name: `enrichment_projection_${name}`,
+      help,
+      labelNames: ['projection'],
+      registers,
+      async collect() {
+        const known = await lags()
+        this.reset()
+        for (const lag of known ?? []) this.set({ projection: lag.name }, value(lag))
+      },
+    })
+  gauge(
+    'lag_events',
+    "How far its rows are behind the event log, in the log's positions: events in PostgreSQL, bytes in EventStoreDB",
+    ({ behind }) => Number(behind),
+  )
+  gauge('lag_seconds', 'Age of the oldest event its rows do not show', ({ seconds }) => seconds)
+  gauge('halted', '1 when it stopped at an event it cannot take', ({ halted }) => (halted ? 1 : 0))
+}

@@ -1,0 +1,200 @@
+/** What every rate limiter promises, wherever its counters stand. Memory and Redis run this one suite. */
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import type { DirectoryKey } from '../../src/guard/key-directory.ts'
+import type { RateLimiter, RateVerdict } from '../../src/guard/rate-limit.ts'
+
+export type LimiterUnderTest = {
+  readonly limiter: RateLimiter
+  /** Lets time pass for every window. */
+  advance(ms: number): Promise<void>
+  close(): Promise<void>
+}
+
+let named = 0
+/** A key nobody has used before. */
+export const keyOf = (perMinute: number, perDay: number, keyId = `contract${++named}`): DirectoryKey =>
+  ({ keyId, limits: { requests_per_minute: perMinute, requests_per_day: perDay } }) as unknown as DirectoryKey
+
+const withLimits = ({ keyId }: DirectoryKey, perMinute: number, perDay: number): DirectoryKey =>
+  keyOf(perMinute, perDay, keyId)
+
+export const remainingOf = ({ windows }: RateVerdict): Record<string, number> =>
+  Object.fromEntries(windows.map(({ policy, remaining }) => [policy, remaining]))
+
+/** Takes one after the other and tells how many passed. */
+export const passing = async (
+  limiter: RateLimiter,
+  key: DirectoryKey,
+  attempts: number,
+): Promise<number> => {
+  let passed = 0
+  for (let n = 0; n < attempts; n++) if ((await limiter.take(key)).exceeded === null) passed++
+  return passed
+}
+
+/** Between asking and being answered real time may pass, so a window may be told a little shorter. */
+const about = (seconds: number): unknown => ({
+  asymmetricMatch: (value: unknown) =>
+    typeof value === 'number' && Number.isInteger(value) && value <= seconds && value >= seconds - 2,
+  toString: () => `about ${seconds}`,
+})
+
+export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void => {
+  let opened: LimiterUnderTest
+  let limiter: RateLimiter
+  beforeEach(async () => {
+    opened = await open()
+    limiter = opened.limiter
+  })
+  afterEach(() => opened.close())
+
+  describe('a call', () => {
+    test('passes up to the limit and is denied beyond it, by the window that is full', async () => {
+      const key = keyOf(3, 100)
+      for (const remaining of [2, 1, 0])
+        expect(await limiter.take(key)).toEqual({
+          exceeded: null,
+          windows: [
+            { policy: 'minute', limit: 3, windowSeconds: 60, remaining, resetSeconds: about(60) },
+            {
+              policy: 'day',
+              limit: 100,
+              windowSeconds: 86_400,
+              remaining: 97 + remaining,
+              resetSeconds: about(86_400),
+            },
+          ],
+        })
+      expect((await limiter.take(key)).exceeded).toEqual({
+        policy: 'minute',
+        limit: 3,
+        windowSeconds: 60,
+        remaining: 0,
+        resetSeconds: about(60),
+      })
+    })
+
+    test('is denied by the day when the minute would let it pass', async () => {
+      const key = keyOf(10, 2)
+      expect(await passing(limiter, key, 2)).toBe(2)
+      expect((await limiter.take(key)).exceeded).toEqual({
+        policy: 'day',
+        limit: 2,
+        windowSeconds: 86_400,
+        remaining: 0,
+        resetSeconds: about(86_400),
+      })
+    })
+
+    test('denied by both is told the longer wait', async () => {
+      const key = keyOf(2, 2)
+      await passing(limiter, key, 2)
+      expect((await limiter.take(key)).exceeded?.policy).toBe('day')
+    })
+
+    test('of a key whose limit is nothing is denied', async () => {
+      expect((await limiter.take(keyOf(0, 10))).exceeded).toMatchObject({ policy: 'minute', remaining: 0 })
+    })
+
+    test("counts against its own key's windows and limits only", async () => {
+      const [one, other] = [keyOf(1, 10), keyOf(4, 10)]
+      expect(await passing(limiter, one, 5)).toBe(1)
+      expect(await passing(limiter, other, 5)).toBe(4)
+      expect(await passing(limiter, one, 5)).toBe(0)
+    })
+
+    test('is judged by the limits of the moment: raised ones count at once, lowered ones too', async () => {
+      const key = keyOf(2, 100)
+      expect(await passing(limiter, key, 5)).toBe(2)
+      expect(await passing(limiter, withLimits(key, 5, 100), 5)).toBe(3)
+      expect((await limiter.take(withLimits(key, 1, 100))).exceeded).toMatchObject({
+        policy: 'minute',
+        limit: 1,
+        remaining: 0,
+      })
+    })
+  })
+
+  describe('a window', () => {
+    test('opens with the first call and lasts its length, however often anybody knocks', async () => {
+      const key = keyOf(3, 1_000)
+      expect(await passing(limiter, key, 3)).toBe(3)
+      for (let passed = 10; passed < 60; passed += 10) {
+        await opened.advance(10_000)
+        expect((await limiter.take(key)).exceeded?.resetSeconds).toEqual(about(60 - passed))
+      }
+      await opened.advance(10_000)
+      expect(await passing(limiter, key, 10)).toBe(3)
+      expect(remainingOf(await limiter.take(key))).toEqual({ minute: 0, day: 994 })
+    })
+
+    test('of a day turns after a day', async () => {
+      const key = keyOf(100, 3)
+      expect(await passing(limiter, key, 10)).toBe(3)
+      await opened.advance(86_400_000 - 5_000)
+      expect(await passing(limiter, key, 2)).toBe(0)
+      await opened.advance(5_000)
+      expect(await passing(limiter, key, 10)).toBe(3)
+    })
+  })
+
+  describe('a denied call', () => {
+    test('by the minute takes nothing from the day', async () => {
+      const key = keyOf(2, 10)
+      expect(await passing(limiter, key, 50)).toBe(2)
+      await opened.advance(60_000)
+      expect(remainingOf(await limiter.take(key))).toEqual({ minute: 1, day: 7 })
+    })
+
+    test('by the day takes nothing from the minute', async () => {
+      const key = keyOf(10, 2)
+      expect(await passing(limiter, key, 5)).toBe(2)
+      expect(remainingOf(await limiter.take(withLimits(key, 10, 100)))).toEqual({ minute: 7, day: 97 })
+    })
+
+    test('is told what is really left in the window that did not deny it', async () => {
+      const byMinute = keyOf(2, 10)
+      await passing(limiter, byMinute, 2)
+      for (let n = 0; n < 3; n++)
+        expect(remainingOf(await limiter.take(byMinute))).toEqual({ minute: 0, day: 8 })
+      const byDay = keyOf(10, 2)
+      await passing(limiter, byDay, 2)
+      for (let n = 0; n < 3; n++)
+        expect(remainingOf(await limiter.take(byDay))).toEqual({ minute: 8, day: 0 })
+    })
+
+    test('among 100 at once: exactly the limit passes, and nothing else is used up', async () => {
+      const key = keyOf(7, 1_000)
+      const verdicts = await Promise.all(Array.from({ length: 100 }, () => limiter.take(key)))
+      expect(verdicts.filter(({ exceeded }) => exceeded === null)).toHaveLength(7)
+      await opened.advance(60_000)
+      expect(remainingOf(await limiter.take(key))).toEqual({ minute: 6, day: 992 })
+    })
+  })
+
+  describe('the window of refusals', () => {
+    test("is as wide as the key's minute, and its own: neither uses up the other", async () => {
+      const key = keyOf(2, 10)
+      for (const remaining of [1, 0])
+        expect(await limiter.takeRefused(key)).toEqual({
+          exceeded: null,
+          windows: [
+            { policy: 'refused', limit: 2, windowSeconds: 60, remaining, resetSeconds: about(60) },
+          ],
+        })
+      expect((await limiter.takeRefused(key)).exceeded).toMatchObject({ policy: 'refused', remaining: 0 })
+      expect(remainingOf(await limiter.take(key))).toEqual({ minute: 1, day: 9 })
+      expect(await passing(limiter, key, 5)).toBe(1)
+    })
+
+    test('takes nothing for what it denies, and turns after a minute', async () => {
+      const key = keyOf(2, 10)
+      let passed = 0
+      for (let n = 0; n < 20; n++) if ((await limiter.takeRefused(key)).exceeded === null) passed++
+      expect(passed).toBe(2)
+      expect(remainingOf(await limiter.takeRefused(withLimits(key, 5, 10)))).toEqual({ refused: 2 })
+      await opened.advance(60_000)
+      expect(remainingOf(await limiter.takeRefused(key))).toEqual({ refused: 1 })
+    })
+  })
+}

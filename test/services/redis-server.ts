@@ -1,0 +1,88 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Redis } from 'ioredis'
+
+/** A Redis of the test's own: a real server process that can be killed, frozen and started again at its address. */
+export type RedisServer = {
+  readonly url: string
+  /** Kills it: connections break, counters are lost. */
+  kill(): Promise<void>
+  /** Starts it again on the same port, empty. */
+  start(): Promise<void>
+  /** It keeps its connections, accepts new ones, and says nothing. */
+  freeze(): void
+  thaw(): void
+  /** A client beside the one under test. */
+  readonly client: Redis
+  close(): Promise<void>
+}
+
+export const startRedisServer = async (password?: string): Promise<RedisServer> => {
+  if (spawnSync('redis-server', ['--version']).error !== undefined)
+    throw new Error('There is no redis-server in PATH. These tests run a real one: apt-get install redis-server')
+  const port = await freePort()
+  const credentials = password === undefined ? '' : `:${password}@`
+  const url = `redis://${credentials}127.0.0.1:${port}`
+  let child: ChildProcess | undefined
+  const start = async (): Promise<void> => {
+    child = spawn(
+      'redis-server',
+      [
+        ...['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'],
+        ...(password === undefined ? [] : ['--requirepass', password]),
+      ],
+      { stdio: 'ignore' },
+    )
+    await untilAnswering(url)
+  }
+  const kill = async (): Promise<void> => {
+    if (child === undefined || child.exitCode !== null || child.signalCode !== null) return
+    const ended = once(child, 'exit')
+    child.kill('SIGKILL')
+    await ended
+  }
+  await start()
+  const client = new Redis(url, { maxRetriesPerRequest: null })
+  client.on('error', () => undefined)
+  return {
+    url,
+    kill,
+    start,
+    freeze: () => void child?.kill('SIGSTOP'),
+    thaw: () => void child?.kill('SIGCONT'),
+    client,
+    close: async () => {
+      client.disconnect()
+      child?.kill('SIGCONT')
+      await kill()
+    },
+  }
+}
+
+const freePort = async (): Promise<number> => {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}
+
+const untilAnswering = async (url: string): Promise<void> => {
+  for (const end = Date.now() + 10_000; ; await sleep(20)) {
+    const probe = new Redis(url, { lazyConnect: true, retryStrategy: null })
+    probe.on('error', () => undefined)
+    try {
+      await probe.connect()
+      await probe.ping()
+      return
+    } catch (error) {
+      if (Date.now() > end) throw new Error('redis-server did not start', { cause: error })
+    } finally {
+      probe.disconnect()
+    }
+  }
+}

@@ -1,0 +1,269 @@
+/** Specification 4.1's billing rules as decisions 8 to 14 carry them over to the IP lookup: who pays what, when. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { formatCredits, parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook } from '../../src/billing/price-book.ts'
+import { grant, setPriceOverride } from '../../src/ops/organizations.ts'
+import { type House, type LedgerFact, openHouse, type Partner, places, until } from '../support/house.ts'
+import { bare, expectCredits, expectRefusedCall } from './wire.ts'
+
+const hourMs = 3_600_000
+
+let house: House
+
+beforeAll(async () => {
+  house = await openHouse({ clock: 'movable' })
+})
+afterAll(() => house?.close())
+
+const chargesIn = (events: readonly LedgerFact[]): LedgerFact[] =>
+  events.filter(({ type }) => type === 'CreditCharged')
+
+const total = (amounts: readonly unknown[]): string =>
+  formatCredits(amounts.reduce<bigint>((sum, amount) => sum + parseCredits(String(amount)), 0n))
+
+const override = (partner: Partner, amount: string | null, effectiveFrom = new Date().toISOString()) =>
+  setPriceOverride(house.foundation, {
+    organizationId: partner.organizationId,
+    sku: 'ip_lookup',
+    amount: amount === null ? null : parseCredits(amount),
+    effectiveFrom,
+    actor: 'cli',
+  })
+
+const outOfCredits = (required: string, available: string) => ({
+  status: 402,
+  error: 'payment_required',
+  code: 'CREDIT_001',
+  details: { required, available },
+})
+
+describe('decision 11: what costs, and what does not', () => {
+  test.each<[string, unknown, string]>([
+    ['a located address costs its price', { ip: places.london }, '1'],
+    ['a located IPv6 address costs its price', { ip: places.londonIPv6 }, '1'],
+    ['a private address costs nothing', { ip: '10.0.0.1' }, '0'],
+    ['an unlocated address costs nothing', { ip: places.unknown }, '0'],
+    ['a malformed address costs nothing', { ip: '256.1.1.1' }, '0'],
+    ['a missing address costs nothing', {}, '0'],
+    ['a broken body costs nothing', 'nonsense', '0'],
+  ])('%s', async (_, body, charged) => {
+    const partner = await house.partner({ credits: '5' })
+    const answer = await house.lookup(partner, body)
+    expectCredits(answer, charged, formatCredits(parseCredits('5') - parseCredits(charged)))
+    expect(total(chargesIn(answer.events).map(({ data }) => data.amount))).toBe(charged)
+    // What cost nothing says by which rule.
+    expect(answer.events[0]?.type).toBe('KeyUsed')
+    expect('free_by' in (answer.events[0]?.data ?? {})).toBe(charged === '0')
+  })
+
+  test('the headers of all answers add up to the charges in the ledger', async () => {
+    const partner = await house.partner({ credits: '6', overdraft: '1' })
+    const bodies = [places.london, 'x', places.munich, '10.0.0.1', places.londonIPv6, places.unknown]
+    const answers = []
+    for (const ip of [...bodies, ...bodies, ...bodies]) answers.push(await house.lookup(partner, { ip }))
+    answers.push(await house.whoami(partner))
+    const events = await house.eventsOf(partner.organizationId)
+    const headers = total(answers.map(({ headers }) => headers.get('credits-charged')))
+    expect(headers).toBe('7')
+    expect(total(chargesIn(events).map(({ data }) => data.amount))).toBe(headers)
+    expect(answers.at(-1)?.headers.get('credits-remaining')).toBe('-1')
+    const { balance } = await house.foundation.ledger
+      .account(partner.organizationId)
+      .then(({ lots, overdrawn }) => ({
+        balance: lots.reduce((sum, { remaining }) => sum + remaining, 0n) - overdrawn,
+      }))
+    expect(formatCredits(balance)).toBe('-1')
+  })
+})
+
+describe('decision 13: the balance does not go below the overdraft limit', () => {
+  test('CREDIT_001 tells what is required and available; the call is recorded and free', async () => {
+    const partner = await house.partner({ credits: '1' })
+    expectCredits(await house.lookup(partner, { ip: places.london }), '1', '0')
+    const refused = await house.lookup(partner, { ip: places.london })
+    expectRefusedCall(refused, partner, outOfCredits('1', '0'))
+    expectCredits(refused, '0', '0')
+    expect(refused.body).not.toHaveProperty('result')
+    expect(refused.text).not.toContain('London')
+  })
+
+  test('free calls are answered without a credit', async () => {
+    const partner = await house.partner({ credits: '0' })
+    expectCredits(await house.lookup(partner, { ip: '10.0.0.1' }), '0', '0')
+    expectRefusedCall(await house.lookup(partner, { ip: places.london }), partner, outOfCredits('1', '0'))
+  })
+
+  test('a part of the price is not enough, and is not taken', async () => {
+    const partner = await house.partner({ credits: '0.999999' })
+    const refused = await house.lookup(partner, { ip: places.london })
+    expectRefusedCall(refused, partner, outOfCredits('1', '0.999999'))
+    expectCredits(refused, '0', '0.999999')
+  })
+
+  test('an overdraft is drawn to its limit and not beyond; charges say how much of it lots paid', async () => {
+    const partner = await house.partner({ credits: '1.5', overdraft: '2' })
+    const [first, second, third] = [
+      await house.lookup(partner, { ip: places.london }),
+      await house.lookup(partner, { ip: places.london }),
+      await house.lookup(partner, { ip: places.london }),
+    ]
+    expectCredits(first, '1', '0.5')
+    expectCredits(second, '1', '-0.5')
+    expectCredits(third, '1', '-1.5')
+    const paidByLots = [first, second, third].map(({ events }) =>
+      chargesIn(events).flatMap(({ data }) =>
+        (data.allocations as readonly { amount: string }[]).map(({ amount }) => amount),
+      ),
+    )
+    expect(paidByLots).toEqual([['1'], ['0.5'], []])
+    const refused = await house.lookup(partner, { ip: places.london })
+    expectRefusedCall(refused, partner, outOfCredits('1', '0.5'))
+    expectCredits(refused, '0', '-1.5')
+  })
+
+  test('a grant repays the overdraft first, and calls are answered again', async () => {
+    const partner = await house.partner({ credits: '0', overdraft: '1' })
+    expectCredits(await house.lookup(partner, { ip: places.london }), '1', '-1')
+    expect((await house.lookup(partner, { ip: places.london })).status).toBe(402)
+    await grant(house.foundation, {
+      organizationId: partner.organizationId,
+      amount: parseCredits('5'),
+      priority: 100,
+      expiresAt: null,
+      reason: 'bought',
+      actor: 'cli',
+    })
+    expect((await house.eventsOf(partner.organizationId)).at(-1)?.data).toMatchObject({
+      amount: '5',
+      overdraft_repaid: '1',
+    })
+    expectCredits(await house.lookup(partner, { ip: places.london }), '1', '3')
+  })
+
+  test('credits that have expired pay nothing', async () => {
+    const partner = await house.partner({ credits: '0' })
+    await grant(house.foundation, {
+      organizationId: partner.organizationId,
+      amount: parseCredits('5'),
+      priority: 100,
+      expiresAt: new Date(Date.now() + hourMs).toISOString(),
+      reason: 'trial',
+      actor: 'cli',
+    })
+    expectCredits(await house.lookup(partner, { ip: places.london }), '1', '4')
+    house.moveClock(hourMs + 1000)
+    const refused = await house.lookup(partner, { ip: places.london })
+    expectRefusedCall(refused, partner, outOfCredits('1', '0'))
+    expectCredits(refused, '0', '0')
+  })
+
+  test('of 200 calls at once, 50 credits pay exactly 50', async () => {
+    const partner = await house.partner({ credits: '50' })
+    const before = (await house.eventsOf(partner.organizationId)).length
+    const answers = await Promise.all(
+      Array.from({ length: 200 }, (_, i) => house.lookup(partner, { ip: `81.2.69.${i}` })),
+    )
+    const paid = answers.filter(({ status }) => status === 200)
+    const refused = answers.filter(({ status }) => status === 402)
+    expect({ paid: paid.length, refused: refused.length }).toEqual({ paid: 50, refused: 150 })
+    for (const { headers, body } of paid) {
+      expect(headers.get('credits-charged')).toBe('1')
+      expect(body.result).toMatchObject({ success: true })
+    }
+    for (const { headers, body } of refused) {
+      expect(headers.get('credits-charged')).toBe('0')
+      expect(body).toMatchObject({ code: 'CREDIT_001', details: { required: '1', available: '0' } })
+      expect(body).not.toHaveProperty('result')
+    }
+    // Every balance from 49 down to 0 was told exactly once.
+    const remaining = paid.map(({ headers }) => Number(headers.get('credits-remaining')))
+    expect(remaining.sort((a, b) => a - b)).toEqual(Array.from({ length: 50 }, (_, i) => i))
+    const events = (await house.eventsOf(partner.organizationId)).slice(before)
+    expect(events.filter(({ type }) => type === 'KeyUsed')).toHaveLength(200)
+    expect(chargesIn(events)).toHaveLength(50)
+    // Each charge stands right after its call and names it, and each answer's request id is a call's.
+    const called = new Map(events.flatMap((event) => (event.type === 'KeyUsed' ? [[event.revision, event]] : [])))
+    for (const charge of chargesIn(events))
+      expect(charge.metadata.causation_id).toBe(called.get(charge.revision - 1)?.id)
+    expect(new Set([...called.values()].map(({ metadata }) => metadata.request_id))).toEqual(
+      new Set(answers.map(({ body }) => body.request_id)),
+    )
+  })
+})
+
+describe('decision 14: every charge names its rule, its version and the price book that priced it', () => {
+  test('an organization’s own price replaces the book’s from its instant on, and ends when it is lifted', async () => {
+    const partner = await house.partner({ credits: '100' })
+    await override(partner, '0.25')
+    const reduced = await house.lookup(partner, { ip: places.london })
+    expectCredits(reduced, '0.25', '99.75')
+    expect(chargesIn(reduced.events)[0]?.data).toMatchObject({
+      amount: '0.25',
+      lines: [{ sku: 'ip_lookup', amount: '0.25', rule: 'ip_lookup.located', rule_version: 1 }],
+      rule: 'ip_lookup.located',
+      rule_version: 1,
+    })
+    await override(partner, '3', new Date(Date.now() + hourMs).toISOString())
+    expectCredits(await house.lookup(partner, { ip: places.london }), '0.25', '99.5')
+    house.moveClock(hourMs + 1000)
+    expectCredits(await house.lookup(partner, { ip: places.london }), '3', '96.5')
+    await override(partner, null)
+    expectCredits(await house.lookup(partner, { ip: places.london }), '1', '95.5')
+  })
+
+  test('an own price of 0 makes a located address free, by its rule', async () => {
+    const partner = await house.partner({ credits: '0' })
+    await override(partner, '0')
+    const answer = await house.lookup(partner, { ip: places.london })
+    expect(answer.status).toBe(200)
+    expectCredits(answer, '0', '0')
+    expect(answer.events).toHaveLength(1)
+    expect(answer.events[0]?.data).toMatchObject({
+      facts: { kind: 'ip_lookup', success: true, country_code: 'GB' },
+      free_by: { rule: 'ip_lookup.located', rule_version: 1 },
+    })
+  })
+
+  test('an own price is asked for in CREDIT_001 too', async () => {
+    const partner = await house.partner({ credits: '2' })
+    await override(partner, '2.5')
+    expectRefusedCall(await house.lookup(partner, { ip: places.london }), partner, outOfCredits('2.5', '2'))
+  })
+
+  test('an own price is nobody else’s', async () => {
+    const [partner, other] = [await house.partner({ credits: '10' }), await house.partner({ credits: '10' })]
+    await override(partner, '9')
+    expectCredits(await house.lookup(other, { ip: places.london }), '1', '9')
+  })
+
+  // The last one: the book it publishes stays in force.
+  test('a new price book prices calls from its instant on, and re-prices none before', async () => {
+    const partner = await house.partner({ credits: '100' })
+    const watcher = await house.partner({ credits: '1000' })
+    const withPrice = (amount: string) =>
+      defaultPriceBook.rules.map((rule) =>
+        rule.rule === 'ip_lookup.located' ? { ...rule, amount } : { ...rule },
+      )
+    const later = await house.publishPriceBook({
+      effective_from: new Date(Date.now() + hourMs).toISOString(),
+      rules: withPrice('1.000001'),
+    })
+    // Books are heard in order: when this one prices calls, the later one is known as well.
+    const now = await house.publishPriceBook({
+      effective_from: new Date(Date.now() - hourMs).toISOString(),
+      rules: withPrice('1'),
+    })
+    await until('the books are heard', async () => {
+      const { events } = await house.lookup(watcher, { ip: places.london })
+      return chargesIn(events)[0]?.data.price_book_version === now
+    })
+    const before = await house.lookup(partner, { ip: places.london })
+    expectCredits(before, '1', '99')
+    const history = bare(await house.eventsOf(partner.organizationId))
+    house.moveClock(hourMs + 1000)
+    const after = await house.lookup(partner, { ip: places.london })
+    expectCredits(after, '1.000001', '97.999999')
+    expect(chargesIn(after.events)[0]?.data).toMatchObject({ amount: '1.000001', price_book_version: later })
+    expect(bare(await house.eventsOf(partner.organizationId)).slice(0, history.length)).toEqual(history)
+  })
+})

@@ -1,0 +1,381 @@
+/** Specification 2.1 and 7, with decisions 2 to 5 and 7: whatever arrives, the answer is the error object. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { errorCatalogue } from '../../src/call/errors.ts'
+import { type Answer, type House, openHouse, type Partner, places, send, sendRaw } from '../support/house.ts'
+import {
+  expectErrorObject,
+  expectNoCallHeaders,
+  expectNotAuthenticated,
+  expectRefusedCall,
+  jsonType,
+  rateLimitsOf,
+  ulid,
+} from './wire.ts'
+
+const json = { 'content-type': 'application/json' }
+const bodyBytesMax = 16 * 1024
+
+let house: House
+let partner: Partner
+
+beforeAll(async () => {
+  house = await openHouse()
+  partner = await house.partner()
+})
+afterAll(() => house?.close())
+
+const unreadable = (status: 400 | 413 | 415) => ({
+  status,
+  error: 'bad_request',
+  code: 'REQ_001',
+  details: {},
+})
+
+const only = (answers: readonly Answer[]): Answer => {
+  const [answer, ...more] = answers
+  if (answer === undefined || more.length > 0) throw new Error(`${answers.length} answers instead of one`)
+  return answer
+}
+
+/** An error object, and no trace in any ledger. */
+const expectUncalled = async (
+  refusal: Parameters<typeof expectErrorObject>[1],
+  request: () => Promise<Answer>,
+): Promise<Answer> => {
+  const before = await house.eventsOf(partner.organizationId)
+  const answer = await request()
+  expectErrorObject(answer, refusal)
+  expectNoCallHeaders(answer)
+  expect(await house.eventsOf(partner.organizationId)).toEqual(before)
+  return answer
+}
+
+describe('2.1 the error object', () => {
+  test('every code of the catalogue has a category of its status', () => {
+    const categories: Record<number, readonly string[]> = {
+      400: ['bad_request', 'validation_error'],
+      401: ['unauthorized'],
+      402: ['payment_required'],
+      403: ['forbidden'],
+      404: ['not_found'],
+      405: ['bad_request'],
+      409: ['conflict'],
+      422: ['validation_error'],
+      429: ['rate_limited'],
+      500: ['internal_error'],
+      503: ['service_unavailable'],
+    }
+    for (const [code, { status, error }] of Object.entries(errorCatalogue))
+      expect({ code, known: categories[status]?.includes(error) }).toEqual({ code, known: true })
+  })
+})
+
+describe('REQ_001: a body that is no JSON object is a refused call, recorded and free', () => {
+  test.each([
+    ['empty', ''],
+    ['no JSON', 'ip=81.2.69.142'],
+    ['cut off', '{"ip":"81.2.69.142"'],
+    ['with a trailing comma', '{"ip":"81.2.69.142",}'],
+    ['two objects', '{"ip":"81.2.69.142"}{"ip":"81.2.69.142"}'],
+    ['an array', '[{"ip":"81.2.69.142"}]'],
+    ['a string', '"81.2.69.142"'],
+    ['a number', '81'],
+    ['true', 'true'],
+    ['null', 'null'],
+    ['deeply nested', '['.repeat(8_000)],
+  ])('%s', async (_, body) => {
+    expectRefusedCall(await house.ask(partner, { headers: json, body }), partner, unreadable(400))
+  })
+
+  test.each([
+    'text/plain',
+    'application/x-www-form-urlencoded',
+    'multipart/form-data; boundary=x',
+    'text/json',
+    'application/jsonp',
+    'application/vnd.api+json',
+    'application/json, text/plain',
+    'nonsense',
+    ';',
+  ])('the content type %s is refused with 415', async (type) => {
+    const answer = await house.ask(partner, {
+      headers: { 'content-type': type },
+      body: { ip: places.london },
+    })
+    expectRefusedCall(answer, partner, unreadable(415))
+  })
+
+  test('a body without a content type is refused with 415', async () => {
+    expectRefusedCall(await house.ask(partner, { body: { ip: places.london } }), partner, unreadable(415))
+  })
+
+  test('neither body nor content type is refused with 415', async () => {
+    expectRefusedCall(await house.ask(partner, {}), partner, unreadable(415))
+  })
+
+  test.each(['application/json; charset=utf-8', 'Application/JSON', 'application/json;charset="utf-8"'])(
+    'the content type %s is JSON',
+    async (type) => {
+      const answer = await house.ask(partner, {
+        headers: { 'content-type': type },
+        body: { ip: places.london },
+      })
+      expect(answer.status).toBe(200)
+    },
+  )
+})
+
+describe('REQ_001: a body of more than 16 KiB is a refused call, recorded and free', () => {
+  const bodyOf = (bytes: number): string => {
+    const bare = JSON.stringify({ ip: places.london, more: '' })
+    return JSON.stringify({ ip: places.london, more: 'x'.repeat(bytes - bare.length) })
+  }
+
+  test('16,384 bytes are taken', async () => {
+    const answer = await house.ask(partner, { headers: json, body: bodyOf(bodyBytesMax) })
+    expect(answer.status).toBe(200)
+  })
+
+  test('16,385 bytes are refused with 413', async () => {
+    const answer = await house.ask(partner, { headers: json, body: bodyOf(bodyBytesMax + 1) })
+    expectRefusedCall(answer, partner, unreadable(413))
+  })
+
+  test('bytes count, not characters', async () => {
+    const body = JSON.stringify({ ip: places.london, more: 'ü'.repeat(bodyBytesMax / 2) })
+    expect(body.length).toBeLessThan(bodyBytesMax)
+    const answer = await house.ask(partner, { headers: json, body })
+    expectRefusedCall(answer, partner, unreadable(413))
+  })
+
+  const head = (key: string): string =>
+    `POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nx-api-key: ${key}\r\nContent-Type: application/json\r\n`
+  const chunk = `1000\r\n${'x'.repeat(4096)}\r\n`
+
+  test('a promise of too many bytes is refused before they come', async () => {
+    const before = (await house.eventsOf(partner.organizationId)).length
+    const answer = only(
+      await sendRaw(house.apiUrl, `${head(partner.apiKey)}Content-Length: 1000000000\r\n\r\n{`),
+    )
+    const events = (await house.eventsOf(partner.organizationId)).slice(before)
+    expectRefusedCall({ ...answer, events }, partner, unreadable(413))
+  })
+
+  test('chunks are refused when there are too many of them', async () => {
+    const before = (await house.eventsOf(partner.organizationId)).length
+    const bytes = `${head(partner.apiKey)}Transfer-Encoding: chunked\r\n\r\n${chunk.repeat(5)}0\r\n\r\n`
+    const answer = only(await sendRaw(house.apiUrl, bytes))
+    const events = (await house.eventsOf(partner.organizationId)).slice(before)
+    expectRefusedCall({ ...answer, events }, partner, unreadable(413))
+  })
+
+  test('without a valid key both are AUTH_001', async () => {
+    const answers = [
+      await send(`${house.apiUrl}/v1/ip/lookup`, { headers: json, body: bodyOf(bodyBytesMax + 1) }),
+      ...(await sendRaw(
+        house.apiUrl,
+        `${head('nobody')}Transfer-Encoding: chunked\r\n\r\n${chunk.repeat(5)}0\r\n\r\n`,
+      )),
+    ]
+    expect(answers).toHaveLength(2)
+    for (const answer of answers) expectNotAuthenticated(answer)
+  })
+})
+
+describe('REQ_004: what is no route is told so to anybody, and is no call', () => {
+  test.each([
+    ['api', 'GET', '/'],
+    ['api', 'POST', '/v1/ip'],
+    ['api', 'POST', '/v1/ip/lookup/'],
+    ['api', 'POST', '/v1/ip/lookups'],
+    ['api', 'POST', '/V1/IP/LOOKUP'],
+    ['api', 'POST', '/v2/ip/lookup'],
+    ['api', 'POST', '/v1/email/validate'],
+    ['api', 'GET', '/login'],
+    ['api', 'GET', '/..%2f..%2fetc/passwd'],
+    ['dashboard', 'POST', '/v1/ip/lookup'],
+    ['dashboard', 'GET', '/whoami/'],
+    ['dashboard', 'GET', '/v1/whoami'],
+    ['dashboard', 'DELETE', '/'],
+  ] as const)('on the %s host: %s %s', async (on, method, path) => {
+    const refusal = { status: 404, error: 'not_found', code: 'REQ_004', details: { method, path } }
+    await expectUncalled(refusal, () => house.ask(partner, { on, method, path }))
+    const url = on === 'api' ? house.apiUrl : house.dashboardUrl
+    expectErrorObject(await send(`${url}${path}`, { method }), refusal)
+  })
+
+  test('the path is told without its query, cut to 64 characters', async () => {
+    const path = `/${'x'.repeat(200)}`
+    await expectUncalled(
+      {
+        status: 404,
+        error: 'not_found',
+        code: 'REQ_004',
+        details: { method: 'GET', path: path.slice(0, 64) },
+      },
+      () => send(`${house.apiUrl}${path}?secret=1`, { method: 'GET' }),
+    )
+  })
+
+  test.each(['/%zz', '/v1/ip/%c0%af', '/%'])(
+    'a path that is no path, %s, gets the error object',
+    async (path) => {
+      for (const url of [house.apiUrl, house.dashboardUrl]) {
+        const answer = only(await sendRaw(url, `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`))
+        expect([400, 404]).toContain(answer.status)
+        expect(Object.keys(answer.body)).toEqual(['error', 'message', 'code', 'request_id', 'details'])
+        expect(answer.headers.get('content-type')).toBe(jsonType)
+        expect(answer.headers.get('x-request-id')).toMatch(ulid)
+      }
+    },
+  )
+})
+
+describe('REQ_005: a method that a route does not take is 405 with Allow, and is no call', () => {
+  test.each([
+    ['api', '/v1/ip/lookup', 'POST', ['GET', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']],
+    ['dashboard', '/whoami', 'GET', ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']],
+  ] as const)('on the %s host: %s takes only %s', async (on, path, allowed, others) => {
+    for (const method of others) {
+      const answer = await expectUncalled(
+        { status: 405, error: 'bad_request', code: 'REQ_005', details: { method, allowed: [allowed] } },
+        () => house.ask(partner, { on, method, path }),
+      )
+      expect(answer.headers.get('allow')).toBe(allowed)
+    }
+  })
+
+  test.each([
+    ['api', '/v1/ip/lookup', 'POST'],
+    ['dashboard', '/whoami', 'GET'],
+  ] as const)('HEAD on the %s host gets the same headers and no body', async (on, path, allowed) => {
+    const answer = await house.ask(partner, { on, path, method: 'HEAD' })
+    expect({ status: answer.status, text: answer.text }).toEqual({ status: 405, text: '' })
+    expect(answer.headers.get('allow')).toBe(allowed)
+    expect(answer.headers.get('content-type')).toBe(jsonType)
+    expect(answer.headers.get('x-request-id')).toMatch(ulid)
+    expect(answer.events).toEqual([])
+  })
+
+  test.each(['TRACE', 'PROPFIND', 'QUERY'])('%s is a method too', async (method) => {
+    const answer = only(
+      await sendRaw(
+        house.apiUrl,
+        `${method} /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`,
+      ),
+    )
+    expectErrorObject(answer, {
+      status: 405,
+      error: 'bad_request',
+      code: 'REQ_005',
+      details: { method, allowed: ['POST'] },
+    })
+    expect(answer.headers.get('allow')).toBe('POST')
+  })
+})
+
+describe('what is no HTTP gets the error object, and leaves no event', () => {
+  test.each([
+    ['a line of nothing', 'hello\r\n\r\n'],
+    ['an unknown version', 'GET /whoami HTTP/9.9\r\nHost: x\r\n\r\n'],
+    ['a header without a colon', 'GET /whoami HTTP/1.1\r\nHost: x\r\nnonsense\r\n\r\n'],
+    ['a control character in a header', 'GET /whoami HTTP/1.1\r\nHost: x\r\nx-api-key: a\0b\r\n\r\n'],
+    ['a length that is no number', 'POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n'],
+    [
+      'two lengths',
+      'POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}',
+    ],
+    [
+      'a length and chunks',
+      'POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
+    ],
+    ['the greeting of TLS', '\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03'],
+    ['the preface of HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
+  ])('%s', async (_, bytes) => {
+    for (const url of [house.apiUrl, house.dashboardUrl])
+      await expectUncalled(unreadable(400), async () => only(await sendRaw(url, bytes)))
+  })
+
+  test('a chunk whose size is no number, in a request of a known key', async () => {
+    const before = (await house.eventsOf(partner.organizationId)).length
+    const answer = only(
+      await sendRaw(
+        house.apiUrl,
+        `POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nx-api-key: ${partner.apiKey}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n{}\r\n0\r\n\r\n`,
+      ),
+    )
+    expectErrorObject(answer, unreadable(400))
+    const events = (await house.eventsOf(partner.organizationId)).slice(before)
+    expect(events.filter(({ type }) => type === 'CreditCharged')).toEqual([])
+  })
+
+  test.each([20, 64, 500])('%s KB of headers are 431', async (kilobytes) => {
+    const bytes = `GET /whoami HTTP/1.1\r\nHost: x\r\nx-more: ${'x'.repeat(kilobytes * 1024)}\r\n\r\n`
+    for (const url of [house.apiUrl, house.dashboardUrl])
+      await expectUncalled({ ...unreadable(400), status: 431 }, async () => only(await sendRaw(url, bytes)))
+  })
+
+  test('HTTP/1.1 without a Host', async () => {
+    await expectUncalled(unreadable(400), async () =>
+      only(await sendRaw(house.dashboardUrl, 'GET /whoami HTTP/1.1\r\nConnection: close\r\n\r\n')),
+    )
+  })
+
+  test('an expectation nobody can meet', async () => {
+    const answer = only(
+      await sendRaw(
+        house.dashboardUrl,
+        'GET /whoami HTTP/1.1\r\nHost: x\r\nExpect: miracles\r\nConnection: close\r\n\r\n',
+      ),
+    )
+    expect([400, 401, 417]).toContain(answer.status)
+    expect(Object.keys(answer.body).slice(0, 3)).toEqual(['error', 'message', 'code'])
+    expect(answer.headers.get('content-type')).toBe(jsonType)
+  })
+
+  test('after all of that the house answers as before', async () => {
+    expect((await house.lookup(partner, { ip: places.london })).status).toBe(200)
+  })
+})
+
+describe('SYS_001: when something breaks on our side, nothing is charged and nothing is betrayed', () => {
+  const broken = async <T>(during: () => Promise<T>): Promise<T> => {
+    await house.query('alter table idempotent_calls rename to idempotent_calls_away')
+    try {
+      return await during()
+    } finally {
+      await house.query('alter table idempotent_calls_away rename to idempotent_calls')
+    }
+  }
+  const lookupBroken = () =>
+    broken(() => house.lookup(partner, { ip: places.london }, { 'idempotency-key': 'while broken' }))
+
+  test('the answer is the error object, and the ledger holds nothing of it', async () => {
+    const before = await house.foundation.ledger.account(partner.organizationId)
+    const answer = await broken(() =>
+      house.lookup(partner, { ip: places.london }, { 'idempotency-key': 'while-broken' }),
+    )
+    expectErrorObject(answer, {
+      status: 500,
+      error: 'internal_error',
+      code: 'SYS_001',
+      details: {},
+    })
+    expect(answer.events).toEqual([])
+    const after = await house.foundation.ledger.account(partner.organizationId)
+    expect(after.revision).toBe(before.revision)
+  })
+
+  test('a key that is refused for its form needs no database', async () => {
+    expect((await lookupBroken()).body).toMatchObject({ code: 'REQ_003' })
+  })
+
+  test('decision 5: the call of a known key carries its rate limits, and that it cost nothing', async () => {
+    const answer = await broken(() =>
+      house.lookup(partner, { ip: places.london }, { 'idempotency-key': 'while-broken' }),
+    )
+    expect(answer.body.code).toBe('SYS_001')
+    expect(answer.headers.get('credits-charged')).toBe('0')
+    expect(Object.keys(rateLimitsOf(answer))).toEqual(['minute', 'day'])
+  })
+})
