@@ -4,6 +4,7 @@ import { bundledGeoPaths, openGeoDatabase } from './capabilities/ip-lookup/geo-d
 import { ConfigError, parseConfig } from './config.ts'
 import { type Answer, type Command, type CommandContext, type Given, UsageError } from './ops/command.ts'
 import { creditsCommands } from './ops/commands/credits.ts'
+import { eventLogCommands } from './ops/commands/event-log.ts'
 import { keyCommands } from './ops/commands/key.ts'
 import { ledgerCommands } from './ops/commands/ledger.ts'
 import { organizationCommands } from './ops/commands/organization.ts'
@@ -47,6 +48,7 @@ const commands: readonly Command[] = [
   ...priceCommands,
   ...ledgerCommands,
   ...projectionCommands,
+  ...eventLogCommands,
   ...seedCommands,
   geoStatus,
   migrateCommand,
@@ -190,7 +192,7 @@ const run = async (args: string[]): Promise<number> => {
       json,
       write,
       progress: progress.show,
-      foundation: async () => (foundation ??= await openFoundation(config, { logger })),
+      foundation: async (options) => (foundation ??= await openFoundation(config, { logger, ...options })),
     }
     const answer = await found.command.run(context, given)
     progress.end()

@@ -15,12 +15,6 @@ const list = (text: string): string[] =>
     .map((part) => part.trim())
     .filter((part) => part !== '')
 
-const unsupported = (remedy: string) =>
-  z
-    .string()
-    .refine(() => false, `not supported by this release: ${remedy}`)
-    .optional()
-
 const variables = z.object({
   API_PORT: port.default(3000),
   DASHBOARD_PORT: port.default(3001),
@@ -30,7 +24,13 @@ const variables = z.object({
     .string()
     .regex(/^postgres(ql)?:\/\//, 'a URL such as postgres://user:password@host:5432/database')
     .optional(),
-  EVENT_LOG_URL: unsupported('leave it unset for the event log in PostgreSQL'),
+  EVENT_LOG_URL: z
+    .string()
+    .regex(
+      /^(esdb|kurrentdb)(\+discover)?:\/\//,
+      'a connection string such as esdb://user:password@host:2113?tls=true',
+    )
+    .optional(),
   REDIS_URL: z
     .string()
     .regex(/^rediss?:\/\//, 'a URL such as redis://user:password@host:6379/0')

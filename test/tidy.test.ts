@@ -90,7 +90,6 @@ describe('who may import whom', () => {
     call: [...pure, ...engine],
     // What is counted belongs to the rooms; metrics only write it down.
     metrics: [...pure, ...engine, 'call'],
-    metrics: [...pure, ...engine, 'call'],
     // A capability reads read models and keeps addresses secret.
     capability: ['call', 'events', 'projections', 'guard/secrets.ts'],
     dashboard: [...pure, ...engine, 'call', 'jobs', 'ops', 'top'],

@@ -28,11 +28,13 @@ import {
 const answerMaxMs = 50
 /** How often Redis is tried while it does not serve; recovery takes about this long. */
 const probePauseMs = 250
+/** The same while the process starts: connecting takes a moment, and the start waits for it. */
+const firstProbePauseMs = 10
 /** A connection that stays silent this long after being asked is replaced: its other end may be gone. */
 const silenceMaxMs = 5_000
 const connectMaxMs = 2_000
 const reconnectPauseMs = 50
-const reconnectPauseMaxMs = 2_000
+const reconnectPauseMaxMs = 1_000
 /** What a starting process gives Redis to answer before it counts for itself. */
 const startMaxMs = 1_000
 /** Calls that wait for Redis at once; one more counts for itself. As many as a host takes connections. */
@@ -134,7 +136,10 @@ export const openSharedRateLimiter = async ({
       } catch (error) {
         lastError = reasonOf(error)
       }
-      await sleep(probePauseMs, undefined, { signal: closing.signal, ref: false }).catch(() => undefined)
+      await sleep(outage ? probePauseMs : firstProbePauseMs, undefined, {
+        signal: closing.signal,
+        ref: false,
+      }).catch(() => undefined)
     }
   }
 
@@ -184,10 +189,6 @@ export const openSharedRateLimiter = async ({
     lastError = reasonOf(error)
   })
   redis.on('close', () => degrade('the connection was lost'))
-  await Promise.race([
-    new Promise((resolve) => redis.once('ready', resolve)),
-    sleep(startMaxMs, undefined, { ref: false }),
-  ])
   probing = probe()
   await Promise.race([probing, sleep(startMaxMs, undefined, { ref: false })])
   if (!shared) announce(lastError)

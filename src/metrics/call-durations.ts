@@ -1,4 +1,4 @@
-import { Histogram, type MetricObjectWithValues, type MetricValueWithName } from '@prometheus-io/client'
+import { Histogram } from '@prometheus-io/client'
 
 /** Of one kind of call: how many took how long. */
 export type Durations = {
@@ -19,6 +19,7 @@ type Counted = {
  * `observe` looks its labels up by text and builds two objects, every time.
  */
 export class CallDurations extends Histogram<'capability' | 'outcome'> {
+  readonly #described: { readonly name: string; readonly help: string }
   readonly #bounds: readonly number[]
   readonly #counted: Counted[] = []
 
@@ -29,6 +30,7 @@ export class CallDurations extends Histogram<'capability' | 'outcome'> {
     registers: NonNullable<ConstructorParameters<typeof Histogram>[0]['registers']>
   }) {
     super({ ...configuration, labelNames: ['capability', 'outcome'] })
+    this.#described = configuration
     this.#bounds = configuration.buckets
   }
 
@@ -51,30 +53,30 @@ export class CallDurations extends Histogram<'capability' | 'outcome'> {
     }
   }
 
-  /** What the registry asks for when it writes text. */
-  async getForPromString(): Promise<MetricObjectWithValues<MetricValueWithName<'capability' | 'outcome'>>> {
-    return this.get()
-  }
-
-  override async get(): Promise<MetricObjectWithValues<MetricValueWithName<'capability' | 'outcome'>>> {
-    const described = await super.get()
-    const { name } = described
+  /** What the library asks of a histogram when it is read, as text or otherwise. */
+  async getForPromString() {
+    const { name, help } = this.#described
     return {
-      ...described,
+      name,
+      help,
+      type: 'histogram',
+      aggregator: 'sum',
       values: this.#counted.flatMap(({ capability, outcome, buckets, sum }) => {
+        const sharedLabels = { capability, outcome }
         let calls = 0
         const cumulated = Array.from(buckets, (count, i) => {
           calls += count
           return {
-            labels: { le: this.#bounds[i] ?? '+Inf', capability, outcome },
+            labels: { le: this.#bounds[i] ?? '+Inf' },
+            sharedLabels,
             value: calls,
             metricName: `${name}_bucket`,
           }
         })
         return [
           ...cumulated,
-          { labels: { capability, outcome }, value: sum, metricName: `${name}_sum` },
-          { labels: { capability, outcome }, value: calls, metricName: `${name}_count` },
+          { labels: {}, sharedLabels, value: sum, metricName: `${name}_sum` },
+          { labels: {}, sharedLabels, value: calls, metricName: `${name}_count` },
         ]
       }),
     }

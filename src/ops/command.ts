@@ -40,7 +40,7 @@ export type Answer = {
 export type CommandContext = {
   readonly config: Config
   readonly logger: Logger
-  readonly foundation: () => Promise<Foundation>
+  readonly foundation: (options?: { anyEventLog: boolean }) => Promise<Foundation>
   readonly json: boolean
   /** Shows how far long work is; on a terminal the line is overwritten. */
   readonly progress: (line: string) => void

@@ -28,6 +28,8 @@ export type Foundation = {
   readonly ledger: Ledger
   /** The event log was empty: this is the installation's first start. */
   readonly firstStart: boolean
+  /** Which event log this is, without secrets. */
+  readonly eventLogName: string
   /** Closes everything, the embedded PostgreSQL last if this process owns it. */
   close(): Promise<void>
 }
@@ -38,7 +40,7 @@ const poolMax = 8
 /** Opens or starts the database, migrates it, and makes sure that a price book is in force. */
 export const openFoundation = async (
   config: Config,
-  { logger, observe }: { logger: Logger; observe?: LedgerObserver },
+  { logger, observe, anyEventLog = false }: FoundationOptions,
 ): Promise<Foundation> => {
   const secretKey = await secretKeyOf(config)
   const database = await openDatabase(config, logger)
@@ -53,7 +55,10 @@ export const openFoundation = async (
   try {
     await migrate({ url: database.url, logger })
     await preparing(pool)
-    const eventLog = openPostgresEventLog({ url: database.url, logger })
+    const eventLogName =
+      config.EVENT_LOG_URL === undefined ? 'PostgreSQL' : withoutSecrets(config.EVENT_LOG_URL)
+    if (!anyEventLog) await sameEventLog(pool, eventLogName)
+    const eventLog = await openEventLog(config.EVENT_LOG_URL ?? database.url, logger)
     const firstStart = (await eventLog.head()) === 0n
     await publishDefaultPriceBook(eventLog)
     const ledger = createLedger({
@@ -71,6 +76,7 @@ export const openFoundation = async (
       secrets: createSecrets(secretKey),
       ledger,
       firstStart,
+      eventLogName,
       close: async () => {
         await eventLog.close()
         await pool.end()
@@ -82,6 +88,36 @@ export const openFoundation = async (
     await database.stop()
     throw error
   }
+}
+
+export type FoundationOptions = {
+  readonly logger: Logger
+  readonly observe?: LedgerObserver
+  /** Opens although the read models were folded from another event log: for the commands that put that right. */
+  readonly anyEventLog?: boolean
+}
+
+/** Opens the event log a URL names: `esdb://…` is EventStoreDB, `postgres://…` the log in that database. */
+export const openEventLog = async (url: string, logger: Logger): Promise<EventLog> => {
+  if (url.startsWith('postgres')) return openPostgresEventLog({ url, logger })
+  // Loaded only where it is used: the client and its protocol take memory and a quarter of a second.
+  const { openEventStoreDb } = await import('../event-log/eventstoredb.ts')
+  return openEventStoreDb({ url: url.replace(/^kurrentdb/, 'esdb'), logger })
+}
+
+/** Scheme, hosts and path of a connection string: what identifies the log, and nothing secret. */
+const withoutSecrets = (url: string): string => url.replace(/^([^:]+:\/\/)(.*@)?/, '$1').replace(/\?.*$/, '')
+
+/** Read models of another event log would be gone on from at positions that mean nothing in this one. */
+const sameEventLog = async (pool: pg.Pool, eventLogName: string): Promise<void> => {
+  await pool.query('insert into installation (event_log) values ($1) on conflict do nothing', [eventLogName])
+  const { rows } = await pool.query<{ event_log: string }>('select event_log from installation')
+  const known = rows[0]?.event_log
+  if (known !== eventLogName)
+    throw new ConfigError(
+      `EVENT_LOG_URL: the read models of this database were folded from ${known}, and the event log is now ${eventLogName}. ` +
+        'Copy the events with "event-log copy" if that has not happened, then run "projection rebuild --all".',
+    )
 }
 
 const openDatabase = async (

@@ -25,6 +25,8 @@ export type RebuildOptions = {
   readonly url: string
   readonly eventLog: EventLog
   readonly projections: readonly Projection[]
+  /** Fold up to the log's head, whatever the checkpoints say: they are of another event log. */
+  readonly fromAnotherLog?: boolean
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: RebuildProgress) => void
 }
@@ -155,7 +157,7 @@ const beside = async <Result>(
   options: RebuildOptions,
   then: (client: pg.Client, builds: Build[], progress: Progress) => Promise<Result>,
 ): Promise<Result> => {
-  const { url, eventLog, projections } = options
+  const { url, projections } = options
   const client = new pg.Client({ connectionString: url, application_name: 'rebuild' })
   client.on('error', () => undefined)
   await client.connect()
@@ -170,7 +172,7 @@ const beside = async <Result>(
       await createTables(client, projection, nextTable(projection))
     }
     for (;;) {
-      const targets = await targetsOf(client, builds, eventLog)
+      const targets = await targetsOf(client, builds, options)
       if (builds.every(({ position }, i) => (targets[i] ?? 0n) - position <= switchLagMax)) break
       await foldUpTo(client, builds, targets, options, progress)
     }
@@ -208,7 +210,7 @@ const foldToCheckpoints = async (
     'select 1 from projection_checkpoints where name = any ($1::text[]) order by name for update',
     [builds.map(({ projection }) => projection.name)],
   )
-  const targets = await targetsOf(client, builds, options.eventLog)
+  const targets = await targetsOf(client, builds, options)
   await foldUpTo(client, builds, targets, options, progress)
 }
 
@@ -216,7 +218,7 @@ const foldToCheckpoints = async (
 const targetsOf = async (
   client: pg.Client,
   builds: readonly Build[],
-  eventLog: EventLog,
+  { eventLog, fromAnotherLog = false }: RebuildOptions,
 ): Promise<Position[]> => {
   const { rows } = await client.query<{ name: string; position: string }>(
     'select name, position from projection_checkpoints',
@@ -224,7 +226,7 @@ const targetsOf = async (
   const head = await eventLog.head()
   return builds.map(({ projection }) => {
     const checkpoint = BigInt(rows.find(({ name }) => name === projection.name)?.position ?? 0)
-    return checkpoint < head ? checkpoint : head
+    return checkpoint < head && !fromAnotherLog ? checkpoint : head
   })
 }
 

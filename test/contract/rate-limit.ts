@@ -22,11 +22,7 @@ export const remainingOf = ({ windows }: RateVerdict): Record<string, number> =>
   Object.fromEntries(windows.map(({ policy, remaining }) => [policy, remaining]))
 
 /** Takes one after the other and tells how many passed. */
-export const passing = async (
-  limiter: RateLimiter,
-  key: DirectoryKey,
-  attempts: number,
-): Promise<number> => {
+export const passing = async (limiter: RateLimiter, key: DirectoryKey, attempts: number): Promise<number> => {
   let passed = 0
   for (let n = 0; n < attempts; n++) if ((await limiter.take(key)).exceeded === null) passed++
   return passed
@@ -178,9 +174,7 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
       for (const remaining of [1, 0])
         expect(await limiter.takeRefused(key)).toEqual({
           exceeded: null,
-          windows: [
-            { policy: 'refused', limit: 2, windowSeconds: 60, remaining, resetSeconds: about(60) },
-          ],
+          windows: [{ policy: 'refused', limit: 2, windowSeconds: 60, remaining, resetSeconds: about(60) }],
         })
       expect((await limiter.takeRefused(key)).exceeded).toMatchObject({ policy: 'refused', remaining: 0 })
       expect(remainingOf(await limiter.take(key))).toEqual({ minute: 1, day: 9 })

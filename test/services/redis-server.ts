@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
+import { createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 
@@ -22,7 +22,9 @@ export type RedisServer = {
 
 export const startRedisServer = async (password?: string): Promise<RedisServer> => {
   if (spawnSync('redis-server', ['--version']).error !== undefined)
-    throw new Error('There is no redis-server in PATH. These tests run a real one: apt-get install redis-server')
+    throw new Error(
+      'There is no redis-server in PATH. These tests run a real one: apt-get install redis-server',
+    )
   const port = await freePort()
   const credentials = password === undefined ? '' : `:${password}@`
   const url = `redis://${credentials}127.0.0.1:${port}`

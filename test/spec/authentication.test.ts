@@ -169,7 +169,9 @@ describe('5.5 keys are revoked, expire, and are rotated', () => {
 
 describe('5.3 a key carries permissions', () => {
   test('a key without ip_lookup is AUTH_002 at the lookup: recorded, free, and without a result', async () => {
-    const own = await house.partner({ permissions: ['email_validation', 'profnet_scraping', 'pixel_control'] })
+    const own = await house.partner({
+      permissions: ['email_validation', 'profnet_scraping', 'pixel_control'],
+    })
     const answer = await house.lookup(own, { ip: places.london })
     expectRefusedCall(answer, own, {
       status: 403,
@@ -281,13 +283,21 @@ describe('5.3 a key carries rate limits that an operator may change', () => {
       minute: { limit: 5, remaining: 4 },
       day: { limit: 50, remaining: 49 },
     })
-    await changeLimits(house.foundation, { keyId: own.keyId, limits: { requests_per_minute: 2 }, actor: 'cli' })
+    await changeLimits(house.foundation, {
+      keyId: own.keyId,
+      limits: { requests_per_minute: 2 },
+      actor: 'cli',
+    })
     await house.heard()
     const second = await house.whoami(own)
     expect(second.body.rate_limits).toEqual({ requests_per_minute: 2, requests_per_day: 50 })
     expect(rateLimitsOf(second)).toMatchObject({ minute: { limit: 2, remaining: 0 }, day: { remaining: 48 } })
     expect((await house.whoami(own)).status).toBe(429)
-    await changeLimits(house.foundation, { keyId: own.keyId, limits: { requests_per_minute: 9 }, actor: 'cli' })
+    await changeLimits(house.foundation, {
+      keyId: own.keyId,
+      limits: { requests_per_minute: 9 },
+      actor: 'cli',
+    })
     await house.heard()
     expect(rateLimitsOf(await house.whoami(own))).toMatchObject({ minute: { limit: 9, remaining: 6 } })
   })

@@ -182,7 +182,9 @@ describe('decision 13: the balance does not go below the overdraft limit', () =>
     expect(events.filter(({ type }) => type === 'KeyUsed')).toHaveLength(200)
     expect(chargesIn(events)).toHaveLength(50)
     // Each charge stands right after its call and names it, and each answer's request id is a call's.
-    const called = new Map(events.flatMap((event) => (event.type === 'KeyUsed' ? [[event.revision, event]] : [])))
+    const called = new Map(
+      events.flatMap((event) => (event.type === 'KeyUsed' ? [[event.revision, event]] : [])),
+    )
     for (const charge of chargesIn(events))
       expect(charge.metadata.causation_id).toBe(called.get(charge.revision - 1)?.id)
     expect(new Set([...called.values()].map(({ metadata }) => metadata.request_id))).toEqual(

@@ -3,12 +3,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { errorCatalogue } from '../../src/call/errors.ts'
 import { type Answer, type House, openHouse, type Partner, places, send, sendRaw } from '../support/house.ts'
 import {
+  bare,
   expectErrorObject,
   expectNoCallHeaders,
   expectNotAuthenticated,
   expectRefusedCall,
   jsonType,
   rateLimitsOf,
+  refusalFact,
   ulid,
 } from './wire.ts'
 
@@ -68,6 +70,12 @@ describe('2.1 the error object', () => {
     for (const [code, { status, error }] of Object.entries(errorCatalogue))
       expect({ code, known: categories[status]?.includes(error) }).toEqual({ code, known: true })
   })
+})
+
+test('decision 4: the request id is ours, whatever the caller sends', async () => {
+  const answer = await house.lookup(partner, {}, { 'x-request-id': 'mine', 'request-id': 'mine' })
+  expect(answer.body.request_id).toMatch(ulid)
+  expect(answer.headers.get('x-request-id')).toBe(answer.body.request_id)
 })
 
 describe('REQ_001: a body that is no JSON object is a refused call, recorded and free', () => {
@@ -221,7 +229,9 @@ describe('REQ_004: what is no route is told so to anybody, and is no call', () =
     'a path that is no path, %s, gets the error object',
     async (path) => {
       for (const url of [house.apiUrl, house.dashboardUrl]) {
-        const answer = only(await sendRaw(url, `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`))
+        const answer = only(
+          await sendRaw(url, `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`),
+        )
         expect([400, 404]).toContain(answer.status)
         expect(Object.keys(answer.body)).toEqual(['error', 'message', 'code', 'request_id', 'details'])
         expect(answer.headers.get('content-type')).toBe(jsonType)
@@ -257,7 +267,7 @@ describe('REQ_005: a method that a route does not take is 405 with Allow, and is
     expect(answer.events).toEqual([])
   })
 
-  test.each(['TRACE', 'PROPFIND', 'QUERY'])('%s is a method too', async (method) => {
+  test.each(['TRACE', 'PROPFIND'])('%s is a method too', async (method) => {
     const answer = only(
       await sendRaw(
         house.apiUrl,
@@ -347,33 +357,31 @@ describe('SYS_001: when something breaks on our side, nothing is charged and not
       await house.query('alter table idempotent_calls_away rename to idempotent_calls')
     }
   }
-  const lookupBroken = () =>
-    broken(() => house.lookup(partner, { ip: places.london }, { 'idempotency-key': 'while broken' }))
+  const lookupWith = (key: string) => house.lookup(partner, { ip: places.london }, { 'idempotency-key': key })
 
-  test('the answer is the error object, and the ledger holds nothing of it', async () => {
-    const before = await house.foundation.ledger.account(partner.organizationId)
-    const answer = await broken(() =>
-      house.lookup(partner, { ip: places.london }, { 'idempotency-key': 'while-broken' }),
-    )
-    expectErrorObject(answer, {
-      status: 500,
-      error: 'internal_error',
-      code: 'SYS_001',
-      details: {},
-    })
-    expect(answer.events).toEqual([])
-    const after = await house.foundation.ledger.account(partner.organizationId)
-    expect(after.revision).toBe(before.revision)
+  test('the answer is the error object without a result; the same Idempotency-Key works afterwards', async () => {
+    const answer = await broken(() => lookupWith('broken-1'))
+    expectErrorObject(answer, { status: 500, error: 'internal_error', code: 'SYS_001', details: {} })
+    expect(answer.text).not.toContain('London')
+    expect(answer.events.filter(({ type }) => type === 'CreditCharged')).toEqual([])
+    const again = await lookupWith('broken-1')
+    expect(again.status).toBe(200)
+    expect(again.headers.get('credits-charged')).toBe('1')
+  })
+
+  test('decision 24: the call is recorded as failed, and free', async () => {
+    const { body, events } = await broken(() => lookupWith('broken-2'))
+    expect(body.code).toBe('SYS_001')
+    const { type, data } = refusalFact(partner, 'SYS_001')
+    expect(bare(events)).toEqual([{ type, data: { ...data, outcome: 'failed' } }])
   })
 
   test('a key that is refused for its form needs no database', async () => {
-    expect((await lookupBroken()).body).toMatchObject({ code: 'REQ_003' })
+    expect((await broken(() => lookupWith('two words'))).body).toMatchObject({ code: 'REQ_003' })
   })
 
   test('decision 5: the call of a known key carries its rate limits, and that it cost nothing', async () => {
-    const answer = await broken(() =>
-      house.lookup(partner, { ip: places.london }, { 'idempotency-key': 'while-broken' }),
-    )
+    const answer = await broken(() => lookupWith('broken-3'))
     expect(answer.body.code).toBe('SYS_001')
     expect(answer.headers.get('credits-charged')).toBe('0')
     expect(Object.keys(rateLimitsOf(answer))).toEqual(['minute', 'day'])

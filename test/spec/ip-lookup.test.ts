@@ -323,11 +323,14 @@ describe('4.2 POST /v1/ip/lookup', () => {
     ['IPv4-mapped in hexadecimal', '::FFFF:5102:458E', '::ffff:81.2.69.142'],
     ['NAT64', '64:ff9b::81.2.69.142', '64:ff9b::5102:458e'],
     ['6to4', '2002:5102:458e::1', '2002:5102:458e::1'],
-  ])('decision 18: a %s address answers for the IPv4 address inside it and stays IPv6', async (_, ip, shown) => {
-    const answer = await house.lookup(partner, { ip })
-    expect(answer.body.result).toEqual({ ip: shown, success: true, type: 'IPv6', ...london })
-    expect(bare(answer.events)).toEqual(chargedLookup('GB'))
-  })
+  ])(
+    'decision 18: a %s address answers for the IPv4 address inside it and stays IPv6',
+    async (_, ip, shown) => {
+      const answer = await house.lookup(partner, { ip })
+      expect(answer.body.result).toEqual({ ip: shown, success: true, type: 'IPv6', ...london })
+      expect(bare(answer.events)).toEqual(chargedLookup('GB'))
+    },
+  )
 
   test.each([
     ['IPv4-mapped', '::ffff:10.0.0.1', '::ffff:10.0.0.1'],

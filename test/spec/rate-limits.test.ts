@@ -1,6 +1,13 @@
 /** Specification 8, with decisions 3, 5 and 24. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type AnswerAndFacts, type House, openHouse, type Partner, places, sendRaw } from '../support/house.ts'
+import {
+  type AnswerAndFacts,
+  type House,
+  openHouse,
+  type Partner,
+  places,
+  sendRaw,
+} from '../support/house.ts'
 import { bare, expectCredits, expectErrorObject, rateLimitsOf } from './wire.ts'
 
 const minuteMs = 60_000
@@ -146,7 +153,10 @@ describe('decision 24: calls refused by a rate limit are recorded together', () 
     const own = await openHouse()
     try {
       const partner = await own.partner({ limits: { requests_per_minute: 2 } })
-      const other = await own.key(partner.organizationId, { permissions: [], limits: { requests_per_minute: 1 } })
+      const other = await own.key(partner.organizationId, {
+        permissions: [],
+        limits: { requests_per_minute: 1 },
+      })
       // Everything below happens well within one minute of the clock.
       own.moveClock(minuteMs - (Date.now() % minuteMs) + 1000)
       const minute = new Date(Date.now() - (Date.now() % minuteMs)).toISOString()

@@ -76,7 +76,9 @@ describe('4.4 GET /whoami', () => {
     const { events } = await house.lookup(partner, { ip: places.london })
     const usedAt = events[0]?.metadata.effective_at
     await until('the usage is projected', async () => {
-      const rows = await house.query('select position from projection_checkpoints where name = $1', ['key_usage'])
+      const rows = await house.query('select position from projection_checkpoints where name = $1', [
+        'key_usage',
+      ])
       return BigInt(String(rows[0]?.position)) >= (await house.foundation.eventLog.head())
     })
     const unused = await house.whoami(other)

@@ -17,7 +17,10 @@ export type ExpectedRefusal = {
 }
 
 /** The error object of 2.1: its members exactly, a request id that the header repeats, nothing of the inside. */
-export const expectErrorObject = (answer: Answer, { status, error, code, details }: ExpectedRefusal): void => {
+export const expectErrorObject = (
+  answer: Answer,
+  { status, error, code, details }: ExpectedRefusal,
+): void => {
   expect({ status: answer.status, body: answer.body }).toEqual({
     status,
     body: {
@@ -110,14 +113,18 @@ const listOf = (value: string | null, member: RegExp): [string, number, number][
   if (value === null) throw new Error('the header is missing')
   return value.split(', ').map((text): [string, number, number] => {
     const match = member.exec(text)
-    if (match === null) throw new Error(`${JSON.stringify(text)} in ${JSON.stringify(value)} is no list member`)
+    if (match === null)
+      throw new Error(`${JSON.stringify(text)} in ${JSON.stringify(value)} is no list member`)
     return [match[1] ?? '', Number(match[2]), Number(match[3])]
   })
 }
 
 /** RateLimit-Policy and RateLimit, read as strictly as the draft and structured fields (RFC 9651) write them. */
 export const rateLimitsOf = ({ headers }: Answer): Record<string, Policy & State> => {
-  const policies = listOf(headers.get('ratelimit-policy'), new RegExp(`^"([a-z]+)";q=${integer};w=${integer}$`))
+  const policies = listOf(
+    headers.get('ratelimit-policy'),
+    new RegExp(`^"([a-z]+)";q=${integer};w=${integer}$`),
+  )
   const states = listOf(headers.get('ratelimit'), new RegExp(`^"([a-z]+)";r=${integer};t=${integer}$`))
   expect(states.map(([name]) => name)).toEqual(policies.map(([name]) => name))
   return Object.fromEntries(

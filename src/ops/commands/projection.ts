@@ -1,3 +1,4 @@
+import type pg from 'pg'
 import { projections } from '../../../projections/index.ts'
 import type { Projection } from '../../../projections/projection.ts'
 import { eventIdOf } from '../../event-log/event-id.ts'
@@ -50,14 +51,19 @@ export const projectionCommands: readonly Command[] = [
     ],
     run: async ({ foundation, progress }, given) => {
       const chosen = chosenProjections(given)
-      const { url, eventLog } = await foundation()
+      const { url, eventLog, pool, eventLogName } = await foundation({
+        anyEventLog: chosen.length === projections.length,
+      })
+      const fromAnotherLog = await isAnotherLog(pool, eventLogName)
       await recordRebuild(eventLog, chosen, given.text('reason') ?? 'asked by operator')
       const { events, elapsedMs } = await rebuildProjections({
         url,
         eventLog,
         projections: chosen,
+        fromAnotherLog,
         onProgress: reporter(chosen, progress),
       })
+      if (fromAnotherLog) await pool.query('update installation set event_log = $1', [eventLogName])
       return {
         json: {
           projections: chosen.map(({ name, version }) => ({ name, version })),
@@ -109,6 +115,12 @@ export const projectionCommands: readonly Command[] = [
     },
   },
 ]
+
+/** The read models were folded from another event log than the one in use now. */
+const isAnotherLog = async (pool: pg.Pool, eventLogName: string): Promise<boolean> => {
+  const { rows } = await pool.query<{ event_log: string }>('select event_log from installation')
+  return rows[0] !== undefined && rows[0].event_log !== eventLogName
+}
 
 /** The projections named, or all of them when none is. */
 const chosenProjections = (given: Given): readonly Projection[] => {

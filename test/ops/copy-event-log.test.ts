@@ -1,0 +1,152 @@
+import pino from 'pino'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { type EventLog, logStart, type RecordedEvent } from '../../src/event-log/port.ts'
+import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import { createLedger } from '../../src/ledger/commit.ts'
+import { grantCredits, recordCall, registerOrganization } from '../../src/ledger/decide.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import { copyEventLog } from '../../src/ops/copy-event-log.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+
+/** Moving house: an event log copied into another keeps every byte that a digest covers. */
+
+const logger = pino({ level: 'silent' })
+const organizations = ['org_01K9ZZZZZZZZZZZZZZZZZZZZZA', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZB']
+let databases: TestDatabase[]
+let source: EventLog
+let target: EventLog
+
+beforeAll(async () => {
+  databases = [await testDatabase(), await testDatabase()]
+  ;[source, target] = databases.map(({ url }) => openPostgresEventLog({ url, logger })) as [
+    EventLog,
+    EventLog,
+  ]
+  const ledger = createLedger({
+    eventLog: source,
+    snapshot: async () => null,
+    logger,
+    clock: { now: () => 1_700_000_000_000 },
+  })
+  const book = priceBookOf(defaultPriceBook)
+  for (const organization of organizations) {
+    const submit = (key: string, decide: Parameters<typeof ledger.submit>[1]['decide']) =>
+      ledger.submit(organization, { key, requestId: key, atMs: 1_700_000_000_000, actor: 'cli', decide })
+    await submit('register', (account) =>
+      registerOrganization(account, { name: 'Müller \u0000 & Söhne', overdraftLimit: 0n }),
+    )
+    await submit('grant', (account, idOf) =>
+      grantCredits(account, {
+        grantId: idOf(0),
+        amount: parseCredits('5000'),
+        priority: 1,
+        expiresAt: null,
+        reason: 'test',
+      }),
+    )
+    await Promise.all(
+      Array.from({ length: 1_200 }, (_, i) =>
+        submit(`call-${i}`, (account, idOf) =>
+          recordCall(
+            account,
+            {
+              keyId: 'l1WO9Eavc8p3Riys',
+              capability: 'ip_lookup',
+              outcome: 'answered',
+              facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
+            },
+            { book, chargeId: () => idOf(1), atMs: 1_700_000_000_000 },
+          ),
+        ),
+      ),
+    )
+  }
+})
+
+afterAll(async () => {
+  await source?.close()
+  await target?.close()
+  for (const database of databases ?? []) await database.drop()
+})
+
+const everything = async (log: EventLog): Promise<RecordedEvent[]> => {
+  const events: RecordedEvent[] = []
+  const head = await log.head()
+  const done = new AbortController()
+  for await (const item of log.subscribe({ after: logStart, prefixes: [], signal: done.signal })) {
+    if (item.kind === 'events') events.push(...item.events)
+    if (item.position >= head) break
+  }
+  done.abort()
+  return events
+}
+
+const kept = ({ stream, revision, id, type, data, metadata }: RecordedEvent) => ({
+  stream,
+  revision,
+  id,
+  type,
+  data,
+  metadata,
+})
+const byStream = (events: readonly RecordedEvent[]) => Map.groupBy(events.map(kept), ({ stream }) => stream)
+
+test('a copy interrupted and started again holds every event of every stream, byte for byte, and verifies', async () => {
+  let seen = 0
+  const interrupted = copyEventLog({
+    from: source,
+    to: {
+      ...target,
+      append: (...append) => {
+        if (++seen > 3) throw new Error('the power went off')
+        return target.append(...append)
+      },
+    },
+  })
+  await expect(interrupted).rejects.toThrow('the power went off')
+
+  const progress: number[] = []
+  const copied = await copyEventLog({
+    from: source,
+    to: target,
+    onProgress: ({ events }) => progress.push(events),
+  })
+  expect(copied.streams).toBe(2)
+  expect(copied.already).toBeGreaterThan(0)
+  expect(copied.already).toBeLessThan(copied.events)
+  expect(progress.at(-1)).toBe(copied.events)
+  expect(byStream(await everything(target))).toEqual(byStream(await everything(source)))
+  for (const organization of organizations) {
+    const [before, after] = [
+      await verifyLedger(source, organization),
+      await verifyLedger(target, organization),
+    ]
+    expect(after.fault).toBeNull()
+    expect(after.digest).toBe(before.digest)
+  }
+  expect(await copyEventLog({ from: source, to: target })).toMatchObject({
+    events: copied.events,
+    already: copied.events,
+  })
+})
+
+test('a target that holds something else is refused by stream and revision, and left as it is', async () => {
+  const other = await testDatabase()
+  const log = openPostgresEventLog({ url: other.url, logger })
+  try {
+    const stream = ledgerStream(organizations[0] ?? '')
+    await log.append(stream, 'none', [
+      { id: '00000000-0000-5000-8000-000000000001', type: 'KeyUsed', data: '{}', metadata: '{}' },
+    ])
+    await expect(copyEventLog({ from: source, to: log })).rejects.toThrow(
+      `something else at revision 0 of ${stream}`,
+    )
+    expect(await log.read(stream, { max: 10 })).toHaveLength(1)
+  } finally {
+    await log.close()
+    await other.drop()
+  }
+})

@@ -1,0 +1,340 @@
+/** Rate limits shared through a real Redis, and what becomes of them and of the calls when Redis is gone or slow. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pino } from 'pino'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { createRateLimiter, memoryCounters } from '../../src/guard/rate-limit.ts'
+import { openSharedRateLimiter, type SharedRateLimiter } from '../../src/guard/redis-counters.ts'
+import { keyOf, passing, rateLimitContract, remainingOf } from '../contract/rate-limit.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { cliJson, createPartner, eventually, lookup, type Service, startService } from '../support/service.ts'
+import { type RedisServer, startRedisServer } from './redis-server.ts'
+
+let redis: RedisServer
+beforeAll(async () => {
+  redis = await startRedisServer()
+})
+afterAll(() => redis?.close())
+
+/** A limiter as a process has one, with what it wrote and told. */
+type Opened = SharedRateLimiter & { readonly written: string[]; degradations(): number }
+const opened: SharedRateLimiter[] = []
+const open = async (url = redis.url): Promise<Opened> => {
+  const written: string[] = []
+  let degradations = 0
+  const limiter = await openSharedRateLimiter({
+    url,
+    local: createRateLimiter(memoryCounters()),
+    logger: pino({ level: 'debug' }, { write: (line: string) => void written.push(line) }),
+    observe: { degraded: () => void degradations++ },
+  })
+  opened.push(limiter)
+  return { ...limiter, written, degradations: () => degradations }
+}
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((limiter) => limiter.close()))
+})
+
+const until = (limiter: SharedRateLimiter, shared: boolean): Promise<true> =>
+  eventually(async () => (limiter.shared() === shared ? true : undefined))
+
+/** Time passes for the counters: each window ends that much earlier. */
+const advance = async (ms: number): Promise<void> => {
+  for (const name of await redis.client.keys('enrichment:rate:{*')) {
+    const left = (await redis.client.pttl(name)) - ms
+    if (left <= 0) await redis.client.del(name)
+    else await redis.client.pexpire(name, left)
+  }
+}
+
+describe('rate limits in Redis', () => {
+  rateLimitContract(async () => ({ limiter: await open(), advance, close: async () => undefined }))
+
+  test('are one limit for all processes, among calls at once as well', async () => {
+    const limiters = await Promise.all([open(), open(), open()])
+    const key = keyOf(50, 1_000)
+    const verdicts = await Promise.all(
+      Array.from({ length: 300 }, (_, n) => limiters[n % 3]?.take(key) ?? Promise.reject(new Error())),
+    )
+    expect(verdicts.filter(({ exceeded }) => exceeded === null)).toHaveLength(50)
+    await advance(60_000)
+    const [one] = limiters
+    expect(one && remainingOf(await one.take(key))).toEqual({ minute: 49, day: 949 })
+  })
+
+  test('cost one command per call, denied or not', async () => {
+    const limiter = await open()
+    await redis.client.config('RESETSTAT')
+    await passing(limiter, keyOf(20, 100), 30)
+    const info = await redis.client.info('commandstats')
+    const asked = [...info.matchAll(/^cmdstat_(\S+?):calls=(\d+)/gm)].map(([, name, calls]) => [name, calls])
+    // What the script itself calls is counted as well; evalsha is what crossed the wire.
+    const inside = ['pttl', 'get', 'set', 'incr']
+    const outside = asked.filter(([name]) => !inside.includes(name ?? '') && !name?.startsWith('config'))
+    expect(outside).toEqual([['evalsha', '30']])
+  })
+
+  test('survive that somebody flushes the scripts', async () => {
+    const limiter = await open()
+    const key = keyOf(5, 100)
+    await passing(limiter, key, 2)
+    await redis.client.script('FLUSH')
+    expect(await passing(limiter, key, 10)).toBe(3)
+    expect(limiter.degradations()).toBe(0)
+  })
+})
+
+describe('while Redis is gone', () => {
+  test('a process counts for itself, says so once, and shares again when Redis is back', async () => {
+    const [one, other] = [await open(), await open()]
+    const key = keyOf(10, 1_000)
+    expect([await passing(one, key, 8), await passing(other, key, 8)]).toEqual([8, 2])
+    await redis.kill()
+    expect(await Promise.all([passing(one, key, 30), passing(other, key, 30)])).toEqual([10, 10])
+    expect([one.shared(), other.shared()]).toEqual([false, false])
+    await redis.start()
+    await Promise.all([until(one, true), until(other, true)])
+    expect([await passing(one, key, 8), await passing(other, key, 8)]).toEqual([8, 2])
+    for (const { written, degradations } of [one, other]) {
+      expect(degradations()).toBe(1)
+      expect(written.map((line) => JSON.parse(line).level)).toEqual([40, 30])
+    }
+  })
+
+  test('calls waiting for an answer get one at once', async () => {
+    const limiter = await open()
+    const key = keyOf(1_000, 10_000)
+    const verdicts = Promise.all(Array.from({ length: 500 }, () => limiter.take(key)))
+    await redis.kill()
+    expect((await verdicts).every(({ exceeded }) => exceeded === null)).toBe(true)
+    await redis.start()
+  })
+
+  test('a process starts, and shares as soon as Redis is there', async () => {
+    await redis.kill()
+    const limiter = await open()
+    expect(limiter.shared()).toBe(false)
+    expect(limiter.degradations()).toBe(1)
+    expect(await passing(limiter, keyOf(3, 100), 5)).toBe(3)
+    await redis.start()
+    await until(limiter, true)
+  })
+})
+
+describe('while Redis is slow', () => {
+  test('a frozen one is not waited for, and is trusted again when it answers', async () => {
+    const limiter = await open()
+    const key = keyOf(10, 1_000)
+    expect(await passing(limiter, key, 4)).toBe(4)
+    redis.freeze()
+    try {
+      expect(await passing(limiter, key, 30)).toBe(10)
+      expect(limiter.shared()).toBe(false)
+      expect(limiter.degradations()).toBe(1)
+      // Longer than a connection may stay silent: it is replaced meanwhile.
+      await sleep(6_000)
+      expect(limiter.shared()).toBe(false)
+    } finally {
+      redis.thaw()
+    }
+    await until(limiter, true)
+    expect(limiter.degradations()).toBe(1)
+    // The call that was not waited for may have arrived.
+    expect([5, 6]).toContain(await passing(limiter, key, 30))
+  })
+
+  test('one that answers but cannot write is no help either', async () => {
+    const limiter = await open()
+    const key = keyOf(10, 1_000)
+    await redis.client.config('SET', 'maxmemory', '1')
+    try {
+      expect(await passing(limiter, key, 30)).toBe(10)
+      // Long enough for several tries that find it answering.
+      await sleep(1_000)
+      expect(limiter.shared()).toBe(false)
+      expect(limiter.degradations()).toBe(1)
+    } finally {
+      await redis.client.config('SET', 'maxmemory', '0')
+    }
+    await until(limiter, true)
+  })
+
+  test('a process that was held up itself does not blame Redis', async () => {
+    const limiter = await open()
+    const verdict = limiter.take(keyOf(10, 1_000))
+    for (const end = performance.now() + 200; performance.now() < end; );
+    expect((await verdict).exceeded).toBeNull()
+    expect(limiter.degradations()).toBe(0)
+  })
+})
+
+test('the password of REDIS_URL is never written, right or wrong', async () => {
+  const secret = 'correct-horse-battery'
+  const guarded = await startRedisServer(secret)
+  try {
+    const right = await open(guarded.url)
+    expect(right.shared()).toBe(true)
+    const wrong = await open(guarded.url.replace(secret, 'wrong-horse-battery'))
+    expect(wrong.shared()).toBe(false)
+    await guarded.kill()
+    await right.take(keyOf(1, 1))
+    const written = [...right.written, ...wrong.written].join('')
+    expect(written).toMatch(/WRONGPASS|NOAUTH|does not serve/)
+    expect(written).not.toContain('horse')
+  } finally {
+    await guarded.close()
+  }
+})
+
+describe('two real processes under load', () => {
+  const perMinute = 150
+  let database: TestDatabase
+  let environment: Record<string, string>
+  let services: Service[] = []
+  let organizationId = ''
+
+  beforeAll(async () => {
+    database = await testDatabase()
+    environment = {
+      DATABASE_URL: database.url,
+      SECRET_KEY: 'a secret of the test, long enough to be one',
+      REDIS_URL: redis.url,
+    }
+    services = await Promise.all([
+      startService(environment),
+      startService({ ...environment, ROLES: 'api,dashboard' }),
+    ])
+    organizationId = (await createPartner('1000000', environment)).organizationId
+  }, 90_000)
+
+  afterAll(async () => {
+    await Promise.all(services.map((service) => service.end('SIGTERM')))
+    await database?.drop()
+  })
+
+  const issueKey = async (): Promise<string> => {
+    const { api_key } = await cliJson<{ api_key: string }>(
+      [
+        'key',
+        'issue',
+        organizationId,
+        '--requests-per-minute',
+        String(perMinute),
+        '--requests-per-day',
+        '100000',
+      ],
+      environment,
+    )
+    return api_key
+  }
+
+  /** Callers on both processes until stopped; what they were answered, per process. */
+  const load = (apiKey: string) => {
+    let stopped = false
+    const statuses = services.map(() => new Map<number, number>())
+    const slowestMs = [0, 0]
+    const caller = async (n: number): Promise<void> => {
+      const own = statuses[n % 2]
+      for (let i = 0; !stopped; i++) {
+        const startedMs = performance.now()
+        const { status } = await lookup(services[n % 2]?.apiUrl ?? '', apiKey, `8.${n}.${i % 250}.8`)
+        slowestMs[n % 2] = Math.max(slowestMs[n % 2] ?? 0, performance.now() - startedMs)
+        // Until the key has reached both processes.
+        if (status !== 401) own?.set(status, (own.get(status) ?? 0) + 1)
+        await sleep(5)
+      }
+    }
+    const calling = Promise.all(Array.from({ length: 8 }, (_, n) => caller(n)))
+    const count = (status: number): number => statuses.reduce((sum, own) => sum + (own.get(status) ?? 0), 0)
+    return {
+      count,
+      slowestMs,
+      codes: () => [...new Set(statuses.flatMap((own) => [...own.keys()]))].sort(),
+      /** Resolves when both processes have only refused for a while. */
+      settled: async (): Promise<void> => {
+        for (;;) {
+          const [passed, denied] = [count(200), statuses.map((own) => own.get(429) ?? 0)]
+          await sleep(300)
+          const moved = statuses.every((own, n) => (own.get(429) ?? 0) > (denied[n] ?? 0))
+          if (passed === count(200) && moved) return
+        }
+      },
+      stop: async () => {
+        stopped = true
+        await calling
+      },
+    }
+  }
+
+  const figure = async (service: Service | undefined, name: string): Promise<number> => {
+    const text = await (await fetch(`${service?.dashboardUrl}/metrics`)).text()
+    return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? Number.NaN)
+  }
+
+  const degraded = (value: 0 | 1): Promise<true> =>
+    eventually(async () => {
+      const figures = await Promise.all(
+        services.map((one) => figure(one, 'enrichment_rate_limiter_degraded')),
+      )
+      return figures.every((one) => one === value) ? true : undefined
+    })
+
+  const readiness = async (service: Service | undefined) => {
+    const response = await fetch(`${service?.apiUrl}/readyz`)
+    return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+  }
+
+  test('Redis killed and started again: one limit, then one per process, then one; no call fails', async () => {
+    const calls = load(await issueKey())
+    try {
+      await calls.settled()
+      expect(calls.count(200)).toBe(perMinute)
+      await redis.kill()
+      await degraded(1)
+      await calls.settled()
+      expect(calls.count(200)).toBe(3 * perMinute)
+      expect(await readiness(services[0])).toMatchObject({
+        status: 200,
+        body: { status: 'ready', checks: { rate_limiter: { status: 'degraded' } } },
+      })
+      await redis.start()
+      await degraded(0)
+      await calls.settled()
+      expect(calls.count(200)).toBe(4 * perMinute)
+    } finally {
+      await calls.stop()
+    }
+    expect(calls.codes()).toEqual([200, 429])
+    expect(services.map((service) => service.output().split('does not serve').length - 1)).toEqual([1, 1])
+  }, 60_000)
+
+  test('Redis frozen and thawed: the same, and nobody waits for it', async () => {
+    const calls = load(await issueKey())
+    try {
+      await calls.settled()
+      redis.freeze()
+      await degraded(1)
+      await calls.settled()
+      expect(calls.count(200)).toBe(3 * perMinute)
+      redis.thaw()
+      await degraded(0)
+      await calls.settled()
+      // The window of before is still the shared one, and full.
+      expect(calls.count(200)).toBe(3 * perMinute)
+    } finally {
+      redis.thaw()
+      await calls.stop()
+    }
+    expect(calls.codes()).toEqual([200, 429])
+    expect(await figure(services[0], 'enrichment_rate_limiter_degradations_total')).toBe(2)
+  }, 60_000)
+
+  test('the ledger counted exactly what was answered', async () => {
+    const verified = await cliJson<{ ok: boolean }>(['ledger', 'verify', organizationId], environment)
+    expect(verified.ok).toBe(true)
+    const { balance } = await cliJson<{ balance: string }>(
+      ['credits', 'balance', organizationId],
+      environment,
+    )
+    expect(balance).toBe(String(1_000_000 - 7 * perMinute))
+  })
+})

@@ -1,0 +1,198 @@
+/** Decision 12: a result leaves only after its facts and its charge are durable; if they cannot be, nothing is charged. */
+import { connect } from 'node:net'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import {
+  type Answer,
+  type House,
+  type LedgerFact,
+  openHouse,
+  openRaw,
+  type Partner,
+  places,
+  send,
+  until,
+} from '../support/house.ts'
+import { expectCredits, expectErrorObject, expectNotAuthenticated, rateLimitsOf } from './wire.ts'
+
+let house: House
+const cleanups: (() => Promise<void>)[] = []
+
+beforeAll(async () => {
+  house = await openHouse()
+})
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0)) await cleanup()
+})
+afterAll(() => house?.close())
+
+const blockedLog = async () => {
+  const log = await house.blockLog()
+  let released: Promise<void> | undefined
+  const release = (): Promise<void> => (released ??= log.release())
+  cleanups.push(release)
+  return { ...log, release }
+}
+
+const brokenLog = async (): Promise<() => Promise<void>> => {
+  const mend = await house.breakLog()
+  let mended: Promise<void> | undefined
+  const once = (): Promise<void> => (mended ??= mend())
+  cleanups.push(once)
+  return once
+}
+
+/** An answer that may take a while, and whether it has come. */
+const watched = (partner: Partner, ip: string, headers: Record<string, string> = {}) => {
+  const state: { answer: Answer | undefined } = { answer: undefined }
+  const answer = send(`${house.apiUrl}/v1/ip/lookup`, {
+    headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json', ...headers },
+    body: { ip },
+  }).then((given) => {
+    state.answer = given
+    return given
+  })
+  return { state, answer }
+}
+
+const typesOf = (events: readonly LedgerFact[]): string[] => events.map(({ type }) => type)
+
+const unavailable = {
+  status: 503,
+  error: 'service_unavailable',
+  code: 'SYS_002',
+  details: {},
+}
+
+describe('while the event log takes nothing', () => {
+  test('no answer of a known key leaves, charged or free; once it takes them again all do, and their events stand', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const before = (await house.eventsOf(partner.organizationId)).length
+    const log = await blockedLog()
+    const calls = [places.london, '10.0.0.1', 'nonsense'].map((ip) => watched(partner, ip))
+    await log.waiting()
+    // Strangers are answered: whoever is behind them in the queue of this process has had its turn.
+    for (let i = 0; i < 5; i++)
+      expectNotAuthenticated(
+        await send(`${house.apiUrl}/v1/ip/lookup`, { headers: { 'x-api-key': 'nobody' }, body: {} }),
+      )
+    expect(calls.map(({ state }) => state.answer)).toEqual([undefined, undefined, undefined])
+    expect((await house.eventsOf(partner.organizationId)).slice(before)).toEqual([])
+    await log.release()
+    const [located, free, refused] = await Promise.all(calls.map(({ answer }) => answer))
+    expect([located?.status, free?.status, refused?.status]).toEqual([200, 200, 400])
+    const events = (await house.eventsOf(partner.organizationId)).slice(before)
+    expect(typesOf(events).sort()).toEqual(['CreditCharged', 'KeyUsed', 'KeyUsed', 'KeyUsed'])
+    expect(located?.headers.get('credits-charged')).toBe('1')
+  })
+
+  test('an append whose connection is cut is answered once it is known to stand, and charged once', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const before = (await house.eventsOf(partner.organizationId)).length
+    const log = await blockedLog()
+    const call = watched(partner, places.london)
+    await log.cut()
+    await log.waiting()
+    expect(call.state.answer).toBeUndefined()
+    await log.release()
+    const answer = await call.answer
+    expect(answer.status).toBe(200)
+    expectCredits(answer, '1', '9')
+    const events = (await house.eventsOf(partner.organizationId)).slice(before)
+    expect(typesOf(events)).toEqual(['KeyUsed', 'CreditCharged'])
+    expect(events[0]?.metadata.request_id).toBe(answer.body.request_id)
+  })
+})
+
+describe('when the event log refuses', () => {
+  test('the answer is SYS_002 with Retry-After, without a result, and nothing is charged', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const mend = await brokenLog()
+    const answer = await house.lookup(partner, { ip: places.london })
+    expectErrorObject(answer, unavailable)
+    expect(answer.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
+    expect(answer.text).not.toContain('London')
+    expect(answer.events).toEqual([])
+    await mend()
+    const again = await house.lookup(partner, { ip: places.london })
+    expectCredits(again, '1', '9')
+    expect(typesOf(again.events)).toEqual(['KeyUsed', 'CreditCharged'])
+  })
+
+  test('an Idempotency-Key that got SYS_002 works afterwards: charged once, then replayed', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const headers = { 'idempotency-key': 'patient' }
+    const mend = await brokenLog()
+    expectErrorObject(await house.lookup(partner, { ip: places.london }, headers), unavailable)
+    await mend()
+    const first = await house.lookup(partner, { ip: places.london }, headers)
+    expect(first.status).toBe(200)
+    expect(first.headers.get('idempotent-replayed')).toBeNull()
+    expectCredits(first, '1', '9')
+    const again = await house.lookup(partner, { ip: places.london }, headers)
+    expect(again.text).toBe(first.text)
+    expectCredits(again, '0', '9')
+    const charges = (await house.eventsOf(partner.organizationId)).filter(
+      ({ type }) => type === 'CreditCharged',
+    )
+    expect(charges).toHaveLength(1)
+  })
+
+  test('decision 5: SYS_002 carries the rate limits of its key, and that it cost nothing', async () => {
+    const partner = await house.partner({ credits: '10' })
+    await brokenLog()
+    const answer = await house.lookup(partner, { ip: places.london })
+    expect(answer.body.code).toBe('SYS_002')
+    expect(answer.headers.get('credits-charged')).toBe('0')
+    expect(Object.keys(rateLimitsOf(answer))).toEqual(['minute', 'day'])
+  })
+
+  test('a call that a rate limit denies needs no log', async () => {
+    const partner = await house.partner({ limits: { requests_per_minute: 1 } })
+    await house.lookup(partner, { ip: places.london })
+    await brokenLog()
+    expect((await house.lookup(partner, { ip: places.london })).body.code).toBe('RATE_001')
+  })
+})
+
+describe('when the process ends', () => {
+  test('what is in flight is answered and charged; what comes too late is SYS_002 and free', async () => {
+    const own = await openHouse()
+    try {
+      const partner = await own.partner({ credits: '10' })
+      const before = (await own.eventsOf(partner.organizationId)).length
+      const body = JSON.stringify({ ip: places.london })
+      const request = `POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nx-api-key: ${partner.apiKey}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+      const log = await own.blockLog()
+      const connection = openRaw(own.apiUrl)
+      connection.write(request)
+      await log.waiting()
+      const ended = own.end()
+      await until('the host takes no new connections', () => refusesConnections(own.apiUrl))
+      connection.write(request)
+      await log.release()
+      const [answered, late] = await connection.answers(2)
+      await ended
+      expect(answered?.status).toBe(200)
+      expect(answered?.headers.get('credits-charged')).toBe('1')
+      const events = (await own.eventsOf(partner.organizationId)).slice(before)
+      expect(typesOf(events)).toEqual(['KeyUsed', 'CreditCharged'])
+      if (late === undefined) return
+      expectErrorObject(late, unavailable)
+      expect(late.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
+    } finally {
+      await own.close()
+    }
+  })
+})
+
+const refusesConnections = (url: string): Promise<boolean> => {
+  const { hostname, port } = new URL(url)
+  return new Promise((resolve) => {
+    const socket = connect(Number(port), hostname)
+    socket.once('connect', () => {
+      socket.destroy()
+      resolve(false)
+    })
+    socket.once('error', () => resolve(true))
+  })
+}

@@ -1,0 +1,386 @@
+/** Decision 15: the same Idempotency-Key and body again is the first answer again, and is charged once, ever. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { parseCredits } from '../../src/billing/money.ts'
+import { forgetAnswers } from '../../src/jobs/retain.ts'
+import { grant } from '../../src/ops/organizations.ts'
+import {
+  type Answer,
+  type House,
+  type LedgerFact,
+  openHouse,
+  type Partner,
+  places,
+  send,
+  sendRaw,
+  until,
+} from '../support/house.ts'
+import {
+  bare,
+  expectCredits,
+  expectErrorObject,
+  expectRefusedCall,
+  jsonType,
+  rateLimitsOf,
+  refusalFact,
+} from './wire.ts'
+
+let house: House
+
+beforeAll(async () => {
+  house = await openHouse()
+})
+afterAll(() => house?.close())
+
+const lookup = (partner: Partner, ip: unknown, key: string) =>
+  house.lookup(partner, { ip }, { 'idempotency-key': key })
+
+/** Without looking at the ledger: for calls that are under way together. */
+const sendLookup = (partner: Partner, ip: string, key: string): Promise<Answer> =>
+  send(`${house.apiUrl}/v1/ip/lookup`, {
+    headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json', 'idempotency-key': key },
+    body: { ip },
+  })
+
+const chargesOf = async (partner: Partner): Promise<LedgerFact[]> =>
+  (await house.eventsOf(partner.organizationId)).filter(({ type }) => type === 'CreditCharged')
+
+const replayFact = ({ keyId }: Partner) => ({
+  type: 'KeyUsed',
+  data: {
+    key_id: keyId,
+    capability: 'ip_lookup',
+    outcome: 'answered',
+    facts: { kind: 'replay' },
+    free_by: { rule: 'replay', rule_version: 1 },
+  },
+})
+
+const buy = (partner: Partner, amount: string) =>
+  grant(house.foundation, {
+    organizationId: partner.organizationId,
+    amount: parseCredits(amount),
+    priority: 100,
+    expiresAt: null,
+    reason: 'bought',
+    actor: 'cli',
+  })
+
+/** A day later, as the job that forgets answers sees it. */
+const forget = async (partner: Partner): Promise<void> => {
+  await house.query(
+    `update idempotent_calls set answered_at = answered_at - interval '25 h' where organization_id = $1`,
+    [partner.organizationId],
+  )
+  await forgetAnswers(house.foundation.pool)
+}
+
+/** As after the death of the process between its append and its answer, and the minute such a claim holds. */
+const loseAnswers = (partner: Partner) =>
+  house.query(
+    `update idempotent_calls set status = null, answer = null, headers = null, answered_at = null,
+            claimed_at = now() - interval '2 min'
+      where organization_id = $1`,
+    [partner.organizationId],
+  )
+
+describe('the same key and body again', () => {
+  test('is the first answer byte for byte, marked as replayed, and charged once', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const first = await lookup(partner, places.london, 'order-1')
+    expectCredits(first, '1', '9')
+    expect(first.headers.get('idempotent-replayed')).toBeNull()
+    expect(first.events.map(({ type }) => type)).toEqual(['KeyUsed', 'CreditCharged'])
+    expect(first.events[0]?.data.idempotent).toBe(true)
+    for (let i = 0; i < 3; i++) {
+      const again = await lookup(partner, places.london, 'order-1')
+      expect({ status: again.status, text: again.text }).toEqual({ status: 200, text: first.text })
+      expect(again.headers.get('idempotent-replayed')).toBe('true')
+      expect(again.headers.get('content-type')).toBe(jsonType)
+      expectCredits(again, '0', '9')
+      expect(Object.keys(rateLimitsOf(again))).toEqual(['minute', 'day'])
+      // A replay is a call of its own: it has its own request id in the header and in its fact.
+      expect(bare(again.events)).toEqual([replayFact(partner)])
+      expect(again.events[0]?.metadata.request_id).toBe(again.headers.get('x-request-id'))
+      expect(again.headers.get('x-request-id')).not.toBe(first.headers.get('x-request-id'))
+    }
+    expect(await chargesOf(partner)).toHaveLength(1)
+  })
+
+  test('is the first answer also when it was free', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const first = await lookup(partner, '10.0.0.1', 'free')
+    const again = await lookup(partner, '10.0.0.1', 'free')
+    expect(again.text).toBe(first.text)
+    expect(bare(again.events)).toEqual([replayFact(partner)])
+    expect(await chargesOf(partner)).toEqual([])
+  })
+
+  test('is the first answer also when it was a refusal', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const first = await lookup(partner, '256.1.1.1', 'wrong')
+    expect(first.body.code).toBe('IP_001')
+    const again = await lookup(partner, '256.1.1.1', 'wrong')
+    expect({ status: again.status, text: again.text }).toEqual({ status: 400, text: first.text })
+    expect(again.headers.get('idempotent-replayed')).toBe('true')
+    expectCredits(again, '0', '10')
+  })
+
+  test('is CREDIT_001 again when that was the answer, whatever was bought since; another key is another call', async () => {
+    const partner = await house.partner({ credits: '0' })
+    const first = await lookup(partner, places.london, 'poor')
+    expectErrorObject(first, {
+      status: 402,
+      error: 'payment_required',
+      code: 'CREDIT_001',
+      details: { required: '1', available: '0' },
+    })
+    await buy(partner, '5')
+    const again = await lookup(partner, places.london, 'poor')
+    expect({ status: again.status, text: again.text }).toEqual({ status: 402, text: first.text })
+    expect(again.headers.get('idempotent-replayed')).toBe('true')
+    expectCredits(again, '0', '5')
+    expectCredits(await lookup(partner, places.london, 'rich'), '1', '4')
+    expect(await chargesOf(partner)).toHaveLength(1)
+  })
+
+  test('belongs to the organization: every key of it gets the first answer, no key of another does', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const colleague = await house.key(partner.organizationId)
+    const stranger = await house.partner({ credits: '10' })
+    const first = await lookup(partner, places.london, 'shared')
+    expect((await lookup(colleague, places.london, 'shared')).text).toBe(first.text)
+    const other = await lookup(stranger, places.london, 'shared')
+    expect(other.text).not.toBe(first.text)
+    expectCredits(other, '1', '9')
+  })
+
+  test('counts against the rate limit like any call', async () => {
+    const partner = await house.partner({ limits: { requests_per_minute: 2 } })
+    await lookup(partner, places.london, 'often')
+    await lookup(partner, places.london, 'often')
+    expect((await lookup(partner, places.london, 'often')).status).toBe(429)
+  })
+
+  test('the key’s quotes are not part of it', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const first = await lookup(partner, places.london, '"quoted-1"')
+    expect(first.status).toBe(200)
+    expect((await lookup(partner, places.london, 'quoted-1')).text).toBe(first.text)
+    expect(await chargesOf(partner)).toHaveLength(1)
+  })
+})
+
+describe('the same key with another body', () => {
+  test.each([
+    ['of another address', { ip: places.munich }],
+    ['of the same address and a member more', { ip: places.london, more: 1 }],
+    ['that is refused itself', { ip: 'nonsense' }],
+  ])('%s is IDEMP_001, recorded and free', async (_, body) => {
+    const partner = await house.partner({ credits: '10' })
+    const first = await lookup(partner, places.london, 'order-1')
+    const answer = await house.lookup(partner, body, { 'idempotency-key': 'order-1' })
+    expectRefusedCall(answer, partner, {
+      status: 422,
+      error: 'validation_error',
+      code: 'IDEMP_001',
+      details: {},
+    })
+    expectCredits(answer, '0', '9')
+    // The first answer is none the worse for it.
+    expect((await lookup(partner, places.london, 'order-1')).text).toBe(first.text)
+  })
+})
+
+describe('the same key at once', () => {
+  test('is IDEMP_002 while the first is being answered, recorded and free', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const before = (await house.eventsOf(partner.organizationId)).length
+    const blocked = await house.blockLog()
+    const [first, second] = await (async () => {
+      try {
+        const one = sendLookup(partner, places.london, 'twice')
+        await blocked.waiting()
+        const two = sendLookup(partner, places.london, 'twice')
+        await until(
+          'the second has found the claim of the first',
+          async () =>
+            (
+              await house.query(
+                `select from pg_stat_activity
+                  where datname = current_database() and application_name = 'read-models' and state = 'idle'
+                    and query like 'select body_hash =%'`,
+              )
+            ).length > 0,
+        )
+        return [one, two]
+      } finally {
+        await blocked.release()
+      }
+    })()
+    expect((await first).status).toBe(200)
+    const refused = await second
+    expectErrorObject(refused, { status: 409, error: 'conflict', code: 'IDEMP_002', details: {} })
+    expect(refused.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
+    expectCredits(refused, '0', '9')
+    const events = (await house.eventsOf(partner.organizationId)).slice(before)
+    expect(events.map(({ type }) => type).sort()).toEqual(['CreditCharged', 'KeyUsed', 'KeyUsed'])
+    expect(bare(events)).toContainEqual(refusalFact(partner, 'IDEMP_002'))
+    expect((await lookup(partner, places.london, 'twice')).text).toBe((await first).text)
+  })
+
+  test('of 30 at once one is charged; each gets its answer, or is told to wait', async () => {
+    const partner = await house.partner({ credits: '100' })
+    const answers = await Promise.all(
+      Array.from({ length: 30 }, () => sendLookup(partner, places.london, 'all')),
+    )
+    const firsts = answers.filter(
+      ({ status, headers }) => status === 200 && headers.get('idempotent-replayed') === null,
+    )
+    expect(firsts).toHaveLength(1)
+    for (const { status, text, headers } of answers) {
+      expect([200, 409]).toContain(status)
+      if (status === 200) expect(text).toBe(firsts[0]?.text)
+      expect(headers.get('credits-charged')).toBe(
+        text === firsts[0]?.text && !headers.has('idempotent-replayed') ? '1' : '0',
+      )
+    }
+    expect(await chargesOf(partner)).toHaveLength(1)
+  })
+})
+
+describe('what is no key', () => {
+  const refusal = {
+    status: 400,
+    error: 'validation_error',
+    code: 'REQ_003',
+    details: { parameter: 'Idempotency-Key', expected: 'one key of 1 to 255 visible ASCII characters' },
+  }
+
+  test.each([
+    ['empty', ''],
+    ['empty in quotes', '""'],
+    ['of 256 characters', 'x'.repeat(256)],
+    ['with a space', 'a b'],
+    ['with a tab', 'a\tb'],
+    ['with a character beyond ASCII', 'schlüssel'],
+  ])('%s is REQ_003, recorded and free', async (_, key) => {
+    const partner = await house.partner({ credits: '10' })
+    expectRefusedCall(await lookup(partner, places.london, key), partner, refusal)
+  })
+
+  test('sent twice is REQ_003, recorded and free', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const before = (await house.eventsOf(partner.organizationId)).length
+    const body = JSON.stringify({ ip: places.london })
+    const [answer] = await sendRaw(
+      house.apiUrl,
+      `POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nx-api-key: ${partner.apiKey}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\nIdempotency-Key: a\r\nIdempotency-Key: a\r\n\r\n${body}`,
+    )
+    if (answer === undefined) throw new Error('no answer')
+    const events = (await house.eventsOf(partner.organizationId)).slice(before)
+    expectRefusedCall({ ...answer, events }, partner, refusal)
+  })
+
+  test('255 characters are a key', async () => {
+    const partner = await house.partner({ credits: '10' })
+    expect((await lookup(partner, places.london, 'x'.repeat(255))).status).toBe(200)
+    expect((await lookup(partner, places.london, 'x'.repeat(255))).headers.get('idempotent-replayed')).toBe(
+      'true',
+    )
+  })
+})
+
+describe('a key may be anything, also what the ledger derives ids from', () => {
+  test('the names of commands of the house are keys like any other', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const [registered] = await house.eventsOf(partner.organizationId)
+    const names = ['register', 'grant', 'idempotency/x', 'x', String(registered?.id), partner.keyId]
+    for (const [i, name] of names.entries())
+      expectCredits(await lookup(partner, places.london, name), '1', String(9 - i))
+    expect(await chargesOf(partner)).toHaveLength(names.length)
+  })
+
+  test('the request id of an earlier call is a key like any other', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const earlier = await house.lookup(partner, { ip: places.london })
+    const answer = await lookup(partner, places.munich, String(earlier.body.request_id))
+    expectCredits(answer, '1', '8')
+    expect(answer.body.result).toMatchObject({ city: 'Munich' })
+  })
+
+  test('a key never stands in the event log', async () => {
+    const partner = await house.partner({ credits: '10' })
+    await lookup(partner, places.london, 'a-secret-of-the-partner')
+    expect(JSON.stringify(await house.eventsOf(partner.organizationId))).not.toContain(
+      'a-secret-of-the-partner',
+    )
+  })
+})
+
+describe('after the first body is forgotten', () => {
+  test('a charged call is made again and not charged again', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const first = await lookup(partner, places.london, 'old')
+    await forget(partner)
+    const again = await lookup(partner, places.london, 'old')
+    expect(again.status).toBe(200)
+    expect(again.body.result).toEqual(first.body.result)
+    expect(again.headers.get('idempotent-replayed')).toBe('true')
+    expectCredits(again, '0', '9')
+    expect(bare(again.events)).toEqual([replayFact(partner)])
+    expect(await chargesOf(partner)).toHaveLength(1)
+  })
+
+  test('another body is still IDEMP_001', async () => {
+    const partner = await house.partner({ credits: '10' })
+    await lookup(partner, places.london, 'old')
+    await forget(partner)
+    expect((await lookup(partner, places.munich, 'old')).body.code).toBe('IDEMP_001')
+  })
+
+  test('a call that was refused for want of credits is not given away', async () => {
+    const partner = await house.partner({ credits: '0' })
+    expect((await lookup(partner, places.london, 'unpaid')).status).toBe(402)
+    await forget(partner)
+    const again = await lookup(partner, places.london, 'unpaid')
+    // Never charged: a result may leave only with a charge, and there is nothing to charge.
+    expect(again.status).toBe(402)
+    expect(again.text).not.toContain('London')
+    expect(await chargesOf(partner)).toEqual([])
+  })
+})
+
+describe('after the process died before it answered', () => {
+  test('a charged call is answered and not charged again', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const first = await lookup(partner, places.london, 'lost')
+    await loseAnswers(partner)
+    const again = await lookup(partner, places.london, 'lost')
+    expect(again.status).toBe(200)
+    expect(again.body.result).toEqual(first.body.result)
+    expectCredits(again, '0', '9')
+    expect(await chargesOf(partner)).toHaveLength(1)
+    // From now on that is the first answer.
+    expect((await lookup(partner, places.london, 'lost')).text).toBe(again.text)
+  })
+
+  test('a call that was refused for want of credits is not given away', async () => {
+    const partner = await house.partner({ credits: '0' })
+    expect((await lookup(partner, places.london, 'lost')).status).toBe(402)
+    await loseAnswers(partner)
+    const again = await lookup(partner, places.london, 'lost')
+    expect(again.status).toBe(402)
+    expect(again.text).not.toContain('London')
+    expect(await chargesOf(partner)).toEqual([])
+  })
+
+  test('a row lost altogether costs the answer, never a second charge', async () => {
+    const partner = await house.partner({ credits: '10' })
+    await lookup(partner, places.london, 'vanished')
+    await house.query('delete from idempotent_calls where organization_id = $1', [partner.organizationId])
+    const again = await lookup(partner, places.london, 'vanished')
+    expect(again.status).toBe(200)
+    expectCredits(again, '0', '9')
+    expect(await chargesOf(partner)).toHaveLength(1)
+  })
+})
