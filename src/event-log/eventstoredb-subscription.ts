@@ -1,6 +1,6 @@
 import type { ReadResp } from '@eventstore/db-client/generated/streams_pb.js'
 import type { Logger } from 'pino'
-import type { Connection } from './eventstoredb-client.ts'
+import type { Connection, ReadCall } from './eventstoredb-client.ts'
 import { recordedEvent, searchWindow, subscribeRequest } from './eventstoredb-messages.ts'
 import { isSystemEvent, readEvents, readHead } from './eventstoredb-read.ts'
 import {
@@ -56,7 +56,7 @@ export async function* followAll(
     try {
       session = await openSession(follow, { ...options, from, after: position })
       for (;;) {
-        const item = await session.next()
+        const item = await nextItem(session, follow, options)
         if (item === undefined) return
         failures = 0
         const moved = item.position > position
@@ -80,7 +80,7 @@ export async function* followAll(
       } else
         logger.warn({ err: error, position: position.toString() }, 'event log: subscription lost, resuming')
     } finally {
-      session?.close()
+      session?.connection.close()
     }
     await createBell(signal).wait(Math.min(retryPauseMaxMs, retryPauseMs * 2 ** Math.min(failures++, 10)))
   }
@@ -94,168 +94,205 @@ class Rewound extends Error {
   override name = 'Rewound'
 }
 
+/** One of the server's subscriptions, and how far it has come. */
 type Session = {
-  /** The next item, or `undefined` once aborted. Throws when this subscription is lost. */
-  next(): Promise<SubscriptionItem | undefined>
-  close(): void
+  readonly connection: Connection
+  readonly call: ReadCall
+  readonly bell: Bell
+  readonly matches: (event: RecordedEvent) => boolean
+  /** The server filters: it does not show what lies between two events. */
+  readonly filtered: boolean
+  /** Where the log stood before the subscription was made. */
+  readonly headAtStart: Position
+  /** The last position said to the consumer. */
+  said: Position
+  /** Everything that matches up to here was taken from the call. */
+  seen: Position
+  /** A place in the log at or before `seen`. */
+  place: Position
+  serverCaughtUp: boolean
+  caughtUp: boolean
+  heardAtMs: number
+  beatAtMs: number
+  headAtBeat: Position
+  failure: Error | undefined
 }
 
-type SessionOptions = SubscribeOptions & { readonly from: Position }
-
-const openSession = async (follow: FollowOptions, options: SessionOptions): Promise<Session> => {
-  const { heartbeatMs, silenceMs } = follow
-  const { prefixes, signal, batchMax = batchMaxDefault } = options
-  const connection = await follow.connect()
+const openSession = async (
+  { connect, silenceMs }: FollowOptions,
+  { from, after, prefixes, signal }: SubscribeOptions & { readonly from: Position },
+): Promise<Session> => {
+  const connection = await connect()
   try {
     // Before subscribing, and from the same server: so everything up to here is delivered before "caught up".
     const headAtStart = await readHead(connection, silenceMs)
-    if (headAtStart < options.after) await refuseRewound(connection, options.after, silenceMs)
-    const call = connection.read(subscribeRequest(options.from, prefixes))
-    const bell = createBell(signal)
-    let failure: Error | undefined
-    call.on('readable', bell.ring)
-    call.on('error', (error) => {
-      failure = error
-      bell.ring()
-    })
-    call.on('end', () => {
-      failure ??= new Error('the server ended the subscription')
-      bell.ring()
-    })
-
-    /** The last position said to the consumer. */
-    let said = options.after
-    /** Everything that matches up to here was taken from the call. */
-    let seen = options.after
-    /** A place in the log at or before `seen`. */
-    let place = options.from
-    let serverCaughtUp = false
-    let caughtUp = false
-    let heardAt = performance.now()
-    let beatAt = heardAt
-    let headAtBeat = headAtStart
-    /** Why to give this subscription up once what was proved is said. */
-    let doubt: Error | undefined
-
-    const matches = (event: RecordedEvent): boolean =>
-      !isSystemEvent(event) &&
-      (prefixes.length === 0 || prefixes.some((prefix) => event.stream.startsWith(prefix)))
-
-    const take = (response: ReadResp): RecordedEvent | undefined => {
-      heardAt = performance.now()
-      const event = recordedEvent(response)
-      if (response.hasCaughtUp()) serverCaughtUp = true
-      if (event === undefined || event.position <= seen) return undefined
-      seen = event.position
-      place = event.position
-      return matches(event) ? event : undefined
+    if (headAtStart < after) await refuseRewound(connection, after, silenceMs)
+    const now = performance.now()
+    const session: Session = {
+      connection,
+      call: connection.read(subscribeRequest(from, prefixes)),
+      bell: createBell(signal),
+      matches: (event) =>
+        !isSystemEvent(event) &&
+        (prefixes.length === 0 || prefixes.some((prefix) => event.stream.startsWith(prefix))),
+      filtered: prefixes.length > 0,
+      headAtStart,
+      said: after,
+      seen: after,
+      place: from,
+      serverCaughtUp: false,
+      caughtUp: false,
+      heardAtMs: now,
+      beatAtMs: now,
+      headAtBeat: headAtStart,
+      failure: undefined,
     }
-
-    /** What the call holds, up to a batch. The call reads no further from the server than its own small buffer. */
-    const gather = async (): Promise<RecordedEvent[]> => {
-      const batch: RecordedEvent[] = []
-      let bytes = 0
-      while (batch.length < batchMax && bytes < batchBytesMax) {
-        const response: ReadResp | null = failure === undefined ? call.read() : null
-        if (response === null) {
-          if (caughtUp || serverCaughtUp || seen >= headAtStart || batch.length === 0) break
-          if (!(await bell.wait(lingerMs))) break
-          continue
-        }
-        const event = take(response)
-        if (event === undefined) continue
-        batch.push(event)
-        bytes += event.data.length + event.metadata.length
-      }
-      return batch
+    const fail = (error: Error): void => {
+      session.failure ??= error
+      session.bell.ring()
     }
-
-    const stalled = async (missing: Position): Promise<boolean> => {
-      const deadline = performance.now() + graceMs
-      while (seen < missing && call.readableLength === 0 && failure === undefined && !signal.aborted) {
-        const left = deadline - performance.now()
-        if (left <= 0) return true
-        await bell.wait(left)
-      }
-      return false
-    }
-
-    /** Nothing came for a while: finds out whether nothing was to come. Throws where something was. */
-    const beat = async (): Promise<void> => {
-      const heard = performance.now() - heardAt < heartbeatMs
-      beatAt = performance.now()
-      if (heard && (prefixes.length === 0 || !caughtUp)) return
-      if (prefixes.length === 0) {
-        const head = await readHead(connection, silenceMs)
-        if (await stalled(head)) throw new Error(`events up to ${head} do not arrive`)
-        return
-      }
-      const from = place === logStart ? undefined : place
-      const page = await readEvents(connection, { direction: 'forwards', from, max: proofMax }, silenceMs)
-      const missed = page.find((event) => event.position > seen && matches(event))
-      if (missed !== undefined) {
-        if (await stalled(missed.position)) throw new Error(`the event at ${missed.position} does not arrive`)
-        return
-      }
-      const last = page.at(-1)
-      if (last === undefined) return
-      place = last.position
-      if (last.position > seen) seen = last.position
-      if (page.length < proofMax) {
-        headAtBeat = last.position
-        return
-      }
-      // A server that never says "caught up" leaves finding out to us: without a pause.
-      if (!caughtUp) {
-        beatAt -= heartbeatMs
-        return
-      }
-      // The proof lags behind others' events. Those alone would bring checkpoints, so silence among them is suspect.
-      const head = await readHead(connection, silenceMs)
-      if (!heard && head > headAtBeat) doubt = new Error('others write, and not even checkpoints arrive')
-      headAtBeat = head
-    }
-
-    const next = async (): Promise<SubscriptionItem | undefined> => {
-      for (;;) {
-        if (signal.aborted) return undefined
-        if (!caughtUp && (serverCaughtUp || seen >= headAtStart)) {
-          caughtUp = true
-          if (headAtStart > said) said = headAtStart
-          if (headAtStart > seen) {
-            seen = headAtStart
-            place = headAtStart
-          }
-          return { kind: 'caught-up', position: said }
-        }
-        const events = await gather()
-        const last = events.at(-1)
-        if (last !== undefined) {
-          beatAt = performance.now()
-          said = last.position
-          return { kind: 'events', events, position: said }
-        }
-        if (!caughtUp && (serverCaughtUp || seen >= headAtStart)) continue
-        if (failure !== undefined || doubt !== undefined) throw failure ?? doubt
-        // Checkpoints ring too: only the time since the last beat counts.
-        const left = beatAt + heartbeatMs - performance.now()
-        if (left > 0) {
-          await bell.wait(left)
-          continue
-        }
-        await beat()
-        if (seen > said) {
-          said = seen
-          return { kind: 'idle', position: said }
-        }
-      }
-    }
-
-    return { next, close: connection.close }
+    session.call.on('readable', session.bell.ring)
+    session.call.on('error', fail)
+    session.call.on('end', () => fail(new Error('the server ended the subscription')))
+    return session
   } catch (error) {
     connection.close()
     throw error
   }
+}
+
+/** The next item, or `undefined` once aborted. Throws when this subscription is lost. */
+const nextItem = async (
+  session: Session,
+  follow: FollowOptions,
+  { signal, batchMax = batchMaxDefault }: SubscribeOptions,
+): Promise<SubscriptionItem | undefined> => {
+  while (!signal.aborted) {
+    if (!session.caughtUp && isCaughtUp(session)) return catchUp(session)
+    const events = await gather(session, batchMax)
+    const last = events.at(-1)
+    if (last !== undefined) {
+      session.beatAtMs = performance.now()
+      session.said = last.position
+      return { kind: 'events', events, position: session.said }
+    }
+    if (!session.caughtUp && isCaughtUp(session)) continue
+    if (session.failure !== undefined) throw session.failure
+    // Checkpoints ring too: only the time since the last beat counts.
+    const leftMs = session.beatAtMs + follow.heartbeatMs - performance.now()
+    if (leftMs > 0) {
+      await session.bell.wait(leftMs)
+      continue
+    }
+    await beat(session, follow, signal)
+    if (session.seen > session.said) {
+      session.said = session.seen
+      return { kind: 'idle', position: session.said }
+    }
+  }
+  return undefined
+}
+
+const isCaughtUp = ({ serverCaughtUp, seen, headAtStart }: Session): boolean =>
+  serverCaughtUp || seen >= headAtStart
+
+const catchUp = (session: Session): SubscriptionItem => {
+  const { headAtStart, said, seen } = session
+  session.caughtUp = true
+  if (headAtStart > said) session.said = headAtStart
+  if (headAtStart > seen) {
+    session.seen = headAtStart
+    session.place = headAtStart
+  }
+  return { kind: 'caught-up', position: session.said }
+}
+
+/** What the call holds, up to a batch. The call reads no further from the server than its own small buffer. */
+const gather = async (session: Session, batchMax: number): Promise<RecordedEvent[]> => {
+  const batch: RecordedEvent[] = []
+  let bytes = 0
+  while (batch.length < batchMax && bytes < batchBytesMax) {
+    const response: ReadResp | null = session.failure === undefined ? session.call.read() : null
+    if (response === null) {
+      if (session.caughtUp || isCaughtUp(session) || batch.length === 0) break
+      if (!(await session.bell.wait(lingerMs))) break
+      continue
+    }
+    const event = take(session, response)
+    if (event === undefined) continue
+    batch.push(event)
+    bytes += event.data.length + event.metadata.length
+  }
+  return batch
+}
+
+const take = (session: Session, response: ReadResp): RecordedEvent | undefined => {
+  session.heardAtMs = performance.now()
+  if (response.hasCaughtUp()) session.serverCaughtUp = true
+  const event = recordedEvent(response)
+  if (event === undefined || event.position <= session.seen) return undefined
+  session.seen = event.position
+  session.place = event.position
+  return session.matches(event) ? event : undefined
+}
+
+/** Nothing came for a while: finds out whether nothing was to come. Throws where something was. */
+const beat = async (session: Session, follow: FollowOptions, signal: AbortSignal): Promise<void> => {
+  const heard = performance.now() - session.heardAtMs < follow.heartbeatMs
+  session.beatAtMs = performance.now()
+  if (session.filtered) {
+    if (session.caughtUp || !heard) await prove(session, follow, { heard, signal })
+  } else if (!heard) {
+    const head = await readHead(session.connection, follow.silenceMs)
+    if (await isStalled(session, head, signal)) throw new Error(`events up to ${head} do not arrive`)
+  }
+}
+
+/** Looks through others' events without the server's filter, a page at a time, for what should have been delivered. */
+const prove = async (
+  session: Session,
+  { silenceMs, heartbeatMs }: FollowOptions,
+  { heard, signal }: { heard: boolean; signal: AbortSignal },
+): Promise<void> => {
+  const { connection, place, matches } = session
+  const from = place === logStart ? undefined : place
+  const page = await readEvents(connection, { direction: 'forwards', from, max: proofMax }, silenceMs)
+  const missed = page.find((event) => event.position > session.seen && matches(event))
+  if (missed !== undefined) {
+    if (await isStalled(session, missed.position, signal))
+      throw new Error(`the event at ${missed.position} does not arrive`)
+    return
+  }
+  const last = page.at(-1)
+  if (last === undefined) return
+  session.place = last.position
+  if (last.position > session.seen) session.seen = last.position
+  if (page.length < proofMax) session.headAtBeat = last.position
+  // A server that never says "caught up" leaves finding out to us: without a pause.
+  else if (!session.caughtUp) session.beatAtMs -= heartbeatMs
+  else {
+    // The proof lags behind others' events. Those alone would bring checkpoints, so silence among them is suspect.
+    const head = await readHead(connection, silenceMs)
+    if (!heard && head > session.headAtBeat)
+      session.failure ??= new Error('others write, and not even checkpoints arrive')
+    session.headAtBeat = head
+  }
+}
+
+/** Whether an event the log holds fails to arrive, after the time it may be on its way. */
+const isStalled = async (session: Session, missing: Position, signal: AbortSignal): Promise<boolean> => {
+  const deadline = performance.now() + graceMs
+  while (
+    session.seen < missing &&
+    session.call.readableLength === 0 &&
+    session.failure === undefined &&
+    !signal.aborted
+  ) {
+    const leftMs = deadline - performance.now()
+    if (leftMs <= 0) return true
+    await session.bell.wait(leftMs)
+  }
+  return false
 }
 
 /** Positions of the server's own events may lie past the head, but none past the end of the log. */
@@ -267,14 +304,19 @@ const refuseRewound = async (connection: Connection, after: Position, silenceMs:
 }
 
 /** Something to wait for, with an end to patience. */
-const createBell = (signal: AbortSignal) => {
+type Bell = {
+  ring(): void
+  /** Resolves to whether it rang, since the last time it was waited for, before the time was over or all is aborted. */
+  wait(ms: number): Promise<boolean>
+}
+
+const createBell = (signal: AbortSignal): Bell => {
   let rung = false
   let wake: (() => void) | undefined
   const ring = (): void => {
     rung = true
     wake?.()
   }
-  /** Resolves to whether it rang, since the last time it was waited for, before the time was over. */
   const wait = async (ms: number): Promise<boolean> => {
     if (!rung && !signal.aborted)
       await new Promise<void>((resolve) => {

@@ -3,6 +3,8 @@ import type { MicroCredits } from '../billing/money.ts'
 import type { CallObserver } from '../call/perform.ts'
 import { type CallOutcome, callOutcome } from '../events/calls.ts'
 import { type Capability, capability } from '../events/capabilities.ts'
+import type { AuthenticationFailure } from '../guard/authenticate.ts'
+import type { RatePolicy } from '../guard/rate-limit.ts'
 import type { RateLimiterObserver } from '../guard/redis-counters.ts'
 import type { LedgerObserver } from '../ledger/commit.ts'
 import { CallDurations, type Durations } from './call-durations.ts'
@@ -40,6 +42,14 @@ export type MetricSources = {
 
 const durationBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 const batchBuckets = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+const failureReasons = [
+  'missing',
+  'malformed',
+  'unknown',
+  'wrong_secret',
+  'ended',
+] as const satisfies readonly AuthenticationFailure[]
+const ratePolicies = ['minute', 'day', 'refused'] as const satisfies readonly RatePolicy[]
 
 export const createMetrics = ({ clock }: { clock: { now(): number } }): Metrics => {
   const registry = new Registry()
@@ -150,8 +160,9 @@ const callMetrics = (registers: Registry[]): Required<CallObserver> => {
     Capability,
     CapabilityCounts
   >
-  const reasons = new Map<string, number>()
-  const policies = new Map<string, number>()
+  // Known from the start, so that the first of each is seen as an increase.
+  const reasons = new Map<string, number>(failureReasons.map((reason) => [reason, 0]))
+  const policies = new Map<string, number>(ratePolicies.map((policy) => [policy, 0]))
   const set = (metric: Counter<string>, labels: Record<string, string>, value: number): void => {
     metric.remove(labels)
     metric.inc(labels, value)
