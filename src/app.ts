@@ -12,7 +12,7 @@ import { createHost } from './call/route.ts'
 import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
 import { ipLookup } from './capabilities/ip-lookup/index.ts'
 import { whoami } from './capabilities/whoami/index.ts'
-import type { Config } from './config.ts'
+import { type Config, ConfigError } from './config.ts'
 import { dashboard } from './dashboard/dashboard.ts'
 import type { Position } from './event-log/port.ts'
 import { openKeyDirectory } from './guard/key-directory.ts'
@@ -198,7 +198,7 @@ const listen = async (
     await host.listen({ host: address, port })
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'EADDRINUSE')
-      throw new Error(
+      throw new ConfigError(
         `${variable}: port ${port} on ${address} is taken. Stop what listens there or set ${variable} to another port.`,
         { cause: error },
       )

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { BatchAppendResp } from '@eventstore/db-client/generated/streams_pb.js'
 import type { Logger } from 'pino'
 import type { AppendCall, Connection } from './eventstoredb-client.ts'
 import { appendReply, appendRequest } from './eventstoredb-messages.ts'
@@ -79,7 +80,7 @@ export const createAppender = ({ connect, lastRevision, deadlineMs, logger }: Ap
       Math.max(10, Math.min(250, deadlineMs / 8)),
     )
     watchdog.unref()
-    call.on('data', (response) => {
+    const settle = (response: BatchAppendResp): void => {
       answered = true
       const { correlationId, outcome } = appendReply(response, (id) => pending.get(id))
       const asked = pending.get(correlationId)
@@ -88,6 +89,14 @@ export const createAppender = ({ connect, lastRevision, deadlineMs, logger }: Ap
       if ('revision' in outcome) asked.resolve(outcome)
       else if ('error' in outcome) asked.reject(outcome.error)
       else conflictAt(asked)
+    }
+    call.on('data', (response: BatchAppendResp) => {
+      try {
+        settle(response)
+      } catch (error) {
+        // A reply that cannot be read is no reply; thrown from here it would end the process.
+        end(new Error('the server answered what cannot be read', { cause: error }))
+      }
     })
     call.on('error', (error) => {
       const code: unknown = Reflect.get(error, 'code')

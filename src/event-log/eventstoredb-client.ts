@@ -73,14 +73,25 @@ export const redactedUrl = (url: string): string => url.trim().replace(/^([^:/]*
 
 /** Throws an Error that names what is wrong with a connection string, and never a secret in it. */
 export const checkUrl = (url: string): void => {
-  const options = url.includes('?') ? url.slice(url.indexOf('?') + 1).split('&') : []
-  for (const option of options) {
-    const name = option.split('=', 1)[0] ?? ''
-    if (!knownOptions.has(name.toLowerCase().replace(/[_-]/g, '')))
-      throw new Error(`the event store's connection string has an option this service does not know: ${name}`)
+  const options = url.includes('?') ? url.slice(url.indexOf('?') + 1) : ''
+  for (const option of options === '' ? [] : options.split('&')) {
+    const [name = '', value = ''] = option.split('=', 2)
+    const flat = name.toLowerCase().replace(/[_-]/g, '')
+    // An @ after a question mark: that may be a password nobody encoded.
+    const shown = options.includes('@') ? '' : `: ${name}`
+    if (!knownOptions.has(flat))
+      throw new Error(`the event store's connection string has an option this service does not know${shown}`)
+    if (flat === 'nodepreference' && value.toLowerCase() !== 'leader')
+      throw new Error(
+        "the event store's connection string must not prefer followers: every call asks the leader",
+      )
   }
   create(url, 'check')
 }
+
+/** Whether a connection string holds credentials that the client leaves out without a word. */
+export const dropsCredentials = (url: string): boolean =>
+  redactedUrl(url) !== url.trim() && /[?&]tls=false/i.test(url)
 
 let connections = 0
 const keepAliveTimeoutMs = 10_000

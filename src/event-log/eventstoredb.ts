@@ -1,6 +1,13 @@
 import type { Logger } from 'pino'
 import { createAppender } from './eventstoredb-append.ts'
-import { type Connection, type ConnectOptions, checkUrl, connect } from './eventstoredb-client.ts'
+import {
+  type Connection,
+  type ConnectOptions,
+  checkUrl,
+  connect,
+  dropsCredentials,
+  redactedUrl,
+} from './eventstoredb-client.ts'
 import type { ReadRequest } from './eventstoredb-messages.ts'
 import { readEvents, readHead } from './eventstoredb-read.ts'
 import { followAll } from './eventstoredb-subscription.ts'
@@ -13,7 +20,7 @@ import {
   Unavailable,
 } from './port.ts'
 
-export { redactedUrl } from './eventstoredb-client.ts'
+export { redactedUrl }
 
 /**
  * The event log in EventStoreDB 23.10 or later, or KurrentDB. One stream is one stream; positions are commit
@@ -21,7 +28,8 @@ export { redactedUrl } from './eventstoredb-client.ts'
  *
  * Appends, reads and every subscription have a connection of their own: a subscriber that does not read fills the
  * window its connection shares, and a connection that is given up takes with it whatever else is under way on it.
- * All of them ask the leader, so that what was appended is read.
+ * All of them ask the leader, so that what was appended is read: a cluster is named by several hosts or discovery, and
+ * the user of the connection string may read `$all` and write streams.
  */
 
 export type EventStoreDbLimits = {
@@ -51,6 +59,11 @@ export type EventStoreDbOptions = {
 /** Opens the log; connects on first use. Throws where the connection string cannot be understood. */
 export const openEventStoreDb = ({ url, logger, limits: own }: EventStoreDbOptions): EventLog => {
   checkUrl(url)
+  if (dropsCredentials(url))
+    logger.warn(
+      { url: redactedUrl(url) },
+      'event log: without TLS no credentials are sent to the event store',
+    )
   const limits = { ...eventStoreDbLimits, ...own }
   const closing = new AbortController()
   const connectAs = (role: ConnectOptions['role'], signal = closing.signal): Promise<Connection> =>

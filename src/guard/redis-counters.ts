@@ -179,8 +179,9 @@ export const openSharedRateLimiter = async ({
           if (waiting.delete(one)) resolve(verdict)
         })
         .catch((error: unknown) => {
+          if (!waiting.delete(one)) return
           degrade(reasonOf(error))
-          if (waiting.delete(one)) one.giveUp()
+          one.giveUp()
         })
     })
   }

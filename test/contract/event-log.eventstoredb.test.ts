@@ -459,7 +459,9 @@ describe('the event log in EventStoreDB, over the double', () => {
       'http://admin:sesame@example.test',
       'esdb://admin:sesame@example.test?tlsVerifyCert=false',
       'esdb://admin:sesame@example.test?colour=red',
-      'esdb://admin:sesame@example.test?nodePreference=sesame',
+      'esdb://admin:sesame@example.test?nodePreference=follower',
+      'esdb://admin:open?sesame@example.test',
+      'esdb://admin:open?sesame=1@example.test',
       'esdb://admin:sesame@example.test?tlsCAFile=/nowhere/sesame',
     ])('that cannot be used is refused, with its secret in neither error nor output', (url) => {
       const printed: unknown[] = []
@@ -481,12 +483,25 @@ describe('the event log in EventStoreDB, over the double', () => {
       expect(printed.join(' ')).not.toContain('sesame')
     })
 
+    test('with credentials that will not be sent is warned of, without them', () => {
+      const lines: string[] = []
+      const told = pino({ level: 'warn' }, { write: (line: string) => void lines.push(line) })
+      openEventStoreDb({ url: 'esdb://admin:sesame@example.test?tls=false', logger: told })
+      openEventStoreDb({ url: 'esdb://admin:sesame@example.test', logger: told })
+      expect(lines).toHaveLength(1)
+      expect(lines.join()).toContain('credentials')
+      expect(lines.join()).not.toContain('sesame')
+    })
+
     test('finds the server by gossip too', async () => {
       for (const hosts of [
         `esdb+discover://127.0.0.1:${double.port}`,
         `esdb://127.0.0.1:${double.port},127.0.0.1:${double.port}`,
       ]) {
-        const own = openEventStoreDb({ url: `${hosts}?tls=false&keepAliveTimeout=-1`, logger })
+        const own = openEventStoreDb({
+          url: `${hosts}?tls=false&keepAliveTimeout=-1&nodePreference=leader`,
+          logger,
+        })
         expect(await own.append(freshStream(), 'none', newEvents(1))).toEqual({ revision: 0 })
         await own.close()
       }

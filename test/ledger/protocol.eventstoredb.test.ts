@@ -132,7 +132,7 @@ const chargeUnder = async (
     })
     await Promise.all(sends.flat())
     await over?.()
-    double.onAppend = undefined
+    double.calm()
     // What was refused as unavailable is sent once more, as a client would: now every call must be known.
     const again = processes.map(({ ledger }, p) =>
       Array.from({ length: calls }, async (_, n) => {

@@ -1,7 +1,10 @@
 /** Decision 15: the same Idempotency-Key and body again is the first answer again, and is charged once, ever. */
+
+import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
 import { forgetAnswers } from '../../src/jobs/retain.ts'
+import { reversalCommand } from '../../src/ledger/abandoned.ts'
 import { grant } from '../../src/ops/organizations.ts'
 import {
   type Answer,
@@ -200,6 +203,7 @@ describe('the same key at once', () => {
       try {
         const one = sendLookup(partner, places.london, 'twice')
         await blocked.waiting()
+        const [before] = await house.query('select clock_timestamp()::text as at')
         const two = sendLookup(partner, places.london, 'twice')
         await until(
           'the second has found the claim of the first',
@@ -208,7 +212,8 @@ describe('the same key at once', () => {
               await house.query(
                 `select from pg_stat_activity
                   where datname = current_database() and application_name = 'read-models' and state = 'idle'
-                    and query like 'select body_hash =%'`,
+                    and query like 'select body_hash =%' and query_start > $1::timestamptz`,
+                [before?.at],
               )
             ).length > 0,
         )
@@ -372,6 +377,27 @@ describe('after the process died before it answered', () => {
     expect(again.status).toBe(402)
     expect(again.text).not.toContain('London')
     expect(await chargesOf(partner)).toEqual([])
+  })
+
+  test('a charge that was given back, because its caller got SYS_002, is due when the key comes back', async () => {
+    const partner = await house.partner({ credits: '10' })
+    await lookup(partner, places.london, 'late')
+    // What stands after an append that arrived too late: the charge, its reversal, and no claim.
+    const [charge] = await chargesOf(partner)
+    await house.query('delete from idempotent_calls where organization_id = $1', [partner.organizationId])
+    await house.foundation.ledger.submit(
+      partner.organizationId,
+      reversalCommand(
+        { chargeId: String(charge?.data.charge_id), amount: parseCredits('1') },
+        { nowMs: Date.now(), logger: pino({ level: 'silent' }) },
+      ),
+    )
+    const again = await lookup(partner, places.london, 'late')
+    // Delivered once, so paid once.
+    expect({ status: again.status, remaining: again.headers.get('credits-remaining') }).toEqual({
+      status: 200,
+      remaining: '9',
+    })
   })
 
   test('a row lost altogether costs the answer, never a second charge', async () => {

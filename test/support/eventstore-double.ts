@@ -139,6 +139,8 @@ export type EventStoreDouble = {
   /** Every event of a stream as the server keeps it. */
   eventsOf(stream: string): readonly StoredEvent[]
   cutConnections(): void
+  /** No more faults, neither random ones nor `onAppend`'s. */
+  calm(): void
   /** Ends every subscription politely, with OK. */
   endSubscriptions(): void
   /** Nobody is let in any more, and whoever is in is thrown out. */
@@ -166,7 +168,7 @@ export const startEventStoreDouble = async (
   spoken.resolve()
 
   const randomFault = (): DoubleAppendFault | undefined => {
-    if (random === undefined) return undefined
+    if (random === undefined || calm) return undefined
     let at = chance()
     const within = (share = 0): boolean => {
       at -= share
@@ -383,6 +385,7 @@ export const startEventStoreDouble = async (
     })
   const port = await listen(options.port ?? 0)
   let silent = false
+  let calm = false
   let listening = true
   const stopListening = async (): Promise<void> => {
     if (!listening) return
@@ -418,6 +421,11 @@ export const startEventStoreDouble = async (
     },
     eventsOf: log.eventsOf,
     cutConnections,
+    calm: () => {
+      calm = true
+      clearInterval(cutting)
+      double.onAppend = undefined
+    },
     endSubscriptions: () => {
       for (const end of [...endings]) end()
       log.wake()

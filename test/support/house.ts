@@ -81,7 +81,7 @@ export type House = {
   /** Another key of the same organization. */
   key(organizationId: string, options?: PartnerOptions): Promise<Partner>
   eventsOf(organizationId: string): Promise<LedgerFact[]>
-  /** Sends a request with the partner's key. Not for concurrent calls of one organization. */
+  /** Sends a request with the partner's key. Where calls of one organization overlap, their `events` mix. */
   ask(partner: Partner, question: Question): Promise<AnswerAndFacts>
   lookup(partner: Partner, body: unknown, headers?: Readonly<Record<string, string>>): Promise<AnswerAndFacts>
   whoami(partner: Partner): Promise<AnswerAndFacts>
