@@ -65,9 +65,6 @@ export type Refusal = {
 /** Values that came from outside are cut to this many characters before they are repeated to the caller. */
 export const echoedCharactersMax = 64
 
-export const isRefusal = (value: object): value is Refusal =>
-  'code' in value && 'message' in value && 'details' in value
-
 export const notAuthenticated = (): Refusal => ({
   code: 'AUTH_001',
   message: 'Invalid or missing API key. Send a valid key in the x-api-key header.',

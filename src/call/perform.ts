@@ -25,7 +25,6 @@ import {
   idempotencyInFlight,
   idempotencyMismatch,
   internalError,
-  isRefusal,
   lacksPermission,
   notAuthenticated,
   notEnoughCredits,
@@ -109,8 +108,10 @@ export const perform = async (
   try {
     const admitted = await admit(room, form, request, reply, { startedMs, atMs, requestId })
     if (admitted === null) return reply
-    const body = form.method === 'GET' ? {} : readBody(request)
-    return isRefusal(body) ? await refuse(room, admitted, body) : await answer(room, admitted, body, request)
+    const read = form.method === 'GET' ? { body: {} } : readBody(request)
+    return 'refusal' in read
+      ? await refuse(room, admitted, read.refusal)
+      : await answer(room, admitted, read.body, request)
   } catch (error) {
     const refusal = error instanceof LedgerUnavailable ? temporarilyUnavailable() : internalError()
     if (refusal.code === 'SYS_001')
@@ -137,7 +138,8 @@ const admit = async (
   reply: FastifyReply,
   { startedMs, atMs, requestId }: { startedMs: number; atMs: number; requestId: string },
 ): Promise<Admitted | null> => {
-  const key = authenticate(request.headers['x-api-key'], { ...room, nowMs: atMs })
+  const { directory, secrets } = room
+  const key = authenticate(request.headers['x-api-key'], { directory, secrets, nowMs: atMs })
   if (typeof key === 'string') {
     room.logger.debug({ reason: key, requestId }, 'not authenticated')
     room.observe?.notAuthenticated(key)
@@ -171,25 +173,26 @@ const notPermitted = (
   return key.allowed === null || mayCallFrom(key, request.ip) ? null : addressNotAllowed(request.ip)
 }
 
-/** The JSON object of a request, or why there is none (REQ_001). */
-const readBody = (request: FastifyRequest): Readonly<Record<string, unknown>> | Refusal => {
+type JsonObject = Readonly<Record<string, unknown>>
+
+/** The JSON object of a request, or why there is none (REQ_001). Told apart by where it stands, never by its members. */
+const readBody = (request: FastifyRequest): { readonly body: JsonObject } | { readonly refusal: Refusal } => {
   const type = request.headers['content-type']
   if (type === undefined || !/^application\/json\s*(;|$)/i.test(type))
-    return unreadableBody('The Content-Type must be application/json.', 415)
+    return { refusal: unreadableBody('The Content-Type must be application/json.', 415) }
   try {
     const body: unknown = JSON.parse(typeof request.body === 'string' ? request.body : '')
-    if (typeof body === 'object' && body !== null && !Array.isArray(body))
-      return body as Record<string, unknown>
-    return unreadableBody('The body must be a JSON object.')
+    if (typeof body === 'object' && body !== null && !Array.isArray(body)) return { body: body as JsonObject }
+    return { refusal: unreadableBody('The body must be a JSON object.') }
   } catch {
-    return unreadableBody('The body is not valid JSON.')
+    return { refusal: unreadableBody('The body is not valid JSON.') }
   }
 }
 
 const answer = async (
   room: CallRoom,
   admitted: Admitted,
-  body: Readonly<Record<string, unknown>>,
+  body: JsonObject,
   request: FastifyRequest,
 ): Promise<FastifyReply> => {
   const header = request.headers['idempotency-key']
@@ -208,11 +211,7 @@ const answer = async (
   })
 }
 
-const answerOnce = async (
-  room: CallRoom,
-  admitted: Admitted,
-  body: Readonly<Record<string, unknown>>,
-): Promise<FastifyReply> => {
+const answerOnce = async (room: CallRoom, admitted: Admitted, body: JsonObject): Promise<FastifyReply> => {
   const { form, key, atMs, requestId } = admitted
   const parsed = form.parse(body)
   if ('refusal' in parsed) return refuse(room, admitted, parsed.refusal)
@@ -342,7 +341,7 @@ const headersOf = ({ requestId, verdict }: Admitted, credits: Credits): AnswerHe
 const answerIdempotent = async (
   room: CallRoom,
   admitted: Admitted,
-  body: Readonly<Record<string, unknown>>,
+  body: JsonObject,
   claim: IdempotencyClaim,
 ): Promise<FastifyReply> => {
   const claimed = await room.idempotency.claim(claim)
@@ -378,7 +377,7 @@ const answerIdempotent = async (
 const answerCharged = async (
   room: CallRoom,
   admitted: Admitted,
-  body: Readonly<Record<string, unknown>>,
+  body: JsonObject,
   claim: IdempotencyClaim,
 ): Promise<FastifyReply> => {
   const { form, key, atMs, requestId } = admitted

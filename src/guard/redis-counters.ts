@@ -16,8 +16,9 @@ import {
  * Rate-limit counters that every process of an installation shares, in Redis.
  *
  * Limits protect capacity, not money: the ledger alone decides what is charged. So Redis is asked, never waited for.
- * When it is gone, refuses, or takes longer than `answerMaxMs`, each process counts for itself from that moment on, and
- * goes back to the shared counters by itself when they answer in time again. No call fails because of it.
+ * A call whose answer is late is counted in its own process instead. When Redis is gone, refuses, or has been late for
+ * `lateMaxMs`, nobody asks it any more and each process counts for itself, until it is found to answer in time again. No
+ * call fails because of it. A single late answer is no outage: counting apart gives every key its limit once more.
  *
  * One script takes all windows of a call in one round trip. `rate-limiter-flexible`, which counts in memory, knows one
  * window at a time and gives back what it took for a denied call: four commands where this is one, with moments
@@ -25,7 +26,9 @@ import {
  */
 
 /** An answer later than this is none: it would cost the call more than the shared counter is worth. */
-const answerMaxMs = 50
+const answerDefaultMaxMs = 50
+/** Late answers for this long, without one in time, are an outage. */
+const lateMaxMs = 200
 /** How often Redis is tried while it does not serve; recovery takes about this long. */
 const probePauseMs = 250
 /** The same while the process starts: connecting takes a moment, and the start waits for it. */
@@ -84,6 +87,8 @@ export type SharedRateLimiterOptions = {
   readonly local: RateLimiter
   readonly logger: Logger
   readonly observe?: RateLimiterObserver
+  /** Milliseconds a call waits for its answer; 50 by default. */
+  readonly answerMaxMs?: number
 }
 
 type Window = { readonly policy: RatePolicy; readonly limit: number; readonly windowSeconds: number }
@@ -95,11 +100,14 @@ export const openSharedRateLimiter = async ({
   local,
   logger,
   observe,
+  answerMaxMs = answerDefaultMaxMs,
 }: SharedRateLimiterOptions): Promise<SharedRateLimiter> => {
   const redis = connect(url)
   const waiting = new Set<Waiting>()
   let shared = false
   let outage = false
+  /** When answers began to be late; undefined once one is in time. */
+  let lateSinceMs: number | undefined
   let probing: Promise<void> | undefined
   let looking: NodeJS.Timeout | undefined
   let lastError = 'it does not answer'
@@ -129,6 +137,7 @@ export const openSharedRateLimiter = async ({
         await redis.eval(takeScript, 1, 'enrichment:rate:probe', Number.MAX_SAFE_INTEGER, 1_000)
         if (performance.now() - startedMs <= answerMaxMs) {
           shared = true
+          lateSinceMs = undefined
           if (outage) logger.info('rate limits: Redis serves again, processes count together')
           outage = false
           return
@@ -154,12 +163,25 @@ export const openSharedRateLimiter = async ({
       if (oldest === undefined) return
       const waitedMs = performance.now() - oldest.sinceMs
       if (waitedMs < answerMaxMs) return watch(answerMaxMs - waitedMs)
-      // When this process itself was held up, the answer is there and not yet read: sockets come after timers.
-      setImmediate(() => {
-        if (waiting.has(oldest)) degrade(`no answer within ${answerMaxMs} ms`)
-        else if (waiting.size > 0) watch(0)
-      })
+      // When this process itself was held up, the answers are there and not yet read: sockets come after timers.
+      setImmediate(giveUpLate)
     }, delayMs)
+  }
+
+  const giveUpLate = (): void => {
+    const nowMs = performance.now()
+    let late = false
+    for (const one of waiting) {
+      if (nowMs - one.sinceMs < answerMaxMs) break
+      late = true
+      waiting.delete(one)
+      one.giveUp()
+    }
+    if (late) {
+      lateSinceMs ??= nowMs
+      if (nowMs - lateSinceMs >= lateMaxMs) degrade(`no answer within ${answerMaxMs} ms`)
+    }
+    if (waiting.size > 0) watch(0)
   }
 
   /** A call whose answer came too late may be counted in both places. It passed, so that is no mistake. */
@@ -176,7 +198,9 @@ export const openSharedRateLimiter = async ({
       ask(redis, key, windows)
         .then((answer) => {
           const verdict = verdictOf(answer, windows)
-          if (waiting.delete(one)) resolve(verdict)
+          if (!waiting.delete(one)) return
+          lateSinceMs = undefined
+          resolve(verdict)
         })
         .catch((error: unknown) => {
           if (!waiting.delete(one)) return
