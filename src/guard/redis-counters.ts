@@ -91,6 +91,8 @@ export type SharedRateLimiterOptions = {
   readonly answerMaxMs?: number
 }
 
+const connectionLost = 'the connection was lost'
+
 type Window = { readonly policy: RatePolicy; readonly limit: number; readonly windowSeconds: number }
 type Waiting = { readonly sinceMs: number; giveUp(): void }
 
@@ -128,22 +130,27 @@ export const openSharedRateLimiter = async ({
     probing = probe()
   }
 
+  const answersInTime = async (): Promise<boolean> => {
+    const startedMs = performance.now()
+    try {
+      // As text: this also leaves the script where calls find it by its digest.
+      await redis.eval(takeScript, 1, 'enrichment:rate:probe', Number.MAX_SAFE_INTEGER, 1_000)
+      return performance.now() - startedMs <= answerMaxMs
+    } catch (error) {
+      lastError = reasonOf(error)
+      return false
+    }
+  }
+
   /** Tries the script itself, so that a Redis that can be reached but not written to does not count as back. */
   const probe = async (): Promise<void> => {
     while (!closing.signal.aborted) {
-      try {
-        const startedMs = performance.now()
-        // As text: this also leaves the script where calls find it by its digest.
-        await redis.eval(takeScript, 1, 'enrichment:rate:probe', Number.MAX_SAFE_INTEGER, 1_000)
-        if (performance.now() - startedMs <= answerMaxMs) {
-          shared = true
-          lateSinceMs = undefined
-          if (outage) logger.info('rate limits: Redis serves again, processes count together')
-          outage = false
-          return
-        }
-      } catch (error) {
-        lastError = reasonOf(error)
+      if (redis.status === 'ready' && (await answersInTime())) {
+        shared = true
+        lateSinceMs = undefined
+        if (outage) logger.info('rate limits: Redis serves again, processes count together')
+        outage = false
+        return
       }
       await sleep(outage ? probePauseMs : firstProbePauseMs, undefined, {
         signal: closing.signal,
@@ -204,7 +211,7 @@ export const openSharedRateLimiter = async ({
         })
         .catch((error: unknown) => {
           if (!waiting.delete(one)) return
-          degrade(reasonOf(error))
+          degrade(redis.status === 'ready' ? reasonOf(error) : connectionLost)
           one.giveUp()
         })
     })
@@ -213,7 +220,7 @@ export const openSharedRateLimiter = async ({
   redis.on('error', (error: unknown) => {
     lastError = reasonOf(error)
   })
-  redis.on('close', () => degrade('the connection was lost'))
+  redis.on('close', () => degrade(connectionLost))
   probing = probe()
   await Promise.race([probing, sleep(startMaxMs, undefined, { ref: false })])
   if (!shared) announce(lastError)

@@ -116,6 +116,7 @@ describe('while Redis is gone', () => {
     const limiter = await open()
     expect(limiter.shared()).toBe(false)
     expect(limiter.degradations()).toBe(1)
+    expect(limiter.written.join('')).toContain('ECONNREFUSED')
     expect(await passing(limiter, keyOf(3, 100), 5)).toBe(3)
     await redis.start()
     await until(limiter, true)
