@@ -18,7 +18,10 @@ export const ledgerLines: Projection = {
         request_id text, key_id text, capability text, outcome text, code text, amount_micro bigint not null,
         rule text, rule_version integer, price_book_version integer, charge_id uuid, lines json,
         idempotent boolean not null, effective_at timestamptz not null, primary key (organization_id, revision)`,
-      indexes: ['create unique index on $table (event_id) where idempotent'],
+      indexes: [
+        'create unique index on $table (event_id) where idempotent',
+        `create index on $table (charge_id) where kind = 'adjustment'`,
+      ],
     },
   ],
   fold: (events, table) => {
@@ -194,13 +197,28 @@ const chargeEarlier = (lines: Lines, table: string): Statement[] =>
         },
       ]
 
-/** Where an idempotent call stands in its ledger, found by the id of its first event; no row if it never happened. */
-export const idempotentCall = (
+export type IdempotentCallRow = {
+  last_revision: string
+  event_id: string | null
+  code: string | null
+  charge_id: string | null
+  reversed: boolean
+}
+
+/**
+ * What became of idempotent calls, by the ids of their first events, with the last revision that has a line: one row at
+ * least, its `event_id` null where there is no such call.
+ */
+export const idempotentCalls = (
   organizationId: string,
-  eventId: string,
-): Query<{ revision: string; amount_micro: string }> => ({
-  text: 'select revision, amount_micro from ledger_lines where event_id = $2 and idempotent and organization_id = $1',
-  values: [organizationId, eventId],
+  eventIds: readonly string[],
+): Query<IdempotentCallRow> => ({
+  text: `select last.revision as last_revision, c.event_id, c.code, c.charge_id,
+                exists (select from ledger_lines a where a.charge_id = c.charge_id and a.kind = 'adjustment'
+                          and a.organization_id = $1) as reversed
+           from (select coalesce(max(revision), -1) as revision from ledger_lines where organization_id = $1) last
+           left join ledger_lines c on c.event_id = any ($2::uuid[]) and c.idempotent and c.organization_id = $1`,
+  values: [organizationId, eventIds],
 })
 
 /** Accounts whose balance is not the sum of their movements. Must give no rows. */

@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto'
 import type pg from 'pg'
-import { idempotentCall } from '../../projections/ledger-lines.ts'
+import { type IdempotentCallRow, idempotentCalls } from '../../projections/ledger-lines.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { type EventLog, StreamMissing } from '../event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
 
 /**
@@ -18,6 +19,27 @@ const claimTtlSeconds = 60
 const scanPageMax = 1_000
 const keyCharactersMax = 255
 
+/** How often a call may come to nothing under one key before the caller has to send another. */
+const attemptsMax = 8
+
+/** What became of one attempt, by the id of its first event. */
+type Attempt = { unpaid: boolean; chargeId: string | null; reversed: boolean }
+
+const noteAttempt = (found: Map<string, Attempt>, ids: readonly string[], event: DecodedEvent): void => {
+  if (event.type === 'KeyUsed' && ids.includes(event.recorded.id))
+    found.set(event.recorded.id, {
+      unpaid: event.data.code === 'CREDIT_001',
+      chargeId: null,
+      reversed: false,
+    })
+  if (event.type === 'CreditCharged') {
+    const attempt = found.get(event.metadata.causation_id ?? '')
+    if (attempt !== undefined) attempt.chargeId = event.data.charge_id
+  }
+  if (event.type === 'CreditAdjusted' && event.data.adjusts !== null)
+    for (const attempt of found.values()) if (attempt.chargeId === event.data.adjusts) attempt.reversed = true
+}
+
 export type StoredAnswer = {
   readonly status: number
   readonly body: string
@@ -26,7 +48,7 @@ export type StoredAnswer = {
 
 export type Claim =
   /** Never seen: go ahead, then `finish` or `release`. */
-  | { readonly kind: 'first'; readonly absentUpTo: number }
+  | { readonly kind: 'first'; readonly attempt: number; readonly absentUpTo: number }
   /** Its charge stands in the ledger, its answer is gone: answer again, charge nothing. */
   | { readonly kind: 'charged' }
   | { readonly kind: 'replay'; readonly answer: StoredAnswer }
@@ -35,9 +57,11 @@ export type Claim =
 
 /**
  * What the ledger derives event ids from. In a namespace of its own: a partner may send anything as a key, also a
- * request id or the name of a command of ours.
+ * request id or the name of a command of ours. A call that was refused for want of credits, or whose charge was given
+ * back, may be made again under the same key: as another attempt, with ids of its own.
  */
-export const commandKeyOf = (idempotencyKey: string): string => `idempotency/${idempotencyKey}`
+export const commandKeyOf = (idempotencyKey: string, attempt: number): string =>
+  attempt === 0 ? `idempotency/${idempotencyKey}` : `idempotency/${idempotencyKey}/${attempt}`
 
 export type IdempotencyClaim = {
   readonly organizationId: string
@@ -65,25 +89,43 @@ export const fingerprintOf = (route: string, body: string): Buffer =>
 export const createIdempotency = ({ pool, eventLog }: { pool: pg.Pool; eventLog: EventLog }): Idempotency => {
   const keyHash = (key: string): Buffer => hash('sha256', key, 'buffer')
 
-  /** Whether the ledger holds the call; if not, up to which revision it is known not to. */
-  const lookInLedger = async (organizationId: string, key: string, afterRevision: number): Promise<Claim> => {
-    const eventId = eventIdOf(organizationId, commandKeyOf(key), 0)
-    const projected = idempotentCall(organizationId, eventId)
-    if ((await pool.query(projected.text, [...projected.values])).rows.length > 0) return { kind: 'charged' }
-    // The projection may be behind; what happened since the claim is read from the ledger itself.
-    let absentUpTo = afterRevision
+  /**
+   * What the ledger holds under the key: a call that was paid or free is `charged`; otherwise which attempt comes next,
+   * and up to which revision the ledger is known not to hold it.
+   */
+  const lookInLedger = async (organizationId: string, key: string): Promise<Claim> => {
+    const ids = Array.from({ length: attemptsMax }, (_, n) =>
+      eventIdOf(organizationId, commandKeyOf(key, n), 0),
+    )
+    const found = new Map<string, Attempt>()
+    const projected = idempotentCalls(organizationId, ids)
+    const { rows } = await pool.query<IdempotentCallRow>(projected.text, [...projected.values])
+    let absentUpTo = Number(rows[0]?.last_revision ?? -1)
+    for (const row of rows)
+      if (row.event_id !== null)
+        found.set(row.event_id, {
+          unpaid: row.code === 'CREDIT_001',
+          chargeId: row.charge_id,
+          reversed: row.reversed,
+        })
+    // The projection may be behind; what it does not have yet is read from the ledger itself.
     for (;;) {
-      const from = absentUpTo + 1
       const page = await eventLog
-        .read(ledgerStream(organizationId), { from, max: scanPageMax })
+        .read(ledgerStream(organizationId), { from: absentUpTo + 1, max: scanPageMax })
         .catch((error: unknown) => {
           if (error instanceof StreamMissing) return []
           throw error
         })
-      if (page.some(({ id }) => id === eventId)) return { kind: 'charged' }
+      for (const recorded of page) noteAttempt(found, ids, decodeEvent(recorded))
       absentUpTo += page.length
-      if (page.length < scanPageMax) return { kind: 'first', absentUpTo }
+      if (page.length < scanPageMax) break
     }
+    for (const [attempt, id] of ids.entries()) {
+      const made = found.get(id)
+      if (made === undefined) return { kind: 'first', attempt, absentUpTo }
+      if (!made.unpaid && !made.reversed) return { kind: 'charged' }
+    }
+    return { kind: 'in_flight' }
   }
 
   return {
@@ -95,7 +137,7 @@ export const createIdempotency = ({ pool, eventLog }: { pool: pg.Pool; eventLog:
         [organizationId, keyHash(key), fingerprint],
       )
       const fresh = inserted.rows[0]
-      if (fresh !== undefined) return lookInLedger(organizationId, key, Number(fresh.ledger_revision))
+      if (fresh !== undefined) return lookInLedger(organizationId, key)
       const { rows } = await pool.query<{
         same: boolean
         stale: boolean
@@ -116,7 +158,7 @@ export const createIdempotency = ({ pool, eventLog }: { pool: pg.Pool; eventLog:
       if (!row.same) return { kind: 'mismatch' }
       if (row.status !== null)
         return row.answer === null
-          ? { kind: 'charged' }
+          ? lookInLedger(organizationId, key)
           : { kind: 'replay', answer: { status: row.status, body: row.answer, headers: row.headers ?? {} } }
       if (!row.stale) return { kind: 'in_flight' }
       const taken = await pool.query(
@@ -125,7 +167,7 @@ export const createIdempotency = ({ pool, eventLog }: { pool: pg.Pool; eventLog:
         [organizationId, keyHash(key), row.claimed_at],
       )
       if (taken.rowCount !== 1) return { kind: 'in_flight' }
-      return lookInLedger(organizationId, key, Number(row.ledger_revision))
+      return lookInLedger(organizationId, key)
     },
     finish: async ({ organizationId, key }, { status, body, headers }) => {
       await pool.query(

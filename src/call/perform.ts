@@ -91,8 +91,8 @@ type Admitted = {
   readonly atMs: number
   readonly startedMs: number
   readonly claim?: IdempotencyClaim
-  /** With a claim: the ledger does not hold the call up to here. */
-  readonly absentUpTo?: number
+  /** With a claim: which attempt this is, and up to where the ledger does not hold it. */
+  readonly attempt?: { readonly number: number; readonly absentUpTo: number }
 }
 
 /** Performs one call from request to answer. Never throws: whatever breaks becomes SYS_001 or SYS_002. */
@@ -105,8 +105,9 @@ export const perform = async (
   const startedMs = performance.now()
   const atMs = room.clock.now()
   const requestId = room.requestIds(atMs)
+  let admitted: Admitted | null = null
   try {
-    const admitted = await admit(room, form, request, reply, { startedMs, atMs, requestId })
+    admitted = await admit(room, form, request, reply, { startedMs, atMs, requestId })
     if (admitted === null) return reply
     const read = form.method === 'GET' ? { body: {} } : readBody(request)
     return 'refusal' in read
@@ -117,7 +118,32 @@ export const perform = async (
     if (refusal.code === 'SYS_001')
       room.logger.error({ err: error, requestId, route: form.path }, 'a call failed')
     observe(room, { form, startedMs }, refusal, 0n)
-    return sendRefusal(reply, refusal, callHeaders(requestId, undefined, undefined), requestId)
+    const headers =
+      admitted === null
+        ? callHeaders(requestId, undefined, undefined)
+        : await headersOfFailure(room, admitted, refusal)
+    return sendRefusal(reply, refusal, headers, requestId)
+  }
+}
+
+/** A call that broke is recorded as what it is, where the ledger takes it; the answer leaves either way. */
+const headersOfFailure = async (
+  room: CallRoom,
+  admitted: Admitted,
+  refusal: Refusal,
+): Promise<AnswerHeaders> => {
+  const { verdict, requestId, key, atMs, form, startedMs, reply } = admitted
+  const bare: Admitted = { verdict, requestId, key, atMs, form, startedMs, reply }
+  const { code } = refusal
+  try {
+    const remaining =
+      code === 'SYS_001'
+        ? (await record(room, bare, { outcome: 'failed', code, facts: { kind: 'refusal', code } })).balance
+        : balanceOf(await room.ledger.lastSeen(key.organizationId), atMs)
+    return headersOf(admitted, { charged: 0n, remaining })
+  } catch (error) {
+    room.logger.warn({ err: error, requestId }, 'a failed call could not be recorded')
+    return callHeaders(requestId, verdict, undefined)
   }
 }
 
@@ -218,24 +244,26 @@ const answerOnce = async (room: CallRoom, admitted: Admitted, body: JsonObject):
   const findings = form.gather(parsed.input, { key, atMs, requestId })
   const decision = form.decide(findings instanceof Promise ? await findings : findings, parsed.input)
   if ('refusal' in decision) return refuse(room, admitted, decision.refusal)
+  // Before anything is charged: a result that cannot be written out must not cost anything.
+  const json = rendered(form, decision.result)
   const committed = await record(room, admitted, { outcome: 'answered', facts: decision.facts })
   const { charged, unpaid } = outcomeOfCall(committed.events)
   if (unpaid) return refuseUnpaid(room, admitted, decision.facts, committed)
-  return deliver(room, admitted, decision.result, { charged, remaining: committed.balance })
+  return deliver(room, admitted, json, { charged, remaining: committed.balance })
 }
 
 /** One append: what the call established and what it costs. Durable when this resolves. */
 const record = (
   { ledger, prices }: CallRoom,
-  { form, key, requestId, atMs, claim, absentUpTo }: Admitted,
+  { form, key, requestId, atMs, claim, attempt }: Admitted,
   { outcome, code, facts }: { outcome: CallOutcome; code?: string; facts: CallFacts },
 ): Promise<Committed> =>
   ledger.submit(key.organizationId, {
-    key: claim === undefined ? requestId : commandKeyOf(claim.key),
+    key: claim === undefined || attempt === undefined ? requestId : commandKeyOf(claim.key, attempt.number),
     atMs,
     actor: `key:${key.keyId}`,
     requestId,
-    ...(absentUpTo === undefined ? {} : { absentUpTo }),
+    ...(attempt === undefined ? {} : { absentUpTo: attempt.absentUpTo }),
     decide: (account, idOf) =>
       recordCall(
         account,
@@ -245,7 +273,7 @@ const record = (
           outcome,
           ...(code === undefined ? {} : { code }),
           facts,
-          idempotent: claim !== undefined,
+          idempotent: attempt !== undefined,
         },
         { book: prices.at(atMs), chargeId: () => idOf(1), atMs },
       ),
@@ -285,14 +313,16 @@ const refuseUnpaid = async (
   )
 }
 
+const rendered = (form: AnyCapabilityForm, result: object): string =>
+  form.renderResult?.(result) ?? JSON.stringify(result)
+
 const deliver = (
   room: CallRoom,
   admitted: Admitted,
-  result: object,
+  json: string,
   credits: Credits,
 ): FastifyReply | Promise<FastifyReply> => {
   const { form, requestId, startedMs } = admitted
-  const json = form.renderResult?.(result) ?? JSON.stringify(result)
   if (form.body === 'flat') return finish(room, admitted, { status: 200, body: json }, credits)
   const elapsedMs = Math.round((performance.now() - startedMs) * 1000) / 1000
   const body = `{"result":${json},"processing_time_ms":${elapsedMs},"request_id":"${requestId}"}`
@@ -364,7 +394,11 @@ const answerIdempotent = async (
       return answerCharged(room, admitted, body, claim)
     case 'first':
       try {
-        return await answerOnce(room, { ...admitted, claim, absentUpTo: claimed.absentUpTo }, body)
+        return await answerOnce(
+          room,
+          { ...admitted, claim, attempt: { number: claimed.attempt, absentUpTo: claimed.absentUpTo } },
+          body,
+        )
       } catch (error) {
         // Nothing was written, or nobody knows: the ledger is asked again when the key comes back.
         await room.idempotency.release(claim).catch(() => undefined)
@@ -387,7 +421,8 @@ const answerCharged = async (
       ? parsed
       : form.decide(await form.gather(parsed.input, { key, atMs, requestId }), parsed.input)
   if ('refusal' in decision) return refuse(room, admitted, decision.refusal)
+  const json = rendered(form, decision.result)
   const { balance } = await record(room, admitted, { outcome: 'answered', facts: { kind: 'replay' } })
   admitted.reply.header('idempotent-replayed', 'true')
-  return deliver(room, { ...admitted, claim }, decision.result, { charged: 0n, remaining: balance })
+  return deliver(room, { ...admitted, claim }, json, { charged: 0n, remaining: balance })
 }

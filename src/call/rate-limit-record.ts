@@ -20,6 +20,9 @@ const countersMax = 100_000
 
 type Counter = { key: DirectoryKey; policy: RatePolicy; windowStartMs: number; count: number }
 
+const idOf = ({ key, policy, windowStartMs }: Omit<Counter, 'count'>): string =>
+  `${key.keyId}/${policy}/${windowStartMs}`
+
 export const createRateLimitRecord = ({
   ledger,
   logger,
@@ -33,17 +36,26 @@ export const createRateLimitRecord = ({
   const counters = new Map<string, Counter>()
   let timer: NodeJS.Timeout | undefined
 
+  /** What could not be written goes with the next flush: as the same event, should it have been written after all. */
+  const keep = (counter: Counter): void => {
+    const id = idOf(counter)
+    const known = counters.get(id)
+    if (known !== undefined) known.count += counter.count
+    else if (counters.size < countersMax) counters.set(id, counter)
+  }
+
   const write = async ({ key, policy, windowStartMs, count }: Counter): Promise<void> => {
     const window = new Date(windowStartMs).toISOString()
     try {
       await ledger.submit(key.organizationId, {
         key: `rate-limit/${key.keyId}/${policy}/${window}/${instanceId}`,
-        atMs: windowStartMs + windowMs,
+        atMs: Math.min(windowStartMs + windowMs, Date.now()),
         actor: `key:${key.keyId}`,
         decide: (account) => recordRateLimit(account, { key_id: key.keyId, policy, window, count }),
       })
     } catch (error) {
-      logger.warn({ err: error, keyId: key.keyId, count }, 'rate-limit refusals could not be recorded')
+      logger.warn({ err: error, keyId: key.keyId, count }, 'rate-limit refusals could not be recorded yet')
+      keep({ key, policy, windowStartMs, count })
     }
   }
 
@@ -69,7 +81,7 @@ export const createRateLimitRecord = ({
   return {
     count: (key, policy, nowMs) => {
       const windowStartMs = nowMs - (nowMs % windowMs)
-      const id = `${key.keyId}/${policy}/${windowStartMs}`
+      const id = idOf({ key, policy, windowStartMs })
       const counter = counters.get(id)
       if (counter !== undefined) counter.count++
       else if (counters.size < countersMax) counters.set(id, { key, policy, windowStartMs, count: 1 })

@@ -4,9 +4,9 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify'
-import { callHeaders, sendRefusal } from './answer.ts'
+import { callHeaders, errorBody, sendRefusal } from './answer.ts'
 import { rawBadRequest, refusalOf } from './error-handler.ts'
-import { echoedCharactersMax, noRoute, type Refusal, wrongMethod } from './errors.ts'
+import { echoedCharactersMax, noRoute, type Refusal, unreadableBody, wrongMethod } from './errors.ts'
 import type { AnyCapabilityForm } from './form.ts'
 import { type CallRoom, perform, performRefused } from './perform.ts'
 
@@ -22,12 +22,28 @@ const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as 
  * An HTTP host that answers the given capabilities and refuses everything else in the catalogue's words. Bodies reach
  * the call as text: reading them is part of the call, after the caller is known.
  */
+/** Answers what never became a call. */
+const refuseIn =
+  (room: CallRoom) =>
+  (reply: FastifyReply, refusal: Refusal): FastifyReply => {
+    const requestId = room.requestIds(room.clock.now())
+    return sendRefusal(reply, refusal, callHeaders(requestId, undefined, undefined), requestId)
+  }
+
 export const createHost = (room: CallRoom, forms: readonly AnyCapabilityForm[]): FastifyInstance => {
+  const refuse = refuseIn(room)
   const host = fastify({
     bodyLimit: bodyBytesMax,
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: keepAliveTimeoutMs,
     exposeHeadRoutes: false,
+    // What is pipelined behind a call that is being drained is a call as well.
+    return503OnClosing: false,
+    // Node.js would answer a missing Host itself, with an empty body.
+    http: { requireHostHeader: false },
+    frameworkErrors: (_error, _request, reply) => {
+      refuse(reply as FastifyReply, unreadableBody('The request could not be read.'))
+    },
     clientErrorHandler: (error, socket) => {
       if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
       const tooLarge = error.code === 'HPE_HEADER_OVERFLOW'
@@ -43,12 +59,26 @@ export const createHost = (room: CallRoom, forms: readonly AnyCapabilityForm[]):
   host.removeAllContentTypeParsers()
   host.addContentTypeParser('*', { parseAs: 'string' }, (_request, body, done) => done(null, body))
 
-  const refuse = (reply: FastifyReply, refusal: Refusal): FastifyReply => {
+  const byPath = Map.groupBy(forms, ({ path }) => path)
+  host.setNotFoundHandler((request, reply) => {
+    // A method Fastify does not know by name, on a route that is there.
+    const allowed = byPath.get(request.url.split('?')[0] ?? '')?.map(({ method }) => method)
+    return allowed === undefined
+      ? refuse(reply, noRoute(request.method, pathOf(request)))
+      : refuse(reply.header('allow', allowed.join(', ')), wrongMethod(request.method, allowed))
+  })
+  host.addHook('onRequest', (request, reply, done) => {
+    if (request.headers.host === undefined && request.raw.httpVersion === '1.1')
+      refuse(reply, unreadableBody('The Host header is missing.'))
+    else done()
+  })
+  host.server.on('checkExpectation', (_request, response) => {
     const requestId = room.requestIds(room.clock.now())
-    return sendRefusal(reply, refusal, callHeaders(requestId, undefined, undefined), requestId)
-  }
-
-  host.setNotFoundHandler((request, reply) => refuse(reply, noRoute(request.method, pathOf(request))))
+    const refusal = unreadableBody('The expectation in the Expect header cannot be met.')
+    response
+      .writeHead(400, { ...callHeaders(requestId, undefined, undefined) })
+      .end(errorBody(refusal, requestId))
+  })
   host.setErrorHandler((error: FastifyError, request, reply) => {
     const refusal = refusalOf(error, bodyBytesMax)
     if (refusal.code === 'SYS_001')
@@ -61,7 +91,6 @@ export const createHost = (room: CallRoom, forms: readonly AnyCapabilityForm[]):
       : performRefused(room, form, refusal, request, reply)
   })
 
-  const byPath = Map.groupBy(forms, ({ path }) => path)
   for (const [path, own] of byPath) {
     for (const form of own)
       host.route({

@@ -34,7 +34,7 @@ export type RateLimiter = {
 }
 
 /** What counts in this process; `redis-counters.ts` has the counters that processes share. */
-type Counters = Pick<RateLimiterMemory, 'penalty' | 'reward'>
+type Counters = Pick<RateLimiterMemory, 'penalty' | 'reward' | 'get'>
 type Counted = Awaited<ReturnType<Counters['penalty']>>
 
 export const minuteSeconds = 60
@@ -75,11 +75,13 @@ export const createRateLimiter = (counters: {
         counters.minute.reward(keyId),
         counters.day.reward(keyId),
       ])
+      // Calls of the same moment count before they are denied as well. What is full is seen when all have given back.
+      const [minuteNow, dayNow] = await Promise.all([counters.minute.get(keyId), counters.day.get(keyId)])
       const denied = [
-        windowState(minuteBack, 'minute', requests_per_minute, minuteSeconds),
-        windowState(dayBack, 'day', requests_per_day, daySeconds),
+        windowState(minuteNow ?? minuteBack, 'minute', requests_per_minute, minuteSeconds),
+        windowState(dayNow ?? dayBack, 'day', requests_per_day, daySeconds),
       ]
-      const exceeded = (day.consumedPoints > requests_per_day ? denied[1] : denied[0]) ?? null
+      const exceeded = denied.findLast(({ remaining }) => remaining === 0) ?? denied[0] ?? null
       return { exceeded, windows: denied }
     },
     takeRefused: async ({ keyId, limits }) => {

@@ -197,7 +197,7 @@ export const createProjector = ({
       await transaction(client, async () => {
         const halted = projection.money && first !== undefined
         await moveCheckpoints(client, [{ name, version: projection.version, from }], {
-          to: halted ? first.position - 1n : to,
+          to: halted ? lastBefore(decoded, first.position, from) : to,
           epoch,
         })
         await runStatements(client, statements)
@@ -330,6 +330,10 @@ const countLive = async (pool: pg.Pool, projections: readonly Projection[]): Pro
     live.some(({ name, version }) => name === one.name && version === one.version),
   ).length
 }
+
+/** The place of the event before a position: positions are opaque, so there is no counting back. */
+const lastBefore = ({ events }: Decoded, position: Position, otherwise: Position): Position =>
+  events.findLast((event) => event.position < position)?.position ?? otherwise
 
 const transaction = async (client: pg.PoolClient, work: () => Promise<void>): Promise<void> => {
   await client.query('begin')

@@ -168,6 +168,15 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
     })
   })
 
+  test('of calls at once, those denied by the minute are not told to wait a day', async () => {
+    const key = keyOf(2, 5)
+    const verdicts = await Promise.all(Array.from({ length: 12 }, () => limiter.take(key)))
+    expect(verdicts.flatMap(({ exceeded }) => exceeded?.policy ?? [])).toEqual(
+      Array.from({ length: 10 }, () => 'minute'),
+    )
+    for (const verdict of verdicts.slice(2)) expect(remainingOf(verdict)).toEqual({ minute: 0, day: 3 })
+  })
+
   describe('the window of refusals', () => {
     test("is as wide as the key's minute, and its own: neither uses up the other", async () => {
       const key = keyOf(2, 10)
