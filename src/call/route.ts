@@ -6,7 +6,14 @@ import fastify, {
 } from 'fastify'
 import { callHeaders, errorBody, sendRefusal } from './answer.ts'
 import { rawBadRequest, refusalOf } from './error-handler.ts'
-import { echoedCharactersMax, noRoute, type Refusal, unreadableBody, wrongMethod } from './errors.ts'
+import {
+  echoedCharactersMax,
+  noRoute,
+  type Refusal,
+  temporarilyUnavailable,
+  unreadableBody,
+  wrongMethod,
+} from './errors.ts'
 import type { AnyCapabilityForm } from './form.ts'
 import { type CallRoom, perform, performRefused } from './perform.ts'
 
@@ -37,7 +44,7 @@ export const createHost = (room: CallRoom, forms: readonly AnyCapabilityForm[]):
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: keepAliveTimeoutMs,
     exposeHeadRoutes: false,
-    // What is pipelined behind a call that is being drained is a call as well.
+    // Fastify's own answer while closing is not ours; see the hook below.
     return503OnClosing: false,
     // Node.js would answer a missing Host itself, with an empty body.
     http: { requireHostHeader: false },
@@ -67,17 +74,23 @@ export const createHost = (room: CallRoom, forms: readonly AnyCapabilityForm[]):
       ? refuse(reply, noRoute(request.method, pathOf(request)))
       : refuse(reply.header('allow', allowed.join(', ')), wrongMethod(request.method, allowed))
   })
+  let closing = false
+  host.addHook('preClose', (done) => {
+    closing = true
+    done()
+  })
   host.addHook('onRequest', (request, reply, done) => {
-    if (request.headers.host === undefined && request.raw.httpVersion === '1.1')
+    if (closing) refuse(reply.header('connection', 'close'), temporarilyUnavailable())
+    else if (request.headers.host === undefined && request.raw.httpVersion === '1.1')
       refuse(reply, unreadableBody('The Host header is missing.'))
     else done()
   })
   host.server.on('checkExpectation', (_request, response) => {
     const requestId = room.requestIds(room.clock.now())
     const refusal = unreadableBody('The expectation in the Expect header cannot be met.')
-    response
-      .writeHead(400, { ...callHeaders(requestId, undefined, undefined) })
-      .end(errorBody(refusal, requestId))
+    const body = errorBody(refusal, requestId)
+    const headers = callHeaders(requestId, undefined, undefined)
+    response.writeHead(400, { ...headers, 'content-length': Buffer.byteLength(body) }).end(body)
   })
   host.setErrorHandler((error: FastifyError, request, reply) => {
     const refusal = refusalOf(error, bodyBytesMax)

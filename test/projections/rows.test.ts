@@ -5,7 +5,12 @@ import { accounts } from '../../projections/accounts.ts'
 import { apiKeys, keysOf } from '../../projections/api-keys.ts'
 import { projections } from '../../projections/index.ts'
 import { keyUsage, lastUsedOf } from '../../projections/key-usage.ts'
-import { idempotentCall, ledgerLines, unbalancedAccounts } from '../../projections/ledger-lines.ts'
+import {
+  type IdempotentCallRow,
+  idempotentCalls,
+  ledgerLines,
+  unbalancedAccounts,
+} from '../../projections/ledger-lines.ts'
 import type { TableName } from '../../projections/projection.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import type { RecordedEvent } from '../../src/event-log/port.ts'
@@ -334,18 +339,17 @@ describe('ledger_lines', () => {
     let found = 0
     for (const {
       data,
-      recorded: { stream, revision, id },
+      recorded: { stream, id },
     } of used.slice(0, 80)) {
       const own = stream.slice('ledger-'.length)
       const look = async (organizationId: string) => {
-        const { text, values } = idempotentCall(organizationId, id)
-        return (await house.pool.query<{ revision: string }>(text, [...values])).rows.map((row) =>
-          Number(row.revision),
-        )
+        const { text, values } = idempotentCalls(organizationId, [id])
+        const { rows } = await house.pool.query<IdempotentCallRow>(text, [...values])
+        return rows.flatMap(({ event_id }) => (event_id === null ? [] : [event_id]))
       }
       const idempotent = 'idempotent' in data
       found += Number(idempotent)
-      expect(await look(own)).toEqual(idempotent ? [revision] : [])
+      expect(await look(own)).toEqual(idempotent ? [id] : [])
       expect(await look(organizationIds.find((one) => one !== own) ?? '')).toEqual([])
     }
     expect(found).toBeGreaterThan(5)
