@@ -1,0 +1,226 @@
+/** When a process says that it is ready, and how it answers when what it depends on is away or says nothing. */
+import fastify from 'fastify'
+import pg from 'pg'
+import { pino } from 'pino'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { projections } from '../../projections/index.ts'
+import { eventIdOf } from '../../src/event-log/event-id.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
+import { createHealth, type Health, type HealthOptions, lagSecondsMax } from '../../src/metrics/health.ts'
+import { operations } from '../../src/metrics/routes.ts'
+import { createProjector } from '../../src/projector/run.ts'
+import { prepareProjections } from '../../src/projector/tables.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { eventually } from '../support/service.ts'
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
+
+const logger = pino({ level: 'silent' })
+
+let database: TestDatabase
+let proxy: TcpProxy
+let url = ''
+let pool: pg.Pool
+let eventLog: EventLog
+beforeEach(async () => {
+  database = await testDatabase()
+  const { hostname, port } = new URL(database.url)
+  proxy = await startTcpProxy({ host: hostname, port: Number(port) })
+  const through = new URL(database.url)
+  through.port = String(proxy.port)
+  url = through.href
+  pool = new pg.Pool({ connectionString: url, connectionTimeoutMillis: 5_000 })
+  pool.on('error', () => undefined)
+  eventLog = openPostgresEventLog({ url, logger })
+  const client = await pool.connect()
+  await prepareProjections(client, projections)
+  client.release()
+})
+afterEach(async () => {
+  proxy.thaw()
+  await eventLog.close()
+  await pool.end()
+  await proxy.close()
+  await database.drop()
+})
+
+const healthOf = (options: Partial<HealthOptions> = {}): Health =>
+  createHealth({ eventLog, pool, clock: Date, projections, ...options })
+
+const append = async (n: number): Promise<void> => {
+  const stream = `test-${n}`
+  await eventLog.append(stream, 'none', [
+    { id: eventIdOf(stream, 'health', 0), type: 'Tested', data: '{}', metadata: '{}' },
+  ])
+}
+
+/** What a load balancer is told. */
+const answerOf = async (health: Health, showsRows: boolean): Promise<{ status: number; body: unknown }> => {
+  const host = fastify()
+  await host.register(operations({ health, showsRows }))
+  const { statusCode, body } = await host.inject('/readyz')
+  await host.close()
+  return { status: statusCode, body: JSON.parse(body) }
+}
+
+test('a process whose log and database answer and whose rows are current is ready', async () => {
+  expect(await answerOf(healthOf(), true)).toEqual({
+    status: 200,
+    body: {
+      status: 'ready',
+      checks: {
+        event_log: { status: 'ok' },
+        database: { status: 'ok' },
+        projections: { status: 'ok', lag_seconds: 0 },
+      },
+    },
+  })
+})
+
+describe('rows that are late', () => {
+  const later = { now: () => Date.now() + (lagSecondsMax + 10) * 1_000 }
+
+  test('make a host unready that shows them, and not one that answers calls', async () => {
+    await append(1)
+    await append(2)
+    expect(await answerOf(healthOf(), true)).toMatchObject({ status: 200 })
+    const late = healthOf({ clock: later })
+    expect(await answerOf(late, true)).toMatchObject({
+      status: 503,
+      body: {
+        status: 'not_ready',
+        checks: { projections: { status: 'failed' }, database: { status: 'ok' } },
+      },
+    })
+    expect(await answerOf(late, false)).toMatchObject({
+      status: 200,
+      body: { status: 'ready', checks: { projections: { status: 'degraded' } } },
+    })
+    const lags = await late.projectionLags()
+    expect(lags?.map(({ name }) => name).sort()).toEqual(projections.map(({ name }) => name).sort())
+    for (const { behind, seconds } of lags ?? []) {
+      expect(behind).toBe(2n)
+      expect(seconds).toBeGreaterThan(lagSecondsMax)
+    }
+  })
+
+  test('are current again when the projector has run', async () => {
+    await append(1)
+    const projector = createProjector({ url, eventLog, projections, logger, owner: 'health' })
+    void projector.run()
+    try {
+      await eventually(async () =>
+        (await answerOf(healthOf({ clock: later }), true)).status === 200 ? true : undefined,
+      )
+    } finally {
+      await projector.stop()
+    }
+  })
+
+  test('are measured each by its own checkpoint', async () => {
+    for (const n of [1, 2, 3]) await append(n)
+    await pool.query(`update projection_checkpoints set position = 2 where name = 'accounts'`)
+    await pool.query(`update projection_checkpoints set position = 3 where name <> 'accounts'`)
+    // A projection of another version of the service never moves again, and is nobody's concern.
+    await pool.query(
+      `insert into projection_checkpoints (name, version, position) select 'forgotten', version, 0 from projection_checkpoints limit 1`,
+    )
+    const lags = (await healthOf({ clock: later }).projectionLags()) ?? []
+    expect(lags.filter(({ behind }) => behind > 0n).map(({ name, behind }) => [name, behind])).toEqual([
+      ['accounts', 1n],
+    ])
+    expect(lags.filter(({ seconds }) => seconds > 0).map(({ name }) => name)).toEqual(['accounts'])
+  })
+
+  test('of a projection that halted are late, whatever their age', async () => {
+    await pool.query(
+      `update projection_checkpoints set state = 'halted', error = 'x' where name = 'accounts'`,
+    )
+    expect(await answerOf(healthOf(), true)).toMatchObject({
+      status: 503,
+      body: { checks: { projections: { status: 'failed' } } },
+    })
+  })
+})
+
+describe('a database that', () => {
+  test('is away makes the process unready', async () => {
+    const away = new pg.Pool({ connectionString: url.replace(/:\d+\//, ':1/') })
+    expect(await answerOf(healthOf({ pool: away }), true)).toMatchObject({
+      status: 503,
+      body: { status: 'not_ready', checks: { event_log: { status: 'ok' }, database: { status: 'failed' } } },
+    })
+    await away.end()
+  })
+
+  test('says nothing is not waited for longer than the deadline, nor asked twice; then it is ready again', async () => {
+    const health = healthOf()
+    proxy.freeze()
+    const startedMs = performance.now()
+    const answers = await Promise.all([
+      answerOf(health, true),
+      answerOf(health, false),
+      health.projectionLags(),
+    ])
+    expect(performance.now() - startedMs).toBeLessThan(3_000)
+    const body = { checks: { event_log: { status: 'timed_out' }, database: { status: 'timed_out' } } }
+    expect(answers).toMatchObject([{ status: 503, body }, { status: 503, body }, {}])
+    expect(answers[2]).toBeNull()
+    expect(pool.totalCount).toBe(1)
+    await eventually(async () => ((await answerOf(health, true)).status === 503 ? true : undefined))
+    expect(pool.totalCount).toBe(1)
+    proxy.thaw()
+    await eventually(async () => ((await answerOf(health, true)).status === 200 ? true : undefined))
+  })
+})
+
+test('an event log that is away makes the process unready; its rows are then unknown', async () => {
+  const health = healthOf({
+    eventLog: { head: () => Promise.reject(new Error('away')), subscribe: eventLog.subscribe },
+  })
+  expect(await answerOf(health, false)).toMatchObject({
+    status: 503,
+    body: { checks: { event_log: { status: 'failed' }, database: { status: 'ok' } } },
+  })
+  expect(await health.projectionLags()).toBeNull()
+})
+
+test('shared rate limits that are not to be had do not make it unready', async () => {
+  let shared = true
+  const health = healthOf({ rateLimitsShared: () => shared })
+  expect(await answerOf(health, true)).toMatchObject({ body: { checks: { rate_limiter: { status: 'ok' } } } })
+  shared = false
+  expect(await answerOf(health, true)).toMatchObject({
+    status: 200,
+    body: { status: 'ready', checks: { rate_limiter: { status: 'degraded' } } },
+  })
+})
+
+test('however many ask within a second, everything is asked once', async () => {
+  let asked = 0
+  const health = healthOf({
+    eventLog: {
+      head: () => {
+        asked++
+        return eventLog.head()
+      },
+      subscribe: eventLog.subscribe,
+    },
+  })
+  await Promise.all(Array.from({ length: 50 }, () => answerOf(health, true)))
+  await health.projectionLags()
+  expect(asked).toBe(1)
+  await eventually(async () => {
+    await health.readiness({ showsRows: true })
+    return asked === 2 ? true : undefined
+  })
+})
+
+test('a live process says so while everything it needs is away', async () => {
+  const host = fastify()
+  const never = () => Promise.reject(new Error('livez asked something'))
+  await host.register(operations({ health: { readiness: never, projectionLags: never }, showsRows: true }))
+  const { statusCode, body } = await host.inject('/livez')
+  expect([statusCode, JSON.parse(body)]).toEqual([200, { status: 'live' }])
+  await host.close()
+})

@@ -1,0 +1,239 @@
+/** What operations can see of the service, and that it shows nobody's key, organization or address. */
+import { randomBytes } from 'node:crypto'
+import { tmpdir } from 'node:os'
+import { pino } from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type App, startApp } from '../../src/app.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import { parseConfig } from '../../src/config.ts'
+import { composeApiKey } from '../../src/keys/api-key.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
+import { issueKey, revoke } from '../../src/ops/api-keys.ts'
+import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
+import { createOrganization, grant } from '../../src/ops/organizations.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { eventually, lookup } from '../support/service.ts'
+
+const logger = pino({ level: 'silent' })
+const actor = 'system'
+/** Two public addresses, each charged one credit, and one that is free. */
+const addresses = ['8.8.8.8', '1.1.1.1', '10.0.0.1'] as const
+
+let database: TestDatabase
+let foundation: Foundation
+let app: App
+let organizationId = ''
+let apiKey = ''
+let narrowKey = ''
+let keyIds: string[] = []
+
+beforeAll(async () => {
+  database = await testDatabase()
+  const config = parseConfig({
+    DATABASE_URL: database.url,
+    SECRET_KEY: 'a secret of at least thirty-two characters',
+    DATA_DIR: tmpdir(),
+    API_PORT: '0',
+    DASHBOARD_PORT: '0',
+  })
+  const metrics = createMetrics({ clock: Date })
+  foundation = await openFoundation(config, { logger, observe: metrics.ledger })
+  app = await startApp(foundation, config, logger, metrics)
+  ;({ organizationId } = await createOrganization(foundation, {
+    name: 'Kestrel Logistics',
+    overdraftLimit: 0n,
+    actor,
+  }))
+  await grant(foundation, {
+    organizationId,
+    amount: parseCredits('2'),
+    priority: 100,
+    expiresAt: null,
+    reason: 'test',
+    actor,
+  })
+  const issue = (requestsPerMinute: number) =>
+    issueKey(foundation, {
+      organizationId,
+      name: 'warehouse',
+      permissions: ['ip_lookup'],
+      limits: { requests_per_minute: requestsPerMinute, requests_per_day: 100_000 },
+      allowedCidrs: [],
+      expiresAt: null,
+      actor,
+    })
+  const [wide, narrow] = [await issue(10_000), await issue(1)]
+  apiKey = wide.apiKey
+  narrowKey = narrow.apiKey
+  keyIds = [wide.keyId, narrow.keyId]
+})
+
+afterAll(async () => {
+  await app?.close()
+  await foundation?.close()
+  await database?.drop()
+})
+
+const text = async (): Promise<string> => {
+  const response = await fetch(`${app.dashboardUrl}/metrics`)
+  expect(response.status).toBe(200)
+  expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/)
+  return response.text()
+}
+
+/** The samples of one metric, by their labels as written. */
+const samples = (written: string, name: string): Record<string, number> =>
+  Object.fromEntries(
+    [...written.matchAll(new RegExp(`^enrichment_${name}(\\{.*\\})? (\\S+)$`, 'gm'))].map(
+      ([, labels = '', value]) => [labels, Number(value)],
+    ),
+  )
+
+const changed = (before: string, after: string, name: string): Record<string, number> => {
+  const old = samples(before, name)
+  return Object.fromEntries(
+    Object.entries(samples(after, name))
+      .map(([labels, value]) => [labels, value - (old[labels] ?? 0)] as const)
+      .filter(([, difference]) => difference !== 0),
+  )
+}
+
+test('known traffic is counted as what it was', async () => {
+  // The narrow key's one call of the minute; also makes sure that both keys have reached the host.
+  for (const key of [apiKey, narrowKey])
+    await eventually(async () =>
+      (await lookup(app.apiUrl ?? '', key, addresses[2])).status === 200 ? true : undefined,
+    )
+  const before = await text()
+  const statuses: number[] = []
+  const call = async (key: string, ip: string): Promise<void> => {
+    statuses.push((await lookup(app.apiUrl ?? '', key, ip)).status)
+  }
+  for (const ip of addresses) await call(apiKey, ip)
+  await call(apiKey, '9.9.9.9')
+  await call(apiKey, 'nonsense')
+  await call(narrowKey, addresses[0])
+  await call(narrowKey, addresses[0])
+  await call('nonsense', addresses[0])
+  await call(composeApiKey(randomBytes(256)).apiKey, addresses[0])
+  await fetch(`${app.dashboardUrl}/whoami`, { headers: { 'x-api-key': apiKey } })
+  expect(statuses).toEqual([200, 200, 200, 402, 400, 429, 429, 401, 401])
+  const after = await text()
+
+  expect(changed(before, after, 'calls_total')).toEqual({
+    '{capability="ip_lookup",outcome="answered",code=""}': 3,
+    '{capability="ip_lookup",outcome="refused",code="CREDIT_001"}': 1,
+    '{capability="ip_lookup",outcome="refused",code="IP_001"}': 1,
+    '{capability="ip_lookup",outcome="refused",code="RATE_001"}': 2,
+    '{capability="whoami",outcome="answered",code=""}': 1,
+  })
+  expect(changed(before, after, 'call_duration_seconds_count')).toEqual({
+    '{capability="ip_lookup",outcome="answered"}': 3,
+    '{capability="ip_lookup",outcome="refused"}': 4,
+    '{capability="whoami",outcome="answered"}': 1,
+  })
+  expect(changed(before, after, 'credits_charged_micro_total')).toEqual({
+    '{capability="ip_lookup"}': 2_000_000,
+  })
+  expect(changed(before, after, 'rate_limited_calls_total')).toEqual({ '{policy="minute"}': 2 })
+  expect(changed(before, after, 'authentication_failures_total')).toEqual({
+    '{reason="malformed"}': 1,
+    '{reason="unknown"}': 1,
+  })
+  // Every recorded call is in some batch; calls refused by a limit are written later, together.
+  expect(changed(before, after, 'ledger_batch_commands_sum')['']).toBe(6)
+  // Two of the six were charged: an event each more.
+  expect(changed(before, after, 'ledger_batch_events_sum')['']).toBe(8)
+  expect(samples(after, 'ledger_append_duration_seconds_count')).toEqual(
+    samples(after, 'ledger_batch_commands_count'),
+  )
+})
+
+test('a revoked key is counted by that reason', async () => {
+  const [keyId = ''] = keyIds
+  await revoke(foundation, { keyId, reason: 'test', actor })
+  await eventually(async () =>
+    (await lookup(app.apiUrl ?? '', apiKey, addresses[2])).status === 401 ? true : undefined,
+  )
+  expect(samples(await text(), 'authentication_failures_total')['{reason="ended"}']).toBeGreaterThan(0)
+})
+
+test('projections show no lag once they have caught up, and the location file its age', async () => {
+  const written = await eventually(async () => {
+    const now = await text()
+    const lags = Object.values(samples(now, 'projection_lag_events'))
+    return lags.length > 0 && lags.every((lag) => lag === 0) ? now : undefined
+  })
+  expect(Object.keys(samples(written, 'projection_lag_seconds'))).toContain('{projection="accounts"}')
+  expect(new Set(Object.values(samples(written, 'projection_lag_seconds')))).toEqual(new Set([0]))
+  expect(new Set(Object.values(samples(written, 'projection_halted')))).toEqual(new Set([0]))
+  expect(samples(written, 'geo_database_age_seconds')['']).toBeGreaterThan(3_600)
+})
+
+describe('what is written', () => {
+  test('names no key, organization or address, and every name has the prefix', async () => {
+    const written = await text()
+    for (const secret of [apiKey, narrowKey, ...keyIds, organizationId, 'Kestrel', 'warehouse', ...addresses])
+      expect(written).not.toContain(secret)
+    const names = [...written.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name)
+    expect(names.length).toBeGreaterThan(15)
+    expect(names.filter((name) => !name?.startsWith('enrichment_'))).toEqual([])
+    const labels = new Set([...written.matchAll(/[{,]([a-z_]+)="/g)].map(([, label]) => label))
+    expect([...labels].sort()).toEqual([
+      'capability',
+      'code',
+      'le',
+      'outcome',
+      'policy',
+      'projection',
+      'reason',
+    ])
+  })
+
+  test('buckets only grow, and the last one holds every call', async () => {
+    const written = await text()
+    const of = '{capability="ip_lookup",outcome="answered"}'
+    const buckets = [
+      ...written.matchAll(
+        /^enrichment_call_duration_seconds_bucket\{le="(\S+?)",capability="ip_lookup",outcome="answered"\} (\d+)$/gm,
+      ),
+    ]
+    const counts = buckets.map(([, , count]) => Number(count))
+    expect(counts).toEqual(counts.toSorted((a, b) => a - b))
+    expect(buckets.at(-1)?.[1]).toBe('+Inf')
+    expect(counts.at(-1)).toBe(samples(written, 'call_duration_seconds_count')[of])
+    expect(samples(written, 'call_duration_seconds_sum')[of]).toBeGreaterThan(0)
+  })
+})
+
+describe('the routes', () => {
+  test('answer without a key, on both hosts, and are no calls', async () => {
+    const before = await text()
+    for (const url of [app.apiUrl, app.dashboardUrl])
+      for (const path of ['/livez', '/readyz'])
+        for (const method of ['GET', 'HEAD']) {
+          const response = await fetch(`${url}${path}`, { method })
+          expect([url, path, method, response.status]).toEqual([url, path, method, 200])
+          expect(response.headers.get('cache-control')).toBe('no-store')
+        }
+    expect(changed(before, await text(), 'calls_total')).toEqual({})
+    expect(await (await fetch(`${app.apiUrl}/livez`)).json()).toEqual({ status: 'live' })
+    expect(await (await fetch(`${app.apiUrl}/readyz`)).json()).toMatchObject({
+      status: 'ready',
+      checks: { event_log: { status: 'ok' }, database: { status: 'ok' }, projections: { status: 'ok' } },
+    })
+  })
+
+  test('the host that partners call has no metrics', async () => {
+    const response = await fetch(`${app.apiUrl}/metrics`)
+    expect(response.status).toBe(404)
+    expect(await response.json()).toMatchObject({ code: 'REQ_004' })
+  })
+})
+
+test('what a process does not have is left out, not reported as nothing', async () => {
+  const metrics = createMetrics({ clock: Date })
+  expect(samples(await metrics.text(), 'geo_database_age_seconds')).toEqual({})
+  metrics.watch({ projectionLags: async () => null })
+  expect(samples(await metrics.text(), 'projection_lag_seconds')).toEqual({})
+})
