@@ -71,14 +71,14 @@ export const startApp = async (
         metrics.watch({ geoBuiltAtMs: () => Date.parse(database.status().build_date) })
         const host = createHost(room, [ipLookup({ geo, secrets: foundation.secrets })])
         host.register(operations({ health, showsRows: false }))
-        closing.push(() => host.close())
+        closing.push(() => closeHost(host))
         apiUrl = await listen(host, config.HOST, config.API_PORT, 'API_PORT')
       }
       if (has('dashboard')) {
         const host = createHost(room, [whoami({ pool: foundation.pool })])
         host.register(operations({ health, showsRows: true, metrics }))
         host.register(dashboard(foundation, logger))
-        closing.push(() => host.close())
+        closing.push(() => closeHost(host))
         dashboardUrl = await listen(host, config.HOST, config.DASHBOARD_PORT, 'DASHBOARD_PORT')
       }
     }
@@ -92,7 +92,9 @@ export const startApp = async (
     geo,
     close: async () => {
       // Hosts first: they finish what is in flight, which still needs everything opened before them.
-      for (const close of closing.reverse()) await close()
+      const errors: unknown[] = []
+      for (const close of closing.reverse()) await close().catch((error: unknown) => errors.push(error))
+      if (errors.length > 0) throw new AggregateError(errors, 'not everything could be closed')
     },
   }
 }
@@ -187,6 +189,18 @@ const keyStateOf = (row: ApiKeyRow): KeyState => ({
   graceUntil: row.grace_until?.toISOString() ?? null,
   revokedAt: row.revoked_at?.toISOString() ?? null,
 })
+
+const idleCheckMs = 50
+
+/** A connection kept alive becomes idle once its last call is answered, and would hold the host open for its time-out. */
+const closeHost = async (host: FastifyInstance): Promise<void> => {
+  const idle = setInterval(() => host.server.closeIdleConnections(), idleCheckMs)
+  try {
+    await host.close()
+  } finally {
+    clearInterval(idle)
+  }
+}
 
 const listen = async (
   host: FastifyInstance,

@@ -1,8 +1,8 @@
 import { hash } from 'node:crypto'
-import type pg from 'pg'
+import pg from 'pg'
 import { type IdempotentCallRow, idempotentCalls } from '../../projections/ledger-lines.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
-import { type EventLog, StreamMissing } from '../event-log/port.ts'
+import { type EventLog, StreamMissing, Unavailable } from '../event-log/port.ts'
 import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
 
@@ -21,6 +21,14 @@ const keyCharactersMax = 255
 
 /** How often a call may come to nothing under one key before the caller has to send another. */
 const attemptsMax = 8
+
+/** A database that cannot be reached is an outage; one that refuses the statement is a bug of ours. */
+const unavailableWhenAway = (error: unknown): never => {
+  const sqlState = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
+  if (error instanceof Unavailable || (error instanceof pg.DatabaseError && !/^(08|53|57)/.test(sqlState)))
+    throw error
+  throw new Unavailable('what became of an idempotent call cannot be asked now', { cause: error })
+}
 
 /** What became of one attempt, by the id of its first event. */
 type Attempt = { unpaid: boolean; chargeId: string | null; reversed: boolean }
@@ -50,7 +58,7 @@ export type Claim =
   /** Never seen: go ahead, then `finish` or `release`. */
   | { readonly kind: 'first'; readonly attempt: number; readonly absentUpTo: number }
   /** Its charge stands in the ledger, its answer is gone: answer again, charge nothing. */
-  | { readonly kind: 'charged' }
+  | { readonly kind: 'charged'; readonly eventId: string }
   | { readonly kind: 'replay'; readonly answer: StoredAnswer }
   | { readonly kind: 'in_flight' }
   | { readonly kind: 'mismatch' }
@@ -61,7 +69,8 @@ export type Claim =
  * back, may be made again under the same key: as another attempt, with ids of its own.
  */
 export const commandKeyOf = (idempotencyKey: string, attempt: number): string =>
-  attempt === 0 ? `idempotency/${idempotencyKey}` : `idempotency/${idempotencyKey}/${attempt}`
+  // The attempt stands before the key, which may hold anything.
+  attempt === 0 ? `idempotency/${idempotencyKey}` : `idempotency-${attempt}/${idempotencyKey}`
 
 export type IdempotencyClaim = {
   readonly organizationId: string
@@ -123,52 +132,54 @@ export const createIdempotency = ({ pool, eventLog }: { pool: pg.Pool; eventLog:
     for (const [attempt, id] of ids.entries()) {
       const made = found.get(id)
       if (made === undefined) return { kind: 'first', attempt, absentUpTo }
-      if (!made.unpaid && !made.reversed) return { kind: 'charged' }
+      if (!made.unpaid && !made.reversed) return { kind: 'charged', eventId: id }
     }
     return { kind: 'in_flight' }
   }
 
-  return {
-    claim: async ({ organizationId, key, fingerprint }) => {
-      const inserted = await pool.query<{ ledger_revision: string }>(
-        `insert into idempotent_calls (organization_id, key_hash, body_hash, ledger_revision)
+  const claimOne = async ({ organizationId, key, fingerprint }: IdempotencyClaim): Promise<Claim> => {
+    const inserted = await pool.query<{ ledger_revision: string }>(
+      `insert into idempotent_calls (organization_id, key_hash, body_hash, ledger_revision)
          values ($1, $2, $3, coalesce((select revision from accounts where organization_id = $1), -1))
          on conflict do nothing returning ledger_revision`,
-        [organizationId, keyHash(key), fingerprint],
-      )
-      const fresh = inserted.rows[0]
-      if (fresh !== undefined) return lookInLedger(organizationId, key)
-      const { rows } = await pool.query<{
-        same: boolean
-        stale: boolean
-        claimed_at: Date
-        ledger_revision: string
-        status: number | null
-        answer: string | null
-        headers: Record<string, string> | null
-      }>(
-        `select body_hash = $3 as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text, ledger_revision,
+      [organizationId, keyHash(key), fingerprint],
+    )
+    const fresh = inserted.rows[0]
+    if (fresh !== undefined) return lookInLedger(organizationId, key)
+    const { rows } = await pool.query<{
+      same: boolean
+      stale: boolean
+      claimed_at: Date
+      ledger_revision: string
+      status: number | null
+      answer: string | null
+      headers: Record<string, string> | null
+    }>(
+      `select body_hash = $3 as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text, ledger_revision,
                 status, answer, headers
            from idempotent_calls where organization_id = $1 and key_hash = $2`,
-        [organizationId, keyHash(key), fingerprint, claimTtlSeconds],
-      )
-      const row = rows[0]
-      // Released between the two statements: the caller may try again.
-      if (row === undefined) return { kind: 'in_flight' }
-      if (!row.same) return { kind: 'mismatch' }
-      if (row.status !== null)
-        return row.answer === null
-          ? lookInLedger(organizationId, key)
-          : { kind: 'replay', answer: { status: row.status, body: row.answer, headers: row.headers ?? {} } }
-      if (!row.stale) return { kind: 'in_flight' }
-      const taken = await pool.query(
-        `update idempotent_calls set claimed_at = now()
+      [organizationId, keyHash(key), fingerprint, claimTtlSeconds],
+    )
+    const row = rows[0]
+    // Released between the two statements: the caller may try again.
+    if (row === undefined) return { kind: 'in_flight' }
+    if (!row.same) return { kind: 'mismatch' }
+    if (row.status !== null)
+      return row.answer === null
+        ? lookInLedger(organizationId, key)
+        : { kind: 'replay', answer: { status: row.status, body: row.answer, headers: row.headers ?? {} } }
+    if (!row.stale) return { kind: 'in_flight' }
+    const taken = await pool.query(
+      `update idempotent_calls set claimed_at = now()
           where organization_id = $1 and key_hash = $2 and claimed_at = $3::timestamptz and status is null`,
-        [organizationId, keyHash(key), row.claimed_at],
-      )
-      if (taken.rowCount !== 1) return { kind: 'in_flight' }
-      return lookInLedger(organizationId, key)
-    },
+      [organizationId, keyHash(key), row.claimed_at],
+    )
+    if (taken.rowCount !== 1) return { kind: 'in_flight' }
+    return lookInLedger(organizationId, key)
+  }
+
+  return {
+    claim: (claim) => claimOne(claim).catch(unavailableWhenAway),
     finish: async ({ organizationId, key }, { status, body, headers }) => {
       await pool.query(
         `update idempotent_calls set status = $3, answer = $4, headers = $5, answered_at = now()

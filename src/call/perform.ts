@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { formatCredits, type MicroCredits } from '../billing/money.ts'
+import { Unavailable } from '../event-log/port.ts'
 import type { CallFacts, CallOutcome } from '../events/calls.ts'
 import type { Capability } from '../events/capabilities.ts'
 import { type AuthenticationFailure, authenticate } from '../guard/authenticate.ts'
@@ -93,6 +94,8 @@ type Admitted = {
   readonly claim?: IdempotencyClaim
   /** With a claim: which attempt this is, and up to where the ledger does not hold it. */
   readonly attempt?: { readonly number: number; readonly absentUpTo: number }
+  /** The call was charged before; its first event id. */
+  readonly owes?: string
 }
 
 /** Performs one call from request to answer. Never throws: whatever breaks becomes SYS_001 or SYS_002. */
@@ -114,7 +117,10 @@ export const perform = async (
       ? await refuse(room, admitted, read.refusal)
       : await answer(room, admitted, read.body, request)
   } catch (error) {
-    const refusal = error instanceof LedgerUnavailable ? temporarilyUnavailable() : internalError()
+    const refusal =
+      error instanceof LedgerUnavailable || error instanceof Unavailable
+        ? temporarilyUnavailable()
+        : internalError()
     if (refusal.code === 'SYS_001')
       room.logger.error({ err: error, requestId, route: form.path }, 'a call failed')
     observe(room, { form, startedMs }, refusal, 0n)
@@ -255,15 +261,19 @@ const answerOnce = async (room: CallRoom, admitted: Admitted, body: JsonObject):
 /** One append: what the call established and what it costs. Durable when this resolves. */
 const record = (
   { ledger, prices }: CallRoom,
-  { form, key, requestId, atMs, claim, attempt }: Admitted,
+  { form, key, requestId, atMs, claim, attempt, owes }: Admitted,
   { outcome, code, facts }: { outcome: CallOutcome; code?: string; facts: CallFacts },
 ): Promise<Committed> =>
   ledger.submit(key.organizationId, {
-    key: claim === undefined || attempt === undefined ? requestId : commandKeyOf(claim.key, attempt.number),
+    key:
+      claim === undefined || attempt === undefined
+        ? `${outcome === 'failed' ? 'failed/' : ''}${requestId}`
+        : commandKeyOf(claim.key, attempt.number),
     atMs,
     actor: `key:${key.keyId}`,
     requestId,
     ...(attempt === undefined ? {} : { absentUpTo: attempt.absentUpTo }),
+    ...(owes === undefined ? {} : { owes }),
     decide: (account, idOf) =>
       recordCall(
         account,
@@ -391,7 +401,7 @@ const answerIdempotent = async (
       return send(admitted.reply, { status: claimed.answer.status, headers, body: claimed.answer.body })
     }
     case 'charged':
-      return answerCharged(room, admitted, body, claim)
+      return answerCharged(room, { ...admitted, owes: claimed.eventId }, body, claim)
     case 'first':
       try {
         return await answerOnce(

@@ -18,7 +18,14 @@ export type RateLimitRecord = {
 const windowMs = 60_000
 const countersMax = 100_000
 
-type Counter = { key: DirectoryKey; policy: RatePolicy; windowStartMs: number; count: number }
+type Counter = {
+  key: DirectoryKey
+  policy: RatePolicy
+  windowStartMs: number
+  count: number
+  /** The ledger's revision before the first try to write it: it cannot stand before. */
+  absentUpTo?: number
+}
 
 const idOf = ({ key, policy, windowStartMs }: Omit<Counter, 'count'>): string =>
   `${key.keyId}/${policy}/${windowStartMs}`
@@ -40,14 +47,20 @@ export const createRateLimitRecord = ({
   const keep = (counter: Counter): void => {
     const id = idOf(counter)
     const known = counters.get(id)
-    if (known !== undefined) known.count += counter.count
-    else if (counters.size < countersMax) counters.set(id, counter)
+    if (known !== undefined) {
+      // Its first try may have been written: what came since is counted under the same id and so told once.
+      known.count += counter.count
+      if (counter.absentUpTo !== undefined) known.absentUpTo = counter.absentUpTo
+    } else if (counters.size < countersMax) counters.set(id, counter)
   }
 
-  const write = async ({ key, policy, windowStartMs, count }: Counter): Promise<void> => {
+  const write = async (counter: Counter): Promise<void> => {
+    const { key, policy, windowStartMs, count } = counter
     const window = new Date(windowStartMs).toISOString()
     try {
+      counter.absentUpTo ??= (await ledger.lastSeen(key.organizationId)).revision
       await ledger.submit(key.organizationId, {
+        absentUpTo: counter.absentUpTo,
         key: `rate-limit/${key.keyId}/${policy}/${window}/${instanceId}`,
         atMs: Math.min(windowStartMs + windowMs, Date.now()),
         actor: `key:${key.keyId}`,
@@ -55,7 +68,7 @@ export const createRateLimitRecord = ({
       })
     } catch (error) {
       logger.warn({ err: error, keyId: key.keyId, count }, 'rate-limit refusals could not be recorded yet')
-      keep({ key, policy, windowStartMs, count })
+      keep(counter)
     }
   }
 

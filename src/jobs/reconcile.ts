@@ -1,4 +1,4 @@
-import type pg from 'pg'
+import pg from 'pg'
 import type { Logger } from 'pino'
 import { unbalancedAccounts } from '../../projections/ledger-lines.ts'
 
@@ -8,12 +8,21 @@ export type Unbalanced = {
   readonly balance_micro: string
 }
 
+const deadlineMs = 30 * 60_000
+
 /**
  * Compares two independent folds of the ledgers: the movements of every statement must add up to its account. Returns
  * the accounts where they do not, which must be none; null when the two projections stand at different positions.
  */
-export const reconcile = async (pool: pg.Pool, logger: Logger): Promise<Unbalanced[] | null> => {
-  const client = await pool.connect()
+export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced[] | null> => {
+  // A connection of its own: the sums take as long as the statements are long, and must not wait in anybody's way.
+  const client = new pg.Client({
+    connectionString: url,
+    statement_timeout: deadlineMs,
+    application_name: 'reconcile',
+  })
+  client.on('error', () => undefined)
+  await client.connect()
   try {
     await client.query('begin isolation level repeatable read read only')
     const positions = await client.query(
@@ -26,6 +35,6 @@ export const reconcile = async (pool: pg.Pool, logger: Logger): Promise<Unbalanc
     return rows
   } finally {
     await client.query('rollback').catch(() => undefined)
-    client.release()
+    await client.end()
   }
 }

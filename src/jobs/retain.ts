@@ -2,7 +2,7 @@ import type pg from 'pg'
 
 /** README, "Idempotency-Key": first answers are kept this long. That a key was used is kept for ever. */
 export const answerRetentionHours = 24
-const rowsMax = 10_000
+export const forgottenAtOnceMax = 10_000
 
 /** Forgets the bodies of old idempotent answers. Returns how many; call again while it returns the maximum. */
 export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
@@ -11,7 +11,7 @@ export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
       where (organization_id, key_hash) in (
         select organization_id, key_hash from idempotent_calls
          where answer is not null and answered_at < now() - $1 * interval '1 h' order by answered_at limit $2)`,
-    [answerRetentionHours, rowsMax],
+    [answerRetentionHours, forgottenAtOnceMax],
   )
   return rowCount ?? 0
 }

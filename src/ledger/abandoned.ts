@@ -24,7 +24,14 @@ export type Abandoned = {
   done(reversal: Reversal): void
 }
 
-export type Reversal = { readonly chargeId: string; readonly amount: MicroCredits }
+export type Reversal = {
+  readonly chargeId: string
+  readonly amount: MicroCredits
+  /** The call that was charged, by its first event id. */
+  readonly firstEventId: string
+  /** The reversal cannot stand before the charge it reverses. */
+  readonly absentUpTo: number
+}
 
 const batchesMax = 64
 
@@ -36,7 +43,7 @@ export const createAbandoned = ({ stream, eventLog }: { stream: string; eventLog
   }[] = []
   const reversals = new Map<string, Reversal>()
 
-  const arrived = (commands: ReadonlyMap<string, Committed>, queue: Queued[]): void => {
+  const arrived = (commands: ReadonlyMap<string, Committed>, base: number, queue: Queued[]): void => {
     for (const [firstEventId, committed] of commands) {
       const retry = queue.findIndex((queued) => queued.firstEventId === firstEventId)
       if (retry !== -1) {
@@ -48,6 +55,8 @@ export const createAbandoned = ({ stream, eventLog }: { stream: string; eventLog
           reversals.set(event.data.charge_id, {
             chargeId: event.data.charge_id,
             amount: parseCredits(event.data.amount),
+            firstEventId,
+            absentUpTo: base,
           })
     }
   }
@@ -62,6 +71,13 @@ export const createAbandoned = ({ stream, eventLog }: { stream: string; eventLog
       for (const { commands } of batches) commands.delete(firstEventId)
     },
     lookAgain: async (queue) => {
+      for (const { command } of queue) {
+        const { owes } = command
+        if (owes === undefined) continue
+        for (const { commands } of batches) commands.delete(owes)
+        for (const reversal of [...reversals.values()])
+          if (reversal.firstEventId === owes) reversals.delete(reversal.chargeId)
+      }
       for (const batch of batches) {
         const [there] = await eventLog
           .read(stream, { from: batch.base + 1, max: 1 })
@@ -72,7 +88,7 @@ export const createAbandoned = ({ stream, eventLog }: { stream: string; eventLog
         if (there === undefined) continue
         batches = batches.filter((one) => one !== batch)
         // The metadata holds the digest: the same ids with other bytes are another process's doing, and answered there.
-        if (there.metadata === batch.first?.metadata) arrived(batch.commands, queue)
+        if (there.metadata === batch.first?.metadata) arrived(batch.commands, batch.base, queue)
       }
     },
     due: () => [...reversals.values()],
@@ -82,12 +98,13 @@ export const createAbandoned = ({ stream, eventLog }: { stream: string; eventLog
 
 /** The command that gives a charge back. Its key makes it happen once, whoever sends it how often. */
 export const reversalCommand = (
-  { chargeId, amount }: Reversal,
+  { chargeId, amount, absentUpTo }: Reversal,
   { nowMs, logger }: { nowMs: number; logger: Logger },
 ): LedgerCommand => {
   logger.warn({ chargeId }, 'ledger: a charge arrived after its call was refused; reversing it')
   return {
     key: `reversal/${chargeId}`,
+    absentUpTo,
     atMs: nowMs,
     actor: 'system',
     decide: (account, idOf) =>

@@ -19,6 +19,8 @@ export type LedgerCommand = {
    * after it is looked through before the command is decided.
    */
   readonly absentUpTo?: number
+  /** The command delivers what another one charged, by that one's first event id: that charge is owed after all. */
+  readonly owes?: string
   /** `idOf(n)` is the id the command's nth event will have. */
   readonly decide: (account: Account, idOf: (index: number) => string) => Decision
 }

@@ -468,9 +468,13 @@ const createWriter = (
     },
     lastSeen: async () => {
       if (account !== undefined) return account
-      loading ??= load().finally(() => {
-        loading = undefined
-      })
+      loading ??= load()
+        .catch((error: unknown) => {
+          throw new LedgerUnavailable('the ledger cannot be read now', { cause: error })
+        })
+        .finally(() => {
+          loading = undefined
+        })
       const loaded = await loading
       // A batch may have been written meanwhile: then the account has moved on beyond what was loaded.
       account ??= loaded

@@ -1,7 +1,11 @@
 import type { Logger } from 'pino'
 import { type PriceBook, priceBookAt, priceBookOf } from '../billing/price-book.ts'
-import { follow } from '../event-log/follow.ts'
-import { type EventLog, logStart } from '../event-log/port.ts'
+import { type Following, follow } from '../event-log/follow.ts'
+import { type EventLog, StreamMissing } from '../event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
+import { priceBookStream } from '../events/streams.ts'
+
+const booksMax = 100_000
 
 /** Every published price book, in memory, fed by the event log. */
 export type PriceBooks = {
@@ -11,22 +15,35 @@ export type PriceBooks = {
   stop(): Promise<void>
 }
 
-/** Price books are few and short: they are read from the log's beginning. */
+/** Price books are few: all of them are read, and what is published later is followed. */
 export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logger: Logger }): PriceBooks => {
   const books: PriceBook[] = []
   let current: PriceBook | undefined
   let validUntilMs = Number.NEGATIVE_INFINITY
-  const { caughtUp, stop } = follow({
-    eventLog,
-    after: logStart,
-    prefixes: ['pricebook'],
-    logger,
-    apply: (event) => {
-      if (event.type !== 'PriceBookPublished') return
-      books.push(priceBookOf(event.data))
-      validUntilMs = Number.NEGATIVE_INFINITY
-    },
-  })
+  let following: Following | undefined
+
+  const apply = (event: DecodedEvent): void => {
+    if (event.type !== 'PriceBookPublished') return
+    if (books.some(({ version }) => version === event.data.version)) return
+    books.push(priceBookOf(event.data))
+    validUntilMs = Number.NEGATIVE_INFINITY
+  }
+
+  const open = async (): Promise<void> => {
+    // Asked before the stream is read: what is published in between is met twice, never missed.
+    const after = await eventLog.head()
+    const published = await eventLog.read(priceBookStream, { max: booksMax }).catch((error: unknown) => {
+      if (error instanceof StreamMissing) return []
+      throw error
+    })
+    for (const recorded of published) apply(decodeEvent(recorded))
+    following = follow({ eventLog, after, prefixes: [priceBookStream], logger, apply })
+    await following.caughtUp
+  }
+  const caughtUp = open()
+  // Nobody may be waiting when the log fails before.
+  caughtUp.catch(() => undefined)
+
   return {
     at: (atMs) => {
       // The book in force changes a few times a year and is asked for on every call.
@@ -41,6 +58,9 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
       return book
     },
     caughtUp,
-    stop,
+    stop: async () => {
+      await caughtUp.catch(() => undefined)
+      await following?.stop()
+    },
   }
 }

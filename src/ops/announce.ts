@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { App } from '../app.ts'
 import type { Config } from '../config.ts'
+import { logStart } from '../event-log/port.ts'
 import type { Foundation } from './foundation.ts'
 import { type Demo, demoFile, seedDemo, writeDemo } from './seed.ts'
 
@@ -18,9 +19,10 @@ export const announce = async (
   if (apiUrl !== null) print(`API        ${apiUrl}`)
   if (dashboardUrl !== null) print(`Dashboard  ${dashboardUrl}`)
   if (!foundation.embedded || apiUrl === null || dashboardUrl === null) return
-  const demo = foundation.firstStart
-    ? await seedDemo(foundation, { apiUrl, dashboardUrl })
-    : await knownDemo(config, { apiUrl, dashboardUrl })
+  const urls = { apiUrl, dashboardUrl }
+  const demo =
+    (await knownDemo(config, urls)) ??
+    ((await noOrganizations(foundation)) ? await seedDemo(foundation, urls) : null)
   if (demo === null) return
   await writeDemo(config.DATA_DIR, demo)
   print(
@@ -31,6 +33,25 @@ export const announce = async (
   print(
     `curl -i ${demo.api_url}/v1/ip/lookup -H 'content-type: application/json' -H 'x-api-key: ${demo.api_key}' -d '{"ip":"8.8.8.8"}'\n`,
   )
+}
+
+/** Asked of the event log's fold, not of a flag: a first start that failed half-way is a first start again. */
+const noOrganizations = async ({ eventLog }: Foundation): Promise<boolean> => {
+  const looking = new AbortController()
+  try {
+    for await (const item of eventLog.subscribe({
+      after: logStart,
+      prefixes: ['ledger-'],
+      batchMax: 1,
+      signal: looking.signal,
+    })) {
+      if (item.kind === 'events') return false
+      if (item.kind === 'caught-up') return true
+    }
+    return false
+  } finally {
+    looking.abort()
+  }
 }
 
 const knownDemo = async (

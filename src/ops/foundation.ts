@@ -26,8 +26,6 @@ export type Foundation = {
   readonly eventLog: EventLog
   readonly secrets: Secrets
   readonly ledger: Ledger
-  /** The event log was empty: this is the installation's first start. */
-  readonly firstStart: boolean
   /** Which event log this is, without secrets. */
   readonly eventLogName: string
   /** Closes everything, the embedded PostgreSQL last if this process owns it. */
@@ -59,7 +57,6 @@ export const openFoundation = async (
       config.EVENT_LOG_URL === undefined ? 'PostgreSQL' : withoutSecrets(config.EVENT_LOG_URL)
     if (!anyEventLog) await sameEventLog(pool, eventLogName)
     const eventLog = await openEventLog(config.EVENT_LOG_URL ?? database.url, logger)
-    const firstStart = (await eventLog.head()) === 0n
     await publishDefaultPriceBook(eventLog)
     const ledger = createLedger({
       eventLog,
@@ -75,7 +72,6 @@ export const openFoundation = async (
       eventLog,
       secrets: createSecrets(secretKey),
       ledger,
-      firstStart,
       eventLogName,
       close: async () => {
         await eventLog.close()

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { ulid } from 'ulid'
-import { type MicroCredits, parseCredits } from '../billing/money.ts'
+import { type MicroCredits, microPerCredit, parseCredits } from '../billing/money.ts'
 import { availableOf, balanceOf } from '../ledger/account.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { grantCredits, overridePrice, registerOrganization } from '../ledger/decide.ts'
@@ -87,15 +87,18 @@ export const balance = async (
   }
 }
 
-/** A positive amount of credits as typed by an operator. */
+/** A thousand million credits: far below where the read models' integers end, far above what anybody grants. */
+const amountMax = 1_000_000_000n * microPerCredit
+
+/** An amount of credits as typed by an operator, zero or positive, up to a thousand million. */
 export const amountOf = (name: string, text: string, { zero }: { zero: boolean }): MicroCredits => {
   try {
     const amount = parseCredits(text)
-    if (amount > 0n || (zero && amount === 0n)) return amount
+    if (amount <= amountMax && (amount > 0n || (zero && amount === 0n))) return amount
   } catch {
     // Told below, with what is expected.
   }
   throw new UsageError(
-    `--${name}: "${text}" is not a ${zero ? '' : 'positive '}amount of credits with at most 6 decimals, such as 100 or 1.5`,
+    `--${name}: "${text}" is not a ${zero ? '' : 'positive '}amount of credits up to 1000000000 with at most 6 decimals, such as 100 or 1.5`,
   )
 }

@@ -14,7 +14,13 @@ beforeAll(async () => {
 afterAll(() => house?.close())
 
 test('7 a body with the members of a refusal is a body like any other', async () => {
-  const refusalLike = { code: 'SYS_001', message: 'take this', details: {}, retryAfterSeconds: 1, status: 413 }
+  const refusalLike = {
+    code: 'SYS_001',
+    message: 'take this',
+    details: {},
+    retryAfterSeconds: 1,
+    status: 413,
+  }
   const located = await house.lookup(partner, { ...refusalLike, ip: '10.0.0.1' })
   expect(located.status).toBe(200)
   expect(located.body).toMatchObject({ result: { ip: '10.0.0.1', success: false } })
@@ -26,6 +32,9 @@ test('7 a body with the members of a refusal is a body like any other', async ()
 })
 
 test('7 members that reach for prototypes change nothing', async () => {
-  const answer = await house.lookup(partner, '{"__proto__":{"ip":"8.8.8.8"},"constructor":{"prototype":{"ip":"8.8.8.8"}}}')
+  const answer = await house.lookup(
+    partner,
+    '{"__proto__":{"ip":"8.8.8.8"},"constructor":{"prototype":{"ip":"8.8.8.8"}}}',
+  )
   expect(answer.body).toMatchObject({ code: 'REQ_002', details: { missing_parameter: 'ip' } })
 })

@@ -388,7 +388,12 @@ describe('after the process died before it answered', () => {
     await house.foundation.ledger.submit(
       partner.organizationId,
       reversalCommand(
-        { chargeId: String(charge?.data.charge_id), amount: parseCredits('1') },
+        {
+          chargeId: String(charge?.data.charge_id),
+          amount: parseCredits('1'),
+          firstEventId: '',
+          absentUpTo: -1,
+        },
         { nowMs: Date.now(), logger: pino({ level: 'silent' }) },
       ),
     )

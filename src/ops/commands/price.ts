@@ -1,6 +1,7 @@
+import { randomUUID } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import { z } from 'zod'
-import { formatCredits, parseCredits } from '../../billing/money.ts'
+import { formatCredits } from '../../billing/money.ts'
 import { priceBookAt, priceBookOf } from '../../billing/price-book.ts'
 import { knownRules } from '../../billing/tariff.ts'
 import { eventIdOf } from '../../event-log/event-id.ts'
@@ -67,7 +68,7 @@ export const priceCommands: readonly Command[] = [
         encodeEvent(
           { type: 'PriceBookPublished', data: book },
           {
-            id: eventIdOf(priceBookStream, String(version), 0),
+            id: eventIdOf(priceBookStream, `${version}/${randomUUID()}`, 0),
             actor: 'cli',
             effectiveAt: new Date().toISOString(),
           },
@@ -133,7 +134,10 @@ const readRules = async (path: string): Promise<PriceBookPublished['rules']> => 
     )
   }
   if (!parsed.success) throw new UsageError(`--file: ${path}: ${z.prettifyError(parsed.error)}`)
-  const rules = parsed.data.map((rule) => ({ ...rule, amount: formatCredits(parseCredits(rule.amount)) }))
+  const rules = parsed.data.map((rule) => ({
+    ...rule,
+    amount: formatCredits(amountOf(`file, rule ${rule.rule}`, rule.amount, { zero: true })),
+  }))
   const known = knownRules()
   for (const { rule, rule_version } of rules) {
     const newest = known.get(rule)
