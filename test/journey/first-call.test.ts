@@ -192,3 +192,36 @@ test('SIGTERM ends the service and its PostgreSQL with 0; started again it knows
   const { headers } = await lookup(service.apiUrl, demo.api_key, '8.8.8.8')
   expect(headers.get('credits-remaining')).toBe(String(Number(balance.balance) - 1))
 }, 60_000)
+
+test('SIGTERM under load, over connections that are kept alive: what was answered was charged, and it ends with 0 at once', async () => {
+  const before = await cliJson<{ balance: string }>(
+    ['credits', 'balance', demo.organization_id],
+    environment(),
+  )
+  const { key } = { key: demo.api_key }
+  let answered = 0
+  let ended = false
+  const calling = Array.from({ length: 16 }, async () => {
+    while (!ended) {
+      try {
+        const { status } = await lookup(service.apiUrl, key, '8.8.8.8')
+        if (status === 200) answered++
+      } catch {
+        // Not taken any more.
+      }
+    }
+  })
+  await eventually(async () => (answered > 100 ? true : undefined))
+  const startedAt = performance.now()
+  expect(await service.end('SIGTERM')).toBe(0)
+  // Far below the thirty seconds after which it would be ended by force, far above what it takes.
+  expect(performance.now() - startedAt).toBeLessThan(15_000)
+  ended = true
+  await Promise.all(calling)
+  service = await startService(environment())
+  const after = await cliJson<{ balance: string }>(
+    ['credits', 'balance', demo.organization_id],
+    environment(),
+  )
+  expect(Number(before.balance) - Number(after.balance)).toBe(answered)
+}, 60_000)

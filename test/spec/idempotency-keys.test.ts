@@ -1,0 +1,23 @@
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { commandKeyOf } from '../../src/call/idempotency.ts'
+import { amountOf } from '../../src/ops/organizations.ts'
+
+test('15 no key of a partner, at any attempt, is another key at another attempt', () => {
+  const key = fc.string({ unit: fc.constantFrom('a', '/', '1', '2', '-', ':'), minLength: 1, maxLength: 12 })
+  const attempt = fc.integer({ min: 0, max: 7 })
+  fc.assert(
+    fc.property(key, attempt, key, attempt, (one, n, other, m) => {
+      fc.pre(one !== other || n !== m)
+      expect(commandKeyOf(one, n)).not.toBe(commandKeyOf(other, m))
+    }),
+    { seed: 1, numRuns: 5_000 },
+  )
+})
+
+test('8 an operator cannot type more credits than the read models can hold', () => {
+  expect(amountOf('amount', '1000000000', { zero: false })).toBe(1_000_000_000_000_000n)
+  for (const text of ['1000000000.000001', '10000000000000', '-1', '0', '1e3', '', '1.0000001'])
+    expect(() => amountOf('amount', text, { zero: false }), text).toThrow(/--amount: "/)
+  expect(amountOf('amount', '0', { zero: true })).toBe(0n)
+})
