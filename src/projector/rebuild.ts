@@ -271,15 +271,17 @@ const foldUpTo = async (
         // Awaited a batch later; until then a failure must not count as unhandled.
         writing.catch(() => undefined)
       }
-      for (const { build, to } of due) build.position = item.position < to ? item.position : to
-      const position = item.position < target ? item.position : target
+      // Caught up: what stood in the log at the start was delivered, wherever the last event that concerns nobody here is.
+      const reached = item.kind === 'caught-up' ? target : item.position
+      for (const { build, to } of due) build.position = reached < to ? reached : to
+      const position = reached < target ? reached : target
       onProgress?.({
         position,
         target,
         events: progress.events,
         elapsedMs: performance.now() - progress.startedAt,
       })
-      if (item.position >= target) break
+      if (reached >= target) break
     }
   } finally {
     done.abort()

@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util'
 import { age } from './age.ts'
 import { append } from './append.ts'
 import { call } from './call.ts'
+import { eventstoredb } from './eventstoredb.ts'
 import { lookup } from './lookup.ts'
 import { profileCall, profileHere } from './profile.ts'
 import { rebuild } from './rebuild.ts'
@@ -18,6 +19,7 @@ import { takeTurn } from './turn.ts'
 const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[]>>> = {
   call,
   append,
+  eventstoredb,
   rebuild,
   age,
   lookup,
