@@ -281,7 +281,11 @@ const foldUpTo = async (
         events: progress.events,
         elapsedMs: performance.now() - progress.startedAt,
       })
-      if (reached >= target) break
+      if (reached >= target) {
+        // The item asked for ahead may never come: only the abort lets go of it.
+        done.abort()
+        break
+      }
     }
   } finally {
     done.abort()
