@@ -1,4 +1,4 @@
-import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyError } from 'fastify'
 import { internalError, type Refusal, unreadableBody } from './errors.ts'
 
 /** What HTTP itself got wrong, in the catalogue's words. Everything else that is thrown here is a bug of ours. */
@@ -11,9 +11,6 @@ export const refusalOf = (error: FastifyError, bodyBytesMax: number): Refusal =>
     return unreadableBody('The request could not be read.')
   return internalError()
 }
-
-export type HttpRequest = FastifyRequest
-export type HttpReply = FastifyReply
 
 /**
  * The answer to bytes that are no HTTP request, or one with headers beyond the limit: written by hand, because no
