@@ -90,8 +90,20 @@ describe('who may import whom', () => {
     call: [...pure, ...engine],
     // What is counted belongs to the rooms; metrics only write it down.
     metrics: [...pure, ...engine, 'call'],
-    // A capability reads read models and keeps addresses secret.
-    capability: ['call', 'events', 'projections', 'guard/secrets.ts'],
+    // What leaves the house: it knows nothing of what it is for.
+    egress: [],
+    // A capability reads read models, follows the event log, keeps addresses secret and reaches out through egress.
+    capability: [
+      'call',
+      'egress',
+      'events',
+      'projections',
+      'guard/secrets.ts',
+      'event-log/port.ts',
+      'event-log/follow.ts',
+      'event-log/stored-event.ts',
+      'event-log/event-id.ts',
+    ],
     dashboard: [...pure, ...engine, 'call', 'jobs', 'ops', 'top'],
     jobs: [...pure, ...engine, 'call', 'ops', 'top'],
     ops: [...pure, ...engine, 'call', 'jobs', 'top'],

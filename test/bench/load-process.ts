@@ -1,6 +1,6 @@
 import { connect, type Socket } from 'node:net'
 import { performance } from 'node:perf_hooks'
-import { parseAddress } from '../../src/capabilities/ip-lookup/address.ts'
+import { parseAddress } from '../../src/egress/address.ts'
 import type { Load, LoadResult } from './load.ts'
 
 /**

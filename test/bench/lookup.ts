@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import maxmind, { type Response } from 'maxmind'
-import { parseAddress } from '../../src/capabilities/ip-lookup/address.ts'
+import { parseAddress } from '../../src/egress/address.ts'
 import { bundledGeoPaths, openGeoDatabase } from '../../src/capabilities/ip-lookup/geo-database.ts'
 import { renderResult } from '../../src/capabilities/ip-lookup/index.ts'
 import { openTree } from '../../src/capabilities/ip-lookup/mmdb-tree.ts'

@@ -2,7 +2,6 @@ import { mkdtemp, rename, rm, truncate, unlink, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
-import { type LookupAddress, parseAddress } from '../../src/capabilities/ip-lookup/address.ts'
 import {
   bundledGeoPaths,
   type GeoDatabase,
@@ -10,6 +9,7 @@ import {
   type Location,
   openGeoDatabase,
 } from '../../src/capabilities/ip-lookup/geo-database.ts'
+import { type LookupAddress, parseAddress } from '../../src/egress/address.ts'
 import { type MmdbSource, type MmdbValue, writeMmdb } from '../support/mmdb-writer.ts'
 import { seededRandom } from './seeded-random.ts'
 

@@ -1,5 +1,5 @@
 import type { CallDecision } from '../../call/form.ts'
-import type { ParsedAddress } from './address.ts'
+import type { ParsedAddress } from '../../egress/address.ts'
 import type { IpLookupResult } from './contract.ts'
 import type { Location } from './location.ts'
 

@@ -10,7 +10,7 @@
  */
 import { createRequire } from 'node:module'
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import type { LookupAddress } from './address.ts'
+import type { LookupAddress } from '../../egress/address.ts'
 import {
   findPointer,
   type GeoFile,

@@ -8,8 +8,8 @@
 import { readFile, stat } from 'node:fs/promises'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Reader, type Response } from 'maxmind'
-import { formatIPv6, type LookupAddress, parseAddress, parseIPv4, parseIPv6 } from './address.ts'
-import { ipv6Allocated } from './iana.ts'
+import { formatIPv6, type LookupAddress, parseAddress, parseIPv4, parseIPv6 } from '../../egress/address.ts'
+import { ipv6Allocated } from '../../egress/iana.ts'
 import { type RecordShape, recordShape, toLocation } from './location.ts'
 import { type AddressTree, openTree, treeFault } from './mmdb-tree.ts'
 

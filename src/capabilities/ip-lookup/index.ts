@@ -1,6 +1,6 @@
 import type { CapabilityForm } from '../../call/form.ts'
+import { type ParsedAddress, parseAddress } from '../../egress/address.ts'
 import type { Secrets } from '../../guard/secrets.ts'
-import { type ParsedAddress, parseAddress } from './address.ts'
 import { ipMissing, notAnAddress } from './contract.ts'
 import { decide, type IpFindings, type LocatedAddress, resultOf } from './decide.ts'
 import type { GeoDatabase } from './geo-database.ts'

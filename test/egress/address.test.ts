@@ -1,13 +1,13 @@
 import { BlockList, isIP } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import { formatIPv6, parseAddress, parseIPv6 } from '../../src/capabilities/ip-lookup/address.ts'
+import { formatIPv6, parseAddress, parseIPv6 } from '../../src/egress/address.ts'
 import {
   ipv4SpecialPurpose,
   ipv6Allocated,
   ipv6Embedding,
   ipv6SpecialPurpose,
-} from '../../src/capabilities/ip-lookup/iana.ts'
-import { seededRandom } from './seeded-random.ts'
+} from '../../src/egress/iana.ts'
+import { seededRandom } from '../ip-lookup/seeded-random.ts'
 
 describe('malformed addresses are refused', () => {
   it.each([
