@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import { z } from 'zod'
 
 /**
@@ -14,6 +15,24 @@ const list = (text: string): string[] =>
     .split(',')
     .map((part) => part.trim())
     .filter((part) => part !== '')
+
+/** `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1`, `[2001:db8::1]:5353`. */
+const isServer = (text: string): boolean => {
+  const bracketed = /^\[([^\]]+)\](?::(\d{1,5}))?$/.exec(text)
+  if (bracketed !== null) return isIP(bracketed[1] ?? '') === 6 && Number(bracketed[2] ?? 53) <= 65_535
+  if (isIP(text) !== 0) return true
+  const [address = '', port = ''] = text.split(':')
+  return (
+    text.split(':').length === 2 && isIP(address) === 4 && /^\d{1,5}$/.test(port) && Number(port) <= 65_535
+  )
+}
+
+const isCidr = (text: string): boolean => {
+  const [address = '', prefix, ...rest] = text.split('/')
+  const family = isIP(address)
+  if (family === 0 || rest.length > 0) return false
+  return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
+}
 
 const variables = z.object({
   API_PORT: port.default(3000),
@@ -43,12 +62,74 @@ const variables = z.object({
     .default(['api', 'dashboard', 'projector', 'jobs']),
   SECRET_KEY: z.string().min(32, 'at least 32 characters').optional(),
   GEOIP_CITY_DB: z.string().transform(list).pipe(z.array(z.string()).min(1).max(2)).optional(),
+  DNS_SERVERS: z
+    .string()
+    .transform(list)
+    .pipe(
+      z
+        .array(
+          z.string().refine(isServer, 'IP addresses, each with an optional port, such as 127.0.0.1:5353'),
+        )
+        .min(1)
+        .max(8),
+    )
+    .optional(),
+  SMTP_PORT: z.coerce.number().int().min(1).max(65_535).default(25),
+  SMTP_HELO: z
+    .string()
+    .regex(/^[A-Za-z0-9.-]{1,253}$/, 'the host name that stands in the reverse DNS of this machine')
+    .optional(),
+  SMTP_MAIL_FROM: z
+    .string()
+    .regex(/^<?[\x21-\x3b\x3d\x3f-\x7e]{0,254}>?$/, 'an e-mail address, or <> for none')
+    .default('<>'),
+  EMAIL_PROBE: z.enum(['on', 'off']).default('on'),
+  EGRESS_ALLOW: z
+    .string()
+    .transform(list)
+    .pipe(z.array(z.string().refine(isCidr, 'CIDR blocks such as 10.1.0.0/16')).max(100))
+    .default([]),
+  PROFILE_PROVIDER: z
+    .string()
+    .transform(list)
+    .pipe(
+      z
+        .array(z.enum(['dataset', 'http', 'page']))
+        .min(1)
+        .max(2),
+    )
+    .default(['dataset']),
+  PROFILE_HTTP_URL: z
+    .string()
+    .regex(/^https?:\/\//, 'a URL with {lid} or {urn} in it')
+    .optional(),
+  PROFILE_HTTP_KEY: z.string().min(1).max(4_096).optional(),
+  PROFILE_HTTP_MAPPING: z.string().min(1).optional(),
+  PROFILE_PAGE_URL: z
+    .string()
+    .regex(/^https?:\/\//, 'a URL with {lid} in it')
+    .optional(),
+  PROFILE_DOMAIN: z
+    .string()
+    .regex(/^[a-z0-9-]+(\.[a-z0-9-]+)+$/, 'a domain such as profnet.com')
+    .optional(),
+  PROFILE_URN_PREFIX: z
+    .string()
+    .regex(/^[a-z0-9]+(:[a-z0-9]+)*$/, 'such as urn:profnet')
+    .optional(),
+  COMPANY_HOME_PAGES: z.enum(['on', 'off']).default('off'),
   LOG_LEVEL: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info'),
 })
 
 export type Config = Readonly<z.infer<typeof variables>>
 
-const secretVariables = new Set(['SECRET_KEY', 'DATABASE_URL', 'EVENT_LOG_URL', 'REDIS_URL'])
+const secretVariables = new Set([
+  'SECRET_KEY',
+  'DATABASE_URL',
+  'EVENT_LOG_URL',
+  'REDIS_URL',
+  'PROFILE_HTTP_KEY',
+])
 
 /** The environment does not make sense. `message` names every bad variable, never a secret's value. */
 export class ConfigError extends Error {

@@ -23,11 +23,28 @@ type Tariff = { readonly [K in CallFacts['kind']]: readonly Rule<K>[] }
 
 /** The most decisive rule stands first; prices are the price book's. */
 export const tariff: Tariff = {
+  // Spec §4.1, decisions 9 and 10. Rule 4 there (requested, not found: no additional charge) is the company rule not
+  // matching; rule 5 (rate-limited) is `refusal`.
+  email_validation: [
+    { id: 'email_validation.valid', versions: [(facts) => facts.status === 'valid'] },
+    { id: 'email_validation.company_found', versions: [(facts) => facts.company_status === 'found'] },
+    { id: 'email_validation.invalid', versions: [(facts) => facts.status === 'invalid'] },
+    { id: 'email_validation.risky', versions: [(facts) => facts.status === 'risky'] },
+    { id: 'email_validation.unknown', versions: [(facts) => facts.status === 'unknown'] },
+  ],
   // Decision 11: an IP lookup is charged when it was located.
   ip_lookup: [
     { id: 'ip_lookup.located', versions: [(facts) => facts.success] },
     { id: 'ip_lookup.not_located', versions: [(facts) => !facts.success] },
   ],
+  // Decision 11: charged when profile data leave; that somebody is gone costs nothing.
+  profile: [
+    { id: 'profile.cached', versions: [(facts) => facts.source === 'cached'] },
+    { id: 'profile.fresh', versions: [(facts) => facts.source === 'fresh'] },
+    { id: 'profile.deleted', versions: [(facts) => facts.source === 'deleted'] },
+  ],
+  // Decision 11: the pixel controls cost nothing.
+  pixel: [{ id: 'pixel', versions: [() => true] }],
   // Decision 11: whoami costs nothing.
   whoami: [{ id: 'whoami', versions: [() => true] }],
   // Decision 15: the same Idempotency-Key is charged once, ever.

@@ -31,6 +31,12 @@ export const errorCatalogue = {
   REQ_004: { status: 404, error: 'not_found', when: 'there is no such route' },
   REQ_005: { status: 405, error: 'bad_request', when: 'the route does not take this method' },
   IP_001: { status: 400, error: 'validation_error', when: 'ip is not a valid IPv4 or IPv6 address' },
+  PROFNET_001: {
+    status: 400,
+    error: 'validation_error',
+    when: 'id is not a profile id, profile URL or person URN',
+  },
+  PROFNET_002: { status: 404, error: 'not_found', when: 'the profile is not found or not accessible' },
   CREDIT_001: { status: 402, error: 'payment_required', when: 'not enough credits' },
   RATE_001: { status: 429, error: 'rate_limited', when: 'a rate limit of the key is exceeded' },
   IDEMP_001: {

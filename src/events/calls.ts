@@ -1,7 +1,10 @@
 import { z } from 'zod'
 import { capability } from './capabilities.ts'
+import { emailValidationFacts } from './email-validation.ts'
 import { ipLookupFacts } from './ip-lookup.ts'
+import { pixelFacts } from './pixel.ts'
 import { instant, keyId } from './primitives.ts'
+import { profileFacts } from './profile.ts'
 
 /** A refused call establishes only why it was refused. It is free by rule `refusal`. */
 export const refusalFacts = z.object({ kind: z.literal('refusal'), code: z.string().regex(/^[A-Z]+_\d{3}$/) })
@@ -16,7 +19,15 @@ export const replayFacts = z.object({ kind: z.literal('replay') })
  * Everything a call can have established, by kind. A new capability adds its schema here, and the compiler then
  * demands its tariff rule.
  */
-export const callFacts = z.discriminatedUnion('kind', [ipLookupFacts, whoamiFacts, replayFacts, refusalFacts])
+export const callFacts = z.discriminatedUnion('kind', [
+  emailValidationFacts,
+  ipLookupFacts,
+  profileFacts,
+  pixelFacts,
+  whoamiFacts,
+  replayFacts,
+  refusalFacts,
+])
 export type CallFacts = z.infer<typeof callFacts>
 
 /** `answered`: a 200 left. `refused`: a 4xx. `failed`: a 5xx although the event log could be written. */

@@ -8,9 +8,18 @@ import {
   organizationRegisteredV1,
   priceOverrideSetV1,
 } from './credits.ts'
-import { apiKeyIssuedV1, apiKeyLimitsChangedV1, apiKeyRevokedV1, apiKeyRotatedV1 } from './keys.ts'
+import {
+  apiKeyIssuedV1,
+  apiKeyIssuedV2,
+  apiKeyLimitsChangedV1,
+  apiKeyLimitsChangedV2,
+  apiKeyRevokedV1,
+  apiKeyRotatedV1,
+} from './keys.ts'
 import { rebuildRequestedV1 } from './operator.ts'
+import { pixelBlockedV1, pixelLimitRemovedV1, pixelLimitSetV1, pixelUnblockedV1 } from './pixel.ts'
 import { priceBookPublishedV1 } from './prices.ts'
+import { profileErasedV1, profileFetchedV1, profileGoneV1, profileMissedV1 } from './profile.ts'
 
 /**
  * Every event type with every version ever released, oldest first; the last is what is written today. A released
@@ -26,11 +35,19 @@ export const catalogue = {
   RateLimitExceeded: [rateLimitExceededV1],
   CreditCharged: [creditChargedV1],
   CreditAdjusted: [creditAdjustedV1],
-  ApiKeyIssued: [apiKeyIssuedV1],
+  ApiKeyIssued: [apiKeyIssuedV1, apiKeyIssuedV2],
   ApiKeyRotated: [apiKeyRotatedV1],
-  ApiKeyLimitsChanged: [apiKeyLimitsChangedV1],
+  ApiKeyLimitsChanged: [apiKeyLimitsChangedV1, apiKeyLimitsChangedV2],
   ApiKeyRevoked: [apiKeyRevokedV1],
   PriceBookPublished: [priceBookPublishedV1],
+  ProfileFetched: [profileFetchedV1],
+  ProfileMissed: [profileMissedV1],
+  ProfileGone: [profileGoneV1],
+  ProfileErased: [profileErasedV1],
+  PixelLimitSet: [pixelLimitSetV1],
+  PixelLimitRemoved: [pixelLimitRemovedV1],
+  PixelBlocked: [pixelBlockedV1],
+  PixelUnblocked: [pixelUnblockedV1],
   RebuildRequested: [rebuildRequestedV1],
 } as const satisfies Record<string, readonly [z.ZodType, ...z.ZodType[]]>
 

@@ -20,6 +20,9 @@ export const uuid = z.string().regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}
 /** `org_` and a ULID. Holds no hyphen: the hyphen separates a stream's category from its id. */
 export const organizationId = z.string().regex(/^org_[0-9A-HJKMNP-TV-Z]{26}$/)
 
+/** `sub_` and a ULID: a person, by an id that means nothing outside this installation. Holds no hyphen. */
+export const subjectId = z.string().regex(/^sub_[0-9A-HJKMNP-TV-Z]{26}$/)
+
 /** The public half of an API key: 16 base62 characters. */
 export const keyId = z.string().regex(/^[0-9A-Za-z]{16}$/)
 

@@ -3,7 +3,7 @@
  * models select by.
  */
 
-export type StreamCategory = 'ledger' | 'key' | 'pricebook' | 'operator'
+export type StreamCategory = 'ledger' | 'key' | 'pricebook' | 'profile' | 'pixel' | 'operator'
 
 /** The organization's ledger: grants, calls, facts, charges and adjustments in one order. */
 export const ledgerStream = (organizationId: string): string => `ledger-${organizationId}`
@@ -13,6 +13,12 @@ export const keyStream = (keyId: string): string => `key-${keyId}`
 
 /** All price books ever published. */
 export const priceBookStream = 'pricebook'
+
+/** What is known of one person: fetches, misses, erasure. */
+export const profileStream = (subjectId: string): string => `profile-${subjectId}`
+
+/** The pixel rules of one organization. */
+export const pixelStream = (organizationId: string): string => `pixel-${organizationId}`
 
 /** Who did what: operators' actions. */
 export const operatorStream = 'operator'

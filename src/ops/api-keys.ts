@@ -23,7 +23,11 @@ import { balance } from './organizations.ts'
 
 /** What operators do with API keys. Every one of these is an event in the key's stream. */
 
-export const defaultKeyLimits: KeyLimits = { requests_per_minute: 6_000, requests_per_day: 1_000_000 }
+export const defaultKeyLimits: KeyLimits = {
+  requests_per_minute: 6_000,
+  requests_per_day: 1_000_000,
+  email_validations_per_second: 10,
+}
 
 const streamEventsMax = 1_000
 

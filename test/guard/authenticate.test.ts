@@ -23,7 +23,7 @@ const issue = (endsAtMs = Number.POSITIVE_INFINITY): { apiKey: string; key: Dire
       secretHmac: secrets.apiKeyHmac(secret),
       last4: apiKey.slice(-4),
       permissions: [],
-      limits: { requests_per_minute: 1, requests_per_day: 1 },
+      limits: { requests_per_minute: 1, requests_per_day: 1, email_validations_per_second: 10 },
       allowedCidrs: [],
       createdAt: '2026-09-01T00:00:00.000Z',
       expiresAt: null,

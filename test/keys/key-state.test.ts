@@ -21,7 +21,7 @@ const issuedData: ApiKeyIssued = {
   secret_hmac: 'q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA',
   last4: 'x7Qz',
   permissions: ['ip_lookup'],
-  limits: { requests_per_minute: 600, requests_per_day: 100_000 },
+  limits: { requests_per_minute: 600, requests_per_day: 100_000, email_validations_per_second: 10 },
   allowed_cidrs: ['203.0.113.0/24'],
   expires_at: null,
 }
@@ -55,7 +55,7 @@ describe('folding', () => {
     secretHmac: 'q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA',
     last4: 'x7Qz',
     permissions: ['ip_lookup'],
-    limits: { requests_per_minute: 600, requests_per_day: 100_000 },
+    limits: { requests_per_minute: 600, requests_per_day: 100_000, email_validations_per_second: 10 },
     allowedCidrs: ['203.0.113.0/24'],
     createdAt: day(1),
     expiresAt: null,

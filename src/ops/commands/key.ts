@@ -22,6 +22,10 @@ const keyParameter: Parameter = {
 const limitParameters: readonly Parameter[] = [
   { name: 'requests-per-minute', help: `calls a minute (default ${defaultKeyLimits.requests_per_minute})` },
   { name: 'requests-per-day', help: `calls a day (default ${defaultKeyLimits.requests_per_day})` },
+  {
+    name: 'email-validations-per-second',
+    help: `e-mail validations a second (default ${defaultKeyLimits.email_validations_per_second})`,
+  },
 ]
 
 export const keyCommands: readonly Command[] = [
@@ -110,7 +114,9 @@ export const keyCommands: readonly Command[] = [
       const keyId = given.required('key')
       const limits = limitsOf(given)
       if (Object.keys(limits).length === 0)
-        throw new UsageError('give --requests-per-minute, --requests-per-day or both')
+        throw new UsageError(
+          'give --requests-per-minute, --requests-per-day or --email-validations-per-second',
+        )
       return {
         json: {
           api_key_id: keyId,
@@ -179,6 +185,7 @@ const cidrsOf = (text: string | undefined): string[] => {
 const limitsOf = (given: Given) => {
   const minute = given.text('requests-per-minute')
   const day = given.text('requests-per-day')
+  const second = given.text('email-validations-per-second')
   return {
     ...(minute === undefined
       ? {}
@@ -186,6 +193,14 @@ const limitsOf = (given: Given) => {
     ...(day === undefined
       ? {}
       : { requests_per_day: wholeNumber('requests-per-day', day, { min: 1, max: 1_000_000_000 }) }),
+    ...(second === undefined
+      ? {}
+      : {
+          email_validations_per_second: wholeNumber('email-validations-per-second', second, {
+            min: 1,
+            max: 100_000,
+          }),
+        }),
   }
 }
 

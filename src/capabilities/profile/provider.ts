@@ -1,0 +1,91 @@
+/**
+ * The port behind which profile providers stand, and the words they share. A provider's failure is a finding, never an
+ * exception: the caller's answer depends on which one it is.
+ */
+
+/** Who is asked for, in canonical form (see `identifier.ts`). `urn` holds the numeric id alone, as text: it exceeds 2^53. */
+export type ProfileRef = { readonly kind: 'lid' | 'urn'; readonly value: string }
+
+export type ProfileDate = string
+
+export type ProfileAddress = {
+  readonly street: string | null
+  readonly city: string | null
+  readonly state: string | null
+  readonly postal_code: string | null
+  readonly country: string | null
+  readonly country_code: string | null
+}
+
+/** One person's data in the members of Spec §2.4, without `url` and `deleted`, which the answer adds. */
+export type ProfileData = {
+  readonly firstname: string | null
+  readonly lastname: string | null
+  readonly numOfConnections: number | null
+  readonly headline: string | null
+  readonly about: string | null
+  readonly skills: readonly string[]
+  readonly languages: readonly { readonly value: string; readonly norm: string | null }[]
+  readonly address: ProfileAddress | null
+  readonly educations: readonly {
+    readonly urn: string | null
+    readonly name: string | null
+    readonly degree: string | null
+    readonly startDate: ProfileDate | null
+    readonly endDate: ProfileDate | null
+  }[]
+  readonly employment_history: readonly {
+    readonly title: string | null
+    readonly description: string | null
+    readonly startDate: ProfileDate | null
+    readonly endDate: ProfileDate | null
+    readonly location: string | null
+    readonly is_current: boolean
+    readonly company: {
+      readonly lid: string | null
+      readonly company_name: string | null
+      readonly urn: string | null
+    } | null
+  }[]
+  readonly emails: readonly { readonly value: string; readonly sub_type: string | null }[]
+  readonly phone_numbers: readonly { readonly value: string; readonly sub_type: string | null }[]
+}
+
+/** The identifiers an answer says it belongs to. `urn` is the numeric id as text. */
+export type ProfileIds = { readonly lid: string; readonly urn: string | null }
+
+export type ProviderAnswer =
+  | {
+      readonly kind: 'found'
+      readonly ids: ProfileIds
+      readonly data: ProfileData
+      /** When the source itself saw these data; its own cache counts. */
+      readonly observedAtMs: number
+      /** The source said that the identifier asked for now leads to these ids: a rename, not a mix-up. */
+      readonly redirected: boolean
+    }
+  /** Known to the source as deleted or closed. */
+  | { readonly kind: 'gone' }
+  | { readonly kind: 'not_found' }
+  | { readonly kind: 'inaccessible' }
+  | { readonly kind: 'rate_limited'; readonly retryAfterSeconds: number | null }
+  /** Unreachable, late, 5xx: asking again may help. `detail` is for the logger and holds nothing personal. */
+  | { readonly kind: 'transient'; readonly detail: string }
+  | { readonly kind: 'malformed'; readonly detail: string }
+
+export type ProfileProvider = {
+  /** As it stands in events and metrics: `dataset`, `http`, `page`. */
+  readonly name: string
+  /** Settles by the deadline, whatever the source does. Never rejects. */
+  readonly fetch: (
+    ref: ProfileRef,
+    options: {
+      /** On the `performance.now()` clock. */
+      readonly deadlineMs: number
+      /** Data older than this do not serve the caller: `cached: false` asks for at most a minute. Null: any age. */
+      readonly ageMaxMs: number | null
+      readonly signal: AbortSignal
+    },
+  ) => Promise<ProviderAnswer>
+  readonly close?: () => Promise<void>
+}

@@ -1,0 +1,25 @@
+import { z } from 'zod'
+import { keyedHmac } from './primitives.ts'
+
+/** Verdicts of an e-mail validation (decision 17). Only `valid` costs credits. */
+export const emailStatus = z.enum(['valid', 'invalid', 'risky', 'unknown'])
+export type EmailStatus = z.infer<typeof emailStatus>
+
+/** What became of the company enrichment. `not_applicable`: a free, disposable or relay domain, or an invalid address. */
+export const companyStatus = z.enum(['found', 'not_found', 'not_requested', 'not_applicable'])
+export type CompanyStatus = z.infer<typeof companyStatus>
+
+/**
+ * What an e-mail validation established. The address never enters the event log, only its keyed HMAC and, when it is
+ * well-formed, its domain (decision 21). `decision_row` is the row of the decision table that gave the verdict.
+ */
+export const emailValidationFacts = z.object({
+  kind: z.literal('email_validation'),
+  status: emailStatus,
+  sub_status: z.string().regex(/^[a-z_]{1,40}$/),
+  decision_row: z.int().min(1).max(17),
+  company_status: companyStatus,
+  domain: z.string().min(1).max(255).nullable(),
+  address_hmac: keyedHmac,
+})
+export type EmailValidationFacts = z.infer<typeof emailValidationFacts>

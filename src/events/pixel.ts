@@ -1,0 +1,49 @@
+import { z } from 'zod'
+import { organizationId } from './primitives.ts'
+
+/** A UTC calendar day or calendar month (decision 22). */
+export const pixelPeriod = z.enum(['day', 'month'])
+export type PixelPeriod = z.infer<typeof pixelPeriod>
+
+/** A domain in ASCII, lower case, without a trailing dot. A rule on it covers its subdomains. */
+export const pixelDomain = z.string().min(3).max(253)
+
+/** What a call to the pixel controls established. They cost nothing (decision 11). */
+export const pixelFacts = z.object({
+  kind: z.literal('pixel'),
+  action: z.enum([
+    'limit_set',
+    'limit_removed',
+    'limits_listed',
+    'blocked',
+    'unblocked',
+    'blocks_listed',
+    'decided',
+  ]),
+  /** Null where the call is about no single domain. */
+  domain: pixelDomain.nullable(),
+  /** Whether the pixel may fire; only of a decision. */
+  fire: z.boolean().nullable(),
+})
+export type PixelFacts = z.infer<typeof pixelFacts>
+
+export const pixelLimitSetV1 = z.object({
+  organization_id: organizationId,
+  domain: pixelDomain,
+  period: pixelPeriod,
+  number: z.int().min(1).max(1_000_000_000),
+})
+export type PixelLimitSet = z.infer<typeof pixelLimitSetV1>
+
+export const pixelLimitRemovedV1 = z.object({
+  organization_id: organizationId,
+  domain: pixelDomain,
+  period: pixelPeriod,
+})
+export type PixelLimitRemoved = z.infer<typeof pixelLimitRemovedV1>
+
+export const pixelBlockedV1 = z.object({ organization_id: organizationId, domain: pixelDomain })
+export type PixelBlocked = z.infer<typeof pixelBlockedV1>
+
+export const pixelUnblockedV1 = z.object({ organization_id: organizationId, domain: pixelDomain })
+export type PixelUnblocked = z.infer<typeof pixelUnblockedV1>
