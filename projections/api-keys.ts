@@ -104,7 +104,12 @@ export type ApiKeyRow = {
   secret_hmac: string
   last4: string
   permissions: string[]
-  limits: { requests_per_minute: number; requests_per_day: number }
+  limits: {
+    requests_per_minute: number
+    requests_per_day: number
+    /** Absent in rows written before there was such a limit. */
+    email_validations_per_second?: number
+  }
   allowed_cidrs: string[]
   created_at: Date
   expires_at: Date | null

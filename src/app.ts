@@ -4,10 +4,11 @@ import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { type ApiKeyRow, keysOf } from '../projections/api-keys.ts'
 import { projections } from '../projections/index.ts'
+import type { CallRoom } from './call/conclude.ts'
 import { createIdempotency } from './call/idempotency.ts'
-import type { CallRoom } from './call/perform.ts'
 import { createRateLimitRecord } from './call/rate-limit-record.ts'
 import { createRequestIds } from './call/request-id.ts'
+import { createReservations } from './call/reservations.ts'
 import { createHost } from './call/route.ts'
 import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
 import { ipLookup } from './capabilities/ip-lookup/index.ts'
@@ -24,6 +25,7 @@ import { openPriceBooks } from './ledger/price-books.ts'
 import { createHealth } from './metrics/health.ts'
 import { createMetrics, type Metrics } from './metrics/metrics.ts'
 import { operations } from './metrics/routes.ts'
+import { defaultKeyLimits } from './ops/api-keys.ts'
 import type { Foundation } from './ops/foundation.ts'
 import { createProjector } from './projector/run.ts'
 
@@ -136,7 +138,8 @@ const openCallRoom = async (
     rateLimitRecord,
     ledger,
     prices,
-    idempotency: createIdempotency({ pool, eventLog }),
+    idempotency: createIdempotency({ pool, eventLog, sealer: secrets.sealer('idempotent-answer') }),
+    reservations: createReservations(),
     requestIds: createRequestIds(),
     clock: Date,
     logger,
@@ -181,7 +184,8 @@ const keyStateOf = (row: ApiKeyRow): KeyState => ({
   secretHmac: row.secret_hmac,
   last4: row.last4,
   permissions: row.permissions as KeyState['permissions'],
-  limits: row.limits,
+  // A row written before e-mail validations had a limit of their own.
+  limits: { ...defaultKeyLimits, ...row.limits },
   allowedCidrs: row.allowed_cidrs,
   createdAt: row.created_at.toISOString(),
   expiresAt: row.expires_at?.toISOString() ?? null,

@@ -1,7 +1,11 @@
 import type { CallFacts } from '../events/calls.ts'
 import type { Capability, Permission } from '../events/capabilities.ts'
+import type { KeyLimits } from '../events/keys.ts'
 import type { KeyState } from '../keys/key-state.ts'
 import type { Refusal } from './errors.ts'
+
+/** A request body: any JSON object. */
+export type JsonObject = Readonly<Record<string, unknown>>
 
 /**
  * The form a capability fills in. The sequence of a call is written once, in `perform.ts`; a capability cannot forget
@@ -14,9 +18,16 @@ export type CapabilityForm<Input, Findings, Result extends object> = {
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly path: string
   /** Checks the request body, an empty object for methods without one. Unknown members are ignored (decision 7). */
-  readonly parse: (
-    body: Readonly<Record<string, unknown>>,
-  ) => { readonly input: Input } | { readonly refusal: Refusal }
+  readonly parse: (body: JsonObject) => { readonly input: Input } | { readonly refusal: Refusal }
+  /** The key's limit of such calls a second, in a window beside its others. */
+  readonly perSecond?: (limits: KeyLimits) => number
+  /**
+   * What the call may establish at its dearest: before it is gathered, the balance must be able to pay that. For work that
+   * costs money upstream, and for findings that a refusal for want of credits would give away. Null: nothing can cost.
+   */
+  readonly dearest?: (input: Input) => CallFacts | null
+  /** The answer holds a person's data: it is never kept for replays; the call is made again instead, for free. */
+  readonly personal?: true
   /** All I/O of the call. What fails outside is a finding where it can be one; what is thrown becomes SYS_001. */
   readonly gather: (input: Input, caller: Caller) => Findings | Promise<Findings>
   /** Pure: answer and facts from the same findings, so that they cannot disagree. */

@@ -5,6 +5,7 @@ import { eventIdOf } from '../event-log/event-id.ts'
 import { type EventLog, StreamMissing, Unavailable } from '../event-log/port.ts'
 import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
+import type { Sealer } from '../guard/secrets.ts'
 
 /**
  * Idempotency-Key (decision 15): the same key and request again gets the first answer and is charged once, ever.
@@ -48,11 +49,7 @@ const noteAttempt = (found: Map<string, Attempt>, ids: readonly string[], event:
     for (const attempt of found.values()) if (attempt.chargeId === event.data.adjusts) attempt.reversed = true
 }
 
-export type StoredAnswer = {
-  readonly status: number
-  readonly body: string
-  readonly headers: Readonly<Record<string, string>>
-}
+export type StoredAnswer = { readonly status: number; readonly body: string }
 
 export type Claim =
   /** Never seen: go ahead, then `finish` or `release`. */
@@ -80,7 +77,11 @@ export type IdempotencyClaim = {
 
 export type Idempotency = {
   claim(claim: IdempotencyClaim): Promise<Claim>
-  finish(claim: IdempotencyClaim, answer: StoredAnswer): Promise<void>
+  /** Keeps the first answer. Without a body only that there was one: the call is made again, charging nothing. */
+  finish(
+    claim: IdempotencyClaim,
+    answer: { readonly status: number; readonly body: string | null },
+  ): Promise<void>
   /** The call left no trace in the ledger: the next request with this key is a first one again. */
   release(claim: IdempotencyClaim): Promise<void>
 }
@@ -95,7 +96,16 @@ export const parseIdempotencyKey = (header: string): string | null => {
 export const fingerprintOf = (route: string, body: string): Buffer =>
   hash('sha256', `${route}\n${body}`, 'buffer')
 
-export const createIdempotency = ({ pool, eventLog }: { pool: pg.Pool; eventLog: EventLog }): Idempotency => {
+export const createIdempotency = ({
+  pool,
+  eventLog,
+  sealer,
+}: {
+  pool: pg.Pool
+  eventLog: EventLog
+  /** Answers rest sealed: they repeat what partners sent and were told. */
+  sealer: Sealer
+}): Idempotency => {
   const keyHash = (key: string): Buffer => hash('sha256', key, 'buffer')
 
   /**
@@ -153,10 +163,9 @@ export const createIdempotency = ({ pool, eventLog }: { pool: pg.Pool; eventLog:
       ledger_revision: string
       status: number | null
       answer: string | null
-      headers: Record<string, string> | null
     }>(
       `select body_hash = $3 as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text, ledger_revision,
-                status, answer, headers
+                status, answer
            from idempotent_calls where organization_id = $1 and key_hash = $2`,
       [organizationId, keyHash(key), fingerprint, claimTtlSeconds],
     )
@@ -164,10 +173,13 @@ export const createIdempotency = ({ pool, eventLog }: { pool: pg.Pool; eventLog:
     // Released between the two statements: the caller may try again.
     if (row === undefined) return { kind: 'in_flight' }
     if (!row.same) return { kind: 'mismatch' }
-    if (row.status !== null)
-      return row.answer === null
+    if (row.status !== null) {
+      // Forgotten, never kept, or not to be opened: what the ledger says still holds.
+      const body = row.answer === null ? null : sealer.open(row.answer, key)
+      return body === null
         ? lookInLedger(organizationId, key)
-        : { kind: 'replay', answer: { status: row.status, body: row.answer, headers: row.headers ?? {} } }
+        : { kind: 'replay', answer: { status: row.status, body } }
+    }
     if (!row.stale) return { kind: 'in_flight' }
     const taken = await pool.query(
       `update idempotent_calls set claimed_at = now()
@@ -180,11 +192,11 @@ export const createIdempotency = ({ pool, eventLog }: { pool: pg.Pool; eventLog:
 
   return {
     claim: (claim) => claimOne(claim).catch(unavailableWhenAway),
-    finish: async ({ organizationId, key }, { status, body, headers }) => {
+    finish: async ({ organizationId, key }, { status, body }) => {
       await pool.query(
-        `update idempotent_calls set status = $3, answer = $4, headers = $5, answered_at = now()
+        `update idempotent_calls set status = $3, answer = $4, answered_at = now()
           where organization_id = $1 and key_hash = $2`,
-        [organizationId, keyHash(key), status, body, JSON.stringify(headers)],
+        [organizationId, keyHash(key), status, body === null ? null : sealer.seal(body, key)],
       )
     },
     release: async ({ organizationId, key }) => {

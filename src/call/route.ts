@@ -5,6 +5,7 @@ import fastify, {
   type FastifyRequest,
 } from 'fastify'
 import { callHeaders, errorBody, sendRefusal } from './answer.ts'
+import type { CallRoom } from './conclude.ts'
 import { rawBadRequest, refusalOf } from './error-handler.ts'
 import {
   echoedCharactersMax,
@@ -15,7 +16,7 @@ import {
   wrongMethod,
 } from './errors.ts'
 import type { AnyCapabilityForm } from './form.ts'
-import { type CallRoom, perform, performRefused } from './perform.ts'
+import { perform, performRefused } from './perform.ts'
 
 /** Decision 3: a larger body is REQ_001 with 413. */
 export const bodyBytesMax = 16 * 1024

@@ -57,6 +57,7 @@ export const freshIssueFields: IssueFields = {
   permissions: permission.options,
   requestsPerMinute: String(defaultKeyLimits.requests_per_minute),
   requestsPerDay: String(defaultKeyLimits.requests_per_day),
+  emailValidationsPerSecond: String(defaultKeyLimits.email_validations_per_second),
 }
 
 export const issueFieldsOf = (form: Form): IssueFields => ({
@@ -64,6 +65,7 @@ export const issueFieldsOf = (form: Form): IssueFields => ({
   permissions: form.list('permissions'),
   requestsPerMinute: form.text('requests-per-minute').trim(),
   requestsPerDay: form.text('requests-per-day').trim(),
+  emailValidationsPerSecond: form.text('email-validations-per-second').trim(),
 })
 
 /** What is to be issued. Throws `InputFault` or `UsageError`. */
@@ -87,6 +89,11 @@ export const parseIssue = (form: Form): { name: string; permissions: Permission[
         min: 1,
         max: 1_000_000_000,
       }),
+      email_validations_per_second: wholeNumber(
+        'email-validations-per-second',
+        fields.emailValidationsPerSecond,
+        { min: 1, max: 100_000 },
+      ),
     },
   }
 }

@@ -81,7 +81,12 @@ export type KeyRow = {
   name: string
   last4: string
   permissions: string[]
-  limits: { requests_per_minute: number; requests_per_day: number }
+  limits: {
+    requests_per_minute: number
+    requests_per_day: number
+    /** Absent in rows written before there was such a limit. */
+    email_validations_per_second?: number
+  }
   created_at: Date
   expires_at: Date | null
   successor_id: string | null

@@ -27,8 +27,11 @@ export type RateVerdict = {
 }
 
 export type RateLimiter = {
-  /** Counts a call against the key's windows, or denies it and counts nothing. */
-  take(key: DirectoryKey): Promise<RateVerdict>
+  /**
+   * Counts a call against the key's windows, or denies it and counts nothing. `perSecond` adds a window of one second,
+   * which all capabilities that have such a limit share.
+   */
+  take(key: DirectoryKey, perSecond?: number): Promise<RateVerdict>
   /** Counts a refusal against the key's window of refusals. */
   takeRefused(key: DirectoryKey): Promise<RateVerdict>
 }
@@ -54,35 +57,41 @@ export const windowState = (
   resetSeconds: Math.max(1, Math.ceil(counted.msBeforeNext / 1000)),
 })
 
-export const createRateLimiter = (counters: {
-  minute: Counters
-  day: Counters
-  refused: Counters
-}): RateLimiter => {
+/** A window a call is counted in. */
+export type Window = { readonly policy: RatePolicy; readonly limit: number; readonly windowSeconds: number }
+
+/** The windows of a call, shortest first. `perSecond` is the capability's own limit, if it has one. */
+export const windowsOf = ({ limits }: DirectoryKey, perSecond: number | undefined): readonly Window[] => {
+  const minute: Window = { policy: 'minute', limit: limits.requests_per_minute, windowSeconds: minuteSeconds }
+  const day: Window = { policy: 'day', limit: limits.requests_per_day, windowSeconds: daySeconds }
+  return perSecond === undefined
+    ? [minute, day]
+    : [{ policy: 'second', limit: perSecond, windowSeconds: 1 }, minute, day]
+}
+
+export const createRateLimiter = (counters: Readonly<Record<RatePolicy, Counters>>): RateLimiter => {
+  const stateOf = (counted: Counted, { policy, limit, windowSeconds }: Window): WindowState =>
+    windowState(counted, policy, limit, windowSeconds)
   return {
-    take: async ({ keyId, limits: { requests_per_minute, requests_per_day } }) => {
-      // Both are counted before either answers, so that concurrent calls cannot slip through between look and count.
-      const minutely = counters.minute.penalty(keyId)
-      const daily = counters.day.penalty(keyId)
-      const [minute, day] = [await minutely, await daily]
-      const windows = [
-        windowState(minute, 'minute', requests_per_minute, minuteSeconds),
-        windowState(day, 'day', requests_per_day, daySeconds),
-      ]
-      if (minute.consumedPoints <= requests_per_minute && day.consumedPoints <= requests_per_day)
-        return { exceeded: null, windows }
-      const [minuteBack, dayBack] = await Promise.all([
-        counters.minute.reward(keyId),
-        counters.day.reward(keyId),
-      ])
+    take: async (key, perSecond) => {
+      const { keyId } = key
+      const windows = windowsOf(key, perSecond)
+      // All are counted before any answers, so that concurrent calls cannot slip through between look and count.
+      const counting = windows.map((window) => counters[window.policy].penalty(keyId))
+      const states: WindowState[] = []
+      let denied = false
+      for (const [n, window] of windows.entries()) {
+        const counted = await (counting[n] as Promise<Counted>)
+        denied ||= counted.consumedPoints > window.limit
+        states.push(stateOf(counted, window))
+      }
+      if (!denied) return { exceeded: null, windows: states }
+      const back = await Promise.all(windows.map(({ policy }) => counters[policy].reward(keyId)))
       // Calls of the same moment count before they are denied as well. What is full is seen when all have given back.
-      const [minuteNow, dayNow] = await Promise.all([counters.minute.get(keyId), counters.day.get(keyId)])
-      const denied = [
-        windowState(minuteNow ?? minuteBack, 'minute', requests_per_minute, minuteSeconds),
-        windowState(dayNow ?? dayBack, 'day', requests_per_day, daySeconds),
-      ]
-      const exceeded = denied.findLast(({ remaining }) => remaining === 0) ?? denied[0] ?? null
-      return { exceeded, windows: denied }
+      const now = await Promise.all(windows.map(({ policy }) => counters[policy].get(keyId)))
+      const left = windows.map((window, n) => stateOf(now[n] ?? (back[n] as Counted), window))
+      const exceeded = left.findLast(({ remaining }) => remaining === 0) ?? left[0] ?? null
+      return { exceeded, windows: left }
     },
     takeRefused: async ({ keyId, limits }) => {
       const counted = await counters.refused.penalty(keyId)
@@ -100,6 +109,7 @@ export const memoryCounters = () => {
   const counter = (keyPrefix: string, duration: number) =>
     new RateLimiterMemory({ keyPrefix, duration, points: Number.MAX_SAFE_INTEGER })
   return {
+    second: counter('s', 1),
     minute: counter('m', minuteSeconds),
     day: counter('d', daySeconds),
     refused: counter('r', minuteSeconds),

@@ -4,12 +4,12 @@ import { Redis } from 'ioredis'
 import type { Logger } from 'pino'
 import type { DirectoryKey } from './key-directory.ts'
 import {
-  daySeconds,
   minuteSeconds,
   type RateLimiter,
-  type RatePolicy,
   type RateVerdict,
+  type Window,
   windowState,
+  windowsOf,
 } from './rate-limit.ts'
 
 /**
@@ -93,7 +93,6 @@ export type SharedRateLimiterOptions = {
 
 const connectionLost = 'the connection was lost'
 
-type Window = { readonly policy: RatePolicy; readonly limit: number; readonly windowSeconds: number }
 type Waiting = { readonly sinceMs: number; giveUp(): void }
 
 /** Resolves once Redis serves, or after a second without it: its absence never stops a start. */
@@ -227,15 +226,7 @@ export const openSharedRateLimiter = async ({
 
   return {
     shared: () => shared,
-    take: (key) =>
-      take(
-        key,
-        [
-          { policy: 'minute', limit: key.limits.requests_per_minute, windowSeconds: minuteSeconds },
-          { policy: 'day', limit: key.limits.requests_per_day, windowSeconds: daySeconds },
-        ],
-        () => local.take(key),
-      ),
+    take: (key, perSecond) => take(key, windowsOf(key, perSecond), () => local.take(key, perSecond)),
     takeRefused: (key) =>
       take(
         key,

@@ -1,4 +1,14 @@
-import { createHmac, createSecretKey, hash, hkdfSync, timingSafeEqual } from 'node:crypto'
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  createSecretKey,
+  hash,
+  hkdfSync,
+  type KeyObject,
+  randomBytes,
+  timingSafeEqual,
+} from 'node:crypto'
 
 /**
  * Keyed hashes under keys derived from SECRET_KEY, one per purpose: knowing the hash of an address tells nothing about
@@ -9,6 +19,16 @@ export type Secrets = {
   apiKeyHmac(secret: string): string
   /** HMAC-SHA-256 of an address, base64url. What stands in the event log instead of the address. */
   addressHmac(address: string): string
+  /** Encryption at rest under a key of its own purpose. */
+  sealer(purpose: string): Sealer
+}
+
+/** Authenticated encryption (AES-256-GCM). `context` is not stored: who opens must name the same. */
+export type Sealer = {
+  /** base64url of nonce, ciphertext and tag; different every time. */
+  seal(text: string, context: string): string
+  /** Null for anything not sealed here, under this context, as it is. */
+  open(sealed: string, context: string): string | null
 }
 
 const purposeSalt = 'enrichment-ledger'
@@ -21,8 +41,35 @@ export const createSecrets = (secretKey: string): Secrets => {
   return {
     apiKeyHmac: (secret) => createHmac('sha256', apiKeyPepper).update(secret).digest('base64url'),
     addressHmac: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'address', 32))),
+    sealer: (purpose) => sealerOf(derive(`seal/${purpose}`)),
   }
 }
+
+const nonceBytes = 12
+const tagBytes = 16
+
+/** Seals under a 256-bit key. */
+export const sealerOf = (key: KeyObject): Sealer => ({
+  seal: (text, context) => {
+    const nonce = randomBytes(nonceBytes)
+    const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(Buffer.from(context))
+    const sealed = [nonce, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]
+    return Buffer.concat(sealed).toString('base64url')
+  },
+  open: (sealed, context) => {
+    const bytes = Buffer.from(sealed, 'base64url')
+    if (bytes.length < nonceBytes + tagBytes) return null
+    const decipher = createDecipheriv('aes-256-gcm', key, bytes.subarray(0, nonceBytes))
+      .setAAD(Buffer.from(context))
+      .setAuthTag(bytes.subarray(-tagBytes))
+    try {
+      const text = decipher.update(bytes.subarray(nonceBytes, -tagBytes))
+      return Buffer.concat([text, decipher.final()]).toString('utf8')
+    } catch {
+      return null
+    }
+  },
+})
 
 const blockBytes = 64
 const messageBytesMax = 512

@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, Registry } from '@prometheus-io/client'
 import type { MicroCredits } from '../billing/money.ts'
-import type { CallObserver } from '../call/perform.ts'
+import type { CallObserver } from '../call/conclude.ts'
 import { type CallOutcome, callOutcome } from '../events/calls.ts'
 import { type Capability, capability } from '../events/capabilities.ts'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'

@@ -5,11 +5,12 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 import { projections } from '../../projections/index.ts'
 import { defaultPriceBook } from '../billing/price-book.ts'
+import { knownRules } from '../billing/tariff.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
-import { AppendConflict, type EventLog } from '../event-log/port.ts'
+import { AppendConflict, type EventLog, StreamMissing } from '../event-log/port.ts'
 import { openPostgresEventLog } from '../event-log/postgres.ts'
-import { encodeEvent } from '../event-log/stored-event.ts'
+import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
 import { priceBookStream } from '../events/streams.ts'
 import { createSecrets, type Secrets } from '../guard/secrets.ts'
 import { createLedger, type Ledger, type LedgerObserver } from '../ledger/commit.ts'
@@ -34,6 +35,7 @@ export type Foundation = {
 
 const secretKeyFile = 'secret_key'
 const poolMax = 8
+const priceBooksMax = 100_000
 
 /** Opens or starts the database, migrates it, and makes sure that a price book is in force. */
 export const openFoundation = async (
@@ -50,16 +52,18 @@ export const openFoundation = async (
     application_name: 'read-models',
   })
   pool.on('error', (error) => logger.warn({ err: error }, 'idle database connection lost'))
+  let eventLog: EventLog | undefined
   try {
     await migrate({ url: database.url, logger })
     await preparing(pool)
     const eventLogName =
       config.EVENT_LOG_URL === undefined ? 'PostgreSQL' : withoutSecrets(config.EVENT_LOG_URL)
     if (!anyEventLog) await sameEventLog(pool, eventLogName)
-    const eventLog = await openEventLog(config.EVENT_LOG_URL ?? database.url, logger)
-    await publishDefaultPriceBook(eventLog)
+    const opened = await openEventLog(config.EVENT_LOG_URL ?? database.url, logger)
+    eventLog = opened
+    await keepPriceBookComplete(opened, logger)
     const ledger = createLedger({
-      eventLog,
+      eventLog: opened,
       snapshot: snapshotFrom(pool),
       logger,
       clock: Date,
@@ -69,17 +73,18 @@ export const openFoundation = async (
       url: database.url,
       embedded: config.DATABASE_URL === undefined,
       pool,
-      eventLog,
+      eventLog: opened,
       secrets: createSecrets(secretKey),
       ledger,
       eventLogName,
       close: async () => {
-        await eventLog.close()
+        await opened.close()
         await pool.end()
         await database.stop()
       },
     }
   } catch (error) {
+    await eventLog?.close()
     await pool.end()
     await database.stop()
     throw error
@@ -109,11 +114,29 @@ const sameEventLog = async (pool: pg.Pool, eventLogName: string): Promise<void> 
   await pool.query('insert into installation (event_log) values ($1) on conflict do nothing', [eventLogName])
   const { rows } = await pool.query<{ event_log: string }>('select event_log from installation')
   const known = rows[0]?.event_log
-  if (known !== eventLogName)
-    throw new ConfigError(
-      `EVENT_LOG_URL: the read models of this database were folded from ${known}, and the event log is now ${eventLogName}. ` +
-        'Copy the events with "event-log copy" if that has not happened, then run "projection rebuild --all".',
-    )
+  if (known === eventLogName) return
+  if (known !== undefined && shareHost(known, eventLogName)) {
+    await pool.query('update installation set event_log = $1', [eventLogName])
+    return
+  }
+  throw new ConfigError(
+    `EVENT_LOG_URL: the read models of this database were folded from ${known}, and the event log is now ${eventLogName}. ` +
+      'Copy the events with "event-log copy" if that has not happened, then run "projection rebuild --all".',
+  )
+}
+
+/** A cluster may be named by more, fewer or other seed hosts than before; one in common makes it the same. */
+const shareHost = (known: string, now: string): boolean => {
+  const [before, after] = [known, now].map(
+    (name) =>
+      new Set(
+        name
+          .replace(/^[^:]+:\/\//, '')
+          .replace(/\/.*$/, '')
+          .split(','),
+      ),
+  )
+  return known.includes('://') && now.includes('://') && [...(before ?? [])].some((host) => after?.has(host))
 }
 
 const openDatabase = async (
@@ -158,20 +181,46 @@ const secretKeyOf = async (config: Config): Promise<string> => {
   }
 }
 
-const publishDefaultPriceBook = async (eventLog: EventLog): Promise<void> => {
+/**
+ * An installation starts with the default price book. One that still has it gets the prices of capabilities this release
+ * added, as its next book; prices an operator published are never added to.
+ */
+const keepPriceBookComplete = async (eventLog: EventLog, logger: Logger): Promise<void> => {
+  const published = await eventLog.read(priceBookStream, { max: priceBooksMax }).catch((error: unknown) => {
+    if (error instanceof StreamMissing) return []
+    throw error
+  })
+  const books = published
+    .map(decodeEvent)
+    .flatMap(({ type, data }) => (type === 'PriceBookPublished' ? [data] : []))
+  const newest = books.at(-1)
+  const missing = [...knownRules().keys()].filter(
+    (id) => newest?.rules.every(({ rule }) => rule !== id) ?? true,
+  )
+  if (missing.length === 0) return
+  if (newest !== undefined && newest.approver !== defaultPriceBook.approver) {
+    logger.warn(
+      { priceBook: newest.version, rules: missing },
+      'the newest price book prices nothing of these rules: calls they are about fail until "price publish" adds them',
+    )
+    return
+  }
+  const version = (newest?.version ?? 0) + 1
+  // Whatever an earlier default book priced keeps its price; what it did not price could not be called.
+  const effective_from = newest === undefined ? defaultPriceBook.effective_from : newest.effective_from
   try {
-    await eventLog.append(priceBookStream, 'none', [
+    await eventLog.append(priceBookStream, newest === undefined ? 'none' : books.length - 1, [
       encodeEvent(
-        { type: 'PriceBookPublished', data: defaultPriceBook },
+        { type: 'PriceBookPublished', data: { ...defaultPriceBook, version, effective_from } },
         {
-          id: eventIdOf(priceBookStream, 'default', 0),
+          id: eventIdOf(priceBookStream, version === 1 ? 'default' : `default/${version}`, 0),
           actor: 'system',
-          effectiveAt: defaultPriceBook.effective_from,
+          effectiveAt: effective_from,
         },
       ),
     ])
   } catch (error) {
-    // A price book stands there already.
+    // Another process was first.
     if (!(error instanceof AppendConflict)) throw error
   }
 }

@@ -154,7 +154,11 @@ export const openAccount = async (
     organizationId,
     name: 'bench',
     permissions: ['ip_lookup'],
-    limits: { requests_per_minute: perMinute, requests_per_day: perMinute * 10 },
+    limits: {
+      requests_per_minute: perMinute,
+      requests_per_day: perMinute * 10,
+      email_validations_per_second: 10,
+    },
     allowedCidrs: [],
     expiresAt: null,
     actor,

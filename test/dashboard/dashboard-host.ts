@@ -7,6 +7,7 @@ import { projections } from '../../projections/index.ts'
 import { createIdempotency } from '../../src/call/idempotency.ts'
 import { createRateLimitRecord } from '../../src/call/rate-limit-record.ts'
 import { createRequestIds } from '../../src/call/request-id.ts'
+import { createReservations } from '../../src/call/reservations.ts'
 import { createHost } from '../../src/call/route.ts'
 import { whoami } from '../../src/capabilities/whoami/index.ts'
 import { parseConfig } from '../../src/config.ts'
@@ -49,7 +50,8 @@ export const openDashboardHost = async (): Promise<DashboardHost> => {
       rateLimitRecord: createRateLimitRecord({ ledger, logger, instanceId: randomUUID() }),
       ledger,
       prices,
-      idempotency: createIdempotency({ pool, eventLog }),
+      idempotency: createIdempotency({ pool, eventLog, sealer: secrets.sealer('idempotent-answer') }),
+      reservations: createReservations(),
       requestIds: createRequestIds(),
       clock: Date,
       logger,

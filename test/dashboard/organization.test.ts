@@ -197,6 +197,7 @@ describe('keys', () => {
     permissions: ['ip_lookup', 'pixel_control'],
     'requests-per-minute': '12',
     'requests-per-day': '3456',
+    'email-validations-per-second': '12',
   }
 
   test('one that is issued is shown once, works, and is an event of the user who did it', async () => {
@@ -214,7 +215,7 @@ describe('keys', () => {
         organization_id: id,
         name: 'checkout',
         permissions: fields.permissions,
-        limits: { requests_per_minute: 12, requests_per_day: 3456 },
+        limits: { requests_per_minute: 12, requests_per_day: 3456, email_validations_per_second: 12 },
       },
       metadata: { actor: 'user:ada' },
     })
@@ -225,7 +226,7 @@ describe('keys', () => {
     expect(body).toContain(parsed?.keyId)
     expect(body).not.toContain(parsed?.secret)
     expect(textOf(body)).toContain(
-      `checkout ${parsed?.keyId} …${apiKey.slice(-4)} ip lookup, pixel control 12/min 3,456/day`,
+      `checkout ${parsed?.keyId} …${apiKey.slice(-4)} ip lookup, pixel control 12/min 3,456/day 12 e-mails/s`,
     )
   })
 

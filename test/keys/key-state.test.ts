@@ -74,7 +74,7 @@ describe('folding', () => {
   })
 
   test('changed limits replace both', () => {
-    const limits = { requests_per_minute: 1, requests_per_day: 2 }
+    const limits = { requests_per_minute: 1, requests_per_day: 2, email_validations_per_second: 3 }
     const changed: KeyEvent = { type: 'ApiKeyLimitsChanged', data: { key_id: keyId, limits } }
     expect(fold(issued(), changed)).toEqual({ ...fresh, limits })
   })

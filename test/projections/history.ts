@@ -172,7 +172,7 @@ export const issueKey = (
       secret_hmac: hmac,
       last4: 'wxyz',
       permissions: ['ip_lookup', 'email_validation'],
-      limits: { requests_per_minute: 60, requests_per_day: 1_000 },
+      limits: { requests_per_minute: 60, requests_per_day: 1_000, email_validations_per_second: 10 },
       allowed_cidrs: keyId.endsWith('a') ? ['192.0.2.0/24', '2001:db8::/32'] : [],
       expires_at: keyId.endsWith('b') ? '2027-01-01T00:00:00.000Z' : null,
     },
@@ -417,7 +417,7 @@ export const writeHistory = async (
   for (const perMinute of [5, 7])
     await appendTo(eventLog, keyStream(changed), {
       type: 'ApiKeyLimitsChanged',
-      data: { key_id: changed, limits: { requests_per_minute: perMinute, requests_per_day: 10 } },
+      data: { key_id: changed, limits: { requests_per_minute: perMinute, requests_per_day: 10, email_validations_per_second: 10 } },
     })
   await appendTo(
     eventLog,

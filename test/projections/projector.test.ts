@@ -446,7 +446,7 @@ describe('events that cannot be folded', () => {
         secret_hmac: 'A'.repeat(43),
         last4: 'wxyz',
         permissions: [],
-        limits: { requests_per_minute: 1, requests_per_day: 1 },
+        limits: { requests_per_minute: 1, requests_per_day: 1, email_validations_per_second: 10 },
         allowed_cidrs: [],
         expires_at: null,
       },

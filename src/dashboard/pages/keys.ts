@@ -12,6 +12,7 @@ export type IssueFields = {
   readonly permissions: readonly string[]
   readonly requestsPerMinute: string
   readonly requestsPerDay: string
+  readonly emailValidationsPerSecond: string
 }
 
 type FormView = { readonly viewer: Viewer; readonly account: AccountRow; readonly fault: FormFault | null }
@@ -53,6 +54,8 @@ ${permission.options.map(
 <input id="requests-per-minute" name="requests-per-minute" value="${view.fields.requestsPerMinute}" inputmode="numeric" required maxlength="15" autocomplete="off"${described('requests-per-minute', view.fault)}></p>
 <p><label for="requests-per-day">Calls a day</label>
 <input id="requests-per-day" name="requests-per-day" value="${view.fields.requestsPerDay}" inputmode="numeric" required maxlength="15" autocomplete="off"${described('requests-per-day', view.fault)}></p>
+<p><label for="email-validations-per-second">E-mail validations a second</label>
+<input id="email-validations-per-second" name="email-validations-per-second" value="${view.fields.emailValidationsPerSecond}" inputmode="numeric" required maxlength="15" autocomplete="off"${described('email-validations-per-second', view.fault)}></p>
 </div>
 <p class="actions"><button type="submit">Issue key</button> ${cancel(view.account)}</p>
 </form>`,

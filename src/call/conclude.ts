@@ -1,0 +1,236 @@
+import type { FastifyReply } from 'fastify'
+import type { Logger } from 'pino'
+import { formatCredits, type MicroCredits } from '../billing/money.ts'
+import type { CallFacts, CallOutcome } from '../events/calls.ts'
+import type { Capability } from '../events/capabilities.ts'
+import type { AuthenticationFailure } from '../guard/authenticate.ts'
+import type { DirectoryKey, KeyDirectory } from '../guard/key-directory.ts'
+import type { RateLimiter, RatePolicy, RateVerdict } from '../guard/rate-limit.ts'
+import type { Secrets } from '../guard/secrets.ts'
+import { type Account, availableOf } from '../ledger/account.ts'
+import type { Committed, Ledger } from '../ledger/commit.ts'
+import { ratingOf, recordCall } from '../ledger/decide.ts'
+import type { PriceBooks } from '../ledger/price-books.ts'
+import { type AnswerHeaders, type Credits, callHeaders, errorBody, send, statusOf } from './answer.ts'
+import { notEnoughCredits, type Refusal } from './errors.ts'
+import type { AnyCapabilityForm } from './form.ts'
+import { commandKeyOf, type Idempotency, type IdempotencyClaim } from './idempotency.ts'
+import type { RateLimitRecord } from './rate-limit-record.ts'
+import type { Reservations } from './reservations.ts'
+
+/**
+ * How a call that was let in ends: its facts and its charge in one append, then its answer. Nothing here leaves before
+ * it is durable (decision 12).
+ */
+
+/** What a call needs from the house. */
+export type CallRoom = {
+  readonly directory: KeyDirectory
+  readonly secrets: Secrets
+  readonly limiter: RateLimiter
+  readonly rateLimitRecord: RateLimitRecord
+  readonly ledger: Ledger
+  readonly prices: PriceBooks
+  readonly idempotency: Idempotency
+  readonly reservations: Reservations
+  readonly requestIds: (nowMs: number) => string
+  readonly clock: { now(): number }
+  readonly logger: Logger
+  readonly observe?: CallObserver
+}
+
+/** What operations wants to know about calls. Told on every call, so it has to be cheap. */
+export type CallObserver = {
+  /** An answer leaves. `code` says why a call was refused or failed; a replay counts as answered. */
+  answered(
+    capability: Capability,
+    outcome: CallOutcome,
+    code: string | undefined,
+    seconds: number,
+    chargedMicro: MicroCredits,
+  ): void
+  notAuthenticated(reason: AuthenticationFailure): void
+  rateLimited(policy: RatePolicy): void
+}
+
+/** A call that was let in. */
+export type Admitted = {
+  readonly form: AnyCapabilityForm
+  readonly reply: FastifyReply
+  readonly key: DirectoryKey
+  readonly verdict: RateVerdict
+  readonly requestId: string
+  readonly atMs: number
+  readonly startedMs: number
+  readonly claim?: IdempotencyClaim
+  /** With a claim: which attempt this is, and up to where the ledger does not hold it. */
+  readonly attempt?: { readonly number: number; readonly absentUpTo: number }
+  /** The call was charged before; its first event id. */
+  readonly owes?: string
+}
+
+/** What a call comes to: what it established and how it ends. */
+export type Conclusion = { readonly outcome: CallOutcome; readonly code?: string; readonly facts: CallFacts }
+
+/**
+ * One append: what the call established and what it costs. Durable when this resolves. `unless` is asked of the account
+ * the append is decided on: where it holds, nothing is written and no events come back.
+ */
+export const record = (
+  { ledger, prices }: CallRoom,
+  { form, key, requestId, atMs, claim, attempt, owes }: Admitted,
+  { outcome, code, facts }: Conclusion,
+  unless: (account: Account) => boolean = () => false,
+): Promise<Committed> =>
+  ledger.submit(key.organizationId, {
+    key:
+      claim === undefined || attempt === undefined
+        ? `${outcome === 'failed' ? 'failed/' : ''}${requestId}`
+        : commandKeyOf(claim.key, attempt.number),
+    atMs,
+    actor: `key:${key.keyId}`,
+    requestId,
+    ...(attempt === undefined ? {} : { absentUpTo: attempt.absentUpTo }),
+    ...(owes === undefined ? {} : { owes }),
+    decide: (account, idOf) =>
+      unless(account)
+        ? []
+        : recordCall(
+            account,
+            {
+              keyId: key.keyId,
+              capability: form.capability,
+              outcome,
+              ...(code === undefined ? {} : { code }),
+              facts,
+              idempotent: attempt !== undefined,
+            },
+            { book: prices.at(atMs), chargeId: () => idOf(1), atMs },
+          ),
+  })
+
+const unpaid: Conclusion = {
+  outcome: 'refused',
+  code: 'CREDIT_001',
+  facts: { kind: 'refusal', code: 'CREDIT_001' },
+}
+
+/**
+ * Holds what the call may come to cost, if the balance can pay it beside the calls in progress (ledger protocol rule 8).
+ * If it cannot, the call is refused, recorded and answered: null. The refusal is decided by the append, not by what
+ * this process last saw: credits granted elsewhere a moment ago count.
+ */
+export const reserve = async (
+  room: CallRoom,
+  admitted: Admitted,
+  dearest: CallFacts,
+): Promise<{ release(): void } | null> => {
+  const { key, atMs } = admitted
+  const { ledger, prices, reservations } = room
+  const payable = (account: Account): MicroCredits | null => {
+    const { total } = ratingOf(account, dearest, prices.at(atMs), atMs)
+    const free = availableOf(account, atMs) - reservations.held(key.organizationId)
+    return total === 0n || total <= free ? total : null
+  }
+  const seen = payable(await ledger.lastSeen(key.organizationId))
+  if (seen !== null) return { release: reservations.hold(key.organizationId, seen) }
+  let total: MicroCredits | null = null
+  const committed = await record(room, admitted, unpaid, (account) => {
+    total = payable(account)
+    return total !== null
+  })
+  if (total !== null && committed.events.length === 0)
+    return { release: reservations.hold(key.organizationId, total) }
+  await refuseUnpaid(room, admitted, dearest, committed)
+  return null
+}
+
+/** Records a refusal as a free fact and answers it. */
+export const refuse = async (room: CallRoom, admitted: Admitted, refusal: Refusal): Promise<FastifyReply> => {
+  const { code } = refusal
+  const outcome = statusOf(refusal) >= 500 ? 'failed' : 'refused'
+  const { balance } = await record(room, admitted, { outcome, code, facts: { kind: 'refusal', code } })
+  return finish(
+    room,
+    admitted,
+    { status: statusOf(refusal), body: errorBody(refusal, admitted.requestId), refusal },
+    { charged: 0n, remaining: balance },
+  )
+}
+
+/** Answers that the balance cannot pay what the call costs; it stands in the ledger already. */
+export const refuseUnpaid = async (
+  room: CallRoom,
+  admitted: Admitted,
+  facts: CallFacts,
+  { balance }: Committed,
+): Promise<FastifyReply> => {
+  const { key, atMs, requestId } = admitted
+  const account = await room.ledger.lastSeen(key.organizationId)
+  const available = availableOf(account, atMs) - room.reservations.held(key.organizationId)
+  const refusal = notEnoughCredits({
+    required: formatCredits(ratingOf(account, facts, room.prices.at(atMs), atMs).total),
+    available: formatCredits(available > 0n ? available : 0n),
+  })
+  return finish(
+    room,
+    admitted,
+    { status: statusOf(refusal), body: errorBody(refusal, requestId), refusal },
+    { charged: 0n, remaining: balance },
+  )
+}
+
+export const rendered = (form: AnyCapabilityForm, result: object): string =>
+  form.renderResult?.(result) ?? JSON.stringify(result)
+
+/** Answers with a result whose facts and charge are durable. */
+export const deliver = (
+  room: CallRoom,
+  admitted: Admitted,
+  json: string,
+  credits: Credits,
+): FastifyReply | Promise<FastifyReply> => {
+  const { form, requestId, startedMs } = admitted
+  if (form.body === 'flat') return finish(room, admitted, { status: 200, body: json }, credits)
+  const elapsedMs = Math.round((performance.now() - startedMs) * 1000) / 1000
+  const body = `{"result":${json},"processing_time_ms":${elapsedMs},"request_id":"${requestId}"}`
+  return finish(room, admitted, { status: 200, body }, credits)
+}
+
+type Outgoing = { readonly status: number; readonly body: string; readonly refusal?: Refusal }
+
+/** Sends an answer whose facts are durable, keeping it for replays where the caller asked for that. */
+const finish = (
+  room: CallRoom,
+  admitted: Admitted,
+  { status, body, refusal }: Outgoing,
+  credits: Credits,
+): FastifyReply | Promise<FastifyReply> => {
+  observe(room, admitted, refusal, credits.charged)
+  const headers = headersOf(admitted, credits)
+  if (refusal?.retryAfterSeconds !== undefined) headers['retry-after'] = String(refusal.retryAfterSeconds)
+  if (admitted.claim === undefined) return send(admitted.reply, { status, headers, body })
+  return room.idempotency
+    .finish(admitted.claim, { status, body: admitted.form.personal === true ? null : body })
+    .catch((error: unknown) =>
+      room.logger.error(
+        { err: error, requestId: admitted.requestId },
+        'an answer could not be kept for replays',
+      ),
+    )
+    .then(() => send(admitted.reply, { status, headers, body }))
+}
+
+export const observe = (
+  { observe }: CallRoom,
+  { form, startedMs }: Pick<Admitted, 'form' | 'startedMs'>,
+  refusal: Refusal | undefined,
+  charged: MicroCredits,
+): void => {
+  if (observe === undefined) return
+  const outcome = refusal === undefined ? 'answered' : statusOf(refusal) >= 500 ? 'failed' : 'refused'
+  observe.answered(form.capability, outcome, refusal?.code, (performance.now() - startedMs) / 1000, charged)
+}
+
+export const headersOf = ({ requestId, verdict }: Admitted, credits: Credits): AnswerHeaders =>
+  callHeaders(requestId, verdict, credits)

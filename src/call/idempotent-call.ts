@@ -1,0 +1,85 @@
+import type { FastifyReply } from 'fastify'
+import { send } from './answer.ts'
+import {
+  type Admitted,
+  type CallRoom,
+  deliver,
+  headersOf,
+  observe,
+  record,
+  refuse,
+  rendered,
+} from './conclude.ts'
+import { idempotencyInFlight, idempotencyMismatch } from './errors.ts'
+import type { JsonObject } from './form.ts'
+import type { IdempotencyClaim } from './idempotency.ts'
+
+/** The sequence of a call without an Idempotency-Key, from its body on. */
+type AnswerOnce = (room: CallRoom, admitted: Admitted, body: JsonObject) => Promise<FastifyReply>
+
+/** Answers a call with an Idempotency-Key: the first answer again, or the first time under a claim. */
+export const answerIdempotent = async (
+  room: CallRoom,
+  admitted: Admitted,
+  body: JsonObject,
+  answerOnce: AnswerOnce,
+  claim: IdempotencyClaim,
+): Promise<FastifyReply> => {
+  const claimed = await room.idempotency.claim(claim)
+  switch (claimed.kind) {
+    case 'in_flight':
+      return refuse(room, admitted, idempotencyInFlight())
+    case 'mismatch':
+      return refuse(room, admitted, idempotencyMismatch())
+    case 'replay': {
+      // The replay is a call of its own: free, and recorded as what it is.
+      const outcome = claimed.answer.status < 400 ? 'answered' : 'refused'
+      const { balance } = await record(room, admitted, { outcome, facts: { kind: 'replay' } })
+      const headers = {
+        ...headersOf(admitted, { charged: 0n, remaining: balance }),
+        'idempotent-replayed': 'true',
+      }
+      observe(room, admitted, undefined, 0n)
+      return send(admitted.reply, { status: claimed.answer.status, headers, body: claimed.answer.body })
+    }
+    case 'charged':
+      try {
+        return await answerCharged(room, { ...admitted, owes: claimed.eventId }, body, claim)
+      } finally {
+        // Where an answer was kept the claim stays; a refusal or a failure this time leaves the key to be asked again.
+        await room.idempotency.release(claim).catch(() => undefined)
+      }
+    case 'first':
+      try {
+        return await answerOnce(
+          room,
+          { ...admitted, claim, attempt: { number: claimed.attempt, absentUpTo: claimed.absentUpTo } },
+          body,
+        )
+      } catch (error) {
+        // Nothing was written, or nobody knows: the ledger is asked again when the key comes back.
+        await room.idempotency.release(claim).catch(() => undefined)
+        throw error
+      }
+  }
+}
+
+/** The charge stands, the answer is gone: the call is made again, as a free replay. */
+const answerCharged = async (
+  room: CallRoom,
+  admitted: Admitted,
+  body: JsonObject,
+  claim: IdempotencyClaim,
+): Promise<FastifyReply> => {
+  const { form, key, atMs, requestId } = admitted
+  const parsed = form.parse(body)
+  const decision =
+    'refusal' in parsed
+      ? parsed
+      : form.decide(await form.gather(parsed.input, { key, atMs, requestId }), parsed.input)
+  if ('refusal' in decision) return refuse(room, admitted, decision.refusal)
+  const json = rendered(form, decision.result)
+  const { balance } = await record(room, admitted, { outcome: 'answered', facts: { kind: 'replay' } })
+  admitted.reply.header('idempotent-replayed', 'true')
+  return deliver(room, { ...admitted, claim }, json, { charged: 0n, remaining: balance })
+}
