@@ -32,6 +32,11 @@ export type CapabilityForm<Input, Findings, Result extends object> = {
   readonly gather: (input: Input, caller: Caller) => Findings | Promise<Findings>
   /** Pure: answer and facts from the same findings, so that they cannot disagree. */
   readonly decide: (findings: Findings, input: Input) => CallDecision<Result>
+  /** The result with what it was charged, line by line, where it says so. Canonical decimal strings (decision 8). */
+  readonly billed?: (
+    result: Result,
+    lines: readonly { readonly sku: string; readonly amount: string }[],
+  ) => Result
   /** The JSON text of the result, where it can be had cheaper than by JSON.stringify. */
   readonly renderResult?: (result: Result) => string
   /** `enveloped` (default): `{result, processing_time_ms, request_id}`. `flat`: the result is the whole body. */

@@ -1,11 +1,12 @@
 import { hash } from 'node:crypto'
-import pg from 'pg'
+import type pg from 'pg'
 import { type IdempotentCallRow, idempotentCalls } from '../../projections/ledger-lines.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
-import { type EventLog, StreamMissing, Unavailable } from '../event-log/port.ts'
+import { type EventLog, StreamMissing } from '../event-log/port.ts'
 import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
 import type { Sealer } from '../guard/secrets.ts'
+import { unavailableWhenAway } from './unavailable.ts'
 
 /**
  * Idempotency-Key (decision 15): the same key and request again gets the first answer and is charged once, ever.
@@ -22,14 +23,6 @@ const keyCharactersMax = 255
 
 /** How often a call may come to nothing under one key before the caller has to send another. */
 const attemptsMax = 8
-
-/** A database that cannot be reached is an outage; one that refuses the statement is a bug of ours. */
-const unavailableWhenAway = (error: unknown): never => {
-  const sqlState = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
-  if (error instanceof Unavailable || (error instanceof pg.DatabaseError && !/^(08|53|57)/.test(sqlState)))
-    throw error
-  throw new Unavailable('what became of an idempotent call cannot be asked now', { cause: error })
-}
 
 /** What became of one attempt, by the id of its first event. */
 type Attempt = { unpaid: boolean; chargeId: string | null; reversed: boolean }

@@ -4,7 +4,7 @@ import { authenticate } from '../guard/authenticate.ts'
 import { type DirectoryKey, mayCallFrom } from '../guard/key-directory.ts'
 import { balanceOf } from '../ledger/account.ts'
 import { LedgerUnavailable } from '../ledger/commit.ts'
-import { outcomeOfCall } from '../ledger/decide.ts'
+import { chargeLinesOf, outcomeOfCall } from '../ledger/decide.ts'
 import { type AnswerHeaders, callHeaders, sendRefusal } from './answer.ts'
 import {
   type Admitted,
@@ -207,5 +207,9 @@ const answerOnce = async (room: CallRoom, admitted: Admitted, body: JsonObject):
   const committed = await record(room, admitted, { outcome: 'answered', facts: decision.facts })
   const { charged, unpaid } = outcomeOfCall(committed.events)
   if (unpaid) return refuseUnpaid(room, admitted, decision.facts, committed)
-  return deliver(room, admitted, json, { charged, remaining: committed.balance })
+  const billed =
+    form.billed === undefined
+      ? json
+      : rendered(form, form.billed(decision.result, chargeLinesOf(committed.events)))
+  return deliver(room, admitted, billed, { charged, remaining: committed.balance })
 }

@@ -2,37 +2,68 @@ import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { Foundation } from '../ops/foundation.ts'
 import { expireCredits } from './expire.ts'
+import { queuedJobOptions } from './queue.ts'
 import { reconcile } from './reconcile.ts'
 import { forgetAnswers, forgottenAtOnceMax } from './retain.ts'
 
 /** Work by the clock, once per installation however many processes run it. pg-boss keeps queue and schedule. */
 export type Jobs = { stop(): Promise<void> }
 
-type Job = { readonly cron: string; readonly run: () => Promise<unknown> }
+/** Done by the clock: `cron` is UTC, in minutes. */
+export type ScheduledJob = { readonly cron: string; readonly run: () => Promise<unknown> }
+
+/** Done when somebody asked for it with `JobQueue.send`; several at a time. */
+export type QueuedJob = {
+  readonly run: (data: string) => Promise<unknown>
+  readonly concurrencyMax: number
+  /** After this a job counts as failed. */
+  readonly expireSeconds: number
+}
+
+/** What capabilities have done later, by name. */
+export type CapabilityJobs = {
+  readonly scheduled: Readonly<Record<string, ScheduledJob>>
+  readonly queued: Readonly<Record<string, QueuedJob>>
+}
 
 const stopTimeoutMs = 10_000
+const pollingSeconds = { scheduled: 30, queued: 5 } as const
 
-export const startJobs = async (foundation: Foundation, logger: Logger): Promise<Jobs> => {
-  const jobs: Record<string, Job> = {
+export const startJobs = async (
+  foundation: Foundation,
+  logger: Logger,
+  { scheduled, queued }: CapabilityJobs = { scheduled: {}, queued: {} },
+): Promise<Jobs> => {
+  const boss = new PgBoss({ connectionString: foundation.url, application_name: 'jobs', max: 3 })
+  boss.on('error', (error) => logger.warn({ err: error }, 'jobs: trouble with the queue'))
+  await boss.start()
+  const logged = async (name: string, run: () => Promise<unknown>): Promise<void> => {
+    try {
+      const result = await run()
+      logger.debug({ job: name, result }, 'job done')
+    } catch (error) {
+      logger.error({ err: error, job: name }, 'job failed')
+      throw error
+    }
+  }
+  const byTheClock: Record<string, ScheduledJob> = {
     'expire-credits': { cron: '*/5 * * * *', run: () => expireCredits(foundation) },
     'forget-answers': { cron: '17 * * * *', run: () => forgetAllAnswers(foundation) },
     reconcile: { cron: '43 * * * *', run: () => reconcile(foundation.url, logger) },
+    ...scheduled,
   }
-  const boss = new PgBoss({ connectionString: foundation.url, application_name: 'jobs', max: 2 })
-  boss.on('error', (error) => logger.warn({ err: error }, 'jobs: trouble with the queue'))
-  await boss.start()
-  for (const [name, { cron, run }] of Object.entries(jobs)) {
+  for (const [name, { cron, run }] of Object.entries(byTheClock)) {
     await boss.createQueue(name, { retryLimit: 0, policy: 'singleton' })
     await boss.schedule(name, cron)
-    await boss.work(name, { pollingIntervalSeconds: 30 }, async () => {
-      try {
-        const result = await run()
-        logger.debug({ job: name, result }, 'job done')
-      } catch (error) {
-        logger.error({ err: error, job: name }, 'job failed')
-        throw error
-      }
-    })
+    await boss.work(name, { pollingIntervalSeconds: pollingSeconds.scheduled }, () => logged(name, run))
+  }
+  for (const [name, { run, concurrencyMax, expireSeconds }] of Object.entries(queued)) {
+    await boss.createQueue(name, { ...queuedJobOptions, expireInSeconds: expireSeconds })
+    await boss.work<{ data: string }>(
+      name,
+      { pollingIntervalSeconds: pollingSeconds.queued, localConcurrency: concurrencyMax },
+      async ([job]) => logged(name, async () => (job === undefined ? null : run(job.data.data))),
+    )
   }
   return { stop: () => boss.stop({ graceful: true, timeout: stopTimeoutMs }) }
 }

@@ -95,6 +95,10 @@ export const outcomeOfCall = (events: readonly LedgerEvent[]): { charged: MicroC
   return { charged, unpaid }
 }
 
+/** What a recorded call was charged, line by line; empty when it was free. */
+export const chargeLinesOf = (events: readonly LedgerEvent[]): readonly { sku: string; amount: string }[] =>
+  events.flatMap((event) => (event.type === 'CreditCharged' ? event.data.lines : []))
+
 export const registerOrganization = (
   account: Account,
   { name, overdraftLimit }: { name: string; overdraftLimit: MicroCredits },

@@ -25,6 +25,28 @@ const notLocated = {
   country_code: null,
   address_hmac: hmac,
 } satisfies CallFacts
+const validated = (
+  status: 'valid' | 'invalid' | 'risky' | 'unknown',
+  company_status: 'found' | 'not_found' | 'not_requested' | 'not_applicable' = 'not_requested',
+) =>
+  ({
+    kind: 'email_validation',
+    status,
+    sub_status: 'accepted',
+    decision_row: 17,
+    company_status,
+    domain: 'example.com',
+    address_hmac: hmac,
+  }) satisfies CallFacts
+const profile = (source: 'cached' | 'fresh' | 'deleted') =>
+  ({
+    kind: 'profile',
+    source,
+    age_seconds: 0,
+    subject_id: 'sub_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
+  }) satisfies CallFacts
+const validLine = { sku: 'email_validation', amount: '1', rule: 'email_validation.valid' }
+const companyLine = { sku: 'company_data', amount: '2', rule: 'email_validation.company_found' }
 const noOverride: PriceOverride = () => undefined
 
 type Row = {
@@ -35,6 +57,74 @@ type Row = {
 }
 
 const table: Row[] = [
+  {
+    fact: '4.1.1 a valid e-mail address',
+    facts: validated('valid'),
+    rule: 'email_validation.valid',
+    lines: [validLine],
+  },
+  {
+    fact: '4.1.2 a valid one whose company was found',
+    facts: validated('valid', 'found'),
+    rule: 'email_validation.valid',
+    lines: [validLine, companyLine],
+  },
+  {
+    fact: '4.1.4 a valid one whose company was asked for and not found',
+    facts: validated('valid', 'not_found'),
+    rule: 'email_validation.valid',
+    lines: [validLine],
+  },
+  {
+    fact: 'a valid one of a domain that has no company',
+    facts: validated('valid', 'not_applicable'),
+    rule: 'email_validation.valid',
+    lines: [validLine],
+  },
+  {
+    fact: 'a risky one whose company was found',
+    facts: validated('risky', 'found'),
+    rule: 'email_validation.company_found',
+    lines: [companyLine],
+  },
+  {
+    fact: 'an undetermined one whose company was found',
+    facts: validated('unknown', 'found'),
+    rule: 'email_validation.company_found',
+    lines: [companyLine],
+  },
+  {
+    fact: '4.1.3 an invalid e-mail address',
+    facts: validated('invalid', 'not_applicable'),
+    rule: 'email_validation.invalid',
+    lines: [],
+  },
+  {
+    fact: 'a risky one whose company was not found',
+    facts: validated('risky', 'not_found'),
+    rule: 'email_validation.risky',
+    lines: [],
+  },
+  { fact: 'an undetermined one', facts: validated('unknown'), rule: 'email_validation.unknown', lines: [] },
+  {
+    fact: 'a profile from the cache',
+    facts: profile('cached'),
+    rule: 'profile.cached',
+    lines: [{ sku: 'profile_cached', amount: '2', rule: 'profile.cached' }],
+  },
+  {
+    fact: 'a fresh profile',
+    facts: profile('fresh'),
+    rule: 'profile.fresh',
+    lines: [{ sku: 'profile_fresh', amount: '5', rule: 'profile.fresh' }],
+  },
+  { fact: 'that a person is gone', facts: profile('deleted'), rule: 'profile.deleted', lines: [] },
+  {
+    fact: 'a pixel decision',
+    facts: { kind: 'pixel', action: 'decided', domain: 'example.com', fire: true },
+    rule: 'pixel',
+    lines: [],
+  },
   {
     fact: 'an address that was located',
     facts: located,

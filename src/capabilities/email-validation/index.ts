@@ -1,0 +1,188 @@
+import type { Logger } from 'pino'
+import type { CapabilityForm } from '../../call/form.ts'
+import type { CallFacts } from '../../events/calls.ts'
+import type { Sealer, Secrets } from '../../guard/secrets.ts'
+import type { Companies } from './companies.ts'
+import { type EmailRequest, type EmailValidationResult, parseEmailRequest } from './contract.ts'
+import { companyApplies, decide, type EmailEvidence, type EmailFindings, verdictOf } from './decide.ts'
+import type { EmailAddress, ListEvidence, MailboxEvidence, ParsedEmail } from './evidence.ts'
+import { inspectLists, isDisposableExchange } from './lists.ts'
+import type { MailExchangers } from './mail-exchangers.ts'
+import type { MailboxProbe } from './mailbox.ts'
+import type { MailboxChecks } from './mailbox-checks.ts'
+import { parseEmail } from './syntax.ts'
+
+/**
+ * E-mail validation (Spec §4.1): syntax, lists, DNS, then the mailbox's own server, and the company behind the domain.
+ * Each kind of evidence is gathered only where those before leave the verdict open.
+ */
+
+export type EmailValidationParts = {
+  readonly secrets: Secrets
+  readonly exchangers: Pick<MailExchangers, 'find'>
+  /** Null: EMAIL_PROBE is off. */
+  readonly mailbox: Pick<MailboxProbe, 'probe'> | null
+  readonly checks: MailboxChecks
+  readonly companies: Pick<Companies, 'find'>
+  /** Has the mailbox asked again, once, by whichever process runs jobs. `sealed` is for `askAgain`. */
+  readonly later: (sealed: string, options: { afterSeconds: number; key: string }) => Promise<void>
+  readonly clock: { now(): number }
+  readonly logger: Logger
+}
+
+/** A request with what its text alone tells. */
+type EmailInput = EmailRequest & { readonly parsed: ParsedEmail; readonly lists: ListEvidence | null }
+
+export const emailValidation = (
+  parts: EmailValidationParts,
+): CapabilityForm<EmailInput, EmailFindings, EmailValidationResult> => ({
+  capability: 'email_validation',
+  permission: 'email_validation',
+  method: 'POST',
+  path: '/v1/email/validate',
+  perSecond: (limits) => limits.email_validations_per_second,
+  parse: (body) => {
+    const read = parseEmailRequest(body)
+    if ('refusal' in read) return read
+    const parsed = parseEmail(read.input.email)
+    return { input: { ...read.input, parsed, lists: parsed.valid ? inspectLists(parsed.address) : null } }
+  },
+  dearest: (input) => dearestFacts(input, parts.mailbox !== null),
+  gather: (input) => gather(parts, input),
+  decide,
+  billed: (result, lines) => ({
+    ...result,
+    billing: {
+      ...result.billing,
+      validation_credits: lines.find(({ sku }) => sku === 'email_validation')?.amount ?? '0',
+      company_credits: lines.find(({ sku }) => sku === 'company_data')?.amount ?? '0',
+    },
+  }),
+})
+
+/** A refusal for want of credits, given after the mailbox was asked, would say for free that it exists. */
+const dearestFacts = (
+  { parsed, lists, companyRequested }: EmailInput,
+  probing: boolean,
+): CallFacts | null => {
+  if (!parsed.valid || lists?.routable !== true || parsed.address.domainLiteral) return null
+  const status = probing && !lists.disposable ? 'valid' : 'unknown'
+  const company = companyRequested && lists.registrableDomain !== null
+  return {
+    kind: 'email_validation',
+    status,
+    sub_status: 'accepted',
+    decision_row: 17,
+    company_status: company ? 'found' : 'not_requested',
+    domain: parsed.address.asciiDomain,
+    address_hmac: '',
+  }
+}
+
+/** Retry jobs hold addresses sealed; this names what the seal is for. */
+export const retrySealPurpose = 'mailbox-retry'
+
+const addressHmacOf = (secrets: Secrets, input: EmailInput): string =>
+  secrets.addressHmac((input.parsed.valid ? input.parsed.address.normalized : input.email).toLowerCase())
+
+type MailboxFinding = {
+  readonly evidence: MailboxEvidence
+  readonly checkedAt: string
+  readonly cached: boolean
+}
+
+const gather = async (parts: EmailValidationParts, input: EmailInput): Promise<EmailFindings> => {
+  const addressHmac = addressHmacOf(parts.secrets, input)
+  const nowText = (): string => new Date(parts.clock.now()).toISOString()
+  const open = await gatherDomain(parts, input)
+  const finding = mailboxDecides(open) ? await askMailbox(parts, open, addressHmac) : null
+  const evidence: EmailEvidence = { ...open, mailbox: finding?.evidence ?? null }
+  const domain = evidence.lists?.registrableDomain ?? null
+  const company =
+    input.companyRequested && domain !== null && companyApplies(evidence.lists, verdictOf(evidence))
+      ? await parts.companies.find(domain)
+      : null
+  return {
+    ...evidence,
+    addressHmac,
+    company,
+    checkedAt: finding?.checkedAt ?? nowText(),
+    cached: finding?.cached ?? false,
+  }
+}
+
+const gatherDomain = async (
+  { exchangers }: EmailValidationParts,
+  { parsed, lists }: EmailInput,
+): Promise<EmailEvidence> => {
+  const known: EmailEvidence = { parsed, lists, mx: null, disposableExchange: false, mailbox: null }
+  if (!parsed.valid || parsed.address.domainLiteral || lists?.routable !== true) return known
+  const mx = await exchangers.find(parsed.address.asciiDomain)
+  const disposableExchange =
+    mx.kind === 'found' && mx.records.some(({ exchange }) => isDisposableExchange(exchange))
+  return { ...known, mx, disposableExchange }
+}
+
+/** Whether only the mailbox's server can tell more: the verdict without it is row 9. */
+const mailboxDecides = (evidence: EmailEvidence): boolean => verdictOf(evidence).row === 9
+
+const askMailbox = async (
+  { mailbox, checks, secrets, later, clock, logger }: EmailValidationParts,
+  { parsed, mx }: EmailEvidence,
+  addressHmac: string,
+): Promise<MailboxFinding | null> => {
+  if (mailbox === null || !parsed.valid || mx?.kind !== 'found') return null
+  const known = await checks.find(addressHmac)
+  if (known !== null) return { ...known, cached: true }
+  const evidence = await mailbox.probe(parsed.address, mx)
+  if (evidence.retryAfterSeconds !== null) {
+    const sealed = secrets.sealer(retrySealPurpose).seal(parsed.address.normalized, addressHmac)
+    await later(`${addressHmac}:${sealed}`, {
+      afterSeconds: evidence.retryAfterSeconds,
+      key: addressHmac,
+    }).catch(
+      // The caller has its answer either way: that it may ask again later.
+      (error: unknown) => logger.warn({ err: error }, 'a mailbox cannot be asked again later'),
+    )
+  }
+  return { evidence, checkedAt: new Date(clock.now()).toISOString(), cached: false }
+}
+
+/** Outcomes that asking again would only repeat are kept; the others would hide what the next call may learn. */
+const conclusive = (evidence: MailboxEvidence): boolean =>
+  evidence.retryAfterSeconds === null && !['timeout', 'no_connect'].includes(evidence.outcome)
+
+/**
+ * Asks a mailbox again that put us off, and keeps what it says for the next call. `data` is what `later` was given.
+ * Returns whether anything was learned.
+ */
+export const askAgain = async (
+  { exchangers, mailbox, checks, sealer, clock }: AskAgainParts,
+  data: string,
+): Promise<boolean> => {
+  const [addressHmac = '', sealed = ''] = data.split(':')
+  const text = sealer.open(sealed, addressHmac)
+  const parsed = text === null ? null : parseEmail(text)
+  if (parsed?.valid !== true)
+    throw new Error('a mailbox to be asked again cannot be read: SECRET_KEY may have changed')
+  const evidence = await askServers({ exchangers, mailbox }, parsed.address)
+  if (evidence === null || !conclusive(evidence)) return false
+  await checks.keep(addressHmac, { evidence, checkedAt: new Date(clock.now()).toISOString() })
+  return true
+}
+
+export type AskAgainParts = {
+  readonly exchangers: Pick<MailExchangers, 'find'>
+  readonly mailbox: Pick<MailboxProbe, 'probe'>
+  readonly checks: MailboxChecks
+  readonly sealer: Sealer
+  readonly clock: { now(): number }
+}
+
+const askServers = async (
+  { exchangers, mailbox }: Pick<AskAgainParts, 'exchangers' | 'mailbox'>,
+  address: EmailAddress,
+): Promise<MailboxEvidence | null> => {
+  const mx = await exchangers.find(address.asciiDomain)
+  return mx.kind === 'found' ? mailbox.probe(address, mx) : null
+}

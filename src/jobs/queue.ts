@@ -1,0 +1,63 @@
+import { PgBoss } from 'pg-boss'
+import type { Logger } from 'pino'
+
+/** Work asked for now and done later, by whichever process runs jobs. */
+export type JobQueue = {
+  /**
+   * Asks for a job. While one with the same key waits, another adds nothing. `data` rests in the database as it is: seal
+   * what must not be read there.
+   */
+  send(name: string, data: string, options: { afterSeconds: number; key: string }): Promise<void>
+  close(): Promise<void>
+}
+
+const stopTimeoutMs = 2_000
+/** A job nobody did by then, with no process that runs jobs, is not worth doing any more. */
+export const waitingSecondsMax = 24 * 3_600
+/** What a job was about is forgotten soon after it was done. */
+const keptSeconds = 60
+
+/** How queued jobs are kept: at most one waiting per key, none tried twice. */
+export const queuedJobOptions = {
+  policy: 'short',
+  retryLimit: 0,
+  retentionSeconds: waitingSecondsMax,
+  deleteAfterSeconds: keptSeconds,
+} as const
+
+/** Connects when it is first asked: most processes never are. It runs no job itself. */
+export const openJobQueue = (url: string, logger: Logger): JobQueue => {
+  let opened: Promise<PgBoss> | undefined
+  const queues = new Set<string>()
+  const open = async (): Promise<PgBoss> => {
+    const boss = new PgBoss({
+      connectionString: url,
+      application_name: 'job-queue',
+      max: 1,
+      supervise: false,
+      schedule: false,
+    })
+    boss.on('error', (error) => logger.warn({ err: error }, 'jobs: trouble with the queue'))
+    await boss.start()
+    return boss
+  }
+  return {
+    send: async (name, data, { afterSeconds, key }) => {
+      opened ??= open()
+      // A failure to connect is this job's; the next one tries again.
+      opened.catch(() => {
+        opened = undefined
+      })
+      const boss = await opened
+      if (!queues.has(name)) {
+        await boss.createQueue(name, queuedJobOptions)
+        queues.add(name)
+      }
+      await boss.send(name, { data }, { startAfter: afterSeconds, singletonKey: key })
+    },
+    close: async () => {
+      const boss = await opened?.catch(() => undefined)
+      await boss?.stop({ graceful: false, timeout: stopTimeoutMs })
+    },
+  }
+}
