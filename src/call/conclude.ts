@@ -180,20 +180,28 @@ export const refuseUnpaid = async (
   )
 }
 
-export const rendered = (form: AnyCapabilityForm, result: object): string =>
-  form.renderResult?.(result) ?? JSON.stringify(result)
+/** A result written out, and what stands beside it in the envelope. */
+export type Rendered = { readonly json: string; readonly beside: string }
+
+export const rendered = (
+  form: AnyCapabilityForm,
+  { result, beside }: { readonly result: object; readonly beside?: object },
+): Rendered => ({
+  json: form.renderResult?.(result) ?? JSON.stringify(result),
+  beside: beside === undefined ? '' : `,${JSON.stringify(beside).slice(1, -1)}`,
+})
 
 /** Answers with a result whose facts and charge are durable. */
 export const deliver = (
   room: CallRoom,
   admitted: Admitted,
-  json: string,
+  { json, beside }: Rendered,
   credits: Credits,
 ): FastifyReply | Promise<FastifyReply> => {
   const { form, requestId, startedMs } = admitted
   if (form.body === 'flat') return finish(room, admitted, { status: 200, body: json }, credits)
   const elapsedMs = Math.round((performance.now() - startedMs) * 1000) / 1000
-  const body = `{"result":${json},"processing_time_ms":${elapsedMs},"request_id":"${requestId}"}`
+  const body = `{"result":${json},"processing_time_ms":${elapsedMs},"request_id":"${requestId}"${beside}}`
   return finish(room, admitted, { status: 200, body }, credits)
 }
 

@@ -162,6 +162,14 @@ export const internalError = (): Refusal => ({
   details: {},
 })
 
+/** What the answer depends on outside cannot be had now. */
+export const upstreamUnavailable = (retryAfterSeconds: number): Refusal => ({
+  code: 'SYS_002',
+  message: `The source of this answer is temporarily unavailable. Nothing was charged; try again in ${retryAfterSeconds} s.`,
+  details: {},
+  retryAfterSeconds,
+})
+
 export const temporarilyUnavailable = (): Refusal => ({
   code: 'SYS_002',
   message: 'Temporarily unavailable. Nothing was charged; try again shortly.',

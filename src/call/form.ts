@@ -21,11 +21,6 @@ export type CapabilityForm<Input, Findings, Result extends object> = {
   readonly parse: (body: JsonObject) => { readonly input: Input } | { readonly refusal: Refusal }
   /** The key's limit of such calls a second, in a window beside its others. */
   readonly perSecond?: (limits: KeyLimits) => number
-  /**
-   * What the call may establish at its dearest: before it is gathered, the balance must be able to pay that. For work that
-   * costs money upstream, and for findings that a refusal for want of credits would give away. Null: nothing can cost.
-   */
-  readonly dearest?: (input: Input) => CallFacts | null
   /** The answer holds a person's data: it is never kept for replays; the call is made again instead, for free. */
   readonly personal?: true
   /** All I/O of the call. What fails outside is a finding where it can be one; what is thrown becomes SYS_001. */
@@ -44,10 +39,30 @@ export type CapabilityForm<Input, Findings, Result extends object> = {
 }
 
 /** Who calls, and when. */
-export type Caller = { readonly key: KeyState; readonly atMs: number; readonly requestId: string }
+export type Caller = {
+  readonly key: KeyState
+  readonly atMs: number
+  readonly requestId: string
+  /**
+   * For `gather`, before work that costs money upstream or finds what a refusal would give away: resolves when the balance
+   * can pay for what the call may establish at its dearest. Where it cannot, the call ends here, refused and recorded, and
+   * this throws `CallEnded`, which is not to be caught.
+   */
+  readonly reserve: (dearest: CallFacts) => Promise<void>
+}
+
+/** The call is answered already. */
+export class CallEnded extends Error {
+  override name = 'CallEnded'
+}
 
 export type CallDecision<Result> =
-  | { readonly result: Result; readonly facts: CallFacts }
+  | {
+      readonly result: Result
+      readonly facts: CallFacts
+      /** Members of the envelope beside the result. */
+      readonly beside?: Readonly<Record<string, boolean | number>>
+    }
   | { readonly refusal: Refusal }
 
 /** A form whose types are nobody else's business. */

@@ -76,10 +76,13 @@ const answerCharged = async (
   const decision =
     'refusal' in parsed
       ? parsed
-      : form.decide(await form.gather(parsed.input, { key, atMs, requestId }), parsed.input)
+      : form.decide(
+          await form.gather(parsed.input, { key, atMs, requestId, reserve: async () => undefined }),
+          parsed.input,
+        )
   if ('refusal' in decision) return refuse(room, admitted, decision.refusal)
-  const json = rendered(form, decision.result)
+  const written = rendered(form, decision)
   const { balance } = await record(room, admitted, { outcome: 'answered', facts: { kind: 'replay' } })
   admitted.reply.header('idempotent-replayed', 'true')
-  return deliver(room, { ...admitted, claim }, json, { charged: 0n, remaining: balance })
+  return deliver(room, { ...admitted, claim }, written, { charged: 0n, remaining: balance })
 }

@@ -29,7 +29,7 @@ import {
   unreadableBody,
   wrongParameter,
 } from './errors.ts'
-import type { AnyCapabilityForm, CallDecision, JsonObject } from './form.ts'
+import { type AnyCapabilityForm, type CallDecision, CallEnded, type Caller, type JsonObject } from './form.ts'
 import { fingerprintOf, parseIdempotencyKey } from './idempotency.ts'
 import { answerIdempotent } from './idempotent-call.ts'
 
@@ -186,30 +186,48 @@ const answer = async (
   })
 }
 
+/** What `gather` knows of the call. What it reserved is held until `release`. */
+const callerOf = (room: CallRoom, admitted: Admitted): Caller & { release(): void } => {
+  const { key, atMs, requestId } = admitted
+  const held: (() => void)[] = []
+  return {
+    key,
+    atMs,
+    requestId,
+    reserve: async (dearest) => {
+      const reserved = await reserve(room, admitted, dearest)
+      if (reserved === null) throw new CallEnded()
+      held.push(reserved.release)
+    },
+    release: () => {
+      for (const release of held) release()
+    },
+  }
+}
+
 const answerOnce = async (room: CallRoom, admitted: Admitted, body: JsonObject): Promise<FastifyReply> => {
-  const { form, key, atMs, requestId } = admitted
+  const { form } = admitted
   const parsed = form.parse(body)
   if ('refusal' in parsed) return refuse(room, admitted, parsed.refusal)
-  const dearest = form.dearest?.(parsed.input) ?? null
-  const reserved = dearest === null ? undefined : await reserve(room, admitted, dearest)
-  if (reserved === null) return admitted.reply
+  const caller = callerOf(room, admitted)
   let decision: CallDecision<object>
   try {
-    const findings = form.gather(parsed.input, { key, atMs, requestId })
+    const findings = form.gather(parsed.input, caller)
     decision = form.decide(findings instanceof Promise ? await findings : findings, parsed.input)
+  } catch (error) {
+    if (error instanceof CallEnded) return admitted.reply
+    throw error
   } finally {
     // From here on the append decides.
-    reserved?.release()
+    caller.release()
   }
   if ('refusal' in decision) return refuse(room, admitted, decision.refusal)
   // Before anything is charged: a result that cannot be written out must not cost anything.
-  const json = rendered(form, decision.result)
+  const written = rendered(form, decision)
   const committed = await record(room, admitted, { outcome: 'answered', facts: decision.facts })
   const { charged, unpaid } = outcomeOfCall(committed.events)
   if (unpaid) return refuseUnpaid(room, admitted, decision.facts, committed)
-  const billed =
-    form.billed === undefined
-      ? json
-      : rendered(form, form.billed(decision.result, chargeLinesOf(committed.events)))
-  return deliver(room, admitted, billed, { charged, remaining: committed.balance })
+  const billed = form.billed?.(decision.result, chargeLinesOf(committed.events))
+  const answer = billed === undefined ? written : rendered(form, { ...decision, result: billed })
+  return deliver(room, admitted, answer, { charged, remaining: committed.balance })
 }

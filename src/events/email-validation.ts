@@ -16,7 +16,7 @@ export type CompanyStatus = z.infer<typeof companyStatus>
 export const emailValidationFacts = z.object({
   kind: z.literal('email_validation'),
   status: emailStatus,
-  sub_status: z.string().regex(/^[a-z_]{1,40}$/),
+  sub_status: z.string().regex(/^[a-z0-9_]{1,40}$/),
   decision_row: z.int().min(1).max(17),
   company_status: companyStatus,
   domain: z.string().min(1).max(255).nullable(),

@@ -17,8 +17,11 @@ export type ProfileFacts = z.infer<typeof profileFacts>
 
 const provider = z.string().regex(/^[a-z_]{1,40}$/)
 
-/** Keyed HMACs of every identifier the answer is known to belong to: what later requests are matched by. */
-const aliases = z.array(keyedHmac).min(1).max(32)
+/** Keyed HMACs of identifiers: what requests are matched by. Which kind each is decides whose answer may be believed. */
+const aliases = z
+  .array(z.object({ kind: z.enum(['lid', 'urn']), hmac: keyedHmac }))
+  .min(1)
+  .max(32)
 
 /**
  * A provider answered with a person's data. `sealed` is the payload, AES-256-GCM under the key `key_id`, which lives
@@ -40,11 +43,14 @@ export const profileFetchedV1 = z.object({
 })
 export type ProfileFetched = z.infer<typeof profileFetchedV1>
 
-/** A provider knows nobody by this identifier, or does not show them. */
+/**
+ * An identifier led to nobody: the provider knows none, shows none, or answered with somebody else than it belonged to
+ * (`mismatch`). From then on it leads to nobody, until a provider says otherwise.
+ */
 export const profileMissedV1 = z.object({
   subject_id: subjectId,
   provider,
-  reason: z.enum(['not_found', 'inaccessible']),
+  reason: z.enum(['not_found', 'inaccessible', 'mismatch']),
   observed_at: instant,
   aliases,
 })

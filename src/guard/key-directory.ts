@@ -21,7 +21,10 @@ export type KeyDirectory = {
   stop(): Promise<void>
 }
 
-/** `known` are the keys as of `after`; what happened since is followed. */
+/**
+ * `known` are the keys as of `after`; what happened since is followed. While `failure` tells of one, a revocation may
+ * not have been heard of.
+ */
 export const openKeyDirectory = ({
   eventLog,
   known,
@@ -32,7 +35,7 @@ export const openKeyDirectory = ({
   known: readonly KeyState[]
   after: Position
   logger: Logger
-}): KeyDirectory => {
+}): KeyDirectory & Pick<Following, 'failure'> => {
   const keys = new Map(known.map((key) => [key.keyId, forTheDoor(key)]))
   const following: Following = follow({
     eventLog,
@@ -45,7 +48,7 @@ export const openKeyDirectory = ({
       if (next !== undefined) keys.set(next.keyId, forTheDoor(next))
     },
   })
-  return { get: (keyId) => keys.get(keyId), caughtUp: following.caughtUp, stop: following.stop }
+  return { get: (keyId) => keys.get(keyId), ...following }
 }
 
 const forTheDoor = (key: KeyState): DirectoryKey => ({

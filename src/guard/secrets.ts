@@ -19,6 +19,8 @@ export type Secrets = {
   apiKeyHmac(secret: string): string
   /** HMAC-SHA-256 of an address, base64url. What stands in the event log instead of the address. */
   addressHmac(address: string): string
+  /** HMAC-SHA-256 of a person's identifier, base64url: what requests, erasures and the event log know a person by. */
+  identifierHmac(identifier: string): string
   /** Encryption at rest under a key of its own purpose. */
   sealer(purpose: string): Sealer
 }
@@ -41,6 +43,7 @@ export const createSecrets = (secretKey: string): Secrets => {
   return {
     apiKeyHmac: (secret) => createHmac('sha256', apiKeyPepper).update(secret).digest('base64url'),
     addressHmac: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'address', 32))),
+    identifierHmac: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'identifier', 32))),
     sealer: (purpose) => sealerOf(derive(`seal/${purpose}`)),
   }
 }

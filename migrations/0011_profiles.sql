@@ -1,0 +1,23 @@
+-- The keys of sealed profile payloads. Deleting one makes every copy of its payload unreadable, the event log's included.
+-- They rest sealed themselves, under SECRET_KEY.
+create table profile_keys (
+  key_id text primary key,
+  subject_id text not null,
+  sealed_key text not null,
+  created_at timestamptz not null
+);
+create index profile_keys_subject_id on profile_keys (subject_id);
+create index profile_keys_created_at on profile_keys (created_at);
+
+-- Identifiers of people who asked to be forgotten, as keyed HMACs. They are never fetched, served or imported again.
+create table profile_suppressions (
+  hmac text primary key,
+  suppressed_at timestamptz not null
+);
+
+-- Who is fetching whom, so that processes do not pay for the same answer twice. A holder that died is outlived.
+create table profile_fetches (
+  claim text primary key,
+  holder text not null,
+  until timestamptz not null
+);

@@ -1,0 +1,133 @@
+import { z } from 'zod'
+import { echoedCharactersMax, missingParameter, type Refusal, wrongParameter } from '../../call/errors.ts'
+import type { Identifiers } from './identifier.ts'
+import type { ProfileData, ProfileIds, ProfileRef } from './provider.ts'
+
+/** The wire of POST /v1/profnet/profile (Spec §2.4, §4.3). Names are the specification's. */
+
+/** Of every list in a profile, and of every text in UTF-8 bytes; what exceeds them is cut where data are mapped. */
+export const itemsMax = 200
+export const textBytesMax = 10_000
+
+const text = z.string().max(textBytesMax).nullable()
+/** ISO 8601, as far as known: year, month or day. */
+const date = z
+  .string()
+  .regex(/^\d{4}(-\d{2}(-\d{2})?)?$/)
+  .nullable()
+const contacts = z.array(z.object({ value: z.string().max(textBytesMax), sub_type: text })).max(itemsMax)
+
+export const profileResult = z.object({
+  firstname: text,
+  lastname: text,
+  numOfConnections: z.int().min(0).nullable(),
+  headline: text,
+  url: z.string(),
+  lid: z.string(),
+  about: text,
+  skills: z.array(z.string().max(textBytesMax)).max(itemsMax),
+  languages: z.array(z.object({ value: z.string().max(textBytesMax), norm: text })).max(itemsMax),
+  address: z
+    .object({
+      street: text,
+      city: text,
+      state: text,
+      postal_code: text,
+      country: text,
+      country_code: z.string().length(2).nullable(),
+    })
+    .nullable(),
+  educations: z
+    .array(z.object({ urn: text, name: text, degree: text, startDate: date, endDate: date }))
+    .max(itemsMax),
+  employment_history: z
+    .array(
+      z.object({
+        title: text,
+        description: text,
+        startDate: date,
+        endDate: date,
+        location: text,
+        is_current: z.boolean(),
+        company: z.object({ lid: text, company_name: text, urn: text }).nullable(),
+      }),
+    )
+    .max(itemsMax),
+  emails: contacts,
+  phone_numbers: contacts,
+  deleted: z.boolean(),
+})
+export type ProfileResult = z.infer<typeof profileResult>
+
+/** Who is asked for and how fresh. `id` is what the caller wrote, for answers that repeat it. */
+export type ProfileRequest = { readonly ref: ProfileRef; readonly id: string; readonly cached: boolean }
+
+export const supportedFormats = ['ID', 'URL', 'URN'] as const
+
+/** Spec §4.3, rules 1 and 3. A member that is null counts as not given. */
+export const parseProfileRequest = (
+  { id, cached }: Readonly<Record<string, unknown>>,
+  identifiers: Pick<Identifiers, 'parse'>,
+): { readonly input: ProfileRequest } | { readonly refusal: Refusal } => {
+  if (id === undefined || id === null) return { refusal: missingParameter('id', 'string') }
+  const ref = typeof id === 'string' ? identifiers.parse(id) : null
+  if (typeof id !== 'string' || ref === null) return { refusal: notAnIdentifier(id) }
+  if (cached !== undefined && cached !== null && typeof cached !== 'boolean')
+    return { refusal: wrongParameter('cached', 'a boolean') }
+  return { input: { ref, id, cached: cached ?? true } }
+}
+
+/** Spec §4.3 rule 1. What is no string is shown as JSON, so that the caller sees what arrived. */
+export const notAnIdentifier = (submitted: unknown): Refusal => ({
+  code: 'PROFNET_001',
+  message: 'id is not a profile id, a profile URL or a person URN.',
+  details: {
+    id: (typeof submitted === 'string' ? submitted : JSON.stringify(submitted)).slice(0, echoedCharactersMax),
+    supported_formats: supportedFormats,
+  },
+})
+
+/** Spec §4.3 rule 2: absent, not accessible, or suppressed; which of them is nobody's business. */
+export const profileNotFound = (id: string): Refusal => ({
+  code: 'PROFNET_002',
+  message: 'The profile was not found or is not accessible.',
+  details: { id: id.slice(0, echoedCharactersMax) },
+})
+
+/** A person's data as the specification lists them. */
+export const resultOf = ({ lid }: ProfileIds, data: ProfileData, url: string): ProfileResult => ({
+  firstname: data.firstname,
+  lastname: data.lastname,
+  numOfConnections: data.numOfConnections,
+  headline: data.headline,
+  url,
+  lid,
+  about: data.about,
+  skills: [...data.skills],
+  languages: [...data.languages],
+  address: data.address,
+  educations: [...data.educations],
+  employment_history: [...data.employment_history],
+  emails: [...data.emails],
+  phone_numbers: [...data.phone_numbers],
+  deleted: false,
+})
+
+/** A person known before who is gone: which one, and nothing else. */
+export const deletedResult = ({ lid }: ProfileIds, url: string): ProfileResult => ({
+  firstname: null,
+  lastname: null,
+  numOfConnections: null,
+  headline: null,
+  url,
+  lid,
+  about: null,
+  skills: [],
+  languages: [],
+  address: null,
+  educations: [],
+  employment_history: [],
+  emails: [],
+  phone_numbers: [],
+  deleted: true,
+})

@@ -1,0 +1,230 @@
+import type { Pool, PoolClient } from 'pg'
+import { inventedPeople } from './dataset/invented-people.ts'
+import { lockDataset } from './dataset-provider.ts'
+import { aliasTexts, type Identifiers } from './identifier.ts'
+import { isEmptyProfile, mapProfile } from './mapping.ts'
+import type { ProfileData } from './provider.ts'
+
+/**
+ * Brings people into the dataset from JSON Lines: one person a line, in our own members, as JSON Resume, or as
+ * schema.org's Person, with a `lid` or a profile `url`, and a `urn` where there is one. `"deleted": true` says that the person is gone.
+ *
+ * A line is all there is to a person: it replaces what was known under its lid and its URN. Importing a file again changes
+ * nothing but the import date. What was committed before a failure stays; importing again goes on from any state.
+ */
+export type ImportReport = {
+  /** Without empty ones. */
+  readonly lines: number
+  readonly imported: number
+  /** Of the imported: said to be gone. */
+  readonly gone: number
+  /** Left out because they asked never to be known again. */
+  readonly suppressed: number
+  readonly bad: number
+  /** The first of the bad ones. Reasons never repeat what the line said. */
+  readonly badLines: readonly { readonly line: number; readonly reason: string }[]
+}
+
+export const lineBytesMax = 1024 * 1024
+export const batchSizeMax = 500
+/** Of what a batch holds in memory. */
+const batchBytesMax = 16 * 1024 * 1024
+export const badLinesReportedMax = 100
+
+/** For each of the people, by their aliases, whether they are suppressed. Asked while the dataset is locked for writing. */
+export type AreSuppressed = (people: readonly (readonly string[])[]) => Promise<readonly boolean[]>
+
+type Person = { readonly lid: string; readonly urn: string | null; readonly data: ProfileData | null }
+
+/** Rejects where the stream or the database fails; a bad line is reported, and never the reason to stop. */
+export const importProfiles = async ({
+  pool,
+  stream,
+  identifiers,
+  areSuppressed,
+  epochMs,
+  onProgress = () => undefined,
+}: {
+  pool: Pick<Pool, 'connect'>
+  /** UTF-8; a line may be cut anywhere. */
+  stream: AsyncIterable<Uint8Array>
+  identifiers: Identifiers
+  areSuppressed: AreSuppressed
+  epochMs: () => number
+  /** After each batch. */
+  onProgress?: (report: ImportReport) => void
+}): Promise<ImportReport> => {
+  const totals = { lines: 0, imported: 0, gone: 0, suppressed: 0, bad: 0 }
+  const badLines: { line: number; reason: string }[] = []
+  let batch: Person[] = []
+  let batchBytes = 0
+  const write = async (): Promise<void> => {
+    const people = latestOf(batch)
+    batch = []
+    batchBytes = 0
+    if (people.length === 0) return
+    const kept = await writePeople({ pool, people, areSuppressed, importedAt: new Date(epochMs()) })
+    totals.imported += kept.length
+    totals.gone += kept.filter(({ data }) => data === null).length
+    totals.suppressed += people.length - kept.length
+    onProgress({ ...totals, badLines })
+  }
+  for await (const { line, bytes } of linesOf(stream)) {
+    if (bytes?.every(isBlank) === true) continue
+    totals.lines++
+    const person =
+      bytes === null ? { reason: `longer than ${lineBytesMax} bytes` } : parseLine(bytes, identifiers)
+    if ('reason' in person) {
+      totals.bad++
+      if (badLines.length < badLinesReportedMax) badLines.push({ line, reason: person.reason })
+      continue
+    }
+    batch.push(person)
+    batchBytes += bytes?.length ?? 0
+    if (batch.length >= batchSizeMax || batchBytes >= batchBytesMax) await write()
+  }
+  await write()
+  return { ...totals, badLines }
+}
+
+/** Space, tab, carriage return. */
+const isBlank = (byte: number): boolean => byte === 0x20 || byte === 0x09 || byte === 0x0d
+
+const newline = 0x0a
+
+/** Lines with their numbers from 1; null instead of the bytes of a line that is too long, which is never held whole. */
+async function* linesOf(
+  stream: AsyncIterable<Uint8Array>,
+): AsyncGenerator<{ line: number; bytes: Uint8Array | null }> {
+  let line = 1
+  let pieces: Uint8Array[] = []
+  let length = 0
+  const take = (piece: Uint8Array): void => {
+    length += piece.length
+    if (length > lineBytesMax) pieces = []
+    else pieces.push(piece)
+  }
+  const end = (): { line: number; bytes: Uint8Array | null } => {
+    const ended = { line: line++, bytes: length > lineBytesMax ? null : Buffer.concat(pieces) }
+    pieces = []
+    length = 0
+    return ended
+  }
+  for await (const chunk of stream) {
+    let from = 0
+    for (let at = chunk.indexOf(newline); at >= 0; at = chunk.indexOf(newline, from)) {
+      take(chunk.subarray(from, at))
+      yield end()
+      from = at + 1
+    }
+    if (from < chunk.length) take(chunk.subarray(from))
+  }
+  if (length > 0) yield end()
+}
+
+/** Takes a byte order mark away. */
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+const parseLine = (bytes: Uint8Array, identifiers: Identifiers): Person | { readonly reason: string } => {
+  let text: string
+  try {
+    text = utf8.decode(bytes)
+  } catch {
+    return { reason: 'not UTF-8' }
+  }
+  let record: unknown
+  try {
+    record = JSON.parse(text)
+  } catch {
+    return { reason: 'not JSON' }
+  }
+  const mapped = mapProfile(record, identifiers)
+  if (mapped === null) return { reason: 'not a JSON object' }
+  const { lid, urn, data, deleted } = mapped
+  if (lid === null) return { reason: 'no profile id: neither a valid lid nor a profile url' }
+  if (deleted) return { lid, urn, data: null }
+  return isEmptyProfile(data) ? { reason: 'nothing about the person' } : { lid, urn, data }
+}
+
+/** Of people who share a lid or a URN, the last: rows are unique in both. */
+const latestOf = (people: readonly Person[]): Person[] => {
+  const taken = new Set<string>()
+  const latest: Person[] = []
+  for (const person of people.toReversed()) {
+    const aliases = aliasTexts(person)
+    if (aliases.some((alias) => taken.has(alias))) continue
+    for (const alias of aliases) taken.add(alias)
+    latest.push(person)
+  }
+  return latest.reverse()
+}
+
+const deleteRows = 'delete from profile_dataset where lid = any($1) or urn = any($2)'
+const insertRows = `
+  insert into profile_dataset (lid, urn, data, imported_at)
+  select lid, urn, data, $4 from unnest($1::text[], $2::text[], $3::json[]) as given (lid, urn, data)`
+
+/** One transaction: nobody is missing in between, and nobody is written who was suppressed before it ends. */
+const writePeople = async ({
+  pool,
+  people,
+  areSuppressed,
+  importedAt,
+}: {
+  pool: Pick<Pool, 'connect'>
+  people: readonly Person[]
+  areSuppressed: AreSuppressed
+  importedAt: Date
+}): Promise<readonly Person[]> => {
+  const client = await pool.connect()
+  let broken: Error | undefined
+  try {
+    await client.query('begin')
+    await client.query(lockDataset)
+    // After the lock, so that whoever is suppressed later finds these rows when erasing.
+    const suppressed = await areSuppressed(people.map(aliasTexts))
+    const kept = people.filter((_, index) => suppressed[index] === false)
+    await writeRows(client, kept, importedAt)
+    await client.query('commit')
+    return kept
+  } catch (error) {
+    broken = error instanceof Error ? error : new Error('the import failed', { cause: error })
+    throw error
+  } finally {
+    // A connection in a transaction that failed is closed, not reused.
+    client.release(broken)
+  }
+}
+
+const writeRows = async (client: PoolClient, people: readonly Person[], importedAt: Date): Promise<void> => {
+  const columns = [
+    people.map(({ lid }) => lid),
+    people.map(({ urn }) => urn),
+    people.map(({ data }) => (data === null ? null : JSON.stringify(data))),
+  ]
+  await client.query(deleteRows, columns.slice(0, 2))
+  await client.query(insertRows, [...columns, importedAt])
+}
+
+/**
+ * Fills an empty dataset with invented people, so that a first installation has somebody to ask for; does nothing to one
+ * that holds anybody. Gives the number of people brought in.
+ */
+export const seedDatasetIfEmpty = async ({
+  pool,
+  ...rest
+}: {
+  pool: Pick<Pool, 'connect' | 'query'>
+  identifiers: Identifiers
+  areSuppressed: AreSuppressed
+  epochMs: () => number
+}): Promise<number> => {
+  const { rows } = await pool.query('select 1 from profile_dataset limit 1')
+  if (rows.length > 0) return 0
+  const { imported } = await importProfiles({ pool, stream: jsonLines(inventedPeople()), ...rest })
+  return imported
+}
+
+async function* jsonLines(records: Iterable<object>): AsyncGenerator<Uint8Array> {
+  for (const record of records) yield Buffer.from(`${JSON.stringify(record)}\n`)
+}

@@ -1,0 +1,59 @@
+import { upstreamUnavailable } from '../../call/errors.ts'
+import type { CallDecision } from '../../call/form.ts'
+import {
+  deletedResult,
+  type ProfileRequest,
+  type ProfileResult,
+  profileNotFound,
+  resultOf,
+} from './contract.ts'
+import type { Retrieved } from './retrieval.ts'
+
+export type ProfileFindings = {
+  readonly retrieved: Retrieved
+  /** The full URL of a profile identifier. */
+  readonly urlOf: (lid: string) => string
+}
+
+const hourMs = 3_600_000
+
+/** Hours with two decimals, never more than they are: 720.00 is the most that is served. */
+const hoursOf = (ageMs: number): number => Math.floor((ageMs / hourMs) * 100) / 100
+
+/** Spec §2.4, §4.3: data, a tombstone, or nobody. `cached` appears only beside cached data (decision 20). */
+export const decide = (
+  { retrieved, urlOf }: ProfileFindings,
+  { ref, id }: ProfileRequest,
+): CallDecision<ProfileResult> => {
+  switch (retrieved.kind) {
+    case 'missing':
+      return { refusal: profileNotFound(id) }
+    case 'unavailable':
+      return { refusal: upstreamUnavailable(retrieved.retryAfterSeconds) }
+    case 'deleted': {
+      const lid = ref.kind === 'lid' ? ref.value : null
+      return {
+        result: deletedResult(lid, lid === null ? null : urlOf(lid)),
+        facts: factsOf('deleted', retrieved),
+      }
+    }
+    case 'found': {
+      const { source, ageMs, ids, data } = retrieved
+      return {
+        result: resultOf(ids, data, urlOf(ids.lid)),
+        facts: factsOf(source, retrieved),
+        ...(source === 'cached' ? { beside: { cached: true, cache_age_hours: hoursOf(ageMs) } } : {}),
+      }
+    }
+  }
+}
+
+const factsOf = (
+  source: 'cached' | 'fresh' | 'deleted',
+  { ageMs, subjectId }: { ageMs: number; subjectId: string },
+) => ({
+  kind: 'profile' as const,
+  source,
+  age_seconds: Math.floor(ageMs / 1_000),
+  subject_id: subjectId,
+})

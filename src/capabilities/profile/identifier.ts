@@ -1,0 +1,172 @@
+import { parse as parseHost } from 'tldts'
+import type { ProfileIds, ProfileRef } from './provider.ts'
+
+/**
+ * Who is meant: a URN, a profile URL or a profile id (lid), in this order, as the one canonical form everything else
+ * works with (Spec §4.3). Strict, because what is accepted here is sent to somebody else's server and becomes the key
+ * under which a person is stored and erased.
+ *
+ * URLs are taken apart by hand. The URL parser repairs what it reads: it drops line ends, folds `\` into `/` and
+ * `%2e%2e` into the folder above, and maps full-width letters into host names. Each would let two different texts mean
+ * one person, or one text mean two.
+ */
+export type Identifiers = {
+  /** Null: none of the three forms. Never throws, and looks at no more than `idCharactersMax`. */
+  readonly parse: (id: string) => ProfileRef | null
+  /** The profile's full URL. `lid` is canonical; whatever it is, the result is well-formed. */
+  readonly urlOf: (lid: string) => string
+}
+
+/** UTF-16 code units. The longest true form is a URL with a percent-encoded lid, under 1,500. */
+export const idCharactersMax = 2_048
+const lidCodePointsMin = 3
+const lidCodePointsMax = 100
+
+/** Where neither domain nor prefix is configured, the network's name under any public suffix is it. */
+const networkName = 'profnet'
+const domainByDefault = 'profnet.com'
+
+/** Letters, marks, digits, hyphen, underscore and symbols; the excluded ones are symbols with a meaning in URLs and shells. */
+const lidPattern = /^(?:[\p{L}\p{M}\p{Nd}\-_]|(?![$+<=>^])\p{S})+$/u
+const numericIdPattern = /^[1-9]\d{0,18}$/
+const anyPrefix = /^(?:urn:)?[a-z][a-z0-9-]{1,30}$/
+const hostPattern = /^[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63})+$/
+const subdomainPattern = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/
+const localePattern = /^[a-z]{2}(?:[-_][a-z]{2})?$/i
+/** Reserved for examples and tests (RFC 2606): no public suffix, and nobody's. */
+const reservedSuffixes = new Set(['example', 'test', 'localhost', 'invalid'])
+
+/** `domain` such as `profnet.com`, `urnPrefix` such as `urn:profnet`; null accepts what looks like them. */
+export const createIdentifiers = ({
+  domain,
+  urnPrefix,
+}: {
+  domain: string | null
+  urnPrefix: string | null
+}): Identifiers => {
+  const isOurHost = domain === null ? isNetworkHost : (host: string) => isHostOf(host, domain)
+  const isOurPrefix =
+    urnPrefix === null
+      ? (prefix: string) => anyPrefix.test(prefix)
+      : (prefix: string) => prefix === urnPrefix.toLowerCase()
+  const origin = `https://${hostToPrint(domain ?? domainByDefault)}`
+  return {
+    parse: (id) => {
+      if (id.length > idCharactersMax) return null
+      return parseUrn(id, isOurPrefix) ?? parseUrl(id, isOurHost) ?? refOfLid(canonicalLid(id))
+    },
+    urlOf: (lid) => `${origin}/in/${encodeURIComponent(lid.toWellFormed())}`,
+  }
+}
+
+/**
+ * A lid as it stands in URLs or in a source's answer, in canonical form: percent-decoded once, NFC, lower case whatever
+ * the locale. Null where it cannot be one. A canonical lid is its own canonical form.
+ */
+export const canonicalLid = (text: string): string | null => {
+  if (text.length > idCharactersMax) return null
+  let decoded: string
+  try {
+    decoded = decodeURIComponent(text)
+  } catch {
+    return null
+  }
+  // Lower case can leave NFC: a capital may have a composed form where its small letter has none.
+  const lid = decoded.normalize('NFC').toLowerCase().normalize('NFC')
+  if (!lidPattern.test(lid)) return null
+  const codePoints = [...lid].length
+  return codePoints >= lidCodePointsMin && codePoints <= lidCodePointsMax ? lid : null
+}
+
+/** The numeric id of a person, from a URN with any prefix, a text of digits or a number small enough to be exact. */
+export const numericIdOf = (value: unknown): string | null => {
+  if (typeof value === 'number') return Number.isSafeInteger(value) && value > 0 ? String(value) : null
+  if (typeof value !== 'string' || value.length > idCharactersMax) return null
+  const digits = value.slice(value.lastIndexOf(':') + 1)
+  const prefix = value.slice(0, -digits.length)
+  const isPerson = prefix === '' || /^[a-z0-9:-]+:(?:person|member):$/i.test(prefix)
+  return isPerson && numericIdPattern.test(digits) ? digits : null
+}
+
+/** What a request asks for, as one text. The store keeps keyed HMACs of these, never the texts. */
+export const aliasTextOf = ({ kind, value }: ProfileRef): string => `${kind}:${value}`
+
+/** What an answer is known by, as texts, lid first. */
+export const aliasTexts = ({ lid, urn }: ProfileIds): readonly string[] =>
+  urn === null ? [`lid:${lid}`] : [`lid:${lid}`, `urn:${urn}`]
+
+/**
+ * Whether an answer is about who was asked for. Sources mix people up: an answer that matches neither the identifier
+ * asked for nor one already known to be the same person's is another person's data, unless the source itself said that
+ * the identifier now leads there. `isKnownAlias` is asked about texts as `aliasTexts` gives them.
+ */
+export const belongsTo = (
+  ref: ProfileRef,
+  ids: ProfileIds,
+  { isKnownAlias, redirected }: { isKnownAlias: (aliasText: string) => boolean; redirected: boolean },
+): boolean => {
+  const texts = aliasTexts(ids)
+  return redirected || texts.includes(aliasTextOf(ref)) || texts.some((text) => isKnownAlias(text))
+}
+
+const parseUrn = (id: string, isOurPrefix: (prefix: string) => boolean): ProfileRef | null => {
+  const separator = ':person:'
+  const at = id.lastIndexOf(separator)
+  if (at < 0) return null
+  // RFC 8141 §3.1: `urn` and the namespace are compared without regard to case, the rest is not.
+  const prefix = id.slice(0, at).toLowerCase()
+  const value = id.slice(at + separator.length)
+  return isOurPrefix(prefix) && numericIdPattern.test(value) ? { kind: 'urn', value } : null
+}
+
+const parseUrl = (id: string, isOurHost: (host: string) => boolean): ProfileRef | null => {
+  // None of these can stand in a URL, and all of them are silently dropped or folded by parsers.
+  if (/[\s\\\p{Cc}]/u.test(id)) return null
+  const address = /^(?:(https?):\/\/)?([^/?#]*)(\/[^?#]*)/i.exec(id)
+  if (address === null) return null
+  const [, scheme = '', authority = '', path = ''] = address
+  const host = hostIn(authority.toLowerCase(), scheme.toLowerCase())
+  if (host === null || !isOurHost(host)) return null
+  return refOfLid(lidInPath(path))
+}
+
+/** Null where there is anything but a host and the scheme's own port: no userinfo, no other server behind the name. */
+const hostIn = (authority: string, scheme: string): string | null => {
+  const [host = '', port, ...rest] = authority.split(':')
+  if (rest.length > 0 || !hostPattern.test(host)) return null
+  const ports = scheme === 'http' ? ['80'] : scheme === 'https' ? ['443'] : ['80', '443']
+  return port === undefined || ports.includes(port) ? host : null
+}
+
+/** `/in/<lid>`, after `/comm` or not, before a locale or a part of the page or not. Anything else is another page. */
+const lidInPath = (path: string): string | null => {
+  if (/\/(?:\.|%2e){1,2}(?:\/|$)/i.test(path)) return null
+  const segments = path.slice(1).split('/')
+  if (segments.at(-1) === '') segments.pop()
+  if (segments[0] === 'comm') segments.shift()
+  const [room, lid, tail, ...rest] = segments
+  if (room !== 'in' || lid === undefined) return null
+  const isPart = tail === 'details' || tail === 'overlay'
+  const isWhole = tail === undefined || (localePattern.test(tail) && rest.length === 0)
+  return isPart || isWhole ? canonicalLid(lid) : null
+}
+
+const refOfLid = (lid: string | null): ProfileRef | null =>
+  lid === null ? null : { kind: 'lid', value: lid }
+
+/** The domain itself, or one label below it: `www`, and the countries' and languages' hosts. */
+const isHostOf = (host: string, domain: string): boolean => {
+  if (host === domain) return true
+  const below = host.endsWith(`.${domain}`) ? host.slice(0, -domain.length - 1) : ''
+  return subdomainPattern.test(below)
+}
+
+const isNetworkHost = (host: string): boolean => {
+  const { domain, domainWithoutSuffix, isIcann, publicSuffix } = parseHost(host)
+  const isPublic = isIcann === true || reservedSuffixes.has(publicSuffix ?? '')
+  return domain !== null && domainWithoutSuffix === networkName && isPublic && isHostOf(host, domain)
+}
+
+/** Profiles are shown at `www` of a registrable domain; a domain configured with a subdomain is taken as it is. */
+const hostToPrint = (domain: string): string =>
+  parseHost(domain).subdomain === '' ? `www.${domain}` : domain

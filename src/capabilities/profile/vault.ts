@@ -1,0 +1,119 @@
+import { createSecretKey, randomBytes, randomUUID } from 'node:crypto'
+import type pg from 'pg'
+import { unavailableWhenAway } from '../../call/unavailable.ts'
+import { type Sealer, sealerOf } from '../../guard/secrets.ts'
+
+/**
+ * The keys of sealed payloads, and who must not have any. A payload exists in the event log for ever; its key exists
+ * here, once. Destroying the key is what forgetting a person means.
+ *
+ * Keys are never held in memory between uses: what was destroyed is unreadable at once, in every process.
+ */
+export type Vault = {
+  /** Seals under a key of its own. Null: somebody asked that none of these identifiers be kept. */
+  seal(payload: { subjectId: string; hmacs: readonly string[]; text: string }): Promise<Sealed | null>
+  /** Null when the key was destroyed. */
+  open(payload: { subjectId: string; keyId: string; sealed: string }): Promise<string | null>
+  /** Destroys a subject's keys, except one. */
+  destroy(subjectId: string, exceptKeyId?: string): Promise<void>
+  suppressed(hmacs: readonly string[]): Promise<boolean>
+  /** Suppresses identifiers and destroys the keys of subjects, all or nothing. */
+  forget(request: { hmacs: readonly string[]; subjectIds: readonly string[]; at: Date }): Promise<void>
+  /** Subjects with keys older than an instant, oldest first. */
+  olderThan(at: Date, max: number): Promise<string[]>
+}
+
+export type Sealed = { readonly keyId: string; readonly sealed: string }
+
+const keyBytes = 32
+const sealPurposeOf = (subjectId: string, keyId: string): string => `${subjectId}/${keyId}`
+
+/** `sealer` keeps the keys themselves unreadable for whoever has only the database. */
+export const createVault = ({
+  pool,
+  sealer,
+  clock,
+}: {
+  pool: pg.Pool
+  sealer: Sealer
+  clock: { now(): number }
+}): Vault => {
+  const suppressed = async (
+    queries: Pick<pg.ClientBase, 'query'>,
+    hmacs: readonly string[],
+  ): Promise<boolean> => {
+    const { rowCount } = await queries.query(
+      'select 1 from profile_suppressions where hmac = any($1::text[]) limit 1',
+      [hmacs],
+    )
+    return rowCount !== 0
+  }
+
+  const inTransaction = async <T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> => {
+    const client = await pool.connect()
+    try {
+      await client.query('begin')
+      const result = await work(client)
+      await client.query('commit')
+      return result
+    } catch (error) {
+      await client.query('rollback').catch(() => undefined)
+      throw error
+    } finally {
+      client.release()
+    }
+  }
+
+  return {
+    seal: ({ subjectId, hmacs, text }) =>
+      inTransaction(async (client) => {
+        // Against `forget`: either it sees this key and destroys it, or this sees the suppression.
+        await client.query('lock table profile_suppressions in share mode')
+        if (await suppressed(client, hmacs)) return null
+        const keyId = randomUUID()
+        const key = randomBytes(keyBytes)
+        const purpose = sealPurposeOf(subjectId, keyId)
+        await client.query(
+          'insert into profile_keys (key_id, subject_id, sealed_key, created_at) values ($1, $2, $3, $4)',
+          [keyId, subjectId, sealer.seal(key.toString('base64url'), purpose), new Date(clock.now())],
+        )
+        return { keyId, sealed: sealerOf(createSecretKey(key)).seal(text, purpose) }
+      }).catch(unavailableWhenAway),
+    open: async ({ subjectId, keyId, sealed }) => {
+      const { rows } = await pool
+        .query<{ sealed_key: string }>(
+          'select sealed_key from profile_keys where key_id = $1 and subject_id = $2',
+          [keyId, subjectId],
+        )
+        .catch(unavailableWhenAway)
+      const purpose = sealPurposeOf(subjectId, keyId)
+      const key = rows[0] === undefined ? null : sealer.open(rows[0].sealed_key, purpose)
+      return key === null
+        ? null
+        : sealerOf(createSecretKey(Buffer.from(key, 'base64url'))).open(sealed, purpose)
+    },
+    destroy: async (subjectId, exceptKeyId = '') => {
+      await pool
+        .query('delete from profile_keys where subject_id = $1 and key_id <> $2', [subjectId, exceptKeyId])
+        .catch(unavailableWhenAway)
+    },
+    suppressed: (hmacs) => suppressed(pool, hmacs).catch(unavailableWhenAway),
+    forget: ({ hmacs, subjectIds, at }) =>
+      inTransaction(async (client) => {
+        await client.query(
+          `insert into profile_suppressions (hmac, suppressed_at) select h, $2 from unnest($1::text[]) as u (h)
+             on conflict do nothing`,
+          [hmacs, at],
+        )
+        await client.query('delete from profile_keys where subject_id = any($1::text[])', [subjectIds])
+      }),
+    olderThan: async (at, max) => {
+      const { rows } = await pool.query<{ subject_id: string }>(
+        `select subject_id from profile_keys where created_at < $1
+          group by subject_id order by min(created_at) limit $2`,
+        [at, max],
+      )
+      return rows.map(({ subject_id }) => subject_id)
+    },
+  }
+}
