@@ -1,0 +1,119 @@
+import { LRUCache } from 'lru-cache'
+import type { DnsAnswer, DnsType } from './dns-message.ts'
+import { askServers, dnsServers } from './dns-query.ts'
+
+/**
+ * DNS with a memory that honours TTLs: nothing is answered past the time its zone gave it, and identical questions
+ * under way are one question upstream.
+ *
+ * It does not go through `node:dns`, which this room uses for the system's servers only: the binding drops the TTL of
+ * MX records (`resolveMx` ignores `ttl`) and of negative answers, coalesces nothing, and answers ANY queries for no
+ * name worth asking (RFC 8482). Guessing the MX's TTL from its targets' addresses would serve a moved domain's old
+ * exchangers for as long as the *new* ones are not asked. `dns.lookup` is no way either: four slow names fill the
+ * thread pool that file reads and key derivation share. What is left to do by hand is one question and one answer
+ * (`dns-message.ts`, `dns-query.ts`).
+ */
+export type Dns = {
+  /**
+   * Never throws. `signal` ends the wait with `failed` and ECANCELLED; the question goes on for others and the cache.
+   * Records come in no particular order. EBUSY: too many different questions are under way.
+   */
+  resolve(name: string, type: DnsType, options?: { readonly signal?: AbortSignal }): Promise<DnsAnswer>
+}
+
+/** However slow the servers: an answer, or a failure, in this time. */
+const questionDeadlineMs = 5_000
+/** A resolver that does not answer in this time has lost the datagram, or might as well have. */
+export const attemptTimeoutMsDefault = 1_500
+/** A day-long TTL is a promise of the zone's owner, but forgetting earlier costs one question. */
+const ttlSecondsMax = 3_600
+const negativeTtlSecondsMax = 300
+/** How long a failure, or a negative answer without a TTL (RFC 2308 §5 forbids more), spares the servers. */
+const failureTtlSeconds = 5
+const underWayMax = 512
+const entriesMax = 20_000
+/** Of names and values together: hostile zones with long answers push out entries, not the process. */
+const charactersMax = 8 * 1024 * 1024
+/** What a record costs besides its text. */
+const recordCharacters = 32
+/** Of one answer. MX records with the highest priority values go first; addresses as they come. */
+const recordsKept = 32
+
+type Entry = { readonly answer: DnsAnswer; readonly expiresAtMs: number }
+
+/** `servers` as `dnsServers` takes them. `clock` counts milliseconds and had best never go back (`performance`). */
+export const createDns = ({
+  servers: texts,
+  clock,
+  attemptTimeoutMs = attemptTimeoutMsDefault,
+}: {
+  servers: readonly string[] | null
+  clock: { now(): number }
+  attemptTimeoutMs?: number
+}): Dns => {
+  const servers = dnsServers(texts)
+  const patience = { attemptTimeoutMs, deadlineMs: questionDeadlineMs }
+  const underWay = new Map<string, Promise<DnsAnswer>>()
+  const entries = new LRUCache<string, Entry>({
+    max: entriesMax,
+    maxSize: charactersMax,
+    sizeCalculation: ({ answer }, key) => key.length + recordCharacters + textLength(answer),
+  })
+
+  const ask = async (key: string, name: string, type: DnsType): Promise<DnsAnswer> => {
+    try {
+      const answer = trimmed(await askServers(servers, name, type, patience))
+      const ttlSeconds = ttlOf(answer)
+      if (ttlSeconds > 0) entries.set(key, { answer, expiresAtMs: clock.now() + ttlSeconds * 1000 })
+      return answer
+    } finally {
+      underWay.delete(key)
+    }
+  }
+
+  return {
+    resolve: async (name, type, { signal } = {}) => {
+      const asked = name.toLowerCase()
+      const key = `${type} ${asked}`
+      const known = entries.get(key)
+      if (known !== undefined && clock.now() < known.expiresAtMs) return known.answer
+      if (signal?.aborted === true) return cancelled
+      let question = underWay.get(key)
+      if (question === undefined) {
+        if (underWay.size >= underWayMax) return { kind: 'failed', code: 'EBUSY' }
+        question = ask(key, asked, type)
+        underWay.set(key, question)
+      }
+      return signal === undefined ? question : untilAborted(question, signal)
+    },
+  }
+}
+
+const cancelled: DnsAnswer = { kind: 'failed', code: 'ECANCELLED' }
+
+const untilAborted = async (question: Promise<DnsAnswer>, signal: AbortSignal): Promise<DnsAnswer> => {
+  const { promise, resolve } = Promise.withResolvers<DnsAnswer>()
+  const stop = (): void => resolve(cancelled)
+  signal.addEventListener('abort', stop, { once: true })
+  try {
+    return await Promise.race([question, promise])
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
+}
+
+const ttlOf = (answer: DnsAnswer): number => {
+  if (answer.kind === 'failed') return failureTtlSeconds
+  if (answer.kind === 'records') return Math.min(answer.ttlSeconds, ttlSecondsMax)
+  return Math.min(answer.ttlSeconds ?? failureTtlSeconds, negativeTtlSecondsMax)
+}
+
+const trimmed = (answer: DnsAnswer): DnsAnswer =>
+  answer.kind === 'records' && answer.records.length > recordsKept
+    ? { ...answer, records: answer.records.toSorted((a, b) => a.priority - b.priority).slice(0, recordsKept) }
+    : answer
+
+const textLength = (answer: DnsAnswer): number =>
+  answer.kind === 'records'
+    ? answer.records.reduce((sum, { value }) => sum + value.length + recordCharacters, 0)
+    : 0

@@ -1,0 +1,57 @@
+import { BlockList, isIP } from 'node:net'
+import { parseAddress } from './address.ts'
+
+/**
+ * Where this process may connect to on behalf of what strangers wrote: a domain, a URL, a DNS answer. It judges
+ * addresses, never names: a name is resolved once, each of its addresses is judged here, and the address that passed
+ * is what gets dialled. Whoever resolves again after asking has not asked.
+ */
+export type EgressGuard = {
+  /**
+   * True for an address in allocated, global, unicast space, and for one that is exempt. Mapped, NAT64 and 6to4 forms
+   * are judged by the IPv4 address inside. Whatever is not an address at all, zone ids included, is false.
+   */
+  mayDial(address: string): boolean
+  /** True for an address the operator exempted (`EGRESS_ALLOW`), whatever else it is. */
+  exempts(address: string): boolean
+}
+
+/**
+ * `allow` are CIDR blocks or single addresses that are exempt: tests, on-premise neighbours. Throws a TypeError naming
+ * the first that is neither.
+ *
+ * An IPv4 block exempts the mapped form of its addresses too, because dialling `::ffff:10.0.0.1` reaches 10.0.0.1
+ * itself. It does not exempt their NAT64 and 6to4 forms: those leave towards a translator, whose 10.0.0.1 is another
+ * one. Mapped addresses count as IPv4 alone, so that no IPv6 block, `::/0` included, opens an IPv4 network.
+ */
+export const createEgressGuard = ({ allow }: { allow: readonly string[] }): EgressGuard => {
+  // One list for both would check IPv4 addresses against IPv6 blocks in their mapped form.
+  const exempt = { ipv4: new BlockList(), ipv6: new BlockList() }
+  for (const cidr of allow) addBlock(exempt, cidr)
+
+  const exempts = (address: string): boolean => {
+    const parsed = parseAddress(address)
+    if (parsed === null) return false
+    const { canonical, type, lookup } = parsed
+    if (type === 'IPv4' || isMapped(canonical)) return exempt.ipv4.check(lookup.text, 'ipv4')
+    return exempt.ipv6.check(canonical, 'ipv6')
+  }
+  return { exempts, mayDial: (address) => parseAddress(address)?.reachable === true || exempts(address) }
+}
+
+/** The canonical text of a mapped address, and of no other, has this prefix and a dotted quad after it. */
+const isMapped = (canonical: string): boolean => canonical.startsWith('::ffff:') && canonical.includes('.')
+
+const addBlock = (exempt: { ipv4: BlockList; ipv6: BlockList }, cidr: string): void => {
+  const [address = '', prefix, ...rest] = cidr.split('/')
+  const family = isIP(address)
+  const bitsMax = family === 4 ? 32 : 128
+  const bits = prefix === undefined ? bitsMax : Number(prefix)
+  const parsed = parseAddress(address)
+  const wellFormed =
+    parsed !== null && rest.length === 0 && /^\d{1,3}$/.test(prefix ?? '0') && bits <= bitsMax
+  if (!wellFormed) throw new TypeError(`"${cidr}" is not an address or a CIDR block such as 10.0.0.0/8`)
+  if (isMapped(parsed.canonical)) throw new TypeError(`"${cidr}" has to be written as an IPv4 block`)
+  const version = family === 4 ? 'ipv4' : 'ipv6'
+  exempt[version].addSubnet(address, bits, version)
+}

@@ -1,0 +1,278 @@
+import { isIPv6, type LookupFunction } from 'node:net'
+import { PassThrough, type Readable, type Transform } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
+import { Client, type Dispatcher, errors } from 'undici'
+import type { EgressGuard } from './guard.ts'
+import type { ResolveHost } from './hosts.ts'
+
+/**
+ * One page from a stranger's web server, with every dimension bounded: time, bytes on the wire, bytes after
+ * decompression, headers, redirects, and above all where the connection may go.
+ *
+ * The host is resolved once, each address is judged by the guard, and the connection is made to the addresses that
+ * passed, while TLS checks the certificate against the name. A redirect is a new page: everything is checked again.
+ * It is not `fetch`, which resolves by itself, follows by itself and unpacks without a limit. Connections are not
+ * reused and proxy variables of the environment are not read: both would dial what nobody judged.
+ *
+ * What fails outside is an answer and never thrown.
+ */
+export type PageRequest = {
+  readonly url: string
+  /** `host`, `accept` and `accept-encoding` are set here. On another origin all but `user-agent` and `accept-language` are dropped. */
+  readonly headers?: Readonly<Record<string, string>>
+  /** Media types worth reading, such as `text/html`, in lower case. */
+  readonly accept: readonly string[]
+  /** For everything together: names, redirects, the last byte of the body. */
+  readonly deadlineMs: number
+  readonly connectTimeoutMs?: number
+  readonly wireBytesMax?: number
+  readonly decodedBytesMax?: number
+  readonly redirectsMax?: number
+  /** Asked before anything else happens to a redirect's target. Default: wherever the guard lets it. */
+  readonly mayRedirectTo?: (url: URL) => boolean
+  readonly signal?: AbortSignal
+}
+
+/**
+ * `page`: whatever the status was; the body is empty where it has none, and where another status than 2xx comes with
+ * another media type. `detail` is a word for logs and tests:
+ *
+ * - refused: `url`, `scheme`, `userinfo`, `port`, `address`, `redirect`, `content_type`, `content_encoding`
+ * - timeout: `deadline`, `connect`, `dns`, `aborted` (by the caller)
+ * - too_large: `headers`, `wire`, `decoded`
+ * - unreachable: the code of what failed, such as ENOTFOUND, ECONNREFUSED, Z_DATA_ERROR, or the name of an error without one
+ * - too_many_redirects: the target that was one too many
+ */
+export type PageAnswer =
+  | {
+      readonly kind: 'page'
+      readonly status: number
+      /** Names in lower case; repeated headers joined by commas. */
+      readonly headers: Readonly<Record<string, string>>
+      readonly body: Buffer
+      /** After redirects. */
+      readonly url: string
+    }
+  | NoPage
+
+export type NoPage = {
+  readonly kind: 'refused' | 'timeout' | 'too_large' | 'unreachable' | 'too_many_redirects'
+  readonly detail: string
+}
+
+export type PageDoor = {
+  readonly guard: EgressGuard
+  readonly resolveHost: ResolveHost
+  /** Certificate authorities in PEM to trust instead of the built-in ones. */
+  readonly ca?: string
+}
+
+export const wireBytesMaxDefault = 2 * 1024 * 1024
+export const decodedBytesMaxDefault = 8 * 1024 * 1024
+export const redirectsMaxDefault = 3
+export const connectTimeoutMsDefault = 3_000
+const headerBytesMax = 16_384
+const urlLengthMax = 2_048
+const addressesDialledMax = 4
+/** Until the next address is dialled. Node's 250 ms give up on another continent's first address. */
+const attemptTimeoutMs = 600
+
+const redirectStatuses = new Set([301, 302, 303, 307, 308])
+const bodilessStatuses = new Set([204, 205, 304])
+/** A secret meant for one origin must not follow a redirect to another. */
+const headersForAnyone = new Set(['user-agent', 'accept-language'])
+
+/** GETs a page. Only http and https on their default ports; another port only at exempt addresses (`EGRESS_ALLOW`). */
+export const fetchBounded = async (request: PageRequest, door: PageDoor): Promise<PageAnswer> => {
+  const deadline = AbortSignal.timeout(request.deadlineMs)
+  const signal = request.signal === undefined ? deadline : AbortSignal.any([deadline, request.signal])
+  let url = URL.parse(request.url)
+  let headers = request.headers ?? {}
+  for (let redirects = 0; ; redirects++) {
+    if (url === null) return { kind: 'refused', detail: 'url' }
+    const answer = await fetchOnce({ ...request, url, headers, signal, deadline }, door)
+    if (answer.kind !== 'redirect') return answer
+    const target: URL | null = URL.parse(answer.location, url.href)
+    if (target === null) return { kind: 'refused', detail: 'url' }
+    if (redirects >= (request.redirectsMax ?? redirectsMaxDefault))
+      return { kind: 'too_many_redirects', detail: target.href.slice(0, urlLengthMax) }
+    if (request.mayRedirectTo?.(target) === false) return { kind: 'refused', detail: 'redirect' }
+    if (target.origin !== url.origin)
+      headers = Object.fromEntries(
+        Object.entries(headers).filter(([name]) => headersForAnyone.has(name.toLowerCase())),
+      )
+    url = target
+  }
+}
+
+type Hop = Omit<PageRequest, 'url' | 'signal'> & {
+  readonly url: URL
+  readonly headers: Readonly<Record<string, string>>
+  readonly signal: AbortSignal
+  readonly deadline: AbortSignal
+}
+
+type Redirect = { readonly kind: 'redirect'; readonly location: string }
+
+const fetchOnce = async (hop: Hop, door: PageDoor): Promise<PageAnswer | Redirect> => {
+  const { url, signal } = hop
+  const refusal = refusalOf(url)
+  if (refusal !== null) return { kind: 'refused', detail: refusal }
+  const dialled = await addressesToDial(hop, door)
+  if (dialled.kind !== 'addresses') return dialled
+  const client = new Client(url.origin, {
+    connect: {
+      lookup: alwaysTo(dialled.addresses),
+      timeout: hop.connectTimeoutMs ?? connectTimeoutMsDefault,
+      autoSelectFamily: true,
+      autoSelectFamilyAttemptTimeout: attemptTimeoutMs,
+      // Stated, because NODE_TLS_REJECT_UNAUTHORIZED in the environment must not open this door.
+      rejectUnauthorized: true,
+      ...(door.ca === undefined ? {} : { ca: door.ca }),
+    },
+    allowH2: false,
+    maxHeaderSize: headerBytesMax,
+    // The deadline covers both.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  })
+  try {
+    const response = await client.request({
+      method: 'GET',
+      path: url.pathname + url.search,
+      headers: { ...hop.headers, accept: hop.accept.join(', '), 'accept-encoding': 'gzip, deflate, br' },
+      signal,
+    })
+    // Nobody listens any more when the client is destroyed under a body that was not read.
+    response.body.on('error', () => undefined)
+    return await answerOf(response, hop)
+  } catch (error) {
+    return failureOf(error, hop)
+  } finally {
+    await client.destroy()
+  }
+}
+
+const refusalOf = (url: URL): string | null => {
+  if (url.href.length > urlLengthMax) return 'url'
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') return 'scheme'
+  return url.username === '' && url.password === '' ? null : 'userinfo'
+}
+
+const addressesToDial = async (
+  { url, signal, deadline }: Hop,
+  { guard, resolveHost }: PageDoor,
+): Promise<NoPage | { kind: 'addresses'; addresses: readonly string[] }> => {
+  const host = url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname
+  const { addresses, code } = await resolveHost(host, signal)
+  if (signal.aborted) return lateness(deadline)
+  if (addresses.length === 0)
+    return code === 'ETIMEOUT'
+      ? { kind: 'timeout', detail: 'dns' }
+      : { kind: 'unreachable', detail: code ?? 'ENOTFOUND' }
+  const permitted = addresses.filter((address) => guard.mayDial(address))
+  if (permitted.length === 0) return { kind: 'refused', detail: 'address' }
+  // WHATWG URLs leave the port empty where it is the scheme's own.
+  const dialled = url.port === '' ? permitted : permitted.filter((address) => guard.exempts(address))
+  if (dialled.length === 0) return { kind: 'refused', detail: 'port' }
+  return { kind: 'addresses', addresses: dialled.slice(0, addressesDialledMax) }
+}
+
+const alwaysTo =
+  (addresses: readonly string[]): LookupFunction =>
+  (_host, { all }, callback) => {
+    const found = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }))
+    const [first] = found
+    if (all === true || first === undefined) callback(null, found)
+    else callback(null, first.address, first.family)
+  }
+
+const answerOf = async (response: Dispatcher.ResponseData, hop: Hop): Promise<PageAnswer | Redirect> => {
+  const { statusCode: status, body } = response
+  const headers = textHeaders(response.headers)
+  if (redirectStatuses.has(status) && headers.location !== undefined)
+    return { kind: 'redirect', location: headers.location }
+  const page = { kind: 'page', status, headers, url: hop.url.href } as const
+  if (bodilessStatuses.has(status)) return { ...page, body: Buffer.alloc(0) }
+  const mediaType = (headers['content-type'] ?? '').split(';', 1)[0]?.trim().toLowerCase() ?? ''
+  if (!hop.accept.includes(mediaType)) {
+    if (status >= 200 && status < 300) return { kind: 'refused', detail: 'content_type' }
+    return { ...page, body: Buffer.alloc(0) }
+  }
+  const decoder = decoderOf(headers['content-encoding'] ?? '')
+  if (decoder === null) return { kind: 'refused', detail: 'content_encoding' }
+  if (Number(headers['content-length']) > (hop.wireBytesMax ?? wireBytesMaxDefault))
+    return { kind: 'too_large', detail: 'wire' }
+  return { ...page, body: await read(body, decoder, hop) }
+}
+
+const textHeaders = (headers: Dispatcher.ResponseData['headers']): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(headers).flatMap(([name, value]) =>
+      value === undefined ? [] : [[name.toLowerCase(), Array.isArray(value) ? value.join(', ') : value]],
+    ),
+  )
+
+/** Null for what was not asked for, chains of codings included: each one multiplies what a byte can become. */
+const decoderOf = (contentEncoding: string): Transform | null => {
+  switch (contentEncoding.trim().toLowerCase()) {
+    case '':
+    case 'identity':
+      return new PassThrough()
+    case 'gzip':
+    case 'x-gzip':
+      return createGunzip()
+    case 'deflate':
+      return createInflate()
+    case 'br':
+      return createBrotliDecompress()
+    default:
+      return null
+  }
+}
+
+class TooLarge extends Error {
+  override name = 'TooLarge'
+}
+
+/** Neither the packed nor the unpacked body is ever held beyond its limit: decoders produce 16 KiB at a time. */
+const read = async (body: Readable, decoder: Transform, hop: Hop): Promise<Buffer> => {
+  const chunks: Buffer[] = []
+  await pipeline(
+    body,
+    upTo(hop.wireBytesMax ?? wireBytesMaxDefault, 'wire'),
+    decoder,
+    upTo(hop.decodedBytesMax ?? decodedBytesMaxDefault, 'decoded'),
+    async (source: AsyncIterable<Buffer>) => {
+      for await (const chunk of source) chunks.push(chunk)
+    },
+    { signal: hop.signal },
+  )
+  return Buffer.concat(chunks)
+}
+
+const upTo = (bytesMax: number, what: 'wire' | 'decoded') =>
+  async function* (source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+    let bytes = 0
+    for await (const chunk of source) {
+      bytes += chunk.length
+      if (bytes > bytesMax) throw new TooLarge(what)
+      yield chunk
+    }
+  }
+
+const lateness = (deadline: AbortSignal): NoPage => ({
+  kind: 'timeout',
+  detail: deadline.aborted ? 'deadline' : 'aborted',
+})
+
+/** Only a request that cannot be written is thrown: that is a bug here. Servers make parsers fail in unnamed ways. */
+const failureOf = (error: unknown, { signal, deadline }: Hop): NoPage => {
+  if (error instanceof TooLarge) return { kind: 'too_large', detail: error.message }
+  if (signal.aborted) return lateness(deadline)
+  if (!(error instanceof Error) || error instanceof errors.InvalidArgumentError) throw error
+  if (error instanceof errors.ConnectTimeoutError) return { kind: 'timeout', detail: 'connect' }
+  if (error instanceof errors.HeadersOverflowError) return { kind: 'too_large', detail: 'headers' }
+  return { kind: 'unreachable', detail: 'code' in error && error.code ? String(error.code) : error.name }
+}

@@ -1,0 +1,127 @@
+import { describe, expect, test } from 'vitest'
+import { createEgressGuard } from '../../src/egress/guard.ts'
+
+const closed = createEgressGuard({ allow: [] })
+
+describe('without exemptions', () => {
+  test.each([
+    '8.8.8.8',
+    '192.175.48.1', // AS112: special-purpose, and globally reachable
+    '2a00:1450:4001:81b::200e',
+    '2620:4f:8000::1',
+    '::ffff:8.8.8.8',
+    '64:ff9b::808:808',
+    '2002:808:808::1',
+  ])('%s may be dialled', (address) => {
+    expect(closed.mayDial(address)).toBe(true)
+  })
+
+  test.each([
+    ['loopback', '127.0.0.1'],
+    ['loopback, another', '127.255.255.254'],
+    ['loopback, IPv6', '::1'],
+    ['unspecified, which dials this machine', '0.0.0.0'],
+    ['unspecified, IPv6', '::'],
+    ['private', '10.0.0.1'],
+    ['private', '172.16.0.1'],
+    ['private', '192.168.1.1'],
+    ['carrier-grade NAT', '100.64.0.1'],
+    ['link-local metadata', '169.254.169.254'],
+    ['metadata, IPv6', 'fd00:ec2::254'],
+    ['unique local', 'fc00::1'],
+    ['link-local, IPv6', 'fe80::1'],
+    ['site-local', 'fec0::1'],
+    ['multicast', '224.0.0.1'],
+    ['multicast, IPv6', 'ff02::1'],
+    ['broadcast', '255.255.255.255'],
+    ['documentation', '192.0.2.1'],
+    ['documentation, IPv6', '2001:db8::1'],
+    ['mapped private', '::ffff:10.0.0.1'],
+    ['mapped private in hex', '::ffff:a00:1'],
+    ['mapped loopback in full', '0:0:0:0:0:ffff:7f00:0001'],
+    ['IPv4-compatible', '::10.0.0.1'],
+    ['NAT64 of a private address', '64:ff9b::a00:1'],
+    ['local-use NAT64', '64:ff9b:1::808:808'],
+    ['6to4 of a private address', '2002:a00:1::'],
+    ['6to4 of loopback', '2002:7f00:1::1'],
+    ['Teredo', '2001:0:808:808::1'],
+    ['unallocated', '2d00::1'],
+    ['outside global unicast', '4000::1'],
+  ])('%s (%s) may not be dialled', (_, address) => {
+    expect(closed.mayDial(address)).toBe(false)
+  })
+
+  test.each([
+    '',
+    'localhost',
+    'example.com',
+    '127.1',
+    '0x7f.0.0.1',
+    '010.8.8.8',
+    '2130706433',
+    'fe80::1%eth0',
+    '[::1]',
+    ' 8.8.8.8',
+    '8.8.8.8/32',
+  ])('what is not an address (%j) may not be dialled', (text) => {
+    expect(closed.mayDial(text)).toBe(false)
+    expect(closed.exempts(text)).toBe(false)
+  })
+
+  test('nothing is exempt', () => {
+    expect(closed.exempts('8.8.8.8')).toBe(false)
+  })
+})
+
+describe('exemptions', () => {
+  test('a block opens its own addresses and no other', () => {
+    const guard = createEgressGuard({ allow: ['10.1.0.0/16', 'fd00:1::/32'] })
+    expect(['10.1.0.0', '10.1.255.255', 'fd00:1::5'].map(guard.mayDial)).toEqual([true, true, true])
+    expect(['10.0.255.255', '10.2.0.0', 'fd00:2::5', '127.0.0.1', '::1'].map(guard.mayDial)).toEqual(
+      new Array(5).fill(false),
+    )
+    expect(guard.exempts('10.1.2.3')).toBe(true)
+    expect(guard.exempts('8.8.8.8')).toBe(false)
+  })
+
+  test('a single address is a block of one', () => {
+    const guard = createEgressGuard({ allow: ['127.0.0.1', '::1'] })
+    expect(['127.0.0.1', '::1', '127.0.0.2', '::2'].map(guard.mayDial)).toEqual([true, true, false, false])
+  })
+
+  test('an IPv4 block opens the mapped form, which dials the same address, however it is written', () => {
+    const guard = createEgressGuard({ allow: ['10.0.0.0/8'] })
+    expect(guard.mayDial('::ffff:10.0.0.1')).toBe(true)
+    expect(guard.mayDial('::ffff:a00:1')).toBe(true)
+    expect(guard.mayDial('::ffff:127.0.0.1')).toBe(false)
+  })
+
+  test('an IPv4 block does not open NAT64 and 6to4 forms, which leave towards a translator', () => {
+    const guard = createEgressGuard({ allow: ['0.0.0.0/0'] })
+    expect(guard.mayDial('64:ff9b::a00:1')).toBe(false)
+    expect(guard.mayDial('2002:a00:1::')).toBe(false)
+  })
+
+  test('no IPv6 block opens an IPv4 address in disguise', () => {
+    const guard = createEgressGuard({ allow: ['::/0'] })
+    expect(guard.mayDial('fd00::1')).toBe(true)
+    expect(guard.mayDial('::ffff:10.0.0.1')).toBe(false)
+    expect(guard.mayDial('10.0.0.1')).toBe(false)
+  })
+
+  test.each([
+    'localhost',
+    '10.0.0.0/33',
+    '10.0.0.0/',
+    '10.0.0.0/-1',
+    '10.0.0.0/8/8',
+    '10.0.0/8',
+    '::/129',
+    'fe80::%eth0/10',
+    '::ffff:10.0.0.0/104',
+    '',
+  ])('what is no block (%j) is refused by name', (cidr) => {
+    expect(() => createEgressGuard({ allow: ['10.0.0.0/8', cidr] })).toThrow(TypeError)
+    expect(() => createEgressGuard({ allow: [cidr] })).toThrow(`"${cidr}"`)
+  })
+})

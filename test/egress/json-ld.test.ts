@@ -1,0 +1,171 @@
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import { extractJsonLd, jsonLdLimits, jsonLdTimeMaxMs, textOf, typesOf } from '../../src/egress/json-ld.ts'
+
+/** The parser of hostile pages: what it finds, what it passes over, and that nothing keeps it busy. */
+
+const soon = (): number => performance.now() + 10_000
+const script = (json: string): string => `<script type="application/ld+json">${json}</script>`
+const page = (body: string): Buffer =>
+  Buffer.from(`<!doctype html><html><head>${body}</head><body></body></html>`)
+const extract = (html: Buffer | string) =>
+  extractJsonLd(typeof html === 'string' ? page(html) : html, { deadlineMs: soon() })
+
+test('one node, lists of nodes and graphs come back as one list of nodes, in the order of the page', async () => {
+  const html = [
+    script('{"@type":"WebSite","name":"a"}'),
+    script('[{"@type":"Person","name":"b"},{"@graph":[{"@type":"Organization","name":"c"},{"name":"d"}]}]'),
+    '<script type="text/javascript">{"@type":"No"}</script>',
+    '<script>{"@type":"No"}</script>',
+    '<SCRIPT TYPE=" Application/LD+JSON; charset=utf-8">{"name":"e"}</SCRIPT>',
+  ].join('\n')
+  const found = await extract(html)
+  expect(found).toEqual({
+    kind: 'found',
+    nodes: [
+      { '@type': 'WebSite', name: 'a' },
+      { '@type': 'Person', name: 'b' },
+      { '@type': 'Organization', name: 'c' },
+      { name: 'd' },
+      { name: 'e' },
+    ],
+  })
+})
+
+test('a page without JSON-LD has none; one whose blocks are no JSON is malformed', async () => {
+  expect(await extract('<p>hello</p>')).toEqual({ kind: 'none' })
+  expect(await extract(Buffer.alloc(0))).toEqual({ kind: 'none' })
+  expect(await extract(Buffer.from([0, 1, 2, 0xff, 0xfe, 0x3c, 0x73]))).toEqual({ kind: 'none' })
+  expect(await extract(script('{"name":'))).toEqual({ kind: 'malformed' })
+  expect(await extract(script('"a text"'))).toEqual({ kind: 'malformed' })
+  expect(await extract(script(''))).toEqual({ kind: 'malformed' })
+})
+
+test('a broken block does not hide the sound one beside it', async () => {
+  expect(await extract(script('{nonsense') + script('{"name":"sound"}'))).toEqual({
+    kind: 'found',
+    nodes: [{ name: 'sound' }],
+  })
+})
+
+test('a block that the page does not close counts as cut off', async () => {
+  const html = Buffer.from('<script type="application/ld+json">{"name":"whole"}')
+  expect(await extract(html)).toEqual({ kind: 'none' })
+})
+
+test('raw line ends within texts, CDATA marks and markup within texts are read; entities are left alone', async () => {
+  const blocks = [
+    script('{"name":"two\nlines"}'),
+    script('//<![CDATA[\n{"name":"marked"}\n//]]>'),
+    script('{"name":"<b>bold</b> &amp; bare"}'),
+  ].join('')
+  expect(await extract(blocks)).toEqual({
+    kind: 'found',
+    nodes: [{ name: 'two lines' }, { name: 'marked' }, { name: '<b>bold</b> &amp; bare' }],
+  })
+})
+
+test('the charset is the one the server named, else the one the page names, else UTF-8', async () => {
+  const latin1 = Buffer.from(`<meta charset="iso-8859-1">${script('{"name":"Müller"}')}`, 'latin1')
+  const bare = Buffer.from(script('{"name":"Müller"}'), 'latin1')
+  const named = { kind: 'found', nodes: [{ name: 'Müller' }] }
+  expect(await extract(latin1)).toEqual(named)
+  expect(await extractJsonLd(bare, { deadlineMs: soon(), charset: 'windows-1252' })).toEqual(named)
+  expect(await extract(script('{"name":"Müller"}'))).toEqual(named)
+  expect(await extract(bare)).toEqual({ kind: 'found', nodes: [{ name: 'M\ufffdller' }] })
+  expect(await extractJsonLd(page(script('{"a":1}')), { deadlineMs: soon(), charset: 'no-such' })).toEqual({
+    kind: 'found',
+    nodes: [{ a: 1 }],
+  })
+})
+
+test('only the first five blocks, 512 Ki characters, 32 levels and 500 nodes count', async () => {
+  const six = Array.from({ length: 6 }, (_, i) => script(`{"n":${i}}`)).join('')
+  const many = await extract(six)
+  expect(many.kind === 'found' && many.nodes).toEqual([0, 1, 2, 3, 4].map((n) => ({ n })))
+
+  const large = script(`{"n":"${'x'.repeat(jsonLdLimits.blockCharactersMax)}"}`)
+  expect(await extract(large + script('{"n":1}'))).toEqual({ kind: 'found', nodes: [{ n: 1 }] })
+
+  const nested = (depth: number): string => `${'{"n":'.repeat(depth)}1${'}'.repeat(depth)}`
+  expect((await extract(script(nested(jsonLdLimits.depthMax)))).kind).toBe('found')
+  expect(await extract(script(nested(jsonLdLimits.depthMax + 1)))).toEqual({ kind: 'malformed' })
+  expect(await extract(script(nested(60_000)))).toEqual({ kind: 'malformed' })
+
+  const crowd = await extract(script(`[${'{},'.repeat(999)}{}]`))
+  expect(crowd.kind === 'found' && crowd.nodes.length).toBe(jsonLdLimits.nodesMax)
+})
+
+test('a page beyond two megabytes is read as if it ended there', async () => {
+  const html = page(script('{"n":1}') + ' '.repeat(jsonLdLimits.htmlBytesMax) + script('{"n":2}'))
+  expect(await extract(html)).toEqual({ kind: 'found', nodes: [{ n: 1 }] })
+})
+
+test('odd markup is no trouble', async () => {
+  for (const html of [
+    '<a '.repeat(700_000),
+    '<'.repeat(2_000_000),
+    '<script type="application/ld+json">'.repeat(50_000),
+  ])
+    expect(['none', 'malformed']).toContain((await extract(Buffer.from(html))).kind)
+})
+
+test('markup built to be slow ends with its thread when its time is up, and the event loop keeps turning', async () => {
+  // Each end tag looks for its start tag among all that are open: quadratic.
+  const html = Buffer.from('<div>'.repeat(200_000) + '</x>'.repeat(200_000))
+  const startedAt = performance.now()
+  let turns = 0
+  const ticking = setInterval(() => turns++, 5)
+  const { kind } = await extract(html)
+  clearInterval(ticking)
+  expect(kind).toBe('too_slow')
+  // Starting a thread on a busy machine included.
+  expect(performance.now() - startedAt).toBeLessThan(jsonLdTimeMaxMs + 6_000)
+  expect(turns).toBeGreaterThan(20)
+})
+
+test('JSON that takes too much memory ends the thread, not the process', async () => {
+  const lists = `[${'[],'.repeat(170_000)}[]]`
+  expect(['malformed', 'too_slow']).toContain((await extract(script(lists))).kind)
+})
+
+test('a deadline that has passed, or passes while others are being read, answers too_slow', async () => {
+  expect(await extractJsonLd(page(script('{"n":1}')), { deadlineMs: performance.now() - 1 })).toEqual({
+    kind: 'too_slow',
+  })
+  expect(await extractJsonLd(page(script('{"n":1}')), { deadlineMs: performance.now() + 1 })).toEqual({
+    kind: 'too_slow',
+  })
+  const crowd = Array.from({ length: 60 }, () => extract(script('{"n":1}')))
+  const kinds = (await Promise.all(crowd)).map(({ kind }) => kind)
+  expect(kinds.filter((kind) => kind === 'found').length).toBeGreaterThanOrEqual(34)
+  expect(kinds.filter((kind) => kind === 'too_slow').length).toBe(60 - 34)
+  // Turns are given back.
+  expect((await extract(script('{"n":1}'))).kind).toBe('found')
+})
+
+test('buffers keep their bytes: what is handed over is a copy', async () => {
+  const html = page(script('{"n":1}'))
+  const before = Buffer.from(html)
+  await extract(html)
+  expect(html.equals(before)).toBe(true)
+  expect(html.length).toBeGreaterThan(0)
+})
+
+test('the words of the vocabulary lose their prefix, texts their wrapping', () => {
+  expect(typesOf({ '@type': ['https://schema.org/Person', 'schema:Thing', 'Organization', 7] })).toEqual([
+    'Person',
+    'Thing',
+    'Organization',
+  ])
+  expect(typesOf({})).toEqual([])
+  expect(textOf([null, {}, { '@value': 'a' }, 'b'])).toBe('a')
+  expect(textOf(12)).toBe('12')
+  expect(textOf({ name: 'x' })).toBeNull()
+  expect(textOf(undefined)).toBeNull()
+})
+
+test('the thread is given no environment', () => {
+  // The only guarantee that cannot be seen from outside.
+  expect(readFileSync(new URL('../../src/egress/json-ld.ts', import.meta.url), 'utf8')).toContain('env: {}')
+})

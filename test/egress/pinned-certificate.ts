@@ -1,0 +1,19 @@
+/** A throw-away certificate for the name `pinned.test`, its own authority; valid for a hundred years, trusted by nobody else. */
+export const pinnedCertificate = {
+  cert: `-----BEGIN CERTIFICATE-----
+MIIBmzCCAUGgAwIBAgIUfQwmYE1PCQDscolnQFzP899VVy0wCgYIKoZIzj0EAwIw
+FjEUMBIGA1UEAwwLcGlubmVkLnRlc3QwIBcNMjYxMTIxMTExNTMwWhgPMjEyNjEw
+MjgxMTE1MzBaMBYxFDASBgNVBAMMC3Bpbm5lZC50ZXN0MFkwEwYHKoZIzj0CAQYI
+KoZIzj0DAQcDQgAEmm6gyGj5yfyYHlazSzexqcvF3qL4I5JxoCKl+RyukgvPxJgR
+r3gBsv9JdIF44uPnLy+wNaN/HTOSyZvhZJPf6KNrMGkwHQYDVR0OBBYEFClPf7sa
+WPdaK121CzPPYSqMEr3uMB8GA1UdIwQYMBaAFClPf7saWPdaK121CzPPYSqMEr3u
+MA8GA1UdEwEB/wQFMAMBAf8wFgYDVR0RBA8wDYILcGlubmVkLnRlc3QwCgYIKoZI
+zj0EAwIDSAAwRQIhAMnfiUZHEP4zLn5NP5lJMWdg/7FzkYrXTB0TEwShc0M1AiBx
+LSrLJ0+fsffokyD3ByaHXY7woUZpfTOLz/q1JEB+hg==
+-----END CERTIFICATE-----`,
+  key: `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgm4gvqQ+VVUUOHNsj
+N97j0LYN2JX78nGNOvMfdGiGcIuhRANCAASabqDIaPnJ/JgeVrNLN7Gpy8Xeovgj
+knGgIqX5HK6SC8/EmBGveAGy/0l0gXji4+cvL7A1o38dM5LJm+Fkk9/o
+-----END PRIVATE KEY-----`,
+}
