@@ -19,14 +19,17 @@ import type { Position } from './event-log/port.ts'
 import { openKeyDirectory } from './guard/key-directory.ts'
 import { createRateLimiter, memoryCounters } from './guard/rate-limit.ts'
 import { openSharedRateLimiter, type SharedRateLimiter } from './guard/redis-counters.ts'
+import { openJobQueue } from './jobs/queue.ts'
 import { startJobs } from './jobs/run.ts'
 import type { KeyState } from './keys/key-state.ts'
 import { openPriceBooks } from './ledger/price-books.ts'
 import { createHealth } from './metrics/health.ts'
 import { createMetrics, type Metrics } from './metrics/metrics.ts'
 import { operations } from './metrics/routes.ts'
+import { openEmailValidation } from './open-email-validation.ts'
 import { defaultKeyLimits } from './ops/api-keys.ts'
 import type { Foundation } from './ops/foundation.ts'
+import { openOutside } from './outside.ts'
 import { createProjector } from './projector/run.ts'
 
 /** The running service: the hosts and workers this process was asked for. */
@@ -52,8 +55,10 @@ export const startApp = async (
   let dashboardUrl: string | null = null
   try {
     if (has('projector')) closing.push(startProjector(foundation, logger))
-    if (has('jobs')) {
-      const jobs = await startJobs(foundation, logger)
+    const open = has('api') || has('jobs') ? openCapabilities(foundation, config, logger) : null
+    if (open !== null) closing.push(open.close)
+    if (open !== null && has('jobs')) {
+      const jobs = await startJobs(foundation, logger, open.jobs)
       closing.push(() => jobs.stop())
     }
     if (has('api') || has('dashboard')) {
@@ -66,12 +71,12 @@ export const startApp = async (
         ...(shared === undefined ? {} : { rateLimitsShared: shared.shared }),
       })
       metrics.watch({ projectionLags: health.projectionLags })
-      if (has('api')) {
+      if (open !== null && has('api')) {
         geo = await openGeoDatabase({ paths: config.GEOIP_CITY_DB ?? bundledGeoPaths(), logger })
         const database = geo
         closing.push(async () => database.close())
         metrics.watch({ geoBuiltAtMs: () => Date.parse(database.status().build_date) })
-        const host = createHost(room, [ipLookup({ geo, secrets: foundation.secrets })])
+        const host = createHost(room, [ipLookup({ geo, secrets: foundation.secrets }), ...open.forms])
         host.register(operations({ health, showsRows: false }))
         closing.push(() => closeHost(host))
         apiUrl = await listen(host, config.HOST, config.API_PORT, 'API_PORT')
@@ -97,6 +102,21 @@ export const startApp = async (
       const errors: unknown[] = []
       for (const close of closing.reverse()) await close().catch((error: unknown) => errors.push(error))
       if (errors.length > 0) throw new AggregateError(errors, 'not everything could be closed')
+    },
+  }
+}
+
+/** The capabilities that reach out or have work done later; what of them is used depends on the roles. */
+const openCapabilities = (foundation: Foundation, config: Config, logger: Logger) => {
+  const outside = openOutside(config)
+  const queue = openJobQueue(foundation.url, logger)
+  const email = openEmailValidation(foundation, config, { outside, queue, logger })
+  return {
+    forms: [email.form],
+    jobs: { scheduled: email.jobs.scheduled, queued: email.jobs.queued },
+    close: async () => {
+      await email.close()
+      await queue.close()
     },
   }
 }

@@ -100,6 +100,7 @@ describe('who may import whom', () => {
       'projections',
       'guard/secrets.ts',
       'event-log/port.ts',
+      'event-log/append-next.ts',
       'event-log/follow.ts',
       'event-log/stored-event.ts',
       'event-log/event-id.ts',

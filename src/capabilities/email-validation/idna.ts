@@ -1,0 +1,158 @@
+/**
+ * Internationalized domain names as IDNA2008 has them (RFC 5890 to 5893), on top of the platform's UTS 46.
+ *
+ * `node:url` knows Punycode, but it is made for browsers: it accepts emoji, maps `㎏` to `kg` and leaves a broken A-label as
+ * it is. What it is too kind about is checked here.
+ * Nothing is mapped but case (RFC 5895 §2.1): a look-alike such as `ｇｍａｉｌ` is refused, not quietly repaired.
+ */
+import { domainToASCII, domainToUnicode } from 'node:url'
+
+export type IdnaDomain = {
+  /** U-labels, lower case, NFC. */
+  readonly unicode: string
+  /** A-labels, lower case. */
+  readonly ascii: string
+}
+
+const acePrefix = 'xn--'
+
+/**
+ * Code points a label may hold: PVALID, CONTEXTJ and CONTEXTO of RFC 5892 §3, derived from Unicode properties as §2 derives
+ * them (letters, marks and digits that case folding and compatibility mapping leave alone), with its exceptions (§2.6).
+ */
+const labelForm =
+  /^[[[\p{Ll}\p{Lu}\p{Lo}\p{Lm}\p{Mn}\p{Mc}\p{Nd}]--[\p{Changes_When_NFKC_Casefolded}\p{Default_Ignorable_Code_Point}\u0640\u07FA\u302E\u302F\u3031-\u3035\u303B\u1100-\u11FF\uA960-\uA97F\uD7B0-\uD7FF\u20D0-\u20FF\u{1D100}-\u{1D24F}]][\-a-z0-9ßς\u06FD\u06FE\u0F0B\u3007\u200C\u200D\u00B7\u0375\u05F3\u05F4\u30FB]]+$/v
+
+/** CONTEXTO violations, RFC 5892 appendices A.3 to A.9. Each pattern looks at most one code point around what it finds. */
+const outOfContext = [
+  /(?<!l)\u00B7|\u00B7(?!l)/u,
+  /\u0375(?!\p{Script=Greek})/u,
+  /(?<!\p{Script=Hebrew})[\u05F3\u05F4]/u,
+]
+const katakanaMiddleDot = '\u30FB'
+const kanaOrHan = /[\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Han}]/u
+const arabicIndicDigit = /[\u0660-\u0669]/u
+const extendedArabicIndicDigit = /[\u06F0-\u06F9]/u
+
+/** Upper case to be folded. Cherokee is not: there the lower case letters are the ones that case folding changes. */
+const foldedUpper = /[\p{Lu}&&\p{Changes_When_NFKC_Casefolded}]/gv
+/**
+ * The U-labels and A-labels of a domain with at least one of either; null when IDNA2008 refuses a label (RFC 5891 §4.2, §5.4)
+ * or the domain as a whole breaks the Bidi rule. Dots, hyphens, lengths and ASCII characters are the caller's to check.
+ */
+export function parseIdna(domain: string): IdnaDomain | null {
+  // Folded one by one: `toLowerCase` of a whole word would turn the last Σ into ς, another domain.
+  const folded = domain.replace(foldedUpper, (upper) => upper.toLowerCase()).normalize('NFC')
+  const unicode: string[] = []
+  const ascii: string[] = []
+  for (const label of folded.split('.')) {
+    const both = label.startsWith(acePrefix) ? parseALabel(label) : parseLabel(label)
+    if (both === null) return null
+    unicode.push(both.unicode)
+    ascii.push(both.ascii)
+  }
+  return keepsBidiRule(unicode) ? { unicode: unicode.join('.'), ascii: ascii.join('.') } : null
+}
+
+/** An LDH label or a U-label. */
+function parseLabel(label: string): IdnaDomain | null {
+  if (isAscii(label)) return { unicode: label, ascii: label }
+  if (!isULabel(label)) return null
+  const ascii = domainToASCII(label)
+  return ascii.startsWith(acePrefix) && domainToUnicode(ascii) === label ? { unicode: label, ascii } : null
+}
+
+/** What does not decode to a U-label, or not to one that encodes to the same text, is a fake A-label (RFC 5890 §2.3.2.1). */
+function parseALabel(ascii: string): IdnaDomain | null {
+  const unicode = domainToUnicode(ascii)
+  return !isAscii(unicode) && isULabel(unicode) && domainToASCII(unicode) === ascii
+    ? { unicode, ascii }
+    : null
+}
+
+function isULabel(label: string): boolean {
+  if (!labelForm.test(label) || /^\p{M}/u.test(label)) return false
+  if (label.startsWith('-') || label.endsWith('-') || label.startsWith('--', 2)) return false
+  if (outOfContext.some((violation) => violation.test(label))) return false
+  if (!joinersInContext(label)) return false
+  if (label.includes(katakanaMiddleDot) && !kanaOrHan.test(label.replaceAll(katakanaMiddleDot, '')))
+    return false
+  return !(arabicIndicDigit.test(label) && extendedArabicIndicDigit.test(label))
+}
+
+const isAscii = (text: string): boolean => !/[\u0080-\u{10FFFF}]/u.test(text)
+
+// --- CONTEXTJ, RFC 5892 appendices A.1 and A.2. The platform looks less closely: it lets a non-joiner stand after any letter. ---
+
+/** Joining_Type D in Arabic, Syriac and Mongolian. In other scripts a non-joiner is refused: the platform refuses it too. */
+const dualJoining =
+  String.raw`\u0620\u0626\u0628\u062A-\u062E\u0633-\u063F\u0641-\u0647\u0649-\u064A\u066E-\u066F\u0678-\u0687` +
+  String.raw`\u069A-\u06BF\u06C1-\u06C2\u06CC\u06CE\u06D0-\u06D1\u06FA-\u06FC\u06FF\u0712-\u0714\u071A-\u071D` +
+  String.raw`\u071F-\u0727\u0729\u072B\u072D-\u072E\u074E-\u0758\u075C-\u076A\u076D-\u0770\u0772\u0775-\u0777` +
+  String.raw`\u077A-\u077F\u08A0-\u08A9\u08AF-\u08B0\u08B3-\u08B8\u08BA-\u08C8\u1820-\u1878`
+/** Joining_Type R: joined to what precedes, never to what follows. */
+const rightJoining =
+  String.raw`\u0622-\u0625\u0627\u0629\u062F-\u0632\u0648\u0671-\u0673\u0675-\u0677\u0688-\u0699\u06C0` +
+  String.raw`\u06C3-\u06CB\u06CD\u06CF\u06D2-\u06D3\u06D5\u06EE-\u06EF\u0710\u0715-\u0719\u071E\u0728\u072A` +
+  String.raw`\u072C\u072F\u074D\u0759-\u075B\u076B-\u076C\u0771\u0773-\u0774\u0778-\u0779\u08AA-\u08AC\u08AE` +
+  String.raw`\u08B1-\u08B2\u08B9`
+/** A non-joiner that keeps two letters apart, be there vowel signs between them. */
+const letterSeparator = new RegExp(
+  `(?<=[${dualJoining}]\\p{Mn}*)\\u200C(?=\\p{Mn}*[${dualJoining}${rightJoining}])`,
+  'gu',
+)
+const joiner = /[\u200C\u200D]/
+const joinerAfter = /(.?)[\u200C\u200D]/gsu
+
+/** Whether every zero-width joiner and non-joiner stands where RFC 5892 allows it: after a virama, or between cursive letters. */
+export function joinersInContext(text: string): boolean {
+  if (!joiner.test(text)) return true
+  for (const [, before = ''] of text.replaceAll(letterSeparator, ' ').matchAll(joinerAfter))
+    if (!isVirama(before)) return false
+  return true
+}
+
+/** Canonical_Combining_Class 9, which only the platform's own check of joiners knows: between two letters क nothing else lets it pass. */
+const isVirama = (character: string): boolean =>
+  /^\p{M}$/u.test(character) && domainToASCII(`\u0915${character}\u200D\u0915`) !== ''
+
+// --- The Bidi rule, RFC 5893 §2. Only classes that label code points have; the platform knows no Bidi_Class property. ---
+
+const nonspacing = /^\p{Mn}$/u
+const europeanDigit = /^[0-9\u06F0-\u06F9]$/u
+const arabicDigit = /^[\u0660-\u0669\u{10D30}-\u{10D39}]$/u
+/** Whole blocks: their digits and nonspacing marks are told apart before. */
+const rightToLeft = /[\u0590-\u08FF\uFB1D-\uFDFF\uFE70-\uFEFF\u{10800}-\u{10FFF}\u{1E800}-\u{1EFFF}]/u
+/** Some modifier letters are neutral. */
+const leftToRight =
+  /^[[\p{L}\p{Mc}\p{Nd}]--[\u02B9\u02BA\u02C6-\u02CF\u02EC\u2E2F\uA67F\uA717-\uA71F\uA788]]$/v
+
+type BidiClass = 'R' | 'L' | 'EN' | 'AN' | 'NSM' | 'neutral'
+
+function bidiClass(character: string): BidiClass {
+  if (nonspacing.test(character)) return 'NSM'
+  if (europeanDigit.test(character)) return 'EN'
+  if (arabicDigit.test(character)) return 'AN'
+  if (rightToLeft.test(character)) return 'R'
+  return leftToRight.test(character) ? 'L' : 'neutral'
+}
+
+/** One right-to-left label puts all labels of the domain under the rule, the ASCII ones too. */
+function keepsBidiRule(labels: readonly string[]): boolean {
+  if (!labels.some((label) => rightToLeft.test(label))) return true
+  const classes = labels.map((label) => Array.from(label, bidiClass))
+  const bidi = classes.some((label) => label.includes('R') || label.includes('AN'))
+  return !bidi || classes.every(isBidiLabel)
+}
+
+function isBidiLabel(label: readonly BidiClass[]): boolean {
+  const [first] = label
+  const last = label.findLast((one) => one !== 'NSM')
+  if (first === 'L') return !label.includes('R') && !label.includes('AN') && (last === 'L' || last === 'EN')
+  return (
+    first === 'R' &&
+    !label.includes('L') &&
+    !(label.includes('EN') && label.includes('AN')) &&
+    (last === 'R' || last === 'EN' || last === 'AN')
+  )
+}

@@ -1,0 +1,99 @@
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
+import type { Logger } from 'pino'
+import type { AnyCapabilityForm } from './call/form.ts'
+import { createCompanies } from './capabilities/email-validation/companies.ts'
+import { createHomePages } from './capabilities/email-validation/company-home-page.ts'
+import { askAgain, emailValidation, retrySealPurpose } from './capabilities/email-validation/index.ts'
+import { createMailExchangers } from './capabilities/email-validation/mail-exchangers.ts'
+import { createMailboxProbe } from './capabilities/email-validation/mailbox.ts'
+import { createMailboxChecks } from './capabilities/email-validation/mailbox-checks.ts'
+import { type Config, ConfigError } from './config.ts'
+import type { JobQueue } from './jobs/queue.ts'
+import type { CapabilityJobs } from './jobs/run.ts'
+import type { Foundation } from './ops/foundation.ts'
+import type { Outside } from './outside.ts'
+
+/** What e-mail validation needs, put together; the same for whoever answers calls and whoever runs jobs. */
+export type EmailValidation = {
+  readonly form: AnyCapabilityForm
+  readonly jobs: CapabilityJobs
+  close(): Promise<void>
+}
+
+const retryQueue = 'mailbox-retry'
+const retriesAtOnceMax = 4
+const retryExpireSeconds = 60
+const userAgent = 'enrichment-ledger'
+
+export const openEmailValidation = (
+  { pool, secrets }: Foundation,
+  config: Config,
+  { outside, queue, logger }: { outside: Outside; queue: JobQueue; logger: Logger },
+): EmailValidation => {
+  const exchangers = createMailExchangers({ dns: outside.dns, guard: outside.guard, random: Math.random })
+  const probe = config.EMAIL_PROBE === 'on' ? openProbe(config, logger) : null
+  const checks = createMailboxChecks(pool)
+  const companies = createCompanies({
+    pool,
+    homePages:
+      config.COMPANY_HOME_PAGES === 'on'
+        ? createHomePages({ fetchPage: outside.fetchPage, userAgent })
+        : null,
+  })
+  const form = emailValidation({
+    secrets,
+    exchangers,
+    mailbox: probe,
+    checks,
+    companies,
+    later: (data, options) => queue.send(retryQueue, data, options),
+    clock: Date,
+    logger,
+  })
+  return {
+    form,
+    jobs: {
+      scheduled: { 'forget-mailboxes': { cron: '29 * * * *', run: () => checks.forget() } },
+      queued:
+        probe === null
+          ? {}
+          : {
+              [retryQueue]: {
+                concurrencyMax: retriesAtOnceMax,
+                expireSeconds: retryExpireSeconds,
+                run: (data) =>
+                  askAgain(
+                    {
+                      exchangers,
+                      mailbox: probe,
+                      checks,
+                      sealer: secrets.sealer(retrySealPurpose),
+                      clock: Date,
+                    },
+                    data,
+                  ),
+              },
+            },
+    },
+    close: async () => probe?.close(),
+  }
+}
+
+const openProbe = (config: Config, logger: Logger) => {
+  try {
+    return createMailboxProbe({
+      port: config.SMTP_PORT,
+      helo: config.SMTP_HELO ?? hostname(),
+      mailFrom: config.SMTP_MAIL_FROM,
+      clock: () => performance.now(),
+      random: (size) => randomBytes(size),
+      logger,
+    })
+  } catch (error) {
+    throw new ConfigError(
+      `SMTP_HELO, SMTP_MAIL_FROM: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    )
+  }
+}

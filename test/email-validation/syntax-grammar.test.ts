@@ -1,0 +1,365 @@
+/** The grammar of addresses as a whole: generated from the ABNF, mutated, and held against a slow second reading of it. */
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { parseEmail } from '../../src/capabilities/email-validation/syntax.ts'
+
+const seed = 20_261_121
+const runs = { seed, numRuns: 10_000, verbose: 1 } as const
+
+// --- The ABNF of RFC 5321 §4.1.2 and §4.1.3 with RFC 6531 §3.3, as generators. ---
+
+const letters = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ'
+const digits = '0123456789'
+const atext = `${letters}${digits}!#$%&'*+-/=?^_\`{|}~`
+const printable = Array.from({ length: 95 }, (_, index) => String.fromCharCode(32 + index))
+const nonAscii = [...'äéßñøçžąőıİÆΑβςЯжщאשبی中文日本ひらカタ한국कगதกაბ€→♥\u{1F36B}']
+
+const from = (characters: Iterable<string>): fc.Arbitrary<string> => fc.constantFrom(...characters)
+const text = (unit: fc.Arbitrary<string>, minLength: number, maxLength: number): fc.Arbitrary<string> =>
+  fc.string({ unit, minLength, maxLength })
+
+/** Up to 63 octets whatever it is made of: 3 atoms of 5 characters of 4 octets, and dots. */
+const dotString = (unit: fc.Arbitrary<string>): fc.Arbitrary<string> =>
+  fc.array(text(unit, 1, 5), { minLength: 1, maxLength: 3 }).map((atoms) => atoms.join('.'))
+const asciiLocal = dotString(from(atext))
+const unicodeLocal = dotString(fc.oneof(from(atext), from(nonAscii)))
+
+const qtext = from(printable.filter((one) => one !== '"' && one !== '\\'))
+const quotedPair = from(printable).map((one) => `\\${one}`)
+const quotedLocal = (...units: fc.Arbitrary<string>[]): fc.Arbitrary<string> =>
+  text(fc.oneof(qtext, quotedPair, ...units), 0, 15).map((content) => `"${content}"`)
+
+const ldhLabel = fc
+  .tuple(from(letters + digits), text(from(`${letters}${digits}-`), 0, 20), from(letters + digits))
+  .map(([first, inner, last]) => `${first}${inner}${last}`)
+  .filter((label) => label.slice(2, 4) !== '--')
+const topLabel = fc.tuple(from(letters), text(from(letters + digits), 0, 6)).map((parts) => parts.join(''))
+const hostname = fc
+  .tuple(fc.array(ldhLabel, { maxLength: 4 }), topLabel)
+  .map(([labels, top]) => [...labels, top].join('.'))
+
+/** One script a label, none of it right to left: the Bidi rule couples labels, and has its own generator. */
+const scripts = ['äöüßéèñøçœžąőğ', 'αβγδεζηθικλμνξοπρστυφχψως', 'абвгдежзийклмнопрстуфхцчшщъыьэюя']
+const moreScripts = [
+  '中文例子網路電郵',
+  'ひらがなカタカナー',
+  '한국어메일',
+  'कखगघचछजझ',
+  'กขคงจฉชซ',
+  'აბგდევზ',
+]
+const uLabel = fc
+  .constantFrom(...scripts, ...moreScripts)
+  .chain((script) => text(from(script), 1, 10))
+  .map((label) => label.normalize('NFC'))
+const unicodeHostname = fc
+  .tuple(fc.array(fc.oneof(uLabel, ldhLabel), { maxLength: 2 }), uLabel)
+  .map((parts) => [...parts[0], parts[1]].join('.'))
+const rtlLabel = fc.constantFrom('אבגדהוזחט', 'بتثجحخدذ').chain((script) => text(from(script), 1, 10))
+const rtlHostname = fc.tuple(rtlLabel, fc.oneof(rtlLabel, topLabel)).map((labels) => labels.join('.'))
+
+const octet = fc.oneof(
+  fc.integer({ min: 0, max: 255 }).map(String),
+  fc.constantFrom('00', '007', '099', '255', '01'),
+)
+const ipv4 = fc.tuple(octet, octet, octet, octet).map((octets) => octets.join('.'))
+const hexGroups = (count: number): fc.Arbitrary<string> =>
+  fc
+    .array(text(from('0123456789abcdefABCDEF'), 1, 4), { minLength: count, maxLength: count })
+    .map((groups) => groups.join(':'))
+const compressed = (groupsMax: number): fc.Arbitrary<[string, string]> =>
+  fc
+    .integer({ min: 0, max: groupsMax })
+    .chain((before) =>
+      fc
+        .integer({ min: 0, max: groupsMax - before })
+        .chain((after) => fc.tuple(hexGroups(before), hexGroups(after))),
+    )
+const ipv6 = fc.oneof(
+  hexGroups(8),
+  compressed(6).map(([before, after]) => `${before}::${after}`),
+  fc.tuple(hexGroups(6), ipv4).map((parts) => parts.join(':')),
+  fc
+    .tuple(compressed(4), ipv4)
+    .map(([[before, after], tail]) => `${before}::${after}${after === '' ? '' : ':'}${tail}`),
+)
+const literal = fc.oneof(
+  ipv4.map((address) => `[${address}]`),
+  fc.tuple(fc.constantFrom('IPv6', 'ipv6', 'IPV6'), ipv6).map((parts) => `[${parts.join(':')}]`),
+)
+
+const asciiMailbox = fc
+  .tuple(fc.oneof(asciiLocal, quotedLocal()), fc.oneof(hostname, literal))
+  .map((parts) => parts.join('@'))
+const mailbox = fc
+  .tuple(
+    fc.oneof(asciiLocal, unicodeLocal, quotedLocal(), quotedLocal(from(nonAscii))),
+    fc.oneof(hostname, literal, unicodeHostname, rtlHostname),
+  )
+  .map((parts) => parts.join('@'))
+
+// --- A second reading of the ASCII grammar: whole patterns and arithmetic instead of a scanner. ---
+
+const oracleLocal =
+  /^(?:[A-Za-z0-9!#$%&'*+/=?^_\x60{|}~-]+(?:\.[A-Za-z0-9!#$%&'*+/=?^_\x60{|}~-]+)*|"(?:[ !#-[\]-~]|\\[ -~])*")$/
+const oracleLabel = /^[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?$/
+
+/** Whether an ASCII text without `xn--` and `[` is a Mailbox. No `@` may stand in an unquoted part, so the last one divides. */
+function oracle(candidate: string): boolean {
+  const divider = candidate.lastIndexOf('@')
+  const [local, domain] = [candidate.slice(0, Math.max(divider, 0)), candidate.slice(divider + 1)]
+  const labels = domain.split('.')
+  return (
+    divider > 0 &&
+    candidate.length <= 254 &&
+    local.length <= 64 &&
+    domain.length <= 253 &&
+    oracleLocal.test(local) &&
+    labels.every(
+      (label) => label.length <= 63 && oracleLabel.test(label) && !/^..--/.test(label) && label !== '',
+    ) &&
+    !/^[0-9]+$/.test(labels.at(-1) ?? '')
+  )
+}
+
+/** One to three small accidents. */
+const mutated = (base: fc.Arbitrary<string>, unit: fc.Arbitrary<string>): fc.Arbitrary<string> =>
+  fc
+    .tuple(base, fc.array(fc.tuple(fc.nat(), fc.nat(4), unit), { minLength: 1, maxLength: 3 }))
+    .map(([start, accidents]) =>
+      accidents.reduce((now, [place, kind, inserted]) => {
+        const index = now.length === 0 ? 0 : place % now.length
+        const [before, after] = [now.slice(0, index), now.slice(index)]
+        if (kind === 0) return before + after.slice(1)
+        if (kind === 1) return before + inserted + after.slice(1)
+        if (kind === 2) return before + after.slice(0, 1).repeat(2 + (place % 70)) + after.slice(1)
+        return before + inserted + after
+      }, start),
+    )
+
+const significant = from(' "\\@.-_()<>[],:;\n\x00\x7Fa1xX')
+
+describe(`addresses made from the ABNF (seed ${seed})`, () => {
+  test('every one of them is valid', () => {
+    fc.assert(
+      fc.property(mailbox, (given) => {
+        expect(parseEmail(given)).toMatchObject({ valid: true })
+      }),
+      runs,
+    )
+  })
+
+  test('the normal form is its own normal form, and tells the same', () => {
+    fc.assert(
+      fc.property(mailbox, (given) => {
+        const parsed = parseEmail(given)
+        if (!parsed.valid) throw new Error(parsed.reason)
+        const { address } = parsed
+        expect(parseEmail(address.normalized)).toEqual(parsed)
+        expect(address.normalized).toBe(`${address.localPart}@${address.domain}`)
+        expect(address.normalized).toBe(address.normalized.normalize('NFC'))
+        expect(address.asciiDomain).toMatch(/^[\x21-\x7E]+$/)
+      }),
+      runs,
+    )
+  })
+
+  test('with A-labels for its domain an address is the same', () => {
+    fc.assert(
+      fc.property(fc.tuple(asciiLocal, fc.oneof(unicodeHostname, rtlHostname)), ([local, domain]) => {
+        const parsed = parseEmail(`${local}@${domain}`)
+        if (!parsed.valid) throw new Error(parsed.reason)
+        expect(parseEmail(`${local}@${parsed.address.asciiDomain}`)).toEqual(parsed)
+      }),
+      runs,
+    )
+  })
+
+  test('case and composition of a domain, and quotes where none are needed, make no difference', () => {
+    fc.assert(
+      fc.property(asciiLocal, hostname, uLabel, (local, host, label) => {
+        const plain = parseEmail(`${local}@${label}.${host.toLowerCase()}`)
+        expect(plain).toMatchObject({ valid: true })
+        const quoted = `"${[...local].map((one) => `\\${one}`).join('')}"`
+        if (quoted.length > 64) return
+        expect(parseEmail(`${quoted}@${label.normalize('NFD')}.${host.toUpperCase()}`)).toEqual(plain)
+      }),
+      runs,
+    )
+  })
+})
+
+describe(`against a second reading of the grammar (seed ${seed})`, () => {
+  const agrees = (candidate: string): void => {
+    fc.pre(!/xn--/i.test(candidate) && !candidate.includes('['))
+    expect({ candidate, valid: parseEmail(candidate).valid }).toEqual({
+      candidate,
+      valid: oracle(candidate),
+    })
+  }
+
+  test('mutated addresses get the same verdict', () => {
+    const bases = fc.oneof(
+      fc.tuple(fc.oneof(asciiLocal, quotedLocal()), hostname).map((parts) => parts.join('@')),
+      asciiMailbox,
+    )
+    fc.assert(fc.property(mutated(bases, significant), agrees), { ...runs, numRuns: 50_000 })
+  })
+
+  test('so do short texts of the characters that matter', () => {
+    fc.assert(fc.property(text(significant, 0, 9), agrees), { ...runs, numRuns: 50_000 })
+  })
+
+  test('so do addresses about as long as they may be', () => {
+    const long = fc
+      .tuple(
+        fc.integer({ min: 60, max: 66 }),
+        fc.array(fc.integer({ min: 58, max: 64 }), { minLength: 1, maxLength: 4 }),
+      )
+      .map(([local, labels]) => `${'l'.repeat(local)}@${labels.map((size) => 'd'.repeat(size)).join('.')}`)
+    fc.assert(fc.property(long, agrees), runs)
+    const lengths = Array.from({ length: 70 }, (_, size) => size)
+    for (const local of [1, 2, 64, 65])
+      for (const size of lengths)
+        agrees(`${'l'.repeat(local)}@${`${'d'.repeat(60)}.`.repeat(3)}${'e'.repeat(size)}`)
+  })
+})
+
+// --- Anything at all ---
+
+/** Mulberry32: a million cases want a generator that costs less than what it tests. */
+const randomOf = (start: number): ((below: number) => number) => {
+  let state = start
+  return (below) => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1)
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61)
+    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * below)
+  }
+}
+
+const materials = [
+  ...['john.doe@example.com', 'a@b', '"a \\" b"@x.y', 'é.ñ@münchen.example', 'user+tag@mail.example.co.uk'],
+  ...[
+    'a@[IPv6:2001:db8::1]',
+    'a@[192.0.2.1]',
+    'x@xn--mnchen-3ya.example',
+    'a@عربي.example',
+    '用户@例子.中国',
+  ],
+]
+const scraps = [
+  ...['@', '.', '-', '--', '"', '\\', '[', ']', ':', '::', 'xn--', 'IPv6:', ' ', '\n', '\0', '\x7F', '\x85'],
+  ...[
+    '\u0301',
+    '\u0338',
+    '\u200C',
+    '\u200D',
+    '\u202E',
+    '\u037E',
+    '\u3002',
+    '\uFF20',
+    '\uFEFF',
+    '\uFFFE',
+    'İ',
+    'ẞ',
+  ],
+  ...[
+    '\uD800',
+    '\uDC00',
+    '\u{1F468}',
+    '\u{10FFFF}',
+    'ﷺ',
+    '\u0660',
+    '\u06F0',
+    '·',
+    'א',
+    'ا',
+    'क\u094D',
+    '가',
+    '\u1100',
+  ],
+]
+
+describe('anything at all', () => {
+  test(`a million random and mutated texts are parsed without a throw, and what is valid stays so (seed ${seed})`, () => {
+    const random = randomOf(seed)
+    const pick = (list: readonly string[]): string => list[random(list.length)] ?? ''
+    const randomText = (): string => {
+      let made = ''
+      for (let left = random(14); left > 0; left--)
+        made += random(2) === 0 ? pick(scraps) : String.fromCharCode(random(random(3) === 0 ? 65_536 : 128))
+      return made
+    }
+    const mutatedText = (): string => {
+      let made = pick(materials)
+      for (let left = random(4); left > 0; left--) {
+        const index = random(made.length + 1)
+        made =
+          made.slice(0, index) +
+          (random(3) === 0 ? '' : random(2) === 0 ? pick(scraps) : pick(materials)) +
+          made.slice(index + random(3))
+      }
+      return made
+    }
+    const counts = { valid: 0, invalid: 0 }
+    const unstable: string[] = []
+    for (let index = 0; index < 1_000_000; index++) {
+      const given = index % 3 === 0 ? randomText() : mutatedText()
+      const parsed = parseEmail(given)
+      if (!parsed.valid) {
+        counts.invalid++
+        continue
+      }
+      counts.valid++
+      const again = parseEmail(parsed.address.normalized)
+      const same =
+        again.valid &&
+        again.address.normalized === parsed.address.normalized &&
+        again.address.asciiDomain === parsed.address.asciiDomain &&
+        again.address.quoted === parsed.address.quoted
+      if (!same) unstable.push(JSON.stringify(given))
+    }
+    expect(unstable.slice(0, 10)).toEqual([])
+    // Neither of them is a test of nothing.
+    expect(counts.valid).toBeGreaterThan(100_000)
+    expect(counts.invalid).toBeGreaterThan(300_000)
+  }, 60_000)
+
+  test('no text beyond 320 characters is read, however long', () => {
+    const tenMegabytes = 10_000_000
+    const heads = ['', 'a@b.', '"', 'a@[IPv6:', 'é@', '\uD800', '\0', 'a@xn--']
+    for (const head of heads)
+      for (const tail of ['a', '.', '-', '"', '\\', '\u0301', '\uD800', '@', '1.'])
+        expect(parseEmail(head + tail.repeat(tenMegabytes / tail.length))).toEqual({
+          valid: false,
+          reason: 'too_long',
+        })
+  })
+
+  test('repetitions that make patterns backtrack get their verdict at every length up to the limit', () => {
+    const repeated = [
+      'a.',
+      'a',
+      '-',
+      '1-',
+      '\\"',
+      '"',
+      '@',
+      '[',
+      '::',
+      'é',
+      '\u0301',
+      'ا\u200C',
+      'क\u094D\u200D',
+      'א1',
+    ]
+    for (const before of ['', 'a@', '"', 'a@[', 'a@[IPv6:', 'a@xn--', 'é@'])
+      for (const unit of repeated)
+        for (const after of ['', '!', '@', ']', '.com'])
+          for (const length of [10, 20, 40, 80, 160, 320]) {
+            const body = unit.repeat(length).slice(0, Math.max(0, length - before.length - after.length))
+            expect(parseEmail(before + body + after)).toBeTypeOf('object')
+          }
+  })
+})

@@ -1,0 +1,570 @@
+/**
+ * What is an address and what is none, by example. The grammar as a whole is covered in `syntax-grammar.test.ts`; these cases
+ * say what each rule means, in the order of the rules.
+ */
+import { describe, expect, test } from 'vitest'
+import { type SyntaxReason, syntaxReasons } from '../../src/capabilities/email-validation/evidence.ts'
+import { parseEmail } from '../../src/capabilities/email-validation/syntax.ts'
+
+const times = (text: string, count: number): string => text.repeat(count)
+const local64 = times('l', 64)
+const label63 = times('d', 63)
+/** 253 octets, the last label as long as it takes. */
+const domain253 = `${label63}.${label63}.${label63}.${times('d', 61)}`
+/** With `a@`: 254 octets. */
+const domain252 = `${label63}.${label63}.${label63}.${times('d', 60)}`
+/** With a local part of 64 and `@`: 254 octets. */
+const domain189 = `${label63}.${label63}.${times('d', 61)}`
+
+const shown = (text: string): string => {
+  const escaped = text.replace(
+    /[^\x21-\x7E]/gsu,
+    (one) => `\\u{${(one.codePointAt(0) ?? 0).toString(16).toUpperCase()}}`,
+  )
+  return escaped.length > 60 ? `${escaped.slice(0, 57)}… (${text.length})` : escaped
+}
+
+const accepts = (title: string, texts: readonly string[]): void => {
+  describe(title, () => {
+    test.each(texts.map((text) => [shown(text), text] as const))('%s', (_, text) => {
+      const parsed = parseEmail(text)
+      expect(parsed).toMatchObject({ valid: true, address: { normalized: text } })
+    })
+  })
+}
+
+/** [given, normalized] */
+const rewrites = (title: string, pairs: readonly (readonly [string, string])[]): void => {
+  describe(title, () => {
+    test.each(pairs.map(([text, to]) => [shown(text), shown(to), text, to] as const))(
+      '%s is %s',
+      (_, __, text, normalized) => {
+        expect(parseEmail(text)).toMatchObject({ valid: true, address: { normalized } })
+        expect(parseEmail(normalized)).toEqual(parseEmail(text))
+      },
+    )
+  })
+}
+
+const refused = new Set<SyntaxReason>()
+const refuses = (reason: SyntaxReason, because: string, texts: readonly string[]): void => {
+  refused.add(reason)
+  describe(`${reason}: ${because}`, () => {
+    test.each(texts.map((text) => [shown(text), text] as const))('%s', (_, text) => {
+      expect(parseEmail(text)).toEqual({ valid: false, reason })
+    })
+  })
+}
+
+describe('accepted as they are', () => {
+  accepts('a Dot-string of atoms (RFC 5321 §4.1.2)', [
+    'a@b.co',
+    'a@b',
+    'postmaster@localhost',
+    'first.last@example.com',
+    'first.middle.last@mail.example.co.uk',
+    'user+tag@example.com',
+    'user-name@example.com',
+    '_user_@example.com',
+    '-dash-@example.com',
+    '1234567890@example.com',
+    'customer/department=shipping@example.com',
+    '$A12345@example.com',
+    '!def!xyz%abc@example.com',
+    "o'reilly@example.com",
+    "!#$%&'*+-/=?^_`{|}~@example.com",
+    '{curly}@example.com',
+    '=@example.com',
+    '+@example.com',
+    '~@example.com',
+    'a.1.b.2@example.com',
+    'UPPER.Case@example.com',
+    'xn--local@example.com',
+    'user%relay.example@example.com',
+    `${local64}@example.com`,
+    `${times('a.', 31)}ab@example.com`,
+  ])
+  accepts('sub-domains of letters, digits and inner hyphens (RFC 5321 §4.1.2, RFC 1123 §2.1)', [
+    'a@3com.example',
+    'a@1.2.3.example',
+    'a@123.com',
+    'a@x-y.com',
+    'a@x--y.com',
+    'a@x-y-z.com',
+    'a@a.b.c.d.e.f.g.h',
+    'a@example.museum',
+    'a@example.c',
+    'a@example.a1',
+    'a@example.1a',
+    `a@${label63}.com`,
+    `a@${domain252}`,
+    `${local64}@${domain189}`,
+  ])
+  accepts('a Quoted-string where the content needs quotes (RFC 5321 §4.1.2)', [
+    '""@example.com',
+    '" "@example.com',
+    '"first last"@example.com',
+    '"first@last"@example.com',
+    '"first..last"@example.com',
+    '".first"@example.com',
+    '"last."@example.com',
+    '"a,b"@example.com',
+    '"(no comment)"@example.com',
+    '"<>[]:;,@"@example.com',
+    '"\\""@example.com',
+    '"\\\\"@example.com',
+    '"a\\"b\\\\c"@example.com',
+    '"very.(),:;<>[]\\".VERY.\\"very@\\\\ \\"very\\".unusual"@strange.example.com',
+    `"${times(' ', 62)}"@example.com`,
+  ])
+  accepts('address literals (RFC 5321 §4.1.3)', [
+    'a@[192.0.2.1]',
+    'a@[0.0.0.0]',
+    'a@[255.255.255.255]',
+    'a@[IPv6:::]',
+    'a@[IPv6:::1]',
+    'a@[IPv6:2001:db8::1]',
+    'a@[IPv6:2001:db8:1:2:3:4:5:6]',
+    'a@[IPv6:1::2:3:4:5:6]',
+    'a@[IPv6:1:2:3:4:5:6::]',
+    '"a b"@[192.0.2.1]',
+  ])
+  accepts('local parts outside ASCII (RFC 6531 §3.3)', [
+    'josé@example.com',
+    'δοκιμή@example.com',
+    'чебурашка@example.com',
+    '用户@example.com',
+    'अजय@example.com',
+    'मे\u094D\u200Dरे@example.com',
+    'نامه\u200Cای@example.com',
+    'משתמש@example.com',
+    'ıi@example.com',
+    'I\u2764\uFE0FX\u{1F36B}@example.com',
+    '€uro@example.com',
+    'a.é.b@example.com',
+    '"é è"@example.com',
+    '"é\\"è"@example.com',
+    `${times('é', 32)}@example.com`,
+    `${times('\u{1F36B}', 16)}@example.com`,
+    'ȩ\u0301@example.com',
+  ])
+  accepts('U-labels (RFC 5890 §2.3.2.1, RFC 5892)', [
+    'a@münchen.example',
+    'a@faß.example',
+    'a@βόλος.example',
+    'a@παράδειγμα.δοκιμή',
+    'a@ящик-с-апельсинами.рф',
+    'a@例え.テスト',
+    'a@葉士豪.臺網中心.tw',
+    'a@डाटा.भारत',
+    'a@ಡೇಟಾಮೇಲ್.ಭಾರತ',
+    'a@한국.example',
+    'a@עברית.example',
+    'a@مثال.إختبار',
+    'a@क्\u200Dष.example',
+    'a@نامه\u200Cای.example',
+    'a@l·l.example',
+    'a@͵α.example',
+    'a@א׳.example',
+    'a@אʹא.example',
+    'a@bʹ.example',
+    'a@a1.א1',
+    'a@א״א.example',
+    'a@ア・イ.example',
+    'a@ا١٢.example',
+    'a@ب۱۲.example',
+    'a@Ꭰ.example',
+    'a@〇.example',
+    `a@${times('é', 57)}.example`,
+  ])
+})
+
+describe('accepted, and written in normal form', () => {
+  rewrites('the domain in lower case, the local part as it is (RFC 5321 §2.4)', [
+    ['John.Doe@EXAMPLE.Com', 'John.Doe@example.com'],
+    ['a@MÜNCHEN.example', 'a@münchen.example'],
+    ['É@example.com', 'É@example.com'],
+    ['a@ΣΑΣ.example', 'a@σασ.example'],
+    ['a@\u212Bngstrom.example', 'a@ångstrom.example'],
+    ['a@\u212Aelvin.example', 'a@kelvin.example'],
+  ])
+  rewrites('quotes and backslashes no longer than needed (RFC 5321 §4.1.2)', [
+    ['"abc"@example.com', 'abc@example.com'],
+    ['"a.b"@example.com', 'a.b@example.com'],
+    ['"a\\bc"@example.com', 'abc@example.com'],
+    ['"\\a\\.\\b"@example.com', 'a.b@example.com'],
+    ['"a\\ b"@example.com', '"a b"@example.com'],
+    ['"a\\@b"@example.com', '"a@b"@example.com'],
+    ['"\\a\\"\\b"@example.com', '"a\\"b"@example.com'],
+    ['"é"@example.com', 'é@example.com'],
+    ['"A"@EXAMPLE.com', 'A@example.com'],
+  ])
+  rewrites('A-labels as U-labels (RFC 5890)', [
+    ['a@xn--mnchen-3ya.example', 'a@münchen.example'],
+    ['a@XN--MNCHEN-3YA.example', 'a@münchen.example'],
+    ['a@xn--fa-hia.example', 'a@faß.example'],
+    ['a@xn--80ak6aa92e.com', 'a@аррӏе.com'],
+    ['é@xn--fiqs8s', 'é@中国'],
+  ])
+  rewrites('canonically equivalent text as NFC (RFC 6531 §3.2, RFC 5198)', [
+    ['jose\u0301@example.com', 'josé@example.com'],
+    ['a@mu\u0308nchen.example', 'a@münchen.example'],
+    ['\u1FEF@example.com', '`@example.com'],
+    ['\u212A@example.com', 'K@example.com'],
+    ['\u1112\u1161\u11AB@example.com', '한@example.com'],
+  ])
+  rewrites('literals as RFC 5952 and decimal octets have them', [
+    ['a@[192.000.002.001]', 'a@[192.0.2.1]'],
+    ['a@[ipv6:2001:DB8::1]', 'a@[IPv6:2001:db8::1]'],
+    ['a@[IPv6:0:0:0:0:0:0:0:1]', 'a@[IPv6:::1]'],
+    ['a@[IPv6:2001:0db8:0000:0000:0000:0000:0000:0001]', 'a@[IPv6:2001:db8::1]'],
+    ['a@[IPv6:::ffff:192.0.2.1]', 'a@[IPv6:::ffff:c000:201]'],
+    ['a@[IPv6:1:2:3:4:5:6:192.0.2.1]', 'a@[IPv6:1:2:3:4:5:6:c000:201]'],
+    ['a@[IPv6:1:2:3:4::192.0.2.1]', 'a@[IPv6:1:2:3:4::c000:201]'],
+  ])
+})
+
+describe('refused, for the first rule broken', () => {
+  refuses('empty', 'nothing to judge', [''])
+  refuses('too_long', 'a path has 256 octets with its brackets (RFC 5321 §4.5.3.1.3)', [
+    `a@${domain253}`,
+    `${local64}@${domain189}.d`,
+    `${times('é', 32)}@${domain189}.a`,
+    // It would fit with A-labels, but not with U-labels.
+    `${times('a', 60)}@${Array.from({ length: 4 }, () => times('例', 18)).join('.')}`,
+    times('a', 321),
+    `a@${times('b.', 160)}c`,
+    `${times(' ', 320)}a@example.com`,
+  ])
+  refuses('no_at_sign', 'an address has two parts', [
+    'plainaddress',
+    'example.com',
+    'a',
+    'user',
+    'é',
+    'a.b.c',
+    times('a', 320),
+  ])
+  refuses('control_character', 'none is printable, and CR LF would end the command (RFC 5321 §4.1.2)', [
+    'a\n@example.com',
+    '\na@example.com',
+    'a@example.com\n',
+    'a@example.com\r\n',
+    'a@exam\r\nple.com',
+    'a\tb@example.com',
+    'a\0@example.com',
+    'a\x7F@example.com',
+    '"a\tb"@example.com',
+    '"a\r\n b"@example.com',
+    '"\\\n"@example.com',
+    '"\\\x7F"@example.com',
+    'a@[192.0.2.1\n]',
+    'a\u0080@example.com',
+    'é\u009F@example.com',
+    'a@exa\u0085mple.com',
+  ])
+  refuses('local_part_empty', 'RFC 5321 §4.1.2', ['@', '@example.com', '@@example.com', '@b@c'])
+  refuses('local_part_too_long', '64 octets, quotes and backslashes included (RFC 5321 §4.5.3.1.1)', [
+    `l${local64}@example.com`,
+    `${times('a.', 32)}a@example.com`,
+    `${times('é', 33)}@example.com`,
+    `${times('\u{1F36B}', 16)}a@example.com`,
+    `"${times(' ', 63)}"@example.com`,
+    `"${times('\\a', 32)}"@example.com`,
+  ])
+  refuses('local_part_character', 'specials need quotes, and headers have no place in an envelope', [
+    ' a@example.com',
+    'a b@example.com',
+    'a @example.com',
+    'a,b@example.com',
+    'a;b@example.com',
+    'a:b@example.com',
+    'a(comment)@example.com',
+    '(comment)a@example.com',
+    '<a@example.com>',
+    'Display Name <a@example.com>',
+    'mailto:a@example.com',
+    'a[b]@example.com',
+    'a\\b@example.com',
+    'a"b"@example.com',
+    'a."b"@example.com',
+    'a,b@example.com, c@example.com',
+  ])
+  refuses('local_part_character', 'what nobody can see or type makes two mailboxes look alike', [
+    'a\u00A0b@example.com',
+    'a\u00ADb@example.com',
+    'a\u200Bb@example.com',
+    'a\u200Cb@example.com',
+    'a\u200Db@example.com',
+    'ا\u200Cب@example.com',
+    '\u{1F468}\u200D\u{1F469}@example.com',
+    'a\u200E@example.com',
+    'a\u202Eb@example.com',
+    'a\u2066b@example.com',
+    'a\u2028b@example.com',
+    'a\u2060b@example.com',
+    '\uFEFFa@example.com',
+    'a\u3000b@example.com',
+    'a\u3164@example.com',
+    'a\u034Fb@example.com',
+    'a\u{E0061}b@example.com',
+    '"a\u00A0b"@example.com',
+  ])
+  refuses('local_part_character', 'no character, none yet, nobody else’s, or one that was lost', [
+    'a\uFFFE@example.com',
+    'a\uFDD0@example.com',
+    'a\u{1FFFF}@example.com',
+    'a\u0378@example.com',
+    'a\uE000@example.com',
+    'a\uFFFD@example.com',
+  ])
+  refuses('local_part_character', 'a mark needs something to stand on; and NFC may bring specials to light', [
+    '\u0301a@example.com',
+    '"\u0301a"@example.com',
+    '\uFE0Fa@example.com',
+    'a\u037Eb@example.com',
+  ])
+  refuses('local_part_dot', 'dots stand between atoms (RFC 5321 §4.1.2)', [
+    '.a@example.com',
+    'a.@example.com',
+    'a..b@example.com',
+    '.@example.com',
+    '..@example.com',
+    'é..b@example.com',
+    'é.@example.com',
+  ])
+  refuses('quoted_string', 'closed, whole, and nothing escaped that is not ASCII (RFC 5321 §4.1.2)', [
+    '"',
+    '""',
+    '"a',
+    '"a@example.com',
+    '"a"',
+    '"a"b@example.com',
+    '"a".b@example.com',
+    '"a"."b"@example.com',
+    '"a""b"@example.com',
+    '"a\\"@example.com',
+    '"a\\',
+    '"\\é"@example.com',
+    '"a" @example.com',
+  ])
+  refuses('domain_empty', 'RFC 5321 §4.1.2', ['a@', '"a"@', 'é@'])
+  refuses('domain_too_long', '253 octets as A-labels (RFC 1035 §2.3.4)', [
+    `a@${domain253}.d`,
+    `a@${times('b.', 127)}c`,
+    `a@${Array.from({ length: 20 }, () => 'éééé').join('.')}.${times('a.', 25)}com`,
+  ])
+  refuses('domain_character', 'letters, digits and hyphens (RFC 5321 §4.1.2)', [
+    'a@b@c',
+    'a@@b',
+    'a@ example.com',
+    'a@example.com ',
+    'a@exam ple.com',
+    'a@exam_ple.com',
+    'a@_dmarc.example.com',
+    'a@example.com>',
+    'a@example.com,b@example.com',
+    'a@example!com',
+    'a@example.com:25',
+    'a@example/com',
+    'a@example.com(comment)',
+    'a@(comment)example.com',
+    'a@"example".com',
+    'a@example\\.com',
+    'a@*.example.com',
+    'a@%65xample.com',
+    'a@example.com]',
+    'a@b\u037E.com',
+    'a@b\u1FEF.com',
+    'a@müller.com;',
+  ])
+  refuses('domain_character', 'no top-level domain is a number (RFC 1123 §2.1, RFC 3696 §2)', [
+    'a@192.0.2.1',
+    'a@1',
+    'a@example.123',
+    'a@xn--mnchen-3ya.1',
+    'a@münchen.0',
+  ])
+  refuses('domain_dot', 'dots stand between labels; the root is not written (RFC 5321 §2.3.5)', [
+    'a@.',
+    'a@.example.com',
+    'a@example.com.',
+    'a@example..com',
+    'a@..',
+    'a@münchen..com',
+    'a@münchen.com.',
+  ])
+  refuses('label_too_long', '63 octets as A-label (RFC 1035 §2.3.4)', [
+    `a@${label63}d.com`,
+    `a@com.${label63}d`,
+    `a@${times('é', 58)}.example`,
+    `a@xn--${times('a', 60)}.example`,
+  ])
+  refuses('label_hyphen', 'inside a label only, and reserved in third and fourth place (RFC 5890 §2.3.1)', [
+    'a@-example.com',
+    'a@example-.com',
+    'a@example.-com',
+    'a@example.com-',
+    'a@-',
+    'a@a.-.b',
+    'a@--.com',
+    'a@ab--cd.com',
+    'a@XY--zz.com',
+    'a@-münchen.com',
+    'a@münchen-.com',
+    'a@mü--nchen.com',
+    'a@xn--.com',
+    'a@xn--abc-.com',
+  ])
+  refuses('label_idna', 'letters, marks and digits only (RFC 5892)', [
+    'a@\u{1F4A9}.example',
+    'a@☃.example',
+    'a@i❤.example',
+    'a@example©.com',
+    'a@example\uFFFD.com',
+    'a@ｇｍａｉｌ.com',
+    'a@example。com',
+    'a@example．com',
+    'a@exa\u00A0mple.com',
+    'a@exa\u2003mple.com',
+    'a@exa\u3000mple.com',
+    'a@exa\u200Bmple.com',
+    'a@exa\u00ADmple.com',
+    'a@\u2164.example',
+    'a@ﬁ.example',
+    'a@１.example',
+    'a@⒈.example',
+    'a@½.example',
+    'a@“quoted”.example',
+    'a@ـا.example',
+    'a@\u0378.example',
+    'a@\uE000.example',
+    'a@\u202Eabc.example',
+  ])
+  refuses(
+    'label_idna',
+    'marks, joiners, dots and digits out of context (RFC 5891 §4.2.3, RFC 5892 appendix A)',
+    [
+      'a@\u0301a.example',
+      'a@b.\u0301a',
+      'a@a\u200Db.example',
+      'a@a\u200Cb.example',
+      'a@क\u200Dष.example',
+      'a@ا\u200Cب.example',
+      'a@ب\u200C\u200Cب.example',
+      'a@a·b.example',
+      'a@l·.example',
+      'a@·l.example',
+      'a@͵a.example',
+      'a@α͵.example',
+      'a@a׳.example',
+      'a@״א.example',
+      'a@a・b.example',
+      'a@・.example',
+      'a@ا١۱.example',
+    ],
+  )
+  refuses('label_idna', 'one direction a label (RFC 5893 §2)', [
+    'a@אa.example',
+    'a@aא.example',
+    'a@1א.example',
+    'a@א-א1٢.example',
+    'a@1a.א',
+    'a@א.1a',
+    'a@١.example',
+    'a@bʹ.א',
+    'a@ʹb.א',
+  ])
+  refuses('label_idna', 'an A-label is the encoding of a U-label (RFC 5890 §2.3.2.1)', [
+    'a@xn--0.example',
+    'a@xn--a.example',
+    'a@xn--abc.example',
+    'a@xn--n3h.example',
+    'a@xn--ls8h.example',
+    'a@xn--mnchen-3yA1.example',
+    'a@xn--münchen.example',
+    // Punycode of Münster with its upper case, and of `a` plus a lone combining mark.
+    'a@xn--Mnster-0ya8.example',
+    'a@xn--0ca24w.example',
+    'a@xn--a-ecp.example',
+    'a@b.xn--zzzzzzzz',
+  ])
+  refuses('domain_literal', 'a whole address, with the one registered tag (RFC 5321 §4.1.3)', [
+    'a@[]',
+    'a@[',
+    'a@[192.0.2.1',
+    'a@[192.0.2.1].com',
+    'a@[192.0.2]',
+    'a@[192.0.2.1.5]',
+    'a@[192.0.2.256]',
+    'a@[192.0.2.0001]',
+    'a@[.192.0.2.1]',
+    'a@[192.0.2.1.]',
+    'a@[ 192.0.2.1]',
+    'a@[::1]',
+    'a@[IPv6:]',
+    'a@[IPv6:1]',
+    'a@[IPv6:192.0.2.1]',
+    'a@[IPv6::1]',
+    'a@[IPv6:1:2:3:4:5:6:7]',
+    'a@[IPv6:1:2:3:4:5:6:7:8:9]',
+    'a@[IPv6:1::2::3]',
+    'a@[IPv6:12345::]',
+    'a@[IPv6:g::]',
+    'a@[IPv6:1:2:3:4:5:6:7::]',
+    'a@[IPv6:::2:3:4:5:6:7:8]',
+    'a@[IPv6:1:2:3:4:5::192.0.2.1]',
+    'a@[IPv6:::192.0.2.256]',
+    'a@[IPv6:fe80::1%eth0]',
+    'a@[IPv5:::1]',
+    'a@[tag:content]',
+    'a@[example]',
+    'a@[é]',
+  ])
+  refuses('not_normalizable', 'half a surrogate pair has no UTF-8', [
+    '\uD800@example.com',
+    'a\uDC00@example.com',
+    'a@\uD800.com',
+    '"\uD83D"@example.com',
+  ])
+
+  test('every reason there is has its cases', () => {
+    expect([...refused].sort()).toEqual([...syntaxReasons].sort())
+  })
+})
+
+describe('what is told about an address', () => {
+  test('its parts, in Unicode and as DNS and SMTP are asked for it', () => {
+    expect(parseEmail('José.X@MÜNCHEN.Example')).toEqual({
+      valid: true,
+      address: {
+        normalized: 'José.X@münchen.example',
+        localPart: 'José.X',
+        domain: 'münchen.example',
+        asciiDomain: 'xn--mnchen-3ya.example',
+        smtputf8: true,
+        quoted: false,
+        domainLiteral: false,
+      },
+    })
+  })
+
+  test('a domain outside ASCII alone needs no SMTPUTF8: its A-labels travel', () => {
+    expect(parseEmail('a@münchen.example')).toMatchObject({ address: { smtputf8: false } })
+  })
+
+  test('a local part that NFC makes ASCII needs no SMTPUTF8', () => {
+    expect(parseEmail('\u212A@example.com')).toMatchObject({ address: { smtputf8: false } })
+  })
+
+  test('it is quoted if it still has to be', () => {
+    expect(parseEmail('"a b"@example.com')).toMatchObject({ address: { quoted: true, localPart: '"a b"' } })
+    expect(parseEmail('"a"@example.com')).toMatchObject({ address: { quoted: false, localPart: 'a' } })
+  })
+
+  test('a literal keeps its brackets', () => {
+    expect(parseEmail('a@[IPv6:::1]')).toMatchObject({
+      address: { domain: '[IPv6:::1]', asciiDomain: '[IPv6:::1]', domainLiteral: true },
+    })
+  })
+})
