@@ -1,6 +1,6 @@
 import { type ParseArgsConfig, parseArgs, styleText } from 'node:util'
 import pino from 'pino'
-import { bundledGeoPaths, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
+import { capabilityCommands } from './capability-commands.ts'
 import { ConfigError, parseConfig } from './config.ts'
 import { type Answer, type Command, type CommandContext, type Given, UsageError } from './ops/command.ts'
 import { creditsCommands } from './ops/commands/credits.ts'
@@ -11,24 +11,10 @@ import { organizationCommands } from './ops/commands/organization.ts'
 import { priceCommands } from './ops/commands/price.ts'
 import { projectionCommands } from './ops/commands/projection.ts'
 import { seedCommands } from './ops/commands/seed.ts'
+import { userCommands } from './ops/commands/user.ts'
 import { type Foundation, openFoundation } from './ops/foundation.ts'
 
 /** The operators' command line. Works while the service runs and while it does not. Exit 0 done, 1 failed, 2 usage. */
-
-/** Here because `ops` knows no capability. */
-const geoStatus: Command = {
-  name: 'geo status',
-  summary: 'which location files would be served, how old they are, and whether they are sound',
-  parameters: [],
-  run: async ({ config, logger }) => {
-    const geo = await openGeoDatabase({ paths: config.GEOIP_CITY_DB ?? bundledGeoPaths(), logger })
-    try {
-      return { json: geo.status() }
-    } finally {
-      geo.close()
-    }
-  },
-}
 
 /** For installations that start many processes at once: one applies the migrations, the others find them applied. */
 const migrateCommand: Command = {
@@ -50,7 +36,8 @@ const commands: readonly Command[] = [
   ...projectionCommands,
   ...eventLogCommands,
   ...seedCommands,
-  geoStatus,
+  ...userCommands,
+  ...capabilityCommands,
   migrateCommand,
 ]
 

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino'
-import type { CapabilityForm } from '../../call/form.ts'
-import type { CallFacts } from '../../events/calls.ts'
+import type { Caller, CapabilityForm } from '../../call/form.ts'
+import type { EmailStatus, EmailValidationFacts } from '../../events/email-validation.ts'
 import type { Sealer, Secrets } from '../../guard/secrets.ts'
 import type { Companies } from './companies.ts'
 import { type EmailRequest, type EmailValidationResult, parseEmailRequest } from './contract.ts'
@@ -47,8 +47,7 @@ export const emailValidation = (
     const parsed = parseEmail(read.input.email)
     return { input: { ...read.input, parsed, lists: parsed.valid ? inspectLists(parsed.address) : null } }
   },
-  dearest: (input) => dearestFacts(input, parts.mailbox !== null),
-  gather: (input) => gather(parts, input),
+  gather: (input, caller) => gather(parts, input, caller),
   decide,
   billed: (result, lines) => ({
     ...result,
@@ -60,24 +59,19 @@ export const emailValidation = (
   }),
 })
 
-/** A refusal for want of credits, given after the mailbox was asked, would say for free that it exists. */
-const dearestFacts = (
+/** What the call costs if its address has the status, and its company, if asked for, is found. */
+const dearest = (
   { parsed, lists, companyRequested }: EmailInput,
-  probing: boolean,
-): CallFacts | null => {
-  if (!parsed.valid || lists?.routable !== true || parsed.address.domainLiteral) return null
-  const status = probing && !lists.disposable ? 'valid' : 'unknown'
-  const company = companyRequested && lists.registrableDomain !== null
-  return {
-    kind: 'email_validation',
-    status,
-    sub_status: 'accepted',
-    decision_row: 17,
-    company_status: company ? 'found' : 'not_requested',
-    domain: parsed.address.asciiDomain,
-    address_hmac: '',
-  }
-}
+  status: EmailStatus,
+): EmailValidationFacts => ({
+  kind: 'email_validation',
+  status,
+  sub_status: 'accepted',
+  decision_row: 17,
+  company_status: companyRequested && lists?.registrableDomain ? 'found' : 'not_requested',
+  domain: parsed.valid ? parsed.address.asciiDomain : null,
+  address_hmac: '',
+})
 
 /** Retry jobs hold addresses sealed; this names what the seal is for. */
 export const retrySealPurpose = 'mailbox-retry'
@@ -91,17 +85,24 @@ type MailboxFinding = {
   readonly cached: boolean
 }
 
-const gather = async (parts: EmailValidationParts, input: EmailInput): Promise<EmailFindings> => {
+const gather = async (
+  parts: EmailValidationParts,
+  input: EmailInput,
+  caller: Caller,
+): Promise<EmailFindings> => {
   const addressHmac = addressHmacOf(parts.secrets, input)
   const nowText = (): string => new Date(parts.clock.now()).toISOString()
   const open = await gatherDomain(parts, input)
-  const finding = mailboxDecides(open) ? await askMailbox(parts, open, addressHmac) : null
+  const asking = mailboxDecides(open) && parts.mailbox !== null
+  // A refusal for want of credits, given after a mailbox was asked, would say for free that it exists.
+  if (asking) await caller.reserve(dearest(input, 'valid'))
+  const finding = asking ? await askMailbox(parts, open, addressHmac) : null
   const evidence: EmailEvidence = { ...open, mailbox: finding?.evidence ?? null }
   const domain = evidence.lists?.registrableDomain ?? null
-  const company =
-    input.companyRequested && domain !== null && companyApplies(evidence.lists, verdictOf(evidence))
-      ? await parts.companies.find(domain)
-      : null
+  const judged = verdictOf(evidence)
+  const enriching = input.companyRequested && domain !== null && companyApplies(evidence.lists, judged)
+  if (enriching && !asking) await caller.reserve(dearest(input, judged.status))
+  const company = enriching ? await parts.companies.find(domain) : null
   return {
     ...evidence,
     addressHmac,

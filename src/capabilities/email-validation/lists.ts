@@ -1,0 +1,91 @@
+/**
+ * What lists say about an address, without asking any network: disposable, free or relayed domain, a role instead of a
+ * person, a subaddress, a mistyped provider, a domain that cannot exist. A list knows what somebody wrote down, so
+ * "not listed" is all that a false means.
+ */
+import { getDomain } from 'tldts'
+import { correctedDomain } from './did-you-mean.ts'
+import type { EmailAddress, ListEvidence } from './evidence.ts'
+import { firstOfParents } from './list-file.ts'
+import { type DomainKind, type ListedDomains, vendoredDomains } from './listed-domains.ts'
+import { isRoleName } from './roles.ts'
+import { isRoutableDomain } from './special-use-domains.ts'
+import { subaddressTag } from './subaddress.ts'
+
+/**
+ * What the lists that come with the source say. Listed parents count (`mx.mailinator.com`); the nearest listed name
+ * decides. About a microsecond; the first call reads the lists.
+ */
+export const inspectLists = (address: EmailAddress): ListEvidence => inspectWith(vendoredDomains(), address)
+
+/** As `inspectLists`, over lists of the caller's. */
+export const inspectWith = ({ kinds }: ListedDomains, address: EmailAddress): ListEvidence => {
+  const { asciiDomain, localPart } = address
+  const exact = kinds.get(asciiDomain)
+  const routable = exact !== undefined || (!address.domainLiteral && isRoutableDomain(asciiDomain))
+  const kind = exact ?? firstOfParents(asciiDomain, (name) => kinds.get(name))
+  const free = kind === 'provider' || kind === 'free'
+  return {
+    disposable: kind === 'disposable',
+    roleBased: isRoleName(localPart),
+    freeProvider: free,
+    privacyRelay: kind === 'relay',
+    subaddress: subaddressTag({ localPart, asciiDomain, provider: exact === 'provider' }),
+    didYouMean: didYouMean(address, kind),
+    registrableDomain: routable ? registrableDomain(asciiDomain, exact !== undefined) : null,
+    routable,
+  }
+}
+
+/**
+ * Whether the domain may belong to a business that company data can be looked up for: it has a registrable domain and
+ * is nobody's mailbox, throw-away or alias service.
+ */
+export const isBusinessDomain = (evidence: ListEvidence): boolean =>
+  evidence.registrableDomain !== null &&
+  !evidence.freeProvider &&
+  !evidence.disposable &&
+  !evidence.privacyRelay
+
+/**
+ * Whether a mail exchanger belongs to a throw-away service: those change their domains daily and their servers seldom.
+ * Only the curated list of such servers is asked, parents included; a final dot and letter case do not matter.
+ */
+export const isDisposableExchange = (exchange: string): boolean => {
+  const { disposableExchanges } = vendoredDomains()
+  const host = exchange.toLowerCase()
+  const name = host.endsWith('.') ? host.slice(0, -1) : host
+  return firstOfParents(name, (parent) => (disposableExchanges.has(parent) ? true : undefined)) ?? false
+}
+
+const didYouMean = (address: EmailAddress, kind: DomainKind | undefined): string | null => {
+  if (address.domainLiteral || (kind !== undefined && kind !== 'disposable')) return null
+  const domain = correctedDomain(address.asciiDomain)
+  if (domain === null) return null
+  const localPart = address.normalized.slice(0, address.normalized.lastIndexOf('@'))
+  return `${localPart}@${domain}`
+}
+
+const withPrivate = {
+  allowPrivateDomains: true,
+  extractHostname: false,
+  validateHostname: false,
+  detectIp: false,
+}
+const withoutPrivate = { ...withPrivate, allowPrivateDomains: false }
+
+/**
+ * The public suffix plus one label. The suffix list's private section counts: `acme.uk.com` is Acme's, not the
+ * registry's that sells names under `uk.com`, and company data of GitHub says nothing about `acme.github.io`. A domain
+ * that is itself such a private suffix (`uk.com`) is its own registrable domain.
+ */
+const registrableDomain = (asciiDomain: string, listed: boolean): string | null => {
+  const dot = asciiDomain.indexOf('.')
+  // No list holds a public suffix, so a listed name of two labels is registrable, without asking the suffix list.
+  const twoLabels = dot === asciiDomain.lastIndexOf('.')
+  if (twoLabels && (listed || flatTopLevels.has(asciiDomain.slice(dot + 1)))) return asciiDomain
+  return getDomain(asciiDomain, withPrivate) ?? getDomain(asciiDomain, withoutPrivate)
+}
+
+/** Big top-level domains under which no registry has suffixes of its own: any two labels there are registrable. */
+const flatTopLevels: ReadonlySet<string> = new Set(['com', 'net', 'org', 'de', 'nl', 'ch', 'eu'])

@@ -1,0 +1,97 @@
+/**
+ * SMTP replies out of a byte stream that may be cut anywhere (RFC 5321 §4.2). The server is a stranger: whatever is longer than
+ * agreed, or no reply at all, is an error of the protocol and ends the session.
+ */
+
+export type SmtpReply = {
+  readonly code: number
+  /** RFC 3463, such as `5.1.1`; null where the server gives none of the same class as its code. */
+  readonly enhancedCode: string | null
+  /** The text of each line without the code, one character per octet. Servers echo addresses in it: never logged, never stored. */
+  readonly lines: readonly string[]
+}
+
+export class SmtpProtocolError extends Error {
+  override readonly name = 'SmtpProtocolError'
+}
+
+/** RFC 5321 §4.5.3.1.5 allows 512; servers that put a link and a help text into one line exceed it a little. */
+const lineOctetsMax = 1_024
+const linesMax = 100
+const replyOctetsMax = 64 * 1_024
+
+const lineFeed = 10
+const carriageReturn = 13
+const noOctets = Buffer.alloc(0)
+
+export type ReplyParser = {
+  /**
+   * The replies completed by these octets, in order.
+   * @throws SmtpProtocolError where they are no reply or exceed a bound; the parser is of no use afterwards.
+   */
+  push(octets: Buffer): SmtpReply[]
+  /** Whether a reply has begun and not ended. */
+  unfinished(): boolean
+}
+
+export const createReplyParser = (): ReplyParser => {
+  let rest: Buffer = noOctets
+  let code = ''
+  let lines: string[] = []
+  let replyOctets = 0
+
+  const take = (line: Buffer): SmtpReply | null => {
+    const text = line.toString('latin1')
+    const [, digits, mark] = /^([2-5][0-9]{2})(?:([ -])|$)/.exec(text) ?? []
+    if (digits === undefined) throw new SmtpProtocolError('a line is no SMTP reply')
+    if (code !== '' && digits !== code) throw new SmtpProtocolError('a reply changes its code between lines')
+    replyOctets += line.length
+    lines.push(text.slice(4))
+    if (lines.length > linesMax) throw new SmtpProtocolError('a reply has too many lines')
+    if (replyOctets > replyOctetsMax) throw new SmtpProtocolError('a reply is too long')
+    code = digits
+    if (mark === '-') return null
+    const reply = { code: Number(digits), enhancedCode: enhancedCodeOf(digits, lines), lines }
+    code = ''
+    lines = []
+    replyOctets = 0
+    return reply
+  }
+
+  return {
+    push: (octets) => {
+      const replies: SmtpReply[] = []
+      let from = 0
+      while (from < octets.length) {
+        const end = octets.indexOf(lineFeed, from)
+        const part = octets.subarray(from, end < 0 ? octets.length : end)
+        if (rest.length + part.length > lineOctetsMax) throw new SmtpProtocolError('a line is too long')
+        const line = rest.length === 0 ? part : Buffer.concat([rest, part])
+        if (end < 0) {
+          // A copy: the octets belong to a larger block that would live as long.
+          rest = Buffer.from(line)
+          break
+        }
+        rest = noOctets
+        from = end + 1
+        // A bare line feed ends a line too: some servers know no better, and nothing is forwarded that could be smuggled.
+        const reply = take(line.at(-1) === carriageReturn ? line.subarray(0, -1) : line)
+        if (reply !== null) replies.push(reply)
+      }
+      return replies
+    },
+    unfinished: () => rest.length > 0 || lines.length > 0,
+  }
+}
+
+/** At the start of a line (RFC 2034), with a number sign as some appliances write it, or `(#5.1.1)` at the end as qmail does. */
+const enhancedCodeOf = (code: string, lines: readonly string[]): string | null => {
+  for (const line of lines) {
+    const found =
+      /^ ?#?([245]\.[0-9]{1,3}\.[0-9]{1,3})(?![0-9.])/.exec(line)?.[1] ??
+      /\(#([245]\.[0-9]{1,3}\.[0-9]{1,3})\)/.exec(line)?.[1]
+    // RFC 2034 §4: the classes agree. Where they do not, the reply code is what a mail server would act on.
+    if (found?.[0] === code[0]) return found ?? null
+  }
+  return null
+}

@@ -1,0 +1,123 @@
+import { readCompany } from './capabilities/email-validation/companies.ts'
+import { importCompanies } from './capabilities/email-validation/company-import.ts'
+import { ListRefused, refreshLists } from './capabilities/email-validation/refresh-lists.ts'
+import { bundledGeoPaths, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
+import { type Command, instantOf, UsageError } from './ops/command.ts'
+
+/** Commands about what capabilities keep; here because `ops` knows no capability. */
+
+const geoStatus: Command = {
+  name: 'geo status',
+  summary: 'which location files would be served, how old they are, and whether they are sound',
+  parameters: [],
+  run: async ({ config, logger }) => {
+    const geo = await openGeoDatabase({ paths: config.GEOIP_CITY_DB ?? bundledGeoPaths(), logger })
+    try {
+      return { json: geo.status() }
+    } finally {
+      geo.close()
+    }
+  },
+}
+
+const companyFormats = ['jsonl', 'csv'] as const
+
+const companiesImport: Command = {
+  name: 'companies import',
+  summary: 'add companies from a file; the same file again changes nothing',
+  parameters: [
+    {
+      name: 'file',
+      help: 'JSON lines or CSV in the shape of the People Data Labs free company set, .gz or not',
+      required: true,
+    },
+    { name: 'format', help: `${companyFormats.join(' or ')} (default: by the name of the file)` },
+    { name: 'source', help: 'what answers name as the source (default "import")' },
+    { name: 'updated-at', help: 'ISO 8601 instant: when the data are from (default now)' },
+  ],
+  run: async ({ foundation, progress }, given) => {
+    const format = given.text('format')
+    if (format !== undefined && !companyFormats.some((known) => known === format))
+      throw new UsageError(`--format: "${format}" is neither ${companyFormats.join(' nor ')}`)
+    const file = given.required('file')
+    const updatedAt = given.text('updated-at')
+    const sourceUpdatedAt =
+      updatedAt === undefined ? new Date().toISOString() : instantOf('updated-at', updatedAt)
+    const { pool } = await foundation()
+    const report = await untilInterrupted((signal) =>
+      importCompanies({
+        pool,
+        file,
+        ...(format === undefined ? {} : { format: format as (typeof companyFormats)[number] }),
+        source: given.text('source') ?? 'import',
+        sourceUpdatedAt,
+        signal,
+        onProgress: ({ read, imported, percent, rowsPerSecond }) =>
+          progress(`${percent} %, ${read} records read, ${imported} imported, ${rowsPerSecond}/s`),
+      }),
+    )
+    return {
+      json: {
+        read: report.read,
+        imported: report.imported,
+        added: report.added,
+        changed: report.changed,
+        unchanged: report.unchanged,
+        skipped_no_domain: report.skippedNoDomain,
+        bad: report.bad,
+        bad_by_reason: report.badByReason,
+        bad_lines: report.badLines,
+        interrupted: report.interrupted,
+        elapsed_ms: report.elapsedMs,
+      },
+      failed: report.interrupted,
+    }
+  },
+}
+
+const companiesShow: Command = {
+  name: 'companies show',
+  summary: 'the company of a domain, as an answer would show it',
+  parameters: [{ name: 'domain', help: 'registrable domain, such as example.com', required: true }],
+  run: async ({ foundation }, given) => {
+    const domain = given.required('domain').toLowerCase()
+    const company = await readCompany((await foundation()).pool, domain)
+    return company === null
+      ? { json: { domain, found: false }, lines: [`no company is known for ${domain}`], failed: true }
+      : { json: company }
+  },
+}
+
+const listsRefresh: Command = {
+  name: 'lists refresh',
+  summary: 'fetch the lists of disposable and free domains anew; services read them when they start',
+  parameters: [{ name: 'from', help: 'a folder of downloads, <source>.txt each, instead of the network' }],
+  run: async (_context, given) => {
+    const from = given.text('from')
+    try {
+      return { json: await refreshLists({ ...(from === undefined ? {} : { from }), now: new Date() }) }
+    } catch (error) {
+      if (error instanceof ListRefused) return { json: { refused: error.message }, failed: true }
+      throw error
+    }
+  },
+}
+
+/** Ctrl-C ends long work where it is consistent, not in the middle; a second one ends the process. */
+const untilInterrupted = async <T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
+  const interrupted = new AbortController()
+  const interrupt = (): void => interrupted.abort()
+  process.once('SIGINT', interrupt)
+  try {
+    return await work(interrupted.signal)
+  } finally {
+    process.off('SIGINT', interrupt)
+  }
+}
+
+export const capabilityCommands: readonly Command[] = [
+  geoStatus,
+  companiesImport,
+  companiesShow,
+  listsRefresh,
+]

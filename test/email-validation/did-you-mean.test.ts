@@ -1,0 +1,108 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import {
+  slipsBetween,
+  suggestDomain,
+  suggestionFor,
+} from '../../src/capabilities/email-validation/did-you-mean.ts'
+import { readList, vendoredListFolder } from '../../src/capabilities/email-validation/list-file.ts'
+import { mistyped, realDomains } from './did-you-mean-corpus.ts'
+
+const providers = ['providers', 'relays', 'free'] as const
+const listed = providers.flatMap((name) => readList(vendoredListFolder, name))
+const right = mistyped.filter(([slip, meant]) => suggestDomain(slip) === meant)
+const wrong = mistyped.filter(([slip, meant]) => ![meant, null].includes(suggestDomain(slip)))
+const falseOf = (domains: readonly string[]): string[] =>
+  domains.filter((domain) => suggestDomain(domain) !== null)
+
+describe('mistyped provider domains', () => {
+  test(`at least 85 % of the gold set are corrected: ${right.length} of ${mistyped.length}`, () => {
+    expect(new Set(mistyped.map(([slip]) => slip)).size).toBeGreaterThanOrEqual(200)
+    expect(right.length / mistyped.length).toBeGreaterThanOrEqual(0.85)
+  })
+
+  test(`what is not corrected gets no suggestion rather than a wrong one: ${wrong.length} wrong`, () => {
+    expect(wrong).toEqual([])
+  })
+
+  test(`at most 3 of ${realDomains.length + listed.length} real domains get a suggestion: ${falseOf([...realDomains, ...listed]).length}`, () => {
+    expect(new Set([...realDomains, ...listed]).size).toBeGreaterThanOrEqual(1_000)
+    expect(falseOf([...realDomains, ...listed]).length).toBeLessThanOrEqual(3)
+  })
+
+  test('among well-known organizations it stays so without any list to look them up in', () => {
+    const found = realDomains.filter((domain) => suggestionFor(domain, new Map()) !== null)
+    expect(found.length).toBeLessThanOrEqual(3)
+  })
+
+  test.each([
+    'gmail.com',
+    'gmail.com.br',
+    'mail.gmail.com',
+    'hotmail.cz',
+    'cloud.com',
+    'wahoo.com',
+    'grail.com',
+    '[10.0.0.1]',
+    '',
+    'com',
+    'localhost',
+  ])('"%s" gets none', (domain) => {
+    expect(suggestDomain(domain)).toBeNull()
+  })
+
+  test('a squatted slip on a disposable list is still explained', () => {
+    expect(suggestDomain('gmial.com')).toBe('gmail.com')
+  })
+
+  test('a suggestion is never itself mistyped, nor the same domain', () => {
+    const names = fc.constantFrom(...mistyped.map(([slip]) => slip), ...listed.slice(0, 500))
+    fc.assert(
+      fc.property(names, fc.nat(20), fc.constantFrom('', 'a', 'x', '-', '.'), (name, at, put) => {
+        const domain = name.slice(0, at) + put + name.slice(at + 1)
+        const suggestion = suggestDomain(domain)
+        if (suggestion === null) return
+        expect(suggestion).not.toBe(domain)
+        expect(suggestDomain(suggestion)).toBeNull()
+      }),
+      { numRuns: 2_000 },
+    )
+  })
+
+  test('any text is answered', () => {
+    fc.assert(
+      fc.property(fc.string({ maxLength: 300, unit: 'binary' }), (text) => {
+        const suggestion = suggestDomain(text)
+        expect(suggestion === null || suggestion.length < 30).toBe(true)
+      }),
+    )
+  })
+})
+
+describe('slips between two names', () => {
+  test.each([
+    ['gmail', 'gmail', 0],
+    ['gmial', 'gmail', 1],
+    ['gmal', 'gmail', 1],
+    ['gmaill', 'gmail', 1],
+    ['gnail', 'gmail', 1],
+    ['hotmal', 'hotmial', 1],
+    ['outlok', 'uotlook', 2],
+    ['abc', 'xyz', 3],
+    ['', 'ab', 2],
+  ])('%s and %s: %i', (left, right, slips) => {
+    expect(slipsBetween(left, right, 5)).toBe(slips)
+  })
+
+  test('they are the same in both directions, and stop at one beyond the bound', () => {
+    const word = fc.stringMatching(/^[abc]{0,8}$/)
+    fc.assert(
+      fc.property(word, word, fc.integer({ min: 0, max: 4 }), (left, right, max) => {
+        const full = slipsBetween(left, right, 20)
+        expect(slipsBetween(right, left, 20)).toBe(full)
+        expect(slipsBetween(left, right, max)).toBe(Math.min(full, max + 1))
+      }),
+      { numRuns: 1_000 },
+    )
+  })
+})

@@ -1,0 +1,313 @@
+import { statSync } from 'node:fs'
+import fc from 'fast-check'
+import { getDomain } from 'tldts'
+import { describe, expect, test } from 'vitest'
+import type { EmailAddress } from '../../src/capabilities/email-validation/evidence.ts'
+import {
+  type ListName,
+  listFileNames,
+  listPath,
+  readList,
+  vendoredListFolder,
+} from '../../src/capabilities/email-validation/list-file.ts'
+import {
+  inspectLists,
+  isBusinessDomain,
+  isDisposableExchange,
+} from '../../src/capabilities/email-validation/lists.ts'
+import { isRoleName, roleCount } from '../../src/capabilities/email-validation/roles.ts'
+import { realDomains } from './did-you-mean-corpus.ts'
+
+const addressOf = (text: string): EmailAddress => {
+  const at = text.lastIndexOf('@')
+  const localPart = text.slice(0, at)
+  const domain = text.slice(at + 1)
+  return {
+    normalized: text,
+    localPart,
+    domain,
+    asciiDomain: domain,
+    smtputf8: false,
+    quoted: localPart.startsWith('"'),
+    domainLiteral: domain.startsWith('['),
+  }
+}
+const inspect = (text: string) => inspectLists(addressOf(text))
+const entries = (name: ListName): string[] => readList(vendoredListFolder, name)
+
+describe('what is said about an address', () => {
+  test('all of it, for an address with something of everything', () => {
+    expect(inspect('Sales+spring@gmail.com')).toEqual({
+      disposable: false,
+      roleBased: true,
+      freeProvider: true,
+      privacyRelay: false,
+      subaddress: 'spring',
+      didYouMean: null,
+      registrableDomain: 'gmail.com',
+      routable: true,
+    })
+  })
+
+  test('nothing, for a person at a business', () => {
+    expect(inspect('ada@research.siemens.co.uk')).toEqual({
+      disposable: false,
+      roleBased: false,
+      freeProvider: false,
+      privacyRelay: false,
+      subaddress: null,
+      didYouMean: null,
+      registrableDomain: 'siemens.co.uk',
+      routable: true,
+    })
+  })
+
+  test('a mistyped provider is suggested as a whole address, with the local part as it was', () => {
+    expect(inspect('Ada.Byron+x@gmial.com').didYouMean).toBe('Ada.Byron+x@gmail.com')
+    expect(inspect('"a@b c"@hotmail.con').didYouMean).toBe('"a@b c"@hotmail.com')
+  })
+
+  test('a domain literal has no domain to look up', () => {
+    expect(inspect('ada@[192.0.2.1]')).toMatchObject({
+      routable: false,
+      registrableDomain: null,
+      didYouMean: null,
+      disposable: false,
+    })
+  })
+})
+
+describe('disposable domains', () => {
+  test.each(['mailinator.com', 'guerrillamail.com', 'yopmail.com', '10minutemail.com', 'sharklasers.com'])(
+    '%s is disposable',
+    (domain) => {
+      expect(inspect(`a@${domain}`)).toMatchObject({ disposable: true, freeProvider: false })
+    },
+  )
+
+  test('whatever stands below a disposable domain is disposable', () => {
+    const labels = fc.array(fc.stringMatching(/^[a-z0-9]{1,12}$/), { minLength: 1, maxLength: 4 })
+    fc.assert(
+      fc.property(labels, fc.constantFrom(...entries('disposable')), (below, domain) => {
+        expect(inspect(`a@${below.join('.')}.${domain}`).disposable).toBe(true)
+      }),
+    )
+  })
+
+  test('a parent counts only at a dot', () => {
+    expect(inspect('a@acmeyopmail.com').disposable).toBe(false)
+    expect(inspect('a@mailinator.com.acme.com').disposable).toBe(false)
+  })
+
+  test('no list holds a public suffix, private ones included: all its customers would match', () => {
+    const suffixes = (Object.keys(listFileNames) as ListName[]).flatMap((name) =>
+      entries(name).filter((domain) => getDomain(domain, { allowPrivateDomains: true }) === null),
+    )
+    expect(suffixes).toEqual([])
+  })
+
+  test(`none of ${entries('providers').length} providers and ${entries('relays').length} relays is disposable`, () => {
+    const allowed = [...entries('providers'), ...entries('relays')]
+    expect(allowed.length).toBeGreaterThanOrEqual(250)
+    const listed = new Set(entries('disposable'))
+    expect(allowed.filter((domain) => listed.has(domain))).toEqual([])
+    expect(allowed.filter((domain) => inspect(`a@${domain}`).disposable)).toEqual([])
+  })
+
+  test('those whom other lists call disposable by mistake are among the allowed', () => {
+    const mistaken =
+      'zoho.com hushmail.com sohu.com onet.pl op.pl duck.com mozmail.com simplelogin.com anonaddy.com passmail.net'
+    const allowed = new Set([...entries('providers'), ...entries('relays')])
+    expect(mistaken.split(' ').filter((domain) => !allowed.has(domain))).toEqual([])
+  })
+
+  test(`none of ${realDomains.length} well-known domains is disposable`, () => {
+    expect(realDomains.filter((domain) => inspect(`a@${domain}`).disposable)).toEqual([])
+  })
+})
+
+describe('disposable exchangers', () => {
+  test.each(['mail.mailinator.com', 'mail2.mailinator.com.', 'MX.YOPMAIL.COM', 'mailinator.com'])(
+    '%s is one',
+    (exchange) => {
+      expect(isDisposableExchange(exchange)).toBe(true)
+    },
+  )
+
+  test.each(['aspmx.l.google.com', 'mx.notmailinator.com', 'com', '', '.', 'mailinator.com.example.net'])(
+    '"%s" is none',
+    (exchange) => {
+      expect(isDisposableExchange(exchange)).toBe(false)
+    },
+  )
+})
+
+describe('free providers and relays', () => {
+  test.each(
+    (
+      'gmail.com googlemail.com outlook.com hotmail.co.uk live.nl msn.com yahoo.com yahoo.co.jp gmx.de web.de mail.ru ' +
+      'yandex.ru qq.com 163.com 126.com sina.com proton.me protonmail.com zoho.com icloud.com me.com aol.com orange.fr ' +
+      'free.fr libero.it t-online.de naver.com seznam.cz wp.pl uol.com.br comcast.net bigpond.com fastmail.com'
+    ).split(' '),
+  )('%s is free and no business', (domain) => {
+    const evidence = inspect(`ada@${domain}`)
+    expect(evidence).toMatchObject({ freeProvider: true, privacyRelay: false, disposable: false })
+    expect(isBusinessDomain(evidence)).toBe(false)
+  })
+
+  test.each(['duck.com', 'mozmail.com', 'privaterelay.appleid.com', 'simplelogin.com', 'me.anonaddy.com'])(
+    '%s is a relay, neither free nor disposable, and no business',
+    (domain) => {
+      const evidence = inspect(`ada@${domain}`)
+      expect(evidence).toMatchObject({ privacyRelay: true, freeProvider: false, disposable: false })
+      expect(isBusinessDomain(evidence)).toBe(false)
+    },
+  )
+
+  test('an Apple address without the relay domain is an ordinary one', () => {
+    expect(inspect('dpdcnf87nu@icloud.com')).toMatchObject({ privacyRelay: false, freeProvider: true })
+    expect(inspect('ada@appleid.com').privacyRelay).toBe(false)
+  })
+
+  test('well-known organizations are businesses', () => {
+    const providers = new Set(entries('providers'))
+    const wrong = realDomains.filter(
+      (domain) => !providers.has(domain) && !isBusinessDomain(inspect(`ada@${domain}`)),
+    )
+    expect(wrong).toEqual([])
+  })
+})
+
+describe('roles', () => {
+  test.each([
+    'info',
+    'POSTMASTER',
+    'no-reply',
+    'no_reply',
+    'mailer-daemon',
+    'customer.service',
+    'sales+eu',
+    'buchhaltung',
+    'contacto',
+    'biuro',
+  ])('%s is a role', (localPart) => {
+    expect(inspect(`${localPart}@acme.com`).roleBased).toBe(true)
+  })
+
+  test.each([
+    'test',
+    '2024',
+    'ada',
+    'information.desk.of.somebody.very.long',
+    'infos2',
+    'salesman',
+    '+info',
+    'ana',
+    '',
+  ])('"%s" is none', (localPart) => {
+    expect(isRoleName(localPart)).toBe(false)
+  })
+
+  test('the mailboxes of RFC 2142 are all known', () => {
+    const required =
+      'info marketing sales support abuse noc security postmaster hostmaster usenet news webmaster www uucp ftp'
+    expect(required.split(' ').filter((role) => !isRoleName(role))).toEqual([])
+    expect(roleCount).toBeGreaterThanOrEqual(150)
+  })
+})
+
+describe('subaddresses', () => {
+  test.each([
+    ['a+b@gmail.com', 'b'],
+    ['a+b+c@outlook.fr', 'b+c'],
+    ['a+b@icloud.com', 'b'],
+    ['a+b@proton.me', 'b'],
+    ['a+b@zoho.eu', 'b'],
+    ['a+b@fastmail.com', 'b'],
+  ])('%s has the tag %s', (text, tag) => {
+    expect(inspect(text).subaddress).toBe(tag)
+  })
+
+  test.each([
+    'a+b@acme.com',
+    'a-b@yahoo.com',
+    'a+b@yahoo.com',
+    'a@gmail.com',
+    '+b@gmail.com',
+    'a+@gmail.com',
+    '"a+b"@gmail.com',
+    'a+b@live.example-host.com',
+  ])('%s has none', (text) => {
+    expect(inspect(text).subaddress).toBeNull()
+  })
+})
+
+describe('registrable and routable domains', () => {
+  test.each([
+    ['mail.acme.co.uk', 'acme.co.uk'],
+    ['acme.uk.com', 'acme.uk.com'],
+    ['uk.com', 'uk.com'],
+    ['ada.github.io', 'ada.github.io'],
+    ['mail.mailinator.com', 'mailinator.com'],
+    ['xn--bcher-kva.example-shop.de', 'example-shop.de'],
+    ['co.uk', null],
+    ['com', null],
+  ])('the registrable domain of %s is %s', (domain, registrable) => {
+    expect(inspect(`a@${domain}`).registrableDomain).toBe(registrable)
+  })
+
+  test('what is answered without the suffix list is what the suffix list says', () => {
+    const domains = [...realDomains, ...entries('free'), ...entries('disposable').slice(0, 5_000)]
+    const wrong = domains.filter((domain) => {
+      const expected = getDomain(domain, { allowPrivateDomains: true }) ?? getDomain(domain)
+      return inspect(`a@${domain}`).registrableDomain !== expected
+    })
+    expect(wrong).toEqual([])
+    const flat = ['com', 'net', 'org', 'de', 'nl', 'ch', 'eu']
+    const seconds = ['co', 'com', 'net', 'org', 'gov', 'gv', 'edu', 'ac', 'uk', 'us', 'zz']
+    for (const top of flat)
+      for (const second of seconds) expect(getDomain(`a.${second}.${top}`)).toBe(`${second}.${top}`)
+  })
+
+  test.each(
+    (
+      'localhost acme.localhost acme.test acme.example acme.invalid printer.local x.onion x.alt db.internal ' +
+      'host.home.arpa 1.2.3.4 [127.0.0.1] com mail'
+    ).split(' '),
+  )('%s is not routable, nor a business', (domain) => {
+    const evidence = inspect(`a@${domain}`)
+    expect(evidence).toMatchObject({ routable: false, registrableDomain: null })
+    expect(isBusinessDomain(evidence)).toBe(false)
+  })
+
+  test.each([
+    'example.com',
+    'example.org',
+    'acme.com',
+    'test.de',
+    'local.ch',
+    'internal.acme.com',
+    'acme.corp',
+  ])('%s is left to the DNS', (domain) => {
+    expect(inspect(`a@${domain}`).routable).toBe(true)
+  })
+})
+
+describe('the list files', () => {
+  test.each(Object.keys(listFileNames) as ListName[])(
+    '%s: ASCII, lower case, sorted, no repetition',
+    (name) => {
+      const list = entries(name)
+      expect(list.length).toBeGreaterThan(20)
+      expect(list.filter((domain) => !/^[a-z0-9-]+(\.[a-z0-9-]+)+$/.test(domain))).toEqual([])
+      expect(list).toEqual([...new Set(list)].sort())
+    },
+  )
+
+  test('together they are at most 2 MB', () => {
+    const sizeBytes = (Object.keys(listFileNames) as ListName[])
+      .map((name) => statSync(listPath(vendoredListFolder, name)).size)
+      .reduce((sum, size) => sum + size, 0)
+    expect(sizeBytes).toBeLessThan(2_000_000)
+  })
+})
