@@ -1,5 +1,6 @@
 import isemail from 'isemail'
 import validator from 'validator'
+import { inspectLists } from '../../src/capabilities/email-validation/lists.ts'
 import { parseEmail } from '../../src/capabilities/email-validation/syntax.ts'
 import { randomOf } from './random.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
@@ -18,6 +19,13 @@ type Contestant = { readonly name: string; readonly accepts: (text: string) => b
 
 const contestants: readonly Contestant[] = [
   { name: 'e-mail syntax', accepts: (text) => parseEmail(text).valid },
+  {
+    name: 'e-mail syntax and lists',
+    accepts: (text) => {
+      const parsed = parseEmail(text)
+      return parsed.valid && !inspectLists(parsed.address).disposable
+    },
+  },
 ]
 const peers: readonly (Contestant & { readonly least: number })[] = [
   { name: 'validator.js', accepts: (text) => validator.isEmail(text), least: 3 },

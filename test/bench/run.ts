@@ -2,8 +2,14 @@ import { parseArgs } from 'node:util'
 import { age } from './age.ts'
 import { append } from './append.ts'
 import { call } from './call.ts'
+import { companies } from './companies.ts'
+import { emailLists } from './email-lists.ts'
+import { emailSyntax } from './email-syntax.ts'
 import { eventstoredb } from './eventstoredb.ts'
 import { lookup } from './lookup.ts'
+import { mailbox } from './mailbox.ts'
+import { mxLookups } from './mx-lookups.ts'
+import { pixel } from './pixel.ts'
 import { profileCall, profileHere } from './profile.ts'
 import { rebuild } from './rebuild.ts'
 import { type BenchOptions, type Row, tableOf } from './row.ts'
@@ -24,6 +30,12 @@ const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[
   age,
   lookup,
   start,
+  'email-syntax': emailSyntax,
+  'email-lists': emailLists,
+  'mx-lookups': mxLookups,
+  mailbox,
+  companies,
+  pixel,
 }
 
 const { values } = parseArgs({

@@ -7,6 +7,7 @@ import {
   emailCharactersMax,
 } from './contract.ts'
 import type { ListEvidence, MailboxEvidence, MailboxOutcome, MxEvidence, ParsedEmail } from './evidence.ts'
+import { isBusinessDomain } from './lists.ts'
 
 /** What is known of an address when its verdict is due. Null: that far it did not get, or nobody was asked. */
 export type EmailEvidence = {
@@ -95,12 +96,7 @@ const acceptedVerdict = (catchAll: boolean | null, roleBased: boolean): Verdict 
 
 /** Decision 10: companies are looked for where the address is not invalid and its domain is a business's own. */
 export const companyApplies = (lists: ListEvidence | null, { status }: Verdict): boolean =>
-  status !== 'invalid' &&
-  lists !== null &&
-  lists.registrableDomain !== null &&
-  !lists.freeProvider &&
-  !lists.disposable &&
-  !lists.privacyRelay
+  status !== 'invalid' && lists !== null && isBusinessDomain(lists)
 
 /** Spec §4.1, decisions 9, 10 and 17: answer and facts from the same evidence. */
 export const decide = (

@@ -3,39 +3,79 @@
  * person, a subaddress, a mistyped provider, a domain that cannot exist. A list knows what somebody wrote down, so
  * "not listed" is all that a false means.
  */
+import { LRUCache } from 'lru-cache'
 import { getDomain } from 'tldts'
 import { correctedDomain } from './did-you-mean.ts'
 import type { EmailAddress, ListEvidence } from './evidence.ts'
 import { firstOfParents } from './list-file.ts'
-import { type DomainKind, type ListedDomains, vendoredDomains } from './listed-domains.ts'
+import { type ListedDomains, vendoredDomains } from './listed-domains.ts'
 import { isRoleName } from './roles.ts'
 import { isRoutableDomain } from './special-use-domains.ts'
 import { subaddressTag } from './subaddress.ts'
 
 /**
  * What the lists that come with the source say. Listed parents count (`mx.mailinator.com`); the nearest listed name
- * decides. About a microsecond; the first call reads the lists.
+ * decides. A microsecond or two, and a fraction of that for a domain seen lately; the first call reads the lists.
  */
-export const inspectLists = (address: EmailAddress): ListEvidence => inspectWith(vendoredDomains(), address)
+export const inspectLists = (address: EmailAddress): ListEvidence => {
+  const { asciiDomain } = address
+  let domain = seen.get(asciiDomain)
+  if (domain === undefined) {
+    domain = inspectDomain(vendoredDomains(), address)
+    seen.set(asciiDomain, domain)
+  }
+  return evidenceOf(domain, address)
+}
 
 /** As `inspectLists`, over lists of the caller's. */
-export const inspectWith = ({ kinds }: ListedDomains, address: EmailAddress): ListEvidence => {
-  const { asciiDomain, localPart } = address
+export const inspectWith = (lists: ListedDomains, address: EmailAddress): ListEvidence =>
+  evidenceOf(inspectDomain(lists, address), address)
+
+/** What depends on the domain alone. */
+type DomainEvidence = Pick<
+  ListEvidence,
+  'disposable' | 'freeProvider' | 'privacyRelay' | 'registrableDomain' | 'routable'
+> & { readonly provider: boolean; readonly corrected: string | null }
+
+/** Most addresses are of a few domains, and what lists say about one does not change while a process runs. */
+const seenMax = 20_000
+const seen = new LRUCache<string, DomainEvidence>({ max: seenMax })
+
+const inspectDomain = (
+  { kinds }: ListedDomains,
+  { asciiDomain, domainLiteral }: EmailAddress,
+): DomainEvidence => {
   const exact = kinds.get(asciiDomain)
-  const routable = exact !== undefined || (!address.domainLiteral && isRoutableDomain(asciiDomain))
+  const routable = exact !== undefined || (!domainLiteral && isRoutableDomain(asciiDomain))
   const kind = exact ?? firstOfParents(asciiDomain, (name) => kinds.get(name))
-  const free = kind === 'provider' || kind === 'free'
   return {
     disposable: kind === 'disposable',
-    roleBased: isRoleName(localPart),
-    freeProvider: free,
+    freeProvider: kind === 'provider' || kind === 'free',
     privacyRelay: kind === 'relay',
-    subaddress: subaddressTag({ localPart, asciiDomain, provider: exact === 'provider' }),
-    didYouMean: didYouMean(address, kind),
+    provider: exact === 'provider',
+    corrected:
+      domainLiteral || (kind !== undefined && kind !== 'disposable') ? null : correctedDomain(asciiDomain),
     registrableDomain: routable ? registrableDomain(asciiDomain, exact !== undefined) : null,
     routable,
   }
 }
+
+const evidenceOf = (
+  domain: DomainEvidence,
+  { normalized, localPart, asciiDomain }: EmailAddress,
+): ListEvidence => ({
+  disposable: domain.disposable,
+  roleBased: isRoleName(localPart),
+  freeProvider: domain.freeProvider,
+  privacyRelay: domain.privacyRelay,
+  subaddress: subaddressTag({ localPart, asciiDomain, provider: domain.provider }),
+  didYouMean:
+    domain.corrected === null
+      ? null
+      : `${normalized.slice(0, normalized.lastIndexOf('@'))}@${domain.corrected}`,
+  registrableDomain: domain.registrableDomain,
+  routable: domain.routable,
+})
 
 /**
  * Whether the domain may belong to a business that company data can be looked up for: it has a registrable domain and
@@ -56,14 +96,6 @@ export const isDisposableExchange = (exchange: string): boolean => {
   const host = exchange.toLowerCase()
   const name = host.endsWith('.') ? host.slice(0, -1) : host
   return firstOfParents(name, (parent) => (disposableExchanges.has(parent) ? true : undefined)) ?? false
-}
-
-const didYouMean = (address: EmailAddress, kind: DomainKind | undefined): string | null => {
-  if (address.domainLiteral || (kind !== undefined && kind !== 'disposable')) return null
-  const domain = correctedDomain(address.asciiDomain)
-  if (domain === null) return null
-  const localPart = address.normalized.slice(0, address.normalized.lastIndexOf('@'))
-  return `${localPart}@${domain}`
 }
 
 const withPrivate = {
