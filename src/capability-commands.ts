@@ -1,5 +1,8 @@
+import { stat } from 'node:fs/promises'
+import { domainToASCII } from 'node:url'
 import { readCompany } from './capabilities/email-validation/companies.ts'
 import { importCompanies } from './capabilities/email-validation/company-import.ts'
+import { registrableDomainOf } from './capabilities/email-validation/company-record.ts'
 import { ListRefused, refreshLists } from './capabilities/email-validation/refresh-lists.ts'
 import { bundledGeoPaths, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
 import { type Command, instantOf, UsageError } from './ops/command.ts'
@@ -33,7 +36,10 @@ const companiesImport: Command = {
     },
     { name: 'format', help: `${companyFormats.join(' or ')} (default: by the name of the file)` },
     { name: 'source', help: 'what answers name as the source (default "import")' },
-    { name: 'updated-at', help: 'ISO 8601 instant: when the data are from (default now)' },
+    {
+      name: 'updated-at',
+      help: 'ISO 8601 instant: when the data are from (default: when the file was last changed)',
+    },
   ],
   run: async ({ foundation, progress }, given) => {
     const format = given.text('format')
@@ -42,7 +48,7 @@ const companiesImport: Command = {
     const file = given.required('file')
     const updatedAt = given.text('updated-at')
     const sourceUpdatedAt =
-      updatedAt === undefined ? new Date().toISOString() : instantOf('updated-at', updatedAt)
+      updatedAt === undefined ? (await stat(file)).mtime.toISOString() : instantOf('updated-at', updatedAt)
     const { pool } = await foundation()
     const report = await untilInterrupted((signal) =>
       importCompanies({
@@ -78,9 +84,11 @@ const companiesImport: Command = {
 const companiesShow: Command = {
   name: 'companies show',
   summary: 'the company of a domain, as an answer would show it',
-  parameters: [{ name: 'domain', help: 'registrable domain, such as example.com', required: true }],
+  parameters: [{ name: 'domain', help: 'a domain, or a host in it', required: true }],
   run: async ({ foundation }, given) => {
-    const domain = given.required('domain').toLowerCase()
+    const text = given.required('domain')
+    const domain = registrableDomainOf(domainToASCII(text))
+    if (domain === null) throw new UsageError(`--domain: "${text}" is not within a registrable domain`)
     const company = await readCompany((await foundation()).pool, domain)
     return company === null
       ? { json: { domain, found: false }, lines: [`no company is known for ${domain}`], failed: true }

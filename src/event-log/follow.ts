@@ -1,16 +1,28 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import type { EventLog, Position } from './port.ts'
+import { type EventLog, type Position, Unavailable } from './port.ts'
 import { type DecodedEvent, decodeEvent } from './stored-event.ts'
 
 export type Following = {
-  /** Resolves when everything that stood in the log at the start has been applied. */
+  /** Resolves when everything that stood in the log at the start has been applied; rejects with the final failure. */
   readonly caughtUp: Promise<void>
+  /**
+   * Why the model no longer follows the event log; null while it does. What it says may be out of date from then on.
+   * It goes back to null when a lost subscription was made again and delivers; a final failure stays.
+   */
+  failure(): Error | null
   stop(): Promise<void>
 }
 
+const resubscribePauseMs = 100
+const resubscribePauseMaxMs = 5_000
+
 /**
- * Feeds a live in-memory read model from the event log, in order, until stopped. Events that cannot be read are
- * logged and left out: one bad event must not freeze a model that guards the door.
+ * Feeds a live in-memory read model from the event log, in order, each event once, until stopped. Events that cannot
+ * be read are logged and left out: one bad event must not freeze a model that guards the door.
+ *
+ * Engines mend their subscriptions themselves. Where one gives up because the log is unavailable, another is made
+ * after the last position applied. Any other end is final: going on might skip what another log holds in its place.
  */
 export const follow = ({
   eventLog,
@@ -29,29 +41,59 @@ export const follow = ({
   const caughtUp = Promise.withResolvers<void>()
   // Nobody may be waiting when the log fails before catching up.
   caughtUp.promise.catch(() => undefined)
-  const run = async (): Promise<void> => {
-    for await (const item of eventLog.subscribe({ after, prefixes, signal: stopping.signal })) {
-      if (item.kind === 'caught-up') caughtUp.resolve()
-      if (item.kind !== 'events') continue
-      for (const recorded of item.events) {
-        try {
-          apply(decodeEvent(recorded))
-        } catch (error) {
-          logger.error(
-            { err: error, stream: recorded.stream, revision: recorded.revision },
-            'event cannot be applied',
-          )
+  let failure: Error | null = null
+  let position = after
+  let failures = 0
+
+  const subscribed = async (): Promise<void> => {
+    for await (const item of eventLog.subscribe({ after: position, prefixes, signal: stopping.signal })) {
+      if (item.kind === 'events')
+        for (const recorded of item.events) {
+          try {
+            apply(decodeEvent(recorded))
+          } catch (error) {
+            logger.error(
+              { err: error, stream: recorded.stream, revision: recorded.revision },
+              'event cannot be applied',
+            )
+          }
         }
+      position = item.position
+      failures = 0
+      failure = null
+      if (item.kind === 'caught-up') caughtUp.resolve()
+    }
+    // Stopped, or the log was closed under the model.
+    if (!stopping.signal.aborted) throw new Error('the event log ended the subscription')
+  }
+
+  const run = async (): Promise<void> => {
+    while (!stopping.signal.aborted) {
+      try {
+        await subscribed()
+      } catch (error) {
+        if (stopping.signal.aborted) return
+        failure = error instanceof Error ? error : new Error(String(error))
+        if (!(error instanceof Unavailable)) throw error
+        logger.error(
+          { err: error, prefixes, position: position.toString() },
+          'a live read model lost the event log, subscribing again',
+        )
+        const pauseMs = Math.min(resubscribePauseMaxMs, resubscribePauseMs * 2 ** failures++)
+        await sleep(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined)
       }
     }
   }
   const running = run().catch((error: unknown) => {
     caughtUp.reject(error)
-    if (!stopping.signal.aborted)
-      logger.fatal({ err: error }, 'a live read model no longer follows the event log')
+    logger.fatal(
+      { err: error, prefixes, position: position.toString() },
+      'a live read model no longer follows the event log',
+    )
   })
   return {
     caughtUp: caughtUp.promise,
+    failure: () => failure,
     stop: async () => {
       stopping.abort()
       await running

@@ -96,14 +96,24 @@ export const createAbandoned = ({ stream, eventLog }: { stream: string; eventLog
   }
 }
 
-/** The command that gives a charge back. Its key makes it happen once, whoever sends it how often. */
+/**
+ * The key of whatever settles a charge whose caller was refused, by the first event id of the charged call: the charge
+ * is given back, or its answer is delivered after all. Both have this key and say up to where the ledger holds neither,
+ * so one of them is written and the other is answered by it, whichever process sends which.
+ */
+export const settlementKeyOf = (firstEventId: string): string => `settled/${firstEventId}`
+
+/**
+ * The command that gives a charge back. Its key makes it happen once, whoever sends it how often, and not at all where
+ * the answer was delivered: then it is answered by that call's events.
+ */
 export const reversalCommand = (
-  { chargeId, amount, absentUpTo }: Reversal,
+  { chargeId, amount, firstEventId, absentUpTo }: Reversal,
   { nowMs, logger }: { nowMs: number; logger: Logger },
 ): LedgerCommand => {
   logger.warn({ chargeId }, 'ledger: a charge arrived after its call was refused; reversing it')
   return {
-    key: `reversal/${chargeId}`,
+    key: settlementKeyOf(firstEventId),
     absentUpTo,
     atMs: nowMs,
     actor: 'system',

@@ -412,9 +412,10 @@ const createWriter = (
       if (queue.some((queued) => queued.command.key === command.key)) continue
       enqueue(
         command,
-        () => {
+        ({ events }) => {
           abandoned.done(reversal)
-          observe?.reversal?.()
+          // Otherwise the answer was delivered after all, perhaps by another process: the charge is owed.
+          if (events.some(({ type }) => type === 'CreditAdjusted')) observe?.reversal?.()
         },
         (error) => {
           logger.error(

@@ -12,6 +12,8 @@ export type PriceBooks = {
   /** The book in force at an instant. Throws when none is: an installation without a price book cannot charge. */
   at(atMs: number): PriceBook
   readonly caughtUp: Promise<void>
+  /** Why books published from now on may not be heard of; null while they are. */
+  failure(): Error | null
   stop(): Promise<void>
 }
 
@@ -29,7 +31,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
     validUntilMs = Number.NEGATIVE_INFINITY
   }
 
-  const open = async (): Promise<void> => {
+  const open = async (): Promise<Following> => {
     // Asked before the stream is read: what is published in between is met twice, never missed.
     const after = await eventLog.head()
     const published = await eventLog.read(priceBookStream, { max: booksMax }).catch((error: unknown) => {
@@ -38,9 +40,10 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
     })
     for (const recorded of published) apply(decodeEvent(recorded))
     following = follow({ eventLog, after, prefixes: [priceBookStream], logger, apply })
-    await following.caughtUp
+    return following
   }
-  const caughtUp = open()
+  const opening = open()
+  const caughtUp = opening.then((opened) => opened.caughtUp)
   // Nobody may be waiting when the log fails before.
   caughtUp.catch(() => undefined)
 
@@ -58,8 +61,9 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
       return book
     },
     caughtUp,
+    failure: () => following?.failure() ?? null,
     stop: async () => {
-      await caughtUp.catch(() => undefined)
+      await opening.catch(() => undefined)
       await following?.stop()
     },
   }

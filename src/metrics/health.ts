@@ -43,11 +43,20 @@ export type Health = {
   projectionLags(): Promise<readonly ProjectionLag[] | null>
 }
 
+/** A read model in memory: stale from the moment it no longer follows the event log, and calls rest on it. */
+export type LiveModel = {
+  readonly name: string
+  /** Null while it follows. */
+  failure(): Error | null
+}
+
 export type HealthOptions = {
   readonly eventLog: Pick<EventLog, 'head' | 'subscribe'>
   readonly pool: pg.Pool
   readonly clock: { now(): number }
   readonly projections: readonly { readonly name: string }[]
+  /** Held in memory and fed by the event log; what the name says is checked under that name. */
+  readonly liveModels?: readonly LiveModel[]
   /** Undefined where rate limits were never meant to be shared. */
   readonly rateLimitsShared?: () => boolean
 }
@@ -59,6 +68,7 @@ export const createHealth = ({
   pool,
   clock,
   projections,
+  liveModels = [],
   rateLimitsShared,
 }: HealthOptions): Health => {
   const names = new Set(projections.map(({ name }) => name))
@@ -93,6 +103,9 @@ export const createHealth = ({
         database: { status: statusOf(checkpointsTold) },
         projections: checkOf(lags, showsRows),
       }
+      // Asked on the spot: it costs nothing, and a revoked key must not be let in for as long as a look is remembered.
+      for (const { name, failure } of liveModels)
+        checks[name] = { status: failure() === null ? 'ok' : 'failed' }
       if (rateLimitsShared !== undefined)
         checks.rate_limiter = { status: rateLimitsShared() ? 'ok' : 'degraded' }
       const ready = Object.values(checks).every(({ status }) => status === 'ok' || status === 'degraded')

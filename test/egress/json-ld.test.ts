@@ -87,6 +87,10 @@ test('only the first five blocks, 512 Ki characters, 32 levels and 500 nodes cou
   const large = script(`{"n":"${'x'.repeat(jsonLdLimits.blockCharactersMax)}"}`)
   expect(await extract(large + script('{"n":1}'))).toEqual({ kind: 'found', nodes: [{ n: 1 }] })
 
+  const three = [1, 2, 3].map((n) => script(`{"n":${n},"x":"${'x'.repeat(200_000)}"}`)).join('')
+  const two = await extract(three)
+  expect(two.kind === 'found' && two.nodes.map(({ n }) => n)).toEqual([1, 2])
+
   const nested = (depth: number): string => `${'{"n":'.repeat(depth)}1${'}'.repeat(depth)}`
   expect((await extract(script(nested(jsonLdLimits.depthMax)))).kind).toBe('found')
   expect(await extract(script(nested(jsonLdLimits.depthMax + 1)))).toEqual({ kind: 'malformed' })

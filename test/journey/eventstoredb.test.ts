@@ -3,10 +3,10 @@ import { seededRandom } from '../ip-lookup/seeded-random.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import {
-  cli,
   cliJson,
   createPartner,
   eventually,
+  exportLedger,
   lookup,
   type Service,
   startService,
@@ -40,13 +40,6 @@ afterAll(async () => {
   await database?.drop()
 })
 
-type Exported = {
-  type: string
-  event_id: string
-  data: Record<string, unknown>
-  metadata: { request_id?: string }
-}
-
 test('a call is charged, exported with its facts and charge adjacent, and verified', async () => {
   const partner = await createPartner('10', environment)
   const { body, headers } = await eventually(async () => {
@@ -54,11 +47,7 @@ test('a call is charged, exported with its facts and charge adjacent, and verifi
     return answer.status === 200 ? answer : undefined
   })
   expect(headers.get('credits-charged')).toBe('1')
-  const { out } = await cli(['ledger', 'export', partner.organizationId], environment)
-  const events = out
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Exported)
+  const events = await exportLedger(partner.organizationId, environment)
   const at = events.findIndex(({ metadata }) => metadata.request_id === body.request_id)
   expect(events.slice(at, at + 2).map(({ type }) => type)).toEqual(['KeyUsed', 'CreditCharged'])
   expect(await cliJson(['ledger', 'verify', partner.organizationId], environment)).toMatchObject({ ok: true })
@@ -98,11 +87,7 @@ test('under lost replies and cut connections 100 credits pay exactly 100 of 1,00
   }
   expect(Object.fromEntries(outcomes)).toEqual({ 200: 100, 402: 900 })
 
-  const { out } = await cli(['ledger', 'export', partner.organizationId], environment)
-  const events = out
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Exported)
+  const events = await exportLedger(partner.organizationId, environment)
   const charges = events.filter(({ type }) => type === 'CreditCharged')
   const reversals = events.filter(({ type }) => type === 'CreditAdjusted')
   expect(new Set(charges.map(({ data }) => data.charge_id)).size).toBe(charges.length)

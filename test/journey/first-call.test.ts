@@ -3,7 +3,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { cli, cliJson, eventually, lookup, type Service, startService } from '../support/service.ts'
+import {
+  cli,
+  cliJson,
+  eventually,
+  exportLedger,
+  lookup,
+  type Service,
+  startService,
+} from '../support/service.ts'
 
 /** A new user's first minutes with the embedded default: one data directory, real processes, nothing prepared. */
 
@@ -29,24 +37,6 @@ afterAll(async () => {
   await rm(dataDir, { recursive: true, force: true })
 })
 
-type Exported = {
-  type: string
-  revision: number
-  event_id: string
-  position: string
-  data: Record<string, unknown>
-  metadata: Record<string, unknown>
-}
-
-const exportLedger = async (): Promise<Exported[]> => {
-  const { code, out } = await cli(['ledger', 'export', demo.organization_id], environment())
-  expect(code).toBe(0)
-  return out
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Exported)
-}
-
 test('the printed curl line is a call that is answered with a location and charged one credit', async () => {
   const curl = /^curl (.*)$/m.exec(service.output())?.[1] ?? ''
   expect(curl).toContain(`x-api-key: ${demo.api_key}`)
@@ -63,7 +53,7 @@ test('the printed curl line is a call that is answered with a location and charg
 
 test('the ledger shows the call with its facts and, right after it, its charge', async () => {
   const { body } = await lookup(demo.api_url, demo.api_key, '1.1.1.1')
-  const events = await exportLedger()
+  const events = await exportLedger(demo.organization_id, environment())
   const at = events.findIndex(
     ({ type, metadata }) => type === 'KeyUsed' && metadata.request_id === body.request_id,
   )
@@ -125,7 +115,9 @@ test('a sound ledger verifies; one changed byte anywhere in an event is named', 
   const { url } = JSON.parse(await readFile(join(dataDir, 'postgres.json'), 'utf8')) as { url: string }
   const client = new pg.Client({ connectionString: url })
   await client.connect()
-  const victim = (await exportLedger()).find(({ type }) => type === 'CreditCharged')
+  const victim = (await exportLedger(demo.organization_id, environment())).find(
+    ({ type }) => type === 'CreditCharged',
+  )
   const change = async (column: 'data' | 'metadata', from: string, to: string): Promise<void> => {
     const { rowCount } = await client.query(
       `update log_events set ${column} = replace(${column}::text, $1, $2)::json where position = $3 and ${column}::text like '%' || $1 || '%'`,
@@ -179,11 +171,11 @@ test('a second process on the same data directory joins, and a key revoked there
 }, 60_000)
 
 test('SIGTERM ends the service and its PostgreSQL with 0; started again it knows everything', async () => {
-  const before = await exportLedger()
+  const before = await exportLedger(demo.organization_id, environment())
   expect(await service.end('SIGTERM')).toBe(0)
   await expect(readFile(join(dataDir, 'postgres.json'))).rejects.toThrow('ENOENT')
   // The command line works without the service: it starts the database itself, and stops it again.
-  expect((await exportLedger()).length).toBe(before.length)
+  expect((await exportLedger(demo.organization_id, environment())).length).toBe(before.length)
   service = await startService(environment())
   const balance = await cliJson<{ balance: string }>(
     ['credits', 'balance', demo.organization_id],

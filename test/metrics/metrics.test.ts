@@ -57,7 +57,11 @@ beforeAll(async () => {
       organizationId,
       name: 'warehouse',
       permissions: ['ip_lookup'],
-      limits: { requests_per_minute: requestsPerMinute, requests_per_day: 100_000, email_validations_per_second: 10 },
+      limits: {
+        requests_per_minute: requestsPerMinute,
+        requests_per_day: 100_000,
+        email_validations_per_second: 10,
+      },
       allowedCidrs: [],
       expiresAt: null,
       actor,

@@ -2,6 +2,7 @@ import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { openEventStoreDb } from '../../src/event-log/eventstoredb.ts'
 import { type EventLog, logStart, type RecordedEvent } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
@@ -9,7 +10,9 @@ import { createLedger } from '../../src/ledger/commit.ts'
 import { grantCredits, recordCall, registerOrganization } from '../../src/ledger/decide.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { copyEventLog } from '../../src/ops/copy-event-log.ts'
+import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { cliJson, startCli } from '../support/service.ts'
 
 /** Moving house: an event log copied into another keeps every byte that a digest covers. */
 
@@ -150,3 +153,39 @@ test('a target that holds something else is refused by stream and revision, and 
     await other.drop()
   }
 })
+
+test('the command copies a PostgreSQL log to a double of EventStoreDB; killed in the middle it goes on where it stood, and every digest is the same', async () => {
+  const double = await startEventStoreDouble({ systemEventEvery: 100 })
+  const args = ['event-log', 'copy', '--from', databases[0]?.url ?? '', '--to', double.url]
+  const log = openEventStoreDb({ url: double.url, logger })
+  try {
+    const killed = startCli(args, {})
+    double.onAppend = () => {
+      if (double.appends < 4) return undefined
+      killed.child.kill('SIGKILL')
+      // Written, and nobody is left to hear of it.
+      return 'lose-reply'
+    }
+    expect((await killed.ended).code).toBeNull()
+    double.onAppend = undefined
+    const kept = organizations.reduce((sum, one) => sum + double.eventsOf(ledgerStream(one)).length, 0)
+    const all = (await everything(source)).length
+    expect(kept).toBeGreaterThan(0)
+    expect(kept).toBeLessThan(all)
+
+    const copied = await cliJson<{ events: number; already: number; streams: number }>(args, {})
+    expect(copied).toMatchObject({ events: all, streams: 2 })
+    expect(copied.already).toBeGreaterThan(0)
+    expect(copied.already).toBeLessThanOrEqual(kept)
+    expect(byStream(await everything(log))).toEqual(byStream(await everything(source)))
+    for (const organization of organizations) {
+      const verdict = await verifyLedger(log, organization)
+      expect(verdict.fault).toBeNull()
+      expect(verdict.digest).toBe((await verifyLedger(source, organization)).digest)
+    }
+    expect(await cliJson(args, {})).toMatchObject({ events: all, already: all })
+  } finally {
+    await log.close()
+    await double.close()
+  }
+}, 60_000)

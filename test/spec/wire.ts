@@ -1,5 +1,6 @@
 /** What every answer has in common, asserted in one place: the error object, and the headers of a call. */
 import { expect } from 'vitest'
+import type { Capability } from '../../src/events/capabilities.ts'
 import type { Answer, LedgerFact, Partner } from '../support/house.ts'
 
 export const ulid = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
@@ -72,7 +73,7 @@ export const bare = (events: readonly LedgerFact[]): Bare[] =>
 export const refusalFact = (
   { keyId }: Partner,
   code: string,
-  capability: 'ip_lookup' | 'whoami' = 'ip_lookup',
+  capability: Capability = 'ip_lookup',
 ): Bare => ({
   type: 'KeyUsed',
   data: {
@@ -90,7 +91,7 @@ export const expectRefusedCall = (
   answer: Answer & { readonly events: readonly LedgerFact[] },
   partner: Partner,
   refusal: ExpectedRefusal,
-  capability: 'ip_lookup' | 'whoami' = 'ip_lookup',
+  capability: Capability = 'ip_lookup',
 ): void => {
   expectErrorObject(answer, refusal)
   expect(bare(answer.events)).toEqual([refusalFact(partner, refusal.code, capability)])

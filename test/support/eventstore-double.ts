@@ -138,6 +138,11 @@ export type EventStoreDouble = {
   readonly faults: number
   /** Every event of a stream as the server keeps it. */
   eventsOf(stream: string): readonly StoredEvent[]
+  /**
+   * Changes the text of an event that is kept already, as somebody with access to the server's files would. Whoever
+   * reads it from now on gets the new text. Throws where there is no such event, or the text stays what it was.
+   */
+  alter(stream: string, revision: number, part: 'data' | 'metadata', change: (text: string) => string): void
   cutConnections(): void
   /** No more faults, neither random ones nor `onAppend`'s. */
   calm(): void
@@ -420,6 +425,7 @@ export const startEventStoreDouble = async (
       return faults
     },
     eventsOf: log.eventsOf,
+    alter: log.alter,
     cutConnections,
     calm: () => {
       calm = true
@@ -580,10 +586,22 @@ const createLog = ({
     }
   }
 
+  const alter: EventStoreDouble['alter'] = (stream, revision, part, change) => {
+    const standing = streams.get(stream)?.[revision]
+    if (standing === undefined) throw new Error(`the double keeps no event ${revision} of ${stream}`)
+    const text = Buffer.from(standing[part]).toString()
+    const changed = change(text)
+    if (changed === text) throw new Error(`nothing changes in the ${part} of event ${revision} of ${stream}`)
+    const altered = { ...standing, [part]: Uint8Array.from(Buffer.from(changed)) }
+    streams.get(stream)?.splice(revision, 1, altered)
+    all.splice(indexAt(standing.position), 1, altered)
+  }
+
   return {
     commit,
     wake,
     eventsOf: (stream: string): readonly StoredEvent[] => streams.get(stream) ?? [],
+    alter,
     tombstone: (stream: string) => deleted.add(stream),
     forgetRecentIds: () => recentIds.clear(),
     get length() {

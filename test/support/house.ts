@@ -11,7 +11,7 @@ import pino from 'pino'
 import { vi } from 'vitest'
 import { type App, startApp } from '../../src/app.ts'
 import { parseCredits } from '../../src/billing/money.ts'
-import { parseConfig } from '../../src/config.ts'
+import { type Config, parseConfig } from '../../src/config.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { type ReadOptions, type RecordedEvent, StreamMissing } from '../../src/event-log/port.ts'
 import { decodeEvent, encodeEvent } from '../../src/event-log/stored-event.ts'
@@ -77,12 +77,20 @@ export type House = {
   readonly apiUrl: string
   readonly dashboardUrl: string
   readonly foundation: Foundation
+  readonly config: Config
   partner(options?: PartnerOptions): Promise<Partner>
   /** Another key of the same organization. */
   key(organizationId: string, options?: PartnerOptions): Promise<Partner>
   eventsOf(organizationId: string): Promise<LedgerFact[]>
   /** Sends a request with the partner's key. Where calls of one organization overlap, their `events` mix. */
   ask(partner: Partner, question: Question): Promise<AnswerAndFacts>
+  /** Posts JSON to a path of the API host. */
+  post(
+    partner: Partner,
+    path: string,
+    body: unknown,
+    headers?: Readonly<Record<string, string>>,
+  ): Promise<AnswerAndFacts>
   lookup(partner: Partner, body: unknown, headers?: Readonly<Record<string, string>>): Promise<AnswerAndFacts>
   whoami(partner: Partner): Promise<AnswerAndFacts>
   publishPriceBook(book: Omit<PriceBookPublished, 'version' | 'approver'>): Promise<number>
@@ -296,9 +304,12 @@ const answersIn = (received: string): Answer[] => {
 export const openHouse = async ({
   clock = 'real',
   host = '127.0.0.1',
+  environment = {},
 }: {
   clock?: 'real' | 'movable'
   host?: string
+  /** Further variables, or others than the house's own. */
+  environment?: Readonly<Record<string, string>>
 } = {}): Promise<House> => {
   // Before anything keeps a reference to Date.
   if (clock === 'movable') vi.useFakeTimers({ toFake: ['Date'], shouldAdvanceTime: true })
@@ -316,6 +327,7 @@ export const openHouse = async ({
     API_PORT: '0',
     DASHBOARD_PORT: '0',
     ROLES: 'api,dashboard,projector',
+    ...environment,
   })
   const foundation = await openFoundation(config, { logger })
   const app = await startApp(foundation, config, logger)
@@ -323,6 +335,7 @@ export const openHouse = async ({
   aside.on('error', () => undefined)
   return createHouse({
     foundation,
+    config,
     app,
     aside,
     url: database.url,
@@ -338,12 +351,14 @@ export const openHouse = async ({
 
 const createHouse = ({
   foundation,
+  config,
   app,
   aside,
   url,
   dispose,
 }: {
   foundation: Foundation
+  config: Config
   app: App
   aside: pg.Pool
   url: string
@@ -409,6 +424,9 @@ const createHouse = ({
     return { ...answer, events: await eventsOf(partner.organizationId, (last?.revision ?? -1) + 1) }
   }
 
+  const post: House['post'] = (partner, path, body, headers = {}) =>
+    ask(partner, { path, body, headers: { 'content-type': 'application/json', ...headers } })
+
   const end = async (): Promise<void> => {
     if (ended) return
     ended = true
@@ -419,9 +437,11 @@ const createHouse = ({
     apiUrl,
     dashboardUrl,
     foundation,
+    config,
     eventsOf,
     key,
     ask,
+    post,
     heard,
     partner: async ({ credits = '1000', overdraft = '0', ...options } = {}) => {
       const { organizationId } = await createOrganization(foundation, {
@@ -440,8 +460,7 @@ const createHouse = ({
         })
       return key(organizationId, options)
     },
-    lookup: (partner, body, headers = {}) =>
-      ask(partner, { body, headers: { 'content-type': 'application/json', ...headers } }),
+    lookup: (partner, body, headers) => post(partner, '/v1/ip/lookup', body, headers),
     whoami: (partner) => ask(partner, { method: 'GET', path: '/whoami', on: 'dashboard' }),
     publishPriceBook: async (book) => {
       const books = await foundation.eventLog.read(priceBookStream, { max: 1_000 })

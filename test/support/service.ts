@@ -6,6 +6,9 @@ import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const startDeadlineMs = 60_000
+/** Of a command and of a call: far above what any takes, so that one that hangs is told and not waited for. */
+const commandDeadlineMs = 120_000
+const answerDeadlineMs = 60_000
 
 export type Service = {
   readonly apiUrl: string
@@ -25,49 +28,69 @@ const environmentOf = (variables: Readonly<Record<string, string>>): Record<stri
   ...variables,
 })
 
-/** Starts the service on free ports and resolves when it says that it answers. */
-export const startService = async (variables: Readonly<Record<string, string>>): Promise<Service> => {
+/** The service's process, whatever roles it was given. */
+export type ServiceProcess = Pick<Service, 'child' | 'output' | 'end'>
+
+type Spawned = ServiceProcess & {
+  /** Resolves with the exit code, or the signal's name. */
+  readonly ended: Promise<number | string>
+}
+
+const spawnService = (variables: Readonly<Record<string, string>>): Spawned => {
   const child = spawn(process.execPath, ['src/main.ts'], {
     cwd: root,
     env: environmentOf({ API_PORT: '0', DASHBOARD_PORT: '0', ...variables }),
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   let output = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (chunk: Buffer) => {
+      output += chunk.toString()
+    })
+  const ended = once(child, 'exit').then(([code, signal]) => (code ?? signal) as number | string)
+  return {
+    child,
+    output: () => output,
+    ended,
+    end: async (signal) => {
+      child.kill(signal)
+      return ended
+    },
+  }
+}
+
+/** A process that serves nobody and so never says that it is ready: what it does shows in the database. */
+export const startWorker = (variables: Readonly<Record<string, string>>): ServiceProcess =>
+  spawnService({ ROLES: 'projector', ...variables })
+
+/** Starts the service on free ports and resolves when it says that it answers. */
+export const startService = async (variables: Readonly<Record<string, string>>): Promise<Service> => {
+  const spawned = spawnService(variables)
+  const { child, output, ended, end } = spawned
   const {
     promise: ready,
     resolve,
     reject,
   } = Promise.withResolvers<{ apiUrl: string; dashboardUrl: string }>()
-  const look = (chunk: Buffer): void => {
-    output += chunk.toString()
-    const api = /^API +(http\S+)$/m.exec(output)?.[1]
-    const dashboard = /^Dashboard +(http\S+)$/m.exec(output)?.[1]
+  const look = (): void => {
+    const api = /^API +(http\S+)$/m.exec(output())?.[1]
+    const dashboard = /^Dashboard +(http\S+)$/m.exec(output())?.[1]
     // The embedded default is ready to be tried only when it has said how.
-    const announced = variables.DATABASE_URL !== undefined || /^curl /m.test(output)
+    const announced = variables.DATABASE_URL !== undefined || /^curl /m.test(output())
     if (api !== undefined && dashboard !== undefined && announced)
       resolve({ apiUrl: api, dashboardUrl: dashboard })
   }
-  child.stdout.on('data', look)
-  child.stderr.on('data', look)
-  const ended = once(child, 'exit').then(([code, signal]) => (code ?? signal) as number | string)
+  child.stdout?.on('data', look)
   void ended.then((code) =>
-    reject(new Error(`the service ended with ${code} before it answered:\n${output}`)),
+    reject(new Error(`the service ended with ${code} before it answered:\n${output()}`)),
   )
   const timer = setTimeout(
-    () => reject(new Error(`the service did not answer in time:\n${output}`)),
+    () => reject(new Error(`the service did not answer in time:\n${output()}`)),
     startDeadlineMs,
   )
   try {
     const urls = await ready
-    return {
-      ...urls,
-      child,
-      output: () => output,
-      end: async (signal) => {
-        child.kill(signal)
-        return ended
-      },
-    }
+    return { ...urls, child, output, end }
   } catch (error) {
     child.kill('SIGKILL')
     throw error
@@ -78,15 +101,20 @@ export const startService = async (variables: Readonly<Record<string, string>>):
 
 export type CliResult = { readonly code: number; readonly out: string; readonly err: string }
 
-/** Runs one command of the command line to its end. */
-export const cli = async (
+/** Begins one command of the command line, for tests that do more with it than wait for its end. */
+export const startCli = (
   args: readonly string[],
   variables: Readonly<Record<string, string>>,
-): Promise<CliResult> => {
+): {
+  readonly child: ChildProcess
+  readonly ended: Promise<Omit<CliResult, 'code'> & { code: number | null }>
+} => {
   const child = spawn(process.execPath, ['src/cli.ts', ...args], {
     cwd: root,
     env: environmentOf(variables),
     stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: commandDeadlineMs,
+    killSignal: 'SIGKILL',
   })
   let out = ''
   let err = ''
@@ -96,7 +124,17 @@ export const cli = async (
   child.stderr.on('data', (chunk: Buffer) => {
     err += chunk.toString()
   })
-  const [code] = (await once(child, 'close')) as [number]
+  return { child, ended: once(child, 'close').then(([code]) => ({ code: code as number | null, out, err })) }
+}
+
+/** Runs one command of the command line to its end. */
+export const cli = async (
+  args: readonly string[],
+  variables: Readonly<Record<string, string>>,
+): Promise<CliResult> => {
+  const { code, out, err } = await startCli(args, variables).ended
+  if (code === null)
+    throw new Error(`cli ${args.join(' ')} was killed after ${commandDeadlineMs} ms:\n${err}${out}`)
   return { code, out, err }
 }
 
@@ -135,7 +173,7 @@ export type LookupAnswer = {
   readonly body: Record<string, unknown>
 }
 
-/** One IP lookup over HTTP. Rejects when the connection breaks. */
+/** One IP lookup over HTTP. Rejects when the connection breaks, and with a TimeoutError when no answer comes. */
 export const lookup = async (
   apiUrl: string,
   apiKey: string,
@@ -146,12 +184,37 @@ export const lookup = async (
     method: 'POST',
     headers: { 'content-type': 'application/json', 'x-api-key': apiKey, ...headers },
     body: JSON.stringify({ ip }),
+    signal: AbortSignal.timeout(answerDeadlineMs),
   })
   return {
     status: response.status,
     headers: response.headers,
     body: (await response.json()) as Record<string, unknown>,
   }
+}
+
+/** An event as `ledger export` writes it. */
+export type ExportedEvent = {
+  readonly type: string
+  readonly stream: string
+  readonly revision: number
+  readonly event_id: string
+  readonly position: string
+  readonly data: Readonly<Record<string, unknown>>
+  readonly metadata: Readonly<Record<string, unknown>> & { readonly request_id?: string }
+}
+
+/** Every event of an organization's ledger, by the command line. Throws what the command wrote when it failed. */
+export const exportLedger = async (
+  organizationId: string,
+  variables: Readonly<Record<string, string>>,
+): Promise<ExportedEvent[]> => {
+  const { code, out, err } = await cli(['ledger', 'export', organizationId], variables)
+  if (code !== 0) throw new Error(`ledger export ended with ${code}: ${err}`)
+  return out
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as ExportedEvent)
 }
 
 /** Resolves when `check` gives something else than undefined; asks every 20 ms. */

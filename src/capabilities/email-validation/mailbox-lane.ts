@@ -56,6 +56,8 @@ export type LaneSurroundings = {
   /** Takes a place for one more session of this process; false where there is none. */
   readonly takePlace: (lane: MailboxLane) => boolean
   readonly returnPlace: () => void
+  /** Some lane waits for a place: an idle session is to give way. */
+  readonly placeWanted: () => boolean
   readonly opened: () => void
 }
 
@@ -359,14 +361,16 @@ export class MailboxLane {
   #release(held: Held): void {
     held.underWay--
     // One that could take only a few more at a time is not worth its place.
-    const refusalsLeft = this.#bounds.refusalsPerSessionMax - held.refusals
-    if (refusalsLeft < this.#atOnceMax(held) / 2) held.retired = true
+    const { refusalsPerSessionMax } = this.#bounds
+    const worth = Math.min(this.#atOnceMax(held), refusalsPerSessionMax) / 2
+    if (refusalsPerSessionMax - held.refusals < worth) held.retired = true
     if (held.begun >= this.#bounds.transactionsPerSessionMax) held.retired = true
     if (held.underWay === 0) {
       if (held.retired || this.#closing) held.smtp.quit()
       else this.#restAwhile(held)
     }
     this.#pump()
+    if (held.underWay === 0 && !held.retired && this.#around.placeWanted()) this.#retire(held)
   }
 
   /** What a fresh session was granted, a used one was not: sessions at this server are kept shorter. */

@@ -34,6 +34,7 @@ export class MailboxPool {
       ...around,
       takePlace: (lane) => this.#takePlace(lane),
       returnPlace: () => this.#returnPlace(),
+      placeWanted: () => this.#wanting.size > 0,
       opened: () => this.#sessionsOpened++,
     }
   }
@@ -84,10 +85,13 @@ export class MailboxPool {
 
   #returnPlace(): void {
     this.#places--
-    const [next] = this.#wanting
-    if (next === undefined) return
-    this.#wanting.delete(next)
-    next.placeFree()
+    // Whoever wanted it may have run out of time meanwhile: the next one is told, too.
+    while (this.#places < this.#bounds.sessionsMax) {
+      const [next] = this.#wanting
+      if (next === undefined) return
+      this.#wanting.delete(next)
+      next.placeFree()
+    }
   }
 
   #forgetOne(): void {

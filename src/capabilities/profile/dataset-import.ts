@@ -15,6 +15,7 @@ import type { ProfileData } from './provider.ts'
 export type ImportReport = {
   /** Without empty ones. */
   readonly lines: number
+  /** Lines taken, those that a later line of the file replaced included. */
   readonly imported: number
   /** Of the imported: said to be gone. */
   readonly gone: number
@@ -59,7 +60,7 @@ export const importProfiles = async ({
   let batch: Person[] = []
   let batchBytes = 0
   const write = async (): Promise<void> => {
-    const people = latestOf(batch)
+    const people = batch
     batch = []
     batchBytes = 0
     if (people.length === 0) return
@@ -146,15 +147,15 @@ const parseLine = (bytes: Uint8Array, identifiers: Identifiers): Person | { read
   return isEmptyProfile(data) ? { reason: 'nothing about the person' } : { lid, urn, data }
 }
 
-/** Of people who share a lid or a URN, the last: rows are unique in both. */
+/** Whom no later line replaces: rows are unique by lid and by URN. */
 const latestOf = (people: readonly Person[]): Person[] => {
   const taken = new Set<string>()
   const latest: Person[] = []
   for (const person of people.toReversed()) {
     const aliases = aliasTexts(person)
-    if (aliases.some((alias) => taken.has(alias))) continue
+    if (!aliases.some((alias) => taken.has(alias))) latest.push(person)
+    // A line that was itself replaced has still replaced those before it, as if lines were written one by one.
     for (const alias of aliases) taken.add(alias)
-    latest.push(person)
   }
   return latest.reverse()
 }
@@ -197,13 +198,14 @@ const writePeople = async ({
 }
 
 const writeRows = async (client: PoolClient, people: readonly Person[], importedAt: Date): Promise<void> => {
-  const columns = [
-    people.map(({ lid }) => lid),
-    people.map(({ urn }) => urn),
-    people.map(({ data }) => (data === null ? null : JSON.stringify(data))),
-  ]
-  await client.query(deleteRows, columns.slice(0, 2))
-  await client.query(insertRows, [...columns, importedAt])
+  await client.query(deleteRows, [people.map(({ lid }) => lid), people.map(({ urn }) => urn)])
+  const latest = latestOf(people)
+  await client.query(insertRows, [
+    latest.map(({ lid }) => lid),
+    latest.map(({ urn }) => urn),
+    latest.map(({ data }) => (data === null ? null : JSON.stringify(data))),
+    importedAt,
+  ])
 }
 
 /**

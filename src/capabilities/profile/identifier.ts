@@ -88,26 +88,9 @@ export const numericIdOf = (value: unknown): string | null => {
   return isPerson && numericIdPattern.test(digits) ? digits : null
 }
 
-/** What a request asks for, as one text. The store keeps keyed HMACs of these, never the texts. */
-export const aliasTextOf = ({ kind, value }: ProfileRef): string => `${kind}:${value}`
-
-/** What an answer is known by, as texts, lid first. */
+/** What somebody is known by, as texts, lid first. What is stored for good are keyed HMACs of these, never the texts. */
 export const aliasTexts = ({ lid, urn }: ProfileIds): readonly string[] =>
   urn === null ? [`lid:${lid}`] : [`lid:${lid}`, `urn:${urn}`]
-
-/**
- * Whether an answer is about who was asked for. Sources mix people up: an answer that matches neither the identifier
- * asked for nor one already known to be the same person's is another person's data, unless the source itself said that
- * the identifier now leads there. `isKnownAlias` is asked about texts as `aliasTexts` gives them.
- */
-export const belongsTo = (
-  ref: ProfileRef,
-  ids: ProfileIds,
-  { isKnownAlias, redirected }: { isKnownAlias: (aliasText: string) => boolean; redirected: boolean },
-): boolean => {
-  const texts = aliasTexts(ids)
-  return redirected || texts.includes(aliasTextOf(ref)) || texts.some((text) => isKnownAlias(text))
-}
 
 const parseUrn = (id: string, isOurPrefix: (prefix: string) => boolean): ProfileRef | null => {
   const separator = ':person:'
@@ -122,7 +105,7 @@ const parseUrn = (id: string, isOurPrefix: (prefix: string) => boolean): Profile
 const parseUrl = (id: string, isOurHost: (host: string) => boolean): ProfileRef | null => {
   // None of these can stand in a URL, and all of them are silently dropped or folded by parsers.
   if (/[\s\\\p{Cc}]/u.test(id)) return null
-  const address = /^(?:(https?):\/\/)?([^/?#]*)(\/[^?#]*)/i.exec(id)
+  const address = /^(?:(?:(https?):)?\/\/)?([^/?#]*)(\/[^?#]*)/i.exec(id)
   if (address === null) return null
   const [, scheme = '', authority = '', path = ''] = address
   const host = hostIn(authority.toLowerCase(), scheme.toLowerCase())

@@ -1,4 +1,4 @@
-import { itemsMax, textBytesMax } from './contract.ts'
+import { itemsMax } from './contract.ts'
 
 /**
  * Reading what a source sent: members that may be missing, of another type, empty or endless. Every function takes
@@ -22,6 +22,9 @@ export const itemsOf = (value: unknown): readonly unknown[] => {
   return Array.isArray(value) ? value.slice(0, itemsMax) : [value]
 }
 
+/** Of names, titles and the like. Prose may be as long as the contract lets it. */
+export const shortTextBytesMax = 1_000
+
 /** How sources hide a value from those who have not paid or signed in: part of it is not the value. */
 const mask = '***'
 
@@ -29,7 +32,7 @@ const mask = '***'
  * A text without outer spaces and control characters, cut to `bytesMax` of UTF-8 at a character; numbers as text.
  * Null for empty and masked texts.
  */
-export const textOf = (value: unknown, bytesMax = textBytesMax): string | null => {
+export const textOf = (value: unknown, bytesMax = shortTextBytesMax): string | null => {
   if (typeof value === 'number') return Number.isFinite(value) ? String(value) : null
   if (typeof value !== 'string' || value.includes(mask)) return null
   // UTF-16 code units never outnumber the bytes they become, so nothing that would be kept is left out here.

@@ -1,3 +1,4 @@
+import { textBytesMax } from './contract.ts'
 import type { Identifiers } from './identifier.ts'
 import { type Fields, fieldsOf, isFields, itemsOf, known, memberOf, textOf } from './mapping-fields.ts'
 
@@ -53,7 +54,7 @@ export const namesOf = (name: unknown): { firstname: string | null; lastname: st
 }
 
 const joined = (parts: readonly unknown[], separator: string): string | null => {
-  const texts = known(parts.map((part) => textOf(part)))
+  const texts = known(parts.map((part) => textOf(part, textBytesMax)))
   return texts.length === 0 ? null : texts.join(separator)
 }
 

@@ -1,3 +1,4 @@
+import { textBytesMax } from './contract.ts'
 import type { Identifiers } from './identifier.ts'
 import { type Fields, fieldsOf, isFields, itemsOf, memberOf, nameOf, textOf } from './mapping-fields.ts'
 import { firstProfileUrl, namesOf } from './mapping-json-resume.ts'
@@ -30,7 +31,7 @@ export const fromSchemaOrg = (person: Fields, identifiers: Identifiers): Fields 
       identifiers,
     ),
     headline: headlineOf(person),
-    about: itemsOf(memberOf(person, 'description')).find((one) => textOf(one) !== null),
+    about: itemsOf(memberOf(person, 'description')).find((one) => textOf(one, textBytesMax) !== null),
     skills: [...itemsOf(memberOf(person, 'knowsAbout')), ...itemsOf(memberOf(person, 'skills'))].map(nameOf),
     languages: itemsOf(memberOf(person, 'knowsLanguage')).map((one) => ({
       value: nameOf(one),

@@ -1,4 +1,5 @@
 import parsePhoneNumber, { type CountryCode, isSupportedCountry } from 'libphonenumber-js'
+import { itemsMax, textBytesMax } from './contract.ts'
 import { endOf, partialDate } from './dates.ts'
 import { canonicalLid, type Identifiers, numericIdOf } from './identifier.ts'
 import { languageCode } from './languages.ts'
@@ -80,8 +81,31 @@ export const instantOf = (value: unknown): number | null => {
   return Number.isNaN(ms) ? null : ms
 }
 
-/** Reads our own members; what is missing, empty or of another type is null, and lists lose such items. */
+/** Characters of JSON. An honest profile takes under 50,000; what is kept of it is sealed into one event. */
+export const profileCharactersMax = 150_000
+
+/**
+ * Reads our own members; what is missing, empty or of another type is null, and lists lose such items. Lists of a profile
+ * that is too large as a whole lose their ends.
+ */
 export const profileDataOf = (own: Fields): ProfileData => {
+  let data = readData(own)
+  for (let items = itemsMax / 2; items >= 1 && JSON.stringify(data).length > profileCharactersMax; items /= 2)
+    data = shortened(data, Math.floor(items))
+  return data
+}
+
+const shortened = (data: ProfileData, items: number): ProfileData => ({
+  ...data,
+  skills: data.skills.slice(0, items),
+  languages: data.languages.slice(0, items),
+  educations: data.educations.slice(0, items),
+  employment_history: data.employment_history.slice(0, items),
+  emails: data.emails.slice(0, items),
+  phone_numbers: data.phone_numbers.slice(0, items),
+})
+
+const readData = (own: Fields): ProfileData => {
   const member = (name: string): unknown => memberOf(own, name)
   const address = addressOf(member('address'))
   return {
@@ -89,7 +113,7 @@ export const profileDataOf = (own: Fields): ProfileData => {
     lastname: textOf(member('lastname')),
     numOfConnections: countOf(member('numOfConnections')),
     headline: textOf(member('headline')),
-    about: textOf(member('about')),
+    about: textOf(member('about'), textBytesMax),
     skills: known(itemsOf(member('skills')).map((skill) => textOf(skill) ?? textOf(memberOf(skill, 'name')))),
     languages: itemsOf(member('languages')).flatMap(languageOf),
     address,
@@ -154,7 +178,7 @@ const employmentOf = (item: unknown): ProfileData['employment_history'] => {
   const { endDate, isCurrent } = endOf(memberOf(item, 'endDate'), memberOf(item, 'is_current'))
   const employment = {
     title: textOf(memberOf(item, 'title')),
-    description: textOf(memberOf(item, 'description')),
+    description: textOf(memberOf(item, 'description'), textBytesMax),
     startDate: partialDate(memberOf(item, 'startDate')),
     endDate,
     location: textOf(memberOf(item, 'location')),

@@ -16,6 +16,8 @@ import type { ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
  * is known by the identifier included, is the answer.
  */
 export type Providers = {
+  /** Of the sources together, such as `dataset_http`: what their operator calls where profiles come from. */
+  readonly name: string
   /** As the port's `fetch`, and names who answered. Settles within `totalMaxMs` and by the deadline. Never rejects. */
   readonly fetch: (
     ref: ProfileRef,
@@ -83,6 +85,7 @@ export const combineProviders = (
   const budget = createHedgeBudget()
 
   return {
+    name: providers.map(({ name }) => name).join('_'),
     fetch: async (ref, { deadlineMs, ageMaxMs, signal }) => {
       const [first, second] = lanes.filter(({ provider }) => provider.supports?.(ref) !== false)
       // No source can be asked by such an identifier.

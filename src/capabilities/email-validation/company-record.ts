@@ -1,0 +1,450 @@
+/**
+ * What is known about a company, and how a record of a data set becomes that. Pure: the same record gives the same row.
+ *
+ * Records are hostile in the way that bulk data are: fields are missing, of the wrong type, or hold something else. What
+ * cannot be read becomes null; a record is refused only where nothing could be answered with it.
+ */
+import { hash } from 'node:crypto'
+import { domainToASCII } from 'node:url'
+import { countries } from 'countries-list'
+import { iso31661 } from 'iso-3166'
+import { parse as parseHost } from 'tldts'
+
+export const sizeRanges = [
+  '1-10',
+  '11-50',
+  '51-200',
+  '201-500',
+  '501-1000',
+  '1001-5000',
+  '5001-10000',
+  '10001+',
+] as const
+export type SizeRange = (typeof sizeRanges)[number]
+
+/** A company as the answer shows it (decision 17). Unknown is null. */
+export type CompanyRecord = {
+  readonly name: string
+  readonly legal_name: string | null
+  /** The registrable domain, in A-labels. */
+  readonly domain: string
+  readonly website: string | null
+  readonly industry: string | null
+  readonly size_range: SizeRange | null
+  readonly employee_count: number | null
+  readonly founded_year: number | null
+  readonly location: {
+    readonly locality: string | null
+    readonly region: string | null
+    readonly country: string | null
+    /** ISO 3166-1 alpha-2, or XK. */
+    readonly country_code: string | null
+  }
+  readonly profnet_url: string | null
+  readonly logo_url: string | null
+  readonly source: string
+  /** ISO 8601 UTC. */
+  readonly source_updated_at: string
+}
+
+/** A company and how it stands against other records about the same domain. */
+export type RankedCompany = {
+  readonly company: CompanyRecord
+  /** Among records of one edition the higher one counts; see `preferenceOf`. */
+  readonly preference: number
+  /** Where preferences are equal the lower one counts, compared byte by byte. Equal only for equal records. */
+  readonly tieBreak: string
+}
+
+export type CompanyRefusal =
+  /** Has no website: it cannot be found by a domain. A third of public data is like that; no fault. */
+  | 'no_domain'
+  /** Its website is an IP address, a bare public suffix, a name without a known suffix, or no host at all. */
+  | 'website_unusable'
+  | 'not_an_object'
+  | 'name_missing'
+  | 'name_too_long'
+  /** The name holds bytes or surrogates that are no text. */
+  | 'name_not_text'
+
+/**
+ * The professional network as data sets and pages write it: the field that holds a company's page there, and the domains
+ * such pages have. Nothing else in the house uses its brand.
+ */
+const network = { field: 'linkedin_url', domains: ['linkedin.com', 'profnet.com'] } as const
+
+/** Names under which data sets carry a member; the first that is filled counts. Compared in lower case with underscores. */
+const fieldNames = {
+  id: ['id'],
+  name: ['name', 'company_name', 'company'],
+  legalName: ['legal_name', 'legalname'],
+  domain: ['domain', 'domain_name'],
+  website: ['website', 'url', 'homepage', 'homepage_url', 'website_url'],
+  industry: ['industry'],
+  size: ['size_range', 'size', 'employee_range'],
+  employeeCount: ['employee_count', 'current_employee_estimate', 'employees', 'number_of_employees'],
+  founded: ['founded_year', 'founded', 'year_founded'],
+  locality: ['locality', 'city'],
+  region: ['region', 'state'],
+  country: ['country'],
+  countryCode: ['country_code'],
+  profnetUrl: ['profnet_url', network.field],
+  logoUrl: ['logo_url', 'logo'],
+  source: ['source'],
+  sourceUpdatedAt: ['source_updated_at'],
+} as const satisfies Record<string, readonly string[]>
+
+type Field = keyof typeof fieldNames
+
+const fieldOfName = new Map<string, { field: Field; rank: number }>()
+for (const [field, names] of Object.entries(fieldNames))
+  for (const [rank, name] of names.entries()) fieldOfName.set(name, { field: field as Field, rank })
+
+const nameCharactersMax = 200
+const textCharactersMax = 120
+const urlCharactersMax = 500
+const recordIdCharactersMax = 100
+/** The oldest companies still in business were founded in the sixth century. */
+const foundedYearMin = 500
+const employeesMax = 10_000_000
+
+/** A field name as it is compared: `Year founded` is `year_founded`. */
+export const fieldNameOf = (text: string): string =>
+  text
+    .trim()
+    .toLowerCase()
+    .replaceAll(/[\s-]+/g, '_')
+
+/** Whether a data set with this column could be imported: one of the names that lead to a domain. */
+export const isDomainField = (name: string): boolean => {
+  const field = fieldOfName.get(name)?.field
+  return field === 'domain' || field === 'website'
+}
+
+/**
+ * Reads one record: the shape of the PDL free company data set, of its CSV editions, or our own. `defaults` stand in for
+ * what the record does not say about its source. `yearMax` is the latest year a company can have been founded in.
+ */
+export const companyOf = (
+  raw: unknown,
+  defaults: { readonly source: string; readonly sourceUpdatedAt: string; readonly yearMax: number },
+): RankedCompany | { readonly refused: CompanyRefusal } => {
+  if (typeof raw !== 'object' || raw === null || Array.isArray(raw)) return { refused: 'not_an_object' }
+  const fields = fieldsOf(raw)
+  const site = siteOf(fields)
+  if ('refused' in site) return site
+  const name = nameOf(fields.get('name'))
+  if ('refused' in name) return name
+  const employeeCount = wholeNumberOf(fields.get('employeeCount'), { min: 0, max: employeesMax })
+  const company: CompanyRecord = {
+    name: name.text,
+    legal_name: textOf(fields.get('legalName'), nameCharactersMax),
+    domain: site.domain,
+    website: site.website,
+    industry: textOf(fields.get('industry'), textCharactersMax),
+    size_range: sizeRangeOf(fields.get('size')) ?? sizeRangeOfCount(employeeCount),
+    employee_count: employeeCount,
+    founded_year: yearOf(fields.get('founded'), defaults.yearMax),
+    location: locationOf(fields),
+    profnet_url: urlOf(fields.get('profnetUrl')),
+    logo_url: urlOf(fields.get('logoUrl')),
+    source: textOf(fields.get('source'), textCharactersMax) ?? defaults.source,
+    source_updated_at: instantOf(fields.get('sourceUpdatedAt')) ?? defaults.sourceUpdatedAt,
+  }
+  return {
+    company,
+    preference: preferenceOf(company, { direct: site.direct }),
+    tieBreak: `${recordIdOf(fields.get('id'))} ${digestOf(company)}`,
+  }
+}
+
+const recordIdOf = (value: unknown): string =>
+  (typeof value === 'number' ? String(value) : textOf(value, recordIdCharactersMax)) ?? ''
+
+/** Equal for equal companies: makes the order of records total, also where they have no ids or share one. */
+const digestOf = (company: CompanyRecord): string =>
+  hash('sha256', JSON.stringify(company), 'base64url').slice(0, 22)
+
+/**
+ * Which of several records of an edition answers for a domain: one whose website is the domain itself before one that is
+ * a page or subdomain of it (a shop's page at a network is not the network), then the larger company (the group before
+ * its branch), then the one that says more. Independent of the order of the records.
+ */
+const preferenceOf = (company: CompanyRecord, { direct }: { direct: boolean }): number => {
+  const size = company.size_range === null ? 0 : sizeRanges.indexOf(company.size_range) + 1
+  let filled = 0
+  for (const part of [company, company.location])
+    for (const value of Object.values(part)) if (value !== null) filled++
+  return (direct ? 10_000 : 0) + size * 100 + filled
+}
+
+/** The members a record fills, by our names. Empty texts and the word null count as not filled. */
+const fieldsOf = (raw: object): ReadonlyMap<Field, unknown> => {
+  const fields = new Map<Field, unknown>()
+  const ranks = new Map<Field, number>()
+  const take = (name: string, value: unknown): void => {
+    const known = fieldOfName.get(name) ?? fieldOfName.get(fieldNameOf(name))
+    if (known === undefined || isEmpty(value)) return
+    if (known.rank >= (ranks.get(known.field) ?? Number.POSITIVE_INFINITY)) return
+    fields.set(known.field, value)
+    ranks.set(known.field, known.rank)
+  }
+  for (const [name, value] of Object.entries(raw)) {
+    if (name === 'location' && typeof value === 'object' && value !== null)
+      for (const [inner, innerValue] of Object.entries(value)) take(inner, innerValue)
+    else take(name, value)
+  }
+  return fields
+}
+
+const isEmpty = (value: unknown): boolean =>
+  value === null || value === undefined || (typeof value === 'string' && /^\s*(null)?\s*$/i.test(value))
+
+type Site = { readonly domain: string; readonly website: string | null; readonly direct: boolean }
+
+const siteOf = (
+  fields: ReadonlyMap<Field, unknown>,
+): Site | { readonly refused: 'no_domain' | 'website_unusable' } => {
+  const [domain, website] = [fields.get('domain'), fields.get('website')]
+  const given = domain ?? website
+  if (given === undefined) return { refused: 'no_domain' }
+  const address = webAddressOf(given)
+  const registrable = address === null ? null : registrableDomainOf(address.hostname)
+  if (address === null || registrable === null) return { refused: 'website_unusable' }
+  const page = website === undefined ? address : webAddressOf(website)
+  const url = page === null ? null : addressText(page)
+  const host = address.hostname.replace(/^www\./, '')
+  return {
+    domain: registrable,
+    website: url === null || url.length > urlCharactersMax ? null : url,
+    direct: host === registrable && (page?.pathname ?? '/') === '/',
+  }
+}
+
+/**
+ * The registrable domain of a host, in A-labels and lower case; null for IP addresses, bare suffixes and names whose
+ * suffix nobody knows.
+ *
+ * Private suffixes count: `shop.github.io` belongs to its tenant and stands for itself. Filed under `github.io`, one
+ * tenant would answer for all the others.
+ */
+export const registrableDomainOf = (host: string): string | null => {
+  const bare = host.endsWith('.') ? host.slice(0, -1) : host
+  // A-labels first: the suffix list holds some suffixes in both forms, and the lookup comes in A-labels.
+  const ascii = /^[a-z0-9.-]*$/.test(bare) ? bare : domainToASCII(bare)
+  if (ascii.length > 63 && (ascii.length > 253 || /[^.]{64}/.test(ascii))) return null
+  const { domain, isIcann, isPrivate } = parseHost(ascii, {
+    allowPrivateDomains: true,
+    extractHostname: false,
+    validateHostname: true,
+  })
+  return isIcann === true || isPrivate === true ? domain : null
+}
+
+/** A web address, with or without a scheme; null for other schemes and for what is no address. */
+const webAddressOf = (value: unknown): URL | null => {
+  if (typeof value !== 'string' || value.length > 2 * urlCharactersMax) return null
+  const text = value.trim().replace(/^\/\//, '')
+  const scheme = /^([a-z][a-z0-9+.-]*):(?!\d)/i.exec(text)?.[1]?.toLowerCase()
+  if (scheme !== undefined && scheme !== 'http' && scheme !== 'https') return null
+  // URL takes `https:host` and odd slashes; a data set that says so means nothing by it.
+  if (scheme !== undefined && !/^https?:\/\/[^/\\]/i.test(text)) return null
+  return URL.parse(scheme === undefined ? `https://${text}` : text)
+}
+
+/** Scheme, host, port and path: user names, queries and fragments are nobody's business. */
+const addressText = ({ origin, pathname }: URL): string => (pathname === '/' ? origin : origin + pathname)
+
+const urlOf = (value: unknown): string | null => {
+  const address = webAddressOf(value)
+  if (address === null || registrableDomainOf(address.hostname) === null) return null
+  address.username = ''
+  address.password = ''
+  address.hash = ''
+  return address.href.length > urlCharactersMax ? null : address.href
+}
+
+/** The address among these that is a company's page at the professional network. */
+export const profnetUrlAmong = (urls: readonly unknown[]): string | null => {
+  for (const url of urls) {
+    const address = webAddressOf(url)
+    if (address === null || !address.pathname.startsWith('/company/')) continue
+    const domain = registrableDomainOf(address.hostname)
+    if (network.domains.some((one) => one === domain)) return addressText(address)
+  }
+  return null
+}
+
+/** Without control characters and direction marks, which could make an answer look like another one; in NFC. */
+const cleanText = (text: unknown): string | null => {
+  if (typeof text !== 'string') return null
+  // The usual case: visible ASCII in single file.
+  if (/^[!-~](?: ?[!-~])*$/.test(text)) return text
+  const clean = text
+    .replaceAll(/[\p{Cc}\u2028\u2029]/gu, ' ')
+    .replaceAll(/[\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g, '')
+    .replaceAll(/\s+/g, ' ')
+    .trim()
+    .normalize('NFC')
+  return clean === '' ? null : clean
+}
+
+const isText = (text: string): boolean => text.isWellFormed() && !text.includes('\ufffd')
+
+const textOf = (value: unknown, charactersMax: number): string | null => {
+  if (typeof value === 'string' && value.length > 4 * charactersMax) return null
+  const text = cleanText(value)
+  return text === null || text.length > charactersMax || !isText(text) ? null : text
+}
+
+const nameOf = (
+  value: unknown,
+): { readonly text: string } | { readonly refused: 'name_missing' | 'name_too_long' | 'name_not_text' } => {
+  if (typeof value === 'string' && value.length > 4 * nameCharactersMax) return { refused: 'name_too_long' }
+  const text = cleanText(value)
+  if (text === null) return { refused: 'name_missing' }
+  if (text.length > nameCharactersMax) return { refused: 'name_too_long' }
+  return isText(text) ? { text } : { refused: 'name_not_text' }
+}
+
+const wholeNumberOf = (value: unknown, { min, max }: { min: number; max: number }): number | null => {
+  const number =
+    typeof value === 'number'
+      ? value
+      : typeof value === 'string'
+        ? Number(value.replaceAll(/[,\s]/g, '') || 'none')
+        : Number.NaN
+  return Number.isInteger(number) && number >= min && number <= max ? number : null
+}
+
+/** A year, or the year of an ISO 8601 date. Data sets write years as fractions (`1998.0`) where a column had gaps. */
+const yearOf = (value: unknown, yearMax: number): number | null => {
+  const text = typeof value === 'string' ? value.trim() : value
+  const year =
+    typeof text === 'string' ? (/^(\d{3,4})(?:\.0|-\d\d(?:-\d\d.{0,30})?)?$/.exec(text)?.[1] ?? null) : text
+  return wholeNumberOf(year, { min: foundedYearMin, max: yearMax })
+}
+
+const sizeRangeOf = (value: unknown): SizeRange | null => {
+  if (typeof value !== 'string' || value.length > 40) return null
+  const text = value
+    .toLowerCase()
+    .replaceAll(/[\s,]|employees/g, '')
+    .replaceAll(/[\u2013\u2014]|to/g, '-')
+  return sizeRanges.find((range) => range === text) ?? null
+}
+
+/** The range a number of employees lies in; null for none at all. */
+export const sizeRangeOfCount = (count: number | null): SizeRange | null => {
+  if (count === null || count < 1) return null
+  return sizeRanges.find((range) => count <= Number(range.split('-')[1] ?? Number.POSITIVE_INFINITY)) ?? null
+}
+
+const instantOf = (value: unknown): string | null => {
+  if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\d(T[\d:.]{5,16}(Z|[+-]\d\d:\d\d))?$/.test(value))
+    return null
+  const ms = Date.parse(value)
+  return Number.isNaN(ms) ? null : new Date(ms).toISOString()
+}
+
+const locationOf = (fields: ReadonlyMap<Field, unknown>): CompanyRecord['location'] => {
+  const written = textOf(fields.get('country'), textCharactersMax)
+  const code = countryCodeOf(fields.get('countryCode')) ?? countryCodeOf(written)
+  const country = (code === null ? null : countryNames.get(code)) ?? written
+  const locality = textOf(fields.get('locality'), textCharactersMax)
+  const region = textOf(fields.get('region'), textCharactersMax)
+  // One edition of the data writes "town, region, country" into the locality.
+  const [town, inRegion, inCountry, ...more] = locality?.split(', ') ?? []
+  const compound = region === null && inCountry !== undefined && more.length === 0
+  if (compound && (inCountry === written || (countryCodeOf(inCountry) ?? '-') === code))
+    return { locality: town || null, region: inRegion || null, country, country_code: code }
+  return { locality, region, country, country_code: code }
+}
+
+/** A country's name as it is compared: lower case, letters without marks, no punctuation, no article. */
+const comparedName = (name: string): string =>
+  name
+    .toLowerCase()
+    .normalize('NFD')
+    .replaceAll(/\p{M}/gu, '')
+    .replaceAll('&', ' and ')
+    .replaceAll(/[^\p{L}\p{N}]+/gu, ' ')
+    .trim()
+    .replace(/^the /, '')
+
+/** What data sets write that neither ISO 3166 nor countries-list does. */
+const otherNames: Readonly<Record<string, string>> = {
+  usa: 'US',
+  'united states of america': 'US',
+  uk: 'GB',
+  'great britain': 'GB',
+  england: 'GB',
+  scotland: 'GB',
+  wales: 'GB',
+  'northern ireland': 'GB',
+  'south korea': 'KR',
+  'korea south': 'KR',
+  'republic of korea': 'KR',
+  'north korea': 'KP',
+  russia: 'RU',
+  'czech republic': 'CZ',
+  holland: 'NL',
+  turkey: 'TR',
+  turkiye: 'TR',
+  vietnam: 'VN',
+  'viet nam': 'VN',
+  'ivory coast': 'CI',
+  'cape verde': 'CV',
+  swaziland: 'SZ',
+  macedonia: 'MK',
+  burma: 'MM',
+  macau: 'MO',
+  macao: 'MO',
+  'hong kong sar': 'HK',
+  palestine: 'PS',
+  'palestinian territory': 'PS',
+  syria: 'SY',
+  laos: 'LA',
+  moldova: 'MD',
+  tanzania: 'TZ',
+  bolivia: 'BO',
+  venezuela: 'VE',
+  iran: 'IR',
+  brunei: 'BN',
+  'democratic republic of the congo': 'CD',
+  'congo kinshasa': 'CD',
+  'republic of the congo': 'CG',
+  'congo brazzaville': 'CG',
+  gambia: 'GM',
+  bahamas: 'BS',
+  vatican: 'VA',
+  kosovo: 'XK',
+  uae: 'AE',
+  'saint martin': 'MF',
+  'sint maarten': 'SX',
+  'us virgin islands': 'VI',
+  'u s virgin islands': 'VI',
+}
+
+const countryNames: ReadonlyMap<string, string> = new Map(
+  Object.entries(countries).map(([code, { name }]) => [code, name]),
+)
+
+const codesByName: ReadonlyMap<string, string> = new Map([
+  // What comes later counts: a country's name in its own language is another one's in English nowhere, but may become so.
+  ...Object.entries(countries).map(([code, { native }]) => [comparedName(native), code] as const),
+  ...iso31661.map(({ alpha2, alpha3 }) => [alpha3.toLowerCase(), alpha2] as const),
+  ...iso31661.map(({ alpha2, name }) => [comparedName(name), alpha2] as const),
+  ...Object.entries(countries).map(([code, { name }]) => [comparedName(name), code] as const),
+  ...Object.entries(otherNames),
+])
+
+/** By code, by name in English or its own language, or by ISO 3166-1 alpha-3; null for a country nobody knows. */
+export const countryCodeOf = (value: unknown): string | null => {
+  if (typeof value !== 'string' || value.length > textCharactersMax) return null
+  // Most are written as they are compared.
+  const known = codesByName.get(value)
+  if (known !== undefined) return known
+  const code = value.trim().toUpperCase()
+  return countryNames.has(code) ? code : (codesByName.get(comparedName(value)) ?? null)
+}

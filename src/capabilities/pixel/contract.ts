@@ -1,0 +1,62 @@
+import { z } from 'zod'
+import { pixelDomain, pixelPeriod } from '../../events/pixel.ts'
+import { instant } from '../../events/primitives.ts'
+
+/** The wire of the pixel controls (Spec §4.5, §4.6, decisions 22 and 23): what stands in `result`. */
+
+/** A limit and how much of it is used. `used` and `remaining` are null when the counters did not answer. */
+export const pixelLimit = z.object({
+  domain: pixelDomain,
+  period: pixelPeriod,
+  number: z.int(),
+  used: z.int().min(0).nullable(),
+  remaining: z.int().min(0).nullable(),
+  /** When the period ends and counting begins again. */
+  resets_at: instant,
+})
+export type PixelLimit = z.infer<typeof pixelLimit>
+
+/** `removed` tells whether there was such a limit. Where there was none, what was asked for holds: that is no error. */
+export const pixelLimitRemoval = z.object({
+  domain: pixelDomain,
+  period: pixelPeriod,
+  removed: z.boolean(),
+})
+export type PixelLimitRemoval = z.infer<typeof pixelLimitRemoval>
+
+export const pixelLimits = z.object({ limits: z.array(pixelLimit) })
+export type PixelLimits = z.infer<typeof pixelLimits>
+
+export const pixelBlock = z.object({ domain: pixelDomain, blocked: z.literal(true), blocked_at: instant })
+export type PixelBlock = z.infer<typeof pixelBlock>
+
+/** Of the domain's own rule: a block on a domain above it stays. */
+export const pixelBlockRemoval = z.object({
+  domain: pixelDomain,
+  blocked: z.literal(false),
+  blocked_at: z.null(),
+  removed: z.boolean(),
+})
+export type PixelBlockRemoval = z.infer<typeof pixelBlockRemoval>
+
+export const pixelBlocks = z.object({ blocks: z.array(pixelBlock) })
+export type PixelBlocks = z.infer<typeof pixelBlocks>
+
+/**
+ * Why a pixel may fire or not. `no_rule`: nothing covers the host. `allowed`: counted, within every limit. `limit`: a
+ * limit is used up; nothing was counted. `blocked`. `unavailable`: rules or counters could not be asked in time.
+ */
+export const pixelReason = z.enum(['no_rule', 'allowed', 'limit', 'blocked', 'unavailable'])
+export type PixelReason = z.infer<typeof pixelReason>
+
+export const pixelDecision = z.object({
+  fire: z.boolean(),
+  reason: pixelReason,
+  /** Of the rule that decided. Null without one. */
+  domain: pixelDomain.nullable(),
+  /** Hits left under that rule, after this one. Null unless it is a limit. */
+  remaining: z.int().min(0).nullable(),
+  /** When that limit's period ends. Null unless it is a limit. */
+  resets_at: instant.nullable(),
+})
+export type PixelDecision = z.infer<typeof pixelDecision>

@@ -1,0 +1,229 @@
+import pg from 'pg'
+import type { Logger } from 'pino'
+import {
+  answerMaxMs,
+  CountersUnavailable,
+  type CounterWindow,
+  type HitAsk,
+  type HitVerdict,
+  hitMemoryMs,
+  type PixelCounters,
+  waitingMax,
+  within,
+} from './counters.ts'
+import { hitHash, readRules, writeRules } from './hit-memory.ts'
+
+/**
+ * Counters in PostgreSQL, one row per organization, domain and period. They survive whatever the database survives.
+ *
+ * Hits are gathered into one statement at a time (group commit): while one is under way the next gathers, in the order
+ * they came. So a domain everybody hits costs one row version per batch instead of one per hit, and its row is locked
+ * only inside a statement: a process that freezes holds nobody up. See migrations/0008_pixel.sql for the order of locks.
+ */
+
+const batchAsksMax = 256
+/**
+ * A hit waits so long for its batch, and its batch so long for the server, and both together less than the caller does:
+ * what was answered "unavailable" is not counted afterwards, unless the server's reply was lost.
+ */
+const queuedMaxMs = 500
+const serverTimeoutMs = 450
+const connectTimeoutMs = 900
+const usedWindowsMax = 20_000
+
+const takeStatement = `
+  select ask, repeated, fired, rules, used
+    from pixel_take($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::integer[], $7::integer[], $8::integer[],
+                    $9::text[], $10::text[], $11::text[], $12::date[])`
+
+const usedStatement = `
+  select coalesce(c.used, 0) as used
+    from unnest($2::text[], $3::text[], $4::date[]) with ordinality as w (domain, period, period_start, n)
+    left join pixel_counters c
+      on c.organization_id = $1 and c.domain = w.domain and c.period = w.period and c.period_start = w.period_start
+   order by w.n`
+
+type Queued = HitAsk & {
+  readonly hash: string | null
+  readonly giveUpMs: number
+  readonly resolve: (verdict: HitVerdict) => void
+  readonly reject: (error: Error) => void
+}
+
+type TakenRow = {
+  ask: number
+  repeated: boolean
+  fired: boolean
+  rules: string | null
+  used: number[]
+}
+
+/** Connects on first use. The schema must have been migrated. */
+export const openPostgresCounters = ({ url, logger }: { url: string; logger: Logger }): PixelCounters => {
+  const pool = new pg.Pool({
+    connectionString: url,
+    // One for the batch under way, one for whoever reads.
+    max: 2,
+    connectionTimeoutMillis: connectTimeoutMs,
+    statement_timeout: serverTimeoutMs,
+    query_timeout: answerMaxMs,
+    application_name: 'pixel-counters',
+  })
+  pool.on('error', (error) => logger.warn({ err: error }, 'pixel counters: idle connection lost'))
+  const queue: Queued[] = []
+  /** Hits with an id that are asked about now: whoever asks again meanwhile gets the same answer. */
+  const asked = new Map<string, Promise<HitVerdict>>()
+  let working = Promise.resolve()
+  let busy = false
+  let failing = false
+  let closed = false
+
+  const noted = (error: unknown): void => {
+    if (error === null && failing) logger.info('pixel counters: the database answers again')
+    if (error !== null && !failing)
+      logger.warn({ err: error }, 'pixel counters: the database does not answer, no limited pixel fires')
+    failing = error !== null
+  }
+
+  const work = async (): Promise<void> => {
+    busy = true
+    while (queue.length > 0) {
+      const nowMs = performance.now()
+      const batch = queue.splice(0, batchAsksMax)
+      for (const { giveUpMs, reject } of batch)
+        if (giveUpMs <= nowMs) reject(new CountersUnavailable('the pixel counters are late'))
+      const asks = batch.filter(({ giveUpMs }) => giveUpMs > nowMs)
+      if (asks.length === 0) continue
+      try {
+        const { text, values } = batchOf(asks)
+        const { rows } = await pool.query<TakenRow>({ name: 'pixel-take', text, values })
+        settle(asks, rows)
+        noted(null)
+      } catch (error) {
+        noted(error)
+        for (const { reject } of asks)
+          reject(new CountersUnavailable('the pixel counters failed', { cause: error }))
+      }
+    }
+    // Here, not when the promise settles: whoever was just answered may ask again before that.
+    busy = false
+  }
+
+  const enqueue = (ask: HitAsk, hash: string | null): Promise<HitVerdict> => {
+    if (closed) return Promise.reject(new CountersUnavailable('the pixel counters are closed'))
+    if (queue.length >= waitingMax)
+      return Promise.reject(new CountersUnavailable(`${waitingMax} pixel hits are waiting`))
+    const counted = new Promise<HitVerdict>((resolve, reject) => {
+      queue.push({ ...ask, hash, giveUpMs: performance.now() + queuedMaxMs, resolve, reject })
+    })
+    if (!busy) working = work()
+    return counted
+  }
+
+  const take = (ask: HitAsk): Promise<HitVerdict> => {
+    if (ask.hitId === null) return within(answerMaxMs, 'pixel counters', enqueue(ask, null))
+    const hash = hitHash(ask.hitId)
+    const key = `${ask.organizationId}/${hash}`
+    const before = asked.get(key)
+    if (before !== undefined) return within(answerMaxMs, 'pixel counters', before)
+    const counted = enqueue(ask, hash)
+    asked.set(key, counted)
+    const forget = (): void => void asked.delete(key)
+    counted.then(forget, forget)
+    return within(answerMaxMs, 'pixel counters', counted)
+  }
+
+  const used = async (organizationId: string, windows: readonly CounterWindow[]): Promise<number[]> => {
+    if (windows.length > usedWindowsMax) throw new RangeError(`${windows.length} windows at once`)
+    const values = [
+      organizationId,
+      windows.map(({ domain }) => domain),
+      windows.map(({ period }) => period),
+      windows.map(({ periodStart }) => periodStart),
+    ]
+    const { rows } = await within(
+      answerMaxMs,
+      'pixel counters',
+      pool.query<{ used: number }>(usedStatement, values),
+    )
+    return rows.map((row) => row.used)
+  }
+
+  return {
+    take,
+    used,
+    close: async () => {
+      closed = true
+      await working
+      await pool.end()
+    },
+  }
+}
+
+/** The batch as columns, and its windows once each, in the one order every process locks them in. */
+const batchOf = (asks: readonly Queued[]): { text: string; values: unknown[] } => {
+  const windows = new Map<string, CounterWindow & { organizationId: string }>()
+  const keysOf = asks.map(({ organizationId, rules }) =>
+    rules.limits.map(({ domain, period, periodStart }) => {
+      const key = `${organizationId}/${domain}/${period}/${periodStart}`
+      if (!windows.has(key)) windows.set(key, { organizationId, domain, period, periodStart })
+      return key
+    }),
+  )
+  const order = [...windows.keys()].sort()
+  const places = new Map(order.map((key, i) => [key, i + 1]))
+  const sorted = order.flatMap((key) => windows.get(key) ?? [])
+  return {
+    text: takeStatement,
+    values: [
+      asks.map(({ organizationId }) => organizationId),
+      asks.map(({ hash }) => hash),
+      asks.map(({ hash, rules }) => (hash === null ? null : writeRules(rules))),
+      asks.map(({ rules }) => rules.blockedBy !== null),
+      asks.map(({ atMs }) => new Date(atMs + hitMemoryMs).toISOString()),
+      asks.map(({ rules }) => rules.limits.length),
+      keysOf.flat().map((key) => places.get(key)),
+      asks.flatMap(({ rules }) => rules.limits.map(({ number }) => number)),
+      sorted.map(({ organizationId }) => organizationId),
+      sorted.map(({ domain }) => domain),
+      sorted.map(({ period }) => period),
+      sorted.map(({ periodStart }) => periodStart),
+    ],
+  }
+}
+
+const settle = (asks: readonly Queued[], rows: readonly TakenRow[]): void => {
+  if (rows.length !== asks.length) throw new Error(`${rows.length} answers to ${asks.length} pixel hits`)
+  for (const { ask, repeated, fired, rules, used } of rows) {
+    const own = asks[ask - 1]
+    if (own === undefined) throw new Error(`an answer to pixel hit ${ask} of ${asks.length}`)
+    own.resolve({ rules: repeated && rules !== null ? readRules(rules) : own.rules, fires: fired, used })
+  }
+}
+
+/** Rows forgotten by one statement; more would hold its locks for long. */
+export const forgottenAtOnceMax = 10_000
+/** Counters of periods that began this long ago: no clock is that wrong, and no month that long. */
+const countersKeptDays = 62
+
+/** Forgets hit ids that are no longer remembered. Returns how many; call again while it returns the maximum. */
+export const forgetHits = async (pool: pg.Pool): Promise<number> => {
+  const { rowCount } = await pool.query(
+    `delete from pixel_hits where (organization_id, hit_hash) in (
+       select organization_id, hit_hash from pixel_hits
+        where expires_at < now() order by expires_at limit $1 for update skip locked)`,
+    [forgottenAtOnceMax],
+  )
+  return rowCount ?? 0
+}
+
+/** Forgets counters of periods long past. Returns how many; call again while it returns the maximum. */
+export const forgetPastPeriods = async (pool: pg.Pool): Promise<number> => {
+  const { rowCount } = await pool.query(
+    `delete from pixel_counters where (organization_id, domain, period, period_start) in (
+       select organization_id, domain, period, period_start from pixel_counters
+        where period_start < current_date - $1::integer order by period_start limit $2 for update skip locked)`,
+    [countersKeptDays, forgottenAtOnceMax],
+  )
+  return rowCount ?? 0
+}

@@ -1,0 +1,142 @@
+import type { DomainEvent, DomainEventOf } from '../../events/catalogue.ts'
+import type { PixelPeriod } from '../../events/pixel.ts'
+import { coveringDomains } from './domain.ts'
+import { periodStart } from './period.ts'
+
+/** The pixel rules of one organization, folded from its stream. A rule covers its domain and all subdomains. */
+export type PixelRules = {
+  /** The last event folded in; −1 before the first. */
+  readonly revision: number
+  readonly limits: ReadonlyMap<string, DomainLimits>
+  /** When each blocked domain was blocked. */
+  readonly blocks: ReadonlyMap<string, string>
+  /** Limits and blocks together. */
+  readonly count: number
+}
+
+/** Day and month of one domain are rules of their own, side by side. */
+export type DomainLimits = { readonly [Period in PixelPeriod]?: number }
+
+export type LimitRule = { readonly domain: string; readonly period: PixelPeriod; readonly number: number }
+
+export type PixelEvent = DomainEventOf<
+  'PixelLimitSet' | 'PixelLimitRemoved' | 'PixelBlocked' | 'PixelUnblocked'
+>
+
+/** More is a mistake of somebody's program; and every list of rules is one answer. */
+export const rulesMax = 10_000
+
+export const noRules: PixelRules = { revision: -1, limits: new Map(), blocks: new Map(), count: 0 }
+
+export const isPixelEvent = (event: DomainEvent): event is PixelEvent => event.type.startsWith('Pixel')
+
+/** What the organization asks for. */
+export type RuleCommand =
+  | ({ readonly kind: 'limit' } & LimitRule)
+  | { readonly kind: 'unlimit'; readonly domain: string; readonly period: PixelPeriod }
+  | { readonly kind: 'block' | 'unblock'; readonly domain: string }
+
+/**
+ * The event that makes it so; null when it is so already, and then nothing is recorded. `too_many`: the organization has
+ * `rulesMax` rules, and this would be one more.
+ */
+export const changeOf = (
+  rules: PixelRules,
+  organizationId: string,
+  command: RuleCommand,
+): PixelEvent | null | 'too_many' => {
+  const { domain } = command
+  const of = { organization_id: organizationId, domain }
+  const full = rules.count >= rulesMax
+  const limits = rules.limits.get(domain)
+  switch (command.kind) {
+    case 'limit': {
+      const { period, number } = command
+      if (limits?.[period] === number) return null
+      if (full && limits?.[period] === undefined) return 'too_many'
+      return { type: 'PixelLimitSet', data: { ...of, period, number } }
+    }
+    case 'unlimit':
+      if (limits?.[command.period] === undefined) return null
+      return { type: 'PixelLimitRemoved', data: { ...of, period: command.period } }
+    case 'block':
+      if (rules.blocks.has(domain)) return null
+      return full ? 'too_many' : { type: 'PixelBlocked', data: of }
+    case 'unblock':
+      return rules.blocks.has(domain) ? { type: 'PixelUnblocked', data: of } : null
+  }
+}
+
+/** Rules that change in place: a copy of ten thousand for every event of a long stream would cost its square. */
+export type LiveRules = {
+  revision: number
+  readonly limits: Map<string, DomainLimits>
+  readonly blocks: Map<string, string>
+  count: number
+}
+
+export const emptyRules = (): LiveRules => ({ revision: -1, limits: new Map(), blocks: new Map(), count: 0 })
+
+/** Folds one event in. Null is an event that cannot be read: it counts as a revision and changes nothing. */
+export const applyPixelEvent = (
+  rules: LiveRules,
+  event: PixelEvent | null,
+  { revision, effectiveAt }: { revision: number; effectiveAt: string },
+): void => {
+  rules.revision = revision
+  if (event === null) return
+  const { domain } = event.data
+  switch (event.type) {
+    case 'PixelLimitSet': {
+      const before = rules.limits.get(domain)
+      if (before?.[event.data.period] === undefined) rules.count++
+      rules.limits.set(domain, { ...before, [event.data.period]: event.data.number })
+      return
+    }
+    case 'PixelLimitRemoved': {
+      const { [event.data.period]: removed, ...kept } = rules.limits.get(domain) ?? {}
+      if (removed === undefined) return
+      rules.count--
+      if (Object.keys(kept).length > 0) rules.limits.set(domain, kept)
+      else rules.limits.delete(domain)
+      return
+    }
+    case 'PixelBlocked':
+      if (rules.blocks.has(domain)) return
+      rules.count++
+      rules.blocks.set(domain, effectiveAt)
+      return
+    case 'PixelUnblocked':
+      if (rules.blocks.delete(domain)) rules.count--
+  }
+}
+
+/** A limit with the period it counts in at some moment. */
+export type LimitWindow = LimitRule & { readonly periodStart: string }
+
+/** The rules that cover a host at some moment. With a block there are no limits: nothing is counted. */
+export type MatchedRules = { readonly blockedBy: string | null; readonly limits: readonly LimitWindow[] }
+
+const periods = ['day', 'month'] as const
+
+/** Any block on the host or above it decides, the nearest is named; otherwise every limit on the host or above it counts. */
+export const matchRules = (rules: PixelRules, host: string, atMs: number): MatchedRules => {
+  if (rules.count === 0) return { blockedBy: null, limits: [] }
+  const covering = coveringDomains(host)
+  const blockedBy = covering.find((domain) => rules.blocks.has(domain)) ?? null
+  if (blockedBy !== null) return { blockedBy, limits: [] }
+  return { blockedBy, limits: covering.flatMap((domain) => windowsOf(rules, domain, atMs)) }
+}
+
+/** Every limit there is, by domain and period. */
+export const allLimits = (rules: PixelRules, atMs: number): LimitWindow[] =>
+  [...rules.limits.keys()].sort().flatMap((domain) => windowsOf(rules, domain, atMs))
+
+const windowsOf = (rules: PixelRules, domain: string, atMs: number): LimitWindow[] => {
+  const limits = rules.limits.get(domain)
+  if (limits === undefined) return []
+  return periods.flatMap((period) => {
+    const number = limits[period]
+    return number === undefined ? [] : [{ domain, period, number, periodStart: periodStart(period, atMs) }]
+  })
+}

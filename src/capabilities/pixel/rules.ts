@@ -1,0 +1,233 @@
+import { LRUCache } from 'lru-cache'
+import type { Logger } from 'pino'
+import { eventIdOf } from '../../event-log/event-id.ts'
+import { follow } from '../../event-log/follow.ts'
+import {
+  AppendConflict,
+  type EventLog,
+  type NewEvent,
+  type RecordedEvent,
+  StreamMissing,
+  Unavailable,
+  UnknownOutcome,
+} from '../../event-log/port.ts'
+import { type DecodedEvent, decodeEvent, encodeEvent } from '../../event-log/stored-event.ts'
+import { pixelStream } from '../../events/streams.ts'
+import {
+  applyPixelEvent,
+  changeOf,
+  emptyRules,
+  isPixelEvent,
+  type LiveRules,
+  type PixelRules,
+  type RuleCommand,
+} from './rules-state.ts'
+
+/**
+ * The pixel rules of the organizations this process has heard of, in memory, fed by the event log: judging a hit asks
+ * nobody for them. A change made here holds here when it is answered, elsewhere as soon as the subscription delivers it.
+ *
+ * An organization's rules are read from its stream when they are first needed and followed from then on. Reading
+ * everybody's at the start would cost a look at the whole log, however old, for partners who never call.
+ */
+export type PixelRulesModel = {
+  /** The rules now. Rejects with `Unavailable` when they are not known yet and the log does not tell them. */
+  of(organizationId: string): PixelRules | Promise<PixelRules>
+  /**
+   * Makes a command so, and resolves with the rules after it. Nothing is recorded when it was so before. Commands of
+   * one organization follow each other; those of other processes are noticed by the revision, and the command is judged
+   * again. Throws `Unavailable`, and then the same command can simply be given again.
+   */
+  change(organizationId: string, command: RuleCommand, cause: Cause): Promise<RuleChange>
+  readonly caughtUp: Promise<void>
+  /** Why this process no longer hears of changes made elsewhere; null while it does. Then every question asks the log. */
+  failure(): Error | null
+  stop(): Promise<void>
+}
+
+export type Cause = { readonly actor: string; readonly requestId: string; readonly atMs: number }
+
+export type RuleChange = {
+  readonly rules: PixelRules
+  /** False: it was so already, or could not be. */
+  readonly changed: boolean
+  readonly tooMany: boolean
+}
+
+/** Rules in memory, of all organizations together; an organization counts as one more. About 200 MB at most. */
+const rulesHeldMax = 1_000_000
+const pageMax = 1_000
+/** Every lost race means that another process changed the same organization's rules just then. */
+const attemptsMax = 10
+/** Each try waits as long as the log's own append deadline. */
+const sendsMax = 3
+/** Of one organization in this process, waiting for each other. */
+const changesWaitingMax = 100
+
+const stream = pixelStream
+const organizationOf = (name: string): string => name.slice(stream('').length)
+
+export const openPixelRules = async ({
+  eventLog,
+  logger,
+}: {
+  eventLog: EventLog
+  logger: Logger
+}): Promise<PixelRulesModel> => {
+  const known = new LRUCache<string, LiveRules>({
+    maxSize: rulesHeldMax,
+    sizeCalculation: ({ count }) => 1 + count,
+  })
+  const loading = new Map<string, Loading>()
+  const changes = new Map<string, { waiting: number; last: Promise<unknown> }>()
+
+  /** In order and once: what comes again is known, and what leaves a hole makes this process read again. */
+  const advance = (organizationId: string, revision: number, foldInto: (rules: LiveRules) => void): void => {
+    const rules = known.peek(organizationId)
+    if (rules === undefined || revision <= rules.revision) return
+    if (revision > rules.revision + 1) return void known.delete(organizationId)
+    foldInto(rules)
+    // Again, for its size.
+    known.set(organizationId, rules)
+  }
+
+  const hear = (event: DecodedEvent): void => {
+    const { stream: name, revision } = event.recorded
+    const organizationId = organizationOf(name)
+    const load = loading.get(organizationId)
+    if (load !== undefined) load.heard = Math.max(load.heard, revision)
+    advance(organizationId, revision, (rules) => fold(rules, event))
+  }
+
+  // Asked before any stream is read: what is recorded in between is met twice, never missed.
+  const following = follow({
+    eventLog,
+    after: await eventLog.head(),
+    prefixes: [stream('')],
+    logger,
+    apply: hear,
+  })
+
+  const foldRecorded = (rules: LiveRules, recorded: RecordedEvent): void => {
+    if (recorded.revision !== rules.revision + 1) return
+    try {
+      fold(rules, decodeEvent(recorded))
+    } catch (error) {
+      const { stream: name, revision } = recorded
+      logger.error({ err: error, stream: name, revision }, 'event cannot be applied')
+      applyPixelEvent(rules, null, { revision, effectiveAt: '' })
+    }
+  }
+
+  /** Reads what the stream holds beyond these rules. */
+  const catchUp = async (organizationId: string, rules: LiveRules): Promise<void> => {
+    for (;;) {
+      const from = rules.revision + 1
+      const page = await eventLog
+        .read(stream(organizationId), { from, max: pageMax })
+        .catch((error: unknown) => {
+          if (error instanceof StreamMissing) return []
+          throw error
+        })
+      // The subscription may have been faster; then this folds nothing.
+      for (const recorded of page) foldRecorded(rules, recorded)
+      if (page.length < pageMax) return
+    }
+  }
+
+  const load = async (organizationId: string, own: Loading): Promise<LiveRules> => {
+    const rules = emptyRules()
+    // Again for what was recorded after the read and heard before these rules could hear it. Ends: it only reads forward.
+    do await catchUp(organizationId, rules)
+    while (own.heard > rules.revision)
+    known.set(organizationId, rules)
+    return rules
+  }
+
+  const of = (organizationId: string): LiveRules | Promise<LiveRules> => {
+    const rules = known.get(organizationId)
+    // Without the subscription what is known may be out of date, and a block that was set must hold.
+    if (rules !== undefined)
+      return following.failure() === null ? rules : catchUp(organizationId, rules).then(() => rules)
+    const under = loading.get(organizationId)
+    if (under !== undefined) return under.rules
+    const own: Loading = { heard: -1, rules: Promise.resolve(emptyRules()) }
+    loading.set(organizationId, own)
+    own.rules = load(organizationId, own).finally(() => loading.delete(organizationId))
+    return own.rules
+  }
+
+  const changeNow = async (
+    organizationId: string,
+    command: RuleCommand,
+    { actor, requestId, atMs }: Cause,
+  ): Promise<RuleChange> => {
+    const name = stream(organizationId)
+    const effectiveAt = new Date(atMs).toISOString()
+    for (let attempt = 0; attempt < attemptsMax; attempt++) {
+      const rules = await of(organizationId)
+      // The subscription may be a moment behind, and "it is so already" has to be true.
+      await catchUp(organizationId, rules)
+      const event = changeOf(rules, organizationId, command)
+      if (event === null || event === 'too_many')
+        return { rules, changed: false, tooMany: event === 'too_many' }
+      const id = eventIdOf(name, requestId, 0)
+      const encoded = encodeEvent(event, { id, actor, effectiveAt, requestId })
+      try {
+        const { revision } = await send(eventLog, name, rules.revision, encoded)
+        const own = (into: LiveRules): void => applyPixelEvent(into, event, { revision, effectiveAt })
+        advance(organizationId, revision, own)
+        // These may have been put aside for others in the meantime.
+        if (rules.revision < revision) own(rules)
+        return { rules, changed: true, tooMany: false }
+      } catch (error) {
+        if (!(error instanceof AppendConflict)) throw error
+      }
+    }
+    throw new Unavailable(`${name} was changed by others ${attemptsMax} times in a row`)
+  }
+
+  const change: PixelRulesModel['change'] = async (organizationId, command, cause) => {
+    const queue = changes.get(organizationId) ?? { waiting: 0, last: Promise.resolve() }
+    if (queue.waiting >= changesWaitingMax)
+      throw new Unavailable(`${changesWaitingMax} changes of ${stream(organizationId)} are waiting`)
+    changes.set(organizationId, queue)
+    queue.waiting++
+    const own = queue.last.then(() => changeNow(organizationId, command, cause))
+    queue.last = own.catch(() => undefined)
+    try {
+      return await own
+    } finally {
+      if (--queue.waiting === 0) changes.delete(organizationId)
+    }
+  }
+
+  return { of, change, ...following }
+}
+
+/** `heard`: the highest revision the subscription delivered while the rules were being read. */
+type Loading = { heard: number; rules: Promise<LiveRules> }
+
+const fold = (rules: LiveRules, event: DecodedEvent): void =>
+  applyPixelEvent(rules, isPixelEvent(event) ? event : null, {
+    revision: event.recorded.revision,
+    effectiveAt: event.metadata.effective_at,
+  })
+
+/** Appends, sending the identical append again while its outcome is unknown. */
+const send = async (
+  eventLog: EventLog,
+  name: string,
+  revision: number,
+  event: NewEvent,
+): Promise<{ revision: number }> => {
+  for (let sends = 1; ; sends++) {
+    try {
+      return await eventLog.append(name, revision === -1 ? 'none' : revision, [event])
+    } catch (error) {
+      if (!(error instanceof UnknownOutcome)) throw error
+      if (sends === sendsMax)
+        throw new Unavailable(`it is not known whether ${name} was written`, { cause: error })
+    }
+  }
+}

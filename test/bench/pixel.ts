@@ -1,0 +1,182 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import type { HitAsk, PixelCounters } from '../../src/capabilities/pixel/counters.ts'
+import { openPostgresCounters } from '../../src/capabilities/pixel/postgres-counters.ts'
+import { openRedisCounters } from '../../src/capabilities/pixel/redis-counters.ts'
+import { keepBusy, withFoundation } from './database.ts'
+import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
+
+/**
+ * Pixel hits judged and counted, on one domain everybody hits and on ten thousand: how many a second with 256 under way,
+ * against one conditional upsert per hit, which is the usual way; and how long each takes at 2,000 a second. One
+ * PostgreSQL, fsync on, taking turns; and Redis, where there is a redis-server.
+ */
+
+const width = 256
+const domains = 10_000
+const perSecond = 2_000
+/** What a pool of a service on such a machine would have; more were slower here. */
+const poolMax = 16
+const organizationId = 'org_00000000000000000000000000'
+const number = 1_000_000_000
+const redisPort = 16_399
+
+type Spread = { readonly title: string; readonly domain: () => string }
+const spreads: readonly Spread[] = [
+  { title: 'one domain', domain: () => 'example.com' },
+  { title: '10k domains', domain: () => `d${Math.floor(Math.random() * domains)}.example.com` },
+]
+
+const hitOn = (domain: string, hitId: string | null = null): HitAsk => ({
+  organizationId,
+  hitId,
+  atMs: Date.now(),
+  rules: { blockedBy: null, limits: [{ domain, period: 'day', number, periodStart: '2026-09-14' }] },
+})
+
+export const pixel = (options: BenchOptions): Promise<Row[]> =>
+  withFoundation(async ({ foundation: { url }, logger }) => {
+    const pool = new pg.Pool({ connectionString: url, max: poolMax })
+    const counters = openPostgresCounters({ url, logger })
+    const redis = await startRedis()
+    const shared = redis === null ? null : await openRedisCounters({ url: redis.url, logger })
+    if (redis === null) options.tell('no redis-server in PATH: Redis is left out')
+    try {
+      await naiveSchema(pool)
+      options.begin()
+      const rows: Row[] = []
+      for (const spread of spreads)
+        rows.push(...(await throughput(options, spread, { pool, counters, shared })))
+      for (const [title, one] of [
+        ['PostgreSQL', counters],
+        ['Redis', shared],
+      ] as const)
+        if (one !== null)
+          for (const spread of spreads) rows.push(await latency(options, spread, { title, counters: one }))
+      return rows
+    } finally {
+      await shared?.close()
+      await redis?.stop()
+      await counters.close()
+      await pool.end()
+    }
+  })
+
+const throughput = async (
+  { rounds, seconds, tell }: BenchOptions,
+  { title, domain }: Spread,
+  { pool, counters, shared }: { pool: pg.Pool; counters: PixelCounters; shared: PixelCounters | null },
+): Promise<Row[]> => {
+  let late = 0
+  const take = (one: PixelCounters, named: boolean) => async (lane: number) => {
+    const hit = hitOn(domain(), named ? `${lane}/${Math.random()}` : null)
+    const fires = await one.take(hit).then(
+      (verdict) => verdict.fires,
+      () => null,
+    )
+    if (fires === null) late++
+    return fires === true ? 1 : 0
+  }
+  const contenders: Record<string, ((lane: number) => Promise<number>) | null> = {
+    naive: () => naiveHit(pool, domain()),
+    postgres: take(counters, false),
+    'postgres, hit ids': take(counters, true),
+    redis: shared && take(shared, false),
+  }
+  const figures: Record<string, number[]> = {}
+  for (let round = 0; round < rounds; round++)
+    for (const [name, work] of Object.entries(contenders))
+      if (work !== null) {
+        const own = figures[name] ?? []
+        figures[name] = own
+        own.push(await keepBusy({ width, seconds }, work))
+      }
+  tell(
+    `${title}: ${JSON.stringify(figures, (_, value) => (typeof value === 'number' ? Math.round(value) : value))}`,
+  )
+  if (late > 0) tell(`${title}: ${late} hits were not answered in time`)
+  const naive = figures.naive ?? []
+  return Object.entries(figures)
+    .filter(([name]) => name !== 'naive')
+    .map(([name, own]) =>
+      ratioRow(`pixel hits, ${title}, ${name}`, {
+        measured: median(own),
+        against: median(naive),
+        ratio: median(own.map((one, i) => one / (naive[i] ?? Number.NaN))),
+        unit: '/s',
+        bound: { least: 2 },
+      }),
+    )
+}
+
+/** Sends at fixed instants, however long answers take, and measures from those instants. */
+const latency = async (
+  { seconds, tell }: BenchOptions,
+  { title, domain }: Spread,
+  { title: engine, counters }: { title: string; counters: PixelCounters },
+): Promise<Row> => {
+  const tookMs: number[] = []
+  let refused = 0
+  const hit = async (dueMs: number): Promise<void> => {
+    try {
+      await counters.take(hitOn(domain()))
+      tookMs.push(performance.now() - dueMs)
+    } catch {
+      refused++
+    }
+  }
+  const asked: Promise<void>[] = []
+  const startedMs = performance.now()
+  const total = perSecond * seconds
+  while (asked.length < total) {
+    for (let due = asked.length; due < total; due++) {
+      const dueMs = startedMs + (due * 1_000) / perSecond
+      if (dueMs > performance.now()) break
+      asked.push(hit(dueMs))
+    }
+    await sleep(1)
+  }
+  await Promise.all(asked)
+  tookMs.sort((a, b) => a - b)
+  const at = (share: number): number => tookMs[Math.floor(tookMs.length * share)] ?? Number.NaN
+  tell(
+    `${engine}, ${title}, ${perSecond}/s: p50 ${at(0.5)}, p99 ${at(0.99)}, max ${at(1 - 1e-9)} ms, refused ${refused}`,
+  )
+  return figureRow(`pixel hit, ${title}, ${engine}, p99 at ${perSecond}/s`, at(0.99), 'ms', { most: 10 })
+}
+
+const naiveSchema = (pool: pg.Pool): Promise<unknown> =>
+  pool.query(`create table naive_counters (
+    organization_id text, domain text, period text, period_start date, used integer not null,
+    primary key (organization_id, domain, period, period_start))`)
+
+const naiveHit = async (pool: pg.Pool, domain: string): Promise<number> => {
+  const { rowCount } = await pool.query({
+    name: 'naive-hit',
+    text: `insert into naive_counters as c values ($1, $2, 'day', '2026-09-14', 1)
+           on conflict (organization_id, domain, period, period_start) do update set used = c.used + 1 where c.used < $3`,
+    values: [organizationId, domain, number],
+  })
+  return rowCount ?? 0
+}
+
+/** A Redis of its own, in memory: what a file would cost is the disk's business. */
+const startRedis = async (): Promise<{ url: string; stop(): Promise<void> } | null> => {
+  const child: ChildProcess = spawn(
+    'redis-server',
+    ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'],
+    { stdio: 'ignore' },
+  )
+  const started = await Promise.race([once(child, 'spawn'), once(child, 'error')])
+  if (started[0] instanceof Error) return null
+  return {
+    url: `redis://127.0.0.1:${redisPort}`,
+    stop: async () => {
+      const ended = once(child, 'exit')
+      child.kill('SIGTERM')
+      await ended
+    },
+  }
+}

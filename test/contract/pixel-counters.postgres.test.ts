@@ -1,0 +1,143 @@
+/** Pixel counters in PostgreSQL: the contract, and what becomes of hits when the database is late or gone. */
+import pg from 'pg'
+import { pino } from 'pino'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  answerMaxMs,
+  CountersUnavailable,
+  type PixelCounters,
+} from '../../src/capabilities/pixel/counters.ts'
+import {
+  forgetHits,
+  forgetPastPeriods,
+  openPostgresCounters,
+} from '../../src/capabilities/pixel/postgres-counters.ts'
+import { until } from '../support/house.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { ask, freshOrganization, limit, pixelCountersContract } from './pixel-counters.ts'
+
+let database: TestDatabase
+let aside: pg.Pool
+beforeAll(async () => {
+  database = await testDatabase()
+  aside = new pg.Pool({ connectionString: database.url, max: 2 })
+  // The database may be dropped before the server has let go of a connection.
+  aside.on('error', () => undefined)
+})
+afterAll(async () => {
+  await aside?.end()
+  await database?.drop()
+})
+const logger = pino({ level: 'silent' })
+
+describe('pixel counters in PostgreSQL', () => {
+  pixelCountersContract(async () => ({
+    open: async () => openPostgresCounters({ url: database.url, logger }),
+    close: async () => undefined,
+  }))
+})
+
+describe('while the database is late', () => {
+  let counters: PixelCounters
+  beforeEach(() => {
+    counters = openPostgresCounters({ url: database.url, logger })
+  })
+  afterEach(() => counters.close())
+
+  test('a hit waits a second, is refused, and is not counted when the database goes on', async () => {
+    const organizationId = freshOrganization()
+    const rules = { blockedBy: null, limits: [limit('example.com', 10)] }
+    await counters.take(ask(organizationId, rules))
+    const holder = await aside.connect()
+    await holder.query('begin')
+    await holder.query('select used from pixel_counters where organization_id = $1 for update', [
+      organizationId,
+    ])
+    const startedMs = performance.now()
+    const late = await Promise.allSettled([
+      counters.take(ask(organizationId, rules)),
+      counters.take(ask(organizationId, rules)),
+    ])
+    const waitedMs = performance.now() - startedMs
+    expect(late.map((one) => one.status === 'rejected' && one.reason)).toEqual([
+      expect.any(CountersUnavailable),
+      expect.any(CountersUnavailable),
+    ])
+    expect(waitedMs).toBeLessThan(answerMaxMs + 500)
+    await holder.query('rollback')
+    holder.release()
+    await until('the database answers again', async () =>
+      counters.take(ask(organizationId, rules)).then(
+        () => true,
+        () => false,
+      ),
+    )
+    expect(await counters.used(organizationId, rules.limits)).toEqual([2])
+  })
+
+  test('more hits than may wait are refused at once', async () => {
+    const organizationId = freshOrganization()
+    const rules = { blockedBy: null, limits: [limit('example.com', 100_000)] }
+    const verdicts = await Promise.allSettled(
+      Array.from({ length: 11_000 }, () => counters.take(ask(organizationId, rules))),
+    )
+    const fired = verdicts.filter(({ status }) => status === 'fulfilled').length
+    expect(fired).toBeLessThanOrEqual(10_001)
+    expect((await counters.used(organizationId, rules.limits))[0]).toBe(fired)
+  })
+})
+
+describe('while the database is gone', () => {
+  test('hits are refused within a second, and counted again when it is back; the log tells each once', async () => {
+    const lines: string[] = []
+    const counters = openPostgresCounters({
+      url: database.url,
+      logger: pino({ level: 'info' }, { write: (line: string) => void lines.push(line) }),
+    })
+    const organizationId = freshOrganization()
+    const rules = { blockedBy: null, limits: [limit('example.com', 10)] }
+    await counters.take(ask(organizationId, rules))
+    await aside.query('alter table pixel_counters rename to pixel_counters_away')
+    for (let n = 0; n < 3; n++)
+      await expect(counters.take(ask(organizationId, rules))).rejects.toThrow(CountersUnavailable)
+    await aside.query('alter table pixel_counters_away rename to pixel_counters')
+    expect((await counters.take(ask(organizationId, rules))).used).toEqual([2])
+    expect(lines.map((line) => JSON.parse(line).level)).toEqual([40, 30])
+    await counters.close()
+    await expect(counters.take(ask(organizationId, rules))).rejects.toThrow(CountersUnavailable)
+  })
+
+  test('a database that cannot be reached is not waited for longer than a second', async () => {
+    const counters = openPostgresCounters({ url: 'postgres://nobody@127.0.0.1:1/none', logger })
+    const startedMs = performance.now()
+    await expect(
+      counters.take(ask(freshOrganization(), { blockedBy: null, limits: [limit('example.com', 10)] })),
+    ).rejects.toThrow(CountersUnavailable)
+    expect(performance.now() - startedMs).toBeLessThan(answerMaxMs + 500)
+    await counters.close()
+  })
+})
+
+describe('what is forgotten', () => {
+  test('hit ids after their day, and counters of periods long past; nothing that still counts', async () => {
+    const counters = openPostgresCounters({ url: database.url, logger })
+    const organizationId = freshOrganization()
+    const now = Date.now()
+    const dayMs = 86_400_000
+    const old = limit('example.com', 5, { atMs: now - 70 * dayMs })
+    const month = limit('example.com', 5, { period: 'month', atMs: now })
+    const today = limit('example.com', 5, { atMs: now })
+    const rulesOf = (one: typeof old) => ({ blockedBy: null, limits: [one] })
+    await counters.take(ask(organizationId, rulesOf(old), { hitId: 'old', atMs: now - 70 * dayMs }))
+    await counters.take(ask(organizationId, rulesOf(month), { hitId: 'new', atMs: now }))
+    await counters.take(ask(organizationId, rulesOf(today), { atMs: now - 23 * 3_600_000, hitId: 'younger' }))
+    await forgetHits(aside)
+    await forgetPastPeriods(aside)
+    const { rows } = await aside.query('select hit_hash from pixel_hits where organization_id = $1', [
+      organizationId,
+    ])
+    expect(rows).toHaveLength(2)
+    expect(await counters.used(organizationId, [old, month, today])).toEqual([0, 1, 1])
+    await counters.close()
+  })
+})

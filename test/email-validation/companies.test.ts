@@ -1,0 +1,160 @@
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createCompanies } from '../../src/capabilities/email-validation/companies.ts'
+import type { CompanyRecord } from '../../src/capabilities/email-validation/company-record.ts'
+import { Unavailable } from '../../src/event-log/port.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+
+/** The lookup: what it remembers and for how long, and that an outage is never an answer. */
+
+let database: TestDatabase
+let pool: pg.Pool
+let nowMs = 1_000_000
+const clock = { now: () => nowMs }
+
+beforeAll(async () => {
+  database = await testDatabase()
+  pool = new pg.Pool({ connectionString: database.url, max: 2 })
+})
+afterAll(async () => {
+  await pool?.end()
+  await database?.drop()
+})
+
+const put = (domain: string, name: string) =>
+  pool.query(
+    `insert into companies (domain, name, source, source_updated_at, preference, tie_break)
+     values ($1, $2, 'test', '2026-10-01Z', 0, '') on conflict (domain) do update set name = excluded.name`,
+    [domain, name],
+  )
+
+/** Counts what reaches the database; `held` keeps queries waiting until it resolves. */
+const counted = (held: Promise<void> = Promise.resolve()) => {
+  const seen: string[] = []
+  const query = async (statement: pg.QueryConfig<string[]>) => {
+    seen.push(statement.values?.[0] ?? '')
+    await held
+    return pool.query(statement)
+  }
+  return { seen, pool: { query } as unknown as pg.Pool }
+}
+
+describe('companies', () => {
+  test('a domain that was imported is found, another is not', async () => {
+    await put('found.com', 'Found')
+    const companies = createCompanies({ pool, homePages: null, clock })
+    expect(await companies.find('found.com')).toMatchObject({
+      name: 'Found',
+      domain: 'found.com',
+      source_updated_at: '2026-10-01T00:00:00.000Z',
+    })
+    expect(await companies.find('missing.com')).toBeNull()
+    expect(await companies.find("'; drop table companies; --")).toBeNull()
+  })
+
+  test('companies and their absence are remembered for a minute, no longer', async () => {
+    await put('kept.com', 'First')
+    const { seen, pool: asked } = counted()
+    const companies = createCompanies({ pool: asked, homePages: null, clock })
+    await companies.find('kept.com')
+    await companies.find('later.com')
+    await put('kept.com', 'Second')
+    await put('later.com', 'Later')
+    nowMs += 59_000
+    expect((await companies.find('kept.com'))?.name).toBe('First')
+    expect(await companies.find('later.com')).toBeNull()
+    expect(seen).toEqual(['kept.com', 'later.com'])
+    nowMs += 2_000
+    expect((await companies.find('kept.com'))?.name).toBe('Second')
+    expect((await companies.find('later.com'))?.name).toBe('Later')
+  })
+
+  test('a hundred askers of one domain are one query', async () => {
+    await put('crowd.com', 'Crowd')
+    const gate = Promise.withResolvers<void>()
+    const { seen, pool: asked } = counted(gate.promise)
+    const companies = createCompanies({ pool: asked, homePages: null, clock })
+    const all = Promise.all(Array.from({ length: 100 }, () => companies.find('crowd.com')))
+    gate.resolve()
+    expect(new Set((await all).map((one) => one?.name))).toEqual(new Set(['Crowd']))
+    expect(seen).toEqual(['crowd.com'])
+  })
+
+  test('a database that cannot be asked makes the lookup fail, not "not found", and nothing of it is remembered', async () => {
+    await put('back.com', 'Back')
+    let away = true
+    const flaky = {
+      query: (statement: pg.QueryConfig) =>
+        away ? Promise.reject(new Error('connect ECONNREFUSED')) : pool.query(statement),
+    } as unknown as pg.Pool
+    const companies = createCompanies({ pool: flaky, homePages: null, clock })
+    await expect(companies.find('back.com')).rejects.toBeInstanceOf(Unavailable)
+    away = false
+    expect((await companies.find('back.com'))?.name).toBe('Back')
+  })
+
+  test('sessions that an operator ends, and real refused connections, count as away; a wrong schema is a fault of ours', async () => {
+    const closed = new pg.Pool({
+      connectionString: 'postgres://nobody@127.0.0.1:1/none',
+      connectionTimeoutMillis: 2_000,
+    })
+    await expect(createCompanies({ pool: closed, homePages: null }).find('a.com')).rejects.toBeInstanceOf(
+      Unavailable,
+    )
+    await closed.end()
+    const ended = {
+      query: () => pool.query('select pg_terminate_backend(pg_backend_pid())'),
+    } as unknown as pg.Pool
+    pool.on('error', () => undefined)
+    await expect(createCompanies({ pool: ended, homePages: null }).find('a.com')).rejects.toBeInstanceOf(
+      Unavailable,
+    )
+    const wrong = { query: () => pool.query('select nothing from nowhere') } as unknown as pg.Pool
+    await expect(createCompanies({ pool: wrong, homePages: null }).find('a.com')).rejects.toMatchObject({
+      code: '42P01',
+    })
+  })
+
+  test('who cannot wait any longer leaves; the lookup goes on for the others', async () => {
+    await put('slow.com', 'Slow')
+    const gate = Promise.withResolvers<void>()
+    const { seen, pool: asked } = counted(gate.promise)
+    const companies = createCompanies({ pool: asked, homePages: null, clock })
+    const patient = companies.find('slow.com')
+    const stop = new AbortController()
+    const hasty = companies.find('slow.com', { signal: stop.signal })
+    stop.abort(new Error('too late'))
+    await expect(hasty).rejects.toThrow('too late')
+    await expect(companies.find('slow.com', { signal: stop.signal })).rejects.toThrow('too late')
+    gate.resolve()
+    expect((await patient)?.name).toBe('Slow')
+    expect(seen).toEqual(['slow.com'])
+  })
+
+  test('too many lookups at once are refused as temporary, not answered', async () => {
+    const gate = Promise.withResolvers<void>()
+    const companies = createCompanies({ pool: counted(gate.promise).pool, homePages: null, clock })
+    const many = Array.from({ length: 1_000 }, (_, i) => companies.find(`many-${i}.com`))
+    await expect(companies.find('one-more.com')).rejects.toBeInstanceOf(Unavailable)
+    gate.resolve()
+    expect((await Promise.all(many)).every((one) => one === null)).toBe(true)
+    expect(await companies.find('one-more.com')).toBeNull()
+  })
+
+  test('the home page is asked for domains that were not imported, and only for them', async () => {
+    await put('imported.com', 'Imported')
+    const visited: string[] = []
+    const fromPage = { name: 'Page' } as CompanyRecord
+    const homePages = {
+      find: async (domain: string) => {
+        visited.push(domain)
+        return domain === 'own-page.com' ? fromPage : null
+      },
+    }
+    const companies = createCompanies({ pool, homePages, clock })
+    expect((await companies.find('imported.com'))?.name).toBe('Imported')
+    expect(await companies.find('own-page.com')).toBe(fromPage)
+    expect(await companies.find('nothing.com')).toBeNull()
+    expect(visited).toEqual(['own-page.com', 'nothing.com'])
+  })
+})

@@ -1,0 +1,327 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { gzipSync } from 'node:zlib'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import {
+  companyOnPage,
+  createHomePages,
+  type FetchPage,
+} from '../../src/capabilities/email-validation/company-home-page.ts'
+import { companyResult } from '../../src/capabilities/email-validation/contract.ts'
+import { createEgressGuard } from '../../src/egress/guard.ts'
+import type { JsonObject } from '../../src/egress/json-ld.ts'
+import { fetchBounded, type PageAnswer, type PageRequest } from '../../src/egress/page.ts'
+
+/** What a company says about itself: what is believed, and what it costs to ask. */
+
+const nowMs = Date.parse('2026-11-21T12:00:00Z')
+const at = { domain: 'example.com', nowMs }
+const onPage = (...nodes: JsonObject[]) => companyOnPage({ nodes, url: 'https://www.example.com/' }, at)
+const organization = { '@type': 'Organization', name: 'Example', url: 'https://example.com/' }
+
+describe('reading an organization', () => {
+  test('every member that the answer has is read from a full organization', () => {
+    const company = onPage({
+      '@context': 'https://schema.org',
+      '@type': 'Corporation',
+      name: 'Example',
+      legalName: 'Example Holding plc',
+      url: 'https://www.example.com',
+      logo: { '@type': 'ImageObject', url: '/logo.png' },
+      foundingDate: '1987-06-05',
+      numberOfEmployees: { '@type': 'QuantitativeValue', value: 1234 },
+      address: {
+        '@type': 'PostalAddress',
+        addressLocality: 'Wien',
+        addressRegion: { '@type': 'State', name: 'Wien' },
+        addressCountry: { '@type': 'Country', name: 'Österreich' },
+      },
+      sameAs: ['https://example.org/@example', 'https://www.linkedin.com/company/example/'],
+    })
+    expect(company).toEqual({
+      name: 'Example',
+      legal_name: 'Example Holding plc',
+      domain: 'example.com',
+      website: 'https://www.example.com',
+      industry: null,
+      size_range: '1001-5000',
+      employee_count: 1_234,
+      founded_year: 1987,
+      location: { locality: 'Wien', region: 'Wien', country: 'Austria', country_code: 'AT' },
+      profnet_url: 'https://www.linkedin.com/company/example/',
+      logo_url: 'https://www.example.com/logo.png',
+      source: 'home_page',
+      source_updated_at: '2026-11-21T12:00:00.000Z',
+    })
+    companyResult.parse(company)
+  })
+
+  test.each([
+    [{ minValue: 51, maxValue: 200 }, '51-200', null],
+    [{ minValue: 10001 }, '10001+', null],
+    [{ value: '120' }, '51-200', 120],
+    [{ value: '11-50' }, '11-50', null],
+    [42, '11-50', 42],
+    ['1,500', '1001-5000', 1_500],
+    ['many', null, null],
+    [-3, null, null],
+    [{}, null, null],
+  ])('numberOfEmployees %j', (numberOfEmployees, size, count) => {
+    expect(onPage({ ...organization, numberOfEmployees })).toMatchObject({
+      size_range: size,
+      employee_count: count,
+    })
+  })
+
+  test.each([
+    [['https://schema.org/Organization']],
+    ['schema:Corporation'],
+    [['Thing', 'LocalBusiness']],
+    ['NewsMediaOrganization'],
+    ['HardwareStore'],
+    ['Restaurant'],
+  ])('%j is an organization', (type) => {
+    expect(onPage({ ...organization, '@type': type })?.name).toBe('Example')
+  })
+
+  test.each([['Person'], ['WebSite'], ['Product'], [undefined], [7], ['Organizations']])(
+    '%j is none',
+    (type) => {
+      expect(onPage({ ...organization, '@type': type })).toBeNull()
+    },
+  )
+
+  test.each([
+    ['https://example.com'],
+    ['http://shop.example.com/de'],
+    ['/about'],
+    [['https://EXAMPLE.com/']],
+  ])('an organization at %j is the one of the domain', (url) => {
+    expect(onPage({ ...organization, url })).not.toBeNull()
+  })
+
+  test.each([
+    ['https://example.org/'],
+    ['https://example.com.attacker.net/'],
+    ['https://example.com@attacker.net/'],
+    ['//attacker.net'],
+    [undefined],
+    [''],
+    [{}],
+  ])('an organization at %j is somebody else', (url) => {
+    expect(onPage({ ...organization, url })).toBeNull()
+  })
+
+  test('without a url the @id speaks; a blank node says nothing', () => {
+    const bare = { '@type': 'Organization', name: 'Example' }
+    expect(onPage({ ...bare, '@id': 'https://example.com/#organization' })).toMatchObject({
+      website: 'https://www.example.com',
+    })
+    expect(onPage({ ...bare, '@id': '_:b0' })).toBeNull()
+  })
+
+  test('the organization behind a site is found where the site names it; of several the one that says most counts', () => {
+    const site = { '@type': 'WebSite', url: 'https://example.com/', publisher: organization }
+    expect(onPage(site)?.name).toBe('Example')
+    const fuller = { ...organization, name: 'Fuller', foundingDate: '1990' }
+    expect(onPage(site, fuller)?.name).toBe('Fuller')
+    expect(onPage(fuller, site)?.name).toBe('Fuller')
+  })
+
+  test('an organization without a usable name is none', () => {
+    expect(onPage({ ...organization, name: '' })).toBeNull()
+    expect(onPage({ ...organization, name: 'x'.repeat(300) })).toBeNull()
+    expect(onPage({ ...organization, name: null, legalName: 'Legal' })?.name).toBe('Legal')
+  })
+
+  test('values that are no addresses are left out', () => {
+    expect(
+      onPage({
+        ...organization,
+        logo: 'javascript:alert(1)',
+        sameAs: { a: 1 },
+        address: 'Somewhere 1',
+        foundingDate: '2031',
+      }),
+    ).toMatchObject({
+      logo_url: null,
+      profnet_url: null,
+      founded_year: null,
+      location: { locality: null, region: null, country: null, country_code: null },
+    })
+  })
+})
+
+const html = (...nodes: object[]): Buffer =>
+  Buffer.from(
+    nodes.map((node) => `<script type="application/ld+json">${JSON.stringify(node)}</script>`).join(''),
+  )
+const pageOf = (url: string, body: Buffer, status = 200): PageAnswer => ({
+  kind: 'page',
+  status,
+  headers: { 'content-type': 'text/html; charset=utf-8' },
+  body,
+  url,
+})
+const down: PageAnswer = { kind: 'unreachable', detail: 'ENOTFOUND' }
+
+/** Home pages over a table of answers by host. */
+const over = (answers: Record<string, PageAnswer>) => {
+  const asked: PageRequest[] = []
+  let time = nowMs
+  const fetchPage: FetchPage = async (request) => {
+    asked.push(request)
+    return answers[new URL(request.url).hostname] ?? down
+  }
+  const homePages = createHomePages({ fetchPage, userAgent: 'test', clock: { now: () => time } })
+  const wait = (ms: number): void => {
+    time += ms
+  }
+  return { homePages, answers, wait, hosts: () => asked.map(({ url }) => new URL(url).host), asked }
+}
+const hourMs = 3_600_000
+
+describe('asking home pages', () => {
+  test('the domain itself is asked first, then its www, within one deadline', async () => {
+    const { homePages, hosts, asked } = over({
+      'www.example.com': pageOf('https://www.example.com/', html(organization)),
+    })
+    expect((await homePages.find('example.com'))?.name).toBe('Example')
+    expect(hosts()).toEqual(['example.com', 'www.example.com'])
+    expect(asked.every(({ url }) => url.startsWith('https://'))).toBe(true)
+    const [first = { deadlineMs: 0 }, second = { deadlineMs: 0 }] = asked
+    expect(first.deadlineMs).toBeLessThanOrEqual(5_000)
+    expect(second.deadlineMs).toBeLessThanOrEqual(first.deadlineMs)
+  })
+
+  test('a domain that leads to its www is asked once', async () => {
+    const { homePages, hosts } = over({ 'example.com': pageOf('https://www.example.com/', html()) })
+    expect(await homePages.find('example.com')).toBeNull()
+    expect(hosts()).toEqual(['example.com'])
+  })
+
+  test('redirects to other domains are not followed', async () => {
+    const { homePages, asked } = over({})
+    await homePages.find('example.com')
+    const mayGo = (url: string) => asked[0]?.mayRedirectTo?.(new URL(url))
+    expect(mayGo('https://shop.example.com/')).toBe(true)
+    expect(mayGo('https://example.org/')).toBe(false)
+    expect(mayGo('http://127.0.0.1/')).toBe(false)
+  })
+
+  test('what a page says, and that it says nothing, is remembered for a day', async () => {
+    for (const body of [html(organization), html()]) {
+      const { homePages, hosts, wait } = over({
+        'example.com': pageOf('https://example.com/', body),
+        'www.example.com': pageOf('https://www.example.com/', body),
+      })
+      const first = await homePages.find('example.com')
+      const visits = hosts().length
+      wait(23 * hourMs)
+      expect(await homePages.find('example.com')).toEqual(first)
+      expect(hosts().length).toBe(visits)
+      wait(2 * hourMs)
+      await homePages.find('example.com')
+      expect(hosts().length).toBe(2 * visits)
+    }
+  })
+
+  test.each([
+    ['unreachable', down],
+    ['late', { kind: 'timeout', detail: 'deadline' } as const],
+    ['in trouble', pageOf('https://example.com/', Buffer.alloc(0), 503)],
+  ])('a page that is %s is no company now, and is asked again after ten minutes', async (_, answer) => {
+    const { homePages, answers, wait } = over({ 'example.com': answer })
+    expect(await homePages.find('example.com')).toBeNull()
+    answers['example.com'] = pageOf('https://example.com/', html(organization))
+    wait(9 * 60_000)
+    expect(await homePages.find('example.com')).toBeNull()
+    wait(2 * 60_000)
+    expect((await homePages.find('example.com'))?.name).toBe('Example')
+  })
+
+  test('pages of other statuses are not read', async () => {
+    const { homePages } = over({ 'example.com': pageOf('https://example.com/', html(organization), 404) })
+    expect(await homePages.find('example.com')).toBeNull()
+  })
+
+  test('a hundred askers of one domain are one visit; too many domains at once are nobody, and not remembered', async () => {
+    const gate = Promise.withResolvers<void>()
+    let visits = 0
+    const homePages = createHomePages({
+      fetchPage: async ({ url }) => {
+        visits++
+        await gate.promise
+        return pageOf(url, html())
+      },
+      userAgent: 'test',
+    })
+    const crowd = Array.from({ length: 100 }, () => homePages.find('example.com'))
+    const others = Array.from({ length: 63 }, (_, i) => homePages.find(`n${i}.com`))
+    expect(visits).toBe(64)
+    expect(await homePages.find('one-more.com')).toBeNull()
+    expect(visits).toBe(64)
+    gate.resolve()
+    await Promise.all([...crowd, ...others])
+    const before = visits
+    await homePages.find('one-more.com')
+    expect(visits).toBeGreaterThan(before)
+  })
+})
+
+describe('over a real connection', () => {
+  let server: Server
+  let port = 0
+  let answer: (request: IncomingMessage, response: ServerResponse) => void
+
+  beforeAll(async () => {
+    server = createServer((request, response) => answer(request, response))
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const address = server.address()
+    port = typeof address === 'object' && address !== null ? address.port : 0
+  })
+  afterAll(() => new Promise((resolve) => server.close(resolve)))
+
+  const homePages = () =>
+    createHomePages({
+      // The loopback has no certificate for strangers' names and no port 443.
+      fetchPage: ({ url, ...request }) =>
+        fetchBounded(
+          { ...request, url: `http://${new URL(url).hostname}:${port}/` },
+          {
+            guard: createEgressGuard({ allow: ['127.0.0.1'] }),
+            resolveHost: async () => ({ addresses: ['127.0.0.1'], code: null }),
+          },
+        ),
+      userAgent: 'enrichment-test/1',
+    })
+
+  test('a packed page behind a redirect to www is read', async () => {
+    const seen: string[] = []
+    answer = (request, response) => {
+      seen.push(`${request.headers.host} ${request.headers['user-agent']}`)
+      if (request.headers.host === `example.com:${port}`)
+        response.writeHead(301, { location: `http://www.example.com:${port}/` }).end()
+      else
+        response
+          .writeHead(200, { 'content-type': 'text/html', 'content-encoding': 'gzip' })
+          .end(gzipSync(html({ '@graph': [organization] })))
+    }
+    expect(await homePages().find('example.com')).toMatchObject({ name: 'Example', source: 'home_page' })
+    expect(seen).toEqual([
+      `example.com:${port} enrichment-test/1`,
+      `www.example.com:${port} enrichment-test/1`,
+    ])
+  })
+
+  test('a page that never ends, or is no page, is no company', async () => {
+    answer = (_, response) => {
+      response.writeHead(200, { 'content-type': 'text/html' })
+      const flood = setInterval(() => response.write(Buffer.alloc(256 * 1024, 'x')), 1)
+      response.on('close', () => clearInterval(flood))
+    }
+    expect(await homePages().find('example.com')).toBeNull()
+    answer = (_, response) =>
+      response.writeHead(200, { 'content-type': 'application/pdf' }).end(html(organization))
+    expect(await homePages().find('example.com')).toBeNull()
+  })
+})

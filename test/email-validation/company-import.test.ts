@@ -1,0 +1,467 @@
+import { createWriteStream } from 'node:fs'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import type { Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { gzipSync } from 'node:zlib'
+import pg from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { readCompany } from '../../src/capabilities/email-validation/companies.ts'
+import {
+  badLinesMax,
+  type CompanyImportOptions,
+  importCompanies,
+} from '../../src/capabilities/email-validation/company-import.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+
+/** A data set into the database: every way a file can be broken, and that the order of its lines means nothing. */
+
+let database: TestDatabase
+let pool: pg.Pool
+let folder: string
+
+beforeAll(async () => {
+  database = await testDatabase()
+  pool = new pg.Pool({ connectionString: database.url, max: 4 })
+  folder = await mkdtemp(join(tmpdir(), 'companies-'))
+})
+afterAll(async () => {
+  await pool?.end()
+  await database?.drop()
+  await rm(folder, { recursive: true, force: true })
+})
+beforeEach(() => pool.query('truncate companies'))
+
+const edition = '2026-10-01T00:00:00.000Z'
+let files = 0
+const fileOf = async (content: string | Buffer, extension = '.jsonl'): Promise<string> => {
+  const path = join(folder, `${files++}${extension}`)
+  await writeFile(path, content)
+  return path
+}
+const load = async (
+  content: string | Buffer,
+  { extension = '.jsonl', ...options }: { extension?: string } & Partial<CompanyImportOptions> = {},
+) =>
+  importCompanies({
+    pool,
+    file: await fileOf(content, extension),
+    source: 'pdl',
+    sourceUpdatedAt: edition,
+    ...options,
+  })
+const lines = (...records: object[]): string =>
+  records.map((record) => `${JSON.stringify(record)}\n`).join('')
+const company = (n: number, more: object = {}): object => ({
+  id: `id-${n}`,
+  name: `company ${n}`,
+  website: `company-${n}.com`,
+  ...more,
+})
+const everything = async (): Promise<object[]> =>
+  (await pool.query('select * from companies order by domain')).rows
+const nameOf = async (domain: string): Promise<string | undefined> => (await readCompany(pool, domain))?.name
+
+describe('JSON lines', () => {
+  test('records become companies; those without a website are counted and are no fault', async () => {
+    const report = await load(
+      lines(company(1), company(2, { website: null }), company(3), company(4, { website: '' })),
+    )
+    expect(report).toMatchObject({
+      read: 4,
+      imported: 2,
+      added: 2,
+      changed: 0,
+      unchanged: 0,
+      skippedNoDomain: 2,
+      bad: 0,
+      interrupted: false,
+    })
+    expect(await readCompany(pool, 'company-3.com')).toEqual({
+      name: 'company 3',
+      legal_name: null,
+      domain: 'company-3.com',
+      website: 'https://company-3.com',
+      industry: null,
+      size_range: null,
+      employee_count: null,
+      founded_year: null,
+      location: { locality: null, region: null, country: null, country_code: null },
+      profnet_url: null,
+      logo_url: null,
+      source: 'pdl',
+      source_updated_at: edition,
+    })
+  })
+
+  test('every column arrives where it belongs, whatever its text holds', async () => {
+    const full = {
+      name: 'back\\slash \\N "quoted", тест 株式会社 🏢',
+      legal_name: 'Legal',
+      website: 'https://example.com/a\\b',
+      industry: 'i',
+      employee_count: 120,
+      founded: 1999,
+      location: { locality: 'l', region: 'r', country: 'austria' },
+      profnet_url: 'https://example.org/company/x',
+      logo_url: 'https://example.com/logo.png?v=1',
+    }
+    await load(lines(full))
+    expect(await readCompany(pool, 'example.com')).toEqual({
+      name: full.name,
+      legal_name: 'Legal',
+      domain: 'example.com',
+      website: 'https://example.com/a/b',
+      industry: 'i',
+      size_range: '51-200',
+      employee_count: 120,
+      founded_year: 1999,
+      location: { locality: 'l', region: 'r', country: 'Austria', country_code: 'AT' },
+      profnet_url: full.profnet_url,
+      logo_url: full.logo_url,
+      source: 'pdl',
+      source_updated_at: edition,
+    })
+  })
+
+  test('what the operator calls the source may hold anything', async () => {
+    const source = 'tab\there, line\nend, \\ and \\N'
+    await load(lines(company(1)), { source })
+    expect(await readCompany(pool, 'company-1.com')).toMatchObject({ source, name: 'company 1' })
+  })
+
+  test('broken lines are passed over and named with their numbers and reasons', async () => {
+    const content = Buffer.concat([
+      Buffer.from('\ufeff'),
+      Buffer.from(lines(company(1))),
+      Buffer.from('{"name": "cut o\n'),
+      Buffer.from('\r\n   \n'),
+      Buffer.from('{"name":"M\xfcller","website":"latin1.com"}\n', 'latin1'),
+      Buffer.from(`{"name":"${'x'.repeat(70_000)}"}\n`),
+      Buffer.from('[1]\n"text"\n'),
+      Buffer.from(lines({ website: 'nameless.com' }, { name: 'a', website: 'http://192.0.2.1' })),
+      Buffer.from(lines(company(2)).replace('\n', '\r\n')),
+      Buffer.from(JSON.stringify(company(3))),
+    ])
+    const report = await load(content)
+    expect(report).toMatchObject({ read: 10, imported: 3, added: 3, bad: 7 })
+    expect(report.badLines).toEqual([
+      { line: 2, reason: 'not_json' },
+      { line: 5, reason: 'not_utf8' },
+      { line: 6, reason: 'line_too_long' },
+      { line: 7, reason: 'not_an_object' },
+      { line: 8, reason: 'not_an_object' },
+      { line: 9, reason: 'name_missing' },
+      { line: 10, reason: 'website_unusable' },
+    ])
+    expect(report.badByReason).toMatchObject({ not_an_object: 2, not_json: 1 })
+    expect(await nameOf('company-3.com')).toBe('company 3')
+  })
+
+  test('of very many broken lines only the first hundred are named, all are counted', async () => {
+    const report = await load('{\n'.repeat(1_234))
+    expect(report).toMatchObject({ read: 1_234, bad: 1_234, badByReason: { not_json: 1_234 } })
+    expect(report.badLines).toHaveLength(badLinesMax)
+    expect(report.badLines.at(-1)).toEqual({ line: badLinesMax, reason: 'not_json' })
+  })
+
+  test('an endless line takes no memory and hides nothing', async () => {
+    const report = await load(
+      Buffer.concat([Buffer.alloc(5_000_000, 'x'), Buffer.from(`\n${lines(company(1))}`)]),
+    )
+    expect(report).toMatchObject({
+      read: 2,
+      imported: 1,
+      bad: 1,
+      badLines: [{ line: 1, reason: 'line_too_long' }],
+    })
+  })
+
+  test('an empty file is nothing', async () => {
+    expect(await load('')).toMatchObject({ read: 0, imported: 0, bad: 0 })
+    expect(await load(gzipSync(''), { extension: '.jsonl.gz' })).toMatchObject({
+      read: 0,
+      imported: 0,
+      bad: 0,
+    })
+  })
+})
+
+describe('CSV', () => {
+  const csv = (...rows: string[]): Promise<Awaited<ReturnType<typeof importCompanies>>> =>
+    load(['name,website,industry,size', ...rows, ''].join('\n'), { extension: '.csv' })
+
+  test('quotes may be escaped by doubling or by a backslash, and fields may hold commas and line ends', async () => {
+    const report = await csv(
+      '"a ""b"" c",a.com,"x, y",11-50',
+      String.raw`"d \"e\" f",b.com,"back\\slash",`,
+      '"two',
+      'lines",c.com,,"1-10"',
+      'plain "inner" quotes,d.com,,',
+    )
+    expect(report).toMatchObject({ read: 4, imported: 4, bad: 0 })
+    expect(await nameOf('a.com')).toBe('a "b" c')
+    expect(await readCompany(pool, 'b.com')).toMatchObject({
+      name: 'd "e" f',
+      industry: 'back\\slash',
+      size_range: null,
+    })
+    expect(await nameOf('c.com')).toBe('two lines')
+    expect(await nameOf('d.com')).toBe('plain "inner" quotes')
+  })
+
+  test('a backslash that ends a quoted field does not swallow the next one', async () => {
+    expect(await csv(String.raw`"ends with \",a.com,"x",1-10`)).toMatchObject({ imported: 1, bad: 0 })
+    expect(await readCompany(pool, 'a.com')).toMatchObject({ name: 'ends with \\', industry: 'x' })
+  })
+
+  test('a broken record is one fault, and the record after it is whole again', async () => {
+    const report = await csv(
+      'a,a.com,,',
+      'too,few',
+      '"text"after,b.com,,',
+      '"never closed,c.com,,',
+      ...Array.from({ length: 40 }, (_, i) => `n${i},n${i}.com,,`),
+    )
+    expect(report.badLines).toEqual([
+      { line: 3, reason: 'field_count' },
+      { line: 4, reason: 'quoting' },
+      { line: 5, reason: 'quoting' },
+    ])
+    expect(report).toMatchObject({ read: 44, imported: 41 })
+  })
+
+  test('a quote that the end of the file leaves open takes no record along', async () => {
+    const report = await csv('"open,a.com,,', 'b,b.com,,', 'c,c.com,,')
+    expect(report).toMatchObject({ imported: 2, badLines: [{ line: 2, reason: 'quoting' }] })
+  })
+
+  test('bytes that are no UTF-8 are a fault of their record only', async () => {
+    const content = Buffer.from('name,website\na,a.com\nM\xfcller,b.com\nc,c.com\n', 'latin1')
+    expect(await load(content, { extension: '.csv' })).toMatchObject({
+      imported: 2,
+      badLines: [{ line: 3, reason: 'not_utf8' }],
+    })
+  })
+
+  test('a file whose header leads to no domain is refused as a whole', async () => {
+    await expect(load('a;b;website\n1;2;x.com\n', { extension: '.csv' })).rejects.toThrow(/header/)
+    await expect(load('"name\n', { extension: '.csv' })).rejects.toThrow(/header/)
+  })
+})
+
+describe('files', () => {
+  test('packed files are unpacked on the way, of several members too', async () => {
+    const packed = Buffer.concat([gzipSync(lines(company(1))), gzipSync(lines(company(2)))])
+    expect(await load(packed, { extension: '.ndjson.gz' })).toMatchObject({ imported: 2 })
+    expect(await load(gzipSync('name,domain\nx,x.com\n'), { extension: '.csv.gz' })).toMatchObject({
+      imported: 1,
+    })
+  })
+
+  test('a packed file that is cut off or damaged says so; what came before is imported', async () => {
+    const packed = gzipSync(Array.from({ length: 60_000 }, (_, i) => lines(company(i))).join(''))
+    await expect(load(packed.subarray(0, packed.length - 100), { extension: '.jsonl.gz' })).rejects.toThrow(
+      /damaged or cut off/,
+    )
+    const { rows } = await pool.query<{ count: number }>('select count(*)::int as count from companies')
+    expect(rows[0]?.count).toBeGreaterThan(10_000)
+    await expect(load('no gzip at all', { extension: '.jsonl.gz' })).rejects.toThrow(/damaged or cut off/)
+    // Nobody's connection is left in a transaction.
+    expect(await load(lines(company(1)))).toMatchObject({ imported: 1 })
+  })
+
+  test('a name without a known ending needs a format; a file that is not there says so', async () => {
+    await expect(load(lines(company(1)), { extension: '.txt' })).rejects.toThrow(/jsonl or csv/)
+    expect(await load(lines(company(1)), { extension: '.txt', format: 'jsonl' })).toMatchObject({
+      imported: 1,
+    })
+    await expect(
+      importCompanies({ pool, file: join(folder, 'none.csv'), source: 'x', sourceUpdatedAt: edition }),
+    ).rejects.toThrow(/ENOENT/)
+  })
+})
+
+describe('repetition and order', () => {
+  test('the same file again changes nothing', async () => {
+    const file = lines(
+      ...Array.from({ length: 12_000 }, (_, i) => company(i % 9_000, { founded: 1900 + (i % 100) })),
+    )
+    const first = await load(file)
+    expect(first).toMatchObject({ imported: 12_000, added: 9_000 })
+    const before = await everything()
+    expect(await load(file)).toMatchObject({ imported: 12_000, added: 0, changed: 0, unchanged: 12_000 })
+    expect(await everything()).toEqual(before)
+  })
+
+  test('records of one domain leave the same row in every order, within a batch and across files', async () => {
+    const records = [
+      company(1, { website: 'same.com', size: '11-50' }),
+      company(2, { website: 'same.com', size: '51-200' }),
+      company(3, { website: 'same.com', size: '51-200', founded: 1990 }),
+      company(4, { website: 'same.com/branch', size: '10001+' }),
+      { ...company(3, { website: 'same.com', size: '51-200', founded: 1991 }) },
+    ]
+    const outcomes = new Set<string>()
+    for (let turn = 0; turn < records.length; turn++) {
+      const order = [...records.slice(turn), ...records.slice(0, turn)]
+      for (const one of [order, order.toReversed()]) {
+        await pool.query('truncate companies')
+        await load(lines(...one))
+        outcomes.add(JSON.stringify(await everything()))
+        await pool.query('truncate companies')
+        for (const record of one) await load(lines(record))
+        outcomes.add(JSON.stringify(await everything()))
+      }
+    }
+    expect(outcomes.size).toBe(1)
+    expect(await nameOf('same.com')).toBe('company 3')
+  })
+
+  test('a later edition replaces an earlier one, also with less; an earlier one changes nothing', async () => {
+    await load(lines(company(1, { size: '1001-5000', industry: 'mining' })))
+    const later = lines({ ...company(1), name: 'renamed', size: '11-50' })
+    expect(await load(later, { sourceUpdatedAt: '2026-11-01T00:00:00.000Z' })).toMatchObject({
+      added: 0,
+      changed: 1,
+    })
+    expect(await load(lines(company(1, { size: '10001+' })))).toMatchObject({
+      added: 0,
+      changed: 0,
+      unchanged: 1,
+    })
+    expect(await readCompany(pool, 'company-1.com')).toMatchObject({
+      name: 'renamed',
+      size_range: '11-50',
+      industry: null,
+    })
+  })
+
+  test('imports at the same time neither wait for each other forever nor leave anything half', async () => {
+    const records = Array.from({ length: 12_000 }, (_, i) => company(i, { size: '1-10' }))
+    const better = records.map((record) => ({ ...record, size: '51-200' }))
+    const reports = await Promise.all([
+      load(lines(...records)),
+      load(lines(...better.toReversed())),
+      load(lines(...better)),
+    ])
+    expect(reports.reduce((sum, { added }) => sum + added, 0)).toBe(12_000)
+    const { rows } = await pool.query('select size_range, count(*)::int as count from companies group by 1')
+    expect(rows).toEqual([{ size_range: '51-200', count: 12_000 }])
+  })
+})
+
+describe('long imports', () => {
+  /** Written as a stream: the test must not hold what the import may not hold. */
+  const longFile = async (count: number): Promise<string> => {
+    const path = join(folder, `long-${files++}.jsonl`)
+    const texts = function* () {
+      for (let i = 0; i < count; i++)
+        yield i % 50 === 0
+          ? '{"broken\n'
+          : lines(company(i, { industry: 'information technology and services', country: 'austria' }))
+    }
+    await pipeline(Readable.from(texts()), createWriteStream(path))
+    return path
+  }
+
+  test('200,000 lines pass through in constant memory', { timeout: 120_000 }, async () => {
+    setFlagsFromString('--expose-gc')
+    const collect: () => void = runInNewContext('gc')
+    const file = await longFile(200_000)
+    let heapMax = 0
+    let seen = 0
+    collect()
+    const before = process.memoryUsage()
+    const used = ({ heapUsed, external }: NodeJS.MemoryUsage): number => heapUsed + external
+    const report = await importCompanies({
+      pool,
+      file,
+      source: 'pdl',
+      sourceUpdatedAt: edition,
+      onProgress: () => {
+        if (++seen % 5 !== 0) return
+        collect()
+        heapMax = Math.max(heapMax, used(process.memoryUsage()))
+      },
+    })
+    expect(report).toMatchObject({ read: 200_000, imported: 196_000, added: 196_000, bad: 4_000 })
+    expect(seen).toBeGreaterThanOrEqual(39)
+    expect((heapMax - used(before)) / 1024 / 1024).toBeLessThan(64)
+  })
+
+  test('an interrupted import leaves whole batches, says so, and is completed by the next one', async () => {
+    const file = await longFile(40_000)
+    const stop = new AbortController()
+    const percents: number[] = []
+    const interrupted = await importCompanies({
+      pool,
+      file,
+      source: 'pdl',
+      sourceUpdatedAt: edition,
+      signal: stop.signal,
+      onProgress: ({ percent, read, rowsPerSecond, bytes, bytesTotal }) => {
+        percents.push(percent)
+        expect(read).toBeGreaterThan(0)
+        expect(rowsPerSecond).toBeGreaterThan(0)
+        expect(bytes).toBeLessThanOrEqual(bytesTotal)
+        stop.abort()
+      },
+    })
+    expect(interrupted.interrupted).toBe(true)
+    expect(interrupted.imported).toBeGreaterThan(0)
+    expect(interrupted.imported).toBeLessThan(39_200)
+    expect((await everything()).length).toBe(interrupted.added)
+    expect(percents[0]).toBeGreaterThan(0)
+    const rest = await importCompanies({ pool, file, source: 'pdl', sourceUpdatedAt: edition })
+    expect(rest).toMatchObject({
+      read: 40_000,
+      added: 39_200 - interrupted.added,
+      changed: 0,
+      interrupted: false,
+    })
+  })
+
+  test('interrupting works on a packed file too', async () => {
+    const stop = new AbortController()
+    const packed = gzipSync(Array.from({ length: 40_000 }, (_, i) => lines(company(i))).join(''))
+    const report = await load(packed, {
+      extension: '.jsonl.gz',
+      signal: stop.signal,
+      onProgress: () => stop.abort(),
+    })
+    expect(report.interrupted).toBe(true)
+    expect((await everything()).length).toBe(report.added)
+  })
+
+  test('a connection lost on the way fails the import, not the process, and leaves whole batches', async () => {
+    const file = await longFile(40_000)
+    const own = new pg.Pool({ connectionString: database.url })
+    own.on('error', () => undefined)
+    const sockets: Socket[] = []
+    own.on('connect', (client) =>
+      sockets.push((client as unknown as { connection: { stream: Socket } }).connection.stream),
+    )
+    const failing = importCompanies({
+      pool: own,
+      file,
+      source: 'pdl',
+      sourceUpdatedAt: edition,
+      onProgress: () => {
+        for (const socket of sockets) socket.destroy()
+      },
+    })
+    await expect(failing).rejects.toThrow()
+    await own.end()
+    const { rows } = await pool.query<{ count: number }>('select count(*)::int as count from companies')
+    // Batches hold 5,000 rows each.
+    expect((rows[0]?.count ?? 1) % 5_000).toBe(0)
+    expect(await importCompanies({ pool, file, source: 'pdl', sourceUpdatedAt: edition })).toMatchObject({
+      read: 40_000,
+    })
+  })
+})

@@ -1,0 +1,367 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import {
+  type CompanyRecord,
+  companyOf,
+  countryCodeOf,
+  profnetUrlAmong,
+  registrableDomainOf,
+  sizeRangeOfCount,
+} from '../../src/capabilities/email-validation/company-record.ts'
+import { companyResult } from '../../src/capabilities/email-validation/contract.ts'
+
+/** From a record of a data set to a company, or the reason why not. */
+
+const defaults = { source: 'pdl', sourceUpdatedAt: '2026-10-01T00:00:00.000Z', yearMax: 2026 }
+
+const taken = (raw: unknown): CompanyRecord => {
+  const read = companyOf(raw, defaults)
+  if ('refused' in read) throw new Error(`refused: ${read.refused}`)
+  return read.company
+}
+const refusal = (raw: unknown): string | null => {
+  const read = companyOf(raw, defaults)
+  return 'refused' in read ? read.refused : null
+}
+const preferred = (...raws: object[]): string => {
+  const ranked = raws.map((raw) => companyOf(raw, defaults)).flatMap((one) => ('refused' in one ? [] : [one]))
+  ranked.sort((a, b) => b.preference - a.preference || (a.tieBreak < b.tieBreak ? -1 : 1))
+  return ranked[0]?.company.name ?? ''
+}
+
+const pdl = {
+  id: 'acme-anvils',
+  name: 'acme anvils',
+  website: 'acme-anvils.com',
+  founded: '1949',
+  size: '201-500',
+  industry: 'mining & metals',
+  locality: 'graz',
+  region: 'styria',
+  country: 'austria',
+  linkedin_url: 'linkedin.com/company/acme-anvils',
+}
+
+const acme: CompanyRecord = {
+  name: 'acme anvils',
+  legal_name: null,
+  domain: 'acme-anvils.com',
+  website: 'https://acme-anvils.com',
+  industry: 'mining & metals',
+  size_range: '201-500',
+  employee_count: null,
+  founded_year: 1949,
+  location: { locality: 'graz', region: 'styria', country: 'Austria', country_code: 'AT' },
+  profnet_url: 'https://linkedin.com/company/acme-anvils',
+  logo_url: null,
+  source: 'pdl',
+  source_updated_at: '2026-10-01T00:00:00.000Z',
+}
+
+describe('shapes', () => {
+  test('a record of the free company data set becomes a company of the answer', () => {
+    expect(taken(pdl)).toEqual(acme)
+    expect(companyResult.parse(taken(pdl))).toEqual(acme)
+  })
+
+  test('a row of a CSV edition with other column names says the same', () => {
+    expect(
+      taken({
+        '': '5872184',
+        Name: 'acme anvils',
+        domain: 'acme-anvils.com',
+        'year founded': '1949.0',
+        industry: 'mining & metals',
+        'size range': '201 - 500',
+        locality: 'graz, styria, austria',
+        country: 'austria',
+        'linkedin url': 'linkedin.com/company/acme-anvils',
+        'current employee estimate': '274',
+        'total employee estimate': '362',
+      }),
+    ).toEqual({ ...acme, employee_count: 274 })
+  })
+
+  test('our own shape is taken as it is, source and edition included', () => {
+    const own = {
+      ...acme,
+      legal_name: 'Acme Anvils GmbH',
+      source: 'crm',
+      source_updated_at: '2025-01-02T03:04:05.000Z',
+    }
+    expect(taken(own)).toEqual(own)
+  })
+
+  test.each([[null], ['text'], [7], [[pdl]]])('%j is no record', (raw) => {
+    expect(refusal(raw)).toBe('not_an_object')
+  })
+
+  test('members of the wrong type are unknown, not wrong', () => {
+    expect(
+      taken({
+        ...pdl,
+        founded: {},
+        size: 7,
+        industry: [],
+        locality: true,
+        country: 9,
+        linkedin_url: {},
+        location: 'x',
+      }),
+    ).toEqual({
+      ...acme,
+      founded_year: null,
+      size_range: null,
+      industry: null,
+      location: { locality: null, region: 'styria', country: null, country_code: null },
+      profnet_url: null,
+    })
+  })
+})
+
+describe('domains', () => {
+  test.each([
+    ['https://WWW.Example.co.uk:8443/a/b?c#d', 'example.co.uk', 'https://www.example.co.uk:8443/a/b'],
+    ['http://example.com', 'example.com', 'http://example.com'],
+    ['//shop.example.com/', 'example.com', 'https://shop.example.com'],
+    ['example.com:8080', 'example.com', 'https://example.com:8080'],
+    ['münchen-test.de', 'xn--mnchen-test-thb.de', 'https://xn--mnchen-test-thb.de'],
+    ['http://user:secret@example.com/', 'example.com', 'http://example.com'],
+    ['example.com.', 'example.com', 'https://example.com.'],
+    ['tenant.github.io', 'tenant.github.io', 'https://tenant.github.io'],
+    ['www.tenant.github.io/page', 'tenant.github.io', 'https://www.tenant.github.io/page'],
+  ])('%s is found by %s', (website, domain, shown) => {
+    expect(taken({ name: 'a', website })).toMatchObject({ domain, website: shown })
+  })
+
+  test.each([
+    ['http://192.0.2.1/'],
+    ['[2001:db8::1]'],
+    ['0x7f.1'],
+    ['com'],
+    ['co.uk'],
+    ['github.io'],
+    ['localhost'],
+    ['example.nosuchsuffix'],
+    ['ftp://example.com'],
+    ['mailto:someone@example.com'],
+    ['javascript:alert(1)//example.com'],
+    ['two words.com'],
+    ['https://'],
+    ['https:///path'],
+    ['-'],
+    [`${'a'.repeat(64)}.com`],
+    [`${'a.'.repeat(900)}com`],
+    [42],
+    [{ href: 'example.com' }],
+  ])('%j leads to no domain', (website) => {
+    expect(refusal({ name: 'a', website })).toBe('website_unusable')
+  })
+
+  test.each([[undefined], [null], [''], ['  '], ['null']])('no website (%j) is no fault', (website) => {
+    expect(refusal({ name: 'a', website })).toBe('no_domain')
+  })
+
+  test('a domain beside a website decides; a website that cannot be read is then left out', () => {
+    expect(taken({ name: 'a', domain: 'Example.com', website: 'ftp://x' })).toMatchObject({
+      domain: 'example.com',
+      website: null,
+    })
+  })
+
+  test('the registrable domain of a host', () => {
+    expect(registrableDomainOf('a.b.example.co.uk')).toBe('example.co.uk')
+    expect(registrableDomainOf('MÜNCHEN-test.de')).toBe('xn--mnchen-test-thb.de')
+    expect(registrableDomainOf('blogspot.com')).toBeNull()
+    expect(registrableDomainOf('')).toBeNull()
+  })
+})
+
+describe('values', () => {
+  test.each([
+    ['1-10', '1-10'],
+    ['11 - 50', '11-50'],
+    ['51–200 employees', '51-200'],
+    ['1,001-5,000', '1001-5000'],
+    ['10001+', '10001+'],
+    ['10,001+', '10001+'],
+    ['5-12', null],
+    ['many', null],
+  ])('size %j is %j', (size, range) => {
+    expect(taken({ ...pdl, size }).size_range).toBe(range)
+  })
+
+  test.each([
+    [0, null],
+    [1, '1-10'],
+    [10, '1-10'],
+    [11, '11-50'],
+    [200, '51-200'],
+    [5_000, '1001-5000'],
+    [10_000, '5001-10000'],
+    [10_001, '10001+'],
+  ])('%d employees are %j', (count, range) => {
+    expect(sizeRangeOfCount(count)).toBe(range)
+    expect(taken({ ...pdl, size: null, employee_count: count })).toMatchObject({
+      employee_count: count,
+      size_range: range,
+    })
+  })
+
+  test.each([
+    [1949, 1949],
+    ['1949', 1949],
+    ['1949.0', 1949],
+    ['1949-04-01', 1949],
+    ['1949-04-01T00:00:00Z', 1949],
+    [578, 578],
+    [2026, 2026],
+    [2027, null],
+    [12, null],
+    [-1949, null],
+    [1949.5, null],
+    ['nineteen', null],
+    ['', null],
+  ])('founded %j is %j', (founded, year) => {
+    expect(taken({ ...pdl, founded }).founded_year).toBe(year)
+  })
+
+  test.each([
+    ['united states', 'US'],
+    ['The Netherlands', 'NL'],
+    ["côte d'ivoire", 'CI'],
+    ['United Kingdom of Great Britain and Northern Ireland', 'GB'],
+    ['south korea', 'KR'],
+    ['Deutschland', 'DE'],
+    ['bosnia & herzegovina', 'BA'],
+    ['czechia', 'CZ'],
+    ['türkiye', 'TR'],
+    ['usa', 'US'],
+    ['aut', 'AT'],
+    ['xk', 'XK'],
+    ['niger', 'NE'],
+    ['georgia', 'GE'],
+    ['atlantis', null],
+    ['', null],
+    ['__proto__', null],
+  ])('country %j has the code %j', (country, code) => {
+    expect(countryCodeOf(country)).toBe(code)
+  })
+
+  test('a country nobody knows keeps its name and has no code', () => {
+    expect(taken({ ...pdl, country: 'atlantis' }).location).toMatchObject({
+      country: 'atlantis',
+      country_code: null,
+    })
+  })
+
+  test('text loses control characters and direction marks and is composed', () => {
+    expect(taken({ ...pdl, name: ' A\u0000b\tc \u202eevil\u202c  Mu\u0308ller\u200b ' }).name).toBe(
+      'A b c evil Müller',
+    )
+  })
+
+  test.each([
+    [{ name: '' }, 'name_missing'],
+    [{ name: null }, 'name_missing'],
+    [{ name: '\u0000\u0001' }, 'name_missing'],
+    [{ name: ['a'] }, 'name_missing'],
+    [{ name: 'x'.repeat(201) }, 'name_too_long'],
+    [{ name: 'x'.repeat(100_000) }, 'name_too_long'],
+    [{ name: 'lone \ud800' }, 'name_not_text'],
+    [{ name: 'was \ufffd' }, 'name_not_text'],
+  ])('a record with %j is refused: %s', (members, reason) => {
+    expect(refusal({ ...pdl, ...members })).toBe(reason)
+  })
+
+  test('other texts that are too long or no text are unknown', () => {
+    expect(
+      taken({
+        ...pdl,
+        industry: 'x'.repeat(121),
+        locality: '\ud800',
+        logo_url: `https://example.com/${'x'.repeat(600)}`,
+      }),
+    ).toMatchObject({ industry: null, logo_url: null, location: { locality: null } })
+  })
+
+  test("of a page's links the company's page at the network is taken, and no page that looks like it", () => {
+    expect(
+      profnetUrlAmong([
+        7,
+        'https://example.com/company/acme',
+        'https://linkedin.com.example.com/company/acme',
+        'https://www.linkedin.com/in/someone',
+        'https://at.linkedin.com/company/acme?x=1',
+      ]),
+    ).toBe('https://at.linkedin.com/company/acme')
+    expect(profnetUrlAmong([])).toBeNull()
+  })
+})
+
+describe('which of several records answers for a domain', () => {
+  const base = { website: 'example.com', size: '11-50', industry: 'x' }
+
+  test('the one whose website is the domain itself, before any larger one on a page or subdomain of it', () => {
+    const direct = { ...base, name: 'direct', website: 'www.example.com/', size: '1-10' }
+    const page = { ...base, name: 'page', website: 'example.com/stores/page', size: '10001+' }
+    const subdomain = { ...base, name: 'subdomain', website: 'shop.example.com', size: '10001+' }
+    expect(preferred(page, direct, subdomain)).toBe('direct')
+    expect(preferred(direct, subdomain, page)).toBe('direct')
+  })
+
+  test('then the larger one, then the one that says more, then the lower id', () => {
+    expect(
+      preferred(
+        { ...base, name: 'small', founded: 1990, region: 'y' },
+        { ...base, name: 'large', size: '51-200' },
+      ),
+    ).toBe('large')
+    expect(preferred({ ...base, name: 'terse' }, { ...base, name: 'full', founded: 1990 })).toBe('full')
+    expect(preferred({ ...base, name: 'b', id: '2' }, { ...base, name: 'a', id: '1' })).toBe('a')
+  })
+
+  test('no two different records are level: the order is total whatever they share', () => {
+    const one = companyOf({ ...base, name: 'one', id: '1' }, defaults)
+    const other = companyOf({ ...base, name: 'two', id: '1' }, defaults)
+    if ('refused' in one || 'refused' in other) throw new Error('refused')
+    expect(one.preference).toBe(other.preference)
+    expect(one.tieBreak).not.toBe(other.tieBreak)
+  })
+})
+
+test('whatever a record holds, reading it never throws, and what it gives fits the answer', () => {
+  const names = [
+    'id',
+    'name',
+    'website',
+    'domain',
+    'founded',
+    'size',
+    'industry',
+    'country',
+    'location',
+    'linkedin_url',
+    'logo_url',
+    'source',
+  ]
+  const value = fc.oneof(fc.jsonValue(), fc.webUrl(), fc.string({ unit: 'binary' }), fc.domain())
+  const raw = fc.oneof(
+    fc.dictionary(fc.constantFrom(...names), value),
+    fc.jsonValue(),
+    fc.record({
+      name: fc.string({ unit: 'binary', minLength: 1 }),
+      website: fc.oneof(fc.webUrl(), fc.domain()),
+    }),
+  )
+  fc.assert(
+    fc.property(raw, (record) => {
+      const read = companyOf(record, defaults)
+      if ('refused' in read) return
+      companyResult.parse(read.company)
+      expect(JSON.stringify(read.company)).not.toMatch(/\\u0000|\\ud[89a-f]/)
+      expect(registrableDomainOf(read.company.domain)).toBe(read.company.domain)
+    }),
+    { numRuns: 1_000 },
+  )
+})

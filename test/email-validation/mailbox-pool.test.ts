@@ -1,0 +1,407 @@
+/** What mail servers see of us: few sessions, used again, at a rate; and nothing once they do not want us. */
+import { describe, expect, test, vi } from 'vitest'
+import { createBreaker } from '../../src/capabilities/email-validation/mailbox-breaker.ts'
+import { createTokenBucket } from '../../src/capabilities/email-validation/mailbox-rate.ts'
+import type { SmtpScript } from '../support/smtp-servers.ts'
+import { addressOf, loopback, only, probeAt, scene } from './mailbox-scene.ts'
+
+const names = (count: number): string[] => Array.from({ length: count }, (_, i) => `name${i}`)
+
+describe('sessions are used again', () => {
+  test('20 checks one after the other take one connection and 21 transactions', async () => {
+    const { ask, server } = await scene()
+    for (const name of names(20)) expect(await ask(name)).toMatchObject({ outcome: 'accepted' })
+    expect(server.conversations).toHaveLength(1)
+    expect(server.conversations[0]?.transactions).toBe(21)
+    expect(server.conversations[0]?.said.filter((line) => line === 'RSET')).toHaveLength(20)
+  })
+
+  test('another server of the same name is another server: a session belongs to the address dialled', async () => {
+    const { ask, server, probe } = await scene({}, { connectTimeoutMs: 500 })
+    await ask('ann')
+    const moved = { targets: [{ exchange: 'mx.example.com', addresses: ['127.0.0.2'] }] }
+    expect(await probe.probe(addressOf('ann'), moved)).toMatchObject({ outcome: 'no_connect' })
+    expect(server.conversations).toHaveLength(1)
+  })
+
+  test('a session nobody uses is ended with QUIT', async () => {
+    const { ask, server, probe } = await scene({}, { sessionIdleMs: 20 })
+    await ask('ann')
+    await vi.waitFor(() => expect(server.open()).toBe(0))
+    expect(server.conversations[0]?.said.at(-1)).toBe('QUIT')
+    expect(probe.status()).toMatchObject({ sessions: 0, sessionsOpened: 1 })
+  })
+
+  test('a session carries no more transactions than it may', async () => {
+    const { ask, server } = await scene({}, { transactionsPerSessionMax: 3 })
+    for (const name of names(8)) expect(await ask(name)).toMatchObject({ outcome: 'accepted' })
+    expect(server.conversations.map(({ transactions }) => transactions)).toEqual([3, 3, 3])
+  })
+
+  test('a session is ended before a server would slow it down for its refusals', async () => {
+    const { ask, server } = await scene(
+      { recipient: () => '550 5.1.1 no' },
+      { refusalsPerSessionMax: 4, checksPerSessionAtOnceMax: 1 },
+    )
+    for (const name of names(10)) expect(await ask(name)).toMatchObject({ outcome: 'mailbox_not_found' })
+    expect(server.conversations.map(({ transactions }) => transactions)).toEqual([4, 4, 2])
+  })
+
+  test('neither bound is overstepped by many checks at once', async () => {
+    const bounds = { transactionsPerSessionMax: 5, refusalsPerSessionMax: 3, sessionsPerAddressMax: 2 }
+    const { probe, server } = await scene({ recipient: only('ann') }, bounds)
+    for (let i = 0; i < 4; i++) {
+      const known = Array.from({ length: 10 }, () => probe.probe(addressOf('ann'), loopback))
+      const unknown = names(10).map((name) => probe.probe(addressOf(name), loopback))
+      const outcomes = (await Promise.all([...known, ...unknown])).map(({ outcome }) => outcome)
+      expect(new Set(outcomes)).toEqual(new Set(['accepted', 'mailbox_not_found']))
+    }
+    for (const { said, transactions } of server.conversations) {
+      expect(transactions).toBeLessThanOrEqual(5)
+      const refused = said.filter((line) => line.startsWith('RCPT') && !line.includes('<ann@'))
+      expect(refused.length).toBeLessThanOrEqual(3)
+    }
+    expect(server.openMax()).toBe(2)
+  })
+
+  test.each<[string, NonNullable<SmtpScript['reply']>]>([
+    [
+      'breaks off',
+      (line, { said, cut }) => {
+        if (line !== 'RSET' || said.filter((other) => other === 'RSET').length < 3) return undefined
+        cut()
+        return null
+      },
+    ],
+    [
+      'says 421 and goes',
+      (line, { said }) =>
+        line === 'RSET' && said.filter((other) => other === 'RSET').length === 3
+          ? '421 4.7.0 too many commands\r\n'
+          : undefined,
+    ],
+    [
+      'takes no further sender',
+      (line, { transactions }) =>
+        line.startsWith('MAIL') && transactions === 3 ? '451 4.7.1 too many transactions\r\n' : undefined,
+    ],
+  ])(
+    'where a server %s in a used session, a fresh one answers, and later ones are kept as short',
+    async (_, reply) => {
+      const { ask, server, probe } = await scene({ reply })
+      for (const name of names(11)) expect(await ask(name)).toMatchObject({ outcome: 'accepted' })
+      expect(server.conversations.map(({ transactions }) => transactions)).toEqual([3, 3, 3, 3])
+      // Only the first one was told that it was enough.
+    const resets = server.conversations.map(({ said }) => said.filter((line) => line === 'RSET').length)
+    expect(resets).toEqual([3, 2, 2, 2])
+      expect(probe.status()).toMatchObject({ breakersOpen: 0, sessionsOpened: 4 })
+    },
+  )
+
+  test('a server that breaks off in every session, used or fresh, is asked twice and no more', async () => {
+    const { ask, server } = await scene({
+      reply: (line, { number, cut }) => {
+        if (number === 1 || !line.startsWith('RCPT')) {
+          if (number === 1 && line.includes('<bob@')) {
+            cut()
+            return null
+          }
+          return undefined
+        }
+        cut()
+        return null
+      },
+    })
+    expect(await ask('ann')).toMatchObject({ outcome: 'accepted' })
+    expect(await ask('bob')).toMatchObject({ outcome: 'temporary_failure', connected: true })
+    expect(server.recipients().filter((mailbox) => mailbox.startsWith('bob@'))).toHaveLength(2)
+  })
+})
+
+describe('no more than a server is to bear', () => {
+  test('30 checks at once take no more sessions than allowed, and all are answered', async () => {
+    const { probe, server } = await scene({ thinkMs: 2 }, { sessionsPerAddressMax: 3 })
+    const found = await Promise.all(names(30).map((name) => probe.probe(addressOf(name), loopback)))
+    expect(found.every(({ outcome }) => outcome === 'accepted')).toBe(true)
+    expect(server.openMax()).toBe(3)
+    expect(server.conversations).toHaveLength(3)
+  })
+
+  test('a prompt server that can pipeline is asked several things at a time in one session', async () => {
+    const { probe, ask, server } = await scene({}, { sessionsPerAddressMax: 1 })
+    await ask('ann')
+    const found = await Promise.all(names(8).map((name) => probe.probe(addressOf(name), loopback)))
+    expect(found.every(({ outcome }) => outcome === 'accepted')).toBe(true)
+    expect(server.conversations).toHaveLength(1)
+    expect(server.recipients()).toHaveLength(10)
+  })
+
+  test('each of them gets its own answer', async () => {
+    const { probe, ask } = await scene(
+      { recipient: (mailbox) => (/[02468]@|^ann@/.test(mailbox) ? '250 2.1.5 ok' : '550 5.1.1 no') },
+      { sessionsPerAddressMax: 1, refusalsPerSessionMax: 100 },
+    )
+    await ask('ann')
+    const found = await Promise.all(names(20).map((name) => probe.probe(addressOf(name), loopback)))
+    expect(found.map(({ outcome }) => outcome)).toEqual(
+      names(20).map((name) => (/[02468]$/.test(name) ? 'accepted' : 'mailbox_not_found')),
+    )
+  })
+
+  test('a server that cannot pipeline is never asked two things at a time', async () => {
+    let underWay = 0
+    let most = 0
+    const { probe, ask } = await scene(
+      {
+        offers: [],
+        write: (socket, text) => {
+          most = Math.max(most, ++underWay)
+          setImmediate(() => {
+            underWay--
+            socket.write(text)
+          })
+        },
+      },
+      { sessionsPerAddressMax: 1 },
+    )
+    await ask('ann')
+    await Promise.all(names(6).map((name) => probe.probe(addressOf(name), loopback)))
+    expect(most).toBe(1)
+  })
+
+  test('who comes when too many wait is turned away at once', async () => {
+    const { probe, server } = await scene(
+      { reply: (line) => (line.startsWith('RCPT') ? null : undefined) },
+      { sessionsPerAddressMax: 1, waitingPerAddressMax: 2, totalTimeoutMs: 800 },
+    )
+    const first = probe.probe(addressOf('ann'), loopback)
+    await vi.waitFor(() => expect(server.recipients()).toHaveLength(1))
+    const waiting = names(2).map((name) => probe.probe(addressOf(name), loopback))
+    expect(probe.status()).toMatchObject({ waiting: 2, checksUnderWay: 3 })
+    expect(await probe.probe(addressOf('late'), loopback)).toMatchObject({
+      outcome: 'timeout',
+      connected: false,
+    })
+    expect(await Promise.all([first, ...waiting])).toMatchObject([
+      { outcome: 'timeout', connected: true },
+      { outcome: 'timeout', connected: false },
+      { outcome: 'timeout', connected: false },
+    ])
+    expect(server.conversations).toHaveLength(1)
+  })
+
+  test('a process checks no more at once than it may', async () => {
+    const { probe } = await scene({ greeting: null }, { checksMax: 1, totalTimeoutMs: 400 })
+    const first = probe.probe(addressOf('ann'), loopback)
+    expect(await probe.probe(addressOf('bob'), loopback)).toMatchObject({ outcome: 'timeout' })
+    expect(await first).toMatchObject({ outcome: 'timeout' })
+  })
+
+  test('checks come at the rate agreed on', async () => {
+    const { probe, server } = await scene(
+      { recipient: () => '550 5.1.1 no' },
+      { checksPerSecond: 10, checksBurst: 3, totalTimeoutMs: 500 },
+    )
+    const found = await Promise.all(names(30).map((name) => probe.probe(addressOf(name), loopback)))
+    // 3 at once and 10 a second for half a second; the others run out of time while they wait.
+    expect(server.recipients().length).toBeGreaterThanOrEqual(5)
+    expect(server.recipients().length).toBeLessThanOrEqual(9)
+    expect(found.filter(({ outcome }) => outcome === 'timeout').length).toBeGreaterThanOrEqual(21)
+  })
+
+  test('the sessions of all servers are bounded, and an idle one makes room', async () => {
+    const { probe, server } = await scene(
+      { recipient: only('ann') },
+      { sessionsMax: 1, connectTimeoutMs: 300 },
+    )
+    expect(await probe.probe(addressOf('ann'), loopback)).toMatchObject({ outcome: 'accepted' })
+    expect(probe.status()).toMatchObject({ sessions: 1, sessionsIdle: 1 })
+    const dead = { targets: [{ exchange: 'mx.example.com', addresses: ['127.0.0.2'] }] }
+    expect(await probe.probe(addressOf('bob'), dead)).toMatchObject({ outcome: 'no_connect' })
+    expect(server.conversations[0]?.said.at(-1)).toBe('QUIT')
+    expect(probe.status().sessions).toBe(0)
+    expect(await probe.probe(addressOf('bob'), loopback)).toMatchObject({ outcome: 'mailbox_not_found' })
+  })
+
+  test('where none is idle, a check waits until one is', async () => {
+    let answered = false
+    const { probe, server } = await scene(
+      {
+        thinkMs: 50,
+        recipient: () => {
+          answered = true
+          return '550 5.1.1 no'
+        },
+      },
+      // Only another check that needs the place can end the first session in time.
+      { sessionsMax: 1, connectTimeoutMs: 300, sessionIdleMs: 60_000, totalTimeoutMs: 5_000 },
+    )
+    const first = probe.probe(addressOf('ann'), loopback)
+    await vi.waitFor(() => expect(server.conversations).toHaveLength(1))
+    const dead = { targets: [{ exchange: 'mx.example.com', addresses: ['127.0.0.2'] }] }
+    const second = probe.probe(addressOf('bob'), dead)
+    expect(await second).toMatchObject({ outcome: 'no_connect' })
+    expect(answered).toBe(true)
+    expect(await first).toMatchObject({ outcome: 'mailbox_not_found' })
+  })
+
+  test('addresses are forgotten, those in use are not', async () => {
+    const { probe, ask } = await scene({}, { addressesMax: 3, connectTimeoutMs: 300, breakerStrikes: 100 })
+    await ask('ann')
+    for (let i = 2; i < 12; i++) {
+      const targets = [{ exchange: 'mx.example.com', addresses: [`127.0.0.${i}`] }]
+      await probe.probe(addressOf('ann'), { targets })
+    }
+    expect(probe.status().addresses).toBeLessThanOrEqual(4)
+    expect(probe.status().sessions).toBe(1)
+  })
+})
+
+describe('the circuit breaker', () => {
+  const bounds = { breakerStrikes: 3, sessionsPerAddressMax: 1 }
+
+  test('refusals in a row close the door for a minute; then one tries, and its success opens it', async () => {
+    let now = 1_000_000
+    let welcome = false
+    const { ask, server, probe } = await scene(
+      {
+        greeting: () => (welcome ? '220 mx.test\r\n' : '421 4.7.0 too many errors from your address\r\n'),
+        recipient: only('ann'),
+      },
+      bounds,
+      { now: () => now },
+    )
+    for (let i = 0; i < 3; i++)
+      expect(await ask('ann')).toMatchObject({ outcome: 'temporary_failure', code: 421 })
+    expect(probe.status().breakersOpen).toBe(1)
+    expect(await ask('ann')).toEqual({
+      outcome: 'temporary_failure',
+      connected: false,
+      catchAll: null,
+      code: null,
+      enhancedCode: null,
+      retryAfterSeconds: 60,
+    })
+    expect(server.conversations).toHaveLength(3)
+    now += 60_000
+    expect(await ask('ann')).toMatchObject({ code: 421 })
+    expect(server.conversations).toHaveLength(4)
+    // The trial failed: twice as long.
+    expect(await ask('ann')).toMatchObject({ code: null, retryAfterSeconds: 120 })
+    now += 120_000
+    welcome = true
+    expect(await ask('ann')).toMatchObject({ outcome: 'accepted' })
+    expect(await ask('ann')).toMatchObject({ outcome: 'accepted' })
+    expect(probe.status().breakersOpen).toBe(0)
+  })
+
+  test.each<[string, SmtpScript, string]>([
+    ['a policy at RCPT', { recipient: () => '550 5.7.1 blocked' }, 'blocked'],
+    [
+      'a refusal at MAIL',
+      { reply: (line) => (line.startsWith('MAIL') ? '550 no\r\n' : undefined) },
+      'blocked',
+    ],
+    ['a greeting that refuses', { greeting: '554 no\r\n' }, 'blocked'],
+  ])('%s counts', async (_, script, outcome) => {
+    const { ask, server } = await scene(script, bounds)
+    for (let i = 0; i < 3; i++) expect(await ask('ann')).toMatchObject({ outcome, connected: true })
+    const before = server.conversations.length
+    expect(await ask('ann')).toMatchObject({ outcome, connected: false, code: null })
+    expect(server.conversations).toHaveLength(before)
+  })
+
+  test('a connection nobody answers counts', async () => {
+    const { probe } = await scene({}, { ...bounds, connectTimeoutMs: 300 })
+    const dead = { targets: [{ exchange: 'mx.example.com', addresses: ['127.0.0.2'] }] }
+    for (let i = 0; i < 3; i++) await probe.probe(addressOf('ann'), dead)
+    expect(probe.status().breakersOpen).toBe(1)
+    expect(await probe.probe(addressOf('ann'), dead)).toMatchObject({
+      outcome: 'no_connect',
+      retryAfterSeconds: 60,
+    })
+  })
+
+  test('missing, full and greylisted mailboxes do not count', async () => {
+    const replies = ['550 5.1.1 no', '452 4.2.2 full', '450 4.2.0 greylisted', '451 4.3.0 later']
+    let asked = 0
+    const { ask, probe } = await scene({ recipient: () => replies[asked++ % 4] ?? '' }, bounds)
+    for (const name of names(12)) await ask(name)
+    expect(probe.status().breakersOpen).toBe(0)
+  })
+
+  test('a good answer between refusals starts the count again', async () => {
+    let asked = 0
+    const { ask, probe } = await scene(
+      { recipient: () => (asked++ % 3 === 2 ? '550 5.1.1 no' : '550 5.7.1 policy') },
+      bounds,
+    )
+    for (const name of names(9)) await ask(name)
+    expect(probe.status().breakersOpen).toBe(0)
+  })
+
+  test('one trial at a time passes; one that never ended gives way to another', () => {
+    const breaker = createBreaker<string>({ strikesToOpen: 2, openMs: 100, openMsMax: 300, trialMs: 50 })
+    breaker.strike('a', 0)
+    expect(breaker.refuses(0)).toBeNull()
+    breaker.strike('b', 0)
+    expect(breaker.refuses(99)).toEqual({ cause: 'b', forMs: 1 })
+    expect(breaker.refuses(100)).toBeNull()
+    expect(breaker.refuses(101)).toEqual({ cause: 'b', forMs: 49 })
+    expect(breaker.refuses(150)).toBeNull()
+    breaker.strike('c', 151)
+    expect(breaker.refuses(151)).toEqual({ cause: 'c', forMs: 200 })
+    breaker.strike('late', 160)
+    expect(breaker.refuses(351)).toBeNull()
+    breaker.strike('d', 352)
+    expect(breaker.refuses(352)).toEqual({ cause: 'd', forMs: 300 })
+    breaker.succeed()
+    expect(breaker.refuses(353)).toBeNull()
+  })
+})
+
+test('a token bucket gives its burst, then its rate, and survives a clock that goes back', () => {
+  const bucket = createTokenBucket({ perSecond: 10, burst: 2 })
+  expect([bucket.take(0), bucket.take(0), bucket.take(0)]).toEqual([0, 0, 100])
+  expect(bucket.take(100)).toBe(0)
+  expect(bucket.take(50)).toBe(100)
+  expect(bucket.take(150)).toBe(0)
+  expect([bucket.full(150), bucket.full(350)]).toEqual([false, true])
+})
+
+describe('the end', () => {
+  test('closing says QUIT, waits for it, and lets nobody in', async () => {
+    const { ask, probe, server } = await scene()
+    await ask('ann')
+    await probe.close()
+    await vi.waitFor(() => expect(server.open()).toBe(0))
+    expect(server.conversations[0]?.said.at(-1)).toBe('QUIT')
+    expect(await ask('ann')).toMatchObject({ outcome: 'timeout', connected: false })
+    expect(probe.status()).toMatchObject({ sessions: 0, checksUnderWay: 0, checks: 2 })
+  })
+
+  test('closing ends what hangs', async () => {
+    const { ask, probe, server } = await scene({
+      reply: (line) => (line.startsWith('RCPT') ? null : undefined),
+    })
+    const hanging = ask('ann')
+    await vi.waitFor(() => expect(server.recipients()).toHaveLength(1))
+    await probe.close()
+    expect(await hanging).toMatchObject({ outcome: 'temporary_failure', connected: true })
+    expect(probe.status().sessions).toBe(0)
+  })
+
+  test('closing ends an opening', async () => {
+    const { ask, probe, server } = await scene({ greeting: null })
+    const hanging = ask('ann')
+    await vi.waitFor(() => expect(server.conversations).toHaveLength(1))
+    await probe.close()
+    expect(await hanging).toMatchObject({ outcome: 'timeout' })
+    await vi.waitFor(() => expect(probe.status().sessions).toBe(0))
+  })
+
+  test('a bad name or sender stops the start', () => {
+    expect(() => probeAt(25, {}, { helo: 'not a host' })).toThrow()
+    expect(() => probeAt(25, {}, { mailFrom: 'a@b\r\nDATA' })).toThrow()
+  })
+})

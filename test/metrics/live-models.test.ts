@@ -1,0 +1,228 @@
+/** Read models in memory that follow the event log: they never go stale in silence. */
+import fastify from 'fastify'
+import { type Logger, pino } from 'pino'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { defaultPriceBook } from '../../src/billing/price-book.ts'
+import { eventIdOf } from '../../src/event-log/event-id.ts'
+import { type Following, follow } from '../../src/event-log/follow.ts'
+import { type EventLog, logStart, Unavailable } from '../../src/event-log/port.ts'
+import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import { priceBookStream } from '../../src/events/streams.ts'
+import { openKeyDirectory } from '../../src/guard/key-directory.ts'
+import { openPriceBooks } from '../../src/ledger/price-books.ts'
+import { createHealth, type LiveModel } from '../../src/metrics/health.ts'
+import { operations } from '../../src/metrics/routes.ts'
+import { createMemoryEventLog } from '../support/memory-event-log.ts'
+import { eventually } from '../support/service.ts'
+
+/** A log whose subscriptions can be made to end. */
+type Fragile = {
+  readonly eventLog: EventLog
+  /** Ends every subscription that is open, and those made from now on, with this error; null: in silence. */
+  breakWith(error: Error | null): void
+  mend(): void
+  /** Where each subscription began. */
+  readonly begun: bigint[]
+}
+
+let fragile: Fragile
+let logged: string[]
+let logger: Logger
+let stopping: (() => Promise<void>)[]
+
+beforeEach(() => {
+  logged = []
+  stopping = []
+  logger = pino({ level: 'error' }, { write: (line) => logged.push(String(JSON.parse(line).level)) })
+  fragile = createFragile()
+})
+afterEach(async () => {
+  for (const stop of stopping) await stop()
+})
+
+const createFragile = (): Fragile => {
+  const eventLog = createMemoryEventLog().client('one')
+  const begun: bigint[] = []
+  let broken: { error: Error | null } | null = null
+  let cutting = new AbortController()
+  async function* subscribe(options: Parameters<EventLog['subscribe']>[0]) {
+    begun.push(options.after)
+    const signal = AbortSignal.any([options.signal, cutting.signal])
+    if (broken === null) yield* eventLog.subscribe({ ...options, signal })
+    const error = broken?.error
+    if (error instanceof Error && !options.signal.aborted) throw error
+  }
+  return {
+    eventLog: { ...eventLog, subscribe },
+    breakWith: (error) => {
+      broken = { error }
+      cutting.abort()
+    },
+    mend: () => {
+      broken = null
+      cutting = new AbortController()
+    },
+    begun,
+  }
+}
+
+const append = async (version: number): Promise<void> => {
+  await fragile.eventLog.append(priceBookStream, version === 1 ? 'none' : version - 2, [
+    encodeEvent(
+      { type: 'PriceBookPublished', data: { ...defaultPriceBook, version } },
+      {
+        id: eventIdOf(priceBookStream, String(version), 0),
+        actor: 'cli',
+        effectiveAt: defaultPriceBook.effective_from,
+      },
+    ),
+  ])
+}
+
+/** Follows the published price books and notes their versions. */
+const followed = (): { following: Following; applied: number[] } => {
+  const applied: number[] = []
+  const following = follow({
+    eventLog: fragile.eventLog,
+    after: logStart,
+    prefixes: [priceBookStream],
+    logger,
+    apply: (event) => {
+      if (event.type === 'PriceBookPublished') applied.push(event.data.version)
+    },
+  })
+  stopping.push(following.stop)
+  return { following, applied }
+}
+
+const until = (what: () => boolean): Promise<true> => eventually(async () => (what() ? true : undefined))
+
+describe('a follower', () => {
+  test('whose log becomes unavailable subscribes again after the last event it applied: none is lost, none comes twice', async () => {
+    await append(1)
+    const { following, applied } = followed()
+    await following.caughtUp
+    expect(following.failure()).toBeNull()
+    fragile.breakWith(new Unavailable('away'))
+    await until(() => fragile.begun.length >= 3)
+    expect(following.failure()).toMatchObject({ name: 'Unavailable', message: 'away' })
+    await append(2)
+    fragile.mend()
+    await until(() => following.failure() === null)
+    await until(() => applied.length === 2)
+    await append(3)
+    await until(() => applied.length === 3)
+    expect(applied).toEqual([1, 2, 3])
+    expect(new Set(fragile.begun.slice(1))).toEqual(new Set([1n]))
+    expect(logged).not.toContain('60')
+  })
+
+  test('that cannot begin, because the log is unavailable, catches up once it is there', async () => {
+    await append(1)
+    fragile.breakWith(new Unavailable('not there yet'))
+    const { following, applied } = followed()
+    await until(() => fragile.begun.length >= 2)
+    fragile.mend()
+    await following.caughtUp
+    expect(applied).toEqual([1])
+  })
+
+  test.each([
+    ['an error that is final', () => new Error('the log ends before it was read')],
+    ['silence', () => null],
+  ])(
+    'whose subscription ends with %s says so for good, loudly, and follows no other log',
+    async (_, error) => {
+      await append(1)
+      const { following, applied } = followed()
+      await following.caughtUp
+      fragile.breakWith(error())
+      await until(() => following.failure() !== null)
+      fragile.mend()
+      await append(2)
+      await following.stop()
+      expect(following.failure()).toMatchObject({
+        message: error()?.message ?? 'the event log ended the subscription',
+      })
+      expect(applied).toEqual([1])
+      expect(fragile.begun).toHaveLength(1)
+      expect(logged).toEqual(['60'])
+    },
+  )
+
+  test('that fails for good before it has caught up tells whoever waits for that', async () => {
+    fragile.breakWith(new Error('final'))
+    await expect(followed().following.caughtUp).rejects.toThrow('final')
+  })
+
+  test('that is stopped has not failed, also while it waits to subscribe again', async () => {
+    const quiet = followed().following
+    await quiet.caughtUp
+    await quiet.stop()
+    expect(quiet.failure()).toBeNull()
+    fragile.breakWith(new Unavailable('away'))
+    const waiting = followed().following
+    await until(() => waiting.failure() !== null)
+    await waiting.stop()
+    const begun = fragile.begun.length
+    expect(logged).not.toContain('60')
+    fragile.mend()
+    expect(fragile.begun).toHaveLength(begun)
+  })
+})
+
+describe('a process whose live model no longer follows the event log', () => {
+  const readyOf = async (liveModels: readonly LiveModel[]): Promise<{ status: number; body: unknown }> => {
+    const pool = { query: async () => ({ rows: [] }) }
+    const host = fastify()
+    const health = createHealth({
+      eventLog: fragile.eventLog,
+      // Only asked for checkpoints, of which there are none.
+      pool: pool as unknown as Parameters<typeof createHealth>[0]['pool'],
+      clock: Date,
+      projections: [],
+      liveModels,
+    })
+    await host.register(operations({ health, showsRows: false }))
+    const { statusCode, body } = await host.inject('/readyz')
+    await host.close()
+    return { status: statusCode, body: JSON.parse(body) }
+  }
+
+  test.each(['api_keys', 'price_books'] as const)('is not ready, and names it: %s', async (name) => {
+    await append(1)
+    const directory = openKeyDirectory({ eventLog: fragile.eventLog, known: [], after: logStart, logger })
+    const prices = openPriceBooks({ eventLog: fragile.eventLog, logger })
+    stopping.push(directory.stop, prices.stop)
+    await Promise.all([directory.caughtUp, prices.caughtUp])
+    const model = { api_keys: directory, price_books: prices }[name]
+    const fine = { name: 'another', failure: () => null }
+    const models = [{ name, failure: model.failure }, fine]
+    expect(await readyOf(models)).toMatchObject({
+      status: 200,
+      body: { status: 'ready', checks: { [name]: { status: 'ok' } } },
+    })
+    fragile.breakWith(new Error('the log was restored from an older copy'))
+    await until(() => model.failure() !== null)
+    expect(await readyOf(models)).toMatchObject({
+      status: 503,
+      body: {
+        status: 'not_ready',
+        checks: { [name]: { status: 'failed' }, another: { status: 'ok' }, event_log: { status: 'ok' } },
+      },
+    })
+  })
+
+  test('is ready again when the model follows again', async () => {
+    const directory = openKeyDirectory({ eventLog: fragile.eventLog, known: [], after: logStart, logger })
+    stopping.push(directory.stop)
+    await directory.caughtUp
+    const models = [{ name: 'api_keys', failure: directory.failure }]
+    fragile.breakWith(new Unavailable('away'))
+    await until(() => directory.failure() !== null)
+    expect(await readyOf(models)).toMatchObject({ status: 503 })
+    fragile.mend()
+    await until(() => directory.failure() === null)
+    expect(await readyOf(models)).toMatchObject({ status: 200 })
+  })
+})

@@ -1,0 +1,99 @@
+/** From matched rules and counters to the answer: pure, whole answers compared. */
+import { describe, expect, test } from 'vitest'
+import { decideHit, decideLimitSet } from '../../src/capabilities/pixel/decide.ts'
+import type { LimitWindow } from '../../src/capabilities/pixel/rules-state.ts'
+import type { PixelPeriod } from '../../src/events/pixel.ts'
+
+const limit = (domain: string, period: PixelPeriod, number: number): LimitWindow => ({
+  domain,
+  period,
+  number,
+  periodStart: period === 'day' ? '2026-09-14' : '2026-09-01',
+})
+const tomorrow = '2026-09-15T00:00:00.000Z'
+const nextMonth = '2026-10-01T00:00:00.000Z'
+const judged = (fires: boolean, ...counted: [LimitWindow, number][]) => ({
+  rules: { blockedBy: null, limits: counted.map(([one]) => one) },
+  fires,
+  used: counted.map(([, used]) => used),
+})
+
+describe('a decision', () => {
+  test.each([
+    [
+      'without a rule fires',
+      judged(true),
+      { fire: true, reason: 'no_rule', domain: null, remaining: null, resets_at: null },
+    ],
+    [
+      'under a block does not, and names it',
+      { rules: { blockedBy: 'example.com', limits: [] }, fires: false, used: [] },
+      { fire: false, reason: 'blocked', domain: 'example.com', remaining: null, resets_at: null },
+    ],
+    [
+      'within a limit fires, and tells what is left',
+      judged(true, [limit('example.com', 'day', 5), 2]),
+      { fire: true, reason: 'allowed', domain: 'example.com', remaining: 3, resets_at: tomorrow },
+    ],
+    [
+      'within several tells of the one with the least left',
+      judged(true, [limit('a.example.com', 'day', 9), 2], [limit('example.com', 'month', 9), 6]),
+      { fire: true, reason: 'allowed', domain: 'example.com', remaining: 3, resets_at: nextMonth },
+    ],
+    [
+      'by the last hit there is fires',
+      judged(true, [limit('example.com', 'day', 5), 5]),
+      { fire: true, reason: 'allowed', domain: 'example.com', remaining: 0, resets_at: tomorrow },
+    ],
+    [
+      'beyond a limit does not',
+      judged(false, [limit('example.com', 'day', 5), 5]),
+      { fire: false, reason: 'limit', domain: 'example.com', remaining: 0, resets_at: tomorrow },
+    ],
+    [
+      'beyond a limit lowered below what is used has nothing left, not less',
+      judged(false, [limit('example.com', 'day', 5), 8]),
+      { fire: false, reason: 'limit', domain: 'example.com', remaining: 0, resets_at: tomorrow },
+    ],
+    [
+      'beyond two names the one that lasts longer',
+      judged(false, [limit('a.example.com', 'day', 5), 7], [limit('example.com', 'month', 9), 9]),
+      { fire: false, reason: 'limit', domain: 'example.com', remaining: 0, resets_at: nextMonth },
+    ],
+    [
+      'beyond two that last as long names the nearer',
+      judged(false, [limit('a.example.com', 'day', 5), 5], [limit('example.com', 'day', 9), 9]),
+      { fire: false, reason: 'limit', domain: 'a.example.com', remaining: 0, resets_at: tomorrow },
+    ],
+    [
+      'that could not be made does not fire, and says so',
+      'unavailable' as const,
+      { fire: false, reason: 'unavailable', domain: null, remaining: null, resets_at: null },
+    ],
+  ])('%s', (_, findings, result) => {
+    expect(decideHit(findings)).toEqual({
+      result,
+      facts: { kind: 'pixel', action: 'decided', domain: result.domain, fire: result.fire },
+    })
+  })
+})
+
+describe('a limit', () => {
+  test.each([
+    [0, 5],
+    [5, 0],
+    [9, 0],
+    [null, null],
+  ])('of 5 with %s used has %s left', (used, remaining) => {
+    expect(decideLimitSet({ limit: limit('example.com', 'month', 5), used })).toEqual({
+      result: { domain: 'example.com', period: 'month', number: 5, used, remaining, resets_at: nextMonth },
+      facts: { kind: 'pixel', action: 'limit_set', domain: 'example.com', fire: null },
+    })
+  })
+
+  test('beyond the most rules an organization may have is refused', () => {
+    expect(decideLimitSet('too_many')).toMatchObject({
+      refusal: { code: 'REQ_003', details: { parameter: 'domain' } },
+    })
+  })
+})

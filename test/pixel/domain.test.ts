@@ -1,0 +1,160 @@
+/** Which domains a rule can be about, how they are spelled, and which hosts they cover. */
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { coveringDomains, parseDomain, parseHost } from '../../src/capabilities/pixel/domain.ts'
+
+const long = `${'a'.repeat(49)}.`.repeat(5)
+
+describe('a domain', () => {
+  test.each([
+    ['example.com', 'example.com'],
+    ['EXAMPLE.Com', 'example.com'],
+    ['example.com.', 'example.com'],
+    ['www.example.com', 'www.example.com'],
+    ['a.b.c.example.co.uk', 'a.b.c.example.co.uk'],
+    ['bücher.de', 'xn--bcher-kva.de'],
+    ['BÜCHER.DE', 'xn--bcher-kva.de'],
+    ['xn--bcher-kva.de', 'xn--bcher-kva.de'],
+    ['faß.de', 'xn--fa-hia.de'],
+    ['例え.jp', 'xn--r8jz45g.jp'],
+    ['example。com', 'example.com'],
+    ['example．com。', 'example.com'],
+    ['ｅｘａｍｐｌｅ.com', 'example.com'],
+    ['somebody.github.io', 'somebody.github.io'],
+    ['a.somebody.github.io', 'a.somebody.github.io'],
+    ['1.com', '1.com'],
+    ['127.0.0.1.example.com', '127.0.0.1.example.com'],
+    ['a--b.example.com', 'a--b.example.com'],
+    ['www.ck', 'www.ck'],
+    [`${long}com`, `${long}com`],
+    [`${'a'.repeat(63)}.com`, `${'a'.repeat(63)}.com`],
+  ])('%s is %s', (text, domain) => expect(parseDomain(text)).toBe(domain))
+
+  test.each([
+    ['nothing', ''],
+    ['a dot', '.'],
+    ['one label', 'localhost'],
+    ['a top-level domain', 'com'],
+    ['a top-level domain with a dot', 'com.'],
+    ['an unknown top-level domain', 'example.invalidtld'],
+    ['an internal name', 'printer.local'],
+    ['a public suffix', 'co.uk'],
+    ['a public suffix by wildcard', 'anything.ck'],
+    ["a hosting provider's suffix", 'github.io'],
+    ["a hosting provider's deep suffix", 's3.amazonaws.com'],
+    ['a scheme', 'https://example.com'],
+    ['no scheme, but its slashes', '//example.com'],
+    ['a port', 'example.com:443'],
+    ['a path', 'example.com/'],
+    ['a path and more', 'example.com/pixel?x=1#y'],
+    ['a backslash', 'example.com\\x'],
+    ['a query', 'example.com?x'],
+    ['user information', 'user@example.com'],
+    ['a wildcard', '*.example.com'],
+    ['a bare wildcard', '*'],
+    ['an underscore', 'a_b.example.com'],
+    ['a wide underscore', 'a＿b.example.com'],
+    ['a percent code', 'exam%70le.com'],
+    ['a space', 'exa mple.com'],
+    ['space around', ' example.com '],
+    ['a tab', 'exam\tple.com'],
+    ['a line feed after', 'example.com\n'],
+    ['a NUL', 'example.com\0'],
+    ['two dots after', 'example.com..'],
+    ['two dots within', 'example..com'],
+    ['a dot before', '.example.com'],
+    ['a hyphen first', '-a.com'],
+    ['a hyphen last', 'a-.com'],
+    ['a label of 64', `${'a'.repeat(64)}.com`],
+    ['254 characters', `a${long}com`.padStart(254, 'a')],
+    ['an IPv4 address', '81.2.69.142'],
+    ['a short IPv4 address', '81.2'],
+    ['a hexadecimal IPv4 address', '0x7f.1'],
+    ['a wide IPv4 address', '１.２.３.４'],
+    ['an IPv6 address', '2a02:c7c::1'],
+    ['a bracketed IPv6 address', '[2a02:c7c::1]'],
+    ['Punycode that is none', 'xn--iñvalid.com'],
+    ['Punycode of nothing', 'xn--.com'],
+    ['half a character', 'a\ud800.com'],
+    ['a list', 'example.com,example.org'],
+    ['an address', 'somebody@example.com'],
+    ['a megabyte', 'a.'.repeat(500_000)],
+  ])('%s is none', (_, text) => expect(parseDomain(text)).toBeNull())
+
+  test('has one spelling: spelled as it comes out, it comes out the same', () => {
+    fc.assert(
+      fc.property(fc.oneof(fc.domain(), fc.string({ unit: 'binary' }), fc.webAuthority()), (text) => {
+        const domain = parseDomain(text)
+        if (domain !== null) {
+          expect(parseDomain(domain)).toBe(domain)
+          expect(parseDomain(`${domain.toUpperCase()}.`)).toBe(domain)
+          expect(domain).toMatch(/^[a-z0-9-]+(\.[a-z0-9-]+)+$/)
+          expect(domain.length).toBeLessThanOrEqual(253)
+        }
+      }),
+      { numRuns: 20_000 },
+    )
+  })
+
+  test('of a URL with that host is the same', () => {
+    fc.assert(
+      fc.property(fc.domain(), (domain) => {
+        if (parseDomain(domain) !== null) expect(parseHost(`https://${domain}/x`)).toBe(parseDomain(domain))
+      }),
+      { numRuns: 5_000 },
+    )
+  })
+})
+
+describe('the host of a URL', () => {
+  test.each([
+    ['https://example.com', 'example.com'],
+    ['http://EXAMPLE.com:8080/a/b?c#d', 'example.com'],
+    ['HTTPS://example.com./x', 'example.com'],
+    ['https://bücher.de/', 'xn--bcher-kva.de'],
+    ['https://user:secret@example.com/', 'example.com'],
+    ['https://example.com@badexample.com/', 'badexample.com'],
+    ['https://badexample.com/@example.com', 'badexample.com'],
+    ['https://badexample.com\\@example.com', 'badexample.com'],
+    ['https://badexample.com#@example.com', 'badexample.com'],
+    ['https://exam%70le.com/', 'example.com'],
+    ['https://a_b.example.com/', 'a_b.example.com'],
+    ['https://localhost/', 'localhost'],
+    ['https://81.2.69.142/', '81.2.69.142'],
+    ['https://0x7f.1/', '127.0.0.1'],
+    ['https://[2A02:c7c::1]/', '[2a02:c7c::1]'],
+  ])('%s is %s', (url, host) => expect(parseHost(url)).toBe(host))
+
+  test.each([
+    '',
+    'example.com',
+    '//example.com/',
+    '/path',
+    'http:/example.com',
+    'http:example.com',
+    'http://',
+    'https://?x',
+    'ftp://example.com/',
+    'file:///etc/passwd',
+    'javascript:alert(1)',
+    'data:text/html,x',
+    ' https://example.com/',
+    'https://exa mple.com/',
+    'https://example.com:99999/',
+    'https://[::1/',
+    'https://1.2.3.256/',
+    `https://${'a.'.repeat(150)}example.com/`,
+    `https://example.com/${'x'.repeat(8_192)}`,
+  ])('%s has none', (url) => expect(parseHost(url)).toBeNull())
+})
+
+test('a host is covered by itself and what stands above it, nearest first, on label boundaries', () => {
+  expect(coveringDomains('a.b.example.com')).toEqual([
+    'a.b.example.com',
+    'b.example.com',
+    'example.com',
+    'com',
+  ])
+  expect(coveringDomains('localhost')).toEqual(['localhost'])
+  expect(coveringDomains('badexample.com')).not.toContain('example.com')
+})

@@ -1,0 +1,187 @@
+/** The rules of an organization: given events, when a command comes, then the event it needs; and what covers a host. */
+import { describe, expect, test } from 'vitest'
+import {
+  allLimits,
+  applyPixelEvent,
+  changeOf,
+  emptyRules,
+  type LiveRules,
+  matchRules,
+  type PixelEvent,
+  type RuleCommand,
+  rulesMax,
+} from '../../src/capabilities/pixel/rules-state.ts'
+import type { PixelPeriod } from '../../src/events/pixel.ts'
+
+const organization_id = 'org_00000000000000000000000001'
+const limitSet = (domain: string, period: PixelPeriod, number: number): PixelEvent => ({
+  type: 'PixelLimitSet',
+  data: { organization_id, domain, period, number },
+})
+const limitRemoved = (domain: string, period: PixelPeriod): PixelEvent => ({
+  type: 'PixelLimitRemoved',
+  data: { organization_id, domain, period },
+})
+const blocked = (domain: string): PixelEvent => ({ type: 'PixelBlocked', data: { organization_id, domain } })
+const unblocked = (domain: string): PixelEvent => ({
+  type: 'PixelUnblocked',
+  data: { organization_id, domain },
+})
+
+const given = (...events: PixelEvent[]): LiveRules => {
+  const rules = emptyRules()
+  for (const [revision, event] of events.entries())
+    applyPixelEvent(rules, event, { revision, effectiveAt: `2026-09-14T00:00:0${revision % 10}.000Z` })
+  return rules
+}
+
+const set = (domain: string, period: PixelPeriod, number: number): RuleCommand => ({
+  kind: 'limit',
+  domain,
+  period,
+  number,
+})
+
+describe('a command', () => {
+  test.each<[string, LiveRules, RuleCommand, PixelEvent | null]>([
+    ['a first limit', given(), set('example.com', 'day', 5), limitSet('example.com', 'day', 5)],
+    ['the same limit again', given(limitSet('example.com', 'day', 5)), set('example.com', 'day', 5), null],
+    [
+      'another number',
+      given(limitSet('example.com', 'day', 5)),
+      set('example.com', 'day', 6),
+      limitSet('example.com', 'day', 6),
+    ],
+    [
+      'the other period, beside the first',
+      given(limitSet('example.com', 'day', 5)),
+      set('example.com', 'month', 5),
+      limitSet('example.com', 'month', 5),
+    ],
+    [
+      'a limit removed before',
+      given(limitSet('example.com', 'day', 5), limitRemoved('example.com', 'day')),
+      set('example.com', 'day', 5),
+      limitSet('example.com', 'day', 5),
+    ],
+    [
+      'no limit where there is one',
+      given(limitSet('example.com', 'day', 5)),
+      { kind: 'unlimit', domain: 'example.com', period: 'day' },
+      limitRemoved('example.com', 'day'),
+    ],
+    [
+      'no limit where there is only the other period',
+      given(limitSet('example.com', 'day', 5)),
+      { kind: 'unlimit', domain: 'example.com', period: 'month' },
+      null,
+    ],
+    ['a block', given(), { kind: 'block', domain: 'example.com' }, blocked('example.com')],
+    ['a block again', given(blocked('example.com')), { kind: 'block', domain: 'example.com' }, null],
+    ['no block', given(), { kind: 'unblock', domain: 'example.com' }, null],
+    [
+      'no block where there is one',
+      given(blocked('example.com')),
+      { kind: 'unblock', domain: 'example.com' },
+      unblocked('example.com'),
+    ],
+  ])('for %s needs the event that makes it so, or none', (_, rules, command, event) => {
+    expect(changeOf(rules, organization_id, command)).toEqual(event)
+  })
+
+  test('for one rule more than an organization may have is refused; for a change of one it has, or one less, not', () => {
+    const rules = given(
+      ...Array.from({ length: rulesMax - 1 }, (_, n) => limitSet(`d${n}.example.com`, 'day', 1)),
+      blocked('example.org'),
+    )
+    expect(rules.count).toBe(rulesMax)
+    const judge = (command: RuleCommand) => changeOf(rules, organization_id, command)
+    expect(judge(set('new.example.com', 'day', 1))).toBe('too_many')
+    expect(judge(set('d0.example.com', 'month', 1))).toBe('too_many')
+    expect(judge({ kind: 'block', domain: 'new.example.com' })).toBe('too_many')
+    expect(judge(set('d0.example.com', 'day', 2))).toEqual(limitSet('d0.example.com', 'day', 2))
+    expect(judge({ kind: 'block', domain: 'example.org' })).toBeNull()
+    expect(judge({ kind: 'unblock', domain: 'example.org' })).toEqual(unblocked('example.org'))
+  })
+})
+
+describe('rules folded from events', () => {
+  test('hold what was last said, and count what there is', () => {
+    const rules = given(
+      limitSet('example.com', 'day', 5),
+      limitSet('example.com', 'month', 50),
+      limitSet('example.com', 'day', 7),
+      blocked('example.org'),
+      blocked('example.org'),
+      limitRemoved('example.com', 'month'),
+      limitRemoved('example.net', 'day'),
+      unblocked('example.net'),
+    )
+    expect(rules).toEqual({
+      revision: 7,
+      limits: new Map([['example.com', { day: 7 }]]),
+      blocks: new Map([['example.org', '2026-09-14T00:00:03.000Z']]),
+      count: 2,
+    })
+  })
+
+  test('that were all taken away are none', () => {
+    const rules = given(
+      limitSet('example.com', 'day', 5),
+      blocked('example.org'),
+      limitRemoved('example.com', 'day'),
+      unblocked('example.org'),
+    )
+    expect(rules).toEqual({ revision: 3, limits: new Map(), blocks: new Map(), count: 0 })
+  })
+
+  test('pass over an event that cannot be read', () => {
+    const rules = given(limitSet('example.com', 'day', 5))
+    applyPixelEvent(rules, null, { revision: 1, effectiveAt: '' })
+    expect(rules).toEqual({ ...given(limitSet('example.com', 'day', 5)), revision: 1 })
+  })
+})
+
+describe('what covers a host', () => {
+  const atMs = Date.UTC(2026, 8, 14, 12)
+  const rules = given(
+    limitSet('example.com', 'day', 5),
+    limitSet('example.com', 'month', 50),
+    limitSet('a.example.com', 'day', 2),
+    blocked('blocked.example.com'),
+    blocked('x.blocked.example.com'),
+  )
+  const day = { period: 'day', periodStart: '2026-09-14' }
+  const month = { period: 'month', periodStart: '2026-09-01' }
+  const com = [
+    { domain: 'example.com', number: 5, ...day },
+    { domain: 'example.com', number: 50, ...month },
+  ]
+  const a = { domain: 'a.example.com', number: 2, ...day }
+
+  test.each([
+    ['example.com', null, com],
+    ['b.example.com', null, com],
+    ['a.example.com', null, [a, ...com]],
+    ['deep.a.example.com', null, [a, ...com]],
+    ['aa.example.com', null, com],
+    ['badexample.com', null, []],
+    ['example.com.evil.org', null, []],
+    ['com', null, []],
+    ['localhost', null, []],
+    ['81.2.69.142', null, []],
+    ['[2a02:c7c::1]', null, []],
+    ['_x.a.example.com', null, [a, ...com]],
+    ['blocked.example.com', 'blocked.example.com', []],
+    ['y.blocked.example.com', 'blocked.example.com', []],
+    ['x.blocked.example.com', 'x.blocked.example.com', []],
+    ['z.x.blocked.example.com', 'x.blocked.example.com', []],
+    ['notblocked.example.com', null, com],
+  ])('%s', (host, blockedBy, limits) => {
+    expect(matchRules(rules, host, atMs)).toEqual({ blockedBy, limits })
+  })
+
+  test('all limits are listed by domain, the day before the month', () => {
+    expect(allLimits(rules, atMs)).toEqual([a, ...com])
+  })
+})

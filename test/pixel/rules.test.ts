@@ -1,0 +1,316 @@
+/** The rules in memory of every process on one event log: what a change means here, elsewhere, and when the log fails. */
+import { pino } from 'pino'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { openPixelRules, type PixelRulesModel } from '../../src/capabilities/pixel/rules.ts'
+import type { RuleCommand } from '../../src/capabilities/pixel/rules-state.ts'
+import { eventIdOf } from '../../src/event-log/event-id.ts'
+import { type EventLog, type NewEvent, Unavailable } from '../../src/event-log/port.ts'
+import { decodeEvent, encodeEvent } from '../../src/event-log/stored-event.ts'
+import type { DomainEvent } from '../../src/events/catalogue.ts'
+import { pixelStream } from '../../src/events/streams.ts'
+import { until } from '../support/house.ts'
+import {
+  type AppendFault,
+  type ClientFaults,
+  createMemoryEventLog,
+  type MemoryEventLog,
+} from '../support/memory-event-log.ts'
+
+const organizationId = 'org_00000000000000000000000001'
+const stream = pixelStream(organizationId)
+const atMs = Date.UTC(2026, 8, 14, 12)
+const at = new Date(atMs).toISOString()
+
+let eventLog: MemoryEventLog
+let opened: { rules: PixelRulesModel; client: EventLog }[]
+beforeEach(() => {
+  eventLog = createMemoryEventLog()
+  opened = []
+})
+afterEach(async () => {
+  for (const { rules, client } of opened) {
+    await rules.stop()
+    await client.close()
+  }
+})
+
+const openOn = async (client: EventLog): Promise<PixelRulesModel> => {
+  const rules = await openPixelRules({ eventLog: client, logger: pino({ level: 'silent' }) })
+  opened.push({ rules, client })
+  await rules.caughtUp
+  return rules
+}
+const open = (faults: ClientFaults = {}): Promise<PixelRulesModel> =>
+  openOn(eventLog.client(`process ${opened.length}`, faults))
+/** A process that hears of nothing: its subscription is connected and silent. */
+const openDeaf = (faults: ClientFaults = {}): Promise<PixelRulesModel> => {
+  const client = eventLog.client(`process ${opened.length}`, faults)
+  return openOn({
+    ...client,
+    subscribe: async function* ({ after, signal }) {
+      yield { kind: 'caught-up', position: after }
+      await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
+    },
+  })
+}
+
+let requests = 0
+const give = (rules: PixelRulesModel, command: RuleCommand, requestId = `request${++requests}`) =>
+  rules.change(organizationId, command, { actor: 'key:abc', requestId, atMs })
+const limitOf = (domain: string, number: number): RuleCommand => ({
+  kind: 'limit',
+  domain,
+  period: 'day',
+  number,
+})
+const block: RuleCommand = { kind: 'block', domain: 'example.com' }
+const unblock: RuleCommand = { kind: 'unblock', domain: 'example.com' }
+
+const recorded = () =>
+  eventLog.eventsOf(stream).map((one) => {
+    const { type, data } = decodeEvent(one)
+    return { type, data }
+  })
+const blockedFact = { type: 'PixelBlocked', data: { organization_id: organizationId, domain: 'example.com' } }
+
+const encoded = (event: DomainEvent, n: number): NewEvent =>
+  encodeEvent(event, { id: eventIdOf(stream, `test ${n}`, 0), actor: 'cli', effectiveAt: at })
+const setEvent = (n: number): DomainEvent => ({
+  type: 'PixelLimitSet',
+  data: { organization_id: organizationId, domain: `d${n}.example.com`, period: 'day', number: n + 1 },
+})
+
+describe('a change', () => {
+  test('holds where it was made when it is answered, and is one event of the call', async () => {
+    const rules = await open()
+    expect(await give(rules, block, '01J0')).toMatchObject({ changed: true, tooMany: false })
+    const now = await rules.of(organizationId)
+    expect(now.blocks.get('example.com')).toBe(at)
+    expect(recorded()).toEqual([blockedFact])
+    expect(eventLog.eventsOf(stream).map(decodeEvent)[0]?.metadata).toEqual({
+      schema_version: 1,
+      request_id: '01J0',
+      actor: 'key:abc',
+      effective_at: at,
+    })
+  })
+
+  test('holds elsewhere as soon as the log has told it', async () => {
+    const [here, there] = [await open(), await open()]
+    expect((await there.of(organizationId)).blocks.size).toBe(0)
+    await give(here, block)
+    await until('the other process knows', async () => (await there.of(organizationId)).blocks.size === 1)
+    await give(there, unblock)
+    await until('the first process knows', async () => (await here.of(organizationId)).blocks.size === 0)
+  })
+
+  test('that changes nothing records nothing', async () => {
+    const rules = await open()
+    await give(rules, block)
+    await give(rules, limitOf('example.com', 5))
+    expect(await give(rules, block)).toMatchObject({ changed: false, tooMany: false })
+    expect(await give(rules, limitOf('example.com', 5))).toMatchObject({ changed: false })
+    expect(await give(rules, { kind: 'unlimit', domain: 'example.com', period: 'month' })).toMatchObject({
+      changed: false,
+    })
+    expect(recorded()).toHaveLength(2)
+  })
+
+  test('is judged by what the log holds, not by what this process has heard', async () => {
+    const [here, deaf] = [await open(), await openDeaf()]
+    await give(deaf, limitOf('example.com', 5))
+    await give(here, limitOf('example.com', 7))
+    // It would be "so already" by what it knows.
+    expect(await give(deaf, limitOf('example.com', 5))).toMatchObject({ changed: true })
+    expect(recorded().map(({ data }) => 'number' in data && data.number)).toEqual([5, 7, 5])
+  })
+
+  test('made at once with many others, here and elsewhere, is made once each, and all processes agree', async () => {
+    const processes = [await open(), await open(), await open()]
+    const domains = Array.from({ length: 60 }, (_, n) => `d${n}.example.com`)
+    await Promise.all(
+      domains.flatMap((domain, n) => {
+        const rules = processes[n % 3]
+        return rules === undefined
+          ? []
+          : [give(rules, limitOf(domain, n + 1)), give(rules, limitOf(domain, n + 1))]
+      }),
+    )
+    expect(recorded()).toHaveLength(60)
+    for (const rules of processes) {
+      await until('everything is known', async () => (await rules.of(organizationId)).revision === 59)
+      const { limits, count } = await rules.of(organizationId)
+      expect(count).toBe(60)
+      for (const [n, domain] of domains.entries()) expect(limits.get(domain)).toEqual({ day: n + 1 })
+    }
+  })
+
+  test('beyond a hundred that wait is refused for now, and the hundred are made', async () => {
+    const rules = await open()
+    const results = await Promise.allSettled(
+      Array.from({ length: 150 }, (_, n) => give(rules, limitOf(`d${n}.example.com`, 1))),
+    )
+    const refused = results.filter((one) => one.status === 'rejected')
+    expect(refused).toHaveLength(50)
+    for (const { reason } of refused) expect(reason).toBeInstanceOf(Unavailable)
+    expect(recorded()).toHaveLength(100)
+  })
+})
+
+describe('a change whose append fails', () => {
+  const failing = (...faults: (AppendFault | undefined)[]) => open({ onAppend: () => faults.shift() })
+
+  test.each<[string, AppendFault[]]>([
+    ['the reply was lost', ['lose-reply']],
+    ['the request was lost', ['lose-request']],
+    ['both were lost, one after the other', ['lose-request', 'lose-reply']],
+    ['the append is still under way', ['late']],
+  ])('because %s is made once', async (_, faults) => {
+    const rules = await failing(...faults)
+    expect(await give(rules, block)).toMatchObject({ changed: true })
+    while (eventLog.late.length > 0) eventLog.deliverLate()
+    expect(recorded()).toEqual([blockedFact])
+    expect((await rules.of(organizationId)).blocks.size).toBe(1)
+    expect(await give(rules, unblock)).toMatchObject({ changed: true })
+  })
+
+  test('because nobody ever answers is unavailable, and given again is made once', async () => {
+    const rules = await failing('lose-reply', 'lose-reply', 'lose-reply')
+    await expect(give(rules, block)).rejects.toThrow(Unavailable)
+    expect(eventLog.attempts).toHaveLength(3)
+    expect(new Set(eventLog.attempts.map(({ events }) => events[0]?.id)).size).toBe(1)
+    expect(await give(rules, block)).toMatchObject({ changed: false })
+    expect(recorded()).toEqual([blockedFact])
+  })
+
+  test('because the log is unavailable is not made, and can be given again', async () => {
+    const rules = await failing('unavailable')
+    await expect(give(rules, block)).rejects.toThrow(Unavailable)
+    expect(recorded()).toEqual([])
+    expect((await rules.of(organizationId)).blocks.size).toBe(0)
+    expect(await give(rules, block)).toMatchObject({ changed: true })
+  })
+
+  test('against others who are always faster gives up after ten tries', async () => {
+    let n = 0
+    const intruder = eventLog.client('intruder')
+    const rules = await open({
+      onAppend: async ({ expected }) => {
+        await intruder.append(stream, expected, [encoded(setEvent(n), n)])
+        n++
+        return undefined
+      },
+    })
+    await expect(give(rules, block)).rejects.toThrow(Unavailable)
+    expect(n).toBe(10)
+    await intruder.close()
+  })
+})
+
+describe('the rules of an organization', () => {
+  const seed = async (count: number): Promise<void> => {
+    const client = eventLog.client('seed')
+    const from = eventLog.eventsOf(stream).length
+    for (let n = from; n < from + count; n++)
+      await client.append(stream, n === 0 ? 'none' : n - 1, [encoded(setEvent(n), n)])
+    await client.close()
+  }
+
+  test('are read when they are first asked for, however many events they are', async () => {
+    await seed(2_500)
+    const rules = await open()
+    expect(await rules.of(organizationId)).toMatchObject({ revision: 2_499, count: 2_500 })
+  })
+
+  test('are read once for all who ask at the same time, and then known without asking', async () => {
+    await seed(3)
+    let reads = 0
+    const rules = await open({ onRead: () => void reads++ })
+    await Promise.all(Array.from({ length: 50 }, () => rules.of(organizationId)))
+    expect(reads).toBe(1)
+    expect(rules.of(organizationId)).not.toBeInstanceOf(Promise)
+    expect(reads).toBe(1)
+  })
+
+  test('miss nothing that is recorded and heard while they are read', async () => {
+    await seed(2)
+    const released = Promise.withResolvers<void>()
+    const client = eventLog.client('slow')
+    let reads = 0
+    let heard = 0
+    const rules = await openOn({
+      ...client,
+      // What the first read found is out of date when it arrives.
+      read: async (...asked) => {
+        const events = await client.read(...asked)
+        if (reads++ === 0) await released.promise
+        return events
+      },
+      subscribe: async function* (options) {
+        for await (const item of client.subscribe(options)) {
+          yield item
+          if (item.kind === 'events') heard += item.events.length
+        }
+      },
+    })
+    const asked = rules.of(organizationId)
+    await until('the read is under way', async () => reads === 1)
+    await seed(3)
+    await until('the new events were heard', async () => heard === 3)
+    released.resolve()
+    expect(await asked).toMatchObject({ revision: 4, count: 5 })
+    expect(rules.of(organizationId)).toMatchObject({ revision: 4, count: 5 })
+  })
+
+  test('of an organization without any are none, and that is known without asking again', async () => {
+    let reads = 0
+    const rules = await open({ onRead: () => void reads++ })
+    expect(await rules.of(organizationId)).toMatchObject({ revision: -1, count: 0 })
+    expect(rules.of(organizationId)).not.toBeInstanceOf(Promise)
+    expect(reads).toBe(1)
+  })
+
+  test('that cannot be read are unavailable, and are read again when somebody asks again', async () => {
+    await seed(1)
+    let down = true
+    const rules = await open({ onRead: () => (down ? 'unavailable' : undefined) })
+    await expect(rules.of(organizationId)).rejects.toThrow(Unavailable)
+    down = false
+    expect(await rules.of(organizationId)).toMatchObject({ count: 1 })
+  })
+
+  test('pass over an event this version does not know, heard or read, and go on after it', async () => {
+    const client = eventLog.client('newer')
+    const early = await open()
+    await early.of(organizationId)
+    const unknown = (n: number): NewEvent => ({ ...encoded(setEvent(n), n), type: 'PixelPainted' })
+    await client.append(stream, 'none', [encoded(setEvent(0), 0), unknown(1), encoded(setEvent(2), 2)])
+    const late = await open()
+    for (const rules of [early, late])
+      await until('all is known', async () => {
+        const { revision, count } = await rules.of(organizationId)
+        return revision === 2 && count === 2
+      })
+    expect(await give(early, block)).toMatchObject({ changed: true })
+    await client.close()
+  })
+
+  test('without a subscription are asked of the log each time', async () => {
+    const client = eventLog.client('lost')
+    let lost = false
+    const rules = await openOn({
+      ...client,
+      subscribe: async function* (options) {
+        if (lost) throw new Unavailable('the log is away')
+        yield { kind: 'caught-up', position: options.after }
+        await until('the subscription is cut', async () => lost)
+        throw new Unavailable('the log is away')
+      },
+    })
+    expect((await rules.of(organizationId)).blocks.size).toBe(0)
+    lost = true
+    await until('the loss is noticed', async () => rules.failure() !== null)
+    await give(await open(), block)
+    expect((await rules.of(organizationId)).blocks.size).toBe(1)
+  })
+})

@@ -1,0 +1,108 @@
+import { describe, expect, test } from 'vitest'
+import {
+  deletedResult,
+  parseProfileRequest,
+  profileNotFound,
+  profileResult,
+  resultOf,
+} from '../../src/capabilities/profile/contract.ts'
+import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
+import { profileDataOf } from '../../src/capabilities/profile/mapping.ts'
+
+const identifiers = createIdentifiers({ domain: null, urnPrefix: null })
+const parse = (body: Record<string, unknown>) => parseProfileRequest(body, identifiers)
+
+describe('4.3 the request', () => {
+  test.each([
+    [{ id: 'Talvora' }, { kind: 'lid', value: 'talvora' }, true],
+    [{ id: 'https://www.profnet.com/in/talvora', cached: true }, { kind: 'lid', value: 'talvora' }, true],
+    [{ id: 'urn:profnet:person:12', cached: false }, { kind: 'urn', value: '12' }, false],
+    [{ id: 'talvora', cached: null, more: 1 }, { kind: 'lid', value: 'talvora' }, true],
+  ])('%j is understood', (body, ref, cached) => {
+    expect(parse(body)).toEqual({ input: { ref, id: body.id, cached } })
+  })
+
+  test.each([{}, { id: null }, { id: undefined, cached: 'no' }])('4.3.3 %j: the id is missing', (body) => {
+    expect(parse(body)).toMatchObject({
+      refusal: { code: 'REQ_002', details: { missing_parameter: 'id', parameter_type: 'string' } },
+    })
+  })
+
+  test.each([
+    ['', ''],
+    ['a b', 'a b'],
+    [12, '12'],
+    [true, 'true'],
+    [['talvora'], '["talvora"]'],
+    [{ lid: 'talvora' }, '{"lid":"talvora"}'],
+    ['https://www.profnet.com/company/talvora', 'https://www.profnet.com/company/talvora'],
+    ['y'.repeat(5_000), 'y'.repeat(64)],
+  ])('4.3.1 an id of %j is no supported format', (id, echoed) => {
+    expect(parse({ id })).toEqual({
+      refusal: {
+        code: 'PROFNET_001',
+        message: expect.any(String),
+        details: { id: echoed, supported_formats: ['ID', 'URL', 'URN'] },
+      },
+    })
+  })
+
+  test.each(['true', 1, 0, 'no', [], {}])('cached of %j is refused', (cached) => {
+    expect(parse({ id: 'talvora', cached })).toMatchObject({
+      refusal: { code: 'REQ_003', details: { parameter: 'cached', expected: 'a boolean' } },
+    })
+  })
+
+  test('4.3.2 a profile nobody knows is refused with the id as it was written, cut', () => {
+    expect(profileNotFound(`z${'y'.repeat(99)}`)).toMatchObject({
+      code: 'PROFNET_002',
+      details: { id: `z${'y'.repeat(63)}` },
+    })
+  })
+})
+
+describe('2.4 the result', () => {
+  const ids = { lid: 'talvora', urn: '12' }
+  const members = [
+    ...[
+      'firstname',
+      'lastname',
+      'numOfConnections',
+      'headline',
+      'url',
+      'lid',
+      'about',
+      'skills',
+      'languages',
+    ],
+    ...['address', 'educations', 'employment_history', 'emails', 'phone_numbers', 'deleted'],
+  ]
+
+  test('has every member of the specification, in its order, also where nothing is known', () => {
+    const result = resultOf(ids, profileDataOf({ firstname: 'Talvora' }), identifiers.urlOf(ids.lid))
+    expect(Object.keys(result)).toEqual(members)
+    expect(profileResult.parse(result)).toEqual(result)
+    expect(result).toMatchObject({
+      firstname: 'Talvora',
+      url: 'https://www.profnet.com/in/talvora',
+      lid: 'talvora',
+      skills: [],
+      address: null,
+      deleted: false,
+    })
+  })
+
+  test('of somebody who is gone says who, and nothing else', () => {
+    const result = deletedResult(ids, identifiers.urlOf(ids.lid))
+    expect(Object.keys(result)).toEqual(members)
+    expect(profileResult.parse(result)).toEqual(result)
+    const told = Object.entries(result).filter(
+      ([, value]) => value !== null && !(Array.isArray(value) && value.length === 0),
+    )
+    expect(Object.fromEntries(told)).toEqual({
+      lid: 'talvora',
+      url: 'https://www.profnet.com/in/talvora',
+      deleted: true,
+    })
+  })
+})

@@ -1,0 +1,279 @@
+import pg from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  inventedPeople,
+  inventedPeopleCount,
+} from '../../src/capabilities/profile/dataset/invented-people.ts'
+import {
+  type AreSuppressed,
+  badLinesReportedMax,
+  batchSizeMax,
+  importProfiles,
+  lineBytesMax,
+  seedDatasetIfEmpty,
+} from '../../src/capabilities/profile/dataset-import.ts'
+import { createDatasetProvider, eraseFromDataset } from '../../src/capabilities/profile/dataset-provider.ts'
+import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
+import type { ProviderAnswer } from '../../src/capabilities/profile/provider.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+
+const identifiers = createIdentifiers({ domain: null, urnPrefix: null })
+const nowMs = Date.UTC(2026, 10, 21, 12)
+const nobody: AreSuppressed = async (people) => people.map(() => false)
+
+let database: TestDatabase
+let pool: pg.Pool
+beforeAll(async () => {
+  database = await testDatabase()
+  pool = new pg.Pool({ connectionString: database.url, max: 4 })
+  pool.on('error', () => undefined)
+})
+afterAll(async () => {
+  await pool.end()
+  await database.drop()
+})
+beforeEach(async () => {
+  await pool.query('truncate profile_dataset')
+})
+
+const logger = { error: () => undefined, warn: () => undefined }
+const find = (
+  kind: 'lid' | 'urn',
+  value: string,
+  from: Pick<pg.Pool, 'query'> = pool,
+): Promise<ProviderAnswer> =>
+  createDatasetProvider({ pool: from, clock: { epochMs: () => nowMs }, logger }).fetch(
+    { kind, value },
+    { deadlineMs: performance.now() + 5_000, ageMaxMs: 60_000, signal: new AbortController().signal },
+  )
+
+async function* chunked(bytes: Buffer, size: number): AsyncGenerator<Buffer> {
+  for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size)
+}
+const load = (
+  text: string | Buffer,
+  {
+    areSuppressed = nobody,
+    size = 50_000,
+    atMs = nowMs,
+    ...more
+  }: {
+    areSuppressed?: AreSuppressed
+    size?: number
+    atMs?: number
+    onProgress?: Parameters<typeof importProfiles>[0]['onProgress'] & object
+  } = {},
+) =>
+  importProfiles({
+    pool,
+    stream: chunked(Buffer.from(text), size),
+    identifiers,
+    areSuppressed,
+    epochMs: () => atMs,
+    ...more,
+  })
+const lines = (...records: object[]) => records.map((record) => JSON.stringify(record)).join('\n')
+const person = (lid: string, urn: string | null = null, firstname = 'Talvora') => ({ lid, urn, firstname })
+const rows = async () =>
+  (
+    await pool.query(
+      'select lid, urn, data->>$1 as name, data is null as gone from profile_dataset order by lid',
+      ['firstname'],
+    )
+  ).rows
+
+describe('an import', () => {
+  test('makes people found by id and by number, as if they had just been fetched; the import date stays', async () => {
+    const report = await load(lines(person('Talvora', '12')), { atMs: nowMs - 90 * 86_400_000 })
+    expect(report).toEqual({ lines: 1, imported: 1, gone: 0, suppressed: 0, bad: 0, badLines: [] })
+    for (const answer of [await find('lid', 'talvora'), await find('urn', '12')])
+      expect(answer).toMatchObject({
+        kind: 'found',
+        ids: { lid: 'talvora', urn: '12' },
+        data: { firstname: 'Talvora', skills: [] },
+        observedAtMs: nowMs,
+        redirected: false,
+      })
+    const { rows: dated } = await pool.query('select imported_at from profile_dataset')
+    expect(dated).toEqual([{ imported_at: new Date(nowMs - 90 * 86_400_000) }])
+    expect(await find('lid', 'brax-hatch')).toEqual({ kind: 'not_found' })
+  })
+
+  test('takes resumes and schema.org too, blank lines, a byte order mark and other line ends', async () => {
+    const report = await load(
+      `\ufeff${JSON.stringify(person('abc'))}\r\n\r\n  \n${lines(
+        { lid: 'def', basics: { name: 'Mer Vane' } },
+        { '@type': 'Person', name: 'Osk Wick', url: 'https://www.profnet.com/in/ghi' },
+      )}\r\n`,
+    )
+    expect(report).toMatchObject({ lines: 3, imported: 3, bad: 0 })
+    expect((await rows()).map(({ lid, name }) => `${lid} ${name}`)).toEqual([
+      'abc Talvora',
+      'def Mer',
+      'ghi Osk',
+    ])
+  })
+
+  test('can be cut anywhere by the stream', async () => {
+    const text = lines(person('jürgen-müller', '7', 'Jürgen'), person('山田太郎', '8', '太郎'))
+    for (const size of [1, 2, 3, 7]) {
+      await pool.query('truncate profile_dataset')
+      expect(await load(text, { size })).toMatchObject({ imported: 2, bad: 0 })
+      expect(await rows()).toMatchObject([{ name: 'Jürgen' }, { name: '太郎' }])
+    }
+  })
+
+  test('says which lines are bad and why, without repeating them, and goes on', async () => {
+    const text = Buffer.concat([
+      Buffer.from(
+        `${lines(person('abc'))}\nnot json\n[1]\n{"firstname":"Nobody"}\n{"lid":"x"}\n{"lid":"def"}\n`,
+      ),
+      Buffer.from('{"lid":"ghi","firstname":"\xff"}\n', 'latin1'),
+      Buffer.from(`${' '.repeat(lineBytesMax + 1)}\n`),
+      Buffer.from(`${'['.repeat(200_000)}\n`),
+      Buffer.from(lines(person('jkl'))),
+    ])
+    expect(await load(text)).toEqual({
+      lines: 10,
+      imported: 2,
+      gone: 0,
+      suppressed: 0,
+      bad: 8,
+      badLines: [
+        { line: 2, reason: 'not JSON' },
+        { line: 3, reason: 'not a JSON object' },
+        { line: 4, reason: 'no profile id: neither a valid lid nor a profile url' },
+        { line: 5, reason: 'no profile id: neither a valid lid nor a profile url' },
+        { line: 6, reason: 'nothing about the person' },
+        { line: 7, reason: 'not UTF-8' },
+        { line: 8, reason: `longer than ${lineBytesMax} bytes` },
+        { line: 9, reason: 'not JSON' },
+      ],
+    })
+  })
+
+  test('reports no more bad lines than a person reads', async () => {
+    const report = await load('x\n'.repeat(badLinesReportedMax * 3))
+    expect(report.bad).toBe(badLinesReportedMax * 3)
+    expect(report.badLines).toHaveLength(badLinesReportedMax)
+  })
+
+  test('goes in batches and says how far it is', async () => {
+    const seen: number[] = []
+    const count = batchSizeMax * 2 + 7
+    const text = lines(...Array.from({ length: count }, (_, index) => person(`person-${index}`)))
+    await load(text, { onProgress: ({ imported }) => void seen.push(imported) })
+    expect(seen).toEqual([batchSizeMax, batchSizeMax * 2, count])
+  })
+
+  test('again changes nothing but the date', async () => {
+    const text = lines(person('abc', '1'), person('def', '2'), { lid: 'ghi', deleted: true })
+    await load(text)
+    const before = await rows()
+    expect(await load(text)).toMatchObject({ imported: 3, gone: 1 })
+    expect(await rows()).toEqual(before)
+  })
+
+  test('replaces what was known under the id and under the number: the latest line wins', async () => {
+    await load(lines(person('abc', '1', 'Old'), person('def', '2', 'Other'), person('ghi', null, 'Third')))
+    // 1 was renamed; def went to 3; ghi got a number.
+    await load(
+      lines(person('abc-new', '1', 'New'), person('def', '3', 'Stranger'), person('ghi', '9', 'Third')),
+    )
+    expect(await rows()).toMatchObject([
+      { lid: 'abc-new', urn: '1', name: 'New' },
+      { lid: 'def', urn: '3', name: 'Stranger' },
+      { lid: 'ghi', urn: '9', name: 'Third' },
+    ])
+  })
+
+  test('whose lines contradict each other keeps the later ones', async () => {
+    await load(lines(person('abc', '1', 'First'), person('def', '1', 'Second'), person('def', '2', 'Third')))
+    expect(await rows()).toMatchObject([{ lid: 'def', urn: '2', name: 'Third' }])
+  })
+
+  test('of somebody who is gone leaves a mark and no data', async () => {
+    await load(lines(person('abc', '1')))
+    await load(lines({ ...person('abc', '1'), deleted: true }))
+    expect(await rows()).toEqual([{ lid: 'abc', urn: '1', name: null, gone: true }])
+    expect(await find('urn', '1')).toEqual({ kind: 'gone' })
+  })
+
+  test('that fails leaves what was committed before, and can be repeated', async () => {
+    const text = lines(...Array.from({ length: batchSizeMax + 1 }, (_, index) => person(`person-${index}`)))
+    let asked = 0
+    const failing: AreSuppressed = async (people) => {
+      if (asked++ === 1) throw new Error('away')
+      return people.map(() => false)
+    }
+    await expect(load(text, { areSuppressed: failing })).rejects.toThrow('away')
+    expect(await rows()).toHaveLength(batchSizeMax)
+    expect(await load(text)).toMatchObject({ imported: batchSizeMax + 1 })
+  })
+})
+
+describe('erasure', () => {
+  test('removes who is known by any of the aliases, and names all aliases of theirs', async () => {
+    await load(lines(person('abc', '1'), person('def', '2'), person('ghi')))
+    const erased = await eraseFromDataset(pool, ['lid:Abc', 'urn:2', 'lid:nobody', 'other:ghi'])
+    expect(erased.removed).toBe(2)
+    expect([...erased.aliases].sort()).toEqual(['lid:abc', 'lid:def', 'urn:1', 'urn:2'])
+    expect(await rows()).toMatchObject([{ lid: 'ghi' }])
+    expect(await find('lid', 'abc')).toEqual({ kind: 'not_found' })
+    expect(await eraseFromDataset(pool, ['lid:abc'])).toEqual({ removed: 0, aliases: [] })
+  })
+
+  test('keeps who is suppressed from coming back, by id or by number', async () => {
+    const suppressed = new Set(['lid:abc', 'urn:2'])
+    const areSuppressed: AreSuppressed = async (people) =>
+      people.map((aliases) => aliases.some((alias) => suppressed.has(alias)))
+    const report = await load(lines(person('abc', '1'), person('def', '2'), person('ghi', '3')), {
+      areSuppressed,
+    })
+    expect(report).toMatchObject({ imported: 1, suppressed: 2, bad: 0 })
+    expect(await rows()).toMatchObject([{ lid: 'ghi' }])
+  })
+
+  test('that comes in the middle of an import leaves nothing of the person', async () => {
+    const suppressed = new Set<string>()
+    let erasing: Promise<unknown> = Promise.resolve()
+    const areSuppressed: AreSuppressed = async (people) => {
+      const answer = people.map((aliases) => aliases.some((alias) => suppressed.has(alias)))
+      // Suppressed just after the import was told that nobody is.
+      suppressed.add('lid:abc')
+      erasing = eraseFromDataset(pool, ['lid:abc'])
+      return answer
+    }
+    expect(await load(lines(person('abc', '1')), { areSuppressed })).toMatchObject({ imported: 1 })
+    expect(await erasing).toMatchObject({ removed: 1 })
+    expect(await rows()).toEqual([])
+  })
+})
+
+describe('the invented people', () => {
+  test('fill an empty dataset, once', async () => {
+    const seed = () => seedDatasetIfEmpty({ pool, identifiers, areSuppressed: nobody, epochMs: () => nowMs })
+    expect(await seed()).toBe(inventedPeopleCount)
+    expect(await rows()).toHaveLength(inventedPeopleCount)
+    const [first] = inventedPeople()
+    expect(await find('lid', first?.lid ?? '')).toMatchObject({
+      kind: 'found',
+      data: { firstname: first?.firstname },
+    })
+    expect(await seed()).toBe(0)
+  })
+
+  test('do not come to a dataset that holds anybody', async () => {
+    await load(lines(person('abc')))
+    expect(await seedDatasetIfEmpty({ pool, identifiers, areSuppressed: nobody, epochMs: () => nowMs })).toBe(
+      0,
+    )
+    expect(await rows()).toHaveLength(1)
+  })
+})
+
+test('a dataset that cannot be read is transient, not empty', async () => {
+  const away = new pg.Pool({ connectionString: 'postgres://nobody@127.0.0.1:1/none' })
+  expect(await find('lid', 'abc', away)).toMatchObject({ kind: 'transient' })
+  await away.end()
+})

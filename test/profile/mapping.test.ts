@@ -1,0 +1,623 @@
+import { describe, expect, test } from 'vitest'
+import { profileResult, resultOf, textBytesMax } from '../../src/capabilities/profile/contract.ts'
+import {
+  inventedPeople,
+  inventedPeopleCount,
+} from '../../src/capabilities/profile/dataset/invented-people.ts'
+import { endOf, partialDate } from '../../src/capabilities/profile/dates.ts'
+import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
+import { languageCode } from '../../src/capabilities/profile/languages.ts'
+import {
+  instantOf,
+  isEmptyProfile,
+  mapProfile,
+  profileCharactersMax,
+  profileDataOf,
+} from '../../src/capabilities/profile/mapping.ts'
+import { declaredMapping } from '../../src/capabilities/profile/mapping-declared.ts'
+
+const identifiers = createIdentifiers({ domain: null, urnPrefix: null })
+const nothing = profileDataOf({})
+
+describe('dates are as partial as they are known', () => {
+  test.each([
+    ['2019', '2019'],
+    ['2019-05', '2019-05'],
+    ['2019-05-17', '2019-05-17'],
+    [' 2019-05 ', '2019-05'],
+    ['2019-05-17T23:59:59.999Z', '2019-05-17'],
+    ['2019-05-17T23:59:59-11:00', '2019-05-17'],
+    ['2019-05-17 08:00:00', '2019-05-17'],
+    ['2020-02-29', '2020-02-29'],
+    [2019, '2019'],
+    [{ year: 2019 }, '2019'],
+    [{ year: 2019, month: 5 }, '2019-05'],
+    [{ year: 2019, month: 5, day: 17 }, '2019-05-17'],
+    [{ year: 2019, month: null, day: null }, '2019'],
+  ])('%j is %j', (value, expected) => {
+    expect(partialDate(value)).toBe(expected)
+  })
+
+  test.each([
+    ...['', '19', '2019-5', '2019-13', '2019-00', '2019-02-30', '2019-02-29', '2019-05-00', '20190517'],
+    ...['May 2019', '05/2019', '2019-05-17x', '0001-01-01', '9999-12-31', 'Present', '２０１９'],
+    ...[
+      19,
+      2019.5,
+      Number.NaN,
+      null,
+      undefined,
+      true,
+      [],
+      [2019],
+      {},
+      { year: '2019' },
+      { year: 2019, day: 3 },
+    ],
+  ])('%j is none', (value) => {
+    expect(partialDate(value)).toBeNull()
+  })
+
+  test.each([
+    [null, undefined, null, true],
+    [undefined, undefined, null, true],
+    ['', undefined, null, true],
+    ['Present', undefined, null, true],
+    ['current', undefined, null, true],
+    ['PRESENT', false, null, false],
+    [null, false, null, false],
+    ['2019-05', undefined, '2019-05', false],
+    ['2019-05', false, '2019-05', false],
+    ['2019-05', true, null, true],
+    ['whenever', undefined, null, false],
+  ])('an end of %j, current as told %j: %j, current %j', (value, told, endDate, isCurrent) => {
+    expect(endOf(value, told)).toEqual({ endDate, isCurrent })
+  })
+})
+
+describe('languages have the code of ISO 639-1, else of ISO 639-3', () => {
+  test.each([
+    ['German', 'de'],
+    ['Deutsch', 'de'],
+    ['DEUTSCH', 'de'],
+    ['DE', 'de'],
+    ['deu', 'de'],
+    ['ger', 'de'],
+    ['de-AT', 'de'],
+    ['de_CH', 'de'],
+    ['pt-BR', 'pt'],
+    ['Português', 'pt'],
+    ['zh-Hans-CN', 'zh'],
+    ['Chinese (Simplified)', 'zh'],
+    ['Mandarin', 'zh'],
+    ['中文', 'zh'],
+    ['English - native', 'en'],
+    ['Arabic, Levantine', 'ar'],
+    ['Farsi', 'fa'],
+    ['iw', 'he'],
+    ['Cantonese', 'yue'],
+    ['yue-HK', 'yue'],
+    ['Swiss German', 'gsw'],
+    ['Hawaiian', 'haw'],
+    ['Filipino', 'fil'],
+    ['हिन्दी', 'hi'],
+  ])('%s is %s', (text, code) => {
+    expect(languageCode(text)).toBe(code)
+  })
+
+  test.each(['', ' ', '-', 'xx', 'xxx', 'und', 'mul', 'Elvish', 'native', 'constructor', 'a'.repeat(10_000)])(
+    '%j is none',
+    (text) => {
+      expect(languageCode(text)).toBeNull()
+    },
+  )
+})
+
+describe('our own members', () => {
+  const full = {
+    lid: 'Talvora-Quill',
+    urn: 'urn:profnet:person:12',
+    firstname: ' Talvora ',
+    lastname: 'Quill',
+    numOfConnections: '500+',
+    headline: 'Engineer',
+    about: 'Line one\nline two',
+    skills: ['SQL', 'SQL', { name: 'Welding' }, '', null, '***'],
+    languages: [{ value: 'German' }, 'Klingon', { value: 'Speech', norm: 'en-GB' }, { value: '' }, 7],
+    address: { city: 'Leipzig', country_code: 'de', postal_code: 4103 },
+    educations: [{ name: 'A school', startDate: '2001', endDate: 'present' }, {}, 'text'],
+    employment_history: [
+      {
+        title: 'Lead',
+        startDate: '2019-05',
+        endDate: null,
+        company: { company_name: 'Nimbrel', lid: 'nimbrel' },
+      },
+      { title: 'Clerk', endDate: '2019', is_current: true, company: 'Plumbline' },
+      {},
+    ],
+    emails: [
+      'a@example.com',
+      { value: 'mailto:b@example.org', sub_type: 'personal' },
+      'a@example.com',
+      'none',
+    ],
+    phone_numbers: [
+      { value: '+1 (202) 555-0143', sub_type: 'mobile phone' },
+      'tel:+44-7700-900123',
+      '+1 2',
+      'x',
+    ],
+    observed_at: '2026-11-20T10:00:00Z',
+  }
+
+  test('every value is checked, normalized, and null or left out where it is none', () => {
+    expect(mapProfile(full, identifiers)).toEqual({
+      lid: 'talvora-quill',
+      urn: '12',
+      observedAtMs: Date.UTC(2026, 10, 20, 10),
+      formerLids: [],
+      deleted: false,
+      data: {
+        firstname: 'Talvora',
+        lastname: 'Quill',
+        numOfConnections: 500,
+        headline: 'Engineer',
+        about: 'Line one\nline two',
+        skills: ['SQL', 'Welding'],
+        languages: [
+          { value: 'German', norm: 'de' },
+          { value: 'Klingon', norm: 'tlh' },
+          { value: 'Speech', norm: 'en' },
+          { value: '7', norm: null },
+        ],
+        address: {
+          street: null,
+          city: 'Leipzig',
+          state: null,
+          postal_code: '4103',
+          country: 'Germany',
+          country_code: 'DE',
+        },
+        educations: [{ urn: null, name: 'A school', degree: null, startDate: '2001', endDate: null }],
+        employment_history: [
+          {
+            title: 'Lead',
+            description: null,
+            startDate: '2019-05',
+            endDate: null,
+            location: null,
+            is_current: true,
+            company: { lid: 'nimbrel', company_name: 'Nimbrel', urn: null },
+          },
+          {
+            title: 'Clerk',
+            description: null,
+            startDate: null,
+            endDate: null,
+            location: null,
+            is_current: true,
+            company: { lid: null, company_name: 'Plumbline', urn: null },
+          },
+        ],
+        emails: [
+          { value: 'a@example.com', sub_type: null },
+          { value: 'b@example.org', sub_type: 'PERSONAL' },
+        ],
+        phone_numbers: [
+          { value: '+12025550143', sub_type: 'MOBILE_PHONE' },
+          { value: '+447700900123', sub_type: null },
+        ],
+      },
+    })
+  })
+
+  test('mapping what was mapped changes nothing', () => {
+    const mapped = mapProfile(full, identifiers)
+    expect(profileDataOf(JSON.parse(JSON.stringify(mapped?.data)))).toEqual(mapped?.data)
+  })
+
+  test('a number without a country code is one of the country the person lives in', () => {
+    const phone_numbers = ['(202) 555-0143']
+    expect(profileDataOf({ phone_numbers, address: { country_code: 'US' } }).phone_numbers).toEqual([
+      { value: '+12025550143', sub_type: null },
+    ])
+    expect(profileDataOf({ phone_numbers }).phone_numbers).toEqual([])
+  })
+
+  test.each([
+    ['Germany', undefined, 'Germany', null],
+    ['de', undefined, 'Germany', 'DE'],
+    [undefined, 'FR', 'France', 'FR'],
+    ['Frankreich', 'FR', 'Frankreich', 'FR'],
+    [undefined, 'ZZ', null, null],
+    [undefined, 'QQ', null, null],
+    [undefined, 'FRA', null, null],
+  ])('country %j with code %j is %j, %j', (country, country_code, expected, code) => {
+    const { address } = profileDataOf({ address: { city: 'Somewhere', country, country_code } })
+    expect(address).toMatchObject({ country: expected, country_code: code })
+  })
+
+  test('nothing throws, nothing is made up, whatever the members are', () => {
+    const values = [null, 0, -1, Number.NaN, '', '\0', [], {}, [[]], [null], { value: {} }, true, '__proto__']
+    for (const value of values) {
+      const record = Object.fromEntries(
+        Object.keys({ ...nothing, lid: 0, urn: 0, url: 0 }).map((name) => [name, value]),
+      )
+      const mapped = mapProfile(record, identifiers)
+      const data = mapped?.data ?? nothing
+      expect(profileResult.parse(resultOf({ lid: 'abc', urn: null }, data, 'u'))).toBeDefined()
+    }
+    for (const value of ['text', 7, null, undefined, [], [{}]])
+      expect(mapProfile(value, identifiers)).toBeNull()
+    expect(
+      mapProfile(JSON.parse('{"__proto__": {"lid": "abc", "firstname": "Eve"}}'), identifiers),
+    ).toMatchObject({
+      lid: null,
+      data: nothing,
+    })
+    expect(isEmptyProfile(nothing)).toBe(true)
+    expect(isEmptyProfile({ ...nothing, skills: ['SQL'] })).toBe(false)
+  })
+
+  test('texts and lists are cut to what an answer may hold, at whole characters, and so is the whole', () => {
+    const data = profileDataOf({
+      firstname: '€'.repeat(50_000),
+      about: `x${'€'.repeat(50_000)}`,
+      skills: Array.from({ length: 5_000 }, (_, index) => `skill ${index}`),
+    })
+    expect(data.firstname).toBe('€'.repeat(333))
+    expect(Buffer.byteLength(data.about ?? '')).toBe(textBytesMax)
+    expect(data.about?.endsWith('€')).toBe(true)
+    expect(data.skills).toHaveLength(200)
+    const huge = profileDataOf({
+      employment_history: Array.from({ length: 300 }, () => ({
+        title: 'x',
+        description: 'y'.repeat(20_000),
+      })),
+      emails: Array.from({ length: 300 }, (_, index) => `a${index}@example.com`),
+    })
+    expect(JSON.stringify(huge).length).toBeLessThanOrEqual(profileCharactersMax)
+    expect(huge.employment_history.length).toBeGreaterThan(5)
+  })
+
+  test('control characters and half characters do not get through', () => {
+    expect(profileDataOf({ headline: 'a\0b\u0007c\ud800' }).headline).toBe('a b c\ufffd')
+  })
+
+  test.each([
+    ['2026-11-20T10:00:00Z', Date.UTC(2026, 10, 20, 10)],
+    ['2026-11-20T10:00:00.5+02:00', Date.UTC(2026, 10, 20, 8, 0, 0, 500)],
+    [1_795_000_000, 1_795_000_000_000],
+    [1_795_000_000_000, 1_795_000_000_000],
+    ['2026-11-20', null],
+    ['2026-11-20T10:00:00', null],
+    ['yesterday', null],
+    [0, null],
+    [null, null],
+  ])('a time of %j is %j', (value, expected) => {
+    expect(instantOf(value)).toBe(expected)
+  })
+})
+
+describe('JSON Resume', () => {
+  test('is rewritten into our members', () => {
+    const resume = {
+      basics: {
+        name: 'Talvora van der Quill',
+        label: 'Engineer',
+        email: 'talvora@example.com',
+        phone: '+12025550143',
+        url: 'https://talvora.example.org/',
+        summary: 'About her.',
+        location: {
+          address: '1 Mill Lane',
+          postalCode: 'LS1',
+          city: 'Leeds',
+          countryCode: 'GB',
+          region: 'England',
+        },
+        profiles: [
+          { network: 'Chirper', url: 'https://chirper.example/talvora' },
+          { network: 'Profnet', url: 'https://www.profnet.com/in/Talvora-Quill' },
+        ],
+      },
+      work: [
+        {
+          name: 'Nimbrel',
+          position: 'Lead',
+          startDate: '2019-05',
+          summary: 'Led.',
+          highlights: ['Shipped', 'Sold'],
+          location: 'Leeds',
+        },
+        { name: 'Plumbline', position: 'Clerk', startDate: '2015', endDate: '2019-04-30' },
+      ],
+      education: [
+        {
+          institution: 'A school',
+          area: 'Physics',
+          studyType: 'Bachelor',
+          startDate: '2011',
+          endDate: '2014',
+        },
+      ],
+      skills: [{ name: 'SQL', level: 'Master', keywords: ['joins'] }],
+      languages: [{ language: 'Spanish', fluency: 'Native' }],
+    }
+    const mapped = mapProfile(resume, identifiers)
+    expect(mapped?.lid).toBe('talvora-quill')
+    expect(mapped?.data).toEqual({
+      firstname: 'Talvora',
+      lastname: 'van der Quill',
+      numOfConnections: null,
+      headline: 'Engineer',
+      about: 'About her.',
+      skills: ['SQL'],
+      languages: [{ value: 'Spanish', norm: 'es' }],
+      address: {
+        street: '1 Mill Lane',
+        city: 'Leeds',
+        state: 'England',
+        postal_code: 'LS1',
+        country: 'United Kingdom',
+        country_code: 'GB',
+      },
+      educations: [
+        { urn: null, name: 'A school', degree: 'Bachelor, Physics', startDate: '2011', endDate: '2014' },
+      ],
+      employment_history: [
+        {
+          title: 'Lead',
+          description: 'Led.\nShipped\nSold',
+          startDate: '2019-05',
+          endDate: null,
+          location: 'Leeds',
+          is_current: true,
+          company: { lid: null, company_name: 'Nimbrel', urn: null },
+        },
+        {
+          title: 'Clerk',
+          description: null,
+          startDate: '2015',
+          endDate: '2019-04-30',
+          location: null,
+          is_current: false,
+          company: { lid: null, company_name: 'Plumbline', urn: null },
+        },
+      ],
+      emails: [{ value: 'talvora@example.com', sub_type: null }],
+      phone_numbers: [{ value: '+12025550143', sub_type: null }],
+    })
+  })
+
+  test('may carry our own lid and URN', () => {
+    const mapped = mapProfile({ lid: 'abc', urn: '5', basics: { name: 'Talvora' } }, identifiers)
+    expect(mapped).toMatchObject({ lid: 'abc', urn: '5', data: { firstname: 'Talvora', lastname: null } })
+  })
+})
+
+describe('schema.org Person', () => {
+  const person = {
+    '@context': 'https://schema.org',
+    '@type': 'Person',
+    name: 'Talvora Quill',
+    givenName: 'Talvora',
+    familyName: 'Quill',
+    url: 'https://www.profnet.com/in/talvora-quill',
+    sameAs: 'https://www.profnet.com/in/other',
+    jobTitle: ['Lead', 'Advisor'],
+    description: 'About her.',
+    address: { '@type': 'PostalAddress', addressLocality: 'Leipzig', addressCountry: 'DE' },
+    email: 'mailto:talvora@example.com',
+    telephone: '***-***-0143',
+    contactPoint: { '@type': 'ContactPoint', telephone: '+12025550143', contactType: 'work' },
+    knowsLanguage: ['German', { '@type': 'Language', name: 'Tamil', alternateName: 'ta' }],
+    knowsAbout: ['SQL', { '@type': 'Thing', name: 'Welding' }],
+    interactionStatistic: {
+      '@type': 'InteractionCounter',
+      interactionType: 'https://schema.org/FollowAction',
+      userInteractionCount: 4_321,
+    },
+    worksFor: [
+      {
+        '@type': 'OrganizationRole',
+        roleName: 'Head of Testing',
+        startDate: '2020-03',
+        worksFor: {
+          '@type': 'Organization',
+          name: 'Nimbrel',
+          url: 'https://www.profnet.com/company/nimbrel?x=1',
+        },
+      },
+      {
+        '@type': 'Organization',
+        name: 'Plumbline',
+        member: { '@type': 'OrganizationRole', startDate: 2021 },
+      },
+      { '@type': 'Organization', name: '****** ***' },
+    ],
+    alumniOf: [
+      {
+        '@type': 'EducationalOrganization',
+        name: 'Thrumwick',
+        member: { '@type': 'OrganizationRole', startDate: 2011, endDate: 2014 },
+      },
+      { '@type': 'Organization', name: 'University of Quarn' },
+      {
+        '@type': 'Organization',
+        name: 'Vantelle Foods',
+        location: 'Leeds',
+        member: { '@type': 'OrganizationRole', startDate: '2014', endDate: '2020-02' },
+      },
+      { '@type': 'Role', startDate: '2009', alumniOf: { '@type': 'HighSchool', name: 'Plimfield' } },
+    ],
+  }
+
+  test('is rewritten into our members; masked values are dropped and followers are not connections', () => {
+    const mapped = mapProfile(person, identifiers)
+    expect(mapped).toMatchObject({ lid: 'talvora-quill', urn: null })
+    const company = (company_name: string, lid: string | null = null) => ({ lid, company_name, urn: null })
+    const job = { description: null, location: null, endDate: null }
+    expect(mapped?.data).toEqual({
+      firstname: 'Talvora',
+      lastname: 'Quill',
+      numOfConnections: null,
+      headline: 'Lead',
+      about: 'About her.',
+      skills: ['SQL', 'Welding'],
+      languages: [
+        { value: 'German', norm: 'de' },
+        { value: 'Tamil', norm: 'ta' },
+      ],
+      address: {
+        street: null,
+        city: 'Leipzig',
+        state: null,
+        postal_code: null,
+        country: 'Germany',
+        country_code: 'DE',
+      },
+      educations: [
+        { urn: null, name: 'Thrumwick', degree: null, startDate: '2011', endDate: '2014' },
+        { urn: null, name: 'University of Quarn', degree: null, startDate: null, endDate: null },
+        { urn: null, name: 'Plimfield', degree: null, startDate: '2009', endDate: null },
+      ],
+      employment_history: [
+        {
+          ...job,
+          title: 'Head of Testing',
+          startDate: '2020-03',
+          is_current: true,
+          company: company('Nimbrel', 'nimbrel'),
+        },
+        { ...job, title: 'Advisor', startDate: '2021', is_current: true, company: company('Plumbline') },
+        {
+          ...job,
+          title: null,
+          startDate: '2014',
+          endDate: '2020-02',
+          location: 'Leeds',
+          is_current: false,
+          company: company('Vantelle Foods'),
+        },
+      ],
+      emails: [{ value: 'talvora@example.com', sub_type: null }],
+      phone_numbers: [{ value: '+12025550143', sub_type: 'WORK' }],
+    })
+  })
+
+  test('types may be written in full or with others', () => {
+    for (const type of ['http://schema.org/Person', 'schema:Person', ['Person', 'Patient']])
+      expect(mapProfile({ '@type': type, name: 'Talvora Quill' }, identifiers)?.data.lastname).toBe('Quill')
+  })
+})
+
+describe('a declared mapping', () => {
+  const body = {
+    meta: { seen: '2026-11-20T10:00:00Z', gone: false },
+    people: [
+      {
+        slug: 'talvora-quill',
+        number: 12,
+        names: { first: 'Talvora' },
+        tags: ['SQL'],
+        home: { town: 'Leipzig', land: 'DE' },
+        jobs: [{ role: 'Lead', at: { name: 'Nimbrel' }, since: 2019 }],
+        mails: ['talvora@example.com'],
+      },
+    ],
+  }
+  const declared = {
+    lid: 'people.0.slug',
+    urn: 'people.0.number',
+    observed_at: 'meta.seen',
+    deleted: 'meta.gone',
+    firstname: 'people.0.names.first',
+    skills: 'people.0.tags',
+    address: { path: 'people.0.home', fields: { city: 'town', country_code: 'land' } },
+    employment_history: {
+      path: 'people.0.jobs',
+      fields: { title: 'role', 'company.company_name': 'at.name', startDate: 'since' },
+    },
+    emails: { path: 'people.0.mails', fields: { value: '.' } },
+  }
+
+  test('finds our members in any shape', () => {
+    const mapped = mapProfile(declaredMapping(declared)(body), identifiers)
+    expect(mapped).toMatchObject({
+      lid: 'talvora-quill',
+      urn: '12',
+      observedAtMs: Date.UTC(2026, 10, 20, 10),
+      data: {
+        firstname: 'Talvora',
+        skills: ['SQL'],
+        address: { city: 'Leipzig', country: 'Germany' },
+        employment_history: [{ title: 'Lead', startDate: '2019', company: { company_name: 'Nimbrel' } }],
+        emails: [{ value: 'talvora@example.com' }],
+      },
+    })
+  })
+
+  test('may begin below the top', () => {
+    const rewrite = declaredMapping({ root: 'people.0', lid: 'slug', firstname: 'names.first' })
+    expect(mapProfile(rewrite(body), identifiers)).toMatchObject({
+      lid: 'talvora-quill',
+      data: { firstname: 'Talvora' },
+    })
+  })
+
+  test('finds nothing in anything else, and nothing that every object inherits', () => {
+    const rewrite = declaredMapping({
+      ...declared,
+      firstname: 'constructor.name',
+      lastname: '__proto__.toString',
+    })
+    for (const other of [null, 7, 'text', [], {}, { people: null }, { people: [{ jobs: 'x', home: [] }] }])
+      expect(mapProfile(rewrite(other), identifiers)?.data).toEqual(nothing)
+  })
+
+  test.each([
+    [{}, /lid or url/],
+    [{ lid: 'a', nickname: 'b' }, /nickname/],
+    [{ lid: '' }, /lid/],
+    [{ lid: 'a..b' }, /lid/],
+    [{ lid: 'a', emails: { path: 'b', fields: { address: 'c' } } }, /emails/],
+    [7, /object/],
+  ])('%j is refused by name', (declaration, message) => {
+    expect(() => declaredMapping(declaration)).toThrow(message)
+  })
+})
+
+describe('the invented people', () => {
+  const people = [...inventedPeople()]
+
+  test('are the same ones every time, and no two share an identifier', () => {
+    expect([...inventedPeople()]).toEqual(people)
+    expect(people).toHaveLength(inventedPeopleCount)
+    expect(new Set(people.map(({ lid }) => lid)).size).toBe(inventedPeopleCount)
+    expect(new Set(people.map(({ urn }) => urn)).size).toBe(inventedPeopleCount)
+  })
+
+  test('pass through the mapping unharmed, every one', () => {
+    for (const person of people) {
+      const mapped = mapProfile(person, identifiers)
+      expect(mapped).toMatchObject({ lid: person.lid, urn: person.urn, deleted: person.deleted === true })
+      if (person.deleted === true || mapped === null) continue
+      const given = Object.entries(person).filter(
+        ([name]) => !['lid', 'urn', 'languages', 'address'].includes(name),
+      )
+      expect(mapped.data).toMatchObject(Object.fromEntries(given))
+      expect(mapped.data.languages.every(({ norm }) => norm !== null)).toBe(true)
+    }
+  })
+
+  test('can be reached by nobody: their addresses and numbers are reserved for examples', () => {
+    const data = people.map((person) => profileDataOf(person))
+    for (const { value } of data.flatMap(({ emails }) => emails))
+      expect(value).toMatch(/@example\.(com|org)$/)
+    for (const { value } of data.flatMap((one) => one.phone_numbers))
+      expect(value).toMatch(/^(\+120255501\d\d|\+447700900\d{3})$/)
+    expect(data.flatMap(({ emails }) => emails).length).toBeGreaterThan(200)
+  })
+})

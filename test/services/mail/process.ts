@@ -1,0 +1,125 @@
+/** A server from a package, started by a test, watched, and ended by its process id. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFile } from 'node:fs/promises'
+import { connect, createServer } from 'node:net'
+import { delimiter } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+export type ServerProcess = {
+  /** What it said, on its standard streams and in its log. */
+  log(): Promise<string>
+  /** Ends it and what it started. May be called twice. */
+  close(): Promise<void>
+}
+
+const startDeadlineMs = 15_000
+const endDeadlineMs = 5_000
+const greetingDeadlineMs = 8_000
+/** Of its standard streams; a server that says more is not asked what it said. */
+const outputCharactersMax = 1_000_000
+
+/** Where Debian puts servers, whatever the PATH of whoever runs the tests. */
+const path = [process.env['PATH'], '/usr/sbin', '/sbin'].join(delimiter)
+
+/**
+ * Starts a server in the foreground and in a process group of its own, and resolves once `ready` does not throw.
+ * @throws Error with the server's log where it ends before, or takes longer than 15 s.
+ */
+export const startProcess = async ({
+  command,
+  args,
+  logFile,
+  ready,
+}: {
+  command: string
+  args: readonly string[]
+  /** Where it writes what it does not write to its standard streams. */
+  logFile?: string
+  ready: () => Promise<unknown>
+}): Promise<ServerProcess> => {
+  const child = spawn(command, args, {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
+    env: { ...process.env, PATH: path },
+  })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (octets) => {
+      if (output.length < outputCharactersMax) output += String(octets)
+    })
+  let failure: Error | undefined
+  child.on('error', (error) => {
+    failure = error
+  })
+  const killGroup = (): void => {
+    // The group has the id of its first member, which is ours.
+    if (child.pid !== undefined && isRunning(child)) process.kill(-child.pid, 'SIGKILL')
+  }
+  process.once('exit', killGroup)
+  const log = async (): Promise<string> =>
+    output + (logFile === undefined ? '' : await readFile(logFile, 'utf8').catch(() => ''))
+  const close = async (): Promise<void> => {
+    process.off('exit', killGroup)
+    if (child.pid === undefined || !isRunning(child)) return
+    const ended = once(child, 'exit')
+    child.kill('SIGTERM')
+    const timer = setTimeout(killGroup, endDeadlineMs)
+    await ended
+    clearTimeout(timer)
+  }
+  let last: unknown
+  for (const end = performance.now() + startDeadlineMs; performance.now() < end; await sleep(50)) {
+    if (failure !== undefined) {
+      process.off('exit', killGroup)
+      throw new Error(
+        `${command} cannot be run. These tests run real servers from PATH; .ci/run installs them`,
+        { cause: failure },
+      )
+    }
+    if (!isRunning(child)) break
+    try {
+      await ready()
+      return { log, close }
+    } catch (error) {
+      last = error
+    }
+  }
+  await close()
+  throw new Error(`${command} did not start. It said:\n${await log()}`, { cause: last })
+}
+
+const isRunning = ({ exitCode, signalCode }: ChildProcess): boolean => exitCode === null && signalCode === null
+
+/** Resolves once a server accepts connections there, and rejects where it does not. */
+export const accepts = async (address: string, port: number): Promise<void> => {
+  const socket = connect(port, address)
+  try {
+    await once(socket, 'connect', { signal: AbortSignal.timeout(greetingDeadlineMs) })
+  } finally {
+    socket.destroy()
+  }
+}
+
+/** Resolves once a mail server greets there, and rejects where it does not. */
+export const greets = async (address: string, port: number): Promise<void> => {
+  const socket = connect(port, address)
+  try {
+    const [octets] = await once(socket, 'data', { signal: AbortSignal.timeout(greetingDeadlineMs) })
+    if (!String(octets).startsWith('220')) throw new Error(`greeted with ${String(octets)}`)
+    socket.end('QUIT\r\n')
+  } finally {
+    socket.destroy()
+  }
+}
+
+/** A port free at all loopback addresses, as far as one can know. */
+export const freePort = async (): Promise<number> => {
+  const server = createServer().listen(0)
+  await once(server, 'listening')
+  const address = server.address()
+  server.close()
+  await once(server, 'close')
+  if (address === null || typeof address === 'string') throw new Error('there is no port')
+  return address.port
+}

@@ -1,0 +1,121 @@
+/** E-mail validation as a process has it, against the mail hosts of a test: verdicts with what they rest on. */
+import { randomBytes } from 'node:crypto'
+import pg from 'pg'
+import { pino } from 'pino'
+import type { Caller } from '../../../src/call/form.ts'
+import { askAgain, emailValidation, retrySealPurpose } from '../../../src/capabilities/email-validation/index.ts'
+import { createMailExchangers } from '../../../src/capabilities/email-validation/mail-exchangers.ts'
+import { createMailboxProbe, type MailboxStatus } from '../../../src/capabilities/email-validation/mailbox.ts'
+import { createMailboxChecks } from '../../../src/capabilities/email-validation/mailbox-checks.ts'
+import { createDns } from '../../../src/egress/dns.ts'
+import { createEgressGuard } from '../../../src/egress/guard.ts'
+import { createSecrets } from '../../../src/guard/secrets.ts'
+import { defaultKeyLimits } from '../../../src/ops/api-keys.ts'
+import { testDatabase } from '../../support/postgres.ts'
+
+export type Judged = {
+  /** Of the decision table. */
+  readonly row: number
+  readonly verdict: string
+  /** The reply that decided. */
+  readonly reply: string | null
+  readonly catchAll: boolean | null
+  readonly retryAfter: number | null
+  readonly cached: boolean
+  readonly tookMs: number
+}
+
+export type Validation = {
+  ask(email: string): Promise<Judged>
+  /** Runs the jobs asked for until now; whether each learned something. */
+  runRetries(): Promise<boolean[]>
+  status(): MailboxStatus
+  close(): Promise<void>
+}
+
+/** With the bounds of production. `allow` as in EGRESS_ALLOW. */
+export const openValidation = async ({
+  port,
+  resolver,
+  allow = ['127.0.0.0/8'],
+  helo = 'sender.example.net',
+  mailFrom = '<>',
+}: {
+  port: number
+  resolver: string
+  allow?: readonly string[]
+  helo?: string
+  mailFrom?: string
+}): Promise<Validation> => {
+  const database = await testDatabase()
+  const pool = new pg.Pool({ connectionString: database.url, max: 4 })
+  const logger = pino({ level: 'silent' })
+  const secrets = createSecrets('a secret of at least thirty-two characters')
+  const dns = createDns({ servers: [resolver], clock: performance })
+  const exchangers = createMailExchangers({ dns, guard: createEgressGuard({ allow }), random: Math.random })
+  const mailbox = createMailboxProbe({
+    ...{ port, helo, mailFrom, logger },
+    clock: () => performance.now(),
+    random: (size) => randomBytes(size),
+  })
+  const checks = createMailboxChecks(pool)
+  const retries: string[] = []
+  const form = emailValidation({
+    ...{ secrets, exchangers, mailbox, checks, clock: Date, logger },
+    companies: { find: async () => null },
+    later: async (data) => void retries.push(data),
+  })
+  return {
+    ask: async (email) => {
+      const startedMs = performance.now()
+      const read = form.parse({ email })
+      if ('refusal' in read) throw new Error('no request')
+      const { result, facts } = form.decide(await form.gather(read.input, caller), read.input)
+      if (facts.kind !== 'email_validation') throw new Error('no facts of an e-mail validation')
+      const { code, enhanced_code: enhanced, catch_all: catchAll } = result.checks.smtp
+      return {
+        row: facts.decision_row,
+        verdict: `${result.status}/${result.sub_status}`,
+        reply: code === null ? null : [code, enhanced].filter((part) => part !== null).join(' '),
+        catchAll,
+        retryAfter: result.retry_after,
+        cached: result.cached,
+        tookMs: Math.round(performance.now() - startedMs),
+      }
+    },
+    runRetries: () => {
+      const sealer = secrets.sealer(retrySealPurpose)
+      const parts = { exchangers, mailbox, checks, sealer, clock: Date }
+      return Promise.all(retries.map((data) => askAgain(parts, data)))
+    },
+    status: () => mailbox.status(),
+    close: async () => {
+      await mailbox.close()
+      await pool.end()
+      await database.drop()
+    },
+  }
+}
+
+/** Who may call, and pay for everything. */
+const caller: Caller = {
+  key: {
+    keyId: 'key',
+    organizationId: 'organization',
+    organizationName: 'Organization',
+    name: 'a key',
+    secretHmac: '',
+    last4: '',
+    permissions: ['email_validation'],
+    limits: defaultKeyLimits,
+    allowedCidrs: [],
+    createdAt: '2026-01-01T00:00:00.000Z',
+    expiresAt: null,
+    successorId: null,
+    graceUntil: null,
+    revokedAt: null,
+  },
+  atMs: 0,
+  requestId: 'request',
+  reserve: async () => undefined,
+}

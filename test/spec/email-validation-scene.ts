@@ -1,0 +1,190 @@
+/** Domains with mail servers of their own on loopback, and what calls about their mailboxes look like. */
+import { connect, createServer, type Server } from 'node:net'
+import { expect } from 'vitest'
+import {
+  type EmailValidationResult,
+  emailValidationResult,
+} from '../../src/capabilities/email-validation/contract.ts'
+import { type DnsServerDouble, startDnsServer } from '../support/dns-server.ts'
+import type { Answer, AnswerAndFacts, House, Partner, PartnerOptions } from '../support/house.ts'
+import { closedPort, type SmtpScript, type SmtpServer, startSmtpServer } from '../support/smtp-servers.ts'
+
+export type MailWorld = {
+  readonly dns: DnsServerDouble
+  /** What a house has to be told to live in this world. */
+  readonly environment: Readonly<Record<string, string>>
+  /** A mail server of its own for the domain, at an address of its own: what one says spoils no other's reputation. */
+  host(domain: string, script?: SmtpScript): Promise<SmtpServer>
+  /** A domain whose only mail server nobody runs. */
+  ruin(domain: string): void
+  close(): Promise<void>
+}
+
+export const openMailWorld = async (): Promise<MailWorld> => {
+  const dns = await startDnsServer({})
+  const port = await closedPort()
+  const servers: SmtpServer[] = []
+  const doors: Server[] = []
+  let hosts = 1
+  const locate = (domain: string): string => {
+    const address = `127.0.0.${++hosts}`
+    dns.set(domain, 'MX', [{ priority: 10, exchange: `mx.${domain}` }])
+    dns.set(`mx.${domain}`, 'A', [address])
+    return address
+  }
+  return {
+    dns,
+    environment: {
+      DNS_SERVERS: dns.address,
+      SMTP_PORT: String(port),
+      SMTP_HELO: 'probe.example.net',
+      EGRESS_ALLOW: '127.0.0.0/8',
+    },
+    host: async (domain, script) => {
+      const server = await startSmtpServer(script)
+      servers.push(server)
+      doors.push(await openDoor({ host: locate(domain), port, to: server.port }))
+      return server
+    },
+    ruin: (domain) => void locate(domain),
+    close: async () => {
+      await Promise.all(servers.map((server) => server.close()))
+      await Promise.all(doors.map((door) => new Promise((resolve) => door.close(resolve))))
+      await dns.close()
+    },
+  }
+}
+
+/** All servers listen at one port, as SMTP_PORT is one, and so each at another address. */
+const openDoor = async ({ host, port, to }: { host: string; port: number; to: number }): Promise<Server> => {
+  const door = createServer((socket) => {
+    const inside = connect(to, '127.0.0.1')
+    for (const [one, other] of [
+      [socket, inside],
+      [inside, socket],
+    ] as const) {
+      one.on('error', () => other.destroy())
+      one.on('close', () => other.destroy())
+      one.pipe(other)
+    }
+  })
+  await new Promise<void>((resolve, reject) => {
+    door.once('error', reject)
+    door.listen(port, host, resolve)
+  })
+  return door
+}
+
+/** Only these local parts have mailboxes. */
+export const mailboxes =
+  (...known: string[]): NonNullable<SmtpScript['recipient']> =>
+  (mailbox) =>
+    known.includes(mailbox.slice(0, mailbox.lastIndexOf('@'))) ? '250 2.1.5 ok' : '550 5.1.1 no such user'
+
+export const path = '/v1/email/validate'
+
+/** A partner whose calls a second are not what is tested. */
+export const emailPartner = (house: House, options: PartnerOptions = {}): Promise<Partner> =>
+  house.partner({
+    permissions: ['email_validation'],
+    ...options,
+    limits: { email_validations_per_second: 10_000, ...options.limits },
+  })
+
+export const validate = (
+  house: House,
+  partner: Partner,
+  email: string,
+  { company, headers }: { company?: boolean; headers?: Readonly<Record<string, string>> } = {},
+): Promise<AnswerAndFacts> =>
+  house.post(
+    partner,
+    path,
+    { email, ...(company === undefined ? {} : { include_company_data: company }) },
+    headers,
+  )
+
+/** The result of a 200: every key there, none beside. */
+export const resultOf = (answer: Answer): EmailValidationResult => {
+  expect({ status: answer.status, text: answer.text }).toMatchObject({ status: 200 })
+  const read = emailValidationResult.parse(answer.body.result)
+  // What the contract does not know, parsing would have left out.
+  expect(answer.body.result).toStrictEqual(read)
+  return read
+}
+
+export type ExpectedFacts = {
+  readonly status: string
+  readonly sub_status: string
+  readonly decision_row: number
+  readonly company_status?: string
+  readonly domain: string | null
+}
+
+const keyUsed = ({ keyId }: Partner, facts: ExpectedFacts) => ({
+  key_id: keyId,
+  capability: 'email_validation',
+  outcome: 'answered',
+  facts: {
+    kind: 'email_validation',
+    company_status: 'not_requested',
+    ...facts,
+    address_hmac: expect.stringMatching(/^[\w-]{43}$/),
+  },
+})
+
+/** A validation that cost nothing, as the ledger has it. */
+export const freeValidation = (partner: Partner, facts: ExpectedFacts) => [
+  {
+    type: 'KeyUsed',
+    data: {
+      ...keyUsed(partner, facts),
+      free_by: { rule: `email_validation.${facts.status}`, rule_version: 1 },
+    },
+  },
+]
+
+export type ExpectedLine = { readonly sku: string; readonly amount: string; readonly rule: string }
+
+export const validLine: ExpectedLine = {
+  sku: 'email_validation',
+  amount: '1',
+  rule: 'email_validation.valid',
+}
+export const companyLine: ExpectedLine = {
+  sku: 'company_data',
+  amount: '2',
+  rule: 'email_validation.company_found',
+}
+
+/** A charged one: the facts, and the charge right after them. */
+export const chargedValidation = (
+  partner: Partner,
+  facts: ExpectedFacts,
+  { lines, amount }: { lines: readonly ExpectedLine[]; amount: string },
+) => [
+  { type: 'KeyUsed', data: keyUsed(partner, facts) },
+  {
+    type: 'CreditCharged',
+    data: {
+      charge_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      sku: lines.length === 1 ? lines[0]?.sku : expect.any(String),
+      amount,
+      lines: lines.map((line) => ({ ...line, rule_version: 1 })),
+      rule: lines[0]?.rule,
+      rule_version: 1,
+      price_book_version: 1,
+      allocations: [{ grant_id: expect.any(String), amount }],
+    },
+  },
+]
+
+/** Makes a company known, as an import does. */
+export const knowCompany = (house: House, domain: string, name: string): Promise<unknown> =>
+  house.query(
+    `insert into companies (domain, name, legal_name, website, industry, size_range, employee_count, founded_year,
+       locality, region, country, country_code, source, source_updated_at, preference, tie_break)
+     values ($1, $2, $2 || ' Ltd', 'https://' || $1 || '/', 'widgets', '51-200', 120, 1987,
+       'Leeds', 'England', 'United Kingdom', 'GB', 'a data set', '2026-01-02T03:04:05Z', 0, '')`,
+    [domain, name],
+  )

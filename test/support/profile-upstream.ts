@@ -1,0 +1,89 @@
+/** A source of profiles on the loopback that does what a test tells it to, misbehaviour included. */
+import { createServer, type IncomingHttpHeaders, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+export type UpstreamRequest = { readonly path: string; readonly headers: IncomingHttpHeaders }
+
+export type UpstreamAnswer =
+  | {
+      readonly status?: number
+      readonly headers?: Readonly<Record<string, string>>
+      /** What is not text is sent as JSON. */
+      readonly body?: unknown
+    }
+  /** Takes the request and says nothing. */
+  | 'silence'
+  /** Closes the connection without an answer. */
+  | 'reset'
+  /** A body that never ends, a thousand million bytes of it at most. */
+  | 'endless'
+
+export type ProfileUpstream = {
+  /** Without a trailing slash. */
+  readonly url: string
+  /** In the order of arrival. */
+  readonly requests: readonly UpstreamRequest[]
+  /** What is answered from now on; the n-th function call gets the n-th request, from 0, since it was set. */
+  answers(script: (request: UpstreamRequest, index: number) => UpstreamAnswer): void
+  close(): Promise<void>
+}
+
+const endlessBytesMax = 1_000_000_000
+
+export async function profileUpstream(): Promise<ProfileUpstream> {
+  const requests: UpstreamRequest[] = []
+  let script: Parameters<ProfileUpstream['answers']>[0] = () => ({ status: 404 })
+  let index = 0
+  const server = createServer((request, response) => {
+    // Clients go away in the middle of an answer; that is part of the tests.
+    response.on('error', () => undefined)
+    const seen = { path: request.url ?? '', headers: request.headers }
+    requests.push(seen)
+    send(script(seen, index++), response)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `http://127.0.0.1:${port}`,
+    requests,
+    answers: (next) => {
+      script = next
+      index = 0
+      requests.length = 0
+    },
+    close: async () => {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+function send(answer: UpstreamAnswer, response: ServerResponse): void {
+  if (answer === 'silence') return
+  if (answer === 'reset') {
+    response.destroy()
+    return
+  }
+  if (answer === 'endless') {
+    response.writeHead(200, { 'content-type': 'application/json' })
+    pour(response, Buffer.alloc(64 * 1024, ' '), endlessBytesMax)
+    return
+  }
+  const { status = 200, headers = {}, body = '' } = answer
+  const text = typeof body === 'string' ? body : JSON.stringify(body)
+  response.writeHead(status, { 'content-type': 'application/json; charset=utf-8', ...headers })
+  response.end(text)
+}
+
+/** As fast as the client reads. */
+function pour(response: ServerResponse, block: Buffer, bytesLeft: number): void {
+  let left = bytesLeft
+  while (left > 0 && !response.destroyed) {
+    left -= block.length
+    if (!response.write(block)) {
+      response.once('drain', () => pour(response, block, left))
+      return
+    }
+  }
+  response.end()
+}
