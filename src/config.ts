@@ -77,7 +77,10 @@ const variables = z.object({
   SMTP_PORT: z.coerce.number().int().min(1).max(65_535).default(25),
   SMTP_HELO: z
     .string()
-    .regex(/^[A-Za-z0-9.-]{1,253}$/, 'the host name that stands in the reverse DNS of this machine')
+    .regex(
+      /^([A-Za-z0-9.-]{1,253}|\[[0-9A-Za-z:.]{1,60}\])$/,
+      'the host name that stands in the reverse DNS of this machine',
+    )
     .optional(),
   SMTP_MAIL_FROM: z
     .string()

@@ -80,11 +80,15 @@ export const openEmailValidation = (
   }
 }
 
+/** This machine's name, where mail servers would take it for one. */
+const ownName = (): string =>
+  /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(hostname()) ? hostname() : 'localhost'
+
 const openProbe = (config: Config, logger: Logger) => {
   try {
     return createMailboxProbe({
       port: config.SMTP_PORT,
-      helo: config.SMTP_HELO ?? hostname(),
+      helo: config.SMTP_HELO ?? ownName(),
       mailFrom: config.SMTP_MAIL_FROM,
       clock: () => performance.now(),
       random: (size) => randomBytes(size),

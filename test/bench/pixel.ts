@@ -21,7 +21,8 @@ const perSecond = 2_000
 const poolMax = 16
 const organizationId = 'org_00000000000000000000000000'
 const number = 1_000_000_000
-const redisPort = 16_399
+/** Anywhere but where somebody's own Redis is. */
+const redisPort = 20_000 + (process.pid % 20_000)
 
 type Spread = { readonly title: string; readonly domain: () => string }
 const spreads: readonly Spread[] = [

@@ -92,8 +92,8 @@ describe('sessions are used again', () => {
       for (const name of names(11)) expect(await ask(name)).toMatchObject({ outcome: 'accepted' })
       expect(server.conversations.map(({ transactions }) => transactions)).toEqual([3, 3, 3, 3])
       // Only the first one was told that it was enough.
-    const resets = server.conversations.map(({ said }) => said.filter((line) => line === 'RSET').length)
-    expect(resets).toEqual([3, 2, 2, 2])
+      const resets = server.conversations.map(({ said }) => said.filter((line) => line === 'RSET').length)
+      expect(resets).toEqual([3, 2, 2, 2])
       expect(probe.status()).toMatchObject({ breakersOpen: 0, sessionsOpened: 4 })
     },
   )

@@ -295,6 +295,23 @@ describe('the rules of an organization', () => {
     await client.close()
   })
 
+  test('that an event is missing from are read again', async () => {
+    const client = eventLog.client('lossy')
+    const rules = await openOn({
+      ...client,
+      subscribe: async function* (options) {
+        for await (const item of client.subscribe(options))
+          yield item.kind === 'events'
+            ? { ...item, events: item.events.filter(({ revision }) => revision !== 1) }
+            : item
+      },
+    })
+    await seed(1)
+    await rules.of(organizationId)
+    await seed(2)
+    await until('all is known', async () => (await rules.of(organizationId)).count === 3)
+  })
+
   test('without a subscription are asked of the log each time', async () => {
     const client = eventLog.client('lost')
     let lost = false

@@ -31,6 +31,8 @@ describe('4.3 a profile id', () => {
     ['a~b|c', 'a~b|c'],
     ['x'.repeat(100), 'x'.repeat(100)],
     ['😀😀😀', '😀😀😀'],
+    // A capital without a composed form, whose small letter has one.
+    ['J\u030cab', '\u01f0ab'],
     // Turkish would make it a dotless one.
     ['ISTANBUL', 'istanbul'],
   ])('%j is %j', (id, value) => {
@@ -112,6 +114,8 @@ describe('4.3 a profile URL', () => {
     'https://www.profnet.com/in/talvora%252Dquill',
     'https://www.profnet.com/in/tal\nvora',
     'https:\t//www.profnet.com/in/talvora-quill',
+    'https://www.profnet.com/in/talvora?a=b\n',
+    'https://www.profnet.com/in/talvora/details/a\\..\\b',
     'https:/www.profnet.com/in/talvora-quill',
     'ftp://www.profnet.com/in/talvora-quill',
     'javascript://www.profnet.com/in/talvora-quill',

@@ -15,6 +15,7 @@ import {
   profileDataOf,
 } from '../../src/capabilities/profile/mapping.ts'
 import { declaredMapping } from '../../src/capabilities/profile/mapping-declared.ts'
+import { memberOf } from '../../src/capabilities/profile/mapping-fields.ts'
 
 const identifiers = createIdentifiers({ domain: null, urnPrefix: null })
 const nothing = profileDataOf({})
@@ -146,6 +147,7 @@ describe('our own members', () => {
       { value: '+1 (202) 555-0143', sub_type: 'mobile phone' },
       'tel:+44-7700-900123',
       '+1 2',
+      '+1 555-0100',
       'x',
     ],
     observed_at: '2026-11-20T10:00:00Z',
@@ -573,6 +575,7 @@ describe('a declared mapping', () => {
       firstname: 'constructor.name',
       lastname: '__proto__.toString',
     })
+    expect(memberOf(Object.create({ firstname: 'Eve' }), 'firstname')).toBeUndefined()
     for (const other of [null, 7, 'text', [], {}, { people: null }, { people: [{ jobs: 'x', home: [] }] }])
       expect(mapProfile(rewrite(other), identifiers)?.data).toEqual(nothing)
   })

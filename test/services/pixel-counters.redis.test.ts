@@ -1,4 +1,9 @@
 /** Pixel counters in a real Redis: the contract, and what becomes of hits when Redis is gone, slow or flushed. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
@@ -110,6 +115,54 @@ describe('while Redis is gone', () => {
     await expect(counters.take(ask(freshOrganization(), rules))).rejects.toThrow(CountersUnavailable)
     await redis.start()
   })
+})
+
+test('a Redis that writes an append-only file keeps counters and hits when it is killed and started again', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'pixel-redis-'))
+  const port = 20_000 + (process.pid % 20_000)
+  const start = async (): Promise<() => Promise<void>> => {
+    const child = spawn(
+      'redis-server',
+      [
+        '--port',
+        `${port}`,
+        '--dir',
+        directory,
+        '--appendonly',
+        'yes',
+        '--appendfsync',
+        'always',
+        '--save',
+        '',
+      ],
+      { stdio: 'ignore' },
+    )
+    return async () => {
+      const ended = once(child, 'exit')
+      child.kill('SIGKILL')
+      await ended
+    }
+  }
+  const counters = await openRedisCounters({
+    url: `redis://127.0.0.1:${port}`,
+    logger: pino({ level: 'silent' }),
+  })
+  opened.push(counters)
+  const organizationId = freshOrganization()
+  const taken = () =>
+    eventually(() => counters.take(ask(organizationId, rules, { hitId: 'h' })).catch(() => undefined))
+  let kill = await start()
+  try {
+    expect(await taken()).toMatchObject({ used: [1] })
+    await counters.take(ask(organizationId, rules))
+    await kill()
+    kill = await start()
+    expect(await taken()).toMatchObject({ used: [1] })
+    expect(await counters.used(organizationId, rules.limits)).toEqual([2])
+  } finally {
+    await kill()
+    await rm(directory, { recursive: true, force: true })
+  }
 })
 
 test('a Redis that says nothing is waited for a second', async () => {

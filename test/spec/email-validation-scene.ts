@@ -14,7 +14,7 @@ export type MailWorld = {
   /** What a house has to be told to live in this world. */
   readonly environment: Readonly<Record<string, string>>
   /** A mail server of its own for the domain, at an address of its own: what one says spoils no other's reputation. */
-  host(domain: string, script?: SmtpScript): Promise<SmtpServer>
+  host(domain: string, script?: SmtpScript): Promise<SmtpServer & { readonly address: string }>
   /** A domain whose only mail server nobody runs. */
   ruin(domain: string): void
   close(): Promise<void>
@@ -43,8 +43,9 @@ export const openMailWorld = async (): Promise<MailWorld> => {
     host: async (domain, script) => {
       const server = await startSmtpServer(script)
       servers.push(server)
-      doors.push(await openDoor({ host: locate(domain), port, to: server.port }))
-      return server
+      const address = locate(domain)
+      doors.push(await openDoor({ host: address, port, to: server.port }))
+      return { ...server, address }
     },
     ruin: (domain) => void locate(domain),
     close: async () => {

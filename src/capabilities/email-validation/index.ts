@@ -6,7 +6,7 @@ import type { Companies } from './companies.ts'
 import { type EmailRequest, type EmailValidationResult, parseEmailRequest } from './contract.ts'
 import { companyApplies, decide, type EmailEvidence, type EmailFindings, verdictOf } from './decide.ts'
 import type { EmailAddress, ListEvidence, MailboxEvidence, ParsedEmail } from './evidence.ts'
-import { inspectLists, isDisposableExchange } from './lists.ts'
+import { inspectLists, isBusinessDomain, isDisposableExchange } from './lists.ts'
 import type { MailExchangers } from './mail-exchangers.ts'
 import type { MailboxProbe } from './mailbox.ts'
 import type { MailboxChecks } from './mailbox-checks.ts'
@@ -68,7 +68,7 @@ const dearest = (
   status,
   sub_status: 'accepted',
   decision_row: 17,
-  company_status: companyRequested && lists?.registrableDomain ? 'found' : 'not_requested',
+  company_status: companyRequested && lists !== null && isBusinessDomain(lists) ? 'found' : 'not_requested',
   domain: parsed.valid ? parsed.address.asciiDomain : null,
   address_hmac: '',
 })

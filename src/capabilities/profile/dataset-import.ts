@@ -1,6 +1,5 @@
 import type { Pool, PoolClient } from 'pg'
 import { inventedPeople } from './dataset/invented-people.ts'
-import { lockDataset } from './dataset-provider.ts'
 import { aliasTexts, type Identifiers } from './identifier.ts'
 import { isEmptyProfile, mapProfile } from './mapping.ts'
 import type { ProfileData } from './provider.ts'
@@ -160,6 +159,8 @@ const latestOf = (people: readonly Person[]): Person[] => {
   return latest.reverse()
 }
 
+/** Holds up other writers and no reader. */
+const lockDataset = 'lock table profile_dataset in share row exclusive mode'
 const deleteRows = 'delete from profile_dataset where lid = any($1) or urn = any($2)'
 const insertRows = `
   insert into profile_dataset (lid, urn, data, imported_at)

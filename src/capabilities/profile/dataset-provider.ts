@@ -1,9 +1,9 @@
 import type { Pool } from 'pg'
 import type { Logger } from './http-provider-attempts.ts'
-import { canonicalLid, numericIdOf } from './identifier.ts'
+import { aliasTexts, canonicalLid } from './identifier.ts'
 import { profileDataOf } from './mapping.ts'
 import { fieldsOf } from './mapping-fields.ts'
-import type { ProfileProvider, ProviderAnswer } from './provider.ts'
+import type { ProfileIds, ProfileProvider, ProviderAnswer } from './provider.ts'
 
 /**
  * The operator's own people, imported into Postgres (`dataset-import.ts`).
@@ -53,43 +53,22 @@ const answerOf = ({ lid, urn, data }: DatasetRow, nowMs: number): ProviderAnswer
         redirected: false,
       }
 
-/** Holds up other writers of the dataset and none of its readers. */
-export const lockDataset = 'lock table profile_dataset in share row exclusive mode'
-
 /**
  * Deletes everybody known by one of the aliases (`lid:…`, `urn:…`), and names all aliases of who was deleted: more may
- * have to be suppressed than were asked for. An import that runs at the same time either has written before, and what it wrote
- * is deleted, or asks for suppressions after: they must be committed before this is called.
+ * have to be suppressed than were asked for.
+ *
+ * Suppressions must be committed before this is called. An import locks the table against writers, this one included,
+ * before it asks who is suppressed: either it has written before, and what it wrote is deleted here, or it asks after.
  */
 export const eraseFromDataset = async (
-  pool: Pick<Pool, 'connect'>,
+  pool: Pick<Pool, 'query'>,
   aliases: readonly string[],
 ): Promise<{ readonly removed: number; readonly aliases: readonly string[] }> => {
-  const lids = aliases.flatMap((alias) =>
-    alias.startsWith('lid:') ? (canonicalLid(alias.slice(4)) ?? []) : [],
-  )
-  const urns = aliases.flatMap((alias) =>
-    alias.startsWith('urn:') ? (numericIdOf(alias.slice(4)) ?? []) : [],
-  )
-  const client = await pool.connect()
-  let broken: Error | undefined
-  try {
-    await client.query('begin')
-    await client.query(lockDataset)
-    const { rows } = await client.query<{ lid: string; urn: string | null }>(
-      'delete from profile_dataset where lid = any($1) or urn = any($2) returning lid, urn',
-      [lids, urns],
-    )
-    await client.query('commit')
-    const known = rows.flatMap(({ lid, urn }) =>
-      urn === null ? [`lid:${lid}`] : [`lid:${lid}`, `urn:${urn}`],
-    )
-    return { removed: rows.length, aliases: known }
-  } catch (error) {
-    broken = error instanceof Error ? error : new Error('the erasure failed', { cause: error })
-    throw error
-  } finally {
-    // A connection in a transaction that failed is closed, not reused.
-    client.release(broken)
-  }
+  const values = (prefix: string): string[] =>
+    aliases.filter((alias) => alias.startsWith(prefix)).map((alias) => alias.slice(prefix.length))
+  const lids = values('lid:').flatMap((lid) => canonicalLid(lid) ?? [])
+  const { rows } = await pool.query<ProfileIds>(deleteRows, [lids, values('urn:')])
+  return { removed: rows.length, aliases: rows.flatMap(aliasTexts) }
 }
+
+const deleteRows = 'delete from profile_dataset where lid = any($1) or urn = any($2) returning lid, urn'

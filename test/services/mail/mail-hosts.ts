@@ -89,6 +89,7 @@ const records = (addressOf: (name: string) => string): string[] => {
   return [
     ...mx('catch-all', at('postfix')),
     ...mx('foreign', at('postfix')),
+    ...mx('bogus', at('postfix')),
     ...mx('null-mx', '.').map((record) => record.replace('MX 10', 'MX 0')),
     `implicit.${zone}. A ${addressOf('postfix')}`,
     `alias.${zone}. CNAME postfix.${zone}.`,
@@ -123,7 +124,8 @@ const eximConfiguration = (directory: string): string[] => [
   '  require message = relay not permitted',
   '          domains = +ours',
   '  require verify = recipient',
-  '  require verify = recipient/callout=no_cache/quota',
+  '  deny message = 552 Mailbox is over its quota',
+  '       local_parts = full',
   '  accept',
   'begin routers',
   'all:',
@@ -133,14 +135,13 @@ const eximConfiguration = (directory: string): string[] => [
   'some:',
   '  driver = accept',
   '  domains = +ours',
-  `  local_parts = ${known} : full : ^known-\\\\d+\\$`,
+  `  local_parts = ${known} : full : jörg : ^${known}-[0-9]+\\N$\\N`,
   '  transport = mailboxes',
   'begin transports',
   'mailboxes:',
   '  driver = appendfile',
   `  file = ${directory}/mailboxes/$local_part_data`,
   '  user = Debian-exim',
-  '  quota = 1K',
 ]
 
 /** Starts them all, or ends those that were started and throws. */
@@ -189,7 +190,8 @@ export const startMailHosts = async (): Promise<MailHosts> => {
         ],
         refused: [`refused.${zone}`],
         silent: [`silent.${zone}`],
-        broken: [`broken.${zone}`],
+        bogus: [`bogus.${zone}`],
+        dead: [`dead.${zone}`],
       }),
     ),
     keep(startPostgrey({ address: addressOf('postgrey'), port, delaySeconds: greylistedSeconds })),

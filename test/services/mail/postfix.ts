@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process'
 import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { greets, type ServerProcess, startProcess } from './process.ts'
+import { greets, pathOf, type ServerProcess, startProcess } from './process.ts'
 
 export type PostfixServer = {
   /** In the log: `postfix/NAME/smtpd`. */
@@ -38,9 +38,11 @@ export const startPostfix = async ({
   try {
     const logFile = await layOut(directory, { port, resolver, settings, servers })
     const first = servers.find(({ postscreen }) => postscreen !== true)
+    // Not `start-fg`, whose master is nobody's child and leads a group of its own.
+    run('postfix', ['-c', join(directory, 'etc'), 'check'])
     const postfix = await startProcess({
-      command: 'postfix',
-      args: ['-c', join(directory, 'etc'), 'start-fg'],
+      command: join(run('postconf', ['-c', join(directory, 'etc'), '-h', 'daemon_directory']), 'master'),
+      args: ['-c', join(directory, 'etc'), '-d'],
       logFile,
       ready: async () => {
         if (first !== undefined) await greets(first.address, port)
@@ -109,8 +111,9 @@ const layOut = async (
   return logFile
 }
 
-/** What servers need that take no message in: nothing is ever queued or delivered. */
+/** What servers need that take no message in. Without a queue manager each recipient accepted would wait a second for one. */
 const internal = [
+  'qmgr      unix  n - n 300 1 qmgr',
   'cleanup   unix  n - n - 0 cleanup',
   'rewrite   unix  - - n - - trivial-rewrite',
   'proxymap  unix  - - n - - proxymap',
@@ -132,6 +135,8 @@ const masterLines =
     return [
       `${address}:${port} inet n - n - 1 postscreen`,
       ...options,
+      // Each remembers its own clients.
+      `  -o { postscreen_cache_map = btree:$data_directory/${name} }`,
       `  -o { smtpd_service_name = ${behind} }`,
       `${behind} pass - - y - - smtpd`,
       ...options,
@@ -152,7 +157,7 @@ const makeCertificate = (directory: string): string => {
 }
 
 const run = (command: string, args: readonly string[]): string => {
-  const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: 'utf8', timeout: 20_000 })
+  const { status, stdout, stderr, error } = spawnSync(pathOf(command), args, { encoding: 'utf8', timeout: 20_000 })
   if (status !== 0) throw new Error(`${command} ${args.join(' ')} failed: ${stderr}`, { cause: error })
   return stdout.trim()
 }

@@ -2,8 +2,9 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
+import { accessSync, constants } from 'node:fs'
 import { connect, createServer } from 'node:net'
-import { delimiter } from 'node:path'
+import { delimiter, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 export type ServerProcess = {
@@ -22,6 +23,18 @@ const outputCharactersMax = 1_000_000
 /** Where Debian puts servers, whatever the PATH of whoever runs the tests. */
 const path = [process.env['PATH'], '/usr/sbin', '/sbin'].join(delimiter)
 
+/** Where a command is; a whole path is where it says. */
+export const pathOf = (command: string): string => {
+  for (const directory of path.split(delimiter)) {
+    const file = resolve(directory, command)
+    try {
+      accessSync(file, constants.X_OK)
+      return file
+    } catch {}
+  }
+  throw new Error(`There is no ${command} in PATH. These tests run real servers; .ci/run installs them`)
+}
+
 /**
  * Starts a server in the foreground and in a process group of its own, and resolves once `ready` does not throw.
  * @throws Error with the server's log where it ends before, or takes longer than 15 s.
@@ -38,7 +51,7 @@ export const startProcess = async ({
   logFile?: string
   ready: () => Promise<unknown>
 }): Promise<ServerProcess> => {
-  const child = spawn(command, args, {
+  const child = spawn(pathOf(command), args, {
     stdio: ['ignore', 'pipe', 'pipe'],
     detached: true,
     env: { ...process.env, PATH: path },
@@ -70,14 +83,7 @@ export const startProcess = async ({
   }
   let last: unknown
   for (const end = performance.now() + startDeadlineMs; performance.now() < end; await sleep(50)) {
-    if (failure !== undefined) {
-      process.off('exit', killGroup)
-      throw new Error(
-        `${command} cannot be run. These tests run real servers from PATH; .ci/run installs them`,
-        { cause: failure },
-      )
-    }
-    if (!isRunning(child)) break
+    if (failure !== undefined || !isRunning(child)) break
     try {
       await ready()
       return { log, close }
@@ -86,7 +92,7 @@ export const startProcess = async ({
     }
   }
   await close()
-  throw new Error(`${command} did not start. It said:\n${await log()}`, { cause: last })
+  throw new Error(`${command} did not start. It said:\n${await log()}`, { cause: failure ?? last })
 }
 
 const isRunning = ({ exitCode, signalCode }: ChildProcess): boolean => exitCode === null && signalCode === null

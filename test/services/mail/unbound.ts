@@ -14,8 +14,10 @@ export type UnboundOptions = {
   readonly refused: readonly string[]
   /** Questions about them are dropped. */
   readonly silent: readonly string[]
-  /** Their name servers are dead: SERVFAIL. */
-  readonly broken: readonly string[]
+  /** Signed, says a trust anchor, and not signed: SERVFAIL. */
+  readonly bogus: readonly string[]
+  /** Their name servers are dead. */
+  readonly dead: readonly string[]
 }
 
 /** It answers at `port`, and at 53 for those who can be told no port. */
@@ -50,7 +52,7 @@ export const startUnbound = async (options: UnboundOptions): Promise<ServerProce
 }
 
 const configurationOf = (
-  { address, port, zone, refused, silent, broken }: UnboundOptions,
+  { address, port, zone, refused, silent, bogus, dead }: UnboundOptions,
   { directory, zoneFile }: { directory: string; zoneFile: string },
 ): string[] => [
   'server:',
@@ -60,7 +62,7 @@ const configurationOf = (
   `  pidfile: "${join(directory, 'pid')}"`,
   '  use-syslog: no',
   '  verbosity: 1',
-  '  module-config: "iterator"',
+  '  module-config: "validator iterator"',
   '  num-threads: 1',
   `  interface: ${address}@${port}`,
   `  interface: ${address}@53`,
@@ -73,6 +75,7 @@ const configurationOf = (
   '  local-data-ptr: "127.0.0.1 localhost"',
   ...refused.map((name) => `  local-zone: "${name}." refuse`),
   ...silent.map((name) => `  local-zone: "${name}." deny`),
+  ...bogus.map((name) => `  trust-anchor: "${name}. DS 1 8 2 ${'0'.repeat(64)}"`),
   'remote-control:',
   '  control-enable: no',
   'auth-zone:',
@@ -82,5 +85,5 @@ const configurationOf = (
   '  for-upstream: yes',
   '  fallback-enabled: no',
   // Port 1 of the loopback: nobody is there.
-  ...broken.flatMap((name) => ['stub-zone:', `  name: "${name}."`, '  stub-addr: 127.0.0.1@1']),
+  ...dead.flatMap((name) => ['stub-zone:', `  name: "${name}."`, '  stub-addr: 127.0.0.1@1']),
 ]

@@ -1,0 +1,173 @@
+/** Work asked for by one process and done by another: how much of it waits, when it is done, and how often. */
+import pg from 'pg'
+import pino from 'pino'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type JobQueue, openJobQueue } from '../../src/jobs/queue.ts'
+import { type CapabilityJobs, type Jobs, startJobs } from '../../src/jobs/run.ts'
+import { type House, openHouse, until } from '../support/house.ts'
+
+const logger = pino({ level: 'silent' })
+
+let house: House
+let queue: JobQueue
+
+beforeAll(async () => {
+  house = await openHouse()
+  queue = openJobQueue(house.foundation.url, logger)
+})
+afterAll(async () => {
+  await queue?.close()
+  await house?.close()
+})
+
+const jobsOf = (name: string) =>
+  house.query(
+    `select state, singleton_key as key, data->>'data' as data, retry_limit from pgboss.job where name = $1
+      order by created_on`,
+    [name],
+  )
+
+type Run = (data: string) => Promise<unknown>
+
+const start = (name: string, run: Run, more: { concurrencyMax?: number; expireSeconds?: number } = {}) => {
+  const queued: CapabilityJobs['queued'] = {
+    [name]: { run, concurrencyMax: 1, expireSeconds: 60, ...more },
+  }
+  return startJobs(house.foundation, logger, { scheduled: {}, queued })
+}
+
+const running = async <T>(jobs: Promise<Jobs>, body: () => Promise<T>): Promise<T> => {
+  const started = await jobs
+  try {
+    return await body()
+  } finally {
+    await started.stop()
+  }
+}
+
+const noted = (): { notes: string[]; note: Run } => {
+  const notes: string[] = []
+  return { notes, note: async (data) => notes.push(data) }
+}
+
+test('while a job with its key waits, another adds nothing; other keys and other names have their own', async () => {
+  for (const [name, key] of [
+    ['one-waits', 'a'],
+    ['one-waits', 'a'],
+    ['one-waits', 'b'],
+    ['another-name', 'a'],
+  ] as const)
+    await queue.send(name, `about ${key}`, { afterSeconds: 600, key })
+  expect((await jobsOf('one-waits')).map(({ key }) => key)).toEqual(['a', 'b'])
+  expect(await jobsOf('another-name')).toHaveLength(1)
+})
+
+test('of many asked for at once with one key, by several processes, one waits', async () => {
+  const other = openJobQueue(house.foundation.url, logger)
+  try {
+    await Promise.all(
+      Array.from({ length: 20 }, (_, n) =>
+        (n % 2 === 0 ? queue : other).send('at-once', String(n), { afterSeconds: 600, key: 'one' }),
+      ),
+    )
+    expect(await jobsOf('at-once')).toHaveLength(1)
+  } finally {
+    await other.close()
+  }
+})
+
+test('a job is done once its time has come, with the data it was given, and not before', async () => {
+  const { notes, note } = noted()
+  await queue.send('in-time', 'due', { afterSeconds: 0, key: 'due' })
+  await queue.send('in-time', 'not due', { afterSeconds: 600, key: 'not due' })
+  await running(start('in-time', note), () => until('a job is done', async () => notes.length > 0))
+  expect(notes).toEqual(['due'])
+  expect((await jobsOf('in-time')).map(({ state, key }) => [key, state])).toEqual([
+    ['due', 'completed'],
+    ['not due', 'created'],
+  ])
+})
+
+test('once done, the same key may be asked for again', async () => {
+  const { notes, note } = noted()
+  for (const data of ['first', 'second']) {
+    await queue.send('again', data, { afterSeconds: 0, key: 'one' })
+    await running(start('again', note), () => until(`the ${data} is done`, async () => notes.at(-1) === data))
+  }
+  expect(notes).toEqual(['first', 'second'])
+})
+
+test('a job that fails is not tried again', async () => {
+  let tries = 0
+  await queue.send('fails', 'x', { afterSeconds: 0, key: 'one' })
+  const failing = start('fails', async () => {
+    tries += 1
+    throw new Error('what it was about is gone')
+  })
+  await running(failing, () =>
+    until('the job has failed', async () => (await jobsOf('fails'))[0]?.state === 'failed'),
+  )
+  expect(tries).toBe(1)
+  expect((await jobsOf('fails'))[0]?.retry_limit).toBe(0)
+})
+
+test('several are done at a time, and no more than are allowed', async () => {
+  const { promise: released, resolve: release } = Promise.withResolvers<void>()
+  let underWay = 0
+  let underWayMax = 0
+  let done = 0
+  for (const key of ['a', 'b', 'c', 'd']) await queue.send('several', key, { afterSeconds: 0, key })
+  const slow = start(
+    'several',
+    async () => {
+      underWay += 1
+      underWayMax = Math.max(underWayMax, underWay)
+      await released
+      underWay -= 1
+      done += 1
+    },
+    { concurrencyMax: 2 },
+  )
+  await running(slow, async () => {
+    await until('two are under way', async () => underWay === 2)
+    // Whoever could take a third has looked for one by the time these two are through.
+    release()
+    await until('all are done', async () => done === 4)
+  })
+  expect(underWayMax).toBe(2)
+})
+
+test('how long a job may take is what its runner says, although whoever asked for it made the queue', async () => {
+  const { notes, note } = noted()
+  await queue.send('expires', 'x', { afterSeconds: 0, key: 'one' })
+  await running(start('expires', note, { expireSeconds: 7 }), async () => {
+    await queue.send('expires', 'y', { afterSeconds: 0, key: 'two' })
+    await until('both are done', async () => notes.length === 2)
+  })
+  const [kept] = await house.query(`select expire_seconds from pgboss.queue where name = 'expires'`)
+  expect(kept).toEqual({ expire_seconds: 7 })
+})
+
+test('a queue nobody asked for anything connects to nothing, and closes', async () => {
+  const unused = openJobQueue('postgres://nobody@127.0.0.1:1/none', logger)
+  await unused.close()
+})
+
+test('a database that is away fails the asking, and only this one', async () => {
+  const url = new URL(house.foundation.url)
+  const absent = `${url.pathname.slice(1)}_later`
+  url.pathname = `/${absent}`
+  const early = openJobQueue(url.href, logger)
+  const admin = new pg.Client({ connectionString: house.foundation.url })
+  await admin.connect()
+  try {
+    const asked = () => early.send('early', 'x', { afterSeconds: 600, key: 'one' })
+    await expect(asked()).rejects.toThrow(/does not exist/)
+    await admin.query(`create database ${absent}`)
+    await expect(asked()).resolves.toBeUndefined()
+  } finally {
+    await early.close()
+    await admin.query(`drop database if exists ${absent} with (force)`)
+    await admin.end()
+  }
+})

@@ -1,0 +1,403 @@
+/** Specification 4.1, billing rules 1 to 5, with decisions 9, 10, 12, 15 and 24. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type House, openHouse, send } from '../support/house.ts'
+import {
+  chargedValidation,
+  companyLine,
+  emailPartner,
+  freeValidation,
+  knowCompany,
+  type MailWorld,
+  mailboxes,
+  openMailWorld,
+  path,
+  resultOf,
+  validate,
+  validLine,
+} from './email-validation-scene.ts'
+import { bare, expectCredits, expectErrorObject, rateLimitsOf } from './wire.ts'
+
+let world: MailWorld
+let house: House
+
+beforeAll(async () => {
+  world = await openMailWorld()
+  house = await openHouse({ environment: world.environment })
+  await world.host('valid.example.com', { recipient: mailboxes('someone') })
+  await world.host('acme-widgets.com', { recipient: mailboxes('someone') })
+  await world.host('nobody-knows-it.com', { recipient: mailboxes('someone') })
+  await world.host('catch-all-widgets.com')
+  await world.host('full.example.com', { recipient: () => '552 5.2.2 mailbox full' })
+  await world.host('later.example.com', { recipient: () => '451 4.3.0 local error' })
+  await knowCompany(house, 'acme-widgets.com', 'Acme Widgets')
+  await knowCompany(house, 'catch-all-widgets.com', 'Catch-all Widgets')
+})
+afterAll(async () => {
+  await house?.close()
+  await world?.close()
+})
+
+const accepted = (domain: string) => ({ status: 'valid', sub_status: 'accepted', decision_row: 17, domain })
+
+describe('4.1.1 a valid result consumes credits', () => {
+  test('one line, by rule email_validation.valid: in the ledger, in the answer and in its headers', async () => {
+    const partner = await emailPartner(house, { credits: '10' })
+    const answer = await validate(house, partner, 'someone@valid.example.com')
+    expect(bare(answer.events)).toEqual(
+      chargedValidation(partner, accepted('valid.example.com'), { lines: [validLine], amount: '1' }),
+    )
+    const [fact, charge] = answer.events
+    expect(charge?.revision).toBe((fact?.revision ?? 0) + 1)
+    expect(charge?.metadata).toMatchObject({ causation_id: fact?.id, request_id: answer.body.request_id })
+    expect(resultOf(answer).billing).toEqual({
+      billable: true,
+      validation_credits: '1',
+      company_credits: '0',
+    })
+    expectCredits(answer, '1', '9')
+  })
+
+  test('at the price of the organization, to the last decimal', async () => {
+    const partner = await emailPartner(house, { credits: '1' })
+    const { setPriceOverride } = await import('../../src/ops/organizations.ts')
+    await setPriceOverride(house.foundation, {
+      organizationId: partner.organizationId,
+      sku: 'email_validation',
+      amount: 123_456n,
+      effectiveFrom: '2020-01-01T00:00:00.000Z',
+      actor: 'cli',
+    })
+    const answer = await validate(house, partner, 'someone@valid.example.com')
+    expect(resultOf(answer).billing.validation_credits).toBe('0.123456')
+    expectCredits(answer, '0.123456', '0.876544')
+  })
+})
+
+describe('4.1.2 company enrichment is charged in addition only when requested and found', () => {
+  test('two lines, by both rules, in one charge; the company is in the answer', async () => {
+    const partner = await emailPartner(house, { credits: '10' })
+    const answer = await validate(house, partner, 'someone@acme-widgets.com', { company: true })
+    expect(bare(answer.events)).toEqual(
+      chargedValidation(
+        partner,
+        { ...accepted('acme-widgets.com'), company_status: 'found' },
+        { lines: [validLine, companyLine], amount: '3' },
+      ),
+    )
+    const result = resultOf(answer)
+    expect(result.billing).toEqual({ billable: true, validation_credits: '1', company_credits: '2' })
+    expect(result.company_status).toBe('found')
+    expect(result.company).toEqual({
+      name: 'Acme Widgets',
+      legal_name: 'Acme Widgets Ltd',
+      domain: 'acme-widgets.com',
+      website: 'https://acme-widgets.com/',
+      industry: 'widgets',
+      size_range: '51-200',
+      employee_count: 120,
+      founded_year: 1987,
+      location: { locality: 'Leeds', region: 'England', country: 'United Kingdom', country_code: 'GB' },
+      profnet_url: null,
+      logo_url: null,
+      source: 'a data set',
+      source_updated_at: '2026-01-02T03:04:05.000Z',
+    })
+    expectCredits(answer, '3', '7')
+  })
+
+  test.each([
+    ['left out', undefined],
+    ['false', false],
+    ['null', null],
+  ])('include_company_data %s asks for none and costs none (decision 16)', async (_, asked) => {
+    const partner = await emailPartner(house, { credits: '10' })
+    const answer = await house.post(partner, path, {
+      email: 'someone@acme-widgets.com',
+      ...(asked === undefined ? {} : { include_company_data: asked }),
+    })
+    expect(resultOf(answer)).toMatchObject({
+      company: null,
+      company_status: 'not_requested',
+      billing: { validation_credits: '1', company_credits: '0' },
+    })
+    expectCredits(answer, '1', '9')
+  })
+
+  test('a risky address costs nothing itself; the company that is found behind it does (decision 10)', async () => {
+    const partner = await emailPartner(house, { credits: '10' })
+    const answer = await validate(house, partner, 'someone@catch-all-widgets.com', { company: true })
+    expect(bare(answer.events)).toEqual(
+      chargedValidation(
+        partner,
+        {
+          status: 'risky',
+          sub_status: 'catch_all',
+          decision_row: 15,
+          company_status: 'found',
+          domain: 'catch-all-widgets.com',
+        },
+        { lines: [companyLine], amount: '2' },
+      ),
+    )
+    expect(resultOf(answer).billing).toEqual({
+      billable: false,
+      validation_credits: '0',
+      company_credits: '2',
+    })
+    expectCredits(answer, '2', '8')
+  })
+
+  test('an invalid address has no company, whoever owns its domain', async () => {
+    const partner = await emailPartner(house, { credits: '10' })
+    const answer = await validate(house, partner, 'nobody@acme-widgets.com', { company: true })
+    expect(resultOf(answer)).toMatchObject({
+      status: 'invalid',
+      company: null,
+      company_status: 'not_applicable',
+    })
+    expectCredits(answer, '0', '10')
+  })
+})
+
+describe('4.1.3 invalid emails cost 0 credits, and so does all that is not valid (decision 9)', () => {
+  test.each([
+    ['nonsense', 'invalid', 'invalid_syntax', 1, null],
+    ['someone@nowhere.example.com', 'invalid', 'domain_not_found', 3, 'nowhere.example.com'],
+    ['nobody@valid.example.com', 'invalid', 'mailbox_not_found', 14, 'valid.example.com'],
+    ['someone@full.example.com', 'risky', 'mailbox_full', 11, 'full.example.com'],
+    ['someone@mailinator.com', 'risky', 'disposable', 8, 'mailinator.com'],
+    ['someone@later.example.com', 'unknown', 'temporary_failure', 12, 'later.example.com'],
+  ])('%s is %s, and free by the rule of that name', async (email, status, subStatus, row, domain) => {
+    world.dns.set('mailinator.com', 'MX', [{ priority: 1, exchange: 'mx.valid.example.com' }])
+    const partner = await emailPartner(house, { credits: '10' })
+    const answer = await validate(house, partner, email)
+    expect(bare(answer.events)).toEqual(
+      freeValidation(partner, { status, sub_status: subStatus, decision_row: row, domain }),
+    )
+    expect(resultOf(answer).billing).toEqual({
+      billable: false,
+      validation_credits: '0',
+      company_credits: '0',
+    })
+    expectCredits(answer, '0', '10')
+  })
+})
+
+describe('4.1.4 company data requested and not found', () => {
+  test('adds no charge, and the answer says not_found', async () => {
+    const partner = await emailPartner(house, { credits: '10' })
+    const answer = await validate(house, partner, 'someone@nobody-knows-it.com', { company: true })
+    expect(bare(answer.events)).toEqual(
+      chargedValidation(
+        partner,
+        { ...accepted('nobody-knows-it.com'), company_status: 'not_found' },
+        { lines: [validLine], amount: '1' },
+      ),
+    )
+    expect(resultOf(answer)).toMatchObject({
+      company: null,
+      company_status: 'not_found',
+      billing: { validation_credits: '1', company_credits: '0' },
+    })
+    expectCredits(answer, '1', '9')
+  })
+
+  test('of a mailbox provider there is none to look for: not_applicable', async () => {
+    await world.host('gmail.com', { recipient: mailboxes('someone') })
+    await knowCompany(house, 'gmail.com', 'Not the company of whoever has a mailbox there')
+    const partner = await emailPartner(house, { credits: '10' })
+    const answer = await validate(house, partner, 'someone@gmail.com', { company: true })
+    expect(resultOf(answer)).toMatchObject({
+      status: 'valid',
+      company: null,
+      company_status: 'not_applicable',
+      billing: { validation_credits: '1', company_credits: '0' },
+    })
+    expectCredits(answer, '1', '9')
+  })
+})
+
+describe('when companies cannot be looked up', () => {
+  /** The database ends what asks for companies, as one that shuts down does; everything else goes on. */
+  const takeCompaniesAway = async (): Promise<() => Promise<void>> => {
+    await house.query(`
+      create function companies_away() returns boolean language plpgsql volatile as
+      $$ begin raise exception 'terminating connection' using errcode = '57P01'; end $$;
+      alter table companies rename to companies_kept;
+      create view companies as select * from companies_kept where companies_away()`)
+    return async () => {
+      await house.query(
+        'drop view companies; alter table companies_kept rename to companies; drop function companies_away()',
+      )
+    }
+  }
+
+  test('the call is SYS_002 and free: not_found would be a statement nobody made', async () => {
+    await world.host('unread-widgets.com', { recipient: mailboxes('someone') })
+    await knowCompany(house, 'unread-widgets.com', 'Unread Widgets')
+    const partner = await emailPartner(house, { credits: '3' })
+    const giveBack = await takeCompaniesAway()
+    try {
+      const answer = await validate(house, partner, 'someone@unread-widgets.com', { company: true })
+      expectErrorObject(answer, {
+        status: 503,
+        error: 'service_unavailable',
+        code: 'SYS_002',
+        details: {},
+      })
+      expect(answer.headers.get('retry-after')).toMatch(/^[1-9]\d*$/)
+      expect(answer.events.filter(({ type }) => type === 'CreditCharged')).toEqual([])
+      expectCredits(answer, '0', '3')
+      // Whoever does not ask for a company does not notice.
+      const without = await validate(house, partner, 'nobody@unread-widgets.com', { company: false })
+      expect(resultOf(without).status).toBe('invalid')
+    } finally {
+      await giveBack()
+    }
+    // What the failed call had reserved is free again: these three credits are all there is.
+    const answer = await validate(house, partner, 'someone@unread-widgets.com', { company: true })
+    expect(resultOf(answer).company_status).toBe('found')
+    expectCredits(answer, '3', '0')
+  })
+})
+
+describe('decision 15: with an Idempotency-Key', () => {
+  test('the same request again is the same body, and one charge', async () => {
+    const partner = await emailPartner(house, { credits: '10' })
+    const headers = { 'idempotency-key': 'one-and-the-same' }
+    const first = await validate(house, partner, 'someone@acme-widgets.com', { company: true, headers })
+    expectCredits(first, '3', '7')
+    expect(resultOf(first).billing).toEqual({
+      billable: true,
+      validation_credits: '1',
+      company_credits: '2',
+    })
+    const again = await validate(house, partner, 'someone@acme-widgets.com', { company: true, headers })
+    expect({ status: again.status, text: again.text }).toEqual({ status: 200, text: first.text })
+    expect(again.headers.get('idempotent-replayed')).toBe('true')
+    expectCredits(again, '0', '7')
+    expect(bare(again.events)).toEqual([
+      {
+        type: 'KeyUsed',
+        data: {
+          key_id: partner.keyId,
+          capability: 'email_validation',
+          outcome: 'answered',
+          facts: { kind: 'replay' },
+          free_by: { rule: 'replay', rule_version: 1 },
+        },
+      },
+    ])
+  })
+
+  test('a replay asks no mail server again', async () => {
+    const server = await world.host('asked-once.example.com', { recipient: mailboxes('someone') })
+    const partner = await emailPartner(house, { credits: '10' })
+    const headers = { 'idempotency-key': 'asked-once' }
+    await validate(house, partner, 'someone@asked-once.example.com', { headers })
+    const asked = server.recipients().length
+    await validate(house, partner, 'someone@asked-once.example.com', { headers })
+    expect(server.recipients()).toHaveLength(asked)
+  })
+})
+
+describe('4.1.5 and 8: ten validations a second, for each key', () => {
+  /** At once, and without looking at the ledger in between. */
+  const atOnce = (apiKey: string, count: number) =>
+    Promise.all(
+      Array.from({ length: count }, () =>
+        send(`${house.apiUrl}${path}`, {
+          headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
+          body: { email: 'nonsense' },
+        }),
+      ),
+    )
+  const statusesOf = (answers: readonly { readonly status: number }[]) =>
+    answers.map(({ status }) => status).sort()
+  const times = (count: number, status: number): number[] => Array.from({ length: count }, () => status)
+
+  test('the headers tell the window of a second beside the others', async () => {
+    const partner = await house.partner({ permissions: ['email_validation'] })
+    const answer = await validate(house, partner, 'nonsense')
+    expect(answer.headers.get('ratelimit-policy')).toMatch(/^"second";q=10;w=1, "minute";q=\d+;w=60, "day"/)
+    expect(rateLimitsOf(answer).second).toEqual({
+      limit: 10,
+      windowSeconds: 1,
+      remaining: 9,
+      resetSeconds: 1,
+    })
+  })
+
+  test('the eleventh is RATE_001 by the window second, costs 0, and is not recorded one by one', async () => {
+    const partner = await house.partner({ permissions: ['email_validation'], credits: '10' })
+    const before = (await house.eventsOf(partner.organizationId)).length
+    const answers = await atOnce(partner.apiKey, 13)
+    expect(statusesOf(answers)).toEqual([...times(10, 200), ...times(3, 429)])
+    for (const denied of answers.filter(({ status }) => status === 429)) {
+      expectErrorObject(denied, {
+        status: 429,
+        error: 'rate_limited',
+        code: 'RATE_001',
+        details: { limit: 10, window: 'second', retry_after_seconds: 1 },
+      })
+      expect(denied.headers.get('retry-after')).toBe('1')
+      expectCredits(denied, '0', '10')
+    }
+    const gained = (await house.eventsOf(partner.organizationId)).slice(before)
+    expect(gained.map(({ type }) => type)).toEqual(Array.from({ length: 10 }, () => 'KeyUsed'))
+  })
+
+  test('an upgraded key gets more, and another key of the organization has a second of its own', async () => {
+    const partner = await house.partner({
+      permissions: ['email_validation'],
+      limits: { email_validations_per_second: 25 },
+    })
+    const other = await house.key(partner.organizationId, { permissions: ['email_validation'] })
+    const [upgraded, ordinary] = await Promise.all([atOnce(partner.apiKey, 30), atOnce(other.apiKey, 12)])
+    expect(statusesOf(upgraded)).toEqual([...times(25, 200), ...times(5, 429)])
+    expect(statusesOf(ordinary)).toEqual([...times(10, 200), ...times(2, 429)])
+  })
+
+  test('other capabilities have no such window, and use none of it up', async () => {
+    const partner = await house.partner({ permissions: ['email_validation', 'ip_lookup'] })
+    const lookups = await Promise.all(
+      Array.from({ length: 20 }, () =>
+        send(`${house.apiUrl}/v1/ip/lookup`, {
+          headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json' },
+          body: { ip: '10.0.0.1' },
+        }),
+      ),
+    )
+    expect(statusesOf(lookups)).toEqual(times(20, 200))
+    expect(Object.keys(rateLimitsOf(lookups[0] ?? expect.fail('no answer')))).toEqual(['minute', 'day'])
+    const answers = await atOnce(partner.apiKey, 10)
+    expect(statusesOf(answers)).toEqual(times(10, 200))
+  })
+
+  test('what was refused is one event for each key and minute, written at the latest when the house closes', async () => {
+    const closing = await openHouse({ environment: world.environment })
+    try {
+      const partner = await closing.partner({ permissions: ['email_validation'], credits: '10' })
+      const answers = await Promise.all(
+        Array.from({ length: 16 }, () =>
+          send(`${closing.apiUrl}${path}`, {
+            headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json' },
+            body: { email: 'nonsense' },
+          }),
+        ),
+      )
+      expect(statusesOf(answers)).toEqual([...times(10, 200), ...times(6, 429)])
+      await closing.end()
+      const refusals = (await closing.eventsOf(partner.organizationId)).filter(
+        ({ type }) => type === 'RateLimitExceeded',
+      )
+      // Two, where the refusals fell on both sides of a minute's end.
+      expect(refusals.length).toBeLessThanOrEqual(2)
+      expect(refusals.map(({ data }) => data.policy)).toEqual(refusals.map(() => 'second'))
+      expect(refusals.reduce((sum, { data }) => sum + Number(data.count), 0)).toBe(6)
+      expect(refusals[0]?.data).toMatchObject({ key_id: partner.keyId })
+    } finally {
+      await closing.close()
+    }
+  })
+})

@@ -1,0 +1,268 @@
+/**
+ * Decision 13 and ledger protocol rule 8, where a refusal would give something away: whether a mailbox exists is told to
+ * whoever can pay for it, and to nobody else.
+ */
+import pino from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { parseCredits } from '../../src/billing/money.ts'
+import { createLedger } from '../../src/ledger/commit.ts'
+import { grant } from '../../src/ops/organizations.ts'
+import { type Answer, type House, openHouse, type Partner, send, until } from '../support/house.ts'
+import type { SmtpServer } from '../support/smtp-servers.ts'
+import {
+  emailPartner,
+  knowCompany,
+  type MailWorld,
+  mailboxes,
+  openMailWorld,
+  path,
+  resultOf,
+  validate,
+} from './email-validation-scene.ts'
+import { bare, expectCredits, expectErrorObject, expectRefusedCall, refusalFact } from './wire.ts'
+
+let world: MailWorld
+let house: House
+
+beforeAll(async () => {
+  world = await openMailWorld()
+  house = await openHouse({ environment: world.environment })
+})
+afterAll(async () => {
+  await house?.close()
+  await world?.close()
+})
+
+let named = 0
+const freshDomain = async (
+  script: Parameters<MailWorld['host']>[1] = { recipient: mailboxes('someone') },
+): Promise<{ domain: string; server: SmtpServer }> => {
+  const domain = `widgets-${++named}.com`
+  return { domain, server: await world.host(domain, script) }
+}
+
+const unpaid = (required: string, available: string) => ({
+  status: 402,
+  error: 'payment_required',
+  code: 'CREDIT_001',
+  details: { required, available },
+})
+
+/** Sends without looking at the ledger: for calls that are under way together. */
+const sendValidate = (partner: Partner, email: string): Promise<Answer> =>
+  send(`${house.apiUrl}${path}`, {
+    headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json' },
+    body: { email },
+  })
+
+/** As another process grants: this one's ledger has not heard of it. */
+const grantElsewhere = async ({ organizationId }: Partner, amount: string): Promise<void> => {
+  const { eventLog } = house.foundation
+  const ledger = createLedger({
+    eventLog,
+    snapshot: async () => null,
+    logger: pino({ level: 'silent' }),
+    clock: Date,
+  })
+  await grant(
+    { ...house.foundation, ledger },
+    {
+      organizationId,
+      amount: parseCredits(amount),
+      priority: 100,
+      expiresAt: null,
+      reason: 'bought elsewhere',
+      actor: 'cli',
+    },
+  )
+  await ledger.drain()
+}
+
+describe('without credits', () => {
+  test('a mailbox that exists is not asked about: 402 before any connection, and the refusal is recorded', async () => {
+    const { domain, server } = await freshDomain()
+    const partner = await emailPartner(house, { credits: '0' })
+    const answer = await validate(house, partner, `someone@${domain}`)
+    expectRefusedCall(answer, partner, unpaid('1', '0'), 'email_validation')
+    expect(server.conversations).toHaveLength(0)
+  })
+
+  test('one that does not exist gets the very same refusal', async () => {
+    const { domain, server } = await freshDomain()
+    const partner = await emailPartner(house, { credits: '0' })
+    const [one, other] = [
+      await validate(house, partner, `someone@${domain}`),
+      await validate(house, partner, `nobody@${domain}`),
+    ]
+    const { request_id: _, ...said } = one.body
+    expect({ status: other.status, body: other.body }).toEqual({
+      status: 402,
+      body: { ...said, request_id: expect.any(String) },
+    })
+    expect(server.conversations).toHaveLength(0)
+  })
+
+  test.each([
+    ['a malformed address', 'nonsense', 'invalid_syntax'],
+    ['a domain that does not exist', 'someone@nowhere.example.com', 'domain_not_found'],
+    ['a domain that is never routable', 'someone@localhost', 'domain_not_routable'],
+  ])('%s is answered, for that costs nothing', async (_, email, subStatus) => {
+    const partner = await emailPartner(house, { credits: '0' })
+    const answer = await validate(house, partner, email, { company: true })
+    expect(resultOf(answer)).toMatchObject({ status: 'invalid', sub_status: subStatus })
+    expectCredits(answer, '0', '0')
+  })
+
+  test('an organization that may overdraw is answered as long as it may', async () => {
+    const { domain, server } = await freshDomain()
+    const partner = await emailPartner(house, { credits: '0', overdraft: '1' })
+    const answer = await validate(house, partner, `someone@${domain}`)
+    expect(resultOf(answer).status).toBe('valid')
+    expectCredits(answer, '1', '-1')
+    const asked = server.recipients().length
+    const refused = await validate(house, partner, `someone@${domain}`)
+    expectRefusedCall(refused, partner, unpaid('1', '0'), 'email_validation')
+    expect(server.recipients()).toHaveLength(asked)
+  })
+})
+
+describe('what has to be there is what the call may cost at its dearest', () => {
+  test('with company data requested that includes the company, found or not', async () => {
+    const { domain, server } = await freshDomain()
+    await knowCompany(house, domain, 'Widgets')
+    const partner = await emailPartner(house, { credits: '2.999999' })
+    const answer = await validate(house, partner, `someone@${domain}`, { company: true })
+    expectRefusedCall(answer, partner, unpaid('3', '2.999999'), 'email_validation')
+    expect(server.conversations).toHaveLength(0)
+    expectCredits(await validate(house, partner, `someone@${domain}`), '1', '1.999999')
+  })
+
+  test('of a mailbox provider no company is ever charged: the price of the address is enough', async () => {
+    await world.host('gmail.com', { recipient: mailboxes('someone') })
+    const partner = await emailPartner(house, { credits: '1' })
+    const answer = await validate(house, partner, 'someone@gmail.com', { company: true })
+    expect(resultOf(answer)).toMatchObject({ status: 'valid', company_status: 'not_applicable' })
+    expectCredits(answer, '1', '0')
+  })
+
+  test('where the verdict is unknown already, only the company counts, and is not looked up unpaid', async () => {
+    world.dns.set('servfail-widgets.com', 'MX', 'servfail')
+    await knowCompany(house, 'servfail-widgets.com', 'Servfail Widgets')
+    const partner = await emailPartner(house, { credits: '1' })
+    const answer = await validate(house, partner, 'someone@servfail-widgets.com', { company: true })
+    expectRefusedCall(answer, partner, unpaid('2', '1'), 'email_validation')
+    const without = await validate(house, partner, 'someone@servfail-widgets.com')
+    expect(resultOf(without)).toMatchObject({ status: 'unknown', sub_status: 'dns_error' })
+    expectCredits(without, '0', '1')
+  })
+})
+
+describe('calls in progress', () => {
+  test('with enough for one of eight at once, one is answered and charged, and one mailbox was asked about', async () => {
+    const { domain, server } = await freshDomain({ recipient: mailboxes('someone'), thinkMs: 20 })
+    const partner = await emailPartner(house, { credits: '1' })
+    const answers = await Promise.all(
+      Array.from({ length: 8 }, () => sendValidate(partner, `someone@${domain}`)),
+    )
+    const statuses = answers.map(({ status }) => status).sort()
+    expect(statuses).toEqual([200, 402, 402, 402, 402, 402, 402, 402])
+    for (const answer of answers)
+      if (answer.status === 402) {
+        expectErrorObject(answer, unpaid('1', '0'))
+        expect(answer.headers.get('credits-charged')).toBe('0')
+      }
+    const events = await house.eventsOf(partner.organizationId)
+    expect(events.filter(({ type }) => type === 'CreditCharged')).toHaveLength(1)
+    expect(server.recipients().filter((mailbox) => mailbox === `someone@${domain}`)).toHaveLength(1)
+    const { available } = await balanceOf(partner)
+    expect(available).toBe('0')
+  })
+
+  test('leave nothing reserved: what a call did not cost can be spent by the next', async () => {
+    const { domain } = await freshDomain()
+    const { domain: gone } = await freshDomain({ greeting: '554 5.7.1 no service for you\r\n' })
+    const partner = await emailPartner(house, { credits: '1' })
+    for (const email of [`nobody@${domain}`, `someone@${gone}`, `nobody@${domain}`])
+      expectCredits(await validate(house, partner, email), '0', '1')
+    expectCredits(await validate(house, partner, `someone@${domain}`), '1', '0')
+  })
+
+  test('what others spend while a mailbox is asked about is never overdrawn: the append decides', async () => {
+    const { domain, server } = await freshDomain({
+      recipient: mailboxes('someone'),
+      thinkMs: 60,
+    })
+    const partner = await house.partner({
+      permissions: ['email_validation', 'ip_lookup'],
+      credits: '1',
+    })
+    const slow = sendValidate(partner, `someone@${domain}`)
+    await until('the mail server is spoken to', async () => server.conversations.length > 0)
+    const { body, status } = await house.lookup(partner, { ip: '81.2.69.142' })
+    const answer = await slow
+    // Whichever of the two the ledger took first was paid, and the other one was not.
+    expect([status, answer.status].sort()).toEqual([200, 402])
+    expect(body).toBeTypeOf('object')
+    expect((await balanceOf(partner)).available).toBe('0')
+  })
+})
+
+const balanceOf = async ({ organizationId }: Partner): Promise<{ available: string }> => {
+  const { balance } = await import('../../src/ops/organizations.ts')
+  const { formatCredits } = await import('../../src/billing/money.ts')
+  return { available: formatCredits((await balance(house.foundation, organizationId)).available) }
+}
+
+describe('credits granted by another process a moment ago', () => {
+  test('count: nobody is refused for what this process had not heard yet', async () => {
+    const { domain } = await freshDomain()
+    const partner = await emailPartner(house, { credits: '0' })
+    // This process has seen the empty account.
+    expect((await validate(house, partner, `someone@${domain}`)).status).toBe(402)
+    await grantElsewhere(partner, '1')
+    const answer = await validate(house, partner, `someone@${domain}`)
+    expect(resultOf(answer).status).toBe('valid')
+    expectCredits(answer, '1', '0')
+  })
+
+  test('count under an Idempotency-Key as well, and the call is charged once', async () => {
+    const { domain } = await freshDomain()
+    const partner = await emailPartner(house, { credits: '0' })
+    expect((await validate(house, partner, `someone@${domain}`)).status).toBe(402)
+    await grantElsewhere(partner, '5')
+    const headers = { 'idempotency-key': 'granted-elsewhere' }
+    const first = await validate(house, partner, `someone@${domain}`, { headers })
+    expectCredits(first, '1', '4')
+    const again = await validate(house, partner, `someone@${domain}`, { headers })
+    expect(again.text).toBe(first.text)
+    expectCredits(again, '0', '4')
+    const charges = (await house.eventsOf(partner.organizationId)).filter(
+      ({ type }) => type === 'CreditCharged',
+    )
+    expect(charges).toHaveLength(1)
+  })
+})
+
+describe('with an Idempotency-Key', () => {
+  test('a refusal for want of credits is the first answer; another key is another call', async () => {
+    const { domain, server } = await freshDomain()
+    const partner = await emailPartner(house, { credits: '0' })
+    const headers = { 'idempotency-key': 'unpaid' }
+    const first = await validate(house, partner, `someone@${domain}`, { headers })
+    expectErrorObject(first, unpaid('1', '0'))
+    expect(bare(first.events)).toEqual([
+      {
+        ...refusalFact(partner, 'CREDIT_001', 'email_validation'),
+        data: { ...refusalFact(partner, 'CREDIT_001', 'email_validation').data, idempotent: true },
+      },
+    ])
+    await grantElsewhere(partner, '1')
+    const again = await validate(house, partner, `someone@${domain}`, { headers })
+    expect({ status: again.status, text: again.text }).toEqual({ status: 402, text: first.text })
+    expect(server.conversations).toHaveLength(0)
+    const other = await validate(house, partner, `someone@${domain}`, {
+      headers: { 'idempotency-key': 'paid' },
+    })
+    expectCredits(other, '1', '0')
+  })
+})
