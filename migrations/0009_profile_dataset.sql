@@ -1,12 +1,10 @@
 -- The operator's own people: what the dataset provider answers from. Not derived from the event log; operators import
--- it and can import it again. Personal data in the clear by its nature: erasing a person deletes the row.
-
+-- it and can import it again. People are found by keyed HMACs of their identifiers, and what is known of them rests
+-- sealed: whoever is erased leaves no readable trace, neither in these pages nor in the database's own log.
 create table profile_dataset (
-  -- Canonical, see identifier.ts. One row answers for one id: who takes over an id takes it from its former holder.
-  lid text collate "C" primary key,
-  -- The numeric id as text: it exceeds 2^53.
-  urn text collate "C" unique check (urn ~ '^[1-9][0-9]{0,18}$'),
-  -- json, not jsonb: the row is only ever read whole. Null: the source says that this person is gone.
-  data json,
+  -- One row answers for one id: who takes over an id takes it from its former holder.
+  lid_hmac text collate "C" primary key,
+  urn_hmac text collate "C" unique,
+  sealed text not null,
   imported_at timestamptz not null
 );

@@ -12,6 +12,8 @@ import { createReservations } from './call/reservations.ts'
 import { createHost } from './call/route.ts'
 import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
 import { ipLookup } from './capabilities/ip-lookup/index.ts'
+import { openPixel } from './capabilities/pixel/index.ts'
+import { forgetHits, forgetPastPeriods, forgottenAtOnceMax } from './capabilities/pixel/postgres-counters.ts'
 import { whoami } from './capabilities/whoami/index.ts'
 import { type Config, ConfigError } from './config.ts'
 import { dashboard } from './dashboard/dashboard.ts'
@@ -20,13 +22,15 @@ import { openKeyDirectory } from './guard/key-directory.ts'
 import { createRateLimiter, memoryCounters } from './guard/rate-limit.ts'
 import { openSharedRateLimiter, type SharedRateLimiter } from './guard/redis-counters.ts'
 import { openJobQueue } from './jobs/queue.ts'
+import { inPortions } from './jobs/retain.ts'
 import { startJobs } from './jobs/run.ts'
 import type { KeyState } from './keys/key-state.ts'
 import { openPriceBooks } from './ledger/price-books.ts'
-import { createHealth } from './metrics/health.ts'
+import { createHealth, type LiveModel } from './metrics/health.ts'
 import { createMetrics, type Metrics } from './metrics/metrics.ts'
 import { operations } from './metrics/routes.ts'
 import { openEmailValidation } from './open-email-validation.ts'
+import { openProfiles, seedProfiles } from './open-profile.ts'
 import { defaultKeyLimits } from './ops/api-keys.ts'
 import type { Foundation } from './ops/foundation.ts'
 import { openOutside } from './outside.ts'
@@ -55,18 +59,19 @@ export const startApp = async (
   let dashboardUrl: string | null = null
   try {
     if (has('projector')) closing.push(startProjector(foundation, logger))
-    const open = has('api') || has('jobs') ? openCapabilities(foundation, config, logger) : null
+    const open = has('api') || has('jobs') ? await openCapabilities(foundation, config, logger) : null
     if (open !== null) closing.push(open.close)
     if (open !== null && has('jobs')) {
       const jobs = await startJobs(foundation, logger, open.jobs)
       closing.push(() => jobs.stop())
     }
     if (has('api') || has('dashboard')) {
-      const { room, shared, close } = await openCallRoom(foundation, config, logger, metrics)
+      const { room, shared, liveModels, close } = await openCallRoom(foundation, config, logger, metrics)
       closing.push(close)
       const health = createHealth({
         ...foundation,
         projections,
+        liveModels,
         clock: Date,
         ...(shared === undefined ? {} : { rateLimitsShared: shared.shared }),
       })
@@ -76,7 +81,18 @@ export const startApp = async (
         const database = geo
         closing.push(async () => database.close())
         metrics.watch({ geoBuiltAtMs: () => Date.parse(database.status().build_date) })
-        const host = createHost(room, [ipLookup({ geo, secrets: foundation.secrets }), ...open.forms])
+        const pixel = await openPixel({
+          eventLog: foundation.eventLog,
+          databaseUrl: foundation.url,
+          redisUrl: config.REDIS_URL,
+          logger,
+        })
+        closing.push(pixel.close)
+        const host = createHost(room, [
+          ipLookup({ geo, secrets: foundation.secrets }),
+          ...open.forms,
+          ...pixel.forms,
+        ])
         host.register(operations({ health, showsRows: false }))
         closing.push(() => closeHost(host))
         apiUrl = await listen(host, config.HOST, config.API_PORT, 'API_PORT')
@@ -107,15 +123,33 @@ export const startApp = async (
 }
 
 /** The capabilities that reach out or have work done later; what of them is used depends on the roles. */
-const openCapabilities = (foundation: Foundation, config: Config, logger: Logger) => {
+const openCapabilities = async (foundation: Foundation, config: Config, logger: Logger) => {
   const outside = openOutside(config)
   const queue = openJobQueue(foundation.url, logger)
   const email = openEmailValidation(foundation, config, { outside, queue, logger })
+  const profiles = await openProfiles(foundation, config, { outside, logger })
+  if (foundation.embedded && config.PROFILE_PROVIDER.includes('dataset'))
+    await seedProfiles(foundation, config)
   return {
-    forms: [email.form],
-    jobs: { scheduled: email.jobs.scheduled, queued: email.jobs.queued },
+    forms: [email.form, profiles.form],
+    jobs: {
+      scheduled: {
+        ...email.jobs.scheduled,
+        ...profiles.jobs.scheduled,
+        'forget-pixel-hits': {
+          cron: '7 * * * *',
+          run: () => inPortions(forgottenAtOnceMax, () => forgetHits(foundation.pool)),
+        },
+        'forget-pixel-periods': {
+          cron: '11 * * * *',
+          run: () => inPortions(forgottenAtOnceMax, () => forgetPastPeriods(foundation.pool)),
+        },
+      },
+      queued: { ...email.jobs.queued, ...profiles.jobs.queued },
+    },
     close: async () => {
       await email.close()
+      await profiles.close()
       await queue.close()
     },
   }
@@ -138,7 +172,12 @@ const openCallRoom = async (
   config: Config,
   logger: Logger,
   metrics: Metrics,
-): Promise<{ room: CallRoom; shared: SharedRateLimiter | undefined; close(): Promise<void> }> => {
+): Promise<{
+  room: CallRoom
+  shared: SharedRateLimiter | undefined
+  liveModels: readonly LiveModel[]
+  close(): Promise<void>
+}> => {
   const { eventLog, pool, secrets, ledger } = foundation
   const { keys, after } = await knownKeys(foundation)
   const directory = openKeyDirectory({ eventLog, known: keys, after, logger })
@@ -168,6 +207,10 @@ const openCallRoom = async (
   return {
     room,
     shared,
+    liveModels: [
+      { name: 'api_keys', failure: directory.failure },
+      { name: 'price_books', failure: prices.failure },
+    ],
     close: async () => {
       await shared?.close()
       await rateLimitRecord.flush()

@@ -1,10 +1,15 @@
+import { createReadStream } from 'node:fs'
 import { stat } from 'node:fs/promises'
+import { pipeline } from 'node:stream/promises'
 import { domainToASCII } from 'node:url'
+import { createGunzip } from 'node:zlib'
 import { readCompany } from './capabilities/email-validation/companies.ts'
 import { importCompanies } from './capabilities/email-validation/company-import.ts'
 import { registrableDomainOf } from './capabilities/email-validation/company-record.ts'
 import { ListRefused, refreshLists } from './capabilities/email-validation/refresh-lists.ts'
 import { bundledGeoPaths, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
+import { eraseProfileOf, importProfilesFrom } from './open-profile.ts'
+import { catchUp } from './ops/catch-up.ts'
 import { type Command, instantOf, UsageError } from './ops/command.ts'
 
 /** Commands about what capabilities keep; here because `ops` knows no capability. */
@@ -96,6 +101,63 @@ const companiesShow: Command = {
   },
 }
 
+const profilesImport: Command = {
+  name: 'profiles import',
+  summary:
+    'take people into the data set of the "dataset" provider; a line replaces what was known of its person',
+  parameters: [{ name: 'file', help: 'JSON lines, .gz or not; - for standard input', required: true }],
+  run: async ({ config, foundation, progress }, given) => {
+    const file = given.required('file')
+    const input = file === '-' ? process.stdin : createReadStream(file)
+    const stream = file.endsWith('.gz') ? unpacked(input) : input
+    const report = await importProfilesFrom(await foundation(), config, {
+      stream: stream as AsyncIterable<Uint8Array>,
+      onProgress: ({ lines, imported }) => progress(`${lines} lines read, ${imported} people imported`),
+    })
+    return {
+      json: {
+        lines: report.lines,
+        imported: report.imported,
+        gone: report.gone,
+        suppressed: report.suppressed,
+        bad: report.bad,
+        bad_lines: report.badLines,
+      },
+      failed: report.imported === 0 && report.bad > 0,
+    }
+  },
+}
+
+/** A broken file breaks the reader as well, instead of leaving it waiting. */
+const unpacked = (input: NodeJS.ReadableStream): AsyncIterable<Uint8Array> => {
+  const gunzip = createGunzip()
+  pipeline(input, gunzip).catch(() => undefined)
+  return gunzip
+}
+
+const profilesErase: Command = {
+  name: 'profiles erase',
+  summary:
+    'forget a person: destroy the keys of what is recorded, and never fetch, serve or import them again',
+  parameters: [
+    { name: 'id', help: 'profile id, URL or URN', required: true },
+    { name: 'note', help: 'such as the number of the request; kept in the event log, so nothing personal' },
+  ],
+  run: async ({ config, foundation, logger }, given) => {
+    const open = await foundation()
+    await catchUp(open, logger)
+    const erased = await eraseProfileOf(open, config, {
+      id: given.required('id'),
+      actor: 'cli',
+      note: given.text('note') ?? null,
+    })
+    if (erased === null)
+      throw new UsageError('--id: neither a profile id, nor a profile URL, nor a person URN')
+    await catchUp(open, logger)
+    return { json: { erased: true, subjects: erased.subjects, identifiers_suppressed: erased.identifiers } }
+  },
+}
+
 const listsRefresh: Command = {
   name: 'lists refresh',
   summary: 'fetch the lists of disposable and free domains anew; services read them when they start',
@@ -128,4 +190,6 @@ export const capabilityCommands: readonly Command[] = [
   companiesImport,
   companiesShow,
   listsRefresh,
+  profilesImport,
+  profilesErase,
 ]

@@ -10,6 +10,7 @@ import { createMailboxProbe } from './capabilities/email-validation/mailbox.ts'
 import { createMailboxChecks } from './capabilities/email-validation/mailbox-checks.ts'
 import { type Config, ConfigError } from './config.ts'
 import type { JobQueue } from './jobs/queue.ts'
+import { forgottenAtOnceMax, inPortions } from './jobs/retain.ts'
 import type { CapabilityJobs } from './jobs/run.ts'
 import type { Foundation } from './ops/foundation.ts'
 import type { Outside } from './outside.ts'
@@ -54,7 +55,9 @@ export const openEmailValidation = (
   return {
     form,
     jobs: {
-      scheduled: { 'forget-mailboxes': { cron: '29 * * * *', run: () => checks.forget() } },
+      scheduled: {
+        'forget-mailboxes': { cron: '29 * * * *', run: () => inPortions(forgottenAtOnceMax, checks.forget) },
+      },
       queued:
         probe === null
           ? {}

@@ -7,6 +7,7 @@ import type { AuthenticationFailure } from '../guard/authenticate.ts'
 import type { DirectoryKey, KeyDirectory } from '../guard/key-directory.ts'
 import type { RateLimiter, RatePolicy, RateVerdict } from '../guard/rate-limit.ts'
 import type { Secrets } from '../guard/secrets.ts'
+import { settlementKeyOf } from '../ledger/abandoned.ts'
 import { type Account, availableOf } from '../ledger/account.ts'
 import type { Committed, Ledger } from '../ledger/commit.ts'
 import { ratingOf, recordCall } from '../ledger/decide.ts'
@@ -65,8 +66,8 @@ export type Admitted = {
   readonly claim?: IdempotencyClaim
   /** With a claim: which attempt this is, and up to where the ledger does not hold it. */
   readonly attempt?: { readonly number: number; readonly absentUpTo: number }
-  /** The call was charged before; its first event id. */
-  readonly owes?: string
+  /** The call was charged before: its first event id, and up to where the ledger does not hold what settles that. */
+  readonly owes?: { readonly eventId: string; readonly settle: { readonly absentUpTo: number } | null }
 }
 
 /** What a call comes to: what it established and how it ends. */
@@ -81,17 +82,21 @@ export const record = (
   { form, key, requestId, atMs, claim, attempt, owes }: Admitted,
   { outcome, code, facts }: Conclusion,
   unless: (account: Account) => boolean = () => false,
-): Promise<Committed> =>
-  ledger.submit(key.organizationId, {
-    key:
-      claim === undefined || attempt === undefined
+): Promise<Committed> => {
+  // Only an answer settles the charge; a refusal this time is a call of its own.
+  const settles = outcome === 'answered' && owes !== undefined && owes.settle !== null
+  return ledger.submit(key.organizationId, {
+    key: settles
+      ? settlementKeyOf(owes.eventId)
+      : claim === undefined || attempt === undefined
         ? `${outcome === 'failed' ? 'failed/' : ''}${requestId}`
         : commandKeyOf(claim.key, attempt.number),
     atMs,
     actor: `key:${key.keyId}`,
     requestId,
     ...(attempt === undefined ? {} : { absentUpTo: attempt.absentUpTo }),
-    ...(owes === undefined ? {} : { owes }),
+    ...(settles ? { absentUpTo: owes.settle.absentUpTo } : {}),
+    ...(owes === undefined ? {} : { owes: owes.eventId }),
     decide: (account, idOf) =>
       unless(account)
         ? []
@@ -103,11 +108,12 @@ export const record = (
               outcome,
               ...(code === undefined ? {} : { code }),
               facts,
-              idempotent: attempt !== undefined,
+              idempotent: attempt !== undefined || settles,
             },
             { book: prices.at(atMs), chargeId: () => idOf(1), atMs },
           ),
   })
+}
 
 const unpaid: Conclusion = {
   outcome: 'refused',

@@ -6,6 +6,7 @@ import { type EventLog, StreamMissing } from '../event-log/port.ts'
 import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
 import type { Sealer } from '../guard/secrets.ts'
+import { settlementKeyOf } from '../ledger/abandoned.ts'
 import { unavailableWhenAway } from './unavailable.ts'
 
 /**
@@ -24,15 +25,22 @@ const keyCharactersMax = 255
 /** How often a call may come to nothing under one key before the caller has to send another. */
 const attemptsMax = 8
 
-/** What became of one attempt, by the id of its first event. */
-type Attempt = { unpaid: boolean; chargeId: string | null; reversed: boolean }
+/** What became of one attempt, by the id of its first event. `delivered`: its answer was, after its charge was found. */
+type Attempt = { unpaid: boolean; chargeId: string | null; reversed: boolean; delivered: boolean }
 
-const noteAttempt = (found: Map<string, Attempt>, ids: readonly string[], event: DecodedEvent): void => {
+const noteAttempt = (
+  found: Map<string, Attempt>,
+  { ids, settlements }: { ids: readonly string[]; settlements: ReadonlyMap<string, string> },
+  event: DecodedEvent,
+): void => {
+  const delivered = found.get(settlements.get(event.recorded.id) ?? '')
+  if (event.type === 'KeyUsed' && delivered !== undefined) delivered.delivered = true
   if (event.type === 'KeyUsed' && ids.includes(event.recorded.id))
     found.set(event.recorded.id, {
       unpaid: event.data.code === 'CREDIT_001',
       chargeId: null,
       reversed: false,
+      delivered: false,
     })
   if (event.type === 'CreditCharged') {
     const attempt = found.get(event.metadata.causation_id ?? '')
@@ -47,8 +55,16 @@ export type StoredAnswer = { readonly status: number; readonly body: string }
 export type Claim =
   /** Never seen: go ahead, then `finish` or `release`. */
   | { readonly kind: 'first'; readonly attempt: number; readonly absentUpTo: number }
-  /** Its charge stands in the ledger, its answer is gone: answer again, charge nothing. */
-  | { readonly kind: 'charged'; readonly eventId: string }
+  /**
+   * Its charge stands in the ledger, its answer is gone: answer again, charge nothing. `settle`: whoever refused the
+   * call may be giving the charge back, and the ledger is known not to hold that up to here; null where there is no
+   * charge, or its answer was delivered once already.
+   */
+  | {
+      readonly kind: 'charged'
+      readonly eventId: string
+      readonly settle: { readonly absentUpTo: number } | null
+    }
   | { readonly kind: 'replay'; readonly answer: StoredAnswer }
   | { readonly kind: 'in_flight' }
   | { readonly kind: 'mismatch' }
@@ -109,8 +125,9 @@ export const createIdempotency = ({
     const ids = Array.from({ length: attemptsMax }, (_, n) =>
       eventIdOf(organizationId, commandKeyOf(key, n), 0),
     )
+    const settlements = new Map(ids.map((id) => [eventIdOf(organizationId, settlementKeyOf(id), 0), id]))
     const found = new Map<string, Attempt>()
-    const projected = idempotentCalls(organizationId, ids)
+    const projected = idempotentCalls(organizationId, [...ids, ...settlements.keys()])
     const { rows } = await pool.query<IdempotentCallRow>(projected.text, [...projected.values])
     let absentUpTo = Number(rows[0]?.last_revision ?? -1)
     for (const row of rows)
@@ -119,6 +136,7 @@ export const createIdempotency = ({
           unpaid: row.code === 'CREDIT_001',
           chargeId: row.charge_id,
           reversed: row.reversed,
+          delivered: rows.some(({ event_id }) => settlements.get(event_id ?? '') === row.event_id),
         })
     // The projection may be behind; what it does not have yet is read from the ledger itself.
     for (;;) {
@@ -128,14 +146,19 @@ export const createIdempotency = ({
           if (error instanceof StreamMissing) return []
           throw error
         })
-      for (const recorded of page) noteAttempt(found, ids, decodeEvent(recorded))
+      for (const recorded of page) noteAttempt(found, { ids, settlements }, decodeEvent(recorded))
       absentUpTo += page.length
       if (page.length < scanPageMax) break
     }
     for (const [attempt, id] of ids.entries()) {
       const made = found.get(id)
       if (made === undefined) return { kind: 'first', attempt, absentUpTo }
-      if (!made.unpaid && !made.reversed) return { kind: 'charged', eventId: id }
+      if (made.unpaid || made.reversed) continue
+      return {
+        kind: 'charged',
+        eventId: id,
+        settle: made.chargeId === null || made.delivered ? null : { absentUpTo },
+      }
     }
     return { kind: 'in_flight' }
   }

@@ -1,4 +1,5 @@
 import type { FastifyReply } from 'fastify'
+import { LedgerUnavailable } from '../ledger/commit.ts'
 import { send } from './answer.ts'
 import {
   type Admitted,
@@ -44,7 +45,7 @@ export const answerIdempotent = async (
     }
     case 'charged':
       try {
-        return await answerCharged(room, { ...admitted, owes: claimed.eventId }, body, claim)
+        return await answerCharged(room, { ...admitted, owes: claimed }, body, claim)
       } finally {
         // Where an answer was kept the claim stays; a refusal or a failure this time leaves the key to be asked again.
         await room.idempotency.release(claim).catch(() => undefined)
@@ -82,7 +83,10 @@ const answerCharged = async (
         )
   if ('refusal' in decision) return refuse(room, admitted, decision.refusal)
   const written = rendered(form, decision)
-  const { balance } = await record(room, admitted, { outcome: 'answered', facts: { kind: 'replay' } })
+  const { events, balance } = await record(room, admitted, { outcome: 'answered', facts: { kind: 'replay' } })
+  // The process that had refused the call was first: the next request with the key is a first one again, and charged.
+  if (events.some(({ type }) => type === 'CreditAdjusted'))
+    throw new LedgerUnavailable('the charge was given back meanwhile')
   admitted.reply.header('idempotent-replayed', 'true')
   return deliver(room, { ...admitted, claim }, written, { charged: 0n, remaining: balance })
 }

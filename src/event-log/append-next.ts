@@ -1,5 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { AppendConflict, type EventLog, type NewEvent, StreamMissing, UnknownOutcome } from './port.ts'
+import {
+  AppendConflict,
+  type EventLog,
+  type ExpectedRevision,
+  type NewEvent,
+  StreamMissing,
+  UnknownOutcome,
+} from './port.ts'
 
 const conflictsMax = 8
 const resendsMax = 5
@@ -37,10 +44,14 @@ const lastOf = async (eventLog: Pick<EventLog, 'read'>, stream: string): Promise
   }
 }
 
-const appendSurely = async (
-  eventLog: Pick<EventLog, 'append' | 'read'>,
+/**
+ * Appends at exactly `expected`, and sends the identical append again while nobody knows what became of it. Throws what
+ * `EventLog.append` throws; `UnknownOutcome` only after several attempts to find out.
+ */
+export const appendSurely = async (
+  eventLog: Pick<EventLog, 'append'>,
   stream: string,
-  expected: number | 'none',
+  expected: ExpectedRevision,
   events: readonly NewEvent[],
 ): Promise<{ revision: number }> => {
   for (let resends = 0; ; resends++) {

@@ -15,3 +15,13 @@ export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
   )
   return rowCount ?? 0
 }
+
+/** As many portions as there are: what is promised to be forgotten in time is, however much it is. Returns how many. */
+export const inPortions = async (portionMax: number, forget: () => Promise<number>): Promise<number> => {
+  let forgotten = 0
+  for (;;) {
+    const portion = await forget()
+    forgotten += portion
+    if (portion < portionMax) return forgotten
+  }
+}

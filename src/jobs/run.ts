@@ -4,7 +4,7 @@ import type { Foundation } from '../ops/foundation.ts'
 import { expireCredits } from './expire.ts'
 import { queuedJobOptions } from './queue.ts'
 import { reconcile } from './reconcile.ts'
-import { forgetAnswers, forgottenAtOnceMax } from './retain.ts'
+import { forgetAnswers, forgottenAtOnceMax, inPortions } from './retain.ts'
 
 /** Work by the clock, once per installation however many processes run it. pg-boss keeps queue and schedule. */
 export type Jobs = { stop(): Promise<void> }
@@ -48,7 +48,10 @@ export const startJobs = async (
   }
   const byTheClock: Record<string, ScheduledJob> = {
     'expire-credits': { cron: '*/5 * * * *', run: () => expireCredits(foundation) },
-    'forget-answers': { cron: '17 * * * *', run: () => forgetAllAnswers(foundation) },
+    'forget-answers': {
+      cron: '17 * * * *',
+      run: () => inPortions(forgottenAtOnceMax, () => forgetAnswers(foundation.pool)),
+    },
     reconcile: { cron: '43 * * * *', run: () => reconcile(foundation.url, logger) },
     ...scheduled,
   }
@@ -58,7 +61,9 @@ export const startJobs = async (
     await boss.work(name, { pollingIntervalSeconds: pollingSeconds.scheduled }, () => logged(name, run))
   }
   for (const [name, { run, concurrencyMax, expireSeconds }] of Object.entries(queued)) {
-    await boss.createQueue(name, { ...queuedJobOptions, expireInSeconds: expireSeconds })
+    await boss.createQueue(name, queuedJobOptions)
+    // Whoever asked for a job first has made the queue, without knowing how long its jobs may take.
+    await boss.updateQueue(name, { expireInSeconds: expireSeconds })
     await boss.work<{ data: string }>(
       name,
       { pollingIntervalSeconds: pollingSeconds.queued, localConcurrency: concurrencyMax },
@@ -66,14 +71,4 @@ export const startJobs = async (
     )
   }
   return { stop: () => boss.stop({ graceful: true, timeout: stopTimeoutMs }) }
-}
-
-/** As many portions as there are: what is promised to be forgotten within a day is, however much it is. */
-const forgetAllAnswers = async ({ pool }: Foundation): Promise<number> => {
-  let forgotten = 0
-  for (;;) {
-    const portion = await forgetAnswers(pool)
-    forgotten += portion
-    if (portion < forgottenAtOnceMax) return forgotten
-  }
 }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { ulid } from 'ulid'
+import { appendSurely } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { type EventLog, type ExpectedRevision, StreamMissing } from '../event-log/port.ts'
 import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
@@ -158,7 +159,7 @@ const append = async (
   actor: string,
 ): Promise<void> => {
   const id = eventIdOf(keyId, ulid(), 0)
-  await eventLog.append(keyStream(keyId), expected, [
+  await appendSurely(eventLog, keyStream(keyId), expected, [
     encodeEvent(event, { id, actor, effectiveAt: new Date().toISOString() }),
   ])
 }

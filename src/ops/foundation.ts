@@ -7,6 +7,7 @@ import { projections } from '../../projections/index.ts'
 import { defaultPriceBook } from '../billing/price-book.ts'
 import { knownRules } from '../billing/tariff.ts'
 import { type Config, ConfigError } from '../config.ts'
+import { appendSurely } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { AppendConflict, type EventLog, StreamMissing } from '../event-log/port.ts'
 import { openPostgresEventLog } from '../event-log/postgres.ts'
@@ -209,7 +210,7 @@ const keepPriceBookComplete = async (eventLog: EventLog, logger: Logger): Promis
   // Whatever an earlier default book priced keeps its price; what it did not price could not be called.
   const effective_from = newest === undefined ? defaultPriceBook.effective_from : newest.effective_from
   try {
-    await eventLog.append(priceBookStream, newest === undefined ? 'none' : books.length - 1, [
+    await appendSurely(eventLog, priceBookStream, newest === undefined ? 'none' : books.length - 1, [
       encodeEvent(
         { type: 'PriceBookPublished', data: { ...defaultPriceBook, version, effective_from } },
         {

@@ -107,7 +107,8 @@ const throughput = async (
         against: median(naive),
         ratio: median(own.map((one, i) => one / (naive[i] ?? Number.NaN))),
         unit: '/s',
-        bound: { least: 2 },
+        // The usual way remembers no hits: beside it, remembering them is work of our own.
+        bound: { least: name.includes('hit ids') ? 1 : 2 },
       }),
     )
 }

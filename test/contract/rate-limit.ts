@@ -177,6 +177,102 @@ export const rateLimitContract = (open: () => Promise<LimiterUnderTest>): void =
     for (const verdict of verdicts.slice(2)) expect(remainingOf(verdict)).toEqual({ minute: 0, day: 3 })
   })
 
+  describe('a call with a limit of its own a second', () => {
+    const takes = async (key: DirectoryKey, perSecond: number, attempts: number): Promise<number> => {
+      let passed = 0
+      for (let n = 0; n < attempts; n++) if ((await limiter.take(key, perSecond)).exceeded === null) passed++
+      return passed
+    }
+
+    test('is told of that window first, and counts in all three', async () => {
+      const key = keyOf(100, 1_000)
+      for (const used of [1, 2])
+        expect(await limiter.take(key, 5)).toEqual({
+          exceeded: null,
+          windows: [
+            { policy: 'second', limit: 5, windowSeconds: 1, remaining: 5 - used, resetSeconds: 1 },
+            {
+              policy: 'minute',
+              limit: 100,
+              windowSeconds: 60,
+              remaining: 100 - used,
+              resetSeconds: about(60),
+            },
+            {
+              policy: 'day',
+              limit: 1_000,
+              windowSeconds: 86_400,
+              remaining: 1_000 - used,
+              resetSeconds: about(86_400),
+            },
+          ],
+        })
+    })
+
+    test('is denied beyond it, takes nothing from the longer windows then, and passes when the second turns', async () => {
+      const key = keyOf(100, 1_000)
+      expect(await takes(key, 3, 8)).toBe(3)
+      const denied = await limiter.take(key, 3)
+      expect(denied.exceeded).toEqual({
+        policy: 'second',
+        limit: 3,
+        windowSeconds: 1,
+        remaining: 0,
+        resetSeconds: 1,
+      })
+      expect(remainingOf(denied)).toEqual({ second: 0, minute: 97, day: 997 })
+      await opened.advance(1_000)
+      expect(await takes(key, 3, 8)).toBe(3)
+      expect(remainingOf(await limiter.take(key))).toEqual({ minute: 93, day: 993 })
+    })
+
+    test('shares that second with no call that has none', async () => {
+      const key = keyOf(100, 1_000)
+      expect(await passing(limiter, key, 20)).toBe(20)
+      expect(await takes(key, 2, 5)).toBe(2)
+      expect(await passing(limiter, key, 20)).toBe(20)
+      expect(remainingOf(await limiter.take(key))).toEqual({ minute: 57, day: 957 })
+    })
+
+    test("counts against its own key's second only, and by the limit of the moment", async () => {
+      const [one, other] = [keyOf(100, 1_000), keyOf(100, 1_000)]
+      expect(await takes(one, 2, 4)).toBe(2)
+      expect(await takes(other, 2, 4)).toBe(2)
+      expect(await takes(one, 5, 8)).toBe(3)
+      expect((await limiter.take(one, 1)).exceeded).toMatchObject({ policy: 'second', limit: 1 })
+    })
+
+    test('denied by a longer window takes nothing from the second, and is told the longer wait', async () => {
+      const key = keyOf(2, 1_000)
+      expect(await takes(key, 10, 6)).toBe(2)
+      const denied = await limiter.take(key, 10)
+      expect(denied.exceeded?.policy).toBe('minute')
+      expect(remainingOf(denied)).toEqual({ second: 8, minute: 0, day: 998 })
+      const full = keyOf(2, 1_000)
+      expect(await takes(full, 2, 2)).toBe(2)
+      expect((await limiter.take(full, 2)).exceeded?.policy).toBe('minute')
+    })
+
+    test('among 60 at once: exactly the limit passes', async () => {
+      const key = keyOf(1_000, 10_000)
+      const verdicts = await Promise.all(Array.from({ length: 60 }, () => limiter.take(key, 10)))
+      expect(verdicts.filter(({ exceeded }) => exceeded === null)).toHaveLength(10)
+      for (const { exceeded } of verdicts.filter((verdict) => verdict.exceeded !== null))
+        expect(exceeded?.policy).toBe('second')
+      expect(remainingOf(await limiter.take(key))).toEqual({ minute: 989, day: 9_989 })
+    })
+
+    test('of a key whose second holds nothing is denied', async () => {
+      expect((await limiter.take(keyOf(10, 10), 0)).exceeded).toMatchObject({ policy: 'second', limit: 0 })
+    })
+
+    test('leaves the window of refusals alone', async () => {
+      const key = keyOf(10, 100)
+      expect(await takes(key, 1, 3)).toBe(1)
+      expect(await limiter.takeRefused(key)).toMatchObject({ exceeded: null, windows: [{ remaining: 9 }] })
+    })
+  })
+
   describe('the window of refusals', () => {
     test("is as wide as the key's minute, and its own: neither uses up the other", async () => {
       const key = keyOf(2, 10)

@@ -93,7 +93,7 @@ describe('2.4 the result', () => {
   })
 
   test('of somebody who is gone says who, and nothing else', () => {
-    const result = deletedResult(ids, identifiers.urlOf(ids.lid))
+    const result = deletedResult(ids.lid, identifiers.urlOf(ids.lid))
     expect(Object.keys(result)).toEqual(members)
     expect(profileResult.parse(result)).toEqual(result)
     const told = Object.entries(result).filter(
@@ -104,5 +104,11 @@ describe('2.4 the result', () => {
       url: 'https://www.profnet.com/in/talvora',
       deleted: true,
     })
+  })
+
+  test('of somebody who is gone and was asked for by number has every member', () => {
+    const result = deletedResult(null, null)
+    expect(Object.keys(result)).toEqual(members)
+    expect(profileResult.parse(result)).toMatchObject({ lid: null, url: null, deleted: true })
   })
 })

@@ -12,13 +12,21 @@ import {
   lineBytesMax,
   seedDatasetIfEmpty,
 } from '../../src/capabilities/profile/dataset-import.ts'
-import { createDatasetProvider, eraseFromDataset } from '../../src/capabilities/profile/dataset-provider.ts'
+import {
+  createDatasetProvider,
+  type DatasetPerson,
+  eraseFromDataset,
+} from '../../src/capabilities/profile/dataset-provider.ts'
 import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
 import type { ProviderAnswer } from '../../src/capabilities/profile/provider.ts'
+import { createSecrets } from '../../src/guard/secrets.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 const identifiers = createIdentifiers({ domain: null, urnPrefix: null })
 const nowMs = Date.UTC(2026, 10, 21, 12)
+const keys = createSecrets('k'.repeat(40))
+const secrets = { identifierHmac: keys.identifierHmac, sealer: keys.sealer('profile-dataset') }
+const hmacOf = keys.identifierHmac
 const nobody: AreSuppressed = async (people) => people.map(() => false)
 
 let database: TestDatabase
@@ -42,7 +50,7 @@ const find = (
   value: string,
   from: Pick<pg.Pool, 'query'> = pool,
 ): Promise<ProviderAnswer> =>
-  createDatasetProvider({ pool: from, clock: { epochMs: () => nowMs }, logger }).fetch(
+  createDatasetProvider({ pool: from, secrets, clock: { epochMs: () => nowMs }, logger }).fetch(
     { kind, value },
     { deadlineMs: performance.now() + 5_000, ageMaxMs: 60_000, signal: new AbortController().signal },
   )
@@ -65,6 +73,7 @@ const load = (
   } = {},
 ) =>
   importProfiles({
+    secrets,
     pool,
     stream: chunked(Buffer.from(text), size),
     identifiers,
@@ -74,13 +83,18 @@ const load = (
   })
 const lines = (...records: object[]) => records.map((record) => JSON.stringify(record)).join('\n')
 const person = (lid: string, urn: string | null = null, firstname = 'Talvora') => ({ lid, urn, firstname })
-const rows = async () =>
-  (
-    await pool.query(
-      'select lid, urn, data->>$1 as name, data is null as gone from profile_dataset order by lid',
-      ['firstname'],
-    )
-  ).rows
+/** What the rows say, opened, by lid. */
+const rows = async () => {
+  const stored = await pool.query<{ lid_hmac: string; sealed: string }>(
+    'select lid_hmac, sealed from profile_dataset',
+  )
+  return stored.rows
+    .map(({ lid_hmac, sealed }) => {
+      const { lid, urn, data } = JSON.parse(secrets.sealer.open(sealed, lid_hmac) ?? '') as DatasetPerson
+      return { lid, urn, name: data?.firstname ?? null, gone: data === null }
+    })
+    .sort((a, b) => (a.lid < b.lid ? -1 : 1))
+}
 
 describe('an import', () => {
   test('makes people found by id and by number, as if they had just been fetched; the import date stays', async () => {
@@ -220,14 +234,20 @@ const untilSomebodyWaits = async () => {
 }
 
 describe('erasure', () => {
+  test('what rests in the table is readable by nobody without the secret', async () => {
+    await load(lines(person('abc-quill', '1', 'Talvora')))
+    const { rows: stored } = await pool.query('select row_to_json(t)::text as row from profile_dataset t')
+    expect(JSON.stringify(stored)).not.toMatch(/abc-quill|Talvora/)
+  })
+
   test('removes who is known by any of the aliases, and names all aliases of theirs', async () => {
     await load(lines(person('abc', '1'), person('def', '2'), person('ghi')))
-    const erased = await eraseFromDataset(pool, ['lid:Abc', 'urn:2', 'lid:nobody', 'other:ghi'])
+    const erased = await eraseFromDataset(pool, ['lid:abc', 'urn:2', 'lid:nobody'].map(hmacOf))
     expect(erased.removed).toBe(2)
-    expect([...erased.aliases].sort()).toEqual(['lid:abc', 'lid:def', 'urn:1', 'urn:2'])
+    expect([...erased.hmacs].sort()).toEqual(['lid:abc', 'lid:def', 'urn:1', 'urn:2'].map(hmacOf).sort())
     expect(await rows()).toMatchObject([{ lid: 'ghi' }])
     expect(await find('lid', 'abc')).toEqual({ kind: 'not_found' })
-    expect(await eraseFromDataset(pool, ['lid:abc'])).toEqual({ removed: 0, aliases: [] })
+    expect(await eraseFromDataset(pool, [hmacOf('lid:abc')])).toEqual({ removed: 0, hmacs: [] })
   })
 
   test('keeps who is suppressed from coming back, by id or by number', async () => {
@@ -248,7 +268,7 @@ describe('erasure', () => {
       const answer = people.map((aliases) => aliases.some((alias) => suppressed.has(alias)))
       // Suppressed just after the import was told that nobody is.
       suppressed.add('lid:abc')
-      erasing = eraseFromDataset(pool, ['lid:abc'])
+      erasing = eraseFromDataset(pool, [hmacOf('lid:abc')])
       await Promise.race([erasing, untilSomebodyWaits()])
       return answer
     }
@@ -260,7 +280,8 @@ describe('erasure', () => {
 
 describe('the invented people', () => {
   test('fill an empty dataset, once', async () => {
-    const seed = () => seedDatasetIfEmpty({ pool, identifiers, areSuppressed: nobody, epochMs: () => nowMs })
+    const seed = () =>
+      seedDatasetIfEmpty({ pool, secrets, identifiers, areSuppressed: nobody, epochMs: () => nowMs })
     expect(await seed()).toBe(inventedPeopleCount)
     expect(await rows()).toHaveLength(inventedPeopleCount)
     const [first] = inventedPeople()
@@ -273,9 +294,9 @@ describe('the invented people', () => {
 
   test('do not come to a dataset that holds anybody', async () => {
     await load(lines(person('abc')))
-    expect(await seedDatasetIfEmpty({ pool, identifiers, areSuppressed: nobody, epochMs: () => nowMs })).toBe(
-      0,
-    )
+    expect(
+      await seedDatasetIfEmpty({ pool, secrets, identifiers, areSuppressed: nobody, epochMs: () => nowMs }),
+    ).toBe(0)
     expect(await rows()).toHaveLength(1)
   })
 })

@@ -121,8 +121,11 @@ const freshUrn = (): string => String(1_000_000 + ++names)
 const lid = (value: string): ProfileRef => ({ kind: 'lid', value })
 const urn = (value: string): ProfileRef => ({ kind: 'urn', value })
 
-const ask = (retrieval: Retrieval, ref: ProfileRef, wants: 'cached' | 'fresh' = 'cached'): Promise<Retrieved> =>
-  retrieval.retrieve(ref, { wants, beforeUpstream: async () => undefined })
+const ask = (
+  retrieval: Retrieval,
+  ref: ProfileRef,
+  wants: 'cached' | 'fresh' = 'cached',
+): Promise<Retrieved> => retrieval.retrieve(ref, { wants, beforeUpstream: async () => undefined })
 
 /** Asks, and waits until what came of it can be read back. */
 const askAndSettle = async (retrieval: Retrieval, ref: ProfileRef, wants: 'cached' | 'fresh' = 'cached') => {
@@ -206,7 +209,11 @@ describe('freshness', () => {
       })),
     )
     expect(await askAndSettle(retrieval, lid(id), 'fresh')).toMatchObject({ kind: 'unavailable' })
-    expect(await askAndSettle(retrieval, lid(id))).toMatchObject({ kind: 'found', source: 'cached', ageMs: 61_000 })
+    expect(await askAndSettle(retrieval, lid(id))).toMatchObject({
+      kind: 'found',
+      source: 'cached',
+      ageMs: 61_000,
+    })
   })
 
   test('from the 25th day on cached data are refreshed behind the answer', async () => {
@@ -240,14 +247,20 @@ describe('freshness', () => {
     ['late', { kind: 'transient', detail: 'timeout' }, 5],
     ['talking nonsense', { kind: 'malformed', detail: 'json' }, 5],
     ['telling us to wait', { kind: 'rate_limited', retryAfterSeconds: 17 }, 17],
-  ] as const)('an upstream that is %s leaves no trace: the next call asks again', async (_, answer, seconds) => {
-    const id = freshLid()
-    const source = upstream(() => answer)
-    const retrieval = processOver(source)
-    expect(await askAndSettle(retrieval, lid(id))).toEqual({ kind: 'unavailable', retryAfterSeconds: seconds })
-    source.script = () => foundAs(id, null)
-    expect(await askAndSettle(retrieval, lid(id))).toMatchObject({ kind: 'found' })
-  })
+  ] as const)(
+    'an upstream that is %s leaves no trace: the next call asks again',
+    async (_, answer, seconds) => {
+      const id = freshLid()
+      const source = upstream(() => answer)
+      const retrieval = processOver(source)
+      expect(await askAndSettle(retrieval, lid(id))).toEqual({
+        kind: 'unavailable',
+        retryAfterSeconds: seconds,
+      })
+      source.script = () => foundAs(id, null)
+      expect(await askAndSettle(retrieval, lid(id))).toMatchObject({ kind: 'found' })
+    },
+  )
 })
 
 describe('one fetch for everybody', () => {
@@ -265,7 +278,9 @@ describe('one fetch for everybody', () => {
     await vi.waitFor(() => expect(source.asked).toHaveLength(1))
     answering.resolve()
     const answers = await Promise.all(callers)
-    expect(answers.filter((answer) => answer.kind === 'found' && answer.source === 'fresh')).toHaveLength(1_000)
+    expect(answers.filter((answer) => answer.kind === 'found' && answer.source === 'fresh')).toHaveLength(
+      1_000,
+    )
     expect(source.asked).toHaveLength(1)
     await Promise.all(processes.map((one) => one.close()))
   }, 30_000)
@@ -346,7 +361,9 @@ describe('whose data it is', () => {
     expect(await askAndSettle(retrieval, lid(name))).toEqual({ kind: 'missing' })
     // By number both are who they are.
     expect(await askAndSettle(retrieval, urn(number))).toMatchObject({ data: { firstname: 'Zorvina' } })
-    expect(await askAndSettle(retrieval, urn(stranger))).toMatchObject({ data: { firstname: 'Somebody else' } })
+    expect(await askAndSettle(retrieval, urn(stranger))).toMatchObject({
+      data: { firstname: 'Somebody else' },
+    })
   })
 
   test('a renamed person is found by the old name and by the new one', async () => {
@@ -371,7 +388,10 @@ describe('whose data it is', () => {
     await askAndSettle(retrieval, lid(old))
     source.script = ({ kind }) => (kind === 'urn' ? foundAs(young, number) : { kind: 'not_found' })
     nowMs += hourMs
-    expect(await askAndSettle(retrieval, lid(old), 'fresh')).toMatchObject({ kind: 'found', ids: { lid: young } })
+    expect(await askAndSettle(retrieval, lid(old), 'fresh')).toMatchObject({
+      kind: 'found',
+      ids: { lid: young },
+    })
   })
 
   test('somebody known who is gone is a tombstone for 30 days, and their data are unreadable at once', async () => {
@@ -386,7 +406,9 @@ describe('whose data it is', () => {
     expect(await askAndSettle(retrieval, lid(name))).toMatchObject({ kind: 'deleted', ageMs: dayMs })
     expect(source.asked).toHaveLength(2)
     const subject = before.kind === 'found' ? before.subjectId : ''
-    const { rows } = await foundation.pool.query('select 1 from profile_keys where subject_id = $1', [subject])
+    const { rows } = await foundation.pool.query('select 1 from profile_keys where subject_id = $1', [
+      subject,
+    ])
     expect(rows).toEqual([])
   })
 
@@ -462,11 +484,15 @@ describe('erasure', () => {
         where schemaname not in ('pg_catalog', 'information_schema')`,
     )
     for (const { name: table } of tables) {
-      const { rows } = await foundation.pool.query<{ row: string }>(`select row_to_json(t)::text as row from ${table} t`)
+      const { rows } = await foundation.pool.query<{ row: string }>(
+        `select row_to_json(t)::text as row from ${table} t`,
+      )
       const text = rows.map(({ row }) => row).join('\n')
       for (const mark of marks) expect([table, text.includes(mark)]).toEqual([table, false])
     }
-    const log = JSON.stringify(await profileEvents(), (_, value) => (typeof value === 'bigint' ? String(value) : value))
+    const log = JSON.stringify(await profileEvents(), (_, value) =>
+      typeof value === 'bigint' ? String(value) : value,
+    )
     for (const mark of marks) expect(log.includes(mark)).toBe(false)
   })
 

@@ -417,7 +417,10 @@ export const writeHistory = async (
   for (const perMinute of [5, 7])
     await appendTo(eventLog, keyStream(changed), {
       type: 'ApiKeyLimitsChanged',
-      data: { key_id: changed, limits: { requests_per_minute: perMinute, requests_per_day: 10, email_validations_per_second: 10 } },
+      data: {
+        key_id: changed,
+        limits: { requests_per_minute: perMinute, requests_per_day: 10, email_validations_per_second: 10 },
+      },
     })
   await appendTo(
     eventLog,

@@ -1,6 +1,8 @@
-import { afterAll, beforeAll, test } from 'vitest'
-import { type MailHosts, startMailHosts } from './mail/mail-hosts.ts'
-import { openValidation, type Validation } from './mail/validation.ts'
+/** The decision table of e-mail validation, row by row, against real mail servers and a real resolver. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { greylistedSeconds, known, knownMax, type MailHosts, startMailHosts } from './mail/mail-hosts.ts'
+import { type Judged, openValidation, type Validation } from './mail/validation.ts'
 
 let hosts: MailHosts
 let validation: Validation
@@ -12,15 +14,219 @@ afterAll(async () => {
   await validation?.close()
   await hosts?.close()
 })
-test('explore', async () => {
-  const names = ['postfix','second','answering','greylisting','greylisting-all','blocking','strict-helo','strict-sender','tarpit','slow-greeting','tls-only','tls-impossible','tls-broken','ascii','no-pipelining','postscreen','postscreen-deep','catch-all','foreign','null-mx','implicit','alias','mx-is-alias','first-down','all-down','no-mail','dangling','literal','local','many','exim','exim-catch-all','exim-foreign','refused','silent','bogus','dead','nxdomain']
-  const more = ['nobody@postfix','full@answering','full-for-good@answering','disabled@answering','jörg@postfix','jürg@postfix','known@ascii','jörg@ascii','full@exim','nobody@exim','jörg@exim','nobody@tls-only','nobody@no-pipelining','jörg@catch-all']
-  const all = [...names.map(n=>`known@${n}`), ...more]
-  const out = await Promise.all(all.map(async (a) => [a, JSON.stringify(await validation.ask(`${a}.example.net`))].join(' ')))
-  console.log(out.join('\n'))
-  const odd = await openValidation({...hosts, helo:'no-such-host.example.net', mailFrom:'x@no-such-host.example.net'})
-  for (const n of ['strict-helo','strict-sender','postscreen','postscreen-deep','foreign']) console.log(n, JSON.stringify(await odd.ask(`known@${n}.example.net`)))
- await odd.close()
-  console.log((await hosts.postfix.log()).split('\n').filter(l=>/screen|strict|warn|error|fatal|panic/.test(l)).join('\n'))
-  console.log(await hosts.exim.log())
-}, 60_000)
+
+/** Those a test has for itself, so that no session and no memory is another's. */
+const own: Validation[] = []
+const openOwn = async (options: Partial<Parameters<typeof openValidation>[0]> = {}): Promise<Validation> => {
+  const opened = await openValidation({ ...hosts, ...options })
+  own.push(opened)
+  return opened
+}
+afterEach(async () => {
+  await Promise.all(own.splice(0).map((opened) => opened.close()))
+})
+
+type Row = readonly [what: string, address: string, row: number, verdict: string, found?: string]
+
+/** `found` is the reply that decided, or the resolver's error. */
+const table: readonly Row[] = [
+  ['no domain', 'known@nxdomain', 3, 'invalid/domain_not_found'],
+  ['a null MX', 'known@null-mx', 4, 'invalid/null_mx'],
+  ['neither MX nor address', 'known@no-mail', 5, 'invalid/no_mail_server'],
+  ['an MX that does not exist', 'known@dangling', 6, 'invalid/mx_unroutable'],
+  ['an MX that is an address', 'known@literal', 6, 'invalid/mx_unroutable'],
+  ['an MX that is localhost', 'known@local', 6, 'invalid/mx_unroutable'],
+  ['SERVFAIL, for a signature that is missing', 'known@bogus', 7, 'unknown/dns_error', 'ESERVFAIL'],
+  ['name servers that are dead', 'known@dead', 7, 'unknown/dns_error', 'ETIMEOUT'],
+  ['REFUSED', 'known@refused', 7, 'unknown/dns_error', 'EREFUSED'],
+  ['questions that are dropped', 'known@silent', 7, 'unknown/dns_error', 'ETIMEOUT'],
+
+  ['an MX where nobody listens', 'known@all-down', 10, 'unknown/no_connect'],
+  ['a tarpit', 'known@tarpit', 10, 'unknown/timeout'],
+  ['a server that greets after longer than a reply may take', 'known@postscreen', 10, 'unknown/timeout'],
+  ['a mailbox that is full now', 'full@answering', 11, 'risky/mailbox_full', '452 4.2.2'],
+  ['a mailbox that is full', 'full-for-good@answering', 11, 'risky/mailbox_full', '552 5.2.2'],
+  ['a full one, in words alone', 'full@exim', 11, 'risky/mailbox_full', '552'],
+  ['Postgrey', 'known@greylisting', 12, 'unknown/greylisted', '450 4.2.0'],
+  ['a server that cannot tell now', 'later@exim', 12, 'unknown/temporary_failure', '451'],
+  ['a relay, for now', 'known@foreign', 12, 'unknown/temporary_failure', '454 4.7.1'],
+  ['a blocklist', 'known@blocking', 13, 'unknown/blocked', '554 5.7.1'],
+  ['a relay', 'known@foreign-for-good', 13, 'unknown/blocked', '554 5.7.1'],
+  ['a relay, in words alone', 'known@exim-foreign', 13, 'unknown/blocked', '550'],
+  ['TLS alone, of a kind nobody speaks', 'known@tls-only-old', 13, 'unknown/blocked', '530 5.7.0'],
+  ['no SMTPUTF8', 'jörg@ascii', 13, 'unknown/smtputf8_unsupported'],
+  ['a missing mailbox', 'nobody@postfix', 14, 'invalid/mailbox_not_found', '550 5.1.1'],
+  ['a missing one over TLS', 'nobody@tls-only', 14, 'invalid/mailbox_not_found', '550 5.1.1'],
+  ['a missing one, in words alone', 'nobody@exim', 14, 'invalid/mailbox_not_found', '550'],
+  ['a missing one beyond ASCII', 'jürg@postfix', 14, 'invalid/mailbox_not_found', '550 5.1.1'],
+  ['a disabled mailbox', 'disabled@answering', 14, 'invalid/mailbox_disabled', '550 5.2.1'],
+  ['a domain that takes everything', 'nobody@catch-all', 15, 'risky/catch_all', '250 2.1.5'],
+  ['one that takes everything, at Exim', 'nobody@exim-catch-all', 15, 'risky/catch_all', '250'],
+  ['one that takes everything, beyond ASCII', 'jürg@catch-all', 15, 'risky/catch_all', '250 2.1.5'],
+
+  ['a mailbox', 'known@postfix', 17, 'valid/accepted', '250 2.1.5'],
+  ['a mailbox at Exim', 'known@exim', 17, 'valid/accepted', '250'],
+  ['a mailbox beyond ASCII', 'jörg@postfix', 17, 'valid/accepted', '250 2.1.5'],
+  ['a mailbox beyond ASCII at Exim', 'jörg@exim', 17, 'valid/accepted', '250'],
+  ['a domain beyond ASCII', 'jörg@bücher', 17, 'valid/accepted', '250 2.1.5'],
+  ['TLS alone', 'known@tls-only', 17, 'valid/accepted', '250 2.1.5'],
+  ['TLS that fails and is not required', 'known@tls-old', 17, 'valid/accepted', '250 2.1.5'],
+  ['no pipelining', 'known@one-at-a-time', 17, 'valid/accepted', '250 2.1.5'],
+  ['a greeting after three seconds', 'known@slow-greeting', 17, 'valid/accepted', '250 2.1.5'],
+  ['no MX, but an address', 'known@implicit', 17, 'valid/accepted', '250 2.1.5'],
+  ['a domain that is an alias', 'known@alias', 17, 'valid/accepted', '250 2.1.5'],
+  ['an MX that is an alias', 'known@mx-is-alias', 17, 'valid/accepted', '250 2.1.5'],
+  ['a first MX that is down', 'known@first-down', 17, 'valid/accepted', '250 2.1.5'],
+  ['more MX than a datagram holds', 'known@many', 17, 'valid/accepted', '250 2.1.5'],
+]
+
+const fullAddress = (address: string): string => `${address}.example.net`
+
+describe.concurrent('against real servers', () => {
+  for (const [what, address, row, verdict, found = null] of table)
+    test(`${what} (${address}): row ${row}, ${verdict}`, async () => {
+      const judged = await validation.ask(fullAddress(address))
+      expect({ row: judged.row, verdict: judged.verdict, found: judged.reply ?? judged.dnsCode }).toEqual({
+        row,
+        verdict,
+        found,
+      })
+    })
+})
+
+describe('a sender others do not know', () => {
+  test.each([
+    ['strict-helo', '450 4.7.1'],
+    ['strict-sender', '450 4.1.8'],
+  ])('is refused by %s for now, whoever the recipient is: row 12', async (domain, reply) => {
+    const unknown = 'no-such-host.example.net'
+    const asking = await openOwn({ helo: unknown, mailFrom: `sender@${unknown}` })
+    for (const name of [known, 'nobody'])
+      expect(await asking.ask(fullAddress(`${name}@${domain}`))).toMatchObject({
+        row: 12,
+        verdict: 'unknown/temporary_failure',
+        reply,
+        retryAfter: 900,
+      })
+  })
+})
+
+/** Retries until the deferral is over, and gives the verdict of the next call. */
+const retried = async (asking: Validation, address: string): Promise<Judged> => {
+  for (let retries = 0; retries < retriesMax; retries++) {
+    await sleep(retryEveryMs)
+    if ((await asking.runRetries()).some((learned) => learned)) break
+  }
+  return asking.ask(address)
+}
+/** Postfix answers late once it has refused ten in a session. */
+const retriesMax = 9
+const retryEveryMs = (2 * greylistedSeconds * 1_000) / retriesMax
+
+describe('a mailbox that was deferred', () => {
+  test('by Postgrey is judged by what the retry found: row 17', async () => {
+    const asking = await openOwn({ mailFrom: 'first@sender.example.net' })
+    const address = fullAddress('known@greylisting')
+    expect(await asking.ask(address)).toMatchObject({ row: 12, retryAfter: 300, cached: false })
+    expect(await retried(asking, address)).toMatchObject({
+      row: 17,
+      verdict: 'valid/accepted',
+      reply: '250 2.1.5',
+      cached: true,
+    })
+  })
+
+  test('by a Postgrey that defers missing ones too: row 16, for the recipient nobody has is deferred in its turn', async () => {
+    const asking = await openOwn({ mailFrom: 'first@sender.example.net' })
+    const address = fullAddress('known@greylisting-all')
+    expect(await asking.ask(address)).toMatchObject({ row: 12, retryAfter: 300 })
+    expect(await retried(asking, address)).toMatchObject({
+      row: 16,
+      verdict: 'risky/catch_all_undetermined',
+      reply: '250 2.1.5',
+      cached: true,
+    })
+  })
+
+  test('by postscreen, which wants to see a client come back: row 17', async () => {
+    const asking = await openOwn()
+    const address = fullAddress('known@postscreen-deep')
+    expect(await asking.ask(address)).toMatchObject({
+      row: 12,
+      verdict: 'unknown/temporary_failure',
+      reply: '450 4.3.2',
+      retryAfter: 900,
+    })
+    expect(await retried(asking, address)).toMatchObject({ row: 17, cached: true })
+  })
+})
+
+describe('many addresses of one host at a time', () => {
+  const numbers = Array.from({ length: knownMax }, (_, n) => n)
+  const askAll = async (domain: string) => {
+    const asking = await openOwn()
+    const judge = async (name: string): Promise<string> => {
+      const { row, verdict, reply } = await asking.ask(fullAddress(`${name}@${domain}`))
+      return `${row} ${verdict} ${reply}`
+    }
+    const [present, missing] = await Promise.all([
+      Promise.all(numbers.map((n) => judge(`${known}-${n}`))),
+      Promise.all(numbers.map((n) => judge(`nobody-${n}`))),
+    ])
+    return { present: [...new Set(present)], missing: [...new Set(missing)] }
+  }
+  const right = {
+    present: ['17 valid/accepted 250 2.1.5'],
+    missing: ['14 invalid/mailbox_not_found 550 5.1.1'],
+  }
+
+  test('are judged one by one, in a few sessions, and Postfix never loses its patience', async () => {
+    expect(await askAll('busy')).toEqual(right)
+    // 25 refusals, and at most 10 of them in one session.
+    expect(await hosts.postfix.connections('busy')).toBeLessThanOrEqual(10)
+    expect(await hosts.postfix.log()).not.toMatch(
+      /too many errors|postfix\/busy.*(?:lost connection|timeout)/,
+    )
+  })
+
+  test('without pipelining: likewise', async () => {
+    expect(await askAll('one-at-a-time')).toEqual(right)
+  })
+
+  test('at Exim, which ends a session after ten commands that are no mail: likewise', async () => {
+    expect(await askAll('exim')).toEqual({
+      present: ['17 valid/accepted 250'],
+      missing: ['14 invalid/mailbox_not_found 550'],
+    })
+  })
+
+  test.each([
+    ['one connection at a time', 'one-connection', '421 4.7.0'],
+    ['ten recipients a minute', 'ten-recipients', '450 4.7.1'],
+  ])('at a server that allows %s: rightly, or with less certainty', async (_, domain, refusal) => {
+    const { present, missing } = await askAll(domain)
+    const notNow = `12 unknown/temporary_failure ${refusal}`
+    const notNowOfNobody = '16 risky/catch_all_undetermined 250 2.1.5'
+    expect([...right.present, notNowOfNobody, notNow]).toEqual(expect.arrayContaining(present))
+    expect([...right.missing, notNow]).toEqual(expect.arrayContaining(missing))
+  })
+})
+
+test('a host on loopback is not dialled unless EGRESS_ALLOW has its address: row 6, and no connection', async () => {
+  const address = fullAddress('known@unwanted')
+  const strict = await openOwn({ allow: [] })
+  expect(await strict.ask(address)).toMatchObject({ row: 6, verdict: 'invalid/mx_unroutable', reply: null })
+  expect(await hosts.postfix.connections('unwanted')).toBe(0)
+  expect(strict.status().checks).toBe(0)
+  expect(await validation.ask(address)).toMatchObject({ row: 17 })
+  expect(await hosts.postfix.connections('unwanted')).toBe(1)
+})
+
+test('no server was given a message', async () => {
+  await validation.ask(fullAddress('known@second'))
+  const said = (await hosts.postfix.log()) + (await hosts.exim.log())
+  expect(said).toMatch(/rejected RCPT/)
+  expect(said).not.toMatch(/message-id=|queue active|<= /)
+  // Postfix counts the commands of each session.
+  expect(said).not.toMatch(/ (?:data|bdat)=/)
+})

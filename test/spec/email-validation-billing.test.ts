@@ -12,6 +12,7 @@ import {
   openMailWorld,
   path,
   resultOf,
+  takeCompaniesAway,
   validate,
   validLine,
 } from './email-validation-scene.ts'
@@ -218,25 +219,11 @@ describe('4.1.4 company data requested and not found', () => {
 })
 
 describe('when companies cannot be looked up', () => {
-  /** The database ends what asks for companies, as one that shuts down does; everything else goes on. */
-  const takeCompaniesAway = async (): Promise<() => Promise<void>> => {
-    await house.query(`
-      create function companies_away() returns boolean language plpgsql volatile as
-      $$ begin raise exception 'terminating connection' using errcode = '57P01'; end $$;
-      alter table companies rename to companies_kept;
-      create view companies as select * from companies_kept where companies_away()`)
-    return async () => {
-      await house.query(
-        'drop view companies; alter table companies_kept rename to companies; drop function companies_away()',
-      )
-    }
-  }
-
   test('the call is SYS_002 and free: not_found would be a statement nobody made', async () => {
     await world.host('unread-widgets.com', { recipient: mailboxes('someone') })
     await knowCompany(house, 'unread-widgets.com', 'Unread Widgets')
     const partner = await emailPartner(house, { credits: '3' })
-    const giveBack = await takeCompaniesAway()
+    const giveBack = await takeCompaniesAway(house)
     try {
       const answer = await validate(house, partner, 'someone@unread-widgets.com', { company: true })
       expectErrorObject(answer, {

@@ -189,3 +189,17 @@ export const knowCompany = (house: House, domain: string, name: string): Promise
        'Leeds', 'England', 'United Kingdom', 'GB', 'a data set', '2026-01-02T03:04:05Z', 0, '')`,
     [domain, name],
   )
+
+/** The database ends what asks for companies, as one that shuts down does; everything else goes on. The returned function gives them back. */
+export const takeCompaniesAway = async (house: House): Promise<() => Promise<void>> => {
+  await house.query(`
+    create function companies_away() returns boolean language plpgsql volatile as
+    $$ begin raise exception 'terminating connection' using errcode = '57P01'; end $$;
+    alter table companies rename to companies_kept;
+    create view companies as select * from companies_kept where companies_away()`)
+  return async () => {
+    await house.query(
+      'drop view companies; alter table companies_kept rename to companies; drop function companies_away()',
+    )
+  }
+}

@@ -164,7 +164,7 @@ describe('4.1 the answer', () => {
 })
 
 describe('decision 17: what DNS says', () => {
-  const cases: [string, () => void, string, number, object][] = [
+  const cases: [string, () => void, string, number, Record<string, unknown>][] = [
     [
       'a domain that does not exist is invalid',
       () => undefined,
@@ -209,7 +209,7 @@ describe('decision 17: what DNS says', () => {
       },
     ],
   ]
-  test.each(cases)('%s', async (_, prepare, subStatus, row, { mx, ...verdict }: Record<string, unknown>) => {
+  test.each(cases)('%s', async (_, prepare, subStatus, row, { mx, ...verdict }) => {
     prepare()
     const domain = `${subStatus.replaceAll('_', '-')}.example.com`
     const answer = await validate(house, partner, `someone@${domain}`)

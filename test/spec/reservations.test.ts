@@ -17,6 +17,7 @@ import {
   openMailWorld,
   path,
   resultOf,
+  takeCompaniesAway,
   validate,
 } from './email-validation-scene.ts'
 import { bare, expectCredits, expectErrorObject, expectRefusedCall, refusalFact } from './wire.ts'
@@ -147,10 +148,15 @@ describe('what has to be there is what the call may cost at its dearest', () => 
 
   test('where the verdict is unknown already, only the company counts, and is not looked up unpaid', async () => {
     world.dns.set('servfail-widgets.com', 'MX', 'servfail')
-    await knowCompany(house, 'servfail-widgets.com', 'Servfail Widgets')
     const partner = await emailPartner(house, { credits: '1' })
-    const answer = await validate(house, partner, 'someone@servfail-widgets.com', { company: true })
-    expectRefusedCall(answer, partner, unpaid('2', '1'), 'email_validation')
+    // A lookup would fail the call.
+    const giveBack = await takeCompaniesAway(house)
+    try {
+      const answer = await validate(house, partner, 'someone@servfail-widgets.com', { company: true })
+      expectRefusedCall(answer, partner, unpaid('2', '1'), 'email_validation')
+    } finally {
+      await giveBack()
+    }
     const without = await validate(house, partner, 'someone@servfail-widgets.com')
     expect(resultOf(without)).toMatchObject({ status: 'unknown', sub_status: 'dns_error' })
     expectCredits(without, '0', '1')

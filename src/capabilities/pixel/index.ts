@@ -45,6 +45,9 @@ import { allLimits, type LimitWindow, matchRules } from './rules-state.ts'
  *
  * A hit belongs to the period in which the process that took the call saw it arrive: clocks that differ between
  * processes move the seam between two periods by that much, and no hit is counted twice or not at all.
+ *
+ * A hit is counted before its call is recorded. When that fails the caller gets an error and fires nothing, and the hit
+ * stays counted: a cap may be missed by such hits, never exceeded. Asked again with its hit id it is the same hit.
  */
 export type PixelRoom = {
   readonly rules: PixelRulesModel

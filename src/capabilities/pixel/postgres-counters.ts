@@ -23,12 +23,13 @@ import { hitHash, readRules, writeRules } from './hit-memory.ts'
 
 const batchAsksMax = 256
 /**
- * A hit waits so long for its batch, and its batch so long for the server, and both together less than the caller does:
+ * A hit waits so long for its batch to start, and its batch so long for the server, and both together less than the caller does:
  * what was answered "unavailable" is not counted afterwards, unless the server's reply was lost.
  */
 const queuedMaxMs = 500
 const serverTimeoutMs = 450
-const connectTimeoutMs = 900
+/** Whoever waits for a connection waits in the queue. */
+const connectTimeoutMs = 450
 const usedWindowsMax = 20_000
 
 const takeStatement = `
@@ -36,11 +37,12 @@ const takeStatement = `
     from pixel_take($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::integer[], $7::integer[], $8::integer[],
                     $9::text[], $10::text[], $11::text[], $12::date[])`
 
+/** A subquery, so that every plan asks by primary key, however large the table has become since it was made. */
 const usedStatement = `
-  select coalesce(c.used, 0) as used
+  select coalesce((select c.used from pixel_counters c
+                    where c.organization_id = $1 and c.domain = w.domain and c.period = w.period
+                      and c.period_start = w.period_start), 0) as used
     from unnest($2::text[], $3::text[], $4::date[]) with ordinality as w (domain, period, period_start, n)
-    left join pixel_counters c
-      on c.organization_id = $1 and c.domain = w.domain and c.period = w.period and c.period_start = w.period_start
    order by w.n`
 
 type Queued = HitAsk & {
@@ -60,16 +62,9 @@ type TakenRow = {
 
 /** Connects on first use. The schema must have been migrated. */
 export const openPostgresCounters = ({ url, logger }: { url: string; logger: Logger }): PixelCounters => {
-  const pool = new pg.Pool({
-    connectionString: url,
-    // One for the batch under way, one for whoever reads.
-    max: 2,
-    connectionTimeoutMillis: connectTimeoutMs,
-    statement_timeout: serverTimeoutMs,
-    query_timeout: answerMaxMs,
-    application_name: 'pixel-counters',
-  })
-  pool.on('error', (error) => logger.warn({ err: error }, 'pixel counters: idle connection lost'))
+  // A connection of its own for each: whoever lists many limits must not be what hits wait for.
+  const batches = openPool(url, logger)
+  const reads = openPool(url, logger)
   const queue: Queued[] = []
   /** Hits with an id that are asked about now: whoever asks again meanwhile gets the same answer. */
   const asked = new Map<string, Promise<HitVerdict>>()
@@ -88,20 +83,21 @@ export const openPostgresCounters = ({ url, logger }: { url: string; logger: Log
   const work = async (): Promise<void> => {
     busy = true
     while (queue.length > 0) {
-      const nowMs = performance.now()
-      const batch = queue.splice(0, batchAsksMax)
-      for (const { giveUpMs, reject } of batch)
-        if (giveUpMs <= nowMs) reject(new CountersUnavailable('the pixel counters are late'))
-      const asks = batch.filter(({ giveUpMs }) => giveUpMs > nowMs)
-      if (asks.length === 0) continue
+      let asks: readonly Queued[] = []
       try {
-        const { text, values } = batchOf(asks)
-        const { rows } = await pool.query<TakenRow>({ name: 'pixel-take', text, values })
-        settle(asks, rows)
+        await onConnection(batches, async (client) => {
+          // Only now, so that waiting for a connection counts as waiting in the queue.
+          asks = inTime(queue.splice(0, batchAsksMax))
+          if (asks.length === 0) return
+          const { text, values } = batchOf(asks)
+          const { rows } = await client.query<TakenRow>({ name: 'pixel-take', text, values })
+          settle(asks, rows)
+        })
         noted(null)
       } catch (error) {
         noted(error)
-        for (const { reject } of asks)
+        // Without a connection nobody has left the queue, and nobody in it can be judged.
+        for (const { reject } of asks.length > 0 ? asks : queue.splice(0))
           reject(new CountersUnavailable('the pixel counters failed', { cause: error }))
       }
     }
@@ -144,7 +140,7 @@ export const openPostgresCounters = ({ url, logger }: { url: string; logger: Log
     const { rows } = await within(
       answerMaxMs,
       'pixel counters',
-      pool.query<{ used: number }>(usedStatement, values),
+      reads.query<{ used: number }>(usedStatement, values),
     )
     return rows.map((row) => row.used)
   }
@@ -155,9 +151,50 @@ export const openPostgresCounters = ({ url, logger }: { url: string; logger: Log
     close: async () => {
       closed = true
       await working
-      await pool.end()
+      await Promise.all([batches.end(), reads.end()])
     },
   }
+}
+
+/** Refuses who has waited too long: they are told so in any case, and not counting them afterwards keeps it true. */
+const inTime = (batch: readonly Queued[]): Queued[] => {
+  const nowMs = performance.now()
+  for (const { giveUpMs, reject } of batch)
+    if (giveUpMs <= nowMs) reject(new CountersUnavailable('the pixel counters are late'))
+  return batch.filter(({ giveUpMs }) => giveUpMs > nowMs)
+}
+
+/** A connection on which something failed is not used again: what it still does is unknown. */
+const onConnection = async <Result>(
+  pool: pg.Pool,
+  work: (client: pg.PoolClient) => Promise<Result>,
+): Promise<Result> => {
+  const client = await pool.connect()
+  // The query fails with it; without a listener the process would.
+  const lost = (): void => undefined
+  client.on('error', lost)
+  try {
+    const result = await work(client)
+    client.off('error', lost)
+    client.release()
+    return result
+  } catch (error) {
+    client.release(true)
+    throw error
+  }
+}
+
+const openPool = (url: string, logger: Logger): pg.Pool => {
+  const pool = new pg.Pool({
+    connectionString: url,
+    max: 1,
+    connectionTimeoutMillis: connectTimeoutMs,
+    statement_timeout: serverTimeoutMs,
+    query_timeout: answerMaxMs,
+    application_name: 'pixel-counters',
+  })
+  pool.on('error', (error) => logger.warn({ err: error }, 'pixel counters: idle connection lost'))
+  return pool
 }
 
 /** The batch as columns, and its windows once each, in the one order every process locks them in. */

@@ -22,8 +22,9 @@ export const profileResult = z.object({
   lastname: text,
   numOfConnections: z.int().min(0).nullable(),
   headline: text,
-  url: z.string(),
-  lid: z.string(),
+  /** Null, like `lid`, only where somebody who is gone was asked for by number: nothing of theirs is kept to tell it from. */
+  url: z.string().nullable(),
+  lid: z.string().nullable(),
   about: text,
   skills: z.array(z.string().max(textBytesMax)).max(itemsMax),
   languages: z.array(z.object({ value: z.string().max(textBytesMax), norm: text })).max(itemsMax),
@@ -114,7 +115,7 @@ export const resultOf = ({ lid }: ProfileIds, data: ProfileData, url: string): P
 })
 
 /** A person known before who is gone: which one, and nothing else. */
-export const deletedResult = ({ lid }: ProfileIds, url: string): ProfileResult => ({
+export const deletedResult = (lid: string | null, url: string | null): ProfileResult => ({
   firstname: null,
   lastname: null,
   numOfConnections: null,

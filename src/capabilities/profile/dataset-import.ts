@@ -1,8 +1,8 @@
 import type { Pool, PoolClient } from 'pg'
 import { inventedPeople } from './dataset/invented-people.ts'
+import { type DatasetPerson, type DatasetSecrets, sealRow } from './dataset-provider.ts'
 import { aliasTexts, type Identifiers } from './identifier.ts'
 import { isEmptyProfile, mapProfile } from './mapping.ts'
-import type { ProfileData } from './provider.ts'
 
 /**
  * Brings people into the dataset from JSON Lines: one person a line, in our own members, as JSON Resume, or as
@@ -34,11 +34,10 @@ export const badLinesReportedMax = 100
 /** For each of the people, by their aliases, whether they are suppressed. Asked while the dataset is locked for writing. */
 export type AreSuppressed = (people: readonly (readonly string[])[]) => Promise<readonly boolean[]>
 
-type Person = { readonly lid: string; readonly urn: string | null; readonly data: ProfileData | null }
-
 /** Rejects where the stream or the database fails; a bad line is reported, and never the reason to stop. */
 export const importProfiles = async ({
   pool,
+  secrets,
   stream,
   identifiers,
   areSuppressed,
@@ -46,6 +45,7 @@ export const importProfiles = async ({
   onProgress = () => undefined,
 }: {
   pool: Pick<Pool, 'connect'>
+  secrets: DatasetSecrets
   /** UTF-8; a line may be cut anywhere. */
   stream: AsyncIterable<Uint8Array>
   identifiers: Identifiers
@@ -56,14 +56,14 @@ export const importProfiles = async ({
 }): Promise<ImportReport> => {
   const totals = { lines: 0, imported: 0, gone: 0, suppressed: 0, bad: 0 }
   const badLines: { line: number; reason: string }[] = []
-  let batch: Person[] = []
+  let batch: DatasetPerson[] = []
   let batchBytes = 0
   const write = async (): Promise<void> => {
     const people = batch
     batch = []
     batchBytes = 0
     if (people.length === 0) return
-    const kept = await writePeople({ pool, people, areSuppressed, importedAt: new Date(epochMs()) })
+    const kept = await writePeople({ pool, secrets, people, areSuppressed, importedAt: new Date(epochMs()) })
     totals.imported += kept.length
     totals.gone += kept.filter(({ data }) => data === null).length
     totals.suppressed += people.length - kept.length
@@ -125,7 +125,10 @@ async function* linesOf(
 /** Takes a byte order mark away. */
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
-const parseLine = (bytes: Uint8Array, identifiers: Identifiers): Person | { readonly reason: string } => {
+const parseLine = (
+  bytes: Uint8Array,
+  identifiers: Identifiers,
+): DatasetPerson | { readonly reason: string } => {
   let text: string
   try {
     text = utf8.decode(bytes)
@@ -147,9 +150,9 @@ const parseLine = (bytes: Uint8Array, identifiers: Identifiers): Person | { read
 }
 
 /** Whom no later line replaces: rows are unique by lid and by URN. */
-const latestOf = (people: readonly Person[]): Person[] => {
+const latestOf = (people: readonly DatasetPerson[]): DatasetPerson[] => {
   const taken = new Set<string>()
-  const latest: Person[] = []
+  const latest: DatasetPerson[] = []
   for (const person of people.toReversed()) {
     const aliases = aliasTexts(person)
     if (!aliases.some((alias) => taken.has(alias))) latest.push(person)
@@ -161,23 +164,26 @@ const latestOf = (people: readonly Person[]): Person[] => {
 
 /** Holds up other writers and no reader. */
 const lockDataset = 'lock table profile_dataset in share row exclusive mode'
-const deleteRows = 'delete from profile_dataset where lid = any($1) or urn = any($2)'
+const deleteRows = 'delete from profile_dataset where lid_hmac = any($1) or urn_hmac = any($2)'
 const insertRows = `
-  insert into profile_dataset (lid, urn, data, imported_at)
-  select lid, urn, data, $4 from unnest($1::text[], $2::text[], $3::json[]) as given (lid, urn, data)`
+  insert into profile_dataset (lid_hmac, urn_hmac, sealed, imported_at)
+  select lid_hmac, urn_hmac, sealed, $4
+  from unnest($1::text[], $2::text[], $3::text[]) as given (lid_hmac, urn_hmac, sealed)`
 
 /** One transaction: nobody is missing in between, and nobody is written who was suppressed before it ends. */
 const writePeople = async ({
   pool,
+  secrets,
   people,
   areSuppressed,
   importedAt,
 }: {
   pool: Pick<Pool, 'connect'>
-  people: readonly Person[]
+  secrets: DatasetSecrets
+  people: readonly DatasetPerson[]
   areSuppressed: AreSuppressed
   importedAt: Date
-}): Promise<readonly Person[]> => {
+}): Promise<readonly DatasetPerson[]> => {
   const client = await pool.connect()
   let broken: Error | undefined
   try {
@@ -186,7 +192,7 @@ const writePeople = async ({
     // After the lock, so that whoever is suppressed later finds these rows when erasing.
     const suppressed = await areSuppressed(people.map(aliasTexts))
     const kept = people.filter((_, index) => suppressed[index] === false)
-    await writeRows(client, kept, importedAt)
+    await writeRows(client, kept, { importedAt, secrets })
     await client.query('commit')
     return kept
   } catch (error) {
@@ -198,13 +204,23 @@ const writePeople = async ({
   }
 }
 
-const writeRows = async (client: PoolClient, people: readonly Person[], importedAt: Date): Promise<void> => {
-  await client.query(deleteRows, [people.map(({ lid }) => lid), people.map(({ urn }) => urn)])
+const writeRows = async (
+  client: PoolClient,
+  people: readonly DatasetPerson[],
+  { importedAt, secrets }: { importedAt: Date; secrets: DatasetSecrets },
+): Promise<void> => {
+  const hmacsOf = ({ lid, urn }: DatasetPerson): [string, string | null] => [
+    secrets.identifierHmac(`lid:${lid}`),
+    urn === null ? null : secrets.identifierHmac(`urn:${urn}`),
+  ]
+  const everybody = people.map(hmacsOf)
+  await client.query(deleteRows, [everybody.map(([lid]) => lid), everybody.map(([, urn]) => urn)])
   const latest = latestOf(people)
+  const latestHmacs = latest.map(hmacsOf)
   await client.query(insertRows, [
-    latest.map(({ lid }) => lid),
-    latest.map(({ urn }) => urn),
-    latest.map(({ data }) => (data === null ? null : JSON.stringify(data))),
+    latestHmacs.map(([lid]) => lid),
+    latestHmacs.map(([, urn]) => urn),
+    latest.map((person, n) => sealRow(person, latestHmacs[n]?.[0] ?? '', secrets)),
     importedAt,
   ])
 }
@@ -218,6 +234,7 @@ export const seedDatasetIfEmpty = async ({
   ...rest
 }: {
   pool: Pick<Pool, 'connect' | 'query'>
+  secrets: DatasetSecrets
   identifiers: Identifiers
   areSuppressed: AreSuppressed
   epochMs: () => number

@@ -1,9 +1,9 @@
 import type { Pool } from 'pg'
+import type { Sealer } from '../../guard/secrets.ts'
 import type { Logger } from './http-provider-attempts.ts'
-import { aliasTexts, canonicalLid } from './identifier.ts'
 import { profileDataOf } from './mapping.ts'
 import { fieldsOf } from './mapping-fields.ts'
-import type { ProfileIds, ProfileProvider, ProviderAnswer } from './provider.ts'
+import type { ProfileData, ProfileIds, ProfileProvider, ProviderAnswer } from './provider.ts'
 
 /**
  * The operator's own people, imported into Postgres (`dataset-import.ts`).
@@ -15,21 +15,22 @@ import type { ProfileIds, ProfileProvider, ProviderAnswer } from './provider.ts'
  */
 export const createDatasetProvider = ({
   pool,
+  secrets,
   clock,
   logger,
 }: {
   pool: Pick<Pool, 'query'>
+  secrets: DatasetSecrets
   clock: { epochMs: () => number }
   logger: Logger
 }): ProfileProvider => ({
   name: 'dataset',
   fetch: async (ref) => {
     try {
-      const { rows } = await pool.query<DatasetRow>(ref.kind === 'lid' ? selectByLid : selectByUrn, [
-        ref.value,
-      ])
+      const hmac = secrets.identifierHmac(`${ref.kind}:${ref.value}`)
+      const { rows } = await pool.query<SealedRow>(ref.kind === 'lid' ? selectByLid : selectByUrn, [hmac])
       const [row] = rows
-      return row === undefined ? { kind: 'not_found' } : answerOf(row, clock.epochMs())
+      return row === undefined ? { kind: 'not_found' } : answerOf(openRow(row, secrets), clock.epochMs())
     } catch (error) {
       logger.error({ err: error }, 'the profile dataset cannot be read')
       return { kind: 'transient', detail: 'the dataset cannot be read' }
@@ -37,12 +38,30 @@ export const createDatasetProvider = ({
   },
 })
 
-type DatasetRow = { readonly lid: string; readonly urn: string | null; readonly data: unknown }
+/** What keeps the dataset unreadable for whoever has only the database. */
+export type DatasetSecrets = {
+  readonly identifierHmac: (alias: string) => string
+  readonly sealer: Sealer
+}
 
-const selectByLid = 'select lid, urn, data from profile_dataset where lid = $1'
-const selectByUrn = 'select lid, urn, data from profile_dataset where urn = $1'
+/** `data` null: the dataset says that this person is gone. */
+export type DatasetPerson = ProfileIds & { readonly data: ProfileData | null }
 
-const answerOf = ({ lid, urn, data }: DatasetRow, nowMs: number): ProviderAnswer =>
+export const sealRow = (person: DatasetPerson, lidHmac: string, { sealer }: DatasetSecrets): string =>
+  sealer.seal(JSON.stringify(person), lidHmac)
+
+type SealedRow = { readonly lid_hmac: string; readonly sealed: string }
+
+const openRow = ({ lid_hmac, sealed }: SealedRow, { sealer }: DatasetSecrets): DatasetPerson => {
+  const text = sealer.open(sealed, lid_hmac)
+  if (text === null) throw new Error('a person in the dataset cannot be read: SECRET_KEY may have changed')
+  return JSON.parse(text) as DatasetPerson
+}
+
+const selectByLid = 'select lid_hmac, sealed from profile_dataset where lid_hmac = $1'
+const selectByUrn = 'select lid_hmac, sealed from profile_dataset where urn_hmac = $1'
+
+const answerOf = ({ lid, urn, data }: DatasetPerson, nowMs: number): ProviderAnswer =>
   data === null
     ? { kind: 'gone' }
     : {
@@ -54,21 +73,22 @@ const answerOf = ({ lid, urn, data }: DatasetRow, nowMs: number): ProviderAnswer
       }
 
 /**
- * Deletes everybody known by one of the aliases (`lid:…`, `urn:…`), and names all aliases of who was deleted: more may
- * have to be suppressed than were asked for.
+ * Deletes everybody known by one of the identifiers, given as keyed HMACs, and names all identifiers of who was deleted:
+ * more may have to be suppressed than were asked for.
  *
  * Suppressions must be committed before this is called. An import locks the table against writers, this one included,
  * before it asks who is suppressed: either it has written before, and what it wrote is deleted here, or it asks after.
  */
 export const eraseFromDataset = async (
   pool: Pick<Pool, 'query'>,
-  aliases: readonly string[],
-): Promise<{ readonly removed: number; readonly aliases: readonly string[] }> => {
-  const values = (prefix: string): string[] =>
-    aliases.filter((alias) => alias.startsWith(prefix)).map((alias) => alias.slice(prefix.length))
-  const lids = values('lid:').flatMap((lid) => canonicalLid(lid) ?? [])
-  const { rows } = await pool.query<ProfileIds>(deleteRows, [lids, values('urn:')])
-  return { removed: rows.length, aliases: rows.flatMap(aliasTexts) }
+  hmacs: readonly string[],
+): Promise<{ readonly removed: number; readonly hmacs: readonly string[] }> => {
+  const { rows } = await pool.query<{ lid_hmac: string; urn_hmac: string | null }>(deleteRows, [hmacs])
+  return {
+    removed: rows.length,
+    hmacs: rows.flatMap(({ lid_hmac, urn_hmac }) => [lid_hmac, urn_hmac ?? []].flat()),
+  }
 }
 
-const deleteRows = 'delete from profile_dataset where lid = any($1) or urn = any($2) returning lid, urn'
+const deleteRows =
+  'delete from profile_dataset where lid_hmac = any($1) or urn_hmac = any($1) returning lid_hmac, urn_hmac'

@@ -15,8 +15,8 @@ export type ErasureParts = {
   readonly eventLog: Pick<EventLog, 'append' | 'read'>
   readonly vault: Vault
   readonly identifierHmac: (identifier: string) => string
-  /** Removes a person from the operator's own data set, and tells which identifiers that knew them by. */
-  readonly eraseFromDataset: (ref: ProfileRef) => Promise<readonly string[]>
+  /** Removes people from the operator's own data set, and tells which identifiers that knew them by: keyed HMACs, as asked. */
+  readonly eraseFromDataset: (hmacs: readonly string[]) => Promise<readonly string[]>
   readonly clock: { now(): number }
 }
 
@@ -36,17 +36,27 @@ export const eraseProfile = async (
   ref: ProfileRef,
   { actor, note }: { actor: string; note: string | null },
 ): Promise<Erasure> => {
-  const asked = identifierHmac(`${ref.kind}:${ref.value}`)
-  const fromDataset = (await eraseFromDataset(ref)).map(identifierHmac)
-  const { text, values } = subjectsOf([asked, ...fromDataset])
-  const { rows } = await pool.query<SubjectAliasRow>(text, [...values])
-  const hmacs = [...new Set([asked, ...fromDataset, ...rows.map(({ hmac }) => hmac)])]
-  const subjectIds = [...new Set(rows.map(({ subject_id }) => subject_id))]
   const atMs = clock.now()
-  await vault.forget({ hmacs, subjectIds, at: new Date(atMs) })
-  await recordErased(eventLog, subjectIds, { reason: 'request', atMs, actor, note })
-  return { subjects: subjectIds.length, identifiers: hmacs.length }
+  const hmacs = new Set([identifierHmac(`${ref.kind}:${ref.value}`)])
+  const subjectIds = new Set<string>()
+  // Each source may know the person by identifiers the other does not: until neither names a new one.
+  for (let known = -1, rounds = 0; hmacs.size > known && rounds < roundsMax; rounds++) {
+    known = hmacs.size
+    const { text, values } = subjectsOf([...hmacs])
+    for (const { hmac, subject_id } of (await pool.query<SubjectAliasRow>(text, [...values])).rows) {
+      hmacs.add(hmac)
+      subjectIds.add(subject_id)
+    }
+    // Suppressed before they are removed: nobody is imported again in between.
+    await vault.forget({ hmacs: [...hmacs], subjectIds: [...subjectIds], at: new Date(atMs) })
+    for (const hmac of await eraseFromDataset([...hmacs])) hmacs.add(hmac)
+  }
+  await recordErased(eventLog, [...subjectIds], { reason: 'request', atMs, actor, note })
+  return { subjects: subjectIds.size, identifiers: hmacs.size }
 }
+
+/** A person has few identifiers, and each round that goes on has found another one. */
+const roundsMax = 16
 
 const recordErased = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,

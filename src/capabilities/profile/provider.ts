@@ -86,6 +86,8 @@ export type ProfileProvider = {
       readonly ageMaxMs: number | null
       readonly signal: AbortSignal
     },
-  ) => Promise<ProviderAnswer>
+  ) => Promise<
+    ProviderAnswer & { /** Who answered, where several stand behind the port. */ readonly provider?: string }
+  >
   readonly close?: () => Promise<void>
 }

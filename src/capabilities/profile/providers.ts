@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import type { Pool } from 'pg'
 import type { extractJsonLd } from '../../egress/json-ld.ts'
 import { type Breaker, createBreaker } from './breaker.ts'
-import { createDatasetProvider } from './dataset-provider.ts'
+import { createDatasetProvider, type DatasetSecrets } from './dataset-provider.ts'
 import { createHttpProvider } from './http-provider.ts'
 import type { FetchPage, Logger } from './http-provider-attempts.ts'
 import type { Identifiers } from './identifier.ts'
@@ -271,6 +271,7 @@ export const openProviders = async (
   settings: ProviderSettings,
   {
     pool,
+    secrets,
     identifiers,
     fetchPage,
     readJsonLd,
@@ -279,6 +280,7 @@ export const openProviders = async (
     logger,
   }: {
     pool: Pool
+    secrets: DatasetSecrets
     identifiers: Identifiers
     fetchPage: FetchPage
     readJsonLd: typeof extractJsonLd
@@ -292,7 +294,7 @@ export const openProviders = async (
   const rewrite =
     httpMapping === undefined || !settings.names.includes('http') ? null : await readMapping(httpMapping)
   const open = (name: ProviderSettings['names'][number]): Lane['provider'] => {
-    if (name === 'dataset') return createDatasetProvider({ pool, clock: { epochMs }, logger })
+    if (name === 'dataset') return createDatasetProvider({ pool, secrets, clock: { epochMs }, logger })
     if (name === 'page') {
       const url = required('PROFILE_PAGE_URL', pageUrl, name)
       return naming('PROFILE_PAGE_URL', () => createPageProvider({ ...shared, url, readJsonLd }))

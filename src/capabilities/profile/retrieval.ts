@@ -193,14 +193,16 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
     const answer: ProviderAnswer =
       renamed?.kind === 'found' && renamed.ids.urn === number ? { ...renamed, redirected: true } : first
     const atMs = clock.now()
+    const provider = first.provider ?? parts.provider.name
+    const context: RecordContext = { subjectId, aliases, atMs, provider }
     switch (answer.kind) {
       case 'found':
-        return { result: await recordFound(asked, answer, { subjectId, aliases, atMs }), changed: true, atMs }
+        return { result: await recordFound(asked, answer, context), changed: true, atMs }
       case 'gone':
       case 'not_found':
       case 'inaccessible':
         return {
-          result: await recordAbsent(asked, answer.kind, { subjectId, aliases, atMs }),
+          result: await recordAbsent(asked, answer.kind, context),
           changed: true,
           atMs,
         }
@@ -246,14 +248,14 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   const recordMiss = async (
     asked: Asked,
     reason: 'not_found' | 'inaccessible' | 'mismatch',
-    { subjectId, atMs }: { subjectId: string | null; atMs: number },
+    { subjectId, atMs, provider }: RecordContext,
   ): Promise<Retrieved> => {
     await record(
       {
         type: 'ProfileMissed',
         data: {
           subject_id: subjectId ?? newSubjectId(),
-          provider: parts.provider.name,
+          provider,
           reason,
           observed_at: new Date(atMs).toISOString(),
           aliases: [{ kind: asked.ref.kind, hmac: asked.hmac }],
@@ -268,17 +270,18 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   const recordAbsent = async (
     asked: Asked,
     kind: 'gone' | 'not_found' | 'inaccessible',
-    { subjectId, aliases, atMs }: RecordContext,
+    context: RecordContext,
   ): Promise<Retrieved> => {
     if (await vault.suppressed([asked.hmac])) return { kind: 'missing' }
+    const { subjectId, aliases, atMs, provider } = context
     if (subjectId === null || !aliases.some(({ hmac }) => hmac === asked.hmac))
-      return recordMiss(asked, kind === 'gone' ? 'not_found' : kind, { subjectId, atMs })
+      return recordMiss(asked, kind === 'gone' ? 'not_found' : kind, context)
     await record(
       {
         type: 'ProfileGone',
         data: {
           subject_id: subjectId,
-          provider: parts.provider.name,
+          provider,
           observed_at: new Date(atMs).toISOString(),
         },
       },
@@ -293,7 +296,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
     answer: Extract<ProviderAnswer, { kind: 'found' }>,
     context: RecordContext,
   ): Promise<Retrieved> => {
-    const { atMs } = context
+    const { atMs, provider } = context
     const lid = parts.identifierHmac(`lid:${answer.ids.lid}`)
     const urn = answer.ids.urn === null ? null : parts.identifierHmac(`urn:${answer.ids.urn}`)
     const identity = { known: context.aliases, redirected: answer.redirected }
@@ -318,7 +321,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
         type: 'ProfileFetched',
         data: {
           subject_id: subjectId,
-          provider: parts.provider.name,
+          provider,
           observed_at: new Date(answer.observedAtMs).toISOString(),
           fetched_at: new Date(atMs).toISOString(),
           aliases,
@@ -417,6 +420,8 @@ type RecordContext = {
   readonly subjectId: string | null
   readonly aliases: readonly KnownAlias[]
   readonly atMs: number
+  /** As events name it. */
+  readonly provider: string
 }
 
 /** What was fetched a moment ago is fresh for who asked for fresh data (decision 20). */

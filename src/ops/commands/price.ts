@@ -4,6 +4,7 @@ import { z } from 'zod'
 import { formatCredits } from '../../billing/money.ts'
 import { priceBookAt, priceBookOf } from '../../billing/price-book.ts'
 import { knownRules } from '../../billing/tariff.ts'
+import { appendSurely } from '../../event-log/append-next.ts'
 import { eventIdOf } from '../../event-log/event-id.ts'
 import type { EventLog } from '../../event-log/port.ts'
 import { decodeEvent, encodeEvent } from '../../event-log/stored-event.ts'
@@ -64,7 +65,7 @@ export const priceCommands: readonly Command[] = [
         rules,
         approver: given.required('approver'),
       })
-      await eventLog.append(priceBookStream, books.length - 1, [
+      await appendSurely(eventLog, priceBookStream, books.length - 1, [
         encodeEvent(
           { type: 'PriceBookPublished', data: book },
           {

@@ -1,18 +1,18 @@
-/** Exim, with a directory of its own; its configuration is the test's. */
+/** Exim with a directory of its own. Needs root, and Exim's own user. */
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { greets, type ServerProcess, startProcess } from './process.ts'
 
-/** `configuration` is what follows the main settings about addresses, paths and limits that a test's own server needs. */
+/** `configuration` is what follows the settings about addresses and paths that a test's own server needs. */
 export const startExim = async ({
-  addresses,
+  address,
   port,
   configuration,
 }: {
-  addresses: readonly string[]
+  address: string
   port: number
-  configuration: (directory: string) => readonly string[]
+  configuration: readonly string[]
 }): Promise<ServerProcess> => {
   const directory = await mkdtemp(join(tmpdir(), 'exim-'))
   const remove = (): Promise<void> => rm(directory, { recursive: true, force: true })
@@ -20,23 +20,20 @@ export const startExim = async ({
     // Its own user has to find the way, and to write there.
     await chmod(directory, 0o777)
     const file = join(directory, 'exim.conf')
-    const logFile = join(directory, 'main.log')
-    const lines = [
+    const settings = [
       `spool_directory = ${join(directory, 'spool')}`,
       `log_file_path = ${join(directory, '%s.log')}`,
       `pid_file_path = ${join(directory, 'pid')}`,
-      `local_interfaces = <; ${addresses.join(' ; ')}`,
+      `local_interfaces = ${address}`,
       `daemon_smtp_ports = ${port}`,
-      'primary_hostname = exim.example.com',
-      ...configuration(directory),
+      'primary_hostname = mail.example.org',
     ]
-    await writeFile(file, `${lines.join('\n')}\n`, { mode: 0o644 })
-    const [first = ''] = addresses
+    await writeFile(file, `${[...settings, ...configuration].join('\n')}\n`, { mode: 0o644 })
     const exim = await startProcess({
       command: 'exim4',
-      args: ['-C', file, '-bdf', '-oX', `<; ${addresses.join(' ; ')}`],
-      logFile,
-      ready: () => greets(first, port),
+      args: ['-C', file, '-bdf'],
+      logFile: join(directory, 'main.log'),
+      ready: () => greets(address, port),
     })
     return {
       log: exim.log,

@@ -51,8 +51,9 @@ export const startPostfix = async ({
     return {
       log: postfix.log,
       connections: async (name) =>
-        (await postfix.log()).split(`postfix/${name}/smtpd`).filter((rest) => /^\[\d+\]: connect from/.test(rest))
-          .length,
+        (await postfix.log())
+          .split(`postfix/${name}/smtpd`)
+          .filter((rest) => /^\[\d+\]: connect from/.test(rest)).length,
       close: async () => {
         await postfix.close()
         await remove()
@@ -92,6 +93,8 @@ const layOut = async (
   const logFile = join(directory, 'log')
   const main = {
     compatibility_level: '3.6',
+    // Each recipient accepted would wait a second for a queue manager that is not there.
+    in_flow_delay: '0s',
     queue_directory: spool,
     data_directory: data,
     maillog_file: logFile,
@@ -111,9 +114,8 @@ const layOut = async (
   return logFile
 }
 
-/** What servers need that take no message in. Without a queue manager each recipient accepted would wait a second for one. */
+/** What servers need that take no message in: nothing is ever queued or delivered. */
 const internal = [
-  'qmgr      unix  n - n 300 1 qmgr',
   'cleanup   unix  n - n - 0 cleanup',
   'rewrite   unix  - - n - - trivial-rewrite',
   'proxymap  unix  - - n - - proxymap',
@@ -151,13 +153,27 @@ const userNamed = (name: string): { uid: number; gid: number } => {
 const makeCertificate = (directory: string): string => {
   const file = join(directory, 'certificate.pem')
   const subject = ['-subj', '/CN=mail.example.com', '-days', '2']
-  run('openssl', ['req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-keyout', file, '-out', `${file}.crt`, ...subject])
+  run('openssl', [
+    'req',
+    '-x509',
+    '-newkey',
+    'rsa:2048',
+    '-nodes',
+    '-keyout',
+    file,
+    '-out',
+    `${file}.crt`,
+    ...subject,
+  ])
   run('sh', ['-c', 'cat "$1.crt" >> "$1"', 'sh', file])
   return file
 }
 
 const run = (command: string, args: readonly string[]): string => {
-  const { status, stdout, stderr, error } = spawnSync(pathOf(command), args, { encoding: 'utf8', timeout: 20_000 })
+  const { status, stdout, stderr, error } = spawnSync(pathOf(command), args, {
+    encoding: 'utf8',
+    timeout: 20_000,
+  })
   if (status !== 0) throw new Error(`${command} ${args.join(' ')} failed: ${stderr}`, { cause: error })
   return stdout.trim()
 }

@@ -1,8 +1,8 @@
 /** A server from a package, started by a test, watched, and ended by its process id. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFile } from 'node:fs/promises'
 import { accessSync, constants } from 'node:fs'
+import { readFile } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import { delimiter, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -21,7 +21,7 @@ const greetingDeadlineMs = 8_000
 const outputCharactersMax = 1_000_000
 
 /** Where Debian puts servers, whatever the PATH of whoever runs the tests. */
-const path = [process.env['PATH'], '/usr/sbin', '/sbin'].join(delimiter)
+const path = [process.env.PATH, '/usr/sbin', '/sbin'].join(delimiter)
 
 /** Where a command is; a whole path is where it says. */
 export const pathOf = (command: string): string => {
@@ -95,7 +95,8 @@ export const startProcess = async ({
   throw new Error(`${command} did not start. It said:\n${await log()}`, { cause: failure ?? last })
 }
 
-const isRunning = ({ exitCode, signalCode }: ChildProcess): boolean => exitCode === null && signalCode === null
+const isRunning = ({ exitCode, signalCode }: ChildProcess): boolean =>
+  exitCode === null && signalCode === null
 
 /** Resolves once a server accepts connections there, and rejects where it does not. */
 export const accepts = async (address: string, port: number): Promise<void> => {

@@ -28,7 +28,10 @@ export const startUnbound = async (options: UnboundOptions): Promise<ServerProce
     const { address, port, zone, records } = options
     const zoneFile = join(directory, 'zone')
     const zoneHead = ['$ORIGIN .', '$TTL 300']
-    const apex = [`${zone}. SOA ns.${zone}. hostmaster.${zone}. 1 3600 600 86400 60`, `${zone}. NS ns.${zone}.`]
+    const apex = [
+      `${zone}. SOA ns.${zone}. hostmaster.${zone}. 1 3600 600 86400 60`,
+      `${zone}. NS ns.${zone}.`,
+    ]
     const glue = `ns.${zone}. A ${address}`
     await writeFile(zoneFile, `${[...zoneHead, ...apex, glue, ...records].join('\n')}\n`)
     const configuration = join(directory, 'unbound.conf')

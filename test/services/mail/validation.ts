@@ -3,8 +3,15 @@ import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { pino } from 'pino'
 import type { Caller } from '../../../src/call/form.ts'
-import { askAgain, emailValidation, retrySealPurpose } from '../../../src/capabilities/email-validation/index.ts'
-import { createMailExchangers } from '../../../src/capabilities/email-validation/mail-exchangers.ts'
+import {
+  askAgain,
+  emailValidation,
+  retrySealPurpose,
+} from '../../../src/capabilities/email-validation/index.ts'
+import {
+  createMailExchangers,
+  type MailExchangers,
+} from '../../../src/capabilities/email-validation/mail-exchangers.ts'
 import { createMailboxProbe, type MailboxStatus } from '../../../src/capabilities/email-validation/mailbox.ts'
 import { createMailboxChecks } from '../../../src/capabilities/email-validation/mailbox-checks.ts'
 import { createDns } from '../../../src/egress/dns.ts'
@@ -19,6 +26,8 @@ export type Judged = {
   readonly verdict: string
   /** The reply that decided. */
   readonly reply: string | null
+  /** The resolver's error, where it had no answer. */
+  readonly dnsCode: string | null
   readonly catchAll: boolean | null
   readonly retryAfter: number | null
   readonly cached: boolean
@@ -52,14 +61,22 @@ export const openValidation = async ({
   const logger = pino({ level: 'silent' })
   const secrets = createSecrets('a secret of at least thirty-two characters')
   const dns = createDns({ servers: [resolver], clock: performance })
-  const exchangers = createMailExchangers({ dns, guard: createEgressGuard({ allow }), random: Math.random })
+  const { find } = createMailExchangers({ dns, guard: createEgressGuard({ allow }), random: Math.random })
   const mailbox = createMailboxProbe({
     ...{ port, helo, mailFrom, logger },
     clock: () => performance.now(),
     random: (size) => randomBytes(size),
   })
   const checks = createMailboxChecks(pool)
+  const dnsCodes = new Map<string, string>()
   const retries: string[] = []
+  const exchangers: Pick<MailExchangers, 'find'> = {
+    find: async (domain, options) => {
+      const found = await find(domain, options)
+      if (found.kind === 'dns_error') dnsCodes.set(domain, found.code)
+      return found
+    },
+  }
   const form = emailValidation({
     ...{ secrets, exchangers, mailbox, checks, clock: Date, logger },
     companies: { find: async () => null },
@@ -70,13 +87,15 @@ export const openValidation = async ({
       const startedMs = performance.now()
       const read = form.parse({ email })
       if ('refusal' in read) throw new Error('no request')
-      const { result, facts } = form.decide(await form.gather(read.input, caller), read.input)
-      if (facts.kind !== 'email_validation') throw new Error('no facts of an e-mail validation')
+      const decided = form.decide(await form.gather(read.input, caller), read.input)
+      if ('refusal' in decided || decided.facts.kind !== 'email_validation') throw new Error('no verdict')
+      const { result, facts } = decided
       const { code, enhanced_code: enhanced, catch_all: catchAll } = result.checks.smtp
       return {
         row: facts.decision_row,
         verdict: `${result.status}/${result.sub_status}`,
         reply: code === null ? null : [code, enhanced].filter((part) => part !== null).join(' '),
+        dnsCode: dnsCodes.get(result.ascii_domain ?? '') ?? null,
         catchAll,
         retryAfter: result.retry_after,
         cached: result.cached,

@@ -1,0 +1,165 @@
+import type { Logger } from 'pino'
+import type { AnyCapabilityForm } from './call/form.ts'
+import { createClaims } from './capabilities/profile/claims.ts'
+import {
+  type AreSuppressed,
+  importProfiles,
+  seedDatasetIfEmpty,
+} from './capabilities/profile/dataset-import.ts'
+import { eraseFromDataset } from './capabilities/profile/dataset-provider.ts'
+import { dropOldProfiles, eraseProfile, retainedAtOnceMax } from './capabilities/profile/erase.ts'
+import { createIdentifiers, type Identifiers } from './capabilities/profile/identifier.ts'
+import { profile } from './capabilities/profile/index.ts'
+import { openProviders } from './capabilities/profile/providers.ts'
+import { createRetrieval } from './capabilities/profile/retrieval.ts'
+import { createVault } from './capabilities/profile/vault.ts'
+import { type Config, ConfigError } from './config.ts'
+import { extractJsonLd } from './egress/json-ld.ts'
+import { inPortions } from './jobs/retain.ts'
+import type { CapabilityJobs } from './jobs/run.ts'
+import type { Foundation } from './ops/foundation.ts'
+import type { Outside } from './outside.ts'
+
+/** What profile retrieval needs, put together: for whoever answers calls, runs jobs, or types a command. */
+
+export type Profiles = {
+  readonly form: AnyCapabilityForm
+  readonly jobs: CapabilityJobs
+  close(): Promise<void>
+}
+
+export const openProfiles = async (
+  foundation: Foundation,
+  config: Config,
+  { outside, logger }: { outside: Outside; logger: Logger },
+): Promise<Profiles> => {
+  const { pool, eventLog, secrets } = foundation
+  const identifiers = identifiersOf(config)
+  const vault = createVault({ pool, sealer: secrets.sealer('profile-key'), clock: Date })
+  const providers = await openProviders(
+    {
+      names: config.PROFILE_PROVIDER,
+      httpUrl: config.PROFILE_HTTP_URL,
+      httpKey: config.PROFILE_HTTP_KEY,
+      httpMapping: config.PROFILE_HTTP_MAPPING,
+      pageUrl: config.PROFILE_PAGE_URL,
+    },
+    {
+      pool,
+      secrets: datasetSecretsOf(foundation),
+      identifiers,
+      fetchPage: outside.fetchUpstream,
+      readJsonLd: extractJsonLd,
+      clock: { now: () => performance.now(), after },
+      epochMs: Date.now,
+      logger,
+    },
+  ).catch((error: unknown) => {
+    if (error instanceof TypeError) throw new ConfigError(error.message, { cause: error })
+    throw error
+  })
+  const retrieval = createRetrieval({
+    pool,
+    eventLog,
+    vault,
+    claims: createClaims(pool),
+    provider: providers,
+    identifierHmac: secrets.identifierHmac,
+    clock: Date,
+    logger,
+  })
+  return {
+    form: profile({ identifiers, retrieval }),
+    jobs: {
+      scheduled: {
+        'drop-old-profiles': {
+          cron: '51 * * * *',
+          run: () => inPortions(retainedAtOnceMax, () => dropOldProfiles({ eventLog, vault, clock: Date })),
+        },
+      },
+      queued: {},
+    },
+    close: async () => {
+      await retrieval.close()
+      await providers.close()
+    },
+  }
+}
+
+const after = (ms: number, run: () => void): (() => void) => {
+  const timer = setTimeout(run, ms)
+  return () => clearTimeout(timer)
+}
+
+/** Which identifiers are understood, and how profile URLs are written. */
+export const identifiersOf = (config: Pick<Config, 'PROFILE_DOMAIN' | 'PROFILE_URN_PREFIX'>): Identifiers =>
+  createIdentifiers({
+    domain: config.PROFILE_DOMAIN ?? null,
+    urnPrefix: config.PROFILE_URN_PREFIX ?? null,
+  })
+
+const datasetSecretsOf = ({ secrets }: Pick<Foundation, 'secrets'>) => ({
+  identifierHmac: secrets.identifierHmac,
+  sealer: secrets.sealer('profile-dataset'),
+})
+
+/** Asks once for all people of a portion. */
+const suppressedIn =
+  ({ pool, secrets }: Foundation): AreSuppressed =>
+  async (people) => {
+    const hmacs = people.map((aliases) => aliases.map(secrets.identifierHmac))
+    const { rows } = await pool.query<{ hmac: string }>(
+      'select hmac from profile_suppressions where hmac = any($1::text[])',
+      [hmacs.flat()],
+    )
+    const suppressed = new Set(rows.map(({ hmac }) => hmac))
+    return hmacs.map((own) => own.some((hmac) => suppressed.has(hmac)))
+  }
+
+/** Somebody to ask for in the embedded default; nothing where the data set holds anybody. */
+export const seedProfiles = (foundation: Foundation, config: Config): Promise<number> =>
+  seedDatasetIfEmpty({
+    pool: foundation.pool,
+    secrets: datasetSecretsOf(foundation),
+    identifiers: identifiersOf(config),
+    areSuppressed: suppressedIn(foundation),
+    epochMs: Date.now,
+  })
+
+/** `profiles import`: JSON lines into the data set. */
+export const importProfilesFrom = (
+  foundation: Foundation,
+  config: Config,
+  { stream, onProgress }: Pick<Parameters<typeof importProfiles>[0], 'stream' | 'onProgress'>,
+) =>
+  importProfiles({
+    pool: foundation.pool,
+    secrets: datasetSecretsOf(foundation),
+    stream,
+    identifiers: identifiersOf(config),
+    areSuppressed: suppressedIn(foundation),
+    epochMs: Date.now,
+    ...(onProgress === undefined ? {} : { onProgress }),
+  })
+
+/** `profiles erase`: null where the text is no identifier. The projections must have caught up. */
+export const eraseProfileOf = async (
+  { pool, eventLog, secrets }: Foundation,
+  config: Config,
+  { id, actor, note }: { id: string; actor: string; note: string | null },
+) => {
+  const ref = identifiersOf(config).parse(id)
+  if (ref === null) return null
+  return eraseProfile(
+    {
+      pool,
+      eventLog,
+      vault: createVault({ pool, sealer: secrets.sealer('profile-key'), clock: Date }),
+      identifierHmac: secrets.identifierHmac,
+      eraseFromDataset: async (hmacs) => (await eraseFromDataset(pool, hmacs)).hmacs,
+      clock: Date,
+    },
+    ref,
+    { actor, note },
+  )
+}

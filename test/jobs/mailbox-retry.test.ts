@@ -1,0 +1,163 @@
+/** A mailbox that put us off is asked again: what is kept of the answer, for how long, and what is not kept. */
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { MailboxEvidence, MxEvidence } from '../../src/capabilities/email-validation/evidence.ts'
+import { askAgain, retrySealPurpose } from '../../src/capabilities/email-validation/index.ts'
+import {
+  checkHoursMax,
+  createMailboxChecks,
+  type MailboxChecks,
+} from '../../src/capabilities/email-validation/mailbox-checks.ts'
+import { createSecrets } from '../../src/guard/secrets.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+
+let database: TestDatabase
+let pool: pg.Pool
+let checks: MailboxChecks
+
+beforeAll(async () => {
+  database = await testDatabase()
+  pool = new pg.Pool({ connectionString: database.url, max: 2 })
+  pool.on('error', () => undefined)
+  checks = createMailboxChecks(pool)
+})
+afterAll(async () => {
+  await pool?.end()
+  await database?.drop()
+})
+
+const secrets = createSecrets('a secret of at least thirty-two characters')
+const sealer = secrets.sealer(retrySealPurpose)
+const nowMs = Date.parse('2026-03-04T05:06:07.000Z')
+
+const found: MxEvidence = {
+  kind: 'found',
+  implicit: false,
+  records: [{ exchange: 'mx.example.com', priority: 10 }],
+  targets: [{ exchange: 'mx.example.com', addresses: ['127.0.0.1'] }],
+  provider: null,
+}
+const evidence = (more: Partial<MailboxEvidence>): MailboxEvidence => ({
+  outcome: 'accepted',
+  connected: true,
+  catchAll: false,
+  code: 250,
+  enhancedCode: '2.1.5',
+  retryAfterSeconds: null,
+  ...more,
+})
+
+let named = 0
+/** As a call leaves it to be done later. */
+const jobOf = (email = `someone-${++named}@example.com`) => {
+  const hmac = secrets.addressHmac(email)
+  return { email, hmac, data: `${hmac}:${sealer.seal(email, hmac)}` }
+}
+
+const ask = (
+  data: string,
+  said: MailboxEvidence,
+  { mx = found, seen = [] as string[] }: { mx?: MxEvidence; seen?: string[] } = {},
+): Promise<boolean> =>
+  askAgain(
+    {
+      exchangers: { find: async () => mx },
+      mailbox: {
+        probe: async ({ normalized }) => {
+          seen.push(normalized)
+          return said
+        },
+      },
+      checks,
+      sealer,
+      clock: { now: () => nowMs },
+    },
+    data,
+  )
+
+describe('what the servers say now', () => {
+  test.each([
+    evidence({}),
+    evidence({ outcome: 'mailbox_not_found', catchAll: null, code: 550, enhancedCode: '5.1.1' }),
+    evidence({ outcome: 'mailbox_full', catchAll: null, code: 452, enhancedCode: null }),
+    evidence({ outcome: 'blocked', catchAll: null, code: 550, enhancedCode: '5.7.1' }),
+  ])('is kept when asking once more would only repeat it: $outcome', async (said) => {
+    const { email, hmac, data } = jobOf()
+    const seen: string[] = []
+    expect(await ask(data, said, { seen })).toBe(true)
+    expect(seen).toEqual([email])
+    await pool.query('update mailbox_checks set checked_at = now() where address_hmac = $1', [hmac])
+    expect((await checks.find(hmac))?.evidence).toEqual(said)
+  })
+
+  test.each([
+    evidence({ outcome: 'greylisted', catchAll: null, code: 450, retryAfterSeconds: 300 }),
+    evidence({ outcome: 'temporary_failure', catchAll: null, code: 451, retryAfterSeconds: 900 }),
+    evidence({ outcome: 'timeout', catchAll: null, code: null, enhancedCode: null }),
+    evidence({ outcome: 'no_connect', connected: false, catchAll: null, code: null, enhancedCode: null }),
+  ])('is not kept when the next call may learn more: $outcome', async (said) => {
+    const { hmac, data } = jobOf()
+    expect(await ask(data, said)).toBe(false)
+    expect(await rowsOf(hmac)).toEqual([])
+  })
+
+  test('is not asked for where the domain has no servers any more', async () => {
+    const { hmac, data } = jobOf()
+    const seen: string[] = []
+    for (const mx of [{ kind: 'domain_not_found' }, { kind: 'dns_error', code: 'ESERVFAIL' }] as const)
+      expect(await ask(data, evidence({}), { mx, seen })).toBe(false)
+    expect(seen).toEqual([])
+    expect(await rowsOf(hmac)).toEqual([])
+  })
+})
+
+const rowsOf = async (hmac: string) =>
+  (await pool.query('select * from mailbox_checks where address_hmac = $1', [hmac])).rows
+
+describe('what waits', () => {
+  test('is no text an address can be read from, and different every time', () => {
+    const [one, other] = [jobOf('someone@example.com'), jobOf('someone@example.com')]
+    expect(one.data).not.toBe(other.data)
+    expect(one.data).toMatch(/^[\w-]{43}:[\w-]+$/)
+  })
+
+  test.each([
+    ['', 'nothing'],
+    ['abc', 'no seal'],
+    [`${'A'.repeat(43)}:${'A'.repeat(80)}`, 'a seal of somebody else'],
+  ])('is refused when it is %j: %s', async (data) => {
+    await expect(ask(data, evidence({}))).rejects.toThrow('SECRET_KEY')
+  })
+
+  test('is refused under another address’s name', async () => {
+    const [one, other] = [jobOf(), jobOf()]
+    const [, sealed] = one.data.split(':')
+    await expect(ask(`${other.hmac}:${sealed}`, evidence({}))).rejects.toThrow('SECRET_KEY')
+    expect(await rowsOf(other.hmac)).toEqual([])
+  })
+})
+
+describe('what is kept', () => {
+  test('is replaced by what is found out later', async () => {
+    const { hmac } = jobOf()
+    const checkedAt = new Date().toISOString()
+    await checks.keep(hmac, { evidence: evidence({}), checkedAt: '2020-01-01T00:00:00.000Z' })
+    const gone = evidence({ outcome: 'mailbox_disabled', catchAll: null, code: 550 })
+    await checks.keep(hmac, { evidence: gone, checkedAt })
+    expect(await checks.find(hmac)).toEqual({ evidence: gone, checkedAt })
+  })
+
+  test('is served for a day and then forgotten; what is younger stays', async () => {
+    const [old, young] = [jobOf().hmac, jobOf().hmac]
+    const hourMs = 3_600_000
+    const agoMs = (ms: number): string => new Date(Date.now() - ms).toISOString()
+    await checks.keep(old, { evidence: evidence({}), checkedAt: agoMs(checkHoursMax * hourMs + 1_000) })
+    await checks.keep(young, { evidence: evidence({}), checkedAt: agoMs(checkHoursMax * hourMs - 60_000) })
+    expect(await checks.find(old)).toBeNull()
+    expect(await checks.find(young)).not.toBeNull()
+    expect(await checks.forget()).toBeGreaterThanOrEqual(1)
+    expect(await rowsOf(old)).toEqual([])
+    expect(await rowsOf(young)).toHaveLength(1)
+    expect(await checks.forget()).toBe(0)
+  })
+})
