@@ -275,7 +275,7 @@ describe('one fetch for everybody', () => {
     const callers = Array.from({ length: 1_000 }, (_, n) =>
       ask(processes[n % 2] as Retrieval, lid(id), 'fresh'),
     )
-    await vi.waitFor(() => expect(source.asked).toHaveLength(1))
+    await vi.waitFor(() => expect(source.asked).toHaveLength(1), { timeout: 20_000 })
     answering.resolve()
     const answers = await Promise.all(callers)
     expect(answers.filter((answer) => answer.kind === 'found' && answer.source === 'fresh')).toHaveLength(
@@ -454,7 +454,7 @@ describe('erasure', () => {
     })
     const retrieval = processOver(source)
     const asking = ask(retrieval, lid(name))
-    await vi.waitFor(() => expect(source.asked).toHaveLength(1))
+    await vi.waitFor(() => expect(source.asked).toHaveLength(1), { timeout: 20_000 })
     await erase(lid(name))
     answering.resolve()
     expect(await asking).toEqual({ kind: 'missing' })

@@ -14,7 +14,7 @@ import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
-import { keyStream, priceBookStream } from '../../src/events/streams.ts'
+import { keyStream, priceBookStream, profileStream } from '../../src/events/streams.ts'
 import { allocationsFor } from '../../src/ledger/account.ts'
 import { createLedger, type Ledger, type LedgerCommand } from '../../src/ledger/commit.ts'
 import {
@@ -233,6 +233,47 @@ export const plainGrant = (key: string, amount: string): LedgerCommand => ({
  * calls that are charged, free, unpaid, idempotent or of several lines, reversals and negative corrections, rate
  * limits, and the lives of keys; several organizations at once, over three days.
  */
+/** Three people: one fetched twice, one gone, one erased; and a name that leads to nobody. */
+const writeProfiles = async (eventLog: EventLog): Promise<void> => {
+  const at = new Date(startMs).toISOString()
+  const subjects = ['A', 'B', 'C', 'D'].map((letter) => `sub_01J8ZQ5V7N3K2M4P6R8T0W1X2${letter}`)
+  const [twice = '', gone = '', erased = '', nobody = ''] = subjects
+  const aliasOf = (subjectId: string) => [
+    { kind: 'lid' as const, hmac: hmac.replace(/.$/, subjectId.slice(-1)) },
+  ]
+  for (const [n, subject_id] of [twice, gone, erased, twice].entries())
+    await appendTo(eventLog, profileStream(subject_id), {
+      type: 'ProfileFetched',
+      data: {
+        subject_id,
+        provider: 'http',
+        observed_at: at,
+        fetched_at: at,
+        aliases: aliasOf(subject_id),
+        key_id: uuidV5(`key ${n}`),
+        sealed: `c2VhbGVk${n}`,
+      },
+    })
+  await appendTo(eventLog, profileStream(gone), {
+    type: 'ProfileGone',
+    data: { subject_id: gone, provider: 'http', observed_at: at },
+  })
+  await appendTo(eventLog, profileStream(erased), {
+    type: 'ProfileErased',
+    data: { subject_id: erased, reason: 'request', erased_at: at, note: null },
+  })
+  await appendTo(eventLog, profileStream(nobody), {
+    type: 'ProfileMissed',
+    data: {
+      subject_id: nobody,
+      provider: 'http',
+      reason: 'not_found',
+      observed_at: at,
+      aliases: aliasOf(nobody),
+    },
+  })
+}
+
 export const writeHistory = async (
   eventLog: EventLog,
   { seed, steps }: { seed: number; steps: number },
@@ -434,6 +475,7 @@ export const writeHistory = async (
     { type: 'ApiKeyRevoked', data: { key_id: rotated, reason: 'grace over' } },
     { at: nowMs + 1_000 },
   )
+  await writeProfiles(eventLog)
   await appendTo(eventLog, 'operator', {
     type: 'RebuildRequested',
     data: { projections: ['accounts'], reason: 'test' },

@@ -6,6 +6,7 @@ import { apiKeys } from '../../projections/api-keys.ts'
 import { projections } from '../../projections/index.ts'
 import { keyUsage } from '../../projections/key-usage.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
+import { profileCache } from '../../projections/profile-cache.ts'
 import type { Projection } from '../../projections/projection.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { keyStream, ledgerStream } from '../../src/events/streams.ts'
@@ -372,7 +373,7 @@ describe('a raised version', () => {
     await old.stop()
     const before = await live(keyUsage)
     await calls('between', 30)
-    start([accounts, ledgerLines, apiKeys, usageV2])
+    start([accounts, ledgerLines, apiKeys, usageV2, profileCache])
     await until('the version is raised', async () => (await versionOf(keyUsage)) === usageV2.version)
     await untilProjected(house, names)
     expect(await live(keyUsage)).toEqual(before)
@@ -403,7 +404,7 @@ describe('a raised version', () => {
         return usageV2.fold(events, table)
       },
     }
-    start([accounts, ledgerLines, apiKeys, watched])
+    start([accounts, ledgerLines, apiKeys, watched, profileCache])
     await until('the version is raised', async () => {
       const { rows } = await house.pool.query<{ calls: number }>(
         'select sum(calls)::integer as calls from key_usage',
@@ -423,7 +424,7 @@ describe('a raised version', () => {
     const old = start()
     await untilProjected(house, names)
     await old.stop()
-    start([accounts, ledgerLines, raised(apiKeys), keyUsage])
+    start([accounts, ledgerLines, raised(apiKeys), keyUsage, profileCache])
     await calls('after', 5)
     await until('the version is raised', async () => (await versionOf(apiKeys)) === apiKeys.version + 1)
     await untilProjected(house, names)
@@ -449,7 +450,7 @@ describe('a raised version', () => {
         throw new Error('a fold with a bug')
       },
     }
-    start([accounts, broken, apiKeys, keyUsage])
+    start([accounts, broken, apiKeys, keyUsage, profileCache])
     await issueKey(house.eventLog, 'K9abcdefghijklmn')
     await untilProjected(house, ['api_keys', 'key_usage'])
     expect(await seen(ledgerLines)).toEqual(before)

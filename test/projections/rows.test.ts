@@ -11,6 +11,7 @@ import {
   ledgerLines,
   unbalancedAccounts,
 } from '../../projections/ledger-lines.ts'
+import { profileCache } from '../../projections/profile-cache.ts'
 import type { TableName } from '../../projections/projection.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import type { RecordedEvent } from '../../src/event-log/port.ts'
@@ -435,6 +436,6 @@ describe('key_usage', () => {
   })
 })
 
-test('every projection there is has its test here', () => {
-  expect(projections).toEqual([accounts, ledgerLines, apiKeys, keyUsage])
+test('every projection there is has its test, here or in a file of its own', () => {
+  expect(projections).toEqual([accounts, ledgerLines, apiKeys, keyUsage, profileCache])
 })

@@ -1,6 +1,13 @@
 /** Specification 4.1, billing rules 1 to 5, with decisions 9, 10, 12, 15 and 24. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type House, openHouse, send } from '../support/house.ts'
+import {
+  type Answer,
+  type House,
+  openHouse,
+  type Partner,
+  type PartnerOptions,
+  send,
+} from '../support/house.ts'
 import {
   chargedValidation,
   companyLine,
@@ -223,9 +230,13 @@ describe('when companies cannot be looked up', () => {
     await world.host('unread-widgets.com', { recipient: mailboxes('someone') })
     await knowCompany(house, 'unread-widgets.com', 'Unread Widgets')
     const partner = await emailPartner(house, { credits: '3' })
+    const headers = { 'idempotency-key': 'until-it-works' }
     const giveBack = await takeCompaniesAway(house)
     try {
-      const answer = await validate(house, partner, 'someone@unread-widgets.com', { company: true })
+      const answer = await validate(house, partner, 'someone@unread-widgets.com', {
+        company: true,
+        headers,
+      })
       expectErrorObject(answer, {
         status: 503,
         error: 'service_unavailable',
@@ -242,7 +253,8 @@ describe('when companies cannot be looked up', () => {
       await giveBack()
     }
     // What the failed call had reserved is free again: these three credits are all there is.
-    const answer = await validate(house, partner, 'someone@unread-widgets.com', { company: true })
+    const answer = await validate(house, partner, 'someone@unread-widgets.com', { company: true, headers })
+    expect(answer.headers.get('idempotent-replayed')).toBeNull()
     expect(resultOf(answer).company_status).toBe('found')
     expectCredits(answer, '3', '0')
   })
@@ -277,6 +289,28 @@ describe('decision 15: with an Idempotency-Key', () => {
     ])
   })
 
+  test('where the first answer is forgotten the call is made again, and says that this one was charged nothing', async () => {
+    const partner = await emailPartner(house, { credits: '10' })
+    const headers = { 'idempotency-key': 'forgotten' }
+    expectCredits(
+      await validate(house, partner, 'someone@acme-widgets.com', { company: true, headers }),
+      '3',
+      '7',
+    )
+    await house.query('update idempotent_calls set answer = null where organization_id = $1', [
+      partner.organizationId,
+    ])
+    const again = await validate(house, partner, 'someone@acme-widgets.com', { company: true, headers })
+    expect(again.headers.get('idempotent-replayed')).toBe('true')
+    expect(resultOf(again)).toMatchObject({
+      status: 'valid',
+      company_status: 'found',
+      billing: { billable: true, validation_credits: '0', company_credits: '0' },
+    })
+    expectCredits(again, '0', '7')
+    expect(bare(again.events)).toMatchObject([{ type: 'KeyUsed', data: { facts: { kind: 'replay' } } }])
+  })
+
   test('a replay asks no mail server again', async () => {
     const server = await world.host('asked-once.example.com', { recipient: mailboxes('someone') })
     const partner = await emailPartner(house, { credits: '10' })
@@ -290,15 +324,29 @@ describe('decision 15: with an Idempotency-Key', () => {
 
 describe('4.1.5 and 8: ten validations a second, for each key', () => {
   /** At once, and without looking at the ledger in between. */
-  const atOnce = (apiKey: string, count: number) =>
+  const atOnce = ({ apiKey }: Partner, count: number, { apiUrl } = house): Promise<Answer[]> =>
     Promise.all(
       Array.from({ length: count }, () =>
-        send(`${house.apiUrl}${path}`, {
+        send(`${apiUrl}${path}`, {
           headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
           body: { email: 'nonsense' },
         }),
       ),
     )
+  /** The burst of a key nobody has used before. On a busy machine one may take longer than its second: then another. */
+  const burst = async (
+    options: PartnerOptions,
+    count: number,
+    at = house,
+  ): Promise<{ partner: Partner; answers: Answer[] }> => {
+    for (let tries = 1; ; tries++) {
+      const partner = await at.partner({ permissions: ['email_validation'], credits: '10', ...options })
+      const startedMs = performance.now()
+      const answers = await atOnce(partner, count, at)
+      if (performance.now() - startedMs < 1_000 || tries === burstTriesMax) return { partner, answers }
+    }
+  }
+  const burstTriesMax = 5
   const statusesOf = (answers: readonly { readonly status: number }[]) =>
     answers.map(({ status }) => status).sort()
   const times = (count: number, status: number): number[] => Array.from({ length: count }, () => status)
@@ -316,9 +364,7 @@ describe('4.1.5 and 8: ten validations a second, for each key', () => {
   })
 
   test('the eleventh is RATE_001 by the window second, costs 0, and is not recorded one by one', async () => {
-    const partner = await house.partner({ permissions: ['email_validation'], credits: '10' })
-    const before = (await house.eventsOf(partner.organizationId)).length
-    const answers = await atOnce(partner.apiKey, 13)
+    const { partner, answers } = await burst({}, 13)
     expect(statusesOf(answers)).toEqual([...times(10, 200), ...times(3, 429)])
     for (const denied of answers.filter(({ status }) => status === 429)) {
       expectErrorObject(denied, {
@@ -330,19 +376,19 @@ describe('4.1.5 and 8: ten validations a second, for each key', () => {
       expect(denied.headers.get('retry-after')).toBe('1')
       expectCredits(denied, '0', '10')
     }
-    const gained = (await house.eventsOf(partner.organizationId)).slice(before)
-    expect(gained.map(({ type }) => type)).toEqual(Array.from({ length: 10 }, () => 'KeyUsed'))
+    const types = (await house.eventsOf(partner.organizationId)).map(({ type }) => type)
+    expect(types).toEqual([
+      'OrganizationRegistered',
+      'CreditGranted',
+      ...Array.from({ length: 10 }, () => 'KeyUsed'),
+    ])
   })
 
   test('an upgraded key gets more, and another key of the organization has a second of its own', async () => {
-    const partner = await house.partner({
-      permissions: ['email_validation'],
-      limits: { email_validations_per_second: 25 },
-    })
-    const other = await house.key(partner.organizationId, { permissions: ['email_validation'] })
-    const [upgraded, ordinary] = await Promise.all([atOnce(partner.apiKey, 30), atOnce(other.apiKey, 12)])
-    expect(statusesOf(upgraded)).toEqual([...times(25, 200), ...times(5, 429)])
-    expect(statusesOf(ordinary)).toEqual([...times(10, 200), ...times(2, 429)])
+    const upgraded = await burst({ limits: { email_validations_per_second: 25 } }, 30)
+    expect(statusesOf(upgraded.answers)).toEqual([...times(25, 200), ...times(5, 429)])
+    const other = await house.key(upgraded.partner.organizationId, { permissions: ['email_validation'] })
+    expect(statusesOf(await atOnce(other, 10))).toEqual(times(10, 200))
   })
 
   test('other capabilities have no such window, and use none of it up', async () => {
@@ -357,22 +403,14 @@ describe('4.1.5 and 8: ten validations a second, for each key', () => {
     )
     expect(statusesOf(lookups)).toEqual(times(20, 200))
     expect(Object.keys(rateLimitsOf(lookups[0] ?? expect.fail('no answer')))).toEqual(['minute', 'day'])
-    const answers = await atOnce(partner.apiKey, 10)
+    const answers = await atOnce(partner, 10)
     expect(statusesOf(answers)).toEqual(times(10, 200))
   })
 
   test('what was refused is one event for each key and minute, written at the latest when the house closes', async () => {
     const closing = await openHouse({ environment: world.environment })
     try {
-      const partner = await closing.partner({ permissions: ['email_validation'], credits: '10' })
-      const answers = await Promise.all(
-        Array.from({ length: 16 }, () =>
-          send(`${closing.apiUrl}${path}`, {
-            headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json' },
-            body: { email: 'nonsense' },
-          }),
-        ),
-      )
+      const { partner, answers } = await burst({}, 16, closing)
       expect(statusesOf(answers)).toEqual([...times(10, 200), ...times(6, 429)])
       await closing.end()
       const refusals = (await closing.eventsOf(partner.organizationId)).filter(

@@ -22,10 +22,15 @@ import { bare, expectCredits } from './wire.ts'
 
 let world: MailWorld
 let house: House
+/** All the house wrote to its log, at the most talkative level. */
+const logged: string[] = []
 
 beforeAll(async () => {
   world = await openMailWorld()
-  house = await openHouse({ environment: world.environment })
+  house = await openHouse({
+    environment: world.environment,
+    logger: pino({ level: 'trace' }, { write: (line: string) => void logged.push(line) }),
+  })
 })
 afterAll(async () => {
   await house?.close()
@@ -201,6 +206,11 @@ describe('decision 21: an address', () => {
     )
     expect(new Set(hashes).size).toBe(3)
     expect(hashes).toContain(house.foundation.secrets.addressHmac(email))
+  })
+
+  test('is not in what the house logs, however much it is told to log', () => {
+    expect(logged.join('')).toContain('mailbox: checked')
+    expect(logged.join('')).not.toContain(localPart)
   })
 
   test('is the same keyed hash for every partner and in any letter case', async () => {

@@ -153,6 +153,43 @@ describe('4.1 the answer', () => {
     })
   })
 
+  test('about an internationalized domain tells both forms; DNS and servers are asked for the A-labels', async () => {
+    const server = await world.host('xn--bcher-kva.com', { recipient: mailboxes('someone') })
+    const answer = await validate(house, partner, 'someone@BÜCHER.com')
+    expect(resultOf(answer)).toMatchObject({
+      normalized: 'someone@bücher.com',
+      domain: 'bücher.com',
+      ascii_domain: 'xn--bcher-kva.com',
+      status: 'valid',
+    })
+    expect(server.recipients()[0]).toBe('someone@xn--bcher-kva.com')
+    const same = await validate(house, partner, 'someone@xn--bcher-kva.com')
+    expect(resultOf(same).normalized).toBe('someone@bücher.com')
+    const [one, other] = [answer, same].map(({ events }) => events[0]?.data.facts)
+    expect(one).toEqual(other)
+    expect(one).toMatchObject({ domain: 'xn--bcher-kva.com' })
+  })
+
+  test('about a mailbox provider says so, and names the tag of a subaddress', async () => {
+    await world.host('gmail.com', { recipient: mailboxes('someone+lists') })
+    const { status, checks } = resultOf(await validate(house, partner, 'someone+lists@gmail.com'))
+    expect({ status, free: checks.free_provider, subaddress: checks.subaddress }).toEqual({
+      status: 'valid',
+      free: true,
+      subaddress: 'lists',
+    })
+  })
+
+  test('about a forwarding service that hides the person says so: it is not disposable', async () => {
+    await world.host('duck.com', { recipient: mailboxes('someone') })
+    const { status, checks } = resultOf(await validate(house, partner, 'someone@duck.com'))
+    expect({ status, relay: checks.privacy_relay, disposable: checks.disposable }).toEqual({
+      status: 'valid',
+      relay: true,
+      disposable: false,
+    })
+  })
+
   test('suggests the provider that was meant, and judges what was sent', async () => {
     const answer = await validate(house, partner, 'someone@gmial.com')
     const { did_you_mean, sub_status } = resultOf(answer)
@@ -248,6 +285,41 @@ describe('decision 17: what DNS says', () => {
     expect(status).toBe('valid')
     expect(checks.mx).toEqual({ found: true, null_mx: false, implicit: true, provider: null, records: [] })
     expect(server.recipients()[0]).toBe('someone@implicit.example.com')
+  })
+
+  test('the exchangers are told in their order, with the provider they belong to; the next is asked where one is not reached', async () => {
+    const server = await world.host('second-exchanger.example.com', { recipient: mailboxes('someone') })
+    world.ruin('first-exchanger.example.com')
+    world.dns.set('aspmx.l.google.com', 'CNAME', ['mx.first-exchanger.example.com'])
+    world.dns.set('exchangers.example.com', 'MX', [
+      { priority: 20, exchange: 'mx.second-exchanger.example.com' },
+      { priority: 10, exchange: 'aspmx.l.google.com' },
+    ])
+    const { status, checks } = resultOf(await validate(house, partner, 'someone@exchangers.example.com'))
+    expect(status).toBe('valid')
+    expect(checks.mx).toEqual({
+      found: true,
+      null_mx: false,
+      implicit: false,
+      provider: 'google',
+      records: [
+        { exchange: 'aspmx.l.google.com', priority: 10 },
+        { exchange: 'mx.second-exchanger.example.com', priority: 20 },
+      ],
+    })
+    expect(server.recipients()[0]).toBe('someone@exchangers.example.com')
+  })
+
+  test('a domain that has its mail taken by a throw-away service is risky as well', async () => {
+    const exchange = 'mx.10minutemail.com'
+    world.dns.set('not-listed-itself.com', 'MX', [{ priority: 10, exchange }])
+    world.dns.set(exchange, 'A', ['127.0.0.1'])
+    const { sub_status, checks } = resultOf(await validate(house, partner, 'someone@not-listed-itself.com'))
+    expect({ sub_status, disposable: checks.disposable, asked: checks.smtp.attempted }).toEqual({
+      sub_status: 'disposable',
+      disposable: true,
+      asked: false,
+    })
   })
 
   test('a throw-away domain is risky, and its mailbox is never asked about', async () => {
@@ -516,6 +588,14 @@ describe('decision 16: what is asked', () => {
     )
     expect(answer.headers.get('credits-charged')).toBe('0')
   })
+
+  test.each(['\ud800', 'someone@\udfff.com', `${'a'.repeat(319)}\ud83d\ude00`])(
+    'half a character is no address, and breaks nothing: %j',
+    async (email) => {
+      const { status, sub_status } = resultOf(await validate(house, partner, email))
+      expect({ status, sub_status }).toEqual({ status: 'invalid', sub_status: 'invalid_syntax' })
+    },
+  )
 
   test('unknown members are ignored', async () => {
     const answer = await house.post(partner, path, { email: 'nonsense', depth: 3 })

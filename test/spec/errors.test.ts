@@ -198,7 +198,7 @@ describe('REQ_004: what is no route is told so to anybody, and is no call', () =
     ['api', 'POST', '/v1/ip/lookups'],
     ['api', 'POST', '/V1/IP/LOOKUP'],
     ['api', 'POST', '/v2/ip/lookup'],
-    ['api', 'POST', '/v1/email/validate'],
+    ['api', 'POST', '/v1/email/validates'],
     ['api', 'GET', '/login'],
     ['api', 'GET', '/..%2f..%2fetc/passwd'],
     ['dashboard', 'POST', '/v1/ip/lookup'],

@@ -7,7 +7,7 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
-import pino from 'pino'
+import pino, { type Logger } from 'pino'
 import { vi } from 'vitest'
 import { type App, startApp } from '../../src/app.ts'
 import { parseCredits } from '../../src/billing/money.ts'
@@ -305,11 +305,13 @@ export const openHouse = async ({
   clock = 'real',
   host = '127.0.0.1',
   environment = {},
+  logger = pino({ level: 'silent' }),
 }: {
   clock?: 'real' | 'movable'
   host?: string
   /** Further variables, or others than the house's own. */
   environment?: Readonly<Record<string, string>>
+  logger?: Logger
 } = {}): Promise<House> => {
   // Before anything keeps a reference to Date.
   if (clock === 'movable') vi.useFakeTimers({ toFake: ['Date'], shouldAdvanceTime: true })
@@ -317,7 +319,6 @@ export const openHouse = async ({
   const directory = await mkdtemp(join(tmpdir(), 'house-'))
   const geoPath = join(directory, 'city.mmdb')
   await writeFile(geoPath, fixture())
-  const logger = pino({ level: 'silent' })
   const config = parseConfig({
     DATABASE_URL: database.url,
     SECRET_KEY: secretKey,

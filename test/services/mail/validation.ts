@@ -58,6 +58,8 @@ export const openValidation = async ({
 }): Promise<Validation> => {
   const database = await testDatabase()
   const pool = new pg.Pool({ connectionString: database.url, max: 4 })
+  // Its last connections may be ended with the database.
+  pool.on('error', () => undefined)
   const logger = pino({ level: 'silent' })
   const secrets = createSecrets('a secret of at least thirty-two characters')
   const dns = createDns({ servers: [resolver], clock: performance })
