@@ -43,6 +43,8 @@ export type Caller = {
   readonly key: KeyState
   readonly atMs: number
   readonly requestId: string
+  /** The call was charged before and its answer is gone: what is there already answers it, where it can. */
+  readonly repeated: boolean
   /**
    * For `gather`, before work that costs money upstream or finds what a refusal would give away: resolves when the balance
    * can pay for what the call may establish at its dearest. Where it cannot, the call ends here, refused and recorded, and

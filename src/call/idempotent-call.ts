@@ -78,7 +78,13 @@ const answerCharged = async (
     'refusal' in parsed
       ? parsed
       : form.decide(
-          await form.gather(parsed.input, { key, atMs, requestId, reserve: async () => undefined }),
+          await form.gather(parsed.input, {
+            key,
+            atMs,
+            requestId,
+            repeated: true,
+            reserve: async () => undefined,
+          }),
           parsed.input,
         )
   if ('refusal' in decision) return refuse(room, admitted, decision.refusal)

@@ -194,6 +194,7 @@ const callerOf = (room: CallRoom, admitted: Admitted): Caller & { release(): voi
     key,
     atMs,
     requestId,
+    repeated: false,
     reserve: async (dearest) => {
       const reserved = await reserve(room, admitted, dearest)
       if (reserved === null) throw new CallEnded()

@@ -132,7 +132,8 @@ export const decide = (
       sub_status: judged.subStatus,
       decision_row: judged.row,
       company_status: companyStatus,
-      domain: address?.asciiDomain ?? null,
+      // An address literal is somebody's IP address, which enters the event log only as a HMAC.
+      domain: address === null || address.domainLiteral ? null : address.asciiDomain,
       address_hmac: findings.addressHmac,
     },
   }

@@ -5,7 +5,7 @@ import type { Sealer, Secrets } from '../../guard/secrets.ts'
 import type { Companies } from './companies.ts'
 import { type EmailRequest, type EmailValidationResult, parseEmailRequest } from './contract.ts'
 import { companyApplies, decide, type EmailEvidence, type EmailFindings, verdictOf } from './decide.ts'
-import type { EmailAddress, ListEvidence, MailboxEvidence, ParsedEmail } from './evidence.ts'
+import type { EmailAddress, ListEvidence, MailboxEvidence, MailboxOutcome, ParsedEmail } from './evidence.ts'
 import { inspectLists, isBusinessDomain, isDisposableExchange } from './lists.ts'
 import type { MailExchangers } from './mail-exchangers.ts'
 import type { MailboxProbe } from './mailbox.ts'
@@ -138,20 +138,22 @@ const askMailbox = async (
   const evidence = await mailbox.probe(parsed.address, mx)
   if (evidence.retryAfterSeconds !== null) {
     const sealed = secrets.sealer(retrySealPurpose).seal(parsed.address.normalized, addressHmac)
-    await later(`${addressHmac}:${sealed}`, {
+    // Nobody's answer waits for the queue: it says either way that asking again later may tell more.
+    void later(`${addressHmac}:${sealed}`, {
       afterSeconds: evidence.retryAfterSeconds,
       key: addressHmac,
-    }).catch(
-      // The caller has its answer either way: that it may ask again later.
-      (error: unknown) => logger.warn({ err: error }, 'a mailbox cannot be asked again later'),
-    )
+    }).catch((error: unknown) => logger.warn({ err: error }, 'a mailbox cannot be asked again later'))
   }
   return { evidence, checkedAt: new Date(clock.now()).toISOString(), cached: false }
 }
 
-/** Outcomes that asking again would only repeat are kept; the others would hide what the next call may learn. */
-const conclusive = (evidence: MailboxEvidence): boolean =>
-  evidence.retryAfterSeconds === null && !['timeout', 'no_connect'].includes(evidence.outcome)
+/** What a server says about the mailbox itself. What it says about us, or not at all, would hide what the next call may learn. */
+const conclusive: ReadonlySet<MailboxOutcome> = new Set([
+  'accepted',
+  'mailbox_not_found',
+  'mailbox_disabled',
+  'mailbox_full',
+])
 
 /**
  * Asks a mailbox again that put us off, and keeps what it says for the next call. `data` is what `later` was given.
@@ -167,7 +169,7 @@ export const askAgain = async (
   if (parsed?.valid !== true)
     throw new Error('a mailbox to be asked again cannot be read: SECRET_KEY may have changed')
   const evidence = await askServers({ exchangers, mailbox }, parsed.address)
-  if (evidence === null || !conclusive(evidence)) return false
+  if (evidence === null || !conclusive.has(evidence.outcome)) return false
   await checks.keep(addressHmac, { evidence, checkedAt: new Date(clock.now()).toISOString() })
   return true
 }

@@ -138,5 +138,6 @@ const caller: Caller = {
   },
   atMs: 0,
   requestId: 'request',
+  repeated: false,
   reserve: async () => undefined,
 }

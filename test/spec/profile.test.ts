@@ -1,0 +1,988 @@
+/** Specification 2.4 and 4.3, with decisions 4, 7, 11, 12, 15, 20 and 21. The upstream is a server of the test's own. */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import pino from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type App, startApp } from '../../src/app.ts'
+import { type ProfileResult, profileResult } from '../../src/capabilities/profile/contract.ts'
+import {
+  type Answer,
+  type AnswerAndFacts,
+  type House,
+  openHouse,
+  type Partner,
+  type PartnerOptions,
+  send,
+  until,
+} from '../support/house.ts'
+import { type ProfileUpstream, profileUpstream, type UpstreamAnswer } from '../support/profile-upstream.ts'
+import {
+  bare,
+  expectCredits,
+  expectErrorObject,
+  expectRefusedCall,
+  jsonType,
+  rateLimitsOf,
+  refusalFact,
+  ulid,
+} from './wire.ts'
+
+const path = '/v1/profnet/profile'
+const hourMs = 3_600_000
+const dayMs = 24 * hourMs
+
+let upstream: ProfileUpstream
+let house: House
+let partner: Partner
+
+beforeAll(async () => {
+  upstream = await profileUpstream()
+  upstream.answers(({ path: asked }) => {
+    const { searchParams } = new URL(asked, upstream.url)
+    const answer = answers.get(searchParams.get('lid') || searchParams.get('urn') || '')?.()
+    return answer ?? { status: 404 }
+  })
+  house = await openHouse({
+    clock: 'movable',
+    environment: {
+      PROFILE_PROVIDER: 'http',
+      PROFILE_HTTP_URL: `${upstream.url}/people?lid={lid}&urn={urn}`,
+      PROFILE_DOMAIN: 'profnet.example',
+      PROFILE_URN_PREFIX: 'urn:profnet',
+      EGRESS_ALLOW: '127.0.0.0/8',
+    },
+  })
+  partner = await aPartner({ credits: '1000000' })
+})
+afterAll(async () => {
+  await house?.close()
+  await upstream?.close()
+})
+
+const aPartner = (options: PartnerOptions = {}): Promise<Partner> =>
+  house.partner({
+    permissions: ['profnet_scraping'],
+    limits: { requests_per_minute: 100_000, requests_per_day: 1_000_000 },
+    ...options,
+  })
+
+/** What the upstream says of whom, by lid and by number. */
+const answers = new Map<string, () => UpstreamAnswer>()
+let people = 0
+
+const freshLid = (): string => `zorvina-quillfeather-${++people}`
+const freshNumber = (): string => `98765432109876${10_000 + ++people}`
+
+/** Now, as the house has it: the server's own clock does not move with it. */
+const served = (body: unknown): UpstreamAnswer => ({ headers: { date: new Date().toUTCString() }, body })
+
+type Somebody = { readonly lid: string; readonly number: string }
+
+/** The upstream knows somebody from now on, by name and by number. */
+const somebody = (more: Readonly<Record<string, unknown>> = {}): Somebody => {
+  const known = { lid: freshLid(), number: freshNumber() }
+  const say = () => served({ ...person, lid: known.lid, urn: `urn:profnet:person:${known.number}`, ...more })
+  answers.set(known.lid, say)
+  answers.set(known.number, say)
+  return known
+}
+
+const timesAsked = (id: string): number =>
+  upstream.requests.filter(({ path: asked }) => asked.includes(encodeURIComponent(id))).length
+
+const ask = (by: Partner, body: unknown, headers?: Readonly<Record<string, string>>) =>
+  house.post(by, path, body, headers)
+
+/** Until nobody is being fetched: what was stands in the cache, and the next call is nobody's follower. */
+const settled = (): Promise<void> =>
+  until(
+    'nobody is being fetched',
+    async () => (await house.query('select 1 from profile_fetches')).length === 0,
+  )
+
+/** As the upstream has it: dates as far as anybody knows them. */
+const person = {
+  firstname: 'Zorvina',
+  lastname: 'Quillfeather',
+  numOfConnections: 512,
+  headline: 'Keeper of small lamps',
+  about: 'Lamps, and the people below them.',
+  skills: ['Lamps', 'Ladders'],
+  languages: [
+    { value: 'English', norm: 'en' },
+    { value: 'Deutsch', norm: 'de' },
+  ],
+  address: {
+    street: '3 Wick Lane',
+    city: 'Leeds',
+    state: 'England',
+    postal_code: 'LS1 4AP',
+    country: 'United Kingdom',
+    country_code: 'GB',
+  },
+  educations: [
+    {
+      urn: 'urn:profnet:school:7',
+      name: 'School of Light',
+      degree: 'BSc',
+      startDate: '1999',
+      endDate: '2002-07',
+    },
+    { urn: null, name: 'Evening School', degree: null, startDate: '2024-09-15', endDate: null },
+  ],
+  employment_history: [
+    {
+      title: 'Keeper',
+      description: 'Keeps.',
+      startDate: '2019-03',
+      endDate: null,
+      location: 'Leeds',
+      is_current: true,
+      company: { lid: 'wick-works', company_name: 'Wick Works', urn: 'urn:profnet:company:12' },
+    },
+    {
+      title: 'Apprentice',
+      description: null,
+      startDate: '2002',
+      endDate: '2019-02-28',
+      location: null,
+      is_current: false,
+      company: { lid: null, company_name: 'Lanterns', urn: null },
+    },
+  ],
+  emails: [
+    { value: 'zorvina@wick-works.example', sub_type: 'PROFESSIONAL' },
+    { value: 'z.quillfeather@post.example', sub_type: 'PERSONAL' },
+  ],
+  phone_numbers: [{ value: '+441132496000', sub_type: 'MOBILE' }],
+}
+
+const profileOf = ({ lid }: Pick<Somebody, 'lid'>) => ({
+  ...person,
+  url: `https://www.profnet.example/in/${lid}`,
+  lid,
+  deleted: false,
+})
+
+const nothingKnown = {
+  firstname: null,
+  lastname: null,
+  numOfConnections: null,
+  headline: null,
+  about: null,
+  skills: [],
+  languages: [],
+  address: null,
+  educations: [],
+  employment_history: [],
+  emails: [],
+  phone_numbers: [],
+}
+
+/** The result of a 200: every member of 2.4, none beside. */
+const resultOf = (answer: Answer): ProfileResult => {
+  expect({ status: answer.status, text: answer.text }).toMatchObject({ status: 200 })
+  const read = profileResult.parse(answer.body.result)
+  // What the contract does not know, parsing would have left out.
+  expect(answer.body.result).toStrictEqual(read)
+  return read
+}
+
+type Source = 'cached' | 'fresh'
+const prices = { cached: '2', fresh: '5' } as const
+
+const subjectId = expect.stringMatching(/^sub_[0-9A-HJKMNP-TV-Z]{26}$/)
+
+/** The facts of a retrieval, and what they cost. */
+const charged = (by: Partner, source: Source, ageSeconds: unknown = expect.any(Number)) => [
+  {
+    type: 'KeyUsed',
+    data: {
+      key_id: by.keyId,
+      capability: 'profile',
+      outcome: 'answered',
+      facts: { kind: 'profile', source, age_seconds: ageSeconds, subject_id: subjectId },
+    },
+  },
+  {
+    type: 'CreditCharged',
+    data: {
+      charge_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      sku: `profile_${source}`,
+      amount: prices[source],
+      lines: [
+        { sku: `profile_${source}`, amount: prices[source], rule: `profile.${source}`, rule_version: 1 },
+      ],
+      rule: `profile.${source}`,
+      rule_version: 1,
+      price_book_version: 1,
+      allocations: [{ grant_id: expect.any(String), amount: prices[source] }],
+    },
+  },
+]
+
+const subjectOf = ({ events }: AnswerAndFacts): unknown =>
+  Object(events.find(({ type }) => type === 'KeyUsed')?.data.facts).subject_id
+
+const notFound = (id: string) => ({
+  status: 404,
+  error: 'not_found',
+  code: 'PROFNET_002',
+  details: { id: id.slice(0, 64) },
+})
+
+const expectNotFound = async (id: string, wants: { cached?: boolean } = {}): Promise<void> =>
+  expectRefusedCall(await ask(partner, { id, ...wants }), partner, notFound(id), 'profile')
+
+describe('2.4 the profile response', () => {
+  test('fresh data: result, processing_time_ms and request_id, and nothing else', async () => {
+    const { lid } = somebody()
+    const answer = await ask(partner, { id: lid, cached: false })
+    const { status, headers, body } = answer
+    expect(status).toBe(200)
+    expect(Object.keys(body)).toEqual(['result', 'processing_time_ms', 'request_id'])
+    expect(body.processing_time_ms).toBeTypeOf('number')
+    expect(body.processing_time_ms).toBeGreaterThan(0)
+    expect(body.request_id).toMatch(ulid)
+    expect(headers.get('x-request-id')).toBe(body.request_id)
+    expect(headers.get('content-type')).toBe(jsonType)
+    expect(Object.keys(rateLimitsOf(answer))).toEqual(['minute', 'day'])
+  })
+
+  test('every field is there, and dates are as precise as they are known, never padded', async () => {
+    const known = somebody()
+    const result = resultOf(await ask(partner, { id: known.lid }))
+    expect(result).toEqual(profileOf(known))
+    expect(result.educations.map(({ startDate, endDate }) => [startDate, endDate])).toEqual([
+      ['1999', '2002-07'],
+      ['2024-09-15', null],
+    ])
+  })
+
+  test('what the upstream does not say is null or empty, and never left out', async () => {
+    const lid = freshLid()
+    answers.set(lid, () => served({ lid, firstname: 'Zorvina' }))
+    expect(resultOf(await ask(partner, { id: lid }))).toEqual({
+      ...profileOf({ lid }),
+      ...nothingKnown,
+      firstname: 'Zorvina',
+    })
+  })
+
+  test('cached data: the same result, and beside it cached and its age in hours, with two decimals', async () => {
+    const { lid } = somebody()
+    const fresh = await ask(partner, { id: lid })
+    await settled()
+    house.moveClock(1.5 * hourMs)
+    const answer = await ask(partner, { id: lid })
+    expect(Object.keys(answer.body)).toEqual([
+      'result',
+      'processing_time_ms',
+      'request_id',
+      'cached',
+      'cache_age_hours',
+    ])
+    expect(answer.body.cached).toBe(true)
+    expect(answer.body.cache_age_hours).toBeGreaterThanOrEqual(1.5)
+    expect(answer.body.cache_age_hours).toBeLessThan(1.52)
+    expect(String(answer.body.cache_age_hours)).toMatch(/^\d+(\.\d{1,2})?$/)
+    expect(resultOf(answer)).toEqual(resultOf(fresh))
+    expect(timesAsked(lid)).toBe(1)
+  })
+})
+
+describe('4.3 the three forms of id', () => {
+  test.each([
+    ['the lid', ({ lid }: Somebody) => lid],
+    ['the lid in capitals', ({ lid }: Somebody) => lid.toUpperCase()],
+    ['the profile URL', ({ lid }: Somebody) => `https://www.profnet.example/in/${lid}`],
+    ['the profile URL without a scheme', ({ lid }: Somebody) => `profnet.example/in/${lid}/`],
+    ['the profile URL with a query', ({ lid }: Somebody) => `https://de.profnet.example/in/${lid}?trk=a#top`],
+    ['the person URN', ({ number }: Somebody) => `urn:profnet:person:${number}`],
+  ])('%s is the same person as every other form', async (_, idOf) => {
+    const known = somebody()
+    const first = await ask(partner, { id: idOf(known) })
+    expect(resultOf(first)).toEqual(profileOf(known))
+    await settled()
+    for (const id of [
+      known.lid,
+      `https://www.profnet.example/in/${known.lid}`,
+      `urn:profnet:person:${known.number}`,
+    ]) {
+      const again = await ask(partner, { id })
+      expect(resultOf(again)).toEqual(profileOf(known))
+      expect(again.body.cached).toBe(true)
+      expect(subjectOf(again)).toBe(subjectOf(first))
+    }
+    expect(timesAsked(known.lid) + timesAsked(known.number)).toBe(1)
+  })
+
+  test('an id beyond ASCII may be percent-encoded once, and the URL of the answer is', async () => {
+    const lid = `zoë-łukasz-${++people}`
+    answers.set(lid, () => served({ ...person, lid }))
+    const encoded = encodeURIComponent(lid)
+    for (const id of [lid, encoded, `https://www.profnet.example/in/${encoded}`])
+      expect(resultOf(await ask(partner, { id }))).toMatchObject({
+        lid,
+        url: `https://www.profnet.example/in/${encoded}`,
+      })
+    expect(timesAsked(lid)).toBe(1)
+  })
+})
+
+describe('4.3.1 an unrecognized id is PROFNET_001, costs nothing, and the upstream hears nothing of it', () => {
+  const unrecognized = (id: string) => ({
+    status: 400,
+    error: 'validation_error',
+    code: 'PROFNET_001',
+    details: { id, supported_formats: ['ID', 'URL', 'URN'] },
+  })
+
+  test.each([
+    ['empty', ''],
+    ['too short', 'ab'],
+    ['an e-mail address', 'zorvina@post.example'],
+    ['two words', 'zorvina quillfeather'],
+    ['a name with a line feed', 'zorvina\n'],
+    ['a path', '../etc/passwd'],
+    ['a broken escape', 'zorvina%zz'],
+    ['an escape within an escape', 'zorvina%2541'],
+    ["a company's page", 'https://www.profnet.example/company/wick-works'],
+    ['another site', 'https://profnet.example.attacker.example/in/zorvina'],
+    ['another port', 'https://www.profnet.example:8443/in/zorvina'],
+    ['credentials', 'https://a:b@www.profnet.example/in/zorvina'],
+    ['another scheme', 'ftp://www.profnet.example/in/zorvina'],
+    ['the number of a company', 'urn:profnet:company:12'],
+    ['another prefix', 'urn:other:person:12'],
+    ['a URN without a number', 'urn:profnet:person:'],
+    ['a URN with a letter', 'urn:profnet:person:12a'],
+  ])('%s', async (_, id) => {
+    const before = upstream.requests.length
+    expectRefusedCall(await ask(partner, { id }), partner, unrecognized(id), 'profile')
+    expect(upstream.requests).toHaveLength(before)
+  })
+
+  test.each([
+    ['a number', 12345, '12345'],
+    ['a boolean', true, 'true'],
+    ['a list of an id', ['zorvina'], '["zorvina"]'],
+    ['an object', { lid: 'zorvina' }, '{"lid":"zorvina"}'],
+  ])('%s instead of a string, shown as JSON', async (_, id, shown) => {
+    expectRefusedCall(await ask(partner, { id }), partner, unrecognized(shown), 'profile')
+  })
+
+  test('what was submitted is repeated, cut to 64 characters', async () => {
+    const id = `${'?'.repeat(63)}xyz`
+    expectRefusedCall(await ask(partner, { id }), partner, unrecognized(`${'?'.repeat(63)}x`), 'profile')
+  })
+})
+
+describe('4.3.2 a profile that is absent or inaccessible is PROFNET_002 and costs nothing', () => {
+  test.each([
+    ['unknown to the upstream', 404],
+    ['gone, and never known here', 410],
+    ['not shown by the upstream', 403],
+  ])('%s', async (_, status) => {
+    const lid = freshLid()
+    answers.set(lid, () => ({ status }))
+    for (const id of [lid, `https://www.profnet.example/in/${lid}`]) await expectNotFound(id)
+    expect(timesAsked(lid)).toBe(1)
+  })
+
+  test('that nobody was found is asked again after a day, or after 55 s for fresh data', async () => {
+    const lid = freshLid()
+    await expectNotFound(lid)
+    await settled()
+    house.moveClock(54_000)
+    await expectNotFound(lid, { cached: false })
+    expect(timesAsked(lid)).toBe(1)
+    house.moveClock(2_000)
+    await expectNotFound(lid)
+    expect(timesAsked(lid)).toBe(1)
+    await expectNotFound(lid, { cached: false })
+    expect(timesAsked(lid)).toBe(2)
+    await settled()
+    house.moveClock(dayMs + 1_000)
+    answers.set(lid, () => served({ ...person, lid }))
+    expect(resultOf(await ask(partner, { id: lid }))).toMatchObject({ lid })
+  })
+})
+
+describe('4.3.3 a missing id is REQ_002', () => {
+  test.each([
+    ['absent', {}],
+    ['null', { id: null }],
+    ['misspelled', { ID: 'zorvina', cached: false }],
+  ])('%s', async (_, body) => {
+    expectRefusedCall(
+      await ask(partner, body),
+      partner,
+      {
+        status: 400,
+        error: 'bad_request',
+        code: 'REQ_002',
+        details: { missing_parameter: 'id', parameter_type: 'string' },
+      },
+      'profile',
+    )
+  })
+})
+
+describe('4.3 cached', () => {
+  test.each([
+    ['a text', 'false'],
+    ['a number', 0],
+    ['a list', [false]],
+    ['an object', {}],
+  ])('that is %s is REQ_003, costs nothing and asks nobody', async (_, value) => {
+    const { lid } = somebody()
+    expectRefusedCall(
+      await ask(partner, { id: lid, cached: value }),
+      partner,
+      {
+        status: 400,
+        error: 'validation_error',
+        code: 'REQ_003',
+        details: { parameter: 'cached', expected: 'a boolean' },
+      },
+      'profile',
+    )
+    expect(timesAsked(lid)).toBe(0)
+  })
+
+  test.each([
+    ['absent', {}],
+    ['null', { cached: null }],
+    ['true', { cached: true }],
+  ])('that is %s takes data up to 30 days old', async (_, wants) => {
+    const { lid } = somebody()
+    await ask(partner, { id: lid })
+    await settled()
+    house.moveClock(20 * dayMs)
+    const answer = await ask(partner, { id: lid, ...wants })
+    expect(answer.body.cached).toBe(true)
+    expect(answer.body.cache_age_hours).toBeGreaterThanOrEqual(480)
+    expect(timesAsked(lid)).toBe(1)
+  })
+
+  test('decision 20: a fetch of less than 55 seconds ago is fresh, without the members of cached data', async () => {
+    const { lid } = somebody()
+    await ask(partner, { id: lid })
+    await settled()
+    house.moveClock(45_000)
+    const joined = await ask(partner, { id: lid, cached: false })
+    expect(Object.keys(joined.body)).toEqual(['result', 'processing_time_ms', 'request_id'])
+    expect(timesAsked(lid)).toBe(1)
+    house.moveClock(11_000)
+    const fetched = await ask(partner, { id: lid, cached: false })
+    expect(Object.keys(fetched.body)).toEqual(['result', 'processing_time_ms', 'request_id'])
+    expect(timesAsked(lid)).toBe(2)
+  })
+
+  test('data older than 720 hours are never served, not even where the upstream fails', async () => {
+    const { lid } = somebody()
+    await ask(partner, { id: lid })
+    await settled()
+    answers.set(lid, () => ({ status: 500 }))
+    house.moveClock(720 * hourMs)
+    const answer = await ask(partner, { id: lid })
+    expect(answer.status).toBe(503)
+    expect(answer.text).not.toContain('Quillfeather')
+  })
+
+  test('data of the upstream that are older than a minute are no answer to cached: false', async () => {
+    const lid = freshLid()
+    answers.set(lid, () =>
+      served({ ...person, lid, observed_at: new Date(Date.now() - 61_000).toISOString() }),
+    )
+    const fresh = await ask(partner, { id: lid, cached: false })
+    expect({ status: fresh.status, code: fresh.body.code }).toEqual({ status: 503, code: 'SYS_002' })
+    const old = await ask(partner, { id: lid })
+    expect(old.body).toMatchObject({ cached: true, cache_age_hours: 0.01 })
+    expect(bare(old.events)).toEqual(charged(partner, 'cached'))
+  })
+})
+
+describe('decision 11: what a retrieval costs', () => {
+  test('fresh data 5, cached data 2: one fact, and the charge right after it', async () => {
+    const { lid } = somebody()
+    const fresh = await ask(partner, { id: lid, cached: false })
+    expect(bare(fresh.events)).toEqual(charged(partner, 'fresh', 0))
+    expect(fresh.headers.get('credits-charged')).toBe('5')
+    await settled()
+    house.moveClock(2 * hourMs)
+    const second = await ask(partner, { id: lid })
+    expect(bare(second.events)).toEqual(charged(partner, 'cached'))
+    expect(second.headers.get('credits-charged')).toBe('2')
+    for (const { events, body } of [fresh, second]) {
+      const [fact, charge] = events
+      expect(charge?.revision).toBe((fact?.revision ?? 0) + 1)
+      expect(charge?.metadata).toMatchObject({ causation_id: fact?.id, request_id: body.request_id })
+      expect(fact?.metadata).toMatchObject({ request_id: body.request_id, actor: `key:${partner.keyId}` })
+    }
+    expect(Object(second.events[0]?.data.facts).age_seconds).toBeGreaterThanOrEqual(7_200)
+  })
+
+  test('a cached answer that had to be fetched is fresh data: 5', async () => {
+    const { lid } = somebody()
+    expect(bare((await ask(partner, { id: lid, cached: true })).events)).toEqual(charged(partner, 'fresh', 0))
+  })
+
+  test('fresh data that somebody else had fetched a moment ago cost what fresh data cost', async () => {
+    const { lid } = somebody()
+    await ask(partner, { id: lid })
+    await settled()
+    const other = await aPartner()
+    expect(bare((await ask(other, { id: lid, cached: false })).events)).toEqual(charged(other, 'fresh'))
+    expect(timesAsked(lid)).toBe(1)
+  })
+
+  test('somebody known who is gone is deleted: true, with nothing else of them, and free', async () => {
+    const known = somebody()
+    await ask(partner, { id: known.lid })
+    await settled()
+    for (const id of [known.lid, known.number]) answers.set(id, () => ({ status: 410 }))
+    house.moveClock(hourMs)
+    for (const wants of [{ cached: false }, {}]) {
+      const answer = await ask(partner, { id: known.lid, ...wants })
+      expect(resultOf(answer)).toEqual({ ...profileOf(known), ...nothingKnown, deleted: true })
+      expect(Object.keys(answer.body)).toEqual(['result', 'processing_time_ms', 'request_id'])
+      expect(answer.headers.get('credits-charged')).toBe('0')
+      expect(bare(answer.events)).toEqual([
+        {
+          type: 'KeyUsed',
+          data: {
+            key_id: partner.keyId,
+            capability: 'profile',
+            outcome: 'answered',
+            facts: {
+              kind: 'profile',
+              source: 'deleted',
+              age_seconds: expect.any(Number),
+              subject_id: subjectId,
+            },
+            free_by: { rule: 'profile.deleted', rule_version: 1 },
+          },
+        },
+      ])
+    }
+  })
+
+  test('decision 5: Credits-Remaining goes down by what Credits-Charged says', async () => {
+    const { lid } = somebody()
+    const fresh = await aPartner({ credits: '7' })
+    expectCredits(await ask(fresh, { id: 'no such id' }), '0', '7')
+    expectCredits(await ask(fresh, { id: lid }), '5', '2')
+    await settled()
+    expectCredits(await ask(fresh, { id: lid }), '2', '0')
+  })
+})
+
+describe('a balance that does not suffice', () => {
+  const unpaid = (required: string, available: string) => ({
+    status: 402,
+    error: 'payment_required',
+    code: 'CREDIT_001',
+    details: { required, available },
+  })
+
+  test.each([
+    ['fresh data', { cached: false }],
+    ['cached data that nobody has', { cached: true }],
+  ])('for %s is told before the upstream is asked', async (_, wants) => {
+    const { lid } = somebody()
+    const poor = await aPartner({ credits: '4' })
+    const answer = await ask(poor, { id: lid, ...wants })
+    expectErrorObject(answer, unpaid('5', '4'))
+    expect(bare(answer.events)).toEqual([refusalFact(poor, 'CREDIT_001', 'profile')])
+    expectCredits(answer, '0', '4')
+    expect(timesAsked(lid)).toBe(0)
+  })
+
+  test('that pays only cached data is served cached data', async () => {
+    const { lid } = somebody()
+    await ask(partner, { id: lid })
+    await settled()
+    const poor = await aPartner({ credits: '2' })
+    const answer = await ask(poor, { id: lid })
+    expect(bare(answer.events)).toEqual(charged(poor, 'cached'))
+    expectCredits(answer, '2', '0')
+    const again = await ask(poor, { id: lid })
+    expectErrorObject(again, unpaid('2', '0'))
+    expect(again.text).not.toContain('Quillfeather')
+  })
+
+  test('costs nothing where nothing is to be paid: nobody, somebody gone, no id', async () => {
+    const known = somebody()
+    await ask(partner, { id: known.lid })
+    await settled()
+    for (const id of [known.lid, known.number]) answers.set(id, () => ({ status: 410 }))
+    house.moveClock(hourMs)
+    await ask(partner, { id: known.lid, cached: false })
+    await settled()
+    const nobody = freshLid()
+    await expectNotFound(nobody)
+    const poor = await aPartner({ credits: '0' })
+    expect((await ask(poor, { id: known.lid })).body).toMatchObject({ result: { deleted: true } })
+    expectErrorObject(await ask(poor, { id: nobody }), notFound(nobody))
+    expect((await ask(poor, { id: '' })).body.code).toBe('PROFNET_001')
+  })
+})
+
+describe('an upstream that fails is 503 with Retry-After, and nothing is charged', () => {
+  /** What an upstream failure leaves behind: a free fact, and no trace in the cache. */
+  const expectUnavailable = (answer: AnswerAndFacts, by: Partner, retryAfterSeconds: number): void => {
+    expectErrorObject(answer, {
+      status: 503,
+      error: 'service_unavailable',
+      code: 'SYS_002',
+      details: {},
+    })
+    expect(answer.headers.get('retry-after')).toBe(String(retryAfterSeconds))
+    expect(answer.headers.get('credits-charged')).toBe('0')
+    expect(bare(answer.events)).toEqual([
+      {
+        type: 'KeyUsed',
+        data: {
+          key_id: by.keyId,
+          capability: 'profile',
+          outcome: 'failed',
+          code: 'SYS_002',
+          facts: { kind: 'refusal', code: 'SYS_002' },
+          free_by: { rule: 'refusal', rule_version: 1 },
+        },
+      },
+    ])
+  }
+
+  test.each<[string, UpstreamAnswer]>([
+    ['answers with 500', { status: 500, body: { firstname: 'Zorvina' } }],
+    ['answers with 503', { status: 503 }],
+    ['says nothing', 'silence'],
+    ['closes the connection', 'reset'],
+    ['pours out a gigabyte', 'endless'],
+    ['writes no JSON', { body: '{"firstname": "Zorvina' }],
+    ['writes JSON that is no object', { body: ['Zorvina'] }],
+    ['writes an object without a person', { body: { hello: 'world' } }],
+    [
+      'calls a page JSON',
+      { headers: { 'content-type': 'text/html' }, body: '<html><title>Zorvina</title></html>' },
+    ],
+    ['sends us to a private network', { status: 302, headers: { location: 'http://10.0.0.1/' } }],
+    [
+      'sends us to where clouds keep secrets',
+      { status: 307, headers: { location: 'http://169.254.169.254/latest/' } },
+    ],
+    ['sends us to itself for ever', { status: 302, headers: { location: '/people?lid=again' } }],
+  ])('one that %s', async (_, behaviour) => {
+    const by = await aPartner()
+    const { lid, number } = somebody()
+    const wasThere = answers.get(lid)
+    for (const id of [lid, number]) answers.set(id, () => behaviour)
+    answers.set('again', () => behaviour)
+    expectUnavailable(await ask(by, { id: lid }), by, 5)
+    // Nothing is remembered of it.
+    await settled()
+    if (wasThere !== undefined) answers.set(lid, wasThere)
+    expect(bare((await ask(by, { id: lid })).events)).toEqual(charged(by, 'fresh', 0))
+  })
+
+  test('one that sends us to another server on this machine: nothing connects there', async () => {
+    let connections = 0
+    const inner = createServer((_, response) => response.end('{}'))
+    inner.on('connection', () => {
+      connections++
+    })
+    await new Promise<void>((resolve) => inner.listen(0, '127.0.0.2', resolve))
+    try {
+      const { port } = inner.address() as AddressInfo
+      const { lid } = somebody()
+      answers.set(lid, () => ({ status: 301, headers: { location: `http://127.0.0.2:${port}/people` } }))
+      expectUnavailable(await ask(partner, { id: lid }), partner, 5)
+      expect(connections).toBe(0)
+    } finally {
+      await new Promise((resolve) => inner.close(resolve))
+    }
+  })
+
+  /** Another process over the same database, which remembers nothing of how the upstream treated this one. */
+  const inAnotherProcess = async (
+    differs: Partial<House['config']>,
+    use: (askThere: (by: Partner, body: unknown) => Promise<AnswerAndFacts>) => Promise<void>,
+  ): Promise<void> => {
+    const app: App = await startApp(
+      house.foundation,
+      { ...house.config, ROLES: ['api'], ...differs },
+      pino({ level: 'silent' }),
+    )
+    try {
+      await use(async (by, body) => {
+        const before = (await house.eventsOf(by.organizationId)).length
+        const answer = await send(`${app.apiUrl}${path}`, {
+          headers: { 'x-api-key': by.apiKey, 'content-type': 'application/json' },
+          body,
+        })
+        return { ...answer, events: (await house.eventsOf(by.organizationId)).slice(before) }
+      })
+    } finally {
+      await app.close()
+    }
+  }
+
+  test('one that says 429: its Retry-After is passed on, and it is not asked before', async () => {
+    await inAnotherProcess({}, async (askThere) => {
+      const { lid } = somebody()
+      answers.set(lid, () => ({ status: 429, headers: { 'retry-after': '17' } }))
+      expectUnavailable(await askThere(partner, { id: lid }), partner, 17)
+      const other = somebody()
+      const answer = await askThere(partner, { id: other.lid })
+      expect(answer.status).toBe(503)
+      expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(10)
+      expect(timesAsked(other.lid)).toBe(0)
+    })
+  })
+
+  test('one that says 429 and not for how long is left alone for five seconds', async () => {
+    await inAnotherProcess({}, async (askThere) => {
+      const { lid } = somebody()
+      answers.set(lid, () => ({ status: 429 }))
+      expectUnavailable(await askThere(partner, { id: lid }), partner, 5)
+      await askThere(partner, { id: lid })
+      expect(timesAsked(lid)).toBe(1)
+    })
+  })
+
+  test('one at a private address nobody exempted: nothing connects there', async () => {
+    await inAnotherProcess({ EGRESS_ALLOW: [] }, async (askThere) => {
+      const { lid } = somebody()
+      expectUnavailable(await askThere(partner, { id: lid }), partner, 5)
+      expect(timesAsked(lid)).toBe(0)
+    })
+  })
+
+  test('one that is not there', async () => {
+    await inAnotherProcess({ PROFILE_HTTP_URL: 'http://127.0.0.1:9/{lid}' }, async (askThere) => {
+      expectUnavailable(await askThere(partner, { id: freshLid() }), partner, 5)
+    })
+  })
+})
+
+describe('whose data it is', () => {
+  test('somebody renamed is found by the old name, under the new one', async () => {
+    const { lid: old, number } = somebody()
+    const before = await ask(partner, { id: old })
+    await settled()
+    const young = freshLid()
+    answers.delete(old)
+    for (const id of [young, number])
+      answers.set(id, () => served({ ...person, lid: young, urn: `urn:profnet:person:${number}` }))
+    house.moveClock(hourMs)
+    const after = await ask(partner, { id: old, cached: false })
+    expect(resultOf(after)).toEqual(profileOf({ lid: young }))
+    expect(subjectOf(after)).toBe(subjectOf(before))
+    await settled()
+    expect(subjectOf(await ask(partner, { id: young }))).toBe(subjectOf(before))
+  })
+
+  test('a name the upstream says belonged to this person before leads to them', async () => {
+    const { lid: old, number } = somebody()
+    const young = freshLid()
+    answers.set(old, () =>
+      served({ ...person, lid: young, urn: `urn:profnet:person:${number}`, former_lids: [old] }),
+    )
+    expect(resultOf(await ask(partner, { id: old }))).toEqual(profileOf({ lid: young }))
+  })
+
+  test('an answer about somebody else is PROFNET_002', async () => {
+    const lid = freshLid()
+    answers.set(lid, () => served({ ...person, lid: freshLid() }))
+    await expectNotFound(lid)
+    const number = freshNumber()
+    answers.set(number, () => served({ ...person, lid: freshLid(), urn: freshNumber() }))
+    await expectNotFound(`urn:profnet:person:${number}`)
+  })
+
+  test('a name taken over by somebody else is PROFNET_002: neither the former owner nor the new one', async () => {
+    const { lid, number } = somebody()
+    const stranger = freshNumber()
+    const first = await ask(partner, { id: lid })
+    await settled()
+    const newOwner = () =>
+      served({
+        ...person,
+        firstname: 'Ottoline',
+        lastname: 'Grackle',
+        lid,
+        urn: `urn:profnet:person:${stranger}`,
+      })
+    answers.set(lid, newOwner)
+    answers.set(stranger, newOwner)
+    answers.set(number, () => ({ status: 500 }))
+    house.moveClock(hourMs)
+    for (const wants of [{ cached: false }, { cached: true }, {}]) {
+      const answer = await ask(partner, { id: lid, ...wants })
+      expectRefusedCall(answer, partner, notFound(lid), 'profile')
+      expect(answer.text).not.toMatch(/Quillfeather|Grackle/)
+      await settled()
+    }
+    // By number both are who they are.
+    const formerOwner = await ask(partner, { id: `urn:profnet:person:${number}` })
+    expect(resultOf(formerOwner).lastname).toBe('Quillfeather')
+    expect(subjectOf(formerOwner)).toBe(subjectOf(first))
+    const owner = await ask(partner, { id: `urn:profnet:person:${stranger}` })
+    expect(resultOf(owner).lastname).toBe('Grackle')
+    expect(subjectOf(owner)).not.toBe(subjectOf(first))
+  })
+})
+
+describe('decision 15: Idempotency-Key', () => {
+  const idempotent = (by: Partner, body: unknown, key: string) => ask(by, body, { 'idempotency-key': key })
+
+  test('the same key again is answered again and charged once; the answer is never kept', async () => {
+    const { lid } = somebody()
+    const by = await aPartner({ credits: '5' })
+    const first = await idempotent(by, { id: lid, cached: false }, 'one-person')
+    expect(first.headers.get('idempotent-replayed')).toBeNull()
+    expectCredits(first, '5', '0')
+    await settled()
+    // The first replay settles in the ledger that the charge stands.
+    for (const marked of [{ idempotent: true }, {}]) {
+      const again = await idempotent(by, { id: lid, cached: false }, 'one-person')
+      expect(resultOf(again)).toEqual(resultOf(first))
+      expect(again.headers.get('idempotent-replayed')).toBe('true')
+      expectCredits(again, '0', '0')
+      expect(bare(again.events)).toEqual([
+        {
+          type: 'KeyUsed',
+          data: {
+            key_id: by.keyId,
+            capability: 'profile',
+            outcome: 'answered',
+            facts: { kind: 'replay' },
+            free_by: { rule: 'replay', rule_version: 1 },
+            ...marked,
+          },
+        },
+      ])
+    }
+    expect(timesAsked(lid)).toBe(1)
+    const rows = await house.query('select status, answer from idempotent_calls where organization_id = $1', [
+      by.organizationId,
+    ])
+    expect(rows).toEqual([{ status: 200, answer: null }])
+  })
+
+  test('one charge is not a subscription: a replay is answered from what the first call left', async () => {
+    const { lid } = somebody()
+    await idempotent(partner, { id: lid, cached: false }, 'not-a-subscription')
+    await settled()
+    house.moveClock(hourMs)
+    const again = await idempotent(partner, { id: lid, cached: false }, 'not-a-subscription')
+    expect(again.body).toMatchObject({ result: { lid }, cached: true })
+    expect(again.headers.get('credits-charged')).toBe('0')
+    expect(timesAsked(lid)).toBe(1)
+  })
+
+  test('the same key with another body is IDEMP_001', async () => {
+    const { lid } = somebody()
+    await idempotent(partner, { id: lid }, 'another-body')
+    const answer = await idempotent(partner, { id: lid, cached: false }, 'another-body')
+    expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 422, code: 'IDEMP_001' })
+  })
+})
+
+describe('who may ask', () => {
+  test('a key without profnet_scraping is refused, and nobody is asked', async () => {
+    const { lid } = somebody()
+    const other = await aPartner({ permissions: ['ip_lookup', 'email_validation', 'pixel_control'] })
+    expectRefusedCall(
+      await ask(other, { id: lid }),
+      other,
+      {
+        status: 403,
+        error: 'forbidden',
+        code: 'AUTH_002',
+        details: { required_permission: 'profnet_scraping' },
+      },
+      'profile',
+    )
+    expect(timesAsked(lid)).toBe(0)
+  })
+
+  test('decision 7: members we do not know are ignored', async () => {
+    const { lid } = somebody()
+    const answer = await ask(partner, { id: lid, language: 'de', nested: { id: 'x' }, constructor: 'x' })
+    expect(bare(answer.events)).toEqual(charged(partner, 'fresh', 0))
+  })
+})
+
+describe('decision 21: personal data', () => {
+  const marks = [
+    'Xylophora',
+    'Brindlemoor',
+    'Öseltrup',
+    'xylophora@moor.example',
+    '+441132496123',
+    'Peatworks',
+  ]
+  const profile = {
+    ...person,
+    firstname: 'Xylophora',
+    lastname: 'Brindlemoor',
+    about: 'Öseltrup is where it began.',
+    emails: [{ value: 'xylophora@moor.example', sub_type: 'PERSONAL' }],
+    phone_numbers: [{ value: '+441132496123', sub_type: 'WORK' }],
+    employment_history: [{ title: 'Founder', company: { company_name: 'Peatworks' }, is_current: true }],
+  }
+
+  /** Every row of every table, as text. */
+  const everyRow = async (): Promise<Map<string, string>> => {
+    const tables = await house.query(
+      `select format('%I.%I', schemaname, tablename) as name from pg_tables
+        where schemaname not in ('pg_catalog', 'information_schema')`,
+    )
+    const texts = new Map<string, string>()
+    for (const { name } of tables) {
+      const rows = await house.query(`select row_to_json(t)::text as row from ${name} t`)
+      texts.set(String(name), rows.map(({ row }) => row).join('\n'))
+    }
+    return texts
+  }
+
+  test('no name, address, id or URL of anybody stands in any event or any table, whatever became of the call', async () => {
+    const [lid, nobody, absent] = ['xylophora-brindlemoor', 'brindlemoor-nobody', 'brindlemoor-later']
+    const number = freshNumber()
+    const say = () => served({ ...profile, lid, urn: `urn:profnet:person:${number}` })
+    answers.set(lid, say)
+    answers.set(number, say)
+    answers.set(absent, () => ({ status: 500, body: profile }))
+    const ids = [lid, `https://www.profnet.example/in/${lid}`, `urn:profnet:person:${number}`]
+    const subjects = new Set<unknown>()
+    for (const id of ids)
+      for (const wants of [{ cached: false }, {}]) {
+        const answer = await ask(partner, { id, ...wants }, { 'idempotency-key': `${Math.random()}` })
+        expect(resultOf(answer).lastname).toBe('Brindlemoor')
+        subjects.add(subjectOf(answer))
+        await settled()
+      }
+    for (const id of [nobody, absent, 'xylophora@moor.example', 'Xylophora Brindlemoor'])
+      expect((await ask(partner, { id }, { 'idempotency-key': `${Math.random()}` })).status).not.toBe(200)
+    const poor = await aPartner({ credits: '0' })
+    expect((await ask(poor, { id: 'brindlemoor-unpaid' })).status).toBe(402)
+
+    const rows = await everyRow()
+    expect([...rows.keys()].map((name) => name.replace('public.', ''))).toEqual(
+      expect.arrayContaining(['log_events', 'idempotent_calls', 'profile_keys', 'profile_aliases_v1']),
+    )
+    // The scan sees what is there.
+    expect(subjects.size).toBe(1)
+    expect(rows.get('public.log_events')).toContain(String([...subjects][0]))
+    for (const mark of [...marks, 'brindlemoor', number, 'profnet.example'])
+      for (const [table, text] of rows)
+        expect({ table, mark, found: text.toLowerCase().includes(mark.toLowerCase()) }).toEqual({
+          table,
+          mark,
+          found: false,
+        })
+  })
+})
