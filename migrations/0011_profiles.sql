@@ -4,9 +4,12 @@ create table profile_keys (
   key_id text primary key,
   subject_id text not null,
   sealed_key text not null,
-  created_at timestamptz not null
+  created_at timestamptz not null,
+  -- The identifiers the payload is known by, as keyed HMACs: an erasure finds it before the event log tells of it.
+  hmacs text[] not null
 );
 create index profile_keys_subject_id on profile_keys (subject_id);
+create index profile_keys_hmacs on profile_keys using gin (hmacs);
 create index profile_keys_created_at on profile_keys (created_at);
 
 -- Identifiers of people who asked to be forgotten, as keyed HMACs. They are never fetched, served or imported again.

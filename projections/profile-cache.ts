@@ -15,7 +15,7 @@ export const profileCache: Projection = {
       name: 'profile_cache',
       columns: `
         subject_id text primary key, provider text not null, observed_at timestamptz not null,
-        fetched_at timestamptz not null, key_id text, sealed text, gone_at timestamptz`,
+        fetched_at timestamptz not null, key_id text, sealed text, gone_at timestamptz, gone_reason text`,
     },
     {
       name: 'profile_aliases',
@@ -37,7 +37,14 @@ export const profileCache: Projection = {
   },
 }
 
-type Row = { readonly data: ProfileFetched } | { readonly goneAt: string; readonly provider: string }
+/** What a batch says of a subject: its newest data, whether it was gone after them, and whether they may be kept then. */
+type Row = {
+  readonly data: ProfileFetched | null
+  readonly gone: ProfileGone | null
+  /** The first time they were gone: a row without data begins with it. */
+  readonly since: ProfileGone | null
+  readonly purged: boolean
+}
 type Alias = {
   readonly hmac: string
   readonly subjectId: string
@@ -52,9 +59,10 @@ class Folding {
   readonly #erased = new Set<string>()
   readonly #rows = new Map<string, Row>()
   readonly #aliases = new Map<string, Alias>()
+  readonly #former = new Map<string, Pick<Alias, 'hmac' | 'subjectId' | 'kind'>>()
 
   fetched(data: ProfileFetched): void {
-    this.#rows.set(data.subject_id, { data })
+    this.#rows.set(data.subject_id, { data, gone: null, since: null, purged: false })
     for (const { hmac, kind } of data.aliases)
       this.#alias({
         hmac,
@@ -64,6 +72,10 @@ class Folding {
         missedAt: null,
         reason: null,
       })
+    for (const { hmac, kind } of data.former_aliases) {
+      const key = `${hmac} ${data.subject_id}`
+      if (!this.#former.has(key)) this.#former.set(key, { hmac, subjectId: data.subject_id, kind })
+    }
   }
 
   missed({ subject_id, aliases, observed_at, reason }: ProfileMissed): void {
@@ -71,14 +83,22 @@ class Folding {
       this.#alias({ hmac, subjectId: subject_id, kind, verifiedAt: null, missedAt: observed_at, reason })
   }
 
-  gone({ subject_id, provider, observed_at }: ProfileGone): void {
-    this.#rows.set(subject_id, { goneAt: observed_at, provider })
+  gone(gone: ProfileGone): void {
+    const before = this.#rows.get(gone.subject_id)
+    const purged = gone.reason === 'gone' || before?.purged === true
+    this.#rows.set(gone.subject_id, {
+      data: before?.data ?? null,
+      gone,
+      since: before?.since ?? gone,
+      purged,
+    })
   }
 
   erased({ subject_id }: ProfileErased): void {
     this.#erased.add(subject_id)
     this.#rows.delete(subject_id)
-    for (const [key, alias] of this.#aliases) if (alias.subjectId === subject_id) this.#aliases.delete(key)
+    for (const aliases of [this.#aliases, this.#former])
+      for (const [key, alias] of aliases) if (alias.subjectId === subject_id) aliases.delete(key)
   }
 
   #alias(alias: Alias): void {
@@ -89,20 +109,21 @@ class Folding {
   }
 
   statements(table: TableName): Statement[] {
-    const rows = [...this.#rows]
+    const rows = [...this.#rows.values()]
     return [
       ...forget(table, [...this.#erased]),
       ...keepRows(
         table,
-        rows.flatMap(([, row]) => ('data' in row ? [row.data] : [])),
+        rows.flatMap(({ data }) => data ?? []),
       ),
       ...keepGone(
         table,
-        rows.flatMap(([subjectId, row]) =>
-          'goneAt' in row ? [[subjectId, row.provider, row.goneAt] as const] : [],
+        rows.flatMap(({ gone, since, purged }) =>
+          gone === null || since === null ? [] : [{ gone, since, purged }],
         ),
       ),
       ...keepAliases(table, [...this.#aliases.values()]),
+      ...keepFormer(table, [...this.#former.values()]),
     ]
   }
 }
@@ -124,7 +145,7 @@ const keepRows = (table: TableName, fetched: readonly ProfileFetched[]): Stateme
                  select a, b, c::timestamptz, d::timestamptz, e, f
                  from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) as u (a, b, c, d, e, f)
                  on conflict (subject_id) do update set provider = excluded.provider, observed_at = excluded.observed_at,
-                   fetched_at = excluded.fetched_at, key_id = excluded.key_id, sealed = excluded.sealed, gone_at = null`,
+                   fetched_at = excluded.fetched_at, key_id = excluded.key_id, sealed = excluded.sealed, gone_at = null, gone_reason = null`,
           columns: columnsOf(
             fetched.map((data) => [
               data.subject_id,
@@ -139,17 +160,50 @@ const keepRows = (table: TableName, fetched: readonly ProfileFetched[]): Stateme
         },
       ]
 
-const keepGone = (table: TableName, gone: readonly (readonly [string, string, string])[]): Statement[] =>
-  gone.length === 0
+const keepGone = (
+  table: TableName,
+  people: readonly { gone: ProfileGone; since: ProfileGone; purged: boolean }[],
+): Statement[] =>
+  people.length === 0
     ? []
     : [
         {
-          text: `insert into ${table('profile_cache')} (subject_id, provider, observed_at, fetched_at, gone_at)
-                 select a, b, c::timestamptz, c::timestamptz, c::timestamptz
-                 from unnest($1::text[], $2::text[], $3::text[]) as u (a, b, c)
-                 on conflict (subject_id) do update set provider = excluded.provider, observed_at = excluded.observed_at,
-                   fetched_at = excluded.fetched_at, key_id = null, sealed = null, gone_at = excluded.gone_at`,
-          columns: columnsOf(gone, 3),
+          text: `insert into ${table('profile_cache')} (subject_id, provider, observed_at, fetched_at, gone_at, gone_reason)
+                 select a, b, c::timestamptz, c::timestamptz, d::timestamptz, e
+                 from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) as u (a, b, c, d, e)
+                 on conflict (subject_id) do update set gone_at = excluded.gone_at, gone_reason = excluded.gone_reason`,
+          columns: columnsOf(
+            people.map(({ gone, since }) => [
+              gone.subject_id,
+              since.provider,
+              since.observed_at,
+              gone.observed_at,
+              gone.reason,
+            ]),
+            5,
+          ),
+        },
+        {
+          text: `update ${table('profile_cache')} set key_id = null, sealed = null where subject_id = any($1::text[])`,
+          columns: [people.filter(({ purged }) => purged).map(({ gone }) => gone.subject_id)],
+        },
+      ]
+
+/** Whoever is found by such an identifier stays who they are. */
+const keepFormer = (
+  table: TableName,
+  aliases: readonly Pick<Alias, 'hmac' | 'subjectId' | 'kind'>[],
+): Statement[] =>
+  aliases.length === 0
+    ? []
+    : [
+        {
+          text: `insert into ${table('profile_aliases')} (hmac, subject_id, kind)
+                 select a, b, c from unnest($1::text[], $2::text[], $3::text[]) as u (a, b, c) on conflict do nothing`,
+          columns: columnsOf(
+            aliases.map(({ hmac, subjectId, kind }) => [hmac, subjectId, kind]),
+            3,
+          ),
         },
       ]
 
@@ -190,14 +244,15 @@ export type ProfileAliasRow = {
   key_id: string | null
   sealed: string | null
   gone_at: Date | null
+  gone_reason: string | null
 }
 
 /** Of several subjects an identifier once led to, the one it was last heard of with. */
 export const profileOf = (hmac: string): Query<ProfileAliasRow> => ({
   text: `select a.subject_id, a.verified_at, a.missed_at, a.missed_reason,
-                c.provider, c.observed_at, c.fetched_at, c.key_id, c.sealed, c.gone_at
+                c.provider, c.observed_at, c.fetched_at, c.key_id, c.sealed, c.gone_at, c.gone_reason
            from profile_aliases a left join profile_cache c using (subject_id)
-          where a.hmac = $1 order by greatest(a.verified_at, a.missed_at) desc, a.subject_id desc limit 1`,
+          where a.hmac = $1 order by greatest(a.verified_at, a.missed_at) desc nulls last, a.subject_id desc limit 1`,
   values: [hmac],
 })
 

@@ -68,26 +68,30 @@ export const startApp = async (
     if (has('api') || has('dashboard')) {
       const { room, shared, liveModels, close } = await openCallRoom(foundation, config, logger, metrics)
       closing.push(close)
+      const pixel =
+        open !== null && has('api')
+          ? await openPixel({
+              eventLog: foundation.eventLog,
+              databaseUrl: foundation.url,
+              redisUrl: config.REDIS_URL,
+              logger,
+            })
+          : null
+      if (pixel !== null) closing.push(pixel.close)
       const health = createHealth({
         ...foundation,
         projections,
-        liveModels,
+        liveModels:
+          pixel === null ? liveModels : [...liveModels, { name: 'pixel_rules', failure: pixel.failure }],
         clock: Date,
         ...(shared === undefined ? {} : { rateLimitsShared: shared.shared }),
       })
       metrics.watch({ projectionLags: health.projectionLags })
-      if (open !== null && has('api')) {
+      if (open !== null && pixel !== null) {
         geo = await openGeoDatabase({ paths: config.GEOIP_CITY_DB ?? bundledGeoPaths(), logger })
         const database = geo
         closing.push(async () => database.close())
         metrics.watch({ geoBuiltAtMs: () => Date.parse(database.status().build_date) })
-        const pixel = await openPixel({
-          eventLog: foundation.eventLog,
-          databaseUrl: foundation.url,
-          redisUrl: config.REDIS_URL,
-          logger,
-        })
-        closing.push(pixel.close)
         const host = createHost(room, [
           ipLookup({ geo, secrets: foundation.secrets }),
           ...open.forms,
@@ -148,9 +152,9 @@ const openCapabilities = async (foundation: Foundation, config: Config, logger: 
       queued: { ...email.jobs.queued, ...profiles.jobs.queued },
     },
     close: async () => {
-      await email.close()
-      await profiles.close()
-      await queue.close()
+      const closed = await Promise.allSettled([email.close(), profiles.close(), queue.close()])
+      const failed = closed.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
+      if (failed.length > 0) throw new AggregateError(failed, 'not every capability could be closed')
     },
   }
 }
@@ -197,7 +201,7 @@ const openCallRoom = async (
     rateLimitRecord,
     ledger,
     prices,
-    idempotency: createIdempotency({ pool, eventLog, sealer: secrets.sealer('idempotent-answer') }),
+    idempotency: createIdempotency({ pool, eventLog, secrets }),
     reservations: createReservations(),
     requestIds: createRequestIds(),
     clock: Date,

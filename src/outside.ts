@@ -25,27 +25,52 @@ export const openOutside = (config: Pick<Config, 'DNS_SERVERS' | 'EGRESS_ALLOW'>
     createDns({ servers: config.DNS_SERVERS ?? null, clock: performance }),
   )
   const door = { guard, resolveHost: hostsOf(dns) }
-  const waiting: (() => void)[] = []
+  const waiting = new Set<() => void>()
   let fetching = 0
   return {
     guard,
     dns,
     fetchUpstream: (request) => fetchBounded(request, door),
     fetchPage: async (request) => {
-      if (fetching >= pagesMax) {
-        if (waiting.length >= pagesWaitingMax) return { kind: 'unreachable', detail: 'busy' }
-        await new Promise<void>((resolve) => waiting.push(resolve))
+      const startedMs = performance.now()
+      if (fetching < pagesMax) fetching += 1
+      else {
+        if (waiting.size >= pagesWaitingMax) return { kind: 'unreachable', detail: 'busy' }
+        if (!(await placeWithin(waiting, request))) return { kind: 'timeout', detail: 'deadline' }
       }
-      fetching += 1
       try {
-        return await fetchBounded(request, door)
+        const deadlineMs = Math.max(1, request.deadlineMs - (performance.now() - startedMs))
+        return await fetchBounded({ ...request, deadlineMs }, door)
       } finally {
-        fetching -= 1
-        waiting.shift()?.()
+        // The place is handed on, so that nobody slips in between.
+        const [first] = waiting
+        if (first === undefined) fetching -= 1
+        else {
+          waiting.delete(first)
+          first()
+        }
       }
     },
   }
 }
+
+/** True once a place was handed over; false when the request's time was up before. */
+const placeWithin = (waiting: Set<() => void>, { deadlineMs, signal }: PageRequest): Promise<boolean> =>
+  new Promise((resolve) => {
+    const done = (placed: boolean): void => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', giveUp)
+      resolve(placed)
+    }
+    const take = (): void => done(true)
+    const giveUp = (): void => {
+      waiting.delete(take)
+      done(false)
+    }
+    const timer = setTimeout(giveUp, deadlineMs)
+    signal?.addEventListener('abort', giveUp, { once: true })
+    waiting.add(take)
+  })
 
 const named = <T>(variable: string, open: () => T): T => {
   try {

@@ -106,6 +106,10 @@ export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride)
   return { total, lines, ...first, priceBookVersion: book.version }
 }
 
+/** Whether a price book says anything about facts of a kind; without it no such call can be rated. */
+export const isPriced = (book: PriceBook, kind: CallFacts['kind']): boolean =>
+  tariff[kind].some(({ id }) => book.rules.has(id))
+
 /** The rule ids and versions this release knows: what a price book may name. */
 export const knownRules = (): ReadonlyMap<string, number> =>
   new Map(

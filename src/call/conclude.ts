@@ -154,12 +154,16 @@ export const reserve = async (
 /** Records a refusal as a free fact and answers it. */
 export const refuse = async (room: CallRoom, admitted: Admitted, refusal: Refusal): Promise<FastifyReply> => {
   const { code } = refusal
-  const outcome = statusOf(refusal) >= 500 ? 'failed' : 'refused'
-  const { balance } = await record(room, admitted, { outcome, code, facts: { kind: 'refusal', code } })
+  const status = statusOf(refusal)
+  const outcome = status >= 500 ? 'failed' : 'refused'
+  // What failed on our side does not use up an Idempotency-Key: the next request with it is the first one again.
+  const { claim, attempt, ...unclaimed } = admitted
+  const recorded = status >= 500 ? unclaimed : admitted
+  const { balance } = await record(room, recorded, { outcome, code, facts: { kind: 'refusal', code } })
   return finish(
     room,
     admitted,
-    { status: statusOf(refusal), body: errorBody(refusal, admitted.requestId), refusal },
+    { status, body: errorBody(refusal, admitted.requestId), refusal },
     { charged: 0n, remaining: balance },
   )
 }
@@ -223,16 +227,16 @@ const finish = (
   observe(room, admitted, refusal, credits.charged)
   const headers = headersOf(admitted, credits)
   if (refusal?.retryAfterSeconds !== undefined) headers['retry-after'] = String(refusal.retryAfterSeconds)
-  if (admitted.claim === undefined) return send(admitted.reply, { status, headers, body })
-  return room.idempotency
-    .finish(admitted.claim, { status, body: admitted.form.personal === true ? null : body })
+  const { claim, reply, requestId, form } = admitted
+  if (claim === undefined) return send(reply, { status, headers, body })
+  // Of a person's data nothing is kept; a call nobody could pay, or that failed, may be made again at once.
+  const kept = form.personal === true && credits.charged > 0n ? null : body
+  const again = refusal?.code === 'CREDIT_001' || status >= 500
+  return (again ? room.idempotency.release(claim) : room.idempotency.finish(claim, { status, body: kept }))
     .catch((error: unknown) =>
-      room.logger.error(
-        { err: error, requestId: admitted.requestId },
-        'an answer could not be kept for replays',
-      ),
+      room.logger.error({ err: error, requestId }, 'an answer could not be kept for replays'),
     )
-    .then(() => send(admitted.reply, { status, headers, body }))
+    .then(() => send(reply, { status, headers, body }))
 }
 
 export const observe = (

@@ -48,7 +48,7 @@ export type Caller = {
   /**
    * For `gather`, before work that costs money upstream or finds what a refusal would give away: resolves when the balance
    * can pay for what the call may establish at its dearest. Where it cannot, the call ends here, refused and recorded, and
-   * this throws `CallEnded`, which is not to be caught.
+   * this throws `CallEnded`, which is not to be caught. Asked again, the later amount takes the place of the earlier one.
    */
   readonly reserve: (dearest: CallFacts) => Promise<void>
 }

@@ -1,11 +1,10 @@
-import { hash } from 'node:crypto'
 import type pg from 'pg'
 import { type IdempotentCallRow, idempotentCalls } from '../../projections/ledger-lines.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { type EventLog, StreamMissing } from '../event-log/port.ts'
 import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
-import type { Sealer } from '../guard/secrets.ts'
+import type { Secrets } from '../guard/secrets.ts'
 import { settlementKeyOf } from '../ledger/abandoned.ts'
 import { unavailableWhenAway } from './unavailable.ts'
 
@@ -102,20 +101,21 @@ export const parseIdempotencyKey = (header: string): string | null => {
 }
 
 /** What makes two requests the same: route and exact body. */
-export const fingerprintOf = (route: string, body: string): Buffer =>
-  hash('sha256', `${route}\n${body}`, 'buffer')
+export const fingerprintOf = (secrets: Pick<Secrets, 'requestHmac'>, route: string, body: string): Buffer =>
+  secrets.requestHmac(`${route}\n${body}`)
 
 export const createIdempotency = ({
   pool,
   eventLog,
-  sealer,
+  secrets,
 }: {
   pool: pg.Pool
   eventLog: EventLog
-  /** Answers rest sealed: they repeat what partners sent and were told. */
-  sealer: Sealer
+  secrets: Pick<Secrets, 'requestHmac' | 'sealer'>
 }): Idempotency => {
-  const keyHash = (key: string): Buffer => hash('sha256', key, 'buffer')
+  // Answers repeat what partners sent and were told.
+  const sealer = secrets.sealer('idempotent-answer')
+  const keyHash = (key: string): Buffer => secrets.requestHmac(`key\n${key}`)
 
   /**
    * What the ledger holds under the key: a call that was paid or free is `charged`; otherwise which attempt comes next,
@@ -153,34 +153,31 @@ export const createIdempotency = ({
     for (const [attempt, id] of ids.entries()) {
       const made = found.get(id)
       if (made === undefined) return { kind: 'first', attempt, absentUpTo }
-      if (made.unpaid || made.reversed) continue
+      // It cost nothing, or no longer does: made again it may.
+      if (made.unpaid || made.reversed || made.chargeId === null) continue
       return {
         kind: 'charged',
         eventId: id,
-        settle: made.chargeId === null || made.delivered ? null : { absentUpTo },
+        settle: made.delivered ? null : { absentUpTo },
       }
     }
     return { kind: 'in_flight' }
   }
 
   const claimOne = async ({ organizationId, key, fingerprint }: IdempotencyClaim): Promise<Claim> => {
-    const inserted = await pool.query<{ ledger_revision: string }>(
-      `insert into idempotent_calls (organization_id, key_hash, body_hash, ledger_revision)
-         values ($1, $2, $3, coalesce((select revision from accounts where organization_id = $1), -1))
-         on conflict do nothing returning ledger_revision`,
+    const inserted = await pool.query(
+      `insert into idempotent_calls (organization_id, key_hash, body_hash) values ($1, $2, $3) on conflict do nothing`,
       [organizationId, keyHash(key), fingerprint],
     )
-    const fresh = inserted.rows[0]
-    if (fresh !== undefined) return lookInLedger(organizationId, key)
+    if (inserted.rowCount === 1) return lookInLedger(organizationId, key)
     const { rows } = await pool.query<{
       same: boolean
       stale: boolean
       claimed_at: Date
-      ledger_revision: string
       status: number | null
       answer: string | null
     }>(
-      `select body_hash = $3 as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text, ledger_revision,
+      `select body_hash = $3 as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text,
                 status, answer
            from idempotent_calls where organization_id = $1 and key_hash = $2`,
       [organizationId, keyHash(key), fingerprint, claimTtlSeconds],

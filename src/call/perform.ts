@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { isPriced } from '../billing/tariff.ts'
 import { Unavailable } from '../event-log/port.ts'
 import { authenticate } from '../guard/authenticate.ts'
 import { type DirectoryKey, mayCallFrom } from '../guard/key-directory.ts'
@@ -135,7 +136,16 @@ const admit = async (
     sendRefusal(reply, refusal, headersOf(admitted, { charged: 0n, remaining }), requestId)
     return null
   }
-  if (forbidden === null) return admitted
+  if (forbidden === null) {
+    // Before anything is done that could not be recorded afterwards.
+    if (isPriced(room.prices.at(atMs), form.capability)) return admitted
+    room.logger.error(
+      { capability: form.capability },
+      'the price book in force does not price this capability',
+    )
+    await refuse(room, admitted, temporarilyUnavailable())
+    return null
+  }
   await refuse(room, admitted, forbidden)
   return null
 }
@@ -182,27 +192,30 @@ const answer = async (
   return answerIdempotent(room, admitted, body, answerOnce, {
     organizationId: admitted.key.organizationId,
     key: idempotencyKey,
-    fingerprint: fingerprintOf(`${admitted.form.method} ${admitted.form.path}`, String(request.body)),
+    fingerprint: fingerprintOf(
+      room.secrets,
+      `${admitted.form.method} ${admitted.form.path}`,
+      String(request.body),
+    ),
   })
 }
 
 /** What `gather` knows of the call. What it reserved is held until `release`. */
 const callerOf = (room: CallRoom, admitted: Admitted): Caller & { release(): void } => {
   const { key, atMs, requestId } = admitted
-  const held: (() => void)[] = []
+  let held: (() => void) | undefined
   return {
     key,
     atMs,
     requestId,
     repeated: false,
     reserve: async (dearest) => {
+      held?.()
       const reserved = await reserve(room, admitted, dearest)
       if (reserved === null) throw new CallEnded()
-      held.push(reserved.release)
+      held = reserved.release
     },
-    release: () => {
-      for (const release of held) release()
-    },
+    release: () => held?.(),
   }
 }
 
@@ -226,6 +239,7 @@ const answerOnce = async (room: CallRoom, admitted: Admitted, body: JsonObject):
   // Before anything is charged: a result that cannot be written out must not cost anything.
   const written = rendered(form, decision)
   const committed = await record(room, admitted, { outcome: 'answered', facts: decision.facts })
+  if (committed.events.length === 0) throw new Error('a call would leave without facts')
   const { charged, unpaid } = outcomeOfCall(committed.events)
   if (unpaid) return refuseUnpaid(room, admitted, decision.facts, committed)
   const billed = form.billed?.(decision.result, chargeLinesOf(committed.events))

@@ -18,10 +18,8 @@ export type ProfileFacts = z.infer<typeof profileFacts>
 const provider = z.string().regex(/^[a-z_]{1,40}$/)
 
 /** Keyed HMACs of identifiers: what requests are matched by. Which kind each is decides whose answer may be believed. */
-const aliases = z
-  .array(z.object({ kind: z.enum(['lid', 'urn']), hmac: keyedHmac }))
-  .min(1)
-  .max(32)
+const alias = z.object({ kind: z.enum(['lid', 'urn']), hmac: keyedHmac })
+const aliases = z.array(alias).min(1).max(32)
 
 /**
  * A provider answered with a person's data. `sealed` is the payload, AES-256-GCM under the key `key_id`, which lives
@@ -34,6 +32,8 @@ export const profileFetchedV1 = z.object({
   observed_at: instant,
   fetched_at: instant,
   aliases,
+  /** Identifiers of somebody who turned out to be the same person: nobody is found by them, but an erasure must reach them. */
+  former_aliases: z.array(alias).max(64),
   key_id: uuid,
   /** base64url of nonce, ciphertext and tag. */
   sealed: z
@@ -56,8 +56,16 @@ export const profileMissedV1 = z.object({
 })
 export type ProfileMissed = z.infer<typeof profileMissedV1>
 
-/** A person known before is gone: deleted, or no longer shown. What was cached of them is dropped. */
-export const profileGoneV1 = z.object({ subject_id: subjectId, provider, observed_at: instant })
+/**
+ * A person known before is gone. `gone`: the provider says so itself, and what was cached is dropped. Otherwise it no longer
+ * finds or shows them, which is believed for a day.
+ */
+export const profileGoneV1 = z.object({
+  subject_id: subjectId,
+  provider,
+  reason: z.enum(['gone', 'not_found', 'inaccessible']),
+  observed_at: instant,
+})
 export type ProfileGone = z.infer<typeof profileGoneV1>
 
 /** The keys of everything recorded of a subject until now are destroyed. `request` also suppresses: never again. */

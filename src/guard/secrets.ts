@@ -21,6 +21,8 @@ export type Secrets = {
   addressHmac(address: string): string
   /** HMAC-SHA-256 of a person's identifier, base64url: what requests, erasures and the event log know a person by. */
   identifierHmac(identifier: string): string
+  /** HMAC-SHA-256 of what a request said: equal for equal requests, and telling nothing to who guesses at it. */
+  requestHmac(text: string): Buffer
   /** Encryption at rest under a key of its own purpose. */
   sealer(purpose: string): Sealer
 }
@@ -40,10 +42,12 @@ export const createSecrets = (secretKey: string): Secrets => {
   const derive = (purpose: string) =>
     createSecretKey(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, purpose, 32)))
   const apiKeyPepper = derive('api-key')
+  const requestKey = derive('request')
   return {
     apiKeyHmac: (secret) => createHmac('sha256', apiKeyPepper).update(secret).digest('base64url'),
     addressHmac: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'address', 32))),
     identifierHmac: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'identifier', 32))),
+    requestHmac: (text) => createHmac('sha256', requestKey).update(text).digest(),
     sealer: (purpose) => sealerOf(derive(`seal/${purpose}`)),
   }
 }

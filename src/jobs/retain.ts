@@ -7,7 +7,7 @@ export const forgottenAtOnceMax = 10_000
 /** Forgets the bodies of old idempotent answers. Returns how many; call again while it returns the maximum. */
 export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
   const { rowCount } = await pool.query(
-    `update idempotent_calls set answer = null, headers = null
+    `update idempotent_calls set answer = null
       where (organization_id, key_hash) in (
         select organization_id, key_hash from idempotent_calls
          where answer is not null and answered_at < now() - $1 * interval '1 h' order by answered_at limit $2)`,

@@ -138,7 +138,8 @@ const decideOne = (batch: Batch, queued: Queued, stream: string): boolean => {
       repeated: false,
     }
     batch.decided.push({ queued, committed })
-    batch.byFirstEventId.set(firstEventId, committed)
+    // What came to nothing left no trace: the same key may come again and lead to something.
+    if (decision.length > 0) batch.byFirstEventId.set(firstEventId, committed)
     batch.contended ||= command.key !== command.requestId
   } catch (error) {
     batch.refused.push({ queued, error: error instanceof Error ? error : new Error(String(error)) })

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { projections } from '../../projections/index.ts'
-import { defaultPriceBook } from '../billing/price-book.ts'
+import { defaultPriceBook, priceBookAt, priceBookOf } from '../billing/price-book.ts'
 import { knownRules } from '../billing/tariff.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { appendSurely } from '../event-log/append-next.ts'
@@ -12,6 +12,7 @@ import { eventIdOf } from '../event-log/event-id.ts'
 import { AppendConflict, type EventLog, StreamMissing } from '../event-log/port.ts'
 import { openPostgresEventLog } from '../event-log/postgres.ts'
 import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
+import type { PriceBookPublished } from '../events/prices.ts'
 import { priceBookStream } from '../events/streams.ts'
 import { createSecrets, type Secrets } from '../guard/secrets.ts'
 import { createLedger, type Ledger, type LedgerObserver } from '../ledger/commit.ts'
@@ -194,23 +195,25 @@ const keepPriceBookComplete = async (eventLog: EventLog, logger: Logger): Promis
   const books = published
     .map(decodeEvent)
     .flatMap(({ type, data }) => (type === 'PriceBookPublished' ? [data] : []))
-  const newest = books.at(-1)
-  const missing = [...knownRules().keys()].filter(
-    (id) => newest?.rules.every(({ rule }) => rule !== id) ?? true,
-  )
-  if (missing.length === 0) return
-  if (newest !== undefined && newest.approver !== defaultPriceBook.approver) {
-    logger.warn(
-      { priceBook: newest.version, rules: missing },
-      'the newest price book prices nothing of these rules: calls they are about fail until "price publish" adds them',
-    )
-    return
+  const lackedBy = (book: PriceBookPublished | undefined): string[] =>
+    [...knownRules().keys()].filter((id) => book?.rules.every(({ rule }) => rule !== id) ?? true)
+  for (const book of books) {
+    if (book.approver === defaultPriceBook.approver || lackedBy(book).length === 0) continue
+    if (book === books.at(-1))
+      logger.warn(
+        { priceBook: book.version, from: book.effective_from, rules: lackedBy(book) },
+        'a price book does not price these rules: calls they are about are refused until "price publish" adds them',
+      )
   }
-  const version = (newest?.version ?? 0) + 1
+  const inForce = priceBookAt(books.map(priceBookOf), Date.now())
+  const current = books.find(({ version }) => version === inForce?.version)
+  if (lackedBy(current).length === 0) return
+  if (current !== undefined && current.approver !== defaultPriceBook.approver) return
+  const version = (books.at(-1)?.version ?? 0) + 1
   // Whatever an earlier default book priced keeps its price; what it did not price could not be called.
-  const effective_from = newest === undefined ? defaultPriceBook.effective_from : newest.effective_from
+  const effective_from = current?.effective_from ?? defaultPriceBook.effective_from
   try {
-    await appendSurely(eventLog, priceBookStream, newest === undefined ? 'none' : books.length - 1, [
+    await appendSurely(eventLog, priceBookStream, books.length === 0 ? 'none' : books.length - 1, [
       encodeEvent(
         { type: 'PriceBookPublished', data: { ...defaultPriceBook, version, effective_from } },
         {

@@ -15,21 +15,49 @@ import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 const addressesPerPass = 100_000
 const warmUpPasses = 3
 
-type Contestant = { readonly name: string; readonly accepts: (text: string) => boolean }
+/** Each brings a loop of its own: one loop for all would be compiled for whoever came before. */
+type Contestant = { readonly name: string; readonly accepted: (texts: readonly string[]) => number }
 
 const contestants: readonly Contestant[] = [
-  { name: 'e-mail syntax', accepts: (text) => parseEmail(text).valid },
+  {
+    name: 'e-mail syntax',
+    accepted: (texts) => {
+      let kept = 0
+      for (const text of texts) if (parseEmail(text).valid) kept++
+      return kept
+    },
+  },
   {
     name: 'e-mail syntax and lists',
-    accepts: (text) => {
-      const parsed = parseEmail(text)
-      return parsed.valid && !inspectLists(parsed.address).disposable
+    accepted: (texts) => {
+      let kept = 0
+      for (const text of texts) {
+        const parsed = parseEmail(text)
+        if (parsed.valid && !inspectLists(parsed.address).disposable) kept++
+      }
+      return kept
     },
   },
 ]
 const peers: readonly (Contestant & { readonly least: number })[] = [
-  { name: 'validator.js', accepts: (text) => validator.isEmail(text), least: 3 },
-  { name: 'isemail', accepts: (text) => isemail.validate(text), least: 3 },
+  {
+    name: 'validator.js',
+    accepted: (texts) => {
+      let kept = 0
+      for (const text of texts) if (validator.isEmail(text)) kept++
+      return kept
+    },
+    least: 3,
+  },
+  {
+    name: 'isemail',
+    accepted: (texts) => {
+      let kept = 0
+      for (const text of texts) if (isemail.validate(text)) kept++
+      return kept
+    },
+    least: 3,
+  },
 ]
 
 export const emailSyntax = async ({ rounds, begin, tell }: BenchOptions): Promise<Row[]> => {
@@ -48,9 +76,9 @@ export const emailSyntax = async ({ rounds, begin, tell }: BenchOptions): Promis
       // Whoever is first meets texts nobody has touched yet: everybody is, in turn.
       const order = [...contestants, ...peers]
       const turn = round % order.length
-      for (const { name, accepts } of [...order.slice(turn), ...order.slice(0, turn)]) {
+      for (const { name, accepted } of [...order.slice(turn), ...order.slice(0, turn)]) {
         const startedAt = performance.now()
-        for (const text of texts) if (accepts(text)) kept++
+        kept += accepted(texts)
         const ns = ((performance.now() - startedAt) * 1e6) / addressesPerPass
         if (round >= warmUpPasses) taken.get(name)?.push(ns)
       }

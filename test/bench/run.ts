@@ -11,6 +11,7 @@ import { mailbox } from './mailbox.ts'
 import { mxLookups } from './mx-lookups.ts'
 import { pixel } from './pixel.ts'
 import { profileCall, profileHere } from './profile.ts'
+import { cachedProfiles } from './profile-call.ts'
 import { rebuild } from './rebuild.ts'
 import { type BenchOptions, type Row, tableOf } from './row.ts'
 import { start } from './start.ts'
@@ -36,6 +37,7 @@ const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[
   mailbox,
   companies,
   pixel,
+  'profile-call': cachedProfiles,
 }
 
 const { values } = parseArgs({

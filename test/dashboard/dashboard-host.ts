@@ -50,7 +50,7 @@ export const openDashboardHost = async (): Promise<DashboardHost> => {
       rateLimitRecord: createRateLimitRecord({ ledger, logger, instanceId: randomUUID() }),
       ledger,
       prices,
-      idempotency: createIdempotency({ pool, eventLog, sealer: secrets.sealer('idempotent-answer') }),
+      idempotency: createIdempotency({ pool, eventLog, secrets }),
       reservations: createReservations(),
       requestIds: createRequestIds(),
       clock: Date,

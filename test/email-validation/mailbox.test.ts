@@ -187,7 +187,7 @@ describe('a server that refuses us before it hears of a mailbox', () => {
 })
 
 describe('a server that does not answer', () => {
-  const slow = { replyTimeoutMs: 400, totalTimeoutMs: 2_000 }
+  const slow = { replyTimeoutMs: 400, greetingTimeoutMs: 400, totalTimeoutMs: 2_000 }
 
   test('nobody listens: no connection', async () => {
     const { probe } = probeAt(await closedPort())

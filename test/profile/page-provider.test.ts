@@ -132,7 +132,7 @@ describe('a public page', () => {
   test('cannot be asked for by a number', async () => {
     expect(provider().supports({ kind: 'urn', value: '12' })).toBe(false)
     upstream.answers(() => html(person))
-    expect(await ask(provider(), { kind: 'urn', value: '12' })).toEqual({ kind: 'inaccessible' })
+    expect(await ask(provider(), { kind: 'urn', value: '12' })).toEqual({ kind: 'unsupported' })
     expect(upstream.requests).toEqual([])
   })
 

@@ -287,7 +287,8 @@ describe('two sources', () => {
       expect(providers.name).toBe('http_page')
       expect(await ask()).toEqual({ ...found, provider: 'page' })
       second.script = { answer: { kind: 'not_found' }, tookMs: 0 }
-      expect(await ask()).toMatchObject({ kind: 'not_found', provider: 'page' })
+      // That the second has nobody says nothing about the first.
+      expect(await ask()).toMatchObject({ kind: failure.kind, provider: 'http' })
       second.script = { answer: { kind: 'transient', detail: 'also down' }, tookMs: 0 }
       expect(await ask()).toMatchObject({ kind: failure.kind, provider: 'http' })
     },
@@ -312,7 +313,7 @@ describe('two sources', () => {
     const both = combineProviders([page.provider, http.provider], { clock: time.clock, logger })
     expect(await both.fetch(byNumber, asked)).toMatchObject({ kind: 'found', provider: 'http' })
     const alone = combineProviders([page.provider], { clock: time.clock, logger })
-    expect(await alone.fetch(byNumber, asked)).toEqual({ kind: 'inaccessible', provider: 'page' })
+    expect(await alone.fetch(byNumber, asked)).toEqual({ kind: 'unsupported', provider: 'page' })
     expect(page.calls).toBe(0)
   })
 

@@ -15,7 +15,8 @@ import type {
   ProfileRef,
   ProviderAnswer,
 } from '../../src/capabilities/profile/provider.ts'
-import { createRetrieval, type Retrieval, type Retrieved } from '../../src/capabilities/profile/retrieval.ts'
+import type { Retrieved } from '../../src/capabilities/profile/recording.ts'
+import { createRetrieval, type Retrieval } from '../../src/capabilities/profile/retrieval.ts'
 import { createVault } from '../../src/capabilities/profile/vault.ts'
 import { parseConfig } from '../../src/config.ts'
 import { logStart } from '../../src/event-log/port.ts'

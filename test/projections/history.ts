@@ -250,13 +250,14 @@ const writeProfiles = async (eventLog: EventLog): Promise<void> => {
         observed_at: at,
         fetched_at: at,
         aliases: aliasOf(subject_id),
+        former_aliases: [],
         key_id: uuidV5(`key ${n}`),
         sealed: `c2VhbGVk${n}`,
       },
     })
   await appendTo(eventLog, profileStream(gone), {
     type: 'ProfileGone',
-    data: { subject_id: gone, provider: 'http', observed_at: at },
+    data: { subject_id: gone, provider: 'http', reason: 'gone', observed_at: at },
   })
   await appendTo(eventLog, profileStream(erased), {
     type: 'ProfileErased',

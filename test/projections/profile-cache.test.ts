@@ -99,6 +99,7 @@ const profileEvent: fc.Arbitrary<ProfileEvent> = fc.oneof(
       observed_at: at,
       fetched_at: at,
       aliases,
+      former_aliases: fc.oneof(fc.constant<ProfileFetched['former_aliases']>([]), aliases),
       key_id: fc.constantFrom(...keyIds),
       sealed: fc.constantFrom('sealed-one', 'sealed-two', 'sealed-three'),
     })
@@ -113,7 +114,12 @@ const profileEvent: fc.Arbitrary<ProfileEvent> = fc.oneof(
     })
     .map((data) => ({ type: 'ProfileMissed' as const, data })),
   fc
-    .record({ subject_id, provider, observed_at: at })
+    .record({
+      subject_id,
+      provider,
+      reason: fc.constantFrom('gone' as const, 'not_found' as const, 'inaccessible' as const),
+      observed_at: at,
+    })
     .map((data) => ({ type: 'ProfileGone' as const, data })),
   fc
     .record({
@@ -147,9 +153,12 @@ const expected = (events: readonly ProfileEvent[]) => {
     const { subject_id: subject } = event.data
     switch (event.type) {
       case 'ProfileFetched': {
-        const { aliases: named, ...row } = event.data
-        people.set(subject, { ...row, gone_at: null })
+        const { aliases: named, former_aliases: former, ...row } = event.data
+        people.set(subject, { ...row, gone_at: null, gone_reason: null })
         meet(subject, named, { verified_at: row.fetched_at, missed_at: null, missed_reason: null })
+        for (const alias of former)
+          if (!known.has(`${alias.hmac} ${subject}`))
+            meet(subject, [alias], { missed_at: null, missed_reason: null })
         break
       }
       case 'ProfileMissed': {
@@ -158,13 +167,20 @@ const expected = (events: readonly ProfileEvent[]) => {
         break
       }
       case 'ProfileGone': {
-        const { observed_at } = event.data
-        people.set(subject, {
-          ...event.data,
+        const { observed_at, reason, provider: by } = event.data
+        const before = people.get(subject) ?? {
+          subject_id: subject,
+          provider: by,
+          observed_at,
           fetched_at: observed_at,
           key_id: null,
           sealed: null,
+        }
+        people.set(subject, {
+          ...before,
+          ...(reason === 'gone' ? { key_id: null, sealed: null } : {}),
           gone_at: observed_at,
+          gone_reason: reason,
         })
         break
       }
@@ -248,6 +264,7 @@ const fetched = (more: Partial<ProfileFetched> = {}): ProfileEvent => ({
     observed_at: '2026-03-01T00:00:00.000Z',
     fetched_at: '2026-03-02T00:00:00.000Z',
     aliases: [{ kind: 'lid', hmac: a }],
+    former_aliases: [],
     key_id: keyIds[0] ?? '',
     sealed: 'sealed-one',
     ...more,
@@ -308,6 +325,12 @@ describe('where an identifier leads', () => {
     expect((await found(a))?.subject_id).toBe(other)
     await fold([missed({ subject_id: one, reason: 'mismatch' })])
     expect(await found(a)).toMatchObject({ subject_id: one, missed_reason: 'mismatch' })
+  })
+
+  test('handed on by somebody who was the same person, to nobody; an erasure reaches them all the same', async () => {
+    await fold([fetched({ former_aliases: [{ kind: 'lid', hmac: c }] })])
+    expect(await found(c)).toMatchObject({ subject_id: one, verified_at: null, missed_at: null })
+    expect((await ask(subjectsOf([c]))).map(({ hmac }) => hmac).sort()).toEqual([a, c])
   })
 
   test('after an erasure, nowhere; the sealed payload is gone from the rows with it', async () => {

@@ -889,6 +889,35 @@ describe('decision 15: Idempotency-Key', () => {
     const answer = await idempotent(partner, { id: lid, cached: false }, 'another-body')
     expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 422, code: 'IDEMP_001' })
   })
+
+  test('a key whose call failed for the upstream is charged when its call succeeds', async () => {
+    const { lid } = somebody()
+    const wasThere = answers.get(lid)
+    answers.set(lid, () => ({ status: 500 }))
+    const by = await aPartner()
+    expect((await idempotent(by, { id: lid }, 'try-again')).status).toBe(503)
+    await settled()
+    if (wasThere !== undefined) answers.set(lid, wasThere)
+    const again = await idempotent(by, { id: lid }, 'try-again')
+    expect({ status: again.status, charged: again.headers.get('credits-charged') }).toEqual({
+      status: 200,
+      charged: '5',
+    })
+  })
+
+  test('a key whose call found nobody is charged when somebody is found under it', async () => {
+    const lid = freshLid()
+    const by = await aPartner()
+    const wants = { id: lid, cached: false }
+    expect((await idempotent(by, wants, 'found-later')).status).toBe(404)
+    await settled()
+    answers.set(lid, () => served({ ...person, lid }))
+    house.moveClock(2 * dayMs)
+    const again = await idempotent(by, wants, 'found-later')
+    // The first answer again, or a call of its own: never a person for nothing.
+    if (again.status === 404) expect(again.headers.get('credits-charged')).toBe('0')
+    else expect(bare(again.events)).toMatchObject(charged(by, 'fresh'))
+  })
 })
 
 describe('who may ask', () => {

@@ -112,7 +112,9 @@ const readPage = async (
   if (answer.status !== 200) return { nodes: [], url: answer.url }
   const charset =
     /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(answer.headers['content-type'] ?? '')?.[1] ?? null
-  const found = await extractJsonLd(answer.body, { deadlineMs, charset })
+  // A page that cannot be looked into now says nothing; the call has its verdict already.
+  const found = await extractJsonLd(answer.body, { deadlineMs, charset }).catch(() => null)
+  if (found === null) return 'unreachable'
   return { nodes: found.kind === 'found' ? found.nodes : [], url: answer.url }
 }
 

@@ -96,7 +96,7 @@ const gather = async (
   const asking = mailboxDecides(open) && parts.mailbox !== null
   // A refusal for want of credits, given after a mailbox was asked, would say for free that it exists.
   if (asking) await caller.reserve(dearest(input, 'valid'))
-  const finding = asking ? await askMailbox(parts, open, addressHmac) : null
+  const finding = asking ? await askMailbox(parts, open) : null
   const evidence: EmailEvidence = { ...open, mailbox: finding?.evidence ?? null }
   const domain = evidence.lists?.registrableDomain ?? null
   const judged = verdictOf(evidence)
@@ -130,18 +130,19 @@ const mailboxDecides = (evidence: EmailEvidence): boolean => verdictOf(evidence)
 const askMailbox = async (
   { mailbox, checks, secrets, later, clock, logger }: EmailValidationParts,
   { parsed, mx }: EmailEvidence,
-  addressHmac: string,
 ): Promise<MailboxFinding | null> => {
   if (mailbox === null || !parsed.valid || mx?.kind !== 'found') return null
-  const known = await checks.find(addressHmac)
+  // Not the HMAC of the facts, which folds case: whether case matters is the server's to say (RFC 5321 §2.4).
+  const mailboxHmac = secrets.addressHmac(parsed.address.normalized)
+  const known = await checks.find(mailboxHmac)
   if (known !== null) return { ...known, cached: true }
   const evidence = await mailbox.probe(parsed.address, mx)
   if (evidence.retryAfterSeconds !== null) {
-    const sealed = secrets.sealer(retrySealPurpose).seal(parsed.address.normalized, addressHmac)
+    const sealed = secrets.sealer(retrySealPurpose).seal(parsed.address.normalized, mailboxHmac)
     // Nobody's answer waits for the queue: it says either way that asking again later may tell more.
-    void later(`${addressHmac}:${sealed}`, {
+    void later(`${mailboxHmac}:${sealed}`, {
       afterSeconds: evidence.retryAfterSeconds,
-      key: addressHmac,
+      key: mailboxHmac,
     }).catch((error: unknown) => logger.warn({ err: error }, 'a mailbox cannot be asked again later'))
   }
   return { evidence, checkedAt: new Date(clock.now()).toISOString(), cached: false }
@@ -163,14 +164,14 @@ export const askAgain = async (
   { exchangers, mailbox, checks, sealer, clock }: AskAgainParts,
   data: string,
 ): Promise<boolean> => {
-  const [addressHmac = '', sealed = ''] = data.split(':')
-  const text = sealer.open(sealed, addressHmac)
+  const [mailboxHmac = '', sealed = ''] = data.split(':')
+  const text = sealer.open(sealed, mailboxHmac)
   const parsed = text === null ? null : parseEmail(text)
   if (parsed?.valid !== true)
     throw new Error('a mailbox to be asked again cannot be read: SECRET_KEY may have changed')
   const evidence = await askServers({ exchangers, mailbox }, parsed.address)
   if (evidence === null || !conclusive.has(evidence.outcome)) return false
-  await checks.keep(addressHmac, { evidence, checkedAt: new Date(clock.now()).toISOString() })
+  await checks.keep(mailboxHmac, { evidence, checkedAt: new Date(clock.now()).toISOString() })
   return true
 }
 

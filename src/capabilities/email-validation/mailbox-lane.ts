@@ -14,7 +14,7 @@ export type LaneBounds = {
   /** Recipients asked about at a time in one session, where the server can pipeline and answers promptly. */
   readonly checksPerSessionAtOnceMax: number
   readonly transactionsPerSessionMax: number
-  /** Postfix slows down a client after 10 errors and sends it away after 20 (`smtpd_soft_error_limit`). */
+  /** Postfix slows down a client after 10 errors, 4xx or 5xx, and sends it away after 20 (`smtpd_soft_error_limit`). */
   readonly refusalsPerSessionMax: number
   readonly waitingPerAddressMax: number
   readonly checksPerSecond: number
@@ -83,7 +83,7 @@ type Held = {
 
 /** A slower answer, such as of a server that asks another one first, must not hold up those behind it. */
 const promptMsMax = 1_000
-/** How long we remember what a server cannot do: TLS, or a long session. */
+/** How long we remember what a server cannot do: TLS, a long session, or many. */
 const memoryMs = 600_000
 
 export class MailboxLane {
@@ -102,6 +102,7 @@ export class MailboxLane {
   #plainUntilMs = 0
   readonly #ended = new AbortController()
   #shortSessions = { transactions: 0, untilMs: 0 }
+  #fewSessions = { sessions: 0, untilMs: 0 }
 
   constructor(address: string, bounds: LaneBounds, around: LaneSurroundings) {
     this.#address = address
@@ -199,7 +200,7 @@ export class MailboxLane {
     const askedAtMs = this.#around.clock()
     const asked = held.smtp.ask(question.mailbox, { smtputf8 }).then((answer): LaneAnswer => {
       this.#prompt = answer.kind === 'reply' && this.#around.clock() - askedAtMs < promptMsMax
-      if (answer.kind === 'reply' && answer.reply.code >= 500) held.refusals++
+      if (answer.kind === 'reply' && answer.reply.code >= 400) held.refusals++
       if (answer.kind === 'failure' || answer.stage !== 'rcpt') held.retired = true
       this.#release(held)
       if (answer.kind === 'failure') return answer
@@ -293,7 +294,7 @@ export class MailboxLane {
     const [first] = unserved
     if (first === undefined) return
     while (this.#opening < unserved.length) {
-      if (this.#sessions.size + this.#opening >= this.#bounds.sessionsPerAddressMax) {
+      if (this.#sessions.size + this.#opening >= this.#sessionsMax()) {
         // A session that stands idle and cannot serve holds the place of the one that is needed.
         for (const held of this.#sessions) {
           const useless = first.fresh || !this.#hasRoom(held)
@@ -307,6 +308,12 @@ export class MailboxLane {
       this.#opening++
       void this.#open(first.question.exchange)
     }
+  }
+
+  #sessionsMax(): number {
+    const few = this.#around.clock() < this.#fewSessions.untilMs
+    const { sessionsPerAddressMax } = this.#bounds
+    return few ? Math.min(this.#fewSessions.sessions, sessionsPerAddressMax) : sessionsPerAddressMax
   }
 
   async #open(exchange: string): Promise<void> {
@@ -352,6 +359,12 @@ export class MailboxLane {
   /** One who waited is told; the others try again, or learn that it is of no use. */
   #failed(cause: Cause): void {
     const nowMs = this.#around.clock()
+    // One connection more than the server allows (Postfix: `smtpd_client_connection_count_limit`): nobody is told, the others
+    // go on with what waits.
+    if (cause.kind === 'reply' && cause.reply.code === 421 && this.#sessions.size + this.#opening > 0) {
+      this.#fewSessions = { sessions: Math.max(this.#sessions.size, 1), untilMs: nowMs + memoryMs }
+      return
+    }
     this.#breaker.strike(cause, nowMs)
     // With a session standing, or the breaker closed, the others have something to hope for.
     const told = this.#breaker.open(nowMs) && this.#sessions.size === 0 ? this.#waiting.length : 1

@@ -19,6 +19,7 @@ export type MailboxLogger = Record<'debug', (details: object, message: string) =
 export type MailboxBounds = PoolBounds & {
   readonly connectTimeoutMs: number
   readonly replyTimeoutMs: number
+  readonly greetingTimeoutMs: number
   /** From dialling to the first RCPT; less than a whole check, so that another target may be tried. */
   readonly openTimeoutMs: number
   readonly targetsMax: number
@@ -33,6 +34,7 @@ export const mailboxBounds: MailboxBounds = {
   totalTimeoutMs: 10_000,
   connectTimeoutMs: 3_000,
   replyTimeoutMs: 5_000,
+  greetingTimeoutMs: 7_000,
   openTimeoutMs: 8_000,
   targetsMax: 3,
   addressesPerTargetMax: 2,
@@ -109,6 +111,10 @@ export const createMailboxProbe = (options: MailboxProbeOptions): MailboxProbe =
   return new Probe(options, { ...mailboxBounds, ...options.bounds }, senderOf(options.mailFrom))
 }
 
+/** What a catch-all finding is about. */
+const serverOf = (domain: string, { exchange }: Pick<Asked, 'exchange'>): string =>
+  `${domain} ${exchange.toLowerCase()}`
+
 type Asked = { readonly lane: MailboxLane; readonly exchange: string; readonly signal: AbortSignal }
 
 /** `unasked`: whoever asked ran out of time, which tells nothing; null: the server's answer tells nothing. */
@@ -119,7 +125,7 @@ class Probe implements MailboxProbe {
   readonly #bounds: MailboxBounds
   readonly #pool: MailboxPool
   readonly #catchAll: LRUCache<string, { readonly catchAll: boolean; readonly untilMs: number }>
-  /** One random recipient at a time and domain: those who come meanwhile share the answer. */
+  /** One random recipient at a time, domain and server: those who come meanwhile share the answer. */
   readonly #asking = new Map<string, Promise<CatchAllFinding>>()
   #checks = 0
   #underWay = 0
@@ -130,8 +136,8 @@ class Probe implements MailboxProbe {
     this.#bounds = bounds
     this.#catchAll = new LRUCache({ max: bounds.catchAllDomainsMax })
     const { port, helo, clock } = options
-    const { connectTimeoutMs, replyTimeoutMs, openTimeoutMs } = bounds
-    const session = { port, helo, sender, connectTimeoutMs, replyTimeoutMs, openTimeoutMs }
+    const { connectTimeoutMs, replyTimeoutMs, greetingTimeoutMs, openTimeoutMs } = bounds
+    const session = { port, helo, sender, connectTimeoutMs, replyTimeoutMs, greetingTimeoutMs, openTimeoutMs }
     this.#pool = new MailboxPool(bounds, { clock, session })
   }
 
@@ -202,23 +208,26 @@ class Probe implements MailboxProbe {
 
   async #catchAllOf(domain: string, asked: Asked): Promise<boolean | null> {
     if (neverCatchAll.has(domain)) return false
-    const known = this.#catchAll.get(domain)
+    // Of a server, not of the domain: a backup takes mail for anybody where the first one refuses the unknown.
+    const server = serverOf(domain, asked)
+    const known = this.#catchAll.get(server)
     if (known !== undefined && this.#options.clock() < known.untilMs) return known.catchAll
-    const shared = this.#asking.get(domain)
+    const shared = this.#asking.get(server)
     const finding = shared === undefined ? 'unasked' : await orUnasked(shared, asked.signal)
     if (finding !== 'unasked') return finding
     if (asked.signal.aborted) return null
     const own = this.#askRandom(domain, asked)
-    this.#asking.set(domain, own)
+    this.#asking.set(server, own)
     try {
       const answer = await own
       return answer === 'unasked' ? null : answer
     } finally {
-      if (this.#asking.get(domain) === own) this.#asking.delete(domain)
+      if (this.#asking.get(server) === own) this.#asking.delete(server)
     }
   }
 
-  async #askRandom(domain: string, { lane, exchange, signal }: Asked): Promise<CatchAllFinding> {
+  async #askRandom(domain: string, asked: Asked): Promise<CatchAllFinding> {
+    const { lane, exchange, signal } = asked
     const octets = this.#options.random(randomLocalPartLength)
     // A letter first: there are systems that do not take a digit for the beginning of a name.
     const localPart = [...octets].map((octet, i) => localPartAlphabet[octet % (i === 0 ? 16 : 32)]).join('')
@@ -227,7 +236,10 @@ class Probe implements MailboxProbe {
     if (answer.kind === 'deadline') return 'unasked'
     const catchAll = answer.kind === 'reply' && answer.stage === 'rcpt' ? catchAllOf(answer.reply) : null
     if (catchAll !== null)
-      this.#catchAll.set(domain, { catchAll, untilMs: this.#options.clock() + this.#bounds.catchAllMs })
+      this.#catchAll.set(serverOf(domain, asked), {
+        catchAll,
+        untilMs: this.#options.clock() + this.#bounds.catchAllMs,
+      })
     return catchAll
   }
 }

@@ -30,6 +30,8 @@ type Expected = {
   readonly replies: SmtpReply[]
   /** What follows the reply is TLS: one more octet of plain text was put there by somebody else (RFC 3207 §6). */
   readonly plainTextEnds: boolean
+  /** Where it is not `replyTimeoutMs`. */
+  readonly timeoutMs?: number
   readonly settle: (exchange: Exchange) => void
 }
 
@@ -100,8 +102,8 @@ export class SmtpConnection {
   }
 
   /** The reply that comes unasked, first of all. */
-  greeting(): Promise<Exchange> {
-    return this.#expect({ count: 1, plainTextEnds: false })
+  greeting(timeoutMs: number): Promise<Exchange> {
+    return this.#expect({ count: 1, plainTextEnds: false, timeoutMs })
   }
 
   /** Writes the commands at once and waits for a reply to each. Never rejects. */
@@ -143,7 +145,7 @@ export class SmtpConnection {
     for (const { replies, settle } of this.#expected.splice(0)) settle({ replies, failure })
   }
 
-  #expect(wanted: { count: number; plainTextEnds: boolean }, text = ''): Promise<Exchange> {
+  #expect(wanted: Pick<Expected, 'count' | 'plainTextEnds' | 'timeoutMs'>, text = ''): Promise<Exchange> {
     if (this.#failure !== null) return Promise.resolve({ replies: [], failure: this.#failure })
     return new Promise((settle) => {
       this.#expected.push({ ...wanted, replies: [], settle })
@@ -154,10 +156,11 @@ export class SmtpConnection {
 
   #watch(): void {
     clearTimeout(this.#timer)
-    if (this.#expected.length === 0) return
+    const [next] = this.#expected
+    if (next === undefined) return
     this.#timer = setTimeout(
       () => this.fail(new SmtpFailure('timeout', 'no reply in time')),
-      this.#replyTimeoutMs,
+      next.timeoutMs ?? this.#replyTimeoutMs,
     )
   }
 

@@ -13,6 +13,8 @@ export type SessionOptions = DialOptions & {
   readonly helo: string
   /** The reverse-path; empty for the null sender. */
   readonly sender: string
+  /** Longer than for other replies: postscreen greets after 6 s (`postscreen_greet_wait`), and only whoever waits passes. */
+  readonly greetingTimeoutMs: number
   /** For everything up to the point where recipients can be asked about. */
   readonly openTimeoutMs: number
   /** TLS is not tried: it failed at this server before. */
@@ -87,7 +89,7 @@ const open = async (
   deadline.addEventListener('abort', expire)
   try {
     if (deadline.aborted) expire()
-    const greeting = onlyReply(await connection.greeting())
+    const greeting = onlyReply(await connection.greeting(options.greetingTimeoutMs))
     if (greeting.code !== 220) throw new SmtpRefusal('greeting', greeting)
     let offers = await greet(connection, options.helo)
     const secure = !plain && offers.has('STARTTLS')

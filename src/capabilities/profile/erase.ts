@@ -48,7 +48,11 @@ export const eraseProfile = async (
       subjectIds.add(subject_id)
     }
     // Suppressed before they are removed: nobody is imported again in between.
-    await vault.forget({ hmacs: [...hmacs], subjectIds: [...subjectIds], at: new Date(atMs) })
+    const at = new Date(atMs)
+    for (const destroyed of await vault.forget({ hmacs: [...hmacs], subjectIds: [...subjectIds], at })) {
+      subjectIds.add(destroyed.subjectId)
+      for (const hmac of destroyed.hmacs) hmacs.add(hmac)
+    }
     for (const hmac of await eraseFromDataset([...hmacs])) hmacs.add(hmac)
   }
   await recordErased(eventLog, [...subjectIds], { reason: 'request', atMs, actor, note })

@@ -45,8 +45,10 @@ export const judge = (row: ProfileAliasRow | undefined, nowMs: number, wants: 'c
       ? { kind: 'missing' }
       : { kind: 'fetch', subjectId: since(row.verified_at) <= aliasAgeMaxMs ? subjectId : null }
   if (since(row.verified_at) > aliasAgeMaxMs) return { kind: 'fetch', subjectId: null }
+  // That a source no longer finds somebody may be its mistake; that it says they are gone is not.
+  const goneMaxMs = row.gone_reason === 'gone' ? cachedAgeMaxMs : missMaxMs
   if (row.gone_at !== null)
-    return since(row.gone_at) <= (wants === 'cached' ? cachedAgeMaxMs : freshReuseMaxMs)
+    return since(row.gone_at) <= (wants === 'cached' ? goneMaxMs : freshReuseMaxMs)
       ? { kind: 'deleted', subjectId, goneAtMs: row.gone_at.getTime() }
       : { kind: 'fetch', subjectId }
   const { key_id: keyId, sealed, observed_at: observedAt } = row
@@ -55,7 +57,10 @@ export const judge = (row: ProfileAliasRow | undefined, nowMs: number, wants: 'c
   const serves =
     wants === 'cached'
       ? ageMs <= cachedAgeMaxMs
-      : since(row.fetched_at) <= freshReuseMaxMs && ageMs <= freshAgeMaxMs
+      : // Whose name it is now must be as fresh as the data are.
+        since(row.verified_at) <= freshReuseMaxMs &&
+        since(row.fetched_at) <= freshReuseMaxMs &&
+        ageMs <= freshAgeMaxMs
   return serves
     ? {
         kind: 'data',

@@ -22,17 +22,25 @@ export const profile = ({
   path: '/v1/profnet/profile',
   personal: true,
   parse: (body) => parseProfileRequest(body, identifiers),
-  gather: async ({ ref, cached }, caller) => ({
-    retrieved: await retrieval.retrieve(ref, {
-      // One charge is not a subscription: a repeated call gets what the first one left.
+  gather: async ({ ref, cached }, caller) => {
+    // Before the cache is looked into: whether somebody is in it is worth something, too.
+    await caller.reserve(dearest(cached ? 'cached' : 'fresh'))
+    const retrieved = await retrieval.retrieve(ref, {
       wants: cached || caller.repeated ? 'cached' : 'fresh',
+      // One charge is not a subscription: a repeated call gets what the first one left.
+      upstream: !caller.repeated,
       // The upstream costs whether or not the caller can pay.
-      beforeUpstream: () => caller.reserve(dearest),
-    }),
-    urlOf: identifiers.urlOf,
-  }),
+      beforeUpstream: () => caller.reserve(dearest('fresh')),
+    })
+    return { retrieved, urlOf: identifiers.urlOf }
+  },
   decide,
 })
 
-/** What a call that asks the upstream may come to cost. */
-const dearest: ProfileFacts = { kind: 'profile', source: 'fresh', age_seconds: 0, subject_id: '' }
+/** What a call may come to cost. */
+const dearest = (source: 'cached' | 'fresh'): ProfileFacts => ({
+  kind: 'profile',
+  source,
+  age_seconds: 0,
+  subject_id: '',
+})

@@ -46,7 +46,7 @@ export const createPageProvider = ({
     name: 'page',
     supports: ({ kind }) => kind === 'lid',
     fetch: async (ref, { deadlineMs, ageMaxMs, signal }) => {
-      if (ref.kind !== 'lid') return { kind: 'inaccessible' }
+      if (ref.kind !== 'lid') return { kind: 'unsupported' }
       const asked = expandTemplate(url, ref)
       const page = await fetchWithRetry(
         fetchPage,

@@ -68,6 +68,8 @@ export type ProviderAnswer =
   | { readonly kind: 'gone' }
   | { readonly kind: 'not_found' }
   | { readonly kind: 'inaccessible' }
+  /** The source cannot be asked by such an identifier: nothing was learned. */
+  | { readonly kind: 'unsupported' }
   | { readonly kind: 'rate_limited'; readonly retryAfterSeconds: number | null }
   /** Unreachable, late, 5xx: asking again may help. `detail` is for the logger and holds nothing personal. */
   | { readonly kind: 'transient'; readonly detail: string }

@@ -89,7 +89,7 @@ export const combineProviders = (
     fetch: async (ref, { deadlineMs, ageMaxMs, signal }) => {
       const [first, second] = lanes.filter(({ provider }) => provider.supports?.(ref) !== false)
       // No source can be asked by such an identifier.
-      if (first === undefined) return { kind: 'inaccessible', provider: lanes[0]?.provider.name ?? 'none' }
+      if (first === undefined) return { kind: 'unsupported', provider: lanes[0]?.provider.name ?? 'none' }
       const asked = { ref, ageMaxMs, deadlineMs: Math.min(deadlineMs, clock.now() + totalMaxMs), signal }
       if (second === undefined) return await ask(first, asked, { clock, logger })
       return await askTwo({ first, second, asked, budget, clock, logger })
@@ -109,6 +109,9 @@ export const combineProviders = (
 
 const isFailure = ({ kind }: ProviderAnswer): boolean =>
   kind === 'transient' || kind === 'rate_limited' || kind === 'malformed'
+
+/** Only who knows somebody stands in for the first source: that the second has nobody says nothing about the first. */
+const knows = ({ kind }: ProviderAnswer): boolean => kind === 'found' || kind === 'gone'
 
 const askTwo = async ({
   first,
@@ -133,7 +136,7 @@ const askTwo = async ({
   const standIn = async (answer: Sourced): Promise<Sourced> => {
     if (!isFailure(answer) || asked.signal.aborted) return answer
     const other = await run(second, stops.second)
-    return isFailure(other) ? answer : other
+    return knows(other) ? other : answer
   }
 
   const inTime = await within(firstAnswer, lateAfterMs(first), clock)
@@ -142,14 +145,19 @@ const askTwo = async ({
   second.hedges++
   const secondAnswer = run(second, stops.second)
   const winner = await Promise.race([
-    firstAnswer.then((answer) => ({ answer, loser: secondAnswer, stop: stops.second })),
-    secondAnswer.then((answer) => ({ answer, loser: firstAnswer, stop: stops.first })),
+    firstAnswer.then((answer) => ({ answer, by: 'first' as const })),
+    secondAnswer.then((answer) => ({ answer, by: 'second' as const })),
   ])
-  if (isFailure(winner.answer)) {
-    const other = await winner.loser
-    return isFailure(other) ? await firstAnswer : other
+  if (winner.by === 'second') {
+    if (!knows(winner.answer)) return await firstAnswer
+    stops.first.abort()
+    return winner.answer
   }
-  winner.stop.abort()
+  if (isFailure(winner.answer)) {
+    const other = await secondAnswer
+    return knows(other) ? other : winner.answer
+  }
+  stops.second.abort()
   return winner.answer
 }
 

@@ -1,49 +1,25 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type pg from 'pg'
-import type { Logger } from 'pino'
-import {
-  aliasesOf,
-  type ProfileAliasRow,
-  profileOf,
-  type SubjectAliasRow,
-} from '../../../projections/profile-cache.ts'
-import { unavailableWhenAway } from '../../call/unavailable.ts'
-import type { EventLog } from '../../event-log/port.ts'
+import { askFor } from './asking.ts'
 import type { Claims } from './claims.ts'
-import { aliasAgeMaxMs, cachedAgeMaxMs, freshAgeMaxMs, judge, type Known } from './freshness.ts'
-import { belongs, type KnownAlias } from './identity.ts'
-import type { ProfileData, ProfileIds, ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
-import { newSubjectId, recordProfileEvent } from './records.ts'
-import type { Vault } from './vault.ts'
+import { cachedAgeMaxMs, freshAgeMaxMs, judge, type Known } from './freshness.ts'
+import type { ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
+import {
+  type Asked,
+  createRecording,
+  type Payload,
+  type RecordingParts,
+  type Retrieved,
+} from './recording.ts'
 
 /**
  * Where a profile comes from: the cache while it is young enough, else a provider, asked once for everybody who waits
  * for the same person, in this process and in the others.
  */
 
-export type Retrieved =
-  | {
-      readonly kind: 'found'
-      readonly source: 'cached' | 'fresh'
-      readonly ageMs: number
-      readonly subjectId: string
-      readonly ids: ProfileIds
-      readonly data: ProfileData
-    }
-  | { readonly kind: 'deleted'; readonly subjectId: string; readonly ageMs: number }
-  | { readonly kind: 'missing' }
-  | { readonly kind: 'unavailable'; readonly retryAfterSeconds: number }
-
-export type RetrievalParts = {
-  readonly pool: pg.Pool
-  readonly eventLog: Pick<EventLog, 'append' | 'read'>
-  readonly vault: Vault
+export type RetrievalParts = RecordingParts & {
   readonly claims: Claims
   readonly provider: ProfileProvider
-  readonly identifierHmac: (identifier: string) => string
-  readonly clock: { now(): number }
-  readonly logger: Logger
   readonly limits?: Partial<RetrievalLimits>
 }
 
@@ -65,7 +41,12 @@ export type Retrieval = {
   /** `beforeUpstream` is awaited before a provider is asked on this caller's behalf; what it throws ends the call. */
   retrieve(
     ref: ProfileRef,
-    options: { wants: 'cached' | 'fresh'; beforeUpstream: () => Promise<void> },
+    options: {
+      wants: 'cached' | 'fresh'
+      beforeUpstream: () => Promise<void>
+      /** False: what is cached or nothing; the provider is not asked, not even behind the answer. */
+      upstream?: boolean
+    },
   ): Promise<Retrieved>
   /** Waits for fetches nobody waits for any more. */
   close(): Promise<void>
@@ -73,22 +54,16 @@ export type Retrieval = {
 
 const retryAfterSeconds = { late: 2, busy: 1, failed: 5 } as const
 const retryAfterSecondsMax = 60
-/** An event takes a megabyte, and text takes up to four bytes a character before it is sealed. */
-const payloadCharactersMax = 180_000
 
 /** A fetch everybody who asks for the same person waits for. */
 type Fetch = { readonly result: Promise<Retrieved>; readonly done: Promise<void> }
 
 export const createRetrieval = (parts: RetrievalParts): Retrieval => {
-  const { pool, vault, clock, logger } = parts
+  const { vault, clock, logger } = parts
+  const recording = createRecording(parts)
   const limits: RetrievalLimits = { ...retrievalLimits, ...parts.limits }
   const fetches = new Map<string, Fetch>()
   let refreshing = 0
-
-  const find = async (hmac: string): Promise<ProfileAliasRow | undefined> => {
-    const { text, values } = profileOf(hmac)
-    return (await pool.query<ProfileAliasRow>(text, [...values]).catch(unavailableWhenAway)).rows[0]
-  }
 
   /** What is known, opened; null: a provider has to be asked. */
   const served = async (known: Known): Promise<Retrieved | null> => {
@@ -112,8 +87,9 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   const ageOf = (atMs: number): number => Math.max(0, clock.now() - atMs)
 
   /** Joins the fetch under way, or begins one. */
-  const fetchShared = (asked: Asked, subjectId: string | null, wants: 'cached' | 'fresh'): Fetch => {
-    const keyOf = (mode: 'cached' | 'fresh'): string => `${subjectId ?? asked.hmac} ${mode}`
+  const fetchShared = (asked: Asked, wants: 'cached' | 'fresh'): Fetch => {
+    // By identifier: whose it is now is part of what is asked.
+    const keyOf = (mode: 'cached' | 'fresh'): string => `${asked.hmac} ${mode}`
     const key = keyOf(wants)
     const running = fetches.get(keyOf('fresh')) ?? fetches.get(key)
     if (running !== undefined) return running
@@ -122,7 +98,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
       return { result: Promise.resolve(busy), done: Promise.resolve() }
     }
     const result = Promise.withResolvers<Retrieved>()
-    const done = fetchClaimed(asked, subjectId, wants, result.resolve)
+    const done = fetchClaimed(asked, wants, result.resolve)
       .catch((error: unknown) => result.reject(error))
       .finally(() => fetches.delete(key))
     // Nobody may be waiting any more.
@@ -135,12 +111,11 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   /** One process fetches; the others look at what it left. The claim is kept until the result can be read back. */
   const fetchClaimed = async (
     asked: Asked,
-    subjectId: string | null,
     wants: 'cached' | 'fresh',
     settle: (result: Retrieved) => void,
   ): Promise<void> => {
     const deadlineMs = performance.now() + limits.answerMaxMs
-    const claim = subjectId ?? asked.hmac
+    const claim = asked.hmac
     const holder = randomUUID()
     let claimed = await parts.claims.take(claim, holder)
     while (!claimed && performance.now() < deadlineMs) {
@@ -150,7 +125,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
     if (!claimed) return settle({ kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late })
     try {
       // Somebody else may have fetched between our looking and our claim.
-      const known = judge(await find(asked.hmac), clock.now(), wants)
+      const known = judge(await recording.find(asked.hmac), clock.now(), wants)
       const left = await served(known)
       if (left !== null) return settle(fresher(left, wants))
       const before = known.kind === 'fetch' || known.kind === 'data' ? known.subjectId : null
@@ -168,9 +143,9 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   const visible = async (hmac: string, atMs: number): Promise<void> => {
     const untilMs = performance.now() + limits.visibleMaxMs
     while (performance.now() < untilMs) {
-      const row = await find(hmac)
-      const latest = Math.max(row?.fetched_at?.getTime() ?? 0, row?.missed_at?.getTime() ?? 0)
-      if (latest >= atMs) return
+      const row = await recording.find(hmac)
+      const seen = [row?.fetched_at, row?.missed_at, row?.gone_at].map((at) => at?.getTime() ?? 0)
+      if (Math.max(...seen) >= atMs) return
       await sleep(limits.claimPauseMs)
     }
   }
@@ -180,205 +155,47 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
     subjectId: string | null,
     { deadlineMs, wants }: { deadlineMs: number; wants: 'cached' | 'fresh' },
   ): Promise<{ result: Retrieved; changed: boolean; atMs: number }> => {
-    const ageMaxMs = wants === 'fresh' ? freshAgeMaxMs : cachedAgeMaxMs
-    const signal = AbortSignal.timeout(Math.max(1, Math.ceil(deadlineMs - performance.now())))
-    const aliases = subjectId === null ? [] : await knownAliases(subjectId)
-    const first = await parts.provider.fetch(asked.ref, { deadlineMs, ageMaxMs, signal })
-    const number = first.kind === 'not_found' && asked.ref.kind === 'lid' ? await numberOf(asked.hmac) : null
-    // A name that leads nowhere any more may belong to somebody who changed it. Numbers stay.
-    const renamed =
-      number === null
-        ? null
-        : await parts.provider.fetch({ kind: 'urn', value: number }, { deadlineMs, ageMaxMs, signal })
-    const answer: ProviderAnswer =
-      renamed?.kind === 'found' && renamed.ids.urn === number ? { ...renamed, redirected: true } : first
+    const known = subjectId === null ? [] : await recording.knownAliases(subjectId)
+    const answer = await askFor(parts.provider, asked.ref, {
+      deadlineMs,
+      ageMaxMs: wants === 'fresh' ? freshAgeMaxMs : cachedAgeMaxMs,
+      signal: AbortSignal.timeout(Math.max(1, Math.ceil(deadlineMs - performance.now()))),
+      idsOf: () => recording.idsOf(asked.hmac),
+    })
     const atMs = clock.now()
-    const provider = first.provider ?? parts.provider.name
-    const context: RecordContext = { subjectId, aliases, atMs, provider }
+    const context = { subjectId, known, provider: answer.provider ?? parts.provider.name, atMs }
     switch (answer.kind) {
       case 'found':
-        return { result: await recordFound(asked, answer, context), changed: true, atMs }
+        return { result: await recording.found(asked, answer, context), changed: true, atMs }
       case 'gone':
       case 'not_found':
       case 'inaccessible':
-        return {
-          result: await recordAbsent(asked, answer.kind, context),
-          changed: true,
-          atMs,
-        }
+        return { result: await recording.absent(asked, answer.kind, context), changed: true, atMs }
+      case 'unsupported':
+        return { result: { kind: 'missing' }, changed: false, atMs }
       case 'rate_limited':
       case 'transient':
-      case 'malformed': {
-        if (answer.kind !== 'rate_limited')
-          logger.warn({ detail: answer.detail }, `profile provider: ${answer.kind}`)
-        const seconds = answer.kind === 'rate_limited' ? answer.retryAfterSeconds : null
-        return {
-          result: {
-            kind: 'unavailable',
-            retryAfterSeconds: Math.min(seconds ?? retryAfterSeconds.failed, retryAfterSecondsMax),
-          },
-          changed: false,
-          atMs,
-        }
-      }
+      case 'malformed':
+        return { result: unanswered(answer), changed: false, atMs }
     }
   }
 
-  /** The number of whom an identifier leads to, if it was ever told and can still be read. */
-  const numberOf = async (hmac: string): Promise<string | null> => {
-    const row = await find(hmac)
-    if (row === undefined || row.key_id === null || row.sealed === null) return null
-    const text = await vault.open({ subjectId: row.subject_id, keyId: row.key_id, sealed: row.sealed })
-    return text === null ? null : (JSON.parse(text) as Payload).ids.urn
-  }
-
-  const knownAliases = async (subjectId: string): Promise<KnownAlias[]> => {
-    const { text, values } = aliasesOf(subjectId)
-    const { rows } = await pool.query<SubjectAliasRow>(text, [...values]).catch(unavailableWhenAway)
-    return rows.flatMap(({ kind, hmac, verified_at: at }) =>
-      (kind === 'lid' || kind === 'urn') && at !== null && ageOf(at.getTime()) <= aliasAgeMaxMs
-        ? [{ kind, hmac }]
-        : [],
-    )
-  }
-
-  const record = (event: Parameters<typeof recordProfileEvent>[1], atMs: number): Promise<void> =>
-    recordProfileEvent(parts.eventLog, event, { actor: 'system', at: new Date(atMs).toISOString() })
-
-  const recordMiss = async (
-    asked: Asked,
-    reason: 'not_found' | 'inaccessible' | 'mismatch',
-    { subjectId, atMs, provider }: RecordContext,
-  ): Promise<Retrieved> => {
-    await record(
-      {
-        type: 'ProfileMissed',
-        data: {
-          subject_id: subjectId ?? newSubjectId(),
-          provider,
-          reason,
-          observed_at: new Date(atMs).toISOString(),
-          aliases: [{ kind: asked.ref.kind, hmac: asked.hmac }],
-        },
-      },
-      atMs,
-    )
-    return { kind: 'missing' }
-  }
-
-  /** Somebody known is gone, whatever the source calls it (Spec §2.4); somebody never known was not found. */
-  const recordAbsent = async (
-    asked: Asked,
-    kind: 'gone' | 'not_found' | 'inaccessible',
-    context: RecordContext,
-  ): Promise<Retrieved> => {
-    if (await vault.suppressed([asked.hmac])) return { kind: 'missing' }
-    const { subjectId, aliases, atMs, provider } = context
-    if (subjectId === null || !aliases.some(({ hmac }) => hmac === asked.hmac))
-      return recordMiss(asked, kind === 'gone' ? 'not_found' : kind, context)
-    await record(
-      {
-        type: 'ProfileGone',
-        data: {
-          subject_id: subjectId,
-          provider,
-          observed_at: new Date(atMs).toISOString(),
-        },
-      },
-      atMs,
-    )
-    await vault.destroy(subjectId)
-    return { kind: 'deleted', subjectId, ageMs: 0 }
-  }
-
-  const recordFound = async (
-    asked: Asked,
-    answer: Extract<ProviderAnswer, { kind: 'found' }>,
-    context: RecordContext,
-  ): Promise<Retrieved> => {
-    const { atMs, provider } = context
-    const lid = parts.identifierHmac(`lid:${answer.ids.lid}`)
-    const urn = answer.ids.urn === null ? null : parts.identifierHmac(`urn:${answer.ids.urn}`)
-    const identity = { known: context.aliases, redirected: answer.redirected }
-    if (!belongs({ kind: asked.ref.kind, hmac: asked.hmac }, { lid, urn }, identity))
-      return recordMiss(asked, 'mismatch', context)
-    const aliases = distinct([
-      { kind: asked.ref.kind, hmac: asked.hmac },
-      { kind: 'lid', hmac: lid },
-      ...(urn === null ? [] : [{ kind: 'urn' as const, hmac: urn }]),
-    ])
-    const hmacs = aliases.map(({ hmac }) => hmac)
-    const subjectId = await subjectFor(context.subjectId, { lid, urn })
-    const text = JSON.stringify({ ids: answer.ids, data: answer.data } satisfies Payload)
-    if (text.length > payloadCharactersMax) {
-      logger.warn({ characters: text.length }, 'profile provider: more data of one person than are kept')
-      return { kind: 'unavailable', retryAfterSeconds: retryAfterSecondsMax }
+  const unanswered = (
+    answer: Extract<ProviderAnswer, { kind: 'rate_limited' | 'transient' | 'malformed' }>,
+  ): Retrieved => {
+    if (answer.kind !== 'rate_limited')
+      logger.warn({ detail: answer.detail }, `profile provider: ${answer.kind}`)
+    const seconds = answer.kind === 'rate_limited' ? answer.retryAfterSeconds : null
+    return {
+      kind: 'unavailable',
+      retryAfterSeconds: Math.min(seconds ?? retryAfterSeconds.failed, retryAfterSecondsMax),
     }
-    const sealed = await vault.seal({ subjectId, hmacs, text })
-    if (sealed === null) return { kind: 'missing' }
-    await record(
-      {
-        type: 'ProfileFetched',
-        data: {
-          subject_id: subjectId,
-          provider,
-          observed_at: new Date(answer.observedAtMs).toISOString(),
-          fetched_at: new Date(atMs).toISOString(),
-          aliases,
-          key_id: sealed.keyId,
-          sealed: sealed.sealed,
-        },
-      },
-      atMs,
-    )
-    // Nothing older is ever served: nothing older needs to be readable.
-    await vault.destroy(subjectId, sealed.keyId)
-    const merged = context.subjectId
-    if (merged !== null && merged !== subjectId) await merge(merged, atMs)
-    const ageMs = ageOf(answer.observedAtMs)
-    const source = ageMs <= freshAgeMaxMs ? 'fresh' : 'cached'
-    return { kind: 'found', source, ageMs, subjectId, ids: answer.ids, data: answer.data }
   }
 
-  /** A number names a person for good; a name does for a while. */
-  const subjectFor = async (
-    subjectId: string | null,
-    { lid, urn }: { lid: string; urn: string | null },
-  ): Promise<string> => {
-    const numbered = urn === null ? undefined : await find(urn)
-    if (numbered !== undefined) return numbered.subject_id
-    if (subjectId !== null) return subjectId
-    const named = await find(lid)
-    const known = named === undefined ? [] : await knownAliases(named.subject_id)
-    // Known by that name under another number, or under none lately: somebody else, or nobody in particular.
-    return named !== undefined &&
-      known.length > 0 &&
-      !(urn !== null && known.some(({ kind }) => kind === 'urn'))
-      ? named.subject_id
-      : newSubjectId()
-  }
-
-  /** Two subjects turned out to be one person: the one without the number is let go. */
-  const merge = async (subjectId: string, atMs: number): Promise<void> => {
-    await vault.destroy(subjectId)
-    await record(
-      {
-        type: 'ProfileErased',
-        data: {
-          subject_id: subjectId,
-          reason: 'merged',
-          erased_at: new Date(atMs).toISOString(),
-          note: null,
-        },
-      },
-      atMs,
-    )
-  }
-
-  const refresh = (asked: Asked, subjectId: string): void => {
+  const refresh = (asked: Asked): void => {
     if (refreshing >= limits.refreshesMax) return
     refreshing += 1
-    void fetchShared(asked, subjectId, 'fresh')
+    void fetchShared(asked, 'fresh')
       .done.catch(() => undefined)
       .finally(() => {
         refreshing -= 1
@@ -386,19 +203,22 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   }
 
   return {
-    retrieve: async (ref, { wants, beforeUpstream }) => {
+    retrieve: async (ref, { wants, beforeUpstream, upstream = true }) => {
       const asked: Asked = { ref, hmac: parts.identifierHmac(`${ref.kind}:${ref.value}`) }
-      const [suppressed, row] = await Promise.all([vault.suppressed([asked.hmac]), find(asked.hmac)])
+      const [suppressed, row] = await Promise.all([
+        vault.suppressed([asked.hmac]),
+        recording.find(asked.hmac),
+      ])
       if (suppressed) return { kind: 'missing' }
       const known = judge(row, clock.now(), wants)
       const cached = await served(known)
       if (cached !== null) {
-        if (known.kind === 'data' && known.refresh) refresh(asked, known.subjectId)
+        if (upstream && known.kind === 'data' && known.refresh) refresh(asked)
         return fresher(cached, wants)
       }
+      if (!upstream) return { kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late }
       await beforeUpstream()
-      const subjectId = known.kind === 'fetch' || known.kind === 'data' ? known.subjectId : null
-      const { result } = fetchShared(asked, subjectId, wants)
+      const { result } = fetchShared(asked, wants)
       const late: Retrieved = { kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late }
       const retrieved = await within(result, limits.answerMaxMs, late)
       // A source that has nothing current does not make what it has current.
@@ -412,25 +232,9 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   }
 }
 
-type Payload = { readonly ids: ProfileIds; readonly data: ProfileData }
-
-type Asked = { readonly ref: ProfileRef; readonly hmac: string }
-
-type RecordContext = {
-  readonly subjectId: string | null
-  readonly aliases: readonly KnownAlias[]
-  readonly atMs: number
-  /** As events name it. */
-  readonly provider: string
-}
-
 /** What was fetched a moment ago is fresh for who asked for fresh data (decision 20). */
 const fresher = (retrieved: Retrieved, wants: 'cached' | 'fresh'): Retrieved =>
   retrieved.kind === 'found' && wants === 'fresh' ? { ...retrieved, source: 'fresh' } : retrieved
-
-const distinct = (aliases: readonly KnownAlias[]): KnownAlias[] => [
-  ...new Map(aliases.map((alias) => [alias.hmac, alias])).values(),
-]
 
 const within = async <T>(result: Promise<T>, deadlineMs: number, late: T): Promise<T> => {
   let timer: NodeJS.Timeout | undefined

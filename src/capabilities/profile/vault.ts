@@ -17,8 +17,15 @@ export type Vault = {
   /** Destroys a subject's keys, except one. */
   destroy(subjectId: string, exceptKeyId?: string): Promise<void>
   suppressed(hmacs: readonly string[]): Promise<boolean>
-  /** Suppresses identifiers and destroys the keys of subjects, all or nothing. */
-  forget(request: { hmacs: readonly string[]; subjectIds: readonly string[]; at: Date }): Promise<void>
+  /**
+   * Suppresses identifiers and destroys the keys of subjects, and of whatever was sealed under one of the identifiers and may
+   * not be recorded yet: all or nothing. Tells whose keys those were, and by which identifiers they were known.
+   */
+  forget(request: {
+    hmacs: readonly string[]
+    subjectIds: readonly string[]
+    at: Date
+  }): Promise<readonly { readonly subjectId: string; readonly hmacs: readonly string[] }[]>
   /** Subjects with keys older than an instant, oldest first. */
   olderThan(at: Date, max: number): Promise<string[]>
 }
@@ -74,8 +81,8 @@ export const createVault = ({
         const key = randomBytes(keyBytes)
         const purpose = sealPurposeOf(subjectId, keyId)
         await client.query(
-          'insert into profile_keys (key_id, subject_id, sealed_key, created_at) values ($1, $2, $3, $4)',
-          [keyId, subjectId, sealer.seal(key.toString('base64url'), purpose), new Date(clock.now())],
+          `insert into profile_keys (key_id, subject_id, sealed_key, created_at, hmacs) values ($1, $2, $3, $4, $5)`,
+          [keyId, subjectId, sealer.seal(key.toString('base64url'), purpose), new Date(clock.now()), hmacs],
         )
         return { keyId, sealed: sealerOf(createSecretKey(key)).seal(text, purpose) }
       }).catch(unavailableWhenAway),
@@ -105,7 +112,11 @@ export const createVault = ({
              on conflict do nothing`,
           [hmacs, at],
         )
-        await client.query('delete from profile_keys where subject_id = any($1::text[])', [subjectIds])
+        const { rows } = await client.query<{ subject_id: string; hmacs: string[] }>(
+          'delete from profile_keys where subject_id = any($1::text[]) or hmacs && $2::text[] returning subject_id, hmacs',
+          [subjectIds, hmacs],
+        )
+        return rows.map(({ subject_id: subjectId, hmacs: own }) => ({ subjectId, hmacs: own }))
       }),
     olderThan: async (at, max) => {
       const { rows } = await pool.query<{ subject_id: string }>(

@@ -63,6 +63,7 @@ const postfixServers = (addressOf: AddressOf, port: number): PostfixServer[] => 
     server('blocking', recipients(`reject_rbl_client dnsbl.${zone}`, ours)),
     server('strict-relay', { smtpd_relay_restrictions: ours }),
     server('strict-helo', { smtpd_helo_restrictions: 'reject_unknown_helo_hostname' }),
+    server('put-off', { smtpd_helo_restrictions: 'reject_unknown_helo_hostname' }),
     server('strict-sender', { smtpd_sender_restrictions: 'reject_unknown_sender_domain' }),
     server('tarpit', recipients(`sleep ${tarpitSeconds}`, ours)),
     server('slow-greeting', { smtpd_delay_reject: 'no', smtpd_client_restrictions: 'sleep 3' }),

@@ -1,0 +1,43 @@
+import type { ProfileIds, ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
+
+/**
+ * Asking the provider for a person, by whichever identifier it understands. An identifier that leads nowhere is not yet a
+ * person who is gone: names are changed, and not every source can be asked by number.
+ */
+
+export type Sourced = ProviderAnswer & { readonly provider?: string }
+
+type Ask = (ref: ProfileRef) => Promise<Sourced>
+
+const failed = ({ kind }: ProviderAnswer): boolean =>
+  kind === 'transient' || kind === 'rate_limited' || kind === 'malformed'
+
+/** `idsOf` tells the identifiers last heard of whom `ref` leads to; null where nobody, or nothing readable, is known. */
+export const askFor = async (
+  provider: Pick<ProfileProvider, 'fetch'>,
+  ref: ProfileRef,
+  {
+    idsOf,
+    ...options
+  }: Parameters<ProfileProvider['fetch']>[1] & { idsOf: () => Promise<ProfileIds | null> },
+): Promise<Sourced> => {
+  const ask: Ask = (one) => provider.fetch(one, options)
+  const first = await ask(ref)
+  if (first.kind === 'unsupported') return (await askByOther(ask, ref, await idsOf())) ?? first
+  if (first.kind !== 'not_found' || ref.kind !== 'lid') return first
+  const number = (await idsOf())?.urn ?? null
+  return number === null ? first : askByNumber(ask, number, first)
+}
+
+const askByOther = async (ask: Ask, ref: ProfileRef, ids: ProfileIds | null): Promise<Sourced | null> => {
+  if (ids === null) return null
+  if (ref.kind === 'urn') return ask({ kind: 'lid', value: ids.lid })
+  return ids.urn === null ? null : ask({ kind: 'urn', value: ids.urn })
+}
+
+/** A name that leads nowhere any more may belong to somebody who changed it. Numbers stay. */
+const askByNumber = async (ask: Ask, number: string, first: Sourced): Promise<Sourced> => {
+  const answer = await ask({ kind: 'urn', value: number })
+  if (answer.kind === 'found') return answer.ids.urn === number ? { ...answer, redirected: true } : first
+  return failed(answer) || answer.kind === 'gone' ? answer : first
+}
