@@ -230,7 +230,7 @@ const finish = (
   const { claim, reply, requestId, form } = admitted
   if (claim === undefined) return send(reply, { status, headers, body })
   // Of a person's data nothing is kept; a call nobody could pay, or that failed, may be made again at once.
-  const kept = form.personal === true && credits.charged > 0n ? null : body
+  const kept = form.personal === true && status === 200 ? null : body
   const again = refusal?.code === 'CREDIT_001' || status >= 500
   return (again ? room.idempotency.release(claim) : room.idempotency.finish(claim, { status, body: kept }))
     .catch((error: unknown) =>

@@ -22,7 +22,7 @@ const scanPageMax = 1_000
 const keyCharactersMax = 255
 
 /** How often a call may come to nothing under one key before the caller has to send another. */
-const attemptsMax = 8
+const attemptsMax = 16
 
 /** What became of one attempt, by the id of its first event. `delivered`: its answer was, after its charge was found. */
 type Attempt = { unpaid: boolean; chargeId: string | null; reversed: boolean; delivered: boolean }

@@ -80,8 +80,7 @@ describe('what the servers say now', () => {
     evidence({}),
     evidence({ outcome: 'mailbox_not_found', catchAll: null, code: 550, enhancedCode: '5.1.1' }),
     evidence({ outcome: 'mailbox_full', catchAll: null, code: 452, enhancedCode: null }),
-    evidence({ outcome: 'blocked', catchAll: null, code: 550, enhancedCode: '5.7.1' }),
-  ])('is kept when asking once more would only repeat it: $outcome', async (said) => {
+  ])('is kept when it is about the mailbox: $outcome', async (said) => {
     const { email, hmac, data } = jobOf()
     const seen: string[] = []
     expect(await ask(data, said, { seen })).toBe(true)
@@ -91,6 +90,8 @@ describe('what the servers say now', () => {
   })
 
   test.each([
+    evidence({ outcome: 'blocked', catchAll: null, code: 550, enhancedCode: '5.7.1' }),
+    evidence({ outcome: 'cannot_verify', catchAll: null, code: 252, enhancedCode: null }),
     evidence({ outcome: 'greylisted', catchAll: null, code: 450, retryAfterSeconds: 300 }),
     evidence({ outcome: 'temporary_failure', catchAll: null, code: 451, retryAfterSeconds: 900 }),
     evidence({ outcome: 'timeout', catchAll: null, code: null, enhancedCode: null }),

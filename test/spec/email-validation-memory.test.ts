@@ -159,9 +159,12 @@ describe('a mailbox whose server puts strangers off', () => {
     expect((await validate(house, poor, email)).status).toBe(402)
   })
 
-  test('written otherwise it is the same mailbox: letter case and the domain’s form do not matter', async () => {
-    const answer = await validate(house, partner, `SomeOne@${domain.toUpperCase()}`)
+  test('it is the same mailbox however its domain is written, and another one in other letter case', async () => {
+    const [localPart] = email.split('@')
+    const answer = await validate(house, partner, `${localPart}@${domain.toUpperCase()}`)
     expect(resultOf(answer)).toMatchObject({ status: 'valid', cached: true })
+    const other = await validate(house, partner, `${localPart?.toUpperCase()}@${domain}`)
+    expect(resultOf(other)).toMatchObject({ cached: false })
   })
 
   test('after a day it is asked about anew', async () => {

@@ -612,20 +612,29 @@ describe('a balance that does not suffice', () => {
     expect(again.text).not.toContain('Quillfeather')
   })
 
-  test('costs nothing where nothing is to be paid: nobody, somebody gone, no id', async () => {
-    const known = somebody()
-    await ask(partner, { id: known.lid })
-    await settled()
-    for (const id of [known.lid, known.number]) answers.set(id, () => ({ status: 410 }))
-    house.moveClock(hourMs)
-    await ask(partner, { id: known.lid, cached: false })
-    await settled()
+  test('that does not pay cached data learns nothing: not even whether anybody is known', async () => {
+    const [here, gone] = [somebody(), somebody()]
     const nobody = freshLid()
+    await ask(partner, { id: here.lid })
+    await ask(partner, { id: gone.lid })
+    await settled()
+    for (const id of [gone.lid, gone.number]) answers.set(id, () => ({ status: 410 }))
+    house.moveClock(hourMs)
+    await ask(partner, { id: gone.lid, cached: false })
     await expectNotFound(nobody)
-    const poor = await aPartner({ credits: '0' })
-    expect((await ask(poor, { id: known.lid })).body).toMatchObject({ result: { deleted: true } })
-    expectErrorObject(await ask(poor, { id: nobody }), notFound(nobody))
+    await settled()
+    const poor = await aPartner({ credits: '1' })
+    for (const id of [here.lid, gone.lid, nobody, freshLid()]) {
+      expectErrorObject(await ask(poor, { id }), unpaid('2', '1'))
+      expectErrorObject(await ask(poor, { id, cached: false }), unpaid('5', '1'))
+    }
     expect((await ask(poor, { id: '' })).body.code).toBe('PROFNET_001')
+    // What is free stays free for who could pay.
+    const other = await aPartner({ credits: '2' })
+    expect((await ask(other, { id: gone.lid })).body).toMatchObject({ result: { deleted: true } })
+    const refused = await ask(other, { id: nobody })
+    expectErrorObject(refused, notFound(nobody))
+    expectCredits(refused, '0', '2')
   })
 })
 

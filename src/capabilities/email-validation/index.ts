@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Caller, CapabilityForm } from '../../call/form.ts'
 import type { EmailStatus, EmailValidationFacts } from '../../events/email-validation.ts'
@@ -73,6 +74,9 @@ const dearest = (
   address_hmac: '',
 })
 
+/** What an answer waits for the queue of later work. */
+const queueMaxMs = 1_000
+
 /** Retry jobs hold addresses sealed; this names what the seal is for. */
 export const retrySealPurpose = 'mailbox-retry'
 
@@ -139,11 +143,12 @@ const askMailbox = async (
   const evidence = await mailbox.probe(parsed.address, mx)
   if (evidence.retryAfterSeconds !== null) {
     const sealed = secrets.sealer(retrySealPurpose).seal(parsed.address.normalized, mailboxHmac)
-    // Nobody's answer waits for the queue: it says either way that asking again later may tell more.
-    void later(`${mailboxHmac}:${sealed}`, {
+    // Nobody's answer waits for the queue long: it says either way that asking again later may tell more.
+    const asked = later(`${mailboxHmac}:${sealed}`, {
       afterSeconds: evidence.retryAfterSeconds,
       key: mailboxHmac,
     }).catch((error: unknown) => logger.warn({ err: error }, 'a mailbox cannot be asked again later'))
+    await Promise.race([asked, sleep(queueMaxMs, undefined, { ref: false })])
   }
   return { evidence, checkedAt: new Date(clock.now()).toISOString(), cached: false }
 }

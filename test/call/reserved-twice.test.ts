@@ -1,0 +1,225 @@
+/**
+ * A call on a tight balance asks the ledger twice under one key: whether it must be refused, and, where it need not, what it
+ * established. The first question may leave nothing behind; the second must leave the call's facts and its charge.
+ */
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { pino } from 'pino'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { createLedger, type Ledger, type LedgerCommand } from '../../src/ledger/commit.ts'
+import { grantCredits, recordCall, registerOrganization } from '../../src/ledger/decide.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import { type Answer, type House, openHouse, send, until } from '../support/house.ts'
+import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+
+describe('a command that came to nothing', () => {
+  const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
+  const startMs = Date.parse('2026-03-01T12:00:00.000Z')
+  const book = priceBookOf(defaultPriceBook)
+  let log: MemoryEventLog
+  let ledger: Ledger
+
+  beforeEach(async () => {
+    log = createMemoryEventLog({ now: () => startMs })
+    ledger = createLedger({
+      eventLog: log.client('process'),
+      snapshot: async () => null,
+      logger: pino({ level: 'silent' }),
+      clock: { now: () => startMs },
+    })
+    await ledger.submit(
+      org,
+      command('register', (account) =>
+        registerOrganization(account, { name: 'Example', overdraftLimit: 0n }),
+      ),
+    )
+    await ledger.submit(
+      org,
+      command('opening', (account, idOf) =>
+        grantCredits(account, {
+          grantId: idOf(0),
+          amount: parseCredits('100'),
+          priority: 100,
+          expiresAt: null,
+          reason: 'test',
+        }),
+      ),
+    )
+  })
+  afterEach(async () => {
+    expect((await verifyLedger(log.client('verifier'), org)).fault).toBeNull()
+  })
+
+  const command = (
+    key: string,
+    decide: LedgerCommand['decide'],
+    more: Partial<LedgerCommand> = {},
+  ): LedgerCommand => ({
+    key,
+    atMs: startMs,
+    actor: 'system',
+    requestId: key.slice(0, 64),
+    decide,
+    ...more,
+  })
+
+  const call = (key: string, more: Partial<LedgerCommand> = {}): LedgerCommand =>
+    command(
+      key,
+      (account, idOf) =>
+        recordCall(
+          account,
+          {
+            keyId: 'K9abcdefghijklmn',
+            capability: 'ip_lookup',
+            outcome: 'answered',
+            facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
+          },
+          { book, chargeId: () => idOf(1), atMs: startMs },
+        ),
+      more,
+    )
+
+  const charged = ['KeyUsed', 'CreditCharged']
+
+  test.each([
+    ['a request id', {}],
+    ['an Idempotency-Key', { requestId: 'request', absentUpTo: 1 }],
+  ] as const)('under %s does not stand for what comes under the same key', async (_, more) => {
+    const others = [ledger.submit(org, call('before-1')), ledger.submit(org, call('before-2'))]
+    const nothing = ledger.submit(
+      org,
+      command('twice', () => [], more),
+    )
+    // In the batch that is being written, in the one being filled, and afterwards.
+    const atOnce = ledger.submit(org, call('twice', more))
+    others.push(ledger.submit(org, call('after')))
+    expect((await nothing).events).toEqual([])
+    const made = await atOnce
+    expect(made.events.map(({ type }) => type)).toEqual(charged)
+    expect(made.repeated).toBe(false)
+    await Promise.all(others)
+    // A request id does not come again.
+    if (!('absentUpTo' in more)) return
+    const again = await ledger.submit(org, call('twice', more))
+    expect(again.repeated).toBe(true)
+    expect(again.events).toEqual(made.events)
+  })
+
+  test('and the call that follows it at once, as a caller does, is charged', async () => {
+    const others = [ledger.submit(org, call('before-1')), ledger.submit(org, call('before-2'))]
+    const made = ledger
+      .submit(
+        org,
+        command('twice', () => [], { requestId: 'request' }),
+      )
+      .then(() => ledger.submit(org, call('twice', { requestId: 'request' })))
+    others.push(ledger.submit(org, call('after')))
+    expect((await made).events.map(({ type }) => type)).toEqual(charged)
+    await Promise.all(others)
+  })
+})
+
+describe('over HTTP, on a balance that pays one call in progress', () => {
+  const upstream = createServer((request, response) => {
+    const lid = request.url?.split('/').pop() ?? ''
+    const answer = (): void => {
+      if (lid.startsWith('nobody')) response.writeHead(404).end()
+      else
+        response
+          .writeHead(200, { 'content-type': 'application/json' })
+          .end(JSON.stringify({ lid, firstname: 'Zorvina', headline: 'Keeper' }))
+    }
+    if (lid.startsWith('nobody')) holding.push(answer)
+    else answer()
+  })
+  /** Answers about nobody wait: what such a call reserved is held meanwhile. */
+  const holding: (() => void)[] = []
+  let house: House
+
+  beforeAll(async () => {
+    await new Promise<void>((resolve) => upstream.listen(0, '127.0.0.1', resolve))
+    const { port } = upstream.address() as AddressInfo
+    house = await openHouse({
+      environment: {
+        PROFILE_PROVIDER: 'http',
+        PROFILE_HTTP_URL: `http://127.0.0.1:${port}/p/{lid}`,
+        EGRESS_ALLOW: '127.0.0.0/8',
+      },
+    })
+  })
+  afterAll(async () => {
+    await house?.close()
+    upstream.closeAllConnections()
+    await new Promise((resolve) => upstream.close(resolve))
+  })
+
+  const rounds = 8
+  const profilesAtOnce = 25
+  const limits = { requests_per_minute: 100_000, requests_per_day: 1_000_000 }
+
+  test.each([
+    ['with', true],
+    ['without', false],
+  ] as const)(
+    '%s Idempotency-Keys no data leave uncharged and no call leaves without its facts',
+    async (_, keyed) => {
+      let delivered = 0
+      for (let round = 0; round < rounds; round++) {
+        // Seven: one fresh profile, five, while another is held, and not two.
+        const partner = await house.partner({
+          permissions: ['profnet_scraping', 'ip_lookup'],
+          credits: '7',
+          limits,
+        })
+        const post = (path: string, body: object, key?: string): Promise<Answer> =>
+          send(`${house.apiUrl}${path}`, {
+            headers: {
+              'x-api-key': partner.apiKey,
+              'content-type': 'application/json',
+              ...(key === undefined ? {} : { 'idempotency-key': key }),
+            },
+            body,
+          })
+        const before = (await house.eventsOf(partner.organizationId)).length
+        const name = `${keyed ? 'keyed' : 'bare'}-${round}`
+        const held = post('/v1/profnet/profile', { id: `nobody-${name}`, cached: false })
+        await until('the first call holds its reservation', async () => holding.length > 0)
+        const others: Promise<Answer>[] = []
+        const profiles = Array.from({ length: profilesAtOnce }, (_, n) => {
+          // Lookups of nowhere are free: they keep the ledger writing.
+          others.push(post('/v1/ip/lookup', { ip: '10.0.0.1' }))
+          return post(
+            '/v1/profnet/profile',
+            { id: `somebody-${name}-${n}`, cached: false },
+            keyed ? `key-${n}` : undefined,
+          )
+        })
+        await Promise.race([...profiles, ...others])
+        for (const answer of holding.splice(0)) answer()
+        const answers = await Promise.all(profiles)
+        for (const answer of answers) {
+          expect([200, 402]).toContain(answer.status)
+          if (answer.status !== 200) continue
+          delivered++
+          expect(answer.headers.get('credits-charged')).toBe('5')
+        }
+        expect(answers.filter(({ status }) => status === 200).length).toBeLessThanOrEqual(1)
+        const all = [await held, ...answers, ...(await Promise.all(others))]
+        const facts = (await house.eventsOf(partner.organizationId)).slice(before)
+        const used = facts.filter(({ type }) => type === 'KeyUsed')
+        expect(used.map(({ metadata }) => metadata.request_id).sort()).toEqual(
+          all.map(({ headers }) => headers.get('x-request-id')).sort(),
+        )
+        expect(facts.filter(({ type }) => type === 'CreditCharged')).toHaveLength(
+          answers.filter(({ status }) => status === 200).length,
+        )
+      }
+      // Calls under keys are decided late enough to be let through after all; otherwise nothing was tried.
+      if (keyed) expect(delivered).toBeGreaterThan(0)
+    },
+    60_000,
+  )
+})

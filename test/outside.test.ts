@@ -1,0 +1,142 @@
+/** Pages of strangers: how many are fetched at a time, and that waiting for a place is part of the time a page may take. */
+import { once } from 'node:events'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { parseConfig } from '../src/config.ts'
+import { openOutside } from '../src/outside.ts'
+
+const pagesMax = 16
+/** Longer than any test here lasts. */
+const plentyMs = 60_000
+
+const config = parseConfig({ DNS_SERVERS: '127.0.0.1:1', EGRESS_ALLOW: '127.0.0.0/8' })
+
+/** A web server that answers nobody until it is told to. */
+const openServer = async () => {
+  const held: ServerResponse[] = []
+  let openNow = 0
+  let openMax = 0
+  const server = createServer((_, response) => {
+    openNow++
+    openMax = Math.max(openMax, openNow)
+    response.on('close', () => {
+      openNow--
+    })
+    held.push(response)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  let asked = 0
+  return {
+    url: `http://127.0.0.1:${port}/`,
+    /** Requests so far. */
+    asked: () => asked + held.length,
+    openMax: () => openMax,
+    answerOne: () => {
+      const [response] = held.splice(0, 1)
+      if (response === undefined) throw new Error('nobody has asked')
+      asked++
+      response.writeHead(200, { 'content-type': 'text/html' }).end('<p>')
+    },
+    close: async () => {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+let server: Awaited<ReturnType<typeof openServer>>
+let outside: ReturnType<typeof openOutside>
+beforeEach(async () => {
+  server = await openServer()
+  outside = openOutside(config)
+})
+afterEach(() => server.close())
+
+const page = (deadlineMs: number, signal?: AbortSignal) =>
+  outside.fetchPage({
+    url: server.url,
+    accept: ['text/html'],
+    deadlineMs,
+    ...(signal === undefined ? {} : { signal }),
+  })
+
+const asked = (count: number) =>
+  vi.waitFor(() => expect(server.asked()).toBe(count), { timeout: 10_000, interval: 5 })
+
+/** Takes every place there is. */
+const takeAll = async () => {
+  const pages = Array.from({ length: pagesMax }, () => page(plentyMs))
+  await asked(pagesMax)
+  return pages
+}
+
+describe('pages of strangers', () => {
+  test('at most 16 are fetched at a time; the others follow in order, none is lost', async () => {
+    const pages = Array.from({ length: pagesMax * 4 }, () => page(plentyMs))
+    for (let done = 0; done < pages.length; done++) {
+      await asked(Math.min(pages.length, pagesMax + done))
+      server.answerOne()
+      await pages[done]
+    }
+    const kinds = new Set((await Promise.all(pages)).map(({ kind }) => kind))
+    expect([...kinds]).toEqual(['page'])
+    expect(server.openMax()).toBe(pagesMax)
+  })
+
+  test('waiting for a place is part of the deadline: nobody takes longer than they were given', async () => {
+    const deadlineMs = 1_000
+    const startedMs = performance.now()
+    const tookMs = await Promise.all(
+      Array.from({ length: pagesMax * 4 }, async () => {
+        expect(await page(deadlineMs)).toMatchObject({ kind: 'timeout' })
+        return performance.now() - startedMs
+      }),
+    )
+    expect(Math.max(...tookMs)).toBeLessThan(2 * deadlineMs)
+  })
+
+  test('what was waited is missing afterwards: a place got late leaves only the rest', async () => {
+    const pages = await takeAll()
+    const deadlineMs = 1_000
+    const startedMs = performance.now()
+    const waiting = page(deadlineMs)
+    await new Promise((resolve) => setTimeout(resolve, deadlineMs / 2))
+    server.answerOne()
+    await pages[0]
+    await asked(pagesMax + 1)
+    expect(await waiting).toEqual({ kind: 'timeout', detail: 'deadline' })
+    expect(performance.now() - startedMs).toBeLessThan(1.4 * deadlineMs)
+  })
+
+  test('whoever is aborted waits no longer, and takes no place afterwards', async () => {
+    const pages = await takeAll()
+    const stop = new AbortController()
+    const waiting = page(plentyMs, stop.signal)
+    const next = page(plentyMs)
+    stop.abort()
+    expect(await waiting).toMatchObject({ kind: 'timeout' })
+    server.answerOne()
+    await pages[0]
+    await asked(pagesMax + 1)
+    for (let n = 0; n < pagesMax; n++) server.answerOne()
+    expect(await next).toMatchObject({ kind: 'page' })
+    // Sixteen are free again.
+    await takeAllAgain()
+  })
+
+  test('whoever was aborted before waits for no place', async () => {
+    await takeAll()
+    expect(await page(plentyMs, AbortSignal.abort())).toMatchObject({ kind: 'timeout' })
+  })
+})
+
+const takeAllAgain = async (): Promise<void> => {
+  const before = server.asked()
+  const pages = Array.from({ length: pagesMax }, () => page(plentyMs))
+  await asked(before + pagesMax)
+  for (const _ of pages) server.answerOne()
+  await Promise.all(pages)
+}
