@@ -1,0 +1,307 @@
+/**
+ * Decision 15: an Idempotency-Key is used up by a charge and by nothing else. What cost nothing may be asked again; what was
+ * charged is never charged again, and buys one answer, not a subscription.
+ */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { parseCredits } from '../../src/billing/money.ts'
+import { forgetAnswers } from '../../src/jobs/retain.ts'
+import { grant } from '../../src/ops/organizations.ts'
+import {
+  type AnswerAndFacts,
+  type House,
+  type LedgerFact,
+  openHouse,
+  type Partner,
+  places,
+  until,
+} from '../support/house.ts'
+import { type ProfileUpstream, profileUpstream, type UpstreamAnswer } from '../support/profile-upstream.ts'
+import { bare, expectCredits, expectErrorObject } from './wire.ts'
+
+const dayMs = 86_400_000
+const limits = { requests_per_minute: 100_000, requests_per_day: 1_000_000 }
+
+let upstream: ProfileUpstream
+let house: House
+let people = 0
+let lid = ''
+
+beforeAll(async () => {
+  upstream = await profileUpstream()
+  house = await openHouse({
+    clock: 'movable',
+    environment: {
+      PROFILE_PROVIDER: 'http',
+      PROFILE_HTTP_URL: `${upstream.url}/people/{lid}`,
+      EGRESS_ALLOW: '127.0.0.0/8',
+    },
+  })
+})
+afterAll(async () => {
+  await house?.close()
+  await upstream?.close()
+})
+beforeEach(() => {
+  lid = `zorvina-quillfeather-${++people}`
+})
+
+const aPartner = (credits: string): Promise<Partner> =>
+  house.partner({ permissions: ['profnet_scraping', 'ip_lookup'], credits, limits })
+
+/** Fresh data of somebody, under a key. */
+const ask = async (partner: Partner, key: string): Promise<AnswerAndFacts> => {
+  const answer = await house.post(
+    partner,
+    '/v1/profnet/profile',
+    { id: lid, cached: false },
+    { 'idempotency-key': key },
+  )
+  await until(
+    'nobody is being fetched',
+    async () => (await house.query('select 1 from profile_fetches')).length === 0,
+  )
+  return answer
+}
+
+/** The upstream's own clock does not move with the house. */
+const known = (headline: string): UpstreamAnswer => ({
+  headers: { date: new Date().toUTCString() },
+  body: { lid, firstname: 'Zorvina', lastname: 'Quillfeather', headline },
+})
+const nobody: UpstreamAnswer = { status: 404 }
+/** Not a failure of the connection: the source is not left alone for it. */
+const nonsense: UpstreamAnswer = { body: 'nonsense' }
+
+const headlineOf = ({ body }: AnswerAndFacts): unknown => Object(body.result).headline
+
+const chargesOf = async (partner: Partner): Promise<LedgerFact[]> =>
+  (await house.eventsOf(partner.organizationId)).filter(({ type }) => type === 'CreditCharged')
+
+const buy = (partner: Partner, amount: string) =>
+  grant(house.foundation, {
+    organizationId: partner.organizationId,
+    amount: parseCredits(amount),
+    priority: 100,
+    expiresAt: null,
+    reason: 'bought',
+    actor: 'cli',
+  })
+
+/** A day later, as the job that forgets answers sees it. */
+const forget = async (partner: Partner): Promise<void> => {
+  await house.query(
+    `update idempotent_calls set answered_at = answered_at - interval '25 h' where organization_id = $1`,
+    [partner.organizationId],
+  )
+  await forgetAnswers(house.foundation.pool)
+}
+
+const replayed = ({ headers }: AnswerAndFacts): string | null => headers.get('idempotent-replayed')
+
+const expectReplay = (answer: AnswerAndFacts, partner: Partner): void => {
+  expect(replayed(answer)).toBe('true')
+  expect(answer.headers.get('credits-charged')).toBe('0')
+  expect(answer.events.map(({ type }) => type)).toEqual(['KeyUsed'])
+  expect(answer.events[0]?.data).toMatchObject({
+    key_id: partner.keyId,
+    facts: { kind: 'replay' },
+    free_by: { rule: 'replay', rule_version: 1 },
+  })
+}
+
+/** The first answer that delivers is charged like any; the key is used up by it. */
+const expectDelivered = async (partner: Partner, key: string, before: string, after: string) => {
+  upstream.answers(() => known('Keeper of small lamps'))
+  const delivered = await ask(partner, key)
+  expect({ status: delivered.status, headline: headlineOf(delivered) }).toEqual({
+    status: 200,
+    headline: 'Keeper of small lamps',
+  })
+  expect(Number(before) - Number(after)).toBe(5)
+  expectCredits(delivered, '5', after)
+  expect(replayed(delivered)).toBeNull()
+  expect(delivered.events.map(({ type }) => type)).toEqual(['KeyUsed', 'CreditCharged'])
+  const again = await ask(partner, key)
+  expect(again.status).toBe(200)
+  expectReplay(again, partner)
+  expectCredits(again, '0', after)
+  expect(await chargesOf(partner)).toHaveLength(1)
+}
+
+describe('a failure of ours', () => {
+  test('does not use up the key: the next call with it is a first one, and charged when it delivers', async () => {
+    const partner = await aPartner('20')
+    upstream.answers(() => nonsense)
+    const failed = await ask(partner, 'once')
+    expectErrorObject(failed, { status: 503, error: 'service_unavailable', code: 'PROFNET_003', details: {} })
+    expectCredits(failed, '0', '20')
+    await expectDelivered(partner, 'once', '20', '15')
+  })
+
+  test('twenty times over does not either', async () => {
+    const partner = await aPartner('20')
+    upstream.answers(() => nonsense)
+    for (let n = 0; n < 20; n++) {
+      const failed = await ask(partner, 'often')
+      expect({ status: failed.status, code: failed.body.code }).toEqual({ status: 503, code: 'PROFNET_003' })
+      expect(replayed(failed)).toBeNull()
+      expect(bare(failed.events)).toEqual([
+        {
+          type: 'KeyUsed',
+          data: {
+            key_id: partner.keyId,
+            capability: 'profile',
+            outcome: 'failed',
+            code: 'PROFNET_003',
+            facts: { kind: 'refusal', code: 'PROFNET_003' },
+            free_by: { rule: 'refusal', rule_version: 1 },
+          },
+        },
+      ])
+    }
+    expect(upstream.requests).toHaveLength(20)
+    await expectDelivered(partner, 'often', '20', '15')
+  })
+
+  test('keeps the key to its request for nobody: another body may come under it', async () => {
+    const partner = await aPartner('20')
+    upstream.answers(() => nonsense)
+    await ask(partner, 'moved')
+    lid = `${lid}-other`
+    await expectDelivered(partner, 'moved', '20', '15')
+  })
+})
+
+describe('a refusal that costs nothing', () => {
+  test('is the same refusal again within a day, of a person too, without asking anybody', async () => {
+    const partner = await aPartner('20')
+    upstream.answers(() => nobody)
+    const first = await ask(partner, 'nobody')
+    expectErrorObject(first, {
+      status: 404,
+      error: 'not_found',
+      code: 'PROFNET_002',
+      details: { id: lid },
+    })
+    upstream.answers(() => known('Here by now'))
+    for (let n = 0; n < 2; n++) {
+      const again = await ask(partner, 'nobody')
+      expect({ status: again.status, text: again.text }).toEqual({ status: 404, text: first.text })
+      expectReplay(again, partner)
+      expectCredits(again, '0', '20')
+    }
+    expect(upstream.requests).toHaveLength(0)
+  })
+
+  test('is forgotten after a day: the call is made again, and charged when it delivers', async () => {
+    const partner = await aPartner('20')
+    upstream.answers(() => nobody)
+    expect((await ask(partner, 'late')).status).toBe(404)
+    await forget(partner)
+    house.moveClock(25 * 3_600_000)
+    await expectDelivered(partner, 'late', '20', '15')
+  })
+
+  test('is forgotten as often as it comes: a key asked for days delivers in the end', async () => {
+    const partner = await aPartner('20')
+    for (let n = 0; n < 10; n++) {
+      upstream.answers(() => nobody)
+      const answer = await ask(partner, 'daily')
+      expect({ n, status: answer.status, replayed: replayed(answer) }).toEqual({
+        n,
+        status: 404,
+        replayed: null,
+      })
+      await forget(partner)
+      house.moveClock(25 * 3_600_000)
+    }
+    await expectDelivered(partner, 'daily', '20', '15')
+  })
+})
+
+describe('an empty balance', () => {
+  test('uses up no key: after credits were bought the same key delivers, and is charged once', async () => {
+    const partner = await aPartner('0')
+    upstream.answers(() => known('Not to be had'))
+    for (let n = 0; n < 3; n++) {
+      const refused = await ask(partner, 'poor')
+      expectErrorObject(refused, {
+        status: 402,
+        error: 'payment_required',
+        code: 'CREDIT_001',
+        details: { required: '5', available: '0' },
+      })
+      expect(replayed(refused)).toBeNull()
+    }
+    expect(upstream.requests).toHaveLength(0)
+    await buy(partner, '12')
+    await expectDelivered(partner, 'poor', '12', '7')
+  })
+
+  test('tells what there is now, not what there was', async () => {
+    const partner = await aPartner('1')
+    const details = async () => (await ask(partner, 'poorer')).body.details
+    expect(await details()).toEqual({ required: '5', available: '1' })
+    await buy(partner, '2')
+    expect(await details()).toEqual({ required: '5', available: '3' })
+  })
+
+  test('asked for longer than patience lasts uses up no key either', async () => {
+    const partner = await house.partner({ credits: '0', limits })
+    const lookup = () => house.lookup(partner, { ip: places.london }, { 'idempotency-key': 'patient' })
+    for (let n = 0; n < 20; n++) {
+      const { status, body } = await lookup()
+      expect({ n, status, code: body.code }).toEqual({ n, status: 402, code: 'CREDIT_001' })
+    }
+    await buy(partner, '5')
+    expectCredits(await lookup(), '1', '4')
+    expectCredits(await lookup(), '0', '4')
+  })
+})
+
+describe('a charge for a person’s data', () => {
+  test('is no subscription: again with the key it is what is cached, free, and nobody is asked', async () => {
+    const partner = await aPartner('20')
+    upstream.answers((_, n) => known(`version ${n}`))
+    const first = await ask(partner, 'bought')
+    expect(headlineOf(first)).toBe('version 0')
+    expectCredits(first, '5', '15')
+    for (let n = 0; n < 2; n++) {
+      house.moveClock(10 * dayMs)
+      const again = await ask(partner, 'bought')
+      expect({ status: again.status, headline: headlineOf(again) }).toEqual({
+        status: 200,
+        headline: 'version 0',
+      })
+      expectReplay(again, partner)
+    }
+    expect(upstream.requests).toHaveLength(1)
+  })
+
+  test('with nothing cached any more is 503 under its key, free, and nobody is asked; another key is another call', async () => {
+    const partner = await aPartner('20')
+    upstream.answers((_, n) => known(`version ${n}`))
+    await ask(partner, 'bought')
+    house.moveClock(31 * dayMs)
+    for (let n = 0; n < 2; n++) {
+      const again = await ask(partner, 'bought')
+      expectErrorObject(again, {
+        status: 503,
+        error: 'service_unavailable',
+        code: 'PROFNET_003',
+        details: {},
+      })
+      expectCredits(again, '0', '15')
+    }
+    expect(upstream.requests).toHaveLength(1)
+    const other = await ask(partner, 'bought-again')
+    expect(headlineOf(other)).toBe('version 1')
+    expectCredits(other, '5', '10')
+    // What somebody else's charge fetched answers the older key, too.
+    const last = await ask(partner, 'bought')
+    expect(headlineOf(last)).toBe('version 1')
+    expectReplay(last, partner)
+    expect(upstream.requests).toHaveLength(2)
+    expect(await chargesOf(partner)).toHaveLength(2)
+  })
+})
