@@ -133,7 +133,7 @@ describe('a failure of ours', () => {
     const partner = await aPartner('20')
     upstream.answers(() => nonsense)
     const failed = await ask(partner, 'once')
-    expectErrorObject(failed, { status: 503, error: 'service_unavailable', code: 'PROFNET_003', details: {} })
+    expectErrorObject(failed, { status: 503, error: 'service_unavailable', code: 'SYS_002', details: {} })
     expectCredits(failed, '0', '20')
     await expectDelivered(partner, 'once', '20', '15')
   })
@@ -143,7 +143,7 @@ describe('a failure of ours', () => {
     upstream.answers(() => nonsense)
     for (let n = 0; n < 20; n++) {
       const failed = await ask(partner, 'often')
-      expect({ status: failed.status, code: failed.body.code }).toEqual({ status: 503, code: 'PROFNET_003' })
+      expect({ status: failed.status, code: failed.body.code }).toEqual({ status: 503, code: 'SYS_002' })
       expect(replayed(failed)).toBeNull()
       expect(bare(failed.events)).toEqual([
         {
@@ -152,8 +152,8 @@ describe('a failure of ours', () => {
             key_id: partner.keyId,
             capability: 'profile',
             outcome: 'failed',
-            code: 'PROFNET_003',
-            facts: { kind: 'refusal', code: 'PROFNET_003' },
+            code: 'SYS_002',
+            facts: { kind: 'refusal', code: 'SYS_002' },
             free_by: { rule: 'refusal', rule_version: 1 },
           },
         },
@@ -288,7 +288,7 @@ describe('a charge for a person’s data', () => {
       expectErrorObject(again, {
         status: 503,
         error: 'service_unavailable',
-        code: 'PROFNET_003',
+        code: 'SYS_002',
         details: {},
       })
       expectCredits(again, '0', '15')

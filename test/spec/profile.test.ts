@@ -5,6 +5,7 @@ import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type App, startApp } from '../../src/app.ts'
 import { type ProfileResult, profileResult } from '../../src/capabilities/profile/contract.ts'
+import { forgetAnswers } from '../../src/jobs/retain.ts'
 import {
   type Answer,
   type AnswerAndFacts,
@@ -914,18 +915,26 @@ describe('decision 15: Idempotency-Key', () => {
     })
   })
 
-  test('a key whose call found nobody is charged when somebody is found under it', async () => {
+  test('a key whose call found nobody gets that answer again, for nothing; a person is never free', async () => {
     const lid = freshLid()
     const by = await aPartner()
-    const wants = { id: lid, cached: false }
-    expect((await idempotent(by, wants, 'found-later')).status).toBe(404)
+    const first = await idempotent(by, { id: lid }, 'found-later')
+    expectErrorObject(first, notFound(lid))
     await settled()
     answers.set(lid, () => served({ ...person, lid }))
     house.moveClock(2 * dayMs)
-    const again = await idempotent(by, wants, 'found-later')
-    // The first answer again, or a call of its own: never a person for nothing.
-    if (again.status === 404) expect(again.headers.get('credits-charged')).toBe('0')
-    else expect(bare(again.events)).toMatchObject(charged(by, 'fresh'))
+    const again = await idempotent(by, { id: lid }, 'found-later')
+    expect({ status: again.status, text: again.text }).toEqual({ status: 404, text: first.text })
+    expect(again.headers.get('idempotent-replayed')).toBe('true')
+    // A day later the answer is forgotten, and nothing was charged under the key yet.
+    await house.query(
+      `update idempotent_calls set answered_at = answered_at - interval '25 h' where organization_id = $1`,
+      [by.organizationId],
+    )
+    await forgetAnswers(house.foundation.pool)
+    const found = await idempotent(by, { id: lid }, 'found-later')
+    expect(resultOf(found)).toMatchObject({ lid })
+    expect(bare(found.events)).toMatchObject(charged(by, 'fresh'))
   })
 })
 

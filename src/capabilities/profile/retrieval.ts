@@ -66,12 +66,12 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   let refreshing = 0
 
   /** What is known, opened; null: a provider has to be asked. */
-  const served = async (known: Known): Promise<Retrieved | null> => {
+  const served = (known: Known, sealedKey: string | null): Retrieved | null => {
     if (known.kind === 'missing') return { kind: 'missing' }
     if (known.kind === 'deleted')
       return { kind: 'deleted', subjectId: known.subjectId, ageMs: ageOf(known.goneAtMs) }
     if (known.kind === 'fetch') return null
-    const text = await vault.open(known)
+    const text = vault.openWith(sealedKey, known)
     if (text === null) return null
     const { ids, data } = JSON.parse(text) as Payload
     return {
@@ -125,8 +125,9 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
     if (!claimed) return settle({ kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late })
     try {
       // Somebody else may have fetched between our looking and our claim.
-      const known = judge(await recording.find(asked.hmac), clock.now(), wants)
-      const left = await served(known)
+      const { row, sealedKey } = await recording.lookUp(asked.hmac)
+      const known = judge(row, clock.now(), wants)
+      const left = served(known, sealedKey)
       if (left !== null) return settle(fresher(left, wants))
       const before = known.kind === 'fetch' || known.kind === 'data' ? known.subjectId : null
       const fetched = await askAndRecord(asked, before, { deadlineMs, wants })
@@ -205,13 +206,10 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   return {
     retrieve: async (ref, { wants, beforeUpstream, upstream = true }) => {
       const asked: Asked = { ref, hmac: parts.identifierHmac(`${ref.kind}:${ref.value}`) }
-      const [suppressed, row] = await Promise.all([
-        vault.suppressed([asked.hmac]),
-        recording.find(asked.hmac),
-      ])
+      const { suppressed, row, sealedKey } = await recording.lookUp(asked.hmac)
       if (suppressed) return { kind: 'missing' }
       const known = judge(row, clock.now(), wants)
-      const cached = await served(known)
+      const cached = served(known, sealedKey)
       if (cached !== null) {
         if (upstream && known.kind === 'data' && known.refresh) refresh(asked)
         return fresher(cached, wants)

@@ -13,7 +13,9 @@ export type Vault = {
   /** Seals under a key of its own. Null: somebody asked that none of these identifiers be kept. */
   seal(payload: { subjectId: string; hmacs: readonly string[]; text: string }): Promise<Sealed | null>
   /** Null when the key was destroyed. */
-  open(payload: { subjectId: string; keyId: string; sealed: string }): Promise<string | null>
+  open(payload: SealedPayload): Promise<string | null>
+  /** The same with the sealed key at hand, read in the same moment as the payload; null where there was none. */
+  openWith(sealedKey: string | null, payload: SealedPayload): string | null
   /** Destroys a subject's keys, except one. */
   destroy(subjectId: string, exceptKeyId?: string): Promise<void>
   suppressed(hmacs: readonly string[]): Promise<boolean>
@@ -29,6 +31,8 @@ export type Vault = {
   /** Subjects with keys older than an instant, oldest first. */
   olderThan(at: Date, max: number): Promise<string[]>
 }
+
+type SealedPayload = { readonly subjectId: string; readonly keyId: string; readonly sealed: string }
 
 export type Sealed = { readonly keyId: string; readonly sealed: string }
 
@@ -71,6 +75,14 @@ export const createVault = ({
     }
   }
 
+  const openWith: Vault['openWith'] = (sealedKey, { subjectId, keyId, sealed }) => {
+    const purpose = sealPurposeOf(subjectId, keyId)
+    const key = sealedKey === null ? null : sealer.open(sealedKey, purpose)
+    return key === null
+      ? null
+      : sealerOf(createSecretKey(Buffer.from(key, 'base64url'))).open(sealed, purpose)
+  }
+
   return {
     seal: ({ subjectId, hmacs, text }) =>
       inTransaction(async (client) => {
@@ -93,12 +105,9 @@ export const createVault = ({
           [keyId, subjectId],
         )
         .catch(unavailableWhenAway)
-      const purpose = sealPurposeOf(subjectId, keyId)
-      const key = rows[0] === undefined ? null : sealer.open(rows[0].sealed_key, purpose)
-      return key === null
-        ? null
-        : sealerOf(createSecretKey(Buffer.from(key, 'base64url'))).open(sealed, purpose)
+      return openWith(rows[0]?.sealed_key ?? null, { subjectId, keyId, sealed })
     },
+    openWith,
     destroy: async (subjectId, exceptKeyId = '') => {
       await pool
         .query('delete from profile_keys where subject_id = $1 and key_id <> $2', [subjectId, exceptKeyId])

@@ -1,0 +1,259 @@
+/** Who is not found is not yet gone: by which name, of which source, and for how long silence about a person is believed. */
+import { describe, expect, test } from 'vitest'
+import { dayMs, freshLid, freshUrn, hourMs, lid, retrievalScene, subjectIdOf, urn } from './retrieval-scene.ts'
+
+const scene = retrievalScene()
+const { askAndSettle, foundAs, processOver, source } = scene
+
+/** Long enough that what was fetched is no longer fresh. */
+const laterMs = 2 * 60_000
+const unavailable = { kind: 'unavailable', retryAfterSeconds: expect.any(Number) }
+const down = { kind: 'transient', detail: 'down' } as const
+const notFound = { kind: 'not_found' } as const
+
+const eventsAfter = async (count: number): Promise<string[]> =>
+  (await scene.profileEvents()).slice(count).map(({ type }) => type)
+
+describe('a source that cannot be asked by number', () => {
+  test('is asked by name for whom a number leads to, and nobody becomes deleted', async () => {
+    const [name, number] = [freshLid(), freshUrn()]
+    const page = source(() => foundAs(name, number), { kinds: ['lid'] })
+    const retrieval = processOver([page])
+    const before = await askAndSettle(retrieval, lid(name))
+    scene.move(laterMs)
+    expect(await askAndSettle(retrieval, urn(number), 'fresh')).toMatchObject({
+      kind: 'found',
+      source: 'fresh',
+      ageMs: 0,
+      subjectId: subjectIdOf(before),
+    })
+    expect(page.asked).toEqual([lid(name), lid(name)])
+    scene.move(29 * dayMs)
+    for (const ref of [lid(name), urn(number)])
+      expect(await askAndSettle(retrieval, ref)).toMatchObject({ kind: 'found', source: 'cached' })
+  })
+
+  test('says nothing about a number nobody knows: nothing is recorded', async () => {
+    const page = source(() => foundAs(freshLid(), null), { kinds: ['lid'] })
+    const retrieval = processOver([page])
+    const before = (await scene.profileEvents()).length
+    expect(await askAndSettle(retrieval, urn(freshUrn()))).toEqual({ kind: 'missing' })
+    expect(page.asked).toEqual([])
+    expect(await eventsAfter(before)).toEqual([])
+  })
+
+  test('a failure of the source asked by name instead is a failure, and nothing is recorded', async () => {
+    const [name, number] = [freshLid(), freshUrn()]
+    const page = source(() => foundAs(name, number), { kinds: ['lid'] })
+    const retrieval = processOver([page])
+    await askAndSettle(retrieval, lid(name))
+    const before = (await scene.profileEvents()).length
+    scene.move(laterMs)
+    page.script = () => down
+    expect(await askAndSettle(retrieval, urn(number), 'fresh')).toEqual(unavailable)
+    expect(await eventsAfter(before)).toEqual([])
+    for (const ref of [lid(name), urn(number)])
+      expect(await askAndSettle(retrieval, ref)).toMatchObject({ kind: 'found', source: 'cached' })
+  })
+})
+
+describe('a name that is not found, of a person with a number', () => {
+  test.each([
+    ['cannot be asked', down],
+    ['is asked too often', { kind: 'rate_limited', retryAfterSeconds: 1 }],
+    ['talks nonsense', { kind: 'malformed', detail: 'json' }],
+  ] as const)(
+    'while the source %s by number: come back later, and nothing is recorded',
+    async (_, byNumber) => {
+      const [name, number] = [freshLid(), freshUrn()]
+      const http = source(() => foundAs(name, number))
+      const retrieval = processOver([http])
+      const before = await askAndSettle(retrieval, lid(name))
+      const events = (await scene.profileEvents()).length
+      scene.move(laterMs)
+      http.script = ({ kind }) => (kind === 'lid' ? notFound : byNumber)
+      expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual(unavailable)
+      expect(http.asked.slice(1)).toEqual([lid(name), urn(number)])
+      expect(await eventsAfter(events)).toEqual([])
+      expect(await scene.keysOf(subjectIdOf(before))).toBe(1)
+      for (const ref of [lid(name), urn(number)])
+        expect(await askAndSettle(retrieval, ref)).toMatchObject({
+          kind: 'found',
+          source: 'cached',
+          subjectId: subjectIdOf(before),
+        })
+    },
+  )
+})
+
+describe('two sources', () => {
+  test('the first fails and the second knows nobody: come back later, and nothing is recorded', async () => {
+    const [name, number] = [freshLid(), freshUrn()]
+    const http = source(() => foundAs(name, number))
+    const dataset = source(() => notFound, { name: 'dataset' })
+    const retrieval = processOver([http, dataset])
+    const before = await askAndSettle(retrieval, lid(name))
+    const events = (await scene.profileEvents()).length
+    scene.move(laterMs)
+    http.script = () => down
+    expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual(unavailable)
+    expect(dataset.asked).toContainEqual(lid(name))
+    expect(await eventsAfter(events)).toEqual([])
+    expect(await scene.keysOf(subjectIdOf(before))).toBe(1)
+    expect(await askAndSettle(retrieval, lid(name))).toMatchObject({ kind: 'found', source: 'cached' })
+  })
+
+  test('of somebody nobody knew yet: come back later, too', async () => {
+    const retrieval = processOver([source(() => down), source(() => notFound, { name: 'dataset' })])
+    const events = (await scene.profileEvents()).length
+    expect(await askAndSettle(retrieval, lid(freshLid()))).toEqual(unavailable)
+    expect(await eventsAfter(events)).toEqual([])
+  })
+
+  test('the one that knew the person is the one whose silence counts', async () => {
+    const name = freshLid()
+    const http = source(() => down)
+    const dataset = source(() => foundAs(name, null), { name: 'dataset' })
+    const retrieval = processOver([http, dataset])
+    const before = await askAndSettle(retrieval, lid(name))
+    expect(before).toMatchObject({ kind: 'found' })
+    scene.move(laterMs)
+    // The first never knew the person: that it does not now is no end of anybody.
+    http.script = () => notFound
+    expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual({ kind: 'missing' })
+    expect(await scene.keysOf(subjectIdOf(before))).toBe(1)
+    expect((await scene.profileEvents()).at(-1)?.type).toBe('ProfileMissed')
+  })
+})
+
+describe('a former name', () => {
+  test('that is not found does not end the person under the current one', async () => {
+    const [old, current] = [freshLid(), freshLid()]
+    const http = source(() => foundAs(current, null, { redirected: true }))
+    const retrieval = processOver([http])
+    const before = await askAndSettle(retrieval, lid(old))
+    expect(before).toMatchObject({ kind: 'found', ids: { lid: current } })
+    scene.move(laterMs)
+    http.script = ({ value }) => (value === old ? notFound : foundAs(current, null))
+    expect(await askAndSettle(retrieval, lid(old), 'fresh')).toEqual({ kind: 'missing' })
+    expect(await askAndSettle(retrieval, lid(current))).toMatchObject({
+      kind: 'found',
+      source: 'cached',
+      subjectId: subjectIdOf(before),
+    })
+    expect(await scene.keysOf(subjectIdOf(before))).toBe(1)
+  })
+
+  test('that its new holder deleted does not end the person either', async () => {
+    const [old, current] = [freshLid(), freshLid()]
+    const http = source(() => foundAs(current, null, { redirected: true }))
+    const retrieval = processOver([http])
+    const before = await askAndSettle(retrieval, lid(old))
+    scene.move(laterMs)
+    http.script = () => ({ kind: 'gone' })
+    expect(await askAndSettle(retrieval, lid(old), 'fresh')).toEqual({ kind: 'missing' })
+    expect(await askAndSettle(retrieval, lid(current))).toMatchObject({ kind: 'found' })
+    expect(await scene.keysOf(subjectIdOf(before))).toBe(1)
+  })
+
+  test('not confirmed within 55 s is asked for again where fresh data are wanted: it may be somebody else’s by now', async () => {
+    const [old, current] = [freshLid(), freshLid()]
+    const [number, stranger] = [freshUrn(), freshUrn()]
+    const http = source(() => foundAs(old, number))
+    const retrieval = processOver([http])
+    await askAndSettle(retrieval, lid(old))
+    scene.move(5 * dayMs)
+    http.script = ({ kind, value }) =>
+      kind === 'lid' && value === old
+        ? foundAs(old, stranger, { firstname: 'Somebody else' })
+        : foundAs(current, number)
+    // The person was fetched a moment ago, by number and under another name.
+    expect(await askAndSettle(retrieval, urn(number), 'fresh')).toMatchObject({ ids: { lid: current } })
+    const asked = http.asked.length
+    scene.move(1_000)
+    expect(await askAndSettle(retrieval, lid(old), 'fresh')).toEqual({ kind: 'missing' })
+    expect(http.asked.slice(asked)).toContainEqual(lid(old))
+    // Neither does the name lead to its former holder afterwards.
+    expect(await askAndSettle(retrieval, lid(old))).toEqual({ kind: 'missing' })
+  })
+
+  test('confirmed within 55 s is fresh without asking', async () => {
+    const [name, number] = [freshLid(), freshUrn()]
+    const http = source(() => foundAs(name, number))
+    const retrieval = processOver([http])
+    await askAndSettle(retrieval, urn(number), 'fresh')
+    scene.move(55_000)
+    expect(await askAndSettle(retrieval, lid(name), 'fresh')).toMatchObject({ source: 'fresh' })
+    expect(http.asked).toHaveLength(1)
+  })
+})
+
+describe('how long somebody known is believed to be gone', () => {
+  test.each(['not_found', 'inaccessible'] as const)(
+    '%s: a day, and what was cached stays readable',
+    async (kind) => {
+      const name = freshLid()
+      const http = source(() => foundAs(name, null))
+      const retrieval = processOver([http])
+      const before = await askAndSettle(retrieval, lid(name))
+      const subjectId = subjectIdOf(before)
+      scene.move(hourMs)
+      http.script = () => ({ kind })
+      expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual({
+        kind: 'deleted',
+        subjectId,
+        ageMs: 0,
+      })
+      expect(await scene.keysOf(subjectId)).toBe(1)
+      http.script = () => foundAs(name, null)
+      scene.move(24 * hourMs)
+      expect(await askAndSettle(retrieval, lid(name))).toEqual({
+        kind: 'deleted',
+        subjectId,
+        ageMs: 24 * hourMs,
+      })
+      expect(http.asked).toHaveLength(2)
+      scene.move(1)
+      expect(await askAndSettle(retrieval, lid(name))).toMatchObject({
+        kind: 'found',
+        source: 'fresh',
+        subjectId,
+      })
+      expect(http.asked).toHaveLength(3)
+    },
+  )
+
+  test('still not found a day later: gone for another day, and the same person when they come back', async () => {
+    const name = freshLid()
+    const http = source(() => foundAs(name, null))
+    const retrieval = processOver([http])
+    const subjectId = subjectIdOf(await askAndSettle(retrieval, lid(name)))
+    scene.move(hourMs)
+    http.script = () => notFound
+    await askAndSettle(retrieval, lid(name), 'fresh')
+    scene.move(dayMs + 1)
+    expect(await askAndSettle(retrieval, lid(name))).toEqual({ kind: 'deleted', subjectId, ageMs: 0 })
+    scene.move(dayMs + 1)
+    http.script = () => foundAs(name, null)
+    expect(await askAndSettle(retrieval, lid(name))).toMatchObject({ kind: 'found', subjectId })
+  })
+
+  test('gone, as the source says itself: 30 days, and the key of what was cached is destroyed', async () => {
+    const name = freshLid()
+    const http = source(() => foundAs(name, null))
+    const retrieval = processOver([http])
+    const subjectId = subjectIdOf(await askAndSettle(retrieval, lid(name)))
+    scene.move(hourMs)
+    http.script = () => ({ kind: 'gone' })
+    expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual({ kind: 'deleted', subjectId, ageMs: 0 })
+    expect(await scene.keysOf(subjectId)).toBe(0)
+    // As long as the name is known to be theirs.
+    scene.move(30 * dayMs - hourMs)
+    expect(await askAndSettle(retrieval, lid(name))).toMatchObject({ kind: 'deleted', subjectId })
+    expect(http.asked).toHaveLength(2)
+    scene.move(hourMs + 1)
+    http.script = () => foundAs(name, null)
+    expect(await askAndSettle(retrieval, lid(name))).toMatchObject({ kind: 'found' })
+    expect(http.asked).toHaveLength(3)
+  })
+})

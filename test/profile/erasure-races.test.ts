@@ -1,0 +1,214 @@
+/** An erasure reaches what is being written while it runs, and whoever a name ever led to. */
+import { describe, expect, test, vi } from 'vitest'
+import type { Retrieved } from '../../src/capabilities/profile/recording.ts'
+import type { Vault } from '../../src/capabilities/profile/vault.ts'
+import { freshLid, freshUrn, lid, retrievalScene, subjectIdOf, urn } from './retrieval-scene.ts'
+
+const scene = retrievalScene()
+const { ask, askAndSettle, foundAs, processOver, source } = scene
+
+const laterMs = 2 * 60_000
+const down = { kind: 'transient', detail: 'down' } as const
+const missing = { kind: 'missing' }
+
+const hmacOf = (ref: { kind: string; value: string }): string =>
+  scene.foundation().secrets.identifierHmac(`${ref.kind}:${ref.value}`)
+
+const suppressed = async (ref: { kind: string; value: string }): Promise<boolean> =>
+  scene.vault().suppressed([hmacOf(ref)])
+
+/** A vault whose `seal` is done, key and all, and does not come back before it is told to. */
+const slowVault = () => {
+  const sealed = Promise.withResolvers<void>()
+  const going = Promise.withResolvers<void>()
+  const vault = scene.vault()
+  const slow: Vault = {
+    ...vault,
+    seal: async (request) => {
+      const result = await vault.seal(request)
+      sealed.resolve()
+      await going.promise
+      return result
+    },
+  }
+  return { slow, sealed: sealed.promise, goOn: () => going.resolve() }
+}
+
+/** Whatever is readable of a subject, by the keys there are. */
+const readable = async (subjectId: string): Promise<number> => scene.keysOf(subjectId)
+
+/** The subject of the last payload in the event log. */
+const lastFetched = async (): Promise<string> =>
+  (await scene.profileEvents())
+    .flatMap(({ type, data }) => (type === 'ProfileFetched' ? [data.subject_id] : []))
+    .at(-1) ?? ''
+
+describe('an erasure between sealing and recording', () => {
+  test('destroys the key, and suppresses every identifier the payload was sealed under', async () => {
+    const [name, number] = [freshLid(), freshUrn()]
+    const { slow, sealed, goOn } = slowVault()
+    const http = source(() => foundAs(name, number))
+    const fetching = processOver([http], slow)
+    const asking = ask(fetching, lid(name))
+    await sealed
+    expect(await scene.erase(lid(name))).toEqual({ subjects: 1, identifiers: 2 })
+    goOn()
+    await asking
+    await fetching.close()
+    const subjectId = await lastFetched()
+    expect(subjectId).not.toBe('')
+    expect(await readable(subjectId)).toBe(0)
+    const other = processOver([source(() => down)])
+    for (const ref of [lid(name), urn(number)]) {
+      expect(await suppressed(ref)).toBe(true)
+      for (const wants of ['cached', 'fresh'] as const)
+        expect(await askAndSettle(other, ref, wants)).toEqual(missing)
+    }
+    expect(http.asked).toHaveLength(1)
+  })
+
+  test('by the number, where the name was asked for, is one too', async () => {
+    const [name, number] = [freshLid(), freshUrn()]
+    const { slow, sealed, goOn } = slowVault()
+    const fetching = processOver([source(() => foundAs(name, number))], slow)
+    const asking = ask(fetching, lid(name))
+    await sealed
+    await scene.erase(urn(number))
+    goOn()
+    await asking
+    await fetching.close()
+    expect(await readable(await lastFetched())).toBe(0)
+    for (const ref of [lid(name), urn(number)]) expect(await suppressed(ref)).toBe(true)
+  })
+
+  test('reaches what a known person is renamed to meanwhile', async () => {
+    const [old, young, number] = [freshLid(), freshLid(), freshUrn()]
+    const http = source(() => foundAs(old, number))
+    await askAndSettle(processOver([http]), lid(old))
+    scene.move(laterMs)
+    http.script = () => foundAs(young, number)
+    const { slow, sealed, goOn } = slowVault()
+    const fetching = processOver([http], slow)
+    const asking = ask(fetching, urn(number), 'fresh')
+    await sealed
+    expect(await scene.erase(lid(old))).toMatchObject({ identifiers: 3 })
+    goOn()
+    await asking
+    await fetching.close()
+    const other = processOver([source(() => down)])
+    for (const ref of [lid(old), lid(young), urn(number)])
+      expect(await askAndSettle(other, ref)).toEqual(missing)
+  })
+
+  test('leaves somebody else’s data alone', async () => {
+    const [name, number, other] = [freshLid(), freshUrn(), freshLid()]
+    const bystander = processOver([source(() => foundAs(other, null))])
+    const subjectId = subjectIdOf(await askAndSettle(bystander, lid(other)))
+    const { slow, sealed, goOn } = slowVault()
+    const fetching = processOver([source(() => foundAs(name, number))], slow)
+    const asking = ask(fetching, lid(name))
+    await sealed
+    await scene.erase(lid(name))
+    goOn()
+    await asking
+    await fetching.close()
+    expect(await readable(subjectId)).toBe(1)
+    expect(await askAndSettle(bystander, lid(other))).toMatchObject({ kind: 'found', source: 'cached' })
+  })
+})
+
+describe('an erasure between recording and the projection', () => {
+  test('destroys the key, and suppresses every identifier the payload was sealed under', async () => {
+    const [name, number] = [freshLid(), freshUrn()]
+    const { pool } = scene.foundation()
+    const holder = await pool.connect()
+    const fetching = processOver([source(() => foundAs(name, number))])
+    let asking: Promise<Retrieved>
+    try {
+      await holder.query('begin')
+      // The projector waits: what is recorded from here on shows in no table before this is let go.
+      await holder.query(`lock table ${await profileTables()} in share row exclusive mode`)
+      asking = ask(fetching, lid(name))
+      expect(await asking).toMatchObject({ kind: 'found' })
+      const { rows } = await pool.query('select 1 from profile_aliases where hmac = $1', [hmacOf(lid(name))])
+      expect(rows).toEqual([])
+      expect(await scene.erase(lid(name))).toEqual({ subjects: 1, identifiers: 2 })
+    } finally {
+      await holder.query('rollback')
+      holder.release()
+    }
+    await fetching.close()
+    expect(await readable(subjectIdOf(await asking))).toBe(0)
+    const other = processOver([source(() => down)])
+    for (const ref of [lid(name), urn(number)]) {
+      expect(await suppressed(ref)).toBe(true)
+      expect(await askAndSettle(other, ref)).toEqual(missing)
+    }
+    // The projection comes to the same in the end.
+    await vi.waitFor(
+      async () => {
+        const { rows } = await pool.query('select 1 from profile_aliases where hmac = any($1::text[])', [
+          [hmacOf(lid(name)), hmacOf(urn(number))],
+        ])
+        expect(rows).toEqual([])
+      },
+      { timeout: 10_000 },
+    )
+  })
+})
+
+/** The tables the projection is in, under whatever names they have now. */
+const profileTables = async (): Promise<string> => {
+  const { rows } = await scene.foundation().pool.query<{ name: string }>(
+    `select distinct format('%I.%I', n.nspname, c.relname) as name
+       from pg_class c join pg_namespace n on n.oid = c.relnamespace
+      where c.relkind = 'r' and c.relname ~ '^profile_(cache|aliases)'`,
+  )
+  return rows.map(({ name }) => name).join(', ')
+}
+
+describe('a former name, after two subjects turned out to be one person', () => {
+  /** A name known under no number, whose holder is then found to be somebody known by number. */
+  const merged = async () => {
+    const [former, name, young, number] = [freshLid(), freshLid(), freshLid(), freshUrn()]
+    const http = source(() => foundAs(name, number))
+    const retrieval = processOver([http])
+    const kept = subjectIdOf(await askAndSettle(retrieval, urn(number)))
+    http.script = () => foundAs(former, null)
+    const letGo = subjectIdOf(await askAndSettle(retrieval, lid(former)))
+    expect(letGo).not.toBe(kept)
+    scene.move(laterMs)
+    http.script = () => foundAs(young, null, { redirected: true })
+    expect(subjectIdOf(await askAndSettle(retrieval, lid(former), 'fresh'))).toBe(letGo)
+    scene.move(laterMs)
+    http.script = () => foundAs(young, number, { redirected: true })
+    expect(subjectIdOf(await askAndSettle(retrieval, lid(young), 'fresh'))).toBe(kept)
+    return { former, name, young, number, kept, retrieval, http }
+  }
+
+  test('leads an erasure to the person, all of their names and their number', async () => {
+    const { former, name, young, number, kept, http } = await merged()
+    expect(await scene.keysOf(kept)).toBe(1)
+    expect(await scene.erase(lid(former))).toEqual({ subjects: 1, identifiers: 4 })
+    expect(await scene.keysOf(kept)).toBe(0)
+    const asked = http.asked.length
+    const other = processOver([http])
+    for (const ref of [lid(former), lid(name), lid(young), urn(number)])
+      expect(await askAndSettle(other, ref)).toEqual(missing)
+    expect(http.asked).toHaveLength(asked)
+  })
+
+  test('is suppressed by an erasure by any other name', async () => {
+    const { former, young } = await merged()
+    expect(await scene.erase(lid(young))).toMatchObject({ identifiers: 4 })
+    expect(await suppressed(lid(former))).toBe(true)
+  })
+
+  test('finds nobody by itself: whose it is now is asked', async () => {
+    const { former, kept, retrieval, http } = await merged()
+    http.script = () => foundAs(former, freshUrn(), { firstname: 'Somebody else' })
+    const answer = await askAndSettle(retrieval, lid(former))
+    expect(answer).toMatchObject({ kind: 'found', data: { firstname: 'Somebody else' } })
+    expect(subjectIdOf(answer)).not.toBe(kept)
+  })
+})

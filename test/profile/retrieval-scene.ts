@@ -1,0 +1,217 @@
+/**
+ * Retrieval over a real database, a real event log and a running projector; only the sources are scripted, behind the provider
+ * port. Several processes share the database as they do in an installation.
+ */
+import { randomUUID } from 'node:crypto'
+import { tmpdir } from 'node:os'
+import pino from 'pino'
+import { afterAll, beforeAll, beforeEach } from 'vitest'
+import { projections } from '../../projections/index.ts'
+import { createClaims } from '../../src/capabilities/profile/claims.ts'
+import { type Erasure, eraseProfile } from '../../src/capabilities/profile/erase.ts'
+import type {
+  ProfileData,
+  ProfileProvider,
+  ProfileRef,
+  ProviderAnswer,
+} from '../../src/capabilities/profile/provider.ts'
+import { combineProviders } from '../../src/capabilities/profile/providers.ts'
+import type { Retrieved } from '../../src/capabilities/profile/recording.ts'
+import { createRetrieval, type Retrieval } from '../../src/capabilities/profile/retrieval.ts'
+import { createVault, type Vault } from '../../src/capabilities/profile/vault.ts'
+import { parseConfig } from '../../src/config.ts'
+import { logStart } from '../../src/event-log/port.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import type { DomainEvent } from '../../src/events/catalogue.ts'
+import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
+import { createProjector } from '../../src/projector/run.ts'
+import { testDatabase } from '../support/postgres.ts'
+
+export const hourMs = 3_600_000
+export const dayMs = 24 * hourMs
+
+const logger = pino({ level: 'silent' })
+
+type Script = (ref: ProfileRef) => ProviderAnswer | Promise<ProviderAnswer>
+/** A source that says what it is told to, and remembers who was asked for. */
+export type Source = ProfileProvider & {
+  readonly asked: ProfileRef[]
+  script: Script
+  readonly supports: (ref: ProfileRef) => boolean
+}
+
+export type RetrievalScene = {
+  readonly now: () => number
+  move(ms: number): void
+  readonly foundation: () => Foundation
+  readonly vault: () => Vault
+  foundAs(
+    lid: string,
+    urn: string | null,
+    more?: Partial<ProfileData> & { redirected?: boolean },
+  ): ProviderAnswer
+  /** `kinds`: by what it can be asked. */
+  source(script: Script, options?: { name?: string; kinds?: readonly ProfileRef['kind'][] }): Source
+  /** One process's view of its sources, the first being asked first. */
+  processOver(sources: readonly Source[], vault?: Vault): Retrieval
+  ask(retrieval: Retrieval, ref: ProfileRef, wants?: 'cached' | 'fresh'): Promise<Retrieved>
+  /** Asks, and waits until what came of it can be read back. */
+  askAndSettle(retrieval: Retrieval, ref: ProfileRef, wants?: 'cached' | 'fresh'): Promise<Retrieved>
+  erase(ref: ProfileRef): Promise<Erasure>
+  keysOf(subjectId: string): Promise<number>
+  profileEvents(): Promise<DomainEvent[]>
+}
+
+export const lid = (value: string): ProfileRef => ({ kind: 'lid', value })
+export const urn = (value: string): ProfileRef => ({ kind: 'urn', value })
+
+let names = 0
+/** Names and numbers nobody had before in this file. */
+export const freshLid = (): string => `person-${++names}-${randomUUID().slice(0, 8)}`
+export const freshUrn = (): string => String(1_000_000 + ++names)
+
+export const subjectIdOf = (retrieved: Retrieved): string =>
+  retrieved.kind === 'found' || retrieved.kind === 'deleted' ? retrieved.subjectId : ''
+
+/** Opened for the file that calls this; every test begins more than a year after the one before. */
+export const retrievalScene = (): RetrievalScene => {
+  let foundation: Foundation
+  let stop = async (): Promise<void> => undefined
+  let nowMs = Date.parse('2026-03-01T12:00:00.000Z')
+  const clock = { now: () => nowMs }
+
+  beforeAll(async () => {
+    const database = await testDatabase()
+    foundation = await openFoundation(
+      parseConfig({ DATABASE_URL: database.url, SECRET_KEY: 'a'.repeat(43), DATA_DIR: tmpdir() }),
+      { logger },
+    )
+    const projector = createProjector({
+      url: database.url,
+      eventLog: foundation.eventLog,
+      projections,
+      logger,
+      owner: randomUUID(),
+    })
+    void projector.run()
+    stop = async () => {
+      await projector.stop()
+      await foundation.close()
+      await database.drop()
+    }
+  })
+  afterAll(() => stop())
+  beforeEach(() => {
+    nowMs += 400 * dayMs
+  })
+
+  const vault = (): Vault =>
+    createVault({ pool: foundation.pool, sealer: foundation.secrets.sealer('profile-key'), clock })
+
+  const ask: RetrievalScene['ask'] = (retrieval, ref, wants = 'cached') =>
+    retrieval.retrieve(ref, { wants, beforeUpstream: async () => undefined })
+
+  return {
+    now: clock.now,
+    move: (ms) => {
+      nowMs += ms
+    },
+    foundation: () => foundation,
+    vault,
+    foundAs: (name, number, { redirected = false, ...more } = {}) => ({
+      kind: 'found',
+      ids: { lid: name, urn: number },
+      data: { ...person, ...more },
+      observedAtMs: nowMs,
+      redirected,
+    }),
+    source: (script, { name = 'http', kinds = ['lid', 'urn'] } = {}) => {
+      const self: Source = {
+        name,
+        asked: [],
+        script,
+        supports: ({ kind }) => kinds.includes(kind),
+        fetch: async (ref) => {
+          self.asked.push(ref)
+          return self.script(ref)
+        },
+      }
+      return self
+    },
+    processOver: (sources, over = vault()) =>
+      createRetrieval({
+        pool: foundation.pool,
+        eventLog: foundation.eventLog,
+        vault: over,
+        claims: createClaims(foundation.pool),
+        provider: combineProviders(sources, {
+          clock: {
+            now: () => performance.now(),
+            after: (ms, run) => {
+              const timer = setTimeout(run, ms)
+              return () => clearTimeout(timer)
+            },
+          },
+          logger,
+        }),
+        identifierHmac: foundation.secrets.identifierHmac,
+        clock,
+        logger,
+        limits: { answerMaxMs: 5_000, claimPauseMs: 5 },
+      }),
+    ask,
+    askAndSettle: async (retrieval, ref, wants) => {
+      const retrieved = await ask(retrieval, ref, wants)
+      await retrieval.close()
+      return retrieved
+    },
+    erase: (ref) =>
+      eraseProfile(
+        {
+          pool: foundation.pool,
+          eventLog: foundation.eventLog,
+          vault: vault(),
+          identifierHmac: foundation.secrets.identifierHmac,
+          eraseFromDataset: async () => [],
+          clock,
+        },
+        ref,
+        { actor: 'cli', note: null },
+      ),
+    keysOf: async (subjectId) => {
+      const { rows } = await foundation.pool.query('select 1 from profile_keys where subject_id = $1', [
+        subjectId,
+      ])
+      return rows.length
+    },
+    profileEvents: async () => {
+      const events: DomainEvent[] = []
+      const done = new AbortController()
+      for await (const item of foundation.eventLog.subscribe({
+        after: logStart,
+        prefixes: ['profile-'],
+        signal: done.signal,
+      })) {
+        if (item.kind === 'events') events.push(...item.events.map(decodeEvent))
+        if (item.kind === 'caught-up') break
+      }
+      done.abort()
+      return events
+    },
+  }
+}
+
+const person: ProfileData = {
+  firstname: 'Zorvina',
+  lastname: 'Quillfeather',
+  numOfConnections: 12,
+  headline: null,
+  about: null,
+  skills: [],
+  languages: [],
+  address: null,
+  educations: [],
+  employment_history: [],
+  emails: [],
+  phone_numbers: [],
+}
