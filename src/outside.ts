@@ -39,7 +39,8 @@ export const openOutside = (config: Pick<Config, 'DNS_SERVERS' | 'EGRESS_ALLOW'>
         if (!(await placeWithin(waiting, request))) return { kind: 'timeout', detail: 'deadline' }
       }
       try {
-        const deadlineMs = Math.max(1, request.deadlineMs - (performance.now() - startedMs))
+        const waitedMs = performance.now() - startedMs
+        const deadlineMs = Math.max(1, Math.ceil(request.deadlineMs - waitedMs))
         return await fetchBounded({ ...request, deadlineMs }, door)
       } finally {
         // The place is handed on, so that nobody slips in between.
@@ -68,6 +69,7 @@ const placeWithin = (waiting: Set<() => void>, { deadlineMs, signal }: PageReque
       done(false)
     }
     const timer = setTimeout(giveUp, deadlineMs)
+    if (signal?.aborted === true) return giveUp()
     signal?.addEventListener('abort', giveUp, { once: true })
     waiting.add(take)
   })

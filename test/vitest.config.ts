@@ -10,7 +10,7 @@ export default defineConfig({
     globalSetup: ['test/support/global-setup.ts'],
     pool: 'forks',
     // More would share two processor cores with the PostgreSQL that all of them use.
-    maxWorkers: 2,
+    maxWorkers: 3,
     testTimeout: 20_000,
     hookTimeout: 30_000,
     teardownTimeout: 60_000,

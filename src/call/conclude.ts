@@ -115,6 +115,7 @@ export const record = (
   })
 }
 
+/** Uses up no Idempotency-Key: the next request with it is the first one again. */
 const unpaid: Conclusion = {
   outcome: 'refused',
   code: 'CREDIT_001',
@@ -141,7 +142,8 @@ export const reserve = async (
   const seen = payable(await ledger.lastSeen(key.organizationId))
   if (seen !== null) return { release: reservations.hold(key.organizationId, seen) }
   let total: MicroCredits | null = null
-  const committed = await record(room, admitted, unpaid, (account) => {
+  const { claim, attempt, ...unclaimed } = admitted
+  const committed = await record(room, unclaimed, unpaid, (account) => {
     total = payable(account)
     return total !== null
   })
@@ -149,6 +151,26 @@ export const reserve = async (
     return { release: reservations.hold(key.organizationId, total) }
   await refuseUnpaid(room, admitted, dearest, committed)
   return null
+}
+
+/**
+ * Records an answer and its charge. A call nobody can pay is recorded as refused; where it came with an
+ * Idempotency-Key, as a call without one, so that it can be made again under the key as often as it takes.
+ */
+export const recordAnswer = async (
+  room: CallRoom,
+  admitted: Admitted,
+  facts: CallFacts,
+): Promise<Committed> => {
+  const { claim, attempt, ...unclaimed } = admitted
+  const { atMs } = admitted
+  const tooDear = (account: Account): boolean =>
+    ratingOf(account, facts, room.prices.at(atMs), atMs).total > availableOf(account, atMs)
+  const answered: Conclusion = { outcome: 'answered', facts }
+  const committed = await record(room, admitted, answered, attempt === undefined ? undefined : tooDear)
+  if (attempt !== undefined && committed.events.length === 0) return record(room, unclaimed, unpaid)
+  if (committed.events.length === 0) throw new Error('a call would leave without facts')
+  return committed
 }
 
 /** Records a refusal as a free fact and answers it. */

@@ -70,8 +70,8 @@ export type Claim =
 
 /**
  * What the ledger derives event ids from. In a namespace of its own: a partner may send anything as a key, also a
- * request id or the name of a command of ours. A call that was refused for want of credits, or whose charge was given
- * back, may be made again under the same key: as another attempt, with ids of its own.
+ * request id or the name of a command of ours. A call that cost nothing, or whose charge was given back, may be made
+ * again under the same key: as another attempt, with ids of its own.
  */
 export const commandKeyOf = (idempotencyKey: string, attempt: number): string =>
   // The attempt stands before the key, which may hold anything.

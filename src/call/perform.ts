@@ -14,6 +14,7 @@ import {
   headersOf,
   observe,
   record,
+  recordAnswer,
   refuse,
   refuseUnpaid,
   rendered,
@@ -238,8 +239,7 @@ const answerOnce = async (room: CallRoom, admitted: Admitted, body: JsonObject):
   if ('refusal' in decision) return refuse(room, admitted, decision.refusal)
   // Before anything is charged: a result that cannot be written out must not cost anything.
   const written = rendered(form, decision)
-  const committed = await record(room, admitted, { outcome: 'answered', facts: decision.facts })
-  if (committed.events.length === 0) throw new Error('a call would leave without facts')
+  const committed = await recordAnswer(room, admitted, decision.facts)
   const { charged, unpaid } = outcomeOfCall(committed.events)
   if (unpaid) return refuseUnpaid(room, admitted, decision.facts, committed)
   const billed = form.billed?.(decision.result, chargeLinesOf(committed.events))

@@ -53,14 +53,11 @@ describe('a call of what the price book in force does not price', () => {
       credits: '20',
       limits,
     })
-    const decide = () => house.post(partner, '/v1/pixel/decide', { url: 'https://www.example.com/' })
+    const decide = () => house.post(partner, '/pixel/decide', { url: 'https://www.example.com/' })
     const limit = (number: number) =>
-      house.post(partner, '/v1/pixel/limit', { domain: 'example.com', period: 'day', number })
+      house.post(partner, '/pixel/limit', { domain: 'example.com', period: 'day', number })
     expect((await limit(5)).status).toBe(200)
-    await until(
-      'the limit is known',
-      async () => Object((await decide()).body.result).reason === 'allowed',
-    )
+    await until('the limit is known', async () => Object((await decide()).body.result).reason === 'allowed')
     const used = async (): Promise<unknown> =>
       (
         await house.query(
@@ -70,18 +67,20 @@ describe('a call of what the price book in force does not price', () => {
       )[0]?.used
     const rulesBefore = await pixelEvents(partner.organizationId)
 
-    await house.publishPriceBook({ effective_from: '2020-01-02T00:00:00.000Z', rules: without('pixel', 'profile') })
+    await house.publishPriceBook({
+      effective_from: '2020-01-02T00:00:00.000Z',
+      rules: without('pixel', 'profile'),
+    })
     await until(
       'the price book is in force',
-      async () =>
-        (await house.post(partner, '/v1/profnet/profile', { id: '' })).body.code === 'SYS_002',
+      async () => (await house.post(partner, '/v1/profnet/profile', { id: '' })).body.code === 'SYS_002',
     )
     const usedBefore = await used()
     const asks = [
       { ask: decide, capability: 'pixel' },
       { ask: () => limit(7), capability: 'pixel' },
       {
-        ask: () => house.post(partner, '/v1/pixel/block', { domain: 'example.com' }),
+        ask: () => house.post(partner, '/pixel/block', { domain: 'example.com' }),
         capability: 'pixel',
       },
       {
@@ -175,9 +174,7 @@ describe('the price book of an installation that is opened', () => {
     const foundation = await openFoundation(config, { logger: silent })
     opened.push(foundation)
     const events = await foundation.eventLog.read(priceBookStream, { max: 1_000 })
-    return events
-      .map(decodeEvent)
-      .flatMap(({ type, data }) => (type === 'PriceBookPublished' ? [data] : []))
+    return events.map(decodeEvent).flatMap(({ type, data }) => (type === 'PriceBookPublished' ? [data] : []))
   }
 
   const versionAt = (books: readonly PriceBookPublished[], at: string): number | undefined =>

@@ -1,6 +1,15 @@
 /** Who is not found is not yet gone: by which name, of which source, and for how long silence about a person is believed. */
 import { describe, expect, test } from 'vitest'
-import { dayMs, freshLid, freshUrn, hourMs, lid, retrievalScene, subjectIdOf, urn } from './retrieval-scene.ts'
+import {
+  dayMs,
+  freshLid,
+  freshUrn,
+  hourMs,
+  lid,
+  retrievalScene,
+  subjectIdOf,
+  urn,
+} from './retrieval-scene.ts'
 
 const scene = retrievalScene()
 const { askAndSettle, foundAs, processOver, source } = scene
@@ -245,7 +254,11 @@ describe('how long somebody known is believed to be gone', () => {
     const subjectId = subjectIdOf(await askAndSettle(retrieval, lid(name)))
     scene.move(hourMs)
     http.script = () => ({ kind: 'gone' })
-    expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual({ kind: 'deleted', subjectId, ageMs: 0 })
+    expect(await askAndSettle(retrieval, lid(name), 'fresh')).toEqual({
+      kind: 'deleted',
+      subjectId,
+      ageMs: 0,
+    })
     expect(await scene.keysOf(subjectId)).toBe(0)
     // As long as the name is known to be theirs.
     scene.move(30 * dayMs - hourMs)
