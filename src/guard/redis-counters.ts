@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Redis } from 'ioredis'
+import type { Redis } from 'ioredis'
 import type { Logger } from 'pino'
 import type { DirectoryKey } from './key-directory.ts'
 import {
@@ -103,7 +103,7 @@ export const openSharedRateLimiter = async ({
   observe,
   answerMaxMs = answerDefaultMaxMs,
 }: SharedRateLimiterOptions): Promise<SharedRateLimiter> => {
-  const redis = connect(url)
+  const redis = await connect(url)
   const waiting = new Set<Waiting>()
   let shared = false
   let outage = false
@@ -245,8 +245,10 @@ export const openSharedRateLimiter = async ({
   }
 }
 
-const connect = (url: string): Redis =>
-  new Redis(url, {
+const connect = async (url: string): Promise<Redis> => {
+  // Only where there is a Redis: the package extends String, and from then on V8 reads every string's methods slowly.
+  const { Redis } = await import('ioredis')
+  return new Redis(url, {
     connectionName: 'enrichment-rate-limits',
     protocol: 2,
     disableClientInfo: true,
@@ -263,6 +265,7 @@ const connect = (url: string): Redis =>
     // After a failover the old primary takes no writes: the name may lead to the new one.
     reconnectOnError: (error) => error.message.startsWith('READONLY'),
   })
+}
 
 const ask = (redis: Redis, key: DirectoryKey, windows: readonly Window[]): Promise<number[]> => {
   const args: (string | number)[] = []
