@@ -10,6 +10,7 @@ import { unavailableWhenAway } from '../../call/unavailable.ts'
 import type { EventLog } from '../../event-log/port.ts'
 import { aliasAgeMaxMs, freshAgeMaxMs } from './freshness.ts'
 import { belongs, type KnownAlias } from './identity.ts'
+import { createLookUps, type LookUp } from './look-ups.ts'
 import type { ProfileData, ProfileIds, ProfileRef, ProviderAnswer } from './provider.ts'
 import { newSubjectId, recordProfileEvent } from './records.ts'
 import type { Vault } from './vault.ts'
@@ -45,14 +46,6 @@ export type Context = {
   readonly atMs: number
 }
 
-/** Everything a cached answer needs, of one moment. */
-export type LookUp = {
-  readonly suppressed: boolean
-  readonly row: ProfileAliasRow | undefined
-  /** Of the row's payload; null where it was destroyed. */
-  readonly sealedKey: string | null
-}
-
 export type Recording = {
   lookUp(hmac: string): Promise<LookUp>
   find(hmac: string): Promise<ProfileAliasRow | undefined>
@@ -82,33 +75,15 @@ export type RecordingParts = {
 const payloadCharactersMax = 180_000
 const tooMuchRetrySeconds = 60
 
-const lookUpText = `
-  select exists (select 1 from profile_suppressions s where s.hmac = $1) as suppressed, p.*, k.sealed_key
-    from (values (1)) as one (n)
-    left join lateral (${profileOf('').text}) p on true
-    left join profile_keys k on k.key_id = p.key_id and k.subject_id = p.subject_id`
 const formerAliasesMax = 64
 
 export const createRecording = (parts: RecordingParts): Recording => {
   const { pool, vault, clock, logger } = parts
+  const lookUps = createLookUps(pool)
 
   const find = async (hmac: string): Promise<ProfileAliasRow | undefined> => {
     const { text, values } = profileOf(hmac)
     return (await pool.query<ProfileAliasRow>(text, [...values]).catch(unavailableWhenAway)).rows[0]
-  }
-
-  /** One prepared statement: most calls end with it. The projection's columns are named, so that its switch changes nothing. */
-  const lookUp = async (hmac: string): Promise<LookUp> => {
-    const { rows } = await pool
-      .query<Partial<ProfileAliasRow> & { suppressed: boolean; sealed_key: string | null }>({
-        name: 'profile-look-up',
-        text: lookUpText,
-        values: [hmac],
-      })
-      .catch(unavailableWhenAway)
-    const [row] = rows
-    const known = row?.subject_id ? (row as ProfileAliasRow) : undefined
-    return { suppressed: row?.suppressed === true, row: known, sealedKey: row?.sealed_key ?? null }
   }
 
   const aliases = async (subjectId: string): Promise<(KnownAlias & { verifiedAtMs: number | null })[]> => {
@@ -190,7 +165,7 @@ export const createRecording = (parts: RecordingParts): Recording => {
   }
 
   return {
-    lookUp,
+    lookUp: lookUps.of,
     find,
     knownAliases,
     idsOf,
