@@ -59,7 +59,8 @@ export const startApp = async (
   let dashboardUrl: string | null = null
   try {
     if (has('projector')) closing.push(startProjector(foundation, logger))
-    const open = has('api') || has('jobs') ? await openCapabilities(foundation, config, logger) : null
+    const open =
+      has('api') || has('jobs') ? await openCapabilities(foundation, config, logger, metrics) : null
     if (open !== null) closing.push(open.close)
     if (open !== null && has('jobs')) {
       const jobs = await startJobs(foundation, logger, open.jobs)
@@ -75,6 +76,7 @@ export const startApp = async (
               databaseUrl: foundation.url,
               redisUrl: config.REDIS_URL,
               logger,
+              observe: metrics.pixel,
             })
           : null
       if (pixel !== null) closing.push(pixel.close)
@@ -127,11 +129,12 @@ export const startApp = async (
 }
 
 /** The capabilities that reach out or have work done later; what of them is used depends on the roles. */
-const openCapabilities = async (foundation: Foundation, config: Config, logger: Logger) => {
+const openCapabilities = async (foundation: Foundation, config: Config, logger: Logger, metrics: Metrics) => {
   const outside = openOutside(config)
   const queue = openJobQueue(foundation.url, logger)
-  const email = openEmailValidation(foundation, config, { outside, queue, logger })
-  const profiles = await openProfiles(foundation, config, { outside, logger })
+  const email = openEmailValidation(foundation, config, { outside, queue, logger, observe: metrics.email })
+  const profiles = await openProfiles(foundation, config, { outside, logger, observe: metrics.profile })
+  metrics.watch({ dns: outside.dns.status, mailboxes: email.mailboxes, profileProviders: profiles.providers })
   if (foundation.embedded && config.PROFILE_PROVIDER.includes('dataset'))
     await seedProfiles(foundation, config)
   return {

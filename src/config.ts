@@ -71,7 +71,7 @@ const variables = z.object({
           z.string().refine(isServer, 'IP addresses, each with an optional port, such as 127.0.0.1:5353'),
         )
         .min(1)
-        .max(8),
+        .max(3, 'at most three servers'),
     )
     .optional(),
   SMTP_PORT: z.coerce.number().int().min(1).max(65_535).default(25),

@@ -4,9 +4,18 @@ import type { Logger } from 'pino'
 import type { AnyCapabilityForm } from './call/form.ts'
 import { createCompanies } from './capabilities/email-validation/companies.ts'
 import { createHomePages } from './capabilities/email-validation/company-home-page.ts'
-import { askAgain, emailValidation, retrySealPurpose } from './capabilities/email-validation/index.ts'
+import {
+  askAgain,
+  type EmailValidationObserver,
+  emailValidation,
+  retrySealPurpose,
+} from './capabilities/email-validation/index.ts'
 import { createMailExchangers } from './capabilities/email-validation/mail-exchangers.ts'
-import { createMailboxProbe } from './capabilities/email-validation/mailbox.ts'
+import {
+  createMailboxProbe,
+  type MailboxObserver,
+  type MailboxStatus,
+} from './capabilities/email-validation/mailbox.ts'
 import { createMailboxChecks } from './capabilities/email-validation/mailbox-checks.ts'
 import { type Config, ConfigError } from './config.ts'
 import type { JobQueue } from './jobs/queue.ts'
@@ -19,6 +28,8 @@ import type { Outside } from './outside.ts'
 export type EmailValidation = {
   readonly form: AnyCapabilityForm
   readonly jobs: CapabilityJobs
+  /** For metrics. Null: EMAIL_PROBE is off. */
+  mailboxes(): MailboxStatus | null
   close(): Promise<void>
 }
 
@@ -30,10 +41,20 @@ const userAgent = 'enrichment-ledger'
 export const openEmailValidation = (
   { pool, secrets }: Foundation,
   config: Config,
-  { outside, queue, logger }: { outside: Outside; queue: JobQueue; logger: Logger },
+  {
+    outside,
+    queue,
+    logger,
+    observe,
+  }: {
+    outside: Outside
+    queue: JobQueue
+    logger: Logger
+    observe?: EmailValidationObserver & MailboxObserver
+  },
 ): EmailValidation => {
   const exchangers = createMailExchangers({ dns: outside.dns, guard: outside.guard, random: Math.random })
-  const probe = config.EMAIL_PROBE === 'on' ? openProbe(config, logger) : null
+  const probe = config.EMAIL_PROBE === 'on' ? openProbe(config, logger, observe) : null
   const checks = createMailboxChecks(pool)
   const companies = createCompanies({
     pool,
@@ -51,6 +72,7 @@ export const openEmailValidation = (
     later: (data, options) => queue.send(retryQueue, data, options),
     clock: Date,
     logger,
+    observe,
   })
   return {
     form,
@@ -79,6 +101,7 @@ export const openEmailValidation = (
               },
             },
     },
+    mailboxes: () => probe?.status() ?? null,
     close: async () => probe?.close(),
   }
 }
@@ -87,7 +110,7 @@ export const openEmailValidation = (
 const ownName = (): string =>
   /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(hostname()) ? hostname() : 'localhost'
 
-const openProbe = (config: Config, logger: Logger) => {
+const openProbe = (config: Config, logger: Logger, observe: MailboxObserver | undefined) => {
   try {
     return createMailboxProbe({
       port: config.SMTP_PORT,
@@ -96,6 +119,7 @@ const openProbe = (config: Config, logger: Logger) => {
       clock: () => performance.now(),
       random: (size) => randomBytes(size),
       logger,
+      observe,
     })
   } catch (error) {
     throw new ConfigError(

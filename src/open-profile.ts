@@ -9,8 +9,8 @@ import {
 import { eraseFromDataset } from './capabilities/profile/dataset-provider.ts'
 import { dropOldProfiles, eraseProfile, retainedAtOnceMax } from './capabilities/profile/erase.ts'
 import { createIdentifiers, type Identifiers } from './capabilities/profile/identifier.ts'
-import { profile } from './capabilities/profile/index.ts'
-import { openProviders } from './capabilities/profile/providers.ts'
+import { type ProfileObserver, profile } from './capabilities/profile/index.ts'
+import { openProviders, type ProviderObserver, type Providers } from './capabilities/profile/providers.ts'
 import { createRetrieval } from './capabilities/profile/retrieval.ts'
 import { createVault } from './capabilities/profile/vault.ts'
 import { type Config, ConfigError } from './config.ts'
@@ -25,13 +25,19 @@ import type { Outside } from './outside.ts'
 export type Profiles = {
   readonly form: AnyCapabilityForm
   readonly jobs: CapabilityJobs
+  /** For metrics. */
+  readonly providers: Providers['status']
   close(): Promise<void>
 }
 
 export const openProfiles = async (
   foundation: Foundation,
   config: Config,
-  { outside, logger }: { outside: Outside; logger: Logger },
+  {
+    outside,
+    logger,
+    observe,
+  }: { outside: Outside; logger: Logger; observe?: ProfileObserver & ProviderObserver },
 ): Promise<Profiles> => {
   const { pool, eventLog, secrets } = foundation
   const identifiers = identifiersOf(config)
@@ -53,6 +59,7 @@ export const openProfiles = async (
       clock: { now: () => performance.now(), after },
       epochMs: Date.now,
       logger,
+      observe,
     },
   ).catch((error: unknown) => {
     if (error instanceof TypeError) throw new ConfigError(error.message, { cause: error })
@@ -69,7 +76,7 @@ export const openProfiles = async (
     logger,
   })
   return {
-    form: profile({ identifiers, retrieval }),
+    form: profile({ identifiers, retrieval, observe }),
     jobs: {
       scheduled: {
         'drop-old-profiles': {
@@ -79,6 +86,7 @@ export const openProfiles = async (
       },
       queued: {},
     },
+    providers: providers.status,
     close: async () => {
       await retrieval.close()
       await providers.close()

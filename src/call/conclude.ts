@@ -9,12 +9,12 @@ import type { RateLimiter, RatePolicy, RateVerdict } from '../guard/rate-limit.t
 import type { Secrets } from '../guard/secrets.ts'
 import { settlementKeyOf } from '../ledger/abandoned.ts'
 import { type Account, availableOf } from '../ledger/account.ts'
-import type { Committed, Ledger } from '../ledger/commit.ts'
+import { type Committed, type Ledger, LedgerUnavailable } from '../ledger/commit.ts'
 import { ratingOf, recordCall } from '../ledger/decide.ts'
 import type { PriceBooks } from '../ledger/price-books.ts'
 import { type AnswerHeaders, type Credits, callHeaders, errorBody, send, statusOf } from './answer.ts'
 import { notEnoughCredits, type Refusal } from './errors.ts'
-import type { AnyCapabilityForm } from './form.ts'
+import type { AnyCapabilityForm, PaidCall } from './form.ts'
 import { commandKeyOf, type Idempotency, type IdempotencyClaim } from './idempotency.ts'
 import type { RateLimitRecord } from './rate-limit-record.ts'
 import type { Reservations } from './reservations.ts'
@@ -67,7 +67,11 @@ export type Admitted = {
   /** With a claim: which attempt this is, and up to where the ledger does not hold it. */
   readonly attempt?: { readonly number: number; readonly absentUpTo: number }
   /** The call was charged before: its first event id, and up to where the ledger does not hold what settles that. */
-  readonly owes?: { readonly eventId: string; readonly settle: { readonly absentUpTo: number } | null }
+  readonly owes?: {
+    readonly eventId: string
+    readonly call: PaidCall
+    readonly settle: { readonly absentUpTo: number } | null
+  }
 }
 
 /** What a call comes to: what it established and how it ends. */
@@ -153,9 +157,12 @@ export const reserve = async (
   return null
 }
 
+/** How often an account may change its mind about what a call costs, while it is recorded. */
+const ratingsMax = 8
+
 /**
- * Records an answer and its charge. A call nobody can pay is recorded as refused; where it came with an
- * Idempotency-Key, as a call without one, so that it can be made again under the key as often as it takes.
+ * Records an answer and its charge. An Idempotency-Key is used up by a charge: a call that came with one and costs nothing,
+ * or is refused because nobody can pay it, is recorded as a call without one. Every refusal is decided by its append.
  */
 export const recordAnswer = async (
   room: CallRoom,
@@ -164,13 +171,24 @@ export const recordAnswer = async (
 ): Promise<Committed> => {
   const { claim, attempt, ...unclaimed } = admitted
   const { atMs } = admitted
-  const tooDear = (account: Account): boolean =>
-    ratingOf(account, facts, room.prices.at(atMs), atMs).total > availableOf(account, atMs)
   const answered: Conclusion = { outcome: 'answered', facts }
-  const committed = await record(room, admitted, answered, attempt === undefined ? undefined : tooDear)
-  if (attempt !== undefined && committed.events.length === 0) return record(room, unclaimed, unpaid)
-  if (committed.events.length === 0) throw new Error('a call would leave without facts')
-  return committed
+  if (attempt === undefined) return record(room, admitted, answered)
+  const rated = (account: Account): 'free' | 'paid' | 'unpaid' => {
+    const { total } = ratingOf(account, facts, room.prices.at(atMs), atMs)
+    if (total === 0n) return 'free'
+    return total <= availableOf(account, atMs) ? 'paid' : 'unpaid'
+  }
+  for (let ratings = 0; ratings < ratingsMax; ratings++) {
+    const seen = rated(await room.ledger.lastSeen(admitted.key.organizationId))
+    const committed = await record(
+      room,
+      seen === 'paid' ? admitted : unclaimed,
+      seen === 'unpaid' ? unpaid : answered,
+      (account) => rated(account) !== seen,
+    )
+    if (committed.events.length > 0) return committed
+  }
+  throw new LedgerUnavailable('what the call costs changes faster than it can be recorded')
 }
 
 /** Records a refusal as a free fact and answers it. */
@@ -178,10 +196,9 @@ export const refuse = async (room: CallRoom, admitted: Admitted, refusal: Refusa
   const { code } = refusal
   const status = statusOf(refusal)
   const outcome = status >= 500 ? 'failed' : 'refused'
-  // What failed on our side does not use up an Idempotency-Key: the next request with it is the first one again.
+  // It costs nothing: no Idempotency-Key is used up.
   const { claim, attempt, ...unclaimed } = admitted
-  const recorded = status >= 500 ? unclaimed : admitted
-  const { balance } = await record(room, recorded, { outcome, code, facts: { kind: 'refusal', code } })
+  const { balance } = await record(room, unclaimed, { outcome, code, facts: { kind: 'refusal', code } })
   return finish(
     room,
     admitted,

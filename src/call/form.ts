@@ -38,13 +38,16 @@ export type CapabilityForm<Input, Findings, Result extends object> = {
   readonly body?: 'enveloped' | 'flat'
 }
 
+/** A call that was charged: what it established, and when. */
+export type PaidCall = { readonly facts: CallFacts; readonly atMs: number }
+
 /** Who calls, and when. */
 export type Caller = {
   readonly key: KeyState
   readonly atMs: number
   readonly requestId: string
-  /** The call was charged before and its answer is gone: what is there already answers it, where it can. */
-  readonly repeated: boolean
+  /** The call that was charged before and whose answer is gone: what is there already answers it, where it can. */
+  readonly repeated: PaidCall | null
   /**
    * For `gather`, before work that costs money upstream or finds what a refusal would give away: resolves when the balance
    * can pay for what the call may establish at its dearest. Where it cannot, the call ends here, refused and recorded, and

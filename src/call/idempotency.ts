@@ -6,6 +6,7 @@ import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
 import type { Secrets } from '../guard/secrets.ts'
 import { settlementKeyOf } from '../ledger/abandoned.ts'
+import type { PaidCall } from './form.ts'
 import { unavailableWhenAway } from './unavailable.ts'
 
 /**
@@ -25,17 +26,28 @@ const keyCharactersMax = 255
 const attemptsMax = 16
 
 /** What became of one attempt, by the id of its first event. `delivered`: its answer was, after its charge was found. */
-type Attempt = { unpaid: boolean; chargeId: string | null; reversed: boolean; delivered: boolean }
+type Attempt = {
+  readonly revision: number
+  unpaid: boolean
+  chargeId: string | null
+  reversed: boolean
+  delivered: boolean
+}
 
 const noteAttempt = (
   found: Map<string, Attempt>,
   { ids, settlements }: { ids: readonly string[]; settlements: ReadonlyMap<string, string> },
   event: DecodedEvent,
 ): void => {
-  const delivered = found.get(settlements.get(event.recorded.id) ?? '')
-  if (event.type === 'KeyUsed' && delivered !== undefined) delivered.delivered = true
+  // Another adjustment corrects a charge, and does not give it back.
+  const settled = found.get(settlements.get(event.recorded.id) ?? '')
+  if (settled !== undefined) {
+    if (event.type === 'KeyUsed') settled.delivered = true
+    if (event.type === 'CreditAdjusted') settled.reversed = true
+  }
   if (event.type === 'KeyUsed' && ids.includes(event.recorded.id))
     found.set(event.recorded.id, {
+      revision: event.recorded.revision,
       unpaid: event.data.code === 'CREDIT_001',
       chargeId: null,
       reversed: false,
@@ -45,8 +57,6 @@ const noteAttempt = (
     const attempt = found.get(event.metadata.causation_id ?? '')
     if (attempt !== undefined) attempt.chargeId = event.data.charge_id
   }
-  if (event.type === 'CreditAdjusted' && event.data.adjusts !== null)
-    for (const attempt of found.values()) if (attempt.chargeId === event.data.adjusts) attempt.reversed = true
 }
 
 export type StoredAnswer = { readonly status: number; readonly body: string }
@@ -62,6 +72,8 @@ export type Claim =
   | {
       readonly kind: 'charged'
       readonly eventId: string
+      /** What the call established then. */
+      readonly call: PaidCall
       readonly settle: { readonly absentUpTo: number } | null
     }
   | { readonly kind: 'replay'; readonly answer: StoredAnswer }
@@ -92,6 +104,8 @@ export type Idempotency = {
   ): Promise<void>
   /** The call left no trace in the ledger: the next request with this key is a first one again. */
   release(claim: IdempotencyClaim): Promise<void>
+  /** Lets a claim go and keeps what the key was used for: another request with it is a mismatch. */
+  handBack(claim: IdempotencyClaim): Promise<void>
 }
 
 /** The header's key: bare, or quoted as a structured-field string. Null when it is not 1 to 255 visible characters. */
@@ -117,6 +131,13 @@ export const createIdempotency = ({
   const sealer = secrets.sealer('idempotent-answer')
   const keyHash = (key: string): Buffer => secrets.requestHmac(`key\n${key}`)
 
+  const paidCall = async (organizationId: string, revision: number): Promise<PaidCall> => {
+    const [recorded] = await eventLog.read(ledgerStream(organizationId), { from: revision, max: 1 })
+    const event = recorded === undefined ? undefined : decodeEvent(recorded)
+    if (event?.type !== 'KeyUsed') throw new Error(`there is no call at revision ${revision}`)
+    return { facts: event.data.facts, atMs: Date.parse(event.metadata.effective_at) }
+  }
+
   /**
    * What the ledger holds under the key: a call that was paid or free is `charged`; otherwise which attempt comes next,
    * and up to which revision the ledger is known not to hold it.
@@ -133,6 +154,7 @@ export const createIdempotency = ({
     for (const row of rows)
       if (row.event_id !== null)
         found.set(row.event_id, {
+          revision: Number(row.revision),
           unpaid: row.code === 'CREDIT_001',
           chargeId: row.charge_id,
           reversed: row.reversed,
@@ -158,18 +180,34 @@ export const createIdempotency = ({
       return {
         kind: 'charged',
         eventId: id,
+        call: await paidCall(organizationId, made.revision),
         settle: made.delivered ? null : { absentUpTo },
       }
     }
     return { kind: 'in_flight' }
   }
 
-  const claimOne = async ({ organizationId, key, fingerprint }: IdempotencyClaim): Promise<Claim> => {
+  const release: Idempotency['release'] = async ({ organizationId, key }) => {
+    await pool.query(
+      'delete from idempotent_calls where organization_id = $1 and key_hash = $2 and status is null',
+      [organizationId, keyHash(key)],
+    )
+  }
+
+  /** For whoever holds the claim: it is let go where the ledger cannot be looked into. */
+  const lookUnderClaim = (claim: IdempotencyClaim): Promise<Claim> =>
+    lookInLedger(claim.organizationId, claim.key).catch(async (error: unknown) => {
+      await release(claim).catch(() => undefined)
+      throw error
+    })
+
+  const claimOne = async (claim: IdempotencyClaim): Promise<Claim> => {
+    const { organizationId, key, fingerprint } = claim
     const inserted = await pool.query(
       `insert into idempotent_calls (organization_id, key_hash, body_hash) values ($1, $2, $3) on conflict do nothing`,
       [organizationId, keyHash(key), fingerprint],
     )
-    if (inserted.rowCount === 1) return lookInLedger(organizationId, key)
+    if (inserted.rowCount === 1) return lookUnderClaim(claim)
     const { rows } = await pool.query<{
       same: boolean
       stale: boolean
@@ -189,9 +227,16 @@ export const createIdempotency = ({
     if (row.status !== null) {
       // Forgotten, never kept, or not to be opened: what the ledger says still holds.
       const body = row.answer === null ? null : sealer.open(row.answer, key)
-      return body === null
-        ? lookInLedger(organizationId, key)
-        : { kind: 'replay', answer: { status: row.status, body } }
+      if (body !== null) return { kind: 'replay', answer: { status: row.status, body } }
+      const looked = await lookInLedger(organizationId, key)
+      if (looked.kind !== 'first') return looked
+      // Made again it is a first call: one at a time.
+      const again = await pool.query(
+        `update idempotent_calls set status = null, answer = null, answered_at = null, claimed_at = now()
+          where organization_id = $1 and key_hash = $2 and claimed_at = $3::timestamptz and status is not null`,
+        [organizationId, keyHash(key), row.claimed_at],
+      )
+      return again.rowCount === 1 ? looked : { kind: 'in_flight' }
     }
     if (!row.stale) return { kind: 'in_flight' }
     const taken = await pool.query(
@@ -200,7 +245,7 @@ export const createIdempotency = ({
       [organizationId, keyHash(key), row.claimed_at],
     )
     if (taken.rowCount !== 1) return { kind: 'in_flight' }
-    return lookInLedger(organizationId, key)
+    return lookUnderClaim(claim)
   }
 
   return {
@@ -212,10 +257,12 @@ export const createIdempotency = ({
         [organizationId, keyHash(key), status, body === null ? null : sealer.seal(body, key)],
       )
     },
-    release: async ({ organizationId, key }) => {
+    release,
+    handBack: async ({ organizationId, key }) => {
       await pool.query(
-        'delete from idempotent_calls where organization_id = $1 and key_hash = $2 and status is null',
-        [organizationId, keyHash(key)],
+        `update idempotent_calls set claimed_at = now() - ($3 + 1) * interval '1 s'
+          where organization_id = $1 and key_hash = $2 and status is null`,
+        [organizationId, keyHash(key), claimTtlSeconds],
       )
     },
   }

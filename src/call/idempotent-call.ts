@@ -48,7 +48,7 @@ export const answerIdempotent = async (
         return await answerCharged(room, { ...admitted, owes: claimed }, body, claim)
       } finally {
         // Where an answer was kept the claim stays; a refusal or a failure this time leaves the key to be asked again.
-        await room.idempotency.release(claim).catch(() => undefined)
+        await room.idempotency.handBack(claim).catch(() => undefined)
       }
     case 'first':
       try {
@@ -82,7 +82,7 @@ const answerCharged = async (
             key,
             atMs,
             requestId,
-            repeated: true,
+            repeated: admitted.owes?.call ?? null,
             reserve: async () => undefined,
           }),
           parsed.input,

@@ -209,7 +209,7 @@ const callerOf = (room: CallRoom, admitted: Admitted): Caller & { release(): voi
     key,
     atMs,
     requestId,
-    repeated: false,
+    repeated: null,
     reserve: async (dearest) => {
       held?.()
       const reserved = await reserve(room, admitted, dearest)

@@ -19,6 +19,18 @@ export type Dns = {
    * Records come in no particular order. EBUSY: too many different questions are under way.
    */
   resolve(name: string, type: DnsType, options?: { readonly signal?: AbortSignal }): Promise<DnsAnswer>
+  /** For metrics. */
+  status(): DnsStatus
+}
+
+/** What became of a question nobody could answer from memory. `busy`: too many others were under way. */
+export type DnsOutcome = Exclude<DnsAnswer['kind'], 'failed'> | 'timeout' | 'failed' | 'busy'
+
+/** Since it was created. */
+export type DnsStatus = {
+  readonly queries: Readonly<Record<DnsOutcome, number>>
+  /** Questions answered from memory. */
+  readonly cacheHits: number
 }
 
 /** However slow the servers: an answer, or a failure, in this time. */
@@ -60,9 +72,21 @@ export const createDns = ({
     sizeCalculation: ({ answer }, key) => key.length + recordCharacters + textLength(answer),
   })
 
+  const queries: Record<DnsOutcome, number> = {
+    records: 0,
+    not_found: 0,
+    no_data: 0,
+    timeout: 0,
+    failed: 0,
+    busy: 0,
+  }
+  let cacheHits = 0
+
   const ask = async (key: string, name: string, type: DnsType): Promise<DnsAnswer> => {
     try {
       const answer = trimmed(await askServers(servers, name, type, patience))
+      const outcome = outcomeOf(answer)
+      if (outcome !== null) queries[outcome]++
       const ttlSeconds = ttlOf(answer)
       if (ttlSeconds > 0) entries.set(key, { answer, expiresAtMs: clock.now() + ttlSeconds * 1000 })
       return answer
@@ -76,16 +100,23 @@ export const createDns = ({
       const asked = name.toLowerCase()
       const key = `${type} ${asked}`
       const known = entries.get(key)
-      if (known !== undefined && clock.now() < known.expiresAtMs) return known.answer
+      if (known !== undefined && clock.now() < known.expiresAtMs) {
+        cacheHits++
+        return known.answer
+      }
       if (signal?.aborted === true) return cancelled
       let question = underWay.get(key)
       if (question === undefined) {
-        if (underWay.size >= underWayMax) return { kind: 'failed', code: 'EBUSY' }
+        if (underWay.size >= underWayMax) {
+          queries.busy++
+          return { kind: 'failed', code: 'EBUSY' }
+        }
         question = ask(key, asked, type)
         underWay.set(key, question)
       }
       return signal === undefined ? question : untilAborted(question, signal)
     },
+    status: () => ({ queries: { ...queries }, cacheHits }),
   }
 }
 
@@ -100,6 +131,13 @@ const untilAborted = async (question: Promise<DnsAnswer>, signal: AbortSignal): 
   } finally {
     signal.removeEventListener('abort', stop)
   }
+}
+
+/** Null for what is no host name, and was asked of nobody. */
+const outcomeOf = (answer: DnsAnswer): DnsOutcome | null => {
+  if (answer.kind !== 'failed') return answer.kind
+  if (answer.code === 'EBADNAME') return null
+  return answer.code === 'ETIMEOUT' ? 'timeout' : 'failed'
 }
 
 const ttlOf = (answer: DnsAnswer): number => {

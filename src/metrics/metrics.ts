@@ -8,6 +8,17 @@ import type { RatePolicy } from '../guard/rate-limit.ts'
 import type { RateLimiterObserver } from '../guard/redis-counters.ts'
 import type { LedgerObserver } from '../ledger/commit.ts'
 import { CallDurations, type Durations } from './call-durations.ts'
+import {
+  type CapabilitySources,
+  dnsMetrics,
+  type EmailMetrics,
+  emailMetrics,
+  type PixelMetrics,
+  type ProfileMetrics,
+  pixelMetrics,
+  profileMetrics,
+} from './capabilities.ts'
+import { countWords, setCount } from './counts.ts'
 import type { ProjectionLag } from './health.ts'
 
 /**
@@ -15,7 +26,8 @@ import type { ProjectionLag } from './health.ts'
  * it; each says what happens through an observer of its own, and these are the implementations.
  *
  * Base units, names with the prefix `enrichment_`. Labels hold words of ours only: capability, outcome, code, policy,
- * reason, projection. Never a key, an organization, an address, or anything else that came with a request.
+ * reason, projection, row, status, source, provider, answer. Never a key, an organization, an address, a domain, or
+ * anything else that came with a request.
  *
  * It is not a record: the event log is. A counter starts at zero with its process.
  */
@@ -24,6 +36,9 @@ export type Metrics = {
   readonly call: Required<CallObserver>
   readonly ledger: Required<LedgerObserver>
   readonly rateLimiter: Required<RateLimiterObserver>
+  readonly email: EmailMetrics
+  readonly profile: ProfileMetrics
+  readonly pixel: PixelMetrics
   /** Says where the gauges are read when somebody asks for them. Sources that a process does not have stay out. */
   watch(sources: Partial<MetricSources>): void
   /** Everything, as Prometheus reads it. */
@@ -31,7 +46,7 @@ export type Metrics = {
   readonly contentType: string
 }
 
-export type MetricSources = {
+export type MetricSources = CapabilitySources & {
   /** Null: unknown at the moment, and then left out rather than reported as zero. */
   projectionLags(): Promise<readonly ProjectionLag[] | null>
   /** When the oldest location file in use was built, milliseconds since the epoch. */
@@ -111,6 +126,7 @@ export const createMetrics = ({ clock }: { clock: { now(): number } }): Metrics 
     if (sources.geoBuiltAtMs === undefined) return age.remove()
     age.set(Math.max(0, clock.now() - sources.geoBuiltAtMs()) / 1000)
   })
+  dnsMetrics(registers, () => sources)
   lagGauges(registers, () => sources.projectionLags?.() ?? Promise.resolve(null))
 
   return {
@@ -126,6 +142,9 @@ export const createMetrics = ({ clock }: { clock: { now(): number } }): Metrics 
       reversal: () => reversals.inc(),
     },
     rateLimiter: { degraded: () => degradations.inc() },
+    email: emailMetrics(registers, () => sources),
+    profile: profileMetrics(registers, () => sources),
+    pixel: pixelMetrics(registers),
     watch: (more) => {
       sources = { ...sources, ...more }
     },
@@ -139,10 +158,7 @@ type CapabilityCounts = Record<CallOutcome, { calls: Map<string, number>; durati
   chargedMicro: number
 }
 
-/**
- * Calls count into plain numbers, which become metrics only when somebody reads them: the library's own increments
- * build a key of text for every call, and three of them take longer than all the rest of letting a call in.
- */
+/** Calls count into plain numbers, see `counts.ts`. */
 const callMetrics = (registers: Registry[]): Required<CallObserver> => {
   const durations = new CallDurations({
     name: 'enrichment_call_duration_seconds',
@@ -160,13 +176,6 @@ const callMetrics = (registers: Registry[]): Required<CallObserver> => {
     Capability,
     CapabilityCounts
   >
-  // Known from the start, so that the first of each is seen as an increase.
-  const reasons = new Map<string, number>(failureReasons.map((reason) => [reason, 0]))
-  const policies = new Map<string, number>(ratePolicies.map((policy) => [policy, 0]))
-  const set = (metric: Counter<string>, labels: Record<string, string>, value: number): void => {
-    metric.remove(labels)
-    metric.inc(labels, value)
-  }
   new Counter({
     name: 'enrichment_calls_total',
     help: 'Calls of known keys, by what became of them; code names why one was refused or failed',
@@ -176,7 +185,7 @@ const callMetrics = (registers: Registry[]): Required<CallObserver> => {
       for (const name of capability.options)
         for (const outcome of callOutcome.options)
           for (const [code, calls] of counts[name][outcome].calls)
-            set(this, { capability: name, outcome, code }, calls)
+            setCount(this, { capability: name, outcome, code }, calls)
     },
   })
   new Counter({
@@ -185,25 +194,7 @@ const callMetrics = (registers: Registry[]): Required<CallObserver> => {
     labelNames: ['capability'],
     registers,
     collect() {
-      for (const name of capability.options) set(this, { capability: name }, counts[name].chargedMicro)
-    },
-  })
-  new Counter({
-    name: 'enrichment_authentication_failures_total',
-    help: 'Requests without a valid key, by what was wrong with it',
-    labelNames: ['reason'],
-    registers,
-    collect() {
-      for (const [reason, failures] of reasons) set(this, { reason }, failures)
-    },
-  })
-  new Counter({
-    name: 'enrichment_rate_limited_calls_total',
-    help: 'Calls refused by a rate limit, by the window that was full',
-    labelNames: ['policy'],
-    registers,
-    collect() {
-      for (const [policy, calls] of policies) set(this, { policy }, calls)
+      for (const name of capability.options) setCount(this, { capability: name }, counts[name].chargedMicro)
     },
   })
   return {
@@ -215,8 +206,24 @@ const callMetrics = (registers: Registry[]): Required<CallObserver> => {
       durations.add(seconds)
       if (chargedMicro !== 0n) counted.chargedMicro += Number(chargedMicro)
     },
-    notAuthenticated: (reason) => void reasons.set(reason, (reasons.get(reason) ?? 0) + 1),
-    rateLimited: (policy) => void policies.set(policy, (policies.get(policy) ?? 0) + 1),
+    notAuthenticated: countWords(
+      {
+        name: 'authentication_failures_total',
+        help: 'Requests without a valid key, by what was wrong with it',
+        registers,
+      },
+      'reason',
+      failureReasons,
+    ),
+    rateLimited: countWords(
+      {
+        name: 'rate_limited_calls_total',
+        help: 'Calls refused by a rate limit, by the window that was full',
+        registers,
+      },
+      'policy',
+      ratePolicies,
+    ),
   }
 }
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { recordShape, toLocation } from '../../src/capabilities/ip-lookup/location.ts'
+import { london, nowhere } from './locations.ts'
 
 const nested = {
   city: { geoname_id: 2643743, names: { de: 'London', en: 'London' } },
@@ -37,20 +38,7 @@ const countryOnly = {
 describe('the three record shapes give one location', () => {
   it('nested: the own names, codes and flags of the record', () => {
     expect(recordShape(nested)).toBe('nested')
-    expect(toLocation(nested)).toEqual({
-      continent: 'Europe',
-      continent_code: 'EU',
-      country: 'United Kingdom',
-      country_code: 'GB',
-      region: 'England',
-      region_code: 'ENG',
-      city: 'London',
-      latitude: 51.5142,
-      longitude: -0.0931,
-      postal: 'EC4N',
-      is_eu: false,
-      calling_code: '44',
-    })
+    expect(toLocation(nested)).toEqual(london)
   })
 
   it('nested without a subdivision code: the code by name', () => {
@@ -70,16 +58,11 @@ describe('the three record shapes give one location', () => {
 
   it('nested with a country code and nothing else: the rest from the country table', () => {
     expect(toLocation({ country: { iso_code: 'FR' } })).toEqual({
+      ...nowhere,
       continent: 'Europe',
       continent_code: 'EU',
       country: 'France',
       country_code: 'FR',
-      region: null,
-      region_code: null,
-      city: null,
-      latitude: null,
-      longitude: null,
-      postal: null,
       is_eu: true,
       calling_code: '33',
     })
@@ -133,17 +116,11 @@ describe('the three record shapes give one location', () => {
   it('country only: no place', () => {
     expect(recordShape(countryOnly)).toBe('country')
     expect(toLocation(countryOnly)).toEqual({
+      ...nowhere,
       continent: 'Oceania',
       continent_code: 'OC',
       country: 'Australia',
       country_code: 'AU',
-      region: null,
-      region_code: null,
-      city: null,
-      latitude: null,
-      longitude: null,
-      postal: null,
-      is_eu: false,
       calling_code: '61',
     })
   })

@@ -13,6 +13,7 @@ import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
 import { createOrganization, grant } from '../../src/ops/organizations.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { eventually, lookup } from '../support/service.ts'
+import { changed, labelWords, samples } from './samples.ts'
 
 const logger = pino({ level: 'silent' })
 const actor = 'system'
@@ -83,23 +84,6 @@ const text = async (): Promise<string> => {
   expect(response.status).toBe(200)
   expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/)
   return response.text()
-}
-
-/** The samples of one metric, by their labels as written. */
-const samples = (written: string, name: string): Record<string, number> =>
-  Object.fromEntries(
-    [...written.matchAll(new RegExp(`^enrichment_${name}(\\{.*\\})? (\\S+)$`, 'gm'))].map(
-      ([, labels = '', value]) => [labels, Number(value)],
-    ),
-  )
-
-const changed = (before: string, after: string, name: string): Record<string, number> => {
-  const old = samples(before, name)
-  return Object.fromEntries(
-    Object.entries(samples(after, name))
-      .map(([labels, value]) => [labels, value - (old[labels] ?? 0)] as const)
-      .filter(([, difference]) => difference !== 0),
-  )
 }
 
 test('known traffic is counted as what it was', async () => {
@@ -182,15 +166,16 @@ describe('what is written', () => {
     const names = [...written.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name)
     expect(names.length).toBeGreaterThan(15)
     expect(names.filter((name) => !name?.startsWith('enrichment_'))).toEqual([])
-    const labels = new Set([...written.matchAll(/[{,]([a-z_]+)="/g)].map(([, label]) => label))
-    expect([...labels].sort()).toEqual([
+    expect([...labelWords(written).keys()].sort()).toEqual([
       'capability',
       'code',
       'le',
       'outcome',
       'policy',
       'projection',
+      'provider',
       'reason',
+      'source',
     ])
   })
 

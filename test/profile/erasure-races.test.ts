@@ -1,8 +1,10 @@
 /** An erasure reaches what is being written while it runs, and whoever a name ever led to. */
 import { describe, expect, test, vi } from 'vitest'
+import type { Erasure } from '../../src/capabilities/profile/erase.ts'
+import type { ProfileRef } from '../../src/capabilities/profile/provider.ts'
 import type { Retrieved } from '../../src/capabilities/profile/recording.ts'
 import type { Vault } from '../../src/capabilities/profile/vault.ts'
-import { freshLid, freshUrn, lid, retrievalScene, subjectIdOf, urn } from './retrieval-scene.ts'
+import { freshLid, freshUrn, lid, retrievalScene, type Source, subjectIdOf, urn } from './retrieval-scene.ts'
 
 const scene = retrievalScene()
 const { ask, askAndSettle, foundAs, processOver, source } = scene
@@ -11,11 +13,7 @@ const laterMs = 2 * 60_000
 const down = { kind: 'transient', detail: 'down' } as const
 const missing = { kind: 'missing' }
 
-const hmacOf = (ref: { kind: string; value: string }): string =>
-  scene.foundation().secrets.identifierHmac(`${ref.kind}:${ref.value}`)
-
-const suppressed = async (ref: { kind: string; value: string }): Promise<boolean> =>
-  scene.vault().suppressed([hmacOf(ref)])
+const suppressed = (ref: ProfileRef): Promise<boolean> => scene.vault().suppressed([scene.hmacOf(ref)])
 
 /** A vault whose `seal` is done, key and all, and does not come back before it is told to. */
 const slowVault = () => {
@@ -34,8 +32,21 @@ const slowVault = () => {
   return { slow, sealed: sealed.promise, goOn: () => going.resolve() }
 }
 
-/** Whatever is readable of a subject, by the keys there are. */
-const readable = async (subjectId: string): Promise<number> => scene.keysOf(subjectId)
+/** Somebody is erased by `by` when their data, asked for as `asked`, are sealed and not yet recorded. */
+const eraseBetween = async (
+  http: Source,
+  { asked, by, wants }: { asked: ProfileRef; by: ProfileRef; wants?: 'fresh' },
+): Promise<Erasure> => {
+  const { slow, sealed, goOn } = slowVault()
+  const fetching = processOver([http], { vault: slow })
+  const asking = ask(fetching, asked, wants)
+  await sealed
+  const erasure = await scene.erase(by)
+  goOn()
+  await asking
+  await fetching.close()
+  return erasure
+}
 
 /** The subject of the last payload in the event log. */
 const lastFetched = async (): Promise<string> =>
@@ -46,18 +57,14 @@ const lastFetched = async (): Promise<string> =>
 describe('an erasure between sealing and recording', () => {
   test('destroys the key, and suppresses every identifier the payload was sealed under', async () => {
     const [name, number] = [freshLid(), freshUrn()]
-    const { slow, sealed, goOn } = slowVault()
     const http = source(() => foundAs(name, number))
-    const fetching = processOver([http], slow)
-    const asking = ask(fetching, lid(name))
-    await sealed
-    expect(await scene.erase(lid(name))).toEqual({ subjects: 1, identifiers: 2 })
-    goOn()
-    await asking
-    await fetching.close()
+    expect(await eraseBetween(http, { asked: lid(name), by: lid(name) })).toEqual({
+      subjects: 1,
+      identifiers: 2,
+    })
     const subjectId = await lastFetched()
     expect(subjectId).not.toBe('')
-    expect(await readable(subjectId)).toBe(0)
+    expect(await scene.keysOf(subjectId)).toBe(0)
     const other = processOver([source(() => down)])
     for (const ref of [lid(name), urn(number)]) {
       expect(await suppressed(ref)).toBe(true)
@@ -69,15 +76,9 @@ describe('an erasure between sealing and recording', () => {
 
   test('by the number, where the name was asked for, is one too', async () => {
     const [name, number] = [freshLid(), freshUrn()]
-    const { slow, sealed, goOn } = slowVault()
-    const fetching = processOver([source(() => foundAs(name, number))], slow)
-    const asking = ask(fetching, lid(name))
-    await sealed
-    await scene.erase(urn(number))
-    goOn()
-    await asking
-    await fetching.close()
-    expect(await readable(await lastFetched())).toBe(0)
+    const http = source(() => foundAs(name, number))
+    await eraseBetween(http, { asked: lid(name), by: urn(number) })
+    expect(await scene.keysOf(await lastFetched())).toBe(0)
     for (const ref of [lid(name), urn(number)]) expect(await suppressed(ref)).toBe(true)
   })
 
@@ -87,14 +88,8 @@ describe('an erasure between sealing and recording', () => {
     await askAndSettle(processOver([http]), lid(old))
     scene.move(laterMs)
     http.script = () => foundAs(young, number)
-    const { slow, sealed, goOn } = slowVault()
-    const fetching = processOver([http], slow)
-    const asking = ask(fetching, urn(number), 'fresh')
-    await sealed
-    expect(await scene.erase(lid(old))).toMatchObject({ identifiers: 3 })
-    goOn()
-    await asking
-    await fetching.close()
+    const erasure = await eraseBetween(http, { asked: urn(number), by: lid(old), wants: 'fresh' })
+    expect(erasure).toMatchObject({ identifiers: 3 })
     const other = processOver([source(() => down)])
     for (const ref of [lid(old), lid(young), urn(number)])
       expect(await askAndSettle(other, ref)).toEqual(missing)
@@ -104,15 +99,9 @@ describe('an erasure between sealing and recording', () => {
     const [name, number, other] = [freshLid(), freshUrn(), freshLid()]
     const bystander = processOver([source(() => foundAs(other, null))])
     const subjectId = subjectIdOf(await askAndSettle(bystander, lid(other)))
-    const { slow, sealed, goOn } = slowVault()
-    const fetching = processOver([source(() => foundAs(name, number))], slow)
-    const asking = ask(fetching, lid(name))
-    await sealed
-    await scene.erase(lid(name))
-    goOn()
-    await asking
-    await fetching.close()
-    expect(await readable(subjectId)).toBe(1)
+    const http = source(() => foundAs(name, number))
+    await eraseBetween(http, { asked: lid(name), by: lid(name) })
+    expect(await scene.keysOf(subjectId)).toBe(1)
     expect(await askAndSettle(bystander, lid(other))).toMatchObject({ kind: 'found', source: 'cached' })
   })
 })
@@ -130,30 +119,23 @@ describe('an erasure between recording and the projection', () => {
       await holder.query(`lock table ${await profileTables()} in share row exclusive mode`)
       asking = ask(fetching, lid(name))
       expect(await asking).toMatchObject({ kind: 'found' })
-      const { rows } = await pool.query('select 1 from profile_aliases where hmac = $1', [hmacOf(lid(name))])
-      expect(rows).toEqual([])
+      expect(await scene.aliasesOf(lid(name))).toEqual([])
       expect(await scene.erase(lid(name))).toEqual({ subjects: 1, identifiers: 2 })
     } finally {
       await holder.query('rollback')
       holder.release()
     }
     await fetching.close()
-    expect(await readable(subjectIdOf(await asking))).toBe(0)
+    expect(await scene.keysOf(subjectIdOf(await asking))).toBe(0)
     const other = processOver([source(() => down)])
     for (const ref of [lid(name), urn(number)]) {
       expect(await suppressed(ref)).toBe(true)
       expect(await askAndSettle(other, ref)).toEqual(missing)
     }
     // The projection comes to the same in the end.
-    await vi.waitFor(
-      async () => {
-        const { rows } = await pool.query('select 1 from profile_aliases where hmac = any($1::text[])', [
-          [hmacOf(lid(name)), hmacOf(urn(number))],
-        ])
-        expect(rows).toEqual([])
-      },
-      { timeout: 10_000 },
-    )
+    await vi.waitFor(async () => expect(await scene.aliasesOf(lid(name), urn(number))).toEqual([]), {
+      timeout: 10_000,
+    })
   })
 })
 

@@ -9,13 +9,14 @@ import { afterAll, beforeAll, beforeEach } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { createClaims } from '../../src/capabilities/profile/claims.ts'
 import { type Erasure, eraseProfile } from '../../src/capabilities/profile/erase.ts'
+import { profileDataOf } from '../../src/capabilities/profile/mapping.ts'
 import type {
   ProfileData,
   ProfileProvider,
   ProfileRef,
   ProviderAnswer,
 } from '../../src/capabilities/profile/provider.ts'
-import { combineProviders } from '../../src/capabilities/profile/providers.ts'
+import { type Clock, combineProviders } from '../../src/capabilities/profile/providers.ts'
 import type { Retrieved } from '../../src/capabilities/profile/recording.ts'
 import { createRetrieval, type Retrieval } from '../../src/capabilities/profile/retrieval.ts'
 import { createVault, type Vault } from '../../src/capabilities/profile/vault.ts'
@@ -48,17 +49,24 @@ export type RetrievalScene = {
   foundAs(
     lid: string,
     urn: string | null,
-    more?: Partial<ProfileData> & { redirected?: boolean },
+    more?: Partial<ProfileData> & { redirected?: boolean; observedAtMs?: number },
   ): ProviderAnswer
   /** `kinds`: by what it can be asked. */
   source(script: Script, options?: { name?: string; kinds?: readonly ProfileRef['kind'][] }): Source
-  /** One process's view of its sources, the first being asked first. */
-  processOver(sources: readonly Source[], vault?: Vault): Retrieval
+  /** One process's view of its sources, the first being asked first; of one source alone, with no breaker or pause before it. */
+  processOver(
+    sources: Source | readonly Source[],
+    options?: { vault?: Vault; answerMaxMs?: number },
+  ): Retrieval
   ask(retrieval: Retrieval, ref: ProfileRef, wants?: 'cached' | 'fresh'): Promise<Retrieved>
   /** Asks, and waits until what came of it can be read back. */
   askAndSettle(retrieval: Retrieval, ref: ProfileRef, wants?: 'cached' | 'fresh'): Promise<Retrieved>
   erase(ref: ProfileRef): Promise<Erasure>
+  /** How many keys there are to what is recorded of a subject: without one, nothing of them is readable. */
   keysOf(subjectId: string): Promise<number>
+  /** The HMACs of these identifiers that the projection leads to somebody by. */
+  aliasesOf(...refs: readonly ProfileRef[]): Promise<string[]>
+  hmacOf(ref: ProfileRef): string
   profileEvents(): Promise<DomainEvent[]>
 }
 
@@ -108,6 +116,9 @@ export const retrievalScene = (): RetrievalScene => {
   const vault = (): Vault =>
     createVault({ pool: foundation.pool, sealer: foundation.secrets.sealer('profile-key'), clock })
 
+  const hmacOf = ({ kind, value }: ProfileRef): string =>
+    foundation.secrets.identifierHmac(`${kind}:${value}`)
+
   const ask: RetrievalScene['ask'] = (retrieval, ref, wants = 'cached') =>
     retrieval.retrieve(ref, { wants, beforeUpstream: async () => undefined })
 
@@ -118,11 +129,11 @@ export const retrievalScene = (): RetrievalScene => {
     },
     foundation: () => foundation,
     vault,
-    foundAs: (name, number, { redirected = false, ...more } = {}) => ({
+    foundAs: (name, number, { redirected = false, observedAtMs = nowMs, ...more } = {}) => ({
       kind: 'found',
       ids: { lid: name, urn: number },
       data: { ...person, ...more },
-      observedAtMs: nowMs,
+      observedAtMs,
       redirected,
     }),
     source: (script, { name = 'http', kinds = ['lid', 'urn'] } = {}) => {
@@ -138,26 +149,17 @@ export const retrievalScene = (): RetrievalScene => {
       }
       return self
     },
-    processOver: (sources, over = vault()) =>
+    processOver: (sources, { vault: over = vault(), answerMaxMs = 5_000 } = {}) =>
       createRetrieval({
         pool: foundation.pool,
         eventLog: foundation.eventLog,
         vault: over,
         claims: createClaims(foundation.pool),
-        provider: combineProviders(sources, {
-          clock: {
-            now: () => performance.now(),
-            after: (ms, run) => {
-              const timer = setTimeout(run, ms)
-              return () => clearTimeout(timer)
-            },
-          },
-          logger,
-        }),
+        provider: 'fetch' in sources ? sources : combineProviders(sources, { clock: realClock, logger }),
         identifierHmac: foundation.secrets.identifierHmac,
         clock,
         logger,
-        limits: { answerMaxMs: 5_000, claimPauseMs: 5 },
+        limits: { answerMaxMs, claimPauseMs: 5 },
       }),
     ask,
     askAndSettle: async (retrieval, ref, wants) => {
@@ -184,6 +186,14 @@ export const retrievalScene = (): RetrievalScene => {
       ])
       return rows.length
     },
+    aliasesOf: async (...refs) => {
+      const { rows } = await foundation.pool.query<{ hmac: string }>(
+        'select hmac from profile_aliases where hmac = any($1::text[])',
+        [refs.map(hmacOf)],
+      )
+      return rows.map(({ hmac }) => hmac)
+    },
+    hmacOf,
     profileEvents: async () => {
       const events: DomainEvent[] = []
       const done = new AbortController()
@@ -201,17 +211,12 @@ export const retrievalScene = (): RetrievalScene => {
   }
 }
 
-const person: ProfileData = {
-  firstname: 'Zorvina',
-  lastname: 'Quillfeather',
-  numOfConnections: 12,
-  headline: null,
-  about: null,
-  skills: [],
-  languages: [],
-  address: null,
-  educations: [],
-  employment_history: [],
-  emails: [],
-  phone_numbers: [],
+const realClock: Clock = {
+  now: () => performance.now(),
+  after: (ms, run) => {
+    const timer = setTimeout(run, ms)
+    return () => clearTimeout(timer)
+  },
 }
+
+const person = profileDataOf({ firstname: 'Zorvina', lastname: 'Quillfeather', numOfConnections: 12 })

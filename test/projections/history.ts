@@ -5,6 +5,7 @@
 import { Writable } from 'node:stream'
 import pg from 'pg'
 import { type Logger, pino } from 'pino'
+import { projections } from '../../projections/index.ts'
 import type { Projection, TableName } from '../../projections/projection.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
@@ -26,13 +27,17 @@ import {
   registerOrganization,
   reverseCharge,
 } from '../../src/ledger/decide.ts'
-import { readCheckpoints } from '../../src/projector/checkpoints.ts'
+import { type Checkpoint, readCheckpoints } from '../../src/projector/checkpoints.ts'
+import { rebuildProjection, verifyProjection } from '../../src/projector/rebuild.ts'
+import { createProjector, type Projector } from '../../src/projector/run.ts'
+import { liveTable } from '../../src/projector/tables.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
 import { testDatabase } from '../support/postgres.ts'
 
 export const organizationIds = ['1', '2', '3'].map((digit) => `org_01K9PPPPPPPPPPPPPPPPPPPPP${digit}`)
 const keyIds = ['a', 'b', 'c', 'd', 'e', 'f'].map((letter) => `K9abcdefghijklm${letter}`)
 const startMs = Date.parse('2026-02-27T20:00:00.000Z')
+export const projectionNames = projections.map(({ name }) => name)
 const book = priceBookOf(defaultPriceBook)
 const hmac = 'A'.repeat(43)
 
@@ -40,16 +45,23 @@ export type House = {
   readonly url: string
   readonly pool: pg.Pool
   readonly eventLog: EventLog
-  readonly logger: Logger
-  /** The messages of everything logged as a warning or worse. */
-  readonly complaints: string[]
+  /** A projector at work, until it is stopped or the house closes, and what it says. */
+  start(options?: { owner?: string; only?: readonly Projection[]; eventLog?: EventLog }): {
+    readonly messages: readonly string[]
+    stop(): Promise<void>
+  }
+  rebuild(projection: Projection): ReturnType<typeof rebuildProjection>
+  verify(projection: Projection): ReturnType<typeof verifyProjection>
+  checkpointOf(projection: Projection): Promise<Checkpoint>
+  /** The rows of its live tables. */
+  live(projection: Projection): Promise<Record<string, string[]>>
   close(): Promise<void>
 }
 
-export const silent = pino({ level: 'silent' })
+const silent = pino({ level: 'silent' })
 
 /** A logger that keeps its messages. */
-export const listening = (level: 'info' | 'warn'): { logger: Logger; messages: string[] } => {
+const listening = (): { logger: Logger; messages: string[] } => {
   const messages: string[] = []
   const sink = new Writable({
     write: (line: Buffer, _, done) => {
@@ -58,22 +70,48 @@ export const listening = (level: 'info' | 'warn'): { logger: Logger; messages: s
       done()
     },
   })
-  return { logger: pino({ level }, sink), messages }
+  return { logger: pino({ level: 'info' }, sink), messages }
 }
 
 export const openHouse = async (): Promise<House> => {
   const { url, drop } = await testDatabase()
   const pool = new pg.Pool({ connectionString: url, max: 6 })
   pool.on('error', () => undefined)
-  const { logger, messages } = listening('warn')
   const eventLog = openPostgresEventLog({ url, logger: silent })
+  const running = new Set<Projector>()
   return {
     url,
     pool,
     eventLog,
-    logger,
-    complaints: messages,
+    start: ({ owner = `owner-${running.size}`, only = projections, eventLog: from = eventLog } = {}) => {
+      const { logger, messages } = listening()
+      const projector = createProjector({
+        url,
+        eventLog: from,
+        projections: only,
+        logger,
+        owner,
+      })
+      running.add(projector)
+      void projector.run()
+      return {
+        messages,
+        stop: async () => {
+          await projector.stop()
+          running.delete(projector)
+        },
+      }
+    },
+    rebuild: (projection) => rebuildProjection({ url, eventLog, projection }),
+    verify: (projection) => verifyProjection({ url, eventLog, projection }),
+    checkpointOf: async ({ name }) => {
+      const found = (await readCheckpoints(pool)).find((one) => one.name === name)
+      if (found === undefined) throw new Error(`${name} has no checkpoint`)
+      return found
+    },
+    live: (projection) => rowsOf(pool, projection, liveTable(projection)),
     close: async () => {
+      await Promise.all([...running].map((one) => one.stop()))
       await eventLog.close()
       await pool.end()
       await drop()
@@ -94,8 +132,11 @@ export const until = async (
   }
 }
 
-/** Every live projection named stands at the head. */
-export const untilProjected = async ({ pool, eventLog }: House, names: readonly string[]): Promise<void> => {
+/** Waits until every projection named is live and stands at the head. */
+export const untilProjected = async (
+  { pool, eventLog }: House,
+  names: readonly string[] = projectionNames,
+): Promise<void> => {
   await until(`${names.join(', ')} stand at the head`, async () => {
     const head = await eventLog.head()
     const standing = await readCheckpoints(pool).catch(() => [])

@@ -10,68 +10,38 @@ import { eventIdOf } from '../../src/event-log/event-id.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { keyStream, ledgerStream } from '../../src/events/streams.ts'
 import type { Ledger } from '../../src/ledger/commit.ts'
-import { type Checkpoint, Fenced, moveCheckpoints, readCheckpoints } from '../../src/projector/checkpoints.ts'
+import { Fenced, moveCheckpoints, readCheckpoints } from '../../src/projector/checkpoints.ts'
 import { acquireLease, leaseTtlMs, releaseLease } from '../../src/projector/lease.ts'
-import { rebuildProjection, verifyProjection } from '../../src/projector/rebuild.ts'
-import { createProjector, type Projector } from '../../src/projector/run.ts'
 import { liveTable } from '../../src/projector/tables.ts'
 import {
   appendTo,
   type House,
   issueKey,
   ledgerOver,
-  listening,
   openHouse,
   openOrganizations,
   organizationIds,
   plainCall,
   plainGrant,
-  rowsOf,
+  projectionNames,
   until,
   untilProjected,
 } from './history.ts'
 
-const names = projections.map(({ name }) => name)
 const [org = '', otherOrg = ''] = organizationIds
 
 let house: House
 let ledger: Ledger
-let running: Projector[]
 
 beforeEach(async () => {
   house = await openHouse()
   ledger = ledgerOver(house.eventLog)
-  running = []
   await openOrganizations(ledger)
   await ledger.submit(org, plainGrant('opening', '1000'))
   await ledger.submit(otherOrg, plainGrant('opening', '1000'))
 })
 
-afterEach(async () => {
-  await Promise.all(running.map((one) => one.stop()))
-  await house.close()
-})
-
-/** Starts a projector and returns it with what it says. */
-const start = ({
-  owner = 'one',
-  only = projections,
-  eventLog = house.eventLog,
-}: {
-  owner?: string
-  only?: readonly Projection[]
-  eventLog?: EventLog
-} = {}) => {
-  const { logger, messages } = listening('info')
-  const projector = createProjector({ url: house.url, eventLog, projections: only, logger, owner })
-  running.push(projector)
-  void projector.run()
-  return {
-    projector,
-    messages,
-    stop: () => projector.stop().then(() => void running.splice(running.indexOf(projector), 1)),
-  }
-}
+afterEach(() => house.close())
 
 const calls = async (prefix: string, count: number, organizationId = org): Promise<void> => {
   await Promise.all(
@@ -79,14 +49,19 @@ const calls = async (prefix: string, count: number, organizationId = org): Promi
   )
 }
 
-const checkpointOf = async ({ name }: Projection): Promise<Checkpoint> => {
-  const found = (await readCheckpoints(house.pool)).find((one) => one.name === name)
-  if (found === undefined) throw new Error(`${name} has no checkpoint`)
-  return found
-}
-
 const count = async (what: string): Promise<number> =>
   Number((await house.pool.query<{ n: string }>(`select count(*) as n from ${what}`)).rows[0]?.n)
+
+const callsUsed = async (): Promise<number> =>
+  Number((await house.pool.query<{ n: string }>('select sum(calls) as n from key_usage')).rows[0]?.n)
+
+const untilHalted = async (...only: readonly Projection[]): Promise<void> => {
+  for (const projection of only)
+    await until(
+      `${projection.name} has halted`,
+      async () => (await house.checkpointOf(projection)).state === 'halted',
+    )
+}
 
 const parked = async (): Promise<unknown[]> =>
   (await house.pool.query('select projection, stream from parked_events order by projection, position')).rows
@@ -94,33 +69,31 @@ const parked = async (): Promise<unknown[]> =>
 /** Every projection's rows are what a rebuild from the log gives. */
 const expectSound = async (only: readonly Projection[] = projections): Promise<void> => {
   for (const projection of only) {
-    const { differences } = await verifyProjection({ url: house.url, eventLog: house.eventLog, projection })
-    expect(differences, projection.name).toEqual([])
+    expect((await house.verify(projection)).differences, projection.name).toEqual([])
   }
 }
 
 const allRows = async (): Promise<Record<string, string[]>> => {
   const all: Record<string, string[]> = {}
-  for (const projection of projections)
-    Object.assign(all, await rowsOf(house.pool, projection, liveTable(projection)))
+  for (const projection of projections) Object.assign(all, await house.live(projection))
   return all
 }
 
 describe('following', () => {
   test('what stood in the log and what is appended later become rows; a restart changes nothing', async () => {
     await calls('before', 20)
-    const first = start()
-    await untilProjected(house, names)
+    const first = house.start()
+    await untilProjected(house)
     await calls('live', 20)
     await issueKey(house.eventLog, 'K9abcdefghijklmn')
-    await untilProjected(house, names)
+    await untilProjected(house)
     expect(await count(`ledger_lines where kind = 'call' and amount_micro = -1000000`)).toBe(40)
     expect(await count('api_keys')).toBe(1)
     await first.stop()
     const rows = await allRows()
-    start({ owner: 'two' })
+    house.start({ owner: 'two' })
     await calls('later', 1, otherOrg)
-    await untilProjected(house, names)
+    await untilProjected(house)
     const after = await allRows()
     expect(after.api_keys).toEqual(rows.api_keys)
     expect(after.ledger_lines).toHaveLength((rows.ledger_lines?.length ?? 0) + 1)
@@ -128,15 +101,15 @@ describe('following', () => {
   })
 
   test('a batch is written with its checkpoint or not at all', async () => {
-    start()
-    await untilProjected(house, names)
+    house.start()
+    await untilProjected(house)
     await house.pool.query(`
       create function refuse() returns trigger language plpgsql as $$ begin raise exception 'no' using errcode = '53100'; end $$;
       create trigger refuse before update on projection_checkpoints for each row
         when (new.position <> old.position) execute function refuse()`)
     const before = await allRows()
     await calls('stuck', 5)
-    const { messages } = start({ owner: 'watcher' })
+    const { messages } = house.start({ owner: 'watcher' })
     await until('the projector has failed', async () => {
       const { rows } = await house.pool.query(
         `select 1 from pg_stat_database where datname = current_database() and xact_rollback > 0`,
@@ -145,7 +118,7 @@ describe('following', () => {
     })
     expect(await allRows()).toEqual(before)
     await house.pool.query('drop trigger refuse on projection_checkpoints')
-    await untilProjected(house, names)
+    await untilProjected(house)
     expect(messages).not.toContain(
       'projector: a money projection stopped; its figures are of before this event',
     )
@@ -159,8 +132,7 @@ describe('fencing', () => {
     ['a moved checkpoint', 'update projection_checkpoints set position = position + 1'],
     ['a halted projection', `update projection_checkpoints set state = 'halted'`],
   ])('%s: Fenced, and nothing of the transaction stays', async (_, change) => {
-    await start().projector.stop()
-    running = []
+    await house.start().stop()
     await house.pool.query(`update projection_checkpoints set lease_epoch = 7, position = 5`)
     await house.pool.query(change)
     const before = await readCheckpoints(house.pool)
@@ -181,8 +153,8 @@ describe('fencing', () => {
   })
 
   test('one of several checkpoints stands elsewhere: Fenced', async () => {
-    const { stop } = start()
-    await untilProjected(house, names)
+    const { stop } = house.start()
+    await untilProjected(house)
     await stop()
     const head = await house.eventLog.head()
     await house.pool.query(`update projection_checkpoints set lease_epoch = 7`)
@@ -203,8 +175,8 @@ describe('fencing', () => {
   })
 
   test('a projector that lost its lease writes nothing more', async () => {
-    const { messages } = start()
-    await untilProjected(house, names)
+    const { messages } = house.start()
+    await untilProjected(house)
     const before = await allRows()
     await house.pool.query(
       `update leases set owner = 'another', epoch = epoch + 1, expires_at = now() + interval '1 hour'`,
@@ -225,13 +197,13 @@ describe('fencing', () => {
     async (_, only) => {
       const late = gatedLog(house.eventLog)
       const own = only.map(({ name }) => name)
-      const one = start({ owner: 'one', eventLog: late.eventLog, only })
+      const one = house.start({ owner: 'one', eventLog: late.eventLog, only })
       await untilProjected(house, own)
       late.close()
       await issueKey(house.eventLog, 'K9abcdefghijklmn')
       await calls('both', 10)
       await until('the late one has events in its hands', () => late.holding())
-      const two = start({ owner: 'two', only })
+      const two = house.start({ owner: 'two', only })
       await until('the next one has the lease', async () => {
         await house.pool.query(`update leases set expires_at = now() - interval '1 s' where owner = 'one'`)
         return two.messages.includes('projector: started')
@@ -241,7 +213,9 @@ describe('fencing', () => {
       await until('the late one has tried', () =>
         one.messages.some((message) => message !== 'projector: started'),
       )
-      expect(await Promise.all(only.map(checkpointOf))).toMatchObject(only.map(() => ({ state: 'live' })))
+      expect(await Promise.all(only.map(house.checkpointOf))).toMatchObject(
+        only.map(() => ({ state: 'live' })),
+      )
       expect(await parked()).toEqual([])
       await calls('after', 3)
       await untilProjected(house, own)
@@ -251,16 +225,16 @@ describe('fencing', () => {
 
   test('a projector of an older release does not move the checkpoint of a newer version', async () => {
     const raised: Projection = { ...ledgerLines, version: ledgerLines.version + 1 }
-    start()
+    house.start()
     await calls('old', 5)
-    await untilProjected(house, names)
-    await rebuildProjection({ url: house.url, eventLog: house.eventLog, projection: raised })
+    await untilProjected(house)
+    await house.rebuild(raised)
     await calls('new', 5)
     await untilProjected(
       house,
-      names.filter((name) => name !== 'ledger_lines'),
+      projectionNames.filter((name) => name !== 'ledger_lines'),
     )
-    const { position } = await checkpointOf(ledgerLines)
+    const { position } = await house.checkpointOf(ledgerLines)
     const { position: written } = (
       await house.pool.query<{ position: string }>(
         `select coalesce(max(e.position), 0) as position from ${liveTable(raised)('ledger_lines')} l
@@ -301,17 +275,17 @@ const gatedLog = (eventLog: EventLog) => {
 
 describe('the lease', () => {
   test('of two projectors one works; the other takes over when it stops', async () => {
-    const one = start({ owner: 'one' })
+    const one = house.start({ owner: 'one' })
     await until('one has started', () => one.messages.includes('projector: started'))
-    const two = start({ owner: 'two' })
+    const two = house.start({ owner: 'two' })
     for (let round = 0; round < 4; round++) {
       await calls(`round-${round}`, 10)
-      await untilProjected(house, names)
+      await untilProjected(house)
     }
     expect(two.messages).toEqual([])
     await one.stop()
     await calls('after', 10)
-    await untilProjected(house, names)
+    await untilProjected(house)
     expect(two.messages).toContain('projector: started')
     expect(await count(`ledger_lines where kind = 'call'`)).toBe(50)
     await expectSound()
@@ -321,13 +295,13 @@ describe('the lease', () => {
     await house.pool.query(
       `insert into leases (name, owner, epoch, expires_at) values ('projector', 'dead', 41, now() + interval '1500 ms')`,
     )
-    const { messages } = start()
+    const { messages } = house.start({ owner: 'one' })
     await until('it has started', () => messages.includes('projector: started'))
     const { rows } = await house.pool.query(
       `select owner, epoch, expires_at > now() as holds, now() >= (select max(recorded_at) from log_events) + interval '1400 ms' as late from leases`,
     )
     expect(rows).toMatchObject([{ owner: 'one', epoch: '42', holds: true }])
-    await untilProjected(house, names)
+    await untilProjected(house)
     const epochs = await house.pool.query('select distinct lease_epoch from projection_checkpoints')
     expect(epochs.rows).toEqual([{ lease_epoch: '42' }])
   })
@@ -369,16 +343,11 @@ describe('events that cannot be folded', () => {
     await appendTo(house.eventLog, ledgerStream(org), brokenCharge)
     const broken = await house.eventLog.head()
     await calls('after', 5, otherOrg)
-    const { messages } = start()
+    const { messages } = house.start()
     await untilProjected(house, ['api_keys', 'key_usage'])
-    await until(
-      'the money projections have halted',
-      async () =>
-        (await checkpointOf(accounts)).state === 'halted' &&
-        (await checkpointOf(ledgerLines)).state === 'halted',
-    )
+    await untilHalted(accounts, ledgerLines)
     for (const projection of [accounts, ledgerLines])
-      expect(await checkpointOf(projection)).toMatchObject({
+      expect(await house.checkpointOf(projection)).toMatchObject({
         position: broken - 1n,
         error: expect.stringContaining(`event ${broken} of ledger-${org}`),
       })
@@ -386,9 +355,7 @@ describe('events that cannot be folded', () => {
     expect(
       await count(`accounts where organization_id = '${org}' and revision = 11 and charged_micro = 5000000`),
     ).toBe(1)
-    expect(
-      Number((await house.pool.query<{ n: string }>('select sum(calls) as n from key_usage')).rows[0]?.n),
-    ).toBe(10)
+    expect(await callsUsed()).toBe(10)
     expect(messages.some((message) => message.includes('a money projection stopped'))).toBe(true)
     expect(await parked()).toEqual([])
   })
@@ -399,36 +366,29 @@ describe('events that cannot be folded', () => {
     await calls('after', 2, otherOrg)
     await appendTo(house.eventLog, keyStream('K9abcdefghijklmn'), unknown)
     await issueKey(house.eventLog, 'K9abcdefghijklmo')
-    start()
+    house.start()
     await untilProjected(house, ['api_keys', 'key_usage'])
-    await until(
-      'the money projections have halted',
-      async () =>
-        (await checkpointOf(accounts)).state === 'halted' &&
-        (await checkpointOf(ledgerLines)).state === 'halted',
-    )
-    expect((await checkpointOf(accounts)).error).toContain('SomethingOfTomorrow')
+    await untilHalted(accounts, ledgerLines)
+    expect((await house.checkpointOf(accounts)).error).toContain('SomethingOfTomorrow')
     expect(await parked()).toEqual([
       { projection: 'api_keys', stream: keyStream('K9abcdefghijklmn') },
       { projection: 'key_usage', stream: ledgerStream(org) },
     ])
     expect(await count('api_keys')).toBe(1)
-    expect(
-      Number((await house.pool.query<{ n: string }>('select sum(calls) as n from key_usage')).rows[0]?.n),
-    ).toBe(4)
+    expect(await callsUsed()).toBe(4)
   })
 
   test('an unknown event of a stream that concerns no projection stops nobody', async () => {
     await appendTo(house.eventLog, 'operator', unknown)
     await calls('after', 2)
-    start()
-    await untilProjected(house, names)
+    house.start()
+    await untilProjected(house)
     expect(await parked()).toEqual([])
   })
 
   test('rows the database refuses: money halts at the event, others park it, each keeping what came before', async () => {
-    start()
-    await untilProjected(house, names)
+    house.start()
+    await untilProjected(house)
     await calls('before', 3)
     await appendTo(house.eventLog, ledgerStream(org), {
       type: 'CreditExpired',
@@ -453,8 +413,8 @@ describe('events that cannot be folded', () => {
     })
     await issueKey(house.eventLog, 'K9abcdefghijklmo')
     await untilProjected(house, ['api_keys', 'key_usage', 'ledger_lines'])
-    await until('accounts has halted', async () => (await checkpointOf(accounts)).state === 'halted')
-    expect((await checkpointOf(accounts)).position).toBe(refused - 1n)
+    await untilHalted(accounts)
+    expect((await house.checkpointOf(accounts)).position).toBe(refused - 1n)
     expect(
       await count(
         `accounts where organization_id = '${org}' and charged_micro = 3000000 and expired_micro = 0`,
@@ -468,16 +428,16 @@ describe('events that cannot be folded', () => {
   })
 
   test('a projection that halted because its rows were spoilt goes on by itself once it is rebuilt', async () => {
-    start()
-    await untilProjected(house, names)
+    house.start()
+    await untilProjected(house)
     await house.pool.query(`update ${liveTable(accounts)('account_lots')} set remaining_micro = 0`)
     await calls('spoilt', 3)
-    await until('accounts has halted', async () => (await checkpointOf(accounts)).state === 'halted')
+    await untilHalted(accounts)
     await untilProjected(house, ['ledger_lines', 'api_keys', 'key_usage'])
-    await rebuildProjection({ url: house.url, eventLog: house.eventLog, projection: accounts })
-    expect(await checkpointOf(accounts)).toMatchObject({ state: 'live', error: null })
+    await house.rebuild(accounts)
+    expect(await house.checkpointOf(accounts)).toMatchObject({ state: 'live', error: null })
     await calls('after', 3)
-    await untilProjected(house, names)
+    await untilProjected(house)
     await expectSound()
   })
 })
@@ -485,21 +445,21 @@ describe('events that cannot be folded', () => {
 describe('a checkpoint ahead of the log', () => {
   test('refuses to run, changes nothing, and a rebuild cures it', async () => {
     await calls('before', 5)
-    const first = start()
-    await untilProjected(house, names)
+    const first = house.start()
+    await untilProjected(house)
     await first.stop()
     await house.pool.query(
       `update projection_checkpoints set position = position + 100 where name = 'accounts'`,
     )
     const before = await allRows()
     await calls('after', 5)
-    const { messages } = start({ owner: 'two' })
+    const { messages } = house.start({ owner: 'two' })
     await until('it says so', () =>
       messages.some((message) => message.includes(`ahead of the event log's head`)),
     )
     expect(await allRows()).toEqual(before)
-    await rebuildProjection({ url: house.url, eventLog: house.eventLog, projection: accounts })
-    await untilProjected(house, names)
+    await house.rebuild(accounts)
+    await untilProjected(house)
     await expectSound([accounts, ledgerLines, apiKeys, keyUsage])
   })
 })

@@ -12,16 +12,13 @@ import type { EventLog } from '../../src/event-log/port.ts'
 import { keyStream, ledgerStream } from '../../src/events/streams.ts'
 import type { Ledger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
-import { readCheckpoints } from '../../src/projector/checkpoints.ts'
-import { rebuildProjection, verifyProjection } from '../../src/projector/rebuild.ts'
-import { createProjector, type Projector } from '../../src/projector/run.ts'
+import { rebuildProjection } from '../../src/projector/rebuild.ts'
 import { liveTable } from '../../src/projector/tables.ts'
 import {
   appendTo,
   type House,
   issueKey,
   ledgerOver,
-  listening,
   openHouse,
   openOrganizations,
   organizationIds,
@@ -33,55 +30,24 @@ import {
   writeHistory,
 } from './history.ts'
 
-const names = projections.map(({ name }) => name)
 const [org = ''] = organizationIds
 
 let house: House
 let ledger: Ledger
-let running: Projector[]
 
 beforeEach(async () => {
   house = await openHouse()
   ledger = ledgerOver(house.eventLog)
-  running = []
 })
 
-afterEach(async () => {
-  await Promise.all(running.map((one) => one.stop()))
-  await house.close()
-})
-
-const start = (only: readonly Projection[] = projections) => {
-  const { logger, messages } = listening('info')
-  const projector = createProjector({
-    url: house.url,
-    eventLog: house.eventLog,
-    projections: only,
-    logger,
-    owner: `owner-${running.length}`,
-  })
-  running.push(projector)
-  void projector.run()
-  return {
-    messages,
-    stop: () => projector.stop().then(() => void running.splice(running.indexOf(projector), 1)),
-  }
-}
+afterEach(() => house.close())
 
 /** What a projector says when something went wrong. */
 const troubles = (messages: readonly string[]): string[] =>
   messages.filter((message) => /stopped|again|halted|cannot/.test(message))
 
-const rebuild = (projection: Projection) =>
-  rebuildProjection({ url: house.url, eventLog: house.eventLog, projection })
-const verify = (projection: Projection) =>
-  verifyProjection({ url: house.url, eventLog: house.eventLog, projection })
-const live = (projection: Projection) => rowsOf(house.pool, projection, liveTable(projection))
 const seen = (projection: Projection) => rowsOf(house.pool, projection, (name) => name)
 const raised = (projection: Projection): Projection => ({ ...projection, version: projection.version + 1 })
-
-const versionOf = async ({ name }: Projection) =>
-  (await readCheckpoints(house.pool)).find((one) => one.name === name)?.version
 
 const open = async (): Promise<void> => {
   await openOrganizations(ledger)
@@ -106,15 +72,15 @@ const leftovers = async (): Promise<string[]> =>
 describe('rebuild', () => {
   test('gives row for row what the live projector made of the same history', async () => {
     await writeHistory(house.eventLog, { seed: 3, steps: 40 })
-    start()
-    await untilProjected(house, names)
+    house.start()
+    await untilProjected(house)
     for (const projection of projections) {
-      const before = await live(projection)
-      const { events } = await rebuild(projection)
+      const before = await house.live(projection)
+      const { events } = await house.rebuild(projection)
       expect(events).toBeGreaterThan(5)
-      expect(await live(projection)).toEqual(before)
+      expect(await house.live(projection)).toEqual(before)
       expect(await seen(projection)).toEqual(before)
-      expect((await verify(projection)).differences).toEqual([])
+      expect((await house.verify(projection)).differences).toEqual([])
     }
     expect(await leftovers()).toEqual([])
   })
@@ -122,11 +88,11 @@ describe('rebuild', () => {
   test('twice in a row, and with an index of the same name each time', async () => {
     await open()
     for (const keyId of ['K9abcdefghijklmn', 'K9abcdefghijklmo']) await issueKey(house.eventLog, keyId)
-    start()
-    await untilProjected(house, names)
-    const before = await live(apiKeys)
-    for (let round = 0; round < 3; round++) await rebuild(apiKeys)
-    expect(await live(apiKeys)).toEqual(before)
+    house.start()
+    await untilProjected(house)
+    const before = await house.live(apiKeys)
+    for (let round = 0; round < 3; round++) await house.rebuild(apiKeys)
+    expect(await house.live(apiKeys)).toEqual(before)
     const indexes = await house.pool.query(`select 1 from pg_indexes where tablename = $1`, [
       liveTable(apiKeys)('api_keys'),
     ])
@@ -135,9 +101,9 @@ describe('rebuild', () => {
 
   test('while the projector runs and calls go on, readers see every table whole, all the time', async () => {
     await open()
-    const { messages } = start()
+    const { messages } = house.start()
     await calls('before', 300)
-    await untilProjected(house, names)
+    await untilProjected(house)
     const stopping = new AbortController()
     const failures: string[] = []
     const looping = async (step: () => Promise<void>): Promise<void> => {
@@ -187,22 +153,22 @@ describe('rebuild', () => {
     const readers = [reader(), reader()]
     const rebuilt: unknown[] = []
     for (const projection of [...projections, ...projections])
-      rebuilt.push(await rebuild(projection).catch((error: unknown) => error))
+      rebuilt.push(await house.rebuild(projection).catch((error: unknown) => error))
     stopping.abort()
     await Promise.all([writer, loader, ...readers])
     expect(failures).toEqual([])
     expect(rebuilt).toEqual(rebuilt.map(() => expect.objectContaining({ events: expect.any(Number) })))
-    await untilProjected(house, names)
+    await untilProjected(house)
     expect(troubles(messages)).toEqual([])
-    for (const projection of projections) expect((await verify(projection)).differences).toEqual([])
+    for (const projection of projections) expect((await house.verify(projection)).differences).toEqual([])
     expect(round).toBeGreaterThan(2)
   })
 
   test('a rebuild and the projector never wait for each other in a circle', async () => {
     await open()
-    const { messages } = start()
+    const { messages } = house.start()
     await calls('before', 10)
-    await untilProjected(house, names)
+    await untilProjected(house)
     // Whoever moves a checkpoint takes long to begin: a batch is under way most of the time.
     await house.pool.query(`
       create function linger() returns trigger language plpgsql as $$ begin perform pg_sleep(0.15); return null; end $$;
@@ -213,11 +179,11 @@ describe('rebuild', () => {
     })()
     const outcomes: unknown[] = []
     for (let round = 0; round < 4; round++)
-      outcomes.push(await rebuild(ledgerLines).then(() => 'rebuilt', String))
+      outcomes.push(await house.rebuild(ledgerLines).then(() => 'rebuilt', String))
     writing = false
     await writer
     await house.pool.query('drop trigger linger on projection_checkpoints')
-    await untilProjected(house, names)
+    await untilProjected(house)
     expect({ outcomes, troubles: troubles(messages) }).toEqual({
       outcomes: Array(4).fill('rebuilt'),
       troubles: [],
@@ -226,10 +192,10 @@ describe('rebuild', () => {
 
   test('one that is given up leaves the live tables as they were and nothing behind', async () => {
     await open()
-    start()
+    house.start()
     await calls('c', 30)
-    await untilProjected(house, names)
-    const before = await live(ledgerLines)
+    await untilProjected(house)
+    const before = await house.live(ledgerLines)
     const givingUp = new AbortController()
     await house.pool.query(`update projection_checkpoints set updated_at = now()`)
     const late: Projection = {
@@ -246,17 +212,17 @@ describe('rebuild', () => {
       signal: givingUp.signal,
     })
     await expect(given).rejects.toThrow(/abort/i)
-    expect(await live(ledgerLines)).toEqual(before)
+    expect(await house.live(ledgerLines)).toEqual(before)
     expect(await seen(ledgerLines)).toEqual(before)
     expect(await leftovers()).toEqual([])
-    expect(await rebuild(ledgerLines)).toMatchObject({ events: expect.any(Number) })
+    expect(await house.rebuild(ledgerLines)).toMatchObject({ events: expect.any(Number) })
   })
 
   test('two at once of one projection: the second is refused and does not disturb the first', async () => {
     await open()
-    start()
+    house.start()
     await calls('c', 20)
-    await untilProjected(house, names)
+    await untilProjected(house)
     const waiting = Promise.withResolvers<void>()
     const reached = Promise.withResolvers<void>()
     const slow: EventLog = {
@@ -272,25 +238,25 @@ describe('rebuild', () => {
       String,
     )
     await reached.promise
-    const second = await rebuild(keyUsage).then(() => 'rebuilt', String)
+    const second = await house.rebuild(keyUsage).then(() => 'rebuilt', String)
     waiting.resolve()
     expect([await first, second]).toEqual([
       'rebuilt',
       expect.stringContaining('being rebuilt by another process'),
     ])
-    expect((await verify(keyUsage)).differences).toEqual([])
+    expect((await house.verify(keyUsage)).differences).toEqual([])
     expect(await leftovers()).toEqual([])
   })
 
   test('forgets what was parked and can be folded now', async () => {
     await open()
-    start()
+    house.start()
     await calls('c', 3)
-    await untilProjected(house, names)
+    await untilProjected(house)
     await house.pool.query(
       `insert into parked_events (projection, position, stream, error) values ('key_usage', 1, 'x', 'x'), ('api_keys', 1, 'x', 'x')`,
     )
-    await rebuild(keyUsage)
+    await house.rebuild(keyUsage)
     expect((await house.pool.query('select projection from parked_events')).rows).toEqual([
       { projection: 'api_keys' },
     ])
@@ -300,17 +266,17 @@ describe('rebuild', () => {
 describe('verify', () => {
   beforeEach(async () => {
     await open()
-    start()
+    house.start()
     await calls('c', 9)
-    await untilProjected(house, names)
+    await untilProjected(house)
   })
 
   test('untouched rows are equal', async () => {
     for (const projection of projections) {
-      const { differences, rows, position } = await verify(projection)
+      const { differences, rows, position } = await house.verify(projection)
       expect(differences).toEqual([])
       expect(position).toBe(await house.eventLog.head())
-      expect(rows).toBe(Object.values(await live(projection)).flat().length)
+      expect(rows).toBe(Object.values(await house.live(projection)).flat().length)
     }
     expect(await leftovers()).toEqual([])
   })
@@ -343,12 +309,12 @@ describe('verify', () => {
           .replace('$t', liveTable(projection)(table))
           .replaceAll('revision = 2', `revision = 2 and organization_id = '${org}'`),
       )
-      const { differences } = await verify(projection)
+      const { differences } = await house.verify(projection)
       expect(differences.map((one) => [one.table, one.onlyLive.length, one.onlyRebuilt.length])).toEqual([
         [table, onlyLive, onlyRebuilt],
       ])
-      await rebuild(projection)
-      expect((await verify(projection)).differences).toEqual([])
+      await house.rebuild(projection)
+      expect((await house.verify(projection)).differences).toEqual([])
     },
   )
 })
@@ -367,33 +333,36 @@ describe('a raised version', () => {
 
   test('is built beside the old one and switched; the old tables stay for the way back', async () => {
     await open()
-    const old = start()
+    const old = house.start()
     await calls('old', 30)
-    await untilProjected(house, names)
+    await untilProjected(house)
     await old.stop()
-    const before = await live(keyUsage)
+    const before = await house.live(keyUsage)
     await calls('between', 30)
-    start([accounts, ledgerLines, apiKeys, usageV2, profileCache])
-    await until('the version is raised', async () => (await versionOf(keyUsage)) === usageV2.version)
-    await untilProjected(house, names)
-    expect(await live(keyUsage)).toEqual(before)
+    house.start({ only: [accounts, ledgerLines, apiKeys, usageV2, profileCache] })
+    await until(
+      'the version is raised',
+      async () => (await house.checkpointOf(keyUsage)).version === usageV2.version,
+    )
+    await untilProjected(house)
+    expect(await house.live(keyUsage)).toEqual(before)
     const { rows } = await house.pool.query(
       'select remark, (select sum(calls) from key_usage)::integer as calls from key_last_used',
     )
     expect(rows).toEqual([{ remark: 'second version', calls: 60 }])
     await calls('new', 3)
-    await untilProjected(house, names)
+    await untilProjected(house)
     expect((await house.pool.query('select sum(calls)::integer as calls from key_usage')).rows).toEqual([
       { calls: 63 },
     ])
-    expect((await verify(usageV2)).differences).toEqual([])
+    expect((await house.verify(usageV2)).differences).toEqual([])
   })
 
   test('readers have the old version until the new one is whole', async () => {
     await open()
-    const old = start()
+    const old = house.start()
     await calls('old', 60)
-    await untilProjected(house, names)
+    await untilProjected(house)
     await old.stop()
     const seenWhileFolding: unknown[] = []
     let folding = 0
@@ -404,13 +373,13 @@ describe('a raised version', () => {
         return usageV2.fold(events, table)
       },
     }
-    start([accounts, ledgerLines, apiKeys, watched, profileCache])
+    house.start({ only: [accounts, ledgerLines, apiKeys, watched, profileCache] })
     await until('the version is raised', async () => {
       const { rows } = await house.pool.query<{ calls: number }>(
         'select sum(calls)::integer as calls from key_usage',
       )
       seenWhileFolding.push(rows[0]?.calls)
-      return (await versionOf(keyUsage)) === usageV2.version
+      return (await house.checkpointOf(keyUsage)).version === usageV2.version
     })
     expect(folding).toBeGreaterThan(0)
     expect(new Set(seenWhileFolding)).toEqual(new Set([60]))
@@ -421,13 +390,16 @@ describe('a raised version', () => {
     await calls('c', 5)
     await appendTo(house.eventLog, keyStream('K9abcdefghijklmn'), { type: 'SomethingOfTomorrow', data: '{}' })
     await issueKey(house.eventLog, 'K9abcdefghijklmo')
-    const old = start()
-    await untilProjected(house, names)
+    const old = house.start()
+    await untilProjected(house)
     await old.stop()
-    start([accounts, ledgerLines, raised(apiKeys), keyUsage, profileCache])
+    house.start({ only: [accounts, ledgerLines, raised(apiKeys), keyUsage, profileCache] })
     await calls('after', 5)
-    await until('the version is raised', async () => (await versionOf(apiKeys)) === apiKeys.version + 1)
-    await untilProjected(house, names)
+    await until(
+      'the version is raised',
+      async () => (await house.checkpointOf(apiKeys)).version === apiKeys.version + 1,
+    )
+    await untilProjected(house)
     expect((await house.pool.query('select projection, stream from parked_events')).rows).toEqual([
       { projection: 'api_keys', stream: keyStream('K9abcdefghijklmn') },
     ])
@@ -436,11 +408,11 @@ describe('a raised version', () => {
 
   test('of money that cannot be built: the old one stays in place and the others go on', async () => {
     await open()
-    const old = start()
-    await untilProjected(house, names)
+    const old = house.start()
+    await untilProjected(house)
     await old.stop()
     await appendTo(house.eventLog, ledgerStream(org), { type: 'SomethingOfTomorrow', data: '{}' })
-    const halting = start()
+    const halting = house.start()
     await untilProjected(house, ['api_keys', 'key_usage'])
     await halting.stop()
     const before = await seen(ledgerLines)
@@ -450,10 +422,10 @@ describe('a raised version', () => {
         throw new Error('a fold with a bug')
       },
     }
-    start([accounts, broken, apiKeys, keyUsage, profileCache])
+    house.start({ only: [accounts, broken, apiKeys, keyUsage, profileCache] })
     await issueKey(house.eventLog, 'K9abcdefghijklmn')
     await untilProjected(house, ['api_keys', 'key_usage'])
     expect(await seen(ledgerLines)).toEqual(before)
-    expect(await versionOf(ledgerLines)).toBe(ledgerLines.version)
+    expect((await house.checkpointOf(ledgerLines)).version).toBe(ledgerLines.version)
   })
 })

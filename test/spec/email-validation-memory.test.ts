@@ -1,18 +1,18 @@
 /** Decision 21, and what is remembered of a mailbox that put us off: where addresses stand, and where they never do. */
 import pino from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { beforeAll, describe, expect, test } from 'vitest'
 import type { JobQueue } from '../../src/jobs/queue.ts'
 import { startJobs } from '../../src/jobs/run.ts'
 import { openEmailValidation } from '../../src/open-email-validation.ts'
 import { openOutside } from '../../src/outside.ts'
-import { type House, openHouse, type Partner, until } from '../support/house.ts'
+import { type House, type Partner, until } from '../support/house.ts'
 import {
   chargedValidation,
   emailPartner,
   freeValidation,
   type MailWorld,
   mailboxes,
-  openMailWorld,
+  mailHouse,
   path,
   resultOf,
   validate,
@@ -25,17 +25,12 @@ let house: House
 /** All the house wrote to its log, at the most talkative level. */
 const logged: string[] = []
 
-beforeAll(async () => {
-  world = await openMailWorld()
-  house = await openHouse({
-    environment: world.environment,
-    logger: pino({ level: 'trace' }, { write: (line: string) => void logged.push(line) }),
-  })
-})
-afterAll(async () => {
-  await house?.close()
-  await world?.close()
-})
+mailHouse(
+  (opened) => {
+    ;({ house, world } = opened)
+  },
+  { logger: pino({ level: 'trace' }, { write: (line: string) => void logged.push(line) }) },
+)
 
 type Job = { readonly key: string; readonly data: string; readonly seconds: number }
 

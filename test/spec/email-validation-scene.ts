@@ -1,12 +1,20 @@
 /** Domains with mail servers of their own on loopback, and what calls about their mailboxes look like. */
 import { connect, createServer, type Server } from 'node:net'
-import { expect } from 'vitest'
+import { afterAll, beforeAll, expect } from 'vitest'
 import {
   type EmailValidationResult,
   emailValidationResult,
 } from '../../src/capabilities/email-validation/contract.ts'
 import { type DnsServerDouble, startDnsServer } from '../support/dns-server.ts'
-import type { Answer, AnswerAndFacts, House, Partner, PartnerOptions } from '../support/house.ts'
+import {
+  type Answer,
+  type AnswerAndFacts,
+  type House,
+  openHouse,
+  type Partner,
+  type PartnerOptions,
+  send,
+} from '../support/house.ts'
 import { closedPort, type SmtpScript, type SmtpServer, startSmtpServer } from '../support/smtp-servers.ts'
 
 export type MailWorld = {
@@ -20,7 +28,7 @@ export type MailWorld = {
   close(): Promise<void>
 }
 
-export const openMailWorld = async (): Promise<MailWorld> => {
+const openMailWorld = async (): Promise<MailWorld> => {
   const dns = await startDnsServer({})
   const port = await closedPort()
   const servers: SmtpServer[] = []
@@ -76,6 +84,24 @@ const openDoor = async ({ host, port, to }: { host: string; port: number; to: nu
   return door
 }
 
+/** A house in a mail world, open as long as the file that calls this runs; `begin` has both before the first test does. */
+export const mailHouse = (
+  begin: (opened: { house: House; world: MailWorld }) => Promise<void> | void,
+  { logger }: Pick<Parameters<typeof openHouse>[0] & object, 'logger'> = {},
+): void => {
+  let world: MailWorld | undefined
+  let house: House | undefined
+  beforeAll(async () => {
+    world = await openMailWorld()
+    house = await openHouse({ environment: world.environment, ...(logger === undefined ? {} : { logger }) })
+    await begin({ house, world })
+  })
+  afterAll(async () => {
+    await house?.close()
+    await world?.close()
+  })
+}
+
 /** Only these local parts have mailboxes. */
 export const mailboxes =
   (...known: string[]): NonNullable<SmtpScript['recipient']> =>
@@ -104,6 +130,13 @@ export const validate = (
     { email, ...(company === undefined ? {} : { include_company_data: company }) },
     headers,
   )
+
+/** Sends without looking at the ledger: for calls that are under way together. */
+export const sendValidate = ({ apiUrl }: House, { apiKey }: Partner, email: string): Promise<Answer> =>
+  send(`${apiUrl}${path}`, {
+    headers: { 'x-api-key': apiKey, 'content-type': 'application/json' },
+    body: { email },
+  })
 
 /** The result of a 200: every key there, none beside. */
 export const resultOf = (answer: Answer): EmailValidationResult => {

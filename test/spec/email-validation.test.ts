@@ -1,5 +1,5 @@
 /** Specification 4.1 and 8: what is answered, with decisions 1, 4, 7, 9, 16 and 17. */
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { type House, openHouse, type Partner } from '../support/house.ts'
 import type { SmtpScript } from '../support/smtp-servers.ts'
 import {
@@ -7,7 +7,7 @@ import {
   freeValidation,
   type MailWorld,
   mailboxes,
-  openMailWorld,
+  mailHouse,
   path,
   resultOf,
   validate,
@@ -18,14 +18,9 @@ let world: MailWorld
 let house: House
 let partner: Partner
 
-beforeAll(async () => {
-  world = await openMailWorld()
-  house = await openHouse({ environment: world.environment })
+mailHouse(async (opened) => {
+  ;({ house, world } = opened)
   partner = await emailPartner(house, { credits: '1000' })
-})
-afterAll(async () => {
-  await house?.close()
-  await world?.close()
 })
 
 const instant = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)

@@ -3,13 +3,10 @@
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
-import { forgetAnswers } from '../../src/jobs/retain.ts'
 import { reversalCommand } from '../../src/ledger/abandoned.ts'
-import { grant } from '../../src/ops/organizations.ts'
 import {
   type Answer,
   type House,
-  type LedgerFact,
   openHouse,
   type Partner,
   places,
@@ -17,6 +14,7 @@ import {
   sendRaw,
   until,
 } from '../support/house.ts'
+import { chargesOf, forget, replayFact } from './ledger-scene.ts'
 import {
   bare,
   expectCredits,
@@ -43,40 +41,6 @@ const sendLookup = (partner: Partner, ip: string, key: string): Promise<Answer> 
     headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json', 'idempotency-key': key },
     body: { ip },
   })
-
-const chargesOf = async (partner: Partner): Promise<LedgerFact[]> =>
-  (await house.eventsOf(partner.organizationId)).filter(({ type }) => type === 'CreditCharged')
-
-const replayFact = ({ keyId }: Partner, more: { idempotent?: true } = {}) => ({
-  type: 'KeyUsed',
-  data: {
-    key_id: keyId,
-    capability: 'ip_lookup',
-    outcome: 'answered',
-    facts: { kind: 'replay' },
-    free_by: { rule: 'replay', rule_version: 1 },
-    ...more,
-  },
-})
-
-const buy = (partner: Partner, amount: string) =>
-  grant(house.foundation, {
-    organizationId: partner.organizationId,
-    amount: parseCredits(amount),
-    priority: 100,
-    expiresAt: null,
-    reason: 'bought',
-    actor: 'cli',
-  })
-
-/** A day later, as the job that forgets answers sees it. */
-const forget = async (partner: Partner): Promise<void> => {
-  await house.query(
-    `update idempotent_calls set answered_at = answered_at - interval '25 h' where organization_id = $1`,
-    [partner.organizationId],
-  )
-  await forgetAnswers(house.foundation.pool)
-}
 
 /** As after the death of the process between its append and its answer, and the minute such a claim holds. */
 const loseAnswers = (partner: Partner) =>
@@ -107,7 +71,7 @@ describe('the same key and body again', () => {
       expect(again.events[0]?.metadata.request_id).toBe(again.headers.get('x-request-id'))
       expect(again.headers.get('x-request-id')).not.toBe(first.headers.get('x-request-id'))
     }
-    expect(await chargesOf(partner)).toHaveLength(1)
+    expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 
   test('is the first answer also when it was free', async () => {
@@ -116,7 +80,7 @@ describe('the same key and body again', () => {
     const again = await lookup(partner, '10.0.0.1', 'free')
     expect(again.text).toBe(first.text)
     expect(bare(again.events)).toEqual([replayFact(partner)])
-    expect(await chargesOf(partner)).toEqual([])
+    expect(await chargesOf(house, partner)).toEqual([])
   })
 
   test('is the first answer also when it was a refusal', async () => {
@@ -127,23 +91,6 @@ describe('the same key and body again', () => {
     expect({ status: again.status, text: again.text }).toEqual({ status: 400, text: first.text })
     expect(again.headers.get('idempotent-replayed')).toBe('true')
     expectCredits(again, '0', '10')
-  })
-
-  test('is a first call again when nobody could pay for it: with credits it is made and charged once', async () => {
-    const partner = await house.partner({ credits: '0' })
-    const first = await lookup(partner, places.london, 'poor')
-    expectErrorObject(first, {
-      status: 402,
-      error: 'payment_required',
-      code: 'CREDIT_001',
-      details: { required: '1', available: '0' },
-    })
-    await buy(partner, '5')
-    const again = await lookup(partner, places.london, 'poor')
-    expect(again.status).toBe(200)
-    expectCredits(again, '1', '4')
-    expectCredits(await lookup(partner, places.london, 'poor'), '0', '4')
-    expect(await chargesOf(partner)).toHaveLength(1)
   })
 
   test('belongs to the organization: every key of it gets the first answer, no key of another does', async () => {
@@ -169,7 +116,7 @@ describe('the same key and body again', () => {
     const first = await lookup(partner, places.london, '"quoted-1"')
     expect(first.status).toBe(200)
     expect((await lookup(partner, places.london, 'quoted-1')).text).toBe(first.text)
-    expect(await chargesOf(partner)).toHaveLength(1)
+    expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 })
 
@@ -249,7 +196,7 @@ describe('the same key at once', () => {
         text === firsts[0]?.text && !headers.has('idempotent-replayed') ? '1' : '0',
       )
     }
-    expect(await chargesOf(partner)).toHaveLength(1)
+    expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 })
 
@@ -302,7 +249,7 @@ describe('a key may be anything, also what the ledger derives ids from', () => {
     const names = ['register', 'grant', 'idempotency/x', 'x', String(registered?.id), partner.keyId]
     for (const [i, name] of names.entries())
       expectCredits(await lookup(partner, places.london, name), '1', String(9 - i))
-    expect(await chargesOf(partner)).toHaveLength(names.length)
+    expect(await chargesOf(house, partner)).toHaveLength(names.length)
   })
 
   test('the request id of an earlier call is a key like any other', async () => {
@@ -326,32 +273,32 @@ describe('after the first body is forgotten', () => {
   test('a charged call is made again and not charged again', async () => {
     const partner = await house.partner({ credits: '10' })
     const first = await lookup(partner, places.london, 'old')
-    await forget(partner)
+    await forget(house, partner)
     const again = await lookup(partner, places.london, 'old')
     expect(again.status).toBe(200)
     expect(again.body.result).toEqual(first.body.result)
     expect(again.headers.get('idempotent-replayed')).toBe('true')
     expectCredits(again, '0', '9')
-    expect(bare(again.events)).toEqual([replayFact(partner, { idempotent: true })])
-    expect(await chargesOf(partner)).toHaveLength(1)
+    expect(bare(again.events)).toEqual([replayFact(partner, 'ip_lookup', { idempotent: true })])
+    expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 
   test('another body is still IDEMP_001', async () => {
     const partner = await house.partner({ credits: '10' })
     await lookup(partner, places.london, 'old')
-    await forget(partner)
+    await forget(house, partner)
     expect((await lookup(partner, places.munich, 'old')).body.code).toBe('IDEMP_001')
   })
 
   test('a call that was refused for want of credits is not given away', async () => {
     const partner = await house.partner({ credits: '0' })
     expect((await lookup(partner, places.london, 'unpaid')).status).toBe(402)
-    await forget(partner)
+    await forget(house, partner)
     const again = await lookup(partner, places.london, 'unpaid')
     // Never charged: a result may leave only with a charge, and there is nothing to charge.
     expect(again.status).toBe(402)
     expect(again.text).not.toContain('London')
-    expect(await chargesOf(partner)).toEqual([])
+    expect(await chargesOf(house, partner)).toEqual([])
   })
 })
 
@@ -364,7 +311,7 @@ describe('after the process died before it answered', () => {
     expect(again.status).toBe(200)
     expect(again.body.result).toEqual(first.body.result)
     expectCredits(again, '0', '9')
-    expect(await chargesOf(partner)).toHaveLength(1)
+    expect(await chargesOf(house, partner)).toHaveLength(1)
     // From now on that is the first answer.
     expect((await lookup(partner, places.london, 'lost')).text).toBe(again.text)
   })
@@ -376,14 +323,14 @@ describe('after the process died before it answered', () => {
     const again = await lookup(partner, places.london, 'lost')
     expect(again.status).toBe(402)
     expect(again.text).not.toContain('London')
-    expect(await chargesOf(partner)).toEqual([])
+    expect(await chargesOf(house, partner)).toEqual([])
   })
 
   test('a charge that was given back, because its caller got SYS_002, is due when the key comes back', async () => {
     const partner = await house.partner({ credits: '10' })
     await lookup(partner, places.london, 'late')
     // What stands after an append that arrived too late: the charge, its reversal, and no claim.
-    const [charge] = await chargesOf(partner)
+    const [charge] = await chargesOf(house, partner)
     await house.query('delete from idempotent_calls where organization_id = $1', [partner.organizationId])
     await house.foundation.ledger.submit(
       partner.organizationId,
@@ -391,7 +338,7 @@ describe('after the process died before it answered', () => {
         {
           chargeId: String(charge?.data.charge_id),
           amount: parseCredits('1'),
-          firstEventId: '',
+          firstEventId: String(charge?.metadata.causation_id),
           absentUpTo: -1,
         },
         { nowMs: Date.now(), logger: pino({ level: 'silent' }) },
@@ -412,6 +359,6 @@ describe('after the process died before it answered', () => {
     const again = await lookup(partner, places.london, 'vanished')
     expect(again.status).toBe(200)
     expectCredits(again, '0', '9')
-    expect(await chargesOf(partner)).toHaveLength(1)
+    expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 })

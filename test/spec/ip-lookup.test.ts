@@ -1,6 +1,7 @@
 /** Specification 2.3 and 4.2, with decisions 1, 4, 5, 7, 11, 18 and 19. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type House, openHouse, type Partner, places } from '../support/house.ts'
+import { london, nowhere } from '../ip-lookup/locations.ts'
+import { type AnswerAndFacts, type House, openHouse, type Partner, places } from '../support/house.ts'
 import { bare, expectCredits, expectRefusedCall, jsonType, rateLimitsOf, ulid } from './wire.ts'
 
 let house: House
@@ -12,51 +13,16 @@ beforeAll(async () => {
 })
 afterAll(() => house?.close())
 
-const nowhere = {
-  continent: null,
-  continent_code: null,
-  country: null,
-  country_code: null,
-  region: null,
-  region_code: null,
-  city: null,
-  latitude: null,
-  longitude: null,
-  postal: null,
-  is_eu: false,
-  calling_code: null,
-}
-const london = {
-  continent: 'Europe',
-  continent_code: 'EU',
-  country: 'United Kingdom',
-  country_code: 'GB',
-  region: 'England',
-  region_code: 'ENG',
-  city: 'London',
-  latitude: 51.5142,
-  longitude: -0.0931,
-  postal: 'EC4N',
-  is_eu: false,
-  calling_code: '44',
-}
+const keyUsed = (facts: { success: boolean; country_code: string | null }) => ({
+  key_id: partner.keyId,
+  capability: 'ip_lookup',
+  outcome: 'answered',
+  facts: { kind: 'ip_lookup', ...facts, address_hmac: expect.stringMatching(/^[\w-]{43}$/) },
+})
 
 /** The facts of a lookup, and what they cost. */
 const chargedLookup = (countryCode: string) => [
-  {
-    type: 'KeyUsed',
-    data: {
-      key_id: partner.keyId,
-      capability: 'ip_lookup',
-      outcome: 'answered',
-      facts: {
-        kind: 'ip_lookup',
-        success: true,
-        country_code: countryCode,
-        address_hmac: expect.stringMatching(/^[\w-]{43}$/),
-      },
-    },
-  },
+  { type: 'KeyUsed', data: keyUsed({ success: true, country_code: countryCode }) },
   {
     type: 'CreditCharged',
     data: {
@@ -71,23 +37,36 @@ const chargedLookup = (countryCode: string) => [
     },
   },
 ]
-const freeLookup = () => [
-  {
-    type: 'KeyUsed',
-    data: {
-      key_id: partner.keyId,
-      capability: 'ip_lookup',
-      outcome: 'answered',
-      facts: {
-        kind: 'ip_lookup',
-        success: false,
-        country_code: null,
-        address_hmac: expect.stringMatching(/^[\w-]{43}$/),
+
+/** Success false, every field null and is_eu false; recorded, and free. */
+const expectNowhere = (answer: AnswerAndFacts, ip: string): void => {
+  const type = ip.includes(':') ? 'IPv6' : 'IPv4'
+  expect(answer.status).toBe(200)
+  expect(answer.body.result).toEqual({ ip, success: false, type, ...nowhere })
+  expect(answer.headers.get('credits-charged')).toBe('0')
+  expect(bare(answer.events)).toEqual([
+    {
+      type: 'KeyUsed',
+      data: {
+        ...keyUsed({ success: false, country_code: null }),
+        free_by: { rule: 'ip_lookup.not_located', rule_version: 1 },
       },
-      free_by: { rule: 'ip_lookup.not_located', rule_version: 1 },
     },
-  },
-]
+  ])
+}
+
+const malformed = (ip: string) => ({
+  status: 400,
+  error: 'validation_error',
+  code: 'IP_001',
+  details: { ip, supported_formats: ['IPv4', 'IPv6'] },
+})
+const missingIp = {
+  status: 400,
+  error: 'bad_request',
+  code: 'REQ_002',
+  details: { missing_parameter: 'ip', parameter_type: 'string' },
+}
 
 describe('2.3 the IP lookup response', () => {
   test('holds result, processing_time_ms and request_id, and nothing else', async () => {
@@ -147,11 +126,7 @@ describe('2.3 the IP lookup response', () => {
     ['without a country in the database', places.nowhere],
     ['unknown to the database', places.unknown],
   ])('an address %s is success false with every field null and is_eu false', async (_, ip) => {
-    const answer = await house.lookup(partner, { ip })
-    expect(answer.status).toBe(200)
-    expect(answer.body.result).toEqual({ ip, success: false, type: 'IPv4', ...nowhere })
-    expect(answer.headers.get('credits-charged')).toBe('0')
-    expect(bare(answer.events)).toEqual(freeLookup())
+    expectNowhere(await house.lookup(partner, { ip }), ip)
   })
 })
 
@@ -176,18 +151,12 @@ describe('4.2 POST /v1/ip/lookup', () => {
   test.each(['10.0.0.0', '10.255.255.255', '172.16.0.1', '172.31.255.255', '192.168.0.1', '192.168.255.255'])(
     '4.2.2 the private address %s is success false with all location fields null, and costs nothing',
     async (ip) => {
-      const answer = await house.lookup(partner, { ip })
-      expect(answer.status).toBe(200)
-      expect(answer.body.result).toEqual({ ip, success: false, type: 'IPv4', ...nowhere })
-      expect(answer.headers.get('credits-charged')).toBe('0')
-      expect(bare(answer.events)).toEqual(freeLookup())
+      expectNowhere(await house.lookup(partner, { ip }), ip)
     },
   )
 
   test('4.2.2 a private address is success false even where the database has an answer', async () => {
-    const answer = await house.lookup(partner, { ip: places.private })
-    expect(answer.body.result).toEqual({ ip: places.private, success: false, type: 'IPv4', ...nowhere })
-    expect(bare(answer.events)).toEqual(freeLookup())
+    expectNowhere(await house.lookup(partner, { ip: places.private }), places.private)
   })
 
   test.each([
@@ -211,15 +180,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
     '4000::1',
     '2d00::1',
   ])('decision 18: %s is special-purpose or unallocated: success false, free', async (ip) => {
-    const answer = await house.lookup(partner, { ip })
-    expect(answer.status).toBe(200)
-    expect(answer.body.result).toEqual({
-      ip,
-      success: false,
-      type: ip.includes(':') ? 'IPv6' : 'IPv4',
-      ...nowhere,
-    })
-    expect(bare(answer.events)).toEqual(freeLookup())
+    expectNowhere(await house.lookup(partner, { ip }), ip)
   })
 
   describe('4.2.3 a malformed address is IP_001 and costs nothing', () => {
@@ -255,12 +216,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
       ['an SQL fragment', "' or 1=1 --"],
     ])('%s', async (_, ip) => {
       const answer = await house.lookup(partner, { ip })
-      expectRefusedCall(answer, partner, {
-        status: 400,
-        error: 'validation_error',
-        code: 'IP_001',
-        details: { ip, supported_formats: ['IPv4', 'IPv6'] },
-      })
+      expectRefusedCall(answer, partner, malformed(ip))
       expect(answer.body).not.toHaveProperty('result')
     })
 
@@ -270,22 +226,12 @@ describe('4.2 POST /v1/ip/lookup', () => {
       ['an array of an address', ['81.2.69.142'], '["81.2.69.142"]'],
       ['an object', { v4: '81.2.69.142' }, '{"v4":"81.2.69.142"}'],
     ])('%s instead of a string, shown as JSON', async (_, ip, shown) => {
-      expectRefusedCall(await house.lookup(partner, { ip }), partner, {
-        status: 400,
-        error: 'validation_error',
-        code: 'IP_001',
-        details: { ip: shown, supported_formats: ['IPv4', 'IPv6'] },
-      })
+      expectRefusedCall(await house.lookup(partner, { ip }), partner, malformed(shown))
     })
 
     test('what was submitted is repeated, cut to 64 characters', async () => {
       const ip = `${'1'.repeat(63)}xyz`
-      expectRefusedCall(await house.lookup(partner, { ip }), partner, {
-        status: 400,
-        error: 'validation_error',
-        code: 'IP_001',
-        details: { ip: `${'1'.repeat(63)}x`, supported_formats: ['IPv4', 'IPv6'] },
-      })
+      expectRefusedCall(await house.lookup(partner, { ip }), partner, malformed(`${'1'.repeat(63)}x`))
     })
 
     test('what was submitted does not enter the event log', async () => {
@@ -299,12 +245,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
     ['null', { ip: null }],
     ['misspelled', { IP: '81.2.69.142' }],
   ])('4.2.4 an ip that is %s is REQ_002 and costs nothing', async (_, body) => {
-    expectRefusedCall(await house.lookup(partner, body), partner, {
-      status: 400,
-      error: 'bad_request',
-      code: 'REQ_002',
-      details: { missing_parameter: 'ip', parameter_type: 'string' },
-    })
+    expectRefusedCall(await house.lookup(partner, body), partner, missingIp)
   })
 
   test('4.2.5 IPv4 and IPv6 give the same response structure', async () => {
@@ -314,7 +255,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
     expect(Object.keys(Object(v6.body.result))).toEqual(Object.keys(Object(v4.body.result)))
     expect(bare(v6.events)).toEqual(chargedLookup('GB'))
     const nobody = await house.lookup(partner, { ip: '2a02:fff::1' })
-    expect(nobody.body.result).toEqual({ ip: '2a02:fff::1', success: false, type: 'IPv6', ...nowhere })
+    expectNowhere(nobody, '2a02:fff::1')
     expect(Object.keys(Object(nobody.body.result))).toEqual(Object.keys(Object(v4.body.result)))
   })
 
@@ -338,9 +279,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
     ['NAT64', '64:ff9b::10.0.0.1', '64:ff9b::a00:1'],
     ['6to4', '2002:a00:1::', '2002:a00:1::'],
   ])('decision 18: a %s private address is success false and free', async (_, ip, shown) => {
-    const answer = await house.lookup(partner, { ip })
-    expect(answer.body.result).toEqual({ ip: shown, success: false, type: 'IPv6', ...nowhere })
-    expect(bare(answer.events)).toEqual(freeLookup())
+    expectNowhere(await house.lookup(partner, { ip }), shown)
   })
 
   test.each([
@@ -386,12 +325,7 @@ describe('4.2 POST /v1/ip/lookup', () => {
         body: `{"__proto__":{"ip":"${places.london}"}}`,
       }),
       partner,
-      {
-        status: 400,
-        error: 'bad_request',
-        code: 'REQ_002',
-        details: { missing_parameter: 'ip', parameter_type: 'string' },
-      },
+      missingIp,
     )
   })
 

@@ -5,7 +5,6 @@ import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type App, startApp } from '../../src/app.ts'
 import { type ProfileResult, profileResult } from '../../src/capabilities/profile/contract.ts'
-import { forgetAnswers } from '../../src/jobs/retain.ts'
 import {
   type Answer,
   type AnswerAndFacts,
@@ -17,6 +16,7 @@ import {
   until,
 } from '../support/house.ts'
 import { type ProfileUpstream, profileUpstream, type UpstreamAnswer } from '../support/profile-upstream.ts'
+import { failureFact, replayFact, unavailable, unpaid } from './ledger-scene.ts'
 import {
   bare,
   expectCredits,
@@ -580,13 +580,6 @@ describe('decision 11: what a retrieval costs', () => {
 })
 
 describe('a balance that does not suffice', () => {
-  const unpaid = (required: string, available: string) => ({
-    status: 402,
-    error: 'payment_required',
-    code: 'CREDIT_001',
-    details: { required, available },
-  })
-
   test.each([
     ['fresh data', { cached: false }],
     ['cached data that nobody has', { cached: true }],
@@ -642,27 +635,10 @@ describe('a balance that does not suffice', () => {
 describe('an upstream that fails is 503 with Retry-After, and nothing is charged', () => {
   /** What an upstream failure leaves behind: a free fact, and no trace in the cache. */
   const expectUnavailable = (answer: AnswerAndFacts, by: Partner, retryAfterSeconds: number): void => {
-    expectErrorObject(answer, {
-      status: 503,
-      error: 'service_unavailable',
-      code: 'SYS_002',
-      details: {},
-    })
+    expectErrorObject(answer, unavailable)
     expect(answer.headers.get('retry-after')).toBe(String(retryAfterSeconds))
     expect(answer.headers.get('credits-charged')).toBe('0')
-    expect(bare(answer.events)).toEqual([
-      {
-        type: 'KeyUsed',
-        data: {
-          key_id: by.keyId,
-          capability: 'profile',
-          outcome: 'failed',
-          code: 'SYS_002',
-          facts: { kind: 'refusal', code: 'SYS_002' },
-          free_by: { rule: 'refusal', rule_version: 1 },
-        },
-      },
-    ])
+    expect(bare(answer.events)).toEqual([failureFact(by, 'profile')])
   }
 
   test.each<[string, UpstreamAnswer]>([
@@ -846,95 +822,27 @@ describe('whose data it is', () => {
 })
 
 describe('decision 15: Idempotency-Key', () => {
-  const idempotent = (by: Partner, body: unknown, key: string) => ask(by, body, { 'idempotency-key': key })
-
   test('the same key again is answered again and charged once; the answer is never kept', async () => {
     const { lid } = somebody()
     const by = await aPartner({ credits: '5' })
-    const first = await idempotent(by, { id: lid, cached: false }, 'one-person')
+    const askOnce = () => ask(by, { id: lid, cached: false }, { 'idempotency-key': 'one-person' })
+    const first = await askOnce()
     expect(first.headers.get('idempotent-replayed')).toBeNull()
     expectCredits(first, '5', '0')
     await settled()
     // The first replay settles in the ledger that the charge stands.
-    for (const marked of [{ idempotent: true }, {}]) {
-      const again = await idempotent(by, { id: lid, cached: false }, 'one-person')
+    for (const marked of [{ idempotent: true }, {}] as const) {
+      const again = await askOnce()
       expect(resultOf(again)).toEqual(resultOf(first))
       expect(again.headers.get('idempotent-replayed')).toBe('true')
       expectCredits(again, '0', '0')
-      expect(bare(again.events)).toEqual([
-        {
-          type: 'KeyUsed',
-          data: {
-            key_id: by.keyId,
-            capability: 'profile',
-            outcome: 'answered',
-            facts: { kind: 'replay' },
-            free_by: { rule: 'replay', rule_version: 1 },
-            ...marked,
-          },
-        },
-      ])
+      expect(bare(again.events)).toEqual([replayFact(by, 'profile', marked)])
     }
     expect(timesAsked(lid)).toBe(1)
     const rows = await house.query('select status, answer from idempotent_calls where organization_id = $1', [
       by.organizationId,
     ])
     expect(rows).toEqual([{ status: 200, answer: null }])
-  })
-
-  test('one charge is not a subscription: a replay is answered from what the first call left', async () => {
-    const { lid } = somebody()
-    await idempotent(partner, { id: lid, cached: false }, 'not-a-subscription')
-    await settled()
-    house.moveClock(hourMs)
-    const again = await idempotent(partner, { id: lid, cached: false }, 'not-a-subscription')
-    expect(again.body).toMatchObject({ result: { lid }, cached: true })
-    expect(again.headers.get('credits-charged')).toBe('0')
-    expect(timesAsked(lid)).toBe(1)
-  })
-
-  test('the same key with another body is IDEMP_001', async () => {
-    const { lid } = somebody()
-    await idempotent(partner, { id: lid }, 'another-body')
-    const answer = await idempotent(partner, { id: lid, cached: false }, 'another-body')
-    expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 422, code: 'IDEMP_001' })
-  })
-
-  test('a key whose call failed for the upstream is charged when its call succeeds', async () => {
-    const { lid } = somebody()
-    const wasThere = answers.get(lid)
-    answers.set(lid, () => ({ status: 500 }))
-    const by = await aPartner()
-    expect((await idempotent(by, { id: lid }, 'try-again')).status).toBe(503)
-    await settled()
-    if (wasThere !== undefined) answers.set(lid, wasThere)
-    const again = await idempotent(by, { id: lid }, 'try-again')
-    expect({ status: again.status, charged: again.headers.get('credits-charged') }).toEqual({
-      status: 200,
-      charged: '5',
-    })
-  })
-
-  test('a key whose call found nobody gets that answer again, for nothing; a person is never free', async () => {
-    const lid = freshLid()
-    const by = await aPartner()
-    const first = await idempotent(by, { id: lid }, 'found-later')
-    expectErrorObject(first, notFound(lid))
-    await settled()
-    answers.set(lid, () => served({ ...person, lid }))
-    house.moveClock(2 * dayMs)
-    const again = await idempotent(by, { id: lid }, 'found-later')
-    expect({ status: again.status, text: again.text }).toEqual({ status: 404, text: first.text })
-    expect(again.headers.get('idempotent-replayed')).toBe('true')
-    // A day later the answer is forgotten, and nothing was charged under the key yet.
-    await house.query(
-      `update idempotent_calls set answered_at = answered_at - interval '25 h' where organization_id = $1`,
-      [by.organizationId],
-    )
-    await forgetAnswers(house.foundation.pool)
-    const found = await idempotent(by, { id: lid }, 'found-later')
-    expect(resultOf(found)).toMatchObject({ lid })
-    expect(bare(found.events)).toMatchObject(charged(by, 'fresh'))
   })
 })
 

@@ -3,35 +3,31 @@
  * whoever can pay for it, and to nobody else.
  */
 import pino from 'pino'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { parseCredits } from '../../src/billing/money.ts'
+import { describe, expect, test } from 'vitest'
+import { formatCredits } from '../../src/billing/money.ts'
 import { createLedger } from '../../src/ledger/commit.ts'
-import { grant } from '../../src/ops/organizations.ts'
-import { type Answer, type House, openHouse, type Partner, send, until } from '../support/house.ts'
+import { balance } from '../../src/ops/organizations.ts'
+import { type House, type Partner, until } from '../support/house.ts'
 import type { SmtpServer } from '../support/smtp-servers.ts'
 import {
   emailPartner,
   knowCompany,
   type MailWorld,
   mailboxes,
-  openMailWorld,
-  path,
+  mailHouse,
   resultOf,
+  sendValidate,
   takeCompaniesAway,
   validate,
 } from './email-validation-scene.ts'
+import { buy, chargesOf, unpaid } from './ledger-scene.ts'
 import { bare, expectCredits, expectErrorObject, expectRefusedCall, refusalFact } from './wire.ts'
 
 let world: MailWorld
 let house: House
 
-beforeAll(async () => {
-  world = await openMailWorld()
-  house = await openHouse({ environment: world.environment })
-})
-afterAll(async () => {
-  await house?.close()
-  await world?.close()
+mailHouse((opened) => {
+  ;({ house, world } = opened)
 })
 
 let named = 0
@@ -42,22 +38,8 @@ const freshDomain = async (
   return { domain, server: await world.host(domain, script) }
 }
 
-const unpaid = (required: string, available: string) => ({
-  status: 402,
-  error: 'payment_required',
-  code: 'CREDIT_001',
-  details: { required, available },
-})
-
-/** Sends without looking at the ledger: for calls that are under way together. */
-const sendValidate = (partner: Partner, email: string): Promise<Answer> =>
-  send(`${house.apiUrl}${path}`, {
-    headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json' },
-    body: { email },
-  })
-
 /** As another process grants: this one's ledger has not heard of it. */
-const grantElsewhere = async ({ organizationId }: Partner, amount: string): Promise<void> => {
+const grantElsewhere = async (partner: Partner, amount: string): Promise<void> => {
   const { eventLog } = house.foundation
   const ledger = createLedger({
     eventLog,
@@ -65,19 +47,12 @@ const grantElsewhere = async ({ organizationId }: Partner, amount: string): Prom
     logger: pino({ level: 'silent' }),
     clock: Date,
   })
-  await grant(
-    { ...house.foundation, ledger },
-    {
-      organizationId,
-      amount: parseCredits(amount),
-      priority: 100,
-      expiresAt: null,
-      reason: 'bought elsewhere',
-      actor: 'cli',
-    },
-  )
+  await buy(house, partner, amount, ledger)
   await ledger.drain()
 }
+
+const availableTo = async ({ organizationId }: Partner): Promise<string> =>
+  formatCredits((await balance(house.foundation, organizationId)).available)
 
 describe('without credits', () => {
   test('a mailbox that exists is not asked about: 402 before any connection, and the refusal is recorded', async () => {
@@ -168,7 +143,7 @@ describe('calls in progress', () => {
     const { domain, server } = await freshDomain({ recipient: mailboxes('someone'), thinkMs: 20 })
     const partner = await emailPartner(house, { credits: '1' })
     const answers = await Promise.all(
-      Array.from({ length: 8 }, () => sendValidate(partner, `someone@${domain}`)),
+      Array.from({ length: 8 }, () => sendValidate(house, partner, `someone@${domain}`)),
     )
     const statuses = answers.map(({ status }) => status).sort()
     expect(statuses).toEqual([200, 402, 402, 402, 402, 402, 402, 402])
@@ -177,11 +152,9 @@ describe('calls in progress', () => {
         expectErrorObject(answer, unpaid('1', '0'))
         expect(answer.headers.get('credits-charged')).toBe('0')
       }
-    const events = await house.eventsOf(partner.organizationId)
-    expect(events.filter(({ type }) => type === 'CreditCharged')).toHaveLength(1)
+    expect(await chargesOf(house, partner)).toHaveLength(1)
     expect(server.recipients().filter((mailbox) => mailbox === `someone@${domain}`)).toHaveLength(1)
-    const { available } = await balanceOf(partner)
-    expect(available).toBe('0')
+    expect(await availableTo(partner)).toBe('0')
   })
 
   test('leave nothing reserved: what a call did not cost can be spent by the next', async () => {
@@ -202,22 +175,16 @@ describe('calls in progress', () => {
       permissions: ['email_validation', 'ip_lookup'],
       credits: '1',
     })
-    const slow = sendValidate(partner, `someone@${domain}`)
+    const slow = sendValidate(house, partner, `someone@${domain}`)
     await until('the mail server is spoken to', async () => server.conversations.length > 0)
     const { body, status } = await house.lookup(partner, { ip: '81.2.69.142' })
     const answer = await slow
     // Whichever of the two the ledger took first was paid, and the other one was not.
     expect([status, answer.status].sort()).toEqual([200, 402])
     expect(body).toBeTypeOf('object')
-    expect((await balanceOf(partner)).available).toBe('0')
+    expect(await availableTo(partner)).toBe('0')
   })
 })
-
-const balanceOf = async ({ organizationId }: Partner): Promise<{ available: string }> => {
-  const { balance } = await import('../../src/ops/organizations.ts')
-  const { formatCredits } = await import('../../src/billing/money.ts')
-  return { available: formatCredits((await balance(house.foundation, organizationId)).available) }
-}
 
 describe('credits granted by another process a moment ago', () => {
   test('count: nobody is refused for what this process had not heard yet', async () => {
@@ -242,10 +209,7 @@ describe('credits granted by another process a moment ago', () => {
     const again = await validate(house, partner, `someone@${domain}`, { headers })
     expect(again.text).toBe(first.text)
     expectCredits(again, '0', '4')
-    const charges = (await house.eventsOf(partner.organizationId)).filter(
-      ({ type }) => type === 'CreditCharged',
-    )
-    expect(charges).toHaveLength(1)
+    expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 })
 

@@ -29,6 +29,13 @@ export type EmailValidationParts = {
   readonly later: (sealed: string, options: { afterSeconds: number; key: string }) => Promise<void>
   readonly clock: { now(): number }
   readonly logger: Logger
+  readonly observe?: EmailValidationObserver | undefined
+}
+
+/** What operations wants to know about verdicts. Told on every call, so it has to be cheap. */
+export type EmailValidationObserver = {
+  /** `row` of the decision table gave the status. What the call then cost, or whether it could be paid, is not said. */
+  readonly verdict: (row: number, status: EmailStatus) => void
 }
 
 /** A request with what its text alone tells. */
@@ -107,6 +114,7 @@ const gather = async (
   const enriching = input.companyRequested && domain !== null && companyApplies(evidence.lists, judged)
   if (enriching && !asking) await caller.reserve(dearest(input, judged.status))
   const company = enriching ? await parts.companies.find(domain) : null
+  parts.observe?.verdict(judged.row, judged.status)
   return {
     ...evidence,
     addressHmac,

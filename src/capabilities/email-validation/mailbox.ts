@@ -6,7 +6,7 @@
  * a day what came of it.
  */
 import { LRUCache } from 'lru-cache'
-import type { EmailAddress, MailboxEvidence, MxTarget } from './evidence.ts'
+import type { EmailAddress, MailboxEvidence, MailboxOutcome, MxTarget } from './evidence.ts'
 import type { Cause, LaneAnswer, MailboxLane } from './mailbox-lane.ts'
 import { MailboxPool, type PoolBounds, type PoolStatus } from './mailbox-pool.ts'
 import { catchAllOf, classifyReply } from './smtp-classify.ts'
@@ -15,6 +15,12 @@ import type { SmtpFailure } from './smtp-connection.ts'
 
 /** The part of pino's logger this room speaks to. Neither addresses nor replies are ever told. */
 export type MailboxLogger = Record<'debug', (details: object, message: string) => void>
+
+/** What operations wants to know about mailboxes. Told on every check, so it has to be cheap. */
+export type MailboxObserver = {
+  /** A mailbox was asked about, or could not be. */
+  readonly mailboxChecked: (outcome: MailboxOutcome) => void
+}
 
 export type MailboxBounds = PoolBounds & {
   readonly connectTimeoutMs: number
@@ -67,6 +73,7 @@ export type MailboxProbeOptions = {
   /** So many random octets that nobody can foresee. */
   readonly random: (size: number) => Uint8Array
   readonly logger: MailboxLogger
+  readonly observe?: MailboxObserver | undefined
   readonly bounds?: Partial<MailboxBounds>
 }
 
@@ -146,26 +153,9 @@ class Probe implements MailboxProbe {
     mx: { readonly targets: readonly MxTarget[] },
     { signal }: { readonly signal?: AbortSignal | undefined } = {},
   ): Promise<MailboxEvidence> {
-    const mailbox = mailboxOf(address)
-    // By the octets that would be sent, whatever the address says of itself.
-    const smtputf8 = !/^[ -~]*$/.test(mailbox)
-    rcpt(mailbox, { smtputf8 })
-    this.#checks++
-    if (this.#closed || this.#underWay >= this.#bounds.checksMax) return evidence('timeout')
-    this.#underWay++
-    const deadline = new AbortController()
-    const timer = setTimeout(() => deadline.abort(), this.#bounds.totalTimeoutMs)
-    const ends = signal === undefined ? deadline.signal : AbortSignal.any([deadline.signal, signal])
-    try {
-      const domain = address.asciiDomain.toLowerCase()
-      const found = await this.#tryTargets({ mailbox, smtputf8, domain }, mx.targets, ends)
-      const { outcome, code, connected } = found
-      this.#options.logger.debug({ outcome, code, connected }, 'mailbox: checked')
-      return found
-    } finally {
-      clearTimeout(timer)
-      this.#underWay--
-    }
+    const found = await this.#check(address, mx.targets, signal)
+    this.#options.observe?.mailboxChecked(found.outcome)
+    return found
   }
 
   async close(): Promise<void> {
@@ -179,6 +169,33 @@ class Probe implements MailboxProbe {
       checks: this.#checks,
       checksUnderWay: this.#underWay,
       catchAllDomains: this.#catchAll.size,
+    }
+  }
+
+  async #check(
+    address: EmailAddress,
+    targets: readonly MxTarget[],
+    signal: AbortSignal | undefined,
+  ): Promise<MailboxEvidence> {
+    const mailbox = mailboxOf(address)
+    // By the octets that would be sent, whatever the address says of itself.
+    const smtputf8 = !/^[ -~]*$/.test(mailbox)
+    rcpt(mailbox, { smtputf8 })
+    this.#checks++
+    if (this.#closed || this.#underWay >= this.#bounds.checksMax) return evidence('timeout')
+    this.#underWay++
+    const deadline = new AbortController()
+    const timer = setTimeout(() => deadline.abort(), this.#bounds.totalTimeoutMs)
+    const ends = signal === undefined ? deadline.signal : AbortSignal.any([deadline.signal, signal])
+    try {
+      const domain = address.asciiDomain.toLowerCase()
+      const found = await this.#tryTargets({ mailbox, smtputf8, domain }, targets, ends)
+      const { outcome, code, connected } = found
+      this.#options.logger.debug({ outcome, code, connected }, 'mailbox: checked')
+      return found
+    } finally {
+      clearTimeout(timer)
+      this.#underWay--
     }
   }
 

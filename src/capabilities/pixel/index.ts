@@ -53,6 +53,14 @@ export type PixelRoom = {
   readonly rules: PixelRulesModel
   readonly counters: PixelCounters
   readonly logger: { warn(fields: object, message: string): void }
+  readonly observe?: PixelObserver | undefined
+}
+
+/** What operations wants to know about hits. Told on every one of them, so it has to be cheap. */
+export type PixelObserver = {
+  readonly decided: (reason: PixelDecision['reason']) => void
+  /** Rules or counters did not answer in time: a hit does not fire, or limits are told without what is used. */
+  readonly countersFailed: () => void
 }
 
 /**
@@ -64,12 +72,14 @@ export const openPixel = async ({
   databaseUrl,
   redisUrl,
   logger,
+  observe,
 }: {
   eventLog: EventLog
   databaseUrl: string
   /** Undefined: the counters stand in the database. Holds a password: never logged. */
   redisUrl: string | undefined
   logger: Logger
+  observe?: PixelObserver
 }): Promise<OpenedPixel> => {
   const rules = await openPixelRules({ eventLog, logger })
   const counters =
@@ -86,7 +96,7 @@ export const openPixel = async ({
     await close()
     throw error
   }
-  return { forms: pixelForms({ rules, counters, logger }), failure: rules.failure, close }
+  return { forms: pixelForms({ rules, counters, logger, observe }), failure: rules.failure, close }
 }
 
 export type OpenedPixel = {
@@ -202,11 +212,16 @@ const decided = (room: PixelRoom): CapabilityForm<HitInput, HitVerdict | 'unavai
   path: '/pixel/decide',
   parse: parseHit,
   gather: (input, caller) => judgeHit(room, input, caller),
-  decide: decideHit,
+  decide: (verdict) => {
+    const decision = decideHit(verdict)
+    // Here, because only the decision knows its reason; nothing in it depends on who is told.
+    if ('result' in decision) room.observe?.decided(decision.result.reason)
+    return decision
+  },
 })
 
 const judgeHit = async (
-  { rules, counters, logger }: PixelRoom,
+  { rules, counters, logger, observe }: PixelRoom,
   { host, hitId }: HitInput,
   { key: { organizationId }, atMs, requestId }: Caller,
 ): Promise<HitVerdict | 'unavailable'> => {
@@ -219,6 +234,7 @@ const judgeHit = async (
     if (hitId === null && limits.length === 0) return { rules: matched, fires: blockedBy === null, used: [] }
     return await counters.take({ organizationId, hitId, atMs, rules: matched })
   } catch (error) {
+    observe?.countersFailed()
     // The counters tell themselves when they stop and start to answer: once, not for every hit.
     if (!(error instanceof CountersUnavailable))
       logger.warn({ err: error, requestId }, 'a pixel hit could not be judged')
@@ -228,12 +244,13 @@ const judgeHit = async (
 
 /** What is used of each limit; unknown when the counters do not answer, because the rules are known all the same. */
 const countedLimits = async (
-  { counters, logger }: PixelRoom,
+  { counters, logger, observe }: PixelRoom,
   { key: { organizationId }, requestId }: Caller,
   limits: readonly LimitWindow[],
 ): Promise<CountedLimit[]> => {
   if (limits.length === 0) return []
   const used = await counters.used(organizationId, limits).catch((error: unknown) => {
+    observe?.countersFailed()
     logger.warn({ err: error, requestId }, 'pixel counters could not be read')
     return []
   })

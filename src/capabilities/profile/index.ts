@@ -1,8 +1,9 @@
-import type { CapabilityForm } from '../../call/form.ts'
+import type { CapabilityForm, PaidCall } from '../../call/form.ts'
 import type { ProfileFacts } from '../../events/profile.ts'
 import { type ProfileRequest, type ProfileResult, parseProfileRequest } from './contract.ts'
 import { decide, type ProfileFindings } from './decide.ts'
 import type { Identifiers } from './identifier.ts'
+import type { Retrieved } from './recording.ts'
 import type { Retrieval } from './retrieval.ts'
 
 /**
@@ -12,9 +13,11 @@ import type { Retrieval } from './retrieval.ts'
 export const profile = ({
   identifiers,
   retrieval,
+  observe,
 }: {
   identifiers: Identifiers
   retrieval: Retrieval
+  observe?: ProfileObserver | undefined
 }): CapabilityForm<ProfileRequest, ProfileFindings, ProfileResult> => ({
   capability: 'profile',
   permission: 'profnet_scraping',
@@ -25,17 +28,42 @@ export const profile = ({
   gather: async ({ ref, cached }, caller) => {
     // Before the cache is looked into: whether somebody is in it is worth something, too.
     await caller.reserve(dearest(cached ? 'cached' : 'fresh'))
-    const retrieved = await retrieval.retrieve(ref, {
-      wants: cached || caller.repeated ? 'cached' : 'fresh',
-      // One charge is not a subscription: a repeated call gets what the first one left.
-      upstream: !caller.repeated,
+    const { repeated } = caller
+    const found = await retrieval.retrieve(ref, {
+      wants: cached || repeated !== null ? 'cached' : 'fresh',
+      upstream: repeated === null,
       // The upstream costs whether or not the caller can pay.
       beforeUpstream: () => caller.reserve(dearest('fresh')),
     })
+    const retrieved = repeated === null ? found : leftBy(repeated, found, caller.atMs)
+    observe?.retrieved(retrieved.kind === 'found' ? retrieved.source : retrieved.kind)
     return { retrieved, urlOf: identifiers.urlOf }
   },
   decide,
 })
+
+/** What operations wants to know about retrievals. Told on every call, so it has to be cheap. */
+export type ProfileObserver = {
+  /** Where the data came from, or why there are none. */
+  readonly retrieved: (source: ProfileFacts['source'] | 'missing' | 'unavailable') => void
+}
+
+/** As long as an answer that may be kept is kept (decision 15). */
+const repeatMaxMs = 86_400_000
+/** From the beginning of a call to what its source told, at the most. */
+const callMaxMs = 60_000
+
+/**
+ * One charge is not a subscription: a repeated call gets the data of the person it paid for, as they were then or became
+ * within a day. Whoever the identifier belongs to by now is somebody else.
+ */
+const leftBy = (paid: PaidCall, found: Retrieved, nowMs: number): Retrieved => {
+  if (found.kind !== 'found') return found
+  const same = paid.facts.kind === 'profile' && paid.facts.subject_id === found.subjectId
+  const inTime = nowMs - found.ageMs <= paid.atMs + callMaxMs || nowMs - paid.atMs <= repeatMaxMs
+  return same && inTime ? found : { kind: 'unavailable', retryAfterSeconds: repeatRetryAfterSeconds }
+}
+const repeatRetryAfterSeconds = 60
 
 /** What a call may come to cost. */
 const dearest = (source: 'cached' | 'fresh'): ProfileFacts => ({

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { type ProfileAliasRow, profileBy } from '../../../projections/profile-cache.ts'
 import { unavailableWhenAway } from '../../call/unavailable.ts'
+import { Unavailable } from '../../event-log/port.ts'
 
 /** What is known of whom an identifier leads to, read in one moment. */
 export type LookUp = {
@@ -19,8 +20,15 @@ export type LookUps = {
 const batchMax = 64
 /** Statements under way: the second is for whoever comes while the first one is. */
 const underWayMax = 2
+/** Statements that wait; whoever would need one more is told to come back. */
+const waitingMax = 64
 
-type Batch = { readonly hmacs: Map<string, number>; readonly rows: Promise<readonly Row[]>; send(): void }
+type Batch = {
+  readonly hmacs: Map<string, number>
+  readonly rows: Promise<readonly Row[]>
+  send(): void
+  fail(error: unknown): void
+}
 type Row = Partial<ProfileAliasRow> & { suppressed: boolean; sealed_key: string | null }
 
 /** The look-ups of the lateral query are by index whatever the planner thinks of an array's length. */
@@ -59,13 +67,18 @@ export const createLookUps = (pool: pg.Pool): LookUps => {
     const send = (): void => {
       underWay += 1
       void ask([...hmacs.keys()])
-        .then(resolve, reject)
+        .then(resolve, (error: unknown) => {
+          reject(error)
+          // Who waits for a database that is away would only be told so later.
+          if (error instanceof Unavailable) for (const { fail } of waiting.splice(0)) fail(error)
+        })
         .finally(() => {
           underWay -= 1
           sendNext()
         })
     }
-    const batch = { hmacs, rows: promise, send }
+    if (waiting.length >= waitingMax) throw new Unavailable('too many profile look-ups are waiting')
+    const batch = { hmacs, rows: promise, send, fail: reject }
     waiting.push(batch)
     // What asks in this turn of the loop is gathered too.
     setImmediate(sendNext)

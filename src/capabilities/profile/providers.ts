@@ -40,6 +40,19 @@ export type Clock = {
   readonly after: (ms: number, run: () => void) => () => void
 }
 
+/** What operations wants to know about sources. Told on every request, so it has to be cheap. */
+export type ProviderObserver = {
+  /** A source answered, or its time was over. `abandoned`: nobody waits for it any longer, another source was faster. */
+  readonly asked: (provider: string, answer: ProviderAnswer['kind'] | 'abandoned', seconds: number) => void
+}
+
+/** What every source is asked with. */
+type Around = {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly observe?: ProviderObserver | undefined
+}
+
 export const totalMaxMs = 8_000
 /** Where a source says that it is asked too often and not for how long. */
 const pauseSecondsDefault = 5
@@ -69,10 +82,8 @@ type Asked = {
 type Sourced = ProviderAnswer & { readonly provider: string }
 
 /** `providers`: the first is asked first; at most two. */
-export const combineProviders = (
-  providers: readonly Lane['provider'][],
-  { clock, logger }: { clock: Clock; logger: Logger },
-): Providers => {
+export const combineProviders = (providers: readonly Lane['provider'][], around: Around): Providers => {
+  const { clock } = around
   const lanes = providers.map(
     (provider): Lane => ({
       provider,
@@ -91,8 +102,8 @@ export const combineProviders = (
       // No source can be asked by such an identifier.
       if (first === undefined) return { kind: 'unsupported', provider: lanes[0]?.provider.name ?? 'none' }
       const asked = { ref, ageMaxMs, deadlineMs: Math.min(deadlineMs, clock.now() + totalMaxMs), signal }
-      if (second === undefined) return await ask(first, asked, { clock, logger })
-      return await askTwo({ first, second, asked, budget, clock, logger })
+      if (second === undefined) return await ask(first, asked, around)
+      return await askTwo({ first, second, asked, budget, around })
     },
     status: () =>
       lanes.map(({ provider, breaker, pausedUntilMs, hedges }) => ({
@@ -118,20 +129,18 @@ const askTwo = async ({
   second,
   asked,
   budget,
-  clock,
-  logger,
+  around,
 }: {
   first: Lane
   second: Lane
   asked: Asked
   budget: HedgeBudget
-  clock: Clock
-  logger: Logger
+  around: Around
 }): Promise<Sourced> => {
   budget.save()
   const stops = { first: new AbortController(), second: new AbortController() }
   const run = (lane: Lane, stop: AbortController): Promise<Sourced> =>
-    ask(lane, { ...asked, signal: AbortSignal.any([asked.signal, stop.signal]) }, { clock, logger })
+    ask(lane, { ...asked, signal: AbortSignal.any([asked.signal, stop.signal]) }, around)
   const firstAnswer = run(first, stops.first)
   const standIn = async (answer: Sourced): Promise<Sourced> => {
     if (!isFailure(answer) || asked.signal.aborted) return answer
@@ -139,7 +148,7 @@ const askTwo = async ({
     return knows(other) ? other : answer
   }
 
-  const inTime = await within(firstAnswer, lateAfterMs(first), clock)
+  const inTime = await within(firstAnswer, lateAfterMs(first), around.clock)
   if (inTime !== null) return await standIn(inTime)
   if (!budget.spend()) return await standIn(await firstAnswer)
   second.hedges++
@@ -206,7 +215,7 @@ const createHedgeBudget = (): HedgeBudget => {
 const ask = async (
   lane: Lane,
   { ref, ageMaxMs, deadlineMs, signal }: Asked,
-  { clock, logger }: { clock: Clock; logger: Logger },
+  { clock, logger, observe }: Around,
 ): Promise<Sourced> => {
   const provider = lane.provider.name
   const startedAtMs = clock.now()
@@ -221,6 +230,7 @@ const ask = async (
   const report = lane.breaker.admit()
   if (report === null) return { kind: 'transient', detail: 'left alone after too many failures', provider }
   const answer = await answerBy({ lane, ref, ageMaxMs, deadlineMs, signal, clock, logger })
+  observe?.asked(provider, signal.aborted ? 'abandoned' : answer.kind, (clock.now() - startedAtMs) / 1000)
   report(signal.aborted ? 'unknown' : answer.kind === 'transient' ? 'failed' : 'answered')
   if (answer.kind === 'rate_limited')
     lane.pausedUntilMs = Math.max(
@@ -286,6 +296,7 @@ export const openProviders = async (
     clock,
     epochMs,
     logger,
+    observe,
   }: {
     pool: Pool
     secrets: DatasetSecrets
@@ -295,6 +306,7 @@ export const openProviders = async (
     clock: Clock
     epochMs: () => number
     logger: Logger
+    observe?: ProviderObserver | undefined
   },
 ): Promise<Providers> => {
   const shared = { identifiers, fetchPage, clock: { now: clock.now, epochMs }, logger }
@@ -312,7 +324,7 @@ export const openProviders = async (
       createHttpProvider({ ...shared, url, key: httpKey ?? null, rewrite }),
     )
   }
-  return combineProviders([...new Set(settings.names)].map(open), { clock, logger })
+  return combineProviders([...new Set(settings.names)].map(open), { clock, logger, observe })
 }
 
 const required = (variable: string, value: string | undefined, provider: string): string => {

@@ -125,7 +125,8 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
     if (!claimed) return settle({ kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late })
     try {
       // Somebody else may have fetched between our looking and our claim.
-      const { row, sealedKey } = await recording.lookUp(asked.hmac)
+      const { suppressed, row, sealedKey } = await recording.lookUp(asked.hmac)
+      if (suppressed) return settle({ kind: 'missing' })
       const known = judge(row, clock.now(), wants)
       const left = served(known, sealedKey)
       if (left !== null) return settle(fresher(left, wants))

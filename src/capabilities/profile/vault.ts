@@ -16,7 +16,7 @@ export type Vault = {
   open(payload: SealedPayload): Promise<string | null>
   /** The same with the sealed key at hand, read in the same moment as the payload; null where there was none. */
   openWith(sealedKey: string | null, payload: SealedPayload): string | null
-  /** Destroys a subject's keys, except one. */
+  /** Destroys a subject's keys; with `exceptKeyId` those that are older than it by a minute, for whoever fetched beside. */
   destroy(subjectId: string, exceptKeyId?: string): Promise<void>
   suppressed(hmacs: readonly string[]): Promise<boolean>
   /**
@@ -37,6 +37,8 @@ type SealedPayload = { readonly subjectId: string; readonly keyId: string; reado
 export type Sealed = { readonly keyId: string; readonly sealed: string }
 
 const keyBytes = 32
+/** Two fetches of one person under different identifiers may seal beside each other; which is recorded last, neither knows. */
+const besideMaxMs = 60_000
 const sealPurposeOf = (subjectId: string, keyId: string): string => `${subjectId}/${keyId}`
 
 /** `sealer` keeps the keys themselves unreadable for whoever has only the database. */
@@ -108,9 +110,13 @@ export const createVault = ({
       return openWith(rows[0]?.sealed_key ?? null, { subjectId, keyId, sealed })
     },
     openWith,
-    destroy: async (subjectId, exceptKeyId = '') => {
+    destroy: async (subjectId, exceptKeyId) => {
       await pool
-        .query('delete from profile_keys where subject_id = $1 and key_id <> $2', [subjectId, exceptKeyId])
+        .query(
+          `delete from profile_keys where subject_id = $1 and ($2::text is null or created_at <
+             (select created_at from profile_keys where key_id = $2) - $3 * interval '1 ms')`,
+          [subjectId, exceptKeyId ?? null, besideMaxMs],
+        )
         .catch(unavailableWhenAway)
     },
     suppressed: (hmacs) => suppressed(pool, hmacs).catch(unavailableWhenAway),

@@ -138,6 +138,6 @@ const caller: Caller = {
   },
   atMs: 0,
   requestId: 'request',
-  repeated: false,
+  repeated: null,
   reserve: async () => undefined,
 }

@@ -1,0 +1,319 @@
+/** How mailboxes, sources of profiles, pixel counters and DNS fare, as operations sees it; and that nobody can be seen in it. */
+import pino from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { ProfileProvider, ProviderAnswer } from '../../src/capabilities/profile/provider.ts'
+import { combineProviders } from '../../src/capabilities/profile/providers.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
+import { type DnsServerDouble, startDnsServer } from '../support/dns-server.ts'
+import { type House, openHouse, type Partner, until } from '../support/house.ts'
+import { type ProfileUpstream, profileUpstream } from '../support/profile-upstream.ts'
+import { type SmtpServer, startSmtpServer } from '../support/smtp-servers.ts'
+import { changed, labelWords, samples } from './samples.ts'
+
+let dns: DnsServerDouble
+let mailServer: SmtpServer
+let upstream: ProfileUpstream
+let house: House
+let mailer: Partner
+let reader: Partner
+let advertiser: Partner
+
+const limits = {
+  requests_per_minute: 100_000,
+  requests_per_day: 1_000_000,
+  email_validations_per_second: 1_000,
+}
+
+beforeAll(async () => {
+  dns = await startDnsServer({})
+  mailServer = await startSmtpServer({
+    recipient: (mailbox) => (mailbox.startsWith('someone@') ? '250 2.1.5 ok' : '550 5.1.1 no such user'),
+  })
+  upstream = await profileUpstream()
+  house = await openHouse({
+    environment: {
+      DNS_SERVERS: dns.address,
+      SMTP_PORT: String(mailServer.port),
+      SMTP_HELO: 'probe.example.net',
+      EGRESS_ALLOW: '127.0.0.0/8',
+      PROFILE_PROVIDER: 'http',
+      PROFILE_HTTP_URL: `${upstream.url}/people?lid={lid}&urn={urn}`,
+      PROFILE_DOMAIN: 'profnet.example',
+      PROFILE_URN_PREFIX: 'urn:profnet',
+    },
+  })
+  mailer = await house.partner({ permissions: ['email_validation'], credits: '1000', limits })
+  reader = await house.partner({ permissions: ['profnet_scraping'], credits: '1000', limits })
+  advertiser = await house.partner({ permissions: ['pixel_control'], credits: '5', limits })
+})
+afterAll(async () => {
+  await house?.close()
+  await upstream?.close()
+  await mailServer?.close()
+  await dns?.close()
+})
+
+/** A domain whose mail server is at the address: the house's own at 127.0.0.1, nobody at any other. */
+const mailGoesTo = (domain: string, address: string): void => {
+  dns.set(domain, 'MX', [{ priority: 10, exchange: `mx.${domain}` }])
+  dns.set(`mx.${domain}`, 'A', [address])
+}
+
+const text = async (): Promise<string> => (await fetch(`${house.dashboardUrl}/metrics`)).text()
+
+describe('e-mail validation', () => {
+  const validateAll = async (...emails: string[]): Promise<void> => {
+    for (const email of emails)
+      expect((await house.post(mailer, '/v1/email/validate', { email })).status).toBe(200)
+  }
+
+  test('verdicts are counted by the row that decided, mailboxes by what their servers said', async () => {
+    mailGoesTo('taken.example.com', '127.0.0.1')
+    mailGoesTo('ruined.example.com', '127.0.0.2')
+    const before = await text()
+    await validateAll(
+      'no-at-sign',
+      'someone@nowhere.example.com',
+      'someone@taken.example.com',
+      'nobody@taken.example.com',
+      'stranger@taken.example.com',
+      'someone@ruined.example.com',
+    )
+    const after = await text()
+    expect(changed(before, after, 'email_verdicts_total')).toEqual({
+      '{row="1",status="invalid"}': 1,
+      '{row="3",status="invalid"}': 1,
+      '{row="17",status="valid"}': 1,
+      '{row="14",status="invalid"}': 2,
+      '{row="10",status="unknown"}': 1,
+    })
+    expect(changed(before, after, 'mailbox_checks_total')).toEqual({
+      '{outcome="accepted"}': 1,
+      '{outcome="mailbox_not_found"}': 2,
+      '{outcome="no_connect"}': 1,
+    })
+    expect(samples(after, 'mailbox_sessions_opened_total')['']).toBeGreaterThan(0)
+    expect(changed(before, after, 'mailbox_breakers_open')).toEqual({})
+  })
+
+  test('a server that is left alone is seen to be', async () => {
+    mailGoesTo('lost.example.com', '127.0.0.3')
+    const before = await text()
+    await validateAll(...Array.from({ length: 5 }, (_, n) => `someone-${n}@lost.example.com`))
+    expect(changed(before, await text(), 'mailbox_breakers_open')).toEqual({ '': 1 })
+  })
+
+  test('what is outside is asked once: questions to DNS servers by what came of them, and what memory spared them', async () => {
+    mailGoesTo('remembered.example.com', '127.0.0.1')
+    dns.set('broken.example.com', 'MX', 'servfail')
+    const [before, askedBefore] = [await text(), dns.queries().length]
+    await validateAll('someone@remembered.example.com', 'a@missing.example.com', 'a@broken.example.com')
+    const between = await text()
+    expect(changed(before, between, 'dns_queries_total')).toEqual({
+      // The domain's MX and its host's A; the host has no AAAA.
+      '{outcome="records"}': 2,
+      '{outcome="no_data"}': 1,
+      '{outcome="not_found"}': 1,
+      '{outcome="failed"}': 1,
+    })
+    expect(dns.queries().length - askedBefore).toBe(5)
+    await validateAll('someone@remembered.example.com')
+    const after = await text()
+    expect(changed(between, after, 'dns_queries_total')).toEqual({})
+    expect(changed(between, after, 'dns_cache_hits_total')).toEqual({ '': 3 })
+  })
+})
+
+describe('profiles', () => {
+  const lid = 'zorvina-quillfeather'
+  const retrieve = async (id: string, cached: boolean): Promise<number> =>
+    (await house.post(reader, '/v1/profnet/profile', { id, cached })).status
+
+  test('answers are counted by where they came from, questions to sources by what they said', async () => {
+    upstream.answers(({ path }) => {
+      const asked = new URL(path, upstream.url).searchParams.get('lid')
+      if (asked === lid) return { body: { lid, firstname: 'Zorvina', lastname: 'Quillfeather' } }
+      return { status: asked === 'somebody-failing' ? 500 : 404 }
+    })
+    const before = await text()
+    expect(await retrieve(lid, false)).toBe(200)
+    await until(
+      'it is seen in the cache',
+      async () => (await house.query('select 1 from profile_fetches')).length === 0,
+    )
+    expect(await retrieve(lid, true)).toBe(200)
+    expect(await retrieve('nobody-there', true)).toBe(404)
+    expect(await retrieve('somebody-failing', true)).toBe(503)
+    const after = await text()
+    expect(changed(before, after, 'profile_retrievals_total')).toEqual({
+      '{source="fresh"}': 1,
+      '{source="cached"}': 1,
+      '{source="missing"}': 1,
+      '{source="unavailable"}': 1,
+    })
+    const durations = 'profile_provider_request_duration_seconds'
+    expect(changed(before, after, `${durations}_count`)).toEqual({
+      '{provider="http",answer="found"}': 1,
+      '{provider="http",answer="not_found"}': 1,
+      '{provider="http",answer="transient"}': 1,
+    })
+    for (const seconds of Object.values(samples(after, `${durations}_sum`))) {
+      expect(seconds).toBeGreaterThan(0)
+      expect(seconds).toBeLessThan(10)
+    }
+    expect(samples(after, 'profile_provider_breaker_open')).toEqual({ '{provider="http"}': 0 })
+  })
+
+  const metrics = createMetrics({ clock: Date })
+  const combined = (...sources: ProfileProvider[]) =>
+    combineProviders(sources, {
+      clock: {
+        now: () => 0,
+        // Whatever is unusually late is so at once; no deadline passes.
+        after: (ms, run) => {
+          if (ms === 0) setImmediate(run)
+          return () => undefined
+        },
+      },
+      logger: pino({ level: 'silent' }),
+      observe: metrics.profile,
+    })
+  const askThem = ({ fetch }: ReturnType<typeof combined>) =>
+    fetch(
+      { kind: 'lid', value: lid },
+      { deadlineMs: 8_000, ageMaxMs: null, signal: new AbortController().signal },
+    )
+  const counts = 'profile_provider_request_duration_seconds_count'
+
+  test('a source that is left alone because it fails is seen to be, and counts no questions meanwhile', async () => {
+    const failing: ProviderAnswer = { kind: 'transient', detail: 'away' }
+    const providers = combined({ name: 'dataset', fetch: async () => failing })
+    metrics.watch({ profileProviders: providers.status })
+    const before = await metrics.text()
+    expect(samples(before, 'profile_provider_breaker_open')).toEqual({ '{provider="dataset"}': 0 })
+    for (let calls = 0; calls < 25; calls++) await askThem(providers)
+    const after = await metrics.text()
+    expect(samples(after, 'profile_provider_breaker_open')).toEqual({ '{provider="dataset"}': 1 })
+    expect(changed(before, after, counts)).toEqual({ '{provider="dataset",answer="transient"}': 20 })
+  })
+
+  test('a source that was overtaken counts as neither answering nor failing', async () => {
+    let late = false
+    const first: ProfileProvider = {
+      name: 'http',
+      fetch: async (_ref, { signal }) => {
+        if (late) await new Promise((resolve) => signal.addEventListener('abort', resolve, { once: true }))
+        return late ? { kind: 'transient', detail: 'aborted' } : { kind: 'not_found' }
+      },
+    }
+    const gone: ProviderAnswer = { kind: 'gone' }
+    const providers = combined(first, { name: 'page', fetch: async () => gone })
+    const before = await metrics.text()
+    for (let calls = 0; calls < 20; calls++) await askThem(providers)
+    late = true
+    expect(await askThem(providers)).toMatchObject({ kind: 'gone', provider: 'page' })
+    await until('the first source is let go', async () =>
+      (await metrics.text()).includes('answer="abandoned"'),
+    )
+    expect(changed(before, await metrics.text(), counts)).toEqual({
+      '{provider="http",answer="not_found"}': 20,
+      '{provider="http",answer="abandoned"}': 1,
+      '{provider="page",answer="gone"}': 1,
+    })
+  })
+})
+
+describe('the pixel', () => {
+  const tell = async (path: string, body: unknown): Promise<Readonly<Record<string, unknown>>> => {
+    const answer = await house.post(advertiser, path, body)
+    expect(answer.status).toBe(200)
+    return Object(answer.body.result)
+  }
+  const hit = async (domain: string): Promise<unknown> =>
+    (await tell('/pixel/decide', { url: `https://${domain}/` })).reason
+
+  test('hits are counted by why they fire or do not, and those that counters let down apart', async () => {
+    await tell('/pixel/limit', { domain: 'limited.example.com', period: 'month', number: 1 })
+    await tell('/pixel/block', { domain: 'blocked.example.com' })
+    const before = await text()
+    expect(await hit('free.example.com')).toBe('no_rule')
+    expect(await hit('blocked.example.com')).toBe('blocked')
+    expect(await hit('limited.example.com')).toBe('allowed')
+    expect(await hit('limited.example.com')).toBe('limit')
+    const between = await text()
+    const reasons = {
+      '{reason="no_rule"}': 1,
+      '{reason="blocked"}': 1,
+      '{reason="allowed"}': 1,
+      '{reason="limit"}': 1,
+    }
+    expect(changed(before, between, 'pixel_decisions_total')).toEqual(reasons)
+    expect(changed(before, between, 'pixel_counter_failures_total')).toEqual({})
+    await house.query('alter table pixel_counters rename to pixel_counters_away')
+    try {
+      expect(await hit('limited.example.com')).toBe('unavailable')
+      await house.ask(advertiser, { method: 'GET', path: '/pixel/limit' })
+    } finally {
+      await house.query('alter table pixel_counters_away rename to pixel_counters')
+    }
+    const after = await text()
+    expect(changed(between, after, 'pixel_decisions_total')).toEqual({ '{reason="unavailable"}': 1 })
+    // The hit, and the list that could not say what is used.
+    expect(changed(between, after, 'pixel_counter_failures_total')).toEqual({ '': 2 })
+  })
+})
+
+describe('what is written', () => {
+  // Calls of its own, so that it holds something whichever tests ran before.
+  beforeAll(async () => {
+    mailGoesTo('private.example.com', '127.0.0.1')
+    await house.post(mailer, '/v1/email/validate', { email: 'secretary@private.example.com' })
+    await house.post(reader, '/v1/profnet/profile', {
+      id: 'urn:profnet:person:9876543210987654',
+      cached: true,
+    })
+    await house.post(advertiser, '/pixel/decide', { url: 'https://shop.example.com/', hit_id: 'one-hit' })
+  })
+
+  test('holds no address, domain, host, person, hit, key or organization', async () => {
+    const written = await text()
+    const ours = [mailer, reader, advertiser].flatMap(({ organizationId, keyId, apiKey }) => [
+      organizationId,
+      keyId,
+      apiKey,
+    ])
+    const theirs = ['secretary', 'example', 'profnet', 'quillfeather', '9876543210987654', 'one-hit']
+    for (const secret of [...ours, ...theirs, '127.0.0.', '@', 'http:', 'urn:', 'sub_'])
+      expect({ secret, stands: written.includes(secret) }).toEqual({ secret, stands: false })
+  })
+
+  test('labels hold words of ours, of known lists', async () => {
+    const words = labelWords(await text())
+    const known = {
+      row: /^([1-9]|1[0-7])$/,
+      status: /^(valid|invalid|risky|unknown)$/,
+      source: /^(cached|fresh|deleted|missing|unavailable)$/,
+      provider: /^(dataset|http|page)$/,
+      answer: /^[a-z_]{4,12}$/,
+      reason: /^[a-z_]{5,12}$/,
+      outcome: /^[a-z0-9_]{4,20}$/,
+    }
+    for (const [label, pattern] of Object.entries(known)) {
+      const held = [...(words.get(label) ?? [])]
+      expect({ label, empty: held.length === 0 }).toEqual({ label, empty: false })
+      expect({ label, unknown: held.filter((word) => !pattern.test(word)) }).toEqual({ label, unknown: [] })
+    }
+  })
+})
+
+test('a process without these capabilities tells nothing of them', async () => {
+  const written = await createMetrics({ clock: Date }).text()
+  for (const name of [
+    'mailbox_sessions_opened_total',
+    'mailbox_breakers_open',
+    'profile_provider_breaker_open',
+    'dns_queries_total',
+    'dns_cache_hits_total',
+  ])
+    expect({ name, samples: samples(written, name) }).toEqual({ name, samples: {} })
+})

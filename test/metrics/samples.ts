@@ -1,0 +1,27 @@
+/** Reads what Prometheus would read. */
+
+/** The samples of one metric, by their labels as written. */
+export const samples = (written: string, name: string): Record<string, number> =>
+  Object.fromEntries(
+    [...written.matchAll(new RegExp(`^enrichment_${name}(\\{.*\\})? (\\S+)$`, 'gm'))].map(
+      ([, labels = '', value]) => [labels, Number(value)],
+    ),
+  )
+
+/** The samples that moved, and by how much. */
+export const changed = (before: string, after: string, name: string): Record<string, number> => {
+  const old = samples(before, name)
+  return Object.fromEntries(
+    Object.entries(samples(after, name))
+      .map(([labels, value]) => [labels, value - (old[labels] ?? 0)] as const)
+      .filter(([, difference]) => difference !== 0),
+  )
+}
+
+/** Every word that stands in a label, by the label's name. */
+export const labelWords = (written: string): Map<string, Set<string>> => {
+  const words = new Map<string, Set<string>>()
+  for (const [, label = '', word = ''] of written.matchAll(/[{,]([a-z_]+)="((?:[^"\\]|\\.)*)"/g))
+    words.set(label, (words.get(label) ?? new Set()).add(word))
+  return words
+}

@@ -1,0 +1,83 @@
+/** What happens to a partner's ledger beside its calls, and what calls leave in it that came to nothing or came again. */
+import { parseCredits } from '../../src/billing/money.ts'
+import type { Capability } from '../../src/events/capabilities.ts'
+import { forgetAnswers } from '../../src/jobs/retain.ts'
+import { grant } from '../../src/ops/organizations.ts'
+import type { House, LedgerFact, Partner } from '../support/house.ts'
+import type { Bare, ExpectedRefusal } from './wire.ts'
+
+export const chargesOf = async (house: House, { organizationId }: Partner): Promise<LedgerFact[]> =>
+  (await house.eventsOf(organizationId)).filter(({ type }) => type === 'CreditCharged')
+
+/** By another ledger, the house's own has not heard of it. */
+export const buy = (
+  house: House,
+  { organizationId }: Partner,
+  amount: string,
+  ledger = house.foundation.ledger,
+): Promise<unknown> =>
+  grant(
+    { ...house.foundation, ledger },
+    {
+      organizationId,
+      amount: parseCredits(amount),
+      priority: 100,
+      expiresAt: null,
+      reason: 'bought',
+      actor: 'cli',
+    },
+  )
+
+/** The refusal of a call that cannot be paid. */
+export const unpaid = (required: string, available: string): ExpectedRefusal => ({
+  status: 402,
+  error: 'payment_required',
+  code: 'CREDIT_001',
+  details: { required, available },
+})
+
+/** The refusal of a call that failed for something outside. */
+export const unavailable: ExpectedRefusal = {
+  status: 503,
+  error: 'service_unavailable',
+  code: 'SYS_002',
+  details: {},
+}
+
+export const failureFact = ({ keyId }: Partner, capability: Capability): Bare => ({
+  type: 'KeyUsed',
+  data: {
+    key_id: keyId,
+    capability,
+    outcome: 'failed',
+    code: 'SYS_002',
+    facts: { kind: 'refusal', code: 'SYS_002' },
+    free_by: { rule: 'refusal', rule_version: 1 },
+  },
+})
+
+/** A call with an Idempotency-Key that was answered again; `idempotent`: where the charge was looked up for it. */
+export const replayFact = (
+  { keyId }: Partner,
+  capability: Capability = 'ip_lookup',
+  more: { idempotent?: true } = {},
+): Bare => ({
+  type: 'KeyUsed',
+  data: {
+    key_id: keyId,
+    capability,
+    outcome: 'answered',
+    facts: { kind: 'replay' },
+    free_by: { rule: 'replay', rule_version: 1 },
+    ...more,
+  },
+})
+
+/** A day later, as the job that forgets the answers under Idempotency-Keys sees it. */
+export const forget = async (house: House, { organizationId }: Partner): Promise<void> => {
+  await house.query(
+    `update idempotent_calls set answered_at = answered_at - interval '25 h' where organization_id = $1`,
+    [organizationId],
+  )
+  await forgetAnswers(house.foundation.pool)
+}
