@@ -34,7 +34,7 @@ export type EmailValidation = {
 }
 
 const retryQueue = 'mailbox-retry'
-const retriesAtOnceMax = 4
+const retriesAtOnceMax = 8
 const retryExpireSeconds = 60
 const userAgent = 'enrichment-ledger'
 

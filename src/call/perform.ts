@@ -182,7 +182,7 @@ const answer = async (
   request: FastifyRequest,
 ): Promise<FastifyReply> => {
   const header = request.headers['idempotency-key']
-  if (header === undefined || admitted.form.method === 'GET') return answerOnce(room, admitted, body)
+  if (header === undefined || admitted.form.method !== 'POST') return answerOnce(room, admitted, body)
   const idempotencyKey = typeof header === 'string' ? parseIdempotencyKey(header) : null
   if (idempotencyKey === null)
     return refuse(

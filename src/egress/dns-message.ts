@@ -31,6 +31,7 @@ export type DnsResponse =
 const typeCodes = { A: 1, AAAA: 28, MX: 15 } as const satisfies Record<DnsType, number>
 const cnameCode = 5
 const soaCode = 6
+const nsCode = 2
 const internetClass = 1
 const headerOctets = 12
 
@@ -97,13 +98,14 @@ type Sections = {
   readonly aliases: Map<string, { readonly target: string; readonly ttlSeconds: number }>
   readonly found: { readonly owner: string; readonly record: DnsRecord; readonly ttlSeconds: number }[]
   negativeTtlSeconds: number | null
+  referred: boolean
 }
 
 const readRecords = (message: Buffer, from: number, { type }: DnsQuestion): Sections => {
   const answers = message.readUInt16BE(6)
   const total = answers + message.readUInt16BE(8)
   if (total > recordsReadMax) throw new RangeError('too many records')
-  const sections: Sections = { aliases: new Map(), found: [], negativeTtlSeconds: null }
+  const sections: Sections = { aliases: new Map(), found: [], negativeTtlSeconds: null, referred: false }
   let at = from
   for (let index = 0; index < total; index++) {
     const { name: owner, next } = readName(message, at)
@@ -119,6 +121,7 @@ const readRecords = (message: Buffer, from: number, { type }: DnsQuestion): Sect
       // The last field of an SOA is the negative TTL, capped by the record's own (RFC 2308 §5).
       if (recordType === soaCode)
         sections.negativeTtlSeconds = Math.min(ttlSeconds, message.readUInt32BE(at - 4))
+      else if (recordType === nsCode) sections.referred = true
     } else if (recordType === cnameCode) {
       sections.aliases.set(owner, { target: readName(message, dataAt).name, ttlSeconds })
     } else if (recordType === typeCodes[type]) {
@@ -138,7 +141,7 @@ const readData = (message: Buffer, at: number, length: number, type: DnsType): D
 
 /** Follows the aliases from the name asked. Records of any other name are ignored: nobody asked for them. */
 const conclude = (
-  { aliases, found, negativeTtlSeconds }: Sections,
+  { aliases, found, negativeTtlSeconds, referred }: Sections,
   asked: string,
   noSuchName: boolean,
 ): DnsResponse => {
@@ -159,6 +162,8 @@ const conclude = (
   if (noSuchName) return { kind: 'not_found', ttlSeconds: negativeTtlSeconds }
   // A resolver that only forwards may leave the alias's target for us to ask.
   if (owner !== asked && negativeTtlSeconds === null) return { kind: 'alias', name: owner, ttlSeconds }
+  // RFC 2308 §2.2: name servers without an SOA refer us elsewhere; the server does not resolve for us, and nothing is known.
+  if (referred && negativeTtlSeconds === null) return { kind: 'failed', code: 'EBADRESP' }
   return { kind: 'no_data', ttlSeconds: negativeTtlSeconds }
 }
 

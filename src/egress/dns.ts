@@ -42,7 +42,8 @@ const ttlSecondsMax = 3_600
 const negativeTtlSecondsMax = 300
 /** How long a failure, or a negative answer without a TTL (RFC 2308 §5 forbids more), spares the servers. */
 const failureTtlSeconds = 5
-const underWayMax = 512
+/** A zone whose servers are silent holds a dozen places for seconds with every call about it. */
+const underWayMax = 4_096
 const entriesMax = 20_000
 /** Of names and values together: hostile zones with long answers push out entries, not the process. */
 const charactersMax = 8 * 1024 * 1024

@@ -66,7 +66,12 @@ export const startJobs = async (
     await boss.updateQueue(name, { expireInSeconds: expireSeconds })
     await boss.work<{ data: string }>(
       name,
-      { pollingIntervalSeconds: pollingSeconds.queued, localConcurrency: concurrencyMax },
+      {
+        pollingIntervalSeconds: pollingSeconds.queued,
+        // Whose job is done takes the next one at once while many wait; else a queue would be as slow as its pauses.
+        burstWhenReadyExceeds: concurrencyMax,
+        localConcurrency: concurrencyMax,
+      },
       async ([job]) => logged(name, async () => (job === undefined ? null : run(job.data.data))),
     )
   }

@@ -1,10 +1,11 @@
 /** Look-ups that share statements: everybody gets their own answer, nobody an older one than they asked for. */
 import pg from 'pg'
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { profileCache } from '../../projections/profile-cache.ts'
 import { createLookUps } from '../../src/capabilities/profile/look-ups.ts'
 import { Unavailable } from '../../src/event-log/port.ts'
 import { prepareProjections } from '../../src/projector/tables.ts'
+import { until } from '../support/house.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 let database: TestDatabase
@@ -65,4 +66,71 @@ test('a database that fails is an outage for those who asked, and for nobody aft
   const ended = new pg.Pool({ connectionString: 'postgres://nobody@127.0.0.1:1/none' })
   await expect(createLookUps(ended).of('somebody')).rejects.toBeInstanceOf(Unavailable)
   await ended.end()
+})
+
+describe('a database that does not answer', () => {
+  /** Identifiers of one statement, statements under way, and statements that wait. */
+  const [batchMax, underWayMax, waitingMax] = [64, 2, 64]
+  let holder: pg.Client
+  /** Sees what happens meanwhile, as a transaction does not. */
+  let watcher: pg.Client
+
+  beforeEach(async () => {
+    holder = new pg.Client({ connectionString: database.url })
+    watcher = new pg.Client({ connectionString: database.url })
+    await Promise.all([holder.connect(), watcher.connect()])
+    await holder.query('begin')
+    await holder.query('lock table profile_suppressions in access exclusive mode')
+  })
+  afterEach(async () => {
+    await Promise.all([holder.end(), watcher.end()])
+  })
+
+  /** The processes of the statements that wait for the lock. */
+  const hanging = async (): Promise<number[]> =>
+    (
+      await watcher.query<{ pid: number }>(
+        `select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      )
+    ).rows.map(({ pid }) => pid)
+
+  /** So many callers, each for an identifier of its own; resolves when as many statements hang as may. */
+  const askFor = async (
+    { of }: ReturnType<typeof createLookUps>,
+    count: number,
+  ): Promise<readonly Promise<unknown>[]> => {
+    const told = Array.from({ length: count }, (_, n) => of(hmacOf(n)).catch((error: unknown) => error))
+    await until('the statements hang', async () => (await hanging()).length === underWayMax)
+    return told
+  }
+
+  test('is an outage for everybody who waits behind it, together, and not one statement after the other', async () => {
+    const lookUps = createLookUps(pool)
+    statements = 0
+    const callers = 10 * batchMax
+    const asked = await askFor(lookUps, callers)
+    // The lock stays: whoever was asked for by another statement would go on waiting.
+    for (const pid of await hanging()) await watcher.query('select pg_terminate_backend($1)', [pid])
+    const told = await Promise.all(asked)
+    expect(told.filter((one) => one instanceof Unavailable)).toHaveLength(callers)
+    expect(statements).toBe(underWayMax)
+    await holder.query('rollback')
+    expect((await lookUps.of('somebody')).suppressed).toBe(false)
+  })
+
+  test('holds as many callers as the queue does; one more is told to come back, at once', async () => {
+    const lookUps = createLookUps(pool)
+    const first = await askFor(lookUps, underWayMax * batchMax)
+    const waiting = Array.from({ length: waitingMax * batchMax }, (_, n) => lookUps.of(`waiting-${n}`))
+    let told: unknown
+    lookUps.of('one more').catch((error: unknown) => {
+      told = error
+    })
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(told).toBeInstanceOf(Unavailable)
+    await holder.query('rollback')
+    const known = { suppressed: false, row: undefined, sealedKey: null }
+    for (const answer of await Promise.all([...first, ...waiting])) expect(answer).toEqual(known)
+    expect(await lookUps.of('one more')).toEqual(known)
+  })
 })

@@ -1,7 +1,9 @@
 /** What happens to a partner's ledger beside its calls, and what calls leave in it that came to nothing or came again. */
+import { randomUUID } from 'node:crypto'
 import { parseCredits } from '../../src/billing/money.ts'
 import type { Capability } from '../../src/events/capabilities.ts'
 import { forgetAnswers } from '../../src/jobs/retain.ts'
+import { allocationsFor, repaidBy } from '../../src/ledger/account.ts'
 import { grant } from '../../src/ops/organizations.ts'
 import type { House, LedgerFact, Partner } from '../support/house.ts'
 import type { Bare, ExpectedRefusal } from './wire.ts'
@@ -27,6 +29,36 @@ export const buy = (
       actor: 'cli',
     },
   )
+
+/** What a re-rating does: it corrects a charge, or with `adjusts` null the balance; `amount` is signed. */
+export const rerate = (
+  house: House,
+  { organizationId }: Partner,
+  { amount, adjusts }: { amount: string; adjusts: string | null },
+  ledger = house.foundation.ledger,
+): Promise<unknown> => {
+  const atMs = Date.now()
+  const micro = parseCredits(amount)
+  return ledger.submit(organizationId, {
+    key: `rerate/${randomUUID()}`,
+    atMs,
+    actor: 'cli',
+    decide: (account, idOf) => [
+      {
+        type: 'CreditAdjusted',
+        data: {
+          adjustment_id: idOf(0),
+          adjusts,
+          amount,
+          reason: 'priced anew',
+          rerate_run: 'a-run',
+          allocations: micro < 0n ? allocationsFor(account, -micro, atMs) : [],
+          overdraft_repaid: micro < 0n ? '0' : repaidBy(account, micro),
+        },
+      },
+    ],
+  })
+}
 
 /** The refusal of a call that cannot be paid. */
 export const unpaid = (required: string, available: string): ExpectedRefusal => ({
@@ -80,4 +112,14 @@ export const forget = async (house: House, { organizationId }: Partner): Promise
     [organizationId],
   )
   await forgetAnswers(house.foundation.pool)
+}
+
+/** As after the death of the process between its append and its answer, and the minute such a claim holds. */
+export const loseAnswers = async (house: House, { organizationId }: Partner): Promise<void> => {
+  await house.query(
+    `update idempotent_calls set status = null, answer = null, answered_at = null,
+            claimed_at = now() - interval '2 min'
+      where organization_id = $1`,
+    [organizationId],
+  )
 }

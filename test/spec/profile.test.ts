@@ -529,6 +529,17 @@ describe('decision 11: what a retrieval costs', () => {
     expect(bare((await ask(partner, { id: lid, cached: true })).events)).toEqual(charged(partner, 'fresh', 0))
   })
 
+  test('who asks again right after an answer gets cached data, and pays for cached data', async () => {
+    for (let n = 0; n < 5; n++) {
+      const { lid } = somebody()
+      expect(bare((await ask(partner, { id: lid })).events)).toEqual(charged(partner, 'fresh', 0))
+      const again = await ask(partner, { id: lid })
+      expect(again.body.cached).toBe(true)
+      expect(again.headers.get('credits-charged')).toBe('2')
+      expect(timesAsked(lid)).toBe(1)
+    }
+  })
+
   test('fresh data that somebody else had fetched a moment ago cost what fresh data cost', async () => {
     const { lid } = somebody()
     await ask(partner, { id: lid })
@@ -843,6 +854,19 @@ describe('decision 15: Idempotency-Key', () => {
       by.organizationId,
     ])
     expect(rows).toEqual([{ status: 200, answer: null }])
+  })
+
+  test('the same key again right after an answer is answered, too', async () => {
+    for (let n = 0; n < 5; n++) {
+      const { lid } = somebody()
+      const by = await aPartner({ credits: '5' })
+      const askOnce = () => ask(by, { id: lid }, { 'idempotency-key': 'at-once' })
+      const first = await askOnce()
+      const again = await askOnce()
+      expect(resultOf(again)).toEqual(resultOf(first))
+      expectCredits(again, '0', '0')
+      expect(timesAsked(lid)).toBe(1)
+    }
   })
 })
 

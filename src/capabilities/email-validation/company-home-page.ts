@@ -114,7 +114,7 @@ const readPage = async (
     /;\s*charset\s*=\s*"?([\w.:-]{1,40})/i.exec(answer.headers['content-type'] ?? '')?.[1] ?? null
   // A page that cannot be looked into now says nothing; the call has its verdict already.
   const found = await extractJsonLd(answer.body, { deadlineMs, charset }).catch(() => null)
-  if (found === null) return 'unreachable'
+  if (found === null || found.kind === 'too_slow') return 'unreachable'
   return { nodes: found.kind === 'found' ? found.nodes : [], url: answer.url }
 }
 
@@ -161,7 +161,7 @@ const isOrganization = (node: JsonObject): boolean =>
 const organizationMembers = ['publisher', 'mainEntity', 'about', 'copyrightHolder', 'provider'] as const
 
 const organizationsAmong = (nodes: readonly JsonObject[]): JsonObject[] => {
-  const nested = nodes.flatMap((node) => organizationMembers.flatMap((member) => listOf(node[member])))
+  const nested = nodes.flatMap((node) => organizationMembers.flatMap((member) => listOf(node[member]).slice(0, organizationsMax)))
   return [...nodes, ...nested].filter(isJsonObject).filter(isOrganization).slice(0, organizationsMax)
 }
 
@@ -189,7 +189,7 @@ const recordOf = (node: JsonObject, { domain, pageUrl }: { domain: string; pageU
     locality: textOf(address.addressLocality),
     region: nameOf(address.addressRegion),
     country: nameOf(address.addressCountry),
-    profnet_url: profnetUrlAmong(listOf(node.sameAs)),
+    profnet_url: profnetUrlAmong(listOf(node.sameAs).slice(0, organizationsMax)),
     logo_url: logoUrl === null ? null : absoluteUrl(logoUrl, pageUrl),
   }
 }

@@ -95,8 +95,8 @@ const acceptedVerdict = (catchAll: boolean | null, roleBased: boolean): Verdict 
 }
 
 /** Decision 10: companies are looked for where the address is not invalid and its domain is a business's own. */
-export const companyApplies = (lists: ListEvidence | null, { status }: Verdict): boolean =>
-  status !== 'invalid' && lists !== null && isBusinessDomain(lists)
+export const companyApplies = (lists: ListEvidence | null, { status, row }: Verdict): boolean =>
+  status !== 'invalid' && row !== 8 && lists !== null && isBusinessDomain(lists)
 
 /** Spec §4.1, decisions 9, 10 and 17: answer and facts from the same evidence. */
 export const decide = (

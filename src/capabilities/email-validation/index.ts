@@ -184,6 +184,7 @@ export const askAgain = async (
     throw new Error('a mailbox to be asked again cannot be read: SECRET_KEY may have changed')
   const evidence = await askServers({ exchangers, mailbox }, parsed.address)
   if (evidence === null || !conclusive.has(evidence.outcome)) return false
+  if (evidence.outcome === 'accepted' && evidence.catchAll === null) return false
   await checks.keep(mailboxHmac, { evidence, checkedAt: new Date(clock.now()).toISOString() })
   return true
 }

@@ -203,6 +203,8 @@ export class MailboxLane {
       if (answer.kind === 'reply' && answer.reply.code >= 400) held.refusals++
       if (answer.kind === 'failure' || answer.stage !== 'rcpt') held.retired = true
       this.#release(held)
+      // Not in a used one, which may be worn out. A silent server is as useless as one that goes away.
+      if (answer.kind === 'failure' && turn === 1) this.#breaker.strike(answer, this.#around.clock())
       if (answer.kind === 'failure') return answer
       // A session that cannot be reset is worn out; a fresh one is never reset.
       return { ...answer, stage: answer.stage === 'reset' ? 'mail' : answer.stage }
@@ -350,6 +352,9 @@ export class MailboxLane {
       clearTimeout(held.idleTimer)
       this.#sessions.delete(held)
       this.#around.returnPlace()
+      // Over before anybody could use it: an opening that failed, or we would open the next one at once, for ever.
+      if (held.begun === 0 && !held.retired)
+        this.#failed({ kind: 'failure', failure: new SmtpFailure('closed', 'no session for long') })
       this.#pump()
     })
     if (this.#closing) this.#retire(held)

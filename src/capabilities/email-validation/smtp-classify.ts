@@ -103,7 +103,8 @@ const permanentOf = ({ code, enhancedCode }: SmtpReply, text: string): MailboxOu
   if (subject === '1' && ['1', '2', '3', '6', '10'].includes(detail)) return 'mailbox_not_found'
   // They concern the sender's address.
   if (subject === '1' && (detail === '7' || detail === '8')) return 'blocked'
-  if (subject === '2' && detail === '1') return 'mailbox_disabled'
+  // Gmail's ReceivingRatePerm: a mailbox that gets more than it may is one that is there.
+  if (subject === '2' && detail === '1') return /\b(?:at a rate|too quickly)\b/.test(text) ? 'cannot_verify' : 'mailbox_disabled'
   if (subject === '2' && detail === '2') return 'mailbox_full'
   // Exchange Online's directory-based edge blocking: the recipient is not in the directory, whatever its words suggest.
   if (enhancedCode === '5.4.1' && text.includes('recipient address rejected: access denied'))

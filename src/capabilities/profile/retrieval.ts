@@ -55,8 +55,13 @@ export type Retrieval = {
 const retryAfterSeconds = { late: 2, busy: 1, failed: 5 } as const
 const retryAfterSecondsMax = 60
 
-/** A fetch everybody who asks for the same person waits for. */
-type Fetch = { readonly result: Promise<Retrieved>; readonly done: Promise<void> }
+/** A fetch everybody who asks for the same person waits for, until its result can be read back. */
+type Fetch = {
+  readonly result: Promise<Retrieved>
+  readonly done: Promise<void>
+  /** When it had its result; null before. */
+  settledAtMs: number | null
+}
 
 export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   const { vault, clock, logger } = parts
@@ -86,16 +91,33 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
 
   const ageOf = (atMs: number): number => Math.max(0, clock.now() - atMs)
 
+  /** By identifier: whose it is now is part of what is asked. */
+  const keyOf = ({ hmac }: Asked, mode: 'cached' | 'fresh'): string => `${hmac} ${mode}`
+
+  const underWay = (asked: Asked, wants: 'cached' | 'fresh'): Fetch | undefined =>
+    fetches.get(keyOf(asked, 'fresh')) ?? fetches.get(keyOf(asked, wants))
+
+  /**
+   * What a fetch has left that cannot be read back yet: it was there before this caller came, so it is cached data, as it
+   * will be in a moment. Null while there is none.
+   */
+  const leftUnread = async (asked: Asked): Promise<Retrieved | null> => {
+    const fetch = underWay(asked, 'cached')
+    if (fetch === undefined || fetch.settledAtMs === null) return null
+    const left = await fetch.result
+    return left.kind === 'found'
+      ? { ...left, source: 'cached', ageMs: left.ageMs + ageOf(fetch.settledAtMs) }
+      : null
+  }
+
   /** Joins the fetch under way, or begins one. */
   const fetchShared = (asked: Asked, wants: 'cached' | 'fresh'): Fetch => {
-    // By identifier: whose it is now is part of what is asked.
-    const keyOf = (mode: 'cached' | 'fresh'): string => `${asked.hmac} ${mode}`
-    const key = keyOf(wants)
-    const running = fetches.get(keyOf('fresh')) ?? fetches.get(key)
+    const key = keyOf(asked, wants)
+    const running = underWay(asked, wants)
     if (running !== undefined) return running
     if (fetches.size >= limits.fetchesMax) {
       const busy: Retrieved = { kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.busy }
-      return { result: Promise.resolve(busy), done: Promise.resolve() }
+      return { result: Promise.resolve(busy), done: Promise.resolve(), settledAtMs: null }
     }
     const result = Promise.withResolvers<Retrieved>()
     const done = fetchClaimed(asked, wants, result.resolve)
@@ -103,7 +125,13 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
       .finally(() => fetches.delete(key))
     // Nobody may be waiting any more.
     result.promise.catch((error: unknown) => logger.warn({ err: error }, 'a profile could not be fetched'))
-    const fetch: Fetch = { result: result.promise, done }
+    const fetch: Fetch = { result: result.promise, done, settledAtMs: null }
+    result.promise.then(
+      () => {
+        fetch.settledAtMs = clock.now()
+      },
+      () => undefined,
+    )
     fetches.set(key, fetch)
     return fetch
   }
@@ -215,6 +243,8 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
         if (upstream && known.kind === 'data' && known.refresh) refresh(asked)
         return fresher(cached, wants)
       }
+      const left = wants === 'cached' ? await leftUnread(asked) : null
+      if (left !== null) return left
       if (!upstream) return { kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late }
       await beforeUpstream()
       const { result } = fetchShared(asked, wants)

@@ -1,0 +1,282 @@
+/**
+ * What uses up an Idempotency-Key: a charge, as the append decides it, and nothing else (decision 15). Neither what a process
+ * last saw of the ledger, nor an answer that cost nothing, nor a ledger that could not be asked.
+ */
+
+import pg from 'pg'
+import { pino } from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createIdempotency, fingerprintOf, type Idempotency } from '../../src/call/idempotency.ts'
+import { type EventLog, Unavailable } from '../../src/event-log/port.ts'
+import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
+import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import { buy, chargesOf, forget, loseAnswers, rerate, unpaid } from '../spec/ledger-scene.ts'
+import { expectCredits, expectErrorObject } from '../spec/wire.ts'
+import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
+
+const logger = pino({ level: 'silent' })
+let house: House
+/** Another process: the house's own ledger does not hear of what this one writes. */
+let otherLog: EventLog
+let other: Ledger
+
+beforeAll(async () => {
+  house = await openHouse()
+  otherLog = openPostgresEventLog({ url: house.foundation.url, logger })
+  other = createLedger({ eventLog: otherLog, snapshot: async () => null, logger, clock: Date })
+})
+afterAll(async () => {
+  await otherLog?.close()
+  await house?.close()
+})
+
+/** Somewhere that is in no file: an answer, and free. */
+const nowhere = '10.0.0.1'
+
+const lookup = ({ apiKey }: Partner, key: string | null, ip: string = places.london): Promise<Answer> =>
+  send(`${house.apiUrl}/v1/ip/lookup`, {
+    headers: {
+      'x-api-key': apiKey,
+      'content-type': 'application/json',
+      ...(key === null ? {} : { 'idempotency-key': key }),
+    },
+    body: { ip },
+  })
+
+const replayed = ({ headers }: Answer): string | null => headers.get('idempotent-replayed')
+
+/** Locks a table against others until the returned function is called. */
+const lock = async (text: string): Promise<() => Promise<void>> => {
+  const holder = new pg.Client({ connectionString: house.foundation.url })
+  await holder.connect()
+  await holder.query('begin')
+  await holder.query(text)
+  return async () => {
+    await holder.query('rollback')
+    await holder.end()
+  }
+}
+
+const bothWays = [
+  ['without an Idempotency-Key', null],
+  ['with one', 'a-key'],
+] as const
+
+describe.each(bothWays)('a call %s', (_, key) => {
+  test('is paid by credits another process granted since the last one', async () => {
+    const partner = await house.partner({ credits: '0' })
+    expectErrorObject(await lookup(partner, key), unpaid('1', '0'))
+    await buy(house, partner, '10', other)
+    const answer = await lookup(partner, key)
+    expect({ status: answer.status, replayed: replayed(answer) }).toEqual({ status: 200, replayed: null })
+    expectCredits(answer, '1', '9')
+    expect(await chargesOf(house, partner)).toHaveLength(1)
+  })
+
+  test('is refused where another process took the credits since the last one', async () => {
+    const partner = await house.partner({ credits: '2' })
+    expect((await lookup(partner, null)).status).toBe(200)
+    await rerate(house, partner, { amount: '-1', adjusts: null }, other)
+    const answer = await lookup(partner, key)
+    expectErrorObject(answer, unpaid('1', '0'))
+    expectCredits(answer, '0', '0')
+    expect(await chargesOf(house, partner)).toHaveLength(1)
+  })
+
+  test('that is free is answered below zero, too', async () => {
+    const partner = await house.partner({ credits: '1' })
+    await rerate(house, partner, { amount: '-3', adjusts: null })
+    const answer = await lookup(partner, key, nowhere)
+    expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 200, code: undefined })
+    expectCredits(answer, '0', '-2')
+    // What costs something is not.
+    expect((await lookup(partner, null)).body.code).toBe('CREDIT_001')
+  })
+})
+
+describe('what cost nothing', () => {
+  test('a refusal is the same refusal after its answer was forgotten, twenty times over', async () => {
+    const partner = await house.partner({ credits: '5' })
+    for (let n = 0; n < 20; n++) {
+      const { status, body } = await lookup(partner, 'wrong', '256.1.1.1')
+      expect({ n, status, code: body.code }).toEqual({ n, status: 400, code: 'IP_001' })
+      await forget(house, partner)
+    }
+    expect(await chargesOf(house, partner)).toEqual([])
+  })
+
+  test('a free answer is one after it was forgotten, twenty times over', async () => {
+    const partner = await house.partner({ credits: '5' })
+    for (let n = 0; n < 20; n++) {
+      const answer = await lookup(partner, 'free', nowhere)
+      expect({ n, status: answer.status, replayed: replayed(answer) }).toEqual({
+        n,
+        status: 200,
+        replayed: null,
+      })
+      await forget(house, partner)
+    }
+  })
+
+  test('and is forgotten, asked for five times at once: each answer left facts of its own, the others are IDEMP_002', async () => {
+    const partner = await house.partner({ credits: '5' })
+    expect((await lookup(partner, 'at-once', nowhere)).status).toBe(200)
+    await forget(house, partner)
+    const before = (await house.eventsOf(partner.organizationId)).length
+    // They find the claim in one moment, and none is done before all have.
+    const release = await lock('lock table idempotent_calls in access exclusive mode')
+    const log = await house.blockLog()
+    const calls = Array.from({ length: 5 }, () => lookup(partner, 'at-once', nowhere))
+    await until('all five wait for the claim', async () => (await waitingForClaims()) === 5)
+    await release()
+    await log.waiting()
+    await log.release()
+    const answers = await Promise.all(calls)
+    const facts = (await house.eventsOf(partner.organizationId)).slice(before)
+    expect(new Set(facts.map(({ type }) => type))).toEqual(new Set(['KeyUsed']))
+    expect(facts.map(({ metadata }) => metadata.request_id).sort()).toEqual(
+      answers.map(({ headers }) => headers.get('x-request-id')).sort(),
+    )
+    expect(answers.some(({ status }) => status === 200)).toBe(true)
+    for (const { status, body } of answers)
+      if (status !== 200) expect({ status, code: body.code }).toEqual({ status: 409, code: 'IDEMP_002' })
+  })
+})
+
+const waitingForClaims = async (): Promise<number> =>
+  (
+    await house.query(
+      `select 1 from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query like '%idempotent_calls%'
+          and pid <> pg_backend_pid()`,
+    )
+  ).length
+
+describe('a charge that was corrected, and not given back,', () => {
+  /** A call charged under a key, its answer forgotten, its charge in the projection. */
+  const charged = async (key: string): Promise<{ partner: Partner; chargeId: string }> => {
+    const partner = await house.partner({ credits: '10' })
+    expectCredits(await lookup(partner, key), '1', '9')
+    const [charge] = await chargesOf(house, partner)
+    await until('the charge is projected', () => projected(partner, 'call', 'charge_id is not null'))
+    await forget(house, partner)
+    return { partner, chargeId: String(charge?.data.charge_id) }
+  }
+
+  const projected = async ({ organizationId }: Partner, kind: string, and = 'true'): Promise<boolean> =>
+    (
+      await house.query(`select 1 from ledger_lines where organization_id = $1 and kind = $2 and ${and}`, [
+        organizationId,
+        kind,
+      ])
+    ).length > 0
+
+  const expectRepeatedFree = async (partner: Partner, key: string, remaining: string): Promise<void> => {
+    const again = await lookup(partner, key)
+    expect({ status: again.status, replayed: replayed(again) }).toEqual({ status: 200, replayed: 'true' })
+    expectCredits(again, '0', remaining)
+    expect(await chargesOf(house, partner)).toHaveLength(1)
+    expect((await verifyLedger(house.foundation.eventLog, partner.organizationId)).fault).toBeNull()
+  }
+
+  test.each([
+    ['down', '0.25', '9.25'],
+    ['up', '-0.25', '8.75'],
+  ])('%s, is not due again while the correction is in no projection', async (_, amount, remaining) => {
+    const { partner, chargeId } = await charged('in-the-tail')
+    const release = await lock(`lock table ${await linesTables()} in share row exclusive mode`)
+    try {
+      await rerate(house, partner, { amount, adjusts: chargeId })
+      await expectRepeatedFree(partner, 'in-the-tail', remaining)
+      expect(await projected(partner, 'adjustment')).toBe(false)
+    } finally {
+      await release()
+    }
+  })
+
+  test.each([
+    ['down', '0.25', '9.25'],
+    ['up', '-0.25', '8.75'],
+  ])('%s, is not due again once the correction is projected', async (_, amount, remaining) => {
+    const { partner, chargeId } = await charged('projected')
+    await rerate(house, partner, { amount, adjusts: chargeId })
+    await until('the correction is projected', () => projected(partner, 'adjustment'))
+    await expectRepeatedFree(partner, 'projected', remaining)
+  })
+})
+
+/** The tables the statement is in, under whatever names they have now. */
+const linesTables = async (): Promise<string> =>
+  (
+    await house.query(
+      `select format('%I.%I', n.nspname, c.relname) as name
+         from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        where c.relkind = 'r' and c.relname ~ '^ledger_lines'`,
+    )
+  )
+    .map(({ name }) => name)
+    .join(', ')
+
+describe('a ledger that cannot be looked into', () => {
+  /** Claims of a process whose event log can be away. */
+  const claims = (): { idempotency: Idempotency; away(is: boolean): void } => {
+    const { pool, secrets, eventLog } = house.foundation
+    let gone = true
+    const idempotency = createIdempotency({
+      pool,
+      secrets,
+      eventLog: {
+        ...eventLog,
+        read: (stream, options) =>
+          gone ? Promise.reject(new Unavailable('away')) : eventLog.read(stream, options),
+      },
+    })
+    return {
+      idempotency,
+      away: (is) => {
+        gone = is
+      },
+    }
+  }
+
+  const claimOf = ({ organizationId }: Partner, key: string, ip: string = places.london) => ({
+    organizationId,
+    key,
+    fingerprint: fingerprintOf(house.foundation.secrets, 'POST /v1/ip/lookup', JSON.stringify({ ip })),
+  })
+
+  test('keeps no claim: the next call with the key is a first one', async () => {
+    const claim = claimOf(await house.partner(), 'away')
+    const { idempotency, away } = claims()
+    for (let n = 0; n < 2; n++) await expect(idempotency.claim(claim)).rejects.toBeInstanceOf(Unavailable)
+    away(false)
+    expect(await idempotency.claim(claim)).toMatchObject({ kind: 'first', attempt: 0 })
+    // And that one is held.
+    expect(await idempotency.claim(claim)).toEqual({ kind: 'in_flight' })
+  })
+
+  test('keeps no claim taken over from a process that died either', async () => {
+    const partner = await house.partner()
+    const claim = claimOf(partner, 'taken-over')
+    const { idempotency, away } = claims()
+    away(false)
+    await idempotency.claim(claim)
+    await loseAnswers(house, partner)
+    away(true)
+    await expect(idempotency.claim(claim)).rejects.toBeInstanceOf(Unavailable)
+    away(false)
+    expect(await idempotency.claim(claim)).toMatchObject({ kind: 'first', attempt: 0 })
+  })
+
+  test('does not make a charged key another request’s: that is a mismatch, and its own is answered', async () => {
+    const partner = await house.partner({ credits: '10' })
+    expectCredits(await lookup(partner, 'charged'), '1', '9')
+    await loseAnswers(house, partner)
+    const { idempotency, away } = claims()
+    await expect(idempotency.claim(claimOf(partner, 'charged'))).rejects.toBeInstanceOf(Unavailable)
+    away(false)
+    expect(await idempotency.claim(claimOf(partner, 'charged', places.munich))).toEqual({ kind: 'mismatch' })
+    expect(await idempotency.claim(claimOf(partner, 'charged'))).toMatchObject({ kind: 'charged' })
+  })
+})
