@@ -73,6 +73,7 @@ export const startApp = async (
         open !== null && has('api')
           ? await openPixel({
               eventLog: foundation.eventLog,
+              requestHmac: foundation.secrets.requestHmac,
               databaseUrl: foundation.url,
               redisUrl: config.REDIS_URL,
               logger,

@@ -6,7 +6,15 @@ import { z } from 'zod'
  * unless it is a secret, what it was.
  */
 
-const port = z.coerce.number().int().min(0).max(65_535)
+const portFrom = (min: 0 | 1) =>
+  z
+    .string()
+    .refine(
+      (text) => /^\d{1,5}$/.test(text) && Number(text) >= min && Number(text) <= 65_535,
+      `a port number from ${min} to 65535`,
+    )
+    .transform(Number)
+const port = portFrom(0)
 const roleName = z.enum(['api', 'dashboard', 'projector', 'jobs'])
 export type Role = z.infer<typeof roleName>
 
@@ -52,8 +60,10 @@ const variables = z.object({
     .optional(),
   REDIS_URL: z
     .string()
-    .regex(/^rediss?:\/\//, 'a URL such as redis://user:password@host:6379/0')
-    .refine((text) => URL.canParse(text), 'a URL such as redis://user:password@host:6379/0')
+    .refine(
+      (text) => /^rediss?:\/\//.test(text) && URL.canParse(text),
+      'a URL such as redis://user:password@host:6379/0',
+    )
     .optional(),
   ROLES: z
     .string()
@@ -74,7 +84,7 @@ const variables = z.object({
         .max(3, 'at most three servers'),
     )
     .optional(),
-  SMTP_PORT: z.coerce.number().int().min(1).max(65_535).default(25),
+  SMTP_PORT: portFrom(1).default(25),
   SMTP_HELO: z
     .string()
     .regex(

@@ -1,5 +1,6 @@
+import { z } from 'zod'
 import type { DomainEvent } from '../events/catalogue.ts'
-import { currentVersion } from '../events/catalogue.ts'
+import { checkEventData, currentVersion } from '../events/catalogue.ts'
 import type { EventMetadata } from '../events/envelope.ts'
 import { upcast } from '../events/upcast.ts'
 import { eventJson, type NewEvent, type RecordedEvent } from './port.ts'
@@ -24,15 +25,86 @@ export type NewEnvelope = {
   readonly causationId?: string | undefined
 }
 
-/** Serialises an event for the log. Throws TypeError for data events cannot hold. */
-export const encodeEvent = (event: DomainEvent, envelope: NewEnvelope): NewEvent => ({
-  id: envelope.id,
-  type: event.type,
-  // The catalogue's types let nothing through that JSON would drop, and JSON.stringify refuses BigInt itself; what is not
-  // finite would become null. The full check costs more than the serialising.
-  data: faithful(JSON.stringify(event.data), event.data),
-  metadata: metadataJson(currentVersion(event.type), envelope),
-})
+/** An event its own schema could not read again. `message` names the member and its limit; what it holds is not told. */
+export class EventRefused extends Error {
+  override name = 'EventRefused'
+}
+
+/**
+ * Serialises an event for the log. Throws `EventRefused` for data the event's schema refuses, TypeError for data events cannot
+ * hold.
+ */
+export const encodeEvent = (event: DomainEvent, envelope: NewEnvelope): NewEvent => {
+  // What every call appends is made by its own code alone, of parts with limits of their own, and there the check would cost
+  // more than the serialising. All others may carry what somebody typed, and an event stays for ever.
+  if (event.type !== 'KeyUsed' && event.type !== 'CreditCharged') assertFits(event)
+  return {
+    id: envelope.id,
+    type: event.type,
+    // The catalogue's types let nothing through that JSON would drop, and JSON.stringify refuses BigInt itself; what is not
+    // finite would become null. The full check costs more than the serialising.
+    data: faithful(JSON.stringify(event.data), event.data),
+    metadata: metadataJson(currentVersion(event.type), envelope),
+  }
+}
+
+const assertFits = ({ type, data }: DomainEvent): void => {
+  try {
+    checkEventData(type, currentVersion(type), data)
+  } catch (error) {
+    if (!(error instanceof z.ZodError)) throw error
+    throw new EventRefused(faultOf(error, data), { cause: error })
+  }
+}
+
+/** The first fault a schema found, in a sentence that names the member and what is allowed: `reason: at most 200 characters; it has 201`. */
+export const faultOf = ({ issues }: z.ZodError, data: unknown): string => {
+  const [issue] = issues
+  if (issue === undefined) return 'the data do not fit'
+  const member = issue.path
+    .map((part, i) => (typeof part === 'number' ? `[${part}]` : `${i === 0 ? '' : '.'}${String(part)}`))
+    .join('')
+  return `${member === '' ? '' : `${member}: `}${limitOf(issue, at(data, issue.path))}`
+}
+
+const typeNames: Readonly<Record<string, string>> = {
+  string: 'text',
+  number: 'a number',
+  int: 'a whole number',
+  array: 'a list',
+  object: 'an object',
+}
+
+const limitOf = (issue: z.core.$ZodIssue, value: unknown): string => {
+  switch (issue.code) {
+    case 'too_big':
+      return bound('at most', issue.maximum, issue.origin, value)
+    case 'too_small':
+      return bound('at least', issue.minimum, issue.origin, value)
+    case 'invalid_type':
+      return `${typeNames[issue.expected] ?? issue.expected} is expected${value === undefined ? '; it is missing' : ''}`
+    case 'invalid_value':
+      return `one of ${issue.values.map(String).join(', ')} is expected`
+    case 'invalid_format':
+      return `not of the form ${issue.pattern ?? issue.format}`
+    default:
+      return issue.message
+  }
+}
+
+const bound = (side: string, limit: number | bigint, origin: string, value: unknown): string => {
+  if (typeof value === 'string')
+    return `${side} ${limit} character${limit === 1 ? '' : 's'}; it has ${value.length}`
+  if (Array.isArray(value)) return `${side} ${limit} entr${limit === 1 ? 'y' : 'ies'}; it has ${value.length}`
+  return `${side} ${limit}${origin === 'number' || origin === 'int' ? `; it is ${String(value)}` : ''}`
+}
+
+const at = (data: unknown, path: readonly PropertyKey[]): unknown =>
+  path.reduce<unknown>(
+    (value, part) =>
+      typeof value === 'object' && value !== null ? (value as Record<PropertyKey, unknown>)[part] : undefined,
+    data,
+  )
 
 const faithful = (text: string, data: unknown): string => (text.includes('null') ? eventJson(data) : text)
 

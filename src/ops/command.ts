@@ -67,9 +67,25 @@ export const wholeNumber = (
 /** An instant in UTC, from ISO 8601 text. */
 export const instantOf = (name: string, text: string): string => {
   const ms = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN
-  if (Number.isNaN(ms))
+  const instant = Number.isNaN(ms) ? '' : new Date(ms).toISOString()
+  // A year may have more than four digits once its time zone is taken off.
+  if (!/^\d{4}-/.test(instant))
     throw new UsageError(`--${name}: "${text}" is not an ISO 8601 instant such as 2027-01-31T00:00:00Z`)
-  return new Date(ms).toISOString()
+  return instant
+}
+
+/** An instant that is still to come, in UTC. */
+export const futureInstantOf = (name: string, text: string, nowMs: number): string => {
+  const instant = instantOf(name, text)
+  if (Date.parse(instant) <= nowMs) throw new UsageError(`--${name}: ${text} has passed already`)
+  return instant
+}
+
+/** Text that people will read, as it was typed: not blank, and no control characters. How long it may be says the event it goes into. */
+export const labelOf = (name: string, text: string): string => {
+  if (text.trim() === '') throw new UsageError(`--${name}: nothing but white space was given`)
+  if (/\p{Cc}/u.test(text)) throw new UsageError(`--${name}: control characters are not allowed`)
+  return text
 }
 
 const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const

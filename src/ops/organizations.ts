@@ -99,6 +99,6 @@ export const amountOf = (name: string, text: string, { zero }: { zero: boolean }
     // Told below, with what is expected.
   }
   throw new UsageError(
-    `--${name}: "${text}" is not a ${zero ? '' : 'positive '}amount of credits up to 1000000000 with at most 6 decimals, such as 100 or 1.5`,
+    `--${name}: a ${zero ? '' : 'positive '}decimal number of credits, such as 100 or 1.5; it is ${text === '' ? 'empty' : text} (up to 1000000000, at most 6 decimals)`,
   )
 }

@@ -106,20 +106,7 @@ describe('what cost nothing', () => {
     expect(await chargesOf(house, partner)).toEqual([])
   })
 
-  test('a free answer is one after it was forgotten, twenty times over', async () => {
-    const partner = await house.partner({ credits: '5' })
-    for (let n = 0; n < 20; n++) {
-      const answer = await lookup(partner, 'free', nowhere)
-      expect({ n, status: answer.status, replayed: replayed(answer) }).toEqual({
-        n,
-        status: 200,
-        replayed: null,
-      })
-      await forget(house, partner)
-    }
-  })
-
-  test('and is forgotten, asked for five times at once: each answer left facts of its own, the others are IDEMP_002', async () => {
+  test('a free answer that was forgotten, asked for five times at once: each answer has facts of its own, the others are IDEMP_002', async () => {
     const partner = await house.partner({ credits: '5' })
     expect((await lookup(partner, 'at-once', nowhere)).status).toBe(200)
     await forget(house, partner)
@@ -138,7 +125,8 @@ describe('what cost nothing', () => {
     expect(facts.map(({ metadata }) => metadata.request_id).sort()).toEqual(
       answers.map(({ headers }) => headers.get('x-request-id')).sort(),
     )
-    expect(answers.some(({ status }) => status === 200)).toBe(true)
+    // Made again it is a first call, one at a time.
+    expect(answers.filter((one) => one.status === 200 && replayed(one) === null)).toHaveLength(1)
     for (const { status, body } of answers)
       if (status !== 200) expect({ status, code: body.code }).toEqual({ status: 409, code: 'IDEMP_002' })
   })
@@ -153,7 +141,7 @@ const waitingForClaims = async (): Promise<number> =>
     )
   ).length
 
-describe('a charge that was corrected, and not given back,', () => {
+describe('a charge that was priced anew, and not given back,', () => {
   /** A call charged under a key, its answer forgotten, its charge in the projection. */
   const charged = async (key: string): Promise<{ partner: Partner; chargeId: string }> => {
     const partner = await house.partner({ credits: '10' })
@@ -180,29 +168,23 @@ describe('a charge that was corrected, and not given back,', () => {
     expect((await verifyLedger(house.foundation.eventLog, partner.organizationId)).fault).toBeNull()
   }
 
-  test.each([
-    ['down', '0.25', '9.25'],
-    ['up', '-0.25', '8.75'],
-  ])('%s, is not due again while the correction is in no projection', async (_, amount, remaining) => {
+  test('is not due again while the correction is in no projection', async () => {
     const { partner, chargeId } = await charged('in-the-tail')
     const release = await lock(`lock table ${await linesTables()} in share row exclusive mode`)
     try {
-      await rerate(house, partner, { amount, adjusts: chargeId })
-      await expectRepeatedFree(partner, 'in-the-tail', remaining)
+      await rerate(house, partner, { amount: '0.25', adjusts: chargeId })
+      await expectRepeatedFree(partner, 'in-the-tail', '9.25')
       expect(await projected(partner, 'adjustment')).toBe(false)
     } finally {
       await release()
     }
   })
 
-  test.each([
-    ['down', '0.25', '9.25'],
-    ['up', '-0.25', '8.75'],
-  ])('%s, is not due again once the correction is projected', async (_, amount, remaining) => {
+  test('is not due again once the correction is projected', async () => {
     const { partner, chargeId } = await charged('projected')
-    await rerate(house, partner, { amount, adjusts: chargeId })
+    await rerate(house, partner, { amount: '-0.25', adjusts: chargeId })
     await until('the correction is projected', () => projected(partner, 'adjustment'))
-    await expectRepeatedFree(partner, 'projected', remaining)
+    await expectRepeatedFree(partner, 'projected', '8.75')
   })
 })
 

@@ -108,12 +108,16 @@ describe('a database that does not answer', () => {
     const lookUps = createLookUps(pool)
     statements = 0
     const callers = 10 * batchMax
-    const asked = await askFor(lookUps, callers)
-    // The lock stays: whoever was asked for by another statement would go on waiting.
+    const told: unknown[] = []
+    for (const one of await askFor(lookUps, callers)) void one.then((answer) => told.push(answer))
+    // The lock stays: who needs another statement would go on waiting.
     for (const pid of await hanging()) await watcher.query('select pg_terminate_backend($1)', [pid])
-    const told = await Promise.all(asked)
-    expect(told.filter((one) => one instanceof Unavailable)).toHaveLength(callers)
+    await until(
+      'all are told, or others are asked about',
+      async () => told.length === callers || statements > underWayMax,
+    )
     expect(statements).toBe(underWayMax)
+    expect(told.filter((one) => one instanceof Unavailable)).toHaveLength(callers)
     await holder.query('rollback')
     expect((await lookUps.of('somebody')).suppressed).toBe(false)
   })

@@ -10,6 +10,7 @@ import {
   pixelLimitRemoval,
   pixelLimits,
 } from '../../src/capabilities/pixel/contract.ts'
+import { hitHash } from '../../src/capabilities/pixel/hit-memory.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import type { PixelFacts } from '../../src/events/pixel.ts'
 import { pixelStream } from '../../src/events/streams.ts'
@@ -392,6 +393,17 @@ describe('decision 23: POST /pixel/decide', () => {
     expect(JSON.stringify(answer.events)).not.toMatch(/secret-path|somebody/)
     const refused = await tell(partner, 'POST', '/pixel/decide', { url })
     expect(bare(refused.events)).toEqual([used(partner, 'decided', 'example.com', false)])
+  })
+
+  test('what a hit is called is remembered under a key: guessing it is of no use to who reads the table', async () => {
+    const partner = await newPartner()
+    await setLimit(partner, 'example.com', 5)
+    await decide(partner, 'https://example.com/', 'somebody@example.com')
+    const rows = await house.query('select hit_hash from pixel_hits where organization_id = $1', [
+      partner.organizationId,
+    ])
+    expect(rows).toHaveLength(1)
+    expect(rows).not.toEqual([{ hit_hash: hitHash('somebody@example.com') }])
   })
 
   test.each([

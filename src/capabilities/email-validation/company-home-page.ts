@@ -104,8 +104,9 @@ const readPage = async (
     deadlineMs: remainingMs,
     wireBytesMax: pageBytesMax,
     decodedBytesMax: pageBytesMax,
-    // What another domain says is not what this one says.
-    mayRedirectTo: (target) => registrableDomainOf(target.hostname) === domain,
+    // What another domain says is not what this one says, and without TLS anybody on the way says it.
+    mayRedirectTo: ({ protocol, hostname }) =>
+      protocol === 'https:' && registrableDomainOf(hostname) === domain,
   })
   // Where only the other address answers, or a proxy is in trouble, asking again later may help.
   if (answer.kind !== 'page' || answer.status >= 500 || answer.status === 429) return 'unreachable'
@@ -161,7 +162,9 @@ const isOrganization = (node: JsonObject): boolean =>
 const organizationMembers = ['publisher', 'mainEntity', 'about', 'copyrightHolder', 'provider'] as const
 
 const organizationsAmong = (nodes: readonly JsonObject[]): JsonObject[] => {
-  const nested = nodes.flatMap((node) => organizationMembers.flatMap((member) => listOf(node[member]).slice(0, organizationsMax)))
+  const nested = nodes.flatMap((node) =>
+    organizationMembers.flatMap((member) => listOf(node[member]).slice(0, organizationsMax)),
+  )
   return [...nodes, ...nested].filter(isJsonObject).filter(isOrganization).slice(0, organizationsMax)
 }
 

@@ -201,7 +201,7 @@ const notAttempted: Checks['smtp'] = {
 
 /** What the servers' answer says about the mailbox itself; a refusal of us says nothing about it. */
 const smtpCheckOf = (mailbox: MailboxEvidence | null): Checks['smtp'] => {
-  if (mailbox === null) return notAttempted
+  if (mailbox === null || mailbox.connected === null) return notAttempted
   const { outcome } = mailbox
   const known = outcome === 'accepted' || outcome === 'mailbox_not_found'
   return {

@@ -107,7 +107,8 @@ export type MailboxOutcome =
 
 export type MailboxEvidence = {
   readonly outcome: MailboxOutcome
-  readonly connected: boolean
+  /** Null where nobody was dialled: too many wait already, or a server that does not want us is left alone. */
+  readonly connected: boolean | null
   /** Whether an address nobody has was accepted too; null where that is not known. */
   readonly catchAll: boolean | null
   /** The reply that decided, without its text: servers echo addresses in it. */

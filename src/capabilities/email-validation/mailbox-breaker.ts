@@ -13,13 +13,16 @@ export type BreakerBounds = {
 export type Breaker<Cause> = {
   /** Why nobody may pass now, and for how long; null to let one pass. Once the time is over, one at a time may try. */
   refuses(nowMs: number): { cause: Cause; forMs: number } | null
-  strike(cause: Cause, nowMs: number): void
+  /** Strikes that are about the same thing count as one until the next success; a trial's always counts. */
+  strike(cause: Cause, nowMs: number, about?: string | null): void
   succeed(): void
   open(nowMs: number): boolean
 }
 
 export const createBreaker = <Cause>(bounds: BreakerBounds): Breaker<Cause> => {
   let strikes = 0
+  /** As many at most as it takes to open it. */
+  const struckAbout = new Set<string>()
   let opened: { cause: Cause; untilMs: number; forMs: number; trialUntilMs: number } | null = null
   return {
     refuses: (nowMs) => {
@@ -29,7 +32,11 @@ export const createBreaker = <Cause>(bounds: BreakerBounds): Breaker<Cause> => {
       opened.trialUntilMs = nowMs + bounds.trialMs
       return null
     },
-    strike: (cause, nowMs) => {
+    strike: (cause, nowMs, about = null) => {
+      if (opened === null && about !== null) {
+        if (struckAbout.has(about)) return
+        struckAbout.add(about)
+      }
       strikes++
       // Those who were under way when it opened tell nothing new.
       if (opened !== null && nowMs < opened.untilMs) return
@@ -39,6 +46,7 @@ export const createBreaker = <Cause>(bounds: BreakerBounds): Breaker<Cause> => {
     },
     succeed: () => {
       strikes = 0
+      struckAbout.clear()
       opened = null
     },
     open: (nowMs) => opened !== null && nowMs < opened.untilMs,

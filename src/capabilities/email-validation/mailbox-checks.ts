@@ -35,7 +35,7 @@ const evidenceText = z.object({
     'no_connect',
     'timeout',
   ]),
-  connected: z.boolean(),
+  connected: z.boolean().nullable(),
   catchAll: z.boolean().nullable(),
   code: z.int().nullable(),
   enhancedCode: z.string().nullable(),

@@ -30,6 +30,8 @@ export type LaneBounds = {
 export type Question = {
   readonly exchange: string
   readonly mailbox: string
+  /** The mailbox's. A server may refuse us for one of those it serves. */
+  readonly domain: string
   readonly smtputf8: boolean
   /** Goes before what waits: it completes a check that is under way. */
   readonly urgent: boolean
@@ -43,8 +45,8 @@ export type LaneAnswer =
   | { readonly kind: 'open'; readonly cause: Cause; readonly forMs: number }
   /** Too many wait already. */
   | { readonly kind: 'full' }
-  /** The caller's time is over. */
-  | { readonly kind: 'deadline'; readonly connected: boolean }
+  /** The caller's time is over. `connected` is null where nobody was dialled meanwhile. */
+  | { readonly kind: 'deadline'; readonly connected: boolean | null }
 
 /** An answer that told us to stay away. */
 export type Cause = Extract<LaneAnswer, { kind: 'reply' | 'failure' }>
@@ -146,10 +148,15 @@ export class MailboxLane {
     if (used !== null && isWornOut(answer)) {
       ;({ answer } = await this.#askOnce(question, { fresh: true, signal }))
       if (!isWornOut(answer)) this.#remember(used - 1)
+      // The used one was there.
+      if (answer.kind === 'full' || answer.kind === 'deadline') answer = { kind: 'deadline', connected: true }
     }
     // Failed openings were counted where they failed: once, however many waited for them.
     if (answer.kind === 'reply' && (answer.stage === 'mail' || answer.stage === 'rcpt')) {
-      if (refusesClient(answer.stage, answer.reply)) this.#breaker.strike(answer, this.#around.clock())
+      const { stage, reply } = answer
+      // A policy at RCPT may be that of one domain, and the others of the server are not to suffer for it.
+      const about = stage === 'rcpt' && reply.code >= 500 ? question.domain : null
+      if (refusesClient(stage, reply)) this.#breaker.strike(answer, this.#around.clock(), about)
       else this.#breaker.succeed()
     }
     return answer
@@ -216,14 +223,14 @@ export class MailboxLane {
   #session(
     question: Question,
     { fresh, signal }: { fresh: boolean; signal: AbortSignal },
-  ): Promise<Given | { kind: 'deadline'; connected: false }> {
-    if (signal.aborted) return Promise.resolve({ kind: 'deadline', connected: false })
+  ): Promise<Given | { kind: 'deadline'; connected: false | null }> {
+    if (signal.aborted) return Promise.resolve({ kind: 'deadline', connected: null })
     if (this.#closing || this.#waiting.length >= this.#bounds.waitingPerAddressMax)
       return Promise.resolve({ kind: 'full' })
     return new Promise((resolve) => {
       const leave = (): void => {
         this.#waiting = this.#waiting.filter((other) => other !== waiter)
-        resolve({ kind: 'deadline', connected: false })
+        resolve({ kind: 'deadline', connected: this.#opening > 0 ? false : null })
       }
       const waiter: Waiter = {
         question,

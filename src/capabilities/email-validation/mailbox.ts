@@ -249,7 +249,8 @@ class Probe implements MailboxProbe {
     // A letter first: there are systems that do not take a digit for the beginning of a name.
     const localPart = [...octets].map((octet, i) => localPartAlphabet[octet % (i === 0 ? 16 : 32)]).join('')
     const mailbox = mailboxOf({ localPart, asciiDomain: domain })
-    const answer = await lane.ask({ exchange, mailbox, smtputf8: false, urgent: true }, signal)
+    const question = { exchange, mailbox, domain, smtputf8: false, urgent: true }
+    const answer = await lane.ask(question, signal)
     if (answer.kind === 'deadline') return 'unasked'
     const catchAll = answer.kind === 'reply' && answer.stage === 'rcpt' ? catchAllOf(answer.reply) : null
     if (catchAll !== null)
@@ -266,13 +267,22 @@ const evidence = (
   more: Partial<MailboxEvidence> = {},
 ): MailboxEvidence => ({
   outcome,
-  connected: false,
+  connected: null,
   catchAll: null,
   code: null,
   enhancedCode: null,
   retryAfterSeconds: null,
   ...more,
 })
+
+/** What may be a server's reason to be left alone. Any other outcome is about one mailbox, and not the next one's. */
+const aboutUs: ReadonlySet<MailboxOutcome> = new Set([
+  'temporary_failure',
+  'cannot_verify',
+  'blocked',
+  'no_connect',
+  'timeout',
+])
 
 const evidenceOf = (answer: LaneAnswer): MailboxEvidence => {
   switch (answer.kind) {
@@ -285,8 +295,9 @@ const evidenceOf = (answer: LaneAnswer): MailboxEvidence => {
     case 'open': {
       // Nobody was asked: the outcome is the reason why not, without its reply, which was about somebody else.
       const { outcome } = evidenceOf(answer.cause)
+      const reason = aboutUs.has(outcome) ? outcome : 'temporary_failure'
       const seconds = Math.ceil(answer.forMs / 1_000)
-      return evidence(outcome, {
+      return evidence(reason, {
         retryAfterSeconds: Math.min(Math.max(seconds, retrySecondsMin), retrySecondsMax),
       })
     }
@@ -306,7 +317,7 @@ const replied = ({ stage, reply }: Extract<Cause, { kind: 'reply' }>): MailboxEv
 const failed = ({ kind }: SmtpFailure): MailboxEvidence => {
   switch (kind) {
     case 'connect':
-      return evidence('no_connect')
+      return evidence('no_connect', { connected: false })
     case 'timeout':
       return evidence('timeout', { connected: true })
     // A server that goes away in the middle is there again some time.
@@ -330,10 +341,11 @@ const isFinal = (answer: LaneAnswer): boolean => {
 const isUnreached = (answer: LaneAnswer): boolean =>
   answer.kind === 'open' || (answer.kind === 'failure' && answer.failure.kind === 'connect')
 
-/** A reply tells more than a connection, and that more than none. */
+/** A reply tells more than a connection, and that more than none. Whoever was dialled stays dialled. */
 const moreTelling = (before: MailboxEvidence, after: MailboxEvidence): MailboxEvidence => {
   const weight = ({ code, connected }: MailboxEvidence): number => (code !== null ? 2 : connected ? 1 : 0)
-  return weight(after) >= weight(before) ? after : before
+  if (weight(after) < weight(before)) return before
+  return { ...after, connected: after.connected ?? before.connected }
 }
 
 const orUnasked = (shared: Promise<CatchAllFinding>, signal: AbortSignal): Promise<CatchAllFinding> =>

@@ -31,6 +31,18 @@ const quotaText =
 const disabledText =
   /(?:account|mailbox|user|recipient|address)[^.]{0,40}\b(?:disabled|inactive|suspended|deactivated|locked)\b/
 const transientText = /temporar|try (?:it )?again|later\b|timed? ?out/
+/** The server's own trouble. A mailbox that is unavailable is none: that is RFC 5321's own text for one that is not there. */
+const troubleText = new RegExp(
+  [
+    '(?:system|internal|server|backend|database|directory|ldap|lookup|configuration|processing) (?:server )?(?:error|failure)',
+    '(?:service|server|system|backend|database|directory|ldap) (?:is |currently |temporarily )*(?:unavailable|unreachable|down|busy|not available)',
+    "(?:unable to|can ?not|can't|could ?n[o']t) (?:be )?verif(?:y|ied)",
+  ].join('|'),
+)
+/** Words that are about the client even where the enhanced code is about a mailbox: a server that numbers all refusals alike. */
+const clientText = /\bclient host\b.{0,80}\b(?:blocked|rejected|listed)\b|\bblocked using\b/
+/** A refusal that says whom it is about. */
+const mailboxText = /\b(?:users?|mailbox(?:es)?|recipients?|accounts?|address(?:es|ee)?|unknown|no such)\b/
 /** A refusal of the client, the sender or the message: of anything but the mailbox. */
 const policyText = new RegExp(
   [
@@ -38,11 +50,15 @@ const policyText = new RegExp(
     'block(?:ed|ing|list)|block list|black ?list|blacklist|deny ?list|dnsbl|\\brbl\\b|\\bdbl\\b|banned|listed (?:at|in|by|on)',
     'sorbs|uceprotect|barracuda|proofpoint|abusix|mimecast|senderscore|cloudmark',
     'polic(?:y|ies)|reputation|not (?:permitted|allowed|authori[sz]ed|accepted from)|unauthori[sz]ed|prohibited',
-    'access (?:is )?denied|denied by|permission denied|forbidden|administrative',
+    'access (?:is |was )?(?:denied|rejected|refused)|denied by|permission denied|forbidden|administrative',
     'reverse ?(?:dns|lookup|host)|\\bptr\\b|\\brdns\\b|\\bhelo\\b|\\behlo\\b|hostname|client host|dynamic',
     'your (?:host|ip|server|network|address|domain|message|mail)|ip address|client ip|\\bfrom ip\\b',
     'authentica|auth required|log ?in|relay|rcpthosts|sender|gateway|open proxy',
     'starttls|\\btls\\b|encrypt|gr[ae]y.?list|rate.?limit|too (?:many|much|fast)|throttl|exceeded|verification failed',
+    'suspicious|firewall|countr(?:y|ies)',
+    '\\bconnections?\\b|\\baccept(?:s|ed|ing)? (?:[a-z-]+ ){0,2}from\\b|limit (?:is |was |has been )?reached|maximum number',
+    '\\b(?:(?:e-?)?mail|message|session) (?:is |was |has been )?(?:rejected|refused|declined)',
+    '\\b(?:null|empty) (?:envelope|return|reverse)|\\bbounces?\\b|\\bdsns?\\b|\\bcall-?(?:out|back)s?\\b',
   ].join('|'),
 )
 
@@ -60,12 +76,14 @@ export const classifyReply = (stage: SmtpStage, reply: SmtpReply): ReplyVerdict 
 
 /**
  * Whether the reply to a recipient nobody has says that the domain takes everything; null where it does not say. A refusal counts
- * only as one of a missing mailbox: "too many recipients" or a policy would otherwise make a catch-all domain look like none.
+ * only as one of a missing mailbox, and only where its code or its text says so: "too many recipients" or a policy would
+ * otherwise make a catch-all domain look like none, and its mailboxes valid.
  */
 export const catchAllOf = (reply: SmtpReply): boolean | null => {
   const { outcome } = classifyReply('rcpt', reply)
   if (outcome === 'accepted') return true
-  return outcome === 'mailbox_not_found' || outcome === 'mailbox_disabled' ? false : null
+  if (outcome !== 'mailbox_not_found' && outcome !== 'mailbox_disabled') return null
+  return reply.enhancedCode?.startsWith('5.1.') || mailboxText.test(textOf(reply)) ? false : null
 }
 
 /**
@@ -100,11 +118,13 @@ const temporaryOf = (stage: SmtpStage, { code, enhancedCode }: SmtpReply, text: 
 const permanentOf = ({ code, enhancedCode }: SmtpReply, text: string): MailboxOutcome => {
   const [, subject = '', detail = ''] = enhancedCode?.split('.') ?? []
   if (subject === '7') return 'blocked'
-  if (subject === '1' && ['1', '2', '3', '6', '10'].includes(detail)) return 'mailbox_not_found'
+  if (subject === '1' && ['1', '2', '3', '6', '10'].includes(detail))
+    return clientText.test(text) ? 'blocked' : 'mailbox_not_found'
   // They concern the sender's address.
   if (subject === '1' && (detail === '7' || detail === '8')) return 'blocked'
   // Gmail's ReceivingRatePerm: a mailbox that gets more than it may is one that is there.
-  if (subject === '2' && detail === '1') return /\b(?:at a rate|too quickly)\b/.test(text) ? 'cannot_verify' : 'mailbox_disabled'
+  if (subject === '2' && detail === '1')
+    return /\b(?:at a rate|too quickly)\b/.test(text) ? 'cannot_verify' : 'mailbox_disabled'
   if (subject === '2' && detail === '2') return 'mailbox_full'
   // Exchange Online's directory-based edge blocking: the recipient is not in the directory, whatever its words suggest.
   if (enhancedCode === '5.4.1' && text.includes('recipient address rejected: access denied'))
@@ -121,7 +141,7 @@ const bareOf = (code: number, text: string): MailboxOutcome => {
   if (code !== 550 && code !== 551 && code !== 553) return policyText.test(text) ? 'blocked' : 'cannot_verify'
   if (quotaText.test(text)) return 'mailbox_full'
   if (policyText.test(text)) return 'blocked'
-  if (transientText.test(text)) return 'cannot_verify'
+  if (transientText.test(text) || troubleText.test(text)) return 'cannot_verify'
   return disabledText.test(text) ? 'mailbox_disabled' : 'mailbox_not_found'
 }
 

@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { AnyCapabilityForm, Caller, CapabilityForm } from '../../call/form.ts'
 import type { EventLog } from '../../event-log/port.ts'
+import type { Secrets } from '../../guard/secrets.ts'
 import type {
   PixelBlock,
   PixelBlockRemoval,
@@ -52,6 +53,8 @@ import { allLimits, type LimitWindow, matchRules } from './rules-state.ts'
 export type PixelRoom = {
   readonly rules: PixelRulesModel
   readonly counters: PixelCounters
+  /** Keyed: what partners call their hits is nobody's business, and may be somebody's address. */
+  readonly requestHmac: Secrets['requestHmac']
   readonly logger: { warn(fields: object, message: string): void }
   readonly observe?: PixelObserver | undefined
 }
@@ -69,12 +72,14 @@ export type PixelObserver = {
  */
 export const openPixel = async ({
   eventLog,
+  requestHmac,
   databaseUrl,
   redisUrl,
   logger,
   observe,
 }: {
   eventLog: EventLog
+  requestHmac: Secrets['requestHmac']
   databaseUrl: string
   /** Undefined: the counters stand in the database. Holds a password: never logged. */
   redisUrl: string | undefined
@@ -96,7 +101,11 @@ export const openPixel = async ({
     await close()
     throw error
   }
-  return { forms: pixelForms({ rules, counters, logger, observe }), failure: rules.failure, close }
+  return {
+    forms: pixelForms({ rules, counters, requestHmac, logger, observe }),
+    failure: rules.failure,
+    close,
+  }
 }
 
 export type OpenedPixel = {
@@ -221,8 +230,8 @@ const decided = (room: PixelRoom): CapabilityForm<HitInput, HitVerdict | 'unavai
 })
 
 const judgeHit = async (
-  { rules, counters, logger, observe }: PixelRoom,
-  { host, hitId }: HitInput,
+  { rules, counters, requestHmac, logger, observe }: PixelRoom,
+  { host, hitId: named }: HitInput,
   { key: { organizationId }, atMs, requestId }: Caller,
 ): Promise<HitVerdict | 'unavailable'> => {
   try {
@@ -230,6 +239,11 @@ const judgeHit = async (
     const known = now instanceof Promise ? await within(answerMaxMs, 'pixel rules', now) : now
     const matched = matchRules(known, host, atMs)
     const { blockedBy, limits } = matched
+    // UTF-16, so that halves of characters, which UTF-8 cannot tell apart, stay different ids.
+    const hitId =
+      named === null
+        ? null
+        : requestHmac(`hit\n${Buffer.from(named, 'utf16le').toString('base64url')}`).toString('base64url')
     // Nothing to count and nothing to remember.
     if (hitId === null && limits.length === 0) return { rules: matched, fires: blockedBy === null, used: [] }
     return await counters.take({ organizationId, hitId, atMs, rules: matched })

@@ -1,5 +1,5 @@
 import { formatCredits } from '../../billing/money.ts'
-import { type Command, instantOf, organizationParameter, wholeNumber } from '../command.ts'
+import { type Command, futureInstantOf, labelOf, organizationParameter, wholeNumber } from '../command.ts'
 import { amountOf, balance, grant } from '../organizations.ts'
 
 export const creditsCommands: readonly Command[] = [
@@ -17,14 +17,15 @@ export const creditsCommands: readonly Command[] = [
       const organizationId = given.required('org')
       const amount = amountOf('amount', given.required('amount'), { zero: false })
       const expiry = given.text('expires-at')
-      const granted = await grant(await foundation(), {
+      const wanted = {
         organizationId,
         amount,
         priority: wholeNumber('priority', given.text('priority') ?? '100', { min: 0, max: 1000 }),
-        expiresAt: expiry === undefined ? null : instantOf('expires-at', expiry),
-        reason: given.text('reason') ?? 'granted by operator',
+        expiresAt: expiry === undefined ? null : futureInstantOf('expires-at', expiry, Date.now()),
+        reason: labelOf('reason', given.text('reason') ?? 'granted by operator'),
         actor: 'cli',
-      })
+      }
+      const granted = await grant(await foundation(), wanted)
       return {
         json: {
           organization_id: organizationId,

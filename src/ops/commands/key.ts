@@ -6,13 +6,16 @@ import { catchUp } from '../catch-up.ts'
 import {
   type Command,
   durationMsOf,
+  futureInstantOf,
   type Given,
-  instantOf,
+  labelOf,
   organizationParameter,
   type Parameter,
   UsageError,
   wholeNumber,
 } from '../command.ts'
+import { balance } from '../organizations.ts'
+import { cut, nameCharsMax, table } from '../table.ts'
 
 const keyParameter: Parameter = {
   name: 'key',
@@ -46,7 +49,7 @@ export const keyCommands: readonly Command[] = [
     run: async ({ foundation }, given) => {
       const request = {
         organizationId: given.required('org'),
-        name: given.text('name') ?? 'default',
+        name: labelOf('name', given.text('name') ?? 'default'),
         permissions: permissionsOf(given.text('permissions')),
         limits: { ...defaultKeyLimits, ...limitsOf(given) },
         allowedCidrs: cidrsOf(given.text('allow')),
@@ -98,11 +101,8 @@ export const keyCommands: readonly Command[] = [
     ],
     run: async ({ foundation }, given) => {
       const keyId = given.required('key')
-      await revoke(await foundation(), {
-        keyId,
-        reason: given.text('reason') ?? 'revoked by operator',
-        actor: 'cli',
-      })
+      const reason = labelOf('reason', given.text('reason') ?? 'revoked by operator')
+      await revoke(await foundation(), { keyId, reason, actor: 'cli' })
       return { json: { api_key_id: keyId, revoked: true } }
     },
   },
@@ -130,11 +130,14 @@ export const keyCommands: readonly Command[] = [
     summary: 'list keys; secrets are not stored and cannot be shown',
     parameters: [{ name: 'org', help: 'of this organization only' }],
     run: async ({ foundation, logger }, given) => {
+      const organizationId = given.text('org') ?? null
       const open = await foundation()
+      // One without keys is not the same as one that does not exist.
+      if (organizationId !== null) await balance(open, organizationId)
       await catchUp(open, logger)
-      const { text, values } = keysOf(given.text('org') ?? null)
+      const { text, values } = keysOf(organizationId)
       const { rows } = await open.pool.query<ApiKeyRow>(text, [...values])
-      return { json: rows.map(listed) }
+      return { json: rows.map(listed), lines: table(rows.map((row) => shown(row, Date.now()))) }
     },
   },
 ]
@@ -154,6 +157,27 @@ const listed = (row: ApiKeyRow) => ({
   revoked_at: row.revoked_at?.toISOString() ?? null,
 })
 
+const shown = (row: ApiKeyRow, nowMs: number) => ({
+  api_key_id: row.key_id,
+  organization_id: row.organization_id,
+  name: cut(row.name, nameCharsMax),
+  ends_with: row.last4,
+  permissions: row.permissions.length === permission.options.length ? 'all' : row.permissions.join(', '),
+  a_minute: row.limits.requests_per_minute,
+  a_day: row.limits.requests_per_day,
+  allowed_from: row.allowed_cidrs.length === 0 ? 'anywhere' : row.allowed_cidrs.join(', '),
+  expires_at: row.expires_at?.toISOString() ?? null,
+  state: stateOf(row, nowMs),
+})
+
+const stateOf = (row: ApiKeyRow, nowMs: number): string => {
+  if (row.revoked_at !== null) return `revoked ${row.revoked_at.toISOString()}`
+  if (row.expires_at !== null && row.expires_at.getTime() <= nowMs) return 'expired'
+  if (row.grace_until === null) return 'works'
+  const until = `${row.grace_until.toISOString()} (${row.successor_id})`
+  return row.grace_until.getTime() <= nowMs ? `replaced ${until}` : `works until ${until}`
+}
+
 const split = (text: string): string[] =>
   text
     .split(',')
@@ -162,7 +186,9 @@ const split = (text: string): string[] =>
 
 const permissionsOf = (text: string | undefined): Permission[] => {
   if (text === undefined) return [...permission.options]
-  return split(text).map((name) => {
+  const names = [...new Set(split(text))]
+  if (names.length === 0) throw new UsageError(`--permissions: name at least one of ${permission.options.join(', ')}`)
+  return names.map((name) => {
     const parsed = permission.safeParse(name)
     if (!parsed.success)
       throw new UsageError(
@@ -206,5 +232,5 @@ const limitsOf = (given: Given) => {
 
 const optionalInstant = (given: Given, name: string): string | null => {
   const text = given.text(name)
-  return text === undefined ? null : instantOf(name, text)
+  return text === undefined ? null : futureInstantOf(name, text, Date.now())
 }

@@ -1,8 +1,9 @@
 import { allOrganizations, type OrganizationRow } from '../../../projections/accounts.ts'
 import { formatCredits } from '../../billing/money.ts'
 import { catchUp } from '../catch-up.ts'
-import type { Command } from '../command.ts'
+import { type Command, labelOf } from '../command.ts'
 import { amountOf, createOrganization } from '../organizations.ts'
+import { cut, nameCharsMax, table } from '../table.ts'
 
 export const organizationCommands: readonly Command[] = [
   {
@@ -13,7 +14,7 @@ export const organizationCommands: readonly Command[] = [
       { name: 'overdraft-limit', help: 'how far below zero its balance may go (default 0)' },
     ],
     run: async ({ foundation }, given) => {
-      const name = given.required('name')
+      const name = labelOf('name', given.required('name'))
       const overdraftLimit = amountOf('overdraft-limit', given.text('overdraft-limit') ?? '0', { zero: true })
       const { organizationId } = await createOrganization(await foundation(), {
         name,
@@ -34,14 +35,16 @@ export const organizationCommands: readonly Command[] = [
       await catchUp(open, logger)
       const { text, values } = allOrganizations()
       const { rows } = await open.pool.query<OrganizationRow>(text, [...values])
+      const listed = rows.map((row) => ({
+        organization_id: row.organization_id,
+        name: row.name,
+        balance: formatCredits(BigInt(row.balance_micro)),
+        charged: formatCredits(BigInt(row.charged_micro)),
+        created_at: row.registered_at.toISOString(),
+      }))
       return {
-        json: rows.map((row) => ({
-          organization_id: row.organization_id,
-          name: row.name,
-          balance: formatCredits(BigInt(row.balance_micro)),
-          charged: formatCredits(BigInt(row.charged_micro)),
-          created_at: row.registered_at.toISOString(),
-        })),
+        json: listed,
+        lines: table(listed.map((one) => ({ ...one, name: cut(one.name, nameCharsMax) }))),
       }
     },
   },

@@ -1,0 +1,43 @@
+import { styleText } from 'node:util'
+
+/** What people read on a terminal: rows under aligned headings. */
+
+export type Row = Readonly<Record<string, unknown>>
+
+/** Text others have typed must not move the cursor of whoever reads it. */
+export const cell = (value: unknown): string => {
+  if (value === null || value === undefined) return '-'
+  const text = typeof value === 'object' ? JSON.stringify(value) : String(value)
+  return text.replace(/\p{Cc}/gu, '\u{fffd}')
+}
+
+/** A text of at most `max` characters; a longer one ends in an ellipsis. */
+export const cut = (text: string, max: number): string => {
+  const characters = [...text]
+  return characters.length <= max ? text : `${characters.slice(0, max - 1).join('')}…`
+}
+
+/** Names are shown up to here; --json shows them whole. */
+export const nameCharsMax = 40
+
+/** Lines of rows that share their members, headings first; `none` where there are no rows. */
+export const table = (rows: readonly Row[]): string[] => {
+  if (rows.length === 0) return ['none']
+  const names = Object.keys(rows[0] ?? {})
+  const widths = names.map((name) => Math.max(name.length, ...rows.map((row) => cell(row[name]).length)))
+  const line = (cells: readonly string[]): string =>
+    cells
+      .map((text, i) => text.padEnd(widths[i] ?? 0))
+      .join('  ')
+      .trimEnd()
+  return [
+    styleText('bold', line(names), { stream: process.stdout }),
+    ...rows.map((row) => line(names.map((name) => cell(row[name])))),
+  ]
+}
+
+/** One line per member, values aligned. */
+export const members = (row: Row): string[] => {
+  const width = Math.max(0, ...Object.keys(row).map((name) => name.length))
+  return Object.entries(row).map(([name, value]) => `${`${name}:`.padEnd(width + 1)} ${cell(value)}`)
+}
