@@ -1,0 +1,425 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import type { MicroCredits } from '../billing/money.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import {
+  AppendConflict,
+  type EventLog,
+  type RecordedEvent,
+  StreamMissing,
+  Unavailable,
+  UnknownOutcome,
+} from '../event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
+import type { LedgerEvent } from '../events/catalogue.ts'
+import { ledgerStream } from '../events/streams.ts'
+import { createAbandoned, reversalCommand } from './abandoned.ts'
+import { type Account, balanceOf, draftOf, evolve, newAccount } from './account.ts'
+import {
+  type Batch,
+  type Committed,
+  commandsOf,
+  decideInto,
+  type LedgerCommand,
+  newBatch,
+  type Queued,
+} from './batch.ts'
+
+/**
+ * One organization's writer in one process. Whatever is queued while an append is under way becomes the next batch: each
+ * command is decided against the account as the ones before it left it, and the batch is appended at exactly the revision
+ * it was decided for. The stream itself is the lock.
+ */
+
+/** The ledger cannot take the command now; nothing was charged. The caller may try again. */
+export class LedgerUnavailable extends Error {
+  override name = 'LedgerUnavailable'
+}
+
+/** Where folding a ledger starts, if anything earlier than its tail is known. It affects cost, never meaning. */
+export type AccountSnapshot = (organizationId: string) => Promise<Account | null>
+
+export type LedgerLimits = {
+  readonly batchCommandsMax: number
+  readonly batchBytesMax: number
+  readonly queuedPerOrganizationMax: number
+  readonly accountsMax: number
+  /** How long a known failure is retried before the batch is refused. */
+  readonly unavailableRetryMs: number
+  /** How long an unknown outcome is resent before the stream itself is asked. Longer than any engine's own deadline. */
+  readonly unknownRetryMs: number
+  readonly retryPauseMs: number
+  /** How often a refused batch is looked for that may still arrive, while nothing else makes the writer look. */
+  readonly abandonedCheckMs: number
+  readonly readPageMax: number
+}
+
+export type LedgerOptions = {
+  readonly eventLog: EventLog
+  readonly snapshot: AccountSnapshot
+  readonly logger: Logger
+  readonly clock: { now(): number }
+  readonly limits?: Partial<LedgerLimits>
+  readonly observe?: LedgerObserver
+}
+
+/** What operations wants to know; every member may be left out. */
+export type LedgerObserver = {
+  batch?(commands: number, events: number, ms: number): void
+  conflict?(): void
+  unknownOutcome?(): void
+  reversal?(): void
+}
+
+/** Commands found in a stream, by the id of their first event. */
+type Found = Map<string, Committed>
+
+/** Adds an event to the command it belongs to. A command's later events name its first as their cause. */
+const note = (
+  found: Found,
+  { type, data, metadata, recorded }: DecodedEvent,
+  balance: MicroCredits,
+): void => {
+  const first = metadata.causation_id ?? recorded.id
+  const events = [...(found.get(first)?.events ?? []), { type, data } as LedgerEvent]
+  found.set(first, { events, revision: recorded.revision, balance, repeated: true })
+}
+
+export type Writer = {
+  submit(command: LedgerCommand): Promise<Committed>
+  current(): Promise<Account>
+  lastSeen(): Promise<Account>
+  idle(): boolean
+  forgettable(): boolean
+  settled(): Promise<void>
+}
+
+export const createWriter = (
+  organizationId: string,
+  { eventLog, snapshot, logger, clock, limits, observe }: LedgerOptions & { limits: LedgerLimits },
+): Writer => {
+  const stream = ledgerStream(organizationId)
+  const queue: Queued[] = []
+  const abandoned = createAbandoned({ stream, eventLog })
+  const recent = new Map<string, Committed>()
+  let account: Account | undefined
+  let loading: Promise<Account> | undefined
+  let running: Promise<void> | undefined
+  /** The batch being written, and the one decided on top of it. */
+  let inFlight: Batch | undefined
+  let next: Batch | undefined
+  let preparing = false
+  let settling = 0
+  let looking: NodeJS.Timeout | undefined
+
+  const load = async (): Promise<Account> => {
+    const loaded = (await snapshot(organizationId)) ?? newAccount(organizationId)
+    answerFrom(await readTail(loaded))
+    return loaded
+  }
+
+  /** A page of the stream; empty where there is none. */
+  const readPage = (from: number, max = limits.readPageMax): Promise<RecordedEvent[]> =>
+    eventLog.read(stream, { from, max }).catch((error: unknown) => {
+      if (error instanceof StreamMissing) return []
+      throw error
+    })
+
+  /** Folds everything after the account's revision into it, and tells which commands it holds, by first event id. */
+  const readTail = async (into: Account): Promise<Found> => {
+    const found: Found = new Map()
+    for (;;) {
+      const page = await readPage(into.revision + 1)
+      for (const recorded of page) {
+        const decoded = decodeEvent(recorded)
+        const event = { type: decoded.type, data: decoded.data } as LedgerEvent
+        evolve(into, event, recorded.revision)
+        into.digest = decoded.metadata.digest ?? ''
+        note(found, decoded, balanceOf(into, Date.parse(decoded.metadata.effective_at)))
+      }
+      if (page.length < limits.readPageMax) return found
+    }
+  }
+
+  /**
+   * Answers queued commands that stand between the revision up to which they are known to be absent and the account's:
+   * the account was folded past them without anybody asking for them.
+   */
+  const answerPast = async (current: Account): Promise<void> => {
+    const absentUpTo = queue.map(({ command }) => command.absentUpTo ?? current.revision)
+    let from = Math.min(current.revision, ...absentUpTo) + 1
+    if (from > current.revision) return
+    const found: Found = new Map()
+    for (; from <= current.revision; from += limits.readPageMax)
+      for (const recorded of await readPage(from))
+        note(found, decodeEvent(recorded), balanceOf(current, clock.now()))
+    answerFrom(found)
+  }
+
+  /** Answers queued commands that stand in the ledger already: appending them again would charge twice. */
+  const answerFrom = (found: ReadonlyMap<string, Committed>): void => {
+    if (found.size === 0 || queue.length === 0) return
+    const left = queue.filter((queued) => {
+      const committed = found.get(queued.firstEventId)
+      if (committed === undefined) return true
+      abandoned.answered(queued.firstEventId)
+      queued.resolve({ ...committed, repeated: true })
+      return false
+    })
+    queue.splice(0, queue.length, ...left)
+  }
+
+  /**
+   * While a batch is being written the next is decided on top of it, so that it can follow the moment the first is
+   * durable. Should the first not become durable, the next is thrown away and its commands are decided anew.
+   */
+  const prepareNext = (): void => {
+    if (inFlight === undefined || preparing) return
+    preparing = true
+    setImmediate(() => {
+      preparing = false
+      if (inFlight === undefined) return
+      next ??= newBatch(inFlight.draft, inFlight)
+      if (!next.broken) decideInto(next, queue, { stream, limits, ahead: true })
+    })
+  }
+
+  /** Writes a batch until its outcome is known. 'elsewhere': the ledger has moved on, and holds something else there. */
+  const write = async (batch: Batch): Promise<'written' | 'elsewhere'> => {
+    const startedAt = clock.now()
+    let unknown = false
+    for (;;) {
+      try {
+        await eventLog.append(stream, batch.base === -1 ? 'none' : batch.base, batch.events)
+        observe?.batch?.(batch.decided.length, batch.events.length, clock.now() - startedAt)
+        return batch.contended && !(await standsAsWritten(batch)) ? 'elsewhere' : 'written'
+      } catch (error) {
+        if (error instanceof AppendConflict) {
+          observe?.conflict?.()
+          return 'elsewhere'
+        }
+        if (error instanceof UnknownOutcome) {
+          unknown = true
+          observe?.unknownOutcome?.()
+        } else if (!(error instanceof Unavailable)) throw error
+        // Once an outcome was unknown, only the log's word about this very append makes it known again.
+        if (clock.now() - startedAt >= (unknown ? limits.unknownRetryMs : limits.unavailableRetryMs)) {
+          if (unknown) throw new UnknownOutcome(`no word about an append to ${stream}`, { cause: error })
+          throw error
+        }
+        await sleep(limits.retryPauseMs)
+      }
+    }
+  }
+
+  /**
+   * The log recognizes a resent append by its ids. Where another process may have written the same ids with other
+   * bytes (the same Idempotency-Key, at another time), what stands is the truth, and the chain continues from it.
+   */
+  const standsAsWritten = async ({ base, events }: Batch): Promise<boolean> => {
+    try {
+      const [last] = await readPage(base + events.length, 1)
+      return last?.metadata === events.at(-1)?.metadata
+    } catch (error) {
+      throw new UnknownOutcome(`${stream} cannot be read after an append`, { cause: error })
+    }
+  }
+
+  const settle = ({ decided, refused }: Pick<Batch, 'decided' | 'refused'>): void => {
+    for (const { queued, committed } of decided) queued.resolve(committed)
+    for (const { queued, error } of refused) queued.reject(error)
+  }
+
+  /** Callers are told after the next batch is on its way: the log works while they are answered. */
+  const settleSoon = (batch: Batch): void => {
+    settling++
+    setImmediate(() => {
+      settling--
+      settle(batch)
+    })
+  }
+
+  const writeNext = async (): Promise<void> => {
+    let current: Account
+    try {
+      await lookForAbandoned()
+      account ??= await load()
+      current = account
+      answerFrom(recent)
+      await answerPast(current)
+    } catch (error) {
+      account = undefined
+      undecideNext()
+      refuse(queue.splice(0), error)
+      return
+    }
+    const batch = next === undefined ? newBatch(current) : { ...next, before: null }
+    next = undefined
+    if (!batch.broken) decideInto(batch, queue, { stream, limits, ahead: false })
+    if (batch.broken) {
+      account = undefined
+      queue.unshift(...batch.decided.map(({ queued }) => queued))
+      return settle({ decided: [], refused: batch.refused })
+    }
+    if (batch.events.length === 0) return settle(batch)
+    inFlight = batch
+    try {
+      if ((await write(batch)) === 'written') {
+        account = batch.draft
+        answerFrom(batch.byFirstEventId)
+        if (batch.contended) remember(batch)
+        if (!abandoned.empty())
+          for (const firstEventId of batch.byFirstEventId.keys()) abandoned.answered(firstEventId)
+        settleSoon(batch)
+      } else {
+        undecideNext()
+        queue.unshift(...commandsOf(batch))
+        // `current` is untouched by the draft: only what stands in the stream is folded into it.
+        answerFrom(await readTail(current))
+      }
+    } catch (error) {
+      account = undefined
+      undecideNext()
+      if (error instanceof UnknownOutcome) await findOut(batch)
+      else {
+        const again = new Set(commandsOf(batch))
+        queue.splice(0, queue.length, ...queue.filter((queued) => !again.has(queued)))
+        refuse([...again], error)
+      }
+    } finally {
+      inFlight = undefined
+    }
+  }
+
+  /** Commands whose keys may come back, for a while: they are answered without asking anybody. */
+  const remember = ({ byFirstEventId }: Batch): void => {
+    for (const [firstEventId, committed] of byFirstEventId) recent.set(firstEventId, committed)
+    for (const oldest of recent.keys()) {
+      if (recent.size <= limits.batchCommandsMax) break
+      recent.delete(oldest)
+    }
+  }
+
+  const undecideNext = (): void => {
+    inFlight = undefined
+    if (next !== undefined) queue.unshift(...commandsOf(next))
+    next = undefined
+  }
+
+  /**
+   * The log never told. An append is atomic and stands at exactly its revision, so the event there decides about the
+   * whole batch. Where it is not there, or cannot be read, the callers are refused, and a late arrival is reversed.
+   */
+  const findOut = async (batch: Batch): Promise<void> => {
+    try {
+      const [there] = await readPage(batch.base + 1, 1)
+      // The metadata holds the digest: the same ids with other bytes would be another process's.
+      if (there !== undefined && there.metadata === batch.events[0]?.metadata) return settle(batch)
+      if (there === undefined) abandon(batch)
+      refuse(commandsOf(batch), new Unavailable(`an append to ${stream} was not written`))
+    } catch (error) {
+      abandon(batch)
+      refuse(commandsOf(batch), error)
+    }
+  }
+
+  const abandon = (batch: Batch): void => {
+    abandoned.add(batch)
+    lookLater()
+  }
+
+  const lookLater = (): void => {
+    if (looking !== undefined) return
+    looking = setTimeout(() => {
+      looking = undefined
+      running ??= run()
+    }, limits.abandonedCheckMs)
+    looking.unref()
+  }
+
+  /** Reverses what arrived of batches that were refused. Ahead of every batch: their place may be the next one. */
+  const lookForAbandoned = async (): Promise<void> => {
+    if (abandoned.empty()) return
+    await abandoned.lookAgain(queue)
+    for (const reversal of abandoned.due()) {
+      const command = reversalCommand(reversal, { nowMs: clock.now(), logger })
+      if (queue.some((queued) => queued.command.key === command.key)) continue
+      enqueue(
+        command,
+        ({ events }) => {
+          abandoned.done(reversal)
+          // Otherwise the answer was delivered after all, perhaps by another process: the charge is owed.
+          if (events.some(({ type }) => type === 'CreditAdjusted')) observe?.reversal?.()
+        },
+        (error) => {
+          logger.error(
+            { err: error, organizationId, chargeId: reversal.chargeId },
+            'ledger: a reversal could not be written yet',
+          )
+          lookLater()
+        },
+      )
+    }
+    if (!abandoned.empty()) lookLater()
+  }
+
+  const refuse = (commands: readonly Queued[], cause: unknown): void => {
+    if (commands.length === 0) return
+    logger.error({ err: cause, organizationId, commands: commands.length }, 'ledger: commands refused')
+    const error = new LedgerUnavailable('the ledger cannot be written now', { cause })
+    for (const { reject } of commands) reject(error)
+  }
+
+  const run = async (): Promise<void> => {
+    // What arrives in one turn of the event loop becomes one batch.
+    await new Promise((resolve) => setImmediate(resolve))
+    do await writeNext()
+    while (queue.length > 0 || next !== undefined)
+    running = undefined
+  }
+
+  const enqueue = (command: LedgerCommand, resolve: Queued['resolve'], reject: Queued['reject']): void => {
+    const ids: string[] = []
+    const idOf = (index: number): string => (ids[index] ??= eventIdOf(organizationId, command.key, index))
+    queue.push({ command, firstEventId: idOf(0), idOf, resolve, reject })
+  }
+
+  const submit = (command: LedgerCommand): Promise<Committed> =>
+    new Promise((resolve, reject) => {
+      if (queue.length >= limits.queuedPerOrganizationMax)
+        return reject(new LedgerUnavailable(`${queue.length} calls of this organization are waiting already`))
+      enqueue(command, resolve, reject)
+      running ??= run()
+      prepareNext()
+    })
+
+  return {
+    submit,
+    current: async () => {
+      await running
+      const fresh = account === undefined ? await load() : draftOf(account)
+      await readTail(fresh)
+      return fresh
+    },
+    lastSeen: async () => {
+      if (account !== undefined) return account
+      loading ??= load()
+        .catch((error: unknown) => {
+          throw new LedgerUnavailable('the ledger cannot be read now', { cause: error })
+        })
+        .finally(() => {
+          loading = undefined
+        })
+      const loaded = await loading
+      // A batch may have been written meanwhile: then the account has moved on beyond what was loaded.
+      account ??= loaded
+      return account
+    },
+    idle: () => running === undefined && settling === 0,
+    forgettable: () => running === undefined && settling === 0 && abandoned.empty(),
+    settled: async () => {
+      await running
+      await new Promise((resolve) => setImmediate(resolve))
+    },
+  }
+}
