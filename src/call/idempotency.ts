@@ -194,10 +194,18 @@ export const createIdempotency = ({
     )
   }
 
+  const handBack: Idempotency['handBack'] = async ({ organizationId, key }) => {
+    await pool.query(
+      `update idempotent_calls set claimed_at = now() - ($3 + 1) * interval '1 s'
+        where organization_id = $1 and key_hash = $2 and status is null`,
+      [organizationId, keyHash(key), claimTtlSeconds],
+    )
+  }
+
   /** For whoever holds the claim: it is let go where the ledger cannot be looked into. */
-  const lookUnderClaim = (claim: IdempotencyClaim): Promise<Claim> =>
+  const lookUnderClaim = (claim: IdempotencyClaim, letGo: typeof release): Promise<Claim> =>
     lookInLedger(claim.organizationId, claim.key).catch(async (error: unknown) => {
-      await release(claim).catch(() => undefined)
+      await letGo(claim).catch(() => undefined)
       throw error
     })
 
@@ -207,7 +215,7 @@ export const createIdempotency = ({
       `insert into idempotent_calls (organization_id, key_hash, body_hash) values ($1, $2, $3) on conflict do nothing`,
       [organizationId, keyHash(key), fingerprint],
     )
-    if (inserted.rowCount === 1) return lookUnderClaim(claim)
+    if (inserted.rowCount === 1) return lookUnderClaim(claim, release)
     const { rows } = await pool.query<{
       same: boolean
       stale: boolean
@@ -245,7 +253,7 @@ export const createIdempotency = ({
       [organizationId, keyHash(key), row.claimed_at],
     )
     if (taken.rowCount !== 1) return { kind: 'in_flight' }
-    return lookUnderClaim(claim)
+    return lookUnderClaim(claim, handBack)
   }
 
   return {
@@ -258,12 +266,6 @@ export const createIdempotency = ({
       )
     },
     release,
-    handBack: async ({ organizationId, key }) => {
-      await pool.query(
-        `update idempotent_calls set claimed_at = now() - ($3 + 1) * interval '1 s'
-          where organization_id = $1 and key_hash = $2 and status is null`,
-        [organizationId, keyHash(key), claimTtlSeconds],
-      )
-    },
+    handBack,
   }
 }

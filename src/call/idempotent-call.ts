@@ -58,8 +58,8 @@ export const answerIdempotent = async (
           body,
         )
       } catch (error) {
-        // Nothing was written, or nobody knows: the ledger is asked again when the key comes back.
-        await room.idempotency.release(claim).catch(() => undefined)
+        // Nothing was written, or nobody knows: the ledger is asked again when the key comes back, with the same request.
+        await room.idempotency.handBack(claim).catch(() => undefined)
         throw error
       }
   }

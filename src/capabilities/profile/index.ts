@@ -50,9 +50,6 @@ export type ProfileObserver = {
 
 /** As long as an answer that may be kept is kept (decision 15). */
 const repeatMaxMs = 86_400_000
-/** From the beginning of a call to what its source told, at the most. */
-const callMaxMs = 60_000
-
 /**
  * One charge is not a subscription: a repeated call gets the data of the person it paid for, as they were then or became
  * within a day. Whoever the identifier belongs to by now is somebody else.
@@ -60,7 +57,7 @@ const callMaxMs = 60_000
 const leftBy = (paid: PaidCall, found: Retrieved, nowMs: number): Retrieved => {
   if (found.kind !== 'found') return found
   const same = paid.facts.kind === 'profile' && paid.facts.subject_id === found.subjectId
-  const inTime = nowMs - found.ageMs <= paid.atMs + callMaxMs || nowMs - paid.atMs <= repeatMaxMs
+  const inTime = nowMs - found.ageMs <= paid.atMs + repeatMaxMs
   return same && inTime ? found : { kind: 'unavailable', retryAfterSeconds: repeatRetryAfterSeconds }
 }
 const repeatRetryAfterSeconds = 60
