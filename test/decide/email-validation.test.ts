@@ -254,6 +254,19 @@ describe('answer and facts', () => {
     })
   })
 
+  test('a server that nobody dialled was not attempted; one that did not answer was', () => {
+    const smtpOf = (connected: boolean | null) => {
+      const unheard = { connected, code: null, enhancedCode: null, retryAfterSeconds: 60 }
+      const decision = decide({ ...findings, ...replied('temporary_failure', unheard) }, request)
+      if ('refusal' in decision) throw new Error('refused')
+      const { checks, sub_status, retry_after } = decision.result
+      expect({ sub_status, retry_after }).toEqual({ sub_status: 'temporary_failure', retry_after: 60 })
+      return checks.smtp
+    }
+    expect(smtpOf(null)).toMatchObject({ attempted: false, connected: null })
+    expect(smtpOf(false)).toMatchObject({ attempted: true, connected: false })
+  })
+
   test('no more than 320 characters of what was submitted come back', () => {
     const decision = decide(
       { ...findings, parsed: { valid: false, reason: 'too_long' }, lists: null, mx: null, mailbox: null },
@@ -277,9 +290,10 @@ describe('company enrichment', () => {
     expect(applies({ registrableDomain: null })).toBe(false)
   })
 
-  test('is for whatever is not invalid', () => {
-    for (const [row, , evidence] of table)
-      if (row > 2)
-        expect([row, applies({}, evidence)]).toEqual([row, verdictOf(evidence).status !== 'invalid'])
+  test('is for whatever is neither invalid nor disposable, be it by its mail exchanger alone', () => {
+    const rows = table.filter(([row]) => row > 2)
+    expect(rows.map(([row, , evidence]) => [row, applies({}, evidence)])).toEqual(
+      rows.map(([row, , evidence]) => [row, row !== 8 && verdictOf(evidence).status !== 'invalid']),
+    )
   })
 })

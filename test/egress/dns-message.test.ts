@@ -102,6 +102,26 @@ describe('an answer', () => {
     ])
   })
 
+  const nameServer = 'c00c 0002 0001 00000e10 0004 026e73 00'
+  const authority = 'c00c 0006 0001 00000010 0016 00 00 00000001 00000001 00000001 00000001 00000020'
+
+  test('that only names other servers is a failure: this one does not resolve for us, and nothing is known', () => {
+    expect(decodeResponse(response(0, 1, nameServer), question)).toEqual({ kind: 'failed', code: 'EBADRESP' })
+    expect(decodeResponse(response(0, 2, nameServer, nameServer), question)).toMatchObject({ kind: 'failed' })
+  })
+
+  test('that names other servers beside what was asked for, or beside an SOA, is an answer', () => {
+    expect(decodeResponse(response(1, 1, mx(exchange), nameServer), question)).toMatchObject({
+      kind: 'records',
+    })
+    const noData = { kind: 'no_data', ttlSeconds: 16 }
+    expect(decodeResponse(response(0, 2, nameServer, authority), question)).toEqual(noData)
+    expect(decodeResponse(response(0, 2, authority, nameServer), question)).toEqual(noData)
+    const noSuchName = response(0, 1, nameServer)
+    noSuchName.writeUInt16BE(0x8183, 2)
+    expect(decodeResponse(noSuchName, question)).toEqual({ kind: 'not_found', ttlSeconds: null })
+  })
+
   test.each([
     ['1', 'EFORMERR'],
     ['2', 'ESERVFAIL'],

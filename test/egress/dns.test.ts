@@ -307,7 +307,7 @@ describe('memory', () => {
   })
 
   test('different questions under way are bounded, and those turned away are not remembered', async () => {
-    const silent = Array.from({ length: 512 }, (_, i) => `name${i}.test`)
+    const silent = Array.from({ length: 4_096 }, (_, i) => `name${i}.test`)
     const { dns, server } = await start(Object.fromEntries(silent.map((name) => [name, 'silence' as const])))
     const abort = new AbortController()
     const waiting = silent.map((name) => dns.resolve(name, 'A', { signal: abort.signal }))

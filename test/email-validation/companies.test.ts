@@ -15,6 +15,8 @@ const clock = { now: () => nowMs }
 beforeAll(async () => {
   database = await testDatabase()
   pool = new pg.Pool({ connectionString: database.url, max: 2 })
+  // Its last connections may be ended with the database.
+  pool.on('error', () => undefined)
 })
 afterAll(async () => {
   await pool?.end()
@@ -105,7 +107,6 @@ describe('companies', () => {
     const ended = {
       query: () => pool.query('select pg_terminate_backend(pg_backend_pid())'),
     } as unknown as pg.Pool
-    pool.on('error', () => undefined)
     await expect(createCompanies({ pool: ended, homePages: null }).find('a.com')).rejects.toBeInstanceOf(
       Unavailable,
     )

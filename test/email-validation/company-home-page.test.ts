@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { gzipSync } from 'node:zlib'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import {
   companyOnPage,
   createHomePages,
@@ -127,6 +127,25 @@ describe('reading an organization', () => {
     expect(onPage(fuller, site)?.name).toBe('Fuller')
   })
 
+  test('of a list only the first fifty are looked at, however long a page makes it', () => {
+    const behind = <T>(count: number, last: T): unknown[] => [
+      ...Array.from({ length: count }, () => 'x'),
+      last,
+    ]
+    const linked = (count: number) =>
+      onPage({ ...organization, sameAs: behind(count, 'https://www.linkedin.com/company/example/') })
+    expect(linked(49)?.profnet_url).toBe('https://www.linkedin.com/company/example/')
+    expect(linked(50)?.profnet_url).toBeNull()
+    const published = (count: number) =>
+      onPage({
+        '@type': 'WebSite',
+        publisher: behind(count, organization),
+        about: behind(count, organization),
+      })
+    expect(published(49)?.name).toBe('Example')
+    expect(published(50)).toBeNull()
+  })
+
   test('an organization without a usable name is none', () => {
     expect(onPage({ ...organization, name: '' })).toBeNull()
     expect(onPage({ ...organization, name: 'x'.repeat(300) })).toBeNull()
@@ -199,11 +218,13 @@ describe('asking home pages', () => {
     expect(hosts()).toEqual(['example.com'])
   })
 
-  test('redirects to other domains are not followed', async () => {
+  test('redirects to other domains, or to one without TLS, are not followed', async () => {
     const { homePages, asked } = over({})
     await homePages.find('example.com')
     const mayGo = (url: string) => asked[0]?.mayRedirectTo?.(new URL(url))
     expect(mayGo('https://shop.example.com/')).toBe(true)
+    expect(mayGo('http://shop.example.com/')).toBe(false)
+    expect(mayGo('http://example.com/')).toBe(false)
     expect(mayGo('https://example.org/')).toBe(false)
     expect(mayGo('http://127.0.0.1/')).toBe(false)
   })
@@ -233,6 +254,32 @@ describe('asking home pages', () => {
     const { homePages, answers, wait } = over({ 'example.com': answer })
     expect(await homePages.find('example.com')).toBeNull()
     answers['example.com'] = pageOf('https://example.com/', html(organization))
+    wait(9 * 60_000)
+    expect(await homePages.find('example.com')).toBeNull()
+    wait(2 * 60_000)
+    expect((await homePages.find('example.com'))?.name).toBe('Example')
+  })
+
+  test('a page nobody had time to look into is asked again after ten minutes, as one that could not be had', async () => {
+    const { homePages, answers, wait } = over({})
+    const page = pageOf('https://example.com/', html(organization))
+    const now = performance.now.bind(performance)
+    let lateMs = 0
+    const clock = vi.spyOn(performance, 'now').mockImplementation(() => now() + lateMs)
+    try {
+      Object.defineProperty(answers, 'example.com', {
+        configurable: true,
+        // It comes with the last moment of the call's time.
+        get: () => {
+          lateMs = 5_000
+          return page
+        },
+      })
+      expect(await homePages.find('example.com')).toBeNull()
+    } finally {
+      clock.mockRestore()
+    }
+    Object.defineProperty(answers, 'example.com', { value: page })
     wait(9 * 60_000)
     expect(await homePages.find('example.com')).toBeNull()
     wait(2 * 60_000)
@@ -284,9 +331,13 @@ describe('over a real connection', () => {
   const homePages = () =>
     createHomePages({
       // The loopback has no certificate for strangers' names and no port 443.
-      fetchPage: ({ url, ...request }) =>
+      fetchPage: ({ url, mayRedirectTo, ...request }) =>
         fetchBounded(
-          { ...request, url: `http://${new URL(url).hostname}:${port}/` },
+          {
+            ...request,
+            url: `http://${new URL(url).hostname}:${port}/`,
+            mayRedirectTo: ({ href }) => mayRedirectTo?.(new URL(href.replace('http:', 'https:'))) ?? true,
+          },
           {
             guard: createEgressGuard({ allow: ['127.0.0.1'] }),
             resolveHost: async () => ({ addresses: ['127.0.0.1'], code: null }),

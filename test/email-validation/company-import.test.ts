@@ -27,6 +27,8 @@ let folder: string
 beforeAll(async () => {
   database = await testDatabase()
   pool = new pg.Pool({ connectionString: database.url, max: 4 })
+  // Its last connections may be ended with the database.
+  pool.on('error', () => undefined)
   folder = await mkdtemp(join(tmpdir(), 'companies-'))
 })
 afterAll(async () => {

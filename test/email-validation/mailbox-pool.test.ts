@@ -5,6 +5,15 @@ import { createTokenBucket } from '../../src/capabilities/email-validation/mailb
 import type { SmtpScript } from '../support/smtp-servers.ts'
 import { addressOf, loopback, only, probeAt, scene } from './mailbox-scene.ts'
 
+/** Cuts the connection instead of a reply. */
+const leavingAt =
+  (verb: string): NonNullable<SmtpScript['reply']> =>
+  (line, { cut }) => {
+    if (!line.startsWith(verb)) return undefined
+    cut()
+    return null
+  }
+
 const names = (count: number): string[] => Array.from({ length: count }, (_, i) => `name${i}`)
 
 describe('sessions are used again', () => {
@@ -178,14 +187,15 @@ describe('no more than a server is to bear', () => {
     await vi.waitFor(() => expect(server.recipients()).toHaveLength(1))
     const waiting = names(2).map((name) => probe.probe(addressOf(name), loopback))
     expect(probe.status()).toMatchObject({ waiting: 2, checksUnderWay: 3 })
+    // For them nobody was dialled, so whether one could have been is not known.
     expect(await probe.probe(addressOf('late'), loopback)).toMatchObject({
       outcome: 'timeout',
-      connected: false,
+      connected: null,
     })
     expect(await Promise.all([first, ...waiting])).toMatchObject([
       { outcome: 'timeout', connected: true },
-      { outcome: 'timeout', connected: false },
-      { outcome: 'timeout', connected: false },
+      { outcome: 'timeout', connected: null },
+      { outcome: 'timeout', connected: null },
     ])
     expect(server.conversations).toHaveLength(1)
   })
@@ -193,8 +203,12 @@ describe('no more than a server is to bear', () => {
   test('a process checks no more at once than it may', async () => {
     const { probe } = await scene({ greeting: null }, { checksMax: 1, totalTimeoutMs: 400 })
     const first = probe.probe(addressOf('ann'), loopback)
-    expect(await probe.probe(addressOf('bob'), loopback)).toMatchObject({ outcome: 'timeout' })
-    expect(await first).toMatchObject({ outcome: 'timeout' })
+    expect(await probe.probe(addressOf('bob'), loopback)).toMatchObject({
+      outcome: 'timeout',
+      connected: null,
+    })
+    // It was dialled, and never said that it was there.
+    expect(await first).toMatchObject({ outcome: 'timeout', connected: false })
   })
 
   test('checks come at the rate agreed on', async () => {
@@ -276,7 +290,7 @@ describe('the circuit breaker', () => {
     expect(probe.status().breakersOpen).toBe(1)
     expect(await ask('ann')).toEqual({
       outcome: 'temporary_failure',
-      connected: false,
+      connected: null,
       catchAll: null,
       code: null,
       enhancedCode: null,
@@ -296,7 +310,7 @@ describe('the circuit breaker', () => {
   })
 
   test.each<[string, SmtpScript, string]>([
-    ['a policy at RCPT', { recipient: () => '550 5.7.1 blocked' }, 'blocked'],
+    ['a 421 at RCPT', { recipient: () => '421 4.7.0 go away' }, 'temporary_failure'],
     [
       'a refusal at MAIL',
       { reply: (line) => (line.startsWith('MAIL') ? '550 no\r\n' : undefined) },
@@ -307,9 +321,106 @@ describe('the circuit breaker', () => {
     const { ask, server } = await scene(script, bounds)
     for (let i = 0; i < 3; i++) expect(await ask('ann')).toMatchObject({ outcome, connected: true })
     const before = server.conversations.length
-    expect(await ask('ann')).toMatchObject({ outcome, connected: false, code: null })
+    expect(await ask('ann')).toMatchObject({ outcome, connected: null, code: null })
     expect(server.conversations).toHaveLength(before)
   })
+
+  test('a policy at RCPT counts once for each domain: one domain cannot close the server to the others', async () => {
+    const { server, probe } = await scene(
+      { recipient: (mailbox) => (mailbox.endsWith('@open.test') ? '550 5.1.1 no' : '550 5.7.1 blocked') },
+      bounds,
+    )
+    const ask = (domain: string) => probe.probe(addressOf('ann', domain), loopback)
+    for (let i = 0; i < 6; i++) expect(await ask('one.test')).toMatchObject({ outcome: 'blocked', code: 550 })
+    expect(probe.status().breakersOpen).toBe(0)
+    expect(await ask('open.test')).toMatchObject({ outcome: 'mailbox_not_found' })
+    // From there the count begins anew.
+    for (const domain of ['one.test', 'two.test', 'two.test', 'one.test']) await ask(domain)
+    expect(probe.status().breakersOpen).toBe(0)
+    expect(await ask('three.test')).toMatchObject({ outcome: 'blocked', code: 550 })
+    expect(probe.status().breakersOpen).toBe(1)
+    const before = server.recipients().length
+    expect(await ask('open.test')).toMatchObject({ outcome: 'blocked', connected: null, code: null })
+    expect(server.recipients()).toHaveLength(before)
+  })
+
+  test('a mailbox that was full is nobody else’s: who is turned away is told that it is for now', async () => {
+    const { ask, probe } = await scene({ recipient: () => '421 4.2.2 mailbox full, closing' }, bounds)
+    for (const name of names(3)) expect(await ask(name)).toMatchObject({ outcome: 'mailbox_full', code: 421 })
+    expect(probe.status().breakersOpen).toBe(1)
+    expect(await ask('ann')).toEqual({
+      outcome: 'temporary_failure',
+      connected: null,
+      catchAll: null,
+      code: null,
+      enhancedCode: null,
+      retryAfterSeconds: 60,
+    })
+  })
+
+  test('where one server is left alone and another does not answer, somebody was dialled', async () => {
+    const { ask, probe } = await scene({ greeting: '421 busy\r\n' }, { ...bounds, connectTimeoutMs: 300 })
+    for (let i = 0; i < 3; i++) await ask('ann')
+    const left = { exchange: 'mx1.example.com', addresses: ['127.0.0.1'] }
+    const dead = { exchange: 'mx2.example.com', addresses: ['127.0.0.2'] }
+    for (const targets of [
+      [left, dead],
+      [dead, left],
+    ])
+      expect(await probe.probe(addressOf('ann'), { targets })).toMatchObject({ connected: false })
+    expect(await probe.probe(addressOf('ann'), { targets: [left] })).toMatchObject({ connected: null })
+  })
+
+  test.each<[string, SmtpScript, object, string]>([
+    ['goes away at MAIL', { reply: leavingAt('MAIL') }, {}, 'temporary_failure'],
+    ['goes away at RCPT', { reply: leavingAt('RCPT') }, {}, 'temporary_failure'],
+    [
+      'is silent at MAIL',
+      { offers: [], reply: (line) => (line.startsWith('MAIL') ? null : undefined) },
+      { replyTimeoutMs: 100 },
+      'timeout',
+    ],
+    [
+      'is silent at RCPT',
+      { reply: (line) => (line.startsWith('RCPT') ? null : undefined) },
+      { replyTimeoutMs: 100 },
+      'timeout',
+    ],
+  ])('a server that %s each time counts', async (_, script, more, outcome) => {
+    const { ask, server, probe } = await scene(script, { ...bounds, ...more })
+    for (const name of names(3)) expect(await ask(name)).toMatchObject({ outcome, connected: true })
+    expect(probe.status().breakersOpen).toBe(1)
+    expect(await ask('ann')).toMatchObject({ outcome, connected: null, retryAfterSeconds: 60 })
+    expect(server.conversations).toHaveLength(3)
+  })
+
+  test.each<[string, SmtpScript]>([
+    [
+      'says goodbye in one breath with its EHLO reply',
+      { reply: (line) => (line.startsWith('EHLO') ? '250 mx.test\r\n421 4.3.2 bye\r\n' : undefined) },
+    ],
+    [
+      'says more than it was asked for with its EHLO reply',
+      { reply: (line) => (line.startsWith('EHLO') ? '250 mx.test\r\n250 more\r\n' : undefined) },
+    ],
+    [
+      'hangs up with its EHLO reply',
+      { write: (socket, text) => (text.startsWith('250') ? socket.end(text) : socket.write(text)) },
+    ],
+  ])(
+    'a server that %s is connected to a few times, however many wait, and all are told',
+    async (_, script) => {
+      const { probe, server } = await scene(script, { breakerStrikes: 5, sessionsPerAddressMax: 4 })
+      const found = await Promise.all(names(60).map((name) => probe.probe(addressOf(name), loopback)))
+      // The strikes that open it, and those who were at the door by then.
+      expect(server.conversations.length).toBeLessThanOrEqual(5 + 4)
+      expect(probe.status()).toMatchObject({ breakersOpen: 1, waiting: 0, checksUnderWay: 0 })
+      const outcomes = new Set(found.map(({ outcome }) => outcome))
+      expect(
+        [...outcomes].filter((outcome) => outcome !== 'temporary_failure' && outcome !== 'cannot_verify'),
+      ).toEqual([])
+    },
+  )
 
   test('a connection nobody answers counts', async () => {
     const { probe } = await scene({}, { ...bounds, connectTimeoutMs: 300 })
@@ -358,6 +469,39 @@ describe('the circuit breaker', () => {
     breaker.succeed()
     expect(breaker.refuses(353)).toBeNull()
   })
+
+  test('whoever a used session broke under gets no fresh one where the breaker opened meanwhile', async () => {
+    const { ask, server } = await scene(
+      {
+        offers: [],
+        greeting: ({ number }) => (number === 1 ? '220 mx.test\r\n' : '554 5.7.1 no\r\n'),
+        reply: (line) => (line.includes('<bob@') ? null : undefined),
+        recipient: () => '550 5.1.1 no',
+      },
+      { breakerStrikes: 1, sessionsPerAddressMax: 2 },
+    )
+    await ask('ann')
+    const bob = ask('bob')
+    await vi.waitFor(() => expect(server.recipients()).toHaveLength(2))
+    expect(await ask('eve')).toMatchObject({ outcome: 'blocked', code: 554 })
+    server.conversations[0]?.cut()
+    expect(await bob).toMatchObject({ outcome: 'temporary_failure', connected: true, code: null })
+    expect(server.conversations).toHaveLength(2)
+  })
+
+  test('strikes about one thing are one strike until the next success, and a trial’s counts all the same', () => {
+    const breaker = createBreaker<string>({ strikesToOpen: 2, openMs: 100, openMsMax: 300, trialMs: 50 })
+    breaker.strike('a', 0, 'one')
+    breaker.strike('b', 0, 'one')
+    expect(breaker.refuses(0)).toBeNull()
+    breaker.succeed()
+    breaker.strike('c', 0, 'one')
+    breaker.strike('d', 0, 'two')
+    expect(breaker.refuses(0)).toEqual({ cause: 'd', forMs: 100 })
+    expect(breaker.refuses(100)).toBeNull()
+    breaker.strike('e', 100, 'one')
+    expect(breaker.refuses(100)).toEqual({ cause: 'e', forMs: 200 })
+  })
 })
 
 test('a token bucket gives its burst, then its rate, and survives a clock that goes back', () => {
@@ -376,7 +520,7 @@ describe('the end', () => {
     await probe.close()
     await vi.waitFor(() => expect(server.open()).toBe(0))
     expect(server.conversations[0]?.said.at(-1)).toBe('QUIT')
-    expect(await ask('ann')).toMatchObject({ outcome: 'timeout', connected: false })
+    expect(await ask('ann')).toMatchObject({ outcome: 'timeout', connected: null })
     expect(probe.status()).toMatchObject({ sessions: 0, checksUnderWay: 0, checks: 2 })
   })
 

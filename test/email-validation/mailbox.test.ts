@@ -200,7 +200,10 @@ describe('a server that does not answer', () => {
 
   test('no target at all: no connection', async () => {
     const { probe } = probeAt(1)
-    expect(await probe.probe(addressOf('ann'), { targets: [] })).toMatchObject({ outcome: 'no_connect' })
+    expect(await probe.probe(addressOf('ann'), { targets: [] })).toMatchObject({
+      outcome: 'no_connect',
+      connected: null,
+    })
   })
 
   test('a name instead of an address is never dialled', async () => {
@@ -239,6 +242,28 @@ describe('a server that does not answer', () => {
     const startedAt = performance.now()
     expect(await ask('ann')).toMatchObject({ outcome: 'timeout', catchAll: null, code: null })
     expect(performance.now() - startedAt).toBeLessThan(1_500)
+  })
+
+  test('a caller who was gone before is nobody to dial for', async () => {
+    const { probe, server } = await scene()
+    const found = await probe.probe(addressOf('ann'), loopback, { signal: AbortSignal.abort() })
+    expect(found).toEqual({ ...nothing, outcome: 'timeout', connected: null })
+    expect(server.conversations).toHaveLength(0)
+  })
+
+  test('where a used session broke and time ends before there is another, the server was connected to', async () => {
+    const { ask } = await scene(
+      {
+        greeting: ({ number }) => (number === 1 ? '220 mx.test\r\n' : null),
+        recipient: (mailbox, { cut }) => {
+          if (mailbox.startsWith('bob@')) cut()
+          return '550 5.1.1 no'
+        },
+      },
+      { totalTimeoutMs: 400 },
+    )
+    await ask('ann')
+    expect(await ask('bob')).toEqual({ ...nothing, outcome: 'timeout', connected: true })
   })
 
   test('a caller who goes away ends the check', async () => {

@@ -80,6 +80,7 @@ describe('what the servers say now', () => {
     evidence({}),
     evidence({ outcome: 'mailbox_not_found', catchAll: null, code: 550, enhancedCode: '5.1.1' }),
     evidence({ outcome: 'mailbox_full', catchAll: null, code: 452, enhancedCode: null }),
+    evidence({ catchAll: true }),
   ])('is kept when it is about the mailbox: $outcome', async (said) => {
     const { email, hmac, data } = jobOf()
     const seen: string[] = []
@@ -90,11 +91,14 @@ describe('what the servers say now', () => {
   })
 
   test.each([
+    // Accepted, and whether anybody is accepted is not known: kept, it would hide that for a day.
+    evidence({ catchAll: null }),
     evidence({ outcome: 'blocked', catchAll: null, code: 550, enhancedCode: '5.7.1' }),
     evidence({ outcome: 'cannot_verify', catchAll: null, code: 252, enhancedCode: null }),
     evidence({ outcome: 'greylisted', catchAll: null, code: 450, retryAfterSeconds: 300 }),
     evidence({ outcome: 'temporary_failure', catchAll: null, code: 451, retryAfterSeconds: 900 }),
     evidence({ outcome: 'timeout', catchAll: null, code: null, enhancedCode: null }),
+    evidence({ outcome: 'timeout', connected: null, catchAll: null, code: null, enhancedCode: null }),
     evidence({ outcome: 'no_connect', connected: false, catchAll: null, code: null, enhancedCode: null }),
   ])('is not kept when the next call may learn more: $outcome', async (said) => {
     const { hmac, data } = jobOf()
@@ -146,6 +150,13 @@ describe('what is kept', () => {
     const gone = evidence({ outcome: 'mailbox_disabled', catchAll: null, code: 550 })
     await checks.keep(hmac, { evidence: gone, checkedAt })
     expect(await checks.find(hmac)).toEqual({ evidence: gone, checkedAt })
+  })
+
+  test.each([true, false, null])('is read whatever it says of a connection: %s', async (connected) => {
+    const { hmac } = jobOf()
+    const kept = { evidence: evidence({ connected }), checkedAt: new Date().toISOString() }
+    await checks.keep(hmac, kept)
+    expect(await checks.find(hmac)).toEqual(kept)
   })
 
   test('is served for a day and then forgotten; what is younger stays', async () => {

@@ -143,6 +143,16 @@ test('several are done at a time, and no more than are allowed', async () => {
   expect(underWayMax).toBe(2)
 })
 
+test('a queue in which many wait is worked through without the pauses of one in which few do', async () => {
+  const { notes, note } = noted()
+  const count = 20
+  for (let n = 0; n < count; n++) await queue.send('many', String(n), { afterSeconds: 0, key: String(n) })
+  // pg-boss counts once a minute, and reads what it counted when it starts.
+  await house.query(`update pgboss.queue set ready_count = $1 where name = 'many'`, [count])
+  // One every five seconds would be done with two or three of them when the time for this is over.
+  await running(start('many', note), () => until('all are done', async () => notes.length === count))
+})
+
 test('how long a job may take is what its runner says, although whoever asked for it made the queue', async () => {
   const { notes, note } = noted()
   await queue.send('expires', 'x', { afterSeconds: 0, key: 'one' })

@@ -137,15 +137,16 @@ describe('a mailbox that was deferred', () => {
     })
   })
 
-  test('by a Postgrey that defers missing ones too: row 16, for the recipient nobody has is deferred in its turn', async () => {
+  test('by a Postgrey that defers missing ones too: row 16, for the recipient nobody has is deferred in its turn; kept is nothing', async () => {
     const asking = await openOwn({ mailFrom: 'first@sender.example.net' })
     const address = fullAddress('known@greylisting-all')
     expect(await asking.ask(address)).toMatchObject({ row: 12, retryAfter: 300 })
+    // Whether the domain takes anybody may be known to the next call, which a kept answer would hide.
     expect(await retried(asking, address)).toMatchObject({
       row: 16,
       verdict: 'risky/catch_all_undetermined',
       reply: '250 2.1.5',
-      cached: true,
+      cached: false,
     })
   })
 

@@ -152,6 +152,22 @@ describe('4.1.2 company enrichment is charged in addition only when requested an
     expectCredits(answer, '2', '8')
   })
 
+  test('a throw-away address has none to look for, be it by its mail exchanger alone', async () => {
+    const exchange = 'mx.10minutemail.com'
+    world.dns.set('throw-away-widgets.com', 'MX', [{ priority: 10, exchange }])
+    world.dns.set(exchange, 'A', ['127.0.0.1'])
+    await knowCompany(house, 'throw-away-widgets.com', 'Throw-away Widgets')
+    const partner = await emailPartner(house, { credits: '10' })
+    const answer = await validate(house, partner, 'someone@throw-away-widgets.com', { company: true })
+    expect(resultOf(answer)).toMatchObject({
+      sub_status: 'disposable',
+      company: null,
+      company_status: 'not_applicable',
+      billing: { billable: false, validation_credits: '0', company_credits: '0' },
+    })
+    expectCredits(answer, '0', '10')
+  })
+
   test('an invalid address has no company, whoever owns its domain', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const answer = await validate(house, partner, 'nobody@acme-widgets.com', { company: true })

@@ -144,9 +144,13 @@ export class MailboxLane {
   async ask(question: Question, signal: AbortSignal): Promise<LaneAnswer> {
     const refused = this.#closing ? null : this.#breaker.refuses(this.#around.clock())
     if (refused !== null) return { kind: 'open', ...refused }
-    let { answer, used } = await this.#askOnce(question, { fresh: false, signal })
+    const first = await this.#askOnce(question, { fresh: false, signal })
+    const { used } = first
+    let { answer } = first
     if (used !== null && isWornOut(answer)) {
-      ;({ answer } = await this.#askOnce(question, { fresh: true, signal }))
+      const again = await this.#askOnce(question, { fresh: true, signal })
+      if (again.answer.kind === 'open') return answer
+      answer = again.answer
       if (!isWornOut(answer)) this.#remember(used - 1)
       // The used one was there.
       if (answer.kind === 'full' || answer.kind === 'deadline') answer = { kind: 'deadline', connected: true }
@@ -209,9 +213,9 @@ export class MailboxLane {
       this.#prompt = answer.kind === 'reply' && this.#around.clock() - askedAtMs < promptMsMax
       if (answer.kind === 'reply' && answer.reply.code >= 400) held.refusals++
       if (answer.kind === 'failure' || answer.stage !== 'rcpt') held.retired = true
-      this.#release(held)
       // Not in a used one, which may be worn out. A silent server is as useless as one that goes away.
       if (answer.kind === 'failure' && turn === 1) this.#breaker.strike(answer, this.#around.clock())
+      this.#release(held)
       if (answer.kind === 'failure') return answer
       // A session that cannot be reset is worn out; a fresh one is never reset.
       return { ...answer, stage: answer.stage === 'reset' ? 'mail' : answer.stage }
@@ -302,12 +306,17 @@ export class MailboxLane {
   #openFor(unserved: readonly Waiter[]): void {
     const [first] = unserved
     if (first === undefined) return
+    if (this.#breaker.open(this.#around.clock())) {
+      this.#turnAway()
+      return
+    }
     while (this.#opening < unserved.length) {
       if (this.#sessions.size + this.#opening >= this.#sessionsMax()) {
         // A session that stands idle and cannot serve holds the place of the one that is needed.
         for (const held of this.#sessions) {
           const useless = first.fresh || !this.#hasRoom(held)
-          if (!useless || held.underWay > 0 || held.retired) continue
+          // One that broke is about to be gone, and is counted then.
+          if (!useless || held.underWay > 0 || held.retired || !held.smtp.usable()) continue
           this.#retire(held)
           return
         }
@@ -317,6 +326,15 @@ export class MailboxLane {
       this.#opening++
       void this.#open(first.question.exchange)
     }
+  }
+
+  /** Where nobody is to knock any more, unless a session that stands may yet serve them. */
+  #turnAway(): void {
+    if (this.#opening > 0 || [...this.#sessions].some(({ smtp, retired }) => smtp.usable() && !retired))
+      return
+    const refused = this.#breaker.refuses(this.#around.clock())
+    if (refused === null) return
+    for (const { settle } of this.#waiting.splice(0)) settle({ kind: 'open', ...refused })
   }
 
   #sessionsMax(): number {
@@ -378,9 +396,7 @@ export class MailboxLane {
       return
     }
     this.#breaker.strike(cause, nowMs)
-    // With a session standing, or the breaker closed, the others have something to hope for.
-    const told = this.#breaker.open(nowMs) && this.#sessions.size === 0 ? this.#waiting.length : 1
-    for (const { settle } of this.#waiting.splice(0, told)) settle(cause)
+    this.#waiting.shift()?.settle(cause)
   }
 
   #release(held: Held): void {
