@@ -8,9 +8,12 @@ import { importCompanies } from './capabilities/email-validation/company-import.
 import { registrableDomainOf } from './capabilities/email-validation/company-record.ts'
 import { ListRefused, refreshLists } from './capabilities/email-validation/refresh-lists.ts'
 import { bundledGeoPaths, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
+import { ConfigError } from './config.ts'
+import { label } from './events/primitives.ts'
 import { eraseProfileOf, importProfilesFrom } from './open-profile.ts'
 import { catchUp } from './ops/catch-up.ts'
-import { type Command, instantOf, UsageError } from './ops/command.ts'
+import { type Command, instantOf, labelOf, UsageError } from './ops/command.ts'
+import { members, table } from './ops/table.ts'
 
 /** Commands about what capabilities keep; here because `ops` knows no capability. */
 
@@ -19,9 +22,21 @@ const geoStatus: Command = {
   summary: 'which location files would be served, how old they are, and whether they are sound',
   parameters: [],
   run: async ({ config, logger }) => {
-    const geo = await openGeoDatabase({ paths: config.GEOIP_CITY_DB ?? bundledGeoPaths(), logger })
+    const geo = await openGeoDatabase({ paths: config.GEOIP_CITY_DB ?? bundledGeoPaths(), logger }).catch(
+      (error: unknown) => {
+        if (config.GEOIP_CITY_DB === undefined || !(error instanceof Error)) throw error
+        throw new ConfigError(`GEOIP_CITY_DB: ${error.message}`, { cause: error })
+      },
+    )
     try {
-      return { json: geo.status() }
+      const status = geo.status()
+      const { files, ...all } = status
+      const rows = files.map(({ path, families, ...file }) => ({
+        families: families.map((family) => `IPv${family}`).join(', '),
+        ...file,
+        path,
+      }))
+      return { json: status, lines: [...table(rows), '', ...members(all)] }
     } finally {
       geo.close()
     }
@@ -144,18 +159,32 @@ const profilesErase: Command = {
     { name: 'note', help: 'such as the number of the request; kept in the event log, so nothing personal' },
   ],
   run: async ({ config, foundation, logger }, given) => {
+    const note = noteOf(given.text('note'))
     const open = await foundation()
     await catchUp(open, logger)
-    const erased = await eraseProfileOf(open, config, {
-      id: given.required('id'),
-      actor: 'cli',
-      note: given.text('note') ?? null,
-    })
+    const erased = await eraseProfileOf(open, config, { id: given.required('id'), actor: 'cli', note })
     if (erased === null)
       throw new UsageError('--id: neither a profile id, nor a profile URL, nor a person URN')
     await catchUp(open, logger)
-    return { json: { erased: true, subjects: erased.subjects, identifiers_suppressed: erased.identifiers } }
+    const suppressed = `${erased.identifiers} ${erased.identifiers === 1 ? 'identifier is' : 'identifiers are'} suppressed: never fetched, served or imported again.`
+    return {
+      json: { erased: true, subjects: erased.subjects, identifiers_suppressed: erased.identifiers },
+      lines: [
+        erased.subjects === 0
+          ? 'Nobody is known by it any more; no record was left to destroy.'
+          : `Erased: what was recorded of ${erased.subjects === 1 ? 'the person' : `${erased.subjects} entries of the person`} cannot be read any more.`,
+        suppressed,
+      ],
+    }
   },
+}
+
+/** Checked before anything is erased: the event it stands in is written after the keys are destroyed. */
+const noteOf = (text: string | undefined): string | null => {
+  if (text === undefined) return null
+  const { success } = label.safeParse(labelOf('note', text))
+  if (!success) throw new UsageError(`--note: at most ${label.maxLength} characters; it has ${text.length}`)
+  return text
 }
 
 const listsRefresh: Command = {

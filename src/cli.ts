@@ -1,7 +1,8 @@
-import { type ParseArgsConfig, parseArgs, styleText } from 'node:util'
+import { type ParseArgsConfig, parseArgs } from 'node:util'
 import pino from 'pino'
 import { capabilityCommands } from './capability-commands.ts'
 import { ConfigError, parseConfig } from './config.ts'
+import { EventDataError } from './event-log/stored-event.ts'
 import { type Answer, type Command, type CommandContext, type Given, UsageError } from './ops/command.ts'
 import { creditsCommands } from './ops/commands/credits.ts'
 import { eventLogCommands } from './ops/commands/event-log.ts'
@@ -13,6 +14,7 @@ import { projectionCommands } from './ops/commands/projection.ts'
 import { seedCommands } from './ops/commands/seed.ts'
 import { userCommands } from './ops/commands/user.ts'
 import { type Foundation, openFoundation } from './ops/foundation.ts'
+import { members, type Row, table } from './ops/table.ts'
 
 /** The operators' command line. Works while the service runs and while it does not. Exit 0 done, 1 failed, 2 usage. */
 
@@ -43,16 +45,24 @@ const commands: readonly Command[] = [
 
 const invocation = 'npm run -s cli --'
 
-const overview = (): string => {
-  const width = Math.max(...commands.map(({ name }) => name.length))
+const overview = (shown: readonly Command[]): string => {
+  const width = Math.max(...shown.map(({ name }) => name.length))
   return [
     `Usage: ${invocation} <noun> <verb> [values] [--json]`,
     '',
-    ...commands.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`),
+    ...shown.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`),
     '',
     `${invocation} <noun> <verb> --help shows a command's parameters. --json prints one JSON document.`,
     'Exit codes: 0 done, 1 failed, 2 wrong usage.',
   ].join('\n')
+}
+
+const notFound = ([noun = '', verb]: readonly string[], verbs: readonly Command[]): string => {
+  const names = verbs.map(({ name }) => name.slice(noun.length + 1)).join(', ')
+  if (verbs.length === 0) return `There is no command "${verb === undefined ? noun : `${noun} ${verb}`}".`
+  return verb === undefined || verb.startsWith('-')
+    ? `"${noun}" needs a verb: ${names}.`
+    : `There is no command "${noun} ${verb}"; the verbs of "${noun}" are ${names}.`
 }
 
 const usageOf = ({ name, summary, parameters }: Command): string => {
@@ -77,6 +87,10 @@ const findCommand = (words: readonly string[]): { command: Command; rest: string
   return null
 }
 
+/** A negative number is a value, and no option as parseArgs takes it for. What is typed never holds the zero character. */
+const veiled = (arg: string): string => (/^-[\d.]/.test(arg) ? `\0${arg}` : arg)
+const unveiled = (text: string): string => text.replace(/^\0/, '')
+
 /** Values by `--name`, then by position into the parameters that were not named. */
 const givenOf = ({ parameters }: Command, args: string[]): { given: Given; json: boolean; help: boolean } => {
   const options: NonNullable<ParseArgsConfig['options']> = {
@@ -84,9 +98,12 @@ const givenOf = ({ parameters }: Command, args: string[]): { given: Given; json:
     help: { type: 'boolean', short: 'h' },
   }
   for (const { name, kind } of parameters) options[name] = { type: kind === 'flag' ? 'boolean' : 'string' }
-  const { values, positionals } = parseArgs({ args, allowPositionals: true, options })
+  const parsed = parseArgs({ args: args.map(veiled), allowPositionals: true, options })
+  const { values } = parsed
+  const positionals = parsed.positionals.map(unveiled)
   const texts = new Map<string, string>()
-  for (const [name, value] of Object.entries(values)) if (typeof value === 'string') texts.set(name, value)
+  for (const [name, value] of Object.entries(values))
+    if (typeof value === 'string') texts.set(name, unveiled(value))
   const open = parameters.filter(({ name, kind }) => kind !== 'flag' && !texts.has(name))
   if (positionals.length > open.length)
     throw new UsageError(`"${positionals[open.length]}" is one value too many`)
@@ -106,32 +123,7 @@ const givenOf = ({ parameters }: Command, args: string[]): { given: Given; json:
 const print = (answer: Answer, json: boolean): string => {
   if (json) return JSON.stringify(answer.json, null, 2)
   if (answer.lines !== undefined) return answer.lines.join('\n')
-  if (Array.isArray(answer.json)) return table(answer.json as Record<string, unknown>[])
-  return Object.entries(answer.json)
-    .map(([name, value]) => `${name}: ${cell(value)}`)
-    .join('\n')
-}
-
-const cell = (value: unknown): string =>
-  value === null || value === undefined
-    ? '-'
-    : typeof value === 'object'
-      ? JSON.stringify(value)
-      : String(value)
-
-const table = (rows: readonly Record<string, unknown>[]): string => {
-  if (rows.length === 0) return 'none'
-  const names = Object.keys(rows[0] ?? {})
-  const widths = names.map((name) => Math.max(name.length, ...rows.map((row) => cell(row[name]).length)))
-  const line = (cells: readonly string[]): string =>
-    cells
-      .map((text, i) => text.padEnd(widths[i] ?? 0))
-      .join('  ')
-      .trimEnd()
-  return [
-    styleText('bold', line(names), { stream: process.stdout }),
-    ...rows.map((row) => line(names.map((name) => cell(row[name])))),
-  ].join('\n')
+  return (Array.isArray(answer.json) ? table(answer.json as Row[]) : members({ ...answer.json })).join('\n')
 }
 
 /** One line on a terminal, overwritten at most ten times a second; nothing where nobody watches. */
@@ -156,8 +148,10 @@ const run = async (args: string[]): Promise<number> => {
   const found = findCommand(args)
   if (found === null) {
     const asked = args.length === 0 || args.some((arg) => arg === '--help' || arg === '-h' || arg === 'help')
-    if (!asked) process.stderr.write(`There is no command "${args.slice(0, 2).join(' ')}".\n\n`)
-    await write(`${overview()}\n`)
+    const verbs = commands.filter(({ name }) => name.startsWith(`${args[0]} `))
+    const text = overview(verbs.length === 0 ? commands : verbs)
+    if (asked) await write(`${text}\n`)
+    else process.stderr.write(`${notFound(args, verbs)}\n\n${text}\n`)
     return asked ? 0 : 2
   }
   let foundation: Foundation | undefined
@@ -187,13 +181,20 @@ const run = async (args: string[]): Promise<number> => {
     return answer.failed === true ? 1 : 0
   } catch (error) {
     progress.end()
-    const usage = error instanceof UsageError || error instanceof ConfigError || isParseArgsError(error)
-    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`)
-    if (usage && !(error instanceof ConfigError)) process.stderr.write(`\n${usageOf(found.command)}\n`)
-    return usage ? 2 : 1
+    process.stderr.write(`${sentenceOf(error)}\n`)
+    if (error instanceof ConfigError || error instanceof EventDataError) return 2
+    if (!(error instanceof UsageError || isParseArgsError(error))) return 1
+    process.stderr.write(`\n${usageOf(found.command)}\n`)
+    return 2
   } finally {
     await foundation?.close()
   }
+}
+
+/** A host with several addresses fails with an error for each, and says nothing itself. */
+const sentenceOf = (error: unknown): string => {
+  if (error instanceof AggregateError && error.message === '') return sentenceOf(error.errors[0])
+  return error instanceof Error ? error.message || error.name : String(error)
 }
 
 const isParseArgsError = (error: unknown): boolean =>

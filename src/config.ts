@@ -157,12 +157,13 @@ export const parseConfig = (environment: Readonly<Record<string, string | undefi
   const parsed = variables.safeParse(given)
   if (!parsed.success)
     throw new ConfigError(
-      parsed.error.issues
-        .map(({ path, message }) => {
-          const name = String(path[0])
+      // One line for each variable, however much of it is wrong.
+      [...new Map(parsed.error.issues.toReversed().map(({ path, message }) => [String(path[0]), message]))]
+        .map(([name, message]) => {
           const was = secretVariables.has(name) ? '' : ` (it is "${(given[name] ?? '').slice(0, 100)}")`
           return `${name}: ${message}${was}`
         })
+        .toReversed()
         .join('\n'),
     )
   return Object.freeze(parsed.data)

@@ -1,10 +1,12 @@
 import closeWithGrace from 'close-with-grace'
 import pino from 'pino'
 import { startApp } from './app.ts'
-import { ConfigError, parseConfig } from './config.ts'
+import { remedy as geoRemedy } from './capabilities/ip-lookup/geo-file.ts'
+import { type Config, ConfigError, parseConfig } from './config.ts'
 import { createMetrics } from './metrics/metrics.ts'
 import { announce } from './ops/announce.ts'
 import { openFoundation } from './ops/foundation.ts'
+import { checkSurroundings, listenFault } from './ops/preflight.ts'
 
 /** Starts the service, says how to try it, and ends it in order: drain, flush, stop, exit 0. */
 
@@ -18,15 +20,22 @@ const fail = (error: unknown): never => {
   process.exit(known ? 2 : 1)
 }
 
+/** What was found only while starting may still be a bad value of a variable. */
+const startFault = (error: unknown, config: Config): unknown =>
+  config.GEOIP_CITY_DB !== undefined && error instanceof Error && error.message.includes(geoRemedy)
+    ? new ConfigError(`GEOIP_CITY_DB: ${error.message}`, { cause: error })
+    : listenFault(error, config)
+
 try {
   const config = parseConfig(process.env)
+  await checkSurroundings(config)
   // The banner goes to standard output; what happens goes to standard error, one JSON object a line.
   const logger = pino({ level: config.LOG_LEVEL }, pino.destination(2))
   const metrics = createMetrics({ clock: Date })
   const foundation = await openFoundation(config, { logger, observe: metrics.ledger })
   const app = await startApp(foundation, config, logger, metrics).catch(async (error: unknown) => {
     await foundation.close()
-    throw error
+    throw startFault(error, config)
   })
   closeWithGrace({ delay: drainMs, logger }, async ({ signal, err }) => {
     if (err) logger.fatal({ err }, 'ending after an error')

@@ -26,12 +26,12 @@ export type NewEnvelope = {
 }
 
 /** An event its own schema could not read again. `message` names the member and its limit; what it holds is not told. */
-export class EventRefused extends Error {
-  override name = 'EventRefused'
+export class EventDataError extends Error {
+  override name = 'EventDataError'
 }
 
 /**
- * Serialises an event for the log. Throws `EventRefused` for data the event's schema refuses, TypeError for data events cannot
+ * Serialises an event for the log. Throws `EventDataError` for data the event's schema refuses, TypeError for data events cannot
  * hold.
  */
 export const encodeEvent = (event: DomainEvent, envelope: NewEnvelope): NewEvent => {
@@ -53,7 +53,7 @@ const assertFits = ({ type, data }: DomainEvent): void => {
     checkEventData(type, currentVersion(type), data)
   } catch (error) {
     if (!(error instanceof z.ZodError)) throw error
-    throw new EventRefused(faultOf(error, data), { cause: error })
+    throw new EventDataError(faultOf(error, data), { cause: error })
   }
 }
 

@@ -5,6 +5,7 @@ import type { Config } from '../config.ts'
 import { logStart } from '../event-log/port.ts'
 import type { Foundation } from './foundation.ts'
 import { type Demo, demoFile, seedDemo, writeDemo } from './seed.ts'
+import { signsIn } from './users.ts'
 
 /**
  * Says on standard output that the service is ready and how to try it. The embedded default seeds a demo organization
@@ -28,7 +29,11 @@ export const announce = async (
   print(
     `Demo       organization ${demo.organization_id}, key and login in ${join(config.DATA_DIR, demoFile)}`,
   )
-  print(`Login      user ${demo.dashboard_user}, password ${demo.dashboard_password}`)
+  print(
+    (await signsIn(foundation.pool, { name: demo.dashboard_user, password: demo.dashboard_password }))
+      ? `Login      user ${demo.dashboard_user}, password ${demo.dashboard_password}`
+      : `Login      user ${demo.dashboard_user}, whose password was changed since; "user create ${demo.dashboard_user}" gives a new one`,
+  )
   print('\nTry it:\n')
   print(
     `curl -i ${demo.api_url}/v1/ip/lookup -H 'content-type: application/json' -H 'x-api-key: ${demo.api_key}' -d '{"ip":"8.8.8.8"}'\n`,

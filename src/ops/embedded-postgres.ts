@@ -12,11 +12,12 @@
  * the programs in `postgres-binaries.ts`.
  */
 import { closeSync, openSync, rmSync } from 'node:fs'
-import { mkdir, readFile, rm } from 'node:fs/promises'
+import { readFile, rm } from 'node:fs/promises'
 import { DatabaseSync } from 'node:sqlite'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { z } from 'zod'
+import { makeDataDir } from './data-dir.ts'
 import {
   boundLog,
   type Cluster,
@@ -81,12 +82,7 @@ export type EmbeddedPostgres = {
  */
 export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
   const place = placeIn(options.dataDir)
-  await mkdir(place.dataDir, { recursive: true, mode: 0o700 }).catch((cause: unknown) => {
-    throw new Error(
-      `Cannot create ${place.dataDir}. Let DATA_DIR name a directory this user can create or write to.`,
-      { cause },
-    )
-  })
+  await makeDataDir(place.dataDir)
   const deadline = Date.now() + startTimeoutMs
   for (;;) {
     const lock = takeLock(place)

@@ -1,5 +1,5 @@
-import { randomBytes } from 'node:crypto'
-import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { hkdfSync, randomBytes } from 'node:crypto'
+import { access, chmod, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import pg from 'pg'
 import type { Logger } from 'pino'
@@ -14,12 +14,14 @@ import { openPostgresEventLog } from '../event-log/postgres.ts'
 import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
 import type { PriceBookPublished } from '../events/prices.ts'
 import { priceBookStream } from '../events/streams.ts'
-import { createSecrets, type Secrets } from '../guard/secrets.ts'
+import { createSecrets, type Secrets, sameHmac } from '../guard/secrets.ts'
 import { createLedger, type Ledger, type LedgerObserver } from '../ledger/commit.ts'
 import { snapshotFrom } from '../ledger/snapshot.ts'
 import { prepareProjections } from '../projector/tables.ts'
+import { makeDataDir } from './data-dir.ts'
 import { readRunningPostgres, startEmbeddedPostgres } from './embedded-postgres.ts'
-import { migrate } from './migrate.ts'
+import { DatabaseUnreachable, migrate } from './migrate.ts'
+import { placeIn } from './postgres-cluster.ts'
 
 /** What every process stands on, server and command line alike: database, event log, secrets, ledger. */
 export type Foundation = {
@@ -56,7 +58,8 @@ export const openFoundation = async (
   pool.on('error', (error) => logger.warn({ err: error }, 'idle database connection lost'))
   let eventLog: EventLog | undefined
   try {
-    await migrate({ url: database.url, logger })
+    await migrating(config, database.url, logger)
+    await sameSecretKey(pool, config, secretKey)
     await preparing(pool)
     const eventLogName =
       config.EVENT_LOG_URL === undefined ? 'PostgreSQL' : withoutSecrets(config.EVENT_LOG_URL)
@@ -141,6 +144,33 @@ const shareHost = (known: string, now: string): boolean => {
   return known.includes('://') && now.includes('://') && [...(before ?? [])].some((host) => after?.has(host))
 }
 
+/** A database of the operator's that cannot be reached is a bad value of DATABASE_URL; one of ours is our own fault. */
+const migrating = async (config: Config, url: string, logger: Logger): Promise<void> => {
+  try {
+    await migrate({ url, logger })
+  } catch (error) {
+    if (config.DATABASE_URL === undefined || !(error instanceof DatabaseUnreachable)) throw error
+    throw new ConfigError(`DATABASE_URL: ${error.message}`, { cause: error })
+  }
+}
+
+/**
+ * Under another SECRET_KEY every issued key would be refused, profiles could not be opened, and who was erased would not be
+ * recognized. What the key gives under a purpose of its own is remembered from the first start on; nothing leads back to the key.
+ */
+const sameSecretKey = async (pool: pg.Pool, config: Config, secretKey: string): Promise<void> => {
+  const hash = Buffer.from(hkdfSync('sha256', secretKey, 'enrichment-ledger', 'check', 32)).toString(
+    'base64url',
+  )
+  await pool.query('insert into secret_key_check (hash) values ($1) on conflict do nothing', [hash])
+  const { rows } = await pool.query<{ hash: string }>('select hash from secret_key_check')
+  if (rows[0] === undefined || sameHmac(rows[0].hash, hash)) return
+  throw new ConfigError(
+    `SECRET_KEY: this database was set up with another one than ${config.SECRET_KEY === undefined ? `that in ${join(config.DATA_DIR, secretKeyFile)}` : 'this'}, ` +
+      'and with this one every issued key would be refused. Start with the old key; nothing was changed.',
+  )
+}
+
 const openDatabase = async (
   config: Config,
   logger: Logger,
@@ -161,17 +191,27 @@ const preparing = async (pool: pg.Pool): Promise<void> => {
   }
 }
 
-/** SECRET_KEY, or the one in DATA_DIR; the embedded default makes one on its first start. */
+/** SECRET_KEY, or the one in DATA_DIR; the embedded default makes one on its first start, and never beside data made with another. */
 const secretKeyOf = async (config: Config): Promise<string> => {
+  if (config.DATABASE_URL === undefined) await makeDataDir(config.DATA_DIR)
   if (config.SECRET_KEY !== undefined) return config.SECRET_KEY
   const path = join(config.DATA_DIR, secretKeyFile)
-  const known = await readFile(path, 'utf8').catch(() => null)
+  const known = await readFile(path, 'utf8').catch((error: unknown) => {
+    if (error instanceof Error && 'code' in error && (error.code === 'ENOENT' || error.code === 'ENOTDIR'))
+      return null
+    throw new ConfigError(`DATA_DIR: ${path} cannot be read: run as the user that runs the service`, {
+      cause: error,
+    })
+  })
   if (known !== null) return known.trim()
   if (config.DATABASE_URL !== undefined)
     throw new ConfigError(
       'SECRET_KEY: required with DATABASE_URL, at least 32 characters. Every process and the CLI need the same one: without it issued keys do not work',
     )
-  await mkdir(config.DATA_DIR, { recursive: true, mode: 0o700 })
+  if (await holdsData(config.DATA_DIR))
+    throw new ConfigError(
+      `SECRET_KEY: it is not set and ${path} is missing, but ${config.DATA_DIR} holds data made with a key. Restore that file or set SECRET_KEY to the old key; nothing was changed.`,
+    )
   const fresh = randomBytes(32).toString('base64url')
   try {
     await writeFile(path, `${fresh}\n`, { mode: 0o600, flag: 'wx' })
@@ -182,6 +222,13 @@ const secretKeyOf = async (config: Config): Promise<string> => {
     return (await readFile(path, 'utf8')).trim()
   }
 }
+
+/** The key is written before the database is made, so whoever finds a database without one has lost it. */
+const holdsData = async (dataDir: string): Promise<boolean> =>
+  access(join(placeIn(dataDir).cluster, 'PG_VERSION')).then(
+    () => true,
+    () => false,
+  )
 
 /**
  * An installation starts with the default price book. One that still has it gets the prices of capabilities this release

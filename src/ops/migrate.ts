@@ -33,7 +33,8 @@ export type MigrateOptions = {
  * run in a transaction.
  *
  * Throws an Error naming the file and the remedy when the numbers have a gap or a duplicate, when an applied file was edited, when the
- * database has a number this version does not know (an older version was started on a newer database), or when a file fails.
+ * database has a number this version does not know (an older version was started on a newer database), or when a file fails;
+ * `DatabaseUnreachable` when there is no connection.
  */
 export async function migrate({
   url,
@@ -41,26 +42,7 @@ export async function migrate({
   logger,
 }: MigrateOptions): Promise<{ applied: string[] }> {
   const files = await readMigrations(dir)
-  const client = new pg.Client({
-    connectionString: url,
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    lock_timeout: LOCK_TIMEOUT_MS,
-    application_name: 'migrate',
-  })
-  // Without a listener a lost connection would end the process; the pending query rejects anyway.
-  client.on('error', () => {})
-  try {
-    await client.connect()
-  } catch (cause) {
-    await client.end().catch(() => {})
-    const reason = cause instanceof Error ? cause.message : String(cause)
-    throw new Error(
-      `Cannot connect to the database to migrate it: ${reason}. Check that it runs and that DATABASE_URL names it.`,
-      {
-        cause,
-      },
-    )
-  }
+  const client = await connected(url)
   try {
     await lock(client)
     await client.query(`
@@ -82,6 +64,41 @@ export async function migrate({
   } finally {
     await client.end()
   }
+}
+
+/** No connection could be made. `message` names server and reason, never the password. */
+export class DatabaseUnreachable extends Error {
+  override name = 'DatabaseUnreachable'
+}
+
+async function connected(url: string): Promise<pg.Client> {
+  let client: pg.Client | undefined
+  try {
+    client = new pg.Client({
+      connectionString: url,
+      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+      lock_timeout: LOCK_TIMEOUT_MS,
+      application_name: 'migrate',
+    })
+    // Without a listener a lost connection would end the process; the pending query rejects anyway.
+    client.on('error', () => {})
+    await client.connect()
+    return client
+  } catch (cause) {
+    await client?.end().catch(() => {})
+    // What was not understood is not quoted: the password may be in it.
+    if (client === undefined) throw new DatabaseUnreachable('it is not the URL of a database', { cause })
+    throw new DatabaseUnreachable(
+      `Cannot connect to the database at ${client.host}:${client.port}: ${reasonOf(cause)}. Check that it runs and that DATABASE_URL names it.`,
+      { cause },
+    )
+  }
+}
+
+/** A host with several addresses fails with an error for each, and says nothing itself. */
+function reasonOf(error: unknown): string {
+  const first = error instanceof AggregateError ? error.errors[0] : error
+  return first instanceof Error ? first.message : String(first)
 }
 
 /** Held by the session: it spans the transactions of all files and goes with the connection, however that ends. */

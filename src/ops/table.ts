@@ -4,11 +4,16 @@ import { styleText } from 'node:util'
 
 export type Row = Readonly<Record<string, unknown>>
 
-/** Text others have typed must not move the cursor of whoever reads it. */
-export const cell = (value: unknown): string => {
+/** A value in a line: lists and members separated by commas, nothing as a dash. */
+const cell = (value: unknown): string => {
   if (value === null || value === undefined) return '-'
-  const text = typeof value === 'object' ? JSON.stringify(value) : String(value)
-  return text.replace(/\p{Cc}/gu, '\u{fffd}')
+  if (Array.isArray(value)) return value.length === 0 ? '-' : value.map(cell).join(', ')
+  if (typeof value === 'object')
+    return Object.entries(value)
+      .map(([name, member]) => `${name} ${cell(member)}`)
+      .join(', ')
+  // Text others have typed must not move the cursor of whoever reads it.
+  return String(value).replace(/\p{Cc}/gu, '\u{fffd}')
 }
 
 /** A text of at most `max` characters; a longer one ends in an ellipsis. */

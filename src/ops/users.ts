@@ -43,3 +43,15 @@ export const putUser = async (
     [name, await hashPassword(password)],
   )
 }
+
+/** Whether there is such a user with this very password. */
+export const signsIn = async (
+  pool: pg.Pool,
+  { name, password }: { name: string; password: string },
+): Promise<boolean> => {
+  const { rows } = await pool.query<{ password_phc: string }>(
+    'select password_phc from users where name = $1',
+    [name],
+  )
+  return rows[0] !== undefined && passwordMatches(password, rows[0].password_phc)
+}

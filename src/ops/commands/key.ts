@@ -187,7 +187,8 @@ const split = (text: string): string[] =>
 const permissionsOf = (text: string | undefined): Permission[] => {
   if (text === undefined) return [...permission.options]
   const names = [...new Set(split(text))]
-  if (names.length === 0) throw new UsageError(`--permissions: name at least one of ${permission.options.join(', ')}`)
+  if (names.length === 0)
+    throw new UsageError(`--permissions: name at least one of ${permission.options.join(', ')}`)
   return names.map((name) => {
     const parsed = permission.safeParse(name)
     if (!parsed.success)

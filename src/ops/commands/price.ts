@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { readFile, stat } from 'node:fs/promises'
 import { z } from 'zod'
 import { formatCredits } from '../../billing/money.ts'
 import { priceBookAt, priceBookOf } from '../../billing/price-book.ts'
@@ -7,11 +7,12 @@ import { knownRules } from '../../billing/tariff.ts'
 import { appendSurely } from '../../event-log/append-next.ts'
 import { eventIdOf } from '../../event-log/event-id.ts'
 import type { EventLog } from '../../event-log/port.ts'
-import { decodeEvent, encodeEvent } from '../../event-log/stored-event.ts'
-import { type PriceBookPublished, priceBookPublishedV1, priceBookRule } from '../../events/prices.ts'
+import { decodeEvent, encodeEvent, faultOf } from '../../event-log/stored-event.ts'
+import { type PriceBookPublished, priceBookRule } from '../../events/prices.ts'
 import { priceBookStream } from '../../events/streams.ts'
-import { type Command, instantOf, organizationParameter, UsageError } from '../command.ts'
+import { type Command, instantOf, labelOf, organizationParameter, UsageError } from '../command.ts'
 import { amountOf, setPriceOverride } from '../organizations.ts'
+import { table } from '../table.ts'
 
 const booksMax = 10_000
 /** Every process hears of a new book well within this, so that none prices a call by the old one after it took effect. */
@@ -27,11 +28,14 @@ export const priceCommands: readonly Command[] = [
       const atMs = at === undefined ? Date.now() : Date.parse(instantOf('at', at))
       const published = await readBooks((await foundation()).eventLog)
       const inForce = priceBookAt(published.map(priceBookOf), atMs)
+      const current = published.find(({ version }) => version === inForce?.version) ?? null
+      const upcoming = published.filter(({ effective_from }) => Date.parse(effective_from) > atMs)
       return {
-        json: {
-          in_force: published.find(({ version }) => version === inForce?.version) ?? null,
-          upcoming: published.filter(({ effective_from }) => Date.parse(effective_from) > atMs),
-        },
+        json: { in_force: current, upcoming },
+        lines: [
+          ...(current === null ? ['no price book is in force'] : shown('in force', current)),
+          ...upcoming.flatMap((book) => ['', ...shown('to come', book)]),
+        ],
       }
     },
   },
@@ -49,6 +53,7 @@ export const priceCommands: readonly Command[] = [
     ],
     run: async ({ foundation }, given) => {
       const rules = await readRules(given.required('file'))
+      const approver = labelOf('approver', given.required('approver'))
       const from = given.text('effective-from')
       const effectiveFrom =
         from === undefined ? new Date(Date.now() + noticeMs).toISOString() : instantOf('effective-from', from)
@@ -59,12 +64,7 @@ export const priceCommands: readonly Command[] = [
       const { eventLog } = await foundation()
       const books = await readBooks(eventLog)
       const version = (books.at(-1)?.version ?? 0) + 1
-      const book = priceBookPublishedV1.parse({
-        version,
-        effective_from: effectiveFrom,
-        rules,
-        approver: given.required('approver'),
-      })
+      const book: PriceBookPublished = { version, effective_from: effectiveFrom, rules, approver }
       await appendSurely(eventLog, priceBookStream, books.length - 1, [
         encodeEvent(
           { type: 'PriceBookPublished', data: book },
@@ -75,7 +75,7 @@ export const priceCommands: readonly Command[] = [
           },
         ),
       ])
-      return { json: book }
+      return { json: book, lines: shown('published', book) }
     },
   },
   {
@@ -124,28 +124,40 @@ const readBooks = async (eventLog: EventLog): Promise<PriceBookPublished[]> =>
     return event.type === 'PriceBookPublished' ? [event.data] : []
   })
 
-/** Reads and checks a price book's rules: complete, canonical, and all of them known to this release. */
+/** A book for people: what it is, then a row for each rule. */
+const shown = (what: string, { version, effective_from, approver, rules }: PriceBookPublished): string[] => [
+  `price book ${version}, ${what}: effective from ${effective_from}, approved by ${approver}`,
+  ...table(
+    rules.map(({ rule, rule_version, sku, amount }) => ({
+      rule,
+      version: rule_version,
+      sku,
+      credits: amount,
+    })),
+  ),
+]
+
+/** Far above what a price book of every rule takes. */
+const fileBytesMax = 1_000_000
+
+/** Reads and checks a price book's rules: complete, canonical, each once, and all of them known to this release. */
 const readRules = async (path: string): Promise<PriceBookPublished['rules']> => {
-  let parsed: ReturnType<typeof rulesFile.safeParse>
-  try {
-    parsed = rulesFile.safeParse(JSON.parse(await readFile(path, 'utf8')))
-  } catch (error) {
-    throw new UsageError(
-      `--file: ${path} cannot be read as JSON: ${error instanceof Error ? error.message : String(error)}`,
-    )
-  }
-  if (!parsed.success) throw new UsageError(`--file: ${path}: ${z.prettifyError(parsed.error)}`)
-  const rules = parsed.data.map((rule) => ({
+  const content = rulesIn(await readJson(path))
+  const read = rulesFile.safeParse(content)
+  if (!read.success) throw new UsageError(`--file: ${path}: ${faultOf(read.error, content)}`)
+  const rules = read.data.rules.map((rule) => ({
     ...rule,
     amount: formatCredits(amountOf(`file, rule ${rule.rule}`, rule.amount, { zero: true })),
   }))
   const known = knownRules()
-  for (const { rule, rule_version } of rules) {
+  for (const [i, { rule, rule_version }] of rules.entries()) {
     const newest = known.get(rule)
     if (newest === undefined)
       throw new UsageError(`--file: there is no rule "${rule}"; there are ${[...known.keys()].join(', ')}`)
     if (rule_version > newest)
       throw new UsageError(`--file: rule ${rule} has no version ${rule_version}; the newest is ${newest}`)
+    if (rules.findIndex((one) => one.rule === rule) !== i)
+      throw new UsageError(`--file: rule ${rule} stands in it twice`)
   }
   const missing = [...known.keys()].filter((id) => !rules.some(({ rule }) => rule === id))
   if (missing.length > 0)
@@ -153,10 +165,25 @@ const readRules = async (path: string): Promise<PriceBookPublished['rules']> => 
   return rules
 }
 
-const rulesFile = z.union([
-  z.array(priceBookRule),
-  z.object({ rules: z.array(priceBookRule) }).transform(({ rules }) => rules),
-  z
-    .object({ in_force: z.object({ rules: z.array(priceBookRule) }) })
-    .transform(({ in_force }) => in_force.rules),
-])
+const readJson = async (path: string): Promise<unknown> => {
+  try {
+    const { size } = await stat(path)
+    if (size > fileBytesMax)
+      throw new RangeError(`it has ${size} bytes; a price book has at most ${fileBytesMax}`)
+    return JSON.parse(await readFile(path, 'utf8'))
+  } catch (error) {
+    throw new UsageError(
+      `--file: ${path} cannot be read as JSON: ${error instanceof Error ? error.message : String(error)}`,
+    )
+  }
+}
+
+/** The rules alone, a book, or what "price show --json" prints. */
+const rulesIn = (content: unknown): { rules: unknown } => {
+  const member = (value: unknown, name: string): unknown =>
+    typeof value === 'object' && value !== null ? (value as Record<string, unknown>)[name] : undefined
+  return { rules: Array.isArray(content) ? content : member(member(content, 'in_force') ?? content, 'rules') }
+}
+
+/** Amounts are read more kindly than events hold them: as an operator types them. */
+const rulesFile = z.object({ rules: z.array(priceBookRule.extend({ amount: z.string() })) })

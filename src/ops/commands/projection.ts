@@ -8,10 +8,12 @@ import { operatorStream } from '../../events/streams.ts'
 import { readCheckpoints } from '../../projector/checkpoints.ts'
 import { type RebuildProgress, rebuildProjections, verifyProjections } from '../../projector/rebuild.ts'
 import { catchUp } from '../catch-up.ts'
-import { type Command, type Given, UsageError } from '../command.ts'
+import { type Command, type Given, labelOf, UsageError } from '../command.ts'
+
+const projectionNames = projections.map(({ name }) => name).join(', ')
 
 const nameParameters = [
-  { name: 'name', help: `one of ${projections.map(({ name }) => name).join(', ')}` },
+  { name: 'name', help: `one of ${projectionNames}` },
   { name: 'all', help: 'every projection', kind: 'flag' },
 ] as const
 
@@ -50,12 +52,16 @@ export const projectionCommands: readonly Command[] = [
       { name: 'reason', help: 'kept in the event log (default "asked by operator")' },
     ],
     run: async ({ foundation, progress }, given) => {
+      // Hours of work at worst: nobody gets them by leaving a name out.
+      if (given.text('name') === undefined && !given.flag('all'))
+        throw new UsageError(`name a projection, or give --all; there are ${projectionNames}`)
       const chosen = chosenProjections(given)
+      const reason = labelOf('reason', given.text('reason') ?? 'asked by operator')
       const { url, eventLog, pool, eventLogName } = await foundation({
         anyEventLog: chosen.length === projections.length,
       })
       const fromAnotherLog = await isAnotherLog(pool, eventLogName)
-      await recordRebuild(eventLog, chosen, given.text('reason') ?? 'asked by operator')
+      await recordRebuild(eventLog, chosen, reason)
       const { events, elapsedMs } = await rebuildProjections({
         url,
         eventLog,
@@ -71,6 +77,9 @@ export const projectionCommands: readonly Command[] = [
           seconds: Math.round(elapsedMs) / 1000,
           events_per_second: rateOf(events, elapsedMs),
         },
+        lines: [
+          `rebuilt ${chosen.map(({ name }) => name).join(', ')} from ${events} events in ${Math.round(elapsedMs) / 1000} s`,
+        ],
       }
     },
   },
@@ -128,9 +137,7 @@ const chosenProjections = (given: Given): readonly Projection[] => {
   if (name === undefined || given.flag('all')) return projections
   const projection = projections.find((one) => one.name === name)
   if (projection === undefined)
-    throw new UsageError(
-      `there is no projection "${name}"; there are ${projections.map((one) => one.name).join(', ')}`,
-    )
+    throw new UsageError(`there is no projection "${name}"; there are ${projectionNames}`)
   return [projection]
 }
 

@@ -1,5 +1,7 @@
+import { join } from 'node:path'
 import type { Command } from '../command.ts'
-import { seedDemo } from '../seed.ts'
+import { demoFile, seedDemo, writeDemo } from '../seed.ts'
+import { members } from '../table.ts'
 
 export const seedCommands: readonly Command[] = [
   {
@@ -8,11 +10,22 @@ export const seedCommands: readonly Command[] = [
     parameters: [],
     run: async ({ foundation, config }) => {
       const address = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST
-      const demo = await seedDemo(await foundation(), {
+      const open = await foundation()
+      const demo = await seedDemo(open, {
         apiUrl: `http://${address}:${config.API_PORT}`,
         dashboardUrl: `http://${address}:${config.DASHBOARD_PORT}`,
       })
-      return { json: demo }
+      if (!open.embedded) return { json: demo }
+      // Later starts print what stands there.
+      await writeDemo(config.DATA_DIR, demo)
+      return {
+        json: demo,
+        lines: [
+          ...members(demo),
+          '',
+          `${join(config.DATA_DIR, demoFile)} tells of this organization now, and of the new password of user ${demo.dashboard_user}; earlier demo keys work on.`,
+        ],
+      }
     },
   },
 ]

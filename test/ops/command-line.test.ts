@@ -1,0 +1,214 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { type CliResult, cli, cliJson } from '../support/service.ts'
+
+/** What the command line takes, refuses and says. Exit codes: 0 done, 1 failed, 2 wrong usage. */
+
+let database: TestDatabase
+let pool: pg.Pool
+let dir = ''
+let environment: Record<string, string>
+let org = ''
+
+beforeAll(async () => {
+  database = await testDatabase()
+  pool = new pg.Pool({ connectionString: database.url, max: 1 })
+  dir = await mkdtemp(join(tmpdir(), 'command-line-'))
+  environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
+  org = (await cliJson<{ organization_id: string }>(['org', 'create', 'Acme'], environment)).organization_id
+}, 60_000)
+
+afterAll(async () => {
+  await pool.end()
+  await database.drop()
+  await rm(dir, { recursive: true, force: true })
+})
+
+const run = (...args: string[]): Promise<CliResult> =>
+  cli(
+    args.map((arg) => (arg === '<org>' ? org : arg.replace('<dir>', dir))),
+    environment,
+  )
+
+const written = async (): Promise<number> => {
+  const { rows } = await pool.query<{ events: number }>('select count(*)::int as events from log_events')
+  return rows[0]?.events ?? 0
+}
+
+const long = 'a'.repeat(201)
+const control = 'a\u0007b'
+
+describe('what no event may hold is refused before anything is written', () => {
+  const tooLong = 'at most 200 characters; it has 201'
+  test.each([
+    [`name: ${tooLong}`, ['org', 'create', long]],
+    [`reason: ${tooLong}`, ['credits', 'grant', '<org>', '5', '--reason', long]],
+    [`name: ${tooLong}`, ['key', 'issue', '<org>', '--name', long]],
+    [`reason: ${tooLong}`, ['projection', 'rebuild', 'accounts', '--reason', long]],
+    [`--note: ${tooLong}`, ['profiles', 'erase', 'https://www.profnet.com/in/somebody', '--note', long]],
+    ['--name: nothing but white space', ['org', 'create', '   ']],
+    ['--name: control characters', ['org', 'create', control]],
+    ['--name: control characters', ['key', 'issue', '<org>', '--name', control]],
+    ['--reason: control characters', ['credits', 'grant', '<org>', '5', '--reason', control]],
+    ['--expires-at: 2020-01-01 has passed', ['credits', 'grant', '<org>', '5', '--expires-at', '2020-01-01']],
+    ['--expires-at: 2020-01-01 has passed', ['key', 'issue', '<org>', '--expires-at', '2020-01-01']],
+    ['is not an ISO 8601', ['key', 'issue', '<org>', '--expires-at', '9999-12-31T23:59:59-12:00']],
+    [
+      '--permissions: name at least one of email_validation, ip',
+      ['key', 'issue', '<org>', '--permissions', ''],
+    ],
+    [
+      '--permissions: name at least one of email_validation, ip',
+      ['key', 'issue', '<org>', '--permissions', ' ,'],
+    ],
+    [
+      'amount: a positive decimal number of credits, such as 100 or 1.5; it is -5',
+      ['credits', 'grant', '<org>', '-5'],
+    ],
+    ['amount: a positive decimal number of credits', ['credits', 'grant', '<org>', '--amount', '-.5']],
+    ['name a projection, or give --all; there are accounts, ', ['projection', 'rebuild']],
+  ])(
+    '%s',
+    async (sentence, args) => {
+      const before = await written()
+      const { code, out, err } = await run(...args)
+      expect(err.split('\n')[0]).toContain(sentence)
+      expect({ code, out }).toEqual({ code: 2, out: '' })
+      expect(err).not.toMatch(/^\s+at |"code":|ZodError/m)
+      expect(await written()).toBe(before)
+    },
+    60_000,
+  )
+})
+
+describe('a price book', () => {
+  let rules: Record<string, unknown>[] = []
+  beforeAll(async () => {
+    const shown = await cliJson<{ in_force: { rules: typeof rules } }>(['price', 'show'], environment)
+    rules = shown.in_force.rules
+  }, 60_000)
+
+  test.each([
+    ['cannot be read as JSON', 'not JSON', 'finance'],
+    ['rules: a list is expected; it is missing', '{"a":1}', 'finance'],
+    ['rules[0].rule_version: a number is expected; it is missing', '[{"rule":"whoami"}]', 'finance'],
+    [
+      'rules[0].sku: at most 64 characters; it has 65',
+      JSON.stringify([{ rule: 'whoami', rule_version: 1, sku: 's'.repeat(65), amount: '0' }]),
+      'finance',
+    ],
+    [
+      'rule whoami: a decimal number of credits',
+      '[{"rule":"whoami","rule_version":1,"sku":null,"amount":"-1"}]',
+      'finance',
+    ],
+    ['approver: at most 200 characters; it has 201', 'as it is', long],
+    ['--approver: nothing but white space', 'as it is', ' '],
+    ['rule whoami stands in it twice', 'whoami twice', 'finance'],
+  ])(
+    'is refused in a sentence: %s',
+    async (sentence, content, approver) => {
+      const before = await written()
+      const twice = [...rules, ...rules.filter(({ rule }) => rule === 'whoami')]
+      const texts: Record<string, string> = {
+        'as it is': JSON.stringify(rules),
+        'whoami twice': JSON.stringify(twice),
+      }
+      await writeFile(join(dir, 'book.json'), texts[content] ?? content)
+      const { code, out, err } = await run('price', 'publish', '<dir>/book.json', approver)
+      expect(err.split('\n')[0]).toContain(sentence)
+      expect({ code, out }).toEqual({ code: 2, out: '' })
+      expect(await written()).toBe(before)
+    },
+    60_000,
+  )
+})
+
+describe('people read', () => {
+  test('lines and aligned columns, and never JSON', async () => {
+    for (const args of [
+      ['price', 'show'],
+      ['geo', 'status'],
+      ['key', 'list'],
+      ['org', 'list'],
+      ['credits', 'balance', '<org>'],
+      ['ledger', 'verify'],
+      ['projection', 'list'],
+    ]) {
+      const { code, out } = await run(...args)
+      expect(code, args.join(' ')).toBe(0)
+      expect(out, args.join(' ')).not.toMatch(/[{[]/)
+      expect(out.trim()).not.toBe('')
+    }
+  }, 60_000)
+
+  test('prices under headings', async () => {
+    const { out } = await run('price', 'show')
+    const [title, heading = '', ...rows] = out.trimEnd().split('\n')
+    expect(title).toBe('price book 1, in force: effective from 2020-01-01T00:00:00.000Z, approved by default')
+    const column = heading.indexOf('credits')
+    expect(rows.find((row) => row.startsWith('profile.fresh'))?.slice(column)).toBe('5')
+  }, 60_000)
+})
+
+test('a long name is cut in lists, and whole in JSON', async () => {
+  const name = 'n'.repeat(200)
+  const { organization_id: id } = await cliJson<{ organization_id: string }>(
+    ['org', 'create', name],
+    environment,
+  )
+  const { out } = await run('org', 'list')
+  expect(out).toContain(`${id}  ${'n'.repeat(39)}…  0`)
+  expect(Math.max(...out.split('\n').map((line) => line.length))).toBeLessThan(160)
+  expect(await cliJson(['org', 'list'], environment)).toContainEqual(expect.objectContaining({ name }))
+}, 60_000)
+
+describe('who asks for what there is not', () => {
+  test.each([
+    ['credits', 'balance', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'],
+    ['key', 'list', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'],
+    ['key', 'list', 'nobody'],
+    ['key', 'issue', 'nobody'],
+  ])(
+    '%s %s of an organization nobody registered: exit 1, and it is said',
+    async (...args) => {
+      const { code, out, err } = await run(...args)
+      expect({ code, out }).toEqual({ code: 1, out: '' })
+      expect(err).toContain(`there is no organization ${args[2]}`)
+    },
+    60_000,
+  )
+
+  test.each([
+    ['a noun alone', ['org'], '"org" needs a verb: create, list.'],
+    ['another verb', ['org', 'sell'], 'There is no command "org sell"; the verbs of "org" are create, list.'],
+    ['another noun', ['sell', 'it'], 'There is no command "sell it".'],
+  ])('%s is told what there is, on standard error', async (_, args, sentence) => {
+    const { code, out, err } = await run(...args)
+    expect({ code, out }).toEqual({ code: 2, out: '' })
+    expect(err).toMatch(/^There|^"org"/)
+    expect(err.split('\n')[0]).toBe(sentence)
+    expect(err).toContain('org create')
+  })
+
+  test('help asked for is no failure', async () => {
+    for (const args of [[], ['--help'], ['org', '--help']]) {
+      const { code, out, err } = await run(...args)
+      expect({ code, err }).toEqual({ code: 0, err: '' })
+      expect(out).toContain('org create')
+    }
+  }, 60_000)
+})
+
+test('erasing somebody nobody knows any more says so, and that they stay suppressed', async () => {
+  const { code, out } = await run('profiles', 'erase', 'https://www.profnet.com/in/somebody')
+  expect(code).toBe(0)
+  expect(out).toBe(
+    'Nobody is known by it any more; no record was left to destroy.\n' +
+      '1 identifier is suppressed: never fetched, served or imported again.\n',
+  )
+}, 60_000)

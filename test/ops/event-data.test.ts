@@ -1,0 +1,74 @@
+import { expect, test } from 'vitest'
+import { EventDataError, encodeEvent } from '../../src/event-log/stored-event.ts'
+import { catalogue, type DomainEvent } from '../../src/events/catalogue.ts'
+
+/** No event is written that its own schema could not read again. */
+
+const envelope = {
+  id: '6f1c1f0e-8a1b-5c2d-9e3f-0123456789ab',
+  actor: 'cli',
+  effectiveAt: '2026-09-14T08:31:07.123Z',
+}
+const encode = (event: unknown): unknown => encodeEvent(event as DomainEvent, envelope)
+
+const granted = {
+  grant_id: envelope.id,
+  amount: '5',
+  priority: 100,
+  expires_at: null,
+  reason: 'bought',
+  overdraft_repaid: '0',
+}
+const book = {
+  version: 2,
+  effective_from: '2026-09-14T08:31:07.123Z',
+  rules: [{ rule: 'whoami', rule_version: 1, sku: null, amount: '0' }],
+  approver: 'finance',
+}
+
+const hot = ['KeyUsed', 'CreditCharged']
+
+test.each(Object.keys(catalogue).filter((type) => !hot.includes(type)))(
+  'a %s whose data are not what its schema says is refused',
+  (type) => {
+    expect(() => encode({ type, data: {} })).toThrow(EventDataError)
+  },
+)
+
+test.each([
+  ['reason: at most 200 characters; it has 201', 'CreditGranted', { ...granted, reason: 'a'.repeat(201) }],
+  ['reason: at least 1 character; it has 0', 'CreditGranted', { ...granted, reason: '' }],
+  ['priority: at most 1000; it is 1001', 'CreditGranted', { ...granted, priority: 1_001 }],
+  ['reason: text is expected; it is missing', 'CreditGranted', { ...granted, reason: undefined }],
+  ['priority: a number is expected', 'CreditGranted', { ...granted, priority: '1' }],
+  [
+    'approver: at most 200 characters; it has 300',
+    'PriceBookPublished',
+    { ...book, approver: 'a'.repeat(300) },
+  ],
+  ['rules: at least 1 entry; it has 0', 'PriceBookPublished', { ...book, rules: [] }],
+  [
+    'rules[0].sku: at most 64 characters; it has 65',
+    'PriceBookPublished',
+    { ...book, rules: [{ ...book.rules[0], sku: 's'.repeat(65) }] },
+  ],
+] as const)('the refusal names the member and its limit: %s', (sentence, type, data) => {
+  expect(() => encode({ type, data })).toThrow(sentence)
+})
+
+test('what was written is not in the refusal', () => {
+  const secret = 'somebody@example.com'.padEnd(201, '!')
+  let told = ''
+  try {
+    encode({ type: 'CreditGranted', data: { ...granted, reason: secret } })
+  } catch (error) {
+    told = String(error)
+  }
+  expect(told).toContain('reason')
+  expect(told).not.toContain('somebody')
+})
+
+test('data at their limits are written as they are', () => {
+  const data = { ...granted, reason: 'a'.repeat(200) }
+  expect(encode({ type: 'CreditGranted', data })).toMatchObject({ data: JSON.stringify(data) })
+})

@@ -1,0 +1,135 @@
+import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { ConfigError, parseConfig } from '../../src/config.ts'
+import { makeDataDir } from '../../src/ops/data-dir.ts'
+import { listenFault } from '../../src/ops/preflight.ts'
+import { cli, startService } from '../support/service.ts'
+
+/** A bad value of a variable ends the start with one line that names the variable: exit code 2 and no stack trace. */
+
+let dir = ''
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'surroundings-'))
+  await writeFile(join(dir, 'file'), 'no directory')
+})
+
+afterAll(() => rm(dir, { recursive: true, force: true }))
+
+const password = 'geheimnis'
+
+describe('the service', () => {
+  test.each([
+    ['HOST', 'no host', '"no host" does not resolve'],
+    ['HOST', '192.0.2.77', '"192.0.2.77" is not an address of this machine'],
+    ['DATA_DIR', '<dir>/file', 'a part of it is a file'],
+    ['DATA_DIR', '<dir>/file/below', 'a part of it is a file'],
+    ['GEOIP_CITY_DB', '<dir>/none.mmdb', 'none.mmdb does not exist'],
+    ['DATABASE_URL', `postgres://user:${password}@127.0.0.1:1/nothing`, '127.0.0.1:1: connect ECONNREFUSED'],
+    ['DATABASE_URL', `postgres://user:${password}#@host:5432/nothing`, 'it is not the URL of a database'],
+    ['API_PORT', 'abc', 'a port number from 0 to 65535 (it is "abc")'],
+    ['REDIS_URL', 'x', 'a URL such as redis://'],
+  ])(
+    '%s=%s',
+    async (variable, value, reason) => {
+      const started = startService({
+        DATA_DIR: join(dir, 'data'),
+        SECRET_KEY: 'a secret of the test, long enough to be one',
+        [variable]: value.replace('<dir>', dir),
+      })
+      const told = await started.then(
+        () => 'it started',
+        (error: unknown) => (error instanceof Error ? error.message : ''),
+      )
+      const [first, ...lines] = told.trimEnd().split('\n')
+      expect(first).toBe('the service ended with 2 before it answered:')
+      expect(lines).toEqual([expect.stringContaining(`Configuration: ${variable}: `)])
+      expect(told).toContain(reason)
+      expect(told).not.toContain(password)
+    },
+    60_000,
+  )
+})
+
+test('the command line says the same', async () => {
+  const { code, out, err } = await cli(['org', 'list'], {
+    SECRET_KEY: 'a secret of the test, long enough to be one',
+    DATABASE_URL: `postgres://user:${password}@127.0.0.1:1/nothing`,
+  })
+  expect({ code, out, lines: err.trimEnd().split('\n').length }).toEqual({ code: 2, out: '', lines: 1 })
+  expect(err).toContain('DATABASE_URL: ')
+  expect(err).not.toContain(password)
+}, 60_000)
+
+describe('the data directory', () => {
+  test('is made with what is missing above it, for its owner alone', async () => {
+    const path = join(dir, 'a', 'b', 'c')
+    await Promise.all([makeDataDir(path), makeDataDir(path), makeDataDir(path)])
+    for (const made of ['a', 'a/b', 'a/b/c']) expect((await stat(join(dir, made))).mode & 0o777).toBe(0o700)
+    await makeDataDir(path)
+  })
+
+  test('that exists is left as it is', async () => {
+    const path = join(dir, 'existing')
+    await mkdir(path, { mode: 0o755 })
+    await makeDataDir(path)
+    expect((await stat(path)).mode & 0o777).toBe(0o755)
+  })
+
+  test.runIf(process.platform === 'linux')(
+    'on a file system that makes none is refused, and not asked for again and again',
+    async () => {
+      const { code, err } = await cli(['org', 'list'], { DATA_DIR: '/proc/nope' })
+      expect(code).toBe(2)
+      expect(err).toMatch(/^DATA_DIR: \/proc\/nope cannot be made or written to/)
+    },
+    60_000,
+  )
+})
+
+test('a port this user may not listen on is told by the variable that named it', () => {
+  const config = parseConfig({ API_PORT: '80' })
+  const denied = Object.assign(new Error('listen EACCES'), { code: 'EACCES', port: 80 })
+  expect(listenFault(denied, config)).toBeInstanceOf(ConfigError)
+  expect(String(listenFault(denied, config))).toContain('API_PORT: this user may not listen on port 80')
+  const other = new Error('something else')
+  expect(listenFault(other, config)).toBe(other)
+})
+
+describe('variables', () => {
+  const messageOf = (environment: Record<string, string>): string => {
+    try {
+      parseConfig(environment)
+      return ''
+    } catch (error) {
+      return error instanceof ConfigError ? error.message : String(error)
+    }
+  }
+
+  test.each(['abc', '-1', '65536', '1.5', '0x50', '1e3', ' 80'])('API_PORT=%s is no port number', (value) => {
+    expect(messageOf({ API_PORT: value })).toBe(`API_PORT: a port number from 0 to 65535 (it is "${value}")`)
+  })
+
+  test('ports are numbers', () => {
+    expect(parseConfig({ API_PORT: '0', SMTP_PORT: '2525' })).toMatchObject({
+      API_PORT: 0,
+      DASHBOARD_PORT: 3001,
+      SMTP_PORT: 2525,
+    })
+    expect(messageOf({ SMTP_PORT: '0' })).toContain('SMTP_PORT: a port number from 1 to 65535')
+  })
+
+  test('each bad variable is told once, in one line', () => {
+    const lines = messageOf({ REDIS_URL: 'x', ROLES: 'x,y', DNS_SERVERS: 'a,b,c,d', API_PORT: 'z' }).split(
+      '\n',
+    )
+    expect(lines.map((line) => line.slice(0, line.indexOf(':'))).sort()).toEqual([
+      'API_PORT',
+      'DNS_SERVERS',
+      'REDIS_URL',
+      'ROLES',
+    ])
+  })
+})

@@ -1,0 +1,40 @@
+import { stripVTControlCharacters } from 'node:util'
+import { expect, test } from 'vitest'
+import { cut, members, type Row, table } from '../../src/ops/table.ts'
+
+/** What people read on a terminal. */
+
+/** Headings are bold where whoever runs the tests asked for colours. */
+const plain = (rows: readonly Row[]): string[] => table(rows).map(stripVTControlCharacters)
+
+test('columns are as wide as their widest value, and headings stand above them', () => {
+  expect(
+    plain([
+      { id: 1, name: 'a' },
+      { id: 100, name: null },
+    ]),
+  ).toEqual(['id   name', '1    a', '100  -'])
+})
+
+test('no rows are said to be none', () => {
+  expect(plain([])).toEqual(['none'])
+})
+
+test('members are aligned; lists and objects are written out', () => {
+  expect(members({ a: 1, list: ['x', 'y'], empty: [], limits: { a_day: 5, a_minute: 2 } })).toEqual([
+    'a:      1',
+    'list:   x, y',
+    'empty:  -',
+    'limits: a_day 5, a_minute 2',
+  ])
+})
+
+test('control characters reach no terminal', () => {
+  expect(plain([{ name: 'a\u001b[2Jb\r\n' }])).toEqual(['name', 'a\u{fffd}[2Jb\u{fffd}\u{fffd}'])
+})
+
+test('what is cut is cut between characters and shows it', () => {
+  expect(cut('x'.repeat(40), 40)).toBe('x'.repeat(40))
+  expect(cut('x'.repeat(41), 40)).toBe(`${'x'.repeat(39)}…`)
+  expect(cut('𝄞'.repeat(41), 40)).toBe(`${'𝄞'.repeat(39)}…`)
+})
