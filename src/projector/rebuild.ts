@@ -1,7 +1,8 @@
 import pg from 'pg'
-import type { Projection, TableName } from '../../projections/projection.ts'
+import type { Projection, Statement, TableName } from '../../projections/projection.ts'
 import { type EventLog, logStart, type Position } from '../event-log/port.ts'
-import { decodeBatch, type Folded, foldBatch, within } from './project.ts'
+import { eventByEvent, isDataError, type Poison, park } from './isolate.ts'
+import { type Decoded, decodeBatch, type Folded, foldBatch, within } from './project.ts'
 import { createIndexes, createTables, createViews, liveTable, nextTable, runStatements } from './tables.ts'
 
 /**
@@ -47,11 +48,7 @@ export const rebuildProjections = (options: RebuildOptions): Promise<{ events: n
       }
       await createViews(client, projection)
       await client.query('delete from parked_events where projection = $1', [projection.name])
-      for (const one of poison)
-        await client.query(
-          'insert into parked_events (projection, position, stream, error) values ($1, $2, $3, $4)',
-          [projection.name, one.position.toString(), one.stream, one.error],
-        )
+      for (const one of poison) await park(client, projection.name, one)
       await client.query(
         `update projection_checkpoints set version = $2, position = $3, state = 'live', error = null, updated_at = now()
           where name = $1`,
@@ -147,7 +144,7 @@ type Build = {
   readonly table: TableName
   position: Position
   /** What a read model without money could not fold. */
-  readonly poison: Folded['poison'][number][]
+  readonly poison: Poison[]
 }
 
 type Progress = { events: number; readonly startedAt: number }
@@ -174,7 +171,7 @@ const beside = async <Result>(
     for (;;) {
       const targets = await targetsOf(client, builds, options)
       if (builds.every(({ position }, i) => (targets[i] ?? 0n) - position <= switchLagMax)) break
-      await foldUpTo(client, builds, targets, options, progress)
+      await foldUpTo({ client, ...beginCommit }, builds, targets, options, progress)
     }
     for (const { projection, table } of builds) await createIndexes(client, projection, table)
     return await then(client, builds, progress)
@@ -211,7 +208,7 @@ const foldToCheckpoints = async (
     [builds.map(({ projection }) => projection.name)],
   )
   const targets = await targetsOf(client, builds, options)
-  await foldUpTo(client, builds, targets, options, progress)
+  await foldUpTo({ client, ...savepoint }, builds, targets, options, progress)
 }
 
 /** How far each projection is to be folded: to its live checkpoint, or to the log's head where that comes first. */
@@ -232,7 +229,7 @@ const targetsOf = async (
 
 /** Folds every build from where it stands to its target. Reading, folding and writing overlap by one batch each. */
 const foldUpTo = async (
-  client: pg.Client,
+  writer: Writer,
   builds: readonly Build[],
   targets: readonly Position[],
   { eventLog, signal, onProgress }: RebuildOptions,
@@ -253,21 +250,13 @@ const foldUpTo = async (
     for await (const item of readingAhead(eventLog.subscribe({ after, prefixes, batchMax, signal: until }))) {
       if (item.kind === 'events') {
         const decoded = decodeBatch(item.events)
-        const statements = []
-        for (const { build, to } of due) {
+        const batches = due.map(({ build, to }) => {
           const wanted = within(decoded, { after: build.position, to })
-          const { statements: own, poison } = foldBatch(build.projection, wanted, build.table)
-          const [first] = poison
-          if (first !== undefined && build.projection.money)
-            throw new Error(
-              `${build.projection.name} cannot fold event ${first.position} of ${first.stream}: ${first.error}`,
-            )
-          build.poison.push(...poison)
-          statements.push(...own)
-        }
+          return { build, wanted, ...foldBatch(build.projection, wanted, build.table) }
+        })
         progress.events += item.events.length
         await writing
-        writing = runStatements(client, statements)
+        writing = writeBatches(writer, batches)
         // Awaited a batch later; until then a failure must not count as unhandled.
         writing.catch(() => undefined)
       }
@@ -292,6 +281,62 @@ const foldUpTo = async (
     await writing
   }
   signal?.throwIfAborted()
+}
+
+/** How a piece of work is begun, kept and undone: in a transaction of its own, or inside one that goes on. */
+type Writer = {
+  readonly client: pg.Client
+  readonly begin: string
+  readonly keep: string
+  readonly undo: string
+}
+const beginCommit = { begin: 'begin', keep: 'commit', undo: 'rollback' }
+const savepoint = {
+  begin: 'savepoint piece',
+  keep: 'release savepoint piece',
+  undo: 'rollback to savepoint piece',
+}
+
+type Batch = Folded & { readonly build: Build; readonly wanted: Decoded }
+
+/** Each build's batch whole or, where the database refuses it, event by event, as the live projector does it. */
+const writeBatches = async (writer: Writer, batches: readonly Batch[]): Promise<void> => {
+  for (const { build, wanted, statements, poison } of batches) {
+    for (const one of poison) setAside(build, one)
+    try {
+      await writePiece(writer, statements)
+    } catch (error) {
+      if (!isDataError(error)) throw error
+      // All of them are found again, in order, among those that the database refuses.
+      build.poison.length -= poison.length
+      await eventByEvent(build.projection, wanted, {
+        table: build.table,
+        write: (_, own) => writePiece(writer, own),
+        refused: async (one) => setAside(build, one),
+      })
+    }
+  }
+}
+
+const setAside = ({ projection, poison }: Build, one: Poison): void => {
+  if (projection.money)
+    throw new Error(`${projection.name} cannot fold event ${one.position} of ${one.stream}: ${one.error}`)
+  poison.push(one)
+}
+
+const writePiece = async (
+  { client, begin, keep, undo }: Writer,
+  statements: readonly Statement[],
+): Promise<void> => {
+  if (statements.length === 0) return
+  await client.query(begin)
+  try {
+    await runStatements(client, statements)
+    await client.query(keep)
+  } catch (error) {
+    await client.query(undo).catch(() => undefined)
+    throw error
+  }
 }
 
 /** Asks for the next item before the last one has been dealt with. */

@@ -3,9 +3,10 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 import type { Projection } from '../../projections/projection.ts'
 import type { EventLog, Position, RecordedEvent } from '../event-log/port.ts'
-import { type Checkpoint, Fenced, moveCheckpoints, readCheckpoints } from './checkpoints.ts'
+import { type Checkpoint, moveCheckpoints, readCheckpoints } from './checkpoints.ts'
+import { eventByEvent, isDataError, park } from './isolate.ts'
 import { acquireLease, leaseRenewMs, releaseLease } from './lease.ts'
-import { concerns, type Decoded, decodeBatch, foldBatch, within } from './project.ts'
+import { type Decoded, decodeBatch, foldBatch, within } from './project.ts'
 import { rebuildProjection } from './rebuild.ts'
 import { liveTable, prepareProjections, runStatements } from './tables.ts'
 
@@ -166,7 +167,7 @@ export const createProjector = ({
         for (const [projection] of level) standing.set(projection, to)
         return
       } catch (error) {
-        if (error instanceof Fenced || !isDataError(error)) throw error
+        if (!isDataError(error)) throw error
       }
     }
     for (const [projection, from] of level)
@@ -205,8 +206,8 @@ export const createProjector = ({
         else for (const one of poison) await park(client, name, one)
       })
     } catch (error) {
-      if (error instanceof Fenced || !isDataError(error)) throw error
-      await isolate(client, standing, { projection, from, to, epoch, decoded, cause: error })
+      if (!isDataError(error)) throw error
+      await isolate(client, standing, { projection, from, to, epoch, decoded })
       return
     }
     if (projection.money && first !== undefined) giveUp(standing, projection, first.error)
@@ -223,38 +224,39 @@ export const createProjector = ({
       to: Position
       epoch: bigint
       decoded: Decoded
-      cause: unknown
     },
   ): Promise<void> => {
     const { projection, to, epoch, decoded } = batch
+    const { name } = projection
     let from = batch.from
-    for (const event of decoded.events.filter(({ stream }) => concerns(projection, stream))) {
-      try {
+    const move = async (position: Position): Promise<void> => {
+      await moveCheckpoints(client, [{ ...projection, from }], { to: position, epoch })
+    }
+    const { ended } = await eventByEvent(projection, decoded, {
+      table: liveTable(projection),
+      write: async (position, statements) => {
         await transaction(client, async () => {
-          await moveCheckpoints(client, [{ ...projection, from }], { to: event.position, epoch })
-          await runStatements(client, projection.fold([event], liveTable(projection)))
+          await move(position)
+          await runStatements(client, statements)
         })
-      } catch (error) {
-        if (error instanceof Fenced || !isDataError(error)) throw error
-        const reason = `event ${event.position} of ${event.stream}: ${messageOf(error)}`
+        from = position
+      },
+      refused: async (poison) => {
         if (projection.money) {
-          await halt(client, projection.name, reason)
+          const reason = `event ${poison.position} of ${poison.stream}: ${poison.error}`
+          await halt(client, name, reason)
           giveUp(standing, projection, reason)
           return
         }
         await transaction(client, async () => {
-          await park(client, projection.name, {
-            position: event.position,
-            stream: event.stream,
-            error: messageOf(error),
-          })
-          await moveCheckpoints(client, [{ ...projection, from }], { to: event.position, epoch })
+          await park(client, name, poison)
+          await move(poison.position)
         })
-      }
-      from = event.position
-    }
-    if (from < to)
-      await transaction(client, () => moveCheckpoints(client, [{ ...projection, from }], { to, epoch }))
+        from = poison.position
+      },
+    })
+    if (ended) return
+    if (from < to) await transaction(client, () => move(to))
     standing.set(projection, to)
   }
 
@@ -346,26 +348,8 @@ const transaction = async (client: pg.PoolClient, work: () => Promise<void>): Pr
   }
 }
 
-/** The statement was wrong, not the connection or the server. Errors of our own folds count as well. */
-const isDataError = (error: unknown): boolean =>
-  error instanceof pg.DatabaseError
-    ? /^(2|42)/.test(error.code ?? '')
-    : !(error instanceof Error && 'code' in error)
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
-
 const halt = (client: pg.PoolClient, name: string, error: string) =>
   client.query(
     `update projection_checkpoints set state = 'halted', error = $2, updated_at = now() where name = $1`,
     [name, error],
-  )
-
-const park = (
-  client: pg.PoolClient,
-  projection: string,
-  { position, stream, error }: { position: bigint; stream: string; error: string },
-) =>
-  client.query(
-    'insert into parked_events (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing',
-    [projection, position.toString(), stream, error],
   )

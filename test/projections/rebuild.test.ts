@@ -406,6 +406,35 @@ describe('a raised version', () => {
     expect((await house.pool.query('select count(*)::integer as n from api_keys')).rows).toEqual([{ n: 1 }])
   })
 
+  test('of a read model that parks: what the database refuses is parked again as well, and halts money', async () => {
+    await open()
+    await calls('c', 5)
+    const [bad, unread, good] = ['K9abcdefghijklmn', 'K9abcdefghijklmo', 'K9abcdefghijklmp'] as const
+    await issueKey(house.eventLog, bad)
+    await issueKey(house.eventLog, unread)
+    // No text of PostgreSQL holds U+0000, and an event log takes any JSON.
+    await appendTo(house.eventLog, keyStream(bad), {
+      type: 'ApiKeyRevoked',
+      data: `{"key_id":"${bad}","reason":"leaked\\u0000"}`,
+    })
+    await appendTo(house.eventLog, keyStream(unread), { type: 'ApiKeyRevoked', data: '"\u0001' })
+    await issueKey(house.eventLog, good)
+    house.start()
+    await untilProjected(house)
+    const parked = async () =>
+      (await house.pool.query('select projection, stream, position from parked_events order by position')).rows
+    const byProjector = await parked()
+    expect(byProjector).toMatchObject([{ stream: keyStream(bad) }, { stream: keyStream(unread) }])
+    const rows = await house.live(apiKeys)
+    await house.rebuild(apiKeys)
+    expect(await parked()).toEqual(byProjector)
+    expect(await house.live(apiKeys)).toEqual(rows)
+    expect((await house.verify(apiKeys)).differences).toEqual([])
+    await expect(house.rebuild({ ...apiKeys, money: true })).rejects.toThrow(`cannot fold event`)
+    expect(await house.live(apiKeys)).toEqual(rows)
+    expect(await leftovers()).toEqual([])
+  })
+
   test('of money that cannot be built: the old one stays in place and the others go on', async () => {
     await open()
     const old = house.start()
