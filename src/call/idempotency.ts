@@ -114,9 +114,15 @@ export const parseIdempotencyKey = (header: string): string | null => {
   return text.length <= keyCharactersMax && /^[\x21-\x7e]+$/.test(text) ? text : null
 }
 
-/** What makes two requests the same: route and exact body. */
-export const fingerprintOf = (secrets: Pick<Secrets, 'requestHmac'>, route: string, body: string): Buffer =>
-  secrets.requestHmac(`${route}\n${body}`)
+/**
+ * What makes two requests under one key the same: route and exact body. Of that key of that organization alone: equal
+ * requests under other keys have nothing in common. Neither holds a line break.
+ */
+export const fingerprintOf = (
+  secrets: Pick<Secrets, 'requestHmac'>,
+  { organizationId, key }: Pick<IdempotencyClaim, 'organizationId' | 'key'>,
+  { route, body }: { readonly route: string; readonly body: string },
+): Buffer => secrets.requestHmac(`request\n${organizationId}\n${key}\n${route}\n${body}`)
 
 export const createIdempotency = ({
   pool,
@@ -129,7 +135,10 @@ export const createIdempotency = ({
 }): Idempotency => {
   // Answers repeat what partners sent and were told.
   const sealer = secrets.sealer('idempotent-answer')
-  const keyHash = (key: string): Buffer => secrets.requestHmac(`key\n${key}`)
+  const keyHash = ({ organizationId, key }: Pick<IdempotencyClaim, 'organizationId' | 'key'>): Buffer =>
+    secrets.requestHmac(`key\n${organizationId}\n${key}`)
+  /** A kept answer opens for the organization and the key it was given under, and for no other. */
+  const sealContext = ({ organizationId, key }: IdempotencyClaim): string => `${organizationId}\n${key}`
 
   const paidCall = async (organizationId: string, revision: number): Promise<PaidCall> => {
     const [recorded] = await eventLog.read(ledgerStream(organizationId), { from: revision, max: 1 })
@@ -187,18 +196,18 @@ export const createIdempotency = ({
     return { kind: 'in_flight' }
   }
 
-  const release: Idempotency['release'] = async ({ organizationId, key }) => {
+  const release: Idempotency['release'] = async (claim) => {
     await pool.query(
       'delete from idempotent_calls where organization_id = $1 and key_hash = $2 and status is null',
-      [organizationId, keyHash(key)],
+      [claim.organizationId, keyHash(claim)],
     )
   }
 
-  const handBack: Idempotency['handBack'] = async ({ organizationId, key }) => {
+  const handBack: Idempotency['handBack'] = async (claim) => {
     await pool.query(
       `update idempotent_calls set claimed_at = now() - ($3 + 1) * interval '1 s'
         where organization_id = $1 and key_hash = $2 and status is null`,
-      [organizationId, keyHash(key), claimTtlSeconds],
+      [claim.organizationId, keyHash(claim), claimTtlSeconds],
     )
   }
 
@@ -213,7 +222,7 @@ export const createIdempotency = ({
     const { organizationId, key, fingerprint } = claim
     const inserted = await pool.query(
       `insert into idempotent_calls (organization_id, key_hash, body_hash) values ($1, $2, $3) on conflict do nothing`,
-      [organizationId, keyHash(key), fingerprint],
+      [organizationId, keyHash(claim), fingerprint],
     )
     if (inserted.rowCount === 1) return lookUnderClaim(claim, release)
     const { rows } = await pool.query<{
@@ -226,7 +235,7 @@ export const createIdempotency = ({
       `select body_hash = $3 as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text,
                 status, answer
            from idempotent_calls where organization_id = $1 and key_hash = $2`,
-      [organizationId, keyHash(key), fingerprint, claimTtlSeconds],
+      [organizationId, keyHash(claim), fingerprint, claimTtlSeconds],
     )
     const row = rows[0]
     // Released between the two statements: the caller may try again.
@@ -234,7 +243,7 @@ export const createIdempotency = ({
     if (!row.same) return { kind: 'mismatch' }
     if (row.status !== null) {
       // Forgotten, never kept, or not to be opened: what the ledger says still holds.
-      const body = row.answer === null ? null : sealer.open(row.answer, key)
+      const body = row.answer === null ? null : sealer.open(row.answer, sealContext(claim))
       if (body !== null) return { kind: 'replay', answer: { status: row.status, body } }
       const looked = await lookInLedger(organizationId, key)
       if (looked.kind !== 'first') return looked
@@ -242,7 +251,7 @@ export const createIdempotency = ({
       const again = await pool.query(
         `update idempotent_calls set status = null, answer = null, answered_at = null, claimed_at = now()
           where organization_id = $1 and key_hash = $2 and claimed_at = $3::timestamptz and status is not null`,
-        [organizationId, keyHash(key), row.claimed_at],
+        [organizationId, keyHash(claim), row.claimed_at],
       )
       return again.rowCount === 1 ? looked : { kind: 'in_flight' }
     }
@@ -250,7 +259,7 @@ export const createIdempotency = ({
     const taken = await pool.query(
       `update idempotent_calls set claimed_at = now()
           where organization_id = $1 and key_hash = $2 and claimed_at = $3::timestamptz and status is null`,
-      [organizationId, keyHash(key), row.claimed_at],
+      [organizationId, keyHash(claim), row.claimed_at],
     )
     if (taken.rowCount !== 1) return { kind: 'in_flight' }
     return lookUnderClaim(claim, handBack)
@@ -258,11 +267,12 @@ export const createIdempotency = ({
 
   return {
     claim: (claim) => claimOne(claim).catch(unavailableWhenAway),
-    finish: async ({ organizationId, key }, { status, body }) => {
+    finish: async (claim, { status, body }) => {
+      const sealed = body === null ? null : sealer.seal(body, sealContext(claim))
       await pool.query(
         `update idempotent_calls set status = $3, answer = $4, answered_at = now()
           where organization_id = $1 and key_hash = $2`,
-        [organizationId, keyHash(key), status, body === null ? null : sealer.seal(body, key)],
+        [claim.organizationId, keyHash(claim), status, sealed],
       )
     },
     release,

@@ -190,13 +190,14 @@ const answer = async (
       admitted,
       wrongParameter('Idempotency-Key', 'one key of 1 to 255 visible ASCII characters'),
     )
+  const { organizationId } = admitted.key
   return answerIdempotent(room, admitted, body, answerOnce, {
-    organizationId: admitted.key.organizationId,
+    organizationId,
     key: idempotencyKey,
     fingerprint: fingerprintOf(
       room.secrets,
-      `${admitted.form.method} ${admitted.form.path}`,
-      String(request.body),
+      { organizationId, key: idempotencyKey },
+      { route: `${admitted.form.method} ${admitted.form.path}`, body: String(request.body) },
     ),
   })
 }

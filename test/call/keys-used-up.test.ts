@@ -227,7 +227,11 @@ describe('a ledger that cannot be looked into', () => {
   const claimOf = ({ organizationId }: Partner, key: string, ip: string = places.london) => ({
     organizationId,
     key,
-    fingerprint: fingerprintOf(house.foundation.secrets, 'POST /v1/ip/lookup', JSON.stringify({ ip })),
+    fingerprint: fingerprintOf(
+      house.foundation.secrets,
+      { organizationId, key },
+      { route: 'POST /v1/ip/lookup', body: JSON.stringify({ ip }) },
+    ),
   })
 
   test('keeps no claim: the next call with the key is a first one', async () => {

@@ -104,6 +104,35 @@ describe('the same key and body again', () => {
     expectCredits(other, '1', '9')
   })
 
+  test('under two organizations leaves nothing alike: a kept answer of one is none of the other’s', async () => {
+    const [partner, stranger] = [
+      await house.partner({ credits: '10' }),
+      await house.partner({ credits: '10' }),
+    ]
+    const own = await lookup(partner, places.london, 'shared')
+    const other = await lookup(stranger, places.london, 'shared')
+    const ids = [partner.organizationId, stranger.organizationId]
+    for (const column of ['key_hash', 'body_hash'])
+      expect(
+        await house.query(
+          `select count(distinct ${column})::int as different from idempotent_calls where organization_id = any ($1)`,
+          [ids],
+        ),
+        column,
+      ).toEqual([{ different: 2 }])
+    // A row of one that got into the place of the other's.
+    await house.query(
+      `update idempotent_calls set answer = (select answer from idempotent_calls where organization_id = $1)
+        where organization_id = $2`,
+      ids,
+    )
+    const again = await lookup(stranger, places.london, 'shared')
+    expect(again.text).not.toBe(own.text)
+    expect(again.body.result).toEqual(other.body.result)
+    expectCredits(again, '0', '9')
+    expect(bare(again.events)).toEqual([replayFact(stranger, 'ip_lookup', { idempotent: true })])
+  })
+
   test('counts against the rate limit like any call', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 2 } })
     await lookup(partner, places.london, 'often')
