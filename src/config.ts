@@ -51,6 +51,10 @@ const variables = z.object({
     .string()
     .regex(/^postgres(ql)?:\/\//, 'a URL such as postgres://user:password@host:5432/database')
     .optional(),
+  DATABASE_MIGRATION_URL: z
+    .string()
+    .regex(/^postgres(ql)?:\/\//, 'a URL such as postgres://owner:password@host:5432/database')
+    .optional(),
   EVENT_LOG_URL: z
     .string()
     .regex(
@@ -139,6 +143,7 @@ export type Config = Readonly<z.infer<typeof variables>>
 const secretVariables = new Set([
   'SECRET_KEY',
   'DATABASE_URL',
+  'DATABASE_MIGRATION_URL',
   'EVENT_LOG_URL',
   'REDIS_URL',
   'PROFILE_HTTP_KEY',

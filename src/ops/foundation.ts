@@ -26,6 +26,11 @@ import { placeIn } from './postgres-cluster.ts'
 /** What every process stands on, server and command line alike: database, event log, secrets, ledger. */
 export type Foundation = {
   readonly url: string
+  /**
+   * The same database by the role that owns its schema: for migrations and for `vacuum`. The service's own role may not
+   * vacuum what it does not own; PostgreSQL then only warns and skips.
+   */
+  readonly migrationUrl: string
   readonly embedded: boolean
   readonly pool: pg.Pool
   readonly eventLog: EventLog
@@ -58,7 +63,7 @@ export const openFoundation = async (
   pool.on('error', (error) => logger.warn({ err: error }, 'idle database connection lost'))
   let eventLog: EventLog | undefined
   try {
-    await migrating(config, database.url, logger)
+    await migrating(config, database.migrationUrl, logger)
     await sameSecretKey(pool, config, secretKey)
     await preparing(pool)
     const eventLogName =
@@ -76,6 +81,7 @@ export const openFoundation = async (
     })
     return {
       url: database.url,
+      migrationUrl: database.migrationUrl,
       embedded: config.DATABASE_URL === undefined,
       pool,
       eventLog: opened,
@@ -150,7 +156,8 @@ const migrating = async (config: Config, url: string, logger: Logger): Promise<v
     await migrate({ url, logger })
   } catch (error) {
     if (config.DATABASE_URL === undefined || !(error instanceof DatabaseUnreachable)) throw error
-    throw new ConfigError(`DATABASE_URL: ${error.message}`, { cause: error })
+    const variable = config.DATABASE_MIGRATION_URL === undefined ? 'DATABASE_URL' : 'DATABASE_MIGRATION_URL'
+    throw new ConfigError(`${variable}: ${error.message}`, { cause: error })
   }
 }
 
@@ -174,12 +181,18 @@ const sameSecretKey = async (pool: pg.Pool, config: Config, secretKey: string): 
 const openDatabase = async (
   config: Config,
   logger: Logger,
-): Promise<{ url: string; stop(): Promise<void> }> => {
-  if (config.DATABASE_URL !== undefined) return { url: config.DATABASE_URL, stop: async () => undefined }
+): Promise<{ url: string; migrationUrl: string; stop(): Promise<void> }> => {
+  if (config.DATABASE_URL !== undefined)
+    return {
+      url: config.DATABASE_URL,
+      migrationUrl: config.DATABASE_MIGRATION_URL ?? config.DATABASE_URL,
+      stop: async () => undefined,
+    }
   const running = await readRunningPostgres(config.DATA_DIR)
   // A running one may be an orphan of a killed process; starting finds out and adopts it.
   if (running === null) logger.info({ dataDir: config.DATA_DIR }, 'starting the embedded PostgreSQL')
-  return startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger })
+  const { url, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger })
+  return { url, migrationUrl: url, stop }
 }
 
 const preparing = async (pool: pg.Pool): Promise<void> => {

@@ -89,7 +89,7 @@ async function connected(url: string): Promise<pg.Client> {
     // What was not understood is not quoted: the password may be in it.
     if (client === undefined) throw new DatabaseUnreachable('it is not the URL of a database', { cause })
     throw new DatabaseUnreachable(
-      `Cannot connect to the database at ${client.host}:${client.port}: ${reasonOf(cause)}. Check that it runs and that DATABASE_URL names it.`,
+      `Cannot connect to the database at ${client.host}:${client.port}: ${reasonOf(cause)}. Check that it runs and that this is its address.`,
       { cause },
     )
   }
