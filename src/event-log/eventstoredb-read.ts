@@ -79,3 +79,25 @@ export const readHead = async (connection: Connection, silenceMs: number): Promi
   )
   return head
 }
+
+/**
+ * The event at exactly this position, or null. A read of the whole log begins at the first event from a position on; a
+ * position that is no place in this log at all is refused by the server.
+ */
+export const readAt = async (
+  connection: Connection,
+  position: Position,
+  silenceMs: number,
+): Promise<RecordedEvent | null> => {
+  try {
+    const [first] = await readEvents(connection, { direction: 'forwards', from: position, max: 1 }, silenceMs)
+    return first?.position === position ? first : null
+  } catch (error) {
+    if (isInvalidPosition(error)) return null
+    throw error
+  }
+}
+
+/** The server's word for a position where no event stands. */
+export const isInvalidPosition = (error: unknown): boolean =>
+  error instanceof Error && /invalid ?position/i.test(error.message)

@@ -2,8 +2,9 @@ import type { ReadResp } from '@eventstore/db-client/generated/streams_pb.js'
 import type { Logger } from 'pino'
 import type { Connection, ReadCall } from './eventstoredb-client.ts'
 import { recordedEvent, searchWindow, subscribeRequest } from './eventstoredb-messages.ts'
-import { isSystemEvent, readEvents, readHead } from './eventstoredb-read.ts'
+import { isInvalidPosition, isSystemEvent, readAt, readEvents, readHead } from './eventstoredb-read.ts'
 import {
+  LogRewritten,
   logStart,
   type Position,
   type RecordedEvent,
@@ -47,6 +48,10 @@ export async function* followAll(
   const { signal } = options
   const { logger } = follow
   let position = options.after
+  let last: Pick<RecordedEvent, 'position' | 'id'> | undefined = options.known && {
+    position: options.known.position,
+    id: options.known.eventId,
+  }
   let caughtUp = false
   let failures = 0
   /** Where the server's subscription begins. Not every position is a place in the log: only those of events are. */
@@ -54,7 +59,7 @@ export async function* followAll(
   while (!signal.aborted) {
     let session: Session | undefined
     try {
-      session = await openSession(follow, { ...options, from, after: position })
+      session = await openSession(follow, { ...options, from, after: position, last })
       for (;;) {
         const item = await nextItem(session, follow, options)
         if (item === undefined) return
@@ -62,6 +67,7 @@ export async function* followAll(
         const moved = item.position > position
         position = item.position
         if (moved) from = position
+        if (item.kind === 'events') last = item.events.at(-1)
         if (item.kind !== 'caught-up') yield item
         else if (!caughtUp) {
           caughtUp = true
@@ -70,7 +76,7 @@ export async function* followAll(
       }
     } catch (error) {
       if (signal.aborted) return
-      if (error instanceof Rewound) throw error
+      if (error instanceof LogRewritten) throw error
       if (isInvalidPosition(error) && from !== logStart) {
         logger.error(
           { err: error, position: position.toString() },
@@ -84,14 +90,6 @@ export async function* followAll(
     }
     await createBell(signal).wait(Math.min(retryPauseMaxMs, retryPauseMs * 2 ** Math.min(failures++, 10)))
   }
-}
-
-const isInvalidPosition = (error: unknown): boolean =>
-  error instanceof Error && /invalid ?position/i.test(error.message)
-
-/** What was delivered is no longer in the log: it is another one, or was restored from an older copy. Final. */
-class Rewound extends Error {
-  override name = 'Rewound'
 }
 
 /** One of the server's subscriptions, and how far it has come. */
@@ -120,13 +118,24 @@ type Session = {
 
 const openSession = async (
   { connect, silenceMs }: FollowOptions,
-  { from, after, prefixes, signal }: SubscribeOptions & { readonly from: Position },
+  {
+    from,
+    after,
+    last,
+    prefixes,
+    signal,
+  }: SubscribeOptions & {
+    readonly from: Position
+    readonly last: Pick<RecordedEvent, 'position' | 'id'> | undefined
+  },
 ): Promise<Session> => {
   const connection = await connect()
   try {
     // Before subscribing, and from the same server: so everything up to here is delivered before "caught up".
     const headAtStart = await readHead(connection, silenceMs)
-    if (headAtStart < after) await refuseRewound(connection, after, silenceMs)
+    if (headAtStart < after) await refuseShortened(connection, after, silenceMs)
+    if (last !== undefined && (await readAt(connection, last.position, silenceMs))?.id !== last.id)
+      throw new LogRewritten(`the event log no longer holds the event ${last.id} read at ${last.position}`)
     const now = performance.now()
     const session: Session = {
       connection,
@@ -296,11 +305,11 @@ const isStalled = async (session: Session, missing: Position, signal: AbortSigna
 }
 
 /** Positions of the server's own events may lie past the head, but none past the end of the log. */
-const refuseRewound = async (connection: Connection, after: Position, silenceMs: number): Promise<void> => {
+const refuseShortened = async (connection: Connection, after: Position, silenceMs: number): Promise<void> => {
   const [last] = await readEvents(connection, { direction: 'backwards', from: undefined, max: 1 }, silenceMs)
   const end = last?.position ?? logStart
   if (end < after)
-    throw new Rewound(`the event log ends at ${end}, before ${after}, up to which it was read already`)
+    throw new LogRewritten(`the event log ends at ${end}, before ${after}, up to which it was read already`)
 }
 
 /** Something to wait for, with an end to patience. */

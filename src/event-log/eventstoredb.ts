@@ -9,14 +9,17 @@ import {
   redactedUrl,
 } from './eventstoredb-client.ts'
 import type { ReadRequest } from './eventstoredb-messages.ts'
-import { readEvents, readHead } from './eventstoredb-read.ts'
+import { readAt, readEvents, readHead } from './eventstoredb-read.ts'
 import { followAll } from './eventstoredb-subscription.ts'
 import {
   checkAppend,
   type EventLog,
+  logStart,
   type ReadOptions,
   type RecordedEvent,
   StreamMissing,
+  type SubscribeOptions,
+  type SubscriptionItem,
   Unavailable,
 } from './port.ts'
 
@@ -108,19 +111,42 @@ export const openEventStoreDb = ({ url, logger, limits: own }: EventStoreDbOptio
       : page
   }
 
-  const lastRevision = async (stream: string): Promise<number> => {
+  const lastRevision = async (stream: string): Promise<number | null> => {
     try {
       const [last] = await read(stream, { direction: 'backwards', max: 1 })
-      return last?.revision ?? -1
+      return last?.revision ?? null
     } catch (error) {
-      if (error instanceof StreamMissing) return -1
+      if (error instanceof StreamMissing) return null
       throw error
     }
   }
 
+  /** The server lists no streams but by projections of its own: their first events are looked for in the whole log. */
+  const streams = async (prefix: string): Promise<string[]> => {
+    const names = new Set<string>()
+    for await (const item of subscribe({ after: logStart, prefixes: [prefix], signal: closing.signal })) {
+      if (item.kind === 'events') for (const { stream } of item.events) names.add(stream)
+      if (item.kind === 'caught-up') break
+    }
+    return [...names]
+  }
+
+  const subscribe = (options: SubscribeOptions): AsyncIterable<SubscriptionItem> => {
+    const signal = AbortSignal.any([options.signal, closing.signal])
+    return followAll(
+      {
+        connect: () => connectAs('subscribe', signal),
+        heartbeatMs: limits.heartbeatMs,
+        silenceMs: limits.readSilenceMs,
+        logger,
+      },
+      { ...options, signal },
+    )
+  }
+
   const appender = createAppender({
     connect: () => connectAs('append'),
-    lastRevision,
+    lastRevision: async (stream) => (await lastRevision(stream)) ?? -1,
     deadlineMs: limits.appendDeadlineMs,
     logger,
   })
@@ -131,19 +157,11 @@ export const openEventStoreDb = ({ url, logger, limits: own }: EventStoreDbOptio
       return appender.append(stream, expected, events)
     },
     read,
-    subscribe: (options) => {
-      const signal = AbortSignal.any([options.signal, closing.signal])
-      return followAll(
-        {
-          connect: () => connectAs('subscribe', signal),
-          heartbeatMs: limits.heartbeatMs,
-          silenceMs: limits.readSilenceMs,
-          logger,
-        },
-        { ...options, signal },
-      )
-    },
+    subscribe,
     head: () => withConnection((connection) => readHead(connection, limits.readSilenceMs)),
+    at: (position) => withConnection((connection) => readAt(connection, position, limits.readSilenceMs)),
+    lastRevision,
+    streams,
     close: async () => {
       closing.abort()
       dropReading()

@@ -3,6 +3,8 @@
  * (`test/contract/event-log.ts`). Never "log" alone: that is the logger.
  */
 
+import { hash } from 'node:crypto'
+
 /** An opaque, ordered place in the whole log. Strictly increasing in the order events became durable. */
 export type Position = bigint
 
@@ -27,6 +29,24 @@ export type RecordedEvent = NewEvent & {
   readonly recordedAtMs: number
 }
 
+/** An event by which a reader recognizes the log it has read: where it stood, and what stood there. */
+export type LogPlace = {
+  readonly position: Position
+  readonly eventId: string
+  /** SHA-256 of the whole event, base64url: ids derive from calls, so the same id may come back with other bytes. */
+  readonly digest: string
+}
+
+export const placeOf = (event: RecordedEvent): LogPlace => ({
+  position: event.position,
+  eventId: event.id,
+  digest: hash(
+    'sha256',
+    `${event.stream}\n${event.revision}\n${event.id}\n${event.type}\n${event.metadata}\n${event.data}`,
+    'base64url',
+  ),
+})
+
 /** The stream's last revision, as far as the appender knows it. `none`: the stream does not exist yet. */
 export type ExpectedRevision = number | 'none'
 
@@ -40,6 +60,8 @@ export type ReadOptions = {
 export type SubscribeOptions = {
   /** Exclusive. `logStart` for everything. */
   readonly after: Position
+  /** The last event the caller has, at or before `after`: the subscription ends with `LogRewritten` where it is gone. */
+  readonly known?: LogPlace | undefined
   /** Streams whose name starts with one of these; all streams when empty. */
   readonly prefixes: readonly string[]
   /** Largest batch to deliver. Default 1,000. */
@@ -72,10 +94,19 @@ export type EventLog = {
   ): Promise<{ revision: number }>
   /** Reads one stream. Throws `StreamMissing` where there is none, `Unavailable` when the log cannot be reached. */
   read(stream: string, options: ReadOptions): Promise<RecordedEvent[]>
-  /** Catches up, then follows live until the signal aborts. Reconnects by itself; throws only what is final. */
+  /**
+   * Catches up, then follows live until the signal aborts. Reconnects by itself; throws only what is final, such as
+   * `LogRewritten` when an event it delivered no longer stands where it stood.
+   */
   subscribe(options: SubscribeOptions): AsyncIterable<SubscriptionItem>
   /** The position of the last event; `logStart` for an empty log. */
   head(): Promise<Position>
+  /** The event at exactly this position; null where none stands. */
+  at(position: Position): Promise<RecordedEvent | null>
+  /** What the engine itself keeps as the stream's last revision, whatever its events say; null where it knows no stream. */
+  lastRevision(stream: string): Promise<number | null>
+  /** The names of the streams that start with the prefix, as the engine lists them, in no order. */
+  streams(prefix: string): Promise<string[]>
   /** Settles everything in flight and lets go of every connection. */
   close(): Promise<void>
 }
@@ -99,6 +130,17 @@ export class UnknownOutcome extends Error {
 
 export class StreamMissing extends Error {
   override name = 'StreamMissing'
+}
+
+/** What was read from the log no longer stands in it: it was restored from an older copy, or is another one. Final. */
+export class LogRewritten extends Error {
+  override name = 'LogRewritten'
+}
+
+/** Whether the log still holds an event a reader was given. Throws what `at` throws. */
+export const stillHolds = async (eventLog: Pick<EventLog, 'at'>, place: LogPlace): Promise<boolean> => {
+  const standing = await eventLog.at(place.position)
+  return standing !== null && placeOf(standing).digest === place.digest
 }
 
 /** The append exceeds what the engine takes; nothing was written. */

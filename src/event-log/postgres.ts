@@ -5,6 +5,7 @@ import {
   checkAppend,
   type EventLog,
   type ExpectedRevision,
+  LogRewritten,
   type NewEvent,
   type Position,
   type ReadOptions,
@@ -133,28 +134,52 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
     return BigInt(rows[0]?.position ?? 0)
   }
 
-  /** One look at the log after a position: the matching events, and how far nothing else can match. */
+  const at = async (position: Position): Promise<RecordedEvent | null> => {
+    const { rows } = await query<PackedRow>(pool, readAt, [position.toString()])
+    return (await unpack(rows[0]))[0] ?? null
+  }
+
+  const lastRevision = async (stream: string): Promise<number | null> => {
+    const { rows } = await query<{ revision: string }>(
+      pool,
+      'select revision from log_streams where name = $1',
+      [stream],
+    )
+    return rows[0] === undefined ? null : Number(rows[0].revision)
+  }
+
+  const streams = async (prefix: string): Promise<string[]> => {
+    const { rows } = await query<{ name: string }>(pool, 'select name from log_streams where name like $1', [
+      likePrefix(prefix),
+    ])
+    return rows.map(({ name }) => name)
+  }
+
+  /**
+   * One look at the log after a position: the matching events, and how far nothing else can match. Throws
+   * `LogRewritten` where the log ends before the position, or holds something else where `last` was read.
+   */
   const lookAfter = async (
-    after: Position,
+    { after, last }: { after: Position; last: Pick<RecordedEvent, 'position' | 'id'> | undefined },
     prefixes: readonly string[],
     batchMax: number,
   ): Promise<{ events: RecordedEvent[]; position: Position; head: Position }> => {
     const all = prefixes.length === 0
-    const { rows } = await query<PackedRow & { head: string }>(pool, all ? readAll : readFiltered, [
+    const { rows } = await query<Looked>(pool, all ? readAll : readFiltered, [
       after.toString(),
       batchMax,
-      ...(all
-        ? []
-        : [
-            prefixes.map((prefix) => `${prefix.replace(/[\\%_]/g, '\\$&')}%`),
-            (after + scanWindow).toString(),
-          ]),
+      (last?.position ?? 0n).toString(),
+      ...(all ? [] : [prefixes.map(likePrefix), (after + scanWindow).toString()]),
     ])
-    const events = await unpack(rows[0])
     const headNow = BigInt(rows[0]?.head ?? 0)
-    const last = events.at(-1)
-    if (last !== undefined && (all || events.length === batchMax))
-      return { events, position: last.position, head: headNow }
+    if (headNow < after)
+      throw new LogRewritten(`the event log ends at ${headNow}; it was read up to ${after}`)
+    if (last !== undefined && rows[0]?.known !== last.id)
+      throw new LogRewritten(`the event log no longer holds the event ${last.id} read at ${last.position}`)
+    const events = await unpack(rows[0])
+    const newest = events.at(-1)
+    if (newest !== undefined && (all || events.length === batchMax))
+      return { events, position: newest.position, head: headNow }
     const scanned = all || after + scanWindow > headNow ? headNow : after + scanWindow
     return { events, position: scanned > after ? scanned : after, head: headNow }
   }
@@ -166,6 +191,10 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
     const signal = AbortSignal.any([options.signal, own.signal])
     const batchMax = options.batchMax ?? batchMaxDefault
     let position = options.after
+    let last: Pick<RecordedEvent, 'position' | 'id'> | undefined = options.known && {
+      position: options.known.position,
+      id: options.known.eventId,
+    }
     let caughtUp = false
     let take = batchMax
     try {
@@ -173,10 +202,11 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
         const rings = wakeUp.rings()
         let look: Awaited<ReturnType<typeof lookAfter>>
         try {
-          look = await lookAfter(position, options.prefixes, take)
+          look = await lookAfter({ after: position, last }, options.prefixes, take)
           take = Math.min(batchMax, take * 2)
         } catch (error) {
           if (signal.aborted) return
+          if (error instanceof LogRewritten) throw error
           // Perhaps a page of very large events is more than one text can hold: the next try asks for fewer.
           take = Math.max(1, take >> 1)
           logger.warn({ err: error }, 'event log: subscription cannot read, trying again')
@@ -185,6 +215,7 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
         }
         const moved = look.position > position
         position = look.position
+        last = look.events.at(-1) ?? last
         if (look.events.length > 0) yield { kind: 'events', events: look.events, position }
         else if (moved) yield { kind: 'idle', position }
         if (position < look.head) continue
@@ -209,6 +240,9 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
     read: (stream, options) => asked(() => readStream(stream, options)),
     subscribe,
     head: () => asked(head),
+    at: (position) => asked(() => at(position)),
+    lastRevision: (stream) => asked(() => lastRevision(stream)),
+    streams: (prefix) => asked(() => streams(prefix)),
     close: async () => {
       closed = true
       for (const subscription of subscriptions) subscription.abort()
@@ -231,6 +265,11 @@ type PackedRow = {
   metadata: string
 }
 
+/** `known`: the id of the event that stands where the reader's last one stood. */
+type Looked = PackedRow & { head: string; known: string | null }
+
+const likePrefix = (prefix: string): string => `${prefix.replace(/[\\%_]/g, '\\$&')}%`
+
 // One row per read: eight long texts cost a fraction of what thousands of rows of eight columns cost to parse.
 const packed = (from: string, more = ''): string => `
   select string_agg(position::text, ',' order by position) as positions,
@@ -243,7 +282,10 @@ const packed = (from: string, more = ''): string => `
          string_agg(metadata, chr(30) order by position) as metadata${more}
     from (${from}) e`
 
-const headNow = `,\n         (select position from log_head) as head`
+const headNow = `,
+         (select position from log_head) as head,
+         (select event_id from log_events where position = $3) as known`
+const readAt = packed('select * from log_events where position = $1')
 const readForwards = packed(
   'select * from log_events where stream_id = $1 and revision >= $2 order by revision limit $3',
 )
@@ -252,8 +294,8 @@ const readBackwards = packed(
 )
 const readAll = packed('select * from log_events where position > $1 order by position limit $2', headNow)
 const readFiltered = packed(
-  `select e.* from log_events e where e.position > $1 and e.position <= $4
-      and exists (select from log_streams s where s.id = e.stream_id and s.name like any ($3))
+  `select e.* from log_events e where e.position > $1 and e.position <= $5
+      and exists (select from log_streams s where s.id = e.stream_id and s.name like any ($4))
     order by e.position limit $2`,
   headNow,
 )

@@ -61,6 +61,7 @@ const open = async ({
     double,
     eventLog: client(),
     reopen: async () => client(),
+    restore: double.restore,
     close: async () => {
       await Promise.all(clients.map((one) => one.close()))
       await double.close()
@@ -421,7 +422,7 @@ describe('the event log in EventStoreDB, over the double', () => {
     const { port } = double
     await double.close()
     const restored = await startEventStoreDouble({ port })
-    await expect(reader.until(() => false)).rejects.toMatchObject({ cause: { name: 'Rewound' } })
+    await expect(reader.until(() => false)).rejects.toMatchObject({ cause: { name: 'LogRewritten' } })
     await restored.close()
   })
 
@@ -592,6 +593,15 @@ else {
       },
       read: async (stream, options) => (await real.read(`${stream}${suffix}`, options)).map(named),
       head: async () => inside(await real.head()),
+      at: async (position) => {
+        const event = await real.at(position)
+        return event === null ? null : named(event)
+      },
+      lastRevision: (stream) => real.lastRevision(`${stream}${suffix}`),
+      streams: async (prefix) =>
+        (await real.streams(prefix))
+          .filter((stream) => stream.endsWith(suffix))
+          .map((stream) => stream.slice(0, -suffix.length)),
       close: real.close,
       subscribe: async function* (options) {
         for await (const item of real.subscribe({

@@ -11,7 +11,7 @@ import {
   UnknownOutcome,
 } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { restorePostgresLog, testDatabase } from '../support/postgres.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 import {
   appendUntilKnown,
@@ -52,6 +52,7 @@ const open = async (through: (url: string) => string = (url) => url): Promise<Po
     eventLog: client(),
     url: database.url,
     reopen: async () => client(),
+    restore: (position) => restorePostgresLog(database.url, position),
     close: async () => {
       await Promise.all(clients.filter(({ closed }) => !closed).map(({ eventLog }) => eventLog.close()))
       await database.drop()

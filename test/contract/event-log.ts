@@ -22,9 +22,11 @@ import {
   appendEventsMax,
   type EventLog,
   eventJson,
+  LogRewritten,
   logStart,
   type NewEvent,
   type Position,
+  placeOf,
   type RecordedEvent,
   StreamMissing,
   type SubscribeOptions,
@@ -38,6 +40,8 @@ export type LogUnderTest = {
   readonly eventLog: EventLog
   /** Another client on the same log, as another process would be. */
   reopen(): Promise<EventLog>
+  /** Restores the log, under its clients, from a copy made when it ended at `position`. Absent: it cannot be done here. */
+  restore?(position: Position): Promise<void>
   /** Closes every client that is still open, and lets go of the log. */
   close(): Promise<void>
 }
@@ -825,6 +829,89 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         while (seen.length < 40) await take()
         stopping.abort()
         expect(seen).toEqual(ids)
+      })
+    })
+
+    describe('a log that is not the one that was read', () => {
+      test('41 an event is found by its position, and by no other', async () => {
+        const stream = freshStream()
+        await log.eventLog.append(stream, 'none', newEvents(3))
+        const events = await readAll(log.eventLog, stream)
+        for (const event of events) expect(await log.eventLog.at(event.position)).toEqual(event)
+        const between = (events[0]?.position ?? 0n) - 1n
+        const before = await log.eventLog.at(between)
+        expect(before === null || before.position === between).toBe(true)
+        expect(await log.eventLog.at((await log.eventLog.head()) + 1_000_000n)).toBeNull()
+      })
+
+      test('42 the engine tells the last revision of a stream, and which streams there are', async () => {
+        const category = freshStream('listed').replace('-', '')
+        const [one, two] = [`${category}-one`, `${category}-two`]
+        await log.eventLog.append(one, 'none', newEvents(3))
+        await log.eventLog.append(two, 'none', newEvents(1))
+        expect(await log.eventLog.lastRevision(one)).toBe(2)
+        expect(await log.eventLog.lastRevision(`${category}-three`)).toBeNull()
+        expect((await log.eventLog.streams(`${category}-`)).sort()).toEqual([one, two])
+      })
+
+      const restored = async (
+        test: (context: { log: Required<LogUnderTest>; stream: string }) => Promise<void>,
+        { skip }: { skip(reason: string): void },
+      ): Promise<void> => {
+        const own = await engine.open()
+        try {
+          const { restore } = own
+          if (restore === undefined) return skip('this engine cannot be restored from a copy here')
+          await test({ log: { ...own, restore }, stream: freshStream() })
+        } finally {
+          await own.close()
+        }
+      }
+
+      test('43 a reader whose log is restored from an older copy is told so, and given nothing of the other', async (context) => {
+        await restored(async ({ log: { eventLog, restore }, stream }) => {
+          await eventLog.append(stream, 'none', newEvents(5))
+          const events = await readAll(eventLog, stream)
+          const readers = [reading(eventLog), reading(eventLog, { prefixes: [stream] })]
+          for (const reader of readers) await reader.until((one) => one.events().length === 5)
+          await restore(events[2]?.position ?? 0n)
+          for (const reader of readers) {
+            await expect(reader.until((one) => one.events().length > 5)).rejects.toMatchObject({
+              cause: expect.any(LogRewritten),
+            })
+            expect(reader.events()).toHaveLength(5)
+          }
+        }, context)
+      })
+
+      test('44 the same where the restored log has outgrown what was read', async (context) => {
+        await restored(async ({ log: { eventLog, restore, reopen }, stream }) => {
+          await eventLog.append(stream, 'none', newEvents(5))
+          const events = await readAll(eventLog, stream)
+          const last = events.at(-1)
+          if (last === undefined) throw new Error('nothing was read')
+          await restore(events[1]?.position ?? 0n)
+          const other = await reopen()
+          await appendUntilKnown(other, stream, 1, newEvents(10))
+          const reader = reading(other, { after: last.position, known: placeOf(last) })
+          await expect(reader.until((one) => one.events().length > 0)).rejects.toMatchObject({
+            cause: expect.any(LogRewritten),
+          })
+        }, context)
+      })
+
+      test('44 a reader that knows its last event goes on from it where the log still holds it', async () => {
+        const stream = freshStream()
+        await log.eventLog.append(stream, 'none', newEvents(4))
+        const events = await readAll(log.eventLog, stream)
+        const second = events[1]
+        if (second === undefined) throw new Error('nothing was read')
+        const reader = await readToEnd(log.eventLog, {
+          after: second.position,
+          known: placeOf(second),
+          prefixes: [stream],
+        })
+        expect(reader.events().map(asWritten)).toEqual(events.slice(2).map(asWritten))
       })
     })
 

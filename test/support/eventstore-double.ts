@@ -156,6 +156,8 @@ export type EventStoreDouble = {
   speak(): void
   /** Cuts every connection and forgets what it does not keep on disk: the ids it has lately seen. */
   restart(): Promise<void>
+  /** Stops, is restored from a copy made when the log ended at `position`, and starts again. */
+  restore(position: bigint): Promise<void>
   close(): Promise<void>
 }
 
@@ -455,6 +457,12 @@ export const startEventStoreDouble = async (
       await listen(port)
       listening = true
     },
+    restore: async (position) => {
+      await stopListening()
+      log.restore(position)
+      await listen(port)
+      listening = true
+    },
     close: async () => {
       clearInterval(cutting)
       double.speak()
@@ -604,6 +612,16 @@ const createLog = ({
     alter,
     tombstone: (stream: string) => deleted.add(stream),
     forgetRecentIds: () => recentIds.clear(),
+    restore: (to: bigint): void => {
+      recentIds.clear()
+      all.splice(indexAt(to + 1n))
+      position = all.at(-1)?.position ?? 0n
+      for (const [stream, standing] of streams) {
+        const kept = standing.filter((event) => event.position <= to)
+        if (kept.length === 0) streams.delete(stream)
+        else streams.set(stream, kept)
+      }
+    },
     get length() {
       return all.length
     },

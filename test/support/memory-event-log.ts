@@ -8,6 +8,7 @@ import {
   checkAppend,
   type EventLog,
   type ExpectedRevision,
+  LogRewritten,
   type NewEvent,
   type ReadOptions,
   type RecordedEvent,
@@ -54,6 +55,8 @@ export type MemoryEventLog = {
   readonly late: readonly AppendAttempt[]
   /** Lets the oldest copy arrive, or the one given. Returns whether it was written just now. */
   deliverLate(attempt?: AppendAttempt): boolean
+  /** Restores the log from a copy of when it held so many events: what came later is gone. */
+  restore(count: number): void
   /** What stands in a stream; empty where there is none. */
   eventsOf(stream: string): readonly RecordedEvent[]
   readonly streams: readonly string[]
@@ -148,14 +151,18 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
 
     async function* subscribe({
       after,
+      known,
       prefixes,
       batchMax = 1_000,
       signal,
     }: SubscribeOptions): AsyncGenerator<SubscriptionItem> {
       const either = AbortSignal.any([signal, closing.signal])
       let position = after
+      let last = known && { position: known.position, id: known.eventId }
       let caughtUp = false
       while (!either.aborted) {
+        if (position > BigInt(all.length) || (last && all[Number(last.position) - 1]?.id !== last.id))
+          throw new LogRewritten(`${name}: the event log was rewritten`)
         const ahead = all.slice(Number(position))
         const matching = ahead.filter(
           ({ stream }) => prefixes.length === 0 || prefixes.some((prefix) => stream.startsWith(prefix)),
@@ -164,6 +171,7 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
         const moved = matching.length > batchMax ? events.at(-1)?.position : ahead.at(-1)?.position
         if (moved !== undefined) {
           position = moved
+          last = events.at(-1) ?? last
           yield events.length > 0 ? { kind: 'events', events, position } : { kind: 'idle', position }
         } else if (!caughtUp) {
           caughtUp = true
@@ -182,6 +190,12 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
       read,
       subscribe,
       head: async () => BigInt(all.length),
+      at: async (position) => all[Number(position) - 1] ?? null,
+      lastRevision: async (stream) => {
+        const standing = streams.get(stream)
+        return standing === undefined ? null : standing.length - 1
+      },
+      streams: async (prefix) => [...streams.keys()].filter((stream) => stream.startsWith(prefix)),
       close: async () => closing.abort(),
     }
   }
@@ -191,6 +205,15 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
     attempts,
     late,
     deliverLate,
+    restore: (count) => {
+      all.splice(count)
+      for (const [stream, standing] of streams) {
+        const kept = standing.filter(({ position }) => position <= BigInt(count))
+        if (kept.length === 0) streams.delete(stream)
+        else streams.set(stream, kept)
+      }
+      for (const wake of [...waiting]) wake()
+    },
     eventsOf: (stream) => streams.get(stream) ?? [],
     get streams() {
       return [...streams.keys()]

@@ -45,3 +45,24 @@ async function asAdmin(url: string, statement: string): Promise<void> {
     await client.end()
   }
 }
+
+/** Restores the event log in a database, in place, from a copy made when it ended at `position`. */
+export const restorePostgresLog = async (url: string, position: bigint): Promise<void> => {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    await client.query('begin')
+    await client.query('lock table log_head in exclusive mode')
+    await client.query('delete from log_events where position > $1', [position.toString()])
+    await client.query(
+      `delete from log_streams s where not exists (select from log_events e where e.stream_id = s.id)`,
+    )
+    await client.query(
+      `update log_streams s set revision = (select max(e.revision) from log_events e where e.stream_id = s.id)`,
+    )
+    await client.query('update log_head set position = $1', [position.toString()])
+    await client.query('commit')
+  } finally {
+    await client.end()
+  }
+}
