@@ -97,6 +97,8 @@ export type IdempotencyClaim = {
 
 export type Idempotency = {
   claim(claim: IdempotencyClaim): Promise<Claim>
+  /** What the ledger holds now, for whoever has the claim and found there that another process wrote the call meanwhile. */
+  lookAgain(claim: IdempotencyClaim): Promise<Claim>
   /** Keeps the first answer. Without a body only that there was one: the call is made again, charging nothing. */
   finish(
     claim: IdempotencyClaim,
@@ -267,6 +269,7 @@ export const createIdempotency = ({
 
   return {
     claim: (claim) => claimOne(claim).catch(unavailableWhenAway),
+    lookAgain: (claim) => lookInLedger(claim.organizationId, claim.key).catch(unavailableWhenAway),
     finish: async (claim, { status, body }) => {
       const sealed = body === null ? null : sealer.seal(body, sealContext(claim))
       await pool.query(

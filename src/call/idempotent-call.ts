@@ -15,8 +15,15 @@ import { idempotencyInFlight, idempotencyMismatch } from './errors.ts'
 import type { JsonObject } from './form.ts'
 import type { IdempotencyClaim } from './idempotency.ts'
 
+/** Under a claim: the call's events were in the ledger before it was recorded, and nothing was answered. */
+export type WrittenBefore = 'written before'
+
 /** The sequence of a call without an Idempotency-Key, from its body on. */
-type AnswerOnce = (room: CallRoom, admitted: Admitted, body: JsonObject) => Promise<FastifyReply>
+type AnswerOnce = (
+  room: CallRoom,
+  admitted: Admitted,
+  body: JsonObject,
+) => Promise<FastifyReply | WrittenBefore>
 
 /** Answers a call with an Idempotency-Key: the first answer again, or the first time under a claim. */
 export const answerIdempotent = async (
@@ -52,17 +59,30 @@ export const answerIdempotent = async (
       }
     case 'first':
       try {
-        return await answerOnce(
-          room,
-          { ...admitted, claim, attempt: { number: claimed.attempt, absentUpTo: claimed.absentUpTo } },
-          body,
-        )
+        const attempt = { number: claimed.attempt, absentUpTo: claimed.absentUpTo }
+        const answered = await answerOnce(room, { ...admitted, claim, attempt }, body)
+        return answered === 'written before' ? await answerWritten(room, admitted, body, claim) : answered
       } catch (error) {
         // Nothing was written, or nobody knows: the ledger is asked again when the key comes back, with the same request.
         await room.idempotency.handBack(claim).catch(() => undefined)
         throw error
       }
   }
+}
+
+/**
+ * Another process wrote the call while this one made it, and may have refused its caller: then it gives the charge back unless
+ * the charge is settled first. What the ledger says now decides, as if the request came only now.
+ */
+const answerWritten = async (
+  room: CallRoom,
+  admitted: Admitted,
+  body: JsonObject,
+  claim: IdempotencyClaim,
+): Promise<FastifyReply> => {
+  const claimed = await room.idempotency.lookAgain(claim)
+  if (claimed.kind !== 'charged') throw new LedgerUnavailable('the charge was given back meanwhile')
+  return answerCharged(room, { ...admitted, owes: claimed }, body, claim)
 }
 
 /** The charge stands, the answer is gone: the call is made again, as a free replay. */

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { isPriced } from '../billing/tariff.ts'
 import { Unavailable } from '../event-log/port.ts'
@@ -33,7 +34,7 @@ import {
 } from './errors.ts'
 import { type AnyCapabilityForm, type CallDecision, CallEnded, type Caller, type JsonObject } from './form.ts'
 import { fingerprintOf, parseIdempotencyKey } from './idempotency.ts'
-import { answerIdempotent } from './idempotent-call.ts'
+import { answerIdempotent, type WrittenBefore } from './idempotent-call.ts'
 
 /**
  * The sequence of every call, written once:
@@ -182,7 +183,11 @@ const answer = async (
   request: FastifyRequest,
 ): Promise<FastifyReply> => {
   const header = request.headers['idempotency-key']
-  if (header === undefined || admitted.form.method !== 'POST') return answerOnce(room, admitted, body)
+  if (header === undefined || admitted.form.method !== 'POST') {
+    const answered = await answerOnce(room, admitted, body)
+    assert(answered !== 'written before', 'a request id came twice')
+    return answered
+  }
   const idempotencyKey = typeof header === 'string' ? parseIdempotencyKey(header) : null
   if (idempotencyKey === null)
     return refuse(
@@ -221,7 +226,11 @@ const callerOf = (room: CallRoom, admitted: Admitted): Caller & { release(): voi
   }
 }
 
-const answerOnce = async (room: CallRoom, admitted: Admitted, body: JsonObject): Promise<FastifyReply> => {
+const answerOnce = async (
+  room: CallRoom,
+  admitted: Admitted,
+  body: JsonObject,
+): Promise<FastifyReply | WrittenBefore> => {
   const { form } = admitted
   const parsed = form.parse(body)
   if ('refusal' in parsed) return refuse(room, admitted, parsed.refusal)
@@ -241,6 +250,7 @@ const answerOnce = async (room: CallRoom, admitted: Admitted, body: JsonObject):
   // Before anything is charged: a result that cannot be written out must not cost anything.
   const written = rendered(form, decision)
   const committed = await recordAnswer(room, admitted, decision.facts)
+  if (committed.repeated && admitted.attempt !== undefined) return 'written before'
   const { charged, unpaid } = outcomeOfCall(committed.events)
   if (unpaid) return refuseUnpaid(room, admitted, decision.facts, committed)
   const billed = form.billed?.(decision.result, chargeLinesOf(committed.events))

@@ -24,7 +24,7 @@ export type ProfileUpstream = {
   /** In the order of arrival. */
   readonly requests: readonly UpstreamRequest[]
   /** What is answered from now on; the n-th function call gets the n-th request, from 0, since it was set. */
-  answers(script: (request: UpstreamRequest, index: number) => UpstreamAnswer): void
+  answers(script: (request: UpstreamRequest, index: number) => UpstreamAnswer | Promise<UpstreamAnswer>): void
   close(): Promise<void>
 }
 
@@ -39,7 +39,7 @@ export async function profileUpstream(): Promise<ProfileUpstream> {
     response.on('error', () => undefined)
     const seen = { path: request.url ?? '', headers: request.headers }
     requests.push(seen)
-    send(script(seen, index++), response)
+    void Promise.resolve(script(seen, index++)).then((answer) => send(answer, response))
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   const { port } = server.address() as AddressInfo

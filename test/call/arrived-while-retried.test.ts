@@ -1,0 +1,168 @@
+/**
+ * An append held in the network, its caller refused; it arrives while another process makes the call again under the same
+ * Idempotency-Key. Whatever comes first, an answer that leaves is paid for, once.
+ */
+import pino from 'pino'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { type App, startApp } from '../../src/app.ts'
+import { type EventLog, UnknownOutcome } from '../../src/event-log/port.ts'
+import { createLedger } from '../../src/ledger/commit.ts'
+import { snapshotFrom } from '../../src/ledger/snapshot.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
+import { type ProfileUpstream, profileUpstream } from '../support/profile-upstream.ts'
+
+const logger = pino({ level: 'silent' })
+const lid = 'zorvina-quillfeather'
+let upstream: ProfileUpstream
+let house: House
+/** The process whose append is held, over the same database. */
+let first: App
+let held: HeldLog
+let partner: Partner
+
+beforeAll(async () => {
+  upstream = await profileUpstream()
+  house = await openHouse({
+    clock: 'movable',
+    environment: {
+      PROFILE_PROVIDER: 'http',
+      PROFILE_HTTP_URL: `${upstream.url}/people/{lid}`,
+      EGRESS_ALLOW: '127.0.0.0/8',
+    },
+  })
+  held = holdable(house.foundation.eventLog)
+  const ledger = createLedger({
+    eventLog: held.eventLog,
+    snapshot: snapshotFrom(house.foundation.pool),
+    logger,
+    clock: Date,
+    limits: { unknownRetryMs: 100, retryPauseMs: 10, abandonedCheckMs: 600_000 },
+  })
+  first = await startApp(
+    { ...house.foundation, eventLog: held.eventLog, ledger },
+    { ...house.config, ROLES: ['api'] },
+    logger,
+  )
+})
+afterAll(async () => {
+  await first?.close()
+  await house?.close()
+  await upstream?.close()
+})
+beforeEach(async () => {
+  partner = await house.partner({ permissions: ['profnet_scraping', 'ip_lookup'], credits: '20' })
+  // The first process hears of a new key by itself.
+  await until('both let the key in', async () => (await lookup(first)).status === 200)
+  house.moveClock(120_000)
+})
+afterEach(async () => {
+  expect((await verifyLedger(house.foundation.eventLog, partner.organizationId)).fault).toBeNull()
+})
+
+type HeldLog = {
+  readonly eventLog: EventLog
+  /** From now on appends to ledgers leave, and nobody hears of them. */
+  hold(): void
+  /** What was held arrives, once, and the network is as before. */
+  deliver(): Promise<void>
+}
+
+const holdable = (eventLog: EventLog): HeldLog => {
+  let under: (() => Promise<unknown>) | null = null
+  let holding = false
+  return {
+    eventLog: {
+      ...eventLog,
+      append: async (stream, expected, events) => {
+        if (!holding || !stream.startsWith('ledger-')) return eventLog.append(stream, expected, events)
+        under ??= () => eventLog.append(stream, expected, events)
+        throw new UnknownOutcome('held in the network')
+      },
+    },
+    hold: () => {
+      holding = true
+    },
+    deliver: async () => {
+      holding = false
+      await under?.()
+      under = null
+    },
+  }
+}
+
+const ask = (url: string | null, path: string, body: unknown, headers = {}): Promise<Answer> =>
+  send(`${url}${path}`, {
+    headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json', ...headers },
+    body,
+  })
+/** Free, and makes the process look at what it refused. */
+const lookup = ({ apiUrl }: Pick<App, 'apiUrl'>): Promise<Answer> =>
+  ask(apiUrl, '/v1/ip/lookup', { ip: places.private })
+/** Five credits. */
+const fetchPerson = ({ apiUrl }: Pick<App, 'apiUrl'>): Promise<Answer> =>
+  ask(apiUrl, '/v1/profnet/profile', { id: lid, cached: false }, { 'idempotency-key': 'raced' })
+
+const outcomeOf = ({ status, headers }: Answer) => ({
+  status,
+  replayed: headers.get('idempotent-replayed'),
+  charged: headers.get('credits-charged'),
+  remaining: headers.get('credits-remaining'),
+})
+
+const known = (headline: string) => ({
+  headers: { date: new Date().toUTCString() },
+  body: { lid, firstname: 'Zorvina', lastname: 'Quillfeather', headline },
+})
+
+const typesOf = async (type: string): Promise<number> =>
+  (await house.eventsOf(partner.organizationId)).filter((event) => event.type === type).length
+
+/** The first process refuses the call, its append is under way; the second makes it again and waits for its source. */
+const retried = async (): Promise<{ answer: Promise<Answer>; gather: () => void }> => {
+  upstream.answers(() => known('At first'))
+  held.hold()
+  expect((await fetchPerson(first)).status).toBe(503)
+  house.moveClock(120_000)
+  const source = Promise.withResolvers<void>()
+  upstream.answers(() => source.promise.then(() => known('Again')))
+  const answer = fetchPerson(house)
+  await until('the retry asks its source', async () => upstream.requests.length === 1)
+  await held.deliver()
+  expect(await typesOf('CreditCharged')).toBe(1)
+  return { answer, gather: source.resolve }
+}
+
+test('found written by the retry: its answer settles the charge, which nobody gives back, and nobody pays again', async () => {
+  const { answer, gather } = await retried()
+  gather()
+  expect(outcomeOf(await answer)).toEqual({ status: 200, replayed: 'true', charged: '0', remaining: '15' })
+  // The first process learns that its append arrived.
+  await lookup(first)
+  await lookup(first)
+  expect(await typesOf('CreditAdjusted')).toBe(0)
+  expect(outcomeOf(await fetchPerson(house))).toMatchObject({ status: 200, charged: '0', remaining: '15' })
+  expect(await typesOf('CreditCharged')).toBe(1)
+})
+
+test('given back before the retry finds it: no answer leaves without a charge', async () => {
+  const { answer, gather } = await retried()
+  await until('the charge is given back', async () => {
+    await lookup(first)
+    return (await typesOf('CreditAdjusted')) === 1
+  })
+  gather()
+  const refused = await answer
+  expect({ status: refused.status, code: refused.body.code }).toEqual({ status: 503, code: 'SYS_002' })
+  expect(refused.text).not.toContain('Zorvina')
+  expect(outcomeOf(await fetchPerson(house))).toEqual({
+    status: 200,
+    replayed: null,
+    charged: '5',
+    remaining: '15',
+  })
+  expect({ charged: await typesOf('CreditCharged'), back: await typesOf('CreditAdjusted') }).toEqual({
+    charged: 2,
+    back: 1,
+  })
+})
