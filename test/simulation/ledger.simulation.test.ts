@@ -13,6 +13,7 @@ import { type EventLog, StreamMissing } from '../../src/event-log/port.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
+import { settlementKeyOf } from '../../src/ledger/abandoned.ts'
 import { balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
 import {
   type AccountSnapshot,
@@ -119,6 +120,8 @@ type Told =
   | { readonly kind: 'committed'; readonly committed: Committed }
   | { readonly kind: 'unavailable'; readonly by: Process }
   | { readonly kind: 'crashed' }
+  /** The charge stands, and whether the answer settled it is not known: nothing was delivered. */
+  | { readonly kind: 'unsettled' }
   | { readonly kind: 'failed'; readonly error: unknown }
 
 type Call = { readonly organizationId: string; readonly key: string; readonly told: Told[] }
@@ -249,18 +252,54 @@ const simulate = async (
     }
   }
 
-  /** What the house does before it makes a call with a known key again; null: nobody knows. */
-  const standsAlready = async (
+  /** What the house does before it makes a call with a key: up to where the ledger does not hold it; null: nobody knows. */
+  const absentUpTo = async (
     { eventLog, crashed }: Process,
     { organizationId, key }: Call,
-  ): Promise<boolean | null> => {
+  ): Promise<number | null> => {
     const id = eventIdOf(organizationId, key, 0)
     try {
       const reading = eventLog.read(ledgerStream(organizationId), { max: 1_000_000 })
-      return (await Promise.race([reading, crashed])).some((event) => event.id === id)
+      const events = await Promise.race([reading, crashed])
+      return (events.find((event) => event.id === id)?.revision ?? events.length) - 1
     } catch (error) {
-      return error instanceof StreamMissing ? false : null
+      return error instanceof StreamMissing ? -1 : null
     }
+  }
+
+  /** What the house does before it delivers an answer whose charge another attempt wrote: delivered, or given back. */
+  const settleCharge = async (
+    { organizationId, key }: Call,
+    process: Process,
+    found: Told & { kind: 'committed' },
+  ): Promise<Told> => {
+    const owes = eventIdOf(organizationId, key, 0)
+    const atMs = time.nowMs
+    const told = await submit(process, organizationId, {
+      key: settlementKeyOf(owes),
+      absentUpTo: found.committed.revision,
+      owes,
+      atMs,
+      actor: `key:${keyId}`,
+      requestId: `request-${++sequence}`,
+      decide: (account, idOf) =>
+        recordCall(
+          account,
+          {
+            keyId,
+            capability: 'ip_lookup',
+            outcome: 'answered',
+            facts: { kind: 'replay' },
+            idempotent: true,
+          },
+          { book, chargeId: () => idOf(1), atMs },
+        ),
+    })
+    if (told.kind === 'failed') return told
+    const delivered =
+      told.kind === 'committed' && told.committed.events.every(({ type }) => type !== 'CreditAdjusted')
+    count(delivered ? 'settled' : 'not settled')
+    return delivered ? found : { kind: 'unsettled' }
   }
 
   const calls: Call[] = []
@@ -268,6 +307,8 @@ const simulate = async (
   let sequence = 0
 
   const callOnce = async (call: Call, process: Process, idempotent: boolean): Promise<void> => {
+    const looked = idempotent ? await absentUpTo(process, call) : null
+    if (idempotent && looked === null) return
     const atMs = time.nowMs
     const facts = chance(0.85)
       ? ({ kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) } as const)
@@ -277,6 +318,7 @@ const simulate = async (
       atMs,
       actor: `key:${keyId}`,
       requestId: idempotent ? `request-${++sequence}` : call.key,
+      ...(looked === null ? {} : { absentUpTo: looked }),
       decide: (account, idOf) =>
         recordCall(
           account,
@@ -285,7 +327,8 @@ const simulate = async (
         ),
     })
     count(`call ${told.kind}`)
-    call.told.push(told)
+    const before = idempotent && told.kind === 'committed' && told.committed.repeated
+    call.told.push(before ? await settleCharge(call, process, told) : told)
   }
 
   /** One partner's call, tried again with the same key for as long as the partner cares. */
@@ -300,11 +343,8 @@ const simulate = async (
     } else await callOnce(call, anyProcess(), idempotent)
     for (let retry = 0; idempotent && retry < 4 && call.told.at(-1)?.kind !== 'committed'; retry++) {
       await time.wait(random.integer(chance(0.5) ? 100 : 30_000))
-      const process = anyProcess()
-      const stands = await standsAlready(process, call)
       count('retry')
-      if (stands === true) return
-      if (stands === false) await callOnce(call, process, true)
+      await callOnce(call, anyProcess(), true)
     }
   }
 
@@ -561,6 +601,7 @@ const checkCall = ({ organizationId, key, told }: Call, { byId, charges, reverse
     expect(charged, `${key} was charged what its caller was told`).toBe(toldCharge)
   }
   const acknowledged = told.some(({ kind }) => kind === 'committed')
+  if (acknowledged && charged > 0n) expect(givenBack, `${key} was answered, so its charge stays`).toBe(0n)
   const refusedBy = told.flatMap((one) => (one.kind === 'unavailable' ? [one.by] : []))
   if (givenBack !== 0n) {
     expect(refusedBy.length, `${key} was given back, so a caller was refused`).toBeGreaterThan(0)
@@ -613,6 +654,8 @@ describe('the ledger keeps its promises under faults', () => {
       'call crashed',
       'call unavailable',
       'reversal',
+      'settled',
+      'not settled',
       'sweep',
       'price',
     ])
