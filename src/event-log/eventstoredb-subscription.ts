@@ -23,8 +23,10 @@ import {
 const batchMaxDefault = 1_000
 /** A batch is handed over before it holds more than this, whatever its number of events. */
 const batchBytesMax = 4 * 1024 * 1024
-/** While catching up a batch waits this long for one more event: events arrive in handfuls, consumers like many. */
+/** A batch waits this long for one more event: events arrive in handfuls, and consumers like many. */
 const lingerMs = 10
+/** A live batch is handed over after this long although more events keep coming: they would fill it for seconds. */
+const liveBatchMs = 50
 /** How long an event the log holds may be on its way before the subscription counts as stalled. */
 const graceMs = 1_000
 /** How many events of others are looked through at a time to prove that nothing was missed among them. */
@@ -216,17 +218,26 @@ const catchUp = (session: Session): SubscriptionItem => {
   return { kind: 'caught-up', position: session.said }
 }
 
-/** What the call holds, up to a batch. The call reads no further from the server than its own small buffer. */
+/**
+ * What waits on the server, up to a batch. The call holds a handful of it and fetches more only while it is read, so an
+ * empty call says nothing about the server. A lone live event is handed over at once; where there are two, there may be
+ * thousands, and a consumer that takes its time over every batch would never see the end of them by the handful.
+ */
 const gather = async (session: Session, batchMax: number): Promise<RecordedEvent[]> => {
   const batch: RecordedEvent[] = []
+  const startedAt = performance.now()
   let bytes = 0
+  let responses = 0
   while (batch.length < batchMax && bytes < batchBytesMax) {
     const response: ReadResp | null = session.failure === undefined ? session.call.read() : null
     if (response === null) {
-      if (session.caughtUp || isCaughtUp(session) || batch.length === 0) break
+      if (batch.length === 0) break
+      const live = session.caughtUp || isCaughtUp(session)
+      if (live && (responses < 2 || performance.now() - startedAt >= liveBatchMs)) break
       if (!(await session.bell.wait(lingerMs))) break
       continue
     }
+    responses++
     const event = take(session, response)
     if (event === undefined) continue
     batch.push(event)

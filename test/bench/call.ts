@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type pg from 'pg'
-import { until } from './children.ts'
 import { type LoadGenerator, type LoadResult, openLoadGenerator } from './load.ts'
 import { processorMsOf } from './processor-time.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
 import { type BareRoute, type Service, startBareRoute, startService } from './service.ts'
+import { caughtUp, watchLag } from './standing.ts'
 
 /**
  * The whole call against a bare route that answers the same: throughput, latency at half load and processor time;
@@ -13,8 +12,6 @@ import { type BareRoute, type Service, startBareRoute, startService } from './se
 
 const connections = 64
 const warmUpSeconds = 3
-const catchUpTimeoutMs = 120_000
-const lagSampleMs = 100
 const statisticsDelayMs = 1_100
 
 type Place = { readonly port: number; readonly apiKey: string }
@@ -78,14 +75,14 @@ const against = async (
         postgresUsPerCall: 0,
         callsPerAppend: 0,
       })
-      if (projecting) await caughtUp(service)
+      if (projecting) await caughtUp(service.foundation)
       const appendsFrom = await appendsOf(service)
       const from = service.processorMs()
-      const lag = projecting ? watchLag(service.foundation.pool, seconds * 1_000) : null
+      const lag = projecting ? watchLag(service.foundation, seconds * 1_000) : null
       const result = await load(service, seed, null)
       if (lag !== null) lags.push(await lag.lagS())
       // What the projector still has to do for these calls belongs to their price.
-      if (projecting) await caughtUp(service)
+      if (projecting) await caughtUp(service.foundation)
       const to = service.processorMs()
       ours.push({
         ...result,
@@ -159,51 +156,4 @@ const appendsOf = async ({ foundation }: Service): Promise<number> => {
     `select n_tup_upd as updates from pg_stat_user_tables where relname = 'log_head'`,
   )
   return Number(rows[0]?.updates ?? 0)
-}
-
-type Standing = { readonly at: number; readonly head: bigint; readonly projected: bigint }
-
-const standing = async (pool: pg.Pool): Promise<Standing> => {
-  const { rows } = await pool.query<{ head: string; projected: string }>(
-    'select (select position from log_head) as head, (select min(position) from projection_checkpoints) as projected',
-  )
-  return {
-    at: performance.now(),
-    head: BigInt(rows[0]?.head ?? 0),
-    projected: BigInt(rows[0]?.projected ?? 0),
-  }
-}
-
-const caughtUp = ({ foundation }: Service): Promise<void> =>
-  until(
-    'the projector',
-    async () => {
-      const { head, projected } = await standing(foundation.pool)
-      return projected >= head
-    },
-    { timeoutMs: catchUpTimeoutMs },
-  )
-
-/**
- * Follows head and projections while a load runs, and tells how far behind the slowest projection was when it ended:
- * how long ago the log's head was where that projection was.
- */
-const watchLag = (pool: pg.Pool, forMs: number): { lagS(): Promise<number> } => {
-  const endsAt = performance.now() + forMs
-  const seen: Standing[] = []
-  const watching = (async () => {
-    while (performance.now() < endsAt) {
-      seen.push(await standing(pool))
-      await sleep(Math.max(1, Math.min(lagSampleMs, endsAt - performance.now())))
-    }
-  })()
-  return {
-    lagS: async () => {
-      await watching
-      const end = seen.at(-1)
-      if (end === undefined || end.projected >= end.head) return 0
-      const passed = seen.find(({ head }) => head > end.projected)
-      return passed === undefined ? 0 : (end.at - passed.at) / 1_000
-    },
-  }
 }

@@ -85,7 +85,7 @@ const perSecond = async (append: (stream: string, revision: number) => Promise<v
   return (appendsPerRound * 1_000) / (performance.now() - startedAt)
 }
 
-const startDouble = async (): Promise<{ url: string; stop(): Promise<void> }> => {
+export const startDouble = async (): Promise<{ url: string; stop(): Promise<void> }> => {
   const path = fileURLToPath(new URL('../support/eventstore-double.ts', import.meta.url))
   const child = spawn(process.execPath, [path], { stdio: ['ignore', 'pipe', 'inherit'] })
   const [printed] = (await once(child.stdout, 'data')) as [Buffer]

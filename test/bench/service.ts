@@ -41,15 +41,23 @@ export type ServiceOptions = {
   readonly roles: string
   readonly nodeArgs?: readonly string[]
   readonly dataDir?: string
+  /** Default: the log in the service's PostgreSQL. */
+  readonly eventLogUrl?: string
 }
 
 export const startService = async ({
   roles,
   nodeArgs = [],
   dataDir: given,
+  eventLogUrl,
 }: ServiceOptions): Promise<Service> => {
   const dataDir = given ?? (await newDataDir())
-  const child = startServiceProcess({ roles, nodeArgs, dataDir })
+  const child = startServiceProcess({
+    roles,
+    nodeArgs,
+    dataDir,
+    ...(eventLogUrl === undefined ? {} : { eventLogUrl }),
+  })
   const url = new URL(
     await printed(child, /^API +(http:\S+)$/m).catch(async (error: unknown) => {
       process.stderr.write(await readFile(join(dataDir, 'service.log'), 'utf8'))
@@ -63,7 +71,7 @@ export const startService = async ({
   const secretKey = (await readFile(join(dataDir, 'secret_key'), 'utf8')).trim()
   const logger = pino({ level: 'warn' }, pino.destination(2))
   const foundation = await openFoundation(
-    parseConfig({ DATABASE_URL: postgres.url, SECRET_KEY: secretKey }),
+    parseConfig({ DATABASE_URL: postgres.url, SECRET_KEY: secretKey, EVENT_LOG_URL: eventLogUrl }),
     { logger },
   )
   const { organizationId, apiKey } = await openAccount(foundation)
@@ -101,20 +109,22 @@ type ProcessOptions = {
   readonly roles: string
   readonly nodeArgs?: readonly string[]
   readonly dataDir: string
+  readonly eventLogUrl?: string
 }
 
-export const startServiceProcess = ({ roles, nodeArgs = [], dataDir }: ProcessOptions): ChildProcess =>
-  startChild([...nodeArgs, main], environmentOf({ roles, dataDir }))
+export const startServiceProcess = ({ nodeArgs = [], ...options }: ProcessOptions): ChildProcess =>
+  startChild([...nodeArgs, main], environmentOf(options))
 
 /** As its users start it. */
 export const startWithNpm = (options: ProcessOptions): ChildProcess =>
   startCommand('npm', ['start', '--silent'], { ...environmentOf(options), cwd: root })
 
-const environmentOf = ({ roles, dataDir }: ProcessOptions): SpawnOptions => ({
+const environmentOf = ({ roles, dataDir, eventLogUrl }: ProcessOptions): SpawnOptions => ({
   env: {
     PATH: process.env.PATH,
     HOME: process.env.HOME,
     DATA_DIR: dataDir,
+    EVENT_LOG_URL: eventLogUrl,
     ROLES: roles,
     API_PORT: '0',
     DASHBOARD_PORT: '0',

@@ -1,0 +1,77 @@
+import { startDouble } from './eventstoredb.ts'
+import { openLoadGenerator } from './load.ts'
+import { type BenchOptions, figureRow, type Row } from './row.ts'
+import { startService } from './service.ts'
+import { caughtUp, watchLag } from './standing.ts'
+
+/**
+ * How far the projections are behind when a steady load ends, on the Postgres log and on EventStoreDB: everything in one
+ * process, and the protocol double in another unless TEST_EVENTSTORE_URL names a real server; the rows say which.
+ */
+
+const connections = 64
+const callsPerSecond = [400, 1_000]
+const warmUpSeconds = 2
+/** Behind by no more than this, a dashboard shows the present. */
+const lagMostSeconds = 1
+
+export const lag = async (options: BenchOptions): Promise<Row[]> => {
+  const given = process.env.TEST_EVENTSTORE_URL
+  const rows = await lagOn('the Postgres log', undefined, options)
+  const server = given === undefined ? await startDouble() : { url: given, stop: async () => undefined }
+  const where = given === undefined ? 'EventStoreDB, played by the protocol double' : 'EventStoreDB itself'
+  try {
+    return [...rows, ...(await lagOn(where, server.url, options))]
+  } finally {
+    await server.stop()
+  }
+}
+
+const lagOn = async (
+  where: string,
+  eventLogUrl: string | undefined,
+  { seconds, begin, tell }: BenchOptions,
+): Promise<Row[]> => {
+  const service = await startService({
+    roles: 'api,dashboard,projector,jobs',
+    ...(eventLogUrl === undefined ? {} : { eventLogUrl }),
+  })
+  const generator = openLoadGenerator()
+  const load = (rate: number, forSeconds: number) =>
+    generator.run({
+      port: service.port,
+      apiKey: service.apiKey,
+      connections,
+      seconds: forSeconds,
+      rate,
+      seed: rate,
+    })
+  try {
+    await load(200, warmUpSeconds)
+    begin()
+    const rows: Row[] = []
+    for (const rate of callsPerSecond) {
+      await caughtUp(service.foundation)
+      const watching = watchLag(service.foundation, seconds * 1_000)
+      const result = await load(rate, seconds)
+      const [lagS, told] = await Promise.all([watching.lagS(), lagTold(service.port)])
+      const title = `projections on ${where} after ${seconds} s of ${rate} calls/s: behind`
+      tell(
+        `${title} ${lagS.toFixed(2)} s, readiness says ${told} s; ` +
+          `${Math.round(result.perSecond)} calls/s answered, p99 ${result.p99Ms} ms`,
+      )
+      rows.push(figureRow(title, lagS, 's', { most: lagMostSeconds }))
+    }
+    return rows
+  } finally {
+    await generator.stop()
+    await service.stop()
+  }
+}
+
+/** What the service itself says of its lag. */
+const lagTold = async (port: number): Promise<unknown> => {
+  const response = await fetch(`http://127.0.0.1:${port}/readyz`)
+  const { checks } = (await response.json()) as { checks?: { projections?: { lag_seconds?: number } } }
+  return checks?.projections?.lag_seconds
+}
