@@ -10,6 +10,7 @@ import { createRateLimitRecord } from './call/rate-limit-record.ts'
 import { createRequestIds } from './call/request-id.ts'
 import { createReservations } from './call/reservations.ts'
 import { createHost } from './call/route.ts'
+import { rereadLists } from './capabilities/email-validation/lists.ts'
 import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
 import { ipLookup } from './capabilities/ip-lookup/index.ts'
 import { openPixel } from './capabilities/pixel/index.ts'
@@ -41,6 +42,8 @@ export type App = {
   readonly apiUrl: string | null
   readonly dashboardUrl: string | null
   readonly geo: GeoDatabase | null
+  /** Reads location files and lists again; calls go on meanwhile, and a bad file leaves the old one in place. */
+  reload(): Promise<void>
   /** Answers what is in flight, takes nothing new, flushes what was counted, and lets go of everything it opened. */
   close(): Promise<void>
 }
@@ -120,6 +123,14 @@ export const startApp = async (
     apiUrl,
     dashboardUrl,
     geo,
+    reload: async () => {
+      try {
+        if (has('api') || has('jobs')) logger.info(rereadLists(), 'lists: read again')
+      } catch (error) {
+        logger.error({ err: error }, 'lists: the new ones are refused, the old ones keep answering')
+      }
+      await geo?.reload()
+    },
     close: async () => {
       // Hosts first: they finish what is in flight, which still needs everything opened before them.
       const errors: unknown[] = []

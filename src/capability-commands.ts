@@ -189,7 +189,8 @@ const noteOf = (text: string | undefined): string | null => {
 
 const listsRefresh: Command = {
   name: 'lists refresh',
-  summary: 'fetch the lists of disposable and free domains anew; services read them when they start',
+  summary:
+    'fetch the lists of disposable and free domains anew; services read them when they start and on SIGHUP',
   parameters: [{ name: 'from', help: 'a folder of downloads, <source>.txt each, instead of the network' }],
   run: async (_context, given) => {
     const from = given.text('from')

@@ -1,16 +1,14 @@
-import closeWithGrace from 'close-with-grace'
 import pino from 'pino'
 import { startApp } from './app.ts'
 import { remedy as geoRemedy } from './capabilities/ip-lookup/geo-file.ts'
 import { type Config, ConfigError, parseConfig } from './config.ts'
 import { createMetrics } from './metrics/metrics.ts'
 import { announce } from './ops/announce.ts'
+import { listenForEnd } from './ops/ending.ts'
 import { openFoundation } from './ops/foundation.ts'
 import { checkSurroundings, listenFault } from './ops/preflight.ts'
 
 /** Starts the service, says how to try it, and ends it in order: drain, flush, stop, exit 0. */
-
-const drainMs = 30_000
 
 const fail = (error: unknown): never => {
   const known = error instanceof ConfigError
@@ -26,6 +24,7 @@ const startFault = (error: unknown, config: Config): unknown =>
     ? new ConfigError(`GEOIP_CITY_DB: ${error.message}`, { cause: error })
     : listenFault(error, config)
 
+const end = listenForEnd()
 try {
   const config = parseConfig(process.env)
   await checkSurroundings(config)
@@ -37,13 +36,17 @@ try {
     await foundation.close()
     throw startFault(error, config)
   })
-  closeWithGrace({ delay: drainMs, logger }, async ({ signal, err }) => {
-    if (err) logger.fatal({ err }, 'ending after an error')
-    else logger.info({ signal }, 'ending')
-    await app.close()
-    await foundation.close()
+  end.started({
+    logger,
+    reload: app.reload,
+    close: async () => {
+      try {
+        await app.close()
+      } finally {
+        await foundation.close()
+      }
+    },
   })
-  process.on('SIGHUP', () => void app.geo?.reload())
   await announce(foundation, app, config, (line) => process.stdout.write(`${line}\n`))
 } catch (error) {
   fail(error)

@@ -36,9 +36,22 @@ type Spawned = ServiceProcess & {
   readonly ended: Promise<number | string>
 }
 
-const spawnService = (variables: Readonly<Record<string, string>>): Spawned => {
-  const child = spawn(process.execPath, ['src/main.ts'], {
-    cwd: root,
+/** How the service is run, where that is not `node src/main.ts` in this working copy. */
+export type Launch = {
+  readonly command?: readonly [string, ...string[]]
+  readonly cwd?: string
+  /** A process group of its own, so that a signal can be sent to all of it. */
+  readonly ownGroup?: boolean
+}
+
+const spawnService = (
+  variables: Readonly<Record<string, string>>,
+  { command = [process.execPath, 'src/main.ts'], cwd = root, ownGroup = false }: Launch = {},
+): Spawned => {
+  const [program, ...args] = command
+  const child = spawn(program, args, {
+    cwd,
+    detached: ownGroup,
     env: environmentOf({ API_PORT: '0', DASHBOARD_PORT: '0', ...variables }),
     stdio: ['ignore', 'pipe', 'pipe'],
   })
@@ -64,8 +77,11 @@ export const startWorker = (variables: Readonly<Record<string, string>>): Servic
   spawnService({ ROLES: 'projector', ...variables })
 
 /** Starts the service on free ports and resolves when it says that it answers. */
-export const startService = async (variables: Readonly<Record<string, string>>): Promise<Service> => {
-  const spawned = spawnService(variables)
+export const startService = async (
+  variables: Readonly<Record<string, string>>,
+  launch?: Launch,
+): Promise<Service> => {
+  const spawned = spawnService(variables, launch)
   const { child, output, ended, end } = spawned
   const {
     promise: ready,

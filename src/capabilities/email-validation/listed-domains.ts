@@ -39,3 +39,9 @@ export const vendoredDomains = (): ListedDomains => {
   vendored ??= openListedDomains(vendoredListFolder)
   return vendored
 }
+
+/** Reads the lists that come with the source again. Throws where one is missing or empty; the old ones then stay. */
+export const rereadVendoredDomains = (): ListedDomains => {
+  vendored = openListedDomains(vendoredListFolder)
+  return vendored
+}

@@ -8,7 +8,7 @@ import { getDomain } from 'tldts'
 import { correctedDomain } from './did-you-mean.ts'
 import type { EmailAddress, ListEvidence } from './evidence.ts'
 import { firstOfParents } from './list-file.ts'
-import { type ListedDomains, vendoredDomains } from './listed-domains.ts'
+import { type ListedDomains, rereadVendoredDomains, vendoredDomains } from './listed-domains.ts'
 import { isRoleName } from './roles.ts'
 import { isRoutableDomain } from './special-use-domains.ts'
 import { subaddressTag } from './subaddress.ts'
@@ -27,6 +27,13 @@ export const inspectLists = (address: EmailAddress): ListEvidence => {
   return evidenceOf(domain, address)
 }
 
+/** Reads the lists that come with the source again, and tells how many domains they name. Throws as opening them does. */
+export const rereadLists = (): { readonly domains: number } => {
+  const { kinds } = rereadVendoredDomains()
+  seen.clear()
+  return { domains: kinds.size }
+}
+
 /** As `inspectLists`, over lists of the caller's. */
 export const inspectWith = (lists: ListedDomains, address: EmailAddress): ListEvidence =>
   evidenceOf(inspectDomain(lists, address), address)
@@ -37,7 +44,7 @@ type DomainEvidence = Pick<
   'disposable' | 'freeProvider' | 'privacyRelay' | 'registrableDomain' | 'routable'
 > & { readonly provider: boolean; readonly corrected: string | null }
 
-/** Most addresses are of a few domains, and what lists say about one does not change while a process runs. */
+/** Most addresses are of a few domains, and what lists say about one changes only when they are read again. */
 const seenMax = 20_000
 const seen = new LRUCache<string, DomainEvidence>({ max: seenMax })
 

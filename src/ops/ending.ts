@@ -1,0 +1,83 @@
+import type { Logger } from 'pino'
+
+/**
+ * How the service ends, and what makes it read its files again.
+ *
+ * A signal comes more than once: systemd and a terminal send it to every process of a group, and npm passes its own on as
+ * well. So the second one asks for nothing new: it does not cut the drain short. Who cannot wait has SIGKILL, after which
+ * the next start adopts the embedded PostgreSQL.
+ */
+
+const endingSignals = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const
+
+/** Calls are answered within 12 s, jobs let go within 10; what takes longer hangs. Container limits are above this. */
+export const drainMs = 30_000
+
+export type Running = {
+  readonly logger: Logger
+  /** Answers what is in flight and lets go of everything. */
+  close(): Promise<void>
+  /** Reads location files and lists again. */
+  reload(): Promise<void>
+}
+
+/** A start takes some seconds; one that waits longer for its database has nothing to finish. */
+const startMs = 10_000
+
+/**
+ * Listens from the first moment. A signal or an uncaught error closes what runs, once, and ends the process: 0 after a
+ * signal, 1 after an error or when closing took longer than `drainMs`. One that comes while starting waits for the start,
+ * so that what was begun is closed in order too. SIGHUP ends nothing.
+ */
+export const listenForEnd = (): { started(running: Running): void } => {
+  let running: Running | undefined
+  let ending = false
+  let code: 0 | 1 = 0
+
+  const close = (now: Running): void => {
+    setTimeout(() => {
+      now.logger.fatal({ drainMs }, 'ending took too long: what was still in flight is given up')
+      process.exit(1)
+    }, drainMs)
+    now.close().then(
+      () => process.exit(code),
+      (error: unknown) => {
+        now.logger.error({ err: error }, 'not everything could be closed')
+        process.exit(1)
+      },
+    )
+  }
+  const end = (): void => {
+    if (ending) return
+    ending = true
+    if (running === undefined) setTimeout(() => process.exit(code), startMs)
+    else close(running)
+  }
+
+  for (const signal of endingSignals)
+    process.on(signal, () => {
+      running?.logger.info({ signal }, ending ? 'ending already' : 'ending')
+      end()
+    })
+  process.on('SIGHUP', () => {
+    if (running === undefined || ending) return
+    const { reload, logger } = running
+    logger.info('SIGHUP: reading location files and lists again')
+    reload().catch((error: unknown) => logger.error({ err: error }, 'files could not be read again'))
+  })
+  const failed = (error: unknown): void => {
+    code = 1
+    if (running === undefined)
+      process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`)
+    else running.logger.fatal({ err: error }, 'ending after an error')
+    end()
+  }
+  process.on('uncaughtException', failed)
+  process.on('unhandledRejection', failed)
+  return {
+    started: (now) => {
+      running = now
+      if (ending) close(now)
+    },
+  }
+}

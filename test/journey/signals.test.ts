@@ -1,0 +1,269 @@
+import { once } from 'node:events'
+import { appendFile, cp, mkdtemp, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { writeMmdb } from '../support/mmdb-writer.ts'
+import {
+  eventually,
+  exportLedger,
+  type Launch,
+  lookup,
+  type Service,
+  startService,
+  startWorker,
+} from '../support/service.ts'
+
+/**
+ * Signals to the real process, under load: what was taken in is answered, what was answered is charged, nothing is charged
+ * without an answer, and the exit code is 0. The service runs from a copy of the source, whose lists a test replaces.
+ */
+
+const callers = 8
+const heldCalls = 6
+const root = fileURLToPath(new URL('../..', import.meta.url))
+
+let copy = ''
+let dataDir = ''
+let environment: Record<string, string>
+let demo: { organization_id: string; api_key: string }
+let source: Awaited<ReturnType<typeof slowSource>>
+let service: Service | undefined
+
+/** A source of profiles that answers nobody until it is told to. */
+const slowSource = async () => {
+  let held: ServerResponse[] = []
+  const server = createServer((request, response) => {
+    const lid = request.url?.slice(1)
+    response.setHeader('content-type', 'application/json')
+    held.push(response)
+    response.once('answer', () => response.end(JSON.stringify({ lid, urn: '12', firstname: 'Talvora' })))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/{lid}`,
+    held: () => held.length,
+    answer: () => {
+      for (const response of held) response.emit('answer')
+      held = []
+    },
+    close: () => {
+      server.closeAllConnections()
+      return new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+const city = (name: string): Buffer =>
+  writeMmdb({
+    ipVersion: 4,
+    networks: { '0.0.0.0/1': { country: { iso_code: 'GB' }, city: { names: { en: name } } } },
+  })
+
+const start = async (launch: Launch = {}): Promise<Service> => {
+  service = await startService(environment, { cwd: copy, ownGroup: true, ...launch })
+  return service
+}
+
+beforeAll(async () => {
+  copy = await mkdtemp(join(tmpdir(), 'signals-'))
+  for (const name of ['src', 'projections', 'migrations', 'package.json', 'package-lock.json'])
+    await cp(join(root, name), join(copy, name), { recursive: true, preserveTimestamps: true })
+  await symlink(join(root, 'node_modules'), join(copy, 'node_modules'))
+  dataDir = join(copy, 'data')
+  source = await slowSource()
+  await writeFile(join(copy, 'city.mmdb'), city('Oldtown'))
+  environment = {
+    DATA_DIR: dataDir,
+    GEOIP_CITY_DB: join(copy, 'city.mmdb'),
+    PROFILE_PROVIDER: 'http',
+    PROFILE_HTTP_URL: source.url,
+    EGRESS_ALLOW: '127.0.0.0/8',
+    EMAIL_PROBE: 'off',
+    LOG_LEVEL: 'info',
+  }
+  await start()
+  demo = JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8'))
+}, 120_000)
+
+afterEach(async () => {
+  // A test that failed half-way.
+  if (service?.child.exitCode === null && service.child.signalCode === null) {
+    source.answer()
+    await service.end('SIGTERM')
+  }
+}, 60_000)
+
+afterAll(async () => {
+  await source?.close()
+  await rm(copy, { recursive: true, force: true })
+})
+
+type Load = {
+  /** Request ids of the calls that were answered with 200. */
+  readonly answered: string[]
+  readonly statuses: Map<number | 'refused', number>
+  readonly calling: Promise<unknown>
+  end(): void
+}
+
+/** Look-ups as fast as they are answered, by callers that keep their connections, until nobody listens any more. */
+const underLoad = ({ apiUrl }: Service): Load => {
+  const answered: string[] = []
+  const statuses = new Map<number | 'refused', number>()
+  const count = (status: number | 'refused') => statuses.set(status, (statuses.get(status) ?? 0) + 1)
+  let ended = false
+  const call = async (caller: number): Promise<void> => {
+    for (let i = 0; !ended; i++) {
+      const told = await lookup(apiUrl, demo.api_key, `8.${caller}.${i % 250}.8`).catch(() => null)
+      count(told?.status ?? 'refused')
+      if (told === null) return
+      if (told.status === 200) answered.push(String(told.body.request_id))
+    }
+  }
+  const calling = Promise.all(Array.from({ length: callers }, (_, caller) => call(caller)))
+  return {
+    answered,
+    statuses,
+    calling,
+    end: () => {
+      ended = true
+    },
+  }
+}
+
+/** Calls whose source has not answered yet. */
+const heldProfiles = async ({ apiUrl }: Service, run: string) => {
+  const asked = Array.from({ length: heldCalls }, async (_, i) => {
+    const response = await fetch(`${apiUrl}/v1/profnet/profile`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-api-key': demo.api_key },
+      body: JSON.stringify({ id: `${run}-${i}` }),
+    })
+    const body = (await response.json()) as { request_id: string }
+    return { status: response.status, requestId: body.request_id }
+  })
+  await eventually(async () => (source.held() === heldCalls ? true : undefined))
+  return asked
+}
+
+const npmStart: Launch = { command: ['npm', 'start'] }
+
+const refuses = ({ apiUrl }: Service) =>
+  eventually(() =>
+    fetch(`${apiUrl}/livez`, { headers: { connection: 'close' } }).then(
+      () => undefined,
+      () => true,
+    ),
+  )
+
+/** Every call of every test that was answered with 200, by its request id. */
+const answeredEver: string[] = []
+
+test.each([
+  { name: 'SIGHUP and SIGTERM', signals: ['SIGHUP', 'SIGTERM'] },
+  { name: 'SIGTERM twice', signals: ['SIGTERM', 'SIGTERM', 'SIGHUP'] },
+  { name: 'SIGINT', signals: ['SIGINT'] },
+  // As systemd stops a service. npm passes its own signal on, so that it arrives twice.
+  { name: 'SIGTERM to the process group of npm start', signals: ['SIGTERM'], launch: npmStart },
+] as const)(
+  '$name under load: every call taken in is answered, and the exit code is 0',
+  async ({ name, signals, ...rest }) => {
+    const launch = 'launch' in rest ? rest.launch : null
+    const running = launch === null && service?.child.exitCode === null ? service : await start(launch ?? {})
+    const load = underLoad(running)
+    const held = await heldProfiles(running, name.replaceAll(' ', '').toLowerCase())
+    await eventually(async () => (load.answered.length >= 100 ? true : undefined), 20_000)
+    const exited = once(running.child, 'exit')
+    const pid = running.child.pid ?? 0
+    for (const [i, signal] of signals.entries()) {
+      // Calls go on after SIGHUP; what comes after SIGTERM comes in the middle of the drain.
+      const more = load.answered.length + 50
+      if (signals[i - 1] === 'SIGHUP')
+        await eventually(async () => (load.answered.length >= more ? true : undefined))
+      else if (i > 0) await refuses(running)
+      process.kill(launch === null ? pid : -pid, signal)
+    }
+    await refuses(running)
+    source.answer()
+    const profiles = await Promise.all(held)
+    await load.calling
+    const [code, killedBy] = await exited
+
+    expect(profiles.map(({ status }) => status)).toEqual(Array(heldCalls).fill(200))
+    // A call on a connection that was kept may still be told to come again.
+    expect([...load.statuses.keys()].filter((status) => ![200, 503, 'refused'].includes(status))).toEqual([])
+    expect(code ?? killedBy).toBe(0)
+    expect(running.output()).toContain('embedded PostgreSQL has stopped')
+    await expect(stat(join(dataDir, 'postgres', 'postmaster.pid'))).rejects.toThrow('ENOENT')
+    answeredEver.push(...load.answered, ...profiles.map(({ requestId }) => requestId))
+  },
+  60_000,
+)
+
+test('SIGHUP under load: location files and lists are swapped, no call fails, and the service goes on', async () => {
+  const running = await start()
+  const validate = async () => {
+    const response = await fetch(`${running.apiUrl}/v1/email/validate`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-api-key': demo.api_key },
+      body: JSON.stringify({ email: 'ada@newly-disposable.example' }),
+    })
+    const { result } = (await response.json()) as { result: { checks: { disposable: boolean } } }
+    return result.checks.disposable
+  }
+  const cityOf = async () => {
+    const { body } = await lookup(running.apiUrl, demo.api_key, '8.8.8.8')
+    answeredEver.push(String(body.request_id))
+    return (body.result as { city: string }).city
+  }
+  const load = underLoad(running)
+  try {
+    expect([await cityOf(), await validate()]).toEqual(['Oldtown', false])
+    await writeFile(join(copy, 'city.next'), city('Newtown'))
+    await rename(join(copy, 'city.next'), join(copy, 'city.mmdb'))
+    const list = join(copy, 'src/capabilities/email-validation/lists/disposable.txt')
+    await appendFile(list, 'newly-disposable.example\n')
+    running.child.kill('SIGHUP')
+    running.child.kill('SIGHUP')
+    await eventually(async () => ((await cityOf()) === 'Newtown' && (await validate()) ? true : undefined))
+
+    // What is damaged is refused, and says so; the old ones go on answering.
+    await writeFile(join(copy, 'city.next'), 'no location file')
+    await rename(join(copy, 'city.next'), join(copy, 'city.mmdb'))
+    await writeFile(list, '')
+    running.child.kill('SIGHUP')
+    await eventually(async () =>
+      /lists: the new ones are refused/.test(running.output()) &&
+      /geo database: the new file is refused/.test(running.output())
+        ? true
+        : undefined,
+    )
+    expect([await cityOf(), await validate()]).toEqual(['Newtown', true])
+  } finally {
+    load.end()
+    await load.calling
+  }
+  answeredEver.push(...load.answered)
+  expect([...load.statuses.keys()]).toEqual([200])
+  expect(await running.end('SIGTERM')).toBe(0)
+}, 60_000)
+
+test('SIGTERM while starting: what was begun is ended in order', async () => {
+  await writeFile(join(copy, 'city.mmdb'), city('Oldtown'))
+  const starting = startWorker({ ...environment, ROLES: 'api,dashboard,projector,jobs' })
+  const pidFile = join(dataDir, 'postgres', 'postmaster.pid')
+  await eventually(() => stat(pidFile).catch(() => undefined), 20_000)
+  expect(await starting.end('SIGTERM')).toBe(0)
+  await expect(stat(pidFile)).rejects.toThrow('ENOENT')
+}, 60_000)
+
+test('all in all, exactly the calls that were answered are charged', async () => {
+  const events = await exportLedger(demo.organization_id, environment)
+  const charged = events.filter(({ type }) => type === 'CreditCharged')
+  expect(charged.length).toBeGreaterThan(500)
+  expect(charged.map(({ metadata }) => metadata.request_id).toSorted()).toEqual(answeredEver.toSorted())
+}, 60_000)
