@@ -31,6 +31,12 @@ export const keyUsage: Projection = {
       } else if (event.type === 'RateLimitExceeded') {
         const cell = `${event.data.key_id} ${event.data.window.slice(0, 10)} any rate_limited`
         calls.set(cell, (calls.get(cell) ?? 0) + event.data.count)
+      } else if (event.type === 'CallsRefused') {
+        const { key_id, outcome, window, counts } = event.data
+        for (const { capability, count } of counts) {
+          const cell = `${key_id} ${window.slice(0, 10)} ${capability} ${outcome}`
+          calls.set(cell, (calls.get(cell) ?? 0) + count)
+        }
       }
     }
     if (calls.size === 0) return []

@@ -139,6 +139,15 @@ const kinds: { readonly [T in ProjectedEvent['type']]?: (lines: Lines, event: Ev
     lines.set('outcome', String(event.data.count))
     lines.set('code', 'RATE_001')
   },
+  CallsRefused: (lines, event) => {
+    const { key_id, code, counts, free_by } = event.data
+    lines.open(event, { kind: 'refused', revision: event.revision })
+    lines.set('key_id', key_id)
+    lines.set('outcome', String(counts.reduce((sum, { count }) => sum + count, 0)))
+    lines.set('code', code)
+    lines.set('rule', free_by.rule)
+    lines.set('rule_version', String(free_by.rule_version))
+  },
   CreditGranted: (lines, event) => {
     lines.open(event, { kind: 'grant', revision: event.revision })
     lines.set('amount_micro', formatMicro(microOf(event.data.amount)))

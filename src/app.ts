@@ -6,7 +6,7 @@ import { type ApiKeyRow, keysOf } from '../projections/api-keys.ts'
 import { projections } from '../projections/index.ts'
 import type { CallRoom } from './call/conclude.ts'
 import { createIdempotency } from './call/idempotency.ts'
-import { createRateLimitRecord } from './call/rate-limit-record.ts'
+import { createRefusedCalls } from './call/refused-calls.ts'
 import { createRequestIds } from './call/request-id.ts'
 import { createReservations } from './call/reservations.ts'
 import { createHost } from './call/route.ts'
@@ -208,12 +208,12 @@ const openCallRoom = async (
       ? undefined
       : await openSharedRateLimiter({ url: config.REDIS_URL, local, logger, observe: metrics.rateLimiter })
   if (shared !== undefined) metrics.watch({ rateLimitsShared: shared.shared })
-  const rateLimitRecord = createRateLimitRecord({ ledger, logger, instanceId: randomUUID() })
+  const refusedCalls = createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() })
   const room: CallRoom = {
     directory,
     secrets,
     limiter: shared ?? local,
-    rateLimitRecord,
+    refusedCalls,
     ledger,
     prices,
     idempotency: createIdempotency({ pool, eventLog, secrets }),
@@ -232,7 +232,7 @@ const openCallRoom = async (
     ],
     close: async () => {
       await shared?.close()
-      await rateLimitRecord.flush()
+      await refusedCalls.flush()
       await ledger.drain()
       await directory.stop()
       await prices.stop()

@@ -8,15 +8,15 @@ import type { DirectoryKey, KeyDirectory } from '../guard/key-directory.ts'
 import type { RateLimiter, RatePolicy, RateVerdict } from '../guard/rate-limit.ts'
 import type { Secrets } from '../guard/secrets.ts'
 import { settlementKeyOf } from '../ledger/abandoned.ts'
-import { type Account, availableOf } from '../ledger/account.ts'
+import { type Account, availableOf, balanceOf } from '../ledger/account.ts'
 import { type Committed, type Ledger, LedgerUnavailable } from '../ledger/commit.ts'
-import { ratingOf, recordCall } from '../ledger/decide.ts'
+import { outcomeOfCall, ratingOf, recordCall } from '../ledger/decide.ts'
 import type { PriceBooks } from '../ledger/price-books.ts'
 import { type AnswerHeaders, type Credits, callHeaders, errorBody, send, statusOf } from './answer.ts'
 import { notEnoughCredits, type Refusal } from './errors.ts'
 import type { AnyCapabilityForm, PaidCall } from './form.ts'
 import { commandKeyOf, type Idempotency, type IdempotencyClaim } from './idempotency.ts'
-import type { RateLimitRecord } from './rate-limit-record.ts'
+import type { RefusedCalls } from './refused-calls.ts'
 import type { Reservations } from './reservations.ts'
 
 /**
@@ -29,7 +29,7 @@ export type CallRoom = {
   readonly directory: KeyDirectory
   readonly secrets: Secrets
   readonly limiter: RateLimiter
-  readonly rateLimitRecord: RateLimitRecord
+  readonly refusedCalls: RefusedCalls
   readonly ledger: Ledger
   readonly prices: PriceBooks
   readonly idempotency: Idempotency
@@ -146,33 +146,56 @@ export const reserve = async (
   const seen = payable(await ledger.lastSeen(key.organizationId))
   if (seen !== null) return { release: reservations.hold(key.organizationId, seen) }
   let total: MicroCredits | null = null
-  const { claim, attempt, ...unclaimed } = admitted
-  const committed = await record(room, unclaimed, unpaid, (account) => {
+  const refused = await recordUnpaid(room, admitted, (account) => {
     total = payable(account)
     return total !== null
   })
-  if (total !== null && committed.events.length === 0)
-    return { release: reservations.hold(key.organizationId, total) }
-  await refuseUnpaid(room, admitted, dearest, committed)
+  if (refused === null) return { release: reservations.hold(key.organizationId, total ?? 0n) }
+  await refuseUnpaid(room, admitted, dearest, refused)
   return null
+}
+
+/**
+ * Records that the balance cannot pay a call, unless the account says otherwise by then: null. Beyond the first of a
+ * minute no append decides that, so the ledger is read: credits granted elsewhere count here too.
+ */
+const recordUnpaid = async (
+  room: CallRoom,
+  admitted: Admitted,
+  payable: (account: Account) => boolean,
+): Promise<Pick<Committed, 'balance'> | null> => {
+  const { claim, attempt, ...unclaimed } = admitted
+  const { form, key, atMs } = admitted
+  if (!room.refusedCalls.single(key, atMs)) {
+    const account = await room.ledger.account(key.organizationId)
+    if (!payable(account)) {
+      const { capability } = form
+      room.refusedCalls.refused(key, { code: 'CREDIT_001', outcome: 'refused', capability }, atMs)
+      return { balance: balanceOf(account, atMs) }
+    }
+  }
+  const { events, balance } = await record(room, unclaimed, unpaid, payable)
+  return events.length === 0 ? null : { balance }
 }
 
 /** How often an account may change its mind about what a call costs, while it is recorded. */
 const ratingsMax = 8
 
+/** An answer as it was recorded. `unpaid`: as one that the balance could not pay. */
+export type Recorded = Pick<Committed, 'events' | 'balance' | 'repeated'> & { readonly unpaid: boolean }
+
 /**
  * Records an answer and its charge. An Idempotency-Key is used up by a charge: a call that came with one and costs nothing,
- * or is refused because nobody can pay it, is recorded as a call without one. Every refusal is decided by its append.
+ * or is refused because nobody can pay it, is recorded as a call without one.
  */
 export const recordAnswer = async (
   room: CallRoom,
   admitted: Admitted,
   facts: CallFacts,
-): Promise<Committed> => {
+): Promise<Recorded> => {
   const { claim, attempt, ...unclaimed } = admitted
   const { atMs } = admitted
   const answered: Conclusion = { outcome: 'answered', facts }
-  if (attempt === undefined) return record(room, admitted, answered)
   const rated = (account: Account): 'free' | 'paid' | 'unpaid' => {
     const { total } = ratingOf(account, facts, room.prices.at(atMs), atMs)
     if (total === 0n) return 'free'
@@ -180,25 +203,32 @@ export const recordAnswer = async (
   }
   for (let ratings = 0; ratings < ratingsMax; ratings++) {
     const seen = rated(await room.ledger.lastSeen(admitted.key.organizationId))
-    const committed = await record(
-      room,
-      seen === 'paid' ? admitted : unclaimed,
-      seen === 'unpaid' ? unpaid : answered,
-      (account) => rated(account) !== seen,
-    )
-    if (committed.events.length > 0) return committed
+    if (seen === 'unpaid') {
+      const refused = await recordUnpaid(room, admitted, (account) => rated(account) !== 'unpaid')
+      if (refused !== null) return { events: [], unpaid: true, repeated: false, ...refused }
+    } else {
+      const committed = await record(
+        room,
+        seen === 'paid' ? admitted : unclaimed,
+        answered,
+        // Without an Idempotency-Key the append decides whatever it finds.
+        attempt === undefined ? undefined : (account) => rated(account) !== seen,
+      )
+      const { events, balance, repeated } = committed
+      const { unpaid } = outcomeOfCall(events)
+      if (unpaid) room.refusedCalls.single(admitted.key, atMs)
+      if (events.length > 0) return { events, balance, repeated, unpaid }
+    }
   }
   throw new LedgerUnavailable('what the call costs changes faster than it can be recorded')
 }
 
-/** Records a refusal as a free fact and answers it. */
+/** Records a refusal as a free fact, the first of a minute singly, and answers it. */
 export const refuse = async (room: CallRoom, admitted: Admitted, refusal: Refusal): Promise<FastifyReply> => {
   const { code } = refusal
   const status = statusOf(refusal)
   const outcome = status >= 500 ? 'failed' : 'refused'
-  // It costs nothing: no Idempotency-Key is used up.
-  const { claim, attempt, ...unclaimed } = admitted
-  const { balance } = await record(room, unclaimed, { outcome, code, facts: { kind: 'refusal', code } })
+  const balance = await recordRefusal(room, admitted, { outcome, code })
   return finish(
     room,
     admitted,
@@ -207,12 +237,28 @@ export const refuse = async (room: CallRoom, admitted: Admitted, refusal: Refusa
   )
 }
 
+/** What is left after a refusal that was recorded, or counted to be recorded with others. */
+export const recordRefusal = async (
+  room: CallRoom,
+  admitted: Admitted,
+  { outcome, code }: { readonly outcome: 'refused' | 'failed'; readonly code: string },
+): Promise<MicroCredits> => {
+  const { key, atMs, form } = admitted
+  if (room.refusedCalls.single(key, atMs)) {
+    // It costs nothing: no Idempotency-Key is used up.
+    const { claim, attempt, ...unclaimed } = admitted
+    return (await record(room, unclaimed, { outcome, code, facts: { kind: 'refusal', code } })).balance
+  }
+  room.refusedCalls.refused(key, { code, outcome, capability: form.capability }, atMs)
+  return balanceOf(await room.ledger.lastSeen(key.organizationId), atMs)
+}
+
 /** Answers that the balance cannot pay what the call costs; it stands in the ledger already. */
 export const refuseUnpaid = async (
   room: CallRoom,
   admitted: Admitted,
   facts: CallFacts,
-  { balance }: Committed,
+  { balance }: Pick<Committed, 'balance'>,
 ): Promise<FastifyReply> => {
   const { key, atMs, requestId } = admitted
   const account = await room.ledger.lastSeen(key.organizationId)

@@ -14,8 +14,8 @@ import {
   deliver,
   headersOf,
   observe,
-  record,
   recordAnswer,
+  recordRefusal,
   refuse,
   refuseUnpaid,
   rendered,
@@ -90,7 +90,7 @@ const headersOfFailure = async (
   try {
     const remaining =
       code === 'SYS_001'
-        ? (await record(room, bare, { outcome: 'failed', code, facts: { kind: 'refusal', code } })).balance
+        ? await recordRefusal(room, bare, { outcome: 'failed', code })
         : balanceOf(await room.ledger.lastSeen(key.organizationId), atMs)
     return headersOf(admitted, { charged: 0n, remaining })
   } catch (error) {
@@ -130,7 +130,7 @@ const admit = async (
     : room.limiter.takeRefused(key))
   const admitted: Admitted = { form, reply, key, verdict, requestId, atMs, startedMs }
   if (verdict.exceeded !== null) {
-    room.rateLimitRecord.count(key, verdict.exceeded.policy, atMs)
+    room.refusedCalls.rateLimited(key, verdict.exceeded.policy, atMs)
     const remaining = balanceOf(await room.ledger.lastSeen(key.organizationId), atMs)
     const refusal = rateLimitExceeded(verdict.exceeded)
     room.observe?.rateLimited(verdict.exceeded.policy)
@@ -251,8 +251,8 @@ const answerOnce = async (
   const written = rendered(form, decision)
   const committed = await recordAnswer(room, admitted, decision.facts)
   if (committed.repeated && admitted.attempt !== undefined) return 'written before'
-  const { charged, unpaid } = outcomeOfCall(committed.events)
-  if (unpaid) return refuseUnpaid(room, admitted, decision.facts, committed)
+  const { charged } = outcomeOfCall(committed.events)
+  if (committed.unpaid) return refuseUnpaid(room, admitted, decision.facts, committed)
   const billed = form.billed?.(decision.result, chargeLinesOf(committed.events))
   const answer = billed === undefined ? written : rendered(form, { ...decision, result: billed })
   return deliver(room, admitted, answer, { charged, remaining: committed.balance })

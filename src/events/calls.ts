@@ -6,8 +6,10 @@ import { pixelFacts } from './pixel.ts'
 import { instant, keyId } from './primitives.ts'
 import { profileFacts } from './profile.ts'
 
+const refusalCode = z.string().regex(/^[A-Z]+_\d{3}$/)
+
 /** A refused call establishes only why it was refused. It is free by rule `refusal`. */
-export const refusalFacts = z.object({ kind: z.literal('refusal'), code: z.string().regex(/^[A-Z]+_\d{3}$/) })
+export const refusalFacts = z.object({ kind: z.literal('refusal'), code: refusalCode })
 
 /** Whoami establishes nothing beyond that the key was used. */
 export const whoamiFacts = z.object({ kind: z.literal('whoami') })
@@ -58,3 +60,17 @@ export const rateLimitExceededV1 = z.object({
   count: z.int().positive(),
 })
 export type RateLimitExceeded = z.infer<typeof rateLimitExceededV1>
+
+/**
+ * Refused calls of a key beyond those of a minute that are recorded one by one: one event per key, code and minute
+ * however many they were. Free, by the rule that frees every refusal.
+ */
+export const callsRefusedV1 = z.object({
+  key_id: keyId,
+  code: refusalCode,
+  outcome: callOutcome.exclude(['answered']),
+  window: instant,
+  counts: z.array(z.object({ capability, count: z.int().positive() })).min(1),
+  free_by: z.object({ rule: z.string(), rule_version: z.int().positive() }),
+})
+export type CallsRefused = z.infer<typeof callsRefusedV1>

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { keyUsedV1, rateLimitExceededV1 } from './calls.ts'
+import { callsRefusedV1, keyUsedV1, rateLimitExceededV1 } from './calls.ts'
 import {
   creditAdjustedV1,
   creditChargedV1,
@@ -33,6 +33,7 @@ export const catalogue = {
   PriceOverrideSet: [priceOverrideSetV1],
   KeyUsed: [keyUsedV1],
   RateLimitExceeded: [rateLimitExceededV1],
+  CallsRefused: [callsRefusedV1],
   CreditCharged: [creditChargedV1],
   CreditAdjusted: [creditAdjustedV1],
   ApiKeyIssued: [apiKeyIssuedV1, apiKeyIssuedV2],
@@ -68,6 +69,7 @@ export type LedgerEvent = DomainEventOf<
   | 'PriceOverrideSet'
   | 'KeyUsed'
   | 'RateLimitExceeded'
+  | 'CallsRefused'
   | 'CreditCharged'
   | 'CreditAdjusted'
 >

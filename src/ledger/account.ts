@@ -109,6 +109,7 @@ export const evolve = (account: Account, event: LedgerEvent, revision: number): 
     }
     case 'KeyUsed':
     case 'RateLimitExceeded':
+    case 'CallsRefused':
       return
   }
 }

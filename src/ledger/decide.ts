@@ -1,7 +1,7 @@
 import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
 import type { PriceBook } from '../billing/price-book.ts'
 import { type Rating, rate } from '../billing/tariff.ts'
-import type { CallFacts, CallOutcome, RateLimitExceeded } from '../events/calls.ts'
+import type { CallFacts, CallOutcome, CallsRefused, RateLimitExceeded } from '../events/calls.ts'
 import type { Capability } from '../events/capabilities.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { CreditGranted, PriceOverrideSet } from '../events/credits.ts'
@@ -154,6 +154,20 @@ export const overridePrice = (
 
 export const recordRateLimit = (account: Account, exceeded: RateLimitExceeded): Decision =>
   ifRegistered(account, () => ({ type: 'RateLimitExceeded', data: exceeded }))
+
+/** Records refused calls counted together: free by the rule that makes a refusal free. */
+export const recordCallsRefused = (
+  account: Account,
+  refused: Omit<CallsRefused, 'free_by'>,
+  { book, atMs }: { book: PriceBook; atMs: number },
+): Decision =>
+  ifRegistered(account, () => {
+    const { rule, ruleVersion } = ratingOf(account, { kind: 'refusal', code: refused.code }, book, atMs)
+    return {
+      type: 'CallsRefused',
+      data: { ...refused, free_by: { rule, rule_version: ruleVersion } },
+    }
+  })
 
 /** Gives a charge back: its answer never left. */
 export const reverseCharge = (

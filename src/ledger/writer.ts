@@ -399,6 +399,8 @@ export const createWriter = (
       await running
       const fresh = account === undefined ? await load() : draftOf(account)
       await readTail(fresh)
+      // What others have appended is read once, and not again by everybody who asks while this process appends nothing.
+      if (running === undefined && (account?.revision ?? -1) < fresh.revision) account = draftOf(fresh)
       return fresh
     },
     lastSeen: async () => {

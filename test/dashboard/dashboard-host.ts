@@ -5,7 +5,7 @@ import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fas
 import pino from 'pino'
 import { projections } from '../../projections/index.ts'
 import { createIdempotency } from '../../src/call/idempotency.ts'
-import { createRateLimitRecord } from '../../src/call/rate-limit-record.ts'
+import { createRefusedCalls } from '../../src/call/refused-calls.ts'
 import { createRequestIds } from '../../src/call/request-id.ts'
 import { createReservations } from '../../src/call/reservations.ts'
 import { createHost } from '../../src/call/route.ts'
@@ -47,7 +47,7 @@ export const openDashboardHost = async (): Promise<DashboardHost> => {
       directory,
       secrets,
       limiter: createRateLimiter(memoryCounters()),
-      rateLimitRecord: createRateLimitRecord({ ledger, logger, instanceId: randomUUID() }),
+      refusedCalls: createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() }),
       ledger,
       prices,
       idempotency: createIdempotency({ pool, eventLog, secrets }),

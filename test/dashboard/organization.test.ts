@@ -6,7 +6,7 @@ import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { keyStream } from '../../src/events/streams.ts'
 import { sameHmac } from '../../src/guard/secrets.ts'
 import { parseApiKey } from '../../src/keys/api-key.ts'
-import { recordCall } from '../../src/ledger/decide.ts'
+import { recordCall, recordCallsRefused } from '../../src/ledger/decide.ts'
 import { defaultKeyLimits, issueKey } from '../../src/ops/api-keys.ts'
 import { createOrganization, grant } from '../../src/ops/organizations.ts'
 import { putUser } from '../../src/ops/users.ts'
@@ -386,6 +386,33 @@ describe('the statement', () => {
     expect(textOf(body)).toContain(`${requestIds.at(-1)} answered -1 ip_lookup.located v1 price book 1`)
     const first = await browser.get(`/organizations/${id}?before=3`)
     expect(textOf(first.body)).toContain('credits granted +100,000')
+  })
+
+  test('says how many refused calls were recorded together, and why', async () => {
+    const own = await organization('Knocking')
+    const { keyId } = await key(own)
+    const atMs = Date.parse('2026-10-01T12:35:00.000Z')
+    const refused = {
+      key_id: keyId,
+      code: 'AUTH_003',
+      outcome: 'refused' as const,
+      window: '2026-10-01T12:34:00.000Z',
+      counts: [
+        { capability: 'ip_lookup' as const, count: 5_911 },
+        { capability: 'whoami' as const, count: 29 },
+      ],
+    }
+    await room.foundation.ledger.submit(own, {
+      key: 'refused',
+      atMs,
+      actor: `key:${keyId}`,
+      decide: (account) => recordCallsRefused(account, refused, { book: room.prices.at(atMs), atMs }),
+    })
+    await room.caughtUp()
+    const { body } = await browser.get(`/organizations/${own}`)
+    expect(textOf(body)).toContain(
+      `refused calls key production ${keyId} 5,940 calls refused AUTH_003 0 refusal v1`,
+    )
   })
 
   test('finds the line of every request id, in a few look-ups by primary key', async () => {

@@ -23,6 +23,7 @@ import {
   grantCredits,
   overridePrice,
   recordCall,
+  recordCallsRefused,
   recordRateLimit,
   registerOrganization,
   reverseCharge,
@@ -471,6 +472,26 @@ export const writeHistory = async (
     })
   }
 
+  const refused = (organizationId: string) => {
+    const calls = {
+      key_id: random.pick(keyIds),
+      code: random.pick(['AUTH_003', 'REQ_002']),
+      outcome: 'refused' as const,
+      window: new Date(nowMs - (nowMs % 60_000)).toISOString(),
+      counts: [
+        { capability: 'ip_lookup' as const, count: 1 + random.integer(5_000) },
+        { capability: 'whoami' as const, count: 1 + random.integer(50) },
+      ],
+    }
+    const atMs = nowMs
+    return ledger.submit(organizationId, {
+      key: `refused/${++sequence}`,
+      atMs,
+      actor: 'system',
+      decide: (account) => recordCallsRefused(account, calls, { book, atMs }),
+    })
+  }
+
   await appendTo(eventLog, priceBookStream, { type: 'PriceBookPublished', data: defaultPriceBook })
   await openOrganizations(ledger)
   for (const keyId of keyIds) await issueKey(eventLog, keyId, random.pick(organizationIds))
@@ -486,6 +507,7 @@ export const writeHistory = async (
     else if (draw < 0.5) await correct(organizationId)
     else if (draw < 0.6) await setPrice(organizationId)
     else if (draw < 0.7) await limited(organizationId)
+    else if (draw < 0.8) await refused(organizationId)
   }
   const [rotated = '', changed = '', revoked = ''] = keyIds
   await appendTo(

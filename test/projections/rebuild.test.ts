@@ -422,7 +422,8 @@ describe('a raised version', () => {
     house.start()
     await untilProjected(house)
     const parked = async () =>
-      (await house.pool.query('select projection, stream, position from parked_events order by position')).rows
+      (await house.pool.query('select projection, stream, position from parked_events order by position'))
+        .rows
     const byProjector = await parked()
     expect(byProjector).toMatchObject([{ stream: keyStream(bad) }, { stream: keyStream(unread) }])
     const rows = await house.live(apiKeys)

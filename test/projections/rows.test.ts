@@ -116,6 +116,7 @@ test('the history is a rich and valid one', async () => {
     'PriceOverrideSet',
     'KeyUsed',
     'RateLimitExceeded',
+    'CallsRefused',
     'CreditCharged',
     'CreditAdjusted',
   ] as const)
@@ -302,6 +303,17 @@ describe('ledger_lines', () => {
             code: 'RATE_001',
             amount_micro: '0',
           })
+        if (type === 'CallsRefused')
+          expected.set(revision, {
+            ...line,
+            kind: 'refused',
+            key_id: data.key_id,
+            outcome: String(data.counts.reduce((sum, { count }) => sum + count, 0)),
+            code: data.code,
+            amount_micro: '0',
+            rule: 'refusal',
+            rule_version: 1,
+          })
       })
       const lines = await linesOf(organizationId)
       expect(lines).toMatchObject([...expected.values()])
@@ -414,6 +426,9 @@ describe('key_usage', () => {
         add(`${data.key_id} ${metadata.effective_at.slice(0, 10)} ${data.capability} ${data.outcome}`, 1)
       if (type === 'RateLimitExceeded')
         add(`${data.key_id} ${data.window.slice(0, 10)} any rate_limited`, data.count)
+      if (type === 'CallsRefused')
+        for (const { capability, count } of data.counts)
+          add(`${data.key_id} ${data.window.slice(0, 10)} ${capability} refused`, count)
     }
     const { rows } = await house.pool.query<{ cell: string; calls: string }>(
       `select concat_ws(' ', key_id, day::text, capability, outcome) as cell, calls from key_usage`,

@@ -1,5 +1,5 @@
 /** Specification §4.5 and §4.6, decisions 22 and 23: the pixel controls, over HTTP, with what the ledger holds of them. */
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { z } from 'zod'
 import {
   pixelBlock,
@@ -544,6 +544,8 @@ describe('what is missing or wrong', () => {
   beforeAll(async () => {
     partner = await newPartner()
   })
+  // Only the first 60 refusals of a key and minute are recorded singly.
+  beforeEach(() => house.moveClock(2_000))
 
   const expectRefused = (
     answer: AnswerAndFacts,

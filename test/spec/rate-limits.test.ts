@@ -1,5 +1,9 @@
 /** Specification 8, with decisions 3, 5 and 24. */
+import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { parseCredits } from '../../src/billing/money.ts'
+import { createLedger } from '../../src/ledger/commit.ts'
+import { grantCredits } from '../../src/ledger/decide.ts'
 import {
   type AnswerAndFacts,
   type House,
@@ -144,6 +148,97 @@ describe('8 requests per minute and per day', () => {
     expect(answers.map(({ status }) => status)).toEqual([200, 200, ...Array<number>(10).fill(429)])
     for (const { body } of answers.slice(2))
       expect(body.details).toMatchObject({ window: 'minute', limit: 2 })
+  })
+})
+
+describe('decision 24: refused calls cannot fill the event log', () => {
+  const startOfMinute = (own: House): string => {
+    own.moveClock(minuteMs - (Date.now() % minuteMs) + 1000)
+    return new Date(Date.now() - (Date.now() % minuteMs)).toISOString()
+  }
+  const counted = (partner: Partner, code: string, window: string, counts: object) => ({
+    type: 'CallsRefused',
+    data: {
+      key_id: partner.keyId,
+      code,
+      outcome: 'refused',
+      window,
+      counts: Object.entries(counts).map(([capability, count]) => ({ capability, count })),
+      free_by: { rule: 'refusal', rule_version: 1 },
+    },
+  })
+
+  test('the first 60 of a key and minute are recorded singly, the others in one event per code, at the latest when the process ends', async () => {
+    const own = await openHouse()
+    try {
+      const partner = await own.partner({ credits: '7', permissions: ['ip_lookup'] })
+      const minute = startOfMinute(own)
+      const before = (await own.eventsOf(partner.organizationId)).length
+      const bodies = [...Array<object>(70).fill({}), ...Array<object>(20).fill({ ip: 'nonsense' })]
+      const answers = await Promise.all(bodies.map((body) => own.lookup(partner, body)))
+      expect(answers.map(({ status }) => status)).toEqual(Array(90).fill(400))
+      for (const answer of answers) expectCredits(answer, '0', '7')
+      const denied = await own.post(partner, '/pixel/block', { domain: 'example.com' })
+      expect(denied.body).toMatchObject({ code: 'AUTH_002' })
+      const singly = bare((await own.eventsOf(partner.organizationId)).slice(before))
+      expect(singly.map(({ type }) => type)).toEqual(Array(60).fill('KeyUsed'))
+      await own.end()
+      const together = bare((await own.eventsOf(partner.organizationId)).slice(before + 60))
+      const recordedOf = (code: string) => singly.filter(({ data }) => data.code === code).length
+      expect(together.sort((a, b) => String(a.data.code).localeCompare(String(b.data.code)))).toEqual([
+        counted(partner, 'AUTH_002', minute, { pixel: 1 }),
+        ...(recordedOf('IP_001') === 20
+          ? []
+          : [counted(partner, 'IP_001', minute, { ip_lookup: 20 - recordedOf('IP_001') })]),
+        counted(partner, 'REQ_002', minute, { ip_lookup: 70 - recordedOf('REQ_002') }),
+      ])
+    } finally {
+      await own.close()
+    }
+  })
+
+  test('calls that nobody can pay count among them; credits granted by another process are used at once', async () => {
+    const own = await openHouse()
+    try {
+      const partner = await own.partner({ credits: '0' })
+      const minute = startOfMinute(own)
+      const before = (await own.eventsOf(partner.organizationId)).length
+      for (let n = 0; n < 75; n++)
+        expect((await own.lookup(partner, { ip: places.london })).body).toMatchObject({
+          code: 'CREDIT_001',
+          details: { required: '1', available: '0' },
+        })
+      expect(await own.eventsOf(partner.organizationId)).toHaveLength(before + 60)
+      const elsewhere = createLedger({
+        eventLog: own.foundation.eventLog,
+        snapshot: async () => null,
+        logger: pino({ level: 'silent' }),
+        clock: Date,
+      })
+      await elsewhere.submit(partner.organizationId, {
+        key: 'bought',
+        atMs: Date.now(),
+        actor: 'cli',
+        decide: (account, idOf) =>
+          grantCredits(account, {
+            grantId: idOf(0),
+            amount: parseCredits('1'),
+            priority: 100,
+            expiresAt: null,
+            reason: 'bought',
+          }),
+      })
+      const paid = await own.lookup(partner, { ip: places.london })
+      expect(paid.status).toBe(200)
+      expectCredits(paid, '1', '0')
+      expect((await own.lookup(partner, { ip: places.london })).status).toBe(402)
+      await own.end()
+      expect(bare(await own.eventsOf(partner.organizationId)).at(-1)).toEqual(
+        counted(partner, 'CREDIT_001', minute, { ip_lookup: 16 }),
+      )
+    } finally {
+      await own.close()
+    }
   })
 })
 

@@ -226,6 +226,8 @@ const whatOf = (line: StatementRow): Renderable => {
       return [words(line.capability ?? 'call'), key]
     case 'rate_limited':
       return ['rate limit', key]
+    case 'refused':
+      return ['refused calls', key]
     case 'grant':
       return 'credits granted'
     case 'expiry':
@@ -236,7 +238,7 @@ const whatOf = (line: StatementRow): Renderable => {
 }
 
 const outcomeOf = (line: StatementRow): Renderable => {
-  if (line.kind === 'rate_limited')
+  if (line.kind === 'rate_limited' || line.kind === 'refused')
     return html`${count(line.outcome ?? '0')} calls refused <span class="code">${line.code}</span>`
   return [line.outcome, line.code !== null && html` <span class="code">${line.code}</span>`]
 }

@@ -1,0 +1,215 @@
+/** Refused calls on their way into the ledger: coalesced, never written twice, and none forgotten. */
+import { pino } from 'pino'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { createRefusedCalls } from '../../src/call/refused-calls.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import type { DirectoryKey } from '../../src/guard/key-directory.ts'
+import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
+import { registerOrganization } from '../../src/ledger/decide.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import { type AppendFault, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+
+const organizationId = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
+const minuteMs = Date.parse('2026-03-01T12:00:00.000Z')
+const logger = pino({ level: 'silent' })
+const key: DirectoryKey = {
+  keyId: 'K9abcdefghijklmn',
+  organizationId,
+  organizationName: 'Example',
+  name: 'a key',
+  secretHmac: 'A'.repeat(43),
+  last4: 'abcd',
+  permissions: [],
+  limits: { requests_per_minute: 1, requests_per_day: 1, email_validations_per_second: 10 },
+  allowedCidrs: [],
+  createdAt: '2026-02-01T00:00:00.000Z',
+  expiresAt: null,
+  successorId: null,
+  graceUntil: null,
+  revokedAt: null,
+  endsAtMs: Number.POSITIVE_INFINITY,
+  allowed: null,
+}
+
+let log: MemoryEventLog
+let ledger: Ledger
+/** What happens to the next appends; the log cannot be read while one gets no answer. */
+let fault: AppendFault | undefined
+
+beforeEach(async () => {
+  fault = undefined
+  log = createMemoryEventLog()
+  let nowMs = minuteMs
+  ledger = createLedger({
+    eventLog: log.client('one', {
+      onAppend: () => {
+        nowMs += 60
+        return fault
+      },
+      onRead: () => (fault === undefined ? undefined : 'unavailable'),
+    }),
+    snapshot: async () => null,
+    logger,
+    clock: { now: () => nowMs },
+    limits: { retryPauseMs: 0, unknownRetryMs: 100, unavailableRetryMs: 100 },
+  })
+  await ledger.submit(organizationId, {
+    key: 'register',
+    atMs: minuteMs,
+    actor: 'system',
+    decide: (account) => registerOrganization(account, { name: 'Example', overdraftLimit: 0n }),
+  })
+})
+
+afterEach(async () => {
+  expect((await verifyLedger(log.client('verifier'), organizationId)).fault).toBeNull()
+})
+
+const book = priceBookOf(defaultPriceBook)
+const prices = {
+  at: () => book,
+  caughtUp: Promise.resolve(),
+  failure: () => null,
+  stop: () => Promise.resolve(),
+}
+
+const recorder = (instanceId = 'instance') => createRefusedCalls({ ledger, prices, logger, instanceId })
+
+const recorded = (): unknown[] =>
+  log
+    .eventsOf(ledgerStream(organizationId))
+    .map(decodeEvent)
+    .flatMap(({ type, data }) => (type === 'RateLimitExceeded' || type === 'CallsRefused' ? [data] : []))
+
+const exceeded = (count: number, windowMs = minuteMs) => ({
+  key_id: key.keyId,
+  policy: 'minute',
+  window: new Date(windowMs).toISOString(),
+  count,
+})
+
+test('refusals of one key, policy and minute are one event; another minute is another', async () => {
+  const record = recorder()
+  for (const secondsMs of [0, 1_000, 59_999, 60_000]) record.rateLimited(key, 'minute', minuteMs + secondsMs)
+  await record.flush()
+  expect(recorded()).toEqual([exceeded(3), exceeded(1, minuteMs + 60_000)])
+  await record.flush()
+  expect(recorded()).toHaveLength(2)
+})
+
+test.each<[string, AppendFault, () => void]>([
+  ['was written although nobody heard of it', 'lose-reply', () => undefined],
+  ['arrives after it was given up', 'late', () => log.deliverLate()],
+  ['never arrives', 'lose-request', () => undefined],
+])(
+  'a record whose append %s stands once after the next flush, however many follow',
+  async (_, lost, meanwhile) => {
+    const record = recorder()
+    record.rateLimited(key, 'minute', minuteMs)
+    record.rateLimited(key, 'minute', minuteMs)
+    fault = lost
+    await record.flush()
+    meanwhile()
+    fault = undefined
+    for (let n = 0; n < 3; n++) await record.flush()
+    while (log.late.length > 0) expect(log.deliverLate()).toBe(false)
+    expect(recorded()).toEqual([exceeded(2)])
+  },
+)
+
+test('it stands once also where the process has folded it into its account before it asks again', async () => {
+  const record = recorder()
+  record.rateLimited(key, 'minute', minuteMs)
+  fault = 'lose-reply'
+  await record.flush()
+  fault = undefined
+  // Reads the tail, in which the lost record stands.
+  await ledger.account(organizationId)
+  await ledger.lastSeen(organizationId)
+  await record.flush()
+  expect(recorded()).toEqual([exceeded(1)])
+})
+
+test('it stands once also where the same minute was counted on meanwhile, and what came since stands beside it', async () => {
+  const record = recorder()
+  record.rateLimited(key, 'minute', minuteMs)
+  fault = 'lose-reply'
+  await record.flush()
+  fault = undefined
+  record.rateLimited(key, 'minute', minuteMs)
+  await record.flush()
+  expect(recorded()).toEqual([exceeded(1), exceeded(1)])
+})
+
+describe('calls refused for another reason', () => {
+  const refusal = (code: string, capability: 'ip_lookup' | 'whoami' = 'ip_lookup') =>
+    ({ code, outcome: 'refused', capability }) as const
+  const refused = (code: string, counts: Partial<Record<'ip_lookup' | 'whoami', number>>) => ({
+    key_id: key.keyId,
+    code,
+    outcome: 'refused',
+    window: new Date(minuteMs).toISOString(),
+    counts: Object.entries(counts).map(([capability, count]) => ({ capability, count })),
+    free_by: { rule: 'refusal', rule_version: 1 },
+  })
+
+  test('the first 60 of a key and minute are recorded singly, whatever their codes', () => {
+    const record = recorder()
+    const other = { ...key, keyId: 'K9abcdefghijklmo' }
+    const singles = (of: DirectoryKey, atMs: number) =>
+      Array.from({ length: 100 }, () => record.single(of, atMs)).filter(Boolean).length
+    expect([singles(key, minuteMs), singles(key, minuteMs + 59_999), singles(other, minuteMs)]).toEqual([
+      60, 0, 60,
+    ])
+    expect(singles(key, minuteMs + 60_000)).toBe(60)
+    // A clock set back opens no minute again.
+    expect(singles(key, minuteMs)).toBe(0)
+  })
+
+  test('the others are one event per code and minute, which counts them by capability', async () => {
+    const record = recorder()
+    for (let n = 0; n < 5; n++) record.refused(key, refusal('AUTH_003'), minuteMs + n)
+    for (let n = 0; n < 3; n++) record.refused(key, refusal('AUTH_003', 'whoami'), minuteMs + n)
+    record.refused(key, refusal('AUTH_002'), minuteMs)
+    await record.flush()
+    expect(recorded()).toEqual([
+      refused('AUTH_003', { ip_lookup: 5, whoami: 3 }),
+      refused('AUTH_002', { ip_lookup: 1 }),
+    ])
+  })
+
+  test('several processes each record their own counts of the same key, code and minute', async () => {
+    const records = ['one', 'two', 'three'].map(recorder)
+    for (const [n, record] of records.entries())
+      for (let times = 0; times <= n; times++) record.refused(key, refusal('AUTH_003'), minuteMs)
+    await Promise.all(records.map((record) => record.flush()))
+    expect(recorded()).toHaveLength(3)
+    expect(recorded()).toEqual(
+      expect.arrayContaining([1, 2, 3].map((count) => refused('AUTH_003', { ip_lookup: count }))),
+    )
+  })
+
+  test('a call that ends after its minute was recorded is not forgotten', async () => {
+    const record = recorder()
+    record.refused(key, refusal('PROFNET_002'), minuteMs)
+    await record.flush()
+    record.refused(key, refusal('PROFNET_002'), minuteMs)
+    await record.flush()
+    expect(recorded()).toEqual(Array(2).fill(refused('PROFNET_002', { ip_lookup: 1 })))
+  })
+
+  test('what a lost append held is recorded once, and what was counted meanwhile too', async () => {
+    const record = recorder()
+    record.refused(key, refusal('AUTH_003'), minuteMs)
+    fault = 'lose-reply'
+    await record.flush()
+    record.refused(key, refusal('AUTH_003'), minuteMs)
+    record.refused(key, refusal('AUTH_003'), minuteMs)
+    await record.flush()
+    fault = undefined
+    await Promise.all([record.flush(), record.flush()])
+    expect(recorded()).toEqual([refused('AUTH_003', { ip_lookup: 1 }), refused('AUTH_003', { ip_lookup: 2 })])
+  })
+})

@@ -1,0 +1,49 @@
+/** What asking for an account costs a process that appends nothing itself. */
+import { pino } from 'pino'
+import { expect, test } from 'vitest'
+import { createLedger } from '../../src/ledger/commit.ts'
+import { recordRateLimit, registerOrganization } from '../../src/ledger/decide.ts'
+import { createMemoryEventLog } from '../support/memory-event-log.ts'
+
+const organizationId = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
+const exceeded = {
+  key_id: 'K9abcdefghijklmn',
+  policy: 'minute',
+  window: '2026-03-01T11:59:00.000Z',
+  count: 1,
+} as const
+const atMs = Date.parse('2026-03-01T12:00:00.000Z')
+
+test('what another process appended is read once, however often the account is asked for', async () => {
+  const log = createMemoryEventLog()
+  const from: (number | bigint | undefined)[] = []
+  const ledgerOf = (name: string, onRead?: (stream: string, options: { from?: number }) => undefined) =>
+    createLedger({
+      eventLog: log.client(name, onRead === undefined ? {} : { onRead }),
+      snapshot: async () => null,
+      logger: pino({ level: 'silent' }),
+      clock: { now: () => atMs },
+    })
+  const writing = ledgerOf('writing')
+  const asking = ledgerOf('asking', (_, options) => {
+    from.push(options.from)
+    return undefined
+  })
+  const register = (key: string) =>
+    writing.submit(organizationId, {
+      key,
+      atMs,
+      actor: 'system',
+      decide: (account) =>
+        account.registered
+          ? recordRateLimit(account, exceeded)
+          : registerOrganization(account, { name: 'Example', overdraftLimit: 0n }),
+    })
+  await register('register')
+  expect((await asking.lastSeen(organizationId)).revision).toBe(0)
+  for (let n = 0; n < 50; n++) await register(`call-${n}`)
+  from.length = 0
+  for (let n = 0; n < 3; n++) expect((await asking.account(organizationId)).revision).toBe(50)
+  expect(from).toEqual([1, 51, 51])
+  expect((await asking.lastSeen(organizationId)).revision).toBe(50)
+})
