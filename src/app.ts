@@ -9,7 +9,7 @@ import { createIdempotency } from './call/idempotency.ts'
 import { createRefusedCalls } from './call/refused-calls.ts'
 import { createRequestIds } from './call/request-id.ts'
 import { createReservations } from './call/reservations.ts'
-import { createHost } from './call/route.ts'
+import { createHost, type Reach } from './call/route.ts'
 import { rereadLists } from './capabilities/email-validation/lists.ts'
 import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
 import { ipLookup } from './capabilities/ip-lookup/index.ts'
@@ -19,6 +19,7 @@ import { whoami } from './capabilities/whoami/index.ts'
 import { type Config, ConfigError } from './config.ts'
 import { dashboard } from './dashboard/dashboard.ts'
 import type { Position } from './event-log/port.ts'
+import { trustedProxies } from './guard/caller-address.ts'
 import { openKeyDirectory } from './guard/key-directory.ts'
 import { createRateLimiter, memoryCounters } from './guard/rate-limit.ts'
 import { openSharedRateLimiter, type SharedRateLimiter } from './guard/redis-counters.ts'
@@ -36,6 +37,7 @@ import { defaultKeyLimits } from './ops/api-keys.ts'
 import type { Foundation } from './ops/foundation.ts'
 import { openOutside } from './outside.ts'
 import { createProjector } from './projector/run.ts'
+import { readTls, serveRenewed } from './tls.ts'
 
 /** The running service: the hosts and workers this process was asked for. */
 export type App = {
@@ -93,26 +95,39 @@ export const startApp = async (
         ...(shared === undefined ? {} : { rateLimitsShared: shared.shared }),
       })
       metrics.watch({ projectionLags: health.projectionLags })
+      const tls = await readTls(config)
+      const reach: Reach = {
+        tls,
+        trusts: trustedProxies(config.TRUSTED_PROXIES),
+        connectionRefused: metrics.connectionRefused,
+      }
+      const hosts: FastifyInstance[] = []
       if (open !== null && pixel !== null) {
         geo = await openGeoDatabase({ paths: config.GEOIP_CITY_DB ?? bundledGeoPaths(), logger })
         const database = geo
         closing.push(async () => database.close())
         metrics.watch({ geoBuiltAtMs: () => Date.parse(database.status().build_date) })
-        const host = createHost(room, [
-          ipLookup({ geo, secrets: foundation.secrets }),
-          ...open.forms,
-          ...pixel.forms,
-        ])
+        const host = createHost(
+          room,
+          [ipLookup({ geo, secrets: foundation.secrets }), ...open.forms, ...pixel.forms],
+          reach,
+        )
+        hosts.push(host)
         host.register(operations({ health, showsRows: false }))
         closing.push(() => closeHost(host))
         apiUrl = await listen(host, config.HOST, config.API_PORT, 'API_PORT')
       }
       if (has('dashboard')) {
-        const host = createHost(room, [whoami({ pool: foundation.pool })])
+        const host = createHost(room, [whoami({ pool: foundation.pool })], reach)
+        hosts.push(host)
         host.register(operations({ health, showsRows: true, metrics }))
-        host.register(dashboard(foundation, logger))
+        host.register(dashboard(foundation, logger, { insecureCookies: config.INSECURE_COOKIES === '1' }))
         closing.push(() => closeHost(host))
         dashboardUrl = await listen(host, config.HOST, config.DASHBOARD_PORT, 'DASHBOARD_PORT')
+      }
+      if (tls !== null) {
+        const end = serveRenewed(config, { tls, servers: hosts.map(({ server }) => server), logger })
+        closing.push(async () => end())
       }
     }
   } catch (error) {
@@ -306,5 +321,5 @@ const listen = async (
   }
   const { port: bound } = host.server.address() as AddressInfo
   const named = address.includes(':') ? `[${address}]` : address
-  return `http://${named}:${bound}`
+  return `${host.initialConfig.https ? 'https' : 'http'}://${named}:${bound}`
 }

@@ -42,10 +42,32 @@ const isCidr = (text: string): boolean => {
   return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
 }
 
+/** The prefix 0 is everybody: whoever trusts that lets every caller say who it is. */
+const isProxyBlock = (text: string): boolean => isCidr(text) && !/\/0+$/.test(text)
+
 const variables = z.object({
   API_PORT: port.default(3000),
   DASHBOARD_PORT: port.default(3001),
   HOST: z.string().min(1).default('127.0.0.1'),
+  TRUSTED_PROXIES: z
+    .string()
+    .transform(list)
+    .pipe(
+      z
+        .array(
+          z
+            .string()
+            .refine(
+              isProxyBlock,
+              'addresses or CIDR blocks of the proxies, such as 10.1.0.4 or 10.1.0.0/28; never everybody',
+            ),
+        )
+        .max(100),
+    )
+    .default([]),
+  TLS_CERT: z.string().min(1).optional(),
+  TLS_KEY: z.string().min(1).optional(),
+  INSECURE_COOKIES: z.enum(['0', '1']).default('0'),
   DATA_DIR: z.string().min(1).default('.data'),
   DATABASE_URL: z
     .string()
@@ -160,6 +182,11 @@ export const parseConfig = (environment: Readonly<Record<string, string | undefi
     Object.entries(environment).filter(([, value]) => value !== undefined && value !== ''),
   )
   const parsed = variables.safeParse(given)
+  if (parsed.success && (parsed.data.TLS_CERT === undefined) !== (parsed.data.TLS_KEY === undefined)) {
+    const [missing, set] =
+      parsed.data.TLS_CERT === undefined ? ['TLS_CERT', 'TLS_KEY'] : ['TLS_KEY', 'TLS_CERT']
+    throw new ConfigError(`${missing}: ${set} is set, and one without the other serves nothing`)
+  }
   if (!parsed.success)
     throw new ConfigError(
       // One line for each variable, however much of it is wrong.

@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { isPriced } from '../billing/tariff.ts'
 import { Unavailable } from '../event-log/port.ts'
 import { authenticate } from '../guard/authenticate.ts'
+import { callerAddress } from '../guard/caller-address.ts'
 import { type DirectoryKey, mayCallFrom } from '../guard/key-directory.ts'
 import { balanceOf } from '../ledger/account.ts'
 import { LedgerUnavailable } from '../ledger/commit.ts'
@@ -159,7 +160,9 @@ const notPermitted = (
 ): Refusal | null => {
   if (form.permission !== null && !key.permissions.includes(form.permission))
     return lacksPermission(form.permission)
-  return key.allowed === null || mayCallFrom(key, request.ip) ? null : addressNotAllowed(request.ip)
+  if (key.allowed === null) return null
+  const address = callerAddress(request)
+  return mayCallFrom(key, address) ? null : addressNotAllowed(address)
 }
 
 /** The JSON object of a request, or why there is none (REQ_001). Told apart by where it stands, never by its members. */

@@ -4,8 +4,10 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify'
+import type { TrustedProxies } from '../guard/caller-address.ts'
 import { callHeaders, errorBody, sendRefusal } from './answer.ts'
 import type { CallRoom } from './conclude.ts'
+import { boundConnections } from './connections.ts'
 import { rawBadRequest, refusalOf } from './error-handler.ts'
 import {
   echoedCharactersMax,
@@ -22,9 +24,18 @@ import { perform, performRefused } from './perform.ts'
 export const bodyBytesMax = 16 * 1024
 const requestTimeoutMs = 30_000
 const keepAliveTimeoutMs = 72_000
-const connectionsMax = 10_000
+/** A connection that does not get to speak TLS by then is ended; Node.js would hold it for two minutes. */
+const handshakeTimeoutMs = 10_000
 
 const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
+
+/** How a host is reached. Without anything: by plain HTTP, and nobody's forwarded headers count. */
+export type Reach = {
+  readonly tls?: { readonly cert: Buffer; readonly key: Buffer } | null
+  readonly trusts?: TrustedProxies
+  /** A connection was over a bound and was reset. */
+  readonly connectionRefused?: () => void
+}
 
 /**
  * An HTTP host that answers the given capabilities and refuses everything else in the catalogue's words. Bodies reach
@@ -38,17 +49,24 @@ const refuseIn =
     return sendRefusal(reply, refusal, callHeaders(requestId, undefined, undefined), requestId)
   }
 
-export const createHost = (room: CallRoom, forms: readonly AnyCapabilityForm[]): FastifyInstance => {
+export const createHost = (
+  room: CallRoom,
+  forms: readonly AnyCapabilityForm[],
+  { tls = null, trusts = () => false, connectionRefused = () => undefined }: Reach = {},
+): FastifyInstance => {
   const refuse = refuseIn(room)
+  // Node.js would answer a missing Host itself, with an empty body.
+  const server = { requireHostHeader: false }
   const host = fastify({
+    trustProxy: trusts,
     bodyLimit: bodyBytesMax,
     requestTimeout: requestTimeoutMs,
     keepAliveTimeout: keepAliveTimeoutMs,
     exposeHeadRoutes: false,
     // Fastify's own answer while closing is not ours; see the hook below.
     return503OnClosing: false,
-    // Node.js would answer a missing Host itself, with an empty body.
-    http: { requireHostHeader: false },
+    http: server,
+    ...(tls === null ? {} : { https: { ...server, ...tls, handshakeTimeout: handshakeTimeoutMs } }),
     frameworkErrors: (_error, _request, reply) => {
       refuse(reply as FastifyReply, unreadableBody('The request could not be read.'))
     },
@@ -63,7 +81,7 @@ export const createHost = (room: CallRoom, forms: readonly AnyCapabilityForm[]):
       )
     },
   })
-  host.server.maxConnections = connectionsMax
+  boundConnections(host.server, { trusts, refused: connectionRefused })
   host.removeAllContentTypeParsers()
   host.addContentTypeParser('*', { parseAs: 'string' }, (_request, body, done) => done(null, body))
 

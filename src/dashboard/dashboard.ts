@@ -8,9 +8,10 @@ import type { Logger } from 'pino'
 import { Unavailable } from '../event-log/port.ts'
 import { LedgerUnavailable } from '../ledger/commit.ts'
 import type { Foundation } from '../ops/foundation.ts'
+import { ConnectionInsecure, nameCookies } from './cookies.ts'
 import { faultPage } from './pages/fault.ts'
 import { type DashboardRoom, PageMissing, pageRoutes, sendPage, visitorRoutes } from './routes.ts'
-import { formOwner, sessionCookie, sessionLifetimeMs, sessionStore } from './session.ts'
+import { formCookie, formOwner, sessionCookie, sessionLifetimeMs, sessionStore } from './session.ts'
 import { createSignIn } from './sign-in.ts'
 import { stylesheet } from './stylesheet.ts'
 
@@ -21,7 +22,11 @@ import { stylesheet } from './stylesheet.ts'
  * Not a second API: it has no JSON, and whatever it changes goes through the operators' functions in `ops`.
  */
 export const dashboard =
-  (foundation: Foundation, logger: Logger): FastifyPluginAsync =>
+  (
+    foundation: Foundation,
+    logger: Logger,
+    { insecureCookies = false }: { insecureCookies?: boolean } = {},
+  ): FastifyPluginAsync =>
   async (host) => {
     const room: DashboardRoom = { foundation, logger, signIn: createSignIn(foundation.pool) }
     await host.register(helmet, securityHeaders)
@@ -41,15 +46,20 @@ export const dashboard =
       if (request.headers.accept?.includes('text/html') !== true) return reply.callNotFound()
       throw new PageMissing()
     })
-    await host.register((pages) => openPages(pages, room))
+    await host.register((pages) => openPages(pages, room, insecureCookies))
   }
 
-const openPages = async (pages: FastifyInstance, room: DashboardRoom): Promise<void> => {
+const openPages = async (
+  pages: FastifyInstance,
+  room: DashboardRoom,
+  insecureCookies: boolean,
+): Promise<void> => {
   const { pool, secrets } = room.foundation
   // Forms and nothing else: the host's parser would hand on any body as text.
   pages.removeAllContentTypeParsers()
   await pages.register(formbody)
   await pages.register(cookie)
+  nameCookies(pages, { names: [sessionCookie, formCookie], insecure: insecureCookies })
   await pages.register(session, {
     // The text is no API key's secret, so the HMAC under the keys' pepper is known to nobody and the same in every process.
     secret: secrets.apiKeyHmac('dashboard session cookie'),
@@ -62,7 +72,7 @@ const openPages = async (pages: FastifyInstance, room: DashboardRoom): Promise<v
   await pages.register(csrfProtection, {
     // Not kept in the session: the sign-in form would then make a session of every visit.
     sessionPlugin: '@fastify/cookie',
-    cookieKey: 'dashboard_form',
+    cookieKey: formCookie,
     cookieOpts: { path: '/', httpOnly: true, sameSite: 'strict', secure: 'auto' },
     csrfOpts: { hmacKey: secrets.apiKeyHmac('dashboard form token'), userInfo: true },
     getUserInfo: formOwner,
@@ -110,6 +120,13 @@ const faultShown = (error: FastifyError): ShownFault => {
       title: 'The form was refused',
       advice:
         'It is out of date, or did not come from this site. Nothing was changed. Open the page again and send the form from there; cookies must be allowed.',
+    }
+  if (error instanceof ConnectionInsecure)
+    return {
+      status: 403,
+      title: 'Only over HTTPS',
+      advice:
+        'This connection is not encrypted, and passwords would cross the network in the clear. Use https://. Operators: set TLS_CERT and TLS_KEY, or TRUSTED_PROXIES where a proxy ends TLS; INSECURE_COOKIES=1 allows it nevertheless.',
     }
   if (error instanceof LedgerUnavailable || error instanceof Unavailable)
     return {

@@ -2,6 +2,7 @@ import { strict as assert } from 'node:assert'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
+import { callerAddress } from '../guard/caller-address.ts'
 import { issueKey, revoke, rotate } from '../ops/api-keys.ts'
 import { durationMsOf } from '../ops/command.ts'
 import type { Foundation } from '../ops/foundation.ts'
@@ -67,15 +68,16 @@ export const visitorRoutes = (pages: FastifyInstance, { signIn, logger }: Dashbo
   pages.post('/login', async (request, reply) => {
     const form = formOf(request.body)
     const [name, next] = [form.text('name').trim(), nextOf(form.text('next'))]
-    const verdict = await signIn({ name, password: form.text('password'), address: request.ip })
+    const address = callerAddress(request)
+    const verdict = await signIn({ name, password: form.text('password'), address })
     if (verdict.kind === 'signed_in') {
       await request.session.regenerate()
       request.session.user = verdict.user
-      logger.info({ user: verdict.user, address: request.ip }, 'dashboard: signed in')
+      logger.info({ user: verdict.user, address }, 'dashboard: signed in')
       return reply.redirect(next, 303)
     }
     // The name is not logged: people type passwords into the wrong field.
-    logger.warn({ address: request.ip, reason: verdict.kind }, 'dashboard: sign-in refused')
+    logger.warn({ address, reason: verdict.kind }, 'dashboard: sign-in refused')
     const message =
       verdict.kind === 'limited'
         ? `Too many attempts. Try again in ${verdict.retryAfterSeconds} seconds.`

@@ -16,6 +16,7 @@ declare module 'fastify' {
 
 export const sessionLifetimeMs = 12 * 60 * 60 * 1_000
 export const sessionCookie = 'dashboard_session'
+export const formCookie = 'dashboard_form'
 
 const hashOf = (sessionId: string): Buffer => createHash('sha256').update(sessionId).digest()
 

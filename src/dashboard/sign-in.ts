@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible'
+import { addressBlock } from '../guard/caller-address.ts'
 import { passwordMatches } from '../ops/users.ts'
 
 /** Who may sign in: user name and password, and not too many guesses. */
@@ -31,7 +32,8 @@ export const createSignIn = (pool: pg.Pool): SignIn => {
   const addresses = new RateLimiterMemory({ keyPrefix: 'address', points: attemptsPerMinute, duration: 60 })
   const accounts = new RateLimiterMemory({ keyPrefix: 'account', points: attemptsPerMinute, duration: 60 })
   return async ({ name, password, address }) => {
-    const waitSeconds = (await take(addresses, address)) ?? (await take(accounts, name.slice(0, userNameMax)))
+    const waitSeconds =
+      (await take(addresses, addressBlock(address))) ?? (await take(accounts, name.slice(0, userNameMax)))
     if (waitSeconds !== null) return { kind: 'limited', retryAfterSeconds: waitSeconds }
     const possible = name.length <= userNameMax && password.length <= passwordMax
     const { rows } = await pool.query<{ password_phc: string }>(

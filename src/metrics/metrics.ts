@@ -39,6 +39,8 @@ export type Metrics = {
   readonly email: EmailMetrics
   readonly profile: ProfileMetrics
   readonly pixel: PixelMetrics
+  /** A connection was reset because its address, or everybody together, held too many. */
+  readonly connectionRefused: () => void
   /** Says where the gauges are read when somebody asks for them. Sources that a process does not have stay out. */
   watch(sources: Partial<MetricSources>): void
   /** Everything, as Prometheus reads it. */
@@ -88,6 +90,10 @@ export const createMetrics = ({ clock }: { clock: { now(): number } }): Metrics 
   const degradations = counter(
     'rate_limiter_degradations_total',
     'Times Redis stopped serving and the process began to count rate limits for itself',
+  )
+  const refusedConnections = counter(
+    'refused_connections_total',
+    'Connections reset because their address, or all together, held too many',
   )
   const batchCommands = new Histogram({
     name: 'enrichment_ledger_batch_commands',
@@ -145,6 +151,7 @@ export const createMetrics = ({ clock }: { clock: { now(): number } }): Metrics 
     email: emailMetrics(registers, () => sources),
     profile: profileMetrics(registers, () => sources),
     pixel: pixelMetrics(registers),
+    connectionRefused: () => refusedConnections.inc(),
     watch: (more) => {
       sources = { ...sources, ...more }
     },

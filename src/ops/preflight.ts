@@ -2,13 +2,20 @@ import { constants } from 'node:fs'
 import { access } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { type Config, ConfigError } from '../config.ts'
+import { readTls } from '../tls.ts'
 import { codeOf } from './postgres-cluster.ts'
 
 /** What the environment names and only the machine can judge, asked before anything is started. */
 
-/** Throws `ConfigError` for a HOST that is no address of this machine and for location files that cannot be read. */
+/**
+ * Throws `ConfigError` for a HOST that is no address of this machine, and for certificates and location files that
+ * cannot be read.
+ */
 export const checkSurroundings = async (config: Config): Promise<void> => {
-  if (config.ROLES.some((role) => role === 'api' || role === 'dashboard')) await checkHost(config.HOST)
+  if (config.ROLES.some((role) => role === 'api' || role === 'dashboard')) {
+    await checkHost(config.HOST)
+    await readTls(config)
+  }
   if (config.ROLES.includes('api'))
     for (const path of config.GEOIP_CITY_DB ?? [])
       await access(path, constants.R_OK).catch((cause: unknown) => {

@@ -8,7 +8,7 @@ import { createIdempotency } from '../../src/call/idempotency.ts'
 import { createRefusedCalls } from '../../src/call/refused-calls.ts'
 import { createRequestIds } from '../../src/call/request-id.ts'
 import { createReservations } from '../../src/call/reservations.ts'
-import { createHost } from '../../src/call/route.ts'
+import { createHost, type Reach } from '../../src/call/route.ts'
 import { whoami } from '../../src/capabilities/whoami/index.ts'
 import { parseConfig } from '../../src/config.ts'
 import { dashboard } from '../../src/dashboard/dashboard.ts'
@@ -32,7 +32,13 @@ export type DashboardHost = {
   close(): Promise<void>
 }
 
-export const openDashboardHost = async (): Promise<DashboardHost> => {
+export const openDashboardHost = async ({
+  reach = {},
+  insecureCookies = false,
+}: {
+  reach?: Reach
+  insecureCookies?: boolean
+} = {}): Promise<DashboardHost> => {
   const database = await testDatabase()
   const config = parseConfig({ DATABASE_URL: database.url, SECRET_KEY: secretKey, DATA_DIR: tmpdir() })
   const foundation = await openFoundation(config, { logger })
@@ -57,8 +63,9 @@ export const openDashboardHost = async (): Promise<DashboardHost> => {
       logger,
     },
     [whoami({ pool })],
+    reach,
   )
-  host.register(dashboard(foundation, logger))
+  host.register(dashboard(foundation, logger, { insecureCookies }))
   await host.ready()
   return {
     url: database.url,
@@ -100,10 +107,11 @@ export type Browser = {
 
 let addresses = 0
 
-/** Keeps cookies and follows nothing. Every browser has an address of its own, unless it is told one. */
+/** Keeps cookies and follows nothing. Every browser has an address of its own on this machine, unless it is told one. */
 export const openBrowser = (
   host: FastifyInstance,
-  remoteAddress = `10.1.${++addresses >> 8}.${addresses & 255}`,
+  remoteAddress = `127.1.${++addresses >> 8}.${addresses & 255}`,
+  always: Readonly<Record<string, string>> = {},
 ): Browser => {
   const cookies = new Map<string, string>()
   const send = async (request: InjectOptions): Promise<LightMyRequestResponse> => {
@@ -111,7 +119,7 @@ export const openBrowser = (
     const response = await host.inject({
       ...request,
       remoteAddress,
-      headers: { accept: 'text/html', ...(cookie === '' ? {} : { cookie }), ...request.headers },
+      headers: { accept: 'text/html', ...always, ...(cookie === '' ? {} : { cookie }), ...request.headers },
     })
     for (const { name, value, expires } of response.cookies) {
       if (expires !== undefined && expires.getTime() <= Date.now()) cookies.delete(name)

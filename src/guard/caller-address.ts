@@ -1,0 +1,73 @@
+import { BlockList, isIP, SocketAddress } from 'node:net'
+
+/**
+ * Whose address a request comes from. Behind a proxy of ours it is what the proxy says in `X-Forwarded-For`; nobody
+ * else's word counts, because the header is whatever its sender wrote.
+ */
+
+/** Whether forwarded headers count that an address sent. */
+export type TrustedProxies = (address: string | undefined) => boolean
+
+/** A caller whose address a trusted proxy did not tell. It is on no allow-list, and all of them share one limit. */
+export const unknownAddress = 'unknown'
+
+/** An IPv4 address in the IPv6 form of RFC 4291, 2.5.5.2, as dual-stack sockets show it. */
+const mappedPrefix = '::ffff:'
+const mappedBits = 96
+
+/**
+ * The canonical text of an address without what some put around it: the port that IIS and Azure append to every hop,
+ * brackets, a zone, the IPv6 form of an IPv4 address. Null for what is no address.
+ */
+export const plainAddress = (text: string): string | null => {
+  const [, bracketed] = /^\[([^\]]*)\](?::\d{1,5})?$/.exec(text) ?? []
+  const [, withPort] = /^([\d.]+):\d{1,5}$/.exec(text) ?? []
+  const [address = ''] = (bracketed ?? withPort ?? text).split('%')
+  const family = isIP(address)
+  if (family !== 6) return family === 4 ? address : null
+  const canonical = new SocketAddress({ address, family: 'ipv6' }).address
+  return isMapped(canonical) ? canonical.slice(mappedPrefix.length) : canonical
+}
+
+const isMapped = (canonical: string): boolean =>
+  canonical.startsWith(mappedPrefix) && isIP(canonical.slice(mappedPrefix.length)) === 4
+
+/** From CIDR blocks or single addresses that were checked before. A block of IPv6 addresses trusts no IPv4 address. */
+export const trustedProxies = (cidrs: readonly string[]): TrustedProxies => {
+  const lists = { 4: new BlockList(), 6: new BlockList() }
+  for (const cidr of cidrs) {
+    const [text = '', prefix] = cidr.split('/')
+    const address = plainAddress(text) ?? text
+    const family = isIP(address) === 4 ? 4 : 6
+    const bits = prefix === undefined ? (family === 4 ? 32 : 128) : Number(prefix)
+    // ::ffff:10.0.0.0/104 is 10.0.0.0/8.
+    const mapped = family === 4 && isIP(text) === 6 && prefix !== undefined
+    lists[family].addSubnet(address, mapped ? Math.max(0, bits - mappedBits) : bits, `ipv${family}`)
+  }
+  return (address) => {
+    const plain = address === undefined ? null : plainAddress(address)
+    if (plain === null) return false
+    const family = isIP(plain) === 4 ? 4 : 6
+    return lists[family].check(plain, `ipv${family}`)
+  }
+}
+
+/** `ip` as Fastify finds it: the hop nearest to us that is no trusted proxy. */
+export const callerAddress = ({ ip }: { readonly ip: string }): string => plainAddress(ip) ?? unknownAddress
+
+/**
+ * What one customer of a network holds: an IPv4 address, or the 64 leading bits of an IPv6 address, of which everybody
+ * has 2^64 addresses. Limits by address count this.
+ */
+export const addressBlock = (address: string): string => {
+  const plain = plainAddress(address)
+  if (plain === null) return unknownAddress
+  if (isIP(plain) === 4) return plain
+  const [head = '', tail = ''] = plain.split('::')
+  const groups = head === '' ? [] : head.split(':')
+  const missing = plain.includes('::') ? 8 - groups.length - (tail === '' ? 0 : tail.split(':').length) : 0
+  return [...groups, ...Array.from({ length: missing }, () => '0'), ...tail.split(':')].slice(0, 4).join(':')
+}
+
+export const isLoopback = (address: string): boolean =>
+  address === '::1' || (isIP(address) === 4 && address.startsWith('127.'))

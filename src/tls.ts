@@ -1,0 +1,74 @@
+import { X509Certificate } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import type { Server } from 'node:http'
+import { createSecureContext } from 'node:tls'
+import type { Logger } from 'pino'
+import { type Config, ConfigError } from './config.ts'
+
+/** HTTPS without a proxy: the certificate and key that TLS_CERT and TLS_KEY name, and their renewal. */
+
+export type Tls = { readonly cert: Buffer; readonly key: Buffer }
+type Paths = Pick<Config, 'TLS_CERT' | 'TLS_KEY'>
+
+const renewalCheckMs = 60_000
+
+/** Null where neither is set. Throws `ConfigError` for files that cannot be read or do not belong together. */
+export const readTls = async ({ TLS_CERT, TLS_KEY }: Paths): Promise<Tls | null> => {
+  if (TLS_CERT === undefined || TLS_KEY === undefined) return null
+  const [cert, key] = [await read('TLS_CERT', TLS_CERT), await read('TLS_KEY', TLS_KEY)]
+  blaming('TLS_CERT', `${TLS_CERT} is not a certificate in PEM`, () => new X509Certificate(cert))
+  blaming('TLS_CERT', `${TLS_CERT} cannot be served`, () => createSecureContext({ cert }))
+  blaming('TLS_KEY', `${TLS_KEY} is not the private key of ${TLS_CERT} in PEM, without a passphrase`, () =>
+    createSecureContext({ cert, key }),
+  )
+  return { cert, key }
+}
+
+const read = (variable: string, path: string): Promise<Buffer> =>
+  readFile(path).catch((cause: unknown) => {
+    const code = cause instanceof Error && 'code' in cause ? cause.code : 'unknown'
+    throw new ConfigError(
+      `${variable}: ${path} ${code === 'ENOENT' ? 'does not exist' : `cannot be read (${code})`}`,
+      { cause },
+    )
+  })
+
+const blaming = (variable: string, fault: string, work: () => unknown): void => {
+  try {
+    work()
+  } catch (cause) {
+    throw new ConfigError(`${variable}: ${fault} (${cause instanceof Error ? cause.message : cause})`, {
+      cause,
+    })
+  }
+}
+
+/**
+ * Serves renewed files from the next connection on: certificates live for weeks, processes for longer. Files that are
+ * half replaced or wrong are left alone, and said so once for each fault. Returns what ends the looking.
+ */
+export const serveRenewed = (
+  paths: Paths,
+  { tls, servers, logger }: { tls: Tls; servers: readonly Server[]; logger: Logger },
+  checkMs = renewalCheckMs,
+): (() => void) => {
+  let served = tls
+  let lastFault = ''
+  const look = async (): Promise<void> => {
+    const found = await readTls(paths)
+    if (found === null || (found.cert.equals(served.cert) && found.key.equals(served.key))) return
+    for (const server of servers) if ('setSecureContext' in server) Object(server).setSecureContext(found)
+    served = found
+    lastFault = ''
+    logger.info({ until: new X509Certificate(found.cert).validTo }, 'TLS: serving the renewed certificate')
+  }
+  const timer = setInterval(() => {
+    void look().catch((error: unknown) => {
+      const fault = error instanceof Error ? error.message : String(error)
+      if (fault !== lastFault) logger.error({ err: error }, 'TLS: the new files are not served')
+      lastFault = fault
+    })
+  }, checkMs)
+  timer.unref()
+  return () => clearInterval(timer)
+}

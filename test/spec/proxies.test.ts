@@ -1,0 +1,109 @@
+/** Behind a proxy: whose address counts for a key's allow-list. Connections come from several addresses of loopback. */
+import { request } from 'node:http'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type House, openHouse, type Partner, places } from '../support/house.ts'
+
+/** 127.0.0.9 is a proxy; so is every address of 127.3.0.0/24 and of 2001:db8:7::/48. */
+const proxies = '127.0.0.9, 127.3.0.0/24,2001:db8:7::/48'
+const client = '203.0.113.7'
+let house: House
+let own: Partner
+
+beforeAll(async () => {
+  house = await openHouse({ environment: { TRUSTED_PROXIES: proxies } })
+  own = await house.partner({ allowedCidrs: [`${client}/32`, '2001:db8:1::/64'] })
+})
+afterAll(() => house?.close())
+
+type Said = { status: number; code: unknown; address: unknown }
+
+/** One look-up over a connection from `from`. A header of two values is sent as two lines. */
+const lookUp = (
+  from: string,
+  forwarded: string | string[] | undefined,
+  { base = house.apiUrl, partner = own } = {},
+): Promise<Said> =>
+  new Promise((resolve, reject) => {
+    const call = request(
+      `${base}/v1/ip/lookup`,
+      {
+        method: 'POST',
+        localAddress: from,
+        headers: {
+          'content-type': 'application/json',
+          'x-api-key': partner.apiKey,
+          ...(forwarded === undefined ? {} : { 'x-forwarded-for': forwarded }),
+        },
+      },
+      (response) => {
+        let text = ''
+        response.on('data', (chunk) => {
+          text += chunk
+        })
+        response.on('end', () => {
+          const body = JSON.parse(text)
+          resolve({ status: response.statusCode ?? 0, code: body.code, address: body.details?.address })
+        })
+      },
+    )
+    call.on('error', reject)
+    call.end(JSON.stringify({ ip: places.london }))
+  })
+
+const letIn = { status: 200, code: undefined, address: undefined }
+const refusedAs = (address: string) => ({ status: 403, code: 'AUTH_003', address })
+
+describe('what a trusted proxy says counts', () => {
+  test.each<[string, string, string | string[]]>([
+    ['the client of one proxy', '127.0.0.9', client],
+    ['the client of a proxy within a block', '127.3.0.200', client],
+    ['what a client claims is left of what the proxy saw', '127.0.0.9', `198.51.100.1, ${client}`],
+    ['two proxies', '127.0.0.9', `${client}, 127.3.0.5`],
+    ['three proxies, one of them IPv6', '127.0.0.9', `${client}, 2001:db8:7::1, 127.3.0.5`],
+    ['two header lines', '127.0.0.9', [client, '127.3.0.5']],
+    ['a hop with its port', '127.0.0.9', `${client}:51234, 127.3.0.5:8080`],
+    ['an IPv6 client', '127.0.0.9', '2001:DB8:1::99'],
+    ['an IPv6 client in brackets, with its port', '127.0.0.9', '[2001:db8:1::99]:443'],
+    ['an IPv4 client in its IPv6 form', '127.0.0.9', `::ffff:${client}`],
+  ])('%s', async (_, from, forwarded) => {
+    expect(await lookUp(from, forwarded)).toEqual(letIn)
+  })
+
+  test.each<[string, string, string | undefined, string]>([
+    ['another client', '127.0.0.9', '203.0.113.8', '203.0.113.8'],
+    ['a client that claims an address itself', '127.0.0.9', `${client}, 203.0.113.8`, '203.0.113.8'],
+    ['a hop that is no proxy of ours', '127.0.0.9', `${client}, 127.4.0.5, 127.3.0.5`, '127.4.0.5'],
+    ['a proxy that says nothing', '127.0.0.9', undefined, '127.0.0.9'],
+    ['a client the proxy does not know', '127.0.0.9', 'unknown', 'unknown'],
+    ['a hop that is no address', '127.0.0.9', `${client}, unix:, 127.3.0.5`, 'unknown'],
+  ])('%s is refused', async (_, from, forwarded, address) => {
+    expect(await lookUp(from, forwarded)).toEqual(refusedAs(address))
+  })
+})
+
+test.each(['127.0.0.1', '127.0.0.8', '127.3.1.1'])(
+  'what anybody else says changes nothing: %s is %s',
+  async (peer) => {
+    for (const said of [client, `${client}, 127.0.0.9`, [client, '127.3.0.5']])
+      expect(await lookUp(peer, said)).toEqual(refusedAs(peer))
+  },
+)
+
+test('a proxy on a dual-stack socket is known by its IPv4 address', async () => {
+  const dual = await openHouse({ host: '::ffff:127.0.0.1', environment: { TRUSTED_PROXIES: '127.0.0.9' } })
+  try {
+    const partner = await dual.partner({ allowedCidrs: [client] })
+    const base = dual.apiUrl
+    expect(await lookUp('::ffff:127.0.0.9', client, { base, partner })).toEqual(letIn)
+    expect(await lookUp('::ffff:127.0.0.8', client, { base, partner })).toEqual(refusedAs('127.0.0.8'))
+  } finally {
+    await dual.close()
+  }
+})
+
+test('proxies do not make the dashboard host trust anybody else', async () => {
+  const answer = await fetch(`${house.dashboardUrl}/whoami`, {
+    headers: { 'x-api-key': own.apiKey, 'x-forwarded-for': client },
+  })
+  expect(await answer.json()).toMatchObject({ code: 'AUTH_003', details: { address: '127.0.0.1' } })
+})

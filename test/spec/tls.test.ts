@@ -1,0 +1,187 @@
+/** HTTPS served directly: TLS_CERT and TLS_KEY. */
+
+import type { Server } from 'node:http'
+import { get } from 'node:https'
+import { connect as connectPlainly } from 'node:net'
+import { tmpdir } from 'node:os'
+import { connect } from 'node:tls'
+import pino from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type App, startApp } from '../../src/app.ts'
+import { ConfigError, parseConfig } from '../../src/config.ts'
+import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
+import { readTls, serveRenewed } from '../../src/tls.ts'
+import { pinnedCertificate } from '../egress/pinned-certificate.ts'
+import { type CertificateFiles, certificateFiles, renewedCertificate } from '../support/certificate.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { eventually } from '../support/service.ts'
+
+const logger = pino({ level: 'silent' })
+const secretKey = 'a secret of at least thirty-two characters'
+let database: TestDatabase
+let foundation: Foundation
+let app: App
+let files: CertificateFiles
+
+beforeAll(async () => {
+  database = await testDatabase()
+  files = await certificateFiles(pinnedCertificate)
+  const config = parseConfig({
+    DATABASE_URL: database.url,
+    SECRET_KEY: secretKey,
+    DATA_DIR: tmpdir(),
+    ROLES: 'api,dashboard',
+    API_PORT: '0',
+    DASHBOARD_PORT: '0',
+    ...files.variables,
+  })
+  foundation = await openFoundation(config, { logger })
+  app = await startApp(foundation, config, logger)
+})
+afterAll(async () => {
+  await app?.close()
+  await foundation?.close()
+  await database?.drop()
+  await files?.remove()
+})
+
+type Answer = { status: number; cookies: string[]; text: string }
+
+/** As somebody asks who trusts this certificate, for its name, and nothing else. */
+const ask = (url: string, ca = pinnedCertificate.cert): Promise<Answer> =>
+  new Promise((resolve, reject) => {
+    get(url, { ca, servername: 'pinned.test', agent: false }, (response) => {
+      let text = ''
+      response.on('data', (chunk) => {
+        text += chunk
+      })
+      response.on('end', () =>
+        resolve({ status: response.statusCode ?? 0, cookies: response.headers['set-cookie'] ?? [], text }),
+      )
+    }).on('error', reject)
+  })
+
+test('both hosts answer over HTTPS, and say so', async () => {
+  expect(app.apiUrl).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/)
+  expect(app.dashboardUrl).toMatch(/^https:\/\/127\.0\.0\.1:\d+$/)
+  for (const [url, status] of [
+    [`${app.apiUrl}/livez`, 200],
+    [`${app.dashboardUrl}/livez`, 200],
+    [`${app.dashboardUrl}/whoami`, 401],
+  ] as const)
+    expect((await ask(url)).status).toBe(status)
+})
+
+test('the pages need no proxy to know that they are reached by HTTPS', async () => {
+  const { status, cookies } = await ask(`${app.dashboardUrl}/login`)
+  expect(status).toBe(200)
+  expect(cookies).toHaveLength(1)
+  expect(cookies[0]).toMatch(/^__Host-dashboard_form=[^;]+; Path=\/; HttpOnly; Secure; SameSite=Strict$/)
+})
+
+test('plain HTTP gets no answer; a request without a Host gets the same one as without TLS', async () => {
+  const port = Number(new URL(app.apiUrl ?? '').port)
+  const said = await new Promise<string>((resolve) => {
+    let text = ''
+    const socket = connectPlainly(port, '127.0.0.1', () =>
+      socket.write('GET /livez HTTP/1.1\r\nHost: x\r\n\r\n'),
+    )
+    socket.on('data', (chunk) => {
+      text += chunk
+    })
+    socket.on('error', () => undefined)
+    socket.on('close', () => resolve(text))
+  })
+  expect(said).not.toContain('live')
+  const answer = await new Promise<string>((resolve, reject) => {
+    let text = ''
+    const socket = connect({ port, ca: pinnedCertificate.cert, servername: 'pinned.test' }, () =>
+      socket.write('GET /livez HTTP/1.1\r\nConnection: close\r\n\r\n'),
+    )
+    socket.on('data', (chunk) => {
+      text += chunk
+    })
+    socket.on('error', reject)
+    socket.on('close', () => resolve(text))
+  })
+  expect(answer).toMatch(/^HTTP\/1\.1 400 [\s\S]*REQ_001/)
+})
+
+describe('a renewed certificate', () => {
+  test('is served from the next connection on; half of it is not, and stops nothing', async () => {
+    const tls = await readTls(parseConfig({ ...files.variables }))
+    if (tls === null) throw new Error('there is no certificate')
+    const contexts: { cert: string }[] = []
+    const servers = [{ setSecureContext: (context: { cert: string }) => void contexts.push(context) }]
+    const written: string[] = []
+    const end = serveRenewed(
+      parseConfig({ ...files.variables }),
+      {
+        tls,
+        servers: servers as unknown as Server[],
+        logger: pino({}, { write: (line: string) => void written.push(line) }),
+      },
+      20,
+    )
+    try {
+      await files.replace({ cert: renewedCertificate.cert })
+      await eventually(async () => (written.length > 0 ? true : undefined))
+      expect(written[0]).toContain('the new files are not served')
+      expect(contexts).toEqual([])
+      await files.replace({ key: renewedCertificate.key })
+      await eventually(async () => (contexts.length > 0 ? true : undefined))
+      expect(String(contexts[0]?.cert)).toBe(renewedCertificate.cert)
+      expect(written.map((line) => JSON.parse(line).level)).toEqual([50, 30])
+    } finally {
+      end()
+      await files.replace(pinnedCertificate)
+    }
+  })
+})
+
+describe('a start is refused, naming the variable,', () => {
+  const refusal = async (variables: Record<string, string>): Promise<string> => {
+    try {
+      await readTls(parseConfig(variables))
+      return 'it started'
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error
+      return error.message
+    }
+  }
+
+  test('where one of the two is missing', async () => {
+    const { TLS_CERT, TLS_KEY } = files.variables
+    expect(await refusal({ TLS_CERT })).toMatch(/^TLS_KEY: TLS_CERT is set, and/)
+    expect(await refusal({ TLS_KEY })).toMatch(/^TLS_CERT: TLS_KEY is set, and/)
+  })
+
+  test('where a file is not there, is something else, or belongs to another', async () => {
+    const { TLS_CERT, TLS_KEY } = files.variables
+    const other = await certificateFiles(renewedCertificate)
+    try {
+      expect(await refusal({ TLS_CERT: `${TLS_CERT}.none`, TLS_KEY })).toMatch(
+        /^TLS_CERT: .* does not exist$/,
+      )
+      expect(await refusal({ TLS_CERT, TLS_KEY: tmpdir() })).toMatch(
+        /^TLS_KEY: .* cannot be read \(EISDIR\)$/,
+      )
+      expect(await refusal({ TLS_CERT: TLS_KEY, TLS_KEY })).toMatch(
+        /^TLS_CERT: .* is not a certificate in PEM/,
+      )
+      expect(await refusal({ TLS_CERT, TLS_KEY: TLS_CERT })).toMatch(/^TLS_KEY: .* is not the private key of/)
+      expect(await refusal({ TLS_CERT, TLS_KEY: other.variables.TLS_KEY })).toMatch(
+        /^TLS_KEY: .* is not the private key of/,
+      )
+    } finally {
+      await other.remove()
+    }
+  })
+
+  test.each(['0.0.0.0/0', '::/0', '10.0.0.4/', 'proxy.internal', '10.0.0.4/33'])(
+    'TRUSTED_PROXIES=%s',
+    async (value) => {
+      expect(await refusal({ TRUSTED_PROXIES: value })).toMatch(/^TRUSTED_PROXIES: addresses or CIDR blocks/)
+    },
+  )
+})
