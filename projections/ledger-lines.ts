@@ -206,29 +206,28 @@ const chargeEarlier = (lines: Lines, table: string): Statement[] =>
         },
       ]
 
-export type IdempotentCallRow = {
-  last_revision: string
-  event_id: string | null
-  revision: string | null
-  code: string | null
-  charge_id: string | null
-  reversed: boolean
-}
+export type IdempotentCallRow = { last_revision: string; event_id: string | null; revision: string | null }
 
 /**
- * What became of idempotent calls, by the ids of their first events and of what settled them, with the last revision that has
- * a line: one row at least, its `event_id` null where there is no such call. Only an adjustment among those ids gives a charge
- * back; others correct it.
+ * Where idempotent calls, and the adjustments that gave their charges back, are in a ledger, by the ids of their events, with the
+ * last revision that has a line: one row at least, its `event_id` null where there is no such call.
  */
 export const idempotentCalls = (
   organizationId: string,
   eventIds: readonly string[],
 ): Query<IdempotentCallRow> => ({
-  text: `select last.revision as last_revision, c.event_id, c.revision, c.code, c.charge_id,
-                exists (select from ledger_lines a where a.charge_id = c.charge_id and a.kind = 'adjustment'
-                          and a.organization_id = $1 and a.event_id = any ($2::uuid[])) as reversed
+  text: `with calls as (
+           select event_id, revision, charge_id from ledger_lines
+            where event_id = any ($2::uuid[]) and idempotent and organization_id = $1),
+         found as (
+           select event_id, revision from calls
+           union all
+           select a.event_id, a.revision from calls c
+             join ledger_lines a on a.charge_id = c.charge_id and a.kind = 'adjustment'
+            where a.organization_id = $1 and a.event_id = any ($2::uuid[]))
+         select last.revision as last_revision, found.event_id, found.revision
            from (select coalesce(max(revision), -1) as revision from ledger_lines where organization_id = $1) last
-           left join ledger_lines c on c.event_id = any ($2::uuid[]) and c.idempotent and c.organization_id = $1`,
+           left join found on true`,
   values: [organizationId, eventIds],
 })
 

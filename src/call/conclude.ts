@@ -13,9 +13,10 @@ import { type Committed, type Ledger, LedgerUnavailable } from '../ledger/commit
 import { outcomeOfCall, ratingOf, recordCall } from '../ledger/decide.ts'
 import type { PriceBooks } from '../ledger/price-books.ts'
 import { type AnswerHeaders, type Credits, callHeaders, errorBody, send, statusOf } from './answer.ts'
+import { commandKeyOf, fingerprintText } from './attempts.ts'
 import { notEnoughCredits, type Refusal } from './errors.ts'
 import type { AnyCapabilityForm, PaidCall } from './form.ts'
-import { commandKeyOf, type Idempotency, type IdempotencyClaim } from './idempotency.ts'
+import type { Idempotency, IdempotencyClaim } from './idempotency.ts'
 import type { RefusedCalls } from './refused-calls.ts'
 import type { Reservations } from './reservations.ts'
 
@@ -113,6 +114,9 @@ export const record = (
               ...(code === undefined ? {} : { code }),
               facts,
               idempotent: attempt !== undefined || settles,
+              ...(claim === undefined || attempt === undefined
+                ? {}
+                : { requestFingerprint: fingerprintText(claim) }),
             },
             { book: prices.at(atMs), chargeId: () => idOf(1), atMs },
           ),

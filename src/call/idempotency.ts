@@ -1,12 +1,7 @@
 import type pg from 'pg'
-import { type IdempotentCallRow, idempotentCalls } from '../../projections/ledger-lines.ts'
-import { eventIdOf } from '../event-log/event-id.ts'
-import { type EventLog, StreamMissing } from '../event-log/port.ts'
-import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
-import { ledgerStream } from '../events/streams.ts'
+import type { EventLog } from '../event-log/port.ts'
 import type { Secrets } from '../guard/secrets.ts'
-import { settlementKeyOf } from '../ledger/abandoned.ts'
-import type { PaidCall } from './form.ts'
+import { createAttempts, type KeyedRequest, type LedgerFinding } from './attempts.ts'
 import { unavailableWhenAway } from './unavailable.ts'
 
 /**
@@ -19,86 +14,19 @@ import { unavailableWhenAway } from './unavailable.ts'
 
 /** Longer than any call can take; a claim this old belongs to a process that died. */
 const claimTtlSeconds = 60
-const scanPageMax = 1_000
 const keyCharactersMax = 255
-
-/** How often a call may come to nothing under one key before the caller has to send another. */
-const attemptsMax = 16
-
-/** What became of one attempt, by the id of its first event. `delivered`: its answer was, after its charge was found. */
-type Attempt = {
-  readonly revision: number
-  unpaid: boolean
-  chargeId: string | null
-  reversed: boolean
-  delivered: boolean
-}
-
-const noteAttempt = (
-  found: Map<string, Attempt>,
-  { ids, settlements }: { ids: readonly string[]; settlements: ReadonlyMap<string, string> },
-  event: DecodedEvent,
-): void => {
-  // Another adjustment corrects a charge, and does not give it back.
-  const settled = found.get(settlements.get(event.recorded.id) ?? '')
-  if (settled !== undefined) {
-    if (event.type === 'KeyUsed') settled.delivered = true
-    if (event.type === 'CreditAdjusted') settled.reversed = true
-  }
-  if (event.type === 'KeyUsed' && ids.includes(event.recorded.id))
-    found.set(event.recorded.id, {
-      revision: event.recorded.revision,
-      unpaid: event.data.code === 'CREDIT_001',
-      chargeId: null,
-      reversed: false,
-      delivered: false,
-    })
-  if (event.type === 'CreditCharged') {
-    const attempt = found.get(event.metadata.causation_id ?? '')
-    if (attempt !== undefined) attempt.chargeId = event.data.charge_id
-  }
-}
 
 export type StoredAnswer = { readonly status: number; readonly body: string }
 
-export type Claim =
-  /** Never seen: go ahead, then `finish` or `release`. */
-  | { readonly kind: 'first'; readonly attempt: number; readonly absentUpTo: number }
-  /**
-   * Its charge stands in the ledger, its answer is gone: answer again, charge nothing. `settle`: whoever refused the
-   * call may be giving the charge back, and the ledger is known not to hold that up to here; null where there is no
-   * charge, or its answer was delivered once already.
-   */
-  | {
-      readonly kind: 'charged'
-      readonly eventId: string
-      /** What the call established then. */
-      readonly call: PaidCall
-      readonly settle: { readonly absentUpTo: number } | null
-    }
-  | { readonly kind: 'replay'; readonly answer: StoredAnswer }
-  | { readonly kind: 'in_flight' }
-  | { readonly kind: 'mismatch' }
+export type IdempotencyClaim = KeyedRequest
 
-/**
- * What the ledger derives event ids from. In a namespace of its own: a partner may send anything as a key, also a
- * request id or the name of a command of ours. A call that cost nothing, or whose charge was given back, may be made
- * again under the same key: as another attempt, with ids of its own.
- */
-export const commandKeyOf = (idempotencyKey: string, attempt: number): string =>
-  // The attempt stands before the key, which may hold anything.
-  attempt === 0 ? `idempotency/${idempotencyKey}` : `idempotency-${attempt}/${idempotencyKey}`
-
-export type IdempotencyClaim = {
-  readonly organizationId: string
-  readonly key: string
-  readonly fingerprint: Buffer
-}
+/** `first`: go ahead, then `finish` or `release`. */
+export type Claim = LedgerFinding | { readonly kind: 'replay'; readonly answer: StoredAnswer }
 
 export type Idempotency = {
   claim(claim: IdempotencyClaim): Promise<Claim>
   /** What the ledger holds now, for whoever has the claim and found there that another process wrote the call meanwhile. */
-  lookAgain(claim: IdempotencyClaim): Promise<Claim>
+  lookAgain(claim: IdempotencyClaim): Promise<LedgerFinding>
   /** Keeps the first answer. Without a body only that there was one: the call is made again, charging nothing. */
   finish(
     claim: IdempotencyClaim,
@@ -137,66 +65,11 @@ export const createIdempotency = ({
 }): Idempotency => {
   // Answers repeat what partners sent and were told.
   const sealer = secrets.sealer('idempotent-answer')
+  const attempts = createAttempts({ pool, eventLog })
   const keyHash = ({ organizationId, key }: Pick<IdempotencyClaim, 'organizationId' | 'key'>): Buffer =>
     secrets.requestHmac(`key\n${organizationId}\n${key}`)
   /** A kept answer opens for the organization and the key it was given under, and for no other. */
   const sealContext = ({ organizationId, key }: IdempotencyClaim): string => `${organizationId}\n${key}`
-
-  const paidCall = async (organizationId: string, revision: number): Promise<PaidCall> => {
-    const [recorded] = await eventLog.read(ledgerStream(organizationId), { from: revision, max: 1 })
-    const event = recorded === undefined ? undefined : decodeEvent(recorded)
-    if (event?.type !== 'KeyUsed') throw new Error(`there is no call at revision ${revision}`)
-    return { facts: event.data.facts, atMs: Date.parse(event.metadata.effective_at) }
-  }
-
-  /**
-   * What the ledger holds under the key: a call that was paid or free is `charged`; otherwise which attempt comes next,
-   * and up to which revision the ledger is known not to hold it.
-   */
-  const lookInLedger = async (organizationId: string, key: string): Promise<Claim> => {
-    const ids = Array.from({ length: attemptsMax }, (_, n) =>
-      eventIdOf(organizationId, commandKeyOf(key, n), 0),
-    )
-    const settlements = new Map(ids.map((id) => [eventIdOf(organizationId, settlementKeyOf(id), 0), id]))
-    const found = new Map<string, Attempt>()
-    const projected = idempotentCalls(organizationId, [...ids, ...settlements.keys()])
-    const { rows } = await pool.query<IdempotentCallRow>(projected.text, [...projected.values])
-    let absentUpTo = Number(rows[0]?.last_revision ?? -1)
-    for (const row of rows)
-      if (row.event_id !== null)
-        found.set(row.event_id, {
-          revision: Number(row.revision),
-          unpaid: row.code === 'CREDIT_001',
-          chargeId: row.charge_id,
-          reversed: row.reversed,
-          delivered: rows.some(({ event_id }) => settlements.get(event_id ?? '') === row.event_id),
-        })
-    // The projection may be behind; what it does not have yet is read from the ledger itself.
-    for (;;) {
-      const page = await eventLog
-        .read(ledgerStream(organizationId), { from: absentUpTo + 1, max: scanPageMax })
-        .catch((error: unknown) => {
-          if (error instanceof StreamMissing) return []
-          throw error
-        })
-      for (const recorded of page) noteAttempt(found, { ids, settlements }, decodeEvent(recorded))
-      absentUpTo += page.length
-      if (page.length < scanPageMax) break
-    }
-    for (const [attempt, id] of ids.entries()) {
-      const made = found.get(id)
-      if (made === undefined) return { kind: 'first', attempt, absentUpTo }
-      // It cost nothing, or no longer does: made again it may.
-      if (made.unpaid || made.reversed || made.chargeId === null) continue
-      return {
-        kind: 'charged',
-        eventId: id,
-        call: await paidCall(organizationId, made.revision),
-        settle: made.delivered ? null : { absentUpTo },
-      }
-    }
-    return { kind: 'in_flight' }
-  }
 
   const release: Idempotency['release'] = async (claim) => {
     await pool.query(
@@ -214,14 +87,38 @@ export const createIdempotency = ({
   }
 
   /** For whoever holds the claim: it is let go where the ledger cannot be looked into. */
-  const lookUnderClaim = (claim: IdempotencyClaim, letGo: typeof release): Promise<Claim> =>
-    lookInLedger(claim.organizationId, claim.key).catch(async (error: unknown) => {
+  const lookUnderClaim = async (claim: IdempotencyClaim, letGo: typeof release): Promise<LedgerFinding> => {
+    try {
+      const found = await attempts.find(claim)
+      // The claim says what the key was used for, and that is not this.
+      if (found.kind === 'mismatch') await release(claim)
+      return found
+    } catch (error) {
       await letGo(claim).catch(() => undefined)
       throw error
-    })
+    }
+  }
+
+  /**
+   * Whoever claimed the key for another request died, perhaps before it was told that the key is not its own: the ledger knows
+   * whose a key is that was paid for.
+   */
+  const rightClaim = async (
+    claim: IdempotencyClaim,
+    { claimed_at }: { claimed_at: string },
+  ): Promise<LedgerFinding> => {
+    const found = await attempts.find(claim)
+    if (found.kind !== 'charged') return { kind: 'mismatch' }
+    const righted = await pool.query(
+      `update idempotent_calls set body_hash = $3, claimed_at = now()
+        where organization_id = $1 and key_hash = $2 and claimed_at = $4::timestamptz and status is null`,
+      [claim.organizationId, keyHash(claim), claim.fingerprint, claimed_at],
+    )
+    return righted.rowCount === 1 ? found : { kind: 'in_flight' }
+  }
 
   const claimOne = async (claim: IdempotencyClaim): Promise<Claim> => {
-    const { organizationId, key, fingerprint } = claim
+    const { organizationId, fingerprint } = claim
     const inserted = await pool.query(
       `insert into idempotent_calls (organization_id, key_hash, body_hash) values ($1, $2, $3) on conflict do nothing`,
       [organizationId, keyHash(claim), fingerprint],
@@ -230,7 +127,7 @@ export const createIdempotency = ({
     const { rows } = await pool.query<{
       same: boolean
       stale: boolean
-      claimed_at: Date
+      claimed_at: string
       status: number | null
       answer: string | null
     }>(
@@ -242,12 +139,12 @@ export const createIdempotency = ({
     const row = rows[0]
     // Released between the two statements: the caller may try again.
     if (row === undefined) return { kind: 'in_flight' }
-    if (!row.same) return { kind: 'mismatch' }
+    if (!row.same) return row.status === null && row.stale ? rightClaim(claim, row) : { kind: 'mismatch' }
     if (row.status !== null) {
       // Forgotten, never kept, or not to be opened: what the ledger says still holds.
       const body = row.answer === null ? null : sealer.open(row.answer, sealContext(claim))
       if (body !== null) return { kind: 'replay', answer: { status: row.status, body } }
-      const looked = await lookInLedger(organizationId, key)
+      const looked = await attempts.find(claim)
       if (looked.kind !== 'first') return looked
       // Made again it is a first call: one at a time.
       const again = await pool.query(
@@ -269,7 +166,7 @@ export const createIdempotency = ({
 
   return {
     claim: (claim) => claimOne(claim).catch(unavailableWhenAway),
-    lookAgain: (claim) => lookInLedger(claim.organizationId, claim.key).catch(unavailableWhenAway),
+    lookAgain: (claim) => lookUnderClaim(claim, handBack).catch(unavailableWhenAway),
     finish: async (claim, { status, body }) => {
       const sealed = body === null ? null : sealer.seal(body, sealContext(claim))
       await pool.query(

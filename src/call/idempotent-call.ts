@@ -81,6 +81,7 @@ const answerWritten = async (
   claim: IdempotencyClaim,
 ): Promise<FastifyReply> => {
   const claimed = await room.idempotency.lookAgain(claim)
+  if (claimed.kind === 'mismatch') return refuse(room, admitted, idempotencyMismatch())
   if (claimed.kind !== 'charged') throw new LedgerUnavailable('the charge was given back meanwhile')
   return answerCharged(room, { ...admitted, owes: claimed }, body, claim)
 }

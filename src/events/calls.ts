@@ -3,7 +3,7 @@ import { capability } from './capabilities.ts'
 import { emailValidationFacts } from './email-validation.ts'
 import { ipLookupFacts } from './ip-lookup.ts'
 import { pixelFacts } from './pixel.ts'
-import { instant, keyId } from './primitives.ts'
+import { instant, keyedHmac, keyId } from './primitives.ts'
 import { profileFacts } from './profile.ts'
 
 const refusalCode = z.string().regex(/^[A-Z]+_\d{3}$/)
@@ -49,6 +49,8 @@ export const keyUsedV1 = z.object({
   free_by: z.object({ rule: z.string(), rule_version: z.int().positive() }).optional(),
   /** The caller sent an Idempotency-Key: the event's id derives from that instead of the request id. */
   idempotent: z.literal(true).optional(),
+  /** Keyed HMAC of the request that used up the Idempotency-Key: the key is no other request's, for ever. */
+  request_fingerprint: keyedHmac.optional(),
 })
 export type KeyUsed = z.infer<typeof keyUsedV1>
 

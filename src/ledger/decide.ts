@@ -25,6 +25,8 @@ export type CallToRecord = {
   readonly facts: CallFacts
   /** The caller sent an Idempotency-Key. */
   readonly idempotent?: boolean
+  /** With an Idempotency-Key that this call uses up: for which request. */
+  readonly requestFingerprint?: string
 }
 
 /**
@@ -81,6 +83,7 @@ const keyUsed = (call: CallToRecord, free?: Rating): LedgerEvent => ({
     facts: call.facts,
     ...(free === undefined ? {} : { free_by: { rule: free.rule, rule_version: free.ruleVersion } }),
     ...(call.idempotent === true ? { idempotent: true } : {}),
+    ...(call.requestFingerprint === undefined ? {} : { request_fingerprint: call.requestFingerprint }),
   },
 })
 

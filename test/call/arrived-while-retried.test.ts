@@ -100,8 +100,8 @@ const ask = (url: string | null, path: string, body: unknown, headers = {}): Pro
 const lookup = ({ apiUrl }: Pick<App, 'apiUrl'>): Promise<Answer> =>
   ask(apiUrl, '/v1/ip/lookup', { ip: places.private })
 /** Five credits. */
-const fetchPerson = ({ apiUrl }: Pick<App, 'apiUrl'>): Promise<Answer> =>
-  ask(apiUrl, '/v1/profnet/profile', { id: lid, cached: false }, { 'idempotency-key': 'raced' })
+const fetchPerson = ({ apiUrl }: Pick<App, 'apiUrl'>, id = lid): Promise<Answer> =>
+  ask(apiUrl, '/v1/profnet/profile', { id, cached: false }, { 'idempotency-key': 'raced' })
 
 const outcomeOf = ({ status, headers }: Answer) => ({
   status,
@@ -110,23 +110,25 @@ const outcomeOf = ({ status, headers }: Answer) => ({
   remaining: headers.get('credits-remaining'),
 })
 
-const known = (headline: string) => ({
+const known = (headline: string, id = lid) => ({
   headers: { date: new Date().toUTCString() },
-  body: { lid, firstname: 'Zorvina', lastname: 'Quillfeather', headline },
+  body: { lid: id, firstname: 'Zorvina', lastname: 'Quillfeather', headline },
 })
 
 const typesOf = async (type: string): Promise<number> =>
   (await house.eventsOf(partner.organizationId)).filter((event) => event.type === type).length
 
 /** The first process refuses the call, its append is under way; the second makes it again and waits for its source. */
-const retried = async (): Promise<{ answer: Promise<Answer>; gather: () => void }> => {
+const retried = async (id = lid): Promise<{ answer: Promise<Answer>; gather: () => void }> => {
   upstream.answers(() => known('At first'))
   held.hold()
   expect((await fetchPerson(first)).status).toBe(503)
   house.moveClock(120_000)
+  // With its claim another request could not come under the key at all.
+  if (id !== lid) await house.query('delete from idempotent_calls')
   const source = Promise.withResolvers<void>()
-  upstream.answers(() => source.promise.then(() => known('Again')))
-  const answer = fetchPerson(house)
+  upstream.answers(() => source.promise.then(() => known('Again', id)))
+  const answer = fetchPerson(house, id)
   await until('the retry asks its source', async () => upstream.requests.length === 1)
   await held.deliver()
   expect(await typesOf('CreditCharged')).toBe(1)
@@ -165,4 +167,14 @@ test('given back before the retry finds it: no answer leaves without a charge', 
     charged: 2,
     back: 1,
   })
+})
+
+test('written for another request: the key is that one’s, and this one is IDEMP_001', async () => {
+  const { answer, gather } = await retried('orsolya-quillfeather')
+  gather()
+  const refused = await answer
+  expect({ status: refused.status, code: refused.body.code }).toEqual({ status: 422, code: 'IDEMP_001' })
+  expect(refused.headers.get('credits-charged')).toBe('0')
+  expect(outcomeOf(await fetchPerson(house))).toMatchObject({ status: 200, charged: '0', remaining: '15' })
+  expect(await typesOf('CreditCharged')).toBe(1)
 })

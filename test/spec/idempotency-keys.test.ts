@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { commandKeyOf } from '../../src/call/idempotency.ts'
+import { commandKeyOf } from '../../src/call/attempts.ts'
 import { amountOf } from '../../src/ops/organizations.ts'
 
 test('15 no key of a partner, at any attempt, is another key at another attempt', () => {

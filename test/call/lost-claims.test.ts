@@ -1,0 +1,138 @@
+/**
+ * The rows of `idempotent_calls` may be lost: what was paid under an Idempotency-Key, and for which request, is in the ledger.
+ * Another request under that key is IDEMP_001 for ever.
+ */
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { fingerprintOf } from '../../src/call/idempotency.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import { chargesOf } from '../spec/ledger-scene.ts'
+import { expectCredits, expectErrorObject } from '../spec/wire.ts'
+import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
+
+let house: House
+
+beforeAll(async () => {
+  house = await openHouse()
+})
+afterAll(() => house?.close())
+
+const key = 'an-old-key'
+
+const post = ({ apiKey }: Partner, path: string, body: unknown): Promise<Answer> =>
+  send(`${house.apiUrl}${path}`, {
+    headers: { 'x-api-key': apiKey, 'content-type': 'application/json', 'idempotency-key': key },
+    body,
+  })
+const lookup = (partner: Partner, ip: string) => post(partner, '/v1/ip/lookup', { ip })
+
+const loseRows = ({ organizationId }: Partner) =>
+  house.query('delete from idempotent_calls where organization_id = $1', [organizationId])
+
+const projected = async ({ organizationId }: Partner): Promise<boolean> =>
+  (
+    await house.query(
+      'select 1 from ledger_lines where organization_id = $1 and charge_id is not null and idempotent',
+      [organizationId],
+    )
+  ).length > 0
+
+/** The projection gets no further until the returned function is called. */
+const holdProjection = async (): Promise<() => Promise<void>> => {
+  const holder = new pg.Client({ connectionString: house.foundation.url })
+  holder.on('error', () => undefined)
+  await holder.connect()
+  await holder.query('begin')
+  await holder.query('lock table ledger_lines_v1 in share row exclusive mode')
+  return async () => {
+    await holder.query('rollback')
+    await holder.end()
+  }
+}
+
+const mismatch = { status: 422, error: 'validation_error', code: 'IDEMP_001', details: {} }
+
+const expectOwnOnly = async (partner: Partner): Promise<void> => {
+  for (let n = 0; n < 2; n++) {
+    await loseRows(partner)
+    for (let again = 0; again < 2; again++) {
+      const other = await lookup(partner, places.munich)
+      expectErrorObject(other, mismatch)
+      expectCredits(other, '0', '9')
+    }
+    expectErrorObject(await post(partner, '/v1/email/validate', { email: 'a@example.com' }), mismatch)
+    const own = await lookup(partner, places.london)
+    expect({ status: own.status, replayed: own.headers.get('idempotent-replayed') }).toEqual({
+      status: 200,
+      replayed: 'true',
+    })
+    expectCredits(own, '0', '9')
+    expectErrorObject(await lookup(partner, places.munich), mismatch)
+  }
+  expect(await chargesOf(house, partner)).toHaveLength(1)
+  expect((await verifyLedger(house.foundation.eventLog, partner.organizationId)).fault).toBeNull()
+}
+
+const paid = async (): Promise<Partner> => {
+  const partner = await house.partner({ permissions: ['ip_lookup', 'email_validation'], credits: '10' })
+  expectCredits(await lookup(partner, places.london), '1', '9')
+  return partner
+}
+
+describe('after its row is lost a paid key answers its own request free, and no other', () => {
+  test('while the charge is in no projection', async () => {
+    const release = await holdProjection()
+    try {
+      const partner = await paid()
+      await expectOwnOnly(partner)
+      expect(await projected(partner)).toBe(false)
+    } finally {
+      await release()
+    }
+  })
+
+  test('once the charge is projected', async () => {
+    const partner = await paid()
+    await until('the charge is projected', () => projected(partner))
+    await expectOwnOnly(partner)
+  })
+
+  test('also where a process died before it told another request so', async () => {
+    const partner = await paid()
+    const { organizationId } = partner
+    const rowOf = () =>
+      house.query('select body_hash from idempotent_calls where organization_id = $1', [organizationId])
+    const own = await rowOf()
+    const another = fingerprintOf(
+      house.foundation.secrets,
+      { organizationId, key },
+      { route: 'POST /v1/ip/lookup', body: JSON.stringify({ ip: places.munich }) },
+    )
+    // What it had claimed, a minute later.
+    const leave = () =>
+      house.query(
+        `update idempotent_calls set body_hash = $2, status = null, answer = null, answered_at = null,
+                claimed_at = now() - interval '2 min' where organization_id = $1`,
+        [organizationId, another],
+      )
+    await leave()
+    expectCredits(await lookup(partner, places.london), '0', '9')
+    expect(await rowOf()).toEqual(own)
+    await leave()
+    expectErrorObject(await lookup(partner, places.munich), mismatch)
+    expectCredits(await lookup(partner, places.london), '0', '9')
+    expect(await rowOf()).toEqual(own)
+    expect(await chargesOf(house, partner)).toHaveLength(1)
+  })
+})
+
+test('what a request said does not stand in the ledger, and equal requests under two keys have nothing in common', async () => {
+  const partners = [await paid(), await paid()]
+  const fingerprints = await Promise.all(
+    partners.map(async ({ organizationId }) =>
+      (await house.eventsOf(organizationId)).flatMap(({ data }) => data.request_fingerprint ?? []),
+    ),
+  )
+  expect(fingerprints.map((one) => one.length)).toEqual([1, 1])
+  expect(new Set(fingerprints.flat()).size).toBe(2)
+})
