@@ -21,7 +21,7 @@ import { dashboard } from './dashboard/dashboard.ts'
 import type { Position } from './event-log/port.ts'
 import { trustedProxies } from './guard/caller-address.ts'
 import { openKeyDirectory } from './guard/key-directory.ts'
-import { createRateLimiter, memoryCounters } from './guard/rate-limit.ts'
+import { createRateLimiter } from './guard/rate-limit.ts'
 import { openSharedRateLimiter, type SharedRateLimiter } from './guard/redis-counters.ts'
 import { openJobQueue } from './jobs/queue.ts'
 import { inPortions } from './jobs/retain.ts'
@@ -217,7 +217,7 @@ const openCallRoom = async (
   const directory = openKeyDirectory({ eventLog, known: keys, after, logger })
   const prices = openPriceBooks({ eventLog, logger })
   await Promise.all([directory.caughtUp, prices.caughtUp])
-  const local = createRateLimiter(memoryCounters())
+  const local = createRateLimiter()
   const shared =
     config.REDIS_URL === undefined
       ? undefined

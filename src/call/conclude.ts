@@ -169,8 +169,8 @@ const recordUnpaid = async (
   payable: (account: Account) => boolean,
 ): Promise<Pick<Committed, 'balance'> | null> => {
   const { claim, attempt, ...unclaimed } = admitted
-  const { form, key, atMs } = admitted
-  if (!room.refusedCalls.single(key, atMs)) {
+  const { form, key, atMs, startedMs } = admitted
+  if (!room.refusedCalls.single(key, startedMs)) {
     const account = await room.ledger.account(key.organizationId)
     if (!payable(account)) {
       const { capability } = form
@@ -220,7 +220,7 @@ export const recordAnswer = async (
       )
       const { events, balance, repeated } = committed
       const { unpaid } = outcomeOfCall(events)
-      if (unpaid) room.refusedCalls.single(admitted.key, atMs)
+      if (unpaid) room.refusedCalls.single(admitted.key, admitted.startedMs)
       if (events.length > 0) return { events, balance, repeated, unpaid }
     }
   }
@@ -247,8 +247,8 @@ export const recordRefusal = async (
   admitted: Admitted,
   { outcome, code }: { readonly outcome: 'refused' | 'failed'; readonly code: string },
 ): Promise<MicroCredits> => {
-  const { key, atMs, form } = admitted
-  if (room.refusedCalls.single(key, atMs)) {
+  const { key, atMs, form, startedMs } = admitted
+  if (room.refusedCalls.single(key, startedMs)) {
     // It costs nothing: no Idempotency-Key is used up.
     const { claim, attempt, ...unclaimed } = admitted
     return (await record(room, unclaimed, { outcome, code, facts: { kind: 'refusal', code } })).balance

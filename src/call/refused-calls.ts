@@ -18,7 +18,10 @@ import type { PriceBooks } from '../ledger/price-books.ts'
  */
 export type RefusedCalls = {
   rateLimited(key: DirectoryKey, policy: RatePolicy, nowMs: number): void
-  /** Whether the key's next refusal is recorded by itself, as one of the first of its minute. Takes one of those. */
+  /**
+   * Whether the key's next refusal is recorded by itself, as one of the first of its minute. Takes one of those. `nowMs`
+   * as `performance.now()`.
+   */
   single(key: DirectoryKey, nowMs: number): boolean
   refused(key: DirectoryKey, refusal: CountedRefusal, nowMs: number): void
   /** Writes everything counted so far; for the end of the process. */
@@ -143,7 +146,7 @@ export const createRefusedCalls = ({
   return {
     rateLimited: (key, policy, nowMs) => count(key, { kind: 'rate_limit', policy }, 'any', nowMs),
     single: ({ keyId }, nowMs) => {
-      // A clock set back opens no minute anew.
+      // Of calls that ended in another order than they began, one of the minute before opens no minute anew.
       if (windowOf(nowMs) > singlesOfMs) {
         singles.clear()
         singlesOfMs = windowOf(nowMs)

@@ -339,8 +339,8 @@ const shownSoonPollMs = 25
  */
 const shownSoon = async ({ foundation: { eventLog, pool } }: DashboardRoom): Promise<void> => {
   const target = await eventLog.head()
-  const end = Date.now() + shownSoonMs
-  while (Date.now() < end) {
+  const end = performance.now() + shownSoonMs
+  while (performance.now() < end) {
     const keys = (await readCheckpoints(pool)).find(({ name }) => name === 'api_keys')
     if (keys === undefined || keys.position >= target) return
     await sleep(shownSoonPollMs)

@@ -139,7 +139,7 @@ export type ConnectOptions = {
 /** Connects, or throws `Unavailable`: as long as this has not resolved, nothing whatever was sent. */
 export const connect = async ({ url, role, timeoutMs, signal }: ConnectOptions): Promise<Connection> => {
   const { getGRPCClient, callArguments } = internalsOf(create(url, role))
-  const deadline = Date.now() + timeoutMs
+  const deadline = performance.now() + timeoutMs
   const opening = getGRPCClient(streamsGrpc.StreamsClient, role)
   const giveUp = (): void => {
     opening.then(
@@ -191,7 +191,11 @@ const reached = (stub: StreamsClient, deadline: number): Promise<void> =>
       if (state === ready) resolve()
       else if (state === transientFailure || state === shutdown)
         reject(new Error('connection refused or reset'))
-      else channel.watchConnectivityState(state, deadline, (error) => (error ? reject(error) : look()))
+      else {
+        // gRPC tells deadlines by the time of day.
+        const grpcDeadlineMs = Date.now() + Math.max(0, deadline - performance.now())
+        channel.watchConnectivityState(state, grpcDeadlineMs, (error) => (error ? reject(error) : look()))
+      }
     }
     look()
   })
@@ -202,7 +206,7 @@ const inTime = async <Value>(work: Promise<Value>, deadline: number, signal: Abo
   const onAbort = (): void => reject(new Error('the event log is closed'))
   const timer = setTimeout(
     () => reject(new Error('no connection in time')),
-    Math.max(0, deadline - Date.now()),
+    Math.max(0, deadline - performance.now()),
   )
   signal.addEventListener('abort', onAbort, { once: true })
   if (signal.aborted) onAbort()

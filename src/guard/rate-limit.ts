@@ -1,4 +1,3 @@
-import { RateLimiterMemory } from 'rate-limiter-flexible'
 import type { RateLimitExceeded } from '../events/calls.ts'
 import type { DirectoryKey } from './key-directory.ts'
 
@@ -36,25 +35,19 @@ export type RateLimiter = {
   takeRefused(key: DirectoryKey): Promise<RateVerdict>
 }
 
-/** What counts in this process; `redis-counters.ts` has the counters that processes share. */
-type Counters = Pick<RateLimiterMemory, 'penalty' | 'reward' | 'get'>
-type Counted = Awaited<ReturnType<Counters['penalty']>>
-
-export const minuteSeconds = 60
-export const daySeconds = 86_400
+const minuteSeconds = 60
+const daySeconds = 86_400
 
 /** A window as headers and refusals tell of it. */
 export const windowState = (
-  counted: Pick<Counted, 'consumedPoints' | 'msBeforeNext'>,
-  policy: RatePolicy,
-  limit: number,
-  windowSeconds: number,
+  counted: { readonly used: number; readonly leftMs: number },
+  { policy, limit, windowSeconds }: Window,
 ): WindowState => ({
   policy,
   limit,
   windowSeconds,
-  remaining: Math.max(0, limit - counted.consumedPoints),
-  resetSeconds: Math.max(1, Math.ceil(counted.msBeforeNext / 1000)),
+  remaining: Math.max(0, limit - counted.used),
+  resetSeconds: Math.max(1, Math.ceil(Math.round(counted.leftMs) / 1000)),
 })
 
 /** A window a call is counted in. */
@@ -69,49 +62,55 @@ export const windowsOf = ({ limits }: DirectoryKey, perSecond: number | undefine
     : [{ policy: 'second', limit: perSecond, windowSeconds: 1 }, minute, day]
 }
 
-export const createRateLimiter = (counters: Readonly<Record<RatePolicy, Counters>>): RateLimiter => {
-  const stateOf = (counted: Counted, { policy, limit, windowSeconds }: Window): WindowState =>
-    windowState(counted, policy, limit, windowSeconds)
-  return {
-    take: async (key, perSecond) => {
-      const { keyId } = key
-      const windows = windowsOf(key, perSecond)
-      // All are counted before any answers, so that concurrent calls cannot slip through between look and count.
-      const counting = windows.map((window) => counters[window.policy].penalty(keyId))
-      const states: WindowState[] = []
-      let denied = false
-      for (const [n, window] of windows.entries()) {
-        const counted = await (counting[n] as Promise<Counted>)
-        denied ||= counted.consumedPoints > window.limit
-        states.push(stateOf(counted, window))
-      }
-      if (!denied) return { exceeded: null, windows: states }
-      const back = await Promise.all(windows.map(({ policy }) => counters[policy].reward(keyId)))
-      // Calls of the same moment count before they are denied as well. What is full is seen when all have given back.
-      const now = await Promise.all(windows.map(({ policy }) => counters[policy].get(keyId)))
-      const left = windows.map((window, n) => stateOf(now[n] ?? (back[n] as Counted), window))
-      const exceeded = left.findLast(({ remaining }) => remaining === 0) ?? left[0] ?? null
-      return { exceeded, windows: left }
-    },
-    takeRefused: async ({ keyId, limits }) => {
-      const counted = await counters.refused.penalty(keyId)
-      const state = windowState(counted, 'refused', limits.requests_per_minute, minuteSeconds)
-      if (counted.consumedPoints <= limits.requests_per_minute) return { exceeded: null, windows: [state] }
-      await counters.refused.reward(keyId)
-      return { exceeded: state, windows: [state] }
-    },
-  }
-}
+/** The window of a key's calls that are refused for another reason. */
+export const refusedWindowOf = ({ limits }: DirectoryKey): Window => ({
+  policy: 'refused',
+  limit: limits.requests_per_minute,
+  windowSeconds: minuteSeconds,
+})
 
-/** Counters of this process alone: the embedded default. */
-export const memoryCounters = () => {
-  // The points are ours to compare, because every key has limits of its own; the library only counts.
-  const counter = (keyPrefix: string, duration: number) =>
-    new RateLimiterMemory({ keyPrefix, duration, points: Number.MAX_SAFE_INTEGER })
+type Counter = { used: number; endsAtMs: number }
+
+/**
+ * Counts in this process alone: the embedded default. `redis-counters.ts` has the counters that processes share. There
+ * are as many counters as there are keys. Nothing is waited for between look and count, so no call slips in between.
+ *
+ * `clock` is one that nobody sets: a window measured by the time of day would turn early, or stay shut, when that is
+ * corrected.
+ */
+export const createRateLimiter = (clock: { now(): number } = performance): RateLimiter => {
+  const counters: Readonly<Record<RatePolicy, Map<string, Counter>>> = {
+    second: new Map(),
+    minute: new Map(),
+    day: new Map(),
+    refused: new Map(),
+  }
+
+  const take = ({ keyId }: DirectoryKey, windows: readonly Window[]): RateVerdict => {
+    const nowMs = clock.now()
+    const counted = windows.map((window) => {
+      const counter = counters[window.policy].get(keyId)
+      const open = counter !== undefined && nowMs < counter.endsAtMs
+      return { window, counter: open ? counter : { used: 0, endsAtMs: nowMs + window.windowSeconds * 1000 } }
+    })
+    const denied = counted.some(({ window, counter }) => counter.used >= window.limit)
+    if (!denied)
+      for (const { window, counter } of counted) {
+        counter.used++
+        counters[window.policy].set(keyId, counter)
+      }
+    const states = counted.map(({ window, counter }) =>
+      windowState({ used: counter.used, leftMs: counter.endsAtMs - nowMs }, window),
+    )
+    // Of several full windows the last and longest is named.
+    return {
+      exceeded: denied ? (states.findLast(({ remaining }) => remaining === 0) ?? null) : null,
+      windows: states,
+    }
+  }
+
   return {
-    second: counter('s', 1),
-    minute: counter('m', minuteSeconds),
-    day: counter('d', daySeconds),
-    refused: counter('r', minuteSeconds),
+    take: async (key, perSecond) => take(key, windowsOf(key, perSecond)),
+    takeRefused: async (key) => take(key, [refusedWindowOf(key)]),
   }
 }

@@ -4,9 +4,9 @@ import type { Redis } from 'ioredis'
 import type { Logger } from 'pino'
 import type { DirectoryKey } from './key-directory.ts'
 import {
-  minuteSeconds,
   type RateLimiter,
   type RateVerdict,
+  refusedWindowOf,
   type Window,
   windowState,
   windowsOf,
@@ -20,9 +20,9 @@ import {
  * `lateMaxMs`, nobody asks it any more and each process counts for itself, until it is found to answer in time again. No
  * call fails because of it. A single late answer is no outage: counting apart gives every key its limit once more.
  *
- * One script takes all windows of a call in one round trip. `rate-limiter-flexible`, which counts in memory, knows one
- * window at a time and gives back what it took for a denied call: four commands where this is one, with moments
- * between them in which another process sees points that will be given back.
+ * One script takes all windows of a call in one round trip. `rate-limiter-flexible` knows one window at a time and gives
+ * back what it took for a denied call: four commands where this is one, with moments between them in which another
+ * process sees points that will be given back.
  */
 
 /** An answer later than this is none: it would cost the call more than the shared counter is worth. */
@@ -227,12 +227,7 @@ export const openSharedRateLimiter = async ({
   return {
     shared: () => shared,
     take: (key, perSecond) => take(key, windowsOf(key, perSecond), () => local.take(key, perSecond)),
-    takeRefused: (key) =>
-      take(
-        key,
-        [{ policy: 'refused', limit: key.limits.requests_per_minute, windowSeconds: minuteSeconds }],
-        () => local.takeRefused(key),
-      ),
+    takeRefused: (key) => take(key, [refusedWindowOf(key)], () => local.takeRefused(key)),
     close: async () => {
       closing.abort()
       shared = false
@@ -285,12 +280,11 @@ const ask = (redis: Redis, key: DirectoryKey, windows: readonly Window[]): Promi
 const verdictOf = ([denied, ...counted]: readonly number[], windows: readonly Window[]): RateVerdict => {
   if (counted.length !== 2 * windows.length) throw new Error('Redis answered something else than was asked')
   let exceeded: RateVerdict['exceeded'] = null
-  const states = windows.map(({ policy, limit, windowSeconds }, i) => {
-    const consumedPoints = counted[2 * i] ?? 0
-    const msBeforeNext = counted[2 * i + 1] ?? 0
-    const state = windowState({ consumedPoints, msBeforeNext }, policy, limit, windowSeconds)
+  const states = windows.map((window, i) => {
+    const used = counted[2 * i] ?? 0
+    const state = windowState({ used, leftMs: counted[2 * i + 1] ?? 0 }, window)
     // Of several full windows the last and longest is named.
-    if (denied === 1 && consumedPoints >= limit) exceeded = state
+    if (denied === 1 && used >= window.limit) exceeded = state
     return state
   })
   return { exceeded, windows: states }

@@ -27,9 +27,9 @@ export const catchUp = async ({ url, eventLog, pool }: Foundation, logger: Logge
   })
   void projector.run()
   try {
-    const deadline = Date.now() + patienceMs
+    const deadline = performance.now() + patienceMs
     while (await behind()) {
-      if (Date.now() > deadline)
+      if (performance.now() > deadline)
         throw new Error(
           `the projections did not reach position ${target} within ${patienceMs / 1000} s; see "projection list"`,
         )

@@ -83,7 +83,7 @@ export type EmbeddedPostgres = {
 export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
   const place = placeIn(options.dataDir)
   await makeDataDir(place.dataDir)
-  const deadline = Date.now() + startTimeoutMs
+  const deadline = performance.now() + startTimeoutMs
   for (;;) {
     const lock = takeLock(place)
     if (lock !== null) {
@@ -99,7 +99,7 @@ export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): P
       options.logger?.info({ dataDir: place.dataDir }, 'using the embedded PostgreSQL of another process')
       return { url: running.url, role: 'guest', stop: async () => {} }
     }
-    if (Date.now() > deadline) {
+    if (performance.now() > deadline) {
       throw new Error(
         `Another process has held ${place.lock} for ${startTimeoutMs / 1000} s without its PostgreSQL answering. ` +
           `Stop that process (lsof ${place.lock} names it) or use another DATA_DIR than ${place.dataDir}.`,

@@ -77,7 +77,7 @@ export const findOrphan = async (cluster: Cluster, deadline: number): Promise<Se
     ) {
       return { pid: found.pid, port: found.port, child: null }
     }
-    if (Date.now() > deadline) {
+    if (performance.now() > deadline) {
       throw new Error(
         `A PostgreSQL (pid ${found.pid}) left by an earlier run holds ${place.cluster} but does not answer. ` +
           `Stop it: kill -QUIT ${found.pid}. ${await logTail(place)}`,
@@ -122,7 +122,7 @@ export const startServer = async (cluster: Cluster, wanted: ServerWanted): Promi
     }
     // Children of a server that was killed notice within moments; until then they still own the shared memory.
     const predecessorLingers = /pre-existing shared memory block/.test(log)
-    if (predecessorLingers && Date.now() < wanted.deadline) {
+    if (predecessorLingers && performance.now() < wanted.deadline) {
       await delay(lingerPollMs)
       continue
     }
@@ -173,7 +173,7 @@ const becomesReady = async (cluster: Cluster, child: ChildProcess, deadline: num
   while (child.exitCode === null && child.signalCode === null) {
     const found = await readPostmaster(cluster.place)
     if (found !== null && found.pid === child.pid && found.status === 'ready') return true
-    if (Date.now() > deadline) {
+    if (performance.now() > deadline) {
       await stopServer(cluster, pidOf(child))
       throw new Error(
         `PostgreSQL in ${cluster.place.cluster} was not ready within ${startTimeoutMs / 1000} s. ` +
@@ -194,8 +194,8 @@ export const stopServer = async (cluster: Cluster, pid: number): Promise<void> =
   for (const { name, timeoutMs } of steps) {
     if (!runsCluster(cluster, pid)) return
     signal(pid, name)
-    const deadline = Date.now() + timeoutMs
-    while (Date.now() < deadline) {
+    const deadline = performance.now() + timeoutMs
+    while (performance.now() < deadline) {
       if (!runsCluster(cluster, pid)) return
       await delay(pollMs)
     }

@@ -164,7 +164,7 @@ describe('calls refused for another reason', () => {
       60, 0, 60,
     ])
     expect(singles(key, minuteMs + 60_000)).toBe(60)
-    // A clock set back opens no minute again.
+    // A call of the minute before that ends late opens it not again.
     expect(singles(key, minuteMs)).toBe(0)
   })
 

@@ -1,13 +1,13 @@
 /** Counters of one process: the contract of every rate limiter. */
 import { describe, vi } from 'vitest'
-import { createRateLimiter, memoryCounters } from '../../src/guard/rate-limit.ts'
+import { createRateLimiter } from '../../src/guard/rate-limit.ts'
 import { rateLimitContract } from './rate-limit.ts'
 
 describe('rate limits in memory', () => {
   rateLimitContract(async () => {
     vi.useFakeTimers({ now: Date.UTC(2026, 8, 14) })
     return {
-      limiter: createRateLimiter(memoryCounters()),
+      limiter: createRateLimiter(),
       advance: async (ms) => void vi.advanceTimersByTime(ms),
       close: async () => void vi.useRealTimers(),
     }

@@ -13,7 +13,7 @@ import { whoami } from '../../src/capabilities/whoami/index.ts'
 import { parseConfig } from '../../src/config.ts'
 import { dashboard } from '../../src/dashboard/dashboard.ts'
 import { openKeyDirectory } from '../../src/guard/key-directory.ts'
-import { createRateLimiter, memoryCounters } from '../../src/guard/rate-limit.ts'
+import { createRateLimiter } from '../../src/guard/rate-limit.ts'
 import { openPriceBooks, type PriceBooks } from '../../src/ledger/price-books.ts'
 import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
 import { createProjector } from '../../src/projector/run.ts'
@@ -52,7 +52,7 @@ export const openDashboardHost = async ({
     {
       directory,
       secrets,
-      limiter: createRateLimiter(memoryCounters()),
+      limiter: createRateLimiter(),
       refusedCalls: createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() }),
       ledger,
       prices,

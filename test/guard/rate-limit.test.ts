@@ -1,12 +1,7 @@
 /** Rate limits of a key. What is denied costs nothing, so whoever keeps knocking is let in as soon as the window turns. */
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { DirectoryKey } from '../../src/guard/key-directory.ts'
-import {
-  createRateLimiter,
-  memoryCounters,
-  type RateLimiter,
-  type RateVerdict,
-} from '../../src/guard/rate-limit.ts'
+import { createRateLimiter, type RateLimiter, type RateVerdict } from '../../src/guard/rate-limit.ts'
 
 const keyOf = (keyId: string, perMinute: number, perDay: number): DirectoryKey =>
   ({ keyId, limits: { requests_per_minute: perMinute, requests_per_day: perDay } }) as unknown as DirectoryKey
@@ -14,7 +9,7 @@ const keyOf = (keyId: string, perMinute: number, perDay: number): DirectoryKey =
 let limiter: RateLimiter
 beforeEach(() => {
   vi.useFakeTimers({ now: Date.UTC(2026, 8, 14) })
-  limiter = createRateLimiter(memoryCounters())
+  limiter = createRateLimiter()
 })
 afterEach(() => {
   vi.useRealTimers()
@@ -169,3 +164,17 @@ describe('the window of refusals', () => {
     expect(remainingOf(await limiter.takeRefused(key))).toEqual({ refused: 1 })
   })
 })
+
+test.each([-3_600_000, 3_600_000])(
+  'a window lasts its length also when the time of day is set by %s ms',
+  async (ms) => {
+    const key = keyOf('a', 2, 10)
+    expect(await passing(key, 5)).toBe(2)
+    vi.setSystemTime(Date.now() + ms)
+    expect((await limiter.take(key)).exceeded).toMatchObject({ policy: 'minute', resetSeconds: 60 })
+    vi.advanceTimersByTime(59_999)
+    expect(await passing(key, 1)).toBe(0)
+    vi.advanceTimersByTime(1)
+    expect(await passing(key, 5)).toBe(2)
+  },
+)

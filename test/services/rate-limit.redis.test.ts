@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { createRateLimiter, memoryCounters } from '../../src/guard/rate-limit.ts'
+import { createRateLimiter } from '../../src/guard/rate-limit.ts'
 import { openSharedRateLimiter, type SharedRateLimiter } from '../../src/guard/redis-counters.ts'
 import { keyOf, passing, rateLimitContract, remainingOf } from '../contract/rate-limit.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
@@ -25,7 +25,7 @@ const open = async (url = redis.url, answerMaxMs = 2_000): Promise<Opened> => {
   const limiter = await openSharedRateLimiter({
     url,
     answerMaxMs,
-    local: createRateLimiter(memoryCounters()),
+    local: createRateLimiter(),
     logger: pino({ level: 'debug' }, { write: (line: string) => void written.push(line) }),
     observe: { degraded: () => void degradations++ },
   })

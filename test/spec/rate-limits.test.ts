@@ -83,6 +83,20 @@ describe('8 requests per minute and per day', () => {
     expect(rateLimitsOf(again)).toMatchObject({ minute: { remaining: 2 } })
   })
 
+  test('a time of day that is corrected opens no window early and keeps none shut', async () => {
+    const partner = await house.partner({ limits: { requests_per_minute: 2 } })
+    await lookups(partner, 2)
+    house.setClock(10 * minuteMs)
+    const retryAfter = expectDenied(await house.lookup(partner, { ip: places.london }), {
+      limit: 2,
+      window: 'minute',
+    })
+    expect(retryAfter).toBeGreaterThan(50)
+    house.setClock(-10 * minuteMs)
+    house.moveClock(minuteMs)
+    await lookups(partner, 2)
+  })
+
   test('a denied call consumes nothing from any window', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 2, requests_per_day: 5 } })
     await lookups(partner, 2)

@@ -96,8 +96,10 @@ export type House = {
   publishPriceBook(book: Omit<PriceBookPublished, 'version' | 'approver'>): Promise<number>
   /** Resolves when the hosts know every key event recorded until now. */
   heard(): Promise<void>
-  /** Moves this process's clock ahead; only with `clock: 'movable'`. */
+  /** Lets time pass for this process; only with `clock: 'movable'`. Less than nothing: sets the time of day back. */
   moveClock(ms: number): void
+  /** Sets the time of day by so much; no time passes. */
+  setClock(ms: number): void
   /** Appends wait from now on. Nothing else does. */
   blockLog(): Promise<BlockedLog>
   /** Appends fail from now on, as with a full disk, until the returned function is called. */
@@ -314,7 +316,7 @@ export const openHouse = async ({
   logger?: Logger
 } = {}): Promise<House> => {
   // Before anything keeps a reference to Date.
-  if (clock === 'movable') vi.useFakeTimers({ toFake: ['Date'], shouldAdvanceTime: true })
+  if (clock === 'movable') vi.useFakeTimers({ toFake: ['Date', 'performance'], shouldAdvanceTime: true })
   const database = await testDatabase()
   const directory = await mkdtemp(join(tmpdir(), 'house-'))
   const geoPath = join(directory, 'city.mmdb')
@@ -479,6 +481,11 @@ const createHouse = ({
       return version
     },
     moveClock: (ms) => {
+      // All clocks move when time passes; one that is set back goes back alone.
+      if (ms > 0) vi.advanceTimersByTime(ms)
+      else vi.setSystemTime(Date.now() + ms)
+    },
+    setClock: (ms) => {
       vi.setSystemTime(Date.now() + ms)
     },
     blockLog: () => blockLog(url, aside),

@@ -30,7 +30,7 @@ const lookupsMax = 1_000
 export const createCompanies = ({
   pool,
   homePages,
-  clock = Date,
+  clock = performance,
 }: {
   readonly pool: Pick<pg.Pool, 'query'>
   readonly homePages: HomePages | null

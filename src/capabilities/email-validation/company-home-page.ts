@@ -28,7 +28,7 @@ export type HomePagesOptions = {
   readonly fetchPage: FetchPage
   /** Names this service and whom to write to. */
   readonly userAgent: string
-  /** Milliseconds since the epoch. */
+  /** How long a page is remembered, in milliseconds of a clock that nobody sets. */
   readonly clock?: { now(): number }
 }
 
@@ -45,7 +45,11 @@ const pageBytesMax = 2 * 1024 * 1024
 /** Of a page's nodes, and of what they are published by or are about. */
 const organizationsMax = 50
 
-export const createHomePages = ({ fetchPage, userAgent, clock = Date }: HomePagesOptions): HomePages => {
+export const createHomePages = ({
+  fetchPage,
+  userAgent,
+  clock = performance,
+}: HomePagesOptions): HomePages => {
   const remembered = new LRUCache<string, { readonly company: CompanyRecord | null }>({
     max: rememberedMax,
     ttl: rememberedMs,
@@ -65,7 +69,7 @@ export const createHomePages = ({ fetchPage, userAgent, clock = Date }: HomePage
       if (page === 'unreachable') continue
       reached = true
       landedOn = new URL(page.url).hostname
-      const company = companyOnPage(page, { domain, nowMs: clock.now() })
+      const company = companyOnPage(page, { domain, nowMs: Date.now() })
       if (company === null) continue
       remembered.set(domain, { company })
       return company
