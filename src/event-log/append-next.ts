@@ -54,11 +54,16 @@ export const appendSurely = async (
   expected: ExpectedRevision,
   events: readonly NewEvent[],
 ): Promise<{ revision: number }> => {
+  let unknown = false
   for (let resends = 0; ; resends++) {
     try {
       return await eventLog.append(stream, expected, events)
     } catch (error) {
-      if (!(error instanceof UnknownOutcome) || resends >= resendsMax) throw error
+      unknown ||= error instanceof UnknownOutcome
+      // A refusal of the second copy says nothing of the first. Only a conflict does: something else stands in its place.
+      if (!unknown || error instanceof AppendConflict) throw error
+      if (resends >= resendsMax)
+        throw new UnknownOutcome(`no word about an append to ${stream}`, { cause: error })
       await sleep(resendPauseMs * (resends + 1))
     }
   }

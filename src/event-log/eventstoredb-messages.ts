@@ -107,10 +107,11 @@ const refusal = (type: string, said: string): Error => {
   switch (type) {
     case 'event_store.client.MaximumAppendSizeExceeded':
       return new TooLarge(said)
-    case 'event_store.client.BadRequest':
-      return new TypeError(said)
     // "Not handled": the server is starting, busy, or no leader. It says so without having looked at the append.
     case 'google.protobuf.Empty':
+    // What no engine takes never gets this far, so this is not the caller's mistake. It is about this copy of the append
+    // alone: an earlier one may have been written.
+    case 'event_store.client.BadRequest':
     case 'event_store.client.AccessDenied':
     case 'event_store.client.StreamDeleted':
       return new Unavailable(said)

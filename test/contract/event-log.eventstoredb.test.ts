@@ -4,8 +4,10 @@
  * where TEST_EVENTSTORE_URL names one.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { EventStoreDBClient, jsonEvent } from '@eventstore/db-client'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { appendSurely } from '../../src/event-log/append-next.ts'
 import { type EventStoreDbLimits, openEventStoreDb, redactedUrl } from '../../src/event-log/eventstoredb.ts'
 import {
   AppendConflict,
@@ -55,7 +57,7 @@ const open = async ({
   limits = quick,
   ...options
 }: EventStoreDoubleOptions & { limits?: Partial<EventStoreDbLimits> } = {}): Promise<DoubleLog> => {
-  const double = await startEventStoreDouble(options)
+  const double = await startEventStoreDouble({ writeTimeoutMs: 300, ...options })
   const { clients, client } = clientsOf(() => openEventStoreDb({ url: double.url, logger, limits }))
   return {
     double,
@@ -89,7 +91,7 @@ const clientsOf = (openClient: () => EventLog) => {
 }
 
 const openSilenceable = async () => {
-  const log = await open({ limits: impatient })
+  const log = await open({ limits: impatient, coldMs: 600 })
   return { ...log, silence: log.double.silence, speak: log.double.speak, settlesWithinMs: 3_000 }
 }
 
@@ -171,8 +173,37 @@ describe('the event log in EventStoreDB, over the double', () => {
     })
   })
 
+  test('36 an append sent again while the first copy is being written is dropped: unknown until it is sent once more', async () => {
+    await using({ replicationMs: 200 })
+    const events = newEvents(2)
+    const [first, again] = await Promise.allSettled([
+      eventLog.append('ledger-a', 'none', events),
+      (await log.reopen()).append('ledger-a', 'none', events),
+    ])
+    expect([first.status, again.status].sort()).toEqual(['fulfilled', 'rejected'])
+    const dropped = first.status === 'rejected' ? first : again
+    expect(dropped).toMatchObject({ reason: expect.any(UnknownOutcome) })
+    expect(await eventLog.append('ledger-a', 'none', events)).toEqual({ revision: 1 })
+    expect(double.eventsOf('ledger-a')).toHaveLength(2)
+  })
+
   describe('what the server refuses', () => {
-    test.each(['not-ready', 'busy', 'no-leader', 'deny'] as const)(
+    test.each(['bad-request', 'not-ready'] as const)(
+      '%s on a resend says nothing of the first copy: it is found out, or stays unknown',
+      async (refusal) => {
+        await using({ limits: impatient })
+        const events = newEvents(2)
+        let sends = 0
+        double.onAppend = () => (sends++ === 0 ? 'lose-reply' : sends < 4 ? refusal : undefined)
+        expect(await appendSurely(eventLog, 'ledger-a', 'none', events)).toEqual({ revision: 1 })
+        sends = 0
+        double.onAppend = () => (sends++ === 0 ? 'lose-reply' : refusal)
+        await expect(appendSurely(eventLog, 'ledger-a', 1, newEvents(1))).rejects.toThrow(UnknownOutcome)
+        expect(double.eventsOf('ledger-a')).toHaveLength(3)
+      },
+    )
+
+    test.each(['not-ready', 'busy', 'no-leader', 'deny', 'bad-request'] as const)(
       '%s: unavailable, and certainly not written',
       async (fault) => {
         double.onAppend = () => fault
@@ -558,6 +589,42 @@ describe('the event log in EventStoreDB, over the double', () => {
 
 const realUrl = process.env.TEST_EVENTSTORE_URL
 
+/** What the adapter never sends, sent by the bare client: the double must not be kinder than the server. */
+const oddAppends = (name: string, openServer: () => Promise<{ url: string; close(): Promise<void> }>) =>
+  describe(`odd appends, answered by ${name}`, () => {
+    const withClient = async (use: (client: EventStoreDBClient) => Promise<void>): Promise<void> => {
+      const server = await openServer()
+      const client = EventStoreDBClient.connectionString(server.url)
+      try {
+        await use(client)
+      } finally {
+        await client.dispose()
+        await server.close()
+      }
+    }
+
+    test('an empty stream name is a bad request, which the client does not recognize', () =>
+      withClient(async (client) => {
+        const event = jsonEvent({ type: 'CreditCharged', data: {} })
+        await expect(client.appendToStream('', event)).rejects.toThrow('BadRequest')
+      }))
+
+    test('an append of no events succeeds at the current revision', () =>
+      withClient(async (client) => {
+        const stream = `${freshStream()}-${Date.now().toString(36)}`
+        await client.appendToStream(
+          stream,
+          [0, 1, 2].map((n) => jsonEvent({ type: 'CreditCharged', data: { n } })),
+        )
+        expect(await client.appendToStream(stream, [])).toMatchObject({
+          success: true,
+          nextExpectedRevision: 2n,
+        })
+      }))
+  })
+
+oddAppends('a double', () => startEventStoreDouble())
+
 if (realUrl === undefined)
   describe('EventStoreDB itself', () => {
     test.skip('is not asked: TEST_EVENTSTORE_URL is not set, and no package registry ships a server', () =>
@@ -628,6 +695,7 @@ else {
       },
     }
   }
+  oddAppends('EventStoreDB itself', async () => ({ url: realUrl, close: async () => undefined }))
   eventLogContract('EventStoreDB itself', {
     open: openReal,
     openSilenceable: async () => {

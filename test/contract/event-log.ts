@@ -356,14 +356,22 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await eventLog.head()).toBe(head)
       })
 
-      test('12 an append sent twice at once is written once, and both are told so', async () => {
+      test('12 an append sent twice at once is written once; a sender that is not told so learns it by sending again', async () => {
         const stream = freshStream()
         const events = newEvents(2)
         const other = await log.reopen()
-        const outcomes = await Promise.all(
-          [eventLog, other, eventLog, other].map((client) => client.append(stream, 'none', events)),
+        const senders = [eventLog, other, eventLog, other]
+        const outcomes = await Promise.allSettled(
+          senders.map((client) => client.append(stream, 'none', events)),
         )
-        expect(outcomes).toEqual(outcomes.map(() => ({ revision: 1 })))
+        const told = outcomes.filter(({ status }) => status === 'fulfilled')
+        expect(told.length).toBeGreaterThan(0)
+        for (const outcome of outcomes)
+          if (outcome.status === 'fulfilled') expect(outcome.value).toEqual({ revision: 1 })
+          // An engine that is still writing the first copy may keep to itself whether this one made it.
+          else expect(outcome.reason).toBeInstanceOf(UnknownOutcome)
+        for (const client of senders)
+          expect(await appendUntilKnown(client, stream, 'none', events)).toEqual({ revision: 1 })
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
       })
 
@@ -976,7 +984,8 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         const { eventLog: own, settlesWithinMs } = silenceable
         try {
           const [one, two] = [newEvents(2), newEvents(2)]
-          await own.append('ledger-a', 'none', one)
+          // A cold server takes its time over the first append of all.
+          await appendUntilKnown(own, 'ledger-a', 'none', one)
           // Both at once, so that both find their connections open.
           await Promise.all([readAll(own, 'ledger-a'), own.head()])
           silenceable.silence()

@@ -66,7 +66,7 @@ const call = (key: string): LedgerCommand => {
 }
 
 /** A process: its own client, its own ledger. */
-const processOn = (double: EventStoreDouble) => {
+const processOn = (double: EventStoreDouble, { unknownRetryMs = 5_000 } = {}) => {
   const logger = pino({ level: 'silent' })
   const eventLog = openEventStoreDb({ url: double.url, logger, limits })
   const ledger = createLedger({
@@ -74,7 +74,7 @@ const processOn = (double: EventStoreDouble) => {
     snapshot: async () => null,
     logger,
     clock: Date,
-    limits: { retryPauseMs: 5, batchCommandsMax: 4, unknownRetryMs: 5_000 },
+    limits: { retryPauseMs: 5, batchCommandsMax: 4, unknownRetryMs },
   })
   return { eventLog, ledger }
 }
@@ -225,11 +225,29 @@ describe('two processes charge one organization with 40 credits, 120 calls, some
     'no-leader',
     'server-timeout',
     'deny',
+    'bad-request',
     'hide-actual',
     20,
     400,
   ] as const)('and every third append meets: %s', async (fault) => {
     expect((await chargeUnder(often(fault))).faults).toBeGreaterThan(3)
+  })
+
+  test('and a server that lost its reply calls the resend a bad request: the charge that stands is not refused', async () => {
+    const double = await startEventStoreDouble({})
+    const { eventLog, ledger } = processOn(double, { unknownRetryMs: 600 })
+    try {
+      await opening(ledger)
+      let sends = 0
+      double.onAppend = () => (sends++ === 0 ? 'lose-reply' : 'bad-request')
+      expect((await ledger.submit(org, call('call-0'))).events.map(({ type }) => type)).toEqual([
+        'KeyUsed',
+        'CreditCharged',
+      ])
+    } finally {
+      await eventLog.close()
+      await double.close()
+    }
   })
 
   test('and connections are cut again and again', async () => {

@@ -7,6 +7,7 @@
  */
 import { createRequire } from 'node:module'
 import { createServer, type Socket } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import gossipGrpc from '@eventstore/db-client/generated/gossip_grpc_pb.js'
 import gossipPb from '@eventstore/db-client/generated/gossip_pb.js'
@@ -65,7 +66,7 @@ type ProposedEvent = Pick<StoredEvent, 'id' | 'type' | 'contentType' | 'data' | 
 type Expected = bigint | 'none' | 'any' | 'exists'
 
 type Committed =
-  | { readonly kind: 'written'; readonly revision: number; readonly position?: bigint }
+  | { readonly kind: 'written'; readonly revision: number; readonly position?: bigint; readonly again?: true }
   | { readonly kind: 'wrong'; readonly current: number }
   | { readonly kind: 'deleted' }
   | { readonly kind: 'too-large'; readonly maxAppendSize: number }
@@ -79,6 +80,7 @@ type Committed =
  * - `not-ready`, `busy`, `no-leader`: not handled, and said so.
  * - `server-timeout`: written, and answered with a timeout.
  * - `deny`: refused.
+ * - `bad-request`: not written, and answered as what the server cannot read.
  * - `hide-actual`: where the append conflicts, the server does not say with what.
  * - a number: written, and answered so many milliseconds later.
  */
@@ -92,6 +94,7 @@ export type DoubleAppendFault =
   | 'no-leader'
   | 'server-timeout'
   | 'deny'
+  | 'bad-request'
   | 'hide-actual'
   | number
 
@@ -116,6 +119,12 @@ export type EventStoreDoubleOptions = {
   /** Servers before 23.10 never say that a subscription has caught up. */
   readonly saysCaughtUp?: boolean
   readonly maxAppendSize?: number
+  /** How long a write takes to be replicated, which is when it is answered. Default: a turn of the event loop. */
+  readonly replicationMs?: number
+  /** After this long the server gives up a write, and says "timeout". */
+  readonly writeTimeoutMs?: number
+  /** How long the first append of all takes, on a server that has just started. */
+  readonly coldMs?: number
   readonly random?: RandomFaults
 }
 
@@ -165,10 +174,13 @@ export const startEventStoreDouble = async (
   options: EventStoreDoubleOptions = {},
 ): Promise<EventStoreDouble> => {
   const { systemEventEvery = 0, saysCaughtUp = true, maxAppendSize = maxAppendSizeDefault, random } = options
+  const { replicationMs = 0, writeTimeoutMs = 2_000, coldMs = 0 } = options
   const log = createLog({ systemEventEvery, maxAppendSize })
   const sockets = new Set<Socket>()
   const endings = new Set<() => void>()
   const chance = seeded(random?.seed ?? 1)
+  /** Where a write ends that is not replicated yet: a resend of it is dropped. */
+  const replicating = new Set<string>()
   let appends = 0
   let faults = 0
   let spoken = Promise.withResolvers<void>()
@@ -204,14 +216,26 @@ export const startEventStoreDouble = async (
     const fault = double.onAppend?.({ stream: append.stream, count: append.events.length }) ?? randomFault()
     if (fault !== undefined) faults++
     if (fault === 'lose-request') return
-    if (fault === 'not-ready' || fault === 'busy' || fault === 'no-leader' || fault === 'deny')
-      return reply.say(fault, false)
+    if (isRefusal(fault)) return reply.say(fault, false)
+    if (append.stream === '') return reply.say('bad-request', false)
+    if (coldMs > 0 && appends === 1) await sleep(coldMs)
     const outcome = log.commit(append.stream, append.expected, append.events)
+    if (outcome.kind === 'written') {
+      const place = `${append.stream}@${outcome.revision}`
+      if (outcome.again === true && replicating.has(place)) {
+        // "Dropping idempotent write, since the original write has not yet been replicated": the server's own words.
+        await sleep(writeTimeoutMs)
+        return reply.say('server-timeout', false)
+      }
+      replicating.add(place)
+      await (replicationMs === 0 ? new Promise(setImmediate) : sleep(replicationMs))
+      replicating.delete(place)
+    }
     if (fault === 'lose-reply') return
     if (fault === 'end-call') return reply.end()
     if (fault === 'cut') return cutConnections()
     if (fault === 'server-timeout') return reply.say(fault, false)
-    if (typeof fault === 'number') await new Promise((resolve) => setTimeout(resolve, fault))
+    if (typeof fault === 'number') await sleep(fault)
     reply.say(outcome, fault === 'hide-actual')
   }
 
@@ -474,6 +498,10 @@ export const startEventStoreDouble = async (
   return double
 }
 
+/** What the server says instead of taking an append in: nothing of it was written. */
+const isRefusal = (fault: DoubleAppendFault | undefined): fault is DoubleAppendFault =>
+  ['not-ready', 'busy', 'no-leader', 'deny', 'bad-request'].some((refusal) => refusal === fault)
+
 /** What the server keeps, and its rules. */
 const createLog = ({
   systemEventEvery,
@@ -535,7 +563,7 @@ const createLog = ({
     if (deleted.has(stream)) return { kind: 'deleted' }
     const standing = streams.get(stream) ?? []
     const current = standing.length - 1
-    const known = (revision: number): Committed => ({ kind: 'written', revision })
+    const known = (revision: number): Committed => ({ kind: 'written', revision, again: true })
     if (expected === 'any' || expected === 'exists') {
       if (expected === 'exists' && current < 0) return { kind: 'wrong', current }
       const [first, ...later] = events.map(({ id }) => recentIds.get(`${stream}/${id}`))
@@ -547,7 +575,7 @@ const createLog = ({
       const at = expected === 'none' ? -1 : Number(expected)
       if (at > current) return { kind: 'wrong', current }
       if (at < current) {
-        const repeated = events.every(({ id }, i) => standing[at + 1 + i]?.id === id)
+        const repeated = events.length > 0 && events.every(({ id }, i) => standing[at + 1 + i]?.id === id)
         return repeated ? known(at + events.length) : { kind: 'wrong', current }
       }
       // At the current revision ids are not compared.
@@ -702,7 +730,8 @@ const batchReply = (
   response.setStreamIdentifier(identifier(stream))
   if (typeof outcome === 'object' && outcome.kind === 'written') {
     const success = new streamsPb.BatchAppendResp.Success()
-    success.setCurrentRevision(String(outcome.revision))
+    if (outcome.revision < 0) success.setNoStream(new sharedPb.Empty())
+    else success.setCurrentRevision(String(outcome.revision))
     if (outcome.position === undefined) success.setNoPosition(new sharedPb.Empty())
     else {
       const place = new sharedPb.AllStreamPosition()
@@ -723,6 +752,7 @@ const batchReply = (
   else if (outcome === 'busy') say('Server Is Busy', 'google.protobuf.Empty')
   else if (outcome === 'no-leader') say('No leader info available in response', 'google.protobuf.Empty')
   else if (outcome === 'deny') say('Access Denied', 'event_store.client.AccessDenied')
+  else if (outcome === 'bad-request') say('BadRequest', 'event_store.client.BadRequest')
   else if (typeof outcome !== 'object') say('Timeout', 'event_store.client.Timeout')
   else if (outcome.kind === 'deleted') {
     const gone = new sharedPb.StreamDeleted()
