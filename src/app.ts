@@ -29,6 +29,7 @@ import { startJobs } from './jobs/run.ts'
 import type { KeyState } from './keys/key-state.ts'
 import { openPriceBooks } from './ledger/price-books.ts'
 import { createHealth, type LiveModel } from './metrics/health.ts'
+import { createMetricsHost, defaultMetricsPort } from './metrics/host.ts'
 import { createMetrics, type Metrics } from './metrics/metrics.ts'
 import { operations } from './metrics/routes.ts'
 import { openEmailValidation } from './open-email-validation.ts'
@@ -43,6 +44,7 @@ import { readTls, serveRenewed } from './tls.ts'
 export type App = {
   readonly apiUrl: string | null
   readonly dashboardUrl: string | null
+  readonly metricsUrl: string
   readonly geo: GeoDatabase | null
   /** Reads location files and lists again; calls go on meanwhile, and a bad file leaves the old one in place. */
   reload(): Promise<void>
@@ -62,6 +64,9 @@ export const startApp = async (
   let geo: GeoDatabase | null = null
   let apiUrl: string | null = null
   let dashboardUrl: string | null = null
+  let metricsUrl: string
+  let renewCertificate = async (): Promise<void> => undefined
+  let health = createHealth({ ...foundation, projections, clock: Date })
   try {
     if (has('projector')) closing.push(startProjector(foundation, logger))
     const open =
@@ -86,7 +91,7 @@ export const startApp = async (
             })
           : null
       if (pixel !== null) closing.push(pixel.close)
-      const health = createHealth({
+      health = createHealth({
         ...foundation,
         projections,
         liveModels:
@@ -94,7 +99,6 @@ export const startApp = async (
         clock: Date,
         ...(shared === undefined ? {} : { rateLimitsShared: shared.shared }),
       })
-      metrics.watch({ projectionLags: health.projectionLags })
       const tls = await readTls(config)
       const reach: Reach = {
         tls,
@@ -120,16 +124,26 @@ export const startApp = async (
       if (has('dashboard')) {
         const host = createHost(room, [whoami({ pool: foundation.pool })], reach)
         hosts.push(host)
-        host.register(operations({ health, showsRows: true, metrics }))
+        host.register(operations({ health, showsRows: true }))
         host.register(dashboard(foundation, logger, { insecureCookies: config.INSECURE_COOKIES === '1' }))
         closing.push(() => closeHost(host))
         dashboardUrl = await listen(host, config.HOST, config.DASHBOARD_PORT, 'DASHBOARD_PORT')
       }
       if (tls !== null) {
-        const end = serveRenewed(config, { tls, servers: hosts.map(({ server }) => server), logger })
-        closing.push(async () => end())
+        const renewed = serveRenewed(config, { tls, servers: hosts.map(({ server }) => server), logger })
+        renewCertificate = renewed.look
+        closing.push(async () => renewed.end())
       }
     }
+    metrics.watch({ projectionLags: health.projectionLags })
+    const host = createMetricsHost({
+      health,
+      metrics,
+      logger,
+      showsRows: has('projector') || has('dashboard'),
+    })
+    closing.push(() => closeHost(host))
+    metricsUrl = await listenForMetrics(host, config, logger)
   } catch (error) {
     for (const close of closing.reverse()) await close()
     throw error
@@ -137,6 +151,7 @@ export const startApp = async (
   return {
     apiUrl,
     dashboardUrl,
+    metricsUrl,
     geo,
     reload: async () => {
       try {
@@ -144,6 +159,7 @@ export const startApp = async (
       } catch (error) {
         logger.error({ err: error }, 'lists: the new ones are refused, the old ones keep answering')
       }
+      await renewCertificate()
       await geo?.reload()
     },
     close: async () => {
@@ -322,4 +338,21 @@ const listen = async (
   const { port: bound } = host.server.address() as AddressInfo
   const named = address.includes(':') ? `[${address}]` : address
   return `${host.initialConfig.https ? 'https' : 'http'}://${named}:${bound}`
+}
+
+/** Nobody chose the default port, so where another process has it any free one will do. The start announces which. */
+const listenForMetrics = async (
+  host: FastifyInstance,
+  { METRICS_HOST, METRICS_PORT }: Config,
+  logger: Logger,
+): Promise<string> => {
+  const variable = 'METRICS_PORT'
+  if (METRICS_PORT !== undefined) return listen(host, METRICS_HOST, METRICS_PORT, variable)
+  try {
+    return await listen(host, METRICS_HOST, defaultMetricsPort, variable)
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    logger.info({ port: defaultMetricsPort }, 'metrics: the default port is taken, another one is used')
+    return listen(host, METRICS_HOST, 0, variable)
+  }
 }

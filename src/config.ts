@@ -49,6 +49,8 @@ const variables = z.object({
   API_PORT: port.default(3000),
   DASHBOARD_PORT: port.default(3001),
   HOST: z.string().min(1).default('127.0.0.1'),
+  METRICS_PORT: port.optional(),
+  METRICS_HOST: z.string().min(1).default('127.0.0.1'),
   TRUSTED_PROXIES: z
     .string()
     .transform(list)

@@ -1,4 +1,5 @@
 import pino from 'pino'
+import service from '../package.json' with { type: 'json' }
 import { startApp } from './app.ts'
 import { remedy as geoRemedy } from './capabilities/ip-lookup/geo-file.ts'
 import { type Config, ConfigError, parseConfig } from './config.ts'
@@ -30,7 +31,7 @@ try {
   await checkSurroundings(config)
   // The banner goes to standard output; what happens goes to standard error, one JSON object a line.
   const logger = pino({ level: config.LOG_LEVEL }, pino.destination(2))
-  const metrics = createMetrics({ clock: Date })
+  const metrics = createMetrics({ clock: Date, service })
   const foundation = await openFoundation(config, { logger, observe: metrics.ledger })
   const app = await startApp(foundation, config, logger, metrics).catch(async (error: unknown) => {
     await foundation.close()

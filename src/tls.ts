@@ -45,16 +45,16 @@ const blaming = (variable: string, fault: string, work: () => unknown): void => 
 
 /**
  * Serves renewed files from the next connection on: certificates live for weeks, processes for longer. Files that are
- * half replaced or wrong are left alone, and said so once for each fault. Returns what ends the looking.
+ * half replaced or wrong are left alone, and said so once for each fault.
  */
 export const serveRenewed = (
   paths: Paths,
   { tls, servers, logger }: { tls: Tls; servers: readonly Server[]; logger: Logger },
   checkMs = renewalCheckMs,
-): (() => void) => {
+): { look(): Promise<void>; end(): void } => {
   let served = tls
   let lastFault = ''
-  const look = async (): Promise<void> => {
+  const renew = async (): Promise<void> => {
     const found = await readTls(paths)
     if (found === null || (found.cert.equals(served.cert) && found.key.equals(served.key))) return
     for (const server of servers) if ('setSecureContext' in server) Object(server).setSecureContext(found)
@@ -62,13 +62,13 @@ export const serveRenewed = (
     lastFault = ''
     logger.info({ until: new X509Certificate(found.cert).validTo }, 'TLS: serving the renewed certificate')
   }
-  const timer = setInterval(() => {
-    void look().catch((error: unknown) => {
+  const look = (): Promise<void> =>
+    renew().catch((error: unknown) => {
       const fault = error instanceof Error ? error.message : String(error)
       if (fault !== lastFault) logger.error({ err: error }, 'TLS: the new files are not served')
       lastFault = fault
     })
-  }, checkMs)
+  const timer = setInterval(look, checkMs)
   timer.unref()
-  return () => clearInterval(timer)
+  return { look, end: () => clearInterval(timer) }
 }

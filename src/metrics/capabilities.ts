@@ -150,7 +150,7 @@ export const profileMetrics = (registers: Registry[], sources: Sources): Profile
 
 export const pixelMetrics = (registers: Registry[]): PixelMetrics => {
   const failures = new Counter({
-    name: 'enrichment_pixel_counter_failures_total',
+    name: 'enrichment_pixel_counting_failures_total',
     help: 'Hits that did not fire, and limits told without what is used, because counters or rules did not answer',
     registers,
   })

@@ -1,4 +1,5 @@
-import { Counter, Gauge, Histogram, Registry } from '@prometheus-io/client'
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client'
+import client from '@prometheus-io/client/package.json' with { type: 'json' }
 import type { MicroCredits } from '../billing/money.ts'
 import type { CallObserver } from '../call/conclude.ts'
 import { type CallOutcome, callOutcome } from '../events/calls.ts'
@@ -25,7 +26,8 @@ import type { ProjectionLag } from './health.ts'
  * What operations measures, for Prometheus: one registry per process, handed down and never global. Rooms do not know
  * it; each says what happens through an observer of its own, and these are the implementations.
  *
- * Base units, names with the prefix `enrichment_`. Labels hold words of ours only: capability, outcome, code, policy,
+ * Base units, names with the prefix `enrichment_`; those of the process and of Node.js have the names every Node.js
+ * process gives them. Labels hold words of ours only: capability, outcome, code, policy,
  * reason, projection, row, status, source, provider, answer. Never a key, an organization, an address, a domain, or
  * anything else that came with a request.
  *
@@ -68,9 +70,26 @@ const failureReasons = [
 ] as const satisfies readonly AuthenticationFailure[]
 const ratePolicies = ['minute', 'day', 'refused'] as const satisfies readonly RatePolicy[]
 
-export const createMetrics = ({ clock }: { clock: { now(): number } }): Metrics => {
+/** How often the delay of the event loop is looked at. Twice a second would miss it, and oftener is felt. */
+const eventLoopLookMs = 20
+
+/**
+ * `service`: the running process is this release of the service. Then its figures and those of Node.js are among them,
+ * whose collectors run until the process ends.
+ */
+export const createMetrics = ({
+  clock,
+  service,
+}: {
+  clock: { now(): number }
+  service?: { readonly version: string }
+}): Metrics => {
   const registry = new Registry()
   const registers = [registry]
+  if (service !== undefined) {
+    collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: eventLoopLookMs })
+    buildInfo(registers, service)
+  }
   let sources: Partial<MetricSources> = {}
 
   const counter = (name: string, help: string): Counter => {
@@ -160,6 +179,17 @@ export const createMetrics = ({ clock }: { clock: { now(): number } }): Metrics 
   }
 }
 
+/** By its labels, so that a figure can be told from before and after an upgrade. */
+const buildInfo = (registers: Registry[], service: { readonly version: string }): void => {
+  const info = new Gauge({
+    name: 'enrichment_build_info',
+    help: 'Always 1: the version of the service, of Node.js, and of the library that writes these lines',
+    labelNames: ['version', 'node_version', 'client_version'],
+    registers,
+  })
+  info.set({ version: service.version, node_version: process.version, client_version: client.version }, 1)
+}
+
 /** What is counted of one capability, as plain numbers: see `callMetrics`. */
 type CapabilityCounts = Record<CallOutcome, { calls: Map<string, number>; durations: Durations }> & {
   chargedMicro: number
@@ -196,12 +226,13 @@ const callMetrics = (registers: Registry[]): Required<CallObserver> => {
     },
   })
   new Counter({
-    name: 'enrichment_credits_charged_micro_total',
-    help: 'Millionths of a credit charged for calls',
+    name: 'enrichment_credits_charged_total',
+    help: 'Credits charged for calls; the ledger has them to the millionth',
     labelNames: ['capability'],
     registers,
     collect() {
-      for (const name of capability.options) setCount(this, { capability: name }, counts[name].chargedMicro)
+      for (const name of capability.options)
+        setCount(this, { capability: name }, counts[name].chargedMicro / 1e6)
     },
   })
   return {
@@ -249,7 +280,7 @@ const lagGauges = (registers: Registry[], lags: () => Promise<readonly Projectio
       },
     })
   gauge(
-    'lag_events',
+    'lag_positions',
     "How far its rows are behind the event log, in the log's positions: events in PostgreSQL, bytes in EventStoreDB",
     ({ behind }) => Number(behind),
   )

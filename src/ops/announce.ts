@@ -13,12 +13,13 @@ import { signsIn } from './users.ts'
  */
 export const announce = async (
   foundation: Foundation,
-  { apiUrl, dashboardUrl }: Pick<App, 'apiUrl' | 'dashboardUrl'>,
+  { apiUrl, dashboardUrl, metricsUrl }: Pick<App, 'apiUrl' | 'dashboardUrl' | 'metricsUrl'>,
   config: Config,
   print: (line: string) => void,
 ): Promise<void> => {
   if (apiUrl !== null) print(`API        ${apiUrl}`)
   if (dashboardUrl !== null) print(`Dashboard  ${dashboardUrl}`)
+  print(`Metrics    ${metricsUrl}/metrics`)
   if (!foundation.embedded || apiUrl === null || dashboardUrl === null) return
   const urls = { apiUrl, dashboardUrl }
   const demo =

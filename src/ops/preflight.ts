@@ -8,14 +8,15 @@ import { codeOf } from './postgres-cluster.ts'
 /** What the environment names and only the machine can judge, asked before anything is started. */
 
 /**
- * Throws `ConfigError` for a HOST that is no address of this machine, and for certificates and location files that
+ * Throws `ConfigError` for a HOST or METRICS_HOST that is no address of this machine, and for certificates and location files that
  * cannot be read.
  */
 export const checkSurroundings = async (config: Config): Promise<void> => {
   if (config.ROLES.some((role) => role === 'api' || role === 'dashboard')) {
-    await checkHost(config.HOST)
+    await checkHost('HOST', config.HOST)
     await readTls(config)
   }
+  await checkHost('METRICS_HOST', config.METRICS_HOST)
   if (config.ROLES.includes('api'))
     for (const path of config.GEOIP_CITY_DB ?? [])
       await access(path, constants.R_OK).catch((cause: unknown) => {
@@ -27,14 +28,14 @@ export const checkSurroundings = async (config: Config): Promise<void> => {
 }
 
 /** Listens for a moment, on whatever port is free. */
-const checkHost = (host: string): Promise<void> =>
+const checkHost = (variable: 'HOST' | 'METRICS_HOST', host: string): Promise<void> =>
   new Promise((resolve, reject) => {
     const probe = createServer()
     probe.once('error', (cause) => {
       const unresolved = codeOf(cause) === 'ENOTFOUND' || codeOf(cause) === 'EAI_AGAIN'
       reject(
         new ConfigError(
-          `HOST: "${host}" ${unresolved ? 'does not resolve to an address' : `is not an address of this machine (${codeOf(cause)})`}. Set an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all of them.`,
+          `${variable}: "${host}" ${unresolved ? 'does not resolve to an address' : `is not an address of this machine (${codeOf(cause)})`}. Set an address of this machine, such as 127.0.0.1, or 0.0.0.0 for all of them.`,
           { cause },
         ),
       )
@@ -43,11 +44,12 @@ const checkHost = (host: string): Promise<void> =>
   })
 
 /** A failure to listen that a variable is to blame for; any other error as it is. */
-export const listenFault = (error: unknown, { API_PORT, DASHBOARD_PORT }: Config): unknown => {
+export const listenFault = (error: unknown, config: Config): unknown => {
   if (codeOf(error) !== 'EACCES' || !(error instanceof Error && 'port' in error)) return error
-  const variable =
-    error.port === API_PORT ? 'API_PORT' : error.port === DASHBOARD_PORT ? 'DASHBOARD_PORT' : null
-  if (variable === null) return error
+  const variable = (['API_PORT', 'DASHBOARD_PORT', 'METRICS_PORT'] as const).find(
+    (name) => config[name] === error.port,
+  )
+  if (variable === undefined) return error
   return new ConfigError(
     `${variable}: this user may not listen on port ${error.port}. Set one from 1024 on, or run with the right to bind lower ones.`,
     { cause: error },

@@ -59,7 +59,7 @@ const mailGoesTo = (domain: string, address: string): void => {
   dns.set(`mx.${domain}`, 'A', [address])
 }
 
-const text = async (): Promise<string> => (await fetch(`${house.dashboardUrl}/metrics`)).text()
+const text = async (): Promise<string> => (await fetch(`${house.metricsUrl}/metrics`)).text()
 
 describe('e-mail validation', () => {
   const validateAll = async (...emails: string[]): Promise<void> => {
@@ -248,7 +248,7 @@ describe('the pixel', () => {
       '{reason="limit"}': 1,
     }
     expect(changed(before, between, 'pixel_decisions_total')).toEqual(reasons)
-    expect(changed(before, between, 'pixel_counter_failures_total')).toEqual({})
+    expect(changed(before, between, 'pixel_counting_failures_total')).toEqual({})
     await house.query('alter table pixel_counters rename to pixel_counters_away')
     try {
       expect(await hit('limited.example.com')).toBe('unavailable')
@@ -259,7 +259,7 @@ describe('the pixel', () => {
     const after = await text()
     expect(changed(between, after, 'pixel_decisions_total')).toEqual({ '{reason="unavailable"}': 1 })
     // The hit, and the list that could not say what is used.
-    expect(changed(between, after, 'pixel_counter_failures_total')).toEqual({ '': 2 })
+    expect(changed(between, after, 'pixel_counting_failures_total')).toEqual({ '': 2 })
   })
 })
 

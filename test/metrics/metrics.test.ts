@@ -80,7 +80,7 @@ afterAll(async () => {
 })
 
 const text = async (): Promise<string> => {
-  const response = await fetch(`${app.dashboardUrl}/metrics`)
+  const response = await fetch(`${app.metricsUrl}/metrics`)
   expect(response.status).toBe(200)
   expect(response.headers.get('content-type')).toMatch(/^text\/plain; version=0\.0\.4/)
   return response.text()
@@ -120,8 +120,8 @@ test('known traffic is counted as what it was', async () => {
     '{capability="ip_lookup",outcome="refused"}': 4,
     '{capability="whoami",outcome="answered"}': 1,
   })
-  expect(changed(before, after, 'credits_charged_micro_total')).toEqual({
-    '{capability="ip_lookup"}': 2_000_000,
+  expect(changed(before, after, 'credits_charged_total')).toEqual({
+    '{capability="ip_lookup"}': 2,
   })
   expect(changed(before, after, 'rate_limited_calls_total')).toEqual({ '{policy="minute"}': 2 })
   expect(changed(before, after, 'authentication_failures_total')).toEqual({
@@ -149,7 +149,7 @@ test('a revoked key is counted by that reason', async () => {
 test('projections show no lag once they have caught up, and the location file its age', async () => {
   const written = await eventually(async () => {
     const now = await text()
-    const lags = Object.values(samples(now, 'projection_lag_events'))
+    const lags = Object.values(samples(now, 'projection_lag_positions'))
     return lags.length > 0 && lags.every((lag) => lag === 0) ? now : undefined
   })
   expect(Object.keys(samples(written, 'projection_lag_seconds'))).toContain('{projection="accounts"}')
@@ -196,9 +196,9 @@ describe('what is written', () => {
 })
 
 describe('the routes', () => {
-  test('answer without a key, on both hosts, and are no calls', async () => {
+  test('answer without a key, on every host, and are no calls', async () => {
     const before = await text()
-    for (const url of [app.apiUrl, app.dashboardUrl])
+    for (const url of [app.apiUrl, app.dashboardUrl, app.metricsUrl])
       for (const path of ['/livez', '/readyz'])
         for (const method of ['GET', 'HEAD']) {
           const response = await fetch(`${url}${path}`, { method })
@@ -213,10 +213,12 @@ describe('the routes', () => {
     })
   })
 
-  test('the host that partners call has no metrics', async () => {
-    const response = await fetch(`${app.apiUrl}/metrics`)
-    expect(response.status).toBe(404)
-    expect(await response.json()).toMatchObject({ code: 'REQ_004' })
+  test('the hosts that partners and people call have no metrics', async () => {
+    for (const url of [app.apiUrl, app.dashboardUrl]) {
+      const response = await fetch(`${url}/metrics`)
+      expect(response.status).toBe(404)
+      expect(await response.json()).toMatchObject({ code: 'REQ_004' })
+    }
   })
 })
 

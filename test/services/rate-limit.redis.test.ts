@@ -294,7 +294,7 @@ describe('two real processes under load', () => {
   }
 
   const figure = async (service: Service | undefined, name: string): Promise<number> => {
-    const text = await (await fetch(`${service?.dashboardUrl}/metrics`)).text()
+    const text = await (await fetch(`${service?.metricsUrl}/metrics`)).text()
     return Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1] ?? Number.NaN)
   }
 

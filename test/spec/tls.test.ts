@@ -114,7 +114,7 @@ describe('a renewed certificate', () => {
     const contexts: { cert: string }[] = []
     const servers = [{ setSecureContext: (context: { cert: string }) => void contexts.push(context) }]
     const written: string[] = []
-    const end = serveRenewed(
+    const renewed = serveRenewed(
       parseConfig({ ...files.variables }),
       {
         tls,
@@ -133,10 +133,24 @@ describe('a renewed certificate', () => {
       expect(String(contexts[0]?.cert)).toBe(renewedCertificate.cert)
       expect(written.map((line) => JSON.parse(line).level)).toEqual([50, 30])
     } finally {
-      end()
+      renewed.end()
       await files.replace(pinnedCertificate)
     }
   })
+})
+
+test('a reload serves it at once, over real connections', async () => {
+  await files.replace(renewedCertificate)
+  try {
+    await app.reload()
+    for (const url of [app.apiUrl, app.dashboardUrl]) {
+      expect((await ask(`${url}/livez`, renewedCertificate.cert)).status).toBe(200)
+      await expect(ask(`${url}/livez`)).rejects.toThrow()
+    }
+  } finally {
+    await files.replace(pinnedCertificate)
+    await app.reload()
+  }
 })
 
 describe('a start is refused, naming the variable,', () => {

@@ -76,6 +76,7 @@ export type Question = {
 export type House = {
   readonly apiUrl: string
   readonly dashboardUrl: string
+  readonly metricsUrl: string
   readonly foundation: Foundation
   readonly config: Config
   partner(options?: PartnerOptions): Promise<Partner>
@@ -367,7 +368,7 @@ const createHouse = ({
   url: string
   dispose: () => Promise<void>
 }): House => {
-  const { apiUrl, dashboardUrl } = app
+  const { apiUrl, dashboardUrl, metricsUrl } = app
   if (apiUrl === null || dashboardUrl === null) throw new Error('the house has no hosts')
   let ended = false
   let canary: Promise<string> | undefined
@@ -439,6 +440,7 @@ const createHouse = ({
   return {
     apiUrl,
     dashboardUrl,
+    metricsUrl,
     foundation,
     config,
     eventsOf,

@@ -13,6 +13,7 @@ const answerDeadlineMs = 60_000
 export type Service = {
   readonly apiUrl: string
   readonly dashboardUrl: string
+  readonly metricsUrl: string
   readonly child: ChildProcess
   /** Everything it has written so far. */
   output(): string
@@ -87,14 +88,15 @@ export const startService = async (
     promise: ready,
     resolve,
     reject,
-  } = Promise.withResolvers<{ apiUrl: string; dashboardUrl: string }>()
+  } = Promise.withResolvers<Pick<Service, 'apiUrl' | 'dashboardUrl' | 'metricsUrl'>>()
   const look = (): void => {
     const api = /^API +(http\S+)$/m.exec(output())?.[1]
     const dashboard = /^Dashboard +(http\S+)$/m.exec(output())?.[1]
+    const metrics = /^Metrics +(http\S+)\/metrics$/m.exec(output())?.[1]
     // The embedded default is ready to be tried only when it has said how.
     const announced = variables.DATABASE_URL !== undefined || /^curl /m.test(output())
-    if (api !== undefined && dashboard !== undefined && announced)
-      resolve({ apiUrl: api, dashboardUrl: dashboard })
+    if (api !== undefined && dashboard !== undefined && metrics !== undefined && announced)
+      resolve({ apiUrl: api, dashboardUrl: dashboard, metricsUrl: metrics })
   }
   child.stdout?.on('data', look)
   void ended.then((code) =>

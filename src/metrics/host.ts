@@ -1,0 +1,57 @@
+import fastify, { type FastifyInstance } from 'fastify'
+import type { Logger } from 'pino'
+import { boundConnections } from '../call/connections.ts'
+import type { Health } from './health.ts'
+import type { Metrics } from './metrics.ts'
+import { fresh, operations } from './routes.ts'
+
+/**
+ * Where Prometheus asks: a port of its own, which neither partners nor people reach. Every process has one, whatever
+ * its roles, so that one that answers nobody can be looked after too. It knows no keys and no cookies; what keeps it
+ * private is METRICS_HOST, the address it listens on. Its figures name no key, organization, address or person.
+ */
+
+/** What an exporter of OpenTelemetry listens on, in Prometheus' list of ports. */
+export const defaultMetricsPort = 9464
+
+const requestTimeoutMs = 10_000
+const bodyBytesMax = 1_024
+
+export const createMetricsHost = ({
+  health,
+  metrics,
+  showsRows,
+  logger,
+}: {
+  health: Health
+  metrics: Metrics
+  /** Whether this process shows or folds rows: then late ones make it unready. */
+  showsRows: boolean
+  logger: Logger
+}): FastifyInstance => {
+  const host = fastify({
+    requestTimeout: requestTimeoutMs,
+    bodyLimit: bodyBytesMax,
+    exposeHeadRoutes: false,
+    return503OnClosing: false,
+  })
+  boundConnections(host.server, { trusts: () => false, refused: metrics.connectionRefused })
+  host.register(operations({ health, showsRows }))
+  host.route({
+    method: 'GET',
+    url: '/metrics',
+    handler: async (_request, reply) =>
+      fresh(reply)
+        .type(metrics.contentType)
+        .send(await metrics.text()),
+  })
+  host.setNotFoundHandler((_request, reply) =>
+    reply.code(404).type('text/plain; charset=utf-8').send('Here are /metrics, /livez and /readyz.\n'),
+  )
+  host.setErrorHandler((error: { statusCode?: number }, request, reply) => {
+    const status = error.statusCode ?? 500
+    if (status >= 500) logger.error({ err: error, path: request.routeOptions.url }, 'the metrics failed')
+    reply.code(status).type('text/plain; charset=utf-8').send('That did not work.\n')
+  })
+  return host
+}

@@ -1,0 +1,173 @@
+/** Where metrics are: on a port of their own, in every process, and which one where the default is taken. */
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Server } from 'node:net'
+import { tmpdir } from 'node:os'
+import pino from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type App, startApp } from '../../src/app.ts'
+import { ConfigError, parseConfig } from '../../src/config.ts'
+import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { type Service, startService } from '../support/service.ts'
+import { samples } from './samples.ts'
+
+const secretKey = 'a secret of at least thirty-two characters'
+const defaultPort = 9464
+let database: TestDatabase
+let foundation: Foundation
+const servers: Server[] = []
+const logged: string[] = []
+const logger = pino({ level: 'info' }, { write: (line: string) => void logged.push(line) })
+
+/** Takes a port of loopback, unless somebody else has it. Which one, with 0. */
+const take = async (port: number): Promise<number> => {
+  const server = createServer().on('error', () => undefined)
+  server.listen(port, '127.0.0.1')
+  await new Promise((resolve) => server.once('listening', resolve).once('error', resolve))
+  if (!server.listening) return port
+  servers.push(server)
+  return (server.address() as AddressInfo).port
+}
+
+beforeAll(async () => {
+  database = await testDatabase()
+  foundation = await openFoundation(configOf({}), { logger })
+})
+afterAll(async () => {
+  for (const server of servers) {
+    server.close()
+    await once(server, 'close')
+  }
+  await foundation?.close()
+  await database?.drop()
+})
+
+const configOf = (environment: Record<string, string>) =>
+  parseConfig({
+    DATABASE_URL: database.url,
+    SECRET_KEY: secretKey,
+    DATA_DIR: tmpdir(),
+    API_PORT: '0',
+    DASHBOARD_PORT: '0',
+    ...environment,
+  })
+
+const start = (environment: Record<string, string>): Promise<App> =>
+  startApp(foundation, configOf(environment), logger)
+
+describe('every role has metrics and health', () => {
+  test.each(['api', 'dashboard', 'projector', 'jobs'])('%s', async (role) => {
+    const app = await start({ ROLES: role, METRICS_PORT: '0' })
+    try {
+      const metrics = await fetch(`${app.metricsUrl}/metrics`)
+      expect(metrics.status).toBe(200)
+      expect(metrics.headers.get('cache-control')).toBe('no-store')
+      expect(await metrics.text()).toContain('enrichment_calls_total')
+      expect(await (await fetch(`${app.metricsUrl}/livez`)).json()).toEqual({ status: 'live' })
+      expect(await (await fetch(`${app.metricsUrl}/readyz`)).json()).toMatchObject({
+        status: 'ready',
+        checks: { event_log: { status: 'ok' }, database: { status: 'ok' } },
+      })
+      for (const path of ['/', '/login', '/v1/ip/lookup', '/metrics/x'])
+        expect((await fetch(`${app.metricsUrl}${path}`)).status).toBe(404)
+      expect((await fetch(`${app.metricsUrl}/metrics`, { method: 'POST', body: 'x' })).status).toBe(404)
+      for (const url of [app.apiUrl, app.dashboardUrl])
+        if (url !== null) expect((await fetch(`${url}/metrics`)).status).toBe(404)
+    } finally {
+      await app.close()
+    }
+  })
+})
+
+describe('the port', () => {
+  test('a default one that is taken gives way to a free one, and the log says so', async () => {
+    await take(defaultPort)
+    logged.length = 0
+    const [one, other] = [await start({ ROLES: 'jobs' }), await start({ ROLES: 'dashboard' })]
+    try {
+      const ports = [one, other].map(({ metricsUrl }) => new URL(metricsUrl).port)
+      expect(ports).not.toContain(String(defaultPort))
+      expect(new Set(ports).size).toBe(2)
+      expect(logged.filter((line) => line.includes('the default port is taken'))).toHaveLength(2)
+      for (const { metricsUrl } of [one, other]) {
+        expect(metricsUrl).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/)
+        expect((await fetch(`${metricsUrl}/livez`)).status).toBe(200)
+      }
+    } finally {
+      await one.close()
+      await other.close()
+    }
+  })
+
+  test.each(['a port', 'the default port itself'])(
+    '%s that was set and is taken stops the start',
+    async (which) => {
+      const port = await take(which === 'a port' ? 0 : defaultPort)
+      const started = start({ ROLES: 'jobs', METRICS_PORT: String(port) })
+      await expect(started).rejects.toThrow(ConfigError)
+      await expect(started).rejects.toThrow(`METRICS_PORT: port ${port} on 127.0.0.1 is taken.`)
+    },
+  )
+
+  test('one that was set is the one, on the address that was set', async () => {
+    const app = await start({ ROLES: 'jobs', METRICS_PORT: '0', METRICS_HOST: '127.0.0.2' })
+    try {
+      expect(app.metricsUrl).toMatch(/^http:\/\/127\.0\.0\.2:\d+$/)
+      expect((await fetch(`${app.metricsUrl}/metrics`)).status).toBe(200)
+    } finally {
+      await app.close()
+    }
+  })
+})
+
+describe('a process', () => {
+  let service: Service
+  let written = ''
+  beforeAll(async () => {
+    service = await startService({ DATABASE_URL: database.url, SECRET_KEY: secretKey })
+    written = await (await fetch(`${service.metricsUrl}/metrics`)).text()
+  }, 60_000)
+  afterAll(() => service?.end('SIGTERM'))
+
+  test('announces where its metrics are', () => {
+    expect(service.output()).toMatch(/^Metrics {4}http:\/\/127\.0\.0\.1:\d+\/metrics$/m)
+  })
+
+  test('tells about itself, about Node.js, and what it was built of', () => {
+    for (const name of [
+      'process_cpu_seconds_total',
+      'process_resident_memory_bytes',
+      'process_start_time_seconds',
+      'process_open_fds',
+      'nodejs_eventloop_lag_seconds',
+      'nodejs_heap_size_used_bytes',
+      'nodejs_gc_duration_seconds_count',
+      'nodejs_version_info',
+    ])
+      expect(written).toMatch(new RegExp(`^${name}(\\{.*\\})? \\S+$`, 'm'))
+    expect(samples(written, 'build_info')).toEqual({
+      [`{version="0.1.0",node_version="${process.version}",client_version="0.16.1"}`]: 1,
+    })
+  })
+
+  /** What `promtool check metrics` finds fault with, as far as it applies. */
+  test('names its own figures as Prometheus asks for', () => {
+    const types = [...written.matchAll(/^# TYPE (enrichment_\S+) (\S+)$/gm)].map(
+      ([, name = '', type = '']) => ({ name, type }),
+    )
+    expect(types.length).toBeGreaterThan(25)
+    const faults = types.flatMap(({ name, type }) => [
+      ...(type === 'counter' && !name.endsWith('_total') ? [`${name}: a counter ends in _total`] : []),
+      ...(type !== 'counter' && name.endsWith('_total') ? [`${name}: only a counter ends in _total`] : []),
+      ...(/_(count|sum|bucket)$/.test(name) ? [`${name}: ends as a part of a histogram does`] : []),
+      ...(/_(counter|gauge|histogram|summary)(_|$)/.test(name) ? [`${name}: names its type`] : []),
+      ...(/_(milli|micro|nano|kilo|mega)(_|[a-z]+$)/.test(name) ? [`${name}: is not in a base unit`] : []),
+      ...(/_(ms|milliseconds|minutes|hours|days|percent|kb|mb|kilobytes)(_|$)/.test(name)
+        ? [`${name}: is not in a base unit`]
+        : []),
+      ...(/[A-Z]/.test(name) ? [`${name}: has capitals`] : []),
+      ...(new RegExp(`^# HELP ${name} \\S`, 'm').test(written) ? [] : [`${name}: has no help`]),
+    ])
+    expect(faults).toEqual([])
+  })
+})
