@@ -11,7 +11,14 @@ import type { Foundation } from '../ops/foundation.ts'
 import { ConnectionInsecure, nameCookies } from './cookies.ts'
 import { faultPage } from './pages/fault.ts'
 import { type DashboardRoom, PageMissing, pageRoutes, sendPage, visitorRoutes } from './routes.ts'
-import { formCookie, formOwner, sessionCookie, sessionLifetimeMs, sessionStore } from './session.ts'
+import {
+  deviceCookie,
+  formCookie,
+  formOwner,
+  sessionCookie,
+  sessionLifetimeMs,
+  sessionStore,
+} from './session.ts'
 import { createSignIn } from './sign-in.ts'
 import { stylesheet } from './stylesheet.ts'
 
@@ -28,7 +35,11 @@ export const dashboard =
     { insecureCookies = false }: { insecureCookies?: boolean } = {},
   ): FastifyPluginAsync =>
   async (host) => {
-    const room: DashboardRoom = { foundation, logger, signIn: createSignIn(foundation.pool) }
+    const room: DashboardRoom = {
+      foundation,
+      logger,
+      signIn: createSignIn(foundation.pool, foundation.secrets.sealer('dashboard device')),
+    }
     await host.register(helmet, securityHeaders)
     host.setErrorHandler((error: FastifyError, request, reply) => {
       const fault = faultShown(error)
@@ -59,7 +70,7 @@ const openPages = async (
   pages.removeAllContentTypeParsers()
   await pages.register(formbody)
   await pages.register(cookie)
-  nameCookies(pages, { names: [sessionCookie, formCookie], insecure: insecureCookies })
+  nameCookies(pages, { names: [sessionCookie, formCookie, deviceCookie], insecure: insecureCookies })
   await pages.register(session, {
     // The text is no API key's secret, so the HMAC under the keys' pepper is known to nobody and the same in every process.
     secret: secrets.apiKeyHmac('dashboard session cookie'),

@@ -25,7 +25,7 @@ import {
   parkedEvents,
   rowsOf,
 } from './queries.ts'
-import { formOwner, sessionCookie } from './session.ts'
+import { deviceCookie, deviceCookieOptions, formOwner, sessionCookie } from './session.ts'
 import type { SignIn } from './sign-in.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
 
@@ -69,10 +69,16 @@ export const visitorRoutes = (pages: FastifyInstance, { signIn, logger }: Dashbo
     const form = formOf(request.body)
     const [name, next] = [form.text('name').trim(), nextOf(form.text('next'))]
     const address = callerAddress(request)
-    const verdict = await signIn({ name, password: form.text('password'), address })
+    const verdict = await signIn({
+      name,
+      password: form.text('password'),
+      address,
+      device: request.cookies[deviceCookie],
+    })
     if (verdict.kind === 'signed_in') {
       await request.session.regenerate()
       request.session.user = verdict.user
+      reply.setCookie(deviceCookie, verdict.device, deviceCookieOptions)
       logger.info({ user: verdict.user, address }, 'dashboard: signed in')
       return reply.redirect(next, 303)
     }

@@ -1,6 +1,8 @@
+import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible'
 import { addressBlock } from '../guard/caller-address.ts'
+import type { Sealer } from '../guard/secrets.ts'
 import { passwordMatches } from '../ops/users.ts'
 
 /** Who may sign in: user name and password, and not too many guesses. */
@@ -14,7 +16,12 @@ export const passwordMax = 1_024
 const nobody = `$argon2id$v=19$m=19456,t=2,p=1$${'A'.repeat(22)}$${'A'.repeat(43)}`
 
 export type SignInVerdict =
-  | { readonly kind: 'signed_in'; readonly user: string }
+  | {
+      readonly kind: 'signed_in'
+      readonly user: string
+      /** What this device sends with its next attempt. */
+      readonly device: string
+    }
   | { readonly kind: 'wrong' }
   | { readonly kind: 'limited'; readonly retryAfterSeconds: number }
 
@@ -22,18 +29,28 @@ export type SignIn = (attempt: {
   readonly name: string
   readonly password: string
   readonly address: string
+  /** What the device was given when somebody signed in on it; undefined on one that is new. */
+  readonly device: string | undefined
 }) => Promise<SignInVerdict>
 
 /**
- * Attempts count per process, right or wrong, per address and per account. The address is asked first: one address
- * cannot fill the memory with accounts, nor lock out more than ten of them.
+ * Attempts count per process, right or wrong. Those from a device on which this very account signed in before count for
+ * that device alone, so that nobody else's guesses, from wherever they come, keep its owner out. All others count per
+ * address and per account. The address is asked first: one address cannot fill the memory with accounts, nor use up the
+ * attempts of more than ten.
  */
-export const createSignIn = (pool: pg.Pool): SignIn => {
-  const addresses = new RateLimiterMemory({ keyPrefix: 'address', points: attemptsPerMinute, duration: 60 })
-  const accounts = new RateLimiterMemory({ keyPrefix: 'account', points: attemptsPerMinute, duration: 60 })
-  return async ({ name, password, address }) => {
+export const createSignIn = (pool: pg.Pool, sealer: Sealer): SignIn => {
+  const limiter = (keyPrefix: string) =>
+    new RateLimiterMemory({ keyPrefix, points: attemptsPerMinute, duration: 60 })
+  const [addresses, accounts, devices] = [limiter('address'), limiter('account'), limiter('device')]
+  return async ({ name, password, address, device }) => {
+    const account = name.slice(0, userNameMax)
+    // A device is known for one account. Sealed, so nobody can make one up and thereby a limit of their own.
+    const known = device === undefined ? null : sealer.open(device, account)
     const waitSeconds =
-      (await take(addresses, addressBlock(address))) ?? (await take(accounts, name.slice(0, userNameMax)))
+      known === null
+        ? ((await take(addresses, addressBlock(address))) ?? (await take(accounts, account)))
+        : await take(devices, known)
     if (waitSeconds !== null) return { kind: 'limited', retryAfterSeconds: waitSeconds }
     const possible = name.length <= userNameMax && password.length <= passwordMax
     const { rows } = await pool.query<{ password_phc: string }>(
@@ -41,7 +58,9 @@ export const createSignIn = (pool: pg.Pool): SignIn => {
       [possible ? name : ''],
     )
     const matches = await passwordMatches(possible ? password : '', rows[0]?.password_phc ?? nobody)
-    return matches && rows[0] !== undefined ? { kind: 'signed_in', user: name } : { kind: 'wrong' }
+    if (!matches || rows[0] === undefined) return { kind: 'wrong' }
+    // The same device keeps its name: signing in again and again earns no further limits.
+    return { kind: 'signed_in', user: name, device: sealer.seal(known ?? randomUUID(), account) }
   }
 }
 

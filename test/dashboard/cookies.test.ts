@@ -47,6 +47,7 @@ describe('over HTTPS', () => {
     expect(signedIn.statusCode).toBe(303)
     const lines = [...form, ...cookieLines(signedIn)]
     expect(lines.map((line) => line.split('=')[0]).sort()).toEqual([
+      '__Host-dashboard_device',
       '__Host-dashboard_form',
       '__Host-dashboard_session',
     ])
@@ -65,11 +66,11 @@ describe('over HTTPS', () => {
     await browser.submit('/login', ada)
     const out = await browser.submit('/', {}, '/logout')
     expect(out.headers.location).toBe('/login')
-    const [line = ''] = cookieLines(out)
+    const line = cookieLines(out).find((one) => one.startsWith('__Host-dashboard_session=')) ?? ''
     expect(line).toMatch(/^__Host-dashboard_session=;/)
     expect(line).toMatch(/; Secure/)
     expect(line).toMatch(/Expires=Thu, 01 Jan 1970/)
-    expect([...browser.cookies.keys()]).toEqual(['__Host-dashboard_form'])
+    expect([...browser.cookies.keys()].sort()).toEqual(['__Host-dashboard_device', '__Host-dashboard_form'])
   })
 
   test('a bare cookie is not looked at, valid or not: a sibling host may have set it', async () => {
@@ -143,7 +144,11 @@ describe('over plain HTTP', () => {
     const browser = openBrowser(room.host, address, headers)
     const answer = await browser.submit('/login', ada)
     expect(answer.statusCode).toBe(303)
-    expect([...browser.cookies.keys()].sort()).toEqual(['dashboard_form', 'dashboard_session'])
+    expect([...browser.cookies.keys()].sort()).toEqual([
+      'dashboard_device',
+      'dashboard_form',
+      'dashboard_session',
+    ])
     for (const line of cookieLines(answer)) expect(line).not.toMatch(/Secure/)
   })
 
@@ -151,10 +156,18 @@ describe('over plain HTTP', () => {
     const browser = openBrowser(insecure.host, '192.0.2.7', { host: 'dashboard.example.com' })
     expect((await browser.submit('/login', ada)).statusCode).toBe(303)
     expect((await browser.get('/')).statusCode).toBe(200)
-    expect([...browser.cookies.keys()].sort()).toEqual(['dashboard_form', 'dashboard_session'])
+    expect([...browser.cookies.keys()].sort()).toEqual([
+      'dashboard_device',
+      'dashboard_form',
+      'dashboard_session',
+    ])
     const over = proxied('https', insecure)
     expect((await over.submit('/login', ada)).statusCode).toBe(303)
-    expect([...over.cookies.keys()].sort()).toEqual(['__Host-dashboard_form', '__Host-dashboard_session'])
+    expect([...over.cookies.keys()].sort()).toEqual([
+      '__Host-dashboard_device',
+      '__Host-dashboard_form',
+      '__Host-dashboard_session',
+    ])
   })
 
   test('what needs no cookie is there for everybody', async () => {

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { putUser } from '../../src/ops/users.ts'
 import {
+  type Browser,
   type DashboardHost,
   encoded,
   openBrowser,
@@ -99,6 +100,91 @@ describe('signing in', () => {
     for (let i = 0; i < 10; i++)
       expect((await openBrowser(room.host).submit('/login', { ...bob, password: 'x' })).statusCode).toBe(401)
     expect((await openBrowser(room.host).submit('/login', bob)).statusCode).toBe(429)
+  })
+
+  describe('nobody keeps an operator out', () => {
+    /** Guesses at an account from as many addresses as it takes, until the account takes no more. */
+    const besiege = async (name: string): Promise<void> => {
+      const statuses: number[] = []
+      while (statuses.length < 11 && !statuses.includes(429))
+        statuses.push((await openBrowser(room.host).submit('/login', { name, password: 'x' })).statusCode)
+      expect(statuses.at(-1)).toBe(429)
+    }
+    const signOut = (browser: Browser) => browser.submit('/', {}, '/logout')
+
+    test('who signed in on a device before signs in there while strangers guess; on a new one nobody does', async () => {
+      const browser = await signedIn(room, ada)
+      await signOut(browser)
+      expect([...browser.cookies.keys()].sort()).toEqual(['dashboard_device', 'dashboard_form'])
+      await besiege(ada.name)
+      expect((await openBrowser(room.host).submit('/login', ada)).statusCode).toBe(429)
+      expect((await browser.submit('/login', ada)).statusCode).toBe(303)
+    })
+
+    test('not by using up the address they share either', async () => {
+      const address = '127.77.0.1'
+      const browser = openBrowser(room.host, address)
+      expect((await browser.submit('/login', ada)).statusCode).toBe(303)
+      await signOut(browser)
+      const stranger = openBrowser(room.host, address)
+      for (let i = 0; i < 9; i++)
+        expect((await stranger.submit('/login', { name: `x${i}`, password: 'x' })).statusCode).toBe(401)
+      expect((await stranger.submit('/login', ada)).statusCode).toBe(429)
+      expect((await browser.submit('/login', ada)).statusCode).toBe(303)
+    })
+
+    test('a device has ten attempts a minute of its own, and those of another are not touched', async () => {
+      const [lent, kept] = [await signedIn(room, ada), await signedIn(room, ada)]
+      await signOut(lent)
+      await signOut(kept)
+      for (let i = 0; i < 10; i++)
+        expect((await lent.submit('/login', { ...ada, password: 'x' })).statusCode).toBe(401)
+      const over = await lent.submit('/login', ada)
+      expect(over.statusCode).toBe(429)
+      expect(Number(over.headers['retry-after'])).toBeGreaterThan(0)
+      expect((await kept.submit('/login', ada)).statusCode).toBe(303)
+    })
+
+    test('signing in again and again earns a device no further attempts', async () => {
+      const browser = await signedIn(room, ada)
+      for (let i = 0; i < 10; i++) {
+        await signOut(browser)
+        expect((await browser.submit('/login', ada)).statusCode).toBe(303)
+      }
+      await signOut(browser)
+      expect((await browser.submit('/login', ada)).statusCode).toBe(429)
+    })
+
+    test('what was made up, belongs to another account or was changed counts as a stranger', async () => {
+      const eve = { name: `eve-${ada.name}`, password: 'eve has a password' }
+      await putUser(room.foundation.pool, eve)
+      const device = (await signedIn(room, eve)).cookies.get('dashboard_device') ?? ''
+      await besiege(ada.name)
+      const own = (await signedIn(room, eve)).cookies.get('dashboard_device') ?? ''
+      expect(own).not.toBe(device)
+      for (const claimed of ['', 'made-up', device, `${device}A`, `A${device.slice(1)}`]) {
+        const browser = openBrowser(room.host)
+        const token = tokenIn((await browser.get('/login')).body)
+        const cookie = `dashboard_form=${browser.cookies.get('dashboard_form')}; dashboard_device=${claimed}`
+        const answer = await browser.post('/login', encoded({ _csrf: token, ...ada }), { cookie })
+        expect([claimed, answer.statusCode]).toEqual([claimed, 429])
+      }
+    })
+
+    test('the cookie that tells is kept from scripts and other sites, for as long as browsers keep one, and opens nothing', async () => {
+      const answer = await openBrowser(room.host).submit('/login', ada)
+      const cookie = answer.cookies.find(({ name }) => name === 'dashboard_device')
+      expect(cookie).toMatchObject({
+        httpOnly: true,
+        sameSite: 'Strict',
+        path: '/',
+        maxAge: 400 * 24 * 60 * 60,
+      })
+      expect(cookie?.value).not.toContain(ada.name)
+      expect(await opens(new Map([['dashboard_device', cookie?.value ?? '']]))).toBe(false)
+      const wrong = await openBrowser(room.host).submit('/login', { ...ada, password: 'x' })
+      expect(wrong.cookies.map(({ name }) => name)).not.toContain('dashboard_device')
+    })
   })
 
   test('it leads back to the page that was asked for, and never to another site', async () => {
