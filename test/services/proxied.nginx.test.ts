@@ -1,0 +1,190 @@
+/** The service behind a real nginx that ends TLS: who calls, who signs in, and what cookies they get. */
+import { request as requestPlainly } from 'node:http'
+import { request as requestSecurely } from 'node:https'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { pinnedCertificate } from '../egress/pinned-certificate.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { cliJson, createPartner, eventually, type Service, startService } from '../support/service.ts'
+import { farProxy, type Nginx, nearProxy, startNginx } from './nginx.ts'
+
+const client = '127.0.0.2'
+const stranger = '127.0.0.3'
+const secretKey = 'a secret of the test, long enough to be one'
+const user = 'ada'
+let password = ''
+let database: TestDatabase
+let service: Service
+let api: Nginx
+let pages: Nginx
+/** May be used from the client's address only. */
+let boundKey = ''
+
+beforeAll(async () => {
+  database = await testDatabase()
+  const environment = { DATABASE_URL: database.url, SECRET_KEY: secretKey }
+  service = await startService({ ...environment, TRUSTED_PROXIES: `${nearProxy},${farProxy}` })
+  ;[api, pages] = [await startNginx(service.apiUrl), await startNginx(service.dashboardUrl)]
+  const { organizationId } = await createPartner('1000', environment)
+  const key = await cliJson<{ api_key: string }>(
+    ['key', 'issue', organizationId, '--permissions', 'ip_lookup', '--allow', `${client}/32`],
+    environment,
+  )
+  boundKey = key.api_key
+  ;({ password } = await cliJson<{ password: string }>(['user', 'create', user], environment))
+}, 120_000)
+afterAll(async () => {
+  await api?.close()
+  await pages?.close()
+  await service?.end('SIGTERM')
+  await database?.drop()
+})
+
+type Answer = { status: number; cookies: string[]; location: string | undefined; text: string }
+
+/** One request from an address of loopback. Trusts nginx' certificate and no other. */
+const ask = (
+  url: string,
+  from: string,
+  { method = 'GET', headers = {}, body = '' }: { method?: string; headers?: object; body?: string } = {},
+): Promise<Answer> =>
+  new Promise((resolve, reject) => {
+    const send = url.startsWith('https:') ? requestSecurely : requestPlainly
+    const asked = send(
+      url,
+      {
+        method,
+        localAddress: from,
+        headers: { ...headers },
+        agent: false,
+        ca: pinnedCertificate.cert,
+        servername: 'pinned.test',
+      },
+      (response) => {
+        let text = ''
+        response.on('data', (chunk) => {
+          text += chunk
+        })
+        response.on('end', () =>
+          resolve({
+            status: response.statusCode ?? 0,
+            cookies: response.headers['set-cookie'] ?? [],
+            location: response.headers.location,
+            text,
+          }),
+        )
+      },
+    )
+    asked.on('error', reject)
+    asked.end(body)
+  })
+
+const lookUp = async (base: string, from: string, headers: object = {}) => {
+  const { status, text } = await ask(`${base}/v1/ip/lookup`, from, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-api-key': boundKey, ...headers },
+    body: '{"ip":"8.8.8.8"}',
+  })
+  const { code, details } = JSON.parse(text) as { code?: string; details?: { address?: string } }
+  return { status, code, address: details?.address }
+}
+
+const letIn = { status: 200, code: undefined, address: undefined }
+const refusedAs = (address: string) => ({ status: 403, code: 'AUTH_003', address })
+
+describe('an allow-list sees the client', () => {
+  test('through one nginx and through two, over TLS and without', async () => {
+    await eventually(async () => ((await lookUp(api.secure, client)).status === 200 ? true : undefined))
+    for (const base of [api.secure, api.plain, api.twoHops]) {
+      expect(await lookUp(base, client)).toEqual(letIn)
+      expect(await lookUp(base, stranger)).toEqual(refusedAs(stranger))
+    }
+  })
+
+  test('whatever a stranger claims to be', async () => {
+    const claims = {
+      'x-forwarded-for': `${client}, ${nearProxy}`,
+      forwarded: `for=${client}`,
+      'x-real-ip': client,
+    }
+    for (const base of [api.secure, api.plain, api.twoHops])
+      expect(await lookUp(base, stranger, claims)).toEqual(refusedAs(stranger))
+    // Past the proxy, the service believes nobody.
+    expect(await lookUp(service.apiUrl, stranger, claims)).toEqual(refusedAs(stranger))
+  })
+})
+
+/** Opens the sign-in page and sends it. `jar` holds what the browser keeps. */
+const signIn = async (
+  base: string,
+  from: string,
+  fields: { name: string; password: string },
+  jar = new Map<string, string>(),
+): Promise<Answer & { page: Answer; jar: Map<string, string> }> => {
+  const keep = ({ cookies }: Answer): void => {
+    for (const [name = '', value = ''] of cookies.map((line) => line.split(';')[0]?.split('=') ?? []))
+      jar.set(name, value)
+  }
+  const cookie = (): string => [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
+  const page = await ask(`${base}/login`, from, { headers: { cookie: cookie() } })
+  keep(page)
+  const token = /name="_csrf" value="([^"]+)"/.exec(page.text)?.[1] ?? ''
+  const answer = await ask(`${base}/login`, from, {
+    method: 'POST',
+    headers: { 'content-type': 'application/x-www-form-urlencoded', cookie: cookie() },
+    body: new URLSearchParams({ _csrf: token, ...fields }).toString(),
+  })
+  keep(answer)
+  return { ...answer, page, jar }
+}
+
+describe('the dashboard', () => {
+  test.each(['secure', 'twoHops'] as const)(
+    'over TLS (%s): every cookie is Secure and __Host-',
+    async (way) => {
+      const base = pages[way]
+      const { status, location, cookies, page, jar } = await signIn(base, client, { name: user, password })
+      expect({ status, location }).toEqual({ status: 303, location: '/' })
+      const lines = [...page.cookies, ...cookies]
+      expect(lines.map((line) => line.split('=')[0]).sort()).toEqual([
+        '__Host-dashboard_device',
+        '__Host-dashboard_form',
+        '__Host-dashboard_session',
+      ])
+      for (const line of lines) expect(line).toMatch(/; Path=\/;.* HttpOnly; Secure; SameSite=/)
+      const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
+      const overview = await ask(`${base}/`, client, { headers: { cookie } })
+      expect(overview.status).toBe(200)
+      expect(overview.text).toContain(`Signed in as <strong>${user}</strong>`)
+    },
+  )
+
+  test('without TLS there is no page and no cookie, whatever the client says', async () => {
+    // All of them are on this machine; what tells another one is the name it was sent to.
+    const host = 'dashboard.example.com'
+    for (const headers of [{ host }, { host, 'x-forwarded-proto': 'https' }]) {
+      const answer = await ask(`${pages.plain}/login`, client, { headers })
+      expect({ status: answer.status, cookies: answer.cookies }).toEqual({ status: 403, cookies: [] })
+      expect(answer.text).toContain('Only over HTTPS')
+    }
+  })
+
+  test('the sign-in limit stops a stranger, and nobody else who comes through the same nginx', async () => {
+    const statuses: number[] = []
+    for (let i = 0; i < 11; i++)
+      statuses.push((await signIn(pages.secure, stranger, { name: `guess-${i}`, password: 'x' })).status)
+    expect(statuses).toEqual([...Array.from({ length: 10 }, () => 401), 429])
+    expect((await signIn(pages.twoHops, stranger, { name: user, password })).status).toBe(429)
+    expect((await signIn(pages.secure, client, { name: user, password })).status).toBe(303)
+  })
+
+  test('guesses at an account from many addresses do not stop its owner’s own device', async () => {
+    const { jar } = await signIn(pages.secure, client, { name: user, password })
+    jar.delete('__Host-dashboard_session')
+    const statuses: number[] = []
+    for (let i = 0; i < 11 && !statuses.includes(429); i++)
+      statuses.push((await signIn(pages.secure, `127.0.1.${i}`, { name: user, password: 'x' })).status)
+    expect(statuses.at(-1)).toBe(429)
+    expect((await signIn(pages.secure, '127.0.2.1', { name: user, password })).status).toBe(429)
+    expect((await signIn(pages.secure, client, { name: user, password }, jar)).status).toBe(303)
+  })
+})
