@@ -228,7 +228,7 @@ const openCallRoom = async (
   liveModels: readonly LiveModel[]
   close(): Promise<void>
 }> => {
-  const { eventLog, pool, secrets, ledger } = foundation
+  const { eventLog, pool, secrets, ledger, keyedEvents } = foundation
   const { keys, after } = await knownKeys(foundation)
   const directory = openKeyDirectory({ eventLog, known: keys, after, logger })
   const prices = openPriceBooks({ eventLog, logger })
@@ -247,7 +247,7 @@ const openCallRoom = async (
     refusedCalls,
     ledger,
     prices,
-    idempotency: createIdempotency({ pool, eventLog, secrets }),
+    idempotency: createIdempotency({ pool, eventLog, keyedEvents, secrets }),
     reservations: createReservations(),
     requestIds: createRequestIds(),
     clock: Date,

@@ -1,10 +1,11 @@
 import type pg from 'pg'
 import { type IdempotentCallRow, idempotentCalls } from '../../projections/ledger-lines.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
-import { type EventLog, StreamMissing } from '../event-log/port.ts'
-import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
+import type { EventLog } from '../event-log/port.ts'
+import { decodeEvent } from '../event-log/stored-event.ts'
 import { ledgerStream } from '../events/streams.ts'
 import { settlementKeyOf } from '../ledger/abandoned.ts'
+import type { KeyedEvents } from '../ledger/keyed-events.ts'
 import type { PaidCall } from './form.ts'
 
 /**
@@ -12,8 +13,6 @@ import type { PaidCall } from './form.ts'
  * whose charge was given back, may be made again as another attempt, with ids of its own. Where an event is may be told by a
  * projection; what it says is read from the ledger itself.
  */
-
-const scanPageMax = 1_000
 
 /** How often a call may come to nothing under one key before the caller has to send another. */
 const attemptsMax = 16
@@ -60,38 +59,33 @@ export type Attempts = {
   find(request: KeyedRequest): Promise<LedgerFinding>
 }
 
-export const createAttempts = ({ pool, eventLog }: { pool: pg.Pool; eventLog: EventLog }): Attempts => {
-  const read = async (organizationId: string, from: number, max: number): Promise<DecodedEvent[]> => {
-    const page = await eventLog.read(ledgerStream(organizationId), { from, max }).catch((error: unknown) => {
-      if (error instanceof StreamMissing) return []
-      throw error
-    })
-    return page.map(decodeEvent)
-  }
-
+export const createAttempts = ({
+  pool,
+  eventLog,
+  keyedEvents,
+}: {
+  pool: pg.Pool
+  eventLog: EventLog
+  keyedEvents: KeyedEvents
+}): Attempts => {
   /** Which of the events the ledger holds, by revision, and up to where it was looked through. */
   const locate = async (
     organizationId: string,
     ids: readonly string[],
   ): Promise<{ places: Map<string, number>; upTo: number }> => {
-    const places = new Map<string, number>()
     const projected = idempotentCalls(organizationId, ids)
     const { rows } = await pool.query<IdempotentCallRow>(projected.text, [...projected.values])
-    for (const { event_id, revision } of rows) if (event_id !== null) places.set(event_id, Number(revision))
-    let upTo = Number(rows[0]?.last_revision ?? -1)
-    // The projection may be behind; what it does not have yet is read from the ledger itself.
-    for (;;) {
-      const page = await read(organizationId, upTo + 1, scanPageMax)
-      for (const { recorded } of page)
-        if (ids.includes(recorded.id)) places.set(recorded.id, recorded.revision)
-      upTo += page.length
-      if (page.length < scanPageMax) return { places, upTo }
-    }
+    // The projection may be behind; what it does not have yet is in the ledger alone.
+    const found = await keyedEvents.find(organizationId, ids, Number(rows[0]?.last_revision ?? -1))
+    for (const { event_id, revision } of rows)
+      if (event_id !== null) found.places.set(event_id, Number(revision))
+    return found
   }
 
   /** The event with an id at its place, and what was appended right after it. */
   const readAt = async (organizationId: string, id: string, revision: number) => {
-    const [event, next] = await read(organizationId, revision, 2)
+    const page = await eventLog.read(ledgerStream(organizationId), { from: revision, max: 2 })
+    const [event, next] = page.map(decodeEvent)
     if (event?.recorded.id !== id)
       throw new Error(`event ${id} is not at revision ${revision} of the ledger of ${organizationId}`)
     return { event, next }

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import type { EventLog } from '../event-log/port.ts'
 import type { Secrets } from '../guard/secrets.ts'
+import type { KeyedEvents } from '../ledger/keyed-events.ts'
 import { createAttempts, type KeyedRequest, type LedgerFinding } from './attempts.ts'
 import { unavailableWhenAway } from './unavailable.ts'
 
@@ -57,15 +58,17 @@ export const fingerprintOf = (
 export const createIdempotency = ({
   pool,
   eventLog,
+  keyedEvents,
   secrets,
 }: {
   pool: pg.Pool
   eventLog: EventLog
+  keyedEvents: KeyedEvents
   secrets: Pick<Secrets, 'requestHmac' | 'sealer'>
 }): Idempotency => {
   // Answers repeat what partners sent and were told.
   const sealer = secrets.sealer('idempotent-answer')
-  const attempts = createAttempts({ pool, eventLog })
+  const attempts = createAttempts({ pool, eventLog, keyedEvents })
   const keyHash = ({ organizationId, key }: Pick<IdempotencyClaim, 'organizationId' | 'key'>): Buffer =>
     secrets.requestHmac(`key\n${organizationId}\n${key}`)
   /** A kept answer opens for the organization and the key it was given under, and for no other. */

@@ -33,6 +33,8 @@ export const answerIdempotent = async (
   answerOnce: AnswerOnce,
   claim: IdempotencyClaim,
 ): Promise<FastifyReply> => {
+  // Needed in any case, and what is read for it is not read again to look for the key.
+  await room.ledger.lastSeen(claim.organizationId)
   const claimed = await room.idempotency.claim(claim)
   switch (claimed.kind) {
     case 'in_flight':

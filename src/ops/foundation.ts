@@ -16,6 +16,7 @@ import type { PriceBookPublished } from '../events/prices.ts'
 import { priceBookStream } from '../events/streams.ts'
 import { createSecrets, type Secrets, sameHmac } from '../guard/secrets.ts'
 import { createLedger, type Ledger, type LedgerObserver } from '../ledger/commit.ts'
+import { createKeyedEvents, type KeyedEvents } from '../ledger/keyed-events.ts'
 import { snapshotFrom } from '../ledger/snapshot.ts'
 import { prepareProjections } from '../projector/tables.ts'
 import { makeDataDir } from './data-dir.ts'
@@ -36,6 +37,8 @@ export type Foundation = {
   readonly eventLog: EventLog
   readonly secrets: Secrets
   readonly ledger: Ledger
+  /** What the ledger's own reading and appending tells of calls under Idempotency-Keys. */
+  readonly keyedEvents: KeyedEvents
   /** Which event log this is, without secrets. */
   readonly eventLogName: string
   /** Closes everything, the embedded PostgreSQL last if this process owns it. */
@@ -72,8 +75,9 @@ export const openFoundation = async (
     const opened = await openEventLog(config.EVENT_LOG_URL ?? database.url, logger)
     eventLog = opened
     await keepPriceBookComplete(opened, logger)
+    const keyedEvents = createKeyedEvents(opened)
     const ledger = createLedger({
-      eventLog: opened,
+      eventLog: keyedEvents.eventLog,
       snapshot: snapshotFrom(pool),
       logger,
       clock: Date,
@@ -87,6 +91,7 @@ export const openFoundation = async (
       eventLog: opened,
       secrets: createSecrets(secretKey),
       ledger,
+      keyedEvents,
       eventLogName,
       close: async () => {
         await opened.close()

@@ -6,6 +6,7 @@ import { companies } from './companies.ts'
 import { emailLists } from './email-lists.ts'
 import { emailSyntax } from './email-syntax.ts'
 import { eventstoredb } from './eventstoredb.ts'
+import { keyed } from './keyed.ts'
 import { lag } from './lag.ts'
 import { lookup } from './lookup.ts'
 import { mailbox } from './mailbox.ts'
@@ -30,6 +31,7 @@ const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[
   eventstoredb,
   rebuild,
   age,
+  keyed,
   lag,
   lookup,
   start,

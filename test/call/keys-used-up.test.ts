@@ -10,6 +10,7 @@ import { createIdempotency, fingerprintOf, type Idempotency } from '../../src/ca
 import { type EventLog, Unavailable } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
 import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
+import { createKeyedEvents } from '../../src/ledger/keyed-events.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { buy, chargesOf, forget, loseAnswers, rerate, unpaid } from '../spec/ledger-scene.ts'
 import { expectCredits, expectErrorObject } from '../spec/wire.ts'
@@ -207,14 +208,16 @@ describe('a ledger that cannot be looked into', () => {
   const claims = (): { idempotency: Idempotency; away(is: boolean): void } => {
     const { pool, secrets, eventLog } = house.foundation
     let gone = true
+    const awayAtTimes: EventLog = {
+      ...eventLog,
+      read: (stream, options) =>
+        gone ? Promise.reject(new Unavailable('away')) : eventLog.read(stream, options),
+    }
     const idempotency = createIdempotency({
       pool,
       secrets,
-      eventLog: {
-        ...eventLog,
-        read: (stream, options) =>
-          gone ? Promise.reject(new Unavailable('away')) : eventLog.read(stream, options),
-      },
+      eventLog: awayAtTimes,
+      keyedEvents: createKeyedEvents(awayAtTimes),
     })
     return {
       idempotency,

@@ -42,7 +42,7 @@ export const openDashboardHost = async ({
   const database = await testDatabase()
   const config = parseConfig({ DATABASE_URL: database.url, SECRET_KEY: secretKey, DATA_DIR: tmpdir() })
   const foundation = await openFoundation(config, { logger })
-  const { eventLog, pool, secrets, ledger } = foundation
+  const { eventLog, pool, secrets, ledger, keyedEvents } = foundation
   const directory = openKeyDirectory({ eventLog, known: [], after: 0n, logger })
   const prices = openPriceBooks({ eventLog, logger })
   await Promise.all([directory.caughtUp, prices.caughtUp])
@@ -56,7 +56,7 @@ export const openDashboardHost = async ({
       refusedCalls: createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() }),
       ledger,
       prices,
-      idempotency: createIdempotency({ pool, eventLog, secrets }),
+      idempotency: createIdempotency({ pool, eventLog, keyedEvents, secrets }),
       reservations: createReservations(),
       requestIds: createRequestIds(),
       clock: Date,

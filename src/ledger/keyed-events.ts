@@ -1,0 +1,215 @@
+import {
+  type EventLog,
+  type NewEvent,
+  type RecordedEvent,
+  StreamMissing,
+  Unavailable,
+} from '../event-log/port.ts'
+import { ledgerStream } from '../events/streams.ts'
+
+/**
+ * Where the events are of commands whose keys may come back: calls with an Idempotency-Key, and what settles their charges. The
+ * projection tells of those it has; of those after it this process remembers what it read and appended. However far the
+ * projection is behind, an event is read once here, and not once for every call that asks.
+ *
+ * It tells places and nothing else. What it forgets is read again: it affects cost, never meaning.
+ */
+export type KeyedEvents = {
+  /** The event log as a ledger uses it: what goes through is noted. */
+  readonly eventLog: EventLog
+  /**
+   * At which revisions after `after` the ledger holds those events, and up to where it was looked through: at least to its end
+   * at the time of asking. Throws what the event log throws.
+   */
+  find(
+    organizationId: string,
+    ids: readonly string[],
+    after: number,
+  ): Promise<{ places: Map<string, number>; upTo: number }>
+}
+
+/** What is known of one ledger: the places of all its keyed events from `from` up to `upTo`. */
+type Tail = {
+  readonly stream: string
+  from: number
+  upTo: number
+  readonly places: Map<string, number>
+  /** When so many places are known, those the projection has by now are dropped. */
+  pruneAt: number
+  /** Who waits, by what they need no places up to. */
+  readonly waiting: Set<{ readonly after: number }>
+  reading: Promise<void> | undefined
+  /** Begins when the one under way is done. */
+  next: Promise<void> | undefined
+}
+
+export const keyedEventsLimits = {
+  pageMax: 1_000,
+  /** Some 100 bytes each, in all ledgers. So many calls are in no projection only where the projector is down. */
+  placesMax: 500_000,
+  ledgersMax: 10_000,
+  pruneAt: 4_096,
+}
+
+/** A search in the text finds too many rather than too few, and costs a fraction of parsing it. */
+const isKeyed = ({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean =>
+  type === 'CreditAdjusted' || (type === 'KeyUsed' && data.includes('"idempotent"'))
+
+export const createKeyedEvents = (eventLog: EventLog, limits = keyedEventsLimits): KeyedEvents => {
+  /** Least recently used first. */
+  const tails = new Map<string, Tail>()
+  let placesHeld = 0
+
+  const tailOf = (stream: string, after: number): Tail => {
+    const tail = tails.get(stream) ?? newTail(stream, after, limits.pruneAt)
+    tails.delete(stream)
+    tails.set(stream, tail)
+    if (tails.size > limits.ledgersMax) forgetOldest()
+    return tail
+  }
+
+  const forgetOldest = (): void => {
+    const [oldest] = tails.values()
+    if (oldest === undefined) return
+    tails.delete(oldest.stream)
+    placesHeld -= oldest.places.size
+  }
+
+  /** A tail that was forgotten serves those who wait for it, and is not counted. */
+  const changing = (tail: Tail, change: () => void): void => {
+    const before = tail.places.size
+    change()
+    if (tails.get(tail.stream) !== tail) return
+    placesHeld += tail.places.size - before
+    while (placesHeld > limits.placesMax) forgetOldest()
+  }
+
+  const note = (
+    tail: Tail,
+    first: number,
+    events: readonly Pick<NewEvent, 'id' | 'type' | 'data'>[],
+  ): void => {
+    // What does not continue the tail will be read, and what it knows already is known.
+    if (first > tail.upTo + 1 || first + events.length <= tail.upTo + 1) return
+    changing(tail, () => {
+      for (const [i, event] of events.entries())
+        if (first + i > tail.upTo && isKeyed(event)) tail.places.set(event.id, first + i)
+    })
+    tail.upTo = first + events.length - 1
+  }
+
+  const readPage = (stream: string, from: number, max: number): Promise<RecordedEvent[]> =>
+    eventLog.read(stream, { from, max }).catch((error: unknown) => {
+      if (error instanceof StreamMissing) return []
+      throw error
+    })
+
+  /** What lies between a projection and a tail that began further on, with an account. */
+  const readBefore = async (tail: Tail, after: number): Promise<void> => {
+    const earlier = newTail(tail.stream, after, 0)
+    while (earlier.upTo + 1 < tail.from) {
+      const from = earlier.upTo + 1
+      const page = await readPage(tail.stream, from, Math.min(limits.pageMax, tail.from - from))
+      if (page.length === 0) throw new Unavailable(`${tail.stream} ends before revision ${tail.from}`)
+      note(earlier, from, page)
+    }
+    changing(tail, () => {
+      for (const [id, revision] of earlier.places) tail.places.set(id, revision)
+    })
+    tail.from = after + 1
+  }
+
+  const readOn = async (tail: Tail): Promise<void> => {
+    const least = leastOf(tail)
+    if (least > tail.upTo) {
+      changing(tail, () => tail.places.clear())
+      tail.from = least + 1
+      tail.upTo = least
+    } else if (least + 1 < tail.from) await readBefore(tail, least)
+    for (;;) {
+      // From the last one known on: a projection or a memory that is ahead of the log knows what is not there.
+      const from = Math.max(tail.upTo, 0)
+      const page = await readPage(tail.stream, from, limits.pageMax)
+      if (page.length === 0 && tail.upTo >= 0)
+        throw new Unavailable(`${tail.stream} ends before revision ${tail.upTo}`)
+      note(tail, from, page)
+      if (page.length < limits.pageMax) return
+    }
+  }
+
+  /** A reading under way may have passed the end before it was asked for: all who ask meanwhile share the next. */
+  const catchUp = (tail: Tail): Promise<void> => {
+    tail.next ??= (tail.reading ?? Promise.resolve())
+      .catch(() => undefined)
+      .then(() => {
+        tail.reading = tail.next
+        tail.next = undefined
+        return readOn(tail)
+      })
+    return tail.next
+  }
+
+  const prune = (tail: Tail): void => {
+    if (tail.places.size < tail.pruneAt) return
+    const least = leastOf(tail)
+    changing(tail, () => {
+      for (const [id, revision] of tail.places) if (revision <= least) tail.places.delete(id)
+    })
+    tail.from = Math.max(tail.from, least + 1)
+    tail.pruneAt = Math.max(limits.pruneAt, 2 * tail.places.size)
+  }
+
+  const ledgerPrefix = ledgerStream('')
+  return {
+    eventLog: {
+      ...eventLog,
+      append: async (stream, expected, events) => {
+        const appended = await eventLog.append(stream, expected, events)
+        const first = expected === 'none' ? 0 : expected + 1
+        if (stream.startsWith(ledgerPrefix)) note(tailOf(stream, first - 1), first, events)
+        return appended
+      },
+      read: async (stream, options) => {
+        const page = await eventLog.read(stream, options)
+        const first = options.from ?? 0
+        if (stream.startsWith(ledgerPrefix) && options.direction !== 'backwards')
+          note(tailOf(stream, first - 1), first, page)
+        return page
+      },
+    },
+    find: async (organizationId, ids, after) => {
+      const tail = tailOf(ledgerStream(organizationId), after)
+      const asked = { after }
+      tail.waiting.add(asked)
+      try {
+        await catchUp(tail)
+        const places = new Map<string, number>()
+        for (const id of ids) {
+          const revision = tail.places.get(id)
+          if (revision !== undefined) places.set(id, revision)
+        }
+        prune(tail)
+        return { places, upTo: tail.upTo }
+      } finally {
+        tail.waiting.delete(asked)
+      }
+    },
+  }
+}
+
+const newTail = (stream: string, after: number, pruneAt: number): Tail => ({
+  stream,
+  from: after + 1,
+  upTo: after,
+  places: new Map(),
+  pruneAt,
+  waiting: new Set(),
+  reading: undefined,
+  next: undefined,
+})
+
+const leastOf = ({ waiting }: Tail): number => {
+  let least = Number.POSITIVE_INFINITY
+  for (const { after } of waiting) least = Math.min(least, after)
+  return least
+}
