@@ -32,6 +32,7 @@ const spreads: readonly Spread[] = [
 
 const hitOn = (domain: string, hitId: string | null = null): HitAsk => ({
   organizationId,
+  host: domain,
   hitId,
   atMs: Date.now(),
   rules: { blockedBy: null, limits: [{ domain, period: 'day', number, periodStart: '2026-09-14' }] },

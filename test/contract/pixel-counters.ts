@@ -30,6 +30,7 @@ const blockedBy = (domain: string): MatchedRules => ({ blockedBy: domain, limits
 
 export const ask = (organizationId: string, rules: MatchedRules, rest: Partial<HitAsk> = {}): HitAsk => ({
   organizationId,
+  host: 'www.example.com',
   hitId: null,
   atMs: noon,
   rules,
@@ -213,7 +214,6 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
     test.each([
       ['a limit was raised', limitedBy(limit('example.com', 1)), limitedBy(limit('example.com', 9))],
       ['the rules went away', limitedBy(limit('example.com', 1)), limitedBy()],
-      ['a block came', limitedBy(limit('example.com', 1)), blockedBy('example.com')],
       ['a block went', blockedBy('example.com'), limitedBy()],
       ['rules came', limitedBy(), limitedBy(limit('example.com', 1))],
     ])('gets it even when %s in the meantime', async (_, before, after) => {
@@ -221,6 +221,35 @@ export const pixelCountersContract = (prepare: () => Promise<CountersUnderTest>)
       expect(first.rules).toEqual(before)
       expect(await take(after, { hitId: 'h' })).toEqual(first)
       expect(await take(after, { hitId: 'another' })).toMatchObject({ rules: after })
+    })
+
+    test('that fired does not fire while its host is blocked, and after it is that hit again', async () => {
+      const first = await take(rules, { hitId: 'h' })
+      expect(first).toMatchObject({ fires: true, used: [1] })
+      const block = blockedBy('example.com')
+      for (let n = 0; n < 2; n++)
+        expect(await take(block, { hitId: 'h' })).toEqual({ rules: block, fires: false, used: [] })
+      expect(await take(rules, { hitId: 'h' })).toEqual(first)
+      expect(await usedOf(...rules.limits)).toEqual([1])
+    })
+
+    test('asked at once before and after a block fires only for who asked before', async () => {
+      const block = blockedBy('example.com')
+      const asks = Array.from({ length: 20 }, (_, n) => (n % 2 === 0 ? rules : block))
+      const verdicts = await Promise.all(asks.map((one) => take(one, { hitId: 'h' })))
+      expect(firing(verdicts.filter((_, n) => asks[n] === block))).toBe(0)
+    })
+
+    test('is the hit of its host: the same id elsewhere is counted, judged and blocked for itself', async () => {
+      const at = (host: string, domainRules: MatchedRules) =>
+        counters.take({ ...ask(organizationId, domainRules, { hitId: 'h' }), host })
+      const here = limitedBy(limit('a.example', 2))
+      const there = limitedBy(limit('b.example', 1))
+      expect(await at('a.example', here)).toEqual({ rules: here, fires: true, used: [1] })
+      expect(await at('b.example', there)).toEqual({ rules: there, fires: true, used: [1] })
+      expect(await at('c.example', blockedBy('c.example'))).toMatchObject({ fires: false })
+      expect(await at('www.a.example', here)).toEqual({ rules: here, fires: true, used: [2] })
+      expect(await usedOf(...here.limits, ...there.limits)).toEqual([2, 1])
     })
 
     test('that was refused stays refused, whatever room there is later', async () => {

@@ -403,7 +403,27 @@ describe('decision 23: POST /pixel/decide', () => {
       partner.organizationId,
     ])
     expect(rows).toHaveLength(1)
-    expect(rows).not.toEqual([{ hit_hash: hitHash('somebody@example.com') }])
+    expect(rows).not.toEqual([{ hit_hash: hitHash('example.com', 'somebody@example.com') }])
+  })
+
+  test('a hit that fired does not fire once its domain is blocked, nor on another domain, whatever its hit_id', async () => {
+    const partner = await newPartner()
+    expect(await decide(partner, 'https://example.com/', 'order-17')).toMatchObject({ reason: 'no_rule' })
+    await block(partner, 'blocked.example.net')
+    const refused = { fire: false, reason: 'blocked' }
+    expect(await decide(partner, 'https://blocked.example.net/', 'order-17')).toMatchObject(refused)
+    await block(partner, 'example.com')
+    expect(await decide(partner, 'https://example.com/', 'order-17')).toMatchObject(refused)
+    await tell(partner, 'DELETE', '/pixel/block', { domain: 'example.com' })
+    expect(await decide(partner, 'https://example.com/', 'order-17')).toMatchObject({ fire: true })
+  })
+
+  test('a hit_id is that of its host: on another host it is counted as another hit', async () => {
+    const partner = await newPartner()
+    await setLimit(partner, 'example.com', 2)
+    for (const host of ['a.example.com', 'A.example.com.', 'b.example.com', 'a.example.com'])
+      expect(await decide(partner, `https://${host}/`, 'order-17')).toMatchObject({ fire: true })
+    expect(await decide(partner, 'https://c.example.com/', 'order-17')).toMatchObject({ reason: 'limit' })
   })
 
   test.each([
@@ -448,16 +468,18 @@ describe('decision 23: POST /pixel/decide', () => {
   })
 
   describe('a hit with an id', () => {
-    test('gets its first answer again, whatever became of the rules, and is counted once', async () => {
+    test('gets its first answer again, whatever became of the limits, unless it is blocked, and is counted once', async () => {
       const partner = await newPartner()
       await setLimit(partner, 'example.com', 2)
       const first = await decide(partner, 'https://example.com/', 'h1')
       expect(first).toMatchObject({ fire: true, remaining: 1 })
       await setLimit(partner, 'example.com', 50)
-      await block(partner, 'example.com')
       expect(await decide(partner, 'https://example.com/', 'h1')).toEqual(first)
-      expect(await decide(partner, 'https://example.com/', 'h2')).toMatchObject({ reason: 'blocked' })
+      await block(partner, 'example.com')
+      for (const hit of ['h1', 'h2'])
+        expect(await decide(partner, 'https://example.com/', hit)).toMatchObject({ reason: 'blocked' })
       await tell(partner, 'DELETE', '/pixel/block', { domain: 'example.com' })
+      expect(await decide(partner, 'https://example.com/', 'h1')).toEqual(first)
       expect(await decide(partner, 'https://example.com/', 'h2')).toMatchObject({ reason: 'blocked' })
       expect(await setLimit(partner, 'example.com', 50)).toMatchObject({ used: 1 })
     })
@@ -466,7 +488,8 @@ describe('decision 23: POST /pixel/decide', () => {
       const partner = await newPartner()
       const first = await decide(partner, 'https://example.com/', 'h')
       expect(first).toMatchObject({ fire: true, reason: 'no_rule' })
-      await block(partner, 'example.com')
+      await setLimit(partner, 'example.com', 1)
+      await decide(partner, 'https://example.com/')
       expect(await decide(partner, 'https://example.com/', 'h')).toEqual(first)
     })
 

@@ -11,7 +11,9 @@ import type { MatchedRules } from './rules-state.ts'
 /** One hit that asks to be counted. */
 export type HitAsk = {
   readonly organizationId: string
-  /** The caller's name for the hit. Null: every call is a hit of its own. */
+  /** Where the pixel would fire, in its one spelling (`parseHost`). */
+  readonly host: string
+  /** The caller's name for the hit on this host. Null: every call is a hit of its own. */
   readonly hitId: string | null
   /** When the call arrived, by the clock of the process that took it. The periods in `rules` are of this moment. */
   readonly atMs: number
@@ -33,7 +35,8 @@ export type PixelCounters = {
    * Counts the hit against every limit, or against none when one of them is used up or the host is blocked. Exact,
    * whatever happens at once in however many processes.
    *
-   * For 24 hours a hit id gets its first verdict again, even under other rules, and is not counted again.
+   * For 24 hours a hit id gets its first verdict for a host again, even under other rules, and is not counted again. A block
+   * in force wins over what is remembered: under one nothing fires.
    *
    * Settles within `answerMaxMs`. Rejects when the counters cannot be reached or are late; then the hit may have been
    * counted, and asking again with the same hit id tells.
@@ -49,6 +52,13 @@ export const answerMaxMs = 1_000
 export const waitingMax = 10_000
 /** How long a hit id gets its first verdict again. */
 export const hitMemoryMs = 86_400_000
+
+/**
+ * What a hit is told: the verdict it got, now or before. Where its host is blocked by now, that verdict does not count, be it
+ * remembered, or shared with a call that came before the block.
+ */
+export const verdictFor = ({ rules }: HitAsk, verdict: HitVerdict): HitVerdict =>
+  rules.blockedBy !== null && verdict.fires ? { rules, fires: false, used: [] } : verdict
 
 /** Late, gone or overloaded: the hit does not fire. */
 export class CountersUnavailable extends Error {

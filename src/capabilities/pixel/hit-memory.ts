@@ -7,10 +7,14 @@ import type { MatchedRules } from './rules-state.ts'
 
 const hashCharacters = 22
 
-/** 128 bits of SHA-256: hit ids may hold anything, and what they are called is nobody's business. */
-export const hitHash = (hitId: string): string =>
-  // UTF-16, so that halves of characters, which UTF-8 cannot tell apart, stay different ids.
-  hash('sha256', Buffer.from(hitId, 'utf16le'), 'base64url').slice(0, hashCharacters)
+/**
+ * A hit as it is remembered: by its host and its id there. The same id on another host is another hit, or what was answered
+ * for one domain would fire a pixel on another. 128 bits of SHA-256: hit ids may hold anything, and what they are called is
+ * nobody's business.
+ */
+export const hitHash = (host: string, hitId: string): string =>
+  // UTF-16, so that halves of characters, which UTF-8 cannot tell apart, stay different ids. A host holds no line end.
+  hash('sha256', Buffer.from(`${host}\n${hitId}`, 'utf16le'), 'base64url').slice(0, hashCharacters)
 
 const written = z.tuple([
   z.string().nullable(),

@@ -246,7 +246,7 @@ const judgeHit = async (
         : requestHmac(`hit\n${Buffer.from(named, 'utf16le').toString('base64url')}`).toString('base64url')
     // Nothing to count and nothing to remember.
     if (hitId === null && limits.length === 0) return { rules: matched, fires: blockedBy === null, used: [] }
-    return await counters.take({ organizationId, hitId, atMs, rules: matched })
+    return await counters.take({ organizationId, host, hitId, atMs, rules: matched })
   } catch (error) {
     observe?.countersFailed()
     // The counters tell themselves when they stop and start to answer: once, not for every hit.

@@ -8,6 +8,7 @@ import {
   type HitVerdict,
   hitMemoryMs,
   type PixelCounters,
+  verdictFor,
   waitingMax,
   within,
 } from './counters.ts'
@@ -116,18 +117,21 @@ export const openPostgresCounters = ({ url, logger }: { url: string; logger: Log
     return counted
   }
 
-  const take = (ask: HitAsk): Promise<HitVerdict> => {
-    if (ask.hitId === null) return within(answerMaxMs, 'pixel counters', enqueue(ask, null))
-    const hash = hitHash(ask.hitId)
+  const counted = (ask: HitAsk): Promise<HitVerdict> => {
+    if (ask.hitId === null) return enqueue(ask, null)
+    const hash = hitHash(ask.host, ask.hitId)
     const key = `${ask.organizationId}/${hash}`
     const before = asked.get(key)
-    if (before !== undefined) return within(answerMaxMs, 'pixel counters', before)
-    const counted = enqueue(ask, hash)
-    asked.set(key, counted)
+    if (before !== undefined) return before
+    const counting = enqueue(ask, hash)
+    asked.set(key, counting)
     const forget = (): void => void asked.delete(key)
-    counted.then(forget, forget)
-    return within(answerMaxMs, 'pixel counters', counted)
+    counting.then(forget, forget)
+    return counting
   }
+
+  const take = async (ask: HitAsk): Promise<HitVerdict> =>
+    verdictFor(ask, await within(answerMaxMs, 'pixel counters', counted(ask)))
 
   const used = async (organizationId: string, windows: readonly CounterWindow[]): Promise<number[]> => {
     if (windows.length > usedWindowsMax) throw new RangeError(`${windows.length} windows at once`)

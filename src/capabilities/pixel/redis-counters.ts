@@ -11,6 +11,7 @@ import {
   type HitAsk,
   hitMemoryMs,
   type PixelCounters,
+  verdictFor,
   waitingMax,
   within,
 } from './counters.ts'
@@ -117,11 +118,11 @@ export const openRedisCounters = async ({
     take: async (hit) => {
       const answer = await ask(() => evaluate(redis, hit))
       const [repeated, fires, rules, used] = takeAnswer.parse(answer)
-      return {
+      return verdictFor(hit, {
         rules: repeated === 1 ? readRules(rules) : hit.rules,
         fires: fires === 1,
         used: used === '' ? [] : used.split(',').map(Number),
-      }
+      })
     },
     used: async (organizationId, windows) => {
       if (windows.length === 0) return []
@@ -136,9 +137,9 @@ export const openRedisCounters = async ({
 const counterKey = (organizationId: string, { domain, period, periodStart }: CounterWindow): string =>
   `enrichment:pixel:{${organizationId}}:${period}:${periodStart}:${domain}`
 
-const evaluate = (redis: Redis, { organizationId, hitId, atMs, rules }: HitAsk): Promise<unknown> => {
+const evaluate = (redis: Redis, { organizationId, host, hitId, atMs, rules }: HitAsk): Promise<unknown> => {
   const noHit = `enrichment:pixel:{${organizationId}}:no-hit`
-  const hit = hitId === null ? noHit : `enrichment:pixel:{${organizationId}}:hit:${hitHash(hitId)}`
+  const hit = hitId === null ? noHit : `enrichment:pixel:{${organizationId}}:hit:${hitHash(host, hitId)}`
   const { blockedBy, limits } = rules
   const args: (string | number)[] = [
     hit,
