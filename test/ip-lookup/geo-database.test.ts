@@ -234,6 +234,64 @@ describe('a database answers from its records', () => {
   })
 })
 
+describe('which families a file has is read from its tree', () => {
+  /** All of IPv4 but 1.0.0.0/8 leads to nodes without records. */
+  const barren = Array.from({ length: 31 }, (_, n) => `${(n + 1) * 8}.0.0.0/5`)
+
+  it.each([4, 6] as const)(
+    'where most branches end in nothing, in a file of ip_version %i',
+    async (ipVersion) => {
+      const networks: Record<string, MmdbValue> = { '1.2.0.0/16': flat('AU', 'Sydney') }
+      if (ipVersion === 6) networks['2a00:1::/32'] = flat('DE', 'Berlin')
+      const database = await open([await file({ ipVersion, networks, barren, buildEpoch: builtSeconds })])
+      expect(at(database, '1.2.3.4')).toMatchObject({ country_code: 'AU' })
+      expect(database.status().files[0]?.families).toEqual(ipVersion === 4 ? [4] : [4, 6])
+    },
+  )
+
+  it('wherever its only record is', async () => {
+    for (const octet of [1, 23, 64, 99, 126, 130, 191, 200, 223]) {
+      const around = Array.from({ length: 32 }, (_, n) => n * 8).filter(
+        (from) => octet - from > 7 || octet < from,
+      )
+      const database = await open([
+        await file({
+          ipVersion: 6,
+          networks: { [`${octet}.8.0.0/13`]: flat('AU', 'X'), '2a00:1::/32': flat('DE', 'Berlin') },
+          barren: around.map((from) => `${from}.0.0.0/5`),
+          buildEpoch: builtSeconds,
+        }),
+      ])
+      expect([octet, at(database, `${octet}.9.9.9`)?.country_code]).toEqual([octet, 'AU'])
+    }
+  })
+
+  it('and a family that no file locates is told by name, at the start and after a reload', async () => {
+    const networks = { '10.0.0.0/8': flat('US', 'X'), '2a00:1::/32': flat('DE', 'Berlin') }
+    const path = await file({ ipVersion: 6, networks, buildEpoch: builtSeconds })
+    const database = await open([path])
+    const told = [
+      [{ path, family: 4 }, 'geo database: the file locates no public IPv4 address'],
+      [
+        { paths: [path], family: 4 },
+        'geo database: no file locates IPv4 addresses, every one of them answers success: false',
+      ],
+    ]
+    expect(logger.warn.mock.calls).toEqual(told)
+    await replaceFile(path, { ipVersion: 6, networks, buildEpoch: builtSeconds + 1 })
+    await database.reload()
+    expect(logger.warn.mock.calls).toEqual([...told, ...told])
+  })
+
+  it('and a file that holds one family only beside one that holds the other is no reason for a word', async () => {
+    await open([
+      await file(wide(4)),
+      await file({ ...wide(6), networks: { '2a00::/12': flat('DE', 'Berlin') } }),
+    ])
+    expect(logger.warn).not.toHaveBeenCalled()
+  })
+})
+
 describe('a file that cannot be trusted stops the boot, naming itself and the remedy', () => {
   const good = () => writeMmdb(wide(4))
   const cases: [string, () => Buffer | MmdbSource, RegExp][] = [

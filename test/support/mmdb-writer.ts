@@ -11,6 +11,8 @@ export type MmdbSource = {
   ipVersion: 4 | 6
   /** Address and prefix length, `81.2.69.0/24`; IPv4 networks in an IPv6 file go below `::/96`. */
   networks: Record<string, MmdbValue>
+  /** Networks below which lies a node without any record, as writers leave that keep reserved networks apart. */
+  barren?: string[]
   recordSize?: 24 | 28 | 32
   databaseType?: string
   /** Seconds since the epoch. */
@@ -26,6 +28,7 @@ export function writeMmdb(source: MmdbSource): Buffer {
   const {
     ipVersion,
     networks,
+    barren = [],
     recordSize = 28,
     databaseType = 'Test-City',
     buildEpoch = 1_780_000_000,
@@ -37,6 +40,8 @@ export function writeMmdb(source: MmdbSource): Buffer {
     if (index < 0) index = records.push(record) - 1
     insert(root, prefixBits(network, ipVersion), index)
   }
+
+  for (const network of barren) insert(root, prefixBits(network, ipVersion), [null, null])
 
   const offsets: number[] = []
   const data: Buffer[] = []
@@ -65,13 +70,13 @@ export function writeMmdb(source: MmdbSource): Buffer {
   return Buffer.concat([tree, Buffer.alloc(16), ...data, marker, metadata])
 }
 
-function insert(root: Node, bits: number[], index: number): void {
+function insert(root: Node, bits: number[], inserted: Node | number): void {
   let node = root
   for (const [depth, bit] of bits.entries()) {
     const child = node[bit] ?? null
     if (depth === bits.length - 1) {
       if (child !== null) throw new Error('networks overlap')
-      node[bit] = index
+      node[bit] = inserted
       return
     }
     if (typeof child === 'number') throw new Error('networks overlap')

@@ -132,6 +132,7 @@ class ReloadingDatabase implements GeoDatabase {
     // `#poll` cannot reject: `signatureOf` turns a failed stat into a value, and `#replace` catches.
     this.#timer = setInterval(() => void this.#poll(), options.pollIntervalMs)
     this.#timer.unref()
+    this.#warnOfFamilies()
     this.#warnOfAge()
   }
 
@@ -213,12 +214,34 @@ class ReloadingDatabase implements GeoDatabase {
       this.#attempted = next.files.map((file) => file.signature).join()
       const files = describeFiles(next.files, this.#clock()).files
       this.#logger.info({ files }, 'geo database: reloaded')
+      this.#warnOfFamilies()
       this.#warnOfAge()
     } catch (error) {
       this.#failedReloads++
       this.#lastError = sentenceOf(error)
       this.#logger.error({ err: error }, 'geo database: the new file is refused, the old ones keep answering')
     }
+  }
+
+  /** What an operator would otherwise learn from partners: every address of a family answers that it is nowhere. */
+  #warnOfFamilies(): void {
+    const { files, ipv4, ipv6 } = this.#serving
+    for (const { path, silent } of files)
+      for (const family of silent)
+        this.#logger.warn({ path, family }, `geo database: the file locates no public IPv${family} address`)
+    const paths = files.map(({ path }) => path)
+    // An IPv4 tree claims nothing about IPv6; an IPv6 one has room for both.
+    const claimed = (family: 4 | 6): boolean =>
+      files.some(({ reader }) => family === 4 || reader.metadata.ipVersion === 6)
+    for (const [family, source] of [
+      [4, ipv4],
+      [6, ipv6],
+    ] as const)
+      if (source === null && claimed(family))
+        this.#logger.warn(
+          { paths, family },
+          `geo database: no file locates IPv${family} addresses, every one of them answers success: false`,
+        )
   }
 
   #warnOfAge(): void {

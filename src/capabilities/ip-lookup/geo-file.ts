@@ -11,7 +11,14 @@ import { Reader, type Response } from 'maxmind'
 import { formatIPv6, type LookupAddress, parseAddress, parseIPv4, parseIPv6 } from '../../egress/address.ts'
 import { ipv6Allocated } from '../../egress/iana.ts'
 import { type RecordShape, recordShape, toLocation } from './location.ts'
-import { type AddressTree, openTree, treeFault } from './mmdb-tree.ts'
+import {
+  type AddressTree,
+  type LeadingNodes,
+  leadingNodes,
+  markLeading,
+  openTree,
+  treeFault,
+} from './mmdb-tree.ts'
 
 /** A file that passed its checks, in memory. */
 export type GeoFile = {
@@ -21,8 +28,10 @@ export type GeoFile = {
   sizeBytes: number
   reader: Reader<Response>
   tree: AddressTree
-  /** The families it has at least one sampled record for. */
+  /** The families its tree has records for at addresses that are answered. */
   families: (4 | 6)[]
+  /** The families its tree has records for, but at no address that is answered: private and reserved ones only. */
+  silent: (4 | 6)[]
   shape: RecordShape
   /** Milliseconds since the epoch. */
   buildMs: number
@@ -33,6 +42,8 @@ export type GeoFile = {
 const decodedValuesMax = 10_000
 /** Nodes checked before the event loop gets a turn: about a millisecond. */
 const nodesPerSlice = 65_536
+/** Each follows one more branch that is shared; a sound file has a handful. */
+const markingPassesMax = 16
 const samplesMax = 1_000
 const samplesPerSlice = 50
 /** Samples in private or reserved space are dropped; the bound keeps a file of nothing else from looping. */
@@ -84,17 +95,20 @@ async function checkedFile(read: {
   if (!(buildMs > 0 && buildMs < now + futureMaxMs))
     throw new Error('its build date is missing or ahead of us')
   await checkSections(bytes, metadata)
-  const tree = openTree(bytes, metadata)
+  const tree = openTree(bytes, metadata, await leadingIn(bytes, metadata))
   await nextTurn()
 
   const loaded = { path, signature, reader, tree, buildMs, databaseType: String(metadata.databaseType) }
   const shapes: RecordShape[] = []
   const families: (4 | 6)[] = []
+  const silent: (4 | 6)[] = []
   let records = 0
   for (const family of [4, 6] as const) {
     if (family === 6 && metadata.ipVersion === 4) continue
+    if (!startsOf(family).some(({ words, from }) => tree.reaches(words, from))) continue
     const samples = await sampleRecords(loaded, family)
     if (samples.records > 0) families.push(family)
+    else silent.push(family)
     records += samples.records
     shapes.push(...samples.shapes)
   }
@@ -102,7 +116,23 @@ async function checkedFile(read: {
   if (shape === undefined || shapes.length < records * locatedShareMin) {
     throw new Error(`it holds no countries (database type "${loaded.databaseType}")`)
   }
-  return { ...loaded, families, shape, sizeBytes: bytes.length }
+  return { ...loaded, families, silent, shape, sizeBytes: bytes.length }
+}
+
+/** The nodes below which a record lies. @throws Error when the tree leads around in circles. */
+async function leadingIn(bytes: Buffer, metadata: Reader<Response>['metadata']): Promise<LeadingNodes> {
+  const { nodeCount } = metadata
+  const leading = leadingNodes(metadata)
+  for (let pass = 0; pass < markingPassesMax; pass++) {
+    let marked = false
+    for (let to = nodeCount; to > 0; to -= nodesPerSlice) {
+      const from = Math.max(0, to - nodesPerSlice)
+      marked = markLeading(bytes, metadata, { leading, from, to }) || marked
+      await nextTurn()
+    }
+    if (!marked) return leading
+  }
+  throw new Error(`its tree does not lead downwards`)
 }
 
 /** Every node of the tree, and the data section for holes. */
@@ -174,7 +204,7 @@ class DecodedValues {
  */
 export async function sampleAddresses(tree: AddressTree, family: 4 | 6): Promise<LookupAddress[]> {
   const random = seededRandom(family)
-  const starts = startsOf(family).filter(({ words, from }) => tree.descend(words.slice(), from, random))
+  const starts = startsOf(family).filter(({ words, from }) => tree.reaches(words, from))
   const addresses: LookupAddress[] = []
   for (let attempt = 1; attempt <= sampleAttemptsMax && addresses.length < samplesMax; attempt++) {
     if (attempt % samplesPerSlice === 0) await nextTurn()

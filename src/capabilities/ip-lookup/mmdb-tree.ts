@@ -14,9 +14,11 @@ export type TreeLayout = { nodeCount: number; recordSize: number; searchTreeSize
 export type AddressTree = {
   findIPv4(bits: number): number
   findIPv6(words: Uint16Array): number
+  /** Whether the branch of the first `from` bits of `words` has a record. An IPv4 address is two words. */
+  reaches(words: Uint16Array, from: number): boolean
   /**
-   * Sets the bits of `words` from bit `from` on to an address that has a record, chosen at random by avoiding
-   * empty branches; false when the branch above `from` has none. An IPv4 address is two words.
+   * Sets the bits of `words` from bit `from` on to an address that has a record, chosen at random among the branches
+   * that have one; false when the branch above `from` has none. An IPv4 address is two words.
    */
   descend(words: Uint16Array, from: number, random: () => number): boolean
 }
@@ -29,10 +31,11 @@ const separatorBytes = 16
 /** One child of a node: `right` 0 or 1. */
 type ChildOf = (node: number, right: number) => number
 
-/** A tree over `file`. @throws RangeError when the file ends inside its tree. */
-export function openTree(file: Buffer, layout: TreeLayout): AddressTree {
+/** A tree over `file`; `leading` as `markLeading` left it. @throws RangeError when the file ends inside its tree. */
+export function openTree(file: Buffer, layout: TreeLayout, leading: LeadingNodes): AddressTree {
   const child = childReader(file, layout.recordSize)
   const { nodeCount } = layout
+  const leads = (node: number): boolean => node > nodeCount || (node < nodeCount && isMarked(leading, node))
   const ipv6Jumps = layout.ipVersion === 6 ? jumpTable(child, 0, nodeCount) : null
   const ipv4Start = ipv4Root(child, layout)
   const ipv4Jumps = jumpTable(child, ipv4Start, nodeCount)
@@ -52,6 +55,12 @@ export function openTree(file: Buffer, layout: TreeLayout): AddressTree {
       }
       return node > nodeCount ? node : 0
     },
+    reaches(words, from) {
+      let node = words.length === 2 ? ipv4Start : 0
+      for (let depth = 0; depth < from && node < nodeCount; depth++)
+        node = child(node, ((words[depth >> 4] ?? 0) >>> (15 - (depth & 15))) & 1)
+      return leads(node)
+    },
     descend(words, from, random) {
       let node = words.length === 2 ? ipv4Start : 0
       for (let depth = 0; depth < words.length * 16; depth++) {
@@ -59,8 +68,8 @@ export function openTree(file: Buffer, layout: TreeLayout): AddressTree {
         let word = words[depth >> 4] ?? 0
         if (depth >= from) {
           const coin = random() < 0.5 ? 0 : 1
-          const empty = node < nodeCount && child(node, coin) === nodeCount
-          word = (empty ? 1 - coin : coin) === 1 ? word | mask : word & ~mask
+          const barren = node < nodeCount && !leads(child(node, coin))
+          word = (barren ? 1 - coin : coin) === 1 ? word | mask : word & ~mask
           words[depth >> 4] = word
         }
         if (node < nodeCount) node = child(node, (word & mask) === 0 ? 0 : 1)
@@ -69,6 +78,40 @@ export function openTree(file: Buffer, layout: TreeLayout): AddressTree {
       return node > nodeCount
     },
   }
+}
+
+/** One bit per node, set where some record lies below it. */
+export type LeadingNodes = Uint8Array
+
+export const leadingNodes = ({ nodeCount }: TreeLayout): LeadingNodes => new Uint8Array((nodeCount + 7) >> 3)
+
+const isMarked = (leading: LeadingNodes, node: number): boolean =>
+  (((leading[node >> 3] ?? 0) >> (node & 7)) & 1) === 1
+
+/**
+ * Marks those of the nodes `from` to `to` (exclusive) below which a record lies; true where it marked any. Writers leave
+ * branches that end in nothing, node under node: only the whole tree tells which lead somewhere. From the last slice to the
+ * first one pass does, for parents come before their children; where a branch is shared (6to4 leads back to IPv4) another
+ * one is needed, so it is repeated until nothing is marked.
+ */
+export function markLeading(
+  file: Buffer,
+  layout: TreeLayout,
+  { leading, from, to }: { leading: LeadingNodes; from: number; to: number },
+): boolean {
+  const child = childReader(file, layout.recordSize)
+  const { nodeCount } = layout
+  let marked = false
+  for (let node = to - 1; node >= from; node--) {
+    if (isMarked(leading, node)) continue
+    const [left, right] = [child(node, 0), child(node, 1)]
+    const leads = (value: number): boolean =>
+      value > nodeCount || (value < nodeCount && isMarked(leading, value))
+    if (!leads(left) && !leads(right)) continue
+    leading[node >> 3] = (leading[node >> 3] ?? 0) | (1 << (node & 7))
+    marked = true
+  }
+  return marked
 }
 
 /**
