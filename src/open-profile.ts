@@ -14,7 +14,7 @@ import { openProviders, type ProviderObserver, type Providers } from './capabili
 import { createRetrieval } from './capabilities/profile/retrieval.ts'
 import { createVault } from './capabilities/profile/vault.ts'
 import { type Config, ConfigError } from './config.ts'
-import { extractJsonLd } from './egress/json-ld.ts'
+import { readJsonLd } from './egress/json-ld.ts'
 import { inPortions } from './jobs/retain.ts'
 import type { CapabilityJobs } from './jobs/run.ts'
 import type { Foundation } from './ops/foundation.ts'
@@ -55,7 +55,7 @@ export const openProfiles = async (
       secrets: datasetSecretsOf(foundation),
       identifiers,
       fetchPage: outside.fetchUpstream,
-      readJsonLd: extractJsonLd,
+      readJsonLd,
       clock: { now: () => performance.now(), after },
       epochMs: Date.now,
       logger,

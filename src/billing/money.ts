@@ -32,6 +32,7 @@ export const formatCredits = (micro: MicroCredits): string => {
   const known = formatted.get(micro)
   if (known !== undefined) return known
   const magnitude = micro < 0n ? -micro : micro
+  // recheck: of 6 digits.
   const fraction = (magnitude % microPerCredit).toString().padStart(fractionDigits, '0').replace(/0+$/, '')
   const text = `${micro < 0n ? '-' : ''}${magnitude / microPerCredit}${fraction === '' ? '' : `.${fraction}`}`
   if (formatted.size < formattedMax) formatted.set(micro, text)

@@ -6,16 +6,17 @@ import { type Html, html } from './html.ts'
 /** Micro-credits, as the read models give them, in credits: 1,234,567.000001. */
 export const credits = (micro: string): string => {
   const [whole = '', fraction] = formatCredits(BigInt(micro)).split('.')
-  const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ',')
-  return fraction === undefined ? grouped : `${grouped}.${fraction}`
+  return fraction === undefined ? grouped(whole) : `${grouped(whole)}.${fraction}`
 }
 
 /** The same with a plus sign where the balance grew. */
 export const movement = (micro: string): string =>
   BigInt(micro) > 0n ? `+${credits(micro)}` : credits(micro)
 
-export const count = (value: number | bigint | string): string =>
-  String(value).replace(/\B(?=(\d{3})+$)/g, ',')
+export const count = (value: number | bigint | string): string => grouped(String(value))
+
+// recheck: of at most 24 characters: numbers and the database's bigints.
+const grouped = (digits: string): string => digits.replace(/\B(?=(\d{3})+$)/g, ',')
 
 /** 2026-11-21 09:00:02, in UTC. Whoever shows it says so: in the column's head, or with `utc`. */
 export const instant = (at: Date, { milliseconds = false } = {}): Html => {

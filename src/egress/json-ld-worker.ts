@@ -1,7 +1,19 @@
-/** The thread of `json-ld.ts`: takes one page, answers what it found, and is ended by whoever started it. */
-import { parentPort } from 'node:worker_threads'
+/** The thread of `json-ld.ts`: takes one page, answers what its reader made of it, and is ended by whoever started it. */
+import { parentPort, workerData } from 'node:worker_threads'
 import { Parser } from 'htmlparser2'
-import { isJsonObject, type JsonObject, jsonLdLimits, type PageRead, type PageToRead } from './json-ld.ts'
+import {
+  isJsonObject,
+  type JsonObject,
+  jsonLdLimits,
+  type PageRead,
+  type PageThread,
+  type PageToRead,
+  type ReadNodes,
+} from './json-ld.ts'
+
+const { module, input } = workerData as PageThread
+/** Loaded before the thread says that it is ready: the page's time is the page's own. */
+const reader = (await import(module)) as { readonly read: ReadNodes<unknown, unknown> }
 
 /** Of a page, as browsers do (HTML Standard §13.2.3.2), in which a `<meta charset>` is looked for. */
 const charsetWithinBytes = 1_024
@@ -19,13 +31,15 @@ const read = ({ html, charset }: PageToRead): PageRead => {
     const value = parsed(block)
     if (value !== undefined && depthWithin(value, jsonLdLimits.depthMax)) unroll(value, nodes)
   }
-  return nodes.length === 0 ? { kind: 'malformed' } : { kind: 'found', nodes }
+  return nodes.length === 0 ? { kind: 'malformed' } : { kind: 'found', answer: reader.read(nodes, input) }
 }
 
 /** Malformed bytes become U+FFFD; whoever reads the text decides what that means. */
 const decoded = (html: Uint8Array, charset: string | null): string => {
   const head = Buffer.from(html.buffer, html.byteOffset, Math.min(html.length, charsetWithinBytes))
-  const declared = /<meta\b[^>]*?charset\s*=\s*["']?\s*([A-Za-z0-9_:.-]{1,40})/i.exec(head.toString('latin1'))
+  const declared = /<meta\b[^<>]*?\bcharset\s*=\s*(?:["']\s*)?([A-Za-z0-9_:.-]{1,40})/i.exec(
+    head.toString('latin1'),
+  )
   for (const label of [charset, declared?.[1], 'utf-8']) {
     if (label === null || label === undefined) continue
     try {
@@ -63,12 +77,15 @@ const blocksOf = (html: string): string[] => {
   return blocks
 }
 
+const bounded = (_name: string, value: unknown): unknown =>
+  typeof value === 'string' ? value.slice(0, jsonLdLimits.textCharactersMax) : value
+
 /** Undefined where it is no JSON. Two habits of real pages are forgiven: CDATA marks and raw line ends within texts. */
 const parsed = (block: string): unknown => {
   const text = withoutCdata(block.trim())
   for (const candidate of [text, text.replaceAll(/\p{Cc}/gu, ' ')]) {
     try {
-      return JSON.parse(candidate)
+      return JSON.parse(candidate, bounded)
     } catch {
       // Tried once more without control characters.
     }

@@ -2,16 +2,29 @@
  * What a web page says about itself in JSON-LD (`<script type="application/ld+json">`), read without trusting it.
  *
  * A page is hostile: markup can be built to keep a parser busy. It is therefore parsed in a thread of its own that is
- * killed when its time is up, one thread per page, so that nothing of one page is left for the next. What comes back is
- * JSON as the page wrote it; its vocabulary is the reader's business.
+ * killed when its time is up, one thread per page, so that nothing of one page is left for the next. What the page says is
+ * made sense of in the same thread and within the same time, by the reader the caller names: the main thread only gets
+ * what that reader answers, and never a text of the page's own making.
  */
 import { Worker } from 'node:worker_threads'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
-export type JsonLd =
-  /** At least one. Lists and `@graph`s are unrolled; what is nested in a node stays there. */
-  | { readonly kind: 'found'; readonly nodes: readonly JsonObject[] }
+/**
+ * A module that exports `read`, a `ReadNodes`, and what is handed to it besides the nodes. Input and answer are copied
+ * between threads (structured clone).
+ */
+export type NodeReader = { readonly module: URL; readonly input: unknown }
+
+/**
+ * Makes sense of a page's nodes: at least one. Lists and `@graph`s are unrolled; what is nested in a node stays there.
+ * Runs in the page's thread; where it throws, the page is malformed.
+ */
+export type ReadNodes<Input, Answer> = (nodes: readonly JsonObject[], input: Input) => Answer
+
+export type JsonLd<Answer> =
+  /** The page has JSON-LD, and the reader answered. */
+  | { readonly kind: 'found'; readonly answer: Answer }
   /** The page has no JSON-LD. */
   | { readonly kind: 'none' }
   /** Its time was up, or too many pages were being read already. */
@@ -29,12 +42,14 @@ export const jsonLdLimits = {
   /** Objects and lists within each other. */
   depthMax: 32,
   nodesMax: 500,
+  /** Of one text; the rest of it is cut off. No reader keeps more. */
+  textCharactersMax: 16_384,
 } as const
 
-/** From the moment a thread has the page. A large honest page takes some tens of milliseconds. */
+/** From the moment a thread has the page until the reader has answered. A large honest page takes some tens of milliseconds. */
 export const jsonLdTimeMaxMs = 1_000
 
-/** Loading a thread takes some 50 ms; more than this means that the machine has no time for pages. */
+/** Loading a thread and its reader takes some 150 ms; more than this means that the machine has no time for pages. */
 const threadStartMaxMs = 5_000
 /** More would take the processor from calls that wait for no page. */
 const threadsMax = 2
@@ -43,10 +58,12 @@ const threadHeapMaxMb = 64
 
 /** What a thread is sent, once it says that it is ready. */
 export type PageToRead = { readonly html: Uint8Array<ArrayBuffer>; readonly charset: string | null }
+/** What a thread is started with: its reader. */
+export type PageThread = { readonly module: string; readonly input: unknown }
 /** What a thread says. */
 export type PageRead =
   | { readonly kind: 'ready' }
-  | { readonly kind: 'found'; readonly nodes: readonly JsonObject[] }
+  | { readonly kind: 'found'; readonly answer: unknown }
   | { readonly kind: 'none' }
   | { readonly kind: 'malformed' }
 
@@ -54,25 +71,32 @@ let threads = 0
 const waiting: (() => void)[] = []
 
 /**
- * Extracts the JSON-LD of a page. Takes at most `jsonLdTimeMaxMs` of parsing and settles by the deadline.
+ * Reads the JSON-LD of a page. Takes at most `jsonLdTimeMaxMs` of parsing and reading and settles by the deadline.
  *
  * `deadlineMs` is on the `performance.now()` clock. `charset` is what the Content-Type said; without it the page's own
  * `<meta charset>` counts, then UTF-8. Rejects only where a thread cannot be started, which is no page's fault.
  */
-export const extractJsonLd = async (
+export const readJsonLd = async <Answer>(
   html: Uint8Array,
-  { deadlineMs, charset = null }: { readonly deadlineMs: number; readonly charset?: string | null },
-): Promise<JsonLd> => {
+  {
+    deadlineMs,
+    charset = null,
+    reader,
+  }: { readonly deadlineMs: number; readonly charset?: string | null; readonly reader: NodeReader },
+): Promise<JsonLd<Answer>> => {
   if (!(await takeTurn(deadlineMs))) return { kind: 'too_slow' }
   try {
     // A copy of its own: a Buffer may be a window on memory that others use.
     const page = new Uint8Array(html.subarray(0, jsonLdLimits.htmlBytesMax))
-    return await readInThread({ html: page, charset }, deadlineMs)
+    const thread = { module: reader.module.href, input: reader.input }
+    return (await readInThread({ html: page, charset }, thread, deadlineMs)) as JsonLd<Answer>
   } finally {
     threads--
     waiting.shift()?.()
   }
 }
+
+export type ReadJsonLd = typeof readJsonLd
 
 /** Waits for one of the threads. False: the deadline came first, or too many wait already. */
 const takeTurn = (deadlineMs: number): Promise<boolean> => {
@@ -97,10 +121,11 @@ const takeTurn = (deadlineMs: number): Promise<boolean> => {
   })
 }
 
-const readInThread = (page: PageToRead, deadlineMs: number): Promise<JsonLd> =>
+const readInThread = (page: PageToRead, thread: PageThread, deadlineMs: number): Promise<JsonLd<unknown>> =>
   new Promise((resolve, reject) => {
     const worker = new Worker(new URL('./json-ld-worker.ts', import.meta.url), {
       execArgv: [],
+      workerData: thread,
       // It needs nothing of ours, secrets least of all.
       env: {},
       resourceLimits: { maxOldGenerationSizeMb: threadHeapMaxMb, stackSizeMb: 4 },

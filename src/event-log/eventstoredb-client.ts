@@ -105,7 +105,8 @@ const keepAliveTimeoutOption = /([?&]keep[-_]?alive[-_]?timeout=)(-?\d+)/i
  */
 const unshared = (url: string, role: string): string => {
   const serial = connections++ % 100_000
-  const trimmed = url.trim().replace(/\/+$/, '')
+  let trimmed = url.trim()
+  while (trimmed.endsWith('/')) trimmed = trimmed.slice(0, -1)
   const given = keepAliveTimeoutOption.exec(trimmed)
   const timeout = given === null ? keepAliveTimeoutMs : Number(given[2])
   const own = (timeout < 0 ? keepAliveTimeoutMaxMs : timeout) + serial

@@ -123,7 +123,8 @@ export const openEventLog = async (url: string, logger: Logger): Promise<EventLo
 }
 
 /** Scheme, hosts and path of a connection string: what identifies the log, and nothing secret. */
-const withoutSecrets = (url: string): string => url.replace(/^([^:]+:\/\/)(.*@)?/, '$1').replace(/\?.*$/, '')
+const withoutSecrets = (url: string): string =>
+  url.replace(/^([^:]+:\/\/)(.*@)?/, '$1').split('?', 1)[0] ?? ''
 
 /** Read models of another event log would be gone on from at positions that mean nothing in this one. */
 const sameEventLog = async (pool: pg.Pool, eventLogName: string): Promise<void> => {
@@ -148,8 +149,8 @@ const shareHost = (known: string, now: string): boolean => {
       new Set(
         name
           .replace(/^[^:]+:\/\//, '')
-          .replace(/\/.*$/, '')
-          .split(','),
+          .split('/', 1)[0]
+          ?.split(','),
       ),
   )
   return known.includes('://') && now.includes('://') && [...(before ?? [])].some((host) => after?.has(host))

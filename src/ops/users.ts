@@ -17,7 +17,7 @@ const tagOf = (password: string, nonce: Buffer): Promise<Buffer> =>
     ),
   )
 
-const unpadded = (bytes: Buffer): string => bytes.toString('base64').replace(/=+$/, '')
+const unpadded = (bytes: Buffer): string => bytes.toString('base64').replaceAll('=', '')
 
 export const hashPassword = async (password: string): Promise<string> => {
   const salt = randomBytes(16)

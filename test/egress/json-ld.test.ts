@@ -1,6 +1,13 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import { extractJsonLd, jsonLdLimits, jsonLdTimeMaxMs, textOf, typesOf } from '../../src/egress/json-ld.ts'
+import {
+  type JsonObject,
+  jsonLdLimits,
+  jsonLdTimeMaxMs,
+  readJsonLd,
+  textOf,
+  typesOf,
+} from '../../src/egress/json-ld.ts'
 
 /** The parser of hostile pages: what it finds, what it passes over, and that nothing keeps it busy. */
 
@@ -8,6 +15,9 @@ const soon = (): number => performance.now() + 10_000
 const script = (json: string): string => `<script type="application/ld+json">${json}</script>`
 const page = (body: string): Buffer =>
   Buffer.from(`<!doctype html><html><head>${body}</head><body></body></html>`)
+const asTheyAre = { module: new URL('./nodes-as-they-are.ts', import.meta.url), input: null }
+const extractJsonLd = (html: Buffer, options: { deadlineMs: number; charset?: string }) =>
+  readJsonLd<readonly JsonObject[]>(html, { ...options, reader: asTheyAre })
 const extract = (html: Buffer | string) =>
   extractJsonLd(typeof html === 'string' ? page(html) : html, { deadlineMs: soon() })
 
@@ -22,7 +32,7 @@ test('one node, lists of nodes and graphs come back as one list of nodes, in the
   const found = await extract(html)
   expect(found).toEqual({
     kind: 'found',
-    nodes: [
+    answer: [
       { '@type': 'WebSite', name: 'a' },
       { '@type': 'Person', name: 'b' },
       { '@type': 'Organization', name: 'c' },
@@ -44,7 +54,7 @@ test('a page without JSON-LD has none; one whose blocks are no JSON is malformed
 test('a broken block does not hide the sound one beside it', async () => {
   expect(await extract(script('{nonsense') + script('{"name":"sound"}'))).toEqual({
     kind: 'found',
-    nodes: [{ name: 'sound' }],
+    answer: [{ name: 'sound' }],
   })
 })
 
@@ -61,35 +71,35 @@ test('raw line ends within texts, CDATA marks and markup within texts are read; 
   ].join('')
   expect(await extract(blocks)).toEqual({
     kind: 'found',
-    nodes: [{ name: 'two lines' }, { name: 'marked' }, { name: '<b>bold</b> &amp; bare' }],
+    answer: [{ name: 'two lines' }, { name: 'marked' }, { name: '<b>bold</b> &amp; bare' }],
   })
 })
 
 test('the charset is the one the server named, else the one the page names, else UTF-8', async () => {
   const latin1 = Buffer.from(`<meta charset="iso-8859-1">${script('{"name":"Müller"}')}`, 'latin1')
   const bare = Buffer.from(script('{"name":"Müller"}'), 'latin1')
-  const named = { kind: 'found', nodes: [{ name: 'Müller' }] }
+  const named = { kind: 'found', answer: [{ name: 'Müller' }] }
   expect(await extract(latin1)).toEqual(named)
   expect(await extractJsonLd(bare, { deadlineMs: soon(), charset: 'windows-1252' })).toEqual(named)
   expect(await extract(script('{"name":"Müller"}'))).toEqual(named)
-  expect(await extract(bare)).toEqual({ kind: 'found', nodes: [{ name: 'M\ufffdller' }] })
+  expect(await extract(bare)).toEqual({ kind: 'found', answer: [{ name: 'M\ufffdller' }] })
   expect(await extractJsonLd(page(script('{"a":1}')), { deadlineMs: soon(), charset: 'no-such' })).toEqual({
     kind: 'found',
-    nodes: [{ a: 1 }],
+    answer: [{ a: 1 }],
   })
 })
 
 test('only the first five blocks, 512 Ki characters, 32 levels and 500 nodes count', async () => {
   const six = Array.from({ length: 6 }, (_, i) => script(`{"n":${i}}`)).join('')
   const many = await extract(six)
-  expect(many.kind === 'found' && many.nodes).toEqual([0, 1, 2, 3, 4].map((n) => ({ n })))
+  expect(many.kind === 'found' && many.answer).toEqual([0, 1, 2, 3, 4].map((n) => ({ n })))
 
   const large = script(`{"n":"${'x'.repeat(jsonLdLimits.blockCharactersMax)}"}`)
-  expect(await extract(large + script('{"n":1}'))).toEqual({ kind: 'found', nodes: [{ n: 1 }] })
+  expect(await extract(large + script('{"n":1}'))).toEqual({ kind: 'found', answer: [{ n: 1 }] })
 
   const three = [1, 2, 3].map((n) => script(`{"n":${n},"x":"${'x'.repeat(200_000)}"}`)).join('')
   const two = await extract(three)
-  expect(two.kind === 'found' && two.nodes.map(({ n }) => n)).toEqual([1, 2])
+  expect(two.kind === 'found' && two.answer.map(({ n }) => n)).toEqual([1, 2])
 
   const nested = (depth: number): string => `${'{"n":'.repeat(depth)}1${'}'.repeat(depth)}`
   expect((await extract(script(nested(jsonLdLimits.depthMax)))).kind).toBe('found')
@@ -97,12 +107,12 @@ test('only the first five blocks, 512 Ki characters, 32 levels and 500 nodes cou
   expect(await extract(script(nested(60_000)))).toEqual({ kind: 'malformed' })
 
   const crowd = await extract(script(`[${'{},'.repeat(999)}{}]`))
-  expect(crowd.kind === 'found' && crowd.nodes.length).toBe(jsonLdLimits.nodesMax)
+  expect(crowd.kind === 'found' && crowd.answer.length).toBe(jsonLdLimits.nodesMax)
 })
 
 test('a page beyond two megabytes is read as if it ended there', async () => {
   const html = page(script('{"n":1}') + ' '.repeat(jsonLdLimits.htmlBytesMax) + script('{"n":2}'))
-  expect(await extract(html)).toEqual({ kind: 'found', nodes: [{ n: 1 }] })
+  expect(await extract(html)).toEqual({ kind: 'found', answer: [{ n: 1 }] })
 })
 
 test('odd markup is no trouble', async () => {
@@ -172,4 +182,32 @@ test('the words of the vocabulary lose their prefix, texts their wrapping', () =
 test('the thread is given no environment', () => {
   // The only guarantee that cannot be seen from outside.
   expect(readFileSync(new URL('../../src/egress/json-ld.ts', import.meta.url), 'utf8')).toContain('env: {}')
+})
+
+test('a text longer than any reader keeps is cut before a reader sees it', async () => {
+  const found = await extract(
+    script(JSON.stringify({ long: ' '.repeat(120_000), list: ['x'.repeat(16_385)] })),
+  )
+  const cut = jsonLdLimits.textCharactersMax
+  expect(found).toEqual({ kind: 'found', answer: [{ long: ' '.repeat(cut), list: ['x'.repeat(cut)] }] })
+})
+
+test('a reader that does not come to an end is ended with the page, and holds up nobody', async () => {
+  const before = process.threadCpuUsage()
+  const endless = { module: new URL('./reader-without-end.ts', import.meta.url), input: 'what for' }
+  expect(await readJsonLd(page(script('{"a":1}')), { deadlineMs: soon(), reader: endless })).toEqual({
+    kind: 'too_slow',
+  })
+  expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(jsonLdTimeMaxMs / 2)
+})
+
+test('a reader that throws makes the page malformed; one that is not there is a fault of ours', async () => {
+  const failing = { module: new URL('./reader-without-end.ts', import.meta.url), input: null }
+  expect(await readJsonLd(page(script('{"a":1}')), { deadlineMs: soon(), reader: failing })).toEqual({
+    kind: 'malformed',
+  })
+  const missing = { module: new URL('./no-such-reader.ts', import.meta.url), input: null }
+  await expect(readJsonLd(page(script('{"a":1}')), { deadlineMs: soon(), reader: missing })).rejects.toThrow(
+    'a thread that reads pages failed',
+  )
 })

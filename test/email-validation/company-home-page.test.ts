@@ -1,11 +1,9 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { gzipSync } from 'node:zlib'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
-import {
-  companyOnPage,
-  createHomePages,
-  type FetchPage,
-} from '../../src/capabilities/email-validation/company-home-page.ts'
+import { createHomePages, type FetchPage } from '../../src/capabilities/email-validation/company-home-page.ts'
+import { read } from '../../src/capabilities/email-validation/company-on-page.ts'
+import { companyOf } from '../../src/capabilities/email-validation/company-record.ts'
 import { companyResult } from '../../src/capabilities/email-validation/contract.ts'
 import { createEgressGuard } from '../../src/egress/guard.ts'
 import type { JsonObject } from '../../src/egress/json-ld.ts'
@@ -14,8 +12,8 @@ import { fetchBounded, type PageAnswer, type PageRequest } from '../../src/egres
 /** What a company says about itself: what is believed, and what it costs to ask. */
 
 const nowMs = Date.parse('2026-11-21T12:00:00Z')
-const at = { domain: 'example.com', nowMs }
-const onPage = (...nodes: JsonObject[]) => companyOnPage({ nodes, url: 'https://www.example.com/' }, at)
+const at = { domain: 'example.com', pageUrl: 'https://www.example.com/', nowMs }
+const onPage = (...nodes: JsonObject[]) => read(nodes, at)
 const organization = { '@type': 'Organization', name: 'Example', url: 'https://example.com/' }
 
 describe('reading an organization', () => {
@@ -313,6 +311,48 @@ describe('asking home pages', () => {
     await homePages.find('one-more.com')
     expect(visits).toBeGreaterThan(before)
   })
+})
+
+describe('a page made to keep us busy', () => {
+  const cpuMs = async (run: () => unknown): Promise<number> => {
+    const before = process.threadCpuUsage()
+    await run()
+    return process.threadCpuUsage(before).user / 1_000
+  }
+
+  test('120,000 spaces in a member cost the thread that answers calls nothing', async () => {
+    const hostile = { ...organization, industry: `${' '.repeat(120_000)}x` }
+    const { homePages } = over({ 'example.com': pageOf('https://example.com/', html(hostile)) })
+    let company: { name: string; industry: string | null } | null = null
+    const tookMs = await cpuMs(async () => {
+      company = await homePages.find('example.com')
+    })
+    expect(company).toMatchObject({ name: 'Example', industry: null })
+    expect(tookMs).toBeLessThan(1_000)
+  })
+
+  test.each([' ', '-', ',', '0', 'a', 'a ', ' null', '[', '?', '/', '.', '1-', '\n', '\u0301'])(
+    'a record whose every member and name repeats %j is read at once',
+    async (piece) => {
+      const text = `${piece.repeat(120_000)}!`
+      const members = 'id name legal_name industry size employee_count founded locality region country logo'
+      const record = Object.fromEntries(members.split(' ').map((member) => [member, text]))
+      const tookMs = await cpuMs(() =>
+        companyOf(
+          {
+            ...record,
+            source_updated_at: text,
+            source: text,
+            domain: 'example.com',
+            website: text,
+            [text]: text,
+          },
+          { source: 'test', sourceUpdatedAt: '2026-11-21T12:00:00.000Z', yearMax: 2026 },
+        ),
+      )
+      expect(tookMs).toBeLessThan(300)
+    },
+  )
 })
 
 describe('over a real connection', () => {

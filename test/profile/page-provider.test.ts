@@ -4,7 +4,7 @@ import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
 import { createPageProvider } from '../../src/capabilities/profile/page-provider.ts'
 import type { ProfileRef, ProviderAnswer } from '../../src/capabilities/profile/provider.ts'
 import { createEgressGuard } from '../../src/egress/guard.ts'
-import { extractJsonLd } from '../../src/egress/json-ld.ts'
+import { readJsonLd } from '../../src/egress/json-ld.ts'
 import { fetchBounded } from '../../src/egress/page.ts'
 import { type ProfileUpstream, profileUpstream } from '../support/profile-upstream.ts'
 
@@ -30,7 +30,7 @@ const provider = (more: Partial<Parameters<typeof createPageProvider>[0]> = {}) 
     url: `${upstream.url}/in/{lid}`,
     identifiers,
     fetchPage,
-    readJsonLd: extractJsonLd,
+    readJsonLd,
     clock: { now: () => performance.now(), epochMs: () => Date.now() },
     logger: { error: () => undefined, warn: () => undefined },
     ...more,

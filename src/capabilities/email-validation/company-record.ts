@@ -104,16 +104,23 @@ const nameCharactersMax = 200
 const textCharactersMax = 120
 const urlCharactersMax = 500
 const recordIdCharactersMax = 100
+/** Of a member's name, and of a number or a date written as text: longer is something else. */
+const fieldNameCharactersMax = 60
+const numberCharactersMax = 60
+/** Of a host in any notation; a domain in A-labels has 253 at most. */
+const hostCharactersMax = 1_024
 /** The oldest companies still in business were founded in the sixth century. */
 const foundedYearMin = 500
 const employeesMax = 10_000_000
 
-/** A field name as it is compared: `Year founded` is `year_founded`. */
+/** A field name as it is compared: `Year founded` is `year_founded`. Empty for what is too long to be one. */
 export const fieldNameOf = (text: string): string =>
-  text
-    .trim()
-    .toLowerCase()
-    .replaceAll(/[\s-]+/g, '_')
+  text.length > fieldNameCharactersMax
+    ? ''
+    : text
+        .trim()
+        .toLowerCase()
+        .replaceAll(/[\s-]+/g, '_')
 
 /** Whether a data set with this column could be imported: one of the names that lead to a domain. */
 export const isDomainField = (name: string): boolean => {
@@ -197,8 +204,12 @@ const fieldsOf = (raw: object): ReadonlyMap<Field, unknown> => {
   return fields
 }
 
-const isEmpty = (value: unknown): boolean =>
-  value === null || value === undefined || (typeof value === 'string' && /^\s*(null)?\s*$/i.test(value))
+const isEmpty = (value: unknown): boolean => {
+  if (value === null || value === undefined) return true
+  if (typeof value !== 'string') return false
+  const text = value.trim()
+  return text === '' || (text.length === 4 && text.toLowerCase() === 'null')
+}
 
 type Site = { readonly domain: string; readonly website: string | null; readonly direct: boolean }
 
@@ -229,6 +240,7 @@ const siteOf = (
  * tenant would answer for all the others.
  */
 export const registrableDomainOf = (host: string): string | null => {
+  if (host.length > hostCharactersMax) return null
   const bare = host.endsWith('.') ? host.slice(0, -1) : host
   // A-labels first: the suffix list holds some suffixes in both forms, and the lookup comes in A-labels.
   const ascii = /^[a-z0-9.-]*$/.test(bare) ? bare : domainToASCII(bare)
@@ -311,7 +323,7 @@ const wholeNumberOf = (value: unknown, { min, max }: { min: number; max: number 
   const number =
     typeof value === 'number'
       ? value
-      : typeof value === 'string'
+      : typeof value === 'string' && value.length <= numberCharactersMax
         ? Number(value.replaceAll(/[,\s]/g, '') || 'none')
         : Number.NaN
   return Number.isInteger(number) && number >= min && number <= max ? number : null
@@ -319,6 +331,7 @@ const wholeNumberOf = (value: unknown, { min, max }: { min: number; max: number 
 
 /** A year, or the year of an ISO 8601 date. Data sets write years as fractions (`1998.0`) where a column had gaps. */
 const yearOf = (value: unknown, yearMax: number): number | null => {
+  if (typeof value === 'string' && value.length > numberCharactersMax) return null
   const text = typeof value === 'string' ? value.trim() : value
   const year =
     typeof text === 'string' ? (/^(\d{3,4})(?:\.0|-\d\d(?:-\d\d.{0,30})?)?$/.exec(text)?.[1] ?? null) : text
@@ -341,8 +354,8 @@ export const sizeRangeOfCount = (count: number | null): SizeRange | null => {
 }
 
 const instantOf = (value: unknown): string | null => {
-  if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\d(T[\d:.]{5,16}(Z|[+-]\d\d:\d\d))?$/.test(value))
-    return null
+  if (typeof value !== 'string' || value.length > numberCharactersMax) return null
+  if (!/^\d{4}-\d\d-\d\d(T[\d:.]{5,16}(Z|[+-]\d\d:\d\d))?$/.test(value)) return null
   const ms = Date.parse(value)
   return Number.isNaN(ms) ? null : new Date(ms).toISOString()
 }

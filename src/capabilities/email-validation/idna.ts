@@ -97,6 +97,7 @@ const rightJoining =
   String.raw`\u072C\u072F\u074D\u0759-\u075B\u076B-\u076C\u0771\u0773-\u0774\u0778-\u0779\u08AA-\u08AC\u08AE` +
   String.raw`\u08B1-\u08B2\u08B9`
 /** A non-joiner that keeps two letters apart, be there vowel signs between them. */
+// recheck: of an address of at most 320 characters.
 const letterSeparator = new RegExp(
   `(?<=[${dualJoining}]\\p{Mn}*)\\u200C(?=\\p{Mn}*[${dualJoining}${rightJoining}])`,
   'gu',

@@ -29,6 +29,7 @@ const laterText =
 const quotaText =
   /quota|mailbox (?:is )?full|full mailbox|over ?limit|storage (?:limit|exceeded|full)|exceeded (?:the )?storage|out of space/
 const disabledText =
+  // recheck: of at most 2,000 characters (textLengthMax).
   /(?:account|mailbox|user|recipient|address)[^.]{0,40}\b(?:disabled|inactive|suspended|deactivated|locked)\b/
 const transientText = /temporar|try (?:it )?again|later\b|timed? ?out/
 /** The server's own trouble. A mailbox that is unavailable is none: that is RFC 5321's own text for one that is not there. */
@@ -56,7 +57,7 @@ const policyText = new RegExp(
     'authentica|auth required|log ?in|relay|rcpthosts|sender|gateway|open proxy',
     'starttls|\\btls\\b|encrypt|gr[ae]y.?list|rate.?limit|too (?:many|much|fast)|throttl|exceeded|verification failed',
     'suspicious|firewall|countr(?:y|ies)',
-    '\\bconnections?\\b|\\baccept(?:s|ed|ing)? (?:[a-z-]+ ){0,2}from\\b|limit (?:is |was |has been )?reached|maximum number',
+    '\\bconnections?\\b|\\baccept(?:s|ed|ing)? (?:[a-z-]{1,20} ){0,2}from\\b|limit (?:is |was |has been )?reached|maximum number',
     '\\b(?:(?:e-?)?mail|message|session) (?:is |was |has been )?(?:rejected|refused|declined)',
     '\\b(?:null|empty) (?:envelope|return|reverse)|\\bbounces?\\b|\\bdsns?\\b|\\bcall-?(?:out|back)s?\\b',
   ].join('|'),

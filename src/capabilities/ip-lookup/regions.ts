@@ -146,7 +146,7 @@ function buildLists(countryCode: string): NameList[] {
     regions.map(({ code }) => ({ code: code.slice(3), name: plain(english.get(code.slice(3)) ?? '') }))
   // ISO writes "Madrid, Comunidad de" and "Diekirch (de)": what follows is a kind, an order or a language.
   const isoNames = (regions: typeof iso) =>
-    regions.map(({ code, name }) => ({ code: code.slice(3), name: plain(name.replace(/\s*[,(/].*$/, '')) }))
+    regions.map(({ code, name }) => ({ code: code.slice(3), name: plain(name.split(/[,(/]/, 1)[0] ?? '') }))
   const lists = [
     wholeNames(own),
     wholeNames(cldrNames(top)),

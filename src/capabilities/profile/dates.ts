@@ -7,6 +7,9 @@
 const yearMin = 1900
 const yearMax = 2100
 
+/** A timestamp has 35 at most. */
+const dateCharactersMax = 100
+
 const present = new Set(['present', 'current', 'currently', 'now', 'today', 'ongoing', 'to date'])
 
 /**
@@ -15,7 +18,7 @@ const present = new Set(['present', 'current', 'currently', 'now', 'today', 'ong
  */
 export const partialDate = (value: unknown): string | null => {
   if (typeof value === 'number') return fromParts(value, undefined, undefined)
-  if (typeof value === 'string') return fromText(value.trim())
+  if (typeof value === 'string') return value.length > dateCharactersMax ? null : fromText(value.trim())
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return null
   const { year, month, day }: { year?: unknown; month?: unknown; day?: unknown } = value
   return fromParts(year, month ?? undefined, day ?? undefined)

@@ -15,7 +15,12 @@ export type Identifiers = {
   readonly parse: (id: string) => ProfileRef | null
   /** The profile's full URL. `lid` is canonical; whatever it is, the result is well-formed. */
   readonly urlOf: (lid: string) => string
+  /** What they were made of: another thread makes its own. */
+  readonly network: ProfileNetwork
 }
+
+/** `domain` such as `profnet.com`, `urnPrefix` such as `urn:profnet`; null accepts what looks like them. */
+export type ProfileNetwork = { readonly domain: string | null; readonly urnPrefix: string | null }
 
 /** UTF-16 code units. The longest true form is a URL with a percent-encoded lid, under 1,500. */
 export const idCharactersMax = 2_048
@@ -36,14 +41,8 @@ const localePattern = /^[a-z]{2}(?:[-_][a-z]{2})?$/i
 /** Reserved for examples and tests (RFC 2606): no public suffix, and nobody's. */
 const reservedSuffixes = new Set(['example', 'test', 'localhost', 'invalid'])
 
-/** `domain` such as `profnet.com`, `urnPrefix` such as `urn:profnet`; null accepts what looks like them. */
-export const createIdentifiers = ({
-  domain,
-  urnPrefix,
-}: {
-  domain: string | null
-  urnPrefix: string | null
-}): Identifiers => {
+export const createIdentifiers = (network: ProfileNetwork): Identifiers => {
+  const { domain, urnPrefix } = network
   const isOurHost = domain === null ? isNetworkHost : (host: string) => isHostOf(host, domain)
   const isOurPrefix =
     urnPrefix === null
@@ -56,6 +55,7 @@ export const createIdentifiers = ({
       return parseUrn(id, isOurPrefix) ?? parseUrl(id, isOurHost) ?? refOfLid(canonicalLid(id))
     },
     urlOf: (lid) => `${origin}/in/${encodeURIComponent(lid.toWellFormed())}`,
+    network,
   }
 }
 

@@ -72,7 +72,7 @@ export const languageCode = (text: string): string | null => {
 const plain = (text: string): string => text.normalize('NFC').toLowerCase().replaceAll(/\s+/g, ' ').trim()
 
 /** `spanish (latin america)`, `english - native`, `arabic, levantine` without what comes after the name. */
-const unqualified = (name: string): string => (name.split(/\s*[(,;/–—]|\s-\s/, 1)[0] ?? '').trim()
+const unqualified = (name: string): string => (name.split(/[(,;/–—]|\s-\s/, 1)[0] ?? '').trim()
 
 /** A two- or three-letter code, with a region or a script after it or not. */
 const codeOf = (name: string): string | null => {

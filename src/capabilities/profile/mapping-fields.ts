@@ -58,7 +58,9 @@ export const nameOf = (value: unknown): string | null =>
 /** A count such as 512, "512" or "500+". */
 export const countOf = (value: unknown): number | null => {
   const count =
-    typeof value === 'string' && /^\d{1,12}\+?$/.test(value.trim()) ? Number.parseInt(value, 10) : value
+    typeof value === 'string' && value.length <= shortTextBytesMax && /^\d{1,12}\+?$/.test(value.trim())
+      ? Number.parseInt(value, 10)
+      : value
   return typeof count === 'number' && Number.isSafeInteger(count) && count >= 0 ? count : null
 }
 

@@ -1,6 +1,15 @@
 import { textBytesMax } from './contract.ts'
 import type { Identifiers } from './identifier.ts'
-import { type Fields, fieldsOf, isFields, itemsOf, memberOf, nameOf, textOf } from './mapping-fields.ts'
+import {
+  type Fields,
+  fieldsOf,
+  isFields,
+  itemsOf,
+  memberOf,
+  nameOf,
+  shortTextBytesMax,
+  textOf,
+} from './mapping-fields.ts'
 import { firstProfileUrl, namesOf } from './mapping-json-resume.ts'
 
 /**
@@ -51,13 +60,14 @@ export const fromSchemaOrg = (person: Fields, identifiers: Identifiers): Fields 
 const typesOf = (value: unknown): string[] =>
   itemsOf(memberOf(value, '@type'))
     .filter((type) => typeof type === 'string')
+    .filter((type) => type.length <= shortTextBytesMax)
     .map((type) => type.replace(/^(?:https?:\/\/(?:www\.)?schema\.org\/|schema:)/i, ''))
 
 const identifierValue = (value: unknown): unknown => (isFields(value) ? memberOf(value, 'value') : value)
 
 /** A bare number may be anybody's numbering; a URN says whose. */
 const isPersonUrn = (value: unknown): boolean =>
-  typeof value === 'string' && /^[a-z0-9:-]+:person:\d+$/i.test(value)
+  typeof value === 'string' && value.length <= shortTextBytesMax && /^[a-z0-9:-]+:person:\d+$/i.test(value)
 
 const headlineOf = (person: Fields): string | null => {
   const titles = itemsOf(memberOf(person, 'jobTitle')).map(nameOf)
@@ -120,7 +130,7 @@ const employmentOf = (
 })
 
 const companyLid = (url: unknown): string | null =>
-  typeof url === 'string' ? (/\/company\/([^/?#]{1,200})/.exec(url)?.[1] ?? null) : null
+  /\/company\/([^/?#]{1,200})/.exec(textOf(url) ?? '')?.[1] ?? null
 
 const placeOf = (value: unknown): string | null => {
   const named = nameOf(value)

@@ -11,6 +11,7 @@ import {
   itemsOf,
   known,
   memberOf,
+  shortTextBytesMax,
   textOf,
 } from './mapping-fields.ts'
 import { fromJsonResume, isJsonResume } from './mapping-json-resume.ts'
@@ -69,13 +70,15 @@ const lidOf = (own: Fields, identifiers: Identifiers): string | null => {
   return ref?.kind === 'lid' ? ref.value : null
 }
 
+const instantCharactersMax = 40
+
 /** Milliseconds since 1970, from a timestamp with a zone or from a number of seconds or milliseconds. */
 export const instantOf = (value: unknown): number | null => {
   if (typeof value === 'number' && Number.isFinite(value) && value > 0) {
     // In seconds this would be after the year 5000, in milliseconds before 1974.
     return Math.round(value < 100_000_000_000 ? value * 1000 : value)
   }
-  if (typeof value !== 'string') return null
+  if (typeof value !== 'string' || value.length > instantCharactersMax) return null
   if (!/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})$/.test(value)) return null
   const ms = Date.parse(value)
   return Number.isNaN(ms) ? null : ms
@@ -151,7 +154,8 @@ const addressOf = (value: unknown): ProfileAddress | null => {
 
 /** ISO 3166-1 alpha-2, upper case; null for what no country has. */
 const countryCodeOf = (value: unknown): string | null => {
-  if (typeof value !== 'string' || !/^[A-Za-z]{2}$/.test(value.trim())) return null
+  if (typeof value !== 'string' || value.length > shortTextBytesMax) return null
+  if (!/^[A-Za-z]{2}$/.test(value.trim())) return null
   const code = value.trim().toUpperCase()
   return nameOfCountry(code) === null ? null : code
 }
@@ -223,7 +227,7 @@ const subTypeOf = (value: unknown): string | null => {
 
 /** RFC 5321 allows 254 characters. No more than its shape is judged: what a source calls an address is one. */
 const emailOf = (text: string): string | null => {
-  const address = text.replace(/^mailto:/i, '').replace(/\?.*$/, '')
+  const address = text.replace(/^mailto:/i, '').split('?', 1)[0] ?? ''
   return address.length <= 254 && /^[^\s@<>]+@[^\s@<>]+$/.test(address) ? address : null
 }
 

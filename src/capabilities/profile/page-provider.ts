@@ -1,4 +1,4 @@
-import type { extractJsonLd, JsonObject } from '../../egress/json-ld.ts'
+import type { ReadJsonLd } from '../../egress/json-ld.ts'
 import { expandTemplate, found, parseTemplate, type Source } from './http-provider.ts'
 import {
   answerOfNoPage,
@@ -11,9 +11,8 @@ import {
   type Page,
 } from './http-provider-attempts.ts'
 import { canonicalLid, type Identifiers } from './identifier.ts'
-import { type MappedProfile, mapProfile } from './mapping.ts'
-import { isFields, memberOf } from './mapping-fields.ts'
-import { isSchemaOrgPerson } from './mapping-schema-org.ts'
+import type { MappedProfile } from './mapping.ts'
+import type { PageOfPerson, PersonOnPage } from './person-on-page.ts'
 import type { ProviderAnswer } from './provider.ts'
 
 /**
@@ -26,7 +25,7 @@ export const createPageProvider = ({
   url,
   identifiers,
   fetchPage,
-  readJsonLd,
+  readJsonLd: readPage,
   clock,
   logger,
 }: {
@@ -34,7 +33,7 @@ export const createPageProvider = ({
   url: string
   identifiers: Identifiers
   fetchPage: FetchPage
-  readJsonLd: typeof extractJsonLd
+  readJsonLd: ReadJsonLd
   /** `now` as `performance.now()`, `epochMs` as `Date.now()`. */
   clock: { now: () => number; epochMs: () => number }
   logger: Logger
@@ -65,7 +64,7 @@ export const createPageProvider = ({
       const answer = forbiddenWatch(page, answerOfStatus(page, nowMs))
       if (answer !== null) return answer
       const lid = page.url === asked ? ref.value : lidOfPage(page, url, identifiers)
-      const mapped = await readPerson(page, { lid, deadlineMs, identifiers, readJsonLd })
+      const mapped = await readPerson(page, { lid, deadlineMs, identifiers, readPage })
       if ('kind' in mapped) return mapped
       return found({ ...mapped, lid: mapped.lid ?? lid }, { ref, page, ageMaxMs, nowMs, bodyAgeMs: 0 })
     },
@@ -81,38 +80,28 @@ const lidOfPage = (page: Page, template: string, identifiers: Identifiers): stri
   return isOurs ? canonicalLid(page.url.slice(before.length, page.url.length - after.length)) : null
 }
 
+const personReader = new URL('./person-on-page.ts', import.meta.url)
+
 const readPerson = async (
   page: Page,
   {
     lid,
     deadlineMs,
     identifiers,
-    readJsonLd,
+    readPage,
   }: {
     lid: string | null
     deadlineMs: number
     identifiers: Identifiers
-    readJsonLd: typeof extractJsonLd
+    readPage: ReadJsonLd
   },
 ): Promise<MappedProfile | ProviderAnswer> => {
   const charset = /;\s*charset\s*=\s*"?([^\s";]{1,40})/i.exec(page.headers['content-type'] ?? '')?.[1] ?? null
-  const read = await readJsonLd(page.body, { deadlineMs, charset })
+  const input: PageOfPerson = { lid, network: identifiers.network }
+  const reader = { module: personReader, input }
+  const read = await readPage<PersonOnPage>(page.body, { deadlineMs, charset, reader })
   if (read.kind === 'too_slow') return { kind: 'transient', detail: 'the page took too long to read' }
   if (read.kind !== 'found') return { kind: 'malformed', detail: `JSON-LD: ${read.kind}` }
-  const persons = read.nodes
-    .flatMap(personsIn)
-    .map((person) => mapProfile(person, identifiers))
-    .filter((person) => person !== null)
-  // Pages show other people too, who are not meant.
-  const meant = persons.find((person) => lid !== null && person.lid === lid) ?? persons[0]
-  if (meant === undefined) return { kind: 'malformed', detail: 'no person in the page' }
-  if (persons.length > 1 && meant.lid === null)
-    return { kind: 'malformed', detail: 'several persons in the page' }
-  return meant
+  if (typeof read.answer === 'string') return { kind: 'malformed', detail: read.answer }
+  return read.answer
 }
-
-/** A person, or the person a page says it is about. */
-const personsIn = (node: JsonObject): JsonObject[] =>
-  [node, memberOf(node, 'mainEntity'), memberOf(node, 'about')]
-    .filter((one) => isFields(one) && isSchemaOrgPerson(one))
-    .filter(isFields)

@@ -1,6 +1,6 @@
 import { readFile } from 'node:fs/promises'
 import type { Pool } from 'pg'
-import type { extractJsonLd } from '../../egress/json-ld.ts'
+import type { ReadJsonLd } from '../../egress/json-ld.ts'
 import { type Breaker, createBreaker } from './breaker.ts'
 import { createDatasetProvider, type DatasetSecrets } from './dataset-provider.ts'
 import { createHttpProvider } from './http-provider.ts'
@@ -302,7 +302,7 @@ export const openProviders = async (
     secrets: DatasetSecrets
     identifiers: Identifiers
     fetchPage: FetchPage
-    readJsonLd: typeof extractJsonLd
+    readJsonLd: ReadJsonLd
     clock: Clock
     epochMs: () => number
     logger: Logger

@@ -1,0 +1,7 @@
+import type { ReadNodes } from '../../src/egress/json-ld.ts'
+
+/** A reader with a fault: it never ends, or throws where it is given nothing. */
+export const read: ReadNodes<string | null, never> = (_nodes, input) => {
+  if (input === null) throw new Error('nothing given')
+  for (;;);
+}

@@ -1,0 +1,69 @@
+/**
+ * `npm run lint`: no regular expression of the source may take more than linear time over a text, for whoever writes the
+ * text could stop the process with it. Names file and line of those that may, and exits with 1.
+ *
+ * One whose input is bounded elsewhere is passed over where a comment on its line, or the one above, says what the bound
+ * is: `// recheck: at most 6 digits`.
+ */
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { runInNewContext } from 'node:vm'
+import { check } from 'recheck'
+import { type Expression, expressionsIn } from './expressions.ts'
+
+/** Pure JavaScript: the same on every machine, and no other program is started. */
+process.env.RECHECK_BACKEND = 'pure'
+
+const checkMaxMs = 60_000
+
+/** What is wrong with an expression; null for nothing. */
+export const faultOf = async ({ checked, excuse }: Expression): Promise<string | null> => {
+  if (typeof checked === 'string') return checked
+  if (excuse !== null) return /\d/.test(excuse) ? null : 'its excuse names no bound'
+  const found = await check(checked.pattern, checked.flags, { timeout: checkMaxMs })
+  if (found.status === 'safe') return null
+  if (found.status === 'unknown') return `could not be checked: ${found.error.kind}`
+  // Found by trying and not proven: what it was tried on has to be slow where it counts.
+  if (found.checker === 'fuzz' && isQuick(checked, found.attack.string)) return null
+  return `${found.complexity.summary}, for example over ${found.attack.pattern.slice(0, 200)}`
+}
+
+/** Texts of an attack are some tens of thousands of characters, on which more than linear time is seconds. */
+const quickMs = 500
+
+const isQuick = ({ pattern, flags }: { pattern: string; flags: string }, text: string): boolean => {
+  const tried = new RegExp(pattern, flags.replace(/[gy]/g, ''))
+  try {
+    runInNewContext('tried.test(text)', { tried, text }, { timeout: quickMs })
+    return true
+  } catch {
+    return false
+  }
+}
+
+const lint = async (folders: readonly string[]): Promise<void> => {
+  const root = fileURLToPath(new URL('../..', import.meta.url))
+  const files = folders.flatMap((folder) =>
+    readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+      .filter((file) => /\.[cm]?[jt]s$/.test(file))
+      .map((file) => `${folder}/${file.replaceAll('\\', '/')}`),
+  )
+  const faults = new Map<string, Promise<string | null>>()
+  const found: string[] = []
+  let expressions = 0
+  for (const file of files.sort())
+    for (const expression of expressionsIn(readFileSync(join(root, file), 'utf8'))) {
+      expressions++
+      const key = JSON.stringify([expression.checked, expression.excuse])
+      const fault = faults.get(key) ?? faultOf(expression)
+      faults.set(key, fault)
+      const said = await fault
+      if (said !== null) found.push(`${file}:${expression.line} ${expression.text.slice(0, 200)}\n  ${said}`)
+    }
+  for (const one of found) console.error(one)
+  console.log(`${expressions} regular expressions in ${files.length} files, ${found.length} refused`)
+  process.exitCode = found.length === 0 ? 0 : 1
+}
+
+if (import.meta.main) await lint(['src', 'projections'])
