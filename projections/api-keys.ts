@@ -1,12 +1,21 @@
 import type { DomainEventOf } from '../src/events/catalogue.ts'
-import { columnsOf, type Projection, type Query, type Statement, type TableName } from './projection.ts'
+import { keyStream } from '../src/events/streams.ts'
+import {
+  columnsOf,
+  type ProjectedEvent,
+  type Projection,
+  type Query,
+  type Statement,
+  type TableName,
+} from './projection.ts'
 
-/** Every API key ever issued, as it stands now. What api processes load at boot before they follow the log. */
+/** Every API key ever issued, as it stands now, for people. Who is let in is read from the keys' own streams. */
 export const apiKeys: Projection = {
   name: 'api_keys',
   version: 1,
   prefixes: ['key-'],
   money: false,
+  guards: true,
   tables: [
     {
       name: 'api_keys',
@@ -21,28 +30,51 @@ export const apiKeys: Projection = {
   fold: (events, table) => {
     const issued: DomainEventOf<'ApiKeyIssued'>['data'][] = []
     const createdAt: string[] = []
-    const rotated: [string, string, string][] = []
+    // A key is rotated and revoked once; what says so again may end it earlier, and gives nothing back.
+    const rotated = new Map<string, [string, string, string]>()
     const limits = new Map<string, string>()
-    const revoked: [string, string, string][] = []
+    const revoked = new Map<string, [string, string, string]>()
     for (const event of events) {
+      if (!event.type.startsWith('ApiKey')) continue
+      refuseStranger(event)
       if (event.type === 'ApiKeyIssued') {
         issued.push(event.data)
         createdAt.push(event.metadata.effective_at)
-      } else if (event.type === 'ApiKeyRotated')
-        rotated.push([event.data.key_id, event.data.successor_id, event.data.grace_until])
-      else if (event.type === 'ApiKeyLimitsChanged')
+      } else if (event.type === 'ApiKeyRotated') {
+        const { key_id, successor_id, grace_until } = event.data
+        const [, successor = successor_id, grace = grace_until] = rotated.get(key_id) ?? []
+        // Both are UTC in one form.
+        rotated.set(key_id, [key_id, successor, grace < grace_until ? grace : grace_until])
+      } else if (event.type === 'ApiKeyLimitsChanged')
         limits.set(event.data.key_id, JSON.stringify(event.data.limits))
-      else if (event.type === 'ApiKeyRevoked')
-        revoked.push([event.data.key_id, event.metadata.effective_at, event.data.reason])
+      else if (event.type === 'ApiKeyRevoked') {
+        const { key_id, reason } = event.data
+        if (!revoked.has(key_id)) revoked.set(key_id, [key_id, event.metadata.effective_at, reason])
+      }
     }
     // A key is issued before anything else happens to it, and the other changes touch different columns.
     return [
       ...insertIssued(issued, createdAt, table),
-      ...update(table, 'successor_id = u.b, grace_until = u.c::timestamptz', rotated, 3),
-      ...update(table, 'limits = u.b::json', [...limits], 2),
-      ...update(table, 'revoked_at = u.b::timestamptz, revoke_reason = u.c', revoked, 3),
+      ...update(
+        table,
+        'successor_id = coalesce(k.successor_id, u.b), grace_until = least(k.grace_until, u.c::timestamptz)',
+        [...rotated.values()],
+      ),
+      ...update(table, 'limits = u.b::json', [...limits]),
+      ...update(
+        table,
+        `revoked_at = coalesce(k.revoked_at, u.b::timestamptz),
+         revoke_reason = case when k.revoked_at is null then u.c else k.revoke_reason end`,
+        [...revoked.values()],
+      ),
     ]
   },
+}
+
+/** An event in one key's stream about another key would change the other's row. */
+const refuseStranger = ({ stream, data }: ProjectedEvent): void => {
+  const { key_id } = data as { readonly key_id?: unknown }
+  if (stream !== keyStream(String(key_id))) throw new Error(`an event in ${stream} is about another key`)
 }
 
 const insertIssued = (
@@ -79,22 +111,18 @@ const insertIssued = (
         },
       ]
 
-const update = (
-  table: TableName,
-  set: string,
-  rows: readonly (readonly (string | null)[])[],
-  width: 2 | 3,
-): Statement[] =>
-  rows.length === 0
-    ? []
-    : [
-        {
-          text: `update ${table('api_keys')} k set ${set}
-                 from unnest($1::text[], $2::text[]${width === 3 ? ', $3::text[]' : ''}) as u (a, b${width === 3 ? ', c' : ''})
-                 where k.key_id = u.a`,
-          columns: columnsOf(rows, width),
-        },
-      ]
+const update = (table: TableName, set: string, rows: readonly (readonly string[])[]): Statement[] => {
+  const width = rows[0]?.length
+  if (width === undefined) return []
+  return [
+    {
+      text: `update ${table('api_keys')} k set ${set}
+             from unnest($1::text[], $2::text[]${width === 3 ? ', $3::text[]' : ''}) as u (a, b${width === 3 ? ', c' : ''})
+             where k.key_id = u.a`,
+      columns: columnsOf(rows, width),
+    },
+  ]
+}
 
 export type ApiKeyRow = {
   key_id: string
@@ -123,3 +151,6 @@ export const keysOf = (organizationId: string | null): Query<ApiKeyRow> => ({
   text: 'select * from api_keys where $1::text is null or organization_id = $1 order by created_at, key_id',
   values: [organizationId],
 })
+
+/** The ids of all keys there are rows of. */
+export const keyIds = (): Query<{ key_id: string }> => ({ text: 'select key_id from api_keys', values: [] })

@@ -41,6 +41,8 @@ export type Projection = {
   readonly prefixes: readonly string[]
   /** A read model of money stops at an event it cannot fold; any other parks the event and goes on. */
   readonly money: boolean
+  /** Its rows tell who may do what. An event that is set aside is cried out, not only noted. */
+  readonly guards?: true
   readonly tables: readonly Table[]
   readonly fold: (events: readonly ProjectedEvent[], table: TableName) => Statement[]
 }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
-import { type ApiKeyRow, keysOf } from '../projections/api-keys.ts'
+import { apiKeys, keyIds } from '../projections/api-keys.ts'
 import { projections } from '../projections/index.ts'
 import type { CallRoom } from './call/conclude.ts'
 import { createIdempotency } from './call/idempotency.ts'
@@ -18,15 +18,14 @@ import { forgetHits, forgetPastPeriods, forgottenAtOnceMax } from './capabilitie
 import { whoami } from './capabilities/whoami/index.ts'
 import { type Config, ConfigError } from './config.ts'
 import { dashboard } from './dashboard/dashboard.ts'
-import type { Position } from './event-log/port.ts'
 import { trustedProxies } from './guard/caller-address.ts'
 import { openKeyDirectory } from './guard/key-directory.ts'
+import { watchParked } from './guard/parked-events.ts'
 import { createRateLimiter } from './guard/rate-limit.ts'
 import { openSharedRateLimiter, type SharedRateLimiter } from './guard/redis-counters.ts'
 import { openJobQueue } from './jobs/queue.ts'
 import { inPortions } from './jobs/retain.ts'
 import { startJobs } from './jobs/run.ts'
-import type { KeyState } from './keys/key-state.ts'
 import { openPriceBooks } from './ledger/price-books.ts'
 import { createHealth, type LiveModel } from './metrics/health.ts'
 import { createMetricsHost, defaultMetricsPort } from './metrics/host.ts'
@@ -34,7 +33,6 @@ import { createMetrics, type Metrics } from './metrics/metrics.ts'
 import { operations } from './metrics/routes.ts'
 import { openEmailValidation } from './open-email-validation.ts'
 import { openProfiles, seedProfiles } from './open-profile.ts'
-import { defaultKeyLimits } from './ops/api-keys.ts'
 import type { Foundation } from './ops/foundation.ts'
 import { openOutside } from './outside.ts'
 import { createProjector } from './projector/run.ts'
@@ -90,7 +88,10 @@ export const startApp = async (
               observe: metrics.pixel,
             })
           : null
-      if (pixel !== null) closing.push(pixel.close)
+      if (pixel !== null) {
+        closing.push(pixel.close)
+        metrics.watch({ doubtful: { pixel_rules: pixel.doubtful } })
+      }
       health = createHealth({
         ...foundation,
         projections,
@@ -229,10 +230,13 @@ const openCallRoom = async (
   close(): Promise<void>
 }> => {
   const { eventLog, pool, secrets, ledger, keyedEvents } = foundation
-  const { keys, after } = await knownKeys(foundation)
-  const directory = openKeyDirectory({ eventLog, known: keys, after, logger })
+  const directory = await openKeyDirectory({ eventLog, listed: await listedKeys(foundation, logger), logger })
   const prices = openPriceBooks({ eventLog, logger })
   await Promise.all([directory.caughtUp, prices.caughtUp])
+  const parked = await watchParked({ pool, projection: apiKeys.name, tell: directory.parked, logger })
+  metrics.watch({
+    doubtful: { api_keys: () => directory.doubtful().length, price_books: prices.doubtful },
+  })
   const local = createRateLimiter()
   const shared =
     config.REDIS_URL === undefined
@@ -265,47 +269,23 @@ const openCallRoom = async (
       await shared?.close()
       await refusedCalls.flush()
       await ledger.drain()
+      await parked.stop()
       await directory.stop()
       await prices.stop()
     },
   }
 }
 
-/** The keys as their projection has them, and the position that is of: as one. */
-const knownKeys = async ({ pool }: Foundation): Promise<{ keys: KeyState[]; after: Position }> => {
-  const client = await pool.connect()
+/** The keys their read model knows. Without it each is looked up when it is first used, at a bounded rate. */
+const listedKeys = async ({ pool }: Foundation, logger: Logger): Promise<string[]> => {
   try {
-    await client.query('begin')
-    // Nobody moves the checkpoint, or switches the table, while the rows are read.
-    const checkpoint = await client.query<{ position: string }>(
-      `select position from projection_checkpoints where name = 'api_keys' for share`,
-    )
-    const { text, values } = keysOf(null)
-    const { rows } = await client.query<ApiKeyRow>(text, [...values])
-    await client.query('commit')
-    return { keys: rows.map(keyStateOf), after: BigInt(checkpoint.rows[0]?.position ?? 0) }
-  } finally {
-    client.release()
+    const { text, values } = keyIds()
+    return (await pool.query<{ key_id: string }>(text, [...values])).rows.map(({ key_id }) => key_id)
+  } catch (error) {
+    logger.error({ err: error }, 'the rows of api_keys cannot be read; run "projection rebuild api_keys"')
+    return []
   }
 }
-
-const keyStateOf = (row: ApiKeyRow): KeyState => ({
-  keyId: row.key_id,
-  organizationId: row.organization_id,
-  organizationName: row.organization_name,
-  name: row.name,
-  secretHmac: row.secret_hmac,
-  last4: row.last4,
-  permissions: row.permissions as KeyState['permissions'],
-  // A row written before e-mail validations had a limit of their own.
-  limits: { ...defaultKeyLimits, ...row.limits },
-  allowedCidrs: row.allowed_cidrs,
-  createdAt: row.created_at.toISOString(),
-  expiresAt: row.expires_at?.toISOString() ?? null,
-  successorId: row.successor_id,
-  graceUntil: row.grace_until?.toISOString() ?? null,
-  revokedAt: row.revoked_at?.toISOString() ?? null,
-})
 
 const idleCheckMs = 50
 

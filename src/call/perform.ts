@@ -118,7 +118,8 @@ const admit = async (
   { startedMs, atMs, requestId }: { startedMs: number; atMs: number; requestId: string },
 ): Promise<Admitted | null> => {
   const { directory, secrets } = room
-  const key = authenticate(request.headers['x-api-key'], { directory, secrets, nowMs: atMs })
+  const found = authenticate(request.headers['x-api-key'], { directory, secrets, nowMs: atMs })
+  const key = found instanceof Promise ? await found : found
   if (typeof key === 'string') {
     room.logger.debug({ reason: key, requestId }, 'not authenticated')
     room.observe?.notAuthenticated(key)

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import { type EventLog, type Position, Unavailable } from './port.ts'
+import { type EventLog, type Position, type RecordedEvent, Unavailable } from './port.ts'
 import { type DecodedEvent, decodeEvent } from './stored-event.ts'
 
 export type Following = {
@@ -18,8 +18,9 @@ const resubscribePauseMs = 100
 const resubscribePauseMaxMs = 5_000
 
 /**
- * Feeds a live in-memory read model from the event log, in order, each event once, until stopped. Events that cannot
- * be read are logged and left out: one bad event must not freeze a model that guards the door.
+ * Feeds a live in-memory read model from the event log, in order, each event once, until stopped. An event that cannot
+ * be read or applied does not freeze the model: `unreadable` is told of it, and refuses from then on what the event may
+ * be about. No model may simply leave it out, for what it says may be that somebody is to stay out.
  *
  * Engines mend their subscriptions themselves. Where one gives up because the log is unavailable, another is made
  * after the last position applied. Any other end is final: going on might skip what another log holds in its place.
@@ -29,12 +30,14 @@ export const follow = ({
   after,
   prefixes,
   apply,
+  unreadable,
   logger,
 }: {
   eventLog: EventLog
   after: Position
   prefixes: readonly string[]
   apply: (event: DecodedEvent) => void
+  unreadable: (recorded: RecordedEvent) => void
   logger: Logger
 }): Following => {
   const stopping = new AbortController()
@@ -52,10 +55,12 @@ export const follow = ({
           try {
             apply(decodeEvent(recorded))
           } catch (error) {
-            logger.error(
-              { err: error, stream: recorded.stream, revision: recorded.revision },
-              'event cannot be applied',
+            const { stream, revision } = recorded
+            logger.fatal(
+              { err: error, stream, revision },
+              'an event cannot be applied; what it is about is refused',
             )
+            unreadable(recorded)
           }
         }
       position = item.position

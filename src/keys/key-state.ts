@@ -27,23 +27,33 @@ export type KeyEvent = DomainEventOf<
 
 export const isKeyEvent = (event: DomainEvent): event is KeyEvent => event.type.startsWith('ApiKey')
 
-/** Folds one event of a key's stream. Events of a key that was never issued leave it undefined. */
+/**
+ * Folds one event of a key's stream. Events of a key that was never issued leave it undefined. A key is issued, rotated
+ * and revoked once: what says so again may end it earlier, and gives nothing back.
+ */
 export const evolveKey = (
   state: KeyState | undefined,
   event: KeyEvent,
   effectiveAt: string,
 ): KeyState | undefined => {
-  if (event.type === 'ApiKeyIssued') return issued(event.data, effectiveAt)
+  if (event.type === 'ApiKeyIssued') return state ?? issued(event.data, effectiveAt)
   if (state === undefined) return undefined
   switch (event.type) {
     case 'ApiKeyRotated':
-      return { ...state, successorId: event.data.successor_id, graceUntil: event.data.grace_until }
+      return {
+        ...state,
+        successorId: state.successorId ?? event.data.successor_id,
+        graceUntil: earlier(state.graceUntil, event.data.grace_until),
+      }
     case 'ApiKeyLimitsChanged':
       return { ...state, limits: event.data.limits }
     case 'ApiKeyRevoked':
       return { ...state, revokedAt: state.revokedAt ?? effectiveAt }
   }
 }
+
+const earlier = (known: string | null, told: string): string =>
+  known !== null && Date.parse(known) <= Date.parse(told) ? known : told
 
 const issued = (data: KeyEventData<'ApiKeyIssued'>, effectiveAt: string): KeyState => ({
   keyId: data.key_id,

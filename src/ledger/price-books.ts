@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { type PriceBook, priceBookAt, priceBookOf } from '../billing/price-book.ts'
 import { type Following, follow } from '../event-log/follow.ts'
-import { type EventLog, StreamMissing } from '../event-log/port.ts'
+import { type EventLog, type RecordedEvent, StreamMissing, Unavailable } from '../event-log/port.ts'
 import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import { priceBookStream } from '../events/streams.ts'
 
@@ -9,11 +9,16 @@ const booksMax = 100_000
 
 /** Every published price book, in memory, fed by the event log. */
 export type PriceBooks = {
-  /** The book in force at an instant. Throws when none is: an installation without a price book cannot charge. */
+  /**
+   * The book in force at an instant. Throws when none is: an installation without a price book cannot charge; and
+   * `Unavailable` from when a book that cannot be read was published.
+   */
   at(atMs: number): PriceBook
   readonly caughtUp: Promise<void>
-  /** Why books published from now on may not be heard of; null while they are. */
+  /** Why books published from now on may not be heard of, or one of them is unknown; null while all is well. */
   failure(): Error | null
+  /** Whether a published book cannot be read: 1, and nothing is priced any more; otherwise 0. */
+  doubtful(): number
   stop(): Promise<void>
 }
 
@@ -23,12 +28,18 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   let current: PriceBook | undefined
   let validUntilMs = Number.NEGATIVE_INFINITY
   let following: Following | undefined
+  let unreadable: Error | null = null
 
   const apply = (event: DecodedEvent): void => {
     if (event.type !== 'PriceBookPublished') return
     if (books.some(({ version }) => version === event.data.version)) return
     books.push(priceBookOf(event.data))
     validUntilMs = Number.NEGATIVE_INFINITY
+  }
+
+  /** Nobody knows from when on which prices hold: a call charged by the old ones may be charged wrongly. */
+  const refuse = ({ stream, revision }: RecordedEvent): void => {
+    unreadable = new Unavailable(`${stream} cannot be read at revision ${revision}; replace this release`)
   }
 
   const open = async (): Promise<Following> => {
@@ -39,7 +50,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
       throw error
     })
     for (const recorded of published) apply(decodeEvent(recorded))
-    following = follow({ eventLog, after, prefixes: [priceBookStream], logger, apply })
+    following = follow({ eventLog, after, prefixes: [priceBookStream], logger, apply, unreadable: refuse })
     return following
   }
   const opening = open()
@@ -49,6 +60,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
 
   return {
     at: (atMs) => {
+      if (unreadable !== null) throw unreadable
       // The book in force changes a few times a year and is asked for on every call.
       if (current !== undefined && atMs < validUntilMs && atMs >= current.effectiveFromMs) return current
       const book = priceBookAt(books, atMs)
@@ -61,7 +73,8 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
       return book
     },
     caughtUp,
-    failure: () => following?.failure() ?? null,
+    failure: () => following?.failure() ?? unreadable,
+    doubtful: () => (unreadable === null ? 0 : 1),
     stop: async () => {
       await opening.catch(() => undefined)
       await following?.stop()

@@ -28,7 +28,7 @@ import type { ProjectionLag } from './health.ts'
  *
  * Base units, names with the prefix `enrichment_`; those of the process and of Node.js have the names every Node.js
  * process gives them. Labels hold words of ours only: capability, outcome, code, policy,
- * reason, projection, row, status, source, provider, answer. Never a key, an organization, an address, a domain, or
+ * reason, projection, model, row, status, source, provider, answer. Never a key, an organization, an address, a domain, or
  * anything else that came with a request.
  *
  * It is not a record: the event log is. A counter starts at zero with its process.
@@ -57,6 +57,8 @@ export type MetricSources = CapabilitySources & {
   geoBuiltAtMs(): number
   /** Whether rate limits are counted where all processes see them. */
   rateLimitsShared(): boolean
+  /** Of each model that guards: the streams with an event that cannot be read. */
+  doubtful: Readonly<Record<string, () => number>>
 }
 
 const durationBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -67,6 +69,7 @@ const failureReasons = [
   'unknown',
   'wrong_secret',
   'ended',
+  'in_doubt',
 ] as const satisfies readonly AuthenticationFailure[]
 const ratePolicies = ['minute', 'day', 'refused'] as const satisfies readonly RatePolicy[]
 
@@ -151,6 +154,15 @@ export const createMetrics = ({
     if (sources.geoBuiltAtMs === undefined) return age.remove()
     age.set(Math.max(0, clock.now() - sources.geoBuiltAtMs()) / 1000)
   })
+  new Gauge({
+    name: 'enrichment_doubtful_streams',
+    help: 'Streams with an event that cannot be read; what they are about is refused',
+    labelNames: ['model'],
+    registers,
+    collect() {
+      for (const [model, count] of Object.entries(sources.doubtful ?? {})) this.set({ model }, count())
+    },
+  })
   dnsMetrics(registers, () => sources)
   lagGauges(registers, () => sources.projectionLags?.() ?? Promise.resolve(null))
 
@@ -172,7 +184,7 @@ export const createMetrics = ({
     pixel: pixelMetrics(registers),
     connectionRefused: () => refusedConnections.inc(),
     watch: (more) => {
-      sources = { ...sources, ...more }
+      sources = { ...sources, ...more, doubtful: { ...sources.doubtful, ...more.doubtful } }
     },
     text: () => registry.metrics(),
     contentType: registry.contentType,

@@ -2,22 +2,17 @@ import { randomBytes } from 'node:crypto'
 import { ulid } from 'ulid'
 import { appendSurely } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
-import { type EventLog, type ExpectedRevision, StreamMissing } from '../event-log/port.ts'
-import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
+import { AppendConflict, type EventLog, type ExpectedRevision } from '../event-log/port.ts'
+import { encodeEvent } from '../event-log/stored-event.ts'
 import type { Permission } from '../events/capabilities.ts'
 import type { DomainEvent } from '../events/catalogue.ts'
 import type { ApiKeyIssued, KeyLimits } from '../events/keys.ts'
+import { keyId as keyIdSchema } from '../events/primitives.ts'
 import { keyStream } from '../events/streams.ts'
+import { readKeyStream } from '../guard/key-stream-reader.ts'
 import { composeApiKey } from '../keys/api-key.ts'
-import {
-  evolveKey,
-  isKeyEvent,
-  type KeyEvent,
-  type KeyRefusal,
-  type KeyState,
-  revokeKey,
-  rotateKey,
-} from '../keys/key-state.ts'
+import { type KeyEvent, type KeyRefusal, type KeyState, revokeKey, rotateKey } from '../keys/key-state.ts'
+import { emptyKeyStream, isInDoubt, type KeyStream } from '../keys/key-stream.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import type { Foundation } from './foundation.ts'
 import { balance } from './organizations.ts'
@@ -29,8 +24,6 @@ export const defaultKeyLimits: KeyLimits = {
   requests_per_day: 1_000_000,
   email_validations_per_second: 10,
 }
-
-const streamEventsMax = 1_000
 
 export type IssueRequest = {
   readonly organizationId: string
@@ -78,7 +71,8 @@ export const rotate = async (
   foundation: Foundation,
   { keyId, graceMs, actor }: { keyId: string; graceMs: number; actor: string },
 ): Promise<IssuedKey & { graceUntil: string }> => {
-  const { state, revision } = await loadKey(foundation.eventLog, keyId)
+  const { eventLog } = foundation
+  const state = certainState(keyId, await readKey(eventLog, keyId))
   const at = new Date().toISOString()
   const graceUntil = new Date(Date.now() + graceMs).toISOString()
   // Asked before the successor is issued, and again with its id.
@@ -96,38 +90,43 @@ export const rotate = async (
     },
     state.organizationName,
   )
-  await append(
-    foundation.eventLog,
-    keyId,
-    revision,
-    allowed(rotateKey(state, { successorId: successor.keyId, graceUntil, at })),
-    actor,
-  )
+  try {
+    await change(eventLog, keyId, actor, (now) =>
+      allowed(rotateKey(certainState(keyId, now), { successorId: successor.keyId, graceUntil, at })),
+    )
+  } catch (error) {
+    // The key was revoked, or rotated, in between: its successor must not outlive it. Nobody has seen its secret.
+    if (error instanceof CommandRefused)
+      await revoke(foundation, { keyId: successor.keyId, reason: 'its rotation was refused', actor })
+    throw error
+  }
   return { ...successor, graceUntil }
 }
 
+/** Ends a key, whatever else its stream holds: also one whose events cannot all be read. */
 export const revoke = async (
   { eventLog }: Foundation,
   { keyId, reason, actor }: { keyId: string; reason: string; actor: string },
 ): Promise<void> => {
-  const { state, revision } = await loadKey(eventLog, keyId)
-  await append(eventLog, keyId, revision, allowed(revokeKey(state, reason)), actor)
+  await change(eventLog, keyId, actor, ({ state, revoked }) => {
+    if (state !== undefined) return allowed(revokeKey(state, reason))
+    if (revoked) throw new CommandRefused(`key ${keyId} was revoked before`)
+    return { type: 'ApiKeyRevoked', data: { key_id: keyId, reason } }
+  })
 }
 
 export const changeLimits = async (
   { eventLog }: Foundation,
   { keyId, limits, actor }: { keyId: string; limits: Partial<KeyLimits>; actor: string },
 ): Promise<KeyLimits> => {
-  const { state, revision } = await loadKey(eventLog, keyId)
-  const changed = { ...state.limits, ...limits }
-  await append(
-    eventLog,
-    keyId,
-    revision,
-    { type: 'ApiKeyLimitsChanged', data: { key_id: keyId, limits: changed } },
-    actor,
-  )
-  return changed
+  const changed = await change(eventLog, keyId, actor, (now) => {
+    const state = certainState(keyId, now)
+    return {
+      type: 'ApiKeyLimitsChanged',
+      data: { key_id: keyId, limits: { ...state.limits, ...limits } },
+    } as const
+  })
+  return changed.data.limits
 }
 
 const allowed = (decision: KeyEvent | KeyRefusal): KeyEvent => {
@@ -135,20 +134,41 @@ const allowed = (decision: KeyEvent | KeyRefusal): KeyEvent => {
   return decision
 }
 
-const loadKey = async (eventLog: EventLog, keyId: string): Promise<{ state: KeyState; revision: number }> => {
-  let state: KeyState | undefined
-  let revision = -1
-  try {
-    for (const recorded of await eventLog.read(keyStream(keyId), { max: streamEventsMax })) {
-      const event = decodeEvent(recorded)
-      if (isKeyEvent(event)) state = evolveKey(state, event, event.metadata.effective_at)
-      revision = recorded.revision
+const readKey = async (eventLog: EventLog, keyId: string): Promise<KeyStream> => {
+  const stream = keyIdSchema.safeParse(keyId).success ? await readKeyStream(eventLog, keyId) : emptyKeyStream
+  if (stream.revision === -1) throw new CommandRefused(`there is no API key ${keyId}; see "key list"`)
+  return stream
+}
+
+/** The key as its stream has it. Throws `CommandRefused` where nobody can say what it is. */
+const certainState = (keyId: string, stream: KeyStream): KeyState => {
+  if (stream.state === undefined || isInDoubt(stream))
+    throw new CommandRefused(
+      `key ${keyId} is in doubt: event ${stream.unreadableAt ?? 0} of its stream cannot be read; revoke it and issue another`,
+    )
+  return stream.state
+}
+
+/** Others may change the same key at the same moment; what they did is taken into account. */
+const changesMax = 8
+
+/** Appends what `decide` makes of the key as it stands, and decides again when somebody else was faster. */
+const change = async <Event extends KeyEvent>(
+  eventLog: EventLog,
+  keyId: string,
+  actor: string,
+  decide: (now: KeyStream) => Event,
+): Promise<Event> => {
+  for (let attempts = 1; ; attempts++) {
+    const now = await readKey(eventLog, keyId)
+    const event = decide(now)
+    try {
+      await append(eventLog, keyId, now.revision, event, actor)
+      return event
+    } catch (error) {
+      if (!(error instanceof AppendConflict) || attempts >= changesMax) throw error
     }
-  } catch (error) {
-    if (!(error instanceof StreamMissing || error instanceof TypeError)) throw error
   }
-  if (state === undefined) throw new CommandRefused(`there is no API key ${keyId}; see "key list"`)
-  return { state, revision }
 }
 
 const append = async (

@@ -4,7 +4,7 @@ import type { Logger } from 'pino'
 import type { Projection } from '../../projections/projection.ts'
 import type { EventLog, Position, RecordedEvent } from '../event-log/port.ts'
 import { type Checkpoint, moveCheckpoints, readCheckpoints } from './checkpoints.ts'
-import { eventByEvent, isDataError, park } from './isolate.ts'
+import { eventByEvent, isDataError, type Poison, park } from './isolate.ts'
 import { acquireLease, leaseRenewMs, releaseLease } from './lease.ts'
 import { type Decoded, decodeBatch, foldBatch, within } from './project.ts'
 import { rebuildProjection } from './rebuild.ts'
@@ -203,7 +203,7 @@ export const createProjector = ({
         })
         await runStatements(client, statements)
         if (halted) await halt(client, name, `event ${first.position} of ${first.stream}: ${first.error}`)
-        else for (const one of poison) await park(client, name, one)
+        else for (const one of poison) await setAside(client, projection, one)
       })
     } catch (error) {
       if (!isDataError(error)) throw error
@@ -249,7 +249,7 @@ export const createProjector = ({
           return
         }
         await transaction(client, async () => {
-          await park(client, name, poison)
+          await setAside(client, projection, poison)
           await move(poison.position)
         })
         from = poison.position
@@ -258,6 +258,15 @@ export const createProjector = ({
     if (ended) return
     if (from < to) await transaction(client, () => move(to))
     standing.set(projection, to)
+  }
+
+  const setAside = async (client: pg.PoolClient, projection: Projection, poison: Poison): Promise<void> => {
+    await park(client, projection.name, poison)
+    const { stream, error } = poison
+    const fields = { projection: projection.name, stream, position: poison.position.toString(), error }
+    if (projection.guards)
+      logger.fatal(fields, 'projector: an event of a projection that guards is set aside')
+    else logger.error(fields, 'projector: an event is set aside')
   }
 
   const giveUp = (standing: Map<Projection, Position>, projection: Projection, reason: string): void => {

@@ -48,6 +48,9 @@ export const createViews = async (client: pg.ClientBase, projection: Projection)
 const separator = '\x1e'
 const nothing = '\x1f'
 
+/** No text of PostgreSQL holds U+0000. An event may, written under older rules; its row shows that something was there. */
+const withoutNul = (text: string): string => (text.includes('\0') ? text.replaceAll('\0', '\u{fffd}') : text)
+
 /** Runs set-based statements, one after the other. */
 export const runStatements = async (
   client: pg.ClientBase,
@@ -55,7 +58,11 @@ export const runStatements = async (
 ): Promise<void> => {
   for (const { text, columns } of statements) {
     const joined = joinColumns(columns)
-    if (joined === null) await client.query(text, columns.map(textArray))
+    if (joined === null)
+      await client.query(
+        text,
+        columns.map((column) => textArray(column.map((value) => value && withoutNul(value)))),
+      )
     else await client.query(text.replaceAll(/\$(\d+)::text\[\]/g, splitParameter), joined)
   }
 }
@@ -75,7 +82,7 @@ const joinColumns = (columns: Statement['columns']): string[] | null => {
     if (countOf(text, separator) !== column.length - 1) return null
     const nulls = text.includes(nothing) ? column.filter((value) => value === null).length : 0
     if (countOf(text, nothing) !== nulls) return null
-    texts.push(text)
+    texts.push(withoutNul(text))
   }
   return texts
 }

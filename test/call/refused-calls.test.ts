@@ -72,6 +72,7 @@ const prices = {
   at: () => book,
   caughtUp: Promise.resolve(),
   failure: () => null,
+  doubtful: () => 0,
   stop: () => Promise.resolve(),
 }
 

@@ -43,7 +43,7 @@ export const openDashboardHost = async ({
   const config = parseConfig({ DATABASE_URL: database.url, SECRET_KEY: secretKey, DATA_DIR: tmpdir() })
   const foundation = await openFoundation(config, { logger })
   const { eventLog, pool, secrets, ledger, keyedEvents } = foundation
-  const directory = openKeyDirectory({ eventLog, known: [], after: 0n, logger })
+  const directory = await openKeyDirectory({ eventLog, listed: [], logger })
   const prices = openPriceBooks({ eventLog, logger })
   await Promise.all([directory.caughtUp, prices.caughtUp])
   const projector = createProjector({ url: database.url, eventLog, projections, logger, owner: randomUUID() })

@@ -1,6 +1,7 @@
 /** From where a key may be used. */
 import { describe, expect, test } from 'vitest'
-import { allowList, type DirectoryKey, mayCallFrom } from '../../src/guard/key-directory.ts'
+import { allowList } from '../../src/guard/allow-list.ts'
+import { type DirectoryKey, mayCallFrom } from '../../src/guard/key-directory.ts'
 
 const mayCall = (cidrs: string[], address: string): boolean => {
   const key = { allowed: cidrs.length === 0 ? null : allowList(cidrs) } as unknown as DirectoryKey
@@ -26,6 +27,16 @@ describe('with a list', () => {
     ['a block that ends within an octet, outside', ['203.0.113.128/25'], '203.0.113.127', false],
     ['all of IPv4', ['0.0.0.0/0'], '198.51.100.1', true],
     ['IPv6 under all of IPv4', ['0.0.0.0/0'], '2001:db8::1', false],
+    ['mapped IPv4 under all of IPv4', ['0.0.0.0/0'], '::ffff:198.51.100.1', true],
+    ['IPv4 under all of IPv6', ['::/0'], '198.51.100.1', false],
+    ['mapped IPv4 under all of IPv6', ['::/0'], '::ffff:198.51.100.1', false],
+    ['IPv6 under all of IPv6', ['::/0'], '2001:db8::1', true],
+    ['IPv4 under a block wider than the mapped one', ['::/80'], '198.51.100.1', false],
+    ['mapped IPv4 under such a block', ['::/80'], '::ffff:c633:6401', false],
+    ['IPv6 beside the mapped block under such a block', ['::/80'], '::1', true],
+    ['IPv4 under the whole mapped block', ['::ffff:0:0/96'], '198.51.100.1', true],
+    ['IPv6 under the whole mapped block', ['::ffff:0:0/96'], '2001:db8::1', false],
+    ['both families, each by its own block', ['0.0.0.0/0', '::/0'], '198.51.100.1', true],
     ['an IPv6 block, inside', ['2001:db8::/32'], '2001:db8:ffff:ffff:ffff:ffff:ffff:ffff', true],
     ['an IPv6 block, outside', ['2001:db8::/32'], '2001:db9::', false],
     ['a single IPv6 address, written otherwise', ['2001:db8::1'], '2001:0DB8:0:0:0:0:0:1', true],

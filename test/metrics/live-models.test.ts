@@ -90,6 +90,7 @@ const followed = (): { following: Following; applied: number[] } => {
     apply: (event) => {
       if (event.type === 'PriceBookPublished') applied.push(event.data.version)
     },
+    unreadable: () => undefined,
   })
   stopping.push(following.stop)
   return { following, applied }
@@ -191,7 +192,7 @@ describe('a process whose live model no longer follows the event log', () => {
 
   test.each(['api_keys', 'price_books'] as const)('is not ready, and names it: %s', async (name) => {
     await append(1)
-    const directory = openKeyDirectory({ eventLog: fragile.eventLog, known: [], after: logStart, logger })
+    const directory = await openKeyDirectory({ eventLog: fragile.eventLog, listed: [], logger })
     const prices = openPriceBooks({ eventLog: fragile.eventLog, logger })
     stopping.push(directory.stop, prices.stop)
     await Promise.all([directory.caughtUp, prices.caughtUp])
@@ -214,7 +215,7 @@ describe('a process whose live model no longer follows the event log', () => {
   })
 
   test('is ready again when the model follows again', async () => {
-    const directory = openKeyDirectory({ eventLog: fragile.eventLog, known: [], after: logStart, logger })
+    const directory = await openKeyDirectory({ eventLog: fragile.eventLog, listed: [], logger })
     stopping.push(directory.stop)
     await directory.caughtUp
     const models = [{ name: 'api_keys', failure: directory.failure }]

@@ -170,6 +170,7 @@ describe('what is written', () => {
       'capability',
       'code',
       'le',
+      'model',
       'outcome',
       'policy',
       'projection',

@@ -122,6 +122,7 @@ describe('rules folded from events', () => {
       limits: new Map([['example.com', { day: 7 }]]),
       blocks: new Map([['example.org', '2026-09-14T00:00:03.000Z']]),
       count: 2,
+      unreadableAt: null,
     })
   })
 
@@ -132,13 +133,14 @@ describe('rules folded from events', () => {
       limitRemoved('example.com', 'day'),
       unblocked('example.org'),
     )
-    expect(rules).toEqual({ revision: 3, limits: new Map(), blocks: new Map(), count: 0 })
+    expect(rules).toEqual({ revision: 3, limits: new Map(), blocks: new Map(), count: 0, unreadableAt: null })
   })
 
-  test('pass over an event that cannot be read', () => {
+  test('remember the first event that cannot be read', () => {
     const rules = given(limitSet('example.com', 'day', 5))
     applyPixelEvent(rules, null, { revision: 1, effectiveAt: '' })
-    expect(rules).toEqual({ ...given(limitSet('example.com', 'day', 5)), revision: 1 })
+    applyPixelEvent(rules, null, { revision: 2, effectiveAt: '' })
+    expect(rules).toEqual({ ...given(limitSet('example.com', 'day', 5)), revision: 2, unreadableAt: 1 })
   })
 })
 

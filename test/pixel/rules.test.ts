@@ -279,19 +279,42 @@ describe('the rules of an organization', () => {
     expect(await rules.of(organizationId)).toMatchObject({ count: 1 })
   })
 
-  test('pass over an event this version does not know, heard or read, and go on after it', async () => {
+  test('are refused where an event cannot be read, heard or read, for it may be a block; others go on', async () => {
     const client = eventLog.client('newer')
     const early = await open()
     await early.of(organizationId)
-    const unknown = (n: number): NewEvent => ({ ...encoded(setEvent(n), n), type: 'PixelPainted' })
-    await client.append(stream, 'none', [encoded(setEvent(0), 0), unknown(1), encoded(setEvent(2), 2)])
+    const unknown: NewEvent = { ...encoded(setEvent(1), 1), type: 'PixelPainted' }
+    await client.append(stream, 'none', [encoded(setEvent(0), 0), unknown, encoded(setEvent(2), 2)])
+    await until('the unreadable event was heard', async () => early.doubtful() === 1)
     const late = await open()
-    for (const rules of [early, late])
-      await until('all is known', async () => {
-        const { revision, count } = await rules.of(organizationId)
-        return revision === 2 && count === 2
-      })
-    expect(await give(early, block)).toMatchObject({ changed: true })
+    for (const rules of [early, late]) {
+      await expect(rules.of(organizationId)).rejects.toThrow(/cannot be read at revision 1/)
+      await expect(give(rules, block)).rejects.toThrow(Unavailable)
+      expect(rules.failure()?.message).toContain(stream)
+      expect(rules.doubtful()).toBe(1)
+      expect(await rules.of('org_00000000000000000000000002')).toMatchObject({ count: 0 })
+    }
+    expect(eventLog.eventsOf(stream)).toHaveLength(3)
+    await client.close()
+  })
+
+  test.each<[string, Partial<NewEvent>]>([
+    [
+      'of no version',
+      { metadata: '{"schema_version":99,"actor":"cli","effective_at":"2026-09-14T12:00:00.000Z"}' },
+    ],
+    ['that is no JSON', { data: '{"organization_id":' }],
+    ['without its domain', { data: `{"organization_id":"${organizationId}"}` }],
+    [
+      'about somebody else',
+      { data: '{"organization_id":"org_00000000000000000000000009","domain":"example.com"}' },
+    ],
+    ['of another family', { type: 'ApiKeyRevoked' }],
+  ])('are refused where a block cannot be read: one %s', async (_, spoilt) => {
+    const client = eventLog.client('newer')
+    const rules = await open()
+    await client.append(stream, 'none', [{ ...encoded(blockedFact as DomainEvent, 0), ...spoilt }])
+    await expect(rules.of(organizationId)).rejects.toThrow(Unavailable)
     await client.close()
   })
 

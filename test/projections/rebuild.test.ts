@@ -412,11 +412,13 @@ describe('a raised version', () => {
     const [bad, unread, good] = ['K9abcdefghijklmn', 'K9abcdefghijklmo', 'K9abcdefghijklmp'] as const
     await issueKey(house.eventLog, bad)
     await issueKey(house.eventLog, unread)
-    // No text of PostgreSQL holds U+0000, and an event log takes any JSON.
-    await appendTo(house.eventLog, keyStream(bad), {
-      type: 'ApiKeyRevoked',
-      data: `{"key_id":"${bad}","reason":"leaked\\u0000"}`,
-    })
+    // An event log takes any JSON; the database knows the calendar.
+    await appendTo(
+      house.eventLog,
+      keyStream(bad),
+      { type: 'ApiKeyRevoked', data: `{"key_id":"${bad}","reason":"leaked"}` },
+      { metadata: '{"schema_version":1,"actor":"test","effective_at":"2026-99-99T00:00:00.000Z"}' },
+    )
     await appendTo(house.eventLog, keyStream(unread), { type: 'ApiKeyRevoked', data: '"\u0001' })
     await issueKey(house.eventLog, good)
     house.start()
@@ -434,6 +436,23 @@ describe('a raised version', () => {
     await expect(house.rebuild({ ...apiKeys, money: true })).rejects.toThrow(`cannot fold event`)
     expect(await house.live(apiKeys)).toEqual(rows)
     expect(await leftovers()).toEqual([])
+  })
+
+  test('of an event with U+0000, which no text of PostgreSQL holds: its row shows that something was there', async () => {
+    const key = 'K9abcdefghijklmn'
+    await issueKey(house.eventLog, key)
+    await appendTo(house.eventLog, keyStream(key), {
+      type: 'ApiKeyRevoked',
+      data: `{"key_id":"${key}","reason":"leaked\\u0000"}`,
+    })
+    house.start()
+    await untilProjected(house)
+    const reasons = async () =>
+      (await house.pool.query('select revoke_reason from api_keys where revoked_at is not null')).rows
+    expect(await reasons()).toEqual([{ revoke_reason: 'leaked\ufffd' }])
+    await house.rebuild(apiKeys)
+    expect(await reasons()).toEqual([{ revoke_reason: 'leaked\ufffd' }])
+    expect((await house.pool.query('select * from parked_events')).rows).toEqual([])
   })
 
   test('of money that cannot be built: the old one stays in place and the others go on', async () => {

@@ -19,7 +19,7 @@ import type { Permission } from '../../src/events/capabilities.ts'
 import type { KeyLimits } from '../../src/events/keys.ts'
 import type { PriceBookPublished } from '../../src/events/prices.ts'
 import { ledgerStream, priceBookStream } from '../../src/events/streams.ts'
-import { defaultKeyLimits, issueKey } from '../../src/ops/api-keys.ts'
+import { defaultKeyLimits, issueKey, revoke } from '../../src/ops/api-keys.ts'
 import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
 import { createOrganization, grant } from '../../src/ops/organizations.ts'
 import { type MmdbValue, writeMmdb } from './mmdb-writer.ts'
@@ -404,20 +404,21 @@ const createHouse = ({
   const whoamiOf = (apiKey: string): Promise<Answer> =>
     send(`${dashboardUrl}/whoami`, { method: 'GET', headers: { 'x-api-key': apiKey } })
 
-  /** The key directory hears events in order: it knows everything before a key that it lets in. */
+  /**
+   * The key directory hears events in order: it knows everything before the end of a key it has let in. A key it has not
+   * seen is read from the log, and proves nothing.
+   */
   const heard = async (): Promise<void> => {
     canary ??= createOrganization(foundation, { name: 'Canary', overdraftLimit: 0n, actor: 'cli' }).then(
       ({ organizationId }) => organizationId,
     )
-    const { apiKey } = await issue(await canary, {})
+    const { apiKey, keyId } = await issue(await canary, {})
     await until('a new key is let in', async () => (await whoamiOf(apiKey)).status === 200)
+    await revoke(foundation, { keyId, reason: 'heard', actor: 'cli' })
+    await until('it is out', async () => (await whoamiOf(apiKey)).status === 401)
   }
 
-  const key: House['key'] = async (organizationId, options = {}) => {
-    const partner = await issue(organizationId, options)
-    await heard()
-    return partner
-  }
+  const key: House['key'] = (organizationId, options = {}) => issue(organizationId, options)
 
   const ask: House['ask'] = async (partner, { path = '/v1/ip/lookup', on = 'api', headers, ...question }) => {
     const [last] = await read(partner.organizationId, { direction: 'backwards', max: 1 })

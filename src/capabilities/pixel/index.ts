@@ -104,14 +104,17 @@ export const openPixel = async ({
   return {
     forms: pixelForms({ rules, counters, requestHmac, logger, observe }),
     failure: rules.failure,
+    doubtful: rules.doubtful,
     close,
   }
 }
 
 export type OpenedPixel = {
   readonly forms: readonly AnyCapabilityForm[]
-  /** Why rules set elsewhere may not be heard of at once; null while they are. */
+  /** Why rules set elsewhere may not be heard of at once, or cannot be told; null while all is well. */
   failure(): Error | null
+  /** Organizations whose rules cannot be read. */
+  doubtful(): number
   /** After the host: what is in flight is still counted. */
   close(): Promise<void>
 }

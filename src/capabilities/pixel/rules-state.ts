@@ -12,6 +12,8 @@ export type PixelRules = {
   readonly blocks: ReadonlyMap<string, string>
   /** Limits and blocks together. */
   readonly count: number
+  /** The first event that cannot be read. It may be a block, so these rules allow nothing. */
+  readonly unreadableAt: number | null
 }
 
 /** Day and month of one domain are rules of their own, side by side. */
@@ -26,7 +28,13 @@ export type PixelEvent = DomainEventOf<
 /** More is a mistake of somebody's program; and every list of rules is one answer. */
 export const rulesMax = 10_000
 
-export const noRules: PixelRules = { revision: -1, limits: new Map(), blocks: new Map(), count: 0 }
+export const noRules: PixelRules = {
+  revision: -1,
+  limits: new Map(),
+  blocks: new Map(),
+  count: 0,
+  unreadableAt: null,
+}
 
 export const isPixelEvent = (event: DomainEvent): event is PixelEvent => event.type.startsWith('Pixel')
 
@@ -73,18 +81,28 @@ export type LiveRules = {
   readonly limits: Map<string, DomainLimits>
   readonly blocks: Map<string, string>
   count: number
+  unreadableAt: number | null
 }
 
-export const emptyRules = (): LiveRules => ({ revision: -1, limits: new Map(), blocks: new Map(), count: 0 })
+export const emptyRules = (): LiveRules => ({
+  revision: -1,
+  limits: new Map(),
+  blocks: new Map(),
+  count: 0,
+  unreadableAt: null,
+})
 
-/** Folds one event in. Null is an event that cannot be read: it counts as a revision and changes nothing. */
+/** Folds one event in. Null is an event that cannot be read: it counts as a revision and leaves the rules in doubt. */
 export const applyPixelEvent = (
   rules: LiveRules,
   event: PixelEvent | null,
   { revision, effectiveAt }: { revision: number; effectiveAt: string },
 ): void => {
   rules.revision = revision
-  if (event === null) return
+  if (event === null) {
+    rules.unreadableAt ??= revision
+    return
+  }
   const { domain } = event.data
   switch (event.type) {
     case 'PixelLimitSet': {

@@ -12,6 +12,7 @@ import {
   UnknownOutcome,
 } from '../../event-log/port.ts'
 import { type DecodedEvent, decodeEvent, encodeEvent } from '../../event-log/stored-event.ts'
+import { checkEventData, currentVersion } from '../../events/catalogue.ts'
 import { pixelStream } from '../../events/streams.ts'
 import {
   applyPixelEvent,
@@ -19,6 +20,7 @@ import {
   emptyRules,
   isPixelEvent,
   type LiveRules,
+  type PixelEvent,
   type PixelRules,
   type RuleCommand,
 } from './rules-state.ts'
@@ -40,8 +42,10 @@ export type PixelRulesModel = {
    */
   change(organizationId: string, command: RuleCommand, cause: Cause): Promise<RuleChange>
   readonly caughtUp: Promise<void>
-  /** Why this process no longer hears of changes made elsewhere; null while it does. Then every question asks the log. */
+  /** Why changes made elsewhere may not be heard of, or rules cannot be told; null while all is well. */
   failure(): Error | null
+  /** Organizations with an event this release cannot read. Their rules are refused: it may be a block. */
+  doubtful(): number
   stop(): Promise<void>
 }
 
@@ -79,6 +83,8 @@ export const openPixelRules = async ({
     sizeCalculation: ({ count }) => 1 + count,
   })
   const loading = new Map<string, Loading>()
+  /** Organizations with an event that cannot be read. */
+  const inDoubt = new Set<string>()
   const changes = new Map<string, { waiting: number; last: Promise<unknown> }>()
 
   /** In order and once: what comes again is known, and what leaves a hole makes this process read again. */
@@ -91,12 +97,19 @@ export const openPixelRules = async ({
     known.set(organizationId, rules)
   }
 
-  const hear = (event: DecodedEvent): void => {
-    const { stream: name, revision } = event.recorded
+  const hear = (recorded: RecordedEvent): void => {
+    const { stream: name, revision } = recorded
     const organizationId = organizationOf(name)
     const load = loading.get(organizationId)
     if (load !== undefined) load.heard = Math.max(load.heard, revision)
-    advance(organizationId, revision, (rules) => fold(rules, event))
+    advance(organizationId, revision, (rules) => foldRecorded(rules, recorded))
+  }
+
+  /** The rules, if all of their events can be read: one that cannot may be a block. */
+  const certain = (organizationId: string, rules: LiveRules): LiveRules => {
+    if (rules.unreadableAt === null) return rules
+    inDoubt.add(organizationId)
+    throw new Unavailable(`${stream(organizationId)} cannot be read at revision ${rules.unreadableAt}`)
   }
 
   // Asked before any stream is read: what is recorded in between is met twice, never missed.
@@ -105,19 +118,12 @@ export const openPixelRules = async ({
     after: await eventLog.head(),
     prefixes: [stream('')],
     logger,
-    apply: hear,
+    apply: ({ recorded }) => hear(recorded),
+    unreadable: (recorded) => {
+      hear(recorded)
+      inDoubt.add(organizationOf(recorded.stream))
+    },
   })
-
-  const foldRecorded = (rules: LiveRules, recorded: RecordedEvent): void => {
-    if (recorded.revision !== rules.revision + 1) return
-    try {
-      fold(rules, decodeEvent(recorded))
-    } catch (error) {
-      const { stream: name, revision } = recorded
-      logger.error({ err: error, stream: name, revision }, 'event cannot be applied')
-      applyPixelEvent(rules, null, { revision, effectiveAt: '' })
-    }
-  }
 
   /** Reads what the stream holds beyond these rules. */
   const catchUp = async (organizationId: string, rules: LiveRules): Promise<void> => {
@@ -141,14 +147,16 @@ export const openPixelRules = async ({
     do await catchUp(organizationId, rules)
     while (own.heard > rules.revision)
     known.set(organizationId, rules)
-    return rules
+    return certain(organizationId, rules)
   }
 
   const of = (organizationId: string): LiveRules | Promise<LiveRules> => {
     const rules = known.get(organizationId)
-    // Without the subscription what is known may be out of date, and a block that was set must hold.
-    if (rules !== undefined)
-      return following.failure() === null ? rules : catchUp(organizationId, rules).then(() => rules)
+    if (rules !== undefined) {
+      if (rules.unreadableAt === null && following.failure() === null) return rules
+      // Without the subscription what is known may be out of date, and a block that was set must hold.
+      return catchUp(organizationId, rules).then(() => certain(organizationId, rules))
+    }
     const under = loading.get(organizationId)
     if (under !== undefined) return under.rules
     const own: Loading = { heard: -1, rules: Promise.resolve(emptyRules()) }
@@ -168,6 +176,7 @@ export const openPixelRules = async ({
       const rules = await of(organizationId)
       // The subscription may be a moment behind, and "it is so already" has to be true.
       await catchUp(organizationId, rules)
+      certain(organizationId, rules)
       const event = changeOf(rules, organizationId, command)
       if (event === null || event === 'too_many')
         return { rules, changed: false, tooMany: event === 'too_many' }
@@ -202,17 +211,41 @@ export const openPixelRules = async ({
     }
   }
 
-  return { of, change, ...following }
+  return {
+    of,
+    change,
+    ...following,
+    failure: () => {
+      const [first] = inDoubt
+      if (following.failure() !== null || first === undefined) return following.failure()
+      return new Error(`an event of ${stream(first)} cannot be read: none of its pixels fires`)
+    },
+    doubtful: () => inDoubt.size,
+  }
 }
 
 /** `heard`: the highest revision the subscription delivered while the rules were being read. */
 type Loading = { heard: number; rules: Promise<LiveRules> }
 
-const fold = (rules: LiveRules, event: DecodedEvent): void =>
-  applyPixelEvent(rules, isPixelEvent(event) ? event : null, {
-    revision: event.recorded.revision,
-    effectiveAt: event.metadata.effective_at,
-  })
+/** Folds the next event in, readable or not; any other is none of these rules' business any more. */
+const foldRecorded = (rules: LiveRules, recorded: RecordedEvent): void => {
+  const { revision } = recorded
+  if (revision !== rules.revision + 1) return
+  const event = readable(recorded)
+  applyPixelEvent(rules, event, { revision, effectiveAt: event?.metadata.effective_at ?? '' })
+}
+
+/** The event, if all of it can be relied on: what JSON holds is no proof that the members are there. */
+const readable = (recorded: RecordedEvent): (DecodedEvent & PixelEvent) | null => {
+  try {
+    const event = decodeEvent(recorded)
+    if (!isPixelEvent(event) || stream(event.data.organization_id) !== recorded.stream) return null
+    checkEventData(event.type, currentVersion(event.type), event.data)
+    return event
+  } catch {
+    return null
+  }
+}
 
 /** Appends, sending the identical append again while its outcome is unknown. */
 const send = async (

@@ -1,6 +1,6 @@
 import { type ApiKeyRow, keysOf } from '../../../projections/api-keys.ts'
 import { type Permission, permission } from '../../events/capabilities.ts'
-import { allowList } from '../../guard/key-directory.ts'
+import { allowList } from '../../guard/allow-list.ts'
 import { changeLimits, defaultKeyLimits, issueKey, revoke, rotate } from '../api-keys.ts'
 import { catchUp } from '../catch-up.ts'
 import {

@@ -1,0 +1,56 @@
+import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
+import { guardedKeyEvents, isInstant } from '../events/keys.ts'
+import { keyStream } from '../events/streams.ts'
+import { isKeyEvent, type KeyEvent } from '../keys/key-state.ts'
+import { emptyKeyStream, foldKeyStream, type KeyStream } from '../keys/key-stream.ts'
+import { allowList } from './allow-list.ts'
+
+/** An API key, read from its own stream: short, and the only place that says what the key is. */
+
+const pageMax = 1_000
+
+/**
+ * Folds what the log holds beyond `known`. Throws `Unavailable` when the log cannot be read now; an empty stream where
+ * there is none.
+ */
+export const readKeyStream = async (
+  eventLog: Pick<EventLog, 'read'>,
+  keyId: string,
+  known: KeyStream = emptyKeyStream,
+): Promise<KeyStream> => {
+  let stream = known
+  for (;;) {
+    const page = await eventLog
+      .read(keyStream(keyId), { from: stream.revision + 1, max: pageMax })
+      .catch((error: unknown) => {
+        if (error instanceof StreamMissing) return []
+        throw error
+      })
+    for (const recorded of page) stream = foldRecorded(stream, recorded)
+    if (page.length < pageMax) return stream
+  }
+}
+
+/** Folds one recorded event of the key's stream in. One that leaves a hole, or cannot be read, leaves the key in doubt. */
+export const foldRecorded = (stream: KeyStream, recorded: RecordedEvent): KeyStream => {
+  const { revision } = recorded
+  if (revision > stream.revision + 1) return foldKeyStream(stream, null, { revision, effectiveAt: '' })
+  const event = readable(recorded)
+  return foldKeyStream(stream, event, { revision, effectiveAt: event?.metadata.effective_at ?? '' })
+}
+
+/** The event, if all of it that guards can be relied on: what JSON holds is no proof that the members are there. */
+const readable = (recorded: RecordedEvent): (DecodedEvent & KeyEvent) | null => {
+  try {
+    const event = decodeEvent(recorded)
+    if (!isKeyEvent(event)) return null
+    const { success } = guardedKeyEvents[event.type].safeParse(event.data)
+    if (!success || keyStream(event.data.key_id) !== recorded.stream) return null
+    if (!isInstant(event.metadata.effective_at)) return null
+    if (event.type === 'ApiKeyIssued') allowList(event.data.allowed_cidrs)
+    return event
+  } catch {
+    return null
+  }
+}

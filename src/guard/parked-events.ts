@@ -1,0 +1,67 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
+import type { Logger } from 'pino'
+
+const lookEveryMs = 2_000
+/** More streams with events set aside are a broken release, not broken events; the first of them are enough to say so. */
+const streamsMax = 1_000
+
+/**
+ * Tells of the streams whose events the projector has set aside for a projection that guards: at once, and again every
+ * two seconds. The rows of such a stream are not what its events say; whoever tells must not be led by them.
+ */
+export const watchParked = async ({
+  pool,
+  projection,
+  tell,
+  logger,
+}: {
+  pool: pg.Pool
+  projection: string
+  tell: (streams: readonly string[]) => Promise<void>
+  logger: Logger
+}): Promise<{ stop(): Promise<void> }> => {
+  const stopping = new AbortController()
+  let said: ReadonlySet<string> = new Set()
+
+  const look = async (): Promise<void> => {
+    const { rows } = await pool.query<{ stream: string; error: string }>(
+      `select distinct on (stream) stream, error from parked_events where projection = $1
+        order by stream, position limit $2`,
+      [projection, streamsMax],
+    )
+    for (const { stream, error } of rows)
+      if (!said.has(stream))
+        logger.fatal(
+          { projection, stream, error },
+          'an event of a projection that guards was set aside: its stream is read from the event log itself',
+        )
+    said = new Set(rows.map(({ stream }) => stream))
+    await tell([...said])
+  }
+
+  const run = async (): Promise<void> => {
+    let away = false
+    while (!stopping.signal.aborted) {
+      await sleep(lookEveryMs, undefined, { signal: stopping.signal, ref: false }).catch(() => undefined)
+      if (stopping.signal.aborted) return
+      try {
+        await look()
+        away = false
+      } catch (error) {
+        // What was known stays known; that the database is away others say as well.
+        if (!away) logger.error({ err: error, projection }, 'parked events cannot be asked for')
+        away = true
+      }
+    }
+  }
+
+  await look()
+  const running = run()
+  return {
+    stop: async () => {
+      stopping.abort()
+      await running
+    },
+  }
+}

@@ -1,0 +1,223 @@
+/** The keys in memory of a process: read from the event log when they are first used, heard of afterwards, never guessed. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { pino } from 'pino'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { uuidV5 } from '../../src/event-log/event-id.ts'
+import { type EventLog, Unavailable } from '../../src/event-log/port.ts'
+import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import { keyStream } from '../../src/events/streams.ts'
+import { type FoundKey, type OpenKeyDirectory, openKeyDirectory } from '../../src/guard/key-directory.ts'
+import type { KeyEvent } from '../../src/keys/key-state.ts'
+import { until } from '../support/house.ts'
+import { type ClientFaults, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+
+const keyId = 'Hq3Zk9Lw2Xc7Vb1N'
+const stream = keyStream(keyId)
+const at = '2026-03-01T00:00:00.000Z'
+const limits = { requests_per_minute: 60, requests_per_day: 1_000, email_validations_per_second: 10 }
+const issued = (id = keyId): KeyEvent => ({
+  type: 'ApiKeyIssued',
+  data: {
+    key_id: id,
+    organization_id: 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
+    organization_name: 'Acme',
+    name: 'production',
+    secret_hmac: 'A'.repeat(43),
+    last4: 'wxyz',
+    permissions: [],
+    limits,
+    allowed_cidrs: [],
+    expires_at: null,
+  },
+})
+const revoked: KeyEvent = { type: 'ApiKeyRevoked', data: { key_id: keyId, reason: 'leaked' } }
+
+let log: MemoryEventLog
+let writer: EventLog
+let opened: { directory: OpenKeyDirectory; client: EventLog }[]
+let fatal: unknown[]
+beforeEach(() => {
+  log = createMemoryEventLog()
+  writer = log.client('writer')
+  opened = []
+  fatal = []
+})
+afterEach(async () => {
+  for (const { directory, client } of opened) {
+    await directory.stop()
+    await client.close()
+  }
+})
+
+const append = async (...events: (KeyEvent | { type: string; data: object })[]): Promise<void> => {
+  for (const event of events) {
+    const revision = log.eventsOf(stream).length
+    const id = uuidV5(`${stream} ${revision}`)
+    const encoded =
+      event.type === 'ApiKeyPutToSleep'
+        ? {
+            id,
+            type: event.type,
+            data: '{}',
+            metadata: JSON.stringify({ schema_version: 1, effective_at: at }),
+          }
+        : encodeEvent(event as KeyEvent, { id, actor: 'cli', effectiveAt: at })
+    await writer.append(stream, revision === 0 ? 'none' : revision - 1, [encoded])
+  }
+}
+const unknownEvent = { type: 'ApiKeyPutToSleep', data: {} }
+
+const logger = pino({
+  level: 'fatal',
+  hooks: { logMethod: (args) => void fatal.push(args[0]) },
+})
+
+const openOn = async (client: EventLog, listed: readonly string[] = []): Promise<OpenKeyDirectory> => {
+  const directory = await openKeyDirectory({ eventLog: client, listed, logger })
+  opened.push({ directory, client })
+  await directory.caughtUp
+  return directory
+}
+const open = (faults: ClientFaults = {}, listed?: readonly string[]): Promise<OpenKeyDirectory> =>
+  openOn(log.client(`process ${opened.length}`, faults), listed)
+const ended = (found: FoundKey): boolean =>
+  found === undefined || found === 'in_doubt' || found.endsAtMs <= Date.now()
+
+describe('a key', () => {
+  test('is read when it is first used, and then known without asking', async () => {
+    await append(issued())
+    let reads = 0
+    const directory = await open({ onRead: () => void reads++ })
+    expect(reads).toBe(0)
+    const [first, second] = await Promise.all([directory.get(keyId), directory.get(keyId)])
+    expect(first).toMatchObject({ keyId, endsAtMs: Number.POSITIVE_INFINITY })
+    expect(second).toBe(first)
+    expect(directory.get(keyId)).toBe(first)
+    expect(reads).toBe(1)
+  })
+
+  test('that is revoked is out as soon as it is heard of, and in a process that starts then', async () => {
+    await append(issued())
+    const directory = await open()
+    expect(ended(await directory.get(keyId))).toBe(false)
+    await append(revoked)
+    await until('it was heard', async () => ended(await directory.get(keyId)))
+    expect(ended(await (await open()).get(keyId))).toBe(true)
+  })
+
+  test('that is revoked while it is read is out, however long the read takes', async () => {
+    await append(issued())
+    const read = Promise.withResolvers<void>()
+    const client = log.client('slow')
+    // The answer is of before the revocation and comes after it.
+    const directory = await openOn({
+      ...client,
+      read: async (...args) => {
+        const page = await client.read(...args)
+        await read.promise
+        return page
+      },
+    })
+    const found = directory.get(keyId)
+    await append(revoked)
+    await sleep(20)
+    read.resolve()
+    expect(ended(await found)).toBe(true)
+    expect(ended(await directory.get(keyId))).toBe(true)
+  })
+
+  test('that does not exist is asked for once; when it is issued, it is there', async () => {
+    let reads = 0
+    const directory = await open({ onRead: () => void reads++ })
+    expect(await directory.get(keyId)).toBeUndefined()
+    expect(directory.get(keyId)).toBeUndefined()
+    expect(reads).toBe(1)
+    await append(issued())
+    await until('it was heard', async () => (await directory.get(keyId)) !== undefined)
+  })
+
+  test('is not told while the log is away, and is when it is back', async () => {
+    await append(issued())
+    let down = true
+    const directory = await open({ onRead: () => (down ? 'unavailable' : undefined) })
+    await expect(directory.get(keyId)).rejects.toThrow(Unavailable)
+    down = false
+    expect(await directory.get(keyId)).toMatchObject({ keyId })
+  })
+
+  test('is asked of the log each time while the subscription is lost: a revocation is not missed', async () => {
+    await append(issued())
+    const client = log.client('torn')
+    const lost = new AbortController()
+    const directory = await openOn({
+      ...client,
+      subscribe: async function* (options) {
+        lost.signal.throwIfAborted()
+        yield { kind: 'caught-up', position: options.after }
+        await new Promise((_, reject) =>
+          lost.signal.addEventListener('abort', () => reject(new Error('the subscription is lost'))),
+        )
+      },
+    })
+    expect(ended(await directory.get(keyId))).toBe(false)
+    await append(revoked)
+    expect(ended(await directory.get(keyId))).toBe(false)
+    lost.abort()
+    await until('the loss is noticed', async () => directory.failure() !== null)
+    expect(ended(await directory.get(keyId))).toBe(true)
+  })
+})
+
+describe('made-up keys', () => {
+  const madeUp = (n: number): string => `made-up-${String(n).padStart(8, '0')}`
+
+  test('cost a bounded number of reads; keys the rows name, or that were issued since, are always read', async () => {
+    await append(issued())
+    let reads = 0
+    const listed = await open({ onRead: () => void reads++ }, [keyId])
+    for (let n = 0; n < 5_000; n++) await listed.get(madeUp(n))
+    expect(reads).toBeGreaterThanOrEqual(500)
+    expect(reads).toBeLessThan(1_500)
+    expect(await listed.get(keyId)).toMatchObject({ keyId })
+  })
+})
+
+describe('a stream with an event that cannot be read', () => {
+  test('refuses its key, says so, and makes the process unready; to revoke the key settles it', async () => {
+    await append(issued(), unknownEvent)
+    const directory = await open()
+    expect(directory.failure()).toBeNull()
+    expect(await directory.get(keyId)).toBe('in_doubt')
+    expect(directory.failure()?.message).toContain(stream)
+    expect(directory.doubtful()).toEqual([keyId])
+    expect(fatal).toEqual([{ stream, revision: 1 }])
+    await append(revoked)
+    await until('the revocation was heard', async () => directory.failure() === null)
+    expect(directory.doubtful()).toEqual([])
+    expect(ended(await directory.get(keyId))).toBe(true)
+  })
+
+  test('is noticed when it is heard, before anybody uses the key', async () => {
+    await append(issued())
+    const directory = await open()
+    await append(unknownEvent)
+    await until('it was heard', async () => directory.doubtful().length === 1)
+    expect(directory.get(keyId)).toBe('in_doubt')
+    expect(fatal).toContainEqual({ stream, revision: 1 })
+  })
+
+  test('is noticed when the projector has parked it; one parked although it can be read keeps its key', async () => {
+    await append(issued())
+    const directory = await open()
+    await directory.parked([stream, 'profile-x'])
+    expect(directory.doubtful()).toEqual([keyId])
+    expect(directory.failure()?.message).toContain(stream)
+    expect(directory.get(keyId)).toMatchObject({ keyId })
+    await directory.parked([])
+    expect(directory.failure()).toBeNull()
+    await append(revoked)
+    await until('the revocation was heard', async () => ended(await directory.get(keyId)))
+    await directory.parked([stream])
+    expect(directory.failure()).toBeNull()
+  })
+})
