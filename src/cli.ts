@@ -1,5 +1,4 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util'
-import pino from 'pino'
 import { capabilityCommands } from './capability-commands.ts'
 import { ConfigError, parseConfig } from './config.ts'
 import { EventDataError } from './event-log/stored-event.ts'
@@ -14,6 +13,7 @@ import { projectionCommands } from './ops/commands/projection.ts'
 import { seedCommands } from './ops/commands/seed.ts'
 import { userCommands } from './ops/commands/user.ts'
 import { type Foundation, openFoundation } from './ops/foundation.ts'
+import { createLogger } from './ops/logger.ts'
 import { members, type Row, table } from './ops/table.ts'
 
 /** The operators' command line. Works while the service runs and while it does not. Exit 0 done, 1 failed, 2 usage. */
@@ -42,6 +42,9 @@ const commands: readonly Command[] = [
   ...capabilityCommands,
   migrateCommand,
 ]
+
+/** A person waits no longer for a database that is away; the service itself waits for one that recovers. */
+const databaseWaitMs = 10_000
 
 const invocation = 'npm run -s cli --'
 
@@ -163,17 +166,15 @@ const run = async (args: string[]): Promise<number> => {
       return 0
     }
     const config = parseConfig(process.env)
-    const logger = pino(
-      { level: process.env.LOG_LEVEL === undefined ? 'error' : config.LOG_LEVEL },
-      pino.destination(2),
-    )
+    const logger = createLogger(process.env.LOG_LEVEL === undefined ? 'error' : config.LOG_LEVEL)
     const context: CommandContext = {
       config,
       logger,
       json,
       write,
       progress: progress.show,
-      foundation: async (options) => (foundation ??= await openFoundation(config, { logger, ...options })),
+      foundation: async (options) =>
+        (foundation ??= await openFoundation(config, { logger, waitMs: databaseWaitMs, ...options })),
     }
     const answer = await found.command.run(context, given)
     progress.end()

@@ -1,4 +1,3 @@
-import pino from 'pino'
 import service from '../package.json' with { type: 'json' }
 import { startApp } from './app.ts'
 import { remedy as geoRemedy } from './capabilities/ip-lookup/geo-file.ts'
@@ -7,6 +6,7 @@ import { createMetrics } from './metrics/metrics.ts'
 import { announce } from './ops/announce.ts'
 import { listenForEnd } from './ops/ending.ts'
 import { openFoundation } from './ops/foundation.ts'
+import { createLogger } from './ops/logger.ts'
 import { checkSurroundings, listenFault } from './ops/preflight.ts'
 
 /** Starts the service, says how to try it, and ends it in order: drain, flush, stop, exit 0. */
@@ -29,8 +29,7 @@ const end = listenForEnd()
 try {
   const config = parseConfig(process.env)
   await checkSurroundings(config)
-  // The banner goes to standard output; what happens goes to standard error, one JSON object a line.
-  const logger = pino({ level: config.LOG_LEVEL }, pino.destination(2))
+  const logger = createLogger(config.LOG_LEVEL)
   const metrics = createMetrics({ clock: Date, service })
   const foundation = await openFoundation(config, { logger, observe: metrics.ledger })
   const app = await startApp(foundation, config, logger, metrics).catch(async (error: unknown) => {

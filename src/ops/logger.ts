@@ -1,0 +1,26 @@
+import pino, { type Logger } from 'pino'
+
+/** What happens goes to standard error, one JSON object a line. Standard output is for people and for answers. */
+export const createLogger = (level: string): Logger =>
+  pino({ level, serializers: { err: loggedError } }, pino.destination(2))
+
+/**
+ * What the database client puts on its errors: itself, with the key that cancels what runs on its connection, and texts
+ * of the server that quote rows, which may be somebody's.
+ */
+const unsaid = new Set(['client', 'detail', 'where', 'internalQuery'])
+/** Errors within errors; deeper ones say nothing more. */
+const depthMax = 4
+
+export const loggedError = (error: unknown, depth = 0): unknown => {
+  if (!(error instanceof Error) || depth > depthMax) return String(error)
+  const within = new Map<string, unknown>(Object.entries(error))
+  const shown = Object.entries(pino.stdSerializers.err(error)).filter(([name]) => !unsaid.has(name))
+  return Object.fromEntries(
+    shown.map(([name, value]) => {
+      if (name === 'aggregateErrors' && error instanceof AggregateError)
+        return [name, error.errors.map((one) => loggedError(one, depth + 1))]
+      return [name, within.get(name) instanceof Error ? loggedError(within.get(name), depth + 1) : value]
+    }),
+  )
+}

@@ -1,0 +1,60 @@
+import { randomUUID } from 'node:crypto'
+import pg from 'pg'
+import pino from 'pino'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { loggedError } from '../../src/ops/logger.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+
+/** What real errors of the database client leave in the log. */
+
+let database: TestDatabase
+beforeAll(async () => {
+  database = await testDatabase()
+})
+afterAll(() => database?.drop())
+
+const logged = (error: unknown): string => {
+  let written = ''
+  const write = (line: string): void => {
+    written += line
+  }
+  const logger = pino({ serializers: { err: loggedError } }, { write })
+  logger.warn({ err: error }, 'it failed')
+  return written
+}
+
+test('a lost connection is logged without the client, which holds the key that cancels its statements', async () => {
+  const pool = new pg.Pool({ connectionString: database.url, max: 1 })
+  const lost = new Promise<Error>((resolve) => pool.on('error', resolve))
+  const { rows } = await pool.query<{ pid: number }>('select pg_backend_pid() as pid')
+  const other = new pg.Client({ connectionString: database.url })
+  await other.connect()
+  await other.query('select pg_terminate_backend($1)', [rows[0]?.pid])
+  await other.end()
+  const error = await lost
+  expect(Object.keys(error)).toContain('client')
+  for (const wrapped of [
+    error,
+    new Error('outer', { cause: error }),
+    new AggregateError([error, new AggregateError([error])]),
+    Object.assign(new Error('outer'), { inner: error }),
+  ]) {
+    const line = logged(wrapped)
+    expect(line).toMatch(/terminating connection|Connection terminated/)
+    expect(line).not.toMatch(/secretKey|processID|connectionParameters/)
+    expect(line.length).toBeLessThan(6_000)
+  }
+  await pool.end()
+})
+
+test('a refused row is logged by its constraint, without what stands in it', async () => {
+  const pool = new pg.Pool({ connectionString: database.url, max: 1 })
+  const name = randomUUID()
+  const insert = () => pool.query(`insert into users (name, password_phc) values ($1, 'x')`, [name])
+  await insert()
+  const line = logged(await insert().catch((error: unknown) => error))
+  expect(line).toContain('users_pkey')
+  expect(line).toContain('23505')
+  expect(line).not.toContain(name)
+  await pool.end()
+})
