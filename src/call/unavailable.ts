@@ -2,12 +2,31 @@ import pg from 'pg'
 import { Unavailable } from '../event-log/port.ts'
 
 /**
- * For `catch`: a database that cannot be reached is an outage, which the caller is told to wait out; one that refuses
- * the statement is a bug of ours, and stays what it is.
+ * SQLSTATE of a server that cannot work now (PostgreSQL, appendix A): connections (08), resources such as a full disk (53),
+ * operators and a start that is under way (57), errors of its files (58), and one that may only be read because it stands by
+ * for another (25006). Any other says that the statement is wrong.
+ */
+const awaySqlState = /^(08|53|57|58)|^25006$/
+
+/** What pg says without a code of its own when a connection breaks, or cannot be had in time. */
+const awayMessage =
+  /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout|Client has encountered a connection error|Client was closed)/
+const awayCode = /^(ECONNREFUSED|ECONNRESET|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN)$/
+
+/** Whether an error of any origin says that the database cannot be asked now. */
+export const isDatabaseAway = (error: unknown): boolean => {
+  if (error instanceof AggregateError && error.errors.length > 0) return error.errors.every(isDatabaseAway)
+  if (error instanceof pg.DatabaseError) return awaySqlState.test(error.code ?? '')
+  if (!(error instanceof Error)) return false
+  return awayMessage.test(error.message) || ('code' in error && awayCode.test(String(error.code)))
+}
+
+/**
+ * For `catch` behind a question to the database: one that cannot be reached is an outage, which the caller is told to wait
+ * out; one that refuses the statement is a bug of ours, and stays what it is.
  */
 export const unavailableWhenAway = (error: unknown): never => {
-  const sqlState = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
-  if (error instanceof Unavailable || (error instanceof pg.DatabaseError && !/^(08|53|57)/.test(sqlState)))
+  if (error instanceof Unavailable || (error instanceof pg.DatabaseError && !isDatabaseAway(error)))
     throw error
   throw new Unavailable('the database cannot be asked now', { cause: error })
 }

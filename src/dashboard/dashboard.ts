@@ -5,6 +5,7 @@ import helmet from '@fastify/helmet'
 import session from '@fastify/session'
 import type { FastifyError, FastifyInstance, FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
+import { isDatabaseAway } from '../call/unavailable.ts'
 import { Unavailable } from '../event-log/port.ts'
 import { LedgerUnavailable } from '../ledger/commit.ts'
 import type { Foundation } from '../ops/foundation.ts'
@@ -43,6 +44,7 @@ export const dashboard =
     await host.register(helmet, securityHeaders)
     host.setErrorHandler((error: FastifyError, request, reply) => {
       const fault = faultShown(error)
+      if (fault.status === 503) reply.header('retry-after', awaySeconds)
       if (fault.status >= 500) logger.error({ err: error, path: request.routeOptions.url }, 'a page failed')
       return sendPage(reply.code(fault.status), faultPage(fault))
     })
@@ -100,6 +102,8 @@ const openPages = async (
   await pages.register(async (own) => pageRoutes(own, room))
 }
 
+const awaySeconds = 5
+
 const securityHeaders = {
   contentSecurityPolicy: {
     useDefaults: false,
@@ -144,6 +148,12 @@ const faultShown = (error: FastifyError): ShownFault => {
       status: 503,
       title: 'Not available right now',
       advice: 'The event log cannot be reached. Try again in a moment.',
+    }
+  if (isDatabaseAway(error))
+    return {
+      status: 503,
+      title: 'Database away',
+      advice: 'The database cannot be reached. Try again in a moment.',
     }
   const status = error.statusCode ?? 500
   return status >= 400 && status < 500

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
+import { createOutage } from './outage.ts'
 import { type EventLog, type Position, type RecordedEvent, Unavailable } from './port.ts'
 import { type DecodedEvent, decodeEvent } from './stored-event.ts'
 
@@ -47,6 +48,11 @@ export const follow = ({
   let failure: Error | null = null
   let position = after
   let failures = 0
+  const following = createOutage({
+    logger,
+    what: `a live read model of ${prefixes.join(', ')}`,
+    level: 'error',
+  })
 
   const subscribed = async (): Promise<void> => {
     for await (const item of eventLog.subscribe({ after: position, prefixes, signal: stopping.signal })) {
@@ -66,6 +72,7 @@ export const follow = ({
       position = item.position
       failures = 0
       failure = null
+      following.works()
       if (item.kind === 'caught-up') caughtUp.resolve()
     }
     // Stopped, or the log was closed under the model.
@@ -80,10 +87,7 @@ export const follow = ({
         if (stopping.signal.aborted) return
         failure = error instanceof Error ? error : new Error(String(error))
         if (!(error instanceof Unavailable)) throw error
-        logger.error(
-          { err: error, prefixes, position: position.toString() },
-          'a live read model lost the event log, subscribing again',
-        )
+        following.failed(error)
         const pauseMs = Math.min(resubscribePauseMaxMs, resubscribePauseMs * 2 ** failures++)
         await sleep(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined)
       }

@@ -1,5 +1,6 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
+import { createOutage } from './outage.ts'
 import {
   AppendConflict,
   checkAppend,
@@ -39,6 +40,10 @@ const scanWindow = 50_000n
 const batchMaxDefault = 1_000
 const streamNamesMax = 100_000
 const reconnectPauseMs = 250
+/** SQLSTATE of a server that stands by for another. */
+const readOnly = '25006'
+/** After a failover a connection kept for ever would go on asking the server that was. */
+const connectionLifetimeSeconds = 60
 /** Separates packed values. JSON cannot hold this character unescaped, so it splits any JSON text safely. */
 const separator = '\x1e'
 
@@ -59,11 +64,13 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
     max: 4,
     connectionTimeoutMillis: connectTimeoutMs,
     query_timeout: 60_000,
+    maxLifetimeSeconds: connectionLifetimeSeconds,
     application_name: 'event-log-read',
   })
   pool.on('error', (error) => logger.warn({ err: error }, 'event log: idle connection lost'))
   const wakeUp = createWakeUp({ url, channel: 'log_appended', logger })
   const appender = createAppender({ url, logger })
+  const reading = createOutage({ logger, what: 'event log: a subscription' })
   const streamNames = new Map<number, string>()
   const subscriptions = new Set<AbortController>()
   const reads = new Set<Promise<unknown>>()
@@ -204,12 +211,13 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
         try {
           look = await lookAfter({ after: position, last }, options.prefixes, take)
           take = Math.min(batchMax, take * 2)
+          reading.works()
         } catch (error) {
           if (signal.aborted) return
           if (error instanceof LogRewritten) throw error
           // Perhaps a page of very large events is more than one text can hold: the next try asks for fewer.
           take = Math.max(1, take >> 1)
-          logger.warn({ err: error }, 'event log: subscription cannot read, trying again')
+          reading.failed(error)
           await wakeUp.pause(reconnectPauseMs, signal)
           continue
         }
@@ -396,7 +404,9 @@ const createAppender = ({ url, logger }: PostgresEventLogOptions) => {
         // One append holds something the database refuses: find it, and let the others pass.
         for (const append of batch) await write([append])
       } else {
-        // The server answered with an error: its transaction was rolled back, nothing was written.
+        // The server answered with an error: its transaction was rolled back, nothing was written. One that may only be
+        // read is not the one we want any more: the next connection finds the one that took over.
+        if (sqlState === readOnly) drop(connection)
         for (const append of batch)
           append.reject(
             new Unavailable(`the event log refused an append to ${append.stream}: ${message(error)}`, {

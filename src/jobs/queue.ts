@@ -1,5 +1,6 @@
 import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
+import { createOutage } from '../event-log/outage.ts'
 
 /** Work asked for now and done later, by whichever process runs jobs. */
 export type JobQueue = {
@@ -37,7 +38,7 @@ export const openJobQueue = (url: string, logger: Logger): JobQueue => {
       supervise: false,
       schedule: false,
     })
-    boss.on('error', (error) => logger.warn({ err: error }, 'jobs: trouble with the queue'))
+    boss.on('error', createOutage({ logger, what: 'job queue' }).failed)
     await boss.start()
     return boss
   }

@@ -1,5 +1,6 @@
 import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
+import { createOutage } from '../event-log/outage.ts'
 import type { Foundation } from '../ops/foundation.ts'
 import { expireCredits } from './expire.ts'
 import { queuedJobOptions } from './queue.ts'
@@ -35,7 +36,9 @@ export const startJobs = async (
   { scheduled, queued }: CapabilityJobs = { scheduled: {}, queued: {} },
 ): Promise<Jobs> => {
   const boss = new PgBoss({ connectionString: foundation.url, application_name: 'jobs', max: 3 })
-  boss.on('error', (error) => logger.warn({ err: error }, 'jobs: trouble with the queue'))
+  // It asks again every few seconds and does not say when it was answered.
+  const queue = createOutage({ logger, what: 'jobs: the queue' })
+  boss.on('error', queue.failed)
   await boss.start()
   const logged = async (name: string, run: () => Promise<unknown>): Promise<void> => {
     try {

@@ -21,8 +21,9 @@ import { snapshotFrom } from '../ledger/snapshot.ts'
 import { prepareProjections } from '../projector/tables.ts'
 import { makeDataDir } from './data-dir.ts'
 import { readRunningPostgres, startEmbeddedPostgres } from './embedded-postgres.ts'
-import { DatabaseUnreachable, migrate } from './migrate.ts'
+import { DatabaseUnfit, DatabaseUnreachable, type MigrateOptions, migrate } from './migrate.ts'
 import { placeIn } from './postgres-cluster.ts'
+import { startTimeoutMs } from './postgres-server.ts'
 
 /** What every process stands on, server and command line alike: database, event log, secrets, ledger. */
 export type Foundation = {
@@ -52,21 +53,23 @@ const priceBooksMax = 100_000
 /** Opens or starts the database, migrates it, and makes sure that a price book is in force. */
 export const openFoundation = async (
   config: Config,
-  { logger, observe, anyEventLog = false }: FoundationOptions,
+  { logger, observe, anyEventLog = false, waitMs = startTimeoutMs }: FoundationOptions,
 ): Promise<Foundation> => {
   const secretKey = await secretKeyOf(config)
-  const database = await openDatabase(config, logger)
+  const database = await openDatabase(config, logger, waitMs)
   const pool = new pg.Pool({
     connectionString: database.url,
     max: poolMax,
     connectionTimeoutMillis: 5_000,
     query_timeout: 30_000,
+    // After a failover a connection kept for ever would go on asking the server that was.
+    maxLifetimeSeconds: 60,
     application_name: 'read-models',
   })
   pool.on('error', (error) => logger.warn({ err: error }, 'idle database connection lost'))
   let eventLog: EventLog | undefined
   try {
-    await migrating(config, database.migrationUrl, logger)
+    await migrating(config, { url: database.migrationUrl, logger, waitMs })
     await sameSecretKey(pool, config, secretKey)
     await preparing(pool)
     const eventLogName =
@@ -112,6 +115,8 @@ export type FoundationOptions = {
   readonly observe?: LedgerObserver
   /** Opens although the read models were folded from another event log: for the commands that put that right. */
   readonly anyEventLog?: boolean
+  /** How long to wait for a database that another process starts, or that is recovering. Default: a minute. */
+  readonly waitMs?: number
 }
 
 /** Opens the event log a URL names: `esdb://…` is EventStoreDB, `postgres://…` the log in that database. */
@@ -157,11 +162,12 @@ const shareHost = (known: string, now: string): boolean => {
 }
 
 /** A database of the operator's that cannot be reached is a bad value of DATABASE_URL; one of ours is our own fault. */
-const migrating = async (config: Config, url: string, logger: Logger): Promise<void> => {
+const migrating = async (config: Config, options: MigrateOptions): Promise<void> => {
   try {
-    await migrate({ url, logger })
+    await migrate(options)
   } catch (error) {
-    if (config.DATABASE_URL === undefined || !(error instanceof DatabaseUnreachable)) throw error
+    const refused = error instanceof DatabaseUnreachable || error instanceof DatabaseUnfit
+    if (config.DATABASE_URL === undefined || !refused) throw error
     const variable = config.DATABASE_MIGRATION_URL === undefined ? 'DATABASE_URL' : 'DATABASE_MIGRATION_URL'
     throw new ConfigError(`${variable}: ${error.message}`, { cause: error })
   }
@@ -187,6 +193,7 @@ const sameSecretKey = async (pool: pg.Pool, config: Config, secretKey: string): 
 const openDatabase = async (
   config: Config,
   logger: Logger,
+  waitMs: number,
 ): Promise<{ url: string; migrationUrl: string; stop(): Promise<void> }> => {
   if (config.DATABASE_URL !== undefined)
     return {
@@ -197,7 +204,7 @@ const openDatabase = async (
   const running = await readRunningPostgres(config.DATA_DIR)
   // A running one may be an orphan of a killed process; starting finds out and adopts it.
   if (running === null) logger.info({ dataDir: config.DATA_DIR }, 'starting the embedded PostgreSQL')
-  const { url, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger })
+  const { url, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger, waitMs })
   return { url, migrationUrl: url, stop }
 }
 

@@ -6,6 +6,7 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 
@@ -13,6 +14,7 @@ const MIGRATIONS_DIR = fileURLToPath(new URL('../../migrations', import.meta.url
 
 /** Any constant serves, as long as every version of the runner agrees on it. */
 const ADVISORY_LOCK = 7_220_186_521n
+/** Also what an operator at the command line waits for a server that says nothing. */
 const CONNECT_TIMEOUT_MS = 10_000
 /** Longer than any migration another runner may be busy with, and than any lock a file may wait for. */
 const LOCK_TIMEOUT_MS = 600_000
@@ -23,6 +25,8 @@ export type MigrateOptions = {
   /** Directory of `0001_name.sql` files; by default the repository's `migrations`. */
   dir?: string
   logger?: { info(fields: object, message: string): void }
+  /** How long to wait for a server that answers that it is starting or recovering. */
+  waitMs?: number
 }
 
 /**
@@ -40,10 +44,12 @@ export async function migrate({
   url,
   dir = MIGRATIONS_DIR,
   logger,
+  waitMs = 0,
 }: MigrateOptions): Promise<{ applied: string[] }> {
   const files = await readMigrations(dir)
-  const client = await connected(url)
+  const client = await connectedWithin(url, waitMs, logger)
   try {
+    await refuseOld(client)
     await lock(client)
     await client.query(`
       create table if not exists schema_migrations (
@@ -66,9 +72,51 @@ export async function migrate({
   }
 }
 
+/** A server this service does not run on. `message` says which it is and which it needs. */
+export class DatabaseUnfit extends Error {
+  override name = 'DatabaseUnfit'
+}
+
+const OLDEST_VERSION = 160_000
+
+/** Older ones lack what statements here use; they would fail one by one, in the middle of calls. */
+async function refuseOld(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ number: number; version: string }>(
+    `select current_setting('server_version_num')::int as number, current_setting('server_version') as version`,
+  )
+  const [{ number, version } = { number: 0, version: 'of an unknown version' }] = rows
+  if (number < OLDEST_VERSION)
+    throw new DatabaseUnfit(
+      `PostgreSQL ${version} at ${client.host}:${client.port} is too old; 16 or newer is needed`,
+    )
+}
+
 /** No connection could be made. `message` names server and reason, never the password. */
 export class DatabaseUnreachable extends Error {
   override name = 'DatabaseUnreachable'
+}
+
+/** SQLSTATE of a server that is starting, recovering or stopping: the one failure to connect that passes by itself. */
+const CANNOT_CONNECT_NOW = '57P03'
+const WAIT_PAUSE_MS = 250
+
+async function connectedWithin(
+  url: string,
+  waitMs: number,
+  logger: MigrateOptions['logger'],
+): Promise<pg.Client> {
+  const deadline = performance.now() + waitMs
+  for (let waiting = false; ; waiting = true) {
+    try {
+      return await connected(url)
+    } catch (error) {
+      const cause = error instanceof DatabaseUnreachable ? error.cause : undefined
+      if (!(cause instanceof pg.DatabaseError) || cause.code !== CANNOT_CONNECT_NOW) throw error
+      if (performance.now() > deadline) throw error
+      if (!waiting) logger?.info({ reason: cause.message }, 'waiting for the database')
+      await delay(WAIT_PAUSE_MS)
+    }
+  }
 }
 
 async function connected(url: string): Promise<pg.Client> {

@@ -44,6 +44,7 @@ export type PostgresLogger = {
   debug(fields: object, message: string): void
   info(fields: object, message: string): void
   warn(fields: object, message: string): void
+  error(fields: object, message: string): void
 }
 
 export type Place = ReturnType<typeof placeIn>
@@ -64,6 +65,10 @@ export const placeIn = (directory: string) => {
 /** A cluster that exists, and what it takes to serve it. `tag` is the name its server carries on its command line. */
 export type Cluster = { place: Place; account: Account; binaries: Binaries; password: string; tag: string }
 
+/** The name a server carries on its command line: it tells ours from every other without saying the password. */
+export const tagOf = (password: string): string =>
+  `enrichment-${createHash('sha256').update(password).digest('hex').slice(0, 12)}`
+
 /**
  * Finds the cluster of this place or creates it, owned by the account the server will run under. Throws an Error naming the
  * directory and the remedy; what is not a cluster of ours is left as it was.
@@ -80,7 +85,7 @@ export const prepareCluster = async (wanted: {
   await removeUnfinished(place, logger)
   const exists = await clusterExists(place)
   const password = await readPassword(place, exists)
-  const tag = `enrichment-${createHash('sha256').update(password).digest('hex').slice(0, 12)}`
+  const tag = tagOf(password)
   const cluster = { place, account, binaries, password, tag }
   if (exists) {
     await handOver(place, account)

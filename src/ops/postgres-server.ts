@@ -87,6 +87,11 @@ export const findOrphan = async (cluster: Cluster, deadline: number): Promise<Se
   }
 }
 
+/** No port that was asked for could be bound. */
+export class PortTaken extends Error {
+  override name = 'PortTaken'
+}
+
 type ServerWanted = {
   /** Override `serverSettings`. */
   settings?: Readonly<Record<string, string>>
@@ -126,7 +131,8 @@ export const startServer = async (cluster: Cluster, wanted: ServerWanted): Promi
       await delay(lingerPollMs)
       continue
     }
-    throw new Error(startFailure({ place, portTaken, predecessorLingers, log }))
+    const failure = startFailure({ place, portTaken, predecessorLingers, log })
+    throw portTaken ? new PortTaken(failure) : new Error(failure)
   }
 }
 
@@ -209,7 +215,7 @@ export const stopServer = async (cluster: Cluster, pid: number): Promise<void> =
  * Whether this pid is the server of this very cluster, told by the name on its command line: pids are reused, and a zombie, which
  * still answers to signal 0, has no command line.
  */
-export const runsCluster = (cluster: Cluster, pid: number): boolean =>
+export const runsCluster = (cluster: Pick<Cluster, 'tag'>, pid: number): boolean =>
   commandLine(pid).includes(`cluster_name=${cluster.tag}`)
 
 const commandLine = (pid: number): string => {

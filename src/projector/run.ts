@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import type { Projection } from '../../projections/projection.ts'
+import { createOutage } from '../event-log/outage.ts'
 import type { EventLog, Position, RecordedEvent } from '../event-log/port.ts'
 import { type Checkpoint, moveCheckpoints, readCheckpoints } from './checkpoints.ts'
 import { eventByEvent, isDataError, type Poison, park } from './isolate.ts'
@@ -55,6 +56,7 @@ export const createProjector = ({
     connectionTimeoutMillis: 5_000,
   })
   pool.on('error', (error) => logger.warn({ err: error }, 'projector: idle connection lost'))
+  const outage = createOutage({ logger, what: 'projector: folding', level: 'error' })
   let running: Promise<void> | undefined
 
   /** Holds the lease while `work` runs; `work`'s signal aborts when the lease is lost. */
@@ -71,7 +73,7 @@ export const createProjector = ({
           if (again !== epoch) lost.abort()
         },
         (error: unknown) => {
-          logger.warn({ err: error }, 'projector: cannot renew its lease')
+          outage.failed(error)
           lost.abort()
         },
       )
@@ -124,6 +126,7 @@ export const createProjector = ({
           const startedAt = performance.now()
           if (item.kind === 'events')
             await projectAll(client, standing, item.events, { to: item.position, epoch })
+          outage.works()
           if (standing.size === 0) return
           const took = performance.now() - startedAt
           if (item.kind === 'events' && item.events.length < batchMax && took < batchIntervalMs)
@@ -309,7 +312,7 @@ export const createProjector = ({
       } catch (error) {
         if (stopping.signal.aborted) return
         failures++
-        logger.error({ err: error }, 'projector: stopped by an error, starting again')
+        outage.failed(error)
         await pause(Math.min(failurePauseMs * 2 ** failures, failurePauseMaxMs))
       }
     }

@@ -254,6 +254,74 @@ describe('what a crash leaves', () => {
   })
 })
 
+describe('a server that dies while it is used', () => {
+  /** Where it was, so that pools which have its address find it. */
+  const answersAgain = (url: string) =>
+    until(() =>
+      query(url, 'select answer from kept').then(
+        (rows) => rows,
+        () => null,
+      ),
+    )
+
+  test('is started again on its port, as often as it dies, and stops with its owner', async () => {
+    const dataDir = await usedDirectory()
+    const postgres = await startIn(dataDir)
+    for (let death = 0; death < 2; death++) {
+      const pid = await serverPid(dataDir)
+      process.kill(pid, 'SIGKILL')
+      expect(await answersAgain(postgres.url)).toEqual([{ answer: 42 }])
+      expect(await serverPid(dataDir)).not.toBe(pid)
+    }
+    expect(await readRunningPostgres(dataDir)).toEqual({ url: postgres.url })
+    await postgres.stop()
+    expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
+  })
+
+  test('is started again although it was adopted and is no child of its owner', async () => {
+    const dataDir = await usedDirectory()
+    const child = ownerProcess(dataDir)
+    await said(child)
+    await killed(child)
+    const postgres = await startIn(dataDir)
+    process.kill(await serverPid(dataDir), 'SIGKILL')
+    expect(await answersAgain(postgres.url)).toEqual([{ answer: 42 }])
+    await postgres.stop()
+  })
+
+  test.each(['stop', 'kill'] as const)(
+    'whose owner goes too (%s): a guest owns the next one',
+    async (farewell) => {
+      const dataDir = await usedDirectory()
+      const owner = ownerProcess(dataDir)
+      const { url } = await said(owner)
+      const guest = await startIn(dataDir)
+      expect(guest.role).toBe('guest')
+      const pid = await serverPid(dataDir)
+      if (farewell === 'stop') await told(owner, 'stop')
+      else {
+        await killed(owner)
+        process.kill(pid, 'SIGKILL')
+      }
+      expect(await answersAgain(url)).toEqual([{ answer: 42 }])
+      await until(async () => (guest.role === 'owner' ? true : null))
+      await guest.stop()
+      expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
+    },
+  )
+
+  test('is stopped for good by an owner that stops while it is being started again', async () => {
+    const dataDir = await usedDirectory()
+    const postgres = await startIn(dataDir)
+    const pid = await serverPid(dataDir)
+    process.kill(pid, 'SIGKILL')
+    await until(async () => ((await serverPid(dataDir).catch(() => pid)) === pid ? null : true))
+    await postgres.stop()
+    expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
+    expect(await readRunningPostgres(dataDir)).toBeNull()
+  })
+})
+
 describe('several processes', () => {
   test('of three that start at once on an empty directory one owns and the others join it', async () => {
     const dataDir = await emptyDirectory()

@@ -7,6 +7,7 @@
  */
 import { LRUCache } from 'lru-cache'
 import pg from 'pg'
+import { isDatabaseAway } from '../../call/unavailable.ts'
 import { Unavailable } from '../../event-log/port.ts'
 import type { HomePages } from './company-home-page.ts'
 import type { CompanyRecord, SizeRange } from './company-record.ts'
@@ -123,9 +124,5 @@ export const readCompany = async (
   }
 }
 
-/**
- * The database understood and refused: a statement or a schema that is wrong. Not the classes for connections, resources
- * and operators that end sessions (PostgreSQL, appendix A: 08, 53, 57): those pass.
- */
-const isFaultOfOurs = (error: unknown): boolean =>
-  error instanceof pg.DatabaseError && !/^(08|53|57)/.test(error.code ?? '')
+/** The database understood and refused: a statement or a schema that is wrong. */
+const isFaultOfOurs = (error: unknown): boolean => error instanceof pg.DatabaseError && !isDatabaseAway(error)

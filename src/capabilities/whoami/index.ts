@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { lastUsedOf } from '../../../projections/key-usage.ts'
 import type { CapabilityForm } from '../../call/form.ts'
+import { unavailableWhenAway } from '../../call/unavailable.ts'
 import type { Whoami } from './contract.ts'
 import { decide, type WhoamiFindings } from './decide.ts'
 
@@ -13,7 +14,7 @@ export const whoami = ({ pool }: { pool: pg.Pool }): CapabilityForm<null, Whoami
   parse: () => ({ input: null }),
   gather: async (_input, { key, atMs }) => {
     const { text, values } = lastUsedOf(key.keyId)
-    const { rows } = await pool.query<{ last_used_at: Date }>(text, [...values])
+    const { rows } = await pool.query<{ last_used_at: Date }>(text, [...values]).catch(unavailableWhenAway)
     return { key, lastUsedAt: rows[0]?.last_used_at.toISOString() ?? null, nowMs: atMs }
   },
   decide,

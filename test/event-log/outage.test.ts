@@ -1,0 +1,59 @@
+import { expect, test } from 'vitest'
+import { createOutage } from '../../src/event-log/outage.ts'
+
+/** A minute here is an assignment: how often a loop fails does not decide how often that is said. */
+const scene = () => {
+  const said: string[] = []
+  let nowMs = 0
+  const say = (level: string) => (fields: object, message?: string) =>
+    void said.push(`${nowMs / 1_000} ${level} ${message} ${'failures' in fields ? fields.failures : ''}`)
+  const outage = createOutage({
+    logger: { info: say('info'), warn: say('warn'), error: say('error') } as never,
+    what: 'reading',
+    clock: { now: () => nowMs },
+  })
+  return {
+    said,
+    outage,
+    /** Fails four times a second. */
+    failFor: (seconds: number) => {
+      for (const end = nowMs + seconds * 1_000; nowMs < end; nowMs += 250) outage.failed(new Error('away'))
+    },
+    pass: (seconds: number) => {
+      nowMs += seconds * 1_000
+    },
+  }
+}
+
+test('a loop that fails says so at once, then once a minute, and when it works again', () => {
+  const { said, outage, failFor } = scene()
+  outage.works()
+  failFor(150)
+  outage.works()
+  outage.works()
+  expect(said).toEqual([
+    '0 warn reading fails, trying again 1',
+    '60 warn reading fails, trying again 241',
+    '120 warn reading fails, trying again 481',
+    '150 info reading works again 600',
+  ])
+})
+
+test('what comes and goes is told five times a minute, and never left as failing when it works', () => {
+  const { said, outage, pass } = scene()
+  for (let i = 0; i < 200; i++) {
+    outage.failed(new Error('away'))
+    outage.works()
+    pass(0.25)
+  }
+  expect(said.length).toBe(10)
+  expect(said.at(-1)).toContain('info reading works again')
+})
+
+test('where nobody says that it works, a minute without a failure is the end of the outage', () => {
+  const { said, outage, failFor, pass } = scene()
+  failFor(1)
+  pass(3_600)
+  outage.failed(new Error('away'))
+  expect(said).toEqual(['0 warn reading fails, trying again 1', '3601 warn reading fails, trying again 1'])
+})

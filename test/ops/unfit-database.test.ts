@@ -1,0 +1,135 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import { afterEach, expect, test } from 'vitest'
+import { lend, programEnvironment } from '../../src/ops/postgres-binaries.ts'
+import { placeIn, prepareCluster } from '../../src/ops/postgres-cluster.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { cli, eventually, startWorker } from '../support/service.ts'
+
+/** A PostgreSQL that is not ready, or too old, when a process starts. */
+
+const secretKey = 'a secret of the test, long enough to be one'
+let cleanUp: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const clean of cleanUp.reverse()) await clean()
+  cleanUp = []
+}, 30_000)
+
+/** No test could tell a fast recovery from none. One that stands by and lets nobody in says the same, until it is promoted. */
+const recovering = async (): Promise<{ url: string; recover(): Promise<void> }> => {
+  const dataDir = await mkdtemp(join(tmpdir(), 'recovering-'))
+  cleanUp.push(() => rm(dataDir, { recursive: true, force: true }))
+  const cluster = await prepareCluster({ place: placeIn(dataDir), settings: { fsync: 'off' } })
+  const { account, binaries, place } = cluster
+  const write = async (name: string, text: string): Promise<void> => {
+    await writeFile(join(place.cluster, name), text)
+    if (account !== null) await chown(join(place.cluster, name), account.uid, account.gid)
+  }
+  await write('standby.signal', '')
+  const port = await freePort()
+  const postgres = await lend([place.cluster], account, async (lent, stdio) =>
+    spawn(
+      binaries.postgres,
+      [
+        ...['-D', lent(place.cluster), '-p', String(port), '-c', 'hot_standby=off', '-c', 'fsync=off'],
+        ...['-c', 'unix_socket_directories=', '-c', 'listen_addresses=127.0.0.1'],
+      ],
+      { ...account, cwd: '/', env: programEnvironment(), stdio: ['ignore', 'ignore', 'ignore', ...stdio] },
+    ),
+  )
+  cleanUp.push(async () => {
+    const ended = once(postgres, 'exit')
+    postgres.kill('SIGINT')
+    await ended
+  })
+  return {
+    url: `postgres://postgres:${cluster.password}@127.0.0.1:${port}/postgres`,
+    recover: async () => {
+      await write('promote', '')
+      postgres.kill('SIGUSR1')
+    },
+  }
+}
+
+const freePort = async (): Promise<number> => {
+  const server = createServer()
+  await new Promise<void>((ready) => server.listen(0, '127.0.0.1', ready))
+  const { port } = server.address() as AddressInfo
+  await new Promise((closed) => server.close(closed))
+  return port
+}
+
+/** What a server answers to a connection: a SQLSTATE, or nothing wrong. */
+const stateOf = async (url: string): Promise<string> => {
+  const client = new pg.Client({ connectionString: url })
+  client.on('error', () => undefined)
+  try {
+    await client.connect()
+    return 'ready'
+  } catch (error) {
+    return error instanceof Error && 'code' in error ? String(error.code) : 'unknown'
+  } finally {
+    await client.end().catch(() => undefined)
+  }
+}
+
+test('while it recovers, the service waits for it and the command line gives up after ten seconds', async () => {
+  const { url, recover } = await recovering()
+  const environment = { DATABASE_URL: url, SECRET_KEY: secretKey, LOG_LEVEL: 'info' }
+  await eventually(async () => ((await stateOf(url)) === '57P03' ? true : undefined))
+
+  const startedMs = performance.now()
+  const command = cli(['org', 'list'], { ...environment, LOG_LEVEL: 'error' })
+  const service = startWorker(environment)
+  cleanUp.push(() => service.end('SIGTERM'))
+  const { code, out, err } = await command
+  const tookMs = performance.now() - startedMs
+  expect({ code, out, lines: err.trimEnd().split('\n').length }).toEqual({ code: 2, out: '', lines: 1 })
+  expect(err).toMatch(/^DATABASE_URL: Cannot connect .*not (yet )?accepting connections/)
+  expect(tookMs).toBeGreaterThan(10_000)
+  expect(tookMs).toBeLessThan(20_000)
+  expect(service.output().match(/waiting for the database/g)).toHaveLength(1)
+  expect(service.child.exitCode).toBeNull()
+
+  await recover()
+  await eventually(async () => (service.output().includes('projector: started') ? true : undefined), 30_000)
+}, 90_000)
+
+test('a server that says nothing at all keeps nobody at the command line for longer than ten seconds', async () => {
+  const silent = createServer(() => undefined)
+  await new Promise<void>((ready) => silent.listen(0, '127.0.0.1', ready))
+  cleanUp.push(async () => silent.close())
+  const { port } = silent.address() as AddressInfo
+  const startedMs = performance.now()
+  const { code, err } = await cli(['org', 'list'], {
+    DATABASE_URL: `postgres://user@127.0.0.1:${port}/nothing`,
+    SECRET_KEY: secretKey,
+  })
+  expect([code, err.trimEnd().split('\n').length]).toEqual([2, 1])
+  expect(performance.now() - startedMs).toBeLessThan(20_000)
+}, 60_000)
+
+test('older than 16 it is refused at the start, in one line', async () => {
+  const database: TestDatabase = await testDatabase()
+  cleanUp.push(() => database.drop())
+  const client = new pg.Client({ connectionString: database.url })
+  await client.connect()
+  // This server is not old, but says so to whoever asks it in this database.
+  await client.query(`
+    create function current_setting(text) returns text language sql as
+      $$ select case $1 when 'server_version_num' then '150014' else '15.14 (Debian 15.14-0+deb12u1)' end $$`)
+  await client.query(
+    `do $$ begin execute format('alter database %I set search_path = public, pg_catalog', current_database()); end $$`,
+  )
+  await client.end()
+  const { code, out, err } = await cli(['org', 'list'], { DATABASE_URL: database.url, SECRET_KEY: secretKey })
+  expect([code, out]).toEqual([2, ''])
+  expect(err).toMatch(
+    /^DATABASE_URL: PostgreSQL 15\.14 \(Debian [^)]+\) at 127\.0\.0\.1:\d+ is too old; 16 or newer is needed\n$/,
+  )
+}, 60_000)

@@ -1,0 +1,51 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type House, openHouse, type Partner } from '../support/house.ts'
+import { eventually } from '../support/service.ts'
+
+/** A database that may only be read, as one that stands by for another after a failover. */
+
+let house: House
+let partner: Partner
+beforeAll(async () => {
+  house = await openHouse()
+  partner = await house.partner()
+})
+afterAll(() => house?.close())
+
+/** New connections of everybody may only read, or may write again; the old ones are ended. */
+const readOnly = async (on: boolean): Promise<void> => {
+  const [row] = await house.query('select current_database() as name')
+  await house.query(`alter database ${row?.name} set default_transaction_read_only = ${on ? 'on' : 'off'}`)
+  if (on)
+    await house.query(
+      'select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()',
+    )
+}
+
+test('SQLSTATE 25006 is 503 with Retry-After on every kind of call; calls go on once the database takes writes', async () => {
+  expect((await house.lookup(partner, { ip: '81.2.69.142' })).status).toBe(200)
+  await readOnly(true)
+  // Until the ends of the old connections have arrived everywhere.
+  await eventually(() =>
+    house.eventsOf(partner.organizationId).then(
+      () => true,
+      () => undefined,
+    ),
+  )
+  const asked = [
+    () => house.lookup(partner, { ip: '81.2.69.142' }),
+    () => house.lookup(partner, { ip: '81.2.69.142' }, { 'idempotency-key': 'once' }),
+    () => house.post(partner, '/v1/email/validate', { email: 'ada@example.invalid' }),
+    () => house.post(partner, '/v1/profnet/profile', { id: 'vinaxo-braxstone-001' }),
+    () => house.post(partner, '/pixel/block', { domain: 'example.com' }),
+  ]
+  for (const ask of asked) {
+    const { status, body, headers, events } = await ask()
+    expect([status, body.code, Number(headers.get('retry-after')) > 0]).toEqual([503, 'SYS_002', true])
+    expect(events).toEqual([])
+  }
+  await readOnly(false)
+  await eventually(async () =>
+    (await house.lookup(partner, { ip: '81.2.69.142' })).status === 200 ? true : undefined,
+  )
+})
