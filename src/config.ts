@@ -86,6 +86,18 @@ const variables = z.object({
       'a connection string such as esdb://user:password@host:2113?tls=true',
     )
     .optional(),
+  EVENT_LOG_PREFIX: z
+    .string()
+    .regex(
+      /^[a-z][a-z0-9]{0,29}-$/,
+      'lower-case letters and digits and a hyphen at the end, such as enrichment-',
+    )
+    .optional(),
+  // Of the command line alone: "event-log copy" and "event-log prepare".
+  EVENT_LOG_FROM: z.string().optional(),
+  EVENT_LOG_TO: z.string().optional(),
+  EVENT_LOG_ADMIN_URL: z.string().optional(),
+  EVENT_LOG_USER_PASSWORD: z.string().min(12, 'at least 12 characters').max(200).optional(),
   REDIS_URL: z
     .string()
     .refine(
@@ -169,6 +181,10 @@ const secretVariables = new Set([
   'DATABASE_URL',
   'DATABASE_MIGRATION_URL',
   'EVENT_LOG_URL',
+  'EVENT_LOG_FROM',
+  'EVENT_LOG_TO',
+  'EVENT_LOG_ADMIN_URL',
+  'EVENT_LOG_USER_PASSWORD',
   'REDIS_URL',
   'PROFILE_HTTP_KEY',
 ])

@@ -7,7 +7,7 @@ import type {
   ReadReq,
   ReadResp,
 } from '@eventstore/db-client/generated/streams_pb.js'
-import type { CallOptions, ClientDuplexStream, ClientReadableStream, Metadata } from '@grpc/grpc-js'
+import type { CallOptions, Client, ClientDuplexStream, ClientReadableStream, Metadata } from '@grpc/grpc-js'
 import { Unavailable } from './port.ts'
 
 /**
@@ -32,12 +32,15 @@ export type Connection = {
 
 /** The parts of the client its own calls are built on. It declares them private or protected; its version is pinned. */
 type Internals = {
-  readonly getGRPCClient: (stub: typeof StreamsClient, name: string) => Promise<StreamsClient>
+  readonly getGRPCClient: <Stub extends Client>(stub: StubOf<Stub>, name: string) => Promise<Stub>
   readonly callArguments: (
     options: { requiresLeader: boolean },
     call: { deadline: number },
   ) => [Metadata, CallOptions]
 }
+
+/** The calls of one of the server's services, as generated. */
+type StubOf<Stub> = new (...args: never) => Stub
 
 const internalsOf = (client: EventStoreDBClient): Internals => ({
   getGRPCClient: Reflect.get(client, 'getGRPCClient'),
@@ -132,16 +135,25 @@ const create = (url: string, role: string): EventStoreDBClient => {
 
 export type ConnectOptions = {
   readonly url: string
-  readonly role: 'append' | 'read' | 'subscribe'
+  readonly role: 'append' | 'read' | 'subscribe' | 'users'
   readonly timeoutMs: number
   readonly signal: AbortSignal
 }
 
 /** Connects, or throws `Unavailable`: as long as this has not resolved, nothing whatever was sent. */
-export const connect = async ({ url, role, timeoutMs, signal }: ConnectOptions): Promise<Connection> => {
+export const connect = async (options: ConnectOptions): Promise<Connection> => {
+  const { stub, callOptions } = await connectTo(streamsGrpc.StreamsClient, options)
+  return connectionOf(stub, () => callOptions(Number.POSITIVE_INFINITY))
+}
+
+/** Connects to one of the server's services, as `connect` does. */
+export const connectTo = async <Stub extends Client>(
+  service: StubOf<Stub>,
+  { url, role, timeoutMs, signal }: ConnectOptions,
+): Promise<{ stub: Stub; callOptions: (deadline: number) => [Metadata, CallOptions] }> => {
   const { getGRPCClient, callArguments } = internalsOf(create(url, role))
   const deadline = performance.now() + timeoutMs
-  const opening = getGRPCClient(streamsGrpc.StreamsClient, role)
+  const opening = getGRPCClient(service, role)
   const giveUp = (): void => {
     opening.then(
       (late) => late.close(),
@@ -151,9 +163,10 @@ export const connect = async ({ url, role, timeoutMs, signal }: ConnectOptions):
   try {
     const stub = await inTime(opening, deadline, signal)
     await inTime(reached(stub, deadline), deadline, signal)
-    return connectionOf(stub, () =>
-      callArguments({ requiresLeader: true }, { deadline: Number.POSITIVE_INFINITY }),
-    )
+    return {
+      stub,
+      callOptions: (callDeadline) => callArguments({ requiresLeader: true }, { deadline: callDeadline }),
+    }
   } catch (error) {
     giveUp()
     throw new Unavailable(`the event store ${redactedUrl(url)} cannot be reached`, { cause: error })
@@ -184,7 +197,7 @@ const connectionOf = (stub: StreamsClient, callOptions: () => [Metadata, CallOpt
   }
 }
 
-const reached = (stub: StreamsClient, deadline: number): Promise<void> =>
+const reached = (stub: Client, deadline: number): Promise<void> =>
   new Promise((resolve, reject) => {
     const channel = stub.getChannel()
     const look = (): void => {

@@ -1,3 +1,4 @@
+import { appendSurely } from '../event-log/append-next.ts'
 import {
   AppendConflict,
   type EventLog,
@@ -87,7 +88,8 @@ const copyInto = async (
     return copyInto(to, stream, events.slice(half))
   }
   try {
-    await to.append(
+    await appendSurely(
+      to,
       stream,
       first.revision === 0 ? 'none' : first.revision - 1,
       events.map(({ id, type, data, metadata }) => ({ id, type, data, metadata })),

@@ -10,7 +10,6 @@ import { type Config, ConfigError } from '../config.ts'
 import { appendSurely } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { AppendConflict, type EventLog, StreamMissing } from '../event-log/port.ts'
-import { openPostgresEventLog } from '../event-log/postgres.ts'
 import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
 import type { PriceBookPublished } from '../events/prices.ts'
 import { priceBookStream } from '../events/streams.ts'
@@ -22,6 +21,7 @@ import { prepareProjections } from '../projector/tables.ts'
 import { makeDataDir } from './data-dir.ts'
 import { readRunningPostgres, startEmbeddedPostgres } from './embedded-postgres.ts'
 import { DatabaseUnfit, DatabaseUnreachable, type MigrateOptions, migrate } from './migrate.ts'
+import { mayAppend, openNamed, sameEventLog, telling, withoutSecrets } from './open-event-log.ts'
 import { placeIn } from './postgres-cluster.ts'
 import { startTimeoutMs } from './postgres-server.ts'
 
@@ -74,10 +74,16 @@ export const openFoundation = async (
     await preparing(pool)
     const eventLogName =
       config.EVENT_LOG_URL === undefined ? 'PostgreSQL' : withoutSecrets(config.EVENT_LOG_URL)
-    if (!anyEventLog) await sameEventLog(pool, eventLogName)
-    const opened = await openEventLog(config.EVENT_LOG_URL ?? database.url, logger)
+    const named = { variable: 'EVENT_LOG_URL', url: config.EVENT_LOG_URL ?? database.url }
+    const opened = await openNamed(named, logger)
     eventLog = opened
-    await keepPriceBookComplete(opened, logger)
+    await telling(named, async () => {
+      // Before anything is remembered of it: a log that never answered is no log rows were folded from.
+      await opened.head()
+      if (!anyEventLog) await sameEventLog(pool, eventLogName)
+      await keepPriceBookComplete(opened, logger)
+      if (config.EVENT_LOG_URL !== undefined) await mayAppend(opened)
+    })
     const keyedEvents = createKeyedEvents(opened)
     const ledger = createLedger({
       eventLog: keyedEvents.eventLog,
@@ -117,48 +123,6 @@ export type FoundationOptions = {
   readonly anyEventLog?: boolean
   /** How long to wait for a database that another process starts, or that is recovering. Default: a minute. */
   readonly waitMs?: number
-}
-
-/** Opens the event log a URL names: `esdb://…` is EventStoreDB, `postgres://…` the log in that database. */
-export const openEventLog = async (url: string, logger: Logger): Promise<EventLog> => {
-  if (url.startsWith('postgres')) return openPostgresEventLog({ url, logger })
-  // Loaded only where it is used: the client and its protocol take memory and a quarter of a second.
-  const { openEventStoreDb } = await import('../event-log/eventstoredb.ts')
-  return openEventStoreDb({ url: url.replace(/^kurrentdb/, 'esdb'), logger })
-}
-
-/** Scheme, hosts and path of a connection string: what identifies the log, and nothing secret. */
-const withoutSecrets = (url: string): string =>
-  url.replace(/^([^:]+:\/\/)(.*@)?/, '$1').split('?', 1)[0] ?? ''
-
-/** Read models of another event log would be gone on from at positions that mean nothing in this one. */
-const sameEventLog = async (pool: pg.Pool, eventLogName: string): Promise<void> => {
-  await pool.query('insert into installation (event_log) values ($1) on conflict do nothing', [eventLogName])
-  const { rows } = await pool.query<{ event_log: string }>('select event_log from installation')
-  const known = rows[0]?.event_log
-  if (known === eventLogName) return
-  if (known !== undefined && shareHost(known, eventLogName)) {
-    await pool.query('update installation set event_log = $1', [eventLogName])
-    return
-  }
-  throw new ConfigError(
-    `EVENT_LOG_URL: the read models of this database were folded from ${known}, and the event log is now ${eventLogName}. ` +
-      'Copy the events with "event-log copy" if that has not happened, then run "projection rebuild --all".',
-  )
-}
-
-/** A cluster may be named by more, fewer or other seed hosts than before; one in common makes it the same. */
-const shareHost = (known: string, now: string): boolean => {
-  const [before, after] = [known, now].map(
-    (name) =>
-      new Set(
-        name
-          .replace(/^[^:]+:\/\//, '')
-          .split('/', 1)[0]
-          ?.split(','),
-      ),
-  )
-  return known.includes('://') && now.includes('://') && [...(before ?? [])].some((host) => after?.has(host))
 }
 
 /** A database of the operator's that cannot be reached is a bad value of DATABASE_URL; one of ours is our own fault. */

@@ -8,6 +8,7 @@
 import { createRequire } from 'node:module'
 import { createServer, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { createServer as createTlsServer } from 'node:tls'
 import { pathToFileURL } from 'node:url'
 import gossipGrpc from '@eventstore/db-client/generated/gossip_grpc_pb.js'
 import gossipPb from '@eventstore/db-client/generated/gossip_pb.js'
@@ -31,12 +32,15 @@ import streamsPb from '@eventstore/db-client/generated/streams_pb.js'
 import type {
   ConnectionInjector,
   handleUnaryCall,
+  Metadata,
   Server,
   ServerDuplexStream,
   ServerReadableStream,
   ServerWritableStream,
   sendUnaryData,
 } from '@grpc/grpc-js'
+import { doubleCertificate } from './eventstore-certificate.ts'
+import { createAccess, unauthenticated } from './eventstore-double-access.ts'
 
 // The client's own copy of gRPC, and of the Any type: ours to use only through the client.
 const clientRequire = createRequire(createRequire(import.meta.url).resolve('@eventstore/db-client'))
@@ -126,6 +130,8 @@ export type EventStoreDoubleOptions = {
   /** How long the first append of all takes, on a server that has just started. */
   readonly coldMs?: number
   readonly random?: RandomFaults
+  /** Speaks TLS, asks for a user and keeps the rights of `$settings`; there is `admin`. Default: like a server with `--insecure`. */
+  readonly secured?: { readonly adminPassword: string; readonly certificate?: { cert: string; key: string } }
 }
 
 export type EventStoreDouble = {
@@ -179,6 +185,13 @@ export const startEventStoreDouble = async (
   const sockets = new Set<Socket>()
   const endings = new Set<() => void>()
   const chance = seeded(random?.seed ?? 1)
+  const access =
+    options.secured === undefined
+      ? undefined
+      : createAccess(options.secured.adminPassword, () => {
+          const last = log.eventsOf('$settings').at(-1)
+          return last === undefined ? undefined : Buffer.from(last.data).toString()
+        })
   /** Where a write ends that is not replicated yet: a resend of it is dropped. */
   const replicating = new Set<string>()
   let appends = 0
@@ -208,7 +221,7 @@ export const startEventStoreDouble = async (
 
   /** One append, faults included. Says nothing where the reply is lost. */
   const handleAppend = async (
-    append: { stream: string; expected: Expected; events: readonly ProposedEvent[] },
+    append: { stream: string; expected: Expected; events: readonly ProposedEvent[]; metadata: Metadata },
     reply: { say: (outcome: Committed | DoubleAppendFault, hideActual: boolean) => void; end: () => void },
   ): Promise<void> => {
     if (silent) await spoken.promise
@@ -217,6 +230,7 @@ export const startEventStoreDouble = async (
     if (fault !== undefined) faults++
     if (fault === 'lose-request') return
     if (isRefusal(fault)) return reply.say(fault, false)
+    if (access?.refusal(append.metadata, append.stream, '$w') !== undefined) return reply.say('deny', false)
     if (append.stream === '') return reply.say('bad-request', false)
     if (coldMs > 0 && appends === 1) await sleep(coldMs)
     const outcome = log.commit(append.stream, append.expected, append.events)
@@ -240,6 +254,8 @@ export const startEventStoreDouble = async (
   }
 
   const batchAppend = (call: ServerDuplexStream<BatchAppendReq, BatchAppendResp>): void => {
+    if (access?.refusal(call.metadata, '', '$w') === unauthenticated)
+      return void call.emit('error', { code: unauthenticated, details: 'wrong user or password' })
     type Open = { readonly options: BatchAppendReq.Options; readonly events: ProposedEvent[] }
     const open = new Map<string, Open>()
     call.on('data', (request: BatchAppendReq) => {
@@ -255,7 +271,7 @@ export const startEventStoreDouble = async (
       const stream = nameOf(batch.options.getStreamIdentifier())
       const expected = batchExpected(batch.options)
       void handleAppend(
-        { stream, expected, events: batch.events },
+        { stream, expected, events: batch.events, metadata: call.metadata },
         {
           say: (outcome, hideActual) =>
             call.write(batchReply(correlationId, { stream, expected, outcome, hideActual })),
@@ -281,7 +297,7 @@ export const startEventStoreDouble = async (
     call.on('end', () => {
       const expected = classicExpected(header)
       void handleAppend(
-        { stream: nameOf(header?.getStreamIdentifier()), expected, events },
+        { stream: nameOf(header?.getStreamIdentifier()), expected, events, metadata: call.metadata },
         {
           say: (outcome) => {
             if (typeof outcome !== 'object' || outcome.kind === 'deleted' || outcome.kind === 'too-large')
@@ -299,6 +315,9 @@ export const startEventStoreDouble = async (
     if (silent) await spoken.promise
     const asked = call.request.getOptions()
     if (asked === undefined) return fail(call, grpc.status.INVALID_ARGUMENT, 'no options')
+    const wanted = asked.getStream()?.getStreamIdentifier()
+    const refused = access?.refusal(call.metadata, wanted === undefined ? '$all' : nameOf(wanted), '$r')
+    if (refused !== undefined) return fail(call, refused, 'Access Denied', 'access-denied')
     const send = async (response: ReadResp): Promise<void> => {
       if (silent) await spoken.promise
       if (call.cancelled || call.destroyed) return
@@ -394,16 +413,21 @@ export const startEventStoreDouble = async (
     delete: tombstone,
   })
   addDiscovery(server, () => double.port)
+  access?.addTo(server)
   const injector: ConnectionInjector = server.createConnectionInjector(
     grpc.ServerCredentials.createInsecure(),
   )
-  const listener = createServer((socket) => {
+  const join = (socket: Socket): void => {
     sockets.add(socket)
     socket.setNoDelay(true)
     socket.on('error', () => undefined)
     socket.on('close', () => sockets.delete(socket))
     injector.injectConnection(socket)
-  })
+  }
+  const listener =
+    options.secured === undefined
+      ? createServer(join)
+      : createTlsServer({ ...doubleCertificate, ...options.secured.certificate, ALPNProtocols: ['h2'] }, join)
   const listen = (port: number): Promise<number> =>
     new Promise((resolve, reject) => {
       listener.once('error', reject)
@@ -433,7 +457,7 @@ export const startEventStoreDouble = async (
 
   const double: EventStoreDouble = {
     port,
-    url: `esdb://127.0.0.1:${port}?tls=false`,
+    url: `esdb://127.0.0.1:${port}${options.secured === undefined ? '?tls=false' : ''}`,
     onAppend: undefined,
     dropSlowerThan: undefined,
     wrongCheckpoints: false,

@@ -1,45 +1,105 @@
 import { type Command, UsageError } from '../command.ts'
 import { copyEventLog } from '../copy-event-log.ts'
-import { openEventLog } from '../foundation.ts'
+import { openNamed, telling } from '../open-event-log.ts'
 
 const urlHelp = 'esdb://… for EventStoreDB, postgres://… for the log in that (migrated) database'
+const logUrl = /^(postgres(ql)?|esdb|kurrentdb)(\+discover)?:\/\//
+const storeUrl = /^(esdb|kurrentdb)(\+discover)?:\/\//
 
-export const eventLogCommands: readonly Command[] = [
-  {
-    name: 'event-log copy',
-    summary:
-      'copy an event log to another engine: ids, order within streams and digests as they are; can be resumed',
-    parameters: [
-      { name: 'from', help: urlHelp, required: true },
-      { name: 'to', help: `${urlHelp}; empty, or a copy begun earlier`, required: true },
-    ],
-    run: async ({ logger, progress }, given) => {
-      const [fromUrl, toUrl] = [given.required('from'), given.required('to')]
-      for (const [name, url] of [
-        ['from', fromUrl],
-        ['to', toUrl],
-      ] as const)
-        if (!/^(postgres(ql)?|esdb|kurrentdb)(\+discover)?:\/\//.test(url))
-          throw new UsageError(`--${name}: not the URL of an event log; ${urlHelp}`)
-      if (fromUrl === toUrl) throw new UsageError('--from and --to are the same event log')
-      const from = await openEventLog(fromUrl, logger)
-      const to = await openEventLog(toUrl, logger)
-      try {
-        const copied = await copyEventLog({
-          from,
-          to,
-          onProgress: ({ events, position, head, elapsedMs }) =>
-            progress(
-              `${events} events, position ${position} of ${head}, ${Math.round((events * 1000) / elapsedMs)} events/s`,
-            ),
-        })
-        return {
-          json: { ...copied, next: 'set EVENT_LOG_URL, run "ledger verify" and "projection rebuild --all"' },
-        }
-      } finally {
-        await from.close()
-        await to.close()
+/** A URL as typed or, so that no password is on a command line, from the environment; and what to call it. */
+const urlOf = (
+  name: 'from' | 'to',
+  typed: string | undefined,
+  environment: string | undefined,
+): { variable: string; url: string } => {
+  const variable = `EVENT_LOG_${name.toUpperCase()}`
+  const url = typed ?? environment
+  if (url === undefined) throw new UsageError(`--${name} or ${variable} is required`)
+  if (!logUrl.test(url))
+    throw new UsageError(
+      `${typed === undefined ? variable : `--${name}`}: not the URL of an event log; ${urlHelp}`,
+    )
+  return { variable: typed === undefined ? variable : `--${name}`, url }
+}
+
+const copy: Command = {
+  name: 'event-log copy',
+  summary:
+    'copy an event log to another engine: ids, order within streams and digests as they are; can be resumed',
+  parameters: [
+    { name: 'from', help: `${urlHelp}; default: EVENT_LOG_FROM` },
+    { name: 'to', help: 'the same, empty or a copy begun earlier; default: EVENT_LOG_TO' },
+  ],
+  run: async ({ config, logger, progress }, given) => {
+    const from = urlOf('from', given.text('from'), config.EVENT_LOG_FROM)
+    const to = urlOf('to', given.text('to'), config.EVENT_LOG_TO)
+    if (from.url === to.url) throw new UsageError('--from and --to are the same event log')
+    const source = await openNamed(from, logger)
+    const target = await openNamed(to, logger)
+    try {
+      await telling(from, () => source.head())
+      await telling(to, () => target.head())
+      const copied = await copyEventLog({
+        from: source,
+        to: target,
+        onProgress: ({ events, position, head, elapsedMs }) =>
+          progress(
+            `${events} events, position ${position} of ${head}, ${Math.round((events * 1000) / elapsedMs)} events/s`,
+          ),
+      })
+      return {
+        json: { ...copied, next: 'set EVENT_LOG_URL, run "ledger verify" and "projection rebuild --all"' },
       }
-    },
+    } finally {
+      await source.close()
+      await target.close()
+    }
   },
-]
+}
+
+const prepare: Command = {
+  name: 'event-log prepare',
+  summary:
+    'make the EventStoreDB user the service works as, or give it a new password, with the rights it needs; ' +
+    'EVENT_LOG_ADMIN_URL and EVENT_LOG_USER_PASSWORD come from the environment',
+  parameters: [{ name: 'user', help: 'its name: letters, digits, . _ -', required: true }],
+  run: async ({ config, logger }, given) => {
+    const user = given.required('user')
+    if (!/^[A-Za-z0-9._-]{1,64}$/.test(user))
+      throw new UsageError(`--user: "${user}" is not a name of letters, digits, . _ and -`)
+    const { EVENT_LOG_ADMIN_URL: url, EVENT_LOG_USER_PASSWORD: password } = config
+    if (url === undefined || !storeUrl.test(url))
+      throw new UsageError(
+        'EVENT_LOG_ADMIN_URL: set it to esdb://… with the user and password of an administrator',
+      )
+    if (password === undefined)
+      throw new UsageError('EVENT_LOG_USER_PASSWORD: set it to the password of the new user')
+    if (/[?&]tls=false/i.test(url))
+      throw new UsageError(
+        'EVENT_LOG_ADMIN_URL: an EventStoreDB without TLS knows no users; there is nothing to prepare',
+      )
+    const { prepareEventStoreDb } = await import('../../event-log/eventstoredb-prepare.ts')
+    const { created, settingsChanged, settings } = await telling(
+      { variable: 'EVENT_LOG_ADMIN_URL', url },
+      () =>
+        prepareEventStoreDb({
+          adminUrl: url.replace(/^kurrentdb/, 'esdb'),
+          user,
+          password,
+          shared: config.EVENT_LOG_PREFIX !== undefined,
+          logger,
+        }),
+    )
+    return {
+      json: {
+        user,
+        created,
+        settings_changed: settingsChanged,
+        settings,
+        next: `set EVENT_LOG_URL to the same hosts with ${user} and its password`,
+      },
+    }
+  },
+}
+
+export const eventLogCommands: readonly Command[] = [copy, prepare]

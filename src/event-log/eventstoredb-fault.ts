@@ -1,0 +1,134 @@
+import { readFileSync } from 'node:fs'
+import { connect as connectTcp, isIP } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import { parseConnectionString } from '@eventstore/db-client/dist/Client/parseConnectionString.js'
+import { redactedUrl } from './eventstoredb-client.ts'
+
+/**
+ * Why EventStoreDB cannot be used, in one sentence with the remedy. gRPC says "unavailable" of a certificate it does not
+ * trust and of a server that is away alike, and leaves out why: so the hosts are dialled once more, without it.
+ */
+
+const probeMs = 3_000
+
+/** As gRPC numbers them. */
+const permissionDenied = 7
+const unauthenticated = 16
+
+const untrusted = new Set([
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+  'UNABLE_TO_GET_ISSUER_CERT',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'CERT_UNTRUSTED',
+])
+
+/** What went wrong with the server of a connection string, told from the error of a call to it. */
+export const eventStoreDbFault = async (url: string, error: unknown): Promise<string> => {
+  const server = `EventStoreDB at ${redactedUrl(url).split('?', 1)[0]}`
+  const said = causesOf(error)
+  const refused = said.find(({ code }) => code === unauthenticated)
+  if (refused !== undefined)
+    return (
+      `${server} refuses the user or the password (${refused.message}). Correct them in the connection string, as in ` +
+      'esdb://user:password@host:2113; characters other than letters and digits are written percent-encoded.'
+    )
+  const denied = said.find(
+    ({ code, message }) => code === permissionDenied || message.includes('event_store.client.AccessDenied'),
+  )
+  if (denied !== undefined)
+    return (
+      `${server} does not give the user the rights the service needs (${denied.message}). As an administrator run ` +
+      '"event-log prepare --user NAME", or let the user read all events and write streams in $settings.'
+    )
+  const last = said.at(-1)?.message ?? 'no reason given'
+  return `${server} ${(await unreachable(url)) ?? `does not answer as an event store should (${last})`}`
+}
+
+type Said = { readonly code: unknown; readonly message: string }
+
+const causesOf = (error: unknown): Said[] => {
+  const said: Said[] = []
+  for (let at = error; at instanceof Error && said.length < 8; at = at.cause)
+    said.push({ code: Reflect.get(at, 'code'), message: at.message.replace(/\s+/g, ' ') })
+  return said
+}
+
+/** What dialling the hosts one after the other tells; null where one of them takes a connection as it should. */
+const unreachable = async (url: string): Promise<string | null> => {
+  const { hosts, tls = true, tlsCAFile } = parseConnectionString(url.trim().replace(/^kurrentdb/, 'esdb'))
+  const ca = tls && tlsCAFile !== undefined ? readFileSync(tlsCAFile) : undefined
+  const failures: string[] = []
+  for (const { address, port } of hosts) {
+    const host = address.replace(/^\[(.*)\]$/, '$1')
+    const dialled = await dial({ host, port, tls, ...(ca === undefined ? {} : { ca }) })
+    if (dialled === null) {
+      if (!tls && (await dial({ host, port, tls: true, anyCertificate: true })) === null)
+        return 'speaks TLS, and the connection string says tls=false. Take that out, and name the CA of the server: tlsCAFile=/path/ca.crt'
+      return null
+    }
+    // It was reached: what it said is more than that another host is away.
+    if (!dialled.away) return dialled.why
+    failures.push(`${address}:${port} ${dialled.why}`)
+  }
+  return `cannot be reached (${failures.join(', ')}). Start it, or correct host and port in the connection string.`
+}
+
+type Dial = {
+  readonly host: string
+  readonly port: number
+  readonly tls: boolean
+  readonly ca?: Buffer
+  readonly anyCertificate?: boolean
+}
+
+/** Null where a connection, with a TLS handshake where there should be one, succeeds. `away`: no connection at all. */
+const dial = ({
+  host,
+  port,
+  tls,
+  ca,
+  anyCertificate = false,
+}: Dial): Promise<{ away: boolean; why: string } | null> =>
+  new Promise((resolve) => {
+    let connected = false
+    const socket = tls
+      ? connectTls({
+          host,
+          port,
+          ...(ca === undefined ? {} : { ca }),
+          ...(isIP(host) === 0 ? { servername: host } : {}),
+          ALPNProtocols: ['h2'],
+          rejectUnauthorized: !anyCertificate,
+        })
+      : connectTcp({ host, port })
+    const settle = (told: { away: boolean; why: string } | null): void => {
+      clearTimeout(timer)
+      socket.destroy()
+      resolve(told)
+    }
+    const timer = setTimeout(() => settle({ away: !connected, why: `no answer in ${probeMs} ms` }), probeMs)
+    socket.once('connect', () => {
+      connected = true
+      if (!tls) settle(null)
+    })
+    socket.once('secureConnect', () => settle(null))
+    socket.once('error', (error: NodeJS.ErrnoException) => {
+      const code = error.code ?? error.message
+      settle(
+        connected ? { away: false, why: certificateFault(code, error.message) } : { away: true, why: code },
+      )
+    })
+    socket.once('close', () => settle({ away: !connected, why: 'the connection was closed' }))
+  })
+
+const certificateFault = (code: string, message: string): string => {
+  if (untrusted.has(code))
+    return `shows a certificate that is not trusted (${code}: ${message}). Name the CA that signed it in the connection string: tlsCAFile=/path/ca.crt`
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
+    return `shows a certificate for another name (${message}). Use a host name the certificate holds.`
+  if (code.startsWith('CERT_'))
+    return `shows a certificate that is not valid (${code}: ${message}). Renew it, or set the clock of this machine.`
+  return `does not speak TLS (${code}). If that is meant, add tls=false to the connection string; no password is sent then.`
+}

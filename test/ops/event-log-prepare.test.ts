@@ -1,0 +1,153 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pino from 'pino'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { openEventStoreDb } from '../../src/event-log/eventstoredb.ts'
+import { settingsFor, urlFor } from '../../src/event-log/eventstoredb-prepare.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { newEvents } from '../contract/event-log.ts'
+import { doubleCertificate } from '../support/eventstore-certificate.ts'
+import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
+import { type CliResult, cli } from '../support/service.ts'
+
+/** The user the service works as, on a double that keeps users and the rights of `$settings` as we know a server to. */
+
+const adminPassword = 'the administrator: @/?'
+const password = 'the service of them all: @/?#'
+const logger = pino({ level: 'silent' })
+
+let double: EventStoreDouble
+let dir = ''
+let adminUrl = ''
+let logs: EventLog[] = []
+
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'event-log-prepare-'))
+  await writeFile(join(dir, 'ca.crt'), doubleCertificate.cert)
+  double = await startEventStoreDouble({ secured: { adminPassword } })
+  adminUrl = urlFor(
+    `esdb://localhost:${double.port}?tlsCAFile=${join(dir, 'ca.crt')}`,
+    'admin',
+    adminPassword,
+  )
+})
+
+afterEach(async () => {
+  for (const log of logs) await log.close()
+  logs = []
+  await double.close()
+  await rm(dir, { recursive: true, force: true })
+})
+
+const open = (user: string, word: string): EventLog => {
+  const log = openEventStoreDb({ url: urlFor(adminUrl, user, word), logger })
+  logs.push(log)
+  return log
+}
+
+const prepare = (more: Record<string, string> = {}, user = 'enrichment'): Promise<CliResult> =>
+  cli(['event-log', 'prepare', '--user', user, '--json'], {
+    EVENT_LOG_ADMIN_URL: adminUrl,
+    EVENT_LOG_USER_PASSWORD: password,
+    ...more,
+  })
+
+const settingsOf = (): unknown[] =>
+  double.eventsOf('$settings').map(({ data }) => JSON.parse(Buffer.from(data).toString()))
+
+test('a user is made that reads everything and writes streams; doing it again changes its password and nothing else', async () => {
+  const { code, out, err } = await prepare()
+  expect(code, err).toBe(0)
+  expect(out + err).not.toContain(password)
+  expect(JSON.parse(out)).toMatchObject({ user: 'enrichment', created: true, settings_changed: true })
+  expect(settingsOf()).toEqual([
+    {
+      $userStreamAcl: {
+        $r: ['enrichment'],
+        $w: ['enrichment'],
+        $mr: ['enrichment'],
+        $d: '$admins',
+        $mw: '$admins',
+      },
+      $systemStreamAcl: { $r: ['$admins', 'enrichment'] },
+    },
+  ])
+  const log = open('enrichment', password)
+  expect(await log.append('ledger-a', 'none', newEvents(2))).toEqual({ revision: 1 })
+  expect(await log.read('ledger-a', { max: 10 })).toHaveLength(2)
+  expect(await log.head()).toBeGreaterThan(0n)
+
+  const again = await prepare({ EVENT_LOG_USER_PASSWORD: 'another one: @/?' })
+  expect(JSON.parse(again.out)).toMatchObject({ created: false, settings_changed: false })
+  expect(settingsOf()).toHaveLength(1)
+  await expect(open('enrichment', password).head()).rejects.toThrow('UNAUTHENTICATED')
+  expect(await open('enrichment', 'another one: @/?').read('ledger-a', { max: 10 })).toHaveLength(2)
+})
+
+test('what is missing or refused is said in one line, without a secret', async () => {
+  const { code, err } = await prepare({ EVENT_LOG_ADMIN_URL: urlFor(adminUrl, 'admin', 'wrong') })
+  expect(code).toBe(2)
+  expect(err.trim()).toMatch(
+    /^EVENT_LOG_ADMIN_URL: EventStoreDB at .* refuses the user or the password \(16 UNAUTH[^\n]*$/,
+  )
+  const faulty = [
+    [{ EVENT_LOG_ADMIN_URL: '' }, 'enrichment', 'EVENT_LOG_ADMIN_URL: set it'],
+    [{ EVENT_LOG_ADMIN_URL: 'esdb://a:b@h?tls=false' }, 'enrichment', 'without TLS knows no users'],
+    [{}, 'admin', 'is in $admins'],
+  ] as const
+  await Promise.all(
+    faulty.map(async ([more, user, said]) => {
+      const { code, err } = await prepare(more, user)
+      expect(code, err).toBeGreaterThan(0)
+      expect(err).toContain(said)
+      expect(err).not.toContain(password)
+    }),
+  )
+  expect(settingsOf()).toEqual([])
+})
+
+describe('what becomes of rights that were given already', () => {
+  const $systemStreamAcl = { $r: ['$admins', 'new'] }
+
+  test.each([
+    [
+      'named users stay, on a server of ones own too',
+      false,
+      { $r: ['old'], $w: 'old' },
+      {
+        $r: ['old', 'new'],
+        $w: ['old', 'new'],
+        $mr: ['new'],
+        $d: '$admins',
+        $mw: '$admins',
+      },
+    ],
+    [
+      'what is open by name stays open',
+      false,
+      { $r: '$all', $w: ['$all'], $d: 'old' },
+      {
+        $r: '$all',
+        $w: ['$all'],
+        $d: 'old',
+        $mr: ['new'],
+        $mw: '$admins',
+      },
+    ],
+    ['on a shared server what everyone may do, everyone may go on doing', true, undefined, undefined],
+    ['on a shared server a named few become one more', true, { $r: ['old'] }, { $r: ['old', 'new'] }],
+  ])('%s', (_, shared, before, after) => {
+    expect(
+      settingsFor(before === undefined ? {} : { $userStreamAcl: before }, { user: 'new', shared }),
+    ).toEqual({
+      ...(after === undefined ? {} : { $userStreamAcl: after }),
+      $systemStreamAcl,
+    })
+  })
+
+  test('giving them twice is giving them once', () => {
+    const once = settingsFor({}, { user: 'new', shared: false })
+    expect(settingsFor(once, { user: 'new', shared: false })).toEqual(once)
+  })
+})

@@ -1,0 +1,189 @@
+import { once } from 'node:events'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { EventStoreDBClient, jsonEvent } from '@eventstore/db-client'
+import pino from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { parseConfig } from '../../src/config.ts'
+import { prepareEventStoreDb } from '../../src/event-log/eventstoredb-prepare.ts'
+import { openFoundation } from '../../src/ops/foundation.ts'
+import { pinnedCertificate } from '../egress/pinned-certificate.ts'
+import { doubleCertificate } from '../support/eventstore-certificate.ts'
+import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { startWorker } from '../support/service.ts'
+
+/**
+ * A start that fails says why in one line: EVENT_LOG_URL, what the server or TLS said, the remedy. The server is a double
+ * that speaks TLS, asks for a user and keeps the rights of `$settings`, as far as we know a server to do.
+ */
+
+const password = 'c0rrect/h@rse'
+const secretKey = 'a secret of the test, long enough to be one'
+
+let double: EventStoreDouble
+let plain: EventStoreDouble
+let database: TestDatabase
+let dir = ''
+let ca = ''
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'event-log-url-'))
+  await writeFile(join(dir, 'ca.crt'), doubleCertificate.cert)
+  ca = `tlsCAFile=${join(dir, 'ca.crt')}`
+  double = await startEventStoreDouble({ secured: { adminPassword: password } })
+  plain = await startEventStoreDouble({})
+  database = await testDatabase()
+})
+
+afterAll(async () => {
+  await double?.close()
+  await plain?.close()
+  await database?.drop()
+  await rm(dir, { recursive: true, force: true })
+})
+
+const urlOf = (options: string, { user = 'admin', word = password, host = '127.0.0.1' } = {}): string =>
+  `esdb://${user}:${encodeURIComponent(word)}@${host}:${double.port}?${options}`
+
+/** What the start says, a line in all. */
+const startOn = async (eventLogUrl: string): Promise<string> => {
+  const config = parseConfig({
+    DATABASE_URL: database.url,
+    SECRET_KEY: secretKey,
+    EVENT_LOG_URL: eventLogUrl,
+  })
+  try {
+    const foundation = await openFoundation(config, { logger: pino({ level: 'silent' }) })
+    await foundation.close()
+    return 'started'
+  } catch (error) {
+    if (!(error instanceof Error)) throw error
+    expect(error.name, error.stack).toBe('ConfigError')
+    expect(error.message).not.toContain('\n')
+    expect(error.message).not.toContain(password)
+    expect(error.message).not.toContain(encodeURIComponent(password))
+    return error.message
+  }
+}
+
+/** Who may do what on the double from now on, as an administrator says it. */
+const settings = async (acls: object): Promise<void> => {
+  const client = EventStoreDBClient.connectionString(urlOf(ca))
+  await client.appendToStream('$settings', jsonEvent({ type: 'update-default-acl', data: { ...acls } }))
+  await client.dispose()
+}
+
+describe('a start on an event store that cannot be used', () => {
+  test('whose certificate nobody named the CA of', async () => {
+    expect(await startOn(urlOf('tls=true'))).toMatch(
+      /^EVENT_LOG_URL: EventStoreDB at esdb:\/\/\*\*\*@127\.0\.0\.1:\d+ shows a certificate that is not trusted \(DEPTH_ZERO_SELF_SIGNED_CERT: .*tlsCAFile=/,
+    )
+  })
+
+  test('whose certificate is for another name', async () => {
+    const other = await startEventStoreDouble({
+      secured: { adminPassword: password, certificate: pinnedCertificate },
+    })
+    await writeFile(join(dir, 'other.crt'), pinnedCertificate.cert)
+    expect(await startOn(`esdb://127.0.0.1:${other.port}?tlsCAFile=${join(dir, 'other.crt')}`)).toMatch(
+      /shows a certificate for another name \(.*altnames.*\)\. Use a host name the certificate holds\.$/,
+    )
+    await other.close()
+  })
+
+  test('with a wrong password, and with none', async () => {
+    expect(await startOn(urlOf(ca, { word: 'sesame' }))).toMatch(
+      /refuses the user or the password \(16 UNAUTHENTICATED: .*\)\. Correct them .*percent-encoded\.$/,
+    )
+    expect(await startOn(`esdb://127.0.0.1:${double.port}?${ca}`)).toMatch(/\(16 UNAUTHENTICATED/)
+  })
+
+  test('as a user that may not read everything, and as one that may not write', async () => {
+    // An installation that runs: nothing is to be written at its start.
+    expect(await startOn(urlOf(ca))).toBe('started')
+    await prepareEventStoreDb({
+      adminUrl: urlOf(ca),
+      user: 'ledger',
+      password,
+      shared: false,
+      logger: pino({ level: 'silent' }),
+    })
+    const own = urlOf(ca, { user: 'ledger' })
+    expect(await startOn(own)).toBe('started')
+    await settings({ $userStreamAcl: { $r: 'ledger', $w: 'ledger' }, $systemStreamAcl: { $r: '$admins' } })
+    expect(await startOn(own)).toMatch(
+      /does not give the user the rights the service needs \(7 PERMISSION_DENIED: .*\)\. .*"event-log prepare --user NAME"/,
+    )
+    await settings({ $userStreamAcl: { $r: 'ledger', $w: '$admins' }, $systemStreamAcl: { $r: 'ledger' } })
+    expect(await startOn(own)).toMatch(
+      /the rights the service needs \(.*AccessDenied.*\)\. .*"event-log prepare/,
+    )
+  })
+
+  test('that is away, or has another address', async () => {
+    const free = createServer()
+    const port = await new Promise<number>((resolve) =>
+      free.listen(0, '127.0.0.1', () => {
+        const address = free.address()
+        resolve(address === null || typeof address === 'string' ? 0 : address.port)
+      }),
+    )
+    await new Promise((resolve) => free.close(resolve))
+    expect(await startOn(`esdb://127.0.0.1:${port}?tls=false`)).toMatch(
+      new RegExp(
+        `cannot be reached \\(127\\.0\\.0\\.1:${port} ECONNREFUSED\\)\\. Start it, or correct host and port`,
+      ),
+    )
+    expect(await startOn(`esdb://127.0.0.1:${port},127.0.0.1:1?tls=false`)).toMatch(
+      /ECONNREFUSED, 127\.0\.0\.1:1 /,
+    )
+    expect(await startOn('esdb://no-such-host.invalid?tls=false')).toMatch(
+      /invalid:2113 (ENOTFOUND|EAI_AGAIN)\)/,
+    )
+  })
+
+  test('that speaks TLS where none was meant, and the other way round', async () => {
+    expect(await startOn(`esdb://127.0.0.1:${double.port}?tls=false`)).toMatch(/speaks TLS, .*says tls=false/)
+    expect(await startOn(`esdb://127.0.0.1:${plain.port}`)).toMatch(/does not speak TLS \(.*add tls=false/)
+  })
+
+  test('with a connection string that makes no sense', async () => {
+    expect(await startOn('esdb://127.0.0.1:port')).toMatch(
+      /^EVENT_LOG_URL: the event store's connection string/,
+    )
+    expect(await startOn('esdb://127.0.0.1?colour=red')).toMatch(/option this service does not know: colour$/)
+  })
+
+  test('is forgotten: the right one is the first the installation remembers', async () => {
+    const own = await testDatabase()
+    try {
+      const start = async (eventLogUrl: string): Promise<void> => {
+        const config = parseConfig({
+          DATABASE_URL: own.url,
+          SECRET_KEY: secretKey,
+          EVENT_LOG_URL: eventLogUrl,
+        })
+        await (await openFoundation(config, { logger: pino({ level: 'silent' }) })).close()
+      }
+      await expect(start('esdb://127.0.0.1:1?tls=false')).rejects.toThrow('cannot be reached')
+      await start(plain.url)
+    } finally {
+      await own.drop()
+    }
+  })
+})
+
+test('the process writes that line and nothing else, and exits with 2', async () => {
+  const service = startWorker({
+    DATABASE_URL: database.url,
+    SECRET_KEY: secretKey,
+    EVENT_LOG_URL: urlOf(ca, { word: 'sesame', host: 'localhost' }),
+  })
+  expect(await once(service.child, 'exit')).toEqual([2, null])
+  expect(service.output().trim().split('\n')).toEqual([
+    expect.stringMatching(/^Configuration: EVENT_LOG_URL: EventStoreDB at .*16 UNAUTHENTICATED/),
+  ])
+})
