@@ -19,6 +19,7 @@ import { whoami } from './capabilities/whoami/index.ts'
 import { type Config, ConfigError } from './config.ts'
 import { dashboard } from './dashboard/dashboard.ts'
 import { trustedProxies } from './guard/caller-address.ts'
+import { EpochKeyFault } from './guard/epoch-key-files.ts'
 import { openKeyDirectory } from './guard/key-directory.ts'
 import { watchParked } from './guard/parked-events.ts'
 import { createRateLimiter } from './guard/rate-limit.ts'
@@ -64,8 +65,12 @@ export const startApp = async (
   let dashboardUrl: string | null = null
   let metricsUrl: string
   let renewCertificate = async (): Promise<void> => undefined
-  let health = createHealth({ ...foundation, projections, clock: Date })
+  // Whoever answers or does later work seals; the others never need the keys.
+  const epochKey: readonly LiveModel[] =
+    has('api') || has('jobs') ? [{ name: 'epoch_key', failure: foundation.epochKeys.failure }] : []
+  let health = createHealth({ ...foundation, projections, liveModels: epochKey, clock: Date })
   try {
+    if (epochKey.length > 0) await watchEpochKeys(foundation)
     if (has('projector')) closing.push(startProjector(foundation, logger))
     const open =
       has('api') || has('jobs') ? await openCapabilities(foundation, config, logger, metrics) : null
@@ -95,8 +100,11 @@ export const startApp = async (
       health = createHealth({
         ...foundation,
         projections,
-        liveModels:
-          pixel === null ? liveModels : [...liveModels, { name: 'pixel_rules', failure: pixel.failure }],
+        liveModels: [
+          ...epochKey,
+          ...liveModels,
+          ...(pixel === null ? [] : [{ name: 'pixel_rules', failure: pixel.failure }]),
+        ],
         clock: Date,
         ...(shared === undefined ? {} : { rateLimitsShared: shared.shared }),
       })
@@ -206,6 +214,12 @@ const openCapabilities = async (foundation: Foundation, config: Config, logger: 
   }
 }
 
+const watchEpochKeys = ({ epochKeys }: Foundation): Promise<void> =>
+  epochKeys.watch().catch((cause: unknown) => {
+    if (cause instanceof EpochKeyFault) throw new ConfigError(`KEY_DIR: ${cause.message}`, { cause })
+    throw cause
+  })
+
 const startProjector = ({ url, eventLog }: Foundation, logger: Logger): (() => Promise<void>) => {
   const projector = createProjector({
     url,
@@ -229,7 +243,7 @@ const openCallRoom = async (
   liveModels: readonly LiveModel[]
   close(): Promise<void>
 }> => {
-  const { eventLog, pool, secrets, ledger, keyedEvents } = foundation
+  const { eventLog, pool, secrets, epochKeys, ledger, keyedEvents } = foundation
   const directory = await openKeyDirectory({ eventLog, listed: await listedKeys(foundation, logger), logger })
   const prices = openPriceBooks({ eventLog, logger })
   await Promise.all([directory.caughtUp, prices.caughtUp])
@@ -251,7 +265,13 @@ const openCallRoom = async (
     refusedCalls,
     ledger,
     prices,
-    idempotency: createIdempotency({ pool, eventLog, keyedEvents, secrets }),
+    idempotency: createIdempotency({
+      pool,
+      eventLog,
+      keyedEvents,
+      secrets,
+      sealer: epochKeys.sealer('idempotent-answer'),
+    }),
     reservations: createReservations(),
     requestIds: createRequestIds(),
     clock: Date,

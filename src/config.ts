@@ -71,6 +71,7 @@ const variables = z.object({
   TLS_KEY: z.string().min(1).optional(),
   INSECURE_COOKIES: z.enum(['0', '1']).default('0'),
   DATA_DIR: z.string().min(1).default('.data'),
+  KEY_DIR: z.string().min(1).optional(),
   DATABASE_URL: z
     .string()
     .regex(/^postgres(ql)?:\/\//, 'a URL such as postgres://user:password@host:5432/database')

@@ -39,7 +39,7 @@ const retryExpireSeconds = 60
 const userAgent = 'enrichment-ledger'
 
 export const openEmailValidation = (
-  { pool, secrets }: Foundation,
+  { pool, secrets, epochKeys }: Foundation,
   config: Config,
   {
     outside,
@@ -56,6 +56,7 @@ export const openEmailValidation = (
   const exchangers = createMailExchangers({ dns: outside.dns, guard: outside.guard, random: Math.random })
   const probe = config.EMAIL_PROBE === 'on' ? openProbe(config, logger, observe) : null
   const checks = createMailboxChecks(pool)
+  const sealer = epochKeys.sealer(retrySealPurpose)
   const companies = createCompanies({
     pool,
     homePages:
@@ -65,6 +66,7 @@ export const openEmailValidation = (
   })
   const form = emailValidation({
     secrets,
+    sealer,
     exchangers,
     mailbox: probe,
     checks,
@@ -93,7 +95,7 @@ export const openEmailValidation = (
                       exchangers,
                       mailbox: probe,
                       checks,
-                      sealer: secrets.sealer(retrySealPurpose),
+                      sealer,
                       clock: Date,
                     },
                     data,

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import { profileCache } from '../projections/profile-cache.ts'
 import type { AnyCapabilityForm } from './call/form.ts'
 import { createClaims } from './capabilities/profile/claims.ts'
 import {
@@ -12,13 +13,16 @@ import { createIdentifiers, type Identifiers } from './capabilities/profile/iden
 import { type ProfileObserver, profile } from './capabilities/profile/index.ts'
 import { openProviders, type ProviderObserver, type Providers } from './capabilities/profile/providers.ts'
 import { createRetrieval } from './capabilities/profile/retrieval.ts'
+import { datasetStore, profileKeyStore } from './capabilities/profile/sealed-stores.ts'
 import { createVault } from './capabilities/profile/vault.ts'
 import { type Config, ConfigError } from './config.ts'
 import { readJsonLd } from './egress/json-ld.ts'
+import { renewSeals, type SealedStore } from './jobs/renew-seals.ts'
 import { inPortions } from './jobs/retain.ts'
 import type { CapabilityJobs } from './jobs/run.ts'
 import type { Foundation } from './ops/foundation.ts'
 import type { Outside } from './outside.ts'
+import { liveTable } from './projector/tables.ts'
 
 /** What profile retrieval needs, put together: for whoever answers calls, runs jobs, or types a command. */
 
@@ -41,7 +45,7 @@ export const openProfiles = async (
 ): Promise<Profiles> => {
   const { pool, eventLog, secrets } = foundation
   const identifiers = identifiersOf(config)
-  const vault = createVault({ pool, sealer: secrets.sealer('profile-key'), clock: Date })
+  const vault = vaultOf(foundation)
   const providers = await openProviders(
     {
       names: config.PROFILE_PROVIDER,
@@ -83,6 +87,17 @@ export const openProfiles = async (
           cron: '51 * * * *',
           run: () => inPortions(retainedAtOnceMax, () => dropOldProfiles({ eventLog, vault, clock: Date })),
         },
+        'renew-seals': {
+          cron: '3 * * * *',
+          run: () =>
+            renewSeals({
+              keys: foundation.epochKeys,
+              stores: sealedStoresOf(foundation),
+              clock: Date,
+              databaseNowMs: () => databaseNowMs(pool),
+              logger,
+            }),
+        },
       },
       queued: {},
     },
@@ -106,10 +121,29 @@ export const identifiersOf = (config: Pick<Config, 'PROFILE_DOMAIN' | 'PROFILE_U
     urnPrefix: config.PROFILE_URN_PREFIX ?? null,
   })
 
-const datasetSecretsOf = ({ secrets }: Pick<Foundation, 'secrets'>) => ({
+const datasetSecretsOf = ({ secrets, epochKeys }: Pick<Foundation, 'secrets' | 'epochKeys'>) => ({
   identifierHmac: secrets.identifierHmac,
-  sealer: secrets.sealer('profile-dataset'),
+  sealer: epochKeys.sealer('profile-dataset'),
 })
+
+const vaultOf = ({ pool, epochKeys }: Pick<Foundation, 'pool' | 'epochKeys'>) =>
+  createVault({ pool, sealer: epochKeys.sealer('profile-key'), clock: Date })
+
+/** Where rows about people are deleted. */
+export const tablesOfPeople = (): string[] => [
+  'profile_keys',
+  'profile_dataset',
+  ...profileCache.tables.map(({ name }) => liveTable(profileCache)(name)),
+]
+
+/** Everything that is sealed for longer than a day. */
+export const sealedStoresOf = ({
+  pool,
+  epochKeys,
+}: Pick<Foundation, 'pool' | 'epochKeys'>): readonly SealedStore[] => [
+  profileKeyStore({ pool, sealer: epochKeys.sealer('profile-key'), clock: Date }),
+  datasetStore({ pool, sealer: epochKeys.sealer('profile-dataset') }),
+]
 
 /** Asks once for all people of a portion. */
 const suppressedIn =
@@ -152,17 +186,18 @@ export const importProfilesFrom = (
 
 /** `profiles erase`: null where the text is no identifier. The projections must have caught up. */
 export const eraseProfileOf = async (
-  { pool, eventLog, secrets }: Foundation,
+  foundation: Foundation,
   config: Config,
   { id, actor, note }: { id: string; actor: string; note: string | null },
 ) => {
+  const { pool, eventLog, secrets } = foundation
   const ref = identifiersOf(config).parse(id)
   if (ref === null) return null
   return eraseProfile(
     {
       pool,
       eventLog,
-      vault: createVault({ pool, sealer: secrets.sealer('profile-key'), clock: Date }),
+      vault: vaultOf(foundation),
       identifierHmac: secrets.identifierHmac,
       eraseFromDataset: async (hmacs) => (await eraseFromDataset(pool, hmacs)).hmacs,
       clock: Date,
@@ -170,4 +205,9 @@ export const eraseProfileOf = async (
     ref,
     { actor, note },
   )
+}
+
+const databaseNowMs = async (pool: Foundation['pool']): Promise<number> => {
+  const { rows } = await pool.query<{ now: Date }>('select now()')
+  return rows[0]?.now.getTime() ?? Number.NaN
 }

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { EventLog } from '../event-log/port.ts'
-import type { Secrets } from '../guard/secrets.ts'
+import type { EpochSealer, Secrets } from '../guard/secrets.ts'
 import type { KeyedEvents } from '../ledger/keyed-events.ts'
 import { createAttempts, type KeyedRequest, type LedgerFinding } from './attempts.ts'
 import { unavailableWhenAway } from './unavailable.ts'
@@ -60,14 +60,15 @@ export const createIdempotency = ({
   eventLog,
   keyedEvents,
   secrets,
+  sealer,
 }: {
   pool: pg.Pool
   eventLog: EventLog
   keyedEvents: KeyedEvents
-  secrets: Pick<Secrets, 'requestHmac' | 'sealer'>
+  secrets: Pick<Secrets, 'requestHmac'>
+  /** Answers repeat what partners sent and were told. */
+  sealer: EpochSealer
 }): Idempotency => {
-  // Answers repeat what partners sent and were told.
-  const sealer = secrets.sealer('idempotent-answer')
   const attempts = createAttempts({ pool, eventLog, keyedEvents })
   const keyHash = ({ organizationId, key }: Pick<IdempotencyClaim, 'organizationId' | 'key'>): Buffer =>
     secrets.requestHmac(`key\n${organizationId}\n${key}`)
@@ -171,7 +172,7 @@ export const createIdempotency = ({
     claim: (claim) => claimOne(claim).catch(unavailableWhenAway),
     lookAgain: (claim) => lookUnderClaim(claim, handBack).catch(unavailableWhenAway),
     finish: async (claim, { status, body }) => {
-      const sealed = body === null ? null : sealer.seal(body, sealContext(claim))
+      const sealed = body === null ? null : await sealer.seal(body, sealContext(claim))
       await pool.query(
         `update idempotent_calls set status = $3, answer = $4, answered_at = now()
           where organization_id = $1 and key_hash = $2`,

@@ -23,7 +23,7 @@ export type Secrets = {
   identifierHmac(identifier: string): string
   /** HMAC-SHA-256 of what a request said: equal for equal requests, and telling nothing to who guesses at it. */
   requestHmac(text: string): Buffer
-  /** Encryption at rest under a key of its own purpose. */
+  /** For what others keep for us, such as cookies. What is kept here about people is sealed under epoch keys, which end. */
   sealer(purpose: string): Sealer
 }
 
@@ -32,6 +32,14 @@ export type Sealer = {
   /** base64url of nonce, ciphertext and tag; different every time. */
   seal(text: string, context: string): string
   /** Null for anything not sealed here, under this context, as it is. */
+  open(sealed: string, context: string): string | null
+}
+
+/** The same under the key of the current epoch (`epoch-keys.ts`), which ends: what is sealed begins with the key's id and a dot. */
+export type EpochSealer = {
+  /** Rejects with `Unavailable` while the current key is not at hand. */
+  seal(text: string, context: string): Promise<string>
+  /** Null also for what was sealed under a key that is gone. */
   open(sealed: string, context: string): string | null
 }
 

@@ -1,8 +1,12 @@
 import { constants } from 'node:fs'
 import { access, mkdir, stat } from 'node:fs/promises'
-import { dirname, resolve } from 'node:path'
-import { ConfigError } from '../config.ts'
+import { dirname, join, resolve } from 'node:path'
+import { type Config, ConfigError } from '../config.ts'
 import { codeOf } from './postgres-cluster.ts'
+
+/** Where the epoch keys are. */
+export const keyDirOf = ({ KEY_DIR, DATA_DIR }: Pick<Config, 'KEY_DIR' | 'DATA_DIR'>): string =>
+  resolve(KEY_DIR ?? join(DATA_DIR, 'keys'))
 
 /** No path is deeper: the operating systems end paths at some thousand characters. */
 const missingMax = 256
@@ -20,13 +24,16 @@ const reasons: Readonly<Record<string, string>> = {
 }
 
 /**
- * Makes the data directory and what is missing above it (mode 0700), and makes sure that it can be written to. Throws
- * `ConfigError` naming DATA_DIR and the reason.
+ * Makes the directory a variable names and what is missing above it (mode 0700), and makes sure that it can be written to. Throws
+ * `ConfigError` naming the variable and the reason.
  *
  * One directory after the other: `mkdir` with `recursive` never returns where a file system refuses with ENOENT what its
  * parent has room for, as /proc does.
  */
-export const makeDataDir = async (dataDir: string): Promise<void> => {
+export const makeDataDir = async (
+  dataDir: string,
+  variable: 'DATA_DIR' | 'KEY_DIR' = 'DATA_DIR',
+): Promise<void> => {
   const path = resolve(dataDir)
   try {
     for (const missing of (await missingOf(path)).reverse())
@@ -39,7 +46,7 @@ export const makeDataDir = async (dataDir: string): Promise<void> => {
   } catch (cause) {
     const code = codeOf(cause) ?? 'unknown'
     throw new ConfigError(
-      `DATA_DIR: ${path} cannot be made or written to: ${reasons[code] ?? code} (${code}). Name a directory this user can create or write to.`,
+      `${variable}: ${path} cannot be made or written to: ${reasons[code] ?? code} (${code}). Name a directory this user can create or write to.`,
       { cause },
     )
   }

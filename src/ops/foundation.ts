@@ -13,12 +13,14 @@ import { AppendConflict, type EventLog, StreamMissing } from '../event-log/port.
 import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
 import type { PriceBookPublished } from '../events/prices.ts'
 import { priceBookStream } from '../events/streams.ts'
+import { createEpochKeyFiles } from '../guard/epoch-key-files.ts'
+import { type EpochKeys, openEpochKeys } from '../guard/epoch-keys.ts'
 import { createSecrets, type Secrets, sameHmac } from '../guard/secrets.ts'
 import { createLedger, type Ledger, type LedgerObserver } from '../ledger/commit.ts'
 import { createKeyedEvents, type KeyedEvents } from '../ledger/keyed-events.ts'
 import { snapshotFrom } from '../ledger/snapshot.ts'
 import { prepareProjections } from '../projector/tables.ts'
-import { makeDataDir } from './data-dir.ts'
+import { keyDirOf, makeDataDir } from './data-dir.ts'
 import { readRunningPostgres, startEmbeddedPostgres } from './embedded-postgres.ts'
 import { DatabaseUnfit, DatabaseUnreachable, type MigrateOptions, migrate } from './migrate.ts'
 import { mayAppend, openNamed, sameEventLog, telling, withoutSecrets } from './open-event-log.ts'
@@ -37,6 +39,7 @@ export type Foundation = {
   readonly pool: pg.Pool
   readonly eventLog: EventLog
   readonly secrets: Secrets
+  readonly epochKeys: EpochKeys
   readonly ledger: Ledger
   /** What the ledger's own reading and appending tells of calls under Idempotency-Keys. */
   readonly keyedEvents: KeyedEvents
@@ -92,6 +95,17 @@ export const openFoundation = async (
       clock: Date,
       ...(observe ? { observe } : {}),
     })
+    const keyDir = keyDirOf(config)
+    const epochKeys = openEpochKeys({
+      pool,
+      files: createEpochKeyFiles({
+        dir: keyDir,
+        makeDir: () => makeDataDir(keyDir, 'KEY_DIR'),
+        secretKey,
+      }),
+      clock: Date,
+      logger,
+    })
     return {
       url: database.url,
       migrationUrl: database.migrationUrl,
@@ -99,10 +113,12 @@ export const openFoundation = async (
       pool,
       eventLog: opened,
       secrets: createSecrets(secretKey),
+      epochKeys,
       ledger,
       keyedEvents,
       eventLogName,
       close: async () => {
+        epochKeys.close()
         await opened.close()
         await pool.end()
         await database.stop()

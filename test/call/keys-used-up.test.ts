@@ -206,7 +206,7 @@ const linesTables = async (): Promise<string> =>
 describe('a ledger that cannot be looked into', () => {
   /** Claims of a process whose event log can be away. */
   const claims = (): { idempotency: Idempotency; away(is: boolean): void } => {
-    const { pool, secrets, eventLog } = house.foundation
+    const { pool, secrets, epochKeys, eventLog } = house.foundation
     let gone = true
     const awayAtTimes: EventLog = {
       ...eventLog,
@@ -216,6 +216,7 @@ describe('a ledger that cannot be looked into', () => {
     const idempotency = createIdempotency({
       pool,
       secrets,
+      sealer: epochKeys.sealer('idempotent-answer'),
       eventLog: awayAtTimes,
       keyedEvents: createKeyedEvents(awayAtTimes),
     })

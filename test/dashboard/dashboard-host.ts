@@ -40,7 +40,12 @@ export const openDashboardHost = async ({
   insecureCookies?: boolean
 } = {}): Promise<DashboardHost> => {
   const database = await testDatabase()
-  const config = parseConfig({ DATABASE_URL: database.url, SECRET_KEY: secretKey, DATA_DIR: tmpdir() })
+  const config = parseConfig({
+    DATABASE_URL: database.url,
+    SECRET_KEY: secretKey,
+    DATA_DIR: tmpdir(),
+    KEY_DIR: database.keyDir,
+  })
   const foundation = await openFoundation(config, { logger })
   const { eventLog, pool, secrets, ledger, keyedEvents } = foundation
   const directory = await openKeyDirectory({ eventLog, listed: [], logger })
@@ -56,7 +61,13 @@ export const openDashboardHost = async ({
       refusedCalls: createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() }),
       ledger,
       prices,
-      idempotency: createIdempotency({ pool, eventLog, keyedEvents, secrets }),
+      idempotency: createIdempotency({
+        pool,
+        eventLog,
+        keyedEvents,
+        secrets,
+        sealer: foundation.epochKeys.sealer('idempotent-answer'),
+      }),
       reservations: createReservations(),
       requestIds: createRequestIds(),
       clock: Date,

@@ -8,7 +8,8 @@ import {
   createMailboxChecks,
   type MailboxChecks,
 } from '../../src/capabilities/email-validation/mailbox-checks.ts'
-import { createSecrets } from '../../src/guard/secrets.ts'
+import { createSecrets, type EpochSealer } from '../../src/guard/secrets.ts'
+import { processKeys } from '../support/epoch-keys.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 let database: TestDatabase
@@ -20,6 +21,7 @@ beforeAll(async () => {
   pool = new pg.Pool({ connectionString: database.url, max: 2 })
   pool.on('error', () => undefined)
   checks = createMailboxChecks(pool)
+  sealer = processKeys({ pool, dir: database.keyDir }).sealer(retrySealPurpose)
 })
 afterAll(async () => {
   await pool?.end()
@@ -27,7 +29,7 @@ afterAll(async () => {
 })
 
 const secrets = createSecrets('a secret of at least thirty-two characters')
-const sealer = secrets.sealer(retrySealPurpose)
+let sealer: EpochSealer
 const nowMs = Date.parse('2026-03-04T05:06:07.000Z')
 
 const found: MxEvidence = {
@@ -49,9 +51,9 @@ const evidence = (more: Partial<MailboxEvidence>): MailboxEvidence => ({
 
 let named = 0
 /** As a call leaves it to be done later. */
-const jobOf = (email = `someone-${++named}@example.com`) => {
+const jobOf = async (email = `someone-${++named}@example.com`) => {
   const hmac = secrets.addressHmac(email)
-  return { email, hmac, data: `${hmac}:${sealer.seal(email, hmac)}` }
+  return { email, hmac, data: `${hmac}:${await sealer.seal(email, hmac)}` }
 }
 
 const ask = (
@@ -82,7 +84,7 @@ describe('what the servers say now', () => {
     evidence({ outcome: 'mailbox_full', catchAll: null, code: 452, enhancedCode: null }),
     evidence({ catchAll: true }),
   ])('is kept when it is about the mailbox: $outcome', async (said) => {
-    const { email, hmac, data } = jobOf()
+    const { email, hmac, data } = await jobOf()
     const seen: string[] = []
     expect(await ask(data, said, { seen })).toBe(true)
     expect(seen).toEqual([email])
@@ -101,13 +103,13 @@ describe('what the servers say now', () => {
     evidence({ outcome: 'timeout', connected: null, catchAll: null, code: null, enhancedCode: null }),
     evidence({ outcome: 'no_connect', connected: false, catchAll: null, code: null, enhancedCode: null }),
   ])('is not kept when the next call may learn more: $outcome', async (said) => {
-    const { hmac, data } = jobOf()
+    const { hmac, data } = await jobOf()
     expect(await ask(data, said)).toBe(false)
     expect(await rowsOf(hmac)).toEqual([])
   })
 
   test('is not asked for where the domain has no servers any more', async () => {
-    const { hmac, data } = jobOf()
+    const { hmac, data } = await jobOf()
     const seen: string[] = []
     for (const mx of [{ kind: 'domain_not_found' }, { kind: 'dns_error', code: 'ESERVFAIL' }] as const)
       expect(await ask(data, evidence({}), { mx, seen })).toBe(false)
@@ -120,10 +122,10 @@ const rowsOf = async (hmac: string) =>
   (await pool.query('select * from mailbox_checks where address_hmac = $1', [hmac])).rows
 
 describe('what waits', () => {
-  test('is no text an address can be read from, and different every time', () => {
-    const [one, other] = [jobOf('someone@example.com'), jobOf('someone@example.com')]
+  test('is no text an address can be read from, and different every time', async () => {
+    const [one, other] = [await jobOf('someone@example.com'), await jobOf('someone@example.com')]
     expect(one.data).not.toBe(other.data)
-    expect(one.data).toMatch(/^[\w-]{43}:[\w-]+$/)
+    expect(one.data).toMatch(/^[\w-]{43}:\d+-[\w-]{8}\.[\w-]+$/)
   })
 
   test.each([
@@ -131,20 +133,20 @@ describe('what waits', () => {
     ['abc', 'no seal'],
     [`${'A'.repeat(43)}:${'A'.repeat(80)}`, 'a seal of somebody else'],
   ])('is refused when it is %j: %s', async (data) => {
-    await expect(ask(data, evidence({}))).rejects.toThrow('SECRET_KEY')
+    await expect(ask(data, evidence({}))).rejects.toThrow('its epoch key is gone')
   })
 
   test('is refused under another address’s name', async () => {
-    const [one, other] = [jobOf(), jobOf()]
+    const [one, other] = [await jobOf(), await jobOf()]
     const [, sealed] = one.data.split(':')
-    await expect(ask(`${other.hmac}:${sealed}`, evidence({}))).rejects.toThrow('SECRET_KEY')
+    await expect(ask(`${other.hmac}:${sealed}`, evidence({}))).rejects.toThrow('its epoch key is gone')
     expect(await rowsOf(other.hmac)).toEqual([])
   })
 })
 
 describe('what is kept', () => {
   test('is replaced by what is found out later', async () => {
-    const { hmac } = jobOf()
+    const { hmac } = await jobOf()
     const checkedAt = new Date().toISOString()
     await checks.keep(hmac, { evidence: evidence({}), checkedAt: '2020-01-01T00:00:00.000Z' })
     const gone = evidence({ outcome: 'mailbox_disabled', catchAll: null, code: 550 })
@@ -153,14 +155,14 @@ describe('what is kept', () => {
   })
 
   test.each([true, false, null])('is read whatever it says of a connection: %s', async (connected) => {
-    const { hmac } = jobOf()
+    const { hmac } = await jobOf()
     const kept = { evidence: evidence({ connected }), checkedAt: new Date().toISOString() }
     await checks.keep(hmac, kept)
     expect(await checks.find(hmac)).toEqual(kept)
   })
 
   test('is served for a day and then forgotten; what is younger stays', async () => {
-    const [old, young] = [jobOf().hmac, jobOf().hmac]
+    const [old, young] = [(await jobOf()).hmac, (await jobOf()).hmac]
     const hourMs = 3_600_000
     const agoMs = (ms: number): string => new Date(Date.now() - ms).toISOString()
     await checks.keep(old, { evidence: evidence({}), checkedAt: agoMs(checkHoursMax * hourMs + 1_000) })

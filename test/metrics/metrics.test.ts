@@ -34,6 +34,7 @@ beforeAll(async () => {
     DATABASE_URL: database.url,
     SECRET_KEY: 'a secret of at least thirty-two characters',
     DATA_DIR: tmpdir(),
+    KEY_DIR: database.keyDir,
     API_PORT: '0',
     DASHBOARD_PORT: '0',
   })

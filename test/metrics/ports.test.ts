@@ -47,6 +47,7 @@ const configOf = (environment: Record<string, string>) =>
     DATABASE_URL: database.url,
     SECRET_KEY: secretKey,
     DATA_DIR: tmpdir(),
+    KEY_DIR: database.keyDir,
     API_PORT: '0',
     DASHBOARD_PORT: '0',
     ...environment,

@@ -15,17 +15,19 @@ import {
 import {
   createDatasetProvider,
   type DatasetPerson,
+  type DatasetSecrets,
   eraseFromDataset,
 } from '../../src/capabilities/profile/dataset-provider.ts'
 import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
 import type { ProviderAnswer } from '../../src/capabilities/profile/provider.ts'
 import { createSecrets } from '../../src/guard/secrets.ts'
+import { processKeys } from '../support/epoch-keys.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 const identifiers = createIdentifiers({ domain: null, urnPrefix: null })
 const nowMs = Date.UTC(2026, 10, 21, 12)
 const keys = createSecrets('k'.repeat(40))
-const secrets = { identifierHmac: keys.identifierHmac, sealer: keys.sealer('profile-dataset') }
+let secrets: DatasetSecrets
 const hmacOf = keys.identifierHmac
 const nobody: AreSuppressed = async (people) => people.map(() => false)
 
@@ -35,6 +37,8 @@ beforeAll(async () => {
   database = await testDatabase()
   pool = new pg.Pool({ connectionString: database.url, max: 4 })
   pool.on('error', () => undefined)
+  const sealer = processKeys({ pool, dir: database.keyDir }).sealer('profile-dataset')
+  secrets = { identifierHmac: keys.identifierHmac, sealer }
 })
 afterAll(async () => {
   await pool.end()

@@ -414,7 +414,10 @@ describe('what the configuration names', () => {
       { ...settings, ...more },
       {
         pool: new pg.Pool(),
-        secrets: { identifierHmac: (alias) => alias, sealer: { seal: (text) => text, open: (text) => text } },
+        secrets: {
+          identifierHmac: (alias) => alias,
+          sealer: { seal: async (text) => text, open: (text) => text },
+        },
         identifiers: createIdentifiers({ domain: null, urnPrefix: null }),
         fetchPage: async () => ({ kind: 'unreachable', detail: 'ECONNREFUSED' }),
         readJsonLd: async () => ({ kind: 'none' }),

@@ -91,7 +91,12 @@ export const retrievalScene = (): RetrievalScene => {
   beforeAll(async () => {
     const database = await testDatabase()
     foundation = await openFoundation(
-      parseConfig({ DATABASE_URL: database.url, SECRET_KEY: 'a'.repeat(43), DATA_DIR: tmpdir() }),
+      parseConfig({
+        DATABASE_URL: database.url,
+        SECRET_KEY: 'a'.repeat(43),
+        DATA_DIR: tmpdir(),
+        KEY_DIR: database.keyDir,
+      }),
       { logger },
     )
     const projector = createProjector({
@@ -114,7 +119,7 @@ export const retrievalScene = (): RetrievalScene => {
   })
 
   const vault = (): Vault =>
-    createVault({ pool: foundation.pool, sealer: foundation.secrets.sealer('profile-key'), clock })
+    createVault({ pool: foundation.pool, sealer: foundation.epochKeys.sealer('profile-key'), clock })
 
   const hmacOf = ({ kind, value }: ProfileRef): string =>
     foundation.secrets.identifierHmac(`${kind}:${value}`)

@@ -251,14 +251,14 @@ describe('decision 21: an address', () => {
   })
 
   test('of a waiting job opens only under the name it was sealed for', async () => {
-    const { secrets } = house.foundation
+    const { secrets, epochKeys } = house.foundation
     const job = (await waitingJobs()).find(({ key }) => key === secrets.addressHmac(later))
     expect(job?.seconds).toBe(900)
     const [hmac = '', sealed = ''] = job?.data.split(':') ?? []
     expect(hmac).toBe(secrets.addressHmac(later))
-    expect(secrets.sealer('mailbox-retry').open(sealed, hmac)).toBe(later)
-    expect(secrets.sealer('mailbox-retry').open(sealed, secrets.addressHmac(email))).toBeNull()
-    expect(secrets.sealer('idempotent-answer').open(sealed, hmac)).toBeNull()
+    expect(epochKeys.sealer('mailbox-retry').open(sealed, hmac)).toBe(later)
+    expect(epochKeys.sealer('mailbox-retry').open(sealed, secrets.addressHmac(email))).toBeNull()
+    expect(epochKeys.sealer('idempotent-answer').open(sealed, hmac)).toBeNull()
   })
 })
 

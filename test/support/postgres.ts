@@ -1,13 +1,17 @@
 /** Databases for tests: real PostgreSQL, migrated, one per caller, independent of every other. */
 import { randomBytes } from 'node:crypto'
+import { rm } from 'node:fs/promises'
 import pg from 'pg'
 import { inject } from 'vitest'
 // For its declaration of what the run provides.
 import type {} from './global-setup.ts'
+import { keyDirOf } from './key-dir.ts'
 
 export type TestDatabase = {
   /** Superuser connection to a database nobody else uses. */
   url: string
+  /** Where the keys of what is sealed in it are; made when the first is. */
+  keyDir: string
   /** Drops it, ending whatever is still connected. May be called twice. */
   drop(): Promise<void>
 }
@@ -33,7 +37,15 @@ async function createTestDatabase(template: string): Promise<TestDatabase> {
   await asAdmin(adminUrl, `create database ${name} template ${template}`)
   const url = new URL(adminUrl)
   url.pathname = `/${name}`
-  return { url: url.href, drop: () => asAdmin(adminUrl, `drop database if exists ${name} with (force)`) }
+  const keyDir = keyDirOf(url.href)
+  return {
+    url: url.href,
+    keyDir,
+    drop: async () => {
+      await asAdmin(adminUrl, `drop database if exists ${name} with (force)`)
+      await rm(keyDir, { recursive: true, force: true })
+    },
+  }
 }
 
 async function asAdmin(url: string, statement: string): Promise<void> {

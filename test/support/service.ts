@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { keyDirOf } from './key-dir.ts'
 
 /** The service, and its command line, as real processes: what users run. */
 
@@ -26,6 +27,7 @@ const environmentOf = (variables: Readonly<Record<string, string>>): Record<stri
   PATH: process.env.PATH ?? '',
   HOME: process.env.HOME ?? '',
   LOG_LEVEL: 'warn',
+  ...(variables.DATABASE_URL === undefined ? {} : { KEY_DIR: keyDirOf(variables.DATABASE_URL) }),
   ...variables,
 })
 

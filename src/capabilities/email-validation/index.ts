@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Caller, CapabilityForm } from '../../call/form.ts'
 import type { EmailStatus, EmailValidationFacts } from '../../events/email-validation.ts'
-import type { Sealer, Secrets } from '../../guard/secrets.ts'
+import type { EpochSealer, Secrets } from '../../guard/secrets.ts'
 import type { Companies } from './companies.ts'
 import { type EmailRequest, type EmailValidationResult, parseEmailRequest } from './contract.ts'
 import { companyApplies, decide, type EmailEvidence, type EmailFindings, verdictOf } from './decide.ts'
@@ -20,6 +20,8 @@ import { parseEmail } from './syntax.ts'
 
 export type EmailValidationParts = {
   readonly secrets: Secrets
+  /** For addresses that wait to be asked for again. */
+  readonly sealer: EpochSealer
   readonly exchangers: Pick<MailExchangers, 'find'>
   /** Null: EMAIL_PROBE is off. */
   readonly mailbox: Pick<MailboxProbe, 'probe'> | null
@@ -140,7 +142,7 @@ const gatherDomain = async (
 const mailboxDecides = (evidence: EmailEvidence): boolean => verdictOf(evidence).row === 9
 
 const askMailbox = async (
-  { mailbox, checks, secrets, later, clock, logger }: EmailValidationParts,
+  { mailbox, checks, secrets, sealer, later, clock, logger }: EmailValidationParts,
   { parsed, mx }: EmailEvidence,
 ): Promise<MailboxFinding | null> => {
   if (mailbox === null || !parsed.valid || mx?.kind !== 'found') return null
@@ -150,12 +152,12 @@ const askMailbox = async (
   if (known !== null) return { ...known, cached: true }
   const evidence = await mailbox.probe(parsed.address, mx)
   if (evidence.retryAfterSeconds !== null) {
-    const sealed = secrets.sealer(retrySealPurpose).seal(parsed.address.normalized, mailboxHmac)
+    const options = { afterSeconds: evidence.retryAfterSeconds, key: mailboxHmac }
     // Nobody's answer waits for the queue long: it says either way that asking again later may tell more.
-    const asked = later(`${mailboxHmac}:${sealed}`, {
-      afterSeconds: evidence.retryAfterSeconds,
-      key: mailboxHmac,
-    }).catch((error: unknown) => logger.warn({ err: error }, 'a mailbox cannot be asked again later'))
+    const asked = sealer
+      .seal(parsed.address.normalized, mailboxHmac)
+      .then((sealed) => later(`${mailboxHmac}:${sealed}`, options))
+      .catch((error: unknown) => logger.warn({ err: error }, 'a mailbox cannot be asked again later'))
     await Promise.race([asked, sleep(queueMaxMs, undefined, { ref: false })])
   }
   return { evidence, checkedAt: new Date(clock.now()).toISOString(), cached: false }
@@ -181,7 +183,7 @@ export const askAgain = async (
   const text = sealer.open(sealed, mailboxHmac)
   const parsed = text === null ? null : parseEmail(text)
   if (parsed?.valid !== true)
-    throw new Error('a mailbox to be asked again cannot be read: SECRET_KEY may have changed')
+    throw new Error('a mailbox to be asked again cannot be read: its epoch key is gone')
   const evidence = await askServers({ exchangers, mailbox }, parsed.address)
   if (evidence === null || !conclusive.has(evidence.outcome)) return false
   if (evidence.outcome === 'accepted' && evidence.catchAll === null) return false
@@ -193,7 +195,7 @@ export type AskAgainParts = {
   readonly exchangers: Pick<MailExchangers, 'find'>
   readonly mailbox: Pick<MailboxProbe, 'probe'>
   readonly checks: MailboxChecks
-  readonly sealer: Sealer
+  readonly sealer: EpochSealer
   readonly clock: { now(): number }
 }
 

@@ -220,7 +220,7 @@ const writeRows = async (
   await client.query(insertRows, [
     latestHmacs.map(([lid]) => lid),
     latestHmacs.map(([, urn]) => urn),
-    latest.map((person, n) => sealRow(person, latestHmacs[n]?.[0] ?? '', secrets)),
+    await Promise.all(latest.map((person, n) => sealRow(person, latestHmacs[n]?.[0] ?? '', secrets))),
     importedAt,
   ])
 }

@@ -1,5 +1,5 @@
 import type { Pool } from 'pg'
-import type { Sealer } from '../../guard/secrets.ts'
+import type { EpochSealer } from '../../guard/secrets.ts'
 import type { Logger } from './http-provider-attempts.ts'
 import { profileDataOf } from './mapping.ts'
 import { fieldsOf } from './mapping-fields.ts'
@@ -41,20 +41,24 @@ export const createDatasetProvider = ({
 /** What keeps the dataset unreadable for whoever has only the database. */
 export type DatasetSecrets = {
   readonly identifierHmac: (alias: string) => string
-  readonly sealer: Sealer
+  readonly sealer: EpochSealer
 }
 
 /** `data` null: the dataset says that this person is gone. */
 export type DatasetPerson = ProfileIds & { readonly data: ProfileData | null }
 
-export const sealRow = (person: DatasetPerson, lidHmac: string, { sealer }: DatasetSecrets): string =>
-  sealer.seal(JSON.stringify(person), lidHmac)
+export const sealRow = (
+  person: DatasetPerson,
+  lidHmac: string,
+  { sealer }: DatasetSecrets,
+): Promise<string> => sealer.seal(JSON.stringify(person), lidHmac)
 
 type SealedRow = { readonly lid_hmac: string; readonly sealed: string }
 
 const openRow = ({ lid_hmac, sealed }: SealedRow, { sealer }: DatasetSecrets): DatasetPerson => {
   const text = sealer.open(sealed, lid_hmac)
-  if (text === null) throw new Error('a person in the dataset cannot be read: SECRET_KEY may have changed')
+  if (text === null)
+    throw new Error(`a person in the dataset cannot be read: their epoch key ${sealed.split('.')[0]} is gone`)
   return JSON.parse(text) as DatasetPerson
 }
 

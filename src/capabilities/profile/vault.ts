@@ -1,18 +1,19 @@
 import { createSecretKey, randomBytes, randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { unavailableWhenAway } from '../../call/unavailable.ts'
-import { type Sealer, sealerOf } from '../../guard/secrets.ts'
+import { type EpochSealer, sealerOf } from '../../guard/secrets.ts'
 
 /**
  * The keys of sealed payloads, and who must not have any. A payload exists in the event log for ever; its key exists
- * here, once. Destroying the key is what forgetting a person means.
+ * here, sealed under the epoch's. Deleting the key is what forgetting a person means: no process can open the payload from then on,
+ * and no one else once the epoch's key is destroyed and with it every copy in heap, write-ahead log and backups.
  *
  * Keys are never held in memory between uses: what was destroyed is unreadable at once, in every process.
  */
 export type Vault = {
   /** Seals under a key of its own. Null: somebody asked that none of these identifiers be kept. */
   seal(payload: { subjectId: string; hmacs: readonly string[]; text: string }): Promise<Sealed | null>
-  /** Null when the key was destroyed. */
+  /** Null when the key was destroyed, or the epoch's with it. */
   open(payload: SealedPayload): Promise<string | null>
   /** The same with the sealed key at hand, read in the same moment as the payload; null where there was none. */
   openWith(sealedKey: string | null, payload: SealedPayload): string | null
@@ -39,16 +40,17 @@ export type Sealed = { readonly keyId: string; readonly sealed: string }
 const keyBytes = 32
 /** Two fetches of one person under different identifiers may seal beside each other; which is recorded last, neither knows. */
 const besideMaxMs = 60_000
-const sealPurposeOf = (subjectId: string, keyId: string): string => `${subjectId}/${keyId}`
+/** What the key of a payload is sealed for, and the payload too. */
+export const keySealContext = (subjectId: string, keyId: string): string => `${subjectId}/${keyId}`
 
-/** `sealer` keeps the keys themselves unreadable for whoever has only the database. */
+/** `sealer` keeps the keys themselves unreadable for whoever has only the database, and ends with its epoch. */
 export const createVault = ({
   pool,
   sealer,
   clock,
 }: {
   pool: pg.Pool
-  sealer: Sealer
+  sealer: EpochSealer
   clock: { now(): number }
 }): Vault => {
   const suppressed = async (
@@ -78,28 +80,31 @@ export const createVault = ({
   }
 
   const openWith: Vault['openWith'] = (sealedKey, { subjectId, keyId, sealed }) => {
-    const purpose = sealPurposeOf(subjectId, keyId)
-    const key = sealedKey === null ? null : sealer.open(sealedKey, purpose)
+    const context = keySealContext(subjectId, keyId)
+    const key = sealedKey === null ? null : sealer.open(sealedKey, context)
     return key === null
       ? null
-      : sealerOf(createSecretKey(Buffer.from(key, 'base64url'))).open(sealed, purpose)
+      : sealerOf(createSecretKey(Buffer.from(key, 'base64url'))).open(sealed, context)
   }
 
   return {
-    seal: ({ subjectId, hmacs, text }) =>
-      inTransaction(async (client) => {
+    seal: async ({ subjectId, hmacs, text }) => {
+      const keyId = randomUUID()
+      const key = randomBytes(keyBytes)
+      const context = keySealContext(subjectId, keyId)
+      // Before the transaction: at the beginning of an epoch this asks the database on a connection of its own.
+      const sealedKey = await sealer.seal(key.toString('base64url'), context)
+      return inTransaction(async (client) => {
         // Against `forget`: either it sees this key and destroys it, or this sees the suppression.
         await client.query('lock table profile_suppressions in share mode')
         if (await suppressed(client, hmacs)) return null
-        const keyId = randomUUID()
-        const key = randomBytes(keyBytes)
-        const purpose = sealPurposeOf(subjectId, keyId)
         await client.query(
           `insert into profile_keys (key_id, subject_id, sealed_key, created_at, hmacs) values ($1, $2, $3, $4, $5)`,
-          [keyId, subjectId, sealer.seal(key.toString('base64url'), purpose), new Date(clock.now()), hmacs],
+          [keyId, subjectId, sealedKey, new Date(clock.now()), hmacs],
         )
-        return { keyId, sealed: sealerOf(createSecretKey(key)).seal(text, purpose) }
-      }).catch(unavailableWhenAway),
+        return { keyId, sealed: sealerOf(createSecretKey(key)).seal(text, context) }
+      }).catch(unavailableWhenAway)
+    },
     open: async ({ subjectId, keyId, sealed }) => {
       const { rows } = await pool
         .query<{ sealed_key: string }>(

@@ -18,6 +18,7 @@ import { createDns } from '../../../src/egress/dns.ts'
 import { createEgressGuard } from '../../../src/egress/guard.ts'
 import { createSecrets } from '../../../src/guard/secrets.ts'
 import { defaultKeyLimits } from '../../../src/ops/api-keys.ts'
+import { processKeys } from '../../support/epoch-keys.ts'
 import { testDatabase } from '../../support/postgres.ts'
 
 export type Judged = {
@@ -70,6 +71,7 @@ export const openValidation = async ({
     random: (size) => randomBytes(size),
   })
   const checks = createMailboxChecks(pool)
+  const sealer = processKeys({ pool, dir: database.keyDir }).sealer(retrySealPurpose)
   const dnsCodes = new Map<string, string>()
   const retries: string[] = []
   const exchangers: Pick<MailExchangers, 'find'> = {
@@ -80,7 +82,7 @@ export const openValidation = async ({
     },
   }
   const form = emailValidation({
-    ...{ secrets, exchangers, mailbox, checks, clock: Date, logger },
+    ...{ secrets, sealer, exchangers, mailbox, checks, clock: Date, logger },
     companies: { find: async () => null },
     later: async (data) => void retries.push(data),
   })
@@ -105,7 +107,6 @@ export const openValidation = async ({
       }
     },
     runRetries: () => {
-      const sealer = secrets.sealer(retrySealPurpose)
       const parts = { exchangers, mailbox, checks, sealer, clock: Date }
       return Promise.all(retries.map((data) => askAgain(parts, data)))
     },

@@ -1,0 +1,189 @@
+import { createSecretKey, hkdfSync, randomBytes, randomUUID } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { link, open, readdir, readFile, unlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type Sealer, sealerOf } from './secrets.ts'
+
+/**
+ * Epoch keys as files of one directory, which all processes of an installation share.
+ *
+ *   716.key                   the key of epoch 716 (mode 0600): its id and 32 random bytes
+ *   716-Zr3kP0aQ.destroyed    that key was here and was destroyed on purpose (empty)
+ *
+ * A key appears as a whole and once: it is written and synced under another name, then linked to its own, which fails where
+ * another process was first. The mark of a destroyed key comes before its end, so a key that is missing without one is
+ * lost: a directory that is not mounted, is another one, or was restored from a copy.
+ *
+ * What seals is derived from the file's bytes and SECRET_KEY together: neither opens anything alone. The key's id is derived
+ * from both too, so a damaged file, or one made with another SECRET_KEY, is recognized.
+ */
+export type EpochKeyFiles = {
+  /** The keys that are here and those that were destroyed, by id. */
+  list(): Promise<{ readonly keys: readonly EpochKey[]; readonly destroyed: ReadonlySet<string> }>
+  /** Null: there is none. For values that are opened in the middle of something: a key is read once by each process. */
+  readSync(epoch: number): EpochKey | null
+  /** Makes a key, if none is there; then it is somebody else's. */
+  create(epoch: number): Promise<void>
+  /** May be called again after it was interrupted. */
+  destroy(key: { readonly id: string; readonly epoch: number }): Promise<void>
+}
+
+export type EpochKey = {
+  /** `<epoch>-<eight characters>`. Stands before everything sealed under it. */
+  readonly id: string
+  readonly epoch: number
+  sealer(purpose: string): Sealer
+}
+
+/** The keys cannot be used as they are. `message` says what is wrong and what to do, to be read after "KEY_DIR: ". */
+export class EpochKeyFault extends Error {
+  override name = 'EpochKeyFault'
+}
+
+const keyBytes = 32
+const idPattern = /^(\d{1,6})-[A-Za-z0-9_-]{8}$/
+const keyFile = /^(\d{1,6})\.key$/
+const destroyedFile = /^(\d{1,6}-[A-Za-z0-9_-]{8})\.destroyed$/
+
+/** Null for what is no key's id. */
+export const epochOfKeyId = (id: string): number | null => {
+  const found = idPattern.exec(id)?.[1]
+  return found === undefined ? null : Number(found)
+}
+
+/** `makeDir` makes the directory, mode 0700, when the first key is made; reading never does. */
+export const createEpochKeyFiles = ({
+  dir,
+  makeDir,
+  secretKey,
+}: {
+  dir: string
+  makeDir: () => Promise<void>
+  secretKey: string
+}): EpochKeyFiles => {
+  const salt = Buffer.from(hkdfSync('sha256', secretKey, 'enrichment-ledger', 'epoch-key', 32))
+  const derive = (bytes: Buffer, purpose: string, length: number): Buffer =>
+    Buffer.from(hkdfSync('sha256', bytes, salt, purpose, length))
+  const idOf = (epoch: number, bytes: Buffer): string =>
+    `${epoch}-${derive(bytes, 'id', 6).toString('base64url')}`
+
+  const parse = (epoch: number, text: string): EpochKey => {
+    const [id, encoded = ''] = text.trim().split(' ')
+    const bytes = Buffer.from(encoded, 'base64url')
+    if (bytes.length !== keyBytes || id !== idOf(epoch, bytes))
+      throw new EpochKeyFault(
+        `${join(dir, `${epoch}.key`)} is damaged or was made with another SECRET_KEY. Start with that key, or name this installation's own directory.`,
+      )
+    const sealers = new Map<string, Sealer>()
+    return {
+      id,
+      epoch,
+      sealer: (purpose) => {
+        const known =
+          sealers.get(purpose) ?? sealerOf(createSecretKey(derive(bytes, `seal/${purpose}`, keyBytes)))
+        sealers.set(purpose, known)
+        return known
+      },
+    }
+  }
+
+  const names = (): Promise<string[]> => readdir(dir).catch(nothingThere([], dir))
+
+  return {
+    list: async () => {
+      const found = await names()
+      const keys: EpochKey[] = []
+      for (const name of found) {
+        const epoch = keyFile.exec(name)?.[1]
+        const text =
+          epoch === undefined ? null : await readFile(join(dir, name), 'utf8').catch(nothingThere(null, dir))
+        if (text !== null) keys.push(parse(Number(epoch), text))
+      }
+      const destroyed = new Set(found.flatMap((name) => destroyedFile.exec(name)?.[1] ?? []))
+      return { keys, destroyed }
+    },
+    readSync: (epoch) => {
+      try {
+        return parse(epoch, readFileSync(join(dir, `${epoch}.key`), 'utf8'))
+      } catch (error) {
+        if (error instanceof EpochKeyFault) throw error
+        return nothingThere(null, dir)(error)
+      }
+    },
+    create: async (epoch) => {
+      await makeDir()
+      const bytes = randomBytes(keyBytes)
+      const draft = join(dir, `.${epoch}-${randomUUID()}`)
+      try {
+        await writeSynced(draft, 'wx', Buffer.from(`${idOf(epoch, bytes)} ${bytes.toString('base64url')}\n`))
+        await link(draft, join(dir, `${epoch}.key`)).catch((error: unknown) => {
+          if (codeOf(error) !== 'EEXIST') throw error
+        })
+        await unlink(draft)
+        await syncDirectory(dir)
+      } catch (cause) {
+        await unlink(draft).catch(() => undefined)
+        throw new EpochKeyFault(
+          `no key can be made in ${dir} (${codeOf(cause) ?? 'unknown'}). Name a directory this user can write to, on a file system with hard links.`,
+          { cause },
+        )
+      }
+    },
+    destroy: async ({ id, epoch }) => {
+      await writeSynced(join(dir, `${id}.destroyed`), 'a', Buffer.alloc(0))
+      await syncDirectory(dir)
+      for (const name of await names()) {
+        // A process that died while it made the key left a draft that may be the key.
+        if (name !== `${epoch}.key` && !name.startsWith(`.${epoch}-`)) continue
+        await overwrite(join(dir, name)).catch((error: unknown) => {
+          // Another process destroys it too.
+          if (codeOf(error) !== 'ENOENT') throw error
+        })
+      }
+      await syncDirectory(dir)
+    },
+  }
+}
+
+/** For `catch`: what is not there is nothing; anything else that is wrong with the directory is told by its name. */
+const nothingThere =
+  <Nothing>(nothing: Nothing, dir: string) =>
+  (cause: unknown): Nothing => {
+    const code = codeOf(cause)
+    if (code === 'ENOENT') return nothing
+    throw new EpochKeyFault(
+      `${dir} cannot be read (${code ?? 'unknown'}). Run as the user that runs the service.`,
+      {
+        cause,
+      },
+    )
+  }
+
+const writeSynced = async (path: string, flags: string, bytes: Buffer): Promise<void> => {
+  const file = await open(path, flags, 0o600)
+  try {
+    await file.write(bytes, 0, bytes.length, 0)
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+}
+
+/** Overwritten first, for disks that write in place; no promise rests on it. */
+const overwrite = async (path: string): Promise<void> => {
+  await writeSynced(path, 'r+', randomBytes(128))
+  await unlink(path)
+}
+
+/** Makes names durable that came or went. */
+const syncDirectory = async (dir: string): Promise<void> => {
+  const directory = await open(dir, 'r')
+  try {
+    await directory.sync()
+  } finally {
+    await directory.close()
+  }
+}
+
+const codeOf = (error: unknown): string | undefined =>
+  error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined

@@ -1,0 +1,172 @@
+/**
+ * What is left of somebody in the files of a database: the heap's dead rows and the write-ahead log, searched by somebody who
+ * has SECRET_KEY. An embedded PostgreSQL of its own, because they search all of it.
+ */
+import { randomUUID } from 'node:crypto'
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pino from 'pino'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { projections } from '../../projections/index.ts'
+import { createIdempotency } from '../../src/call/idempotency.ts'
+import { createClaims } from '../../src/capabilities/profile/claims.ts'
+import { profileDataOf } from '../../src/capabilities/profile/mapping.ts'
+import { createRetrieval } from '../../src/capabilities/profile/retrieval.ts'
+import { createVault } from '../../src/capabilities/profile/vault.ts'
+import { type Config, parseConfig } from '../../src/config.ts'
+import { logStart } from '../../src/event-log/port.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { epochMs, epochOf } from '../../src/guard/epochs.ts'
+import { openJobQueue } from '../../src/jobs/queue.ts'
+import { renewSeals } from '../../src/jobs/renew-seals.ts'
+import { eraseProfileOf, importProfilesFrom, sealedStoresOf } from '../../src/open-profile.ts'
+import { catchUp } from '../../src/ops/catch-up.ts'
+import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
+import { createProjector } from '../../src/projector/run.ts'
+import { openable, type Target } from '../support/byte-scan.ts'
+
+const logger = pino({ level: 'silent' })
+const mark = 'Quillfeather'
+const email = 'zorvina@quillfeather.example'
+const claim = { organizationId: 'org_of-the-scan', key: 'a-key-of-the-scan', fingerprint: Buffer.alloc(32) }
+const dayMs = 86_400_000
+
+let dataDir = ''
+let config: Config
+let foundation: Foundation
+let stopProjector = async (): Promise<void> => undefined
+
+const open = async (): Promise<void> => {
+  foundation = await openFoundation(config, { logger })
+  const { url, eventLog } = foundation
+  const projector = createProjector({ url, eventLog, projections, logger, owner: randomUUID() })
+  void projector.run()
+  stopProjector = () => projector.stop()
+}
+const close = async (): Promise<void> => {
+  await stopProjector()
+  await foundation.close()
+}
+
+beforeAll(async () => {
+  // Ten days into an epoch.
+  vi.useFakeTimers({
+    toFake: ['Date'],
+    shouldAdvanceTime: true,
+    now: epochOf(Date.now()) * epochMs + 10 * dayMs,
+  })
+  dataDir = await mkdtemp(join(tmpdir(), 'erased-'))
+  config = parseConfig({ DATA_DIR: dataDir })
+  await open()
+}, 90_000)
+afterAll(async () => {
+  await close().catch(() => undefined)
+  vi.useRealTimers()
+  await rm(dataDir, { recursive: true, force: true })
+})
+
+const sealerFor = (purpose: string) => foundation.epochKeys.sealer(purpose)
+
+/** Everything there is to say about a person, in all the places that keep it. */
+const leaveTraces = async (): Promise<void> => {
+  const { pool, eventLog, keyedEvents, secrets, url } = foundation
+  const retrieval = createRetrieval({
+    pool,
+    eventLog,
+    vault: createVault({ pool, sealer: sealerFor('profile-key'), clock: Date }),
+    claims: createClaims(pool),
+    provider: {
+      name: 'http',
+      fetch: async () => ({
+        kind: 'found',
+        ids: { lid: 'zorvina', urn: '12' },
+        data: profileDataOf({ firstname: 'Zorvina', lastname: mark }),
+        observedAtMs: Date.now(),
+        redirected: false,
+      }),
+    },
+    identifierHmac: secrets.identifierHmac,
+    clock: Date,
+    logger,
+  })
+  const asked = { wants: 'cached', beforeUpstream: async () => undefined } as const
+  expect(await retrieval.retrieve({ kind: 'lid', value: 'zorvina' }, asked)).toMatchObject({ kind: 'found' })
+  await retrieval.close()
+  const line = JSON.stringify({ lid: 'zorvina', urn: '12', firstname: 'Zorvina', lastname: mark })
+  const stream = (async function* () {
+    yield Buffer.from(line)
+  })()
+  expect(await importProfilesFrom(foundation, config, { stream })).toMatchObject({ imported: 1 })
+  const idempotency = createIdempotency({
+    pool,
+    eventLog,
+    keyedEvents,
+    secrets,
+    sealer: sealerFor('idempotent-answer'),
+  })
+  await idempotency.claim(claim)
+  await idempotency.finish(claim, { status: 200, body: JSON.stringify({ email }) })
+  const queue = openJobQueue(url, logger)
+  const sealed = await sealerFor('mailbox-retry').seal(email, secrets.addressHmac(email))
+  await queue.send('mailbox-retry', `${secrets.addressHmac(email)}:${sealed}`, {
+    afterSeconds: 900,
+    key: 'one',
+  })
+  await queue.close()
+}
+
+/** What can be opened in the files of the data directory, as they are after an orderly end. */
+const scan = async (): Promise<string[]> => {
+  const { secrets, eventLog } = foundation
+  const payloads = new Map<string, string>()
+  for await (const item of eventLog.subscribe({
+    after: logStart,
+    prefixes: ['profile-'],
+    signal: AbortSignal.timeout(10_000),
+  })) {
+    if (item.kind === 'caught-up') break
+    for (const { type, data } of item.kind === 'events' ? item.events.map(decodeEvent) : [])
+      if (type === 'ProfileFetched') payloads.set(`${data.subject_id}/${data.key_id}`, data.sealed)
+  }
+  expect(payloads.size).toBe(1)
+  const targets: Target[] = [
+    { name: 'data set', purpose: 'profile-dataset', contexts: [secrets.identifierHmac('lid:zorvina')], mark },
+    {
+      name: 'answer',
+      purpose: 'idempotent-answer',
+      contexts: [`${claim.organizationId}\n${claim.key}`],
+      mark: email,
+    },
+    { name: 'retry', purpose: 'mailbox-retry', contexts: [secrets.addressHmac(email)], mark: email },
+  ]
+  await close()
+  const secretKey = (await readFile(join(dataDir, 'secret_key'), 'utf8')).trim()
+  const found = await openable(dataDir, { secretKey, targets, payloads, mark })
+  await open()
+  return found
+}
+
+const endOfEpoch = () =>
+  renewSeals({
+    keys: foundation.epochKeys,
+    stores: sealedStoresOf(foundation),
+    clock: Date,
+    databaseNowMs: async () => Date.now(),
+    logger,
+  })
+
+test('a person erased can be read in heap and write-ahead log until their epoch’s key is destroyed, and not after', async () => {
+  await leaveTraces()
+  await catchUp(foundation, logger)
+  expect(await scan()).toEqual(['answer', 'data set', 'profile', 'retry'])
+  await eraseProfileOf(foundation, config, { id: 'zorvina', actor: 'cli', note: null })
+  // Only the rows are gone.
+  expect(await scan()).toEqual(['answer', 'data set', 'profile', 'retry'])
+  vi.setSystemTime((epochOf(Date.now()) + 1) * epochMs + 26 * 3_600_000)
+  await endOfEpoch()
+  expect((await readdir(join(dataDir, 'keys'))).filter((name) => name.endsWith('.key'))).toEqual([
+    `${epochOf(Date.now())}.key`,
+  ])
+  expect(await scan()).toEqual([])
+}, 120_000)

@@ -1,0 +1,106 @@
+/**
+ * What somebody opens who has every byte of a data directory, SECRET_KEY, the epoch keys that are left, and knows whom they look for: every
+ * text in any file that may be sealed is tried with every key they can derive.
+ */
+import { createSecretKey, hkdfSync, type KeyObject } from 'node:crypto'
+import { readdir, readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { sealerOf } from '../../src/guard/secrets.ts'
+
+export type Target = {
+  /** What a finding is called. */
+  readonly name: string
+  readonly purpose: string
+  /** What the value was sealed for. */
+  readonly contexts: readonly string[]
+  /** In the opened text. */
+  readonly mark: string
+}
+
+const saltOf = (
+  secretKey: string,
+  purpose: string,
+  bytes: string | Buffer = secretKey,
+  salt = 'enrichment-ledger',
+) => createSecretKey(Buffer.from(hkdfSync('sha256', bytes, salt, `seal/${purpose}`, 32)))
+
+const filesIn = async (dir: string): Promise<{ path: string; bytes: Buffer }[]> => {
+  const entries = await readdir(dir, { recursive: true, withFileTypes: true })
+  const files: { path: string; bytes: Buffer }[] = []
+  for (const entry of entries.filter((one) => one.isFile())) {
+    const path = join(entry.parentPath, entry.name)
+    files.push({ path, bytes: await readFile(path) })
+  }
+  return files
+}
+
+/** 32 bytes as base64url, sealed: a nonce, 43 characters, a tag, as base64url. */
+const sealedKeyLength = 95
+
+/** Names what of the targets can be opened, and whether a profile of the event log can that says `mark`. `payloads`: those, by context. */
+export const openable = async (
+  dir: string,
+  {
+    secretKey,
+    targets,
+    payloads,
+    mark,
+  }: {
+    secretKey: string
+    targets: readonly Target[]
+    payloads: ReadonlyMap<string, string>
+    mark: string
+  },
+): Promise<string[]> => {
+  const files = await filesIn(dir)
+  const roots = files
+    .filter(({ path }) => path.endsWith('.key'))
+    .map(({ bytes }) => {
+      const [, encoded = ''] = bytes.toString().trim().split(' ')
+      return Buffer.from(encoded, 'base64url')
+    })
+  const salt = Buffer.from(hkdfSync('sha256', secretKey, 'enrichment-ledger', 'epoch-key', 32))
+  const keysFor = (purpose: string): KeyObject[] => [
+    saltOf(secretKey, purpose),
+    ...roots.map((root) =>
+      createSecretKey(Buffer.from(hkdfSync('sha256', root, salt, `seal/${purpose}`, 32))),
+    ),
+  ]
+  const texts = files.map(({ bytes }) => bytes.toString('latin1'))
+  const found = new Set<string>()
+  const open = (
+    candidate: string,
+    keys: readonly KeyObject[],
+    contexts: readonly string[],
+    use: (text: string, context: string) => void,
+  ) => {
+    for (const key of keys)
+      for (const context of contexts) {
+        const text = sealerOf(key).open(candidate, context)
+        if (text !== null) use(text, context)
+      }
+  }
+  const contexts = [...payloads.keys()]
+  const profileKeys = keysFor('profile-key')
+  const keyed = targets.map((target) => ({ ...target, keys: keysFor(target.purpose) }))
+  const seen = new Set<string>()
+  for (const text of texts)
+    for (const [run] of text.matchAll(/[\w-]{50,}/g)) {
+      if (seen.has(run)) continue
+      seen.add(run)
+      // What stands before and after a value in a page may look like a part of it.
+      for (let at = 0; at + sealedKeyLength <= run.length && at < 64; at++)
+        open(run.slice(at, at + sealedKeyLength), profileKeys, contexts, (payloadKey, context) => {
+          const bytes = Buffer.from(payloadKey, 'base64url')
+          const payload = sealerOf(createSecretKey(bytes)).open(payloads.get(context) ?? '', context)
+          if (payload?.includes(mark) === true) found.add('profile')
+        })
+      for (const { name, keys, contexts, mark: own } of keyed)
+        for (let from = 0; from < 3; from++)
+          for (let less = 0; less < 6; less++)
+            open(run.slice(from, run.length - less), keys, contexts, (opened) => {
+              if (opened.includes(own)) found.add(name)
+            })
+    }
+  return [...found].sort()
+}

@@ -1,0 +1,29 @@
+/** Epoch keys over a test's own database and directory. */
+import type pg from 'pg'
+import { createEpochKeyFiles } from '../../src/guard/epoch-key-files.ts'
+import { type EpochKeys, openEpochKeys } from '../../src/guard/epoch-keys.ts'
+import { makeDataDir } from '../../src/ops/data-dir.ts'
+
+export const secretKey = 'the secret key of a test, long enough to be one'
+
+/** As one process has them. */
+export const processKeys = ({
+  pool,
+  dir,
+  clock = Date,
+  secretKey: key = secretKey,
+  watchMs,
+}: {
+  pool: Pick<pg.Pool, 'query'>
+  dir: string
+  clock?: { now(): number }
+  secretKey?: string
+  watchMs?: number
+}): EpochKeys =>
+  openEpochKeys({
+    pool,
+    files: createEpochKeyFiles({ dir, makeDir: () => makeDataDir(dir, 'KEY_DIR'), secretKey: key }),
+    clock,
+    ...(watchMs === undefined ? {} : { watchMs }),
+    logger: { info: () => undefined, error: () => undefined },
+  })
