@@ -10,10 +10,11 @@ import { ListRefused, refreshLists } from './capabilities/email-validation/refre
 import { bundledGeoPaths, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
 import { ConfigError } from './config.ts'
 import { label } from './events/primitives.ts'
-import { eraseProfileOf, importProfilesFrom } from './open-profile.ts'
+import { eraseProfileOf, importProfilesFrom, tablesOfPeople } from './open-profile.ts'
 import { catchUp } from './ops/catch-up.ts'
 import { type Command, instantOf, labelOf, UsageError } from './ops/command.ts'
 import { members, table } from './ops/table.ts'
+import { vacuum } from './ops/vacuum.ts'
 
 /** Commands about what capabilities keep; here because `ops` knows no capability. */
 
@@ -166,14 +167,29 @@ const profilesErase: Command = {
     if (erased === null)
       throw new UsageError('--id: neither a profile id, nor a profile URL, nor a person URN')
     await catchUp(open, logger)
+    const kept = await vacuum(open.migrationUrl, tablesOfPeople())
+    const goneBy = new Date(await open.epochKeys.lastCopyGoneByMs()).toISOString()
     const suppressed = `${erased.identifiers} ${erased.identifiers === 1 ? 'identifier is' : 'identifiers are'} suppressed: never fetched, served or imported again.`
     return {
-      json: { erased: true, subjects: erased.subjects, identifiers_suppressed: erased.identifiers },
+      json: {
+        erased: true,
+        subjects: erased.subjects,
+        identifiers_suppressed: erased.identifiers,
+        last_copy_gone_by: goneBy,
+        vacuumed: kept === null,
+      },
+      failed: kept !== null,
       lines: [
         erased.subjects === 0
           ? 'Nobody is known by it any more; no record was left to destroy.'
           : `Erased: what was recorded of ${erased.subjects === 1 ? 'the person' : `${erased.subjects} entries of the person`} cannot be read any more.`,
         suppressed,
+        `What heap, write-ahead log and backups still hold of it opens for nobody from ${goneBy} on, when the last key it is under is destroyed; a process with the role "jobs" does that. Copies of KEY_DIR made before then have to be deleted.`,
+        ...(kept === null
+          ? []
+          : [
+              `The tables could not be vacuumed: ${kept}. The date holds; run the command again, or vacuum as their owner.`,
+            ]),
       ],
     }
   },

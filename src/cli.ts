@@ -1,6 +1,7 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util'
 import { capabilityCommands } from './capability-commands.ts'
 import { ConfigError, parseConfig } from './config.ts'
+import { epochKeyCommands } from './epoch-key-commands.ts'
 import { EventDataError } from './event-log/stored-event.ts'
 import { type Answer, type Command, type CommandContext, type Given, UsageError } from './ops/command.ts'
 import { creditsCommands } from './ops/commands/credits.ts'
@@ -40,6 +41,7 @@ const commands: readonly Command[] = [
   ...seedCommands,
   ...userCommands,
   ...capabilityCommands,
+  ...epochKeyCommands,
   migrateCommand,
 ]
 

@@ -222,6 +222,8 @@ test('somebody erased is nobody, by whatever identifier, and is never imported a
     erased: true,
     subjects: 1,
     identifiers_suppressed: 2,
+    last_copy_gone_by: expect.stringMatching(/^\d{4}-\d\d-\d\dT00:00:00\.000Z$/),
+    vacuumed: true,
   })
   for (const id of idsOf(erased)) await expectNobody(id)
   // Not even by the key of a call that was answered before.
