@@ -159,6 +159,14 @@ const variables = z.object({
     .optional(),
   PROFILE_HTTP_KEY: z.string().min(1).max(4_096).optional(),
   PROFILE_HTTP_MAPPING: z.string().min(1).optional(),
+  PROFILE_HTTP_TIMEOUT_MS: z
+    .string()
+    .refine(
+      (text) => /^\d{3,4}$/.test(text) && Number(text) >= 100 && Number(text) <= 8_000,
+      'milliseconds from 100 to 8000, which is all a call has',
+    )
+    .transform(Number)
+    .default(8_000),
   PROFILE_PAGE_URL: z
     .string()
     .regex(/^https?:\/\//, 'a URL with {lid} in it')

@@ -53,6 +53,7 @@ export const openProfiles = async (
       httpKey: config.PROFILE_HTTP_KEY,
       httpMapping: config.PROFILE_HTTP_MAPPING,
       pageUrl: config.PROFILE_PAGE_URL,
+      timeoutMs: config.PROFILE_HTTP_TIMEOUT_MS,
     },
     {
       pool,

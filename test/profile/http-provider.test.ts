@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
   createHttpProvider,
@@ -271,9 +272,42 @@ describe('a source that fails', () => {
   })
 
   test('with a time to come back at is not asked before', async () => {
-    upstream.answers(() => ({ status: 503, headers: { 'retry-after': '1' } }))
-    expect(await ask()).toMatchObject({ kind: 'transient' })
+    upstream.answers(() => ({ status: 503, headers: { 'retry-after': '90' } }))
+    expect(await ask()).toEqual({ kind: 'transient', detail: 'status 503', retryAfterSeconds: 90 })
     expect(upstream.requests).toHaveLength(1)
+  })
+
+  test('after 4.5 seconds is one: an attempt may take what the call has left, and no more than it is given', async () => {
+    upstream.answers(async () => {
+      await sleep(4_500)
+      return { body: person }
+    })
+    const startedMs = performance.now()
+    const [waited, cut] = await Promise.all([
+      ask(provider(), talvora, { withinMs: 8_000 }),
+      ask(provider({ timeoutMs: 300 }), talvora, { withinMs: 8_000 }).then((answer) => ({
+        answer,
+        tookMs: performance.now() - startedMs,
+      })),
+    ])
+    expect(waited).toMatchObject({ kind: 'found' })
+    expect(cut.answer).toEqual({ kind: 'transient', detail: 'timeout deadline' })
+    expect(cut.tookMs).toBeLessThan(4_000)
+  })
+
+  test('each attempt gets what is left of the call, to the millisecond', async () => {
+    const given: number[] = []
+    let nowMs = 0
+    const one = provider({
+      fetchPage: async ({ deadlineMs }) => {
+        given.push(deadlineMs)
+        nowMs += 2_500
+        return { kind: 'unreachable', detail: 'ECONNRESET' }
+      },
+      clock: { now: () => nowMs, epochMs: () => Date.now() },
+    })
+    await one.fetch(talvora, { deadlineMs: 7_900, ageMaxMs: null, signal: new AbortController().signal })
+    expect(given).toEqual([7_900, 5_400])
   })
 
   test.each([500, 404, 429, 401])('with %i is not asked again', async (status) => {

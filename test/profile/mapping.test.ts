@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { profileResult, resultOf, textBytesMax } from '../../src/capabilities/profile/contract.ts'
+import { profileResult, resultOf } from '../../src/capabilities/profile/contract.ts'
 import {
   inventedPeople,
   inventedPeopleCount,
@@ -16,6 +16,7 @@ import {
 } from '../../src/capabilities/profile/mapping.ts'
 import { declaredMapping } from '../../src/capabilities/profile/mapping-declared.ts'
 import { memberOf } from '../../src/capabilities/profile/mapping-fields.ts'
+import { textBytesMax } from '../../src/capabilities/profile/provider.ts'
 
 const identifiers = createIdentifiers({ domain: null, urnPrefix: null })
 const nothing = profileDataOf({})

@@ -123,6 +123,23 @@ describe('a public page', () => {
     expect(await ask()).toEqual(expected)
   })
 
+  test('gets all of the time its call has left, and its Retry-After is told', async () => {
+    const given: number[] = []
+    const fetched: FetchPage = async ({ deadlineMs, url }) => {
+      given.push(deadlineMs)
+      return { kind: 'page', status: 503, headers: { 'retry-after': '90' }, body: Buffer.alloc(0), url }
+    }
+    const one = provider({ fetchPage: fetched, clock: { now: () => 0, epochMs: () => 0 } })
+    const signal = new AbortController().signal
+    const asked = { deadlineMs: 7_900, ageMaxMs: null, signal }
+    expect(await one.fetch(talvora, asked)).toEqual({
+      kind: 'transient',
+      detail: 'status 503',
+      retryAfterSeconds: 90,
+    })
+    expect(given).toEqual([7_900])
+  })
+
   test('that keeps its reader busy is given up', async () => {
     upstream.answers(() => html(person))
     const readJsonLd = async () => ({ kind: 'too_slow' }) as const

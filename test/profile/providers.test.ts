@@ -408,6 +408,7 @@ describe('what the configuration names', () => {
     httpKey: undefined,
     httpMapping: undefined,
     pageUrl: undefined,
+    timeoutMs: 8_000,
   }
   const open = (more: Partial<ProviderSettings>) =>
     openProviders(

@@ -102,6 +102,8 @@ describe('freshness', () => {
     ['late', { kind: 'transient', detail: 'timeout' }, 5],
     ['talking nonsense', { kind: 'malformed', detail: 'json' }, 5],
     ['telling us to wait', { kind: 'rate_limited', retryAfterSeconds: 17 }, 17],
+    ['telling us to wait for long', { kind: 'rate_limited', retryAfterSeconds: 1_200 }, 1_200],
+    ['away and says until when', { kind: 'transient', detail: 'status 503', retryAfterSeconds: 90 }, 90],
   ] as const)(
     'an upstream that is %s leaves no trace: the next call asks again',
     async (_, answer, seconds) => {

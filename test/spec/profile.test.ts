@@ -48,6 +48,8 @@ beforeAll(async () => {
     environment: {
       PROFILE_PROVIDER: 'http',
       PROFILE_HTTP_URL: `${upstream.url}/people?lid={lid}&urn={urn}`,
+      // A source that says nothing is not what most of these are about.
+      PROFILE_HTTP_TIMEOUT_MS: '1500',
       PROFILE_DOMAIN: 'profnet.example',
       PROFILE_URN_PREFIX: 'urn:profnet',
       EGRESS_ALLOW: '127.0.0.0/8',
@@ -737,6 +739,12 @@ describe('an upstream that fails is 503 with Retry-After, and nothing is charged
       expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(10)
       expect(timesAsked(other.lid)).toBe(0)
     })
+  })
+
+  test('one that is away and says until when: its Retry-After is passed on', async () => {
+    const { lid } = somebody()
+    answers.set(lid, () => ({ status: 503, headers: { 'retry-after': '90' } }))
+    expectUnavailable(await ask(partner, { id: lid }), partner, 90)
   })
 
   test('one that says 429 and not for how long is left alone for five seconds', async () => {

@@ -1,13 +1,9 @@
 import { z } from 'zod'
 import { echoedCharactersMax, missingParameter, type Refusal, wrongParameter } from '../../call/errors.ts'
 import type { Identifiers } from './identifier.ts'
-import type { ProfileData, ProfileIds, ProfileRef } from './provider.ts'
+import { itemsMax, type ProfileData, type ProfileIds, type ProfileRef, textBytesMax } from './provider.ts'
 
 /** The wire of POST /v1/profnet/profile (Spec §2.4, §4.3). Names are the specification's. */
-
-/** Of every list in a profile, and of every text in UTF-8 bytes; what exceeds them is cut where data are mapped. */
-export const itemsMax = 200
-export const textBytesMax = 10_000
 
 const text = z.string().max(textBytesMax).nullable()
 /** ISO 8601, as far as known: year, month or day. */

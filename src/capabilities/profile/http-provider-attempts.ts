@@ -6,7 +6,8 @@ import type { ProviderAnswer } from './provider.ts'
 export type FetchPage = (request: PageRequest) => Promise<PageAnswer>
 export type Page = Extract<PageAnswer, { kind: 'page' }>
 
-export const attemptTimeoutMs = 4_000
+/** Fresh data take 1 to 5 s (Spec §4.3.4): one attempt may have all that its call has. */
+export const attemptTimeoutMsDefault = 8_000
 export const connectTimeoutMs = 1_000
 export const attemptsMax = 2
 
@@ -22,11 +23,19 @@ const retriedCodes = new Set([
   'UND_ERR_SOCKET',
 ])
 
-/** Asks, and asks once more where the first answer never was one. `deadlineMs` is on the clock of `now`. */
+/**
+ * Asks, and asks once more where the first answer never was one. `deadlineMs` is on the clock of `now`; `timeoutMs` is what
+ * one attempt may take of it.
+ */
 export const fetchWithRetry = async (
   fetchPage: FetchPage,
   request: Omit<PageRequest, 'deadlineMs' | 'connectTimeoutMs' | 'signal'>,
-  { deadlineMs, signal, now }: { deadlineMs: number; signal: AbortSignal; now: () => number },
+  {
+    deadlineMs,
+    timeoutMs,
+    signal,
+    now,
+  }: { deadlineMs: number; timeoutMs: number; signal: AbortSignal; now: () => number },
 ): Promise<PageAnswer> => {
   let answer: PageAnswer = { kind: 'timeout', detail: 'deadline' }
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
@@ -35,7 +44,7 @@ export const fetchWithRetry = async (
     if (signal.aborted || remainingMs <= 0) return answer
     answer = await fetchPage({
       ...request,
-      deadlineMs: Math.min(attemptTimeoutMs, remainingMs),
+      deadlineMs: Math.min(timeoutMs, remainingMs),
       connectTimeoutMs: Math.min(connectTimeoutMs, remainingMs),
       signal,
     })
@@ -71,7 +80,10 @@ export const answerOfStatus = ({ status, headers }: Page, nowMs: number): Provid
   if (status === 429 || status === 999)
     return { kind: 'rate_limited', retryAfterSeconds: retryAfterSeconds(headers['retry-after'], nowMs) }
   const mayPass = status >= 500 || [202, 401, 402, 407, 408, 425].includes(status)
-  return { kind: mayPass ? 'transient' : 'malformed', detail: `status ${status}` }
+  const detail = `status ${status}`
+  if (!mayPass) return { kind: 'malformed', detail }
+  const seconds = retryAfterSeconds(headers['retry-after'], nowMs)
+  return { kind: 'transient', detail, ...(seconds === null ? {} : { retryAfterSeconds: seconds }) }
 }
 
 /** Longer pauses are asked for by mistake, and would outlast whoever set them. */

@@ -3,6 +3,7 @@ import {
   ageUnknowableMs,
   answerOfNoPage,
   answerOfStatus,
+  attemptTimeoutMsDefault,
   createForbiddenWatch,
   type FetchPage,
   fetchWithRetry,
@@ -39,6 +40,7 @@ export const createHttpProvider = ({
   key,
   rewrite,
   identifiers,
+  timeoutMs = attemptTimeoutMsDefault,
   fetchPage,
   clock,
   logger,
@@ -50,6 +52,8 @@ export const createHttpProvider = ({
   /** Null: our own members, JSON Resume or schema.org, whichever it is. */
   rewrite: Rewrite | null
   identifiers: Identifiers
+  /** What one attempt may take. */
+  timeoutMs?: number
   fetchPage: FetchPage
   /** `now` as `performance.now()`, `epochMs` as `Date.now()`. */
   clock: { now: () => number; epochMs: () => number }
@@ -72,7 +76,7 @@ export const createHttpProvider = ({
           headers: { ...headers, ...(ageMaxMs === null ? {} : { 'cache-control': maxAge(ageMaxMs) }) },
           mayRedirectTo: (target) => isSameHost(template, target),
         },
-        { deadlineMs, signal, now: clock.now },
+        { deadlineMs, timeoutMs, signal, now: clock.now },
       )
       if (page.kind !== 'page') return answerOfNoPage(page)
       const nowMs = clock.epochMs()

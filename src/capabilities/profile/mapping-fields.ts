@@ -1,4 +1,4 @@
-import { itemsMax } from './contract.ts'
+import { itemsMax } from './provider.ts'
 
 /**
  * Reading what a source sent: members that may be missing, of another type, empty or endless. Every function takes

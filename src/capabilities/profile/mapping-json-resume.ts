@@ -1,6 +1,6 @@
-import { textBytesMax } from './contract.ts'
 import type { Identifiers } from './identifier.ts'
 import { type Fields, fieldsOf, isFields, itemsOf, known, memberOf, textOf } from './mapping-fields.ts'
+import { textBytesMax } from './provider.ts'
 
 /** JSON Resume (version 1.0.0 of its schema), rewritten into our own members. */
 

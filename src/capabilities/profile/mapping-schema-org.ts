@@ -1,4 +1,3 @@
-import { textBytesMax } from './contract.ts'
 import type { Identifiers } from './identifier.ts'
 import {
   type Fields,
@@ -11,6 +10,7 @@ import {
   textOf,
 } from './mapping-fields.ts'
 import { firstProfileUrl, namesOf } from './mapping-json-resume.ts'
+import { textBytesMax } from './provider.ts'
 
 /**
  * schema.org's Person, as pages embed it in JSON-LD, rewritten into our own members. Followers are not connections and

@@ -1,5 +1,4 @@
 import parsePhoneNumber, { type CountryCode, isSupportedCountry } from 'libphonenumber-js'
-import { itemsMax, textBytesMax } from './contract.ts'
 import { endOf, partialDate } from './dates.ts'
 import { canonicalLid, type Identifiers, numericIdOf } from './identifier.ts'
 import { languageCode } from './languages.ts'
@@ -17,6 +16,7 @@ import {
 import { fromJsonResume, isJsonResume } from './mapping-json-resume.ts'
 import { fromSchemaOrg, isSchemaOrgPerson } from './mapping-schema-org.ts'
 import type { ProfileAddress, ProfileData } from './provider.ts'
+import { itemsMax, textBytesMax } from './provider.ts'
 
 /**
  * What a source says about a person, in whatever shape, as the one shape this room knows. Three shapes are understood:

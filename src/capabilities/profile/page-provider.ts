@@ -3,6 +3,7 @@ import { expandTemplate, found, parseTemplate, type Source } from './http-provid
 import {
   answerOfNoPage,
   answerOfStatus,
+  attemptTimeoutMsDefault,
   createForbiddenWatch,
   type FetchPage,
   fetchWithRetry,
@@ -24,6 +25,7 @@ const pageTypes = ['text/html', 'application/xhtml+xml'] as const
 export const createPageProvider = ({
   url,
   identifiers,
+  timeoutMs = attemptTimeoutMsDefault,
   fetchPage,
   readJsonLd: readPage,
   clock,
@@ -32,6 +34,8 @@ export const createPageProvider = ({
   /** With `{lid}` in its path or query. */
   url: string
   identifiers: Identifiers
+  /** What one attempt may take. */
+  timeoutMs?: number
   fetchPage: FetchPage
   readJsonLd: ReadJsonLd
   /** `now` as `performance.now()`, `epochMs` as `Date.now()`. */
@@ -57,7 +61,7 @@ export const createPageProvider = ({
             isSameHost(template, target) ||
             (target.protocol === 'https:' && identifiers.parse(target.href) !== null),
         },
-        { deadlineMs, signal, now: clock.now },
+        { deadlineMs, timeoutMs, signal, now: clock.now },
       )
       if (page.kind !== 'page') return answerOfNoPage(page)
       const nowMs = clock.epochMs()

@@ -6,6 +6,10 @@
 /** Who is asked for, in canonical form (see `identifier.ts`). `urn` holds the numeric id alone, as text: it exceeds 2^53. */
 export type ProfileRef = { readonly kind: 'lid' | 'urn'; readonly value: string }
 
+/** Of every list in a profile, and of every text in UTF-8 bytes; what exceeds them is cut where data are mapped. */
+export const itemsMax = 200
+export const textBytesMax = 10_000
+
 export type ProfileDate = string
 
 export type ProfileAddress = {
@@ -72,7 +76,12 @@ export type ProviderAnswer =
   | { readonly kind: 'unsupported' }
   | { readonly kind: 'rate_limited'; readonly retryAfterSeconds: number | null }
   /** Unreachable, late, 5xx: asking again may help. `detail` is for the logger and holds nothing personal. */
-  | { readonly kind: 'transient'; readonly detail: string }
+  | {
+      readonly kind: 'transient'
+      readonly detail: string
+      /** Where the source named a time to come back at; for the caller, for it may be about this person alone. */
+      readonly retryAfterSeconds?: number
+    }
   | { readonly kind: 'malformed'; readonly detail: string }
 
 export type ProfileProvider = {

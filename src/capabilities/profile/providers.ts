@@ -279,6 +279,8 @@ export type ProviderSettings = {
   /** Path of a JSON file, see `mapping-declared.ts`. */
   readonly httpMapping: string | undefined
   readonly pageUrl: string | undefined
+  /** What one attempt at a source on the network may take. */
+  readonly timeoutMs: number
 }
 
 /**
@@ -309,8 +311,8 @@ export const openProviders = async (
     observe?: ProviderObserver | undefined
   },
 ): Promise<Providers> => {
-  const shared = { identifiers, fetchPage, clock: { now: clock.now, epochMs }, logger }
-  const { httpUrl, httpKey, httpMapping, pageUrl } = settings
+  const { httpUrl, httpKey, httpMapping, pageUrl, timeoutMs } = settings
+  const shared = { identifiers, timeoutMs, fetchPage, clock: { now: clock.now, epochMs }, logger }
   const rewrite =
     httpMapping === undefined || !settings.names.includes('http') ? null : await readMapping(httpMapping)
   const open = (name: ProviderSettings['names'][number]): Lane['provider'] => {

@@ -53,7 +53,6 @@ export type Retrieval = {
 }
 
 const retryAfterSeconds = { late: 2, busy: 1, failed: 5 } as const
-const retryAfterSecondsMax = 60
 
 /** A fetch everybody who asks for the same person waits for, until its result can be read back. */
 type Fetch = {
@@ -215,11 +214,9 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   ): Retrieved => {
     if (answer.kind !== 'rate_limited')
       logger.warn({ detail: answer.detail }, `profile provider: ${answer.kind}`)
-    const seconds = answer.kind === 'rate_limited' ? answer.retryAfterSeconds : null
-    return {
-      kind: 'unavailable',
-      retryAfterSeconds: Math.min(seconds ?? retryAfterSeconds.failed, retryAfterSecondsMax),
-    }
+    // What the source says, as it says it: a caller who comes back earlier is told the same again.
+    const seconds = answer.kind === 'malformed' ? null : answer.retryAfterSeconds
+    return { kind: 'unavailable', retryAfterSeconds: seconds ?? retryAfterSeconds.failed }
   }
 
   const refresh = (asked: Asked): void => {
