@@ -19,6 +19,7 @@ import type { AnyCapabilityForm, PaidCall } from './form.ts'
 import type { Idempotency, IdempotencyClaim } from './idempotency.ts'
 import type { RefusedCalls } from './refused-calls.ts'
 import type { Reservations } from './reservations.ts'
+import { unavailableWhenLate, waitLeftMs } from './waiting.ts'
 
 /**
  * How a call that was let in ends: its facts and its charge in one append, then its answer. Nothing here leaves before
@@ -77,6 +78,17 @@ export type Admitted = {
 
 /** What a call comes to: what it established and how it ends. */
 export type Conclusion = { readonly outcome: CallOutcome; readonly code?: string; readonly facts: CallFacts }
+
+/** The account as this process last saw it. It may have to be loaded: within the caller's patience, less what is kept of it. */
+export const lastSeen = (
+  { ledger }: CallRoom,
+  admitted: Pick<Admitted, 'key' | 'startedMs'>,
+  keptMs = 0,
+): Promise<Account> =>
+  unavailableWhenLate(ledger.lastSeen(admitted.key.organizationId), {
+    waitMs: waitLeftMs(admitted) - keptMs,
+    what: 'the ledger',
+  })
 
 /**
  * One append: what the call established and what it costs. Durable when this resolves. `unless` is asked of the account
@@ -141,13 +153,13 @@ export const reserve = async (
   dearest: CallFacts,
 ): Promise<{ release(): void } | null> => {
   const { key, atMs } = admitted
-  const { ledger, prices, reservations } = room
+  const { prices, reservations } = room
   const payable = (account: Account): MicroCredits | null => {
     const { total } = ratingOf(account, dearest, prices.at(atMs), atMs)
     const free = availableOf(account, atMs) - reservations.held(key.organizationId)
     return total === 0n || total <= free ? total : null
   }
-  const seen = payable(await ledger.lastSeen(key.organizationId))
+  const seen = payable(await lastSeen(room, admitted))
   if (seen !== null) return { release: reservations.hold(key.organizationId, seen) }
   let total: MicroCredits | null = null
   const refused = await recordUnpaid(room, admitted, (account) => {
@@ -171,7 +183,10 @@ const recordUnpaid = async (
   const { claim, attempt, ...unclaimed } = admitted
   const { form, key, atMs, startedMs } = admitted
   if (!room.refusedCalls.single(key, startedMs)) {
-    const account = await room.ledger.account(key.organizationId)
+    const account = await unavailableWhenLate(room.ledger.account(key.organizationId), {
+      waitMs: waitLeftMs(admitted),
+      what: 'the ledger',
+    })
     if (!payable(account)) {
       const { capability } = form
       room.refusedCalls.refused(key, { code: 'CREDIT_001', outcome: 'refused', capability }, atMs)
@@ -206,7 +221,7 @@ export const recordAnswer = async (
     return total <= availableOf(account, atMs) ? 'paid' : 'unpaid'
   }
   for (let ratings = 0; ratings < ratingsMax; ratings++) {
-    const seen = rated(await room.ledger.lastSeen(admitted.key.organizationId))
+    const seen = rated(await lastSeen(room, admitted))
     if (seen === 'unpaid') {
       const refused = await recordUnpaid(room, admitted, (account) => rated(account) !== 'unpaid')
       if (refused !== null) return { events: [], unpaid: true, repeated: false, ...refused }
@@ -254,7 +269,7 @@ export const recordRefusal = async (
     return (await record(room, unclaimed, { outcome, code, facts: { kind: 'refusal', code } })).balance
   }
   room.refusedCalls.refused(key, { code, outcome, capability: form.capability }, atMs)
-  return balanceOf(await room.ledger.lastSeen(key.organizationId), atMs)
+  return balanceOf(await lastSeen(room, admitted), atMs)
 }
 
 /** Answers that the balance cannot pay what the call costs; it stands in the ledger already. */
@@ -265,7 +280,7 @@ export const refuseUnpaid = async (
   { balance }: Pick<Committed, 'balance'>,
 ): Promise<FastifyReply> => {
   const { key, atMs, requestId } = admitted
-  const account = await room.ledger.lastSeen(key.organizationId)
+  const account = await lastSeen(room, admitted)
   const available = availableOf(account, atMs) - room.reservations.held(key.organizationId)
   const refusal = notEnoughCredits({
     required: formatCredits(ratingOf(account, facts, room.prices.at(atMs), atMs).total),

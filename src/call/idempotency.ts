@@ -4,6 +4,7 @@ import type { EpochSealer, Secrets } from '../guard/secrets.ts'
 import type { KeyedEvents } from '../ledger/keyed-events.ts'
 import { createAttempts, type KeyedRequest, type LedgerFinding } from './attempts.ts'
 import { unavailableWhenAway } from './unavailable.ts'
+import { unavailableWhenLate } from './waiting.ts'
 
 /**
  * Idempotency-Key (decision 15): the same key and request again gets the first answer and is charged once, ever.
@@ -16,6 +17,9 @@ import { unavailableWhenAway } from './unavailable.ts'
 /** Longer than any call can take; a claim this old belongs to a process that died. */
 const claimTtlSeconds = 60
 const keyCharactersMax = 255
+/** What of a caller's patience a claim may take, and what the end of one; each is some milliseconds where the database works. */
+export const claimWaitMs = 3_000
+const letGoWaitMs = 1_000
 
 export type StoredAnswer = { readonly status: number; readonly body: string }
 
@@ -24,6 +28,7 @@ export type IdempotencyClaim = KeyedRequest
 /** `first`: go ahead, then `finish` or `release`. */
 export type Claim = LedgerFinding | { readonly kind: 'replay'; readonly answer: StoredAnswer }
 
+/** Everything settles within a few seconds; what is late is done unheard, and throws `Unavailable`. */
 export type Idempotency = {
   claim(claim: IdempotencyClaim): Promise<Claim>
   /** What the ledger holds now, for whoever has the claim and found there that another process wrote the call meanwhile. */
@@ -168,18 +173,36 @@ export const createIdempotency = ({
     return lookUnderClaim(claim, handBack)
   }
 
+  const finish: Idempotency['finish'] = async (claim, { status, body }) => {
+    const sealed = body === null ? null : await sealer.seal(body, sealContext(claim))
+    await pool.query(
+      `update idempotent_calls set status = $3, answer = $4, answered_at = now()
+        where organization_id = $1 and key_hash = $2`,
+      [claim.organizationId, keyHash(claim), status, sealed],
+    )
+  }
+
+  const letGoIsLate = { waitMs: letGoWaitMs, what: 'a claim is kept or let go' }
   return {
-    claim: (claim) => claimOne(claim).catch(unavailableWhenAway),
-    lookAgain: (claim) => lookUnderClaim(claim, handBack).catch(unavailableWhenAway),
-    finish: async (claim, { status, body }) => {
-      const sealed = body === null ? null : await sealer.seal(body, sealContext(claim))
-      await pool.query(
-        `update idempotent_calls set status = $3, answer = $4, answered_at = now()
-          where organization_id = $1 and key_hash = $2`,
-        [claim.organizationId, keyHash(claim), status, sealed],
-      )
+    claim: async (claim) => {
+      const claiming = claimOne(claim).catch(unavailableWhenAway)
+      try {
+        return await unavailableWhenLate(claiming, { waitMs: claimWaitMs, what: 'a claim' })
+      } catch (error) {
+        // Nobody is there any more to make the call: what is claimed after all is not held.
+        claiming
+          .then(({ kind }) => (kind === 'first' || kind === 'charged' ? handBack(claim) : undefined))
+          .catch(() => undefined)
+        throw error
+      }
     },
-    release,
-    handBack,
+    lookAgain: (claim) =>
+      unavailableWhenLate(lookUnderClaim(claim, handBack).catch(unavailableWhenAway), {
+        waitMs: claimWaitMs,
+        what: 'a key in the ledger',
+      }),
+    finish: (claim, answer) => unavailableWhenLate(finish(claim, answer), letGoIsLate),
+    release: (claim) => unavailableWhenLate(release(claim), letGoIsLate),
+    handBack: (claim) => unavailableWhenLate(handBack(claim), letGoIsLate),
   }
 }

@@ -6,6 +6,7 @@ import {
   type CallRoom,
   deliver,
   headersOf,
+  lastSeen,
   observe,
   record,
   refuse,
@@ -13,7 +14,8 @@ import {
 } from './conclude.ts'
 import { idempotencyInFlight, idempotencyMismatch } from './errors.ts'
 import type { JsonObject } from './form.ts'
-import type { IdempotencyClaim } from './idempotency.ts'
+import { claimWaitMs, type IdempotencyClaim } from './idempotency.ts'
+import { waitLeftMs } from './waiting.ts'
 
 /** Under a claim: the call's events were in the ledger before it was recorded, and nothing was answered. */
 export type WrittenBefore = 'written before'
@@ -34,7 +36,7 @@ export const answerIdempotent = async (
   claim: IdempotencyClaim,
 ): Promise<FastifyReply> => {
   // Needed in any case, and what is read for it is not read again to look for the key.
-  await room.ledger.lastSeen(claim.organizationId)
+  await lastSeen(room, admitted, claimWaitMs)
   const claimed = await room.idempotency.claim(claim)
   switch (claimed.kind) {
     case 'in_flight':
@@ -72,6 +74,9 @@ export const answerIdempotent = async (
   }
 }
 
+/** With less left the caller is told to ask again: then its charge is found at once. */
+const gatherAgainMs = 4_000
+
 /**
  * Another process wrote the call while this one made it, and may have refused its caller: then it gives the charge back unless
  * the charge is settled first. What the ledger says now decides, as if the request came only now.
@@ -85,6 +90,8 @@ const answerWritten = async (
   const claimed = await room.idempotency.lookAgain(claim)
   if (claimed.kind === 'mismatch') return refuse(room, admitted, idempotencyMismatch())
   if (claimed.kind !== 'charged') throw new LedgerUnavailable('the charge was given back meanwhile')
+  if (waitLeftMs(admitted) < gatherAgainMs)
+    throw new LedgerUnavailable('there is no time to make the call again')
   return answerCharged(room, { ...admitted, owes: claimed }, body, claim)
 }
 

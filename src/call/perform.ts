@@ -14,6 +14,7 @@ import {
   type CallRoom,
   deliver,
   headersOf,
+  lastSeen,
   observe,
   recordAnswer,
   recordRefusal,
@@ -36,6 +37,7 @@ import {
 import { type AnyCapabilityForm, type CallDecision, CallEnded, type Caller, type JsonObject } from './form.ts'
 import { fingerprintOf, parseIdempotencyKey } from './idempotency.ts'
 import { answerIdempotent, type WrittenBefore } from './idempotent-call.ts'
+import { refusalWaitMs, unavailableWhenLate } from './waiting.ts'
 
 /**
  * The sequence of every call, written once:
@@ -92,7 +94,14 @@ const headersOfFailure = async (
     const remaining =
       code === 'SYS_001'
         ? await recordRefusal(room, bare, { outcome: 'failed', code })
-        : balanceOf(await room.ledger.lastSeen(key.organizationId), atMs)
+        : balanceOf(
+            // The answer is late already where this is.
+            await unavailableWhenLate(room.ledger.lastSeen(key.organizationId), {
+              waitMs: refusalWaitMs,
+              what: 'the ledger',
+            }),
+            atMs,
+          )
     return headersOf(admitted, { charged: 0n, remaining })
   } catch (error) {
     // Where the log is away there is nothing to record, and a line for every call would bury what led to it.
@@ -134,7 +143,7 @@ const admit = async (
   const admitted: Admitted = { form, reply, key, verdict, requestId, atMs, startedMs }
   if (verdict.exceeded !== null) {
     room.refusedCalls.rateLimited(key, verdict.exceeded.policy, atMs)
-    const remaining = balanceOf(await room.ledger.lastSeen(key.organizationId), atMs)
+    const remaining = balanceOf(await lastSeen(room, admitted), atMs)
     const refusal = rateLimitExceeded(verdict.exceeded)
     room.observe?.rateLimited(verdict.exceeded.policy)
     observe(room, admitted, refusal, 0n)

@@ -1,0 +1,121 @@
+/** No caller waits longer than 12 seconds for a 503, whichever part of the house says nothing. */
+import pg from 'pg'
+import { pino } from 'pino'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { type App, startApp } from '../../src/app.ts'
+import { createLedger } from '../../src/ledger/commit.ts'
+import { createKeyedEvents } from '../../src/ledger/keyed-events.ts'
+import { snapshotFrom } from '../../src/ledger/snapshot.ts'
+import { chargesOf } from '../spec/ledger-scene.ts'
+import { expectCredits } from '../spec/wire.ts'
+import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
+
+let house: House
+/** A process of its own over the same database, which has loaded nobody's account. */
+let fresh: App
+const releases: (() => Promise<void>)[] = []
+
+beforeAll(async () => {
+  house = await openHouse()
+  const { foundation, config } = house
+  const logger = pino({ level: 'silent' })
+  const keyedEvents = createKeyedEvents(foundation.eventLog)
+  const ledger = createLedger({
+    eventLog: keyedEvents.eventLog,
+    snapshot: snapshotFrom(foundation.pool),
+    logger,
+    clock: Date,
+  })
+  fresh = await startApp({ ...foundation, ledger, keyedEvents }, { ...config, ROLES: ['api'] }, logger)
+})
+afterEach(async () => {
+  for (const release of releases.splice(0)) await release()
+})
+afterAll(async () => {
+  await fresh?.close()
+  await house?.close()
+})
+
+/** Whoever asks a table waits from now on: as with a database that has stopped. Until the test ends, or the returned function is called. */
+const silence = async (...tables: string[]): Promise<() => Promise<void>> => {
+  const holder = new pg.Client({ connectionString: house.foundation.url })
+  holder.on('error', () => undefined)
+  await holder.connect()
+  await holder.query('begin')
+  await holder.query(`lock table ${tables.join(', ')} in access exclusive mode`)
+  let ended: Promise<void> | undefined
+  const release = () => (ended ??= holder.query('rollback').then(() => holder.end()))
+  releases.push(release)
+  return release
+}
+
+type Timed = { readonly answer: Answer; readonly seconds: number }
+
+const lookup = async (
+  { apiKey }: Partner,
+  key: string | null,
+  { apiUrl }: Pick<App, 'apiUrl'> = house,
+): Promise<Timed> => {
+  const startedMs = performance.now()
+  const answer = await send(`${apiUrl}/v1/ip/lookup`, {
+    headers: {
+      'x-api-key': apiKey,
+      'content-type': 'application/json',
+      ...(key === null ? {} : { 'idempotency-key': key }),
+    },
+    body: { ip: places.london },
+  })
+  return { answer, seconds: (performance.now() - startedMs) / 1_000 }
+}
+
+const expectUnavailable = ({ answer, seconds }: Timed): void => {
+  expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 503, code: 'SYS_002' })
+  expect(answer.text).not.toContain('London')
+  expect(seconds).toBeLessThan(12)
+}
+
+describe('a call under an Idempotency-Key', () => {
+  test('whose claim nobody answers is told so in time, and holds no claim once it is answered after all', async () => {
+    const partner = await house.partner({ credits: '10' })
+    await lookup(partner, 'before')
+    const release = await silence('idempotent_calls')
+    expectUnavailable(await lookup(partner, 'claimed'))
+    await release()
+    await until('the key is free again', async () => (await lookup(partner, 'claimed')).answer.status !== 409)
+    const { answer } = await lookup(partner, 'claimed')
+    expect(answer.status).toBe(200)
+    expectCredits(answer, '0', '8')
+    expect(await chargesOf(house, partner)).toHaveLength(2)
+  })
+
+  test('whose answer cannot be kept gets it in time', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const log = await house.blockLog()
+    const call = lookup(partner, 'kept')
+    await log.waiting()
+    const release = await silence('idempotent_calls')
+    await log.release()
+    const { answer, seconds } = await call
+    expectCredits(answer, '1', '9')
+    expect(seconds).toBeLessThan(12)
+    await release()
+    // It is kept all the same, or made again free.
+    await until('the key is free again', async () => (await lookup(partner, 'kept')).answer.status !== 409)
+    expectCredits((await lookup(partner, 'kept')).answer, '0', '9')
+    expect(await chargesOf(house, partner)).toHaveLength(1)
+  })
+})
+
+test('while the event log cannot be read every caller is told so in time, also of an organization no call of which came before', async () => {
+  const partner = await house.partner({ credits: '10' })
+  await lookup(partner, null)
+  const later = await house.partner({ credits: '10' })
+  // Keys are heard of in order.
+  await until(
+    'both hosts know the keys',
+    async () => (await lookup(later, null, fresh)).answer.status === 200,
+  )
+  await silence('log_streams', 'log_events')
+  const waiting = [lookup(partner, 'known'), lookup(partner, 'unknown', fresh), lookup(partner, null, fresh)]
+  for (const call of waiting) expectUnavailable(await call)
+})
