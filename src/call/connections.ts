@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import type { Server } from 'node:net'
 import { addressBlock, type TrustedProxies } from '../guard/caller-address.ts'
 
@@ -10,12 +11,40 @@ const connectionsMax = 10_000
 /** A partner with 100 calls a second, each of the eight seconds a profile may take, needs 800. */
 export const connectionsPerAddressMax = 1_000
 
+/** For databases, mail servers, files and whatever else a process opens. */
+const otherFilesMax = 256
+/** API, dashboard, metrics. */
+const hostsMax = 3
+/** One address holds at most one of so many parts. */
+const addressesMin = 2
+
+/**
+ * The bounds, less where the process may not open that many files: calls of others need a descriptor, and so do the
+ * databases they ask.
+ */
+export const boundsFor = (openFilesMax: number): { readonly all: number; readonly perAddress: number } => {
+  const share = Math.max(addressesMin, Math.floor((openFilesMax - otherFilesMax) / hostsMax))
+  const all = Math.min(connectionsMax, share)
+  return { all, perAddress: Math.min(connectionsPerAddressMax, Math.floor(all / addressesMin)) }
+}
+
+/** Infinity where the system does not tell; Linux does. */
+const openFilesMax = (): number => {
+  try {
+    const [, soft] = /^Max open files +(\d+) /m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
+    return soft === undefined ? Number.POSITIVE_INFINITY : Number(soft)
+  } catch {
+    return Number.POSITIVE_INFINITY
+  }
+}
+
 /** What came over the bound is reset, not answered. A trusted proxy carries everybody's calls: it is not bounded. */
 export const boundConnections = (
   server: Server,
   { trusts, refused }: { trusts: TrustedProxies; refused: () => void },
 ): void => {
-  server.maxConnections = connectionsMax
+  const { all, perAddress } = boundsFor(openFilesMax())
+  server.maxConnections = all
   server.on('drop', refused)
   const held = new Map<string, number>()
   server.on('connection', (socket) => {
@@ -24,7 +53,7 @@ export const boundConnections = (
     if (trusts(socket.remoteAddress)) return
     const block = addressBlock(socket.remoteAddress)
     const count = (held.get(block) ?? 0) + 1
-    if (count > connectionsPerAddressMax) {
+    if (count > perAddress) {
       refused()
       // A reset leaves nothing behind in the kernel, where a proper end would wait for the other side's.
       socket.resetAndDestroy()

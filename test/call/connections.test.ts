@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { createServer, type Server } from 'node:http'
 import { type AddressInfo, connect, type Socket } from 'node:net'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { boundConnections, connectionsPerAddressMax } from '../../src/call/connections.ts'
+import { boundConnections, boundsFor, connectionsPerAddressMax } from '../../src/call/connections.ts'
 import { trustedProxies } from '../../src/guard/caller-address.ts'
 import { eventually } from '../support/service.ts'
 
@@ -55,6 +55,18 @@ const isAnswered = async (localAddress: string): Promise<boolean> => {
     socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
   })
 }
+
+test.each([
+  [Number.POSITIVE_INFINITY, 10_000, 1_000],
+  [1_048_576, 10_000, 1_000],
+  [20_000, 6_581, 1_000],
+  [4_096, 1_280, 640],
+  [1_024, 256, 128],
+  [256, 2, 1],
+])('of %s files all hosts together leave some for everything else', (files, all, perAddress) => {
+  expect(boundsFor(files)).toEqual({ all, perAddress })
+  if (files > 256) expect(3 * all).toBeLessThanOrEqual(files - 256)
+})
 
 test('an address that holds all it may is refused further ones; others, and a trusted proxy, are not', async () => {
   const held = await openMany('127.0.0.2', connectionsPerAddressMax)
