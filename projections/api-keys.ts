@@ -3,14 +3,14 @@ import { keyStream } from '../src/events/streams.ts'
 import {
   columnsOf,
   type ProjectedEvent,
-  type Projection,
   type Query,
+  type StatelessProjection,
   type Statement,
   type TableName,
 } from './projection.ts'
 
 /** Every API key ever issued, as it stands now, for people. Who is let in is read from the keys' own streams. */
-export const apiKeys: Projection = {
+export const apiKeys: StatelessProjection = {
   name: 'api_keys',
   version: 1,
   prefixes: ['key-'],
@@ -154,3 +154,19 @@ export const keysOf = (organizationId: string | null): Query<ApiKeyRow> => ({
 
 /** The ids of all keys there are rows of. */
 export const keyIds = (): Query<{ key_id: string }> => ({ text: 'select key_id from api_keys', values: [] })
+
+/**
+ * What rows know of keys and rows folded from a shorter log do not: `revoked` keys that would be accepted again, and
+ * keys `issued` that would be unknown.
+ */
+export const keysOnlyInRows = (
+  live: TableName,
+  next: TableName,
+): Query<{ what: 'revoked' | 'issued'; key_id: string; organization_id: string; at: Date }> => ({
+  text: `select case when n.key_id is null then 'issued' else 'revoked' end as what, l.key_id, l.organization_id,
+                case when n.key_id is null then l.created_at else l.revoked_at end as at
+           from ${live('api_keys')} l left join ${next('api_keys')} n using (key_id)
+          where n.key_id is null or (l.revoked_at is not null and n.revoked_at is null)
+          order by l.organization_id, l.key_id`,
+  values: [],
+})

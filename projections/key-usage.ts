@@ -1,7 +1,7 @@
-import { columnsOf, type Projection, type Query } from './projection.ts'
+import { columnsOf, type Query, type StatelessProjection } from './projection.ts'
 
 /** How much each key is used: when last, and how many calls per UTC day, capability and outcome. */
-export const keyUsage: Projection = {
+export const keyUsage: StatelessProjection = {
   name: 'key_usage',
   version: 1,
   prefixes: ['ledger-'],

@@ -1,11 +1,11 @@
 import { formatMicro, microOf } from './micro.ts'
-import type { ProjectedEvent, Projection, Query, Statement } from './projection.ts'
+import type { ProjectedEvent, Query, StatelessProjection, Statement, TableName } from './projection.ts'
 
 /**
  * The statement: one row per call or movement of credits, in ledger order. A call and its charge are one row.
  * `amount_micro` is what the balance changed by: negative for charges and expiries.
  */
-export const ledgerLines: Projection = {
+export const ledgerLines: StatelessProjection = {
   name: 'ledger_lines',
   version: 1,
   prefixes: ['ledger-'],
@@ -245,4 +245,24 @@ export const unbalancedAccounts = (): Query<{
           where coalesce(m.micro, 0) <> coalesce(l.micro, 0) - a.overdrawn_micro
           order by a.organization_id`,
   values: [],
+})
+
+/** What rows know of credits and rows folded from a shorter log do not: lines by organization and kind, with their sum. */
+export const linesOnlyInRows = (
+  live: TableName,
+  next: TableName,
+): Query<{ organization_id: string; kind: string; lines: string; amount_micro: string }> => ({
+  text: `select l.organization_id, case when l.kind = 'call' and l.amount_micro <> 0 then 'charge' else l.kind end as kind,
+                count(*)::text as lines, sum(l.amount_micro)::text as amount_micro
+           from ${live('ledger_lines')} l
+          where not exists (select from ${next('ledger_lines')} n
+                             where n.organization_id = l.organization_id and n.revision = l.revision and n.event_id = l.event_id)
+          group by 1, 2 order by 1, 2`,
+  values: [],
+})
+
+/** The last revision of a ledger that has a line; null where none has. */
+export const lastLineOf = (organizationId: string): Query<{ revision: string | null }> => ({
+  text: 'select max(revision) as revision from ledger_lines where organization_id = $1',
+  values: [organizationId],
 })

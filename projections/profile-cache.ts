@@ -1,11 +1,17 @@
 import type { ProfileErased, ProfileFetched, ProfileGone, ProfileMissed } from '../src/events/profile.ts'
-import { columnsOf, type Projection, type Query, type Statement, type TableName } from './projection.ts'
+import {
+  columnsOf,
+  type Query,
+  type StatelessProjection,
+  type Statement,
+  type TableName,
+} from './projection.ts'
 
 /**
  * What is known of people: the newest payload of each, sealed, and which identifiers lead to whom. Everything here is
  * unreadable without the payload's key, which lives outside the event log.
  */
-export const profileCache: Projection = {
+export const profileCache: StatelessProjection = {
   name: 'profile_cache',
   version: 1,
   prefixes: ['profile-'],
@@ -270,4 +276,12 @@ export const subjectsOf = (hmacs: readonly string[]): Query<SubjectAliasRow> => 
   text: `select subject_id, hmac, kind, verified_at from profile_aliases
           where subject_id in (select subject_id from profile_aliases where hmac = any($1::text[])) limit 10000`,
   values: [hmacs],
+})
+
+/** People whose rows are gone, and would be there again in rows folded from a log that does not tell of their erasure. */
+export const profilesOnlyInLog = (live: TableName, next: TableName): Query<{ subject_id: string }> => ({
+  text: `select n.subject_id from ${next('profile_cache')} n
+          where not exists (select from ${live('profile_cache')} l where l.subject_id = n.subject_id)
+          order by 1`,
+  values: [],
 })

@@ -68,7 +68,12 @@ export const startApp = async (
   // Whoever answers or does later work seals; the others never need the keys.
   const epochKey: readonly LiveModel[] =
     has('api') || has('jobs') ? [{ name: 'epoch_key', failure: foundation.epochKeys.failure }] : []
-  let health = createHealth({ ...foundation, projections, liveModels: epochKey, clock: Date })
+  let health = createHealth({
+    ...foundation,
+    projections,
+    liveModels: epochKey,
+    monotonic: () => performance.now(),
+  })
   try {
     if (epochKey.length > 0) await watchEpochKeys(foundation)
     if (has('projector')) closing.push(startProjector(foundation, logger))
@@ -105,7 +110,7 @@ export const startApp = async (
           ...liveModels,
           ...(pixel === null ? [] : [{ name: 'pixel_rules', failure: pixel.failure }]),
         ],
-        clock: Date,
+        monotonic: () => performance.now(),
         ...(shared === undefined ? {} : { rateLimitsShared: shared.shared }),
       })
       const tls = await readTls(config)
@@ -220,11 +225,12 @@ const watchEpochKeys = ({ epochKeys }: Foundation): Promise<void> =>
     throw cause
   })
 
-const startProjector = ({ url, eventLog }: Foundation, logger: Logger): (() => Promise<void>) => {
+const startProjector = ({ url, eventLog, secrets }: Foundation, logger: Logger): (() => Promise<void>) => {
   const projector = createProjector({
     url,
     eventLog,
     projections,
+    seal: secrets.rowSeal,
     logger,
     owner: `${process.pid}-${randomUUID()}`,
   })

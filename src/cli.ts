@@ -1,3 +1,4 @@
+import { createInterface } from 'node:readline/promises'
 import { type ParseArgsConfig, parseArgs } from 'node:util'
 import { capabilityCommands } from './capability-commands.ts'
 import { ConfigError, parseConfig } from './config.ts'
@@ -149,6 +150,16 @@ const progressLine = (): { show: (line: string) => void; end: () => void } => {
 const write = (text: string): Promise<void> =>
   new Promise((resolve, reject) => process.stdout.write(text, (error) => (error ? reject(error) : resolve())))
 
+const ask = async (question: string): Promise<boolean | null> => {
+  if (!process.stdin.isTTY) return null
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  try {
+    return /^y(es)?$/i.test((await terminal.question(`${question} [y/N] `)).trim())
+  } finally {
+    terminal.close()
+  }
+}
+
 const run = async (args: string[]): Promise<number> => {
   const found = findCommand(args)
   if (found === null) {
@@ -175,6 +186,7 @@ const run = async (args: string[]): Promise<number> => {
       json,
       write,
       progress: progress.show,
+      ask,
       foundation: async (options) =>
         (foundation ??= await openFoundation(config, { logger, waitMs: databaseWaitMs, ...options })),
     }

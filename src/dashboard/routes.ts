@@ -6,7 +6,12 @@ import { callerAddress } from '../guard/caller-address.ts'
 import { issueKey, revoke, rotate } from '../ops/api-keys.ts'
 import { durationMsOf } from '../ops/command.ts'
 import type { Foundation } from '../ops/foundation.ts'
-import { readCheckpoints } from '../projector/checkpoints.ts'
+import {
+  readCheckpoints,
+  readHaltedStreams,
+  strayCheckpoints,
+  strayMessage,
+} from '../projector/checkpoints.ts'
 import { faultOf, formOf, freshIssueFields, issueFieldsOf, labelOf, parseIssue } from './form.ts'
 import { documentOf, type Html } from './html.ts'
 import { issueKeyPage, keyShownPage, revokeKeyPage, rotateKeyPage } from './pages/keys.ts'
@@ -129,12 +134,14 @@ const viewerOf = (request: FastifyRequest, reply: FastifyReply): Viewer => ({
 const overviewRoute = (pages: FastifyInstance, { foundation: { pool, eventLog } }: DashboardRoom): void => {
   pages.get('/', async (request, reply) => {
     const after = formOf(request.query).text('after')
-    const [found, head, checkpoints, parked] = await Promise.all([
+    const [found, head, checkpoints, parked, halted] = await Promise.all([
       rowsOf(pool, organizations({ after, max: organizationsMax + 1 })),
       eventLog.head(),
       readCheckpoints(pool),
       rowsOf(pool, parkedEvents()),
+      readHaltedStreams(pool),
     ])
+    const stray = await strayCheckpoints(eventLog, checkpoints)
     const shown = found.slice(0, organizationsMax)
     const page = overviewPage({
       viewer: viewerOf(request, reply),
@@ -144,6 +151,12 @@ const overviewRoute = (pages: FastifyInstance, { foundation: { pool, eventLog } 
       head,
       projections: checkpoints.map((checkpoint) => ({
         ...checkpoint,
+        ...(stray.includes(checkpoint)
+          ? { state: 'halted' as const, error: strayMessage([checkpoint]) }
+          : {}),
+        haltedStreams: halted
+          .filter(({ projection }) => projection === checkpoint.name)
+          .map(({ stream }) => stream),
         // The head was read beside the checkpoints: one may have passed it.
         behind: head > checkpoint.position ? head - checkpoint.position : 0n,
         parked: parked.find(({ projection }) => projection === checkpoint.name)?.parked ?? 0,

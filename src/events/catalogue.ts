@@ -16,7 +16,7 @@ import {
   apiKeyRevokedV1,
   apiKeyRotatedV1,
 } from './keys.ts'
-import { rebuildRequestedV1 } from './operator.ts'
+import { appendsResumedV1, ledgerFaultAcknowledgedV1, rebuildRequestedV1 } from './operator.ts'
 import { pixelBlockedV1, pixelLimitRemovedV1, pixelLimitSetV1, pixelUnblockedV1 } from './pixel.ts'
 import { priceBookPublishedV1 } from './prices.ts'
 import { profileErasedV1, profileFetchedV1, profileGoneV1, profileMissedV1 } from './profile.ts'
@@ -50,6 +50,8 @@ export const catalogue = {
   PixelBlocked: [pixelBlockedV1],
   PixelUnblocked: [pixelUnblockedV1],
   RebuildRequested: [rebuildRequestedV1],
+  AppendsResumed: [appendsResumedV1],
+  LedgerFaultAcknowledged: [ledgerFaultAcknowledgedV1],
 } as const satisfies Record<string, readonly [z.ZodType, ...z.ZodType[]]>
 
 export type EventType = keyof typeof catalogue

@@ -23,6 +23,8 @@ export type Secrets = {
   identifierHmac(identifier: string): string
   /** HMAC-SHA-256 of what a request said: equal for equal requests, and telling nothing to who guesses at it. */
   requestHmac(text: string): Buffer
+  /** HMAC-SHA-256 of a row of a read model, base64url: who lacks the key can change the row, but not so that it is believed. */
+  rowSeal(text: string): string
   /** For what others keep for us, such as cookies. What is kept here about people is sealed under epoch keys, which end. */
   sealer(purpose: string): Sealer
 }
@@ -55,6 +57,7 @@ export const createSecrets = (secretKey: string): Secrets => {
     apiKeyHmac: (secret) => createHmac('sha256', apiKeyPepper).update(secret).digest('base64url'),
     addressHmac: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'address', 32))),
     identifierHmac: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'identifier', 32))),
+    rowSeal: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'row-seal', 32))),
     requestHmac: (text) => createHmac('sha256', requestKey).update(text).digest(),
     sealer: (purpose) => sealerOf(derive(`seal/${purpose}`)),
   }

@@ -10,6 +10,8 @@ import { reverseCharge } from './decide.ts'
  */
 export type Abandoned = {
   add(batch: Batch): void
+  /** These stand in the ledger after `base`, and their callers were refused: their charges are due for reversal. */
+  unheard(commands: ReadonlyMap<string, Committed>, base: number): void
   /** Nothing is pending. */
   empty(): boolean
   /** The command was sent again and answered: its charge, wherever it stands, is owed. */
@@ -66,6 +68,7 @@ export const createAbandoned = ({ stream, eventLog }: { stream: string; eventLog
       // What has waited longest is the least likely to arrive still.
       batches = [...batches, { base, first: events[0], commands: new Map(byFirstEventId) }].slice(-batchesMax)
     },
+    unheard: (commands, base) => arrived(commands, base, []),
     empty: () => batches.length === 0 && reversals.size === 0,
     answered: (firstEventId) => {
       for (const { commands } of batches) commands.delete(firstEventId)

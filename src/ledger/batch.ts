@@ -44,6 +44,10 @@ export type Queued = {
   readonly idOf: (index: number) => string
   readonly resolve: (committed: Committed) => void
   readonly reject: (error: Error) => void
+  /** On the ledger's clock for durations. */
+  readonly queuedAtMs: number
+  /** Its caller waited too long and was refused: what it is charged, should it still be written, is given back. */
+  gaveUp: boolean
 }
 
 export type Batch = {
@@ -82,9 +86,20 @@ export const newBatch = (from: Account, before: Batch | null = null): Batch => (
   broken: false,
 })
 
-/** The commands of a batch that came to nothing, to be decided anew. */
+/** The commands of a batch. */
 export const commandsOf = ({ decided, refused }: Batch): Queued[] =>
   [...decided, ...refused].map(({ queued }) => queued)
+
+/** The commands of a batch that came to nothing, to be decided anew: those somebody still waits for. */
+export const waitingOf = (batch: Batch): Queued[] => commandsOf(batch).filter(({ gaveUp }) => !gaveUp)
+
+/** What a durable batch wrote for callers of whom every one was refused before, by first event id. */
+export const unheardOf = ({ decided }: Pick<Batch, 'decided'>): Map<string, Committed> => {
+  const unheard = new Map<string, Committed>()
+  for (const { queued, committed } of decided) if (queued.gaveUp) unheard.set(queued.firstEventId, committed)
+  for (const { queued } of decided) if (!queued.gaveUp) unheard.delete(queued.firstEventId)
+  return unheard
+}
 
 /**
  * Takes queued commands from the front and decides them onto a batch, one after the other, until it is full. `ahead`:

@@ -1,10 +1,19 @@
+import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import type { Account } from './account.ts'
+import { createAppendWatch } from './append-watch.ts'
 import type { Committed, LedgerCommand } from './batch.ts'
-import { createWriter, type LedgerLimits, type LedgerOptions, type Writer } from './writer.ts'
+import {
+  createWriter,
+  type LedgerLimits,
+  type LedgerOptions,
+  LedgerUnavailable,
+  type Writer,
+  type WriterReports,
+} from './writer.ts'
 
 export { CommandRefused, type Committed, type LedgerCommand } from './batch.ts'
+export type { AccountSnapshot } from './reader.ts'
 export {
-  type AccountSnapshot,
   type LedgerLimits,
   type LedgerObserver,
   type LedgerOptions,
@@ -29,7 +38,13 @@ export const ledgerLimits: LedgerLimits = {
   retryPauseMs: 50,
   abandonedCheckMs: 5_000,
   readPageMax: 1_000,
+  readDeadlineMs: 5_000,
+  callerWaitMaxMs: 10_000,
+  idleConflictsMax: 3,
 }
+
+/** How often callers who have waited too long are looked for, while anything is under way. */
+const lateCheckMs = 500
 
 export type Ledger = {
   /**
@@ -41,27 +56,87 @@ export type Ledger = {
   account(organizationId: string): Promise<Account>
   /** The account as this process last saw it: cheap enough for calls that are turned away. Not to be changed. */
   lastSeen(organizationId: string): Promise<Account>
+  /**
+   * Why nothing can be written: appends fail now, or the event log was found to be another one, which stays so until the
+   * process is started again. Null while all is well.
+   */
+  failure(): LedgerFailure | null
+  /** The event log no longer holds what was read from it: every command and every look is refused from now on. */
+  giveUp(error: Error): void
   /** Resolves when nothing is queued or under way. */
   drain(): Promise<void>
 }
 
+export type LedgerFailure = { readonly kind: 'rewritten' | 'appends_fail'; readonly error: Error }
+
 export const createLedger = (options: LedgerOptions): Ledger => {
   const limits = { ...ledgerLimits, ...options.limits }
   const writers = new Map<string, Writer>()
+  let rewritten: Error | undefined
+  const appends = createAppendWatch({
+    eventLog: options.eventLog,
+    logger: options.logger,
+    now: options.clock.now,
+  })
+  let checking: NodeJS.Timeout | undefined
+
+  const giveUp = (error: Error): void => {
+    if (rewritten !== undefined) return
+    rewritten = error
+    options.logger.fatal(
+      { err: error },
+      'ledger: the event log is not the one this process has read; no more calls are taken. Was it restored from a copy? See README, "A restored event log"',
+    )
+  }
+
+  const reports: WriterReports = {
+    rewritten: giveUp,
+    appended: appends.succeeded,
+    notAppended: (error) => {
+      if (error instanceof Unavailable || error instanceof UnknownOutcome) appends.failed(error)
+    },
+  }
 
   const writerOf = (organizationId: string): Writer => {
     const known = writers.get(organizationId)
     if (known !== undefined) return known
     if (writers.size >= limits.accountsMax) forgetOne(writers)
-    const writer = createWriter(organizationId, { ...options, limits })
+    const writer = createWriter(organizationId, { ...options, limits, reports })
     writers.set(organizationId, writer)
     return writer
   }
 
+  /** A caller who waits too long is refused, whatever the event log is doing. */
+  const checkLate = (): void => {
+    checking ??= setTimeout(() => {
+      checking = undefined
+      const busy = [...writers.values()].filter((writer) => !writer.idle())
+      for (const writer of busy) writer.refuseLate()
+      if (busy.length > 0) checkLate()
+    }, lateCheckMs)
+    checking.unref()
+  }
+
+  const unlessRewritten = <Value>(ask: () => Promise<Value>): Promise<Value> =>
+    rewritten === undefined
+      ? ask()
+      : Promise.reject(
+          new LedgerUnavailable('the event log is not the one this process has read', { cause: rewritten }),
+        )
+
   return {
-    submit: (organizationId, command) => writerOf(organizationId).submit(command),
-    account: (organizationId) => writerOf(organizationId).current(),
-    lastSeen: (organizationId) => writerOf(organizationId).lastSeen(),
+    submit: (organizationId, command) => {
+      checkLate()
+      return unlessRewritten(() => writerOf(organizationId).submit(command))
+    },
+    account: (organizationId) => unlessRewritten(() => writerOf(organizationId).current()),
+    lastSeen: (organizationId) => unlessRewritten(() => writerOf(organizationId).lastSeen()),
+    failure: () => {
+      if (rewritten !== undefined) return { kind: 'rewritten', error: rewritten }
+      const failing = appends.failure()
+      return failing === null ? null : { kind: 'appends_fail', error: failing }
+    },
+    giveUp,
     drain: async () => {
       while ([...writers.values()].some((writer) => !writer.idle()))
         await Promise.all([...writers.values()].map((writer) => writer.settled()))

@@ -1,15 +1,17 @@
 import { genesisDigest, recompute } from '../event-log/hash-chain.ts'
-import type { EventLog, RecordedEvent } from '../event-log/port.ts'
+import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
 import { checkEventData, isEventType, type LedgerEvent } from '../events/catalogue.ts'
 import { ledgerStream } from '../events/streams.ts'
 import { type Account, availableOf, evolve, newAccount } from './account.ts'
 
-/** Where a ledger stops being what was written, and why. */
+/** Where a ledger stops being what was written, and why. `event_id` is null where an event is missing. */
 export type LedgerFault = {
   readonly revision: number
-  readonly event_id: string
-  readonly type: string
+  readonly event_id: string | null
+  readonly type: string | null
+  /** What the bytes there give, or the digest before them where an event is missing: what an acknowledgement names. */
+  readonly digest: string
   readonly fault: string
 }
 
@@ -17,47 +19,117 @@ export type LedgerVerdict = {
   readonly organizationId: string
   readonly events: number
   readonly digest: string
+  /** As far as the ledger could be folded. */
   readonly account: Account
-  /** The first broken event; null for a sound ledger. */
+  /** The first broken event; null for a ledger without faults but known ones. */
   readonly fault: LedgerFault | null
+  /** Faults an operator has acknowledged. */
+  readonly known: readonly LedgerFault[]
+}
+
+/** What else tells of a ledger. Each was written by itself, and has to be told by the ledger again. */
+export type LedgerWitness = {
+  /** Who says so, for a person. */
+  readonly name: string
+  readonly revision: number
+  /** The digest of the event at that revision, where the witness knows it. */
+  readonly digest?: string
+}
+
+export type VerifyOptions = {
+  /** Asked before the ledger is read, for the ledger may grow meanwhile. */
+  readonly witnesses?: readonly LedgerWitness[]
+  /** Whether a fault with these bytes at this revision is known already. */
+  readonly acknowledged?: (revision: number, digest: string) => boolean
+  readonly onProgress?: (events: number) => void
 }
 
 const pageMax = 1_000
 
 /**
  * Recomputes the hash chain of a ledger from its first event and folds it as it goes: every digest, contiguous
- * revisions, no event or charge id twice, data that fits its schema, no charge beyond the overdraft limit. Stops at the
- * first fault and names the event.
+ * revisions, no event or charge id twice, data that fits its schema, no charge beyond the overdraft limit. Then compares
+ * its end with the engine's own last revision and with every witness. Stops at the first fault that nobody acknowledged.
  */
 export const verifyLedger = async (
-  eventLog: EventLog,
+  eventLog: Pick<EventLog, 'read' | 'lastRevision'>,
   organizationId: string,
-  onProgress?: (events: number) => void,
+  { witnesses = [], acknowledged = () => false, onProgress }: VerifyOptions = {},
 ): Promise<LedgerVerdict> => {
   const stream = ledgerStream(organizationId)
+  const engine = await eventLog.lastRevision(stream)
+  const told = [
+    ...witnesses,
+    ...(engine === null ? [] : [{ name: 'the event log itself', revision: engine }]),
+  ]
   const account = newAccount(organizationId)
+  const known: LedgerFault[] = []
   const seen = new Seen()
+  const folding = { sound: true }
   let digest = genesisDigest
   let events = 0
+  const verdict = (fault: LedgerFault | null): LedgerVerdict => ({
+    organizationId,
+    events,
+    digest,
+    account,
+    fault,
+    known,
+  })
+  /** Whether to go on. */
+  const isKnown = (fault: LedgerFault): boolean => {
+    if (!acknowledged(fault.revision, fault.digest)) return false
+    known.push(fault)
+    return true
+  }
   for (;;) {
-    const page = await eventLog.read(stream, { from: events, max: pageMax })
+    const page = await pageOf(eventLog, stream, events)
     for (const recorded of page) {
       const { carried, computed } = recompute(recorded, { stream, revision: events, previous: digest })
-      const fault = faultOf(recorded, { expectedRevision: events, carried, computed, seen, account })
-      if (fault !== null)
-        return {
-          organizationId,
-          events,
-          digest,
-          account,
-          fault: { revision: recorded.revision, event_id: recorded.id, type: recorded.type, fault },
-        }
-      digest = computed
-      events++
+      const text =
+        faultOf(recorded, { expectedRevision: events, carried, computed, seen, account, folding }) ??
+        contradicted(told, events, carried ?? computed)
+      if (text !== null) {
+        const { revision, id: event_id, type } = recorded
+        const fault = { revision, event_id, type, digest: computed, fault: text }
+        if (!isKnown(fault)) return verdict(fault)
+      }
+      // What stands after a known fault was chained to what it carries.
+      digest = carried ?? computed
+      events = recorded.revision + 1
     }
     onProgress?.(events)
-    if (page.length < pageMax) return { organizationId, events, digest, account, fault: null }
+    if (page.length < pageMax) break
   }
+  const beyond = told.filter(({ revision }) => revision >= events)
+  if (beyond.length === 0) return verdict(null)
+  const fault = {
+    revision: events,
+    event_id: null,
+    type: null,
+    digest,
+    fault: `${events === 0 ? 'there are no events' : `the ledger ends at revision ${events - 1}`}, but ${beyond
+      .map(({ name, revision }) => `${name} tells of revision ${revision}`)
+      .join(' and ')}: its end is missing`,
+  }
+  return verdict(isKnown(fault) ? null : fault)
+}
+
+const pageOf = (eventLog: Pick<EventLog, 'read'>, stream: string, from: number): Promise<RecordedEvent[]> =>
+  eventLog.read(stream, { from, max: pageMax }).catch((error: unknown) => {
+    if (error instanceof StreamMissing) return []
+    throw error
+  })
+
+const contradicted = (
+  witnesses: readonly LedgerWitness[],
+  revision: number,
+  digest: string,
+): string | null => {
+  const other = witnesses.find(
+    (one) => one.revision === revision && one.digest !== undefined && one.digest !== digest,
+  )
+  return other === undefined ? null : `${other.name} tells of another event at this revision`
 }
 
 /** Ids met so far. A single Set ends at 2^24 entries, which a busy ledger has after some years. */
@@ -82,9 +154,11 @@ const faultOf = (
     computed: string
     seen: Seen
     account: Account
+    /** Whether the account still is what the ledger makes of it: rules are judged on nothing else. */
+    folding: { sound: boolean }
   },
 ): string | null => {
-  const { expectedRevision, carried, computed, seen, account } = found
+  const { expectedRevision, carried, computed, seen, account, folding } = found
   if (recorded.revision !== expectedRevision)
     return `expected revision ${expectedRevision}: an event is missing`
   if (carried === null) return 'carries no digest'
@@ -102,7 +176,10 @@ const faultOf = (
         return `charge ${data.charge_id} stands in this ledger twice`
       seen.add(data.charge_id)
     }
+    if (!folding.sound) return null
+    folding.sound = false
     evolve(account, { type, data } as LedgerEvent, recorded.revision)
+    folding.sound = true
     const available = availableOf(account, Date.parse(metadata.effective_at))
     if (type === 'CreditCharged' && available < 0n)
       return 'charges more than the balance and overdraft limit allow'

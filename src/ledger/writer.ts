@@ -1,20 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import type { MicroCredits } from '../billing/money.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import {
   AppendConflict,
   type EventLog,
-  type RecordedEvent,
-  StreamMissing,
+  LogRewritten,
   Unavailable,
   UnknownOutcome,
 } from '../event-log/port.ts'
-import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
-import type { LedgerEvent } from '../events/catalogue.ts'
 import { ledgerStream } from '../events/streams.ts'
 import { createAbandoned, reversalCommand } from './abandoned.ts'
-import { type Account, balanceOf, draftOf, evolve, newAccount } from './account.ts'
+import { type Account, draftOf } from './account.ts'
 import {
   type Batch,
   type Committed,
@@ -23,7 +19,10 @@ import {
   type LedgerCommand,
   newBatch,
   type Queued,
+  unheardOf,
+  waitingOf,
 } from './batch.ts'
+import { type AccountSnapshot, createReader } from './reader.ts'
 
 /**
  * One organization's writer in one process. Whatever is queued while an append is under way becomes the next batch: each
@@ -35,9 +34,6 @@ import {
 export class LedgerUnavailable extends Error {
   override name = 'LedgerUnavailable'
 }
-
-/** Where folding a ledger starts, if anything earlier than its tail is known. It affects cost, never meaning. */
-export type AccountSnapshot = (organizationId: string) => Promise<Account | null>
 
 export type LedgerLimits = {
   readonly batchCommandsMax: number
@@ -52,15 +48,33 @@ export type LedgerLimits = {
   /** How often a refused batch is looked for that may still arrive, while nothing else makes the writer look. */
   readonly abandonedCheckMs: number
   readonly readPageMax: number
+  /** How long one read may take. */
+  readonly readDeadlineMs: number
+  /** After this a caller is refused, whatever becomes of the command. Callers of a call add at most two seconds to it. */
+  readonly callerWaitMaxMs: number
+  /** How often in a row an append may be refused although nothing new stands in the ledger. */
+  readonly idleConflictsMax: number
 }
+
+/** `now` is the time of day. Durations are measured with `monotonic`, which nobody sets back; default: `now`. */
+export type LedgerClock = { now(): number; monotonic?(): number }
 
 export type LedgerOptions = {
   readonly eventLog: EventLog
   readonly snapshot: AccountSnapshot
   readonly logger: Logger
-  readonly clock: { now(): number }
+  readonly clock: LedgerClock
   readonly limits?: Partial<LedgerLimits>
   readonly observe?: LedgerObserver
+}
+
+/** What a writer tells the ledger it belongs to. */
+export type WriterReports = {
+  /** The event log no longer holds what this process wrote or read: nothing it says can be trusted any more. */
+  rewritten(error: Error): void
+  /** An append was durable; or it was refused for good, or its outcome stayed unknown. */
+  appended(): void
+  notAppended(error: unknown): void
 }
 
 /** What operations wants to know; every member may be left out. */
@@ -71,20 +85,6 @@ export type LedgerObserver = {
   reversal?(): void
 }
 
-/** Commands found in a stream, by the id of their first event. */
-type Found = Map<string, Committed>
-
-/** Adds an event to the command it belongs to. A command's later events name its first as their cause. */
-const note = (
-  found: Found,
-  { type, data, metadata, recorded }: DecodedEvent,
-  balance: MicroCredits,
-): void => {
-  const first = metadata.causation_id ?? recorded.id
-  const events = [...(found.get(first)?.events ?? []), { type, data } as LedgerEvent]
-  found.set(first, { events, revision: recorded.revision, balance, repeated: true })
-}
-
 export type Writer = {
   submit(command: LedgerCommand): Promise<Committed>
   current(): Promise<Account>
@@ -92,13 +92,18 @@ export type Writer = {
   idle(): boolean
   forgettable(): boolean
   settled(): Promise<void>
+  /** Refuses callers who have waited too long. */
+  refuseLate(): void
 }
 
 export const createWriter = (
   organizationId: string,
-  { eventLog, snapshot, logger, clock, limits, observe }: LedgerOptions & { limits: LedgerLimits },
+  options: LedgerOptions & { limits: LedgerLimits; reports: WriterReports },
 ): Writer => {
+  const { eventLog, logger, clock, limits, observe, reports } = options
+  const monotonic = clock.monotonic ?? clock.now
   const stream = ledgerStream(organizationId)
+  const reader = createReader(organizationId, options)
   const queue: Queued[] = []
   const abandoned = createAbandoned({ stream, eventLog })
   const recent = new Map<string, Committed>()
@@ -110,35 +115,14 @@ export const createWriter = (
   let next: Batch | undefined
   let preparing = false
   let settling = 0
+  /** Appends refused in a row although nothing new stood in the ledger. */
+  let idleConflicts = 0
   let looking: NodeJS.Timeout | undefined
 
   const load = async (): Promise<Account> => {
-    const loaded = (await snapshot(organizationId)) ?? newAccount(organizationId)
-    answerFrom(await readTail(loaded))
-    return loaded
-  }
-
-  /** A page of the stream; empty where there is none. */
-  const readPage = (from: number, max = limits.readPageMax): Promise<RecordedEvent[]> =>
-    eventLog.read(stream, { from, max }).catch((error: unknown) => {
-      if (error instanceof StreamMissing) return []
-      throw error
-    })
-
-  /** Folds everything after the account's revision into it, and tells which commands it holds, by first event id. */
-  const readTail = async (into: Account): Promise<Found> => {
-    const found: Found = new Map()
-    for (;;) {
-      const page = await readPage(into.revision + 1)
-      for (const recorded of page) {
-        const decoded = decodeEvent(recorded)
-        const event = { type: decoded.type, data: decoded.data } as LedgerEvent
-        evolve(into, event, recorded.revision)
-        into.digest = decoded.metadata.digest ?? ''
-        note(found, decoded, balanceOf(into, Date.parse(decoded.metadata.effective_at)))
-      }
-      if (page.length < limits.readPageMax) return found
-    }
+    const loaded = await reader.load()
+    answerFrom(loaded.found)
+    return loaded.account
   }
 
   /**
@@ -147,13 +131,9 @@ export const createWriter = (
    */
   const answerPast = async (current: Account): Promise<void> => {
     const absentUpTo = queue.map(({ command }) => command.absentUpTo ?? current.revision)
-    let from = Math.min(current.revision, ...absentUpTo) + 1
+    const from = Math.min(current.revision, ...absentUpTo) + 1
     if (from > current.revision) return
-    const found: Found = new Map()
-    for (; from <= current.revision; from += limits.readPageMax)
-      for (const recorded of await readPage(from))
-        note(found, decodeEvent(recorded), balanceOf(current, clock.now()))
-    answerFrom(found)
+    answerFrom(await reader.findBetween(current, { from, to: current.revision, atMs: clock.now() }))
   }
 
   /** Answers queued commands that stand in the ledger already: appending them again would charge twice. */
@@ -186,12 +166,12 @@ export const createWriter = (
 
   /** Writes a batch until its outcome is known. 'elsewhere': the ledger has moved on, and holds something else there. */
   const write = async (batch: Batch): Promise<'written' | 'elsewhere'> => {
-    const startedAt = clock.now()
+    const startedAt = monotonic()
     let unknown = false
     for (;;) {
       try {
         await eventLog.append(stream, batch.base === -1 ? 'none' : batch.base, batch.events)
-        observe?.batch?.(batch.decided.length, batch.events.length, clock.now() - startedAt)
+        observe?.batch?.(batch.decided.length, batch.events.length, monotonic() - startedAt)
         return batch.contended && !(await standsAsWritten(batch)) ? 'elsewhere' : 'written'
       } catch (error) {
         if (error instanceof AppendConflict) {
@@ -203,7 +183,7 @@ export const createWriter = (
           observe?.unknownOutcome?.()
         } else if (!(error instanceof Unavailable)) throw error
         // Once an outcome was unknown, only the log's word about this very append makes it known again.
-        if (clock.now() - startedAt >= (unknown ? limits.unknownRetryMs : limits.unavailableRetryMs)) {
+        if (monotonic() - startedAt >= (unknown ? limits.unknownRetryMs : limits.unavailableRetryMs)) {
           if (unknown) throw new UnknownOutcome(`no word about an append to ${stream}`, { cause: error })
           throw error
         }
@@ -218,16 +198,20 @@ export const createWriter = (
    */
   const standsAsWritten = async ({ base, events }: Batch): Promise<boolean> => {
     try {
-      const [last] = await readPage(base + events.length, 1)
+      const [last] = await reader.page(base + events.length, 1)
       return last?.metadata === events.at(-1)?.metadata
     } catch (error) {
       throw new UnknownOutcome(`${stream} cannot be read after an append`, { cause: error })
     }
   }
 
-  const settle = ({ decided, refused }: Pick<Batch, 'decided' | 'refused'>): void => {
-    for (const { queued, committed } of decided) queued.resolve(committed)
+  const settle = ({ base, decided, refused }: Pick<Batch, 'base' | 'decided' | 'refused'>): void => {
+    for (const { queued, committed } of decided) if (!queued.gaveUp) queued.resolve(committed)
     for (const { queued, error } of refused) queued.reject(error)
+    const unheard = unheardOf({ decided })
+    if (unheard.size === 0) return
+    abandoned.unheard(unheard, base)
+    lookLater()
   }
 
   /** Callers are told after the next batch is on its way: the log works while they are answered. */
@@ -258,14 +242,16 @@ export const createWriter = (
     if (!batch.broken) decideInto(batch, queue, { stream, limits, ahead: false })
     if (batch.broken) {
       account = undefined
-      queue.unshift(...batch.decided.map(({ queued }) => queued))
-      return settle({ decided: [], refused: batch.refused })
+      queue.unshift(...batch.decided.flatMap(({ queued }) => (queued.gaveUp ? [] : [queued])))
+      return settle({ base: batch.base, decided: [], refused: batch.refused })
     }
     if (batch.events.length === 0) return settle(batch)
     inFlight = batch
     try {
       if ((await write(batch)) === 'written') {
         account = batch.draft
+        idleConflicts = 0
+        reports.appended()
         answerFrom(batch.byFirstEventId)
         if (batch.contended) remember(batch)
         if (!abandoned.empty())
@@ -273,13 +259,14 @@ export const createWriter = (
         settleSoon(batch)
       } else {
         undecideNext()
-        queue.unshift(...commandsOf(batch))
-        // `current` is untouched by the draft: only what stands in the stream is folded into it.
-        answerFrom(await readTail(current))
+        queue.unshift(...waitingOf(batch))
+        await foldTail(current)
       }
     } catch (error) {
       account = undefined
       undecideNext()
+      if (error instanceof LogRewritten) reports.rewritten(error)
+      else reports.notAppended(error)
       if (error instanceof UnknownOutcome) await findOut(batch)
       else {
         const again = new Set(commandsOf(batch))
@@ -289,6 +276,24 @@ export const createWriter = (
     } finally {
       inFlight = undefined
     }
+  }
+
+  /**
+   * An append was refused: what another process wrote is folded in. Where nothing is there although the engine says so,
+   * the log contradicts itself, and going on would repeat this for ever.
+   */
+  const foldTail = async (current: Account): Promise<void> => {
+    const before = current.revision
+    // `current` is untouched by the draft: only what stands in the stream is folded into it.
+    answerFrom(await reader.catchUp(current))
+    idleConflicts = current.revision > before ? 0 : idleConflicts + 1
+    if (idleConflicts < limits.idleConflictsMax) return
+    idleConflicts = 0
+    logger.fatal(
+      { organizationId, revision: current.revision, engine: await eventLog.lastRevision(stream) },
+      'ledger: the event log refuses appends after the last event it shows; see "ledger verify". Calls of this organization are refused',
+    )
+    throw new Unavailable(`${stream} cannot be appended to after its last event`)
   }
 
   /** Commands whose keys may come back, for a while: they are answered without asking anybody. */
@@ -302,7 +307,7 @@ export const createWriter = (
 
   const undecideNext = (): void => {
     inFlight = undefined
-    if (next !== undefined) queue.unshift(...commandsOf(next))
+    if (next !== undefined) queue.unshift(...waitingOf(next))
     next = undefined
   }
 
@@ -312,7 +317,7 @@ export const createWriter = (
    */
   const findOut = async (batch: Batch): Promise<void> => {
     try {
-      const [there] = await readPage(batch.base + 1, 1)
+      const [there] = await reader.page(batch.base + 1, 1)
       // The metadata holds the digest: the same ids with other bytes would be another process's.
       if (there !== undefined && there.metadata === batch.events[0]?.metadata) return settle(batch)
       if (there === undefined) abandon(batch)
@@ -381,7 +386,8 @@ export const createWriter = (
   const enqueue = (command: LedgerCommand, resolve: Queued['resolve'], reject: Queued['reject']): void => {
     const ids: string[] = []
     const idOf = (index: number): string => (ids[index] ??= eventIdOf(organizationId, command.key, index))
-    queue.push({ command, firstEventId: idOf(0), idOf, resolve, reject })
+    const queuedAtMs = monotonic()
+    queue.push({ command, firstEventId: idOf(0), idOf, resolve, reject, queuedAtMs, gaveUp: false })
   }
 
   const submit = (command: LedgerCommand): Promise<Committed> =>
@@ -393,12 +399,30 @@ export const createWriter = (
       prepareNext()
     })
 
+  const reportRewritten = (error: unknown): never => {
+    if (error instanceof LogRewritten) reports.rewritten(error)
+    throw error
+  }
+
+  const refuseLate = (): void => {
+    const isLate = ({ queuedAtMs, gaveUp }: Queued): boolean =>
+      !gaveUp && monotonic() - queuedAtMs >= limits.callerWaitMaxMs
+    const underWay = [inFlight, next].flatMap((batch) => (batch === undefined ? [] : commandsOf(batch)))
+    const late = [...queue.filter(isLate), ...underWay.filter(isLate)]
+    if (late.length === 0) return
+    queue.splice(0, queue.length, ...queue.filter((queued) => !isLate(queued)))
+    for (const queued of late) queued.gaveUp = true
+    refuse(late, new Unavailable(`no word of the event log within ${limits.callerWaitMaxMs} ms`))
+  }
+
   return {
     submit,
+    refuseLate,
     current: async () => {
       await running
-      const fresh = account === undefined ? await load() : draftOf(account)
-      await readTail(fresh)
+      const known = account
+      const fresh = known === undefined ? await load() : draftOf(known)
+      if (known !== undefined) await reader.catchUp(fresh).catch(reportRewritten)
       // What others have appended is read once, and not again by everybody who asks while this process appends nothing.
       if (running === undefined && (account?.revision ?? -1) < fresh.revision) account = draftOf(fresh)
       return fresh

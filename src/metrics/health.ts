@@ -1,7 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import type { EventLog, Position } from '../event-log/port.ts'
-import { type Checkpoint, readCheckpoints } from '../projector/checkpoints.ts'
+import type { Ledger } from '../ledger/commit.ts'
+import {
+  type Checkpoint,
+  type HaltedStream,
+  readCheckpoints,
+  readHaltedStreams,
+  strayCheckpoints,
+} from '../projector/checkpoints.ts'
 
 /**
  * Whether this process can do its work, asked of everything it depends on. Asked by load balancers and by Prometheus,
@@ -22,11 +29,20 @@ export type ProjectionLag = {
   /** Age of the oldest event its rows do not show; 0 when there is none. */
   readonly seconds: number
   readonly halted: boolean
+  /** Streams whose rows have stopped, while the others go on. */
+  readonly haltedStreams: readonly string[]
 }
 
 /** `degraded`: works, with less than it should have. */
 export type CheckStatus = 'ok' | 'degraded' | 'failed' | 'timed_out'
-export type Check = { readonly status: CheckStatus; readonly lag_seconds?: number }
+export type Check = {
+  readonly status: CheckStatus
+  readonly lag_seconds?: number
+  /** Projections that are halted, or whose log was restored under them. */
+  readonly halted?: readonly string[]
+  /** Streams whose rows have stopped: named where rows are shown, counted elsewhere. */
+  readonly halted_streams?: readonly string[] | number
+}
 
 export type Readiness = {
   readonly ready: boolean
@@ -51,9 +67,12 @@ export type LiveModel = {
 }
 
 export type HealthOptions = {
-  readonly eventLog: Pick<EventLog, 'head' | 'subscribe'>
+  readonly eventLog: Pick<EventLog, 'at' | 'head' | 'subscribe'>
+  /** Where this process writes: not ready while appends fail, or once the log was found to be another one. */
+  readonly ledger?: Pick<Ledger, 'failure'>
   readonly pool: pg.Pool
-  readonly clock: { now(): number }
+  /** Measures durations; the time of day is the log's own, and never compared with this machine's. */
+  readonly monotonic: () => number
   readonly projections: readonly { readonly name: string }[]
   /** Held in memory and fed by the event log; what the name says is checked under that name. */
   readonly liveModels?: readonly LiveModel[]
@@ -65,30 +84,42 @@ type Told<Value> = { readonly value: Value } | { readonly status: 'failed' | 'ti
 
 export const createHealth = ({
   eventLog,
+  ledger,
   pool,
-  clock,
+  monotonic,
   projections,
   liveModels = [],
   rateLimitsShared,
 }: HealthOptions): Health => {
   const names = new Set(projections.map(({ name }) => name))
   const head = withinDeadline(() => eventLog.head())
-  const checkpoints = withinDeadline(() => readCheckpoints(pool))
+  const checkpoints = withinDeadline(async () => {
+    // A checkpoint of a projection that this version no longer has never moves again.
+    const standing = (await readCheckpoints(pool)).filter(({ name }) => names.has(name))
+    return {
+      standing,
+      stray: new Set(await strayCheckpoints(eventLog, standing)),
+      halted: await readHaltedStreams(pool),
+    }
+  })
+
+  let newest: { readonly position: Position; readonly seenAtMs: number } | undefined
 
   const looked = remembered(async () => {
     const [headTold, checkpointsTold] = await Promise.all([head(), checkpoints()])
+    if ('value' in headTold && headTold.value !== newest?.position)
+      newest = { position: headTold.value, seenAtMs: monotonic() }
     const lags =
       'value' in headTold && 'value' in checkpointsTold
-        ? await lagsOf(
-            // A checkpoint of a projection that this version no longer has never moves again.
-            checkpointsTold.value.filter(({ name }) => names.has(name)),
-            headTold.value,
-            (after) =>
-              Promise.race([
-                ageOfNext(eventLog, after, clock),
-                // A subscription notices its end only when what it has asked the log comes back.
-                sleep(deadlineMs, null, { ref: false }),
-              ]),
+        ? await lagsOf(checkpointsTold.value, headTold.value, (after) =>
+            Promise.race([
+              ageOfNext(eventLog, after, {
+                head: headTold.value,
+                headSeenMs: monotonic() - (newest?.seenAtMs ?? monotonic()),
+              }),
+              // A subscription notices its end only when what it has asked the log comes back.
+              sleep(deadlineMs, null, { ref: false }),
+            ]),
           )
         : null
     return { headTold, checkpointsTold, lags }
@@ -103,6 +134,7 @@ export const createHealth = ({
         database: { status: statusOf(checkpointsTold) },
         projections: checkOf(lags, showsRows),
       }
+      if (ledger !== undefined) checks.ledger = { status: ledger.failure() === null ? 'ok' : 'failed' }
       // Asked on the spot: it costs nothing, and a revoked key must not be let in for as long as a look is remembered.
       for (const { name, failure } of liveModels)
         checks[name] = { status: failure() === null ? 'ok' : 'failed' }
@@ -121,47 +153,71 @@ const checkOf = (lags: readonly ProjectionLag[] | null, showsRows: boolean): Che
   if (lags === null) return { status: showsRows ? 'failed' : 'degraded' }
   const seconds = Math.max(0, ...lags.map((lag) => lag.seconds))
   const late = seconds > lagSecondsMax || lags.some(({ halted }) => halted)
-  const status = late ? (showsRows ? 'failed' : 'degraded') : 'ok'
-  return { status, lag_seconds: Math.round(seconds * 1000) / 1000 }
+  const streams = [...new Set(lags.flatMap(({ haltedStreams }) => haltedStreams))]
+  const status = late ? (showsRows ? 'failed' : 'degraded') : streams.length > 0 ? 'degraded' : 'ok'
+  const halted = lags.flatMap((lag) => (lag.halted ? [lag.name] : []))
+  return {
+    status,
+    lag_seconds: Math.round(seconds * 1000) / 1000,
+    ...(halted.length === 0 ? {} : { halted }),
+    ...(streams.length === 0 ? {} : { halted_streams: showsRows ? streams : streams.length }),
+  }
 }
 
 /** Null when the log does not tell how old an event is. */
 const lagsOf = async (
-  checkpoints: readonly Checkpoint[],
+  {
+    standing,
+    stray,
+    halted,
+  }: {
+    standing: readonly Checkpoint[]
+    stray: ReadonlySet<Checkpoint>
+    halted: readonly HaltedStream[]
+  },
   head: Position,
   ageAfter: (after: Position) => Promise<number | null>,
 ): Promise<readonly ProjectionLag[] | null> => {
   // Most stand at the same place, so there are fewer questions than projections.
-  const places = [...new Set(checkpoints.map(({ position }) => position))].filter((place) => place < head)
+  const places = [...new Set(standing.map(({ position }) => position))].filter((place) => place < head)
   const ages = new Map(
     await Promise.all(places.map(async (place) => [place, await ageAfter(place)] as const)),
   )
   const lags: ProjectionLag[] = []
-  for (const { name, position, state } of checkpoints) {
+  for (const checkpoint of standing) {
+    const { name, position, state } = checkpoint
     const seconds = position < head ? ages.get(position) : 0
     if (seconds === undefined || seconds === null) return null
     lags.push({
       name,
       behind: position < head ? head - position : 0n,
       seconds,
-      halted: state === 'halted',
+      halted: state === 'halted' || stray.has(checkpoint),
+      haltedStreams: halted.flatMap(({ projection, stream }) => (projection === name ? [stream] : [])),
     })
   }
   return lags
 }
 
-/** How long ago the event after a position was recorded, seconds. Null: not told within the deadline. */
+/**
+ * How long ago the event after a position was recorded, seconds: by the log's clock up to its head, and from when the
+ * head was first seen by ours. Null: not told within the deadline.
+ */
 const ageOfNext = async (
-  eventLog: Pick<EventLog, 'subscribe'>,
+  eventLog: Pick<EventLog, 'at' | 'subscribe'>,
   after: Position,
-  clock: { now(): number },
+  { head, headSeenMs }: { head: Position; headSeenMs: number },
 ): Promise<number | null> => {
   const enough = new AbortController()
   const signal = AbortSignal.any([enough.signal, AbortSignal.timeout(deadlineMs)])
   try {
     for await (const item of eventLog.subscribe({ after, prefixes: [], batchMax: 1, signal })) {
       const [first] = item.kind === 'events' ? item.events : []
-      if (first !== undefined) return Math.max(0, clock.now() - first.recordedAtMs) / 1000
+      if (first !== undefined) {
+        const last = first.position === head ? first : await eventLog.at(head)
+        if (last === null) return null
+        return (Math.max(0, last.recordedAtMs - first.recordedAtMs) + headSeenMs) / 1000
+      }
       if (item.kind === 'caught-up') return 0
     }
     return null

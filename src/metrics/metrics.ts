@@ -297,5 +297,10 @@ const lagGauges = (registers: Registry[], lags: () => Promise<readonly Projectio
     ({ behind }) => Number(behind),
   )
   gauge('lag_seconds', 'Age of the oldest event its rows do not show', ({ seconds }) => seconds)
-  gauge('halted', '1 when it stopped at an event it cannot take', ({ halted }) => (halted ? 1 : 0))
+  gauge('halted', '1 when it stopped until it is rebuilt', ({ halted }) => (halted ? 1 : 0))
+  gauge(
+    'halted_streams',
+    'Streams whose rows stopped at an event it cannot take',
+    ({ haltedStreams }) => haltedStreams.length,
+  )
 }

@@ -13,7 +13,10 @@ const patienceMs = 60_000
  * Resolves when every live projection has folded what the event log holds now. While the service runs its projector
  * does that; otherwise one runs here for as long as it takes. Throws after a minute without getting there.
  */
-export const catchUp = async ({ url, eventLog, pool }: Foundation, logger: Logger): Promise<void> => {
+export const catchUp = async (
+  { url, eventLog, pool, secrets }: Foundation,
+  logger: Logger,
+): Promise<void> => {
   const target = await eventLog.head()
   const behind = async (): Promise<boolean> =>
     (await readCheckpoints(pool)).some(({ position, state }) => state === 'live' && position < target)
@@ -22,6 +25,7 @@ export const catchUp = async ({ url, eventLog, pool }: Foundation, logger: Logge
     url,
     eventLog,
     projections,
+    seal: secrets.rowSeal,
     logger,
     owner: `cli-${process.pid}-${randomUUID()}`,
   })

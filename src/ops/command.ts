@@ -40,11 +40,13 @@ export type Answer = {
 export type CommandContext = {
   readonly config: Config
   readonly logger: Logger
-  readonly foundation: (options?: { anyEventLog: boolean }) => Promise<Foundation>
+  readonly foundation: (options?: { anyEventLog?: boolean; anyHistory?: boolean }) => Promise<Foundation>
   readonly json: boolean
   /** Shows how far long work is; on a terminal the line is overwritten. */
   readonly progress: (line: string) => void
   readonly write: (text: string) => Promise<void>
+  /** Asks whoever sits at the terminal; null where nobody does. */
+  readonly ask: (question: string) => Promise<boolean | null>
 }
 
 /** The command was typed wrongly: exit code 2, `message` says what to change. */

@@ -23,7 +23,15 @@ import { prepareProjections } from '../projector/tables.ts'
 import { keyDirOf, makeDataDir } from './data-dir.ts'
 import { readRunningPostgres, startEmbeddedPostgres } from './embedded-postgres.ts'
 import { DatabaseUnfit, DatabaseUnreachable, type MigrateOptions, migrate } from './migrate.ts'
-import { mayAppend, openNamed, sameEventLog, telling, withoutSecrets } from './open-event-log.ts'
+import {
+  mayAppend,
+  openNamed,
+  sameEventLog,
+  sameHistory,
+  telling,
+  tellingRewritten,
+  withoutSecrets,
+} from './open-event-log.ts'
 import { placeIn } from './postgres-cluster.ts'
 import { startTimeoutMs } from './postgres-server.ts'
 
@@ -56,7 +64,7 @@ const priceBooksMax = 100_000
 /** Opens or starts the database, migrates it, and makes sure that a price book is in force. */
 export const openFoundation = async (
   config: Config,
-  { logger, observe, anyEventLog = false, waitMs = startTimeoutMs }: FoundationOptions,
+  { logger, observe, anyEventLog = false, anyHistory = false, waitMs = startTimeoutMs }: FoundationOptions,
 ): Promise<Foundation> => {
   const secretKey = await secretKeyOf(config)
   const database = await openDatabase(config, logger, waitMs)
@@ -84,15 +92,17 @@ export const openFoundation = async (
       // Before anything is remembered of it: a log that never answered is no log rows were folded from.
       await opened.head()
       if (!anyEventLog) await sameEventLog(pool, eventLogName)
+      if (!anyEventLog && !anyHistory) await sameHistory(pool, opened)
       await keepPriceBookComplete(opened, logger)
       if (config.EVENT_LOG_URL !== undefined) await mayAppend(opened)
     })
+    const secrets = createSecrets(secretKey)
     const keyedEvents = createKeyedEvents(opened)
     const ledger = createLedger({
       eventLog: keyedEvents.eventLog,
-      snapshot: snapshotFrom(pool),
+      snapshot: snapshotFrom(pool, secrets.rowSeal),
       logger,
-      clock: Date,
+      clock: { now: Date.now, monotonic: () => performance.now() },
       ...(observe ? { observe } : {}),
     })
     const keyDir = keyDirOf(config)
@@ -111,8 +121,8 @@ export const openFoundation = async (
       migrationUrl: database.migrationUrl,
       embedded: config.DATABASE_URL === undefined,
       pool,
-      eventLog: opened,
-      secrets: createSecrets(secretKey),
+      eventLog: tellingRewritten(opened, ledger.giveUp),
+      secrets,
       epochKeys,
       ledger,
       keyedEvents,
@@ -137,6 +147,8 @@ export type FoundationOptions = {
   readonly observe?: LedgerObserver
   /** Opens although the read models were folded from another event log: for the commands that put that right. */
   readonly anyEventLog?: boolean
+  /** Opens although the event log was restored from an older copy: for the commands that look into that or put it right. */
+  readonly anyHistory?: boolean
   /** How long to wait for a database that another process starts, or that is recovering. Default: a minute. */
   readonly waitMs?: number
 }

@@ -2,9 +2,10 @@ import type pg from 'pg'
 import type { Logger } from 'pino'
 import { ConfigError } from '../config.ts'
 import { appendSurely } from '../event-log/append-next.ts'
-import { type EventLog, StreamMissing, Unavailable, UnknownOutcome } from '../event-log/port.ts'
+import { type EventLog, LogRewritten, StreamMissing, Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { openPostgresEventLog } from '../event-log/postgres.ts'
 import { priceBookStream } from '../events/streams.ts'
+import { readCheckpoints, strayCheckpoints, strayMessage } from '../projector/checkpoints.ts'
 
 /** Which event log a process works on: opened, asked whether it can be used, and compared with the read models'. */
 
@@ -90,3 +91,22 @@ const shareHost = (known: string, now: string): boolean => {
   )
   return known.includes('://') && now.includes('://') && [...(before ?? [])].some((host) => after?.has(host))
 }
+
+/** What was revoked, erased or charged after the copy was made stands in the rows alone: nothing may begin on such a log. */
+export const sameHistory = async (pool: pg.Pool, eventLog: EventLog): Promise<void> => {
+  const stray = await strayCheckpoints(eventLog, await readCheckpoints(pool))
+  if (stray.length > 0) throw new ConfigError(`EVENT_LOG_URL: ${strayMessage(stray)}`)
+}
+
+/** The log, telling as well of a subscription that found it to be another one. */
+export const tellingRewritten = (eventLog: EventLog, tell: (error: Error) => void): EventLog => ({
+  ...eventLog,
+  async *subscribe(options) {
+    try {
+      yield* eventLog.subscribe(options)
+    } catch (error) {
+      if (error instanceof LogRewritten) tell(error)
+      throw error
+    }
+  },
+})

@@ -1,10 +1,14 @@
 import type pg from 'pg'
-import type { Position } from '../event-log/port.ts'
+import { type EventLog, type LogPlace, logStart, type Position, stillHolds } from '../event-log/port.ts'
 
 export type Checkpoint = {
   readonly name: string
   readonly version: number
+  /** How often its rows were replaced by a rebuild. */
+  readonly generation: number
   readonly position: Position
+  /** What stood there; null at the beginning of the log. */
+  readonly place: LogPlace | null
   readonly state: 'live' | 'halted'
   readonly error: string | null
   readonly updatedAt: Date
@@ -15,19 +19,56 @@ export const readCheckpoints = async (client: pg.ClientBase | pg.Pool): Promise<
   const { rows } = await client.query<{
     name: string
     version: number
+    generation: number
     position: string
+    event_id: string | null
+    digest: string | null
     state: 'live' | 'halted'
     error: string | null
     updated_at: Date
-  }>('select name, version, position, state, error, updated_at from projection_checkpoints order by name')
-  return rows.map(({ position, updated_at, ...row }) => ({
-    ...row,
-    position: BigInt(position),
-    updatedAt: updated_at,
-  }))
+  }>(
+    'select name, version, generation, position, event_id, digest, state, error, updated_at from projection_checkpoints order by name',
+  )
+  return rows.map(({ position: text, event_id, digest, updated_at, ...row }) => {
+    const position = BigInt(text)
+    const place = event_id === null || digest === null ? null : { position, eventId: event_id, digest }
+    return { ...row, position, place, updatedAt: updated_at }
+  })
 }
 
-/** The projector lost its lease, or somebody moved the checkpoint: nothing of the batch may stay. */
+/**
+ * The checkpoints whose event does not stand in the log: it was restored from an older copy, or replaced. What such rows
+ * say was folded from another history. Throws what `EventLog.at` throws.
+ */
+export const strayCheckpoints = async (
+  eventLog: Pick<EventLog, 'at'>,
+  checkpoints: readonly Checkpoint[],
+): Promise<Checkpoint[]> => {
+  const held = new Map<Position, Promise<boolean>>()
+  const stray: Checkpoint[] = []
+  for (const checkpoint of checkpoints) {
+    const { position, place } = checkpoint
+    if (position === logStart) continue
+    if (place === null) {
+      stray.push(checkpoint)
+      continue
+    }
+    // Most stand at the same place.
+    const known = held.get(position) ?? stillHolds(eventLog, place)
+    held.set(position, known)
+    if (!(await known)) stray.push(checkpoint)
+  }
+  return stray
+}
+
+/** What is told of rows that were folded from a log which is not this one any more. */
+export const strayMessage = (checkpoints: readonly Checkpoint[]): string =>
+  `the event log no longer holds the event that ${checkpoints
+    .map(({ name, position }) => `${name} stands at (${position})`)
+    .join(', ')}: it was restored from an older copy or replaced. ` +
+  'Nothing is folded onto these rows. Stop the service and run "projection rebuild --all": it lists what only the rows know, and asks'
+
+/** The projector lost its lease, or somebody moved the checkpoint or replaced the rows: nothing of the batch may stay. */
 export class Fenced extends Error {
   override name = 'Fenced'
 }
@@ -35,20 +76,58 @@ export class Fenced extends Error {
 /** Moves checkpoints from where they stood, in the caller's transaction. Throws `Fenced` when one stands elsewhere. */
 export const moveCheckpoints = async (
   client: pg.ClientBase,
-  moves: readonly { name: string; version: number; from: Position }[],
-  { to, epoch }: { to: Position; epoch: bigint },
+  moves: readonly { name: string; version: number; generation: number; from: Position }[],
+  { to, epoch }: { to: LogPlace; epoch: bigint },
 ): Promise<void> => {
   const { rowCount } = await client.query(
-    `update projection_checkpoints c set position = $3, updated_at = now()
-       from unnest($1::text[], $2::bigint[], $5::integer[]) as u (name, position, version)
-      where c.name = u.name and c.position = u.position and c.version = u.version and c.lease_epoch = $4 and c.state = 'live'`,
+    `update projection_checkpoints c set position = $3, event_id = $6, digest = $7, updated_at = now()
+       from unnest($1::text[], $2::bigint[], $5::integer[], $8::integer[]) as u (name, position, version, generation)
+      where c.name = u.name and c.position = u.position and c.version = u.version and c.generation = u.generation
+        and c.lease_epoch = $4 and c.state = 'live'`,
     [
       moves.map(({ name }) => name),
       moves.map(({ from }) => from.toString()),
-      to.toString(),
+      to.position.toString(),
       epoch.toString(),
       moves.map(({ version }) => version),
+      to.eventId,
+      to.digest,
+      moves.map(({ generation }) => generation),
     ],
   )
   if (rowCount !== moves.length) throw new Fenced('a checkpoint was moved by another projector')
+}
+
+/** Stops projections where they are, until they are rebuilt. */
+export const haltProjections = async (
+  client: pg.ClientBase | pg.Pool,
+  names: readonly string[],
+  error: string,
+): Promise<void> => {
+  await client.query(
+    `update projection_checkpoints set state = 'halted', error = $2, updated_at = now()
+      where name = any ($1::text[]) and state = 'live'`,
+    [names, error.slice(0, errorCharsMax)],
+  )
+}
+
+const errorCharsMax = 1_000
+
+/** The streams whose rows have stopped, of one projection or of all. */
+export const readHaltedStreams = async (client: pg.ClientBase | pg.Pool): Promise<HaltedStream[]> => {
+  const { rows } = await client.query<{
+    projection: string
+    stream: string
+    position: string
+    error: string
+  }>('select projection, stream, position, error from halted_streams order by projection, stream')
+  return rows.map(({ position, ...row }) => ({ ...row, position: BigInt(position) }))
+}
+
+export type HaltedStream = {
+  readonly projection: string
+  readonly stream: string
+  /** Of the event its rows stop before. */
+  readonly position: Position
+  readonly error: string
 }

@@ -1,88 +1,69 @@
 import pg from 'pg'
-import type { ProjectedEvent, Projection, Statement, TableName } from '../../projections/projection.ts'
+import type { Statement } from '../../projections/projection.ts'
 import { Fenced } from './checkpoints.ts'
-import { concerns, type Decoded, type Folded } from './project.ts'
+import type { Folder, Poison } from './fold.ts'
+import { type Decoded, within } from './project.ts'
 
 /** What is wrong with one event, for one projection. The live projector and a rebuild find it in the same way. */
 
-export type Poison = Folded['poison'][number]
-
-const wrongStatement = /^(21|22|23|42(?!501))/
-
-/**
- * The statement was wrong, not the connection, the server, its permissions or the lease. Errors of our own folds count
- * as well.
- */
+/** The statement was wrong: what an event holds, or what a fold of ours made of it. Not the connection or the server. */
 export const isDataError = (error: unknown): boolean => {
-  if (error instanceof pg.DatabaseError) return wrongStatement.test(error.code ?? '')
+  if (error instanceof pg.DatabaseError) return /^(21|22|23)/.test(error.code ?? '')
   return !(error instanceof Fenced || (error instanceof Error && 'code' in error))
 }
 
+/** The tables are not what the projection writes into: no event's fault. Permissions, and a read-only database, are neither's. */
+export const isTableError = (error: unknown): boolean =>
+  error instanceof pg.DatabaseError && /^42(?!501)/.test(error.code ?? '')
+
 /**
- * Writes a batch event by event, because the database refused it as a whole. What cannot be read, folded or written
- * goes to `refused`, in the order of the log; a projection of money ends there.
+ * Writes a prepared batch event by event, because the database refused it as a whole. What cannot be read, folded or
+ * written goes to `refused`, in the order of the log; the rows of a stream of money end there.
  *
  * `write` makes the statements and the progress to `position` so, or neither of them.
  */
 export const eventByEvent = async (
-  projection: Projection,
-  { events, unreadable }: Decoded,
+  folder: Folder,
+  decoded: Decoded,
   {
-    table,
     write,
     refused,
   }: {
-    table: TableName
     write: (position: bigint, statements: readonly Statement[]) => Promise<void>
     refused: (poison: Poison) => Promise<void>
   },
-): Promise<{ ended: boolean }> => {
-  const own: (ProjectedEvent | Poison)[] = [
-    ...events,
-    ...unreadable.map(({ event, error }) => ({ position: event.position, stream: event.stream, error })),
-  ]
-    .filter(({ stream }) => concerns(projection, stream))
-    .sort((a, b) => (a.position < b.position ? -1 : 1))
-  for (const one of own) {
-    const poison = 'error' in one ? one : await tried(one, projection, table, write)
-    if (poison === null) continue
-    await refused(poison)
-    if (projection.money) return { ended: true }
-  }
-  return { ended: false }
-}
-
-const tried = async (
-  event: ProjectedEvent,
-  projection: Projection,
-  table: TableName,
-  write: (position: bigint, statements: readonly Statement[]) => Promise<void>,
-): Promise<Poison | null> => {
-  try {
-    await write(event.position, projection.fold([event], table))
-    return null
-  } catch (error) {
-    if (!isDataError(error)) throw error
-    return {
-      position: event.position,
-      stream: event.stream,
-      error: error instanceof Error ? error.message : String(error),
-    }
+): Promise<void> => {
+  for (const { position, stream } of decoded.recorded) {
+    const { statements, poison, undo } = folder.fold(within(decoded, { after: position - 1n, to: position }))
+    let found = poison[0]
+    if (found === undefined && statements.length > 0)
+      try {
+        await write(position, statements)
+      } catch (error) {
+        undo()
+        if (!isDataError(error)) throw error
+        found = { position, stream, error: error instanceof Error ? error.message : String(error) }
+      }
+    if (found === undefined) continue
+    if (folder.projection.money) folder.halt(stream)
+    await refused(found)
   }
 }
 
 const errorCharsMax = 500
 
-/** Sets an event aside, in the caller's transaction. Once set aside it stays as it is. */
-export const park = async (
+/** Sets an event aside, in the caller's transaction; of money the rows of its stream end there. Once set aside it stays as it is. */
+export const setAside = async (
   client: pg.ClientBase,
-  projection: string,
+  { name, money }: { readonly name: string; readonly money: boolean },
   { position, stream, error }: Poison,
 ): Promise<void> => {
   await client.query(
-    'insert into parked_events (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing',
+    money
+      ? 'insert into halted_streams (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing'
+      : 'insert into parked_events (projection, position, stream, error) values ($1, $2, $3, $4) on conflict do nothing',
     // A parser quotes what it could not read, and the row that tells of a character PostgreSQL refuses must be taken.
-    [projection, position.toString(), readable(stream), readable(error).slice(0, errorCharsMax)],
+    [name, position.toString(), readable(stream), readable(error).slice(0, errorCharsMax)],
   )
 }
 

@@ -1,10 +1,11 @@
-import type { ProjectedEvent, Projection, Statement, TableName } from '../../projections/projection.ts'
+import type { ProjectedEvent, Projection } from '../../projections/projection.ts'
 import type { RecordedEvent } from '../event-log/port.ts'
 import type { EventMetadata } from '../events/envelope.ts'
 import { upcast } from '../events/upcast.ts'
 
 /** Recorded events on their way into projections: those that can be read, and those that cannot. */
 export type Decoded = {
+  readonly recorded: readonly RecordedEvent[]
   readonly events: readonly ProjectedEvent[]
   readonly unreadable: readonly { readonly event: RecordedEvent; readonly error: string }[]
 }
@@ -35,7 +36,7 @@ export const decodeBatch = (recorded: readonly RecordedEvent[]): Decoded => {
       unreadable.push({ event, error: error instanceof Error ? error.message : String(error) })
     }
   }
-  return { events, unreadable }
+  return { recorded, events, unreadable }
 }
 
 /** One long JSON text parses much faster than many short ones. Undefined when one of them is broken. */
@@ -49,71 +50,16 @@ const parseTogether = (texts: readonly string[]): unknown[] | undefined => {
 
 /** What of a batch lies after one position, up to and including another. */
 export const within = (decoded: Decoded, { after, to }: { after: bigint; to: bigint }): Decoded => {
-  const first = decoded.events[0]?.position ?? to
-  const last = decoded.events.at(-1)?.position ?? to
-  if (decoded.unreadable.length === 0 && first > after && last <= to) return decoded
+  const first = decoded.recorded[0]?.position ?? to
+  const last = decoded.recorded.at(-1)?.position ?? to
+  if (first > after && last <= to) return decoded
+  const inside = ({ position }: { readonly position: bigint }): boolean => position > after && position <= to
   return {
-    events: decoded.events.filter(({ position }) => position > after && position <= to),
-    unreadable: decoded.unreadable.filter(({ event }) => event.position > after && event.position <= to),
+    recorded: decoded.recorded.filter(inside),
+    events: decoded.events.filter(inside),
+    unreadable: decoded.unreadable.filter(({ event }) => inside(event)),
   }
 }
 
 export const concerns = (projection: Projection, stream: string): boolean =>
   projection.prefixes.length === 0 || projection.prefixes.some((prefix) => stream.startsWith(prefix))
-
-/** What a projection makes of a batch: its statements, or the first event it cannot fold and what comes before it. */
-export type Folded = {
-  readonly statements: readonly Statement[]
-  readonly poison: readonly { readonly position: bigint; readonly stream: string; readonly error: string }[]
-}
-
-/**
- * Folds what concerns the projection. One of money folds up to the first event it cannot take and reports it; any
- * other leaves such events out and reports them all.
- */
-export const foldBatch = (
-  projection: Projection,
-  { events, unreadable }: Decoded,
-  table: TableName,
-): Folded => {
-  const poison = unreadable
-    .filter(({ event }) => concerns(projection, event.stream))
-    .map(({ event, error }) => ({ position: event.position, stream: event.stream, error }))
-  const own = events.filter((event) => concerns(projection, event.stream))
-  if (poison.length === 0) {
-    try {
-      return { statements: projection.fold(own, table), poison }
-    } catch {
-      // Found one by one below.
-    }
-  }
-  const bad = new Map(poison.map((one) => [one.position, one]))
-  for (const event of own) {
-    try {
-      projection.fold([event], table)
-    } catch (error) {
-      bad.set(event.position, {
-        position: event.position,
-        stream: event.stream,
-        error: error instanceof Error ? error.message : String(error),
-      })
-    }
-  }
-  const all = [...bad.values()].sort((a, b) => (a.position < b.position ? -1 : 1))
-  const first = all[0]
-  if (projection.money && first !== undefined)
-    return {
-      statements: projection.fold(
-        own.filter(({ position }) => position < first.position),
-        table,
-      ),
-      poison: [first],
-    }
-  return {
-    statements: projection.fold(
-      own.filter(({ position }) => !bad.has(position)),
-      table,
-    ),
-    poison: all,
-  }
-}

@@ -1,9 +1,19 @@
 import pg from 'pg'
-import type { Projection, Statement, TableName } from '../../projections/projection.ts'
-import { type EventLog, logStart, type Position } from '../event-log/port.ts'
-import { eventByEvent, isDataError, type Poison, park } from './isolate.ts'
-import { type Decoded, decodeBatch, type Folded, foldBatch, within } from './project.ts'
-import { createIndexes, createTables, createViews, liveTable, nextTable, runStatements } from './tables.ts'
+import type { Projection, Statement } from '../../projections/projection.ts'
+import { type EventLog, logStart, type Position, placeOf } from '../event-log/port.ts'
+import { readCheckpoints, readHaltedStreams, strayCheckpoints } from './checkpoints.ts'
+import { createFolder, type Folded, type Folder, type Poison } from './fold.ts'
+import { eventByEvent, isDataError, setAside } from './isolate.ts'
+import { type Decoded, decodeBatch, within } from './project.ts'
+import {
+  createIndexes,
+  createTables,
+  createViews,
+  liveTable,
+  nextTable,
+  rebuildLock,
+  runStatements,
+} from './tables.ts'
 
 /**
  * Folds projections anew from the log's beginning into tables beside the live ones, while readers and the live
@@ -26,19 +36,42 @@ export type RebuildOptions = {
   readonly url: string
   readonly eventLog: EventLog
   readonly projections: readonly Projection[]
-  /** Fold up to the log's head, whatever the checkpoints say: they are of another event log. */
-  readonly fromAnotherLog?: boolean
+  /** A keyed hash: what rows carry so that their readers know them for the projector's. */
+  readonly seal: (text: string) => string
+  /**
+   * Asked before the switch where the live rows were folded from a log that no longer holds what they stand at. False
+   * leaves everything as it is. The tables being compared are named by `liveTable` and `nextTable`.
+   */
+  readonly mayReplace?: (client: pg.Client) => Promise<boolean>
+  /** Throws before the switch where the rows of a stream would stop that do not stop now: for versions nobody asked for. */
+  readonly noNewHalts?: boolean
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: RebuildProgress) => void
 }
 
-/** Rebuilds and switches. Resolves with the number of events read; throws where a projection cannot fold the log. */
-export const rebuildProjections = (options: RebuildOptions): Promise<{ events: number; elapsedMs: number }> =>
+/** Rebuilds and switches. Resolves with the number of events read, and whether the rows were switched. */
+export const rebuildProjections = (
+  options: RebuildOptions,
+): Promise<{ events: number; elapsedMs: number; switched: boolean }> =>
   beside(options, async (client, builds, progress) => {
+    const done = (switched: boolean) => ({
+      events: progress.events,
+      elapsedMs: performance.now() - progress.startedAt,
+      switched,
+    })
+    const stray = await strayCheckpoints(options.eventLog, await readCheckpoints(client))
+    const replaces = stray.some(({ name }) => builds.some(({ folder }) => folder.projection.name === name))
+    if (replaces && options.mayReplace !== undefined) {
+      const targets = await targetsOf(client, builds, options)
+      await foldUpTo({ client, ...beginCommit }, builds, targets, options, progress)
+      if (!(await options.mayReplace(client))) return done(false)
+    }
     await client.query('begin')
     await client.query(`set local lock_timeout = '10s'`)
     await foldToCheckpoints(client, builds, options, progress)
-    for (const { projection, position, poison } of builds) {
+    if (options.noNewHalts === true) await refuseNewHalts(client, builds)
+    for (const { folder, position, poison } of builds) {
+      const { projection } = folder
       for (const { name } of projection.tables) {
         await client.query(`drop view if exists ${name}`)
         await client.query(`drop table if exists ${liveTable(projection)(name)}`)
@@ -47,17 +80,41 @@ export const rebuildProjections = (options: RebuildOptions): Promise<{ events: n
         )
       }
       await createViews(client, projection)
-      await client.query('delete from parked_events where projection = $1', [projection.name])
-      for (const one of poison) await park(client, projection.name, one)
+      for (const aside of ['parked_events', 'halted_streams'])
+        await client.query(`delete from ${aside} where projection = $1`, [projection.name])
+      for (const one of poison) await setAside(client, projection, one)
+      const last = position === logStart ? null : await options.eventLog.at(position)
+      if (last === null && position !== logStart)
+        throw new Error(`the event log holds no event at ${position}, up to which it was folded`)
+      const place = last === null ? null : placeOf(last)
       await client.query(
-        `update projection_checkpoints set version = $2, position = $3, state = 'live', error = null, updated_at = now()
+        `update projection_checkpoints set version = $2, position = $3, event_id = $4, digest = $5, state = 'live',
+                error = null, generation = generation + 1, updated_at = now()
           where name = $1`,
-        [projection.name, projection.version, position.toString()],
+        [
+          projection.name,
+          projection.version,
+          position.toString(),
+          place?.eventId ?? null,
+          place?.digest ?? null,
+        ],
       )
     }
     await client.query('commit')
-    return { events: progress.events, elapsedMs: performance.now() - progress.startedAt }
+    return done(true)
   })
+
+const refuseNewHalts = async (client: pg.Client, builds: readonly Build[]): Promise<void> => {
+  const halted = await readHaltedStreams(client)
+  for (const { folder, poison } of builds) {
+    const { name, money } = folder.projection
+    const fresh = poison.find(
+      ({ stream }) => !halted.some((one) => one.projection === name && one.stream === stream),
+    )
+    if (money && fresh !== undefined)
+      throw new Error(`${name} cannot fold event ${fresh.position} of ${fresh.stream}: ${fresh.error}`)
+  }
+}
 
 /** One projection alone. */
 export const rebuildProjection = ({
@@ -90,7 +147,8 @@ export const verifyProjections = (options: RebuildOptions): Promise<Verdict[]> =
     await client.query('begin')
     await foldToCheckpoints(client, builds, options, progress)
     const verdicts: Verdict[] = []
-    for (const { projection, position } of builds) {
+    for (const { folder, position } of builds) {
+      const { projection } = folder
       const compared = []
       for (const { name } of projection.tables) compared.push(await compare(client, projection, name))
       verdicts.push({
@@ -140,10 +198,8 @@ const compare = async (client: pg.Client, projection: Projection, name: string):
 
 /** A projection being folded into its next tables. */
 type Build = {
-  readonly projection: Projection
-  readonly table: TableName
+  readonly folder: Folder
   position: Position
-  /** What a read model without money could not fold. */
   readonly poison: Poison[]
 }
 
@@ -154,7 +210,7 @@ const beside = async <Result>(
   options: RebuildOptions,
   then: (client: pg.Client, builds: Build[], progress: Progress) => Promise<Result>,
 ): Promise<Result> => {
-  const { url, projections } = options
+  const { url, eventLog, seal, projections } = options
   const client = new pg.Client({ connectionString: url, application_name: 'rebuild' })
   client.on('error', () => undefined)
   await client.connect()
@@ -165,37 +221,41 @@ const beside = async <Result>(
     await client.query('set synchronous_commit = off')
     for (const projection of projections) {
       await exclusively(client, projection)
-      builds.push({ projection, table: nextTable(projection), position: logStart, poison: [] })
-      await createTables(client, projection, nextTable(projection))
+      const table = nextTable(projection)
+      builds.push({
+        folder: createFolder(projection, { table, eventLog, seal }),
+        position: logStart,
+        poison: [],
+      })
+      await createTables(client, projection, table)
     }
     for (;;) {
       const targets = await targetsOf(client, builds, options)
       if (builds.every(({ position }, i) => (targets[i] ?? 0n) - position <= switchLagMax)) break
       await foldUpTo({ client, ...beginCommit }, builds, targets, options, progress)
     }
-    for (const { projection, table } of builds) await createIndexes(client, projection, table)
+    for (const { folder } of builds) await createIndexes(client, folder.projection, folder.table)
     return await then(client, builds, progress)
   } finally {
     await client.query('rollback').catch(() => undefined)
-    for (const { projection, table } of builds)
-      for (const { name } of projection.tables)
-        await client.query(`drop table if exists ${table(name)}`).catch(() => undefined)
+    for (const { folder } of builds)
+      for (const { name } of folder.projection.tables)
+        await client.query(`drop table if exists ${folder.table(name)}`).catch(() => undefined)
     await client.end()
   }
 }
 
 /** One rebuild of a projection at a time: they would share their next tables. */
-const exclusively = async (client: pg.Client, { name }: Projection): Promise<void> => {
+const exclusively = async (client: pg.Client, projection: Projection): Promise<void> => {
   const { rows } = await client.query<{ got: boolean }>('select pg_try_advisory_lock(hashtext($1)) as got', [
-    `rebuild ${name}`,
+    rebuildLock(projection),
   ])
   if (rows[0]?.got !== true)
-    throw new Error(`${name} is being rebuilt by another process; wait for it to end`)
+    throw new Error(`${projection.name} is being rebuilt by another process; wait for it to end`)
 }
 
 /**
- * Holds the live projector where it is until the transaction ends, and folds each build up to exactly there. A
- * checkpoint ahead of the log, after the log was restored from a backup, is no place to fold up to.
+ * Holds the live projector where it is until the transaction ends, and folds each build up to exactly there.
  */
 const foldToCheckpoints = async (
   client: pg.Client,
@@ -205,25 +265,27 @@ const foldToCheckpoints = async (
 ): Promise<void> => {
   await client.query(
     'select 1 from projection_checkpoints where name = any ($1::text[]) order by name for update',
-    [builds.map(({ projection }) => projection.name)],
+    [builds.map(({ folder }) => folder.projection.name)],
   )
   const targets = await targetsOf(client, builds, options)
   await foldUpTo({ client, ...savepoint }, builds, targets, options, progress)
 }
 
-/** How far each projection is to be folded: to its live checkpoint, or to the log's head where that comes first. */
+/**
+ * How far each projection is to be folded: to its live checkpoint, or to the log's head where that is another log's, or
+ * of this one before it was restored from an older copy.
+ */
 const targetsOf = async (
   client: pg.Client,
   builds: readonly Build[],
-  { eventLog, fromAnotherLog = false }: RebuildOptions,
+  { eventLog }: RebuildOptions,
 ): Promise<Position[]> => {
-  const { rows } = await client.query<{ name: string; position: string }>(
-    'select name, position from projection_checkpoints',
-  )
+  const checkpoints = await readCheckpoints(client)
+  const stray = new Set((await strayCheckpoints(eventLog, checkpoints)).map(({ name }) => name))
   const head = await eventLog.head()
-  return builds.map(({ projection }) => {
-    const checkpoint = BigInt(rows.find(({ name }) => name === projection.name)?.position ?? 0)
-    return checkpoint < head && !fromAnotherLog ? checkpoint : head
+  return builds.map(({ folder: { projection } }) => {
+    const checkpoint = checkpoints.find(({ name }) => name === projection.name)
+    return checkpoint === undefined || stray.has(projection.name) ? head : checkpoint.position
   })
 }
 
@@ -242,21 +304,30 @@ const foldUpTo = async (
   })
   if (due.length === 0) return
   const after = due.reduce((least, { build }) => (build.position < least ? build.position : least), target)
-  const prefixes = [...new Set(due.flatMap(({ build }) => build.projection.prefixes))]
+  const prefixes = [...new Set(due.flatMap(({ build }) => build.folder.projection.prefixes))]
   const done = new AbortController()
   const until = signal === undefined ? done.signal : AbortSignal.any([signal, done.signal])
-  let writing: Promise<void> = Promise.resolve()
+  let writing: Promise<readonly Batch[]> = Promise.resolve([])
   try {
     for await (const item of readingAhead(eventLog.subscribe({ after, prefixes, batchMax, signal: until }))) {
       if (item.kind === 'events') {
         const decoded = decodeBatch(item.events)
-        const batches = due.map(({ build, to }) => {
-          const wanted = within(decoded, { after: build.position, to })
-          return { build, wanted, ...foldBatch(build.projection, wanted, build.table) }
-        })
+        const batches = due.map(({ build, to }) => ({
+          build,
+          decoded: within(decoded, { after: build.position, to }),
+        }))
+        if (batches.some((one) => one.build.folder.needsRows(one.decoded))) {
+          await isolateFailed(writer, await writing, [])
+          writing = Promise.resolve([])
+        }
+        const ahead: Batch[] = []
+        for (const one of batches) {
+          await one.build.folder.prepare(writer.client, one.decoded)
+          ahead.push({ ...one, ...one.build.folder.fold(one.decoded) })
+        }
         progress.events += item.events.length
-        await writing
-        writing = writeBatches(writer, batches)
+        const next = await isolateFailed(writer, await writing, ahead)
+        writing = writeBatches(writer, next)
         // Awaited a batch later; until then a failure must not count as unhandled.
         writing.catch(() => undefined)
       }
@@ -276,6 +347,7 @@ const foldUpTo = async (
         break
       }
     }
+    await isolateFailed(writer, await writing, [])
   } finally {
     done.abort()
     await writing
@@ -297,31 +369,46 @@ const savepoint = {
   undo: 'rollback to savepoint piece',
 }
 
-type Batch = Folded & { readonly build: Build; readonly wanted: Decoded }
+type Batch = Folded & { readonly build: Build; readonly decoded: Decoded }
 
-/** Each build's batch whole or, where the database refuses it, event by event, as the live projector does it. */
-const writeBatches = async (writer: Writer, batches: readonly Batch[]): Promise<void> => {
-  for (const { build, wanted, statements, poison } of batches) {
-    for (const one of poison) setAside(build, one)
+/** Writes each build's batch whole. Resolves with those the database refused, of which nothing was written. */
+const writeBatches = async (writer: Writer, batches: readonly Batch[]): Promise<Batch[]> => {
+  const failed: Batch[] = []
+  for (const batch of batches) {
     try {
-      await writePiece(writer, statements)
+      await writePiece(writer, batch.statements)
+      batch.build.poison.push(...batch.poison)
     } catch (error) {
       if (!isDataError(error)) throw error
-      // All of them are found again, in order, among those that the database refuses.
-      build.poison.length -= poison.length
-      await eventByEvent(build.projection, wanted, {
-        table: build.table,
-        write: (_, own) => writePiece(writer, own),
-        refused: async (one) => setAside(build, one),
-      })
+      failed.push(batch)
     }
   }
+  return failed
 }
 
-const setAside = ({ projection, poison }: Build, one: Poison): void => {
-  if (projection.money)
-    throw new Error(`${projection.name} cannot fold event ${one.position} of ${one.stream}: ${one.error}`)
-  poison.push(one)
+/**
+ * Writes refused batches event by event, as the live projector does it, and folds anew what was folded on top of them.
+ */
+const isolateFailed = async (
+  writer: Writer,
+  failed: readonly Batch[],
+  ahead: readonly Batch[],
+): Promise<readonly Batch[]> => {
+  if (failed.length === 0) return ahead
+  const builds = new Set(failed.map(({ build }) => build))
+  for (const { build, undo } of ahead) if (builds.has(build)) undo()
+  for (const { build, decoded, undo } of failed) {
+    undo()
+    await eventByEvent(build.folder, decoded, {
+      write: (_, statements) => writePiece(writer, statements),
+      refused: async (poison) => {
+        build.poison.push(poison)
+      },
+    })
+  }
+  return ahead.map((batch) =>
+    builds.has(batch.build) ? { ...batch, ...batch.build.folder.fold(batch.decoded) } : batch,
+  )
 }
 
 const writePiece = async (

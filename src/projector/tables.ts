@@ -94,7 +94,8 @@ const countOf = (text: string, character: string): number => {
 }
 
 /**
- * Creates tables, views and a checkpoint at the log's beginning for every projection this database has not seen.
+ * Creates tables, views and a checkpoint at the log's beginning for every projection this database has not seen, and drops
+ * what a rebuild that was killed left behind.
  * Safe to run from several processes at once. Raised versions are the projector's business: they are built beside.
  */
 export const prepareProjections = async (
@@ -107,6 +108,7 @@ export const prepareProjections = async (
     const { rows } = await client.query<{ name: string }>('select name from projection_checkpoints')
     const known = new Set(rows.map(({ name }) => name))
     for (const projection of projections) {
+      await dropLeftOver(client, projection)
       if (known.has(projection.name)) continue
       await createTables(client, projection, liveTable(projection))
       await createIndexes(client, projection, liveTable(projection))
@@ -121,4 +123,22 @@ export const prepareProjections = async (
     await client.query('rollback')
     throw error
   }
+}
+
+/** The lock a rebuild of the projection holds while it runs, as arguments of PostgreSQL's advisory locks. */
+export const rebuildLock = ({ name }: Projection): string => `rebuild ${name}`
+
+const dropLeftOver = async (client: pg.ClientBase, projection: Projection): Promise<void> => {
+  const tables = projection.tables.map(({ name }) => nextTable(projection)(name))
+  const { rows } = await client.query(
+    'select from pg_tables where tablename = any ($1::text[]) and schemaname = any (current_schemas(false))',
+    [tables],
+  )
+  if (rows.length === 0) return
+  const lock = await client.query<{ idle: boolean }>(
+    'select pg_try_advisory_xact_lock(hashtext($1)) as idle',
+    [rebuildLock(projection)],
+  )
+  if (lock.rows[0]?.idle !== true) return
+  for (const table of tables) await client.query(`drop table if exists ${table}`)
 }

@@ -7,6 +7,7 @@ import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
 import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
 import { recordCall } from '../../src/ledger/decide.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
+import type { Foundation } from '../../src/ops/foundation.ts'
 import { rebuildProjection } from '../../src/projector/rebuild.ts'
 import { withFoundation } from './database.ts'
 import { writeHistory } from './ledger-history.ts'
@@ -29,12 +30,18 @@ export const age = ({ rounds, long, begin, tell }: BenchOptions): Promise<Row[]>
     await writeHistory(url, ledgers)
     const eventLog = openPostgresEventLog({ url, logger })
     try {
-      await project(url, eventLog)
+      await project(foundation, eventLog)
       tell(
         `age: ${sizes.join(' + ')} events written and projected in ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`,
       )
       begin()
-      const open = (): Ledger => createLedger({ eventLog, snapshot: snapshotFrom(pool), logger, clock: Date })
+      const open = (): Ledger =>
+        createLedger({
+          eventLog,
+          snapshot: snapshotFrom(pool, foundation.secrets.rowSeal),
+          logger,
+          clock: Date,
+        })
       const loads = sizes.map((): number[] => [])
       const calls = sizes.map((): number[] => [])
       for (let round = 0; round <= rounds; round++) {
@@ -50,7 +57,7 @@ export const age = ({ rounds, long, begin, tell }: BenchOptions): Promise<Row[]>
             const took = await msOf(() => commitCall(ledger, organizationId))
             if (round > 0) calls[i]?.push(took)
           }
-        await project(url, eventLog)
+        await project(foundation, eventLog)
       }
       for (const [i, size] of sizes.entries())
         tell(
@@ -98,7 +105,10 @@ const commitCall = (ledger: Ledger, organizationId: string) =>
   })
 
 /** What the projector does all the time, here at chosen moments: the accounts stand at the log's head. */
-const project = async (url: string, eventLog: ReturnType<typeof openPostgresEventLog>): Promise<void> => {
+const project = async (
+  { url, secrets }: Pick<Foundation, 'url' | 'secrets'>,
+  eventLog: ReturnType<typeof openPostgresEventLog>,
+): Promise<void> => {
   const client = new pg.Client({ connectionString: url })
   await client.connect()
   try {
@@ -107,5 +117,6 @@ const project = async (url: string, eventLog: ReturnType<typeof openPostgresEven
     await client.end()
   }
   for (const projection of projections)
-    if (projection.name === 'accounts') await rebuildProjection({ url, eventLog, projection })
+    if (projection.name === 'accounts')
+      await rebuildProjection({ url, eventLog, seal: secrets.rowSeal, projection })
 }

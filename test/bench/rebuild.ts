@@ -20,7 +20,8 @@ const roundsMax = 3
 
 export const rebuild = ({ events, rounds, begin, tell }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, dataDir, logger }) => {
-    const { url } = foundation
+    const { url, secrets } = foundation
+    const seal = secrets.rowSeal
     const startedAt = performance.now()
     const written = await writeHistory(
       url,
@@ -44,7 +45,7 @@ export const rebuild = ({ events, rounds, begin, tell }: BenchOptions): Promise<
         const from = performance.now()
         const ownFrom = process.cpuUsage()
         const postgresFrom = processorMsOfTree(postgresPid)
-        await rebuildProjections({ url, eventLog, projections })
+        await rebuildProjections({ url, eventLog, seal, projections })
         rebuildS.push((performance.now() - from) / 1_000)
         const own = process.cpuUsage(ownFrom)
         tell(

@@ -34,7 +34,7 @@ beforeAll(async () => {
   held = holdable(house.foundation.eventLog)
   const ledger = createLedger({
     eventLog: held.eventLog,
-    snapshot: snapshotFrom(house.foundation.pool),
+    snapshot: snapshotFrom(house.foundation.pool, house.foundation.secrets.rowSeal),
     logger,
     clock: Date,
     limits: { unknownRetryMs: 100, retryPauseMs: 10, abandonedCheckMs: 600_000 },

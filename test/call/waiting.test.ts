@@ -22,7 +22,7 @@ beforeAll(async () => {
   const keyedEvents = createKeyedEvents(foundation.eventLog)
   const ledger = createLedger({
     eventLog: keyedEvents.eventLog,
-    snapshot: snapshotFrom(foundation.pool),
+    snapshot: snapshotFrom(foundation.pool, foundation.secrets.rowSeal),
     logger,
     clock: Date,
   })

@@ -51,7 +51,14 @@ export const openDashboardHost = async ({
   const directory = await openKeyDirectory({ eventLog, listed: [], logger })
   const prices = openPriceBooks({ eventLog, logger })
   await Promise.all([directory.caughtUp, prices.caughtUp])
-  const projector = createProjector({ url: database.url, eventLog, projections, logger, owner: randomUUID() })
+  const projector = createProjector({
+    url: database.url,
+    eventLog,
+    projections,
+    seal: secrets.rowSeal,
+    logger,
+    owner: randomUUID(),
+  })
   void projector.run()
   const host = createHost(
     {

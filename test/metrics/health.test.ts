@@ -5,7 +5,7 @@ import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
-import type { EventLog } from '../../src/event-log/port.ts'
+import { type EventLog, placeOf } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
 import { createHealth, type Health, type HealthOptions, lagSecondsMax } from '../../src/metrics/health.ts'
 import { operations } from '../../src/metrics/routes.ts'
@@ -45,7 +45,7 @@ afterEach(async () => {
 })
 
 const healthOf = (options: Partial<HealthOptions> = {}): Health =>
-  createHealth({ eventLog, pool, clock: Date, projections, ...options })
+  createHealth({ eventLog, pool, monotonic: () => performance.now(), projections, ...options })
 
 const append = async (n: number): Promise<void> => {
   const stream = `test-${n}`
@@ -78,13 +78,19 @@ test('a process whose log and database answer and whose rows are current is read
 })
 
 describe('rows that are late', () => {
-  const later = { now: () => Date.now() + (lagSecondsMax + 10) * 1_000 }
+  /** The log's own clock says that everything up to a position was recorded long before its newest event. */
+  const aged = (position: number) =>
+    pool.query(`update log_events set recorded_at = recorded_at - $2 * interval '1 s' where position <= $1`, [
+      position,
+      lagSecondsMax + 10,
+    ])
 
   test('make a host unready that shows them, and not one that answers calls', async () => {
     await append(1)
     await append(2)
     expect(await answerOf(healthOf(), true)).toMatchObject({ status: 200 })
-    const late = healthOf({ clock: later })
+    await aged(1)
+    const late = healthOf()
     expect(await answerOf(late, true)).toMatchObject({
       status: 503,
       body: {
@@ -106,12 +112,13 @@ describe('rows that are late', () => {
 
   test('are current again when the projector has run', async () => {
     await append(1)
-    const projector = createProjector({ url, eventLog, projections, logger, owner: 'health' })
+    await append(2)
+    await aged(1)
+    expect(await answerOf(healthOf(), true)).toMatchObject({ status: 503 })
+    const projector = createProjector({ url, eventLog, projections, seal: () => '', logger, owner: 'health' })
     void projector.run()
     try {
-      await eventually(async () =>
-        (await answerOf(healthOf({ clock: later }), true)).status === 200 ? true : undefined,
-      )
+      await eventually(async () => ((await answerOf(healthOf(), true)).status === 200 ? true : undefined))
     } finally {
       await projector.stop()
     }
@@ -119,13 +126,24 @@ describe('rows that are late', () => {
 
   test('are measured each by its own checkpoint', async () => {
     for (const n of [1, 2, 3]) await append(n)
-    await pool.query(`update projection_checkpoints set position = 2 where name = 'accounts'`)
-    await pool.query(`update projection_checkpoints set position = 3 where name <> 'accounts'`)
+    await aged(2)
+    for (const [position, names] of [
+      [2n, ['accounts']],
+      [3n, projections.map(({ name }) => name).filter((name) => name !== 'accounts')],
+    ] as const) {
+      const event = await eventLog.at(position)
+      if (event === null) throw new Error('the log ends early')
+      const { eventId, digest } = placeOf(event)
+      await pool.query(
+        'update projection_checkpoints set position = $1, event_id = $2, digest = $3 where name = any ($4)',
+        [position.toString(), eventId, digest, names],
+      )
+    }
     // A projection of another version of the service never moves again, and is nobody's concern.
     await pool.query(
       `insert into projection_checkpoints (name, version, position) select 'forgotten', version, 0 from projection_checkpoints limit 1`,
     )
-    const lags = (await healthOf({ clock: later }).projectionLags()) ?? []
+    const lags = (await healthOf().projectionLags()) ?? []
     expect(lags.filter(({ behind }) => behind > 0n).map(({ name, behind }) => [name, behind])).toEqual([
       ['accounts', 1n],
     ])
@@ -176,7 +194,7 @@ describe('a database that', () => {
 
 test('an event log that is away makes the process unready; its rows are then unknown', async () => {
   const health = healthOf({
-    eventLog: { head: () => Promise.reject(new Error('away')), subscribe: eventLog.subscribe },
+    eventLog: { ...eventLog, head: () => Promise.reject(new Error('away')) },
   })
   expect(await answerOf(health, false)).toMatchObject({
     status: 503,
@@ -200,11 +218,11 @@ test('however many ask within a second, everything is asked once', async () => {
   let asked = 0
   const health = healthOf({
     eventLog: {
+      ...eventLog,
       head: () => {
         asked++
         return eventLog.head()
       },
-      subscribe: eventLog.subscribe,
     },
   })
   await Promise.all(Array.from({ length: 50 }, () => answerOf(health, true)))

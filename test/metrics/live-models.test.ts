@@ -180,7 +180,7 @@ describe('a process whose live model no longer follows the event log', () => {
       eventLog: fragile.eventLog,
       // Only asked for checkpoints, of which there are none.
       pool: pool as unknown as Parameters<typeof createHealth>[0]['pool'],
-      clock: Date,
+      monotonic: () => performance.now(),
       projections: [],
       liveModels,
     })

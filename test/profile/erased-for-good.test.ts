@@ -39,8 +39,15 @@ let stopProjector = async (): Promise<void> => undefined
 
 const open = async (): Promise<void> => {
   foundation = await openFoundation(config, { logger })
-  const { url, eventLog } = foundation
-  const projector = createProjector({ url, eventLog, projections, logger, owner: randomUUID() })
+  const { url, eventLog, secrets } = foundation
+  const projector = createProjector({
+    url,
+    eventLog,
+    projections,
+    seal: secrets.rowSeal,
+    logger,
+    owner: randomUUID(),
+  })
   void projector.run()
   stopProjector = () => projector.stop()
 }

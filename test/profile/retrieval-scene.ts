@@ -103,6 +103,7 @@ export const retrievalScene = (): RetrievalScene => {
       url: database.url,
       eventLog: foundation.eventLog,
       projections,
+      seal: foundation.secrets.rowSeal,
       logger,
       owner: randomUUID(),
     })

@@ -16,6 +16,7 @@ import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { keyStream, priceBookStream, profileStream } from '../../src/events/streams.ts'
+import { createSecrets } from '../../src/guard/secrets.ts'
 import { allocationsFor } from '../../src/ledger/account.ts'
 import { createLedger, type Ledger, type LedgerCommand } from '../../src/ledger/commit.ts'
 import {
@@ -41,6 +42,8 @@ const startMs = Date.parse('2026-02-27T20:00:00.000Z')
 export const projectionNames = projections.map(({ name }) => name)
 const book = priceBookOf(defaultPriceBook)
 const hmac = 'A'.repeat(43)
+/** What rows carry in these tests. */
+export const seal = createSecrets('s'.repeat(40)).rowSeal
 
 export type House = {
   readonly url: string
@@ -90,6 +93,7 @@ export const openHouse = async (): Promise<House> => {
         url,
         eventLog: from,
         projections: only,
+        seal,
         logger,
         owner,
       })
@@ -103,8 +107,8 @@ export const openHouse = async (): Promise<House> => {
         },
       }
     },
-    rebuild: (projection) => rebuildProjection({ url, eventLog, projection }),
-    verify: (projection) => verifyProjection({ url, eventLog, projection }),
+    rebuild: (projection) => rebuildProjection({ url, eventLog, seal, projection }),
+    verify: (projection) => verifyProjection({ url, eventLog, seal, projection }),
     checkpointOf: async ({ name }) => {
       const found = (await readCheckpoints(pool)).find((one) => one.name === name)
       if (found === undefined) throw new Error(`${name} has no checkpoint`)

@@ -22,7 +22,8 @@ import { evolveKey, isKeyEvent, type KeyState } from '../../src/keys/key-state.t
 import { type Account, balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
-import { decodeBatch, foldBatch } from '../../src/projector/project.ts'
+import { createFolder, type Folder } from '../../src/projector/fold.ts'
+import { decodeBatch } from '../../src/projector/project.ts'
 import {
   createIndexes,
   createTables,
@@ -31,7 +32,7 @@ import {
   runStatements,
 } from '../../src/projector/tables.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
-import { type House, openHouse, organizationIds, rowsOf, wholeLog, writeHistory } from './history.ts'
+import { type House, openHouse, organizationIds, rowsOf, seal, wholeLog, writeHistory } from './history.ts'
 
 let house: House
 let recorded: RecordedEvent[]
@@ -49,8 +50,9 @@ const foldCut = async (ends: readonly number[]): Promise<Record<string, string[]
     await createTables(client, projection, cutTable)
     await createIndexes(client, projection, cutTable)
     let from = 0
+    const folder = createFolder(projection, { table: cutTable, eventLog: house.eventLog, seal })
     for (const end of [...ends, recorded.length]) {
-      await foldInto(projection, recorded.slice(from, end), cutTable)
+      await foldInto(folder, recorded.slice(from, end))
       from = end
     }
     Object.assign(rows, await rowsOf(client, projection, cutTable))
@@ -58,12 +60,10 @@ const foldCut = async (ends: readonly number[]): Promise<Record<string, string[]
   return rows
 }
 
-const foldInto = async (
-  projection: (typeof projections)[number],
-  events: readonly RecordedEvent[],
-  table: TableName,
-): Promise<void> => {
-  const { statements, poison } = foldBatch(projection, decodeBatch(events), table)
+const foldInto = async (folder: Folder, events: readonly RecordedEvent[]): Promise<void> => {
+  const decoded = decodeBatch(events)
+  await folder.prepare(client, decoded)
+  const { statements, poison } = folder.fold(decoded)
   expect(poison).toEqual([])
   await runStatements(client, statements)
 }
@@ -93,7 +93,10 @@ beforeAll(async () => {
     await createTables(client, projection, liveTable(projection))
     await createIndexes(client, projection, liveTable(projection))
     await createViews(client, projection)
-    await foldInto(projection, recorded, liveTable(projection))
+    await foldInto(
+      createFolder(projection, { table: liveTable(projection), eventLog: house.eventLog, seal }),
+      recorded,
+    )
   }
   whole = {}
   for (const projection of projections)
@@ -152,8 +155,10 @@ describe('batches', () => {
     const decoded = decodeBatch(recorded)
     const before = structuredClone(decoded.events)
     for (const projection of projections) {
-      const once = foldBatch(projection, decoded, cutTable)
-      expect(foldBatch(projection, decoded, cutTable)).toEqual(once)
+      const folder = createFolder(projection, { table: cutTable, eventLog: house.eventLog, seal })
+      const { undo, ...once } = folder.fold(decoded)
+      undo()
+      expect(folder.fold(decoded)).toMatchObject(once)
     }
     expect(decoded.events).toEqual(before)
   })
@@ -161,7 +166,7 @@ describe('batches', () => {
 
 describe('accounts', () => {
   test('a snapshot is the fold of the stream, at every event of it', async () => {
-    const snapshot = snapshotFrom(house.pool)
+    const snapshot = snapshotFrom(house.pool, seal)
     for (const organizationId of organizationIds)
       expect(await snapshot(organizationId)).toEqual(eachLedgerEvent(organizationId, () => undefined))
     expect(await snapshot('org_01K9NNNNNNNNNNNNNNNNNNNNNN')).toBeNull()
@@ -172,12 +177,17 @@ describe('accounts', () => {
     try {
       await aside.query('begin')
       for (const { name } of accounts.tables) await aside.query(`truncate ${liveTable(accounts)(name)}`)
-      const snapshot = snapshotFrom(aside as unknown as pg.Pool)
+      const snapshot = snapshotFrom(aside as unknown as pg.Pool, seal)
       const folded = new Map(
         organizationIds.map((organizationId) => [ledgerStream(organizationId), newAccount(organizationId)]),
       )
+      const folder = createFolder(accounts, {
+        table: liveTable(accounts),
+        eventLog: house.eventLog,
+        seal,
+      })
       for (const [i, event] of recorded.entries()) {
-        const { statements } = foldBatch(accounts, decodeBatch([event]), liveTable(accounts))
+        const { statements } = folder.fold(decodeBatch([event]))
         await runStatements(aside, statements)
         const account = folded.get(event.stream)
         const decoded = history[i]

@@ -4,7 +4,12 @@ import { type Html, html, type Renderable } from '../html.ts'
 import type { OrganizationLine } from '../queries.ts'
 import { layout, table, type Viewer } from './layout.ts'
 
-export type ProjectionHealth = Checkpoint & { readonly behind: bigint; readonly parked: number }
+export type ProjectionHealth = Checkpoint & {
+  readonly behind: bigint
+  readonly parked: number
+  /** Streams whose rows have stopped. */
+  readonly haltedStreams: readonly string[]
+}
 
 export type Overview = {
   readonly viewer: Viewer
@@ -72,9 +77,13 @@ ${table({
 </section>`,
   })
 
-const stateOf = ({ state, error, parked }: ProjectionHealth): Renderable => [
+const namedMax = 20
+
+const stateOf = ({ state, error, parked, haltedStreams }: ProjectionHealth): Renderable => [
   state === 'live'
     ? html`<span class="mark good">live</span>`
     : html`<span class="mark bad">halted</span> <span class="free">${error}</span>`,
+  haltedStreams.length > 0 &&
+    html` <span class="mark bad">${count(haltedStreams.length)} stopped</span> <span class="free">${haltedStreams.slice(0, namedMax).join(', ')}</span>`,
   parked > 0 && html` <span class="mark warn">${count(parked)} parked</span>`,
 ]

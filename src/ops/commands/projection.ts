@@ -1,14 +1,22 @@
 import type pg from 'pg'
 import { projections } from '../../../projections/index.ts'
 import type { Projection } from '../../../projections/projection.ts'
+import { formatCredits } from '../../billing/money.ts'
 import { eventIdOf } from '../../event-log/event-id.ts'
 import { type EventLog, StreamMissing } from '../../event-log/port.ts'
 import { encodeEvent } from '../../event-log/stored-event.ts'
 import { operatorStream } from '../../events/streams.ts'
-import { readCheckpoints } from '../../projector/checkpoints.ts'
+import {
+  readCheckpoints,
+  readHaltedStreams,
+  strayCheckpoints,
+  strayMessage,
+} from '../../projector/checkpoints.ts'
+import { type OnlyInRows, onlyInRows } from '../../projector/only-in-rows.ts'
 import { type RebuildProgress, rebuildProjections, verifyProjections } from '../../projector/rebuild.ts'
 import { catchUp } from '../catch-up.ts'
-import { type Command, type Given, labelOf, UsageError } from '../command.ts'
+import { type Command, type CommandContext, type Given, labelOf, UsageError } from '../command.ts'
+import { table } from '../table.ts'
 
 const projectionNames = projections.map(({ name }) => name).join(', ')
 
@@ -23,24 +31,53 @@ export const projectionCommands: readonly Command[] = [
     summary: 'where every projection stands, and how far behind the event log',
     parameters: [],
     run: async ({ foundation }) => {
-      const { pool, eventLog } = await foundation()
+      const { pool, eventLog } = await foundation({ anyHistory: true })
       const head = await eventLog.head()
       const parked = await pool.query<{ projection: string; count: string }>(
         'select projection, count(*) from parked_events group by projection',
       )
       const checkpoints = await readCheckpoints(pool)
-      return {
-        json: checkpoints.map(({ name, version, position, state, error, updatedAt }) => ({
+      const stray = await strayCheckpoints(eventLog, checkpoints)
+      const halted = await readHaltedStreams(pool)
+      const listed = checkpoints.map((checkpoint) => {
+        const { name, version, position, error, updatedAt } = checkpoint
+        const astray = stray.includes(checkpoint)
+        return {
           name,
           version,
-          state,
+          state: astray ? ('halted' as const) : checkpoint.state,
           position: position.toString(),
-          behind: (head - position).toString(),
+          behind: astray ? null : (position < head ? head - position : 0n).toString(),
           parked: Number(parked.rows.find(({ projection }) => projection === name)?.count ?? 0),
+          halted_streams: halted
+            .filter(({ projection }) => projection === name)
+            .map(({ stream, position: at, error: why }) => ({
+              stream,
+              position: at.toString(),
+              error: why,
+            })),
           updated_at: updatedAt.toISOString(),
-          error,
-        })),
-        failed: checkpoints.some(({ state }) => state === 'halted'),
+          error: astray ? strayMessage([checkpoint]) : error,
+        }
+      })
+      return {
+        json: listed,
+        failed: listed.some(({ state, halted_streams }) => state === 'halted' || halted_streams.length > 0),
+        lines: [
+          ...table(
+            listed.map(({ error, halted_streams, ...row }) => ({
+              ...row,
+              halted_streams: halted_streams.length,
+            })),
+          ),
+          ...listed.flatMap(({ name, error }) => (error === null ? [] : [`${name}: ${error}`])),
+          ...listed.flatMap(({ name, halted_streams }) =>
+            halted_streams.map(
+              ({ stream, position, error }) =>
+                `${name}: the rows of ${stream} stop before position ${position}: ${error}`,
+            ),
+          ),
+        ],
       }
     },
   },
@@ -50,25 +87,35 @@ export const projectionCommands: readonly Command[] = [
     parameters: [
       ...nameParameters,
       { name: 'reason', help: 'kept in the event log (default "asked by operator")' },
+      { name: 'yes', help: 'forget what only the rows know, without being asked', kind: 'flag' },
     ],
-    run: async ({ foundation, progress }, given) => {
+    run: async (context, given) => {
+      const { foundation, progress } = context
       // Hours of work at worst: nobody gets them by leaving a name out.
       if (given.text('name') === undefined && !given.flag('all'))
         throw new UsageError(`name a projection, or give --all; there are ${projectionNames}`)
       const chosen = chosenProjections(given)
       const reason = labelOf('reason', given.text('reason') ?? 'asked by operator')
-      const { url, eventLog, pool, eventLogName } = await foundation({
+      const { url, eventLog, pool, eventLogName, secrets } = await foundation({
         anyEventLog: chosen.length === projections.length,
+        anyHistory: true,
       })
       const fromAnotherLog = await isAnotherLog(pool, eventLogName)
       await recordRebuild(eventLog, chosen, reason)
-      const { events, elapsedMs } = await rebuildProjections({
+      const { events, elapsedMs, switched } = await rebuildProjections({
         url,
         eventLog,
+        seal: secrets.rowSeal,
         projections: chosen,
-        fromAnotherLog,
+        mayReplace: async (client) => mayForget(await onlyInRows(client, chosen), given, context),
         onProgress: reporter(chosen, progress),
       })
+      if (!switched)
+        return {
+          json: { projections: [], switched },
+          failed: true,
+          lines: ['nothing was changed: the rows are as they were, and halted'],
+        }
       if (fromAnotherLog) await pool.query('update installation set event_log = $1', [eventLogName])
       return {
         json: {
@@ -94,6 +141,7 @@ export const projectionCommands: readonly Command[] = [
       const verdicts = await verifyProjections({
         url: open.url,
         eventLog: open.eventLog,
+        seal: open.secrets.rowSeal,
         projections: chosen,
         onProgress: reporter(chosen, progress),
       })
@@ -130,6 +178,42 @@ const isAnotherLog = async (pool: pg.Pool, eventLogName: string): Promise<boolea
   const { rows } = await pool.query<{ event_log: string }>('select event_log from installation')
   return rows[0] !== undefined && rows[0].event_log !== eventLogName
 }
+
+/** Lists what a rebuild from a shorter log would forget, and asks. Standard output stays for the answer. */
+const mayForget = async (
+  lost: readonly OnlyInRows[],
+  given: Given,
+  { ask }: CommandContext,
+): Promise<boolean> => {
+  if (lost.length === 0) return true
+  process.stderr.write(
+    `${[
+      'The event log was restored from an older copy, or replaced. Only the rows know the following, and the rebuild forgets it:',
+      ...lost
+        .slice(0, listedMax)
+        .map(({ kind, what, organization_id, at, amount_micro }) =>
+          [
+            `  ${kind}`,
+            what,
+            organization_id,
+            at,
+            amount_micro === null ? null : `${formatCredits(BigInt(amount_micro))} credits`,
+          ]
+            .filter((part) => part !== null)
+            .join('  '),
+        ),
+      ...(lost.length > listedMax ? [`  and ${lost.length - listedMax} more`] : []),
+      'Revoked keys work again, erased people come back, and credits are as the log has them, until you repeat what is listed.',
+    ].join('\n')}\n`,
+  )
+  if (given.flag('yes')) return true
+  const answer = await ask('Rebuild from this log and forget the above?')
+  if (answer === null)
+    process.stderr.write('Nobody can be asked here: run it on a terminal, or with --yes.\n')
+  return answer === true
+}
+
+const listedMax = 1_000
 
 /** The projections named, or all of them when none is. */
 const chosenProjections = (given: Given): readonly Projection[] => {

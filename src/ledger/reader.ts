@@ -1,0 +1,177 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import {
+  type EventLog,
+  LogRewritten,
+  type RecordedEvent,
+  StreamMissing,
+  Unavailable,
+} from '../event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
+import type { LedgerEvent } from '../events/catalogue.ts'
+import type { EventMetadata } from '../events/envelope.ts'
+import { ledgerStream } from '../events/streams.ts'
+import { type Account, balanceOf, evolve, newAccount } from './account.ts'
+import type { Committed } from './batch.ts'
+
+/**
+ * Reads one organization's ledger into accounts. An account is gone on from only where the ledger still holds the very
+ * event it ends with: a snapshot is checked before it is believed, and so is an account this process kept.
+ */
+
+/**
+ * Where folding a ledger starts, if anything earlier than its tail is known: null where nothing is, `not sealed` where
+ * somebody else than the projector wrote it. It affects cost, never meaning.
+ */
+export type AccountSnapshot = (organizationId: string) => Promise<Account | null | 'not sealed'>
+
+/** Commands found in a stream, by the id of their first event. */
+export type Found = Map<string, Committed>
+
+export type LedgerReader = {
+  /**
+   * The account as the log has it, and what was found after its snapshot. Throws `LogRewritten` where the projector had
+   * read more of the ledger than there is.
+   */
+  load(): Promise<{ readonly account: Account; readonly found: Found }>
+  /**
+   * Folds everything after the account's revision into it. Throws `LogRewritten` where the ledger does not hold the
+   * event the account ends with: what this process wrote, or was given, is gone.
+   */
+  catchUp(account: Account): Promise<Found>
+  /** What a part of the ledger holds, both ends inclusive. Balances are of the account given. */
+  findBetween(account: Account, range: { from: number; to: number; atMs: number }): Promise<Found>
+  /** A page of the stream; empty where there is none. Settles within a deadline. */
+  page(from: number, max?: number): Promise<RecordedEvent[]>
+}
+
+export type ReaderLimits = {
+  readonly readPageMax: number
+  /** How long one page may take. */
+  readonly readDeadlineMs: number
+  readonly retryPauseMs: number
+}
+
+export const createReader = (
+  organizationId: string,
+  {
+    eventLog,
+    snapshot,
+    logger,
+    limits,
+  }: {
+    readonly eventLog: Pick<EventLog, 'read'>
+    readonly snapshot: AccountSnapshot
+    readonly logger: Logger
+    readonly limits: ReaderLimits
+  },
+): LedgerReader => {
+  const stream = ledgerStream(organizationId)
+
+  const page = (from: number, max = limits.readPageMax): Promise<RecordedEvent[]> =>
+    withinDeadline(
+      eventLog.read(stream, { from, max }).catch((error: unknown) => {
+        if (error instanceof StreamMissing) return []
+        throw error
+      }),
+      limits.readDeadlineMs,
+    )
+
+  /** Undefined where the ledger does not hold the event the account ends with. */
+  const foldOn = async (account: Account): Promise<Found | undefined> => {
+    const found: Found = new Map()
+    let events = await page(Math.max(0, account.revision))
+    if (account.revision >= 0) {
+      const [last, ...tail] = events
+      if (last === undefined || digestOf(last) !== account.digest) return undefined
+      if (events.length < limits.readPageMax) return note(found, account, tail)
+      note(found, account, tail)
+      events = await page(account.revision + 1)
+    }
+    for (;;) {
+      note(found, account, events)
+      if (events.length < limits.readPageMax) return found
+      events = await page(account.revision + 1)
+    }
+  }
+
+  const load: LedgerReader['load'] = async () => {
+    const known = await snapshot(organizationId)
+    if (known !== null && known !== 'not sealed') {
+      const found = await foldOn(known)
+      if (found !== undefined) return { account: known, found }
+      // Only the projector seals, and only what it read: the log has lost it, and with it perhaps what was paid since.
+      const message = `the read models know revision ${known.revision} of ${stream}, which the event log does not hold: it was restored from an older copy, or the ledger was cut`
+      logger.fatal({ organizationId, revision: known.revision }, `ledger: ${message}; see "ledger verify"`)
+      throw new LogRewritten(message)
+    }
+    if (known === 'not sealed')
+      logger.error(
+        { organizationId },
+        'ledger: the account\'s row in the read models was not written by the projector; the ledger is folded from its start. "projection rebuild accounts" mends the row',
+      )
+    const account = newAccount(organizationId)
+    return { account, found: (await foldOn(account)) ?? new Map() }
+  }
+
+  return {
+    page,
+    load,
+    catchUp: async (account) => {
+      for (let again = false; ; again = true) {
+        const found = await foldOn(account)
+        if (found !== undefined) return found
+        if (again)
+          throw new LogRewritten(
+            `${stream} no longer holds the event of revision ${account.revision} that was written or read there`,
+          )
+        // Once more, for a reader that was behind for a moment.
+        await sleep(limits.retryPauseMs)
+      }
+    },
+    findBetween: async (account, { from, to, atMs }) => {
+      const found: Found = new Map()
+      for (let next = from; next <= to; next += limits.readPageMax)
+        for (const recorded of await page(next))
+          record(found, decodeEvent(recorded), balanceOf(account, atMs))
+      return found
+    },
+  }
+}
+
+const note = (found: Found, account: Account, events: readonly RecordedEvent[]): Found => {
+  for (const recorded of events) {
+    if (recorded.revision !== account.revision + 1)
+      throw new Error(`${recorded.stream}: revision ${account.revision + 1} is missing`)
+    const decoded = decodeEvent(recorded)
+    evolve(account, { type: decoded.type, data: decoded.data } as LedgerEvent, recorded.revision)
+    account.digest = decoded.metadata.digest ?? ''
+    record(found, decoded, balanceOf(account, Date.parse(decoded.metadata.effective_at)))
+  }
+  return found
+}
+
+/** Adds an event to the command it belongs to. A command's later events name its first as their cause. */
+const record = (
+  found: Found,
+  { type, data, metadata, recorded }: DecodedEvent,
+  balance: Committed['balance'],
+): void => {
+  const first = metadata.causation_id ?? recorded.id
+  const events = [...(found.get(first)?.events ?? []), { type, data } as LedgerEvent]
+  found.set(first, { events, revision: recorded.revision, balance, repeated: true })
+}
+
+const digestOf = (recorded: RecordedEvent): string =>
+  (JSON.parse(recorded.metadata) as EventMetadata).digest ?? ''
+
+const withinDeadline = <Value>(work: Promise<Value>, deadlineMs: number): Promise<Value> => {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(
+      () => reject(new Unavailable(`the event log did not answer a read within ${deadlineMs} ms`)),
+      deadlineMs,
+    )
+  })
+  return Promise.race([work, late]).finally(() => clearTimeout(timer))
+}

@@ -1,0 +1,55 @@
+import type pg from 'pg'
+import { apiKeys, keysOnlyInRows } from '../../projections/api-keys.ts'
+import { ledgerLines, linesOnlyInRows } from '../../projections/ledger-lines.ts'
+import { profileCache, profilesOnlyInLog } from '../../projections/profile-cache.ts'
+import type { Projection, Query, TableName } from '../../projections/projection.ts'
+import { liveTable, nextTable } from './tables.ts'
+
+/**
+ * What only the live rows know once the event log was restored from an older copy: a rebuild forgets all of it. `kind`
+ * is `key_revoked`, `key_issued`, `profile_erased`, or the kind of a statement's lines.
+ */
+export type OnlyInRows = {
+  readonly kind: string
+  /** A key, a subject, or how many lines of an organization. */
+  readonly what: string
+  readonly organization_id: string | null
+  readonly at: string | null
+  readonly amount_micro: string | null
+}
+
+/** Compares live rows with the rows built beside them, of the projections that are being rebuilt. */
+export const onlyInRows = async (
+  client: pg.ClientBase,
+  projections: readonly Projection[],
+): Promise<OnlyInRows[]> => {
+  const rowsOf = async <Row extends pg.QueryResultRow>(
+    projection: Projection,
+    query: (live: TableName, next: TableName) => Query<Row>,
+  ): Promise<Row[]> => {
+    if (!projections.some(({ name }) => name === projection.name)) return []
+    const { text, values } = query(liveTable(projection), nextTable(projection))
+    return (await client.query<Row>(text, [...values])).rows
+  }
+  const keys = await rowsOf(apiKeys, keysOnlyInRows)
+  const profiles = await rowsOf(profileCache, profilesOnlyInLog)
+  const lines = await rowsOf(ledgerLines, linesOnlyInRows)
+  const nothing = { organization_id: null, at: null, amount_micro: null }
+  return [
+    ...keys.map(({ what, key_id, organization_id, at }) => ({
+      ...nothing,
+      kind: `key_${what}`,
+      what: key_id,
+      organization_id,
+      at: at.toISOString(),
+    })),
+    ...profiles.map(({ subject_id }) => ({ ...nothing, kind: 'profile_erased', what: subject_id })),
+    ...lines.map(({ kind, organization_id, lines: count, amount_micro }) => ({
+      ...nothing,
+      kind,
+      what: `${count} lines`,
+      organization_id,
+      amount_micro,
+    })),
+  ]
+}

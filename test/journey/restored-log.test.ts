@@ -1,0 +1,136 @@
+import { pino } from 'pino'
+import { afterEach, describe, expect, test } from 'vitest'
+import { projections } from '../../projections/index.ts'
+import { openEventStoreDb } from '../../src/event-log/eventstoredb.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
+import { startEventStoreDouble } from '../support/eventstore-double.ts'
+import { restorePostgresLog, testDatabase } from '../support/postgres.ts'
+import {
+  cli,
+  cliJson,
+  createPartner,
+  eventually,
+  lookup,
+  type Service,
+  startService,
+} from '../support/service.ts'
+
+/**
+ * The event log is restored from an older copy under two running processes and load. What was charged after the copy was
+ * made stands in no log any more: nobody may be given more than the credits pay, until an operator has decided.
+ */
+
+const logger = pino({ level: 'silent' })
+let services: Service[] = []
+let closing: (() => Promise<void>)[] = []
+
+afterEach(async () => {
+  await Promise.all(services.map((service) => service.end('SIGTERM')))
+  for (const close of closing.reverse()) await close()
+  services = []
+  closing = []
+})
+
+const engines = {
+  PostgreSQL: async () => {
+    const database = await testDatabase()
+    closing.push(database.drop)
+    return {
+      variables: { DATABASE_URL: database.url },
+      open: (): EventLog => openPostgresEventLog({ url: database.url, logger }),
+      restore: (position: bigint) => restorePostgresLog(database.url, position),
+    }
+  },
+  'EventStoreDB, played by a double': async () => {
+    const database = await testDatabase()
+    const double = await startEventStoreDouble({})
+    closing.push(database.drop, double.close)
+    return {
+      variables: { DATABASE_URL: database.url, EVENT_LOG_URL: double.url },
+      open: (): EventLog => openEventStoreDb({ url: double.url, logger }),
+      restore: double.restore,
+    }
+  },
+}
+
+describe.each(Object.entries(engines))('an event log restored from an older copy: %s', (_, engine) => {
+  test('no call beyond the credits, whoever starts; then the remedy, as it is told', async () => {
+    const { variables, open, restore } = await engine()
+    const environment = { ...variables, SECRET_KEY: 'a secret of the test, long enough to be one' }
+    services = [
+      await startService(environment),
+      await startService({ ...environment, ROLES: 'api,dashboard' }),
+    ]
+    const partner = await createPartner('60', environment)
+    const leaked = await cliJson<{ api_key: string; api_key_id: string }>(
+      ['key', 'issue', partner.organizationId],
+      environment,
+    )
+    const call = async (i: number, apiKey = partner.apiKey): Promise<number> =>
+      (await lookup(services[i % 2]?.apiUrl ?? '', apiKey, `8.8.${i % 250}.8`)).status
+    for (const i of [0, 1])
+      await eventually(async () => ((await call(i, leaked.api_key)) === 200 ? true : undefined))
+    const many = async (count: number): Promise<Record<number, number>> => {
+      const counts: Record<number, number> = {}
+      for (const status of await Promise.all(Array.from({ length: count }, (_, i) => call(i))))
+        counts[status] = (counts[status] ?? 0) + 1
+      return counts
+    }
+    const log = open()
+    closing.push(log.close)
+    const copied = await log.head()
+    expect(await many(30)).toEqual({ 200: 30 })
+    await cliJson(['key', 'revoke', leaked.api_key_id, '--reason', 'leaked'], environment)
+    await eventually(async () => {
+      const listed = await cliJson<{ behind: string }[]>(['projection', 'list'], environment)
+      return listed.every(({ behind }) => behind === '0') ? true : undefined
+    })
+
+    await restore(copied)
+    const after = await many(200)
+    expect(after[200] ?? 0, JSON.stringify(after)).toBe(0)
+    for (const { apiUrl } of services) {
+      await eventually(async () => ((await fetch(`${apiUrl}/readyz`)).status === 503 ? true : undefined))
+      expect((await fetch(`${apiUrl}/livez`)).status).toBe(200)
+    }
+    expect(services[0]?.output()).toContain('the event log is not the one this process has read')
+
+    const listed = await cli(['projection', 'list'], environment)
+    expect(listed.code).toBe(1)
+    expect(listed.out).toContain('restored from an older copy')
+    const verified = await cli(['ledger', 'verify', '--json'], environment)
+    expect(verified.code).toBe(1)
+    expect(JSON.parse(verified.out)).toMatchObject({
+      ok: false,
+      read_models: expect.stringContaining('restored from an older copy'),
+      ledgers: [{ ok: false, fault: { fault: expect.stringContaining('its end is missing') } }],
+    })
+
+    // Both end as always, and neither starts again.
+    expect(await Promise.all(services.map((service) => service.end('SIGTERM')))).toEqual([0, 0])
+    services = []
+    await expect(startService(environment)).rejects.toThrow(/ended with 2 [^]*restored from an older copy/)
+    const granted = await cli(['credits', 'grant', partner.organizationId, '5'], environment)
+    expect(granted).toMatchObject({ code: 2, err: expect.stringContaining('projection rebuild --all') })
+
+    const asked = await cli(['projection', 'rebuild', '--all'], environment)
+    expect(asked.code).toBe(1)
+    expect(asked.err).toContain(`key_revoked  ${leaked.api_key_id}`)
+    expect(asked.err).toMatch(/charge {2}30 lines {2}org_\w+ {2}-30 credits/)
+    expect((await cli(['projection', 'list'], environment)).out).toContain('restored from an older copy')
+    await cliJson(['projection', 'rebuild', '--all', '--yes'], environment)
+    expect(await cliJson(['ledger', 'verify'], environment)).toMatchObject({ ok: true, read_models: null })
+    await cliJson(['key', 'revoke', leaked.api_key_id, '--reason', 'leaked, told again'], environment)
+
+    services = [
+      await startService(environment),
+      await startService({ ...environment, ROLES: 'api,dashboard' }),
+    ]
+    expect(await call(0, leaked.api_key)).toBe(401)
+    expect(await many(70)).toEqual({ 200: 58, 402: 12 })
+    expect(await cliJson(['projection', 'verify', '--all'], environment)).toEqual(
+      projections.map(({ name }) => expect.objectContaining({ name, ok: true })),
+    )
+  }, 240_000)
+})

@@ -1,0 +1,254 @@
+/**
+ * What a ledger does when something it stands on is wrong: a snapshot somebody changed, a log that was restored from an
+ * older copy, an engine that contradicts itself, one that never answers, one that takes no appends.
+ */
+import { pino } from 'pino'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { formatCredits, parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { AppendConflict, type EventLog, Unavailable } from '../../src/event-log/port.ts'
+import { ledgerStream, operatorStream } from '../../src/events/streams.ts'
+import { type Account, balanceOf } from '../../src/ledger/account.ts'
+import {
+  type AccountSnapshot,
+  createLedger,
+  type Ledger,
+  type LedgerCommand,
+  type LedgerLimits,
+  LedgerUnavailable,
+} from '../../src/ledger/commit.ts'
+import { grantCredits, recordCall, registerOrganization } from '../../src/ledger/decide.ts'
+import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+
+const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
+const stream = ledgerStream(org)
+const atMs = Date.parse('2026-03-01T12:00:00.000Z')
+const book = priceBookOf(defaultPriceBook)
+
+let log: MemoryEventLog
+beforeEach(() => {
+  log = createMemoryEventLog({ now: () => atMs })
+})
+
+const processOf = (
+  name: string,
+  {
+    eventLog = log.client(name),
+    snapshot = async () => null,
+    limits = {},
+  }: { eventLog?: EventLog; snapshot?: AccountSnapshot; limits?: Partial<LedgerLimits> } = {},
+): Ledger =>
+  createLedger({
+    eventLog,
+    snapshot,
+    logger: pino({ level: 'silent' }),
+    clock: { now: Date.now, monotonic: () => performance.now() },
+    limits: { retryPauseMs: 1, unknownRetryMs: 300, unavailableRetryMs: 100, ...limits },
+  })
+
+const command = (key: string, decide: LedgerCommand['decide']): LedgerCommand => ({
+  key,
+  atMs,
+  actor: 'system',
+  requestId: key,
+  decide,
+})
+
+/** Costs one credit. */
+const call = (key: string): LedgerCommand =>
+  command(key, (account, idOf) =>
+    recordCall(
+      account,
+      {
+        keyId: 'K9abcdefghijklmn',
+        capability: 'ip_lookup',
+        outcome: 'answered',
+        facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
+      },
+      { book, chargeId: () => idOf(1), atMs },
+    ),
+  )
+
+const opened = async (credits: string): Promise<void> => {
+  const opener = processOf('opener')
+  await opener.submit(
+    org,
+    command('register', (account) => registerOrganization(account, { name: 'Example', overdraftLimit: 0n })),
+  )
+  await opener.submit(
+    org,
+    command('grant', (account, idOf) =>
+      grantCredits(account, {
+        grantId: idOf(0),
+        amount: parseCredits(credits),
+        priority: 100,
+        expiresAt: null,
+        reason: 'test',
+      }),
+    ),
+  )
+}
+
+/** Which of many calls were paid, and which the ledger refused to take. */
+const make = async (
+  ledger: Ledger,
+  count: number,
+  name = 'call',
+): Promise<{ paid: number; refused: number }> => {
+  const made = await Promise.allSettled(
+    Array.from({ length: count }, (_, i) => ledger.submit(org, call(`${name}-${i}`))),
+  )
+  const paid = made.filter(
+    (one) => one.status === 'fulfilled' && one.value.events.some(({ type }) => type === 'CreditCharged'),
+  )
+  const refused = made.filter((one) => one.status === 'rejected' && one.reason instanceof LedgerUnavailable)
+  return { paid: paid.length, refused: refused.length }
+}
+
+describe('a snapshot', () => {
+  /** What a row said that was changed with its seal in place, had anybody the key: the digest is what is left to compare. */
+  const generous = (change: Partial<Account>): AccountSnapshot => {
+    const honest = processOf('honest').account(org)
+    return async () => {
+      const account = await honest
+      return {
+        ...account,
+        lots: account.lots.map((lot) => ({ ...lot, remaining: lot.remaining + parseCredits('5') })),
+        ...change,
+      }
+    }
+  }
+
+  test.each([
+    ['of another digest', { digest: 'x'.repeat(43) }],
+    ['ahead of the ledger', { revision: 40 }],
+    ['of an event that has another digest', { revision: 0 }],
+  ])(
+    'sealed, and %s: the log has lost what the projector read, and the organization is refused',
+    async (_, change) => {
+      await opened('10')
+      const ledger = processOf('a', { snapshot: generous(change) })
+      await expect(ledger.lastSeen(org)).rejects.toThrow(LedgerUnavailable)
+      expect(await make(ledger, 15)).toEqual({ paid: 0, refused: 15 })
+      // This organization alone: nothing is known of the others.
+      expect(ledger.failure()).toBeNull()
+    },
+  )
+
+  test('that does not carry the seal of the projector is not believed: the ledger is folded from its start', async () => {
+    await opened('10')
+    expect(await make(processOf('a', { snapshot: async () => 'not sealed' }), 15)).toEqual({
+      paid: 10,
+      refused: 0,
+    })
+  })
+})
+
+describe('a log that was restored from an older copy under a running process', () => {
+  test.each([
+    ['shorter than the account', 0],
+    ['as long as the account again', 4],
+    ['longer than the account', 9],
+  ])('%s: no call is taken any more, and draining ends', async (_, others) => {
+    await opened('10')
+    const ledger = processOf('a')
+    expect(await make(ledger, 4)).toEqual({ paid: 4, refused: 0 })
+    log.restore(4)
+    if (others > 0) await make(processOf('another'), others, 'other')
+    const standing = log.eventsOf(stream).length
+    const before = log.attempts.length
+    const after = await ledger.submit(org, call('after')).catch((error: unknown) => error)
+    // An append at exactly the old revision is the one thing that no engine can tell apart.
+    if (others !== 4) {
+      expect(after).toBeInstanceOf(LedgerUnavailable)
+      expect(ledger.failure()).toMatchObject({ kind: 'rewritten' })
+      expect(log.eventsOf(stream)).toHaveLength(standing)
+      expect(log.attempts.length - before).toBeLessThan(5)
+      await expect(ledger.lastSeen(org)).rejects.toThrow(LedgerUnavailable)
+      await expect(ledger.account(org)).rejects.toThrow(LedgerUnavailable)
+    }
+    await ledger.drain()
+  })
+
+  test('a reader that finds out ends the taking of calls as well', async () => {
+    await opened('10')
+    const ledger = processOf('a')
+    expect(await make(ledger, 1)).toEqual({ paid: 1, refused: 0 })
+    ledger.giveUp(new Error('a subscription found another log'))
+    expect(await make(ledger, 3)).toEqual({ paid: 0, refused: 3 })
+    expect(ledger.failure()).toMatchObject({ kind: 'rewritten' })
+  })
+})
+
+test('an engine that refuses every append although it shows no newer event is asked a bounded number of times', async () => {
+  await opened('10')
+  const client = log.client('a')
+  let appends = 0
+  const ledger = processOf('a', {
+    eventLog: {
+      ...client,
+      append: async (name, expected) => {
+        appends++
+        throw new AppendConflict(name, expected, 99)
+      },
+      lastRevision: async () => 99,
+    },
+  })
+  expect(await make(ledger, 3)).toEqual({ paid: 0, refused: 3 })
+  expect(appends).toBeLessThan(8)
+  await ledger.drain()
+  expect(ledger.failure()).toMatchObject({ kind: 'appends_fail' })
+})
+
+test('a caller is refused in time although the append hangs; what it is charged later is given back', async () => {
+  await opened('10')
+  const client = log.client('a')
+  const held = Promise.withResolvers<void>()
+  const ledger = processOf('a', {
+    eventLog: {
+      ...client,
+      append: async (...append) => {
+        await held.promise
+        return client.append(...append)
+      },
+    },
+    limits: { callerWaitMaxMs: 50, unknownRetryMs: 60_000, abandonedCheckMs: 1 },
+  })
+  // Some in the append, some decided on top of it, some waiting: all of them are answered.
+  const calls = [ledger.submit(org, call('one'))]
+  await new Promise((resolve) => setImmediate(resolve))
+  for (const key of ['two', 'three']) calls.push(ledger.submit(org, call(key)))
+  for (const outcome of await Promise.allSettled(calls))
+    expect(outcome).toMatchObject({ status: 'rejected', reason: expect.any(LedgerUnavailable) })
+  held.resolve()
+  await expect.poll(async () => formatCredits(balanceOf(await ledger.account(org), atMs))).toBe('10')
+  await ledger.drain()
+  const kinds = log.eventsOf(stream).map(({ type }) => type)
+  expect(kinds.filter((type) => type === 'CreditAdjusted')).toHaveLength(
+    kinds.filter((type) => type === 'CreditCharged').length,
+  )
+})
+
+test('appends that fail are told until one succeeds, which is found out without a call', {
+  timeout: 20_000,
+}, async () => {
+  await opened('10')
+  const client = log.client('a')
+  let full = true
+  const ledger = processOf('a', {
+    eventLog: {
+      ...client,
+      append: async (...append) => {
+        if (full) throw new Unavailable('could not extend file: No space left on device')
+        return client.append(...append)
+      },
+    },
+  })
+  expect(ledger.failure()).toBeNull()
+  expect(await make(ledger, 2)).toEqual({ paid: 0, refused: 2 })
+  expect(ledger.failure()).toMatchObject({ kind: 'appends_fail' })
+  full = false
+  await expect.poll(() => ledger.failure(), { timeout: 15_000 }).toBeNull()
+  expect(log.eventsOf(operatorStream).map(({ type }) => type)).toEqual(['AppendsResumed'])
+  expect(await make(ledger, 2)).toEqual({ paid: 2, refused: 0 })
+})

@@ -1,0 +1,145 @@
+/** What verification compares a ledger with, and which faults it takes for known. */
+import { beforeEach, describe, expect, test } from 'vitest'
+import { eventIdOf } from '../../src/event-log/event-id.ts'
+import { chain } from '../../src/event-log/hash-chain.ts'
+import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
+import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import type { LedgerEvent } from '../../src/events/catalogue.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+
+const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
+const stream = ledgerStream(org)
+const at = '2026-03-01T12:00:00.000Z'
+
+let log: MemoryEventLog
+let digests: string[]
+
+const grant = (amount: string, grant_id: string): LedgerEvent => ({
+  type: 'CreditGranted',
+  data: { grant_id, amount, priority: 1, expires_at: null, reason: 'test', overdraft_repaid: '0' },
+})
+
+beforeEach(async () => {
+  log = createMemoryEventLog()
+  digests = []
+  const events: LedgerEvent[] = [
+    { type: 'OrganizationRegistered', data: { organization_id: org, name: 'Example', overdraft_limit: '0' } },
+    ...['a', 'b', 'c', 'd'].map((key) => grant('5', eventIdOf(org, key, 0))),
+  ]
+  let previous = ''
+  const chained = events.map((event, revision) => {
+    const one = chain(
+      encodeEvent(event, { id: eventIdOf(org, `e${revision}`, 0), actor: 'system', effectiveAt: at }),
+      { stream, revision, previous },
+    )
+    previous = one.digest
+    digests.push(one.digest)
+    return one.event
+  })
+  await log.client('writer').append(stream, 'none', chained)
+})
+
+/** The log with some events changed, or without its last ones; its own last revision stays what it was. */
+const reading = (change: (events: readonly RecordedEvent[]) => readonly RecordedEvent[]) => {
+  const events = change(log.eventsOf(stream))
+  return {
+    ...log.client('auditor'),
+    read: async (_: string, { from = 0, max }: Parameters<EventLog['read']>[1]) =>
+      events.slice(from, from + max),
+  }
+}
+
+const everything = (events: readonly RecordedEvent[]) => events
+const changed = (at: number, text: (data: string) => string) => (events: readonly RecordedEvent[]) =>
+  events.map((event, i) => (i === at ? { ...event, data: text(event.data) } : event))
+
+describe('what else tells of a ledger', () => {
+  test('agrees: no fault', async () => {
+    const witnesses = [
+      { name: 'its row', revision: 3, digest: digests[3] ?? '' },
+      { name: 'its statement', revision: 2 },
+    ]
+    expect(await verifyLedger(reading(everything), org, { witnesses })).toMatchObject({
+      fault: null,
+      events: 5,
+    })
+  })
+
+  test('the engine itself: an end that was cut off is missed by no chain, and found', async () => {
+    const { fault } = await verifyLedger(
+      reading((events) => events.slice(0, 3)),
+      org,
+    )
+    expect(fault).toMatchObject({
+      revision: 3,
+      event_id: null,
+      digest: digests[2],
+      fault: expect.stringContaining('the event log itself tells of revision 4: its end is missing'),
+    })
+  })
+
+  test('a read model, where the engine was cut as well', async () => {
+    const cut = {
+      ...reading((events) => events.slice(0, 3)),
+      lastRevision: async () => 2,
+    }
+    expect((await verifyLedger(cut, org)).fault).toBeNull()
+    const witnesses = [{ name: 'its statement', revision: 4 }]
+    expect((await verifyLedger(cut, org, { witnesses })).fault).toMatchObject({
+      revision: 3,
+      fault: expect.stringContaining('its statement tells of revision 4'),
+    })
+  })
+
+  test('a read model of another event at the same revision', async () => {
+    const witnesses = [{ name: 'its row', revision: 2, digest: 'x'.repeat(43) }]
+    expect((await verifyLedger(reading(everything), org, { witnesses })).fault).toMatchObject({
+      revision: 2,
+      fault: 'its row tells of another event at this revision',
+    })
+  })
+
+  test('a ledger that is gone altogether', async () => {
+    const gone = { ...reading(() => []), lastRevision: async () => null }
+    const witnesses = [{ name: 'its row', revision: 4 }]
+    expect((await verifyLedger(gone, org, { witnesses })).fault).toMatchObject({
+      revision: 0,
+      fault: expect.stringContaining('there are no events'),
+    })
+  })
+})
+
+describe('a fault an operator acknowledged', () => {
+  const cheaper = changed(2, (data) => data.replace('"amount":"5"', '"amount":"4"'))
+
+  test('is known, and what comes after it is looked at', async () => {
+    const { fault } = await verifyLedger(reading(cheaper), org)
+    if (fault === null) throw new Error('the change was missed')
+    const acknowledged = (revision: number, digest: string): boolean =>
+      revision === fault.revision && digest === fault.digest
+    expect(await verifyLedger(reading(cheaper), org, { acknowledged })).toMatchObject({
+      events: 5,
+      fault: null,
+      known: [fault],
+    })
+    const twice = (events: readonly RecordedEvent[]) =>
+      changed(4, (data) => data.replace('"amount":"5"', '"amount":"6"'))(cheaper(events))
+    expect(await verifyLedger(reading(twice), org, { acknowledged })).toMatchObject({
+      fault: { revision: 4 },
+      known: [fault],
+    })
+  })
+
+  test('is another one as soon as its bytes are others', async () => {
+    const { fault } = await verifyLedger(reading(cheaper), org)
+    const cheapest = changed(2, (data) => data.replace('"amount":"5"', '"amount":"3"'))
+    const acknowledged = (revision: number, digest: string): boolean =>
+      revision === fault?.revision && digest === fault.digest
+    expect(await verifyLedger(reading(cheapest), org, { acknowledged })).toMatchObject({
+      fault: { revision: 2 },
+      known: [],
+    })
+  })
+})
