@@ -228,6 +228,21 @@ test('what a clock far ahead has sealed is sealed anew under the key of the pres
   expect(await vaultOf().open({ subjectId: 'sub_ahead', keyId: '', sealed: '', ...sealed })).toBe('somebody')
 })
 
+test('a key of the past that a restored database never knew is destroyed as well', async () => {
+  await addPeople(1)
+  const before = await pool.query('select key_id, epoch from epoch_keys')
+  nowMs += epochMs
+  await keys.current()
+  nowMs += epochMs + 26 * hourMs
+  await pool.query('truncate epoch_keys')
+  for (const { key_id, epoch: of } of before.rows)
+    await pool.query('insert into epoch_keys (key_id, epoch) values ($1, $2)', [key_id, of])
+  keys = processKeys({ pool, dir: database.keyDir, clock })
+  expect(await renew()).toMatchObject({ resealed: 1 })
+  expect(await keyFiles()).toEqual(['718.key'])
+  expect(await people()).toEqual(['person-00000'])
+})
+
 test('of a database restored from before a key was destroyed, what was under that key is dropped and told', async () => {
   await addPeople(2)
   const { rows } = await pool.query('select * from profile_dataset')

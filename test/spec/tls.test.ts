@@ -30,6 +30,7 @@ beforeAll(async () => {
     DATABASE_URL: database.url,
     SECRET_KEY: secretKey,
     DATA_DIR: tmpdir(),
+    KEY_DIR: database.keyDir,
     ROLES: 'api,dashboard',
     API_PORT: '0',
     DASHBOARD_PORT: '0',
