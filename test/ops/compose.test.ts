@@ -185,7 +185,8 @@ describe('EventStoreDB', () => {
     expect([...(prepare.entrypoint ?? []), ...(prepare.command ?? [])].join(' ')).toBe(
       'node src/cli.ts event-log prepare --user enrichment',
     )
-    expect(environmentOf('event-log-user')).toEqual({
+    expect(environmentOf('event-log-user', { EVENT_LOG_PREFIX: 'ours-' })).toEqual({
+      EVENT_LOG_PREFIX: 'ours-',
       EVENT_LOG_ADMIN_URL:
         'esdb://admin:of-the-administrator@eventstore:2113?tls=true&tlsCAFile=/certificates/ca.crt',
       EVENT_LOG_USER_PASSWORD: 'of-the-event-log-user',

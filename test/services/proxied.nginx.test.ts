@@ -1,10 +1,8 @@
 /** The service behind a real nginx that ends TLS: who calls, who signs in, and what cookies they get. */
-import { request as requestPlainly } from 'node:http'
-import { request as requestSecurely } from 'node:https'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { pinnedCertificate } from '../egress/pinned-certificate.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson, createPartner, eventually, type Service, startService } from '../support/service.ts'
+import { type Answer, ask } from './ask.ts'
 import { farProxy, type Nginx, nearProxy, startNginx } from './nginx.ts'
 
 const client = '127.0.0.2'
@@ -38,45 +36,6 @@ afterAll(async () => {
   await service?.end('SIGTERM')
   await database?.drop()
 })
-
-type Answer = { status: number; cookies: string[]; location: string | undefined; text: string }
-
-/** One request from an address of loopback. Trusts nginx' certificate and no other. */
-const ask = (
-  url: string,
-  from: string,
-  { method = 'GET', headers = {}, body = '' }: { method?: string; headers?: object; body?: string } = {},
-): Promise<Answer> =>
-  new Promise((resolve, reject) => {
-    const send = url.startsWith('https:') ? requestSecurely : requestPlainly
-    const asked = send(
-      url,
-      {
-        method,
-        localAddress: from,
-        headers: { ...headers },
-        agent: false,
-        ca: pinnedCertificate.cert,
-        servername: 'pinned.test',
-      },
-      (response) => {
-        let text = ''
-        response.on('data', (chunk) => {
-          text += chunk
-        })
-        response.on('end', () =>
-          resolve({
-            status: response.statusCode ?? 0,
-            cookies: response.headers['set-cookie'] ?? [],
-            location: response.headers.location,
-            text,
-          }),
-        )
-      },
-    )
-    asked.on('error', reject)
-    asked.end(body)
-  })
 
 const lookUp = async (base: string, from: string, headers: object = {}) => {
   const { status, text } = await ask(`${base}/v1/ip/lookup`, from, {
