@@ -1,5 +1,5 @@
 import { BlockList, isIP } from 'node:net'
-import { parseAddress } from './address.ts'
+import { type ParsedAddress, parseAddress, parseIPv6 } from './address.ts'
 
 /**
  * Where this process may connect to on behalf of what strangers wrote: a domain, a URL, a DNS answer. It judges
@@ -8,8 +8,9 @@ import { parseAddress } from './address.ts'
  */
 export type EgressGuard = {
   /**
-   * True for an address in allocated, global, unicast space, and for one that is exempt. Mapped, NAT64 and 6to4 forms
-   * are judged by the IPv4 address inside. Whatever is not an address at all, zone ids included, is false.
+   * True for an address in allocated, global, unicast space that leads out of the house, and for one that is exempt.
+   * Mapped, NAT64 and 6to4 forms are judged by the IPv4 address inside, ISATAP forms by both. Whatever is not an address at
+   * all, zone ids included, is false.
    */
   mayDial(address: string): boolean
   /** True for an address the operator exempted (`EGRESS_ALLOW`), whatever else it is. */
@@ -36,7 +37,48 @@ export const createEgressGuard = ({ allow }: { allow: readonly string[] }): Egre
     if (type === 'IPv4' || isMapped(canonical)) return exempt.ipv4.check(lookup.text, 'ipv4')
     return exempt.ipv6.check(canonical, 'ipv6')
   }
-  return { exempts, mayDial: (address) => parseAddress(address)?.reachable === true || exempts(address) }
+  return { exempts, mayDial: (address) => leadsOut(parseAddress(address)) || exempts(address) }
+}
+
+/**
+ * Addresses of public space at which a cloud serves its own machines, credentials and start scripts among it. All the other
+ * ones known (169.254.169.254 and its neighbours, 100.100.100.200, 192.0.0.192, fd00:ec2::254, fd20:ce::254) are private
+ * or reserved. An address to look up is one all the same: this is about dialling.
+ */
+const platformServices = [
+  // Azure: WireServer, from which a machine takes its certificates and extensions.
+  '168.63.129.16/32',
+  // IBM Cloud: infrastructure and service endpoints, routed inside only.
+  '161.26.0.0/16',
+  '166.8.0.0/14',
+] as const
+
+const platforms = new BlockList()
+for (const block of platformServices) {
+  const [address = '', bits] = block.split('/')
+  platforms.addSubnet(address, Number(bits), 'ipv4')
+}
+
+const leadsOut = (parsed: ParsedAddress | null): boolean => {
+  if (parsed === null || !parsed.reachable) return false
+  const { lookup, canonical, type } = parsed
+  if (lookup.family === 4 && platforms.check(lookup.text, 'ipv4')) return false
+  const inner = type === 'IPv6' ? tunnelledTo(canonical) : null
+  return inner === null || leadsOut(parseAddress(inner))
+}
+
+const words = new Uint16Array(8)
+
+/**
+ * The IPv4 address in an ISATAP interface identifier, `0:5efe:a.b.c.d` or `200:5efe:a.b.c.d` (RFC 5214 §6.1), under whatever
+ * prefix: a machine with such an interface sends the packet there. Null for other addresses. The bits that say how the
+ * IPv4 address is meant are not looked at.
+ */
+const tunnelledTo = (canonical: string): string | null => {
+  if (!parseIPv6(canonical, words)) return null
+  const [, , , , flags = 0, mark = 0, high = 0, low = 0] = words
+  if ((flags & 0xfcff) !== 0 || mark !== 0x5efe) return null
+  return [high >>> 8, high & 255, low >>> 8, low & 255].join('.')
 }
 
 /** The canonical text of a mapped address, and of no other, has this prefix and a dotted quad after it. */

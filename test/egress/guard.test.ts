@@ -12,6 +12,14 @@ describe('without exemptions', () => {
     '::ffff:8.8.8.8',
     '64:ff9b::808:808',
     '2002:808:808::1',
+    '168.63.129.15',
+    '168.63.129.17',
+    '161.25.255.255',
+    '166.12.0.0',
+    '2a00:1450:4001:81b:0:5efe:8.8.8.8',
+    '2a00:1450:4001:81b:0:5eff:10.0.0.1',
+    '2a00:1450:4001:81b:400:5efe:10.0.0.1',
+    '2002:808:808:0:0:5efe:808:808',
   ])('%s may be dialled', (address) => {
     expect(closed.mayDial(address)).toBe(true)
   })
@@ -45,6 +53,28 @@ describe('without exemptions', () => {
     ['6to4 of a private address', '2002:a00:1::'],
     ['6to4 of loopback', '2002:7f00:1::1'],
     ['Teredo', '2001:0:808:808::1'],
+    ['Azure WireServer, in public space', '168.63.129.16'],
+    ['the same, mapped', '::ffff:168.63.129.16'],
+    ['the same, by NAT64', '64:ff9b::a83f:8110'],
+    ['the same, by 6to4', '2002:a83f:8110::1'],
+    ['IBM Cloud infrastructure', '161.26.0.10'],
+    ['IBM Cloud service endpoints', '166.9.4.10'],
+    ['Alibaba metadata', '100.100.100.200'],
+    ['Oracle metadata', '192.0.0.192'],
+    ['Google metadata, IPv6', 'fd20:ce::254'],
+    ['container credentials', '169.254.170.2'],
+    ['ISATAP of a private address', '2a00:1450:4001:81b:0:5efe:10.0.0.1'],
+    ['ISATAP of a private address, in hex', '2a00:1450:4001:81b:0:5efe:a00:1'],
+    ['ISATAP of loopback, universal', '2a00:1450:4001:81b:200:5efe:7f00:1'],
+    ['ISATAP of link-local metadata', '2a00:1450::5efe:169.254.169.254'],
+    ['ISATAP of Azure WireServer', '2a00:1450:4001:81b:0:5efe:a83f:8110'],
+    ['ISATAP of loopback, its group bit set', '2a00:1450:4001:81b:300:5efe:7f00:1'],
+    ['ISATAP of a private address within 6to4', '2002:808:808:0:0:5efe:a00:1'],
+    ['ISATAP link-local', 'fe80::5efe:8.8.8.8'],
+    ['IPv4-translated', '::ffff:0:10.0.0.1'],
+    ['IPv4-translated, public', '::ffff:0:8.8.8.8'],
+    ['IPv4-compatible, public', '::8.8.8.8'],
+    ['Teredo of a private client', '2001:0:808:808:0:0:f5ff:fffe'],
     ['unallocated', '2d00::1'],
     ['outside global unicast', '4000::1'],
   ])('%s (%s) may not be dialled', (_, address) => {
@@ -82,6 +112,12 @@ describe('exemptions', () => {
     )
     expect(guard.exempts('10.1.2.3')).toBe(true)
     expect(guard.exempts('8.8.8.8')).toBe(false)
+  })
+
+  test('what a platform serves its machines is reached where it is exempt', () => {
+    const guard = createEgressGuard({ allow: ['168.63.129.16', '2a00:1450::/32'] })
+    expect(['168.63.129.16', '2a00:1450::5efe:10.0.0.1'].map(guard.mayDial)).toEqual([true, true])
+    expect(guard.mayDial('161.26.0.10')).toBe(false)
   })
 
   test('a single address is a block of one', () => {
