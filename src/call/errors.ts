@@ -70,6 +70,8 @@ export type Refusal = {
 
 /** Values that came from outside are cut to this many characters before they are repeated to the caller. */
 export const echoedCharactersMax = 64
+/** The parameter an answer is about, such as `details.ip`, is repeated to this many. */
+export const submittedCharactersMax = 1_024
 
 export const notAuthenticated = (): Refusal => ({
   code: 'AUTH_001',

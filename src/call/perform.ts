@@ -37,6 +37,7 @@ import {
 import { type AnyCapabilityForm, type CallDecision, CallEnded, type Caller, type JsonObject } from './form.ts'
 import { fingerprintOf, parseIdempotencyKey } from './idempotency.ts'
 import { answerIdempotent, type WrittenBefore } from './idempotent-call.ts'
+import { hasBody, queryOf } from './query.ts'
 import { refusalWaitMs, unavailableWhenLate } from './waiting.ts'
 
 /**
@@ -61,7 +62,7 @@ export const perform = async (
   try {
     admitted = await admit(room, form, request, reply, { startedMs, atMs, requestId })
     if (admitted === null) return reply
-    const read = form.method === 'GET' ? { body: {} } : readBody(request)
+    const read = form.method === 'GET' ? { body: {} } : readParameters(form, request)
     return 'refusal' in read
       ? await refuse(room, admitted, read.refusal)
       : await answer(room, admitted, read.body, request)
@@ -174,6 +175,17 @@ const notPermitted = (
   if (key.allowed === null) return null
   const address = callerAddress(request)
   return mayCallFrom(key, address) ? null : addressNotAllowed(address)
+}
+
+/**
+ * The body, and for a DELETE the query too: clients and proxies exist that send no body with it. What stands in both counts
+ * as the body says.
+ */
+const readParameters = (form: AnyCapabilityForm, request: FastifyRequest): ReturnType<typeof readBody> => {
+  if (form.method !== 'DELETE') return readBody(request)
+  if (!hasBody(request)) return { body: queryOf(request) }
+  const read = readBody(request)
+  return 'refusal' in read ? read : { body: { ...queryOf(request), ...read.body } }
 }
 
 /** The JSON object of a request, or why there is none (REQ_001). Told apart by where it stands, never by its members. */

@@ -31,12 +31,8 @@ describe('4.3 the request', () => {
   test.each([
     ['', ''],
     ['a b', 'a b'],
-    [12, '12'],
-    [true, 'true'],
-    [['talvora'], '["talvora"]'],
-    [{ lid: 'talvora' }, '{"lid":"talvora"}'],
     ['https://www.profnet.com/company/talvora', 'https://www.profnet.com/company/talvora'],
-    ['y'.repeat(5_000), 'y'.repeat(64)],
+    ['y'.repeat(5_000), 'y'.repeat(1_024)],
   ])('4.3.1 an id of %j is no supported format', (id, echoed) => {
     expect(parse({ id })).toEqual({
       refusal: {
@@ -47,6 +43,12 @@ describe('4.3 the request', () => {
     })
   })
 
+  test.each([12, true, [], ['talvora'], { lid: 'talvora' }])('decision 3: an id of %j is refused', (id) => {
+    expect(parse({ id })).toMatchObject({
+      refusal: { code: 'REQ_003', details: { parameter: 'id', expected: 'a string' } },
+    })
+  })
+
   test.each(['true', 1, 0, 'no', [], {}])('cached of %j is refused', (cached) => {
     expect(parse({ id: 'talvora', cached })).toMatchObject({
       refusal: { code: 'REQ_003', details: { parameter: 'cached', expected: 'a boolean' } },
@@ -54,9 +56,9 @@ describe('4.3 the request', () => {
   })
 
   test('4.3.2 a profile nobody knows is refused with the id as it was written, cut', () => {
-    expect(profileNotFound(`z${'y'.repeat(99)}`)).toMatchObject({
+    expect(profileNotFound(`z${'y'.repeat(2_000)}`)).toMatchObject({
       code: 'PROFNET_002',
-      details: { id: `z${'y'.repeat(63)}` },
+      details: { id: `z${'y'.repeat(1_023)}` },
     })
   })
 })

@@ -221,17 +221,24 @@ describe('4.2 POST /v1/ip/lookup', () => {
     })
 
     test.each([
-      ['a number', 134744072, '134744072'],
-      ['a boolean', true, 'true'],
-      ['an array of an address', ['81.2.69.142'], '["81.2.69.142"]'],
-      ['an object', { v4: '81.2.69.142' }, '{"v4":"81.2.69.142"}'],
-    ])('%s instead of a string, shown as JSON', async (_, ip, shown) => {
-      expectRefusedCall(await house.lookup(partner, { ip }), partner, malformed(shown))
+      ['a number', 134744072],
+      ['a boolean', true],
+      ['an empty array', []],
+      ['an array of an address', ['81.2.69.142']],
+      ['an object', { v4: '81.2.69.142' }],
+    ])('decision 3: %s instead of a string is REQ_003', async (_, ip) => {
+      const wrongType = {
+        status: 400,
+        error: 'validation_error',
+        code: 'REQ_003',
+        details: { parameter: 'ip', expected: 'a string' },
+      }
+      expectRefusedCall(await house.lookup(partner, { ip }), partner, wrongType)
     })
 
-    test('what was submitted is repeated, cut to 64 characters', async () => {
-      const ip = `${'1'.repeat(63)}xyz`
-      expectRefusedCall(await house.lookup(partner, { ip }), partner, malformed(`${'1'.repeat(63)}x`))
+    test('what was submitted is repeated, cut to 1,024 characters', async () => {
+      const ip = `${'1'.repeat(1_023)}xyz`
+      expectRefusedCall(await house.lookup(partner, { ip }), partner, malformed(`${'1'.repeat(1_023)}x`))
     })
 
     test('what was submitted does not enter the event log', async () => {

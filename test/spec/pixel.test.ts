@@ -375,6 +375,57 @@ describe('4.6 /pixel/block', () => {
   })
 })
 
+describe('a DELETE takes its parameters from the query too', () => {
+  const remove = (partner: Partner, pathAndQuery: string, body?: unknown) =>
+    house.ask(partner, {
+      method: 'DELETE',
+      path: pathAndQuery,
+      ...(body === undefined ? {} : { body, headers: { 'content-type': 'application/json' } }),
+    })
+
+  test('without a body, and without a content type', async () => {
+    const partner = await newPartner()
+    await setLimit(partner, 'example.com', 5)
+    await block(partner, 'xn--mnchen-3ya.example.com')
+    const limit = await remove(partner, '/pixel/limit?period=day&domain=Example.com')
+    expect(resultOf(limit, pixelLimitRemoval)).toMatchObject({ domain: 'example.com', removed: true })
+    expect(bare(limit.events)).toEqual([used(partner, 'limit_removed', 'example.com')])
+    const blocked = await remove(partner, `/pixel/block?domain=${encodeURIComponent('münchen.example.com')}`)
+    expect(resultOf(blocked, pixelBlockRemoval)).toMatchObject({ removed: true })
+    expect(resultOf(await listOf(partner, '/pixel/limit'), pixelLimits)).toEqual({ limits: [] })
+    expect(resultOf(await listOf(partner, '/pixel/block'), pixelBlocks)).toEqual({ blocks: [] })
+  })
+
+  test('beside a body, whose members count where both name one', async () => {
+    const partner = await newPartner()
+    await setLimit(partner, 'example.com', 5)
+    await setLimit(partner, 'example.org', 5)
+    const answer = await remove(partner, '/pixel/limit?period=day&domain=example.org', {
+      domain: 'example.com',
+    })
+    expect(resultOf(answer, pixelLimitRemoval)).toMatchObject({ domain: 'example.com', removed: true })
+    expect(resultOf(await listOf(partner, '/pixel/limit'), pixelLimits).limits).toHaveLength(1)
+  })
+
+  test.each([
+    ['', 'REQ_002', { missing_parameter: 'domain', parameter_type: 'string' }],
+    ['?domain=example.com', 'REQ_002', { missing_parameter: 'period', parameter_type: 'string' }],
+    ['?domain=example.com&period=week', 'REQ_003', { parameter: 'period', expected: '"day" or "month"' }],
+    ['?domain=a.com&domain=b.com&period=day', 'REQ_003', { parameter: 'domain' }],
+  ])('and refuses %j as it refuses a body', async (query, code, details) => {
+    const answer = await remove(await newPartner(), `/pixel/limit${query}`)
+    expect({ status: answer.status, body: answer.body }).toMatchObject({
+      status: 400,
+      body: { code, details },
+    })
+  })
+
+  test('and of no other method: a POST without a body is REQ_001', async () => {
+    const answer = await house.ask(await newPartner(), { path: '/pixel/block?domain=example.com' })
+    expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 415, code: 'REQ_001' })
+  })
+})
+
 describe('decision 23: POST /pixel/decide', () => {
   test('a hit under a limit is one free fact of the ledger, without the URL', async () => {
     const partner = await newPartner()

@@ -231,7 +231,7 @@ const notFound = (id: string) => ({
   status: 404,
   error: 'not_found',
   code: 'PROFNET_002',
-  details: { id: id.slice(0, 64) },
+  details: { id },
 })
 
 const expectNotFound = async (id: string, wants: { cached?: boolean } = {}): Promise<void> =>
@@ -366,17 +366,24 @@ describe('4.3.1 an unrecognized id is PROFNET_001, costs nothing, and the upstre
   })
 
   test.each([
-    ['a number', 12345, '12345'],
-    ['a boolean', true, 'true'],
-    ['a list of an id', ['zorvina'], '["zorvina"]'],
-    ['an object', { lid: 'zorvina' }, '{"lid":"zorvina"}'],
-  ])('%s instead of a string, shown as JSON', async (_, id, shown) => {
-    expectRefusedCall(await ask(partner, { id }), partner, unrecognized(shown), 'profile')
+    ['a number', 12345],
+    ['a boolean', true],
+    ['an empty list', []],
+    ['a list of an id', ['zorvina']],
+    ['an object', { lid: 'zorvina' }],
+  ])('decision 3: %s instead of a string is REQ_003', async (_, id) => {
+    const wrongType = {
+      status: 400,
+      error: 'validation_error',
+      code: 'REQ_003',
+      details: { parameter: 'id', expected: 'a string' },
+    }
+    expectRefusedCall(await ask(partner, { id }), partner, wrongType, 'profile')
   })
 
-  test('what was submitted is repeated, cut to 64 characters', async () => {
-    const id = `${'?'.repeat(63)}xyz`
-    expectRefusedCall(await ask(partner, { id }), partner, unrecognized(`${'?'.repeat(63)}x`), 'profile')
+  test('what was submitted is repeated, cut to 1,024 characters', async () => {
+    const id = `${'?'.repeat(1_023)}xyz`
+    expectRefusedCall(await ask(partner, { id }), partner, unrecognized(`${'?'.repeat(1_023)}x`), 'profile')
   })
 })
 

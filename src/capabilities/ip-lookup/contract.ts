@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { echoedCharactersMax, missingParameter, type Refusal } from '../../call/errors.ts'
+import { missingParameter, type Refusal, submittedCharactersMax, wrongParameter } from '../../call/errors.ts'
 
 /** The wire of POST /v1/ip/lookup (Spec §2.3, §4.2). Names are the specification's. */
 
@@ -24,15 +24,18 @@ export type IpLookupResult = z.infer<typeof ipLookupResult>
 
 export const supportedFormats = ['IPv4', 'IPv6'] as const
 
-/** Spec §4.2 rule 3. What is no string is shown as JSON, so that the caller sees what arrived. */
-export const notAnAddress = (submitted: unknown): Refusal => ({
+/** Spec §4.2 rule 3. */
+export const notAnAddress = (submitted: string): Refusal => ({
   code: 'IP_001',
   message: 'ip is not a valid IPv4 or IPv6 address.',
   details: {
-    ip: (typeof submitted === 'string' ? submitted : JSON.stringify(submitted)).slice(0, echoedCharactersMax),
+    ip: submitted.slice(0, submittedCharactersMax),
     supported_formats: supportedFormats,
   },
 })
 
 /** Spec §4.2 rule 4. */
 export const ipMissing = (): Refusal => missingParameter('ip', 'string')
+
+/** Decision 3: another type is no malformed address. */
+export const ipOfAnotherType = (): Refusal => wrongParameter('ip', 'a string')

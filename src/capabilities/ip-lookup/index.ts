@@ -1,7 +1,7 @@
 import type { CapabilityForm } from '../../call/form.ts'
 import { type ParsedAddress, parseAddress } from '../../egress/address.ts'
 import type { Secrets } from '../../guard/secrets.ts'
-import { ipMissing, notAnAddress } from './contract.ts'
+import { ipMissing, ipOfAnotherType, notAnAddress } from './contract.ts'
 import { decide, type IpFindings, type LocatedAddress, resultOf } from './decide.ts'
 import type { GeoDatabase } from './geo-database.ts'
 import type { Location } from './location.ts'
@@ -23,7 +23,8 @@ export const ipLookup = ({
   path: '/v1/ip/lookup',
   parse: ({ ip }) => {
     if (ip === undefined || ip === null) return { refusal: ipMissing() }
-    const address = typeof ip === 'string' ? parseAddress(ip) : null
+    if (typeof ip !== 'string') return { refusal: ipOfAnotherType() }
+    const address = parseAddress(ip)
     return address === null ? { refusal: notAnAddress(ip) } : { input: address }
   },
   gather: (address) => ({

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { echoedCharactersMax, missingParameter, type Refusal, wrongParameter } from '../../call/errors.ts'
+import { missingParameter, type Refusal, submittedCharactersMax, wrongParameter } from '../../call/errors.ts'
 import type { Identifiers } from './identifier.ts'
 import { itemsMax, type ProfileData, type ProfileIds, type ProfileRef, textBytesMax } from './provider.ts'
 
@@ -67,19 +67,20 @@ export const parseProfileRequest = (
   identifiers: Pick<Identifiers, 'parse'>,
 ): { readonly input: ProfileRequest } | { readonly refusal: Refusal } => {
   if (id === undefined || id === null) return { refusal: missingParameter('id', 'string') }
-  const ref = typeof id === 'string' ? identifiers.parse(id) : null
-  if (typeof id !== 'string' || ref === null) return { refusal: notAnIdentifier(id) }
+  if (typeof id !== 'string') return { refusal: wrongParameter('id', 'a string') }
+  const ref = identifiers.parse(id)
+  if (ref === null) return { refusal: notAnIdentifier(id) }
   if (cached !== undefined && cached !== null && typeof cached !== 'boolean')
     return { refusal: wrongParameter('cached', 'a boolean') }
   return { input: { ref, id, cached: cached ?? true } }
 }
 
-/** Spec §4.3 rule 1. What is no string is shown as JSON, so that the caller sees what arrived. */
-export const notAnIdentifier = (submitted: unknown): Refusal => ({
+/** Spec §4.3 rule 1. */
+export const notAnIdentifier = (submitted: string): Refusal => ({
   code: 'PROFNET_001',
   message: 'id is not a profile id, a profile URL or a person URN.',
   details: {
-    id: (typeof submitted === 'string' ? submitted : JSON.stringify(submitted)).slice(0, echoedCharactersMax),
+    id: submitted.slice(0, submittedCharactersMax),
     supported_formats: supportedFormats,
   },
 })
@@ -88,7 +89,7 @@ export const notAnIdentifier = (submitted: unknown): Refusal => ({
 export const profileNotFound = (id: string): Refusal => ({
   code: 'PROFNET_002',
   message: 'The profile was not found or is not accessible.',
-  details: { id: id.slice(0, echoedCharactersMax) },
+  details: { id: id.slice(0, submittedCharactersMax) },
 })
 
 /** A person's data as the specification lists them. */
