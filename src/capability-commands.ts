@@ -9,7 +9,6 @@ import { registrableDomainOf } from './capabilities/email-validation/company-rec
 import { ListRefused, refreshLists } from './capabilities/email-validation/refresh-lists.ts'
 import { bundledGeoPaths, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
 import { ConfigError } from './config.ts'
-import { label } from './events/primitives.ts'
 import { eraseProfileOf, importProfilesFrom, tablesOfPeople } from './open-profile.ts'
 import { catchUp } from './ops/catch-up.ts'
 import { type Command, instantOf, labelOf, UsageError } from './ops/command.ts'
@@ -196,12 +195,8 @@ const profilesErase: Command = {
 }
 
 /** Checked before anything is erased: the event it stands in is written after the keys are destroyed. */
-const noteOf = (text: string | undefined): string | null => {
-  if (text === undefined) return null
-  const { success } = label.safeParse(labelOf('note', text))
-  if (!success) throw new UsageError(`--note: at most ${label.maxLength} characters; it has ${text.length}`)
-  return text
-}
+const noteOf = (text: string | undefined): string | null =>
+  text === undefined ? null : labelOf('note', text)
 
 const listsRefresh: Command = {
   name: 'lists refresh',

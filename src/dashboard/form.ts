@@ -1,8 +1,8 @@
-import { type Permission, permission } from '../events/capabilities.ts'
-import type { KeyLimits } from '../events/keys.ts'
+import { permission } from '../events/capabilities.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import { defaultKeyLimits } from '../ops/api-keys.ts'
-import { UsageError, wholeNumber } from '../ops/command.ts'
+import { defaultKeyLimits, type IssueRequest } from '../ops/api-keys.ts'
+import { labelOf, UsageError } from '../ops/command.ts'
+import { allowedCidrsOf, expiryOf, limitsOf, permissionsOf } from '../ops/key-request.ts'
 import type { IssueFields } from './pages/keys.ts'
 import type { FormFault } from './pages/layout.ts'
 
@@ -18,22 +18,11 @@ export const formOf = (given: unknown): Form => {
   return { text: (name) => list(name)[0] ?? '', list }
 }
 
-/** An input was filled in wrongly. */
-export class InputFault extends Error {
-  override name = 'InputFault'
-  readonly field: string
-  constructor(field: string, message: string) {
-    super(message)
-    this.field = field
-  }
-}
-
 /**
  * What to tell whoever sent a form; null for what is not about the form. Operators' functions name parameters as
  * `--name: …`: the name is the input's, the rest is for people.
  */
 export const faultOf = (error: unknown): FormFault | null => {
-  if (error instanceof InputFault) return { field: error.field, message: error.message }
   if (error instanceof CommandRefused) return { field: null, message: sentence(error.message) }
   if (!(error instanceof UsageError)) return null
   const [, field, message] = /^--([a-z-]+): (.*)$/s.exec(error.message) ?? []
@@ -42,58 +31,39 @@ export const faultOf = (error: unknown): FormFault | null => {
 
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
 
-const labelMax = 200
-
-/** Required short text of an operator's. */
-export const labelOf = (form: Form, field: string, what: string): string => {
-  const text = form.text(field).trim()
-  if (text === '' || text.length > labelMax)
-    throw new InputFault(field, `${what} is needed, of at most ${labelMax} characters.`)
-  return text
-}
-
 export const freshIssueFields: IssueFields = {
   name: '',
   permissions: permission.options,
   requestsPerMinute: String(defaultKeyLimits.requests_per_minute),
   requestsPerDay: String(defaultKeyLimits.requests_per_day),
   emailValidationsPerSecond: String(defaultKeyLimits.email_validations_per_second),
+  allow: '',
+  expiresAt: '',
 }
 
 export const issueFieldsOf = (form: Form): IssueFields => ({
   name: form.text('name'),
   permissions: form.list('permissions'),
-  requestsPerMinute: form.text('requests-per-minute').trim(),
-  requestsPerDay: form.text('requests-per-day').trim(),
-  emailValidationsPerSecond: form.text('email-validations-per-second').trim(),
+  requestsPerMinute: form.text('requests-per-minute'),
+  requestsPerDay: form.text('requests-per-day'),
+  emailValidationsPerSecond: form.text('email-validations-per-second'),
+  allow: form.text('allow'),
+  expiresAt: form.text('expires-at'),
 })
 
-/** What is to be issued. Throws `InputFault` or `UsageError`. */
-export const parseIssue = (form: Form): { name: string; permissions: Permission[]; limits: KeyLimits } => {
-  const fields = issueFieldsOf(form)
-  const permissions = permission
-    .array()
-    .min(1)
-    .safeParse([...new Set(fields.permissions)])
-  const name = labelOf(form, 'name', 'A name')
-  if (!permissions.success) throw new InputFault('permissions', 'Choose at least one permission.')
-  return {
-    name,
-    permissions: permissions.data,
-    limits: {
-      requests_per_minute: wholeNumber('requests-per-minute', fields.requestsPerMinute, {
-        min: 1,
-        max: 100_000_000,
-      }),
-      requests_per_day: wholeNumber('requests-per-day', fields.requestsPerDay, {
-        min: 1,
-        max: 1_000_000_000,
-      }),
-      email_validations_per_second: wholeNumber(
-        'email-validations-per-second',
-        fields.emailValidationsPerSecond,
-        { min: 1, max: 100_000 },
-      ),
-    },
-  }
+/** What is to be issued, by the rules of the command line. Throws `UsageError`. */
+export const parseIssue = (
+  form: Form,
+): Pick<IssueRequest, 'name' | 'permissions' | 'limits' | 'allowedCidrs' | 'expiresAt'> => ({
+  name: labelOf('name', form.text('name')),
+  permissions: permissionsOf(form.list('permissions')),
+  limits: { ...defaultKeyLimits, ...limitsOf(form.text) },
+  allowedCidrs: allowedCidrsOf(optional(form, 'allow')),
+  expiresAt: expiryOf(optional(form, 'expires-at')),
+})
+
+/** Browsers send a field that was left empty. */
+const optional = (form: Form, name: string): string | undefined => {
+  const text = form.text(name)
+  return text.trim() === '' ? undefined : text
 }

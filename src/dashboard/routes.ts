@@ -2,19 +2,28 @@ import { strict as assert } from 'node:assert'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
+import { ulid } from 'ulid'
 import { callerAddress } from '../guard/caller-address.ts'
-import { issueKey, revoke, rotate } from '../ops/api-keys.ts'
-import { durationMsOf } from '../ops/command.ts'
+import { CommandRefused } from '../ledger/commit.ts'
+import { issueKey, KeyIssuedBefore, revoke, rotate } from '../ops/api-keys.ts'
+import { labelOf } from '../ops/command.ts'
 import type { Foundation } from '../ops/foundation.ts'
+import { graceMsOf } from '../ops/key-request.ts'
 import {
   readCheckpoints,
   readHaltedStreams,
   strayCheckpoints,
   strayMessage,
 } from '../projector/checkpoints.ts'
-import { faultOf, formOf, freshIssueFields, issueFieldsOf, labelOf, parseIssue } from './form.ts'
+import { faultOf, formOf, freshIssueFields, issueFieldsOf, parseIssue } from './form.ts'
 import { documentOf, type Html } from './html.ts'
-import { issueKeyPage, keyShownPage, revokeKeyPage, rotateKeyPage } from './pages/keys.ts'
+import {
+  issueKeyPage,
+  keyIssuedBeforePage,
+  keyShownPage,
+  revokeKeyPage,
+  rotateKeyPage,
+} from './pages/keys.ts'
 import type { FormFault, Viewer } from './pages/layout.ts'
 import { organizationPage, type StatementView } from './pages/organization.ts'
 import { overviewPage } from './pages/overview.ts'
@@ -133,7 +142,8 @@ const viewerOf = (request: FastifyRequest, reply: FastifyReply): Viewer => ({
 
 const overviewRoute = (pages: FastifyInstance, { foundation: { pool, eventLog } }: DashboardRoom): void => {
   pages.get('/', async (request, reply) => {
-    const after = formOf(request.query).text('after')
+    const asked = formOf(request.query).text('after')
+    const after = organizationPattern.test(asked) ? asked : ''
     const [found, head, checkpoints, parked, halted] = await Promise.all([
       rowsOf(pool, organizations({ after, max: organizationsMax + 1 })),
       eventLog.head(),
@@ -169,7 +179,12 @@ const overviewRoute = (pages: FastifyInstance, { foundation: { pool, eventLog } 
 type OrganizationParams = { Params: { organization: string } }
 type KeyParams = { Params: { organization: string; key: string } }
 
+const organizationPattern = /^org_[0-9A-HJKMNP-TV-Z]{26}$/
+const keyIdPattern = /^[0-9A-Za-z]{16}$/
+
 const accountAt = async (room: DashboardRoom, organizationId: string): Promise<AccountRow> => {
+  // What no id looks like is not asked for: PostgreSQL refuses a text with U+0000.
+  if (!organizationPattern.test(organizationId)) throw new PageMissing()
   const [account] = await rowsOf(room.foundation.pool, accountOf(organizationId))
   if (account === undefined) throw new PageMissing()
   return account
@@ -180,6 +195,7 @@ const keyAt = async (
   params: KeyParams['Params'],
 ): Promise<{ account: AccountRow; key: KeyRow }> => {
   const account = await accountAt(room, params.organization)
+  if (!keyIdPattern.test(params.key)) throw new PageMissing()
   const [key] = await rowsOf(room.foundation.pool, keyOf(params.organization, params.key))
   if (key === undefined) throw new PageMissing()
   return { account, key }
@@ -249,6 +265,8 @@ const attempt = async <Done>(work: () => Promise<Done>): Promise<{ done: Done } 
   }
 }
 
+const oncePattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
+
 const issueRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
   const path = '/organizations/:organization/keys/new'
 
@@ -256,7 +274,13 @@ const issueRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
     const account = await accountAt(room, request.params.organization)
     return sendPage(
       reply,
-      issueKeyPage({ viewer: viewerOf(request, reply), account, fault: null, fields: freshIssueFields }),
+      issueKeyPage({
+        viewer: viewerOf(request, reply),
+        account,
+        fault: null,
+        fields: freshIssueFields,
+        once: ulid(),
+      }),
     )
   })
 
@@ -264,22 +288,30 @@ const issueRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
     const account = await accountAt(room, request.params.organization)
     const viewer = viewerOf(request, reply)
     const form = formOf(request.body)
-    const outcome = await attempt(() =>
-      issueKey(room.foundation, {
+    const once = form.text('once')
+    const outcome = await attempt(async () => {
+      const asked = parseIssue(form)
+      if (!oncePattern.test(once)) throw new CommandRefused('the form is out of date, send it once more')
+      return issueKey(room.foundation, {
         organizationId: account.organization_id,
-        ...parseIssue(form),
-        allowedCidrs: [],
-        expiresAt: null,
+        ...asked,
         actor: `user:${viewer.user}`,
-      }),
-    )
+        once: `${viewer.user} ${once}`,
+      }).catch((error: unknown) => {
+        if (error instanceof KeyIssuedBefore) return error
+        throw error
+      })
+    })
     if ('fault' in outcome)
       return sendPage(
         reply.code(422),
-        issueKeyPage({ viewer, account, fault: outcome.fault, fields: issueFieldsOf(form) }),
+        issueKeyPage({ viewer, account, fault: outcome.fault, fields: issueFieldsOf(form), once: ulid() }),
       )
-    const { keyId, apiKey } = outcome.done
     await shownSoon(room)
+    const { done } = outcome
+    if (done instanceof KeyIssuedBefore)
+      return sendPage(reply.code(409), keyIssuedBeforePage({ viewer, account, keyId: done.keyId }))
+    const { keyId, apiKey } = done
     return sendPage(reply, keyShownPage({ viewer, account, keyId, apiKey, replaces: null }))
   })
 }
@@ -304,7 +336,7 @@ const rotateRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
     const outcome = await attempt(() =>
       rotate(room.foundation, {
         keyId: key.key_id,
-        graceMs: durationMsOf('grace', grace),
+        graceMs: graceMsOf(grace),
         actor: `user:${viewer.user}`,
       }),
     )
@@ -335,7 +367,7 @@ const revokeRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
     const outcome = await attempt(async () =>
       revoke(room.foundation, {
         keyId: key.key_id,
-        reason: labelOf(form, 'reason', 'A reason'),
+        reason: labelOf('reason', form.text('reason')),
         actor: `user:${viewer.user}`,
       }),
     )

@@ -52,7 +52,8 @@ export const createSignIn = (pool: pg.Pool, sealer: Sealer): SignIn => {
         ? ((await take(addresses, addressBlock(address))) ?? (await take(accounts, account)))
         : await take(devices, known)
     if (waitSeconds !== null) return { kind: 'limited', retryAfterSeconds: waitSeconds }
-    const possible = name.length <= userNameMax && password.length <= passwordMax
+    // PostgreSQL takes no text with U+0000, and no user has such a name.
+    const possible = name.length <= userNameMax && !name.includes('\0') && password.length <= passwordMax
     const { rows } = await pool.query<{ password_phc: string }>(
       'select password_phc from users where name = $1',
       [possible ? name : ''],

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import type { DomainEvent } from '../events/catalogue.ts'
 import { checkEventData, currentVersion } from '../events/catalogue.ts'
 import type { EventMetadata } from '../events/envelope.ts'
+import { textFault } from '../events/text.ts'
 import { upcast } from '../events/upcast.ts'
 import { eventJson, type NewEvent, type RecordedEvent } from './port.ts'
 
@@ -55,6 +56,25 @@ const assertFits = ({ type, data }: DomainEvent): void => {
     if (!(error instanceof z.ZodError)) throw error
     throw new EventDataError(faultOf(error, data), { cause: error })
   }
+  const fault = textFaultIn(data, '')
+  if (fault !== null) throw new EventDataError(fault)
+}
+
+/** The first text, anywhere in the data, that is not as texts of people have to be. Schemas only bound its length. */
+const textFaultIn = (value: unknown, member: string): string | null => {
+  if (typeof value === 'string') {
+    const fault = textFault(value)
+    return fault === null ? null : `${member}: ${fault}`
+  }
+  if (typeof value !== 'object' || value === null) return null
+  for (const [name, inner] of Object.entries(value)) {
+    const fault = textFaultIn(
+      inner,
+      Array.isArray(value) ? `${member}[${name}]` : member === '' ? name : `${member}.${name}`,
+    )
+    if (fault !== null) return fault
+  }
+  return null
 }
 
 /** The first fault a schema found, in a sentence that names the member and what is allowed: `reason: at most 200 characters; it has 201`. */

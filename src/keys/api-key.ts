@@ -36,11 +36,18 @@ const base62From = (bytes: Uint8Array, length: number): string => {
   return text
 }
 
-/** Composes a key from randomness (at least 128 bytes). Throws when the bytes do not suffice. */
-export const composeApiKey = (random: Uint8Array): { apiKey: string; keyId: string; secret: string } => {
+/**
+ * Composes a key from randomness (at least 128 bytes); its id, which is public, from `named` where that is given (32
+ * bytes of a keyed hash). Throws when the bytes do not suffice.
+ */
+export const composeApiKey = (
+  random: Uint8Array,
+  named?: Uint8Array,
+): { apiKey: string; keyId: string; secret: string } => {
   const text = base62From(random, keyIdLength + secretLength)
-  if (text.length < keyIdLength + secretLength) throw new Error('not enough random bytes for an API key')
-  const keyId = text.slice(0, keyIdLength)
+  const keyId = named === undefined ? text.slice(0, keyIdLength) : base62From(named, keyIdLength)
+  if (text.length < keyIdLength + secretLength || keyId.length < keyIdLength)
+    throw new Error('not enough random bytes for an API key')
   const secret = text.slice(keyIdLength)
   const body = `${apiKeyPrefix}${keyId}_${secret}`
   return { apiKey: body + checksum(body), keyId, secret }

@@ -85,6 +85,10 @@ export const endsAtMs = (key: KeyState): number => {
 /** A key operation the key's state does not allow. `message` is for the operator who asked. */
 export type KeyRefusal = { refused: string }
 
+/** A grace period is for changing a key over, not for having two. */
+export const graceDaysMax = 90
+const graceMsMax = graceDaysMax * 86_400_000
+
 /** A live key gets a successor and works on until `graceUntil`; an ended or already rotated one is refused. */
 export const rotateKey = (
   key: KeyState,
@@ -92,6 +96,8 @@ export const rotateKey = (
 ): KeyEvent | KeyRefusal => {
   if (key.successorId !== null)
     return { refused: `key ${key.keyId} was already rotated to ${key.successorId}` }
+  if (Date.parse(graceUntil) - Date.parse(at) > graceMsMax)
+    return { refused: `a rotated key works on for ${graceDaysMax} days at most` }
   if (endsAtMs(key) <= Date.parse(at)) return { refused: `key ${key.keyId} has ended: revoked or expired` }
   return {
     type: 'ApiKeyRotated',

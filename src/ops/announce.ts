@@ -1,15 +1,16 @@
 import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import type { App } from '../app.ts'
 import type { Config } from '../config.ts'
 import { logStart } from '../event-log/port.ts'
+import { noteAddresses } from './addresses.ts'
 import type { Foundation } from './foundation.ts'
 import { type Demo, demoFile, seedDemo, writeDemo } from './seed.ts'
 import { signsIn } from './users.ts'
 
 /**
  * Says on standard output that the service is ready and how to try it. The embedded default seeds a demo organization
- * on its first start; later starts find it in demo.json.
+ * on its first start, which prints its key and password; later starts find them in demo.json and print where they are.
  */
 export const announce = async (
   foundation: Foundation,
@@ -20,26 +21,42 @@ export const announce = async (
   if (apiUrl !== null) print(`API        ${apiUrl}`)
   if (dashboardUrl !== null) print(`Dashboard  ${dashboardUrl}`)
   print(`Metrics    ${metricsUrl}/metrics`)
-  if (!foundation.embedded || apiUrl === null || dashboardUrl === null) return
+  if (apiUrl === null || dashboardUrl === null) return
   const urls = { apiUrl, dashboardUrl }
-  const demo =
-    (await knownDemo(config, urls)) ??
-    ((await noOrganizations(foundation)) ? await seedDemo(foundation, urls) : null)
+  await noteAddresses(config.DATA_DIR, urls)
+  if (!foundation.embedded) return
+  const known = await knownDemo(config, urls)
+  const demo = known ?? ((await noOrganizations(foundation)) ? await seedDemo(foundation, urls) : null)
   if (demo === null) return
   await writeDemo(config.DATA_DIR, demo)
+  const path = join(config.DATA_DIR, demoFile)
+  print(`Demo       organization ${demo.organization_id}, key and login in ${path}`)
   print(
-    `Demo       organization ${demo.organization_id}, key and login in ${join(config.DATA_DIR, demoFile)}`,
-  )
-  print(
-    (await signsIn(foundation.pool, { name: demo.dashboard_user, password: demo.dashboard_password }))
-      ? `Login      user ${demo.dashboard_user}, password ${demo.dashboard_password}`
-      : `Login      user ${demo.dashboard_user}, whose password was changed since; "user create ${demo.dashboard_user}" gives a new one`,
+    `Login      user ${demo.dashboard_user}, ${await passwordTold(foundation, demo, known !== null, path)}`,
   )
   print('\nTry it:\n')
+  // Printed once: what a service manager keeps of later starts holds no secret.
+  const key = known === null ? `'x-api-key: ${demo.api_key}'` : `"x-api-key: ${keyFrom(path)}"`
   print(
-    `curl -i ${demo.api_url}/v1/ip/lookup -H 'content-type: application/json' -H 'x-api-key: ${demo.api_key}' -d '{"ip":"8.8.8.8"}'\n`,
+    `curl -i ${demo.api_url}/v1/ip/lookup -H 'content-type: application/json' -H ${key} -d '{"ip":"8.8.8.8"}'\n`,
   )
+  if (known === null) print(`Key and password are printed this once; ${path} keeps them.\n`)
 }
+
+const passwordTold = async (
+  { pool }: Foundation,
+  { dashboard_user: name, dashboard_password: password }: Demo,
+  before: boolean,
+  path: string,
+): Promise<string> => {
+  if (!(await signsIn(pool, { name, password })))
+    return `whose password was changed since; "user create ${name}" gives a new one`
+  return before ? `password in ${path}` : `password ${password}`
+}
+
+/** What a shell reads the key with. */
+const keyFrom = (path: string): string =>
+  `$(sed -n 's/.*"api_key": "\\(.*\\)".*/\\1/p' '${resolve(path).replaceAll("'", `'\\''`)}')`
 
 /** Asked of the event log's fold, not of a flag: a first start that failed half-way is a first start again. */
 const noOrganizations = async ({ eventLog }: Foundation): Promise<boolean> => {

@@ -9,6 +9,7 @@ import type { DomainEvent } from '../events/catalogue.ts'
 import type { ApiKeyIssued, KeyLimits } from '../events/keys.ts'
 import { keyId as keyIdSchema } from '../events/primitives.ts'
 import { keyStream } from '../events/streams.ts'
+import { cleanLabel } from '../events/text.ts'
 import { readKeyStream } from '../guard/key-stream-reader.ts'
 import { composeApiKey } from '../keys/api-key.ts'
 import { type KeyEvent, type KeyRefusal, type KeyState, revokeKey, rotateKey } from '../keys/key-state.ts'
@@ -33,12 +34,27 @@ export type IssueRequest = {
   readonly allowedCidrs: readonly string[]
   readonly expiresAt: string | null
   readonly actor: string
+  /** Names the request: asked again with the same, no second key is issued. */
+  readonly once?: string
+}
+
+/** The request was made before, and issued this key then. Its secret is known to whoever was told. */
+export class KeyIssuedBefore extends Error {
+  override name = 'KeyIssuedBefore'
+  readonly keyId: string
+  constructor(keyId: string) {
+    super(`key ${keyId} was issued by this request before`)
+    this.keyId = keyId
+  }
 }
 
 /** The only moment the whole key exists outside its holder's hands. */
 export type IssuedKey = { readonly keyId: string; readonly apiKey: string; readonly issued: ApiKeyIssued }
 
-/** Issues a key of a registered organization. The secret is returned here and stored nowhere. */
+/**
+ * Issues a key of a registered organization. The secret is returned here and stored nowhere. Throws `KeyIssuedBefore`
+ * where `once` was used before.
+ */
 export const issueKey = async (foundation: Foundation, request: IssueRequest): Promise<IssuedKey> => {
   const { name } = await balance(foundation, request.organizationId)
   return issue(foundation, request, name)
@@ -49,12 +65,16 @@ const issue = async (
   request: IssueRequest,
   organizationName: string,
 ): Promise<IssuedKey> => {
-  const { apiKey, keyId, secret } = composeApiKey(randomBytes(256))
+  const { once } = request
+  const named =
+    once === undefined ? undefined : secrets.requestHmac(`issue\n${request.organizationId}\n${once}`)
+  const { apiKey, keyId, secret } = composeApiKey(randomBytes(256), named)
   const issued: ApiKeyIssued = {
     key_id: keyId,
     organization_id: request.organizationId,
-    organization_name: organizationName,
-    name: request.name,
+    // A rotated key, or its organization, may have been named under older rules.
+    organization_name: cleanLabel(organizationName),
+    name: cleanLabel(request.name),
     secret_hmac: secrets.apiKeyHmac(secret),
     last4: apiKey.slice(-4),
     permissions: [...request.permissions],
@@ -62,7 +82,13 @@ const issue = async (
     allowed_cidrs: [...request.allowedCidrs],
     expires_at: request.expiresAt,
   }
-  await append(eventLog, keyId, 'none', { type: 'ApiKeyIssued', data: issued }, request.actor)
+  try {
+    await append(eventLog, keyId, 'none', { type: 'ApiKeyIssued', data: issued }, request.actor)
+  } catch (error) {
+    // The request's name is the key's id, so the stream tells, in every process and after every restart.
+    if (error instanceof AppendConflict && once !== undefined) throw new KeyIssuedBefore(keyId)
+    throw error
+  }
   return { keyId, apiKey, issued }
 }
 

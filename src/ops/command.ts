@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
+import { labelFault, labelMax } from '../events/text.ts'
 import type { Foundation } from './foundation.ts'
 
 /** One verb of the command line: what it takes, what it does, what it answers. */
@@ -60,15 +61,17 @@ export const wholeNumber = (
   text: string,
   { min, max }: { min: number; max: number },
 ): number => {
-  const value = Number(text)
-  if (!/^\d{1,15}$/.test(text) || value < min || value > max)
+  const digits = text.trim()
+  const value = Number(digits)
+  if (!/^\d{1,15}$/.test(digits) || value < min || value > max)
     throw new UsageError(`--${name}: "${text}" is not a whole number from ${min} to ${max}`)
   return value
 }
 
 /** An instant in UTC, from ISO 8601 text. */
 export const instantOf = (name: string, text: string): string => {
-  const ms = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN
+  const trimmed = text.trim()
+  const ms = /^\d{4}-\d\d-\d\d/.test(trimmed) ? Date.parse(trimmed) : Number.NaN
   const instant = Number.isNaN(ms) ? '' : new Date(ms).toISOString()
   // A year may have more than four digits once its time zone is taken off.
   if (!/^\d{4}-/.test(instant))
@@ -83,18 +86,19 @@ export const futureInstantOf = (name: string, text: string, nowMs: number): stri
   return instant
 }
 
-/** Text that people will read, as it was typed: not blank, and no control characters. How long it may be says the event it goes into. */
-export const labelOf = (name: string, text: string): string => {
-  if (text.trim() === '') throw new UsageError(`--${name}: nothing but white space was given`)
-  if (/\p{Cc}/u.test(text)) throw new UsageError(`--${name}: control characters are not allowed`)
-  return text
+/** Text that people will read, without the white space around it; or a UsageError naming the parameter. */
+export const labelOf = (name: string, text: string, max = labelMax): string => {
+  // Before the white space is taken off: a line break is not allowed at the end either.
+  const fault = labelFault(text, max)
+  if (fault !== null) throw new UsageError(`--${name}: ${fault}`)
+  return text.trim()
 }
 
 const unitMs = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const
 
 /** A length of time such as 90s, 15m, 24h or 7d, in milliseconds. */
 export const durationMsOf = (name: string, text: string): number => {
-  const match = /^(\d{1,6})([smhd])$/.exec(text)
+  const match = /^(\d{1,6})([smhd])$/.exec(text.trim())
   if (match === null)
     throw new UsageError(`--${name}: "${text}" is not a length of time such as 90s, 15m, 24h or 7d`)
   return Number(match[1]) * unitMs[match[2] as keyof typeof unitMs]

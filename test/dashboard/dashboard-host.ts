@@ -113,7 +113,7 @@ export const openDashboardHost = async ({
 
 export type Browser = {
   get(url: string, headers?: Record<string, string>): Promise<LightMyRequestResponse>
-  /** Opens the page a form is on, and sends the form with its token. `fields` may replace the token. */
+  /** Opens the page a form is on, and sends the form with its hidden fields. `fields` may replace them. */
   submit(
     formUrl: string,
     fields: Record<string, string | string[]>,
@@ -156,8 +156,10 @@ export const openBrowser = (
         headers: { 'content-type': 'application/x-www-form-urlencoded', ...headers },
       }),
     submit: async (formUrl, fields, action = formUrl) => {
-      const token = tokenIn((await browser.get(formUrl)).body)
-      return browser.post(action, encoded({ _csrf: token, ...fields }))
+      const page = (await browser.get(formUrl)).body
+      const once = /name="once" value="([^"]+)"/.exec(page)?.[1]
+      const hidden = { _csrf: tokenIn(page), ...(once === undefined ? {} : { once }) }
+      return browser.post(action, encoded({ ...hidden, ...fields }))
     },
   }
   return browser

@@ -14,9 +14,11 @@ import { eventually } from '../support/service.ts'
 import {
   type Browser,
   type DashboardHost,
+  encoded,
   openBrowser,
   openDashboardHost,
   signedIn,
+  tokenIn,
 } from './dashboard-host.ts'
 
 let room: DashboardHost
@@ -162,6 +164,28 @@ describe('the overview', () => {
   })
 })
 
+describe('a text that PostgreSQL does not take', () => {
+  test.each(['/?after=%00', '/?after=%ED%A0%80', '/?after=org_x%00'])(
+    'is no fault of the page: %s',
+    async (path) => {
+      expect((await browser.get(path)).statusCode).toBe(200)
+    },
+  )
+
+  test('in a key of the address, or in a statement, is no such page, or no such place', async () => {
+    const id = await organization('Zero Ltd')
+    expect((await browser.get(`/organizations/${id}/keys/%00/rotate`)).statusCode).toBe(404)
+    for (const query of ['before=%00', 'after=%00', 'request_id=%00'])
+      expect((await browser.get(`/organizations/${id}?${query}`)).statusCode).toBe(200)
+  })
+
+  test('as a user name or a password is as wrong as any other', async () => {
+    const visitor = openBrowser(room.host)
+    expect((await visitor.submit('/login', { name: 'ada\0', password: 'x' })).statusCode).toBe(401)
+    expect((await visitor.submit('/login', { name: 'ada', password: 'x\0' })).statusCode).toBe(401)
+  })
+})
+
 describe('an organization', () => {
   test('shows its lots in the order in which they are drawn down', async () => {
     const id = await organization('Lots Ltd')
@@ -184,6 +208,9 @@ describe('an organization', () => {
     '/organizations/org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
     '/organizations/x',
     '/organizations/x/keys/new',
+    '/organizations/%00',
+    '/organizations/org_01J8ZQ5V7N3K2M4P6R8T0W1X2%00',
+    '/organizations/%00/keys/%00/revoke',
   ])('that does not exist is a page that says so: %s', async (path) => {
     const answer = await browser.get(path)
     expect(answer.statusCode).toBe(404)
@@ -231,10 +258,19 @@ describe('keys', () => {
   })
 
   test.each([
-    ['no name', { name: ' ' }, 'A name is needed', 'name'],
-    ['a name longer than 200', { name: 'x'.repeat(201) }, 'A name is needed', 'name'],
-    ['no permission', { permissions: [] as string[] }, 'Choose at least one permission.', 'permissions'],
-    ['a permission there is not', { permissions: ['everything'] }, 'Choose at least one', 'permissions'],
+    ['no name', { name: ' ' }, 'Nothing but white space was given.', 'name'],
+    ['a name longer than 200', { name: 'x'.repeat(201) }, 'At most 200 characters; it has 201.', 'name'],
+    ['a name with U+0000', { name: 'a\0' }, 'Control characters are not allowed.', 'name'],
+    [
+      'no permission',
+      { permissions: [] as string[] },
+      'Name at least one of email_validation',
+      'permissions',
+    ],
+    ['a permission there is not', { permissions: ['everything'] }, 'There is no permission', 'permissions'],
+    ['an allow-list of nothing', { allow: ' , ' }, 'Name an address or a CIDR block', 'allow'],
+    ['an allow-list of a word', { allow: 'office' }, 'is not an address or a CIDR block', 'allow'],
+    ['an end that has passed', { 'expires-at': '2020-01-01' }, 'has passed already', 'expires-at'],
     [
       'a limit of 0',
       { 'requests-per-minute': '0' },
@@ -265,6 +301,41 @@ describe('keys', () => {
     },
   )
 
+  test('one that is issued is issued once, however often its form is sent: by a reload, or two clicks at once', async () => {
+    const id = await organization('Reload Ltd')
+    const path = `/organizations/${id}/keys/new`
+    const page = (await browser.get(path)).body
+    const form = encoded({
+      _csrf: tokenIn(page),
+      once: /name="once" value="([^"]+)"/.exec(page)?.[1] ?? '',
+      ...fields,
+      allow: '203.0.113.0/24, 2001:db8::1',
+      'expires-at': ' 2999-01-01T00:00:00Z ',
+    })
+    const [one, two] = await Promise.all([browser.post(path, form), browser.post(path, form)])
+    const reloaded = await browser.post(path, form)
+    const shown = [one, two, reloaded].flatMap(
+      ({ body }) => /<code id="api-key">([^<]+)/.exec(body)?.[1] ?? [],
+    )
+    expect([one.statusCode, two.statusCode].sort()).toEqual([200, 409])
+    expect([reloaded.statusCode, shown.length]).toEqual([409, 1])
+    const { keyId, secret } = parseApiKey(shown[0] ?? '') ?? { keyId: '', secret: '-' }
+    expect(reloaded.body).toContain(keyId)
+    expect(reloaded.body).not.toContain(secret)
+    const [issued, ...more] = await eventsOf(keyId)
+    expect(more).toEqual([])
+    expect(issued?.data).toMatchObject({
+      allowed_cidrs: ['203.0.113.0/24', '2001:db8::1'],
+      expires_at: '2999-01-01T00:00:00.000Z',
+    })
+    await room.caughtUp()
+    expect((await browser.get(`/organizations/${id}`)).body.match(/id="key-/g)).toHaveLength(1)
+    const again = await browser.submit(path, fields)
+    expect(again.statusCode).toBe(200)
+    expect(again.body).not.toContain(keyId)
+    expect((await browser.submit(path, { ...fields, once: '' })).statusCode).toBe(422)
+  })
+
   test('one that is rotated gets a successor, shown once, and works on for the grace period', async () => {
     const id = await organization('Rotate Ltd')
     const { keyId } = await key(id)
@@ -289,6 +360,9 @@ describe('keys', () => {
     const wrong = await browser.submit(path, { grace: 'soon' })
     expect(wrong.statusCode).toBe(422)
     expect(wrong.body).toContain('is not a length of time')
+    const long = await browser.submit(path, { grace: '91d' })
+    expect(long.statusCode).toBe(422)
+    expect(long.body).toContain('At most 90d')
   })
 
   test('one that is revoked with a reason is an event, and opens nothing within a second', async () => {
@@ -299,6 +373,9 @@ describe('keys', () => {
     const path = `/organizations/${id}/keys/${keyId}/revoke`
     const without = await browser.submit(path, { reason: ' ' })
     expect(without.statusCode).toBe(422)
+    for (const reason of ['leaked\0', 'leaked\u2028', 'leaked\u202e', 'leaked\ncopied', 'x'.repeat(201)])
+      expect((await browser.submit(path, { reason })).statusCode).toBe(422)
+    expect(await eventsOf(keyId)).toHaveLength(1)
     expect(await whoami(apiKey)).toBe(200)
     const answer = await browser.submit(path, { reason: 'leaked <b>' })
     expect(answer.statusCode).toBe(303)

@@ -101,6 +101,29 @@ describe('folding', () => {
   })
 })
 
+describe('what is said twice', () => {
+  test('gives nothing back: a key issued again stays revoked, one rotated again ends no later', () => {
+    expect(fold(issued(), revoked(), issued())).toMatchObject({ revokedAt: day(2) })
+    expect(fold(issued(), rotated(day(9)), rotated(day(20)))).toMatchObject({ graceUntil: day(9) })
+    expect(fold(issued(), rotated(day(20)), rotated(day(9)))).toMatchObject({ graceUntil: day(9) })
+  })
+})
+
+describe('a grace period', () => {
+  const graceUntil = (days: number): string => new Date(Date.parse(day(1)) + days * 86_400_000).toISOString()
+  const rotatedFor = (days: number, ms = 0) =>
+    rotateKey(given(issued()), {
+      successorId,
+      graceUntil: new Date(Date.parse(graceUntil(days)) + ms).toISOString(),
+      at: day(1),
+    })
+
+  test('lasts 90 days at most', () => {
+    expect(rotatedFor(90)).toMatchObject({ type: 'ApiKeyRotated' })
+    expect(rotatedFor(90, 1)).toEqual({ refused: 'a rotated key works on for 90 days at most' })
+  })
+})
+
 describe('the end of a key', () => {
   const ends = (...events: KeyEvent[]): number => endsAtMs(given(...events))
   const ms = (n: number): number => Date.parse(day(n))

@@ -1,6 +1,8 @@
+import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { cli, cliJson, type Service, startService } from '../support/service.ts'
 
@@ -28,16 +30,33 @@ const restarted = async (): Promise<string> => {
   return service.output()
 }
 
-test('a demo seeded anew is what the next start prints and demo.json holds', async () => {
+test('the first start prints key and password and where they are kept; no later one does', async () => {
+  const { api_key: key = '-', dashboard_password: password = '-' } = await written()
+  const first = service?.output() ?? ''
+  expect(first).toContain(`x-api-key: ${key}`)
+  expect(first).toContain(`password ${password}`)
+  expect(first).toContain(`printed this once; ${join(dataDir, 'demo.json')} keeps them`)
+  const next = await restarted()
+  expect(next).not.toContain(key)
+  expect(next).not.toContain(password)
+  expect(next).toContain(`password in ${join(dataDir, 'demo.json')}`)
+  // What is printed instead is a line for a shell, and works.
+  const curl = /^curl .*$/m.exec(next)?.[0] ?? ''
+  const { stdout } = await promisify(execFile)('sh', ['-c', curl.replace(/^curl/, 'printf "%s\\n"')])
+  expect(stdout).toContain(`x-api-key: ${key}`)
+}, 120_000)
+
+test('a demo seeded anew tells where the service answers, and is what the next start and demo.json tell of', async () => {
   const before = await written()
   const seeded = await cliJson<Record<string, string>>(['seed'], { DATA_DIR: dataDir })
   expect(seeded.dashboard_password).not.toBe(before.dashboard_password)
   expect(await written()).toEqual(seeded)
   expect((await stat(join(dataDir, 'demo.json'))).mode & 0o777).toBe(0o600)
+  expect([seeded.api_url, seeded.dashboard_url]).toEqual([service?.apiUrl, service?.dashboardUrl])
   const next = await restarted()
-  expect(next).toContain(`password ${seeded.dashboard_password}`)
-  expect(next).toContain(`x-api-key: ${seeded.api_key}`)
+  expect(next).toContain(`organization ${seeded.organization_id}`)
   expect(next).not.toContain(before.dashboard_password)
+  expect(next).not.toContain(seeded.dashboard_password)
 }, 120_000)
 
 test('the command says that demo.json was written', async () => {

@@ -56,6 +56,27 @@ test.each([
   expect(() => encode({ type, data })).toThrow(sentence)
 })
 
+test.each([
+  ['reason: control characters are not allowed', 'bought\0'],
+  ['reason: control characters are not allowed', 'bought\nsold'],
+  ['reason: control characters are not allowed', 'bought\u0085'],
+  ['reason: line and paragraph separators are not allowed', 'bought\u2028sold'],
+  ['reason: characters that turn the direction of text are not allowed', 'bought\u202esold'],
+  ['reason: characters that turn the direction of text are not allowed', '\u2066bought'],
+  ['reason: it holds half a character', 'bought\ud800'],
+])('no event is written with a text that is not what it shows: %s', (sentence, reason) => {
+  expect(() => encode({ type: 'CreditGranted', data: { ...granted, reason } })).toThrow(sentence)
+})
+
+test('texts are found wherever they are, and told from texts of all scripts', () => {
+  const rules = [{ ...book.rules[0], sku: 'lookup\0' }]
+  expect(() => encode({ type: 'PriceBookPublished', data: { ...book, rules } })).toThrow(
+    'rules[0].sku: control characters',
+  )
+  const reason = 'Übertrag – «הוחזר» 返金 👩‍👩‍👧 می‌خواهم'
+  expect(encode({ type: 'CreditGranted', data: { ...granted, reason } })).toBeDefined()
+})
+
 test('what was written is not in the refusal', () => {
   const secret = 'somebody@example.com'.padEnd(201, '!')
   let told = ''

@@ -13,6 +13,8 @@ export type IssueFields = {
   readonly requestsPerMinute: string
   readonly requestsPerDay: string
   readonly emailValidationsPerSecond: string
+  readonly allow: string
+  readonly expiresAt: string
 }
 
 type FormView = { readonly viewer: Viewer; readonly account: AccountRow; readonly fault: FormFault | null }
@@ -31,13 +33,19 @@ ${main}
 const cancel = (account: AccountRow): Html =>
   html`<a href="/organizations/${account.organization_id}#keys">Cancel</a>`
 
-export const issueKeyPage = (view: FormView & { readonly fields: IssueFields }): Html =>
+export const issueKeyPage = (
+  view: FormView & {
+    readonly fields: IssueFields /** Makes sending this form again the same request. */
+    readonly once: string
+  },
+): Html =>
   frame(
     view,
     'Issue an API key',
     html`${faultNotice(view.fault)}
 <form class="fields" method="post" action="/organizations/${view.account.organization_id}/keys/new">
 ${csrfField(view.viewer.csrf)}
+<input type="hidden" name="once" value="${view.once}">
 <p><label for="name">Name</label>
 <input id="name" name="name" value="${view.fields.name}" required maxlength="200" autocomplete="off"${described('name', view.fault, 'name-hint')}>
 <small id="name-hint">What the key is for, such as production.</small></p>
@@ -57,6 +65,12 @@ ${permission.options.map(
 <p><label for="email-validations-per-second">E-mail validations a second</label>
 <input id="email-validations-per-second" name="email-validations-per-second" value="${view.fields.emailValidationsPerSecond}" inputmode="numeric" required maxlength="15" autocomplete="off"${described('email-validations-per-second', view.fault)}></p>
 </div>
+<p><label for="allow">Allowed from</label>
+<input id="allow" name="allow" value="${view.fields.allow}" autocomplete="off"${described('allow', view.fault, 'allow-hint')}>
+<small id="allow-hint">Addresses or CIDR blocks, separated by commas, such as 203.0.113.0/24. Empty: from anywhere.</small></p>
+<p><label for="expires-at">Expires</label>
+<input id="expires-at" name="expires-at" value="${view.fields.expiresAt}" maxlength="40" autocomplete="off"${described('expires-at', view.fault, 'expires-at-hint')}>
+<small id="expires-at-hint">Such as 2027-01-31T00:00:00Z. Empty: never.</small></p>
 <p class="actions"><button type="submit">Issue key</button> ${cancel(view.account)}</p>
 </form>`,
   )
@@ -105,6 +119,18 @@ ${csrfField(view.viewer.csrf)}
 
 const keyNamed = (key: KeyRow): Html =>
   html`<strong>${key.name}</strong> <span class="id">${key.key_id} …${key.last4}</span>`
+
+/** The form was sent before: by a reload, or by a second click. */
+export const keyIssuedBeforePage = (
+  view: Pick<FormView, 'viewer' | 'account'> & { readonly keyId: string },
+): Html =>
+  frame(
+    view,
+    'Key issued before',
+    html`<p class="notice">This form was sent before and issued key <span class="id">${view.keyId}</span> then. No second key was issued, and the first is not shown again.</p>
+<p class="note">If nobody has copied it, revoke it and issue another.</p>
+<p class="actions"><a class="button" href="/organizations/${view.account.organization_id}#key-${view.keyId}">Back to ${view.account.name}</a></p>`,
+  )
 
 /** The only page that ever shows a key. */
 export const keyShownPage = (

@@ -1,19 +1,9 @@
 import { type ApiKeyRow, keysOf } from '../../../projections/api-keys.ts'
 import { type Permission, permission } from '../../events/capabilities.ts'
-import { allowList } from '../../guard/allow-list.ts'
 import { changeLimits, defaultKeyLimits, issueKey, revoke, rotate } from '../api-keys.ts'
 import { catchUp } from '../catch-up.ts'
-import {
-  type Command,
-  durationMsOf,
-  futureInstantOf,
-  type Given,
-  labelOf,
-  organizationParameter,
-  type Parameter,
-  UsageError,
-  wholeNumber,
-} from '../command.ts'
+import { type Command, labelOf, organizationParameter, type Parameter, UsageError } from '../command.ts'
+import { allowedCidrsOf, expiryOf, graceMsOf, limitsOf, listed, permissionsOf } from '../key-request.ts'
 import { balance } from '../organizations.ts'
 import { cut, nameCharsMax, table } from '../table.ts'
 
@@ -50,10 +40,10 @@ export const keyCommands: readonly Command[] = [
       const request = {
         organizationId: given.required('org'),
         name: labelOf('name', given.text('name') ?? 'default'),
-        permissions: permissionsOf(given.text('permissions')),
-        limits: { ...defaultKeyLimits, ...limitsOf(given) },
-        allowedCidrs: cidrsOf(given.text('allow')),
-        expiresAt: optionalInstant(given, 'expires-at'),
+        permissions: permissionsGiven(given.text('permissions')),
+        limits: { ...defaultKeyLimits, ...limitsOf(given.text) },
+        allowedCidrs: allowedCidrsOf(given.text('allow')),
+        expiresAt: expiryOf(given.text('expires-at')),
         actor: 'cli',
       }
       const { keyId, apiKey } = await issueKey(await foundation(), request)
@@ -75,11 +65,14 @@ export const keyCommands: readonly Command[] = [
     summary: 'issue a successor; the old key works on for a grace period',
     parameters: [
       keyParameter,
-      { name: 'grace', help: 'such as 15m, 24h or 7d; 0s ends the old key now (default 24h)' },
+      {
+        name: 'grace',
+        help: 'such as 15m, 24h or 7d; 0s ends the old key now, 90d is the longest (default 24h)',
+      },
     ],
     run: async ({ foundation }, given) => {
       const keyId = given.required('key')
-      const graceMs = durationMsOf('grace', given.text('grace') ?? '24h')
+      const graceMs = graceMsOf(given.text('grace') ?? '24h')
       const rotated = await rotate(await foundation(), { keyId, graceMs, actor: 'cli' })
       return {
         json: {
@@ -112,7 +105,7 @@ export const keyCommands: readonly Command[] = [
     parameters: [keyParameter, ...limitParameters],
     run: async ({ foundation }, given) => {
       const keyId = given.required('key')
-      const limits = limitsOf(given)
+      const limits = limitsOf(given.text)
       if (Object.keys(limits).length === 0)
         throw new UsageError(
           'give --requests-per-minute, --requests-per-day or --email-validations-per-second',
@@ -137,12 +130,12 @@ export const keyCommands: readonly Command[] = [
       await catchUp(open, logger)
       const { text, values } = keysOf(organizationId)
       const { rows } = await open.pool.query<ApiKeyRow>(text, [...values])
-      return { json: rows.map(listed), lines: table(rows.map((row) => shown(row, Date.now()))) }
+      return { json: rows.map(keyJson), lines: table(rows.map((row) => shown(row, Date.now()))) }
     },
   },
 ]
 
-const listed = (row: ApiKeyRow) => ({
+const keyJson = (row: ApiKeyRow) => ({
   api_key_id: row.key_id,
   organization_id: row.organization_id,
   name: row.name,
@@ -178,60 +171,5 @@ const stateOf = (row: ApiKeyRow, nowMs: number): string => {
   return row.grace_until.getTime() <= nowMs ? `replaced ${until}` : `works until ${until}`
 }
 
-const split = (text: string): string[] =>
-  text
-    .split(',')
-    .map((part) => part.trim())
-    .filter((part) => part !== '')
-
-const permissionsOf = (text: string | undefined): Permission[] => {
-  if (text === undefined) return [...permission.options]
-  const names = [...new Set(split(text))]
-  if (names.length === 0)
-    throw new UsageError(`--permissions: name at least one of ${permission.options.join(', ')}`)
-  return names.map((name) => {
-    const parsed = permission.safeParse(name)
-    if (!parsed.success)
-      throw new UsageError(
-        `--permissions: there is no permission "${name}"; there are ${permission.options.join(', ')}`,
-      )
-    return parsed.data
-  })
-}
-
-const cidrsOf = (text: string | undefined): string[] => {
-  const cidrs = split(text ?? '')
-  try {
-    allowList(cidrs)
-  } catch (error) {
-    throw new UsageError(`--allow: ${error instanceof Error ? error.message : String(error)}`)
-  }
-  return cidrs
-}
-
-const limitsOf = (given: Given) => {
-  const minute = given.text('requests-per-minute')
-  const day = given.text('requests-per-day')
-  const second = given.text('email-validations-per-second')
-  return {
-    ...(minute === undefined
-      ? {}
-      : { requests_per_minute: wholeNumber('requests-per-minute', minute, { min: 1, max: 100_000_000 }) }),
-    ...(day === undefined
-      ? {}
-      : { requests_per_day: wholeNumber('requests-per-day', day, { min: 1, max: 1_000_000_000 }) }),
-    ...(second === undefined
-      ? {}
-      : {
-          email_validations_per_second: wholeNumber('email-validations-per-second', second, {
-            min: 1,
-            max: 100_000,
-          }),
-        }),
-  }
-}
-
-const optionalInstant = (given: Given, name: string): string | null => {
-  const text = given.text(name)
-  return text === undefined ? null : futureInstantOf(name, text, Date.now())
-}
+const permissionsGiven = (text: string | undefined): Permission[] =>
+  text === undefined ? [...permission.options] : permissionsOf(listed(text))

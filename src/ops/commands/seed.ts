@@ -1,4 +1,5 @@
 import { join } from 'node:path'
+import { addressesNow } from '../addresses.ts'
 import type { Command } from '../command.ts'
 import { demoFile, seedDemo, writeDemo } from '../seed.ts'
 import { members } from '../table.ts'
@@ -9,14 +10,10 @@ export const seedCommands: readonly Command[] = [
     summary: 'make another demo organization with a key and 1,000 credits; the demo user gets a new password',
     parameters: [],
     run: async ({ foundation, config }) => {
-      const address = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST
       const open = await foundation()
-      const demo = await seedDemo(open, {
-        apiUrl: `http://${address}:${config.API_PORT}`,
-        dashboardUrl: `http://${address}:${config.DASHBOARD_PORT}`,
-      })
+      const demo = await seedDemo(open, await addressesNow(config))
       if (!open.embedded) return { json: demo }
-      // Later starts print what stands there.
+      // Later starts tell of what stands there.
       await writeDemo(config.DATA_DIR, demo)
       return {
         json: demo,

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { type Command, UsageError } from '../command.ts'
+import { type Command, labelOf } from '../command.ts'
 import { putUser } from '../users.ts'
 
 const nameMax = 64
@@ -10,9 +10,7 @@ export const userCommands: readonly Command[] = [
     summary: 'create a dashboard user, or give an existing one a new password; it is shown once, here',
     parameters: [{ name: 'name', help: 'such as ada', required: true }],
     run: async ({ foundation }, given) => {
-      const name = given.required('name').trim()
-      if (name === '' || name.length > nameMax || /\p{Cc}/u.test(name))
-        throw new UsageError(`--name: 1 to ${nameMax} characters, none of them a control`)
+      const name = labelOf('name', given.required('name'), nameMax)
       const password = randomBytes(15).toString('base64url')
       await putUser((await foundation()).pool, { name, password })
       return { json: { user: name, password } }

@@ -1,0 +1,61 @@
+import { readFile, rename, writeFile } from 'node:fs/promises'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { z } from 'zod'
+import type { Config } from '../config.ts'
+
+/** Where the service answers: written by a process that starts, read by commands that tell people where to go. */
+export type Addresses = { readonly apiUrl: string; readonly dashboardUrl: string }
+
+const file = 'service.json'
+const answerMaxMs = 1_000
+
+/** Notes where this process answers. Nothing rests on it: a directory that cannot be written to is no reason to end. */
+export const noteAddresses = async (dataDir: string, addresses: Addresses): Promise<void> => {
+  const path = join(dataDir, file)
+  try {
+    await writeFile(`${path}.${process.pid}`, `${JSON.stringify(addresses)}\n`, { mode: 0o600 })
+    await rename(`${path}.${process.pid}`, path)
+  } catch {
+    // Told from the configuration then.
+  }
+}
+
+/** Where the service answers now; where none does that was noted here, where this configuration would have it answer. */
+export const addressesNow = async (config: Config): Promise<Addresses> => {
+  const noted = await notedAddresses(config.DATA_DIR)
+  if (noted !== null && (await Promise.all([noted.apiUrl, noted.dashboardUrl].map(answers))).every(Boolean))
+    return noted
+  const host = config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST
+  const scheme = config.TLS_CERT === undefined ? 'http' : 'https'
+  return {
+    apiUrl: `${scheme}://${host}:${config.API_PORT}`,
+    dashboardUrl: `${scheme}://${host}:${config.DASHBOARD_PORT}`,
+  }
+}
+
+const addresses = z.object({ apiUrl: z.url(), dashboardUrl: z.url() })
+
+const notedAddresses = async (dataDir: string): Promise<Addresses | null> => {
+  try {
+    return addresses.parse(JSON.parse(await readFile(join(dataDir, file), 'utf8')))
+  } catch {
+    return null
+  }
+}
+
+/** Whether somebody listens there. */
+const answers = (url: string): Promise<boolean> =>
+  new Promise((resolve) => {
+    const { hostname, port, protocol } = new URL(url)
+    const socket = connect({
+      host: hostname.replace(/^\[|\]$/g, ''),
+      port: Number(port || (protocol === 'https:' ? 443 : 80)),
+      timeout: answerMaxMs,
+    })
+    const settle = (answered: boolean) => (): void => {
+      socket.destroy()
+      resolve(answered)
+    }
+    socket.once('connect', settle(true)).once('error', settle(false)).once('timeout', settle(false))
+  })
