@@ -96,7 +96,7 @@ export const lastSeen = (
  */
 export const record = (
   { ledger, prices }: CallRoom,
-  { form, key, requestId, atMs, claim, attempt, owes }: Admitted,
+  { form, key, requestId, atMs, startedMs, claim, attempt, owes }: Admitted,
   { outcome, code, facts }: Conclusion,
   unless: (account: Account) => boolean = () => false,
 ): Promise<Committed> => {
@@ -111,6 +111,7 @@ export const record = (
     atMs,
     actor: `key:${key.keyId}`,
     requestId,
+    waitMaxMs: waitLeftMs({ startedMs }),
     ...(attempt === undefined ? {} : { absentUpTo: attempt.absentUpTo }),
     ...(settles ? { absentUpTo: owes.settle.absentUpTo } : {}),
     ...(owes === undefined ? {} : { owes: owes.eventId }),

@@ -19,6 +19,8 @@ export type LedgerCommand = {
    * after it is looked through before the command is decided.
    */
   readonly absentUpTo?: number
+  /** How long its caller waits, where that is less than the ledger's own limit. */
+  readonly waitMaxMs?: number
   /** The command delivers what another one charged, by that one's first event id: that charge is owed after all. */
   readonly owes?: string
   /** `idOf(n)` is the id the command's nth event will have. */

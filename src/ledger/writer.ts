@@ -405,14 +405,16 @@ export const createWriter = (
   }
 
   const refuseLate = (): void => {
-    const isLate = ({ queuedAtMs, gaveUp }: Queued): boolean =>
-      !gaveUp && monotonic() - queuedAtMs >= limits.callerWaitMaxMs
+    const isLate = ({ queuedAtMs, gaveUp, command }: Queued): boolean =>
+      !gaveUp &&
+      monotonic() - queuedAtMs >=
+        Math.min(limits.callerWaitMaxMs, command.waitMaxMs ?? limits.callerWaitMaxMs)
     const underWay = [inFlight, next].flatMap((batch) => (batch === undefined ? [] : commandsOf(batch)))
     const late = [...queue.filter(isLate), ...underWay.filter(isLate)]
     if (late.length === 0) return
     queue.splice(0, queue.length, ...queue.filter((queued) => !isLate(queued)))
     for (const queued of late) queued.gaveUp = true
-    refuse(late, new Unavailable(`no word of the event log within ${limits.callerWaitMaxMs} ms`))
+    refuse(late, new Unavailable('no word of the event log for as long as a caller waits'))
   }
 
   return {

@@ -3,7 +3,7 @@ import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { type App, startApp } from '../../src/app.ts'
-import { createLedger } from '../../src/ledger/commit.ts'
+import { createLedger, type LedgerCommand, LedgerUnavailable } from '../../src/ledger/commit.ts'
 import { createKeyedEvents } from '../../src/ledger/keyed-events.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { chargesOf } from '../spec/ledger-scene.ts'
@@ -106,6 +106,33 @@ describe('a call under an Idempotency-Key', () => {
   })
 })
 
+test('what a call has used of its caller’s patience the ledger does not wait again', async () => {
+  const { organizationId } = await house.partner({ credits: '10' })
+  const { eventLog, pool, secrets } = house.foundation
+  const ledger = createLedger({
+    eventLog: { ...eventLog, append: () => new Promise(() => undefined) },
+    snapshot: snapshotFrom(pool, secrets.rowSeal),
+    logger: pino({ level: 'silent' }),
+    clock: Date,
+  })
+  const command: LedgerCommand = {
+    key: 'patience',
+    atMs: Date.now(),
+    actor: 'system',
+    decide: () => [
+      {
+        type: 'RateLimitExceeded',
+        data: { key_id: 'k'.repeat(16), policy: 'minute', window: new Date().toISOString(), count: 1 },
+      },
+    ],
+  }
+  const startedMs = performance.now()
+  await expect(ledger.submit(organizationId, { ...command, waitMaxMs: 200 })).rejects.toBeInstanceOf(
+    LedgerUnavailable,
+  )
+  expect(performance.now() - startedMs).toBeLessThan(3_000)
+})
+
 test('while the event log cannot be read every caller is told so in time, also of an organization no call of which came before', async () => {
   const partner = await house.partner({ credits: '10' })
   await lookup(partner, null)
@@ -116,6 +143,11 @@ test('while the event log cannot be read every caller is told so in time, also o
     async () => (await lookup(later, null, fresh)).answer.status === 200,
   )
   await silence('log_streams', 'log_events')
-  const waiting = [lookup(partner, 'known'), lookup(partner, 'unknown', fresh), lookup(partner, null, fresh)]
+  const waiting = [
+    lookup(partner, null),
+    lookup(partner, 'known'),
+    lookup(partner, 'unknown', fresh),
+    lookup(partner, null, fresh),
+  ]
   for (const call of waiting) expectUnavailable(await call)
 })
