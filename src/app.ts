@@ -139,7 +139,9 @@ export const startApp = async (
         const host = createHost(room, [whoami({ pool: foundation.pool })], reach)
         hosts.push(host)
         host.register(operations({ health, showsRows: true }))
-        host.register(dashboard(foundation, logger, { insecureCookies: config.INSECURE_COOKIES === '1' }))
+        const insecureCookies = config.INSECURE_COOKIES === '1'
+        if (insecureCookies) logger.warn('INSECURE_COOKIES: who signs in over plain HTTP can be listened to')
+        host.register(dashboard(foundation, logger, { insecureCookies }))
         closing.push(() => closeHost(host))
         dashboardUrl = await listen(host, config.HOST, config.DASHBOARD_PORT, 'DASHBOARD_PORT')
       }
