@@ -64,6 +64,7 @@ export const openEpochKeys = ({
   let fault: Error | null = null
   let loading: Promise<EpochKey> | null = null
   let watching: NodeJS.Timeout | undefined
+  let seenAtMs = Number.NEGATIVE_INFINITY
 
   const list = async (): Promise<readonly KnownKey[]> => {
     const { rows } = await pool.query<{ key_id: string; epoch: number }>(
@@ -104,15 +105,24 @@ export const openEpochKeys = ({
     return current
   }
 
-  const current = (): Promise<EpochKey> => {
+  /** What was sealed under a key that is in memory alone would be lost with the process. */
+  const isStillThere = ({ id, epoch }: EpochKey): boolean => {
+    if (performance.now() - seenAtMs < watchMs) return true
+    const there = files.readSync(epoch)?.id === id
+    if (there) seenAtMs = performance.now()
+    return there
+  }
+
+  const current = async (): Promise<EpochKey> => {
     const epoch = epochOf(clock.now())
-    if (key?.epoch === epoch && fault === null) return Promise.resolve(key)
+    if (key?.epoch === epoch && fault === null && isStillThere(key)) return key
     loading ??= load(epoch)
       .then(
         (loaded) => {
           if (fault !== null) logger.info('epoch keys: the current key is at hand again')
           fault = null
           key = loaded
+          seenAtMs = performance.now()
           opened.set(loaded.id, loaded)
           return loaded
         },
@@ -183,6 +193,7 @@ export const openEpochKeys = ({
     }),
     current,
     watch: async () => {
+      seenAtMs = Number.NEGATIVE_INFINITY
       await current()
       watching ??= setInterval(() => void look(), watchMs).unref()
     },

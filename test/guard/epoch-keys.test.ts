@@ -324,6 +324,14 @@ describe('a process that runs', () => {
     expect(open(keys, await seal(keys))).toBe('a text')
   })
 
+  test('seals nothing under a key that is in its memory alone, watched or not', async () => {
+    const keys = process({ watchMs: 1 })
+    await seal(keys)
+    await rename(dir, `${dir}-elsewhere`)
+    await new Promise((resolve) => setTimeout(resolve, 5))
+    await expect(seal(keys)).rejects.toThrow('nothing can be sealed: the key 716')
+  })
+
   test('forgets a key that another one destroyed', async () => {
     const [keys, other] = [process({ watchMs: 10 }), process()]
     await keys.watch()
