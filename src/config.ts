@@ -45,6 +45,15 @@ const isCidr = (text: string): boolean => {
 /** The prefix 0 is everybody: whoever trusts that lets every caller say who it is. */
 const isProxyBlock = (text: string): boolean => isCidr(text) && !/\/0+$/.test(text)
 
+/**
+ * One hyphen, at the end: so no prefix begins with another one. Never the category of streams of ours: those of a service
+ * without a prefix would be taken for those of one that has it.
+ */
+export const eventLogPrefix =
+  /^(?!(?:ledger|key|pricebook|profile|pixel|operator|checkpoint)-)[a-z][a-z0-9]{0,29}-$/
+export const eventLogPrefixRule =
+  'lower-case letters and digits and one hyphen, at the end, such as enrichment-; not ledger-, key- and the like'
+
 const variables = z.object({
   API_PORT: port.default(3000),
   DASHBOARD_PORT: port.default(3001),
@@ -87,13 +96,7 @@ const variables = z.object({
       'a connection string such as esdb://user:password@host:2113?tls=true',
     )
     .optional(),
-  EVENT_LOG_PREFIX: z
-    .string()
-    .regex(
-      /^[a-z][a-z0-9]{0,29}-$/,
-      'lower-case letters and digits and a hyphen at the end, such as enrichment-',
-    )
-    .optional(),
+  EVENT_LOG_PREFIX: z.string().regex(eventLogPrefix, eventLogPrefixRule).optional(),
   // Of the command line alone: "event-log copy" and "event-log prepare".
   EVENT_LOG_FROM: z.string().optional(),
   EVENT_LOG_TO: z.string().optional(),

@@ -127,7 +127,7 @@ export type ReadRequest = {
 } & (
   | { readonly stream: string; readonly from: number | undefined }
   /** Inclusive; `undefined` for the log's start or, backwards, its end. */
-  | { readonly stream?: never; readonly from: Position | undefined }
+  | { readonly stream?: never; readonly from: Position | undefined; readonly prefix?: string }
 )
 
 const readOptions = (): ReadReq.Options => {
@@ -150,7 +150,8 @@ export const readRequest = (read: ReadRequest): ReadReq => {
   const forwards = read.direction === 'forwards'
   options.setReadDirection(forwards ? 0 : 1)
   options.setCount(String(read.max))
-  options.setNoFilter(empty())
+  if (read.stream === undefined && read.prefix !== undefined) options.setFilter(filterBy([read.prefix]))
+  else options.setNoFilter(empty())
   if (read.stream === undefined) options.setAll(allFrom(read.from, forwards))
   else {
     const from = new streamsPb.ReadReq.Options.StreamOptions()
@@ -177,21 +178,23 @@ const allFrom = (position: Position | undefined, forwards: boolean): ReadReq.Opt
   return from
 }
 
+const filterBy = (prefixes: readonly string[]): ReadReq.Options.FilterOptions => {
+  const names = new streamsPb.ReadReq.Options.FilterOptions.Expression()
+  names.setPrefixList([...prefixes])
+  const filter = new streamsPb.ReadReq.Options.FilterOptions()
+  filter.setStreamIdentifier(names)
+  filter.setMax(searchWindow)
+  filter.setCheckpointintervalmultiplier(1)
+  return filter
+}
+
 /** Follows the whole log after a position, exclusive; by the server's filter where there are prefixes. */
 export const subscribeRequest = (after: Position, prefixes: readonly string[]): ReadReq => {
   const options = readOptions()
   options.setAll(allFrom(after === logStart ? undefined : after, true))
   options.setSubscription(new streamsPb.ReadReq.Options.SubscriptionOptions())
   if (prefixes.length === 0) options.setNoFilter(empty())
-  else {
-    const names = new streamsPb.ReadReq.Options.FilterOptions.Expression()
-    names.setPrefixList([...prefixes])
-    const filter = new streamsPb.ReadReq.Options.FilterOptions()
-    filter.setStreamIdentifier(names)
-    filter.setMax(searchWindow)
-    filter.setCheckpointintervalmultiplier(1)
-    options.setFilter(filter)
-  }
+  else options.setFilter(filterBy(prefixes))
   return requestOf(options)
 }
 

@@ -80,6 +80,46 @@ export const readHead = async (connection: Connection, silenceMs: number): Promi
   return head
 }
 
+/** How many events of one's own are looked through for the last of them before it is looked for from the end. */
+const ownEventsMax = 1_000
+/** The server says nothing while it searches others' events, of which there may be very many. */
+const searchSilenceMs = 60_000
+
+/**
+ * The position of the last event whose stream has the prefix, on a server that others write to as well. From the end
+ * only where it must: behind the last event of a quiet service may stand millions of others' events, and health asks
+ * every second. So it remembers up to where it has looked.
+ */
+export const createOwnHead = (
+  prefix: string,
+): ((connection: Connection, silenceMs: number) => Promise<Position>) => {
+  let known = { head: logStart, end: logStart }
+  return async (connection, silenceMs) => {
+    const [last] = await readEvents(
+      connection,
+      { direction: 'backwards', from: undefined, max: 1 },
+      silenceMs,
+    )
+    const end = last?.position ?? logStart
+    if (end === known.end) return known.head
+    const from = known
+    // Should the search fail, because the log was restored say, the next one begins anew.
+    known = { head: logStart, end: logStart }
+    const search = (request: Pick<ReadRequest, 'direction' | 'max'> & { from: Position | undefined }) =>
+      readEvents(connection, { ...request, prefix }, searchSilenceMs)
+    let head = from.head
+    let newer: readonly RecordedEvent[] | undefined
+    if (from.end !== logStart && from.end < end) {
+      newer = await search({ direction: 'forwards', from: from.end, max: ownEventsMax })
+      head = newer.at(-1)?.position ?? from.head
+    }
+    if (newer === undefined || newer.length === ownEventsMax)
+      head = (await search({ direction: 'backwards', from: undefined, max: 1 }))[0]?.position ?? logStart
+    known = { head, end }
+    return head
+  }
+}
+
 /**
  * The event at exactly this position, or null. A read of the whole log begins at the first event from a position on; a
  * position that is no place in this log at all is refused by the server.

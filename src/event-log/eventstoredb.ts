@@ -9,12 +9,14 @@ import {
   redactedUrl,
 } from './eventstoredb-client.ts'
 import type { ReadRequest } from './eventstoredb-messages.ts'
-import { readAt, readEvents, readHead } from './eventstoredb-read.ts'
+import { createOwnHead, readAt, readEvents, readHead } from './eventstoredb-read.ts'
 import { followAll } from './eventstoredb-subscription.ts'
 import {
+  AppendConflict,
   checkAppend,
   type EventLog,
   logStart,
+  type Position,
   type ReadOptions,
   type RecordedEvent,
   StreamMissing,
@@ -55,12 +57,19 @@ export const eventStoreDbLimits: EventStoreDbLimits = {
 export type EventStoreDbOptions = {
   /** A connection string (`esdb://…`, `esdb+discover://…`): the one place for hosts, TLS files and credentials. */
   readonly url: string
+  /** Goes before every stream name, where others use the server too: only what has it is there for this log. */
+  readonly prefix?: string | undefined
   readonly logger: Logger
   readonly limits?: Partial<EventStoreDbLimits>
 }
 
 /** Opens the log; connects on first use. Throws where the connection string cannot be understood. */
-export const openEventStoreDb = ({ url, logger, limits: own }: EventStoreDbOptions): EventLog => {
+export const openEventStoreDb = ({
+  url,
+  prefix = '',
+  logger,
+  limits: own,
+}: EventStoreDbOptions): EventLog => {
   checkUrl(url)
   if (dropsCredentials(url))
     logger.warn(
@@ -71,6 +80,11 @@ export const openEventStoreDb = ({ url, logger, limits: own }: EventStoreDbOptio
   const closing = new AbortController()
   const connectAs = (role: ConnectOptions['role'], signal = closing.signal): Promise<Connection> =>
     connect({ url, role, timeoutMs: limits.connectTimeoutMs, signal })
+
+  /** A stream's name here, from its name on the server. Digests are over the name here. */
+  const inside = (event: RecordedEvent): RecordedEvent =>
+    prefix === '' ? event : { ...event, stream: event.stream.slice(prefix.length) }
+  const ownHead = prefix === '' ? readHead : createOwnHead(prefix)
 
   let reading: Promise<Connection> | undefined
   const dropReading = (): void => {
@@ -95,8 +109,11 @@ export const openEventStoreDb = ({ url, logger, limits: own }: EventStoreDbOptio
     }
   }
 
-  const readPage = (request: ReadRequest): Promise<RecordedEvent[]> =>
-    withConnection((connection) => readEvents(connection, request, limits.readSilenceMs))
+  const readPage = async (request: ReadRequest & { stream: string }): Promise<RecordedEvent[]> => {
+    const asked = { ...request, stream: `${prefix}${request.stream}` }
+    const page = await withConnection((connection) => readEvents(connection, asked, limits.readSilenceMs))
+    return page.map(inside)
+  }
 
   const read = async (
     stream: string,
@@ -133,20 +150,36 @@ export const openEventStoreDb = ({ url, logger, limits: own }: EventStoreDbOptio
 
   const subscribe = (options: SubscribeOptions): AsyncIterable<SubscriptionItem> => {
     const signal = AbortSignal.any([options.signal, closing.signal])
-    return followAll(
+    const prefixes = options.prefixes.length === 0 ? [''] : options.prefixes
+    const items = followAll(
       {
         connect: () => connectAs('subscribe', signal),
         heartbeatMs: limits.heartbeatMs,
         silenceMs: limits.readSilenceMs,
         logger,
       },
-      { ...options, signal },
+      {
+        ...options,
+        prefixes: prefix === '' ? options.prefixes : prefixes.map((own) => `${prefix}${own}`),
+        signal,
+      },
     )
+    return prefix === '' ? items : insideAll(items)
+  }
+
+  async function* insideAll(items: AsyncIterable<SubscriptionItem>): AsyncGenerator<SubscriptionItem> {
+    for await (const item of items)
+      yield item.kind === 'events' ? { ...item, events: item.events.map(inside) } : item
+  }
+
+  const at = async (position: Position): Promise<RecordedEvent | null> => {
+    const event = await withConnection((connection) => readAt(connection, position, limits.readSilenceMs))
+    return event?.stream.startsWith(prefix) === true ? inside(event) : null
   }
 
   const appender = createAppender({
     connect: () => connectAs('append'),
-    lastRevision: async (stream) => (await lastRevision(stream)) ?? -1,
+    lastRevision: async (stream) => (await lastRevision(stream.slice(prefix.length))) ?? -1,
     deadlineMs: limits.appendDeadlineMs,
     logger,
   })
@@ -154,12 +187,16 @@ export const openEventStoreDb = ({ url, logger, limits: own }: EventStoreDbOptio
   return {
     append: (stream, expected, events) => {
       checkAppend(stream, expected, events)
-      return appender.append(stream, expected, events)
+      const appended = appender.append(`${prefix}${stream}`, expected, events)
+      if (prefix === '') return appended
+      return appended.catch((error: unknown) => {
+        throw error instanceof AppendConflict ? new AppendConflict(stream, expected, error.actual) : error
+      })
     },
     read,
     subscribe,
-    head: () => withConnection((connection) => readHead(connection, limits.readSilenceMs)),
-    at: (position) => withConnection((connection) => readAt(connection, position, limits.readSilenceMs)),
+    head: () => withConnection((connection) => ownHead(connection, limits.readSilenceMs)),
+    at,
     lastRevision,
     streams,
     close: async () => {

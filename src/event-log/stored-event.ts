@@ -3,7 +3,7 @@ import type { DomainEvent } from '../events/catalogue.ts'
 import { checkEventData, currentVersion } from '../events/catalogue.ts'
 import type { EventMetadata } from '../events/envelope.ts'
 import { textFault } from '../events/text.ts'
-import { upcast } from '../events/upcast.ts'
+import { UnknownEventType, upcast } from '../events/upcast.ts'
 import { eventJson, type NewEvent, type RecordedEvent } from './port.ts'
 
 /** A recorded event in today's vocabulary, with its envelope. */
@@ -14,9 +14,38 @@ export type DecodedEvent = DomainEvent & {
 
 /** Reads a recorded event. Throws `UnknownEventType`, and SyntaxError where the bytes are no JSON. */
 export const decodeEvent = (recorded: RecordedEvent): DecodedEvent => {
-  const metadata = JSON.parse(recorded.metadata) as EventMetadata
-  return { ...upcast(recorded.type, metadata.schema_version, JSON.parse(recorded.data)), recorded, metadata }
+  try {
+    const metadata = JSON.parse(recorded.metadata) as EventMetadata
+    return {
+      ...upcast(recorded.type, metadata.schema_version, JSON.parse(recorded.data)),
+      recorded,
+      metadata,
+    }
+  } catch (error) {
+    if (hasEnvelope(recorded)) throw error
+    throw new UnknownEventType(whyUnreadable(recorded, error), { cause: error })
+  }
 }
+
+/** Whether an event has what accompanies every event of ours, of whatever release. Others' events have not. */
+export const hasEnvelope = ({ metadata }: Pick<RecordedEvent, 'metadata'>): boolean => {
+  try {
+    const envelope: unknown = JSON.parse(metadata)
+    if (typeof envelope !== 'object' || envelope === null) return false
+    return 'schema_version' in envelope && 'actor' in envelope && 'effective_at' in envelope
+  } catch {
+    return false
+  }
+}
+
+/** Why an event cannot be read, and what to do where other software wrote it. */
+export const whyUnreadable = (recorded: RecordedEvent, error: unknown): string =>
+  hasEnvelope(recorded)
+    ? error instanceof Error
+      ? error.message
+      : String(error)
+    : `event ${recorded.revision} of ${recorded.stream}, of type "${recorded.type.slice(0, 100)}", is none of this service's. Other software writes ` +
+      'to this event store: give the service stream names of its own, by "event-log copy --to-prefix" and EVENT_LOG_PREFIX'
 
 export type NewEnvelope = {
   readonly id: string

@@ -3,7 +3,8 @@
  * models select by.
  */
 
-export type StreamCategory = 'ledger' | 'key' | 'pricebook' | 'profile' | 'pixel' | 'operator'
+export const streamCategories = ['ledger', 'key', 'pricebook', 'profile', 'pixel', 'operator'] as const
+export type StreamCategory = (typeof streamCategories)[number]
 
 /** The organization's ledger: grants, calls, facts, charges and adjustments in one order. */
 export const ledgerStream = (organizationId: string): string => `ledger-${organizationId}`
@@ -32,3 +33,7 @@ export const categoryOf = (stream: string): string => {
   const hyphen = stream.indexOf('-')
   return hyphen === -1 ? stream : stream.slice(0, hyphen)
 }
+
+/** Whether a name is that of a stream of this service's: on a server of several, others' names may look much like it. */
+export const isStreamOfOurs = (stream: string): boolean =>
+  streamCategories.some((category) => category === categoryOf(stream)) && stream.split('-').length <= 2

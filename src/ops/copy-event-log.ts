@@ -7,6 +7,8 @@ import {
   type RecordedEvent,
   StreamMissing,
 } from '../event-log/port.ts'
+import { hasEnvelope } from '../event-log/stored-event.ts'
+import { isStreamOfOurs } from '../events/streams.ts'
 
 export type CopyProgress = {
   readonly events: number
@@ -14,14 +16,20 @@ export type CopyProgress = {
   readonly head: Position
   readonly elapsedMs: number
 }
-export type Copied = { readonly events: number; readonly already: number; readonly streams: number }
+export type Copied = {
+  readonly events: number
+  readonly already: number
+  readonly streams: number
+  /** Events of other software on the same event store. */
+  readonly leftOut: number
+}
 
 const batchMax = 1_000
 const appendsAtOnceMax = 64
 
 /**
  * Copies everything one log holds, up to where its head stood at the start, into another: ids, types, data and metadata
- * byte for byte, at the same revisions. Positions and recording times are the new log's own. Nothing may be written to
+ * byte for byte, at the same revisions. What other software wrote to the same event store is left out. Positions and recording times are the new log's own. Nothing may be written to
  * either meanwhile: stop the service first.
  *
  * Can be interrupted and started again: appends at exact revisions with the same ids change nothing the second time.
@@ -41,14 +49,15 @@ export const copyEventLog = async ({
   const streams = new Set<string>()
   let events = 0
   let already = 0
-  if (head === logStart) return { events, already, streams: 0 }
+  let leftOut = 0
+  if (head === logStart) return { events, already, streams: 0, leftOut }
   const done = new AbortController()
   for await (const item of from.subscribe({ after: logStart, prefixes: [], batchMax, signal: done.signal })) {
     if (item.kind === 'events') {
-      const byStream = Map.groupBy(
-        item.events.filter(({ position }) => position <= head),
-        ({ stream }) => stream,
-      )
+      const due = item.events.filter(({ position }) => position <= head)
+      const ours = due.filter((event) => isStreamOfOurs(event.stream) && hasEnvelope(event))
+      leftOut += due.length - ours.length
+      const byStream = Map.groupBy(ours, ({ stream }) => stream)
       const appends = [...byStream]
       for (let i = 0; i < appends.length; i += appendsAtOnceMax) {
         const copied = await Promise.all(
@@ -65,7 +74,7 @@ export const copyEventLog = async ({
     if (item.position >= head) break
   }
   done.abort()
-  return { events, already, streams: streams.size }
+  return { events, already, streams: streams.size, leftOut }
 }
 
 /** Appends a stream's next events where they stood. A batch is small enough for one append of every engine, or halved. */

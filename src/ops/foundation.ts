@@ -25,12 +25,12 @@ import { readRunningPostgres, startEmbeddedPostgres } from './embedded-postgres.
 import { DatabaseUnfit, DatabaseUnreachable, type MigrateOptions, migrate } from './migrate.ts'
 import {
   mayAppend,
+  nameOf,
   openNamed,
   sameEventLog,
   sameHistory,
   telling,
   tellingRewritten,
-  withoutSecrets,
 } from './open-event-log.ts'
 import { placeIn } from './postgres-cluster.ts'
 import { startTimeoutMs } from './postgres-server.ts'
@@ -84,8 +84,14 @@ export const openFoundation = async (
     await sameSecretKey(pool, config, secretKey)
     await preparing(pool)
     const eventLogName =
-      config.EVENT_LOG_URL === undefined ? 'PostgreSQL' : withoutSecrets(config.EVENT_LOG_URL)
-    const named = { variable: 'EVENT_LOG_URL', url: config.EVENT_LOG_URL ?? database.url }
+      config.EVENT_LOG_URL === undefined
+        ? 'PostgreSQL'
+        : nameOf(config.EVENT_LOG_URL, config.EVENT_LOG_PREFIX)
+    const named = {
+      variable: 'EVENT_LOG_URL',
+      url: config.EVENT_LOG_URL ?? database.url,
+      prefix: config.EVENT_LOG_PREFIX,
+    }
     const opened = await openNamed(named, logger)
     eventLog = opened
     await telling(named, async () => {

@@ -12,11 +12,11 @@ import { readCheckpoints, strayCheckpoints, strayMessage } from '../projector/ch
 const isPostgres = (url: string): boolean => url.startsWith('postgres')
 
 /** Opens the event log a URL names: `esdb://…` is EventStoreDB, `postgres://…` the log in that database. */
-export const openEventLog = async (url: string, logger: Logger): Promise<EventLog> => {
+export const openEventLog = async (url: string, logger: Logger, prefix?: string): Promise<EventLog> => {
   if (isPostgres(url)) return openPostgresEventLog({ url, logger })
   // Loaded only where it is used: the client and its protocol take memory and a quarter of a second.
   const { openEventStoreDb } = await import('../event-log/eventstoredb.ts')
-  return openEventStoreDb({ url: url.replace(/^kurrentdb/, 'esdb'), logger })
+  return openEventStoreDb({ url: url.replace(/^kurrentdb/, 'esdb'), prefix, logger })
 }
 
 /** Does what needs an event log the operator named. Where that cannot be used, throws a ConfigError of one line. */
@@ -36,11 +36,11 @@ export const telling = async <Value>(
 
 /** Opens the log of the configuration, or of the database where it names none. */
 export const openNamed = async (
-  { variable, url }: { variable: string; url: string },
+  { variable, url, prefix }: { variable: string; url: string; prefix?: string | undefined },
   logger: Logger,
 ): Promise<EventLog> => {
   try {
-    return await openEventLog(url, logger)
+    return await openEventLog(url, logger, prefix)
   } catch (error) {
     // Nothing was asked yet: it is the connection string that cannot be understood.
     throw new ConfigError(`${variable}: ${error instanceof Error ? error.message : String(error)}`, {
@@ -58,9 +58,9 @@ export const mayAppend = async (eventLog: EventLog): Promise<void> => {
   if (first !== undefined) await appendSurely(eventLog, priceBookStream, 'none', [first])
 }
 
-/** Scheme, hosts and path of a connection string: what identifies the log, and nothing secret. */
-export const withoutSecrets = (url: string): string =>
-  url.replace(/^([^:]+:\/\/)(.*@)?/, '$1').split('?', 1)[0] ?? ''
+/** Scheme, hosts and path of a connection string, and the prefix: what identifies the log, and nothing secret. */
+export const nameOf = (url: string, prefix = ''): string =>
+  `${url.replace(/^([^:]+:\/\/)(.*@)?/, '$1').split('?', 1)[0]}${prefix === '' ? '' : `#${prefix}`}`
 
 /** Read models of another event log would be gone on from at positions that mean nothing in this one. */
 export const sameEventLog = async (pool: pg.Pool, eventLogName: string): Promise<void> => {
@@ -80,12 +80,13 @@ export const sameEventLog = async (pool: pg.Pool, eventLogName: string): Promise
 
 /** A cluster may be named by more, fewer or other seed hosts than before; one in common makes it the same. */
 const shareHost = (known: string, now: string): boolean => {
+  if (known.split('#', 2)[1] !== now.split('#', 2)[1]) return false
   const [before, after] = [known, now].map(
     (name) =>
       new Set(
         name
           .replace(/^[^:]+:\/\//, '')
-          .split('/', 1)[0]
+          .split(/[/#]/, 1)[0]
           ?.split(','),
       ),
   )

@@ -1,5 +1,6 @@
 import type { ProjectedEvent, Projection } from '../../projections/projection.ts'
 import type { RecordedEvent } from '../event-log/port.ts'
+import { whyUnreadable } from '../event-log/stored-event.ts'
 import type { EventMetadata } from '../events/envelope.ts'
 import { upcast } from '../events/upcast.ts'
 
@@ -33,7 +34,7 @@ export const decodeBatch = (recorded: readonly RecordedEvent[]): Decoded => {
         metadata: envelope,
       } as ProjectedEvent)
     } catch (error) {
-      unreadable.push({ event, error: error instanceof Error ? error.message : String(error) })
+      unreadable.push({ event, error: whyUnreadable(event, error) })
     }
   }
   return { recorded, events, unreadable }

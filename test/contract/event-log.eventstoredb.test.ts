@@ -55,10 +55,14 @@ type DoubleLog = LogUnderTest & { readonly double: EventStoreDouble }
 
 const open = async ({
   limits = quick,
+  prefix,
   ...options
-}: EventStoreDoubleOptions & { limits?: Partial<EventStoreDbLimits> } = {}): Promise<DoubleLog> => {
+}: EventStoreDoubleOptions & {
+  limits?: Partial<EventStoreDbLimits>
+  prefix?: string
+} = {}): Promise<DoubleLog> => {
   const double = await startEventStoreDouble({ writeTimeoutMs: 300, ...options })
-  const { clients, client } = clientsOf(() => openEventStoreDb({ url: double.url, logger, limits }))
+  const { clients, client } = clientsOf(() => openEventStoreDb({ url: double.url, prefix, logger, limits }))
   return {
     double,
     eventLog: client(),
@@ -103,6 +107,21 @@ eventLogContract(
     openSilenceable,
   },
 )
+
+/** A server that others use too: before, between and after ours stand events of theirs, in streams named as ours are. */
+const openShared = async (): Promise<DoubleLog> => {
+  const log = await open({ prefix: 'enrichment-' })
+  const others = openEventStoreDb({ url: log.double.url, logger, limits: quick })
+  const foreign = { metadata: '', type: 'OrderPlaced' }
+  for (const stream of ['ledger-a', 'key-theirs', 'enrichment'])
+    await others.append(stream, 'none', [newEvent(foreign), newEvent(foreign)])
+  await others.close()
+  return log
+}
+eventLogContract('EventStoreDB that others use too, with a prefix, played by a double', {
+  open: openShared,
+  openSilenceable,
+})
 
 describe('the event log in EventStoreDB, over the double', () => {
   let log: DoubleLog
@@ -536,6 +555,58 @@ describe('the event log in EventStoreDB, over the double', () => {
         })
         expect(await own.append(freshStream(), 'none', newEvents(1))).toEqual({ revision: 0 })
         await own.close()
+      }
+    })
+  })
+
+  describe('a prefix', () => {
+    test("keeps two logs on one server apart; each has its own head, and names without the other's", async () => {
+      const [mine, theirs, bare] = ['mine-', 'theirs-', undefined].map((prefix) =>
+        openEventStoreDb({ url: double.url, prefix, logger, limits: quick }),
+      ) as [EventLog, EventLog, EventLog]
+      try {
+        await mine.append('ledger-a', 'none', newEvents(2))
+        const head = await mine.head()
+        expect(head).toBe(await bare.head())
+        for (let n = 0; n < 30; n++) await theirs.append(`ledger-${n}`, 'none', newEvents(50))
+        expect(await mine.head()).toBe(head)
+        expect(await theirs.head()).toBe(await bare.head())
+        const reader = await readToEnd(mine)
+        expect(reader.events().map(({ stream }) => stream)).toEqual(['ledger-a', 'ledger-a'])
+        expect(await mine.append('ledger-a', 1, newEvents(1))).toEqual({ revision: 2 })
+        expect(await mine.head()).toBe(await bare.head())
+        await expect(mine.append('ledger-a', 0, newEvents(1))).rejects.toMatchObject({
+          stream: 'ledger-a',
+          actual: 2,
+        })
+        expect(await mine.at(await bare.head())).toMatchObject({ stream: 'ledger-a', revision: 2 })
+        expect(await theirs.at(await bare.head())).toBeNull()
+        expect(await mine.streams('ledger-')).toEqual(['ledger-a'])
+        expect(double.eventsOf('mine-ledger-a')).toHaveLength(3)
+        expect(double.eventsOf('ledger-a')).toHaveLength(0)
+      } finally {
+        for (const one of [mine, theirs, bare]) await one.close()
+      }
+    })
+
+    test('finds its head behind very many new events of its own, and after the server was restored from an older copy', async () => {
+      const mine = openEventStoreDb({ url: double.url, prefix: 'mine-', logger, limits: quick })
+      try {
+        expect(await mine.head()).toBe(logStart)
+        await mine.append('ledger-a', 'none', newEvents(1))
+        expect(await mine.head()).toBe((await mine.read('ledger-a', { max: 1 }))[0]?.position)
+        for (let n = 0; n < 3; n++) await mine.append(`ledger-b${n}`, 'none', newEvents(700))
+        const [last] = await mine.read('ledger-b2', { direction: 'backwards', max: 1 })
+        expect(await mine.head()).toBe(last?.position)
+        const { port } = double
+        await double.close()
+        const restored = await startEventStoreDouble({ port })
+        await expect.poll(() => mine.head().catch(() => -1n), { timeout: 5_000 }).toBe(logStart)
+        await appendUntilKnown(mine, 'ledger-a', 'none', newEvents(1))
+        expect(await mine.head()).toBe((await mine.read('ledger-a', { max: 1 }))[0]?.position)
+        await restored.close()
+      } finally {
+        await mine.close()
       }
     })
   })

@@ -697,8 +697,10 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
 
       test('29 an empty log is caught up with at once', async () => {
         await withFreshLog(async (fresh) => {
-          const reader = await readToEnd(fresh.eventLog)
-          expect(reader.items).toEqual([{ kind: 'caught-up', position: logStart }])
+          const [item, ...more] = (await readToEnd(fresh.eventLog)).items
+          expect([item?.kind, more]).toEqual(['caught-up', []])
+          // Behind its head may stand what is nobody's here: the engine's own events, or others'.
+          expect(item?.position).toBeGreaterThanOrEqual(await fresh.eventLog.head())
         })
       })
 

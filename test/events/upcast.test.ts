@@ -90,13 +90,16 @@ describe('what this release does not know is refused', () => {
       type: 'ApiKeyRevoked',
     }
     const data = JSON.stringify(revoked)
-    expect(() => decodeEvent({ ...recorded, data, metadata: '{}' })).toThrow(UnknownEventType)
-    expect(() => decodeEvent({ ...recorded, data: '{', metadata: '{"schema_version":1}' })).toThrow(
-      SyntaxError,
+    const metadata = '{"schema_version":1,"actor":"cli","effective_at":"2027-01-01T00:00:00.000Z"}'
+    expect(() => decodeEvent({ ...recorded, data: '{', metadata })).toThrow(SyntaxError)
+    expect(() => decodeEvent({ ...recorded, type: 'Unheard', data, metadata })).toThrow(
+      new UnknownEventType('event type Unheard is not in the catalogue of this release'),
     )
-    expect(() =>
-      decodeEvent({ ...recorded, type: 'Unheard', data, metadata: '{"schema_version":1}' }),
-    ).toThrow(UnknownEventType)
+    // What no release of ours writes is somebody else's: its stream, its type and the remedy are named.
+    for (const foreign of ['', '{', '{}', 'null'])
+      expect(() => decodeEvent({ ...recorded, data, metadata: foreign })).toThrow(
+        /^event 0 of key-a, of type "ApiKeyRevoked", is none of this service's\. .*EVENT_LOG_PREFIX$/,
+      )
   })
 })
 

@@ -646,6 +646,13 @@ const createLog = ({
     }
   }
 
+  function* matching(
+    events: Generator<StoredEvent>,
+    filter: ReadReq.Options.FilterOptions,
+  ): Generator<StoredEvent> {
+    for (const event of events) if (filtered(filter, event)) yield event
+  }
+
   const alter: EventStoreDouble['alter'] = (stream, revision, part, change) => {
     const standing = streams.get(stream)?.[revision]
     if (standing === undefined) throw new Error(`the double keeps no event ${revision} of ${stream}`)
@@ -686,9 +693,11 @@ const createLog = ({
         const place = placeOf(asked)
         if (place === 'invalid') return place
         // Backwards a position is exclusive, as it is for the server.
-        return toFront
+        const found = toFront
           ? backwards(all, place === undefined ? all.length : place - 1)
           : forwards(all, place ?? 0)
+        const filter = asked.getFilter()
+        return filter === undefined ? found : matching(found, filter)
       }
       const name = nameOf(stream.getStreamIdentifier())
       if (deleted.has(name)) return 'deleted'

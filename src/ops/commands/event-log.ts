@@ -1,3 +1,4 @@
+import { eventLogPrefix, eventLogPrefixRule } from '../../config.ts'
 import { type Command, UsageError } from '../command.ts'
 import { copyEventLog } from '../copy-event-log.ts'
 import { openNamed, telling } from '../open-event-log.ts'
@@ -22,6 +23,12 @@ const urlOf = (
   return { variable: typed === undefined ? variable : `--${name}`, url }
 }
 
+const prefixOf = (name: string, typed: string | undefined): string | undefined => {
+  if (typed === undefined || typed === '') return undefined
+  if (!eventLogPrefix.test(typed)) throw new UsageError(`--${name}: ${eventLogPrefixRule}`)
+  return typed
+}
+
 const copy: Command = {
   name: 'event-log copy',
   summary:
@@ -29,26 +36,41 @@ const copy: Command = {
   parameters: [
     { name: 'from', help: `${urlHelp}; default: EVENT_LOG_FROM` },
     { name: 'to', help: 'the same, empty or a copy begun earlier; default: EVENT_LOG_TO' },
+    { name: 'from-prefix', help: 'the EVENT_LOG_PREFIX of the source; default: none' },
+    { name: 'to-prefix', help: 'the EVENT_LOG_PREFIX of the target; default: EVENT_LOG_PREFIX' },
   ],
   run: async ({ config, logger, progress }, given) => {
-    const from = urlOf('from', given.text('from'), config.EVENT_LOG_FROM)
-    const to = urlOf('to', given.text('to'), config.EVENT_LOG_TO)
-    if (from.url === to.url) throw new UsageError('--from and --to are the same event log')
+    const from = {
+      ...urlOf('from', given.text('from'), config.EVENT_LOG_FROM),
+      prefix: prefixOf('from-prefix', given.text('from-prefix')),
+    }
+    const to = {
+      ...urlOf('to', given.text('to'), config.EVENT_LOG_TO),
+      prefix: prefixOf('to-prefix', given.text('to-prefix')) ?? config.EVENT_LOG_PREFIX,
+    }
+    if (from.url === to.url && from.prefix === to.prefix)
+      throw new UsageError('--from and --to are the same event log')
     const source = await openNamed(from, logger)
     const target = await openNamed(to, logger)
     try {
       await telling(from, () => source.head())
       await telling(to, () => target.head())
-      const copied = await copyEventLog({
+      const { events, already, streams, leftOut } = await copyEventLog({
         from: source,
         to: target,
-        onProgress: ({ events, position, head, elapsedMs }) =>
+        onProgress: ({ events: copied, position, head, elapsedMs }) =>
           progress(
-            `${events} events, position ${position} of ${head}, ${Math.round((events * 1000) / elapsedMs)} events/s`,
+            `${copied} events, position ${position} of ${head}, ${Math.round((copied * 1000) / elapsedMs)} events/s`,
           ),
       })
       return {
-        json: { ...copied, next: 'set EVENT_LOG_URL, run "ledger verify" and "projection rebuild --all"' },
+        json: {
+          events,
+          already,
+          streams,
+          left_out: leftOut,
+          next: 'set EVENT_LOG_URL, run "ledger verify" and "projection rebuild --all"',
+        },
       }
     } finally {
       await source.close()

@@ -1,0 +1,132 @@
+import { randomUUID } from 'node:crypto'
+import type pg from 'pg'
+import pino from 'pino'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { parseCredits } from '../../src/billing/money.ts'
+import { parseConfig } from '../../src/config.ts'
+import { openEventStoreDb } from '../../src/event-log/eventstoredb.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import { catchUp } from '../../src/ops/catch-up.ts'
+import { copyEventLog } from '../../src/ops/copy-event-log.ts'
+import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
+import { createOrganization, grant } from '../../src/ops/organizations.ts'
+import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { cliJson } from '../support/service.ts'
+
+/** An event store that others use too, as far as a double of the server's protocol can stand for it. */
+
+const logger = pino({ level: 'silent' })
+const prefix = 'enrichment-'
+
+let double: EventStoreDouble
+let databases: TestDatabase[] = []
+
+beforeEach(async () => {
+  double = await startEventStoreDouble({})
+  databases = [await testDatabase(), await testDatabase()]
+})
+
+afterEach(async () => {
+  await double.close()
+  for (const database of databases) await database.drop()
+})
+
+const withFoundation = async <Value>(
+  { database = 0, ...variables }: { database?: number; EVENT_LOG_PREFIX?: string },
+  work: (foundation: Foundation) => Promise<Value>,
+): Promise<Value> => {
+  const config = parseConfig({
+    DATABASE_URL: databases[database]?.url,
+    SECRET_KEY: 'a secret of the test, long enough to be one',
+    EVENT_LOG_URL: double.url,
+    ...variables,
+  })
+  const foundation = await openFoundation(config, { logger })
+  try {
+    return await work(foundation)
+  } finally {
+    await foundation.close()
+  }
+}
+
+const organization = (foundation: Foundation): Promise<string> =>
+  createOrganization(foundation, { name: 'Example', overdraftLimit: 0n, actor: 'system' }).then(
+    async ({ organizationId }) => {
+      await grant(foundation, {
+        organizationId,
+        amount: parseCredits('10'),
+        priority: 100,
+        expiresAt: null,
+        reason: 'test',
+        actor: 'system',
+      })
+      return organizationId
+    },
+  )
+
+/** What other software keeps in the same server, in streams named as ours are and in others. */
+const others = async (): Promise<void> => {
+  const log = openEventStoreDb({ url: double.url, logger })
+  for (const stream of ['ledger-general', 'orders', 'key-4711'])
+    await log.append(stream, 'none', [
+      { id: randomUUID(), type: 'BookingPosted', data: '{"sum":5}', metadata: '' },
+    ])
+  await log.close()
+}
+
+const halted = async ({ pool }: { pool: Pick<pg.Pool, 'query'> }): Promise<string[]> => {
+  const { rows } = await pool.query<{ error: string }>(
+    `select error from projection_checkpoints where state = 'halted' order by name`,
+  )
+  return rows.map(({ error }) => error)
+}
+
+test("without a prefix another's event in a stream called ledger-… stops the money projections, and they say whose it is and what to do", async () => {
+  await withFoundation({}, async (foundation) => {
+    await organization(foundation)
+    await others()
+    await catchUp(foundation, logger)
+    const said = await halted(foundation)
+    expect(said.length).toBeGreaterThan(0)
+    for (const error of said)
+      expect(error).toMatch(
+        /ledger-general, of type "BookingPosted", is none of this service's.*EVENT_LOG_PREFIX/,
+      )
+  })
+})
+
+test('with a prefix nobody notices the others; what was written before is copied, without what is theirs', async () => {
+  const organizationId = await withFoundation({}, organization)
+  await others()
+  const copied = await cliJson<{ events: number }>(['event-log', 'copy', '--to-prefix', prefix], {
+    EVENT_LOG_FROM: double.url,
+    EVENT_LOG_TO: double.url,
+  })
+  expect(copied).toMatchObject({ already: 0, left_out: 3 })
+  // Once more, as after an interruption: now the copy stands in the same server, and is no part of what is copied.
+  const [from, to] = [undefined, prefix].map((own) =>
+    openEventStoreDb({ url: double.url, prefix: own, logger }),
+  )
+  if (from === undefined || to === undefined) throw new Error('no logs')
+  expect(await copyEventLog({ from, to })).toMatchObject({
+    events: copied.events,
+    already: copied.events,
+    leftOut: 3 + copied.events,
+  })
+  await Promise.all([from.close(), to.close()])
+  await withFoundation({ database: 1, EVENT_LOG_PREFIX: prefix }, async (foundation) => {
+    expect(foundation.eventLogName).toMatch(/#enrichment-$/)
+    const other = await organization(foundation)
+    await catchUp(foundation, logger)
+    expect(await halted(foundation)).toEqual([])
+    for (const id of [organizationId, other])
+      expect((await verifyLedger(foundation.eventLog, id)).fault, id).toBeNull()
+    const { rows } = await foundation.pool.query('select organization_id from accounts')
+    expect(rows.map(({ organization_id }) => organization_id).sort()).toEqual([organizationId, other].sort())
+  })
+  // The read models of one log are not gone on from with another prefix.
+  await expect(withFoundation({ database: 1 }, async () => undefined)).rejects.toThrow(
+    /folded from .*#enrichment-/,
+  )
+})
