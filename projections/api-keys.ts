@@ -12,7 +12,7 @@ import {
 /** Every API key ever issued, as it stands now, for people. Who is let in is read from the keys' own streams. */
 export const apiKeys: StatelessProjection = {
   name: 'api_keys',
-  version: 1,
+  version: 2,
   prefixes: ['key-'],
   money: false,
   guards: true,

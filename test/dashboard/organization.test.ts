@@ -1,6 +1,7 @@
 /** What people see of an organization, and do with its keys. */
 import { ulid } from 'ulid'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { projections } from '../../projections/index.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { keyStream } from '../../src/events/streams.ts'
@@ -121,8 +122,8 @@ describe('the overview', () => {
     const text = textOf((await browser.get('/')).body)
     const head = String(await room.foundation.eventLog.head())
     expect(text).toContain(`The event log ends at position ${head}`)
-    for (const name of ['accounts', 'ledger_lines', 'api_keys', 'key_usage'])
-      expect(text).toContain(`${name} version 1 ${head} 0 live`)
+    for (const { name, version } of projections)
+      expect(text).toContain(`${name} version ${version} ${head} 0 live`)
   })
 
   test('escapes what partners and operators have named', async () => {

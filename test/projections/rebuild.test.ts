@@ -423,8 +423,9 @@ describe('a raised version', () => {
     )
     await appendTo(house.eventLog, keyStream(unread), { type: 'ApiKeyRevoked', data: '"\u0001' })
     await issueKey(house.eventLog, good)
-    house.start()
+    const { messages } = house.start()
     await untilProjected(house)
+    expect(messages).toContain('projector: an event of a projection that guards is set aside')
     const parked = async () =>
       (await house.pool.query('select projection, stream, position from parked_events order by position'))
         .rows
