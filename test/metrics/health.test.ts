@@ -7,6 +7,7 @@ import { projections } from '../../projections/index.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { type EventLog, placeOf } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
+import type { LedgerFailure } from '../../src/ledger/commit.ts'
 import { createHealth, type Health, type HealthOptions, lagSecondsMax } from '../../src/metrics/health.ts'
 import { operations } from '../../src/metrics/routes.ts'
 import { createProjector } from '../../src/projector/run.ts'
@@ -160,6 +161,57 @@ describe('rows that are late', () => {
     })
   })
 })
+
+describe('the rows of a stream that stopped', () => {
+  test('are named where rows are shown and counted elsewhere; the process stays ready', async () => {
+    await pool.query(
+      `insert into halted_streams (projection, stream, position, error)
+       values ('accounts', 'ledger-one', 1, 'x'), ('ledger_lines', 'ledger-one', 1, 'x')`,
+    )
+    expect(await answerOf(healthOf(), true)).toMatchObject({
+      status: 200,
+      body: { checks: { projections: { status: 'degraded', halted_streams: ['ledger-one'] } } },
+    })
+    expect(await answerOf(healthOf(), false)).toMatchObject({
+      status: 200,
+      body: { checks: { projections: { status: 'degraded', halted_streams: 1 } } },
+    })
+    const lags = (await healthOf().projectionLags()) ?? []
+    expect(lags.filter(({ haltedStreams }) => haltedStreams.length > 0).map(({ name }) => name)).toEqual([
+      'accounts',
+      'ledger_lines',
+    ])
+  })
+})
+
+test('rows of a log that was restored from an older copy are late, whatever the numbers say', async () => {
+  await append(1)
+  await append(2)
+  await pool.query(
+    `update projection_checkpoints set position = 1, event_id = gen_random_uuid(), digest = 'another' where name = 'accounts'`,
+  )
+  expect(await answerOf(healthOf(), true)).toMatchObject({
+    status: 503,
+    body: { checks: { projections: { status: 'failed', halted: ['accounts'] } } },
+  })
+})
+
+test.each(['appends_fail', 'rewritten'] as const)(
+  'a ledger that cannot write (%s) makes the process unready',
+  async (kind) => {
+    let failure: LedgerFailure | null = null
+    const health = healthOf({ ledger: { failure: () => failure } })
+    expect(await answerOf(health, false)).toMatchObject({
+      status: 200,
+      body: { checks: { ledger: { status: 'ok' } } },
+    })
+    failure = { kind, error: new Error('no space left') }
+    expect(await answerOf(health, false)).toMatchObject({
+      status: 503,
+      body: { status: 'not_ready', checks: { ledger: { status: 'failed' } } },
+    })
+  },
+)
 
 describe('a database that', () => {
   test('is away makes the process unready', async () => {

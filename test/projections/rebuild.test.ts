@@ -13,7 +13,7 @@ import { keyStream, ledgerStream } from '../../src/events/streams.ts'
 import type { Ledger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { rebuildProjection } from '../../src/projector/rebuild.ts'
-import { liveTable } from '../../src/projector/tables.ts'
+import { liveTable, nextTable, prepareProjections, rebuildLock } from '../../src/projector/tables.ts'
 import {
   appendTo,
   type House,
@@ -218,6 +218,29 @@ describe('rebuild', () => {
     expect(await seen(ledgerLines)).toEqual(before)
     expect(await leftovers()).toEqual([])
     expect(await house.rebuild(ledgerLines)).toMatchObject({ events: expect.any(Number) })
+  })
+
+  test('what one that was killed left behind is dropped at the next start, and nothing of one that runs', async () => {
+    await open()
+    const left = nextTable(keyUsage)('key_usage')
+    const running = new pg.Client({ connectionString: house.url })
+    await running.connect()
+    const start = async (): Promise<void> => {
+      const client = await house.pool.connect()
+      await prepareProjections(client, projections)
+      client.release()
+    }
+    await start()
+    await house.pool.query(`create table ${left} (a integer)`)
+    await running.query('select pg_advisory_lock(hashtext($1))', [rebuildLock(keyUsage)])
+    await start()
+    expect(await leftovers()).toEqual([left])
+    // A killed process loses its connection, and the connection its lock.
+    await running.end()
+    await until('it is dropped', async () => {
+      await start()
+      return (await leftovers()).length === 0
+    })
   })
 
   test('two at once of one projection: the second is refused and does not disturb the first', async () => {

@@ -1,0 +1,136 @@
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { cli, cliJson } from '../support/service.ts'
+
+/** What the command line says of ledgers that were changed behind the service's back. */
+
+type Fault = { revision: number; digest: string; fault: string }
+type Verified = {
+  ok: boolean
+  ledgers: {
+    organization_id: string
+    ok: boolean
+    fault: Fault | null
+    known_faults: Fault[]
+    account_row: string
+  }[]
+}
+
+let database: TestDatabase
+let pool: pg.Pool
+let environment: Record<string, string>
+let orgs: string[]
+
+beforeAll(async () => {
+  database = await testDatabase()
+  pool = new pg.Pool({ connectionString: database.url, max: 1 })
+  environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
+  orgs = []
+  for (const name of ['One', 'Two', 'Three']) {
+    const made = await cliJson<{ organization_id: string }>(['org', 'create', name], environment)
+    await cliJson(['credits', 'grant', made.organization_id, '10', '--reason', 'opening'], environment)
+    orgs.push(made.organization_id)
+  }
+  // Folds what there is.
+  await cliJson(['projection', 'verify', '--all'], environment)
+}, 120_000)
+
+afterAll(async () => {
+  await pool.end()
+  await database.drop()
+})
+
+const verify = async (): Promise<Verified> => {
+  const { code, out } = await cli(['ledger', 'verify', '--json'], environment)
+  const verified = JSON.parse(out) as Verified
+  expect(code).toBe(verified.ok ? 0 : 1)
+  return verified
+}
+const ledgerOf = ({ ledgers }: Verified, org = ''): Verified['ledgers'][number] | undefined =>
+  ledgers.find(({ organization_id }) => organization_id === org)
+
+describe('ledger verify', { timeout: 90_000 }, () => {
+  test('untouched: every ledger is sound', async () => {
+    const verified = await verify()
+    expect(verified.ok).toBe(true)
+    expect(verified.ledgers.map(({ ok, account_row }) => [ok, account_row])).toEqual(
+      orgs.map(() => [true, 'sealed']),
+    )
+  })
+
+  test('a changed row, a changed event, a cut end and a ledger that is gone are each named, and none ends the run', async () => {
+    const [one, two, three] = orgs
+    await pool.query(
+      'update account_lots_v1 set remaining_micro = remaining_micro + 1 where organization_id = $1',
+      [one],
+    )
+    await pool.query(
+      `update log_events e set data = replace(data, 'opening', 'closing') from log_streams s
+        where s.id = e.stream_id and s.name = $1 and e.revision = 1`,
+      [`ledger-${two}`],
+    )
+    await pool.query(
+      `delete from log_events e using log_streams s where s.id = e.stream_id and s.name = $1`,
+      [`ledger-${three}`],
+    )
+    const verified = await verify()
+    expect(ledgerOf(verified, one)).toMatchObject({ ok: false, fault: null, account_row: 'changed' })
+    expect(ledgerOf(verified, two)).toMatchObject({ ok: false, fault: { revision: 1 } })
+    expect(ledgerOf(verified, three)).toMatchObject({
+      ok: false,
+      fault: { revision: 0, fault: expect.stringContaining('there are no events') },
+    })
+    const { out } = await cli(['ledger', 'verify'], environment)
+    expect(out).toMatch(new RegExp(`^CHANGED ${one} `, 'm'))
+    expect(out).toMatch(new RegExp(`^BROKEN {2}${two} {2}revision 1`, 'm'))
+  })
+
+  test('a fault that was acknowledged is known; another one at the same place is new', async () => {
+    const two = orgs[1] ?? ''
+    const fault = ledgerOf(await verify(), two)?.fault
+    if (fault === null || fault === undefined) throw new Error('the fault is not named')
+    await cliJson(
+      [
+        'ledger',
+        'acknowledge',
+        two,
+        '--revision',
+        String(fault.revision),
+        '--digest',
+        fault.digest,
+        '--reason',
+        'a word was changed by hand, and looked into',
+      ],
+      environment,
+    )
+    expect(ledgerOf(await verify(), two)).toMatchObject({
+      ok: true,
+      fault: null,
+      known_faults: [{ revision: 1 }],
+    })
+    await pool.query(
+      `update log_events e set data = replace(data, 'closing', 'opened') from log_streams s
+        where s.id = e.stream_id and s.name = $1 and e.revision = 1`,
+      [`ledger-${two}`],
+    )
+    expect(ledgerOf(await verify(), two)).toMatchObject({
+      ok: false,
+      fault: { revision: 1 },
+      known_faults: [],
+    })
+  })
+
+  test.each([
+    [['ledger', 'acknowledge', 'x', '--revision', '1', '--digest', 'x', '--reason', 'y'], 'organization_id'],
+    [['ledger', 'acknowledge', '<org>', '--revision', 'one', '--digest', 'x', '--reason', 'y'], '--revision'],
+    [['ledger', 'acknowledge', '<org>', '--revision', '1', '--digest', 'short', '--reason', 'y'], 'digest'],
+    [['ledger', 'acknowledge', '<org>', '--revision', '1'], '--digest is required'],
+  ])('%j is refused by name', async (args, sentence) => {
+    const { code, err } = await cli(
+      args.map((arg) => arg.replace('<org>', orgs[0] ?? '')),
+      environment,
+    )
+    expect({ code, err }).toMatchObject({ code: 2, err: expect.stringContaining(sentence) })
+  })
+})
