@@ -11,7 +11,8 @@ import { uuidV5 } from '../../src/event-log/event-id.ts'
 import type { NewEvent } from '../../src/event-log/port.ts'
 import { keyStream } from '../../src/events/streams.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
-import { revoke } from '../../src/ops/api-keys.ts'
+import { CommandRefused } from '../../src/ledger/commit.ts'
+import { changeLimits, defaultKeyLimits, issueKey, revoke, rotate } from '../../src/ops/api-keys.ts'
 import { createOrganization } from '../../src/ops/organizations.ts'
 import { readCheckpoints } from '../../src/projector/checkpoints.ts'
 import { type House, openHouse, send, until } from '../support/house.ts'
@@ -219,6 +220,43 @@ test(
   },
   propertyMaxMs,
 )
+
+test('operators at one key at the same moment: what one of them ends stays ended, and no successor is left behind', async () => {
+  const { organizationId: own } = await createOrganization(house.foundation, {
+    name: 'B',
+    overdraftLimit: 0n,
+    actor: 'cli',
+  })
+  const handedOut: string[] = []
+  for (let round = 0; round < 5; round++) {
+    const { keyId } = await issueKey(house.foundation, {
+      organizationId: own,
+      name: 'contended',
+      permissions: [],
+      limits: defaultKeyLimits,
+      allowedCidrs: [],
+      expiresAt: null,
+      actor: 'cli',
+    })
+    const of = { keyId, actor: 'cli' }
+    const [revocation, ...others] = await Promise.allSettled([
+      revoke(house.foundation, { ...of, reason: 'leaked' }),
+      rotate(house.foundation, { ...of, graceMs: 3_600_000 }),
+      rotate(house.foundation, { ...of, graceMs: 3_600_000 }),
+      changeLimits(house.foundation, { ...of, limits: { requests_per_minute: 1 } }),
+    ])
+    expect(revocation).toMatchObject({ status: 'fulfilled' })
+    for (const one of others)
+      if (one.status === 'rejected') expect(one.reason).toBeInstanceOf(CommandRefused)
+      else if ('keyId' in one.value) handedOut.push(one.value.keyId)
+  }
+  await projected()
+  const live = await house.query(
+    'select key_id from api_keys where organization_id = $1 and revoked_at is null order by key_id',
+    [own],
+  )
+  expect(live.map(({ key_id }) => key_id)).toEqual(handedOut.sort())
+})
 
 describe('an event of a key that the projector set aside', () => {
   const readyOf = async (url: string | null): Promise<{ status: number; api_keys: unknown }> => {

@@ -214,6 +214,26 @@ describe('a process whose live model no longer follows the event log', () => {
     })
   })
 
+  test('prices nothing from when a book that cannot be read was published, and is not ready', async () => {
+    await append(1)
+    const prices = openPriceBooks({ eventLog: fragile.eventLog, logger })
+    stopping.push(prices.stop)
+    await prices.caughtUp
+    expect(prices.at(Date.now()).version).toBe(1)
+    await fragile.eventLog.append(priceBookStream, 0, [
+      {
+        id: eventIdOf(priceBookStream, 'tomorrow', 0),
+        type: 'PriceBookWithdrawn',
+        data: '{}',
+        metadata: '{"schema_version":1,"actor":"cli","effective_at":"2026-09-14T00:00:00.000Z"}',
+      },
+    ])
+    await until(() => prices.failure() !== null)
+    expect(() => prices.at(Date.now())).toThrow(Unavailable)
+    expect(prices.doubtful()).toBe(1)
+    expect(await readyOf([{ name: 'price_books', failure: prices.failure }])).toMatchObject({ status: 503 })
+  })
+
   test('is ready again when the model follows again', async () => {
     const directory = await openKeyDirectory({ eventLog: fragile.eventLog, listed: [], logger })
     stopping.push(directory.stop)
