@@ -1,0 +1,75 @@
+/** What readiness tells of projections on EventStoreDB, as far as a double of the server's protocol can stand for it. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
+import { pino } from 'pino'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { projections } from '../../projections/index.ts'
+import { openEventStoreDb } from '../../src/event-log/eventstoredb.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { createHealth, type Health } from '../../src/metrics/health.ts'
+import { createProjector } from '../../src/projector/run.ts'
+import { prepareProjections } from '../../src/projector/tables.ts'
+import { newEvents } from '../contract/event-log.ts'
+import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { eventually } from '../support/service.ts'
+
+const logger = pino({ level: 'silent' })
+
+let double: EventStoreDouble
+let database: TestDatabase
+let pool: pg.Pool
+let eventLog: EventLog
+let others: EventLog
+
+beforeEach(async () => {
+  double = await startEventStoreDouble({ systemEventEvery: 10 })
+  database = await testDatabase()
+  pool = new pg.Pool({ connectionString: database.url })
+  eventLog = openEventStoreDb({ url: double.url, prefix: 'enrichment-', logger })
+  others = openEventStoreDb({ url: double.url, logger })
+  const client = await pool.connect()
+  await prepareProjections(client, projections)
+  client.release()
+})
+
+afterEach(async () => {
+  await eventLog.close()
+  await others.close()
+  await double.close()
+  await pool.end()
+  await database.drop()
+})
+
+const healthNow = (): Health =>
+  createHealth({ eventLog, pool, monotonic: () => performance.now(), projections })
+
+test('the lag is the age of the oldest event without rows, and what others write to the server is no lag', async () => {
+  await eventLog.append('test-1', 'none', newEvents(1))
+  await sleep(400)
+  await eventLog.append('test-1', 0, newEvents(1))
+  const { checks } = await healthNow().readiness({ showsRows: true })
+  expect(checks.projections?.lag_seconds).toBeGreaterThanOrEqual(0.4)
+  expect(checks.projections?.lag_seconds).toBeLessThan(10)
+
+  const projector = createProjector({
+    url: database.url,
+    eventLog,
+    projections,
+    logger,
+    owner: 'test',
+    seal: () => '',
+  })
+  void projector.run()
+  try {
+    const caughtUp = async (): Promise<true | undefined> => {
+      const lags = await healthNow().projectionLags()
+      return lags?.every(({ behind, seconds }) => behind === 0n && seconds === 0) === true ? true : undefined
+    }
+    await eventually(caughtUp)
+    for (let n = 0; n < 20; n++) await others.append(`orders-${n}`, 'none', newEvents(50))
+    expect(await caughtUp()).toBe(true)
+  } finally {
+    await projector.stop()
+  }
+})
