@@ -45,6 +45,7 @@ export type LedgerFinding =
   | {
       readonly kind: 'charged'
       readonly eventId: string
+      readonly revision: number
       /** What the call established then. */
       readonly call: PaidCall
       readonly settle: { readonly absentUpTo: number } | null
@@ -55,8 +56,11 @@ export type LedgerFinding =
   | { readonly kind: 'in_flight' }
 
 export type Attempts = {
-  /** Throws what database and event log throw. */
-  find(request: KeyedRequest): Promise<LedgerFinding>
+  /**
+   * `paidRevision`: where the claim says that something was paid. The ledger has the last word. Throws what database and event log
+   * throw.
+   */
+  find(request: KeyedRequest, paidRevision: number | null): Promise<LedgerFinding>
 }
 
 export const createAttempts = ({
@@ -72,6 +76,7 @@ export const createAttempts = ({
   const locate = async (
     organizationId: string,
     ids: readonly string[],
+    paidRevision: number | null,
   ): Promise<{ places: Map<string, number>; upTo: number }> => {
     const projected = idempotentCalls(organizationId, ids)
     const { rows } = await pool.query<IdempotentCallRow>(projected.text, [...projected.values])
@@ -79,6 +84,9 @@ export const createAttempts = ({
     const found = await keyedEvents.find(organizationId, ids, Number(rows[0]?.last_revision ?? -1))
     for (const { event_id, revision } of rows)
       if (event_id !== null) found.places.set(event_id, Number(revision))
+    if (paidRevision === null || [...found.places.values()].includes(paidRevision)) return found
+    const [paid] = await eventLog.read(ledgerStream(organizationId), { from: paidRevision, max: 1 })
+    if (paid !== undefined && ids.includes(paid.id)) found.places.set(paid.id, paidRevision)
     return found
   }
 
@@ -92,14 +100,14 @@ export const createAttempts = ({
   }
 
   return {
-    find: async (request) => {
+    find: async (request, paidRevision) => {
       const { organizationId, key } = request
       const attempts = Array.from({ length: attemptsMax }, (_, n) => {
         const id = eventIdOf(organizationId, commandKeyOf(key, n), 0)
         return { id, settlementId: eventIdOf(organizationId, settlementKeyOf(id), 0) }
       })
       const ids = attempts.flatMap(({ id, settlementId }) => [id, settlementId])
-      const { places, upTo } = await locate(organizationId, ids)
+      const { places, upTo } = await locate(organizationId, ids, paidRevision)
       for (const [attempt, { id, settlementId }] of attempts.entries()) {
         const place = places.get(id)
         if (place === undefined) return { kind: 'first', attempt, absentUpTo: upTo }
@@ -116,6 +124,7 @@ export const createAttempts = ({
         return {
           kind: 'charged',
           eventId: id,
+          revision: place,
           call: { facts, atMs: Date.parse(event.metadata.effective_at) },
           settle: settlement === null ? { absentUpTo: upTo } : null,
         }

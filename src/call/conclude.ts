@@ -68,9 +68,12 @@ export type Admitted = {
   readonly claim?: IdempotencyClaim
   /** With a claim: which attempt this is, and up to where the ledger does not hold it. */
   readonly attempt?: { readonly number: number; readonly absentUpTo: number }
+  /** With a claim: where the ledger holds the call that paid for the answer. */
+  readonly paidRevision?: number | null
   /** The call was charged before: its first event id, and up to where the ledger does not hold what settles that. */
   readonly owes?: {
     readonly eventId: string
+    readonly revision: number
     readonly call: PaidCall
     readonly settle: { readonly absentUpTo: number } | null
   }
@@ -202,7 +205,11 @@ const recordUnpaid = async (
 const ratingsMax = 8
 
 /** An answer as it was recorded. `unpaid`: as one that the balance could not pay. */
-export type Recorded = Pick<Committed, 'events' | 'balance' | 'repeated'> & { readonly unpaid: boolean }
+export type Recorded = Pick<Committed, 'events' | 'balance' | 'repeated'> & {
+  readonly unpaid: boolean
+  /** Where the ledger holds the call, if it was charged. */
+  readonly paidRevision: number | null
+}
 
 /**
  * Records an answer and its charge. An Idempotency-Key is used up by a charge: a call that came with one and costs nothing,
@@ -225,7 +232,8 @@ export const recordAnswer = async (
     const seen = rated(await lastSeen(room, admitted))
     if (seen === 'unpaid') {
       const refused = await recordUnpaid(room, admitted, (account) => rated(account) !== 'unpaid')
-      if (refused !== null) return { events: [], unpaid: true, repeated: false, ...refused }
+      if (refused !== null)
+        return { events: [], unpaid: true, repeated: false, paidRevision: null, ...refused }
     } else {
       const committed = await record(
         room,
@@ -234,10 +242,11 @@ export const recordAnswer = async (
         // Without an Idempotency-Key the append decides whatever it finds.
         attempt === undefined ? undefined : (account) => rated(account) !== seen,
       )
-      const { events, balance, repeated } = committed
-      const { unpaid } = outcomeOfCall(events)
+      const { events, balance, repeated, revision } = committed
+      const { unpaid, charged } = outcomeOfCall(events)
+      const paidRevision = charged > 0n ? revision - events.length + 1 : null
       if (unpaid) room.refusedCalls.single(admitted.key, admitted.startedMs)
-      if (events.length > 0) return { events, balance, repeated, unpaid }
+      if (events.length > 0) return { events, balance, repeated, unpaid, paidRevision }
     }
   }
   throw new LedgerUnavailable('what the call costs changes faster than it can be recorded')
@@ -332,12 +341,16 @@ const finish = (
   observe(room, admitted, refusal, credits.charged)
   const headers = headersOf(admitted, credits)
   if (refusal?.retryAfterSeconds !== undefined) headers['retry-after'] = String(refusal.retryAfterSeconds)
-  const { claim, reply, requestId, form } = admitted
+  const { claim, reply, requestId, form, paidRevision } = admitted
   if (claim === undefined) return send(reply, { status, headers, body })
   // Of a person's data nothing is kept; a call nobody could pay, or that failed, may be made again at once.
   const kept = form.personal === true && status === 200 ? null : body
   const again = refusal?.code === 'CREDIT_001' || status >= 500
-  return (again ? room.idempotency.release(claim) : room.idempotency.finish(claim, { status, body: kept }))
+  return (
+    again
+      ? room.idempotency.release(claim)
+      : room.idempotency.finish(claim, { status, body: kept, paidRevision: paidRevision ?? null })
+  )
     .catch((error: unknown) =>
       room.logger.error({ err: error, requestId }, 'an answer could not be kept for replays'),
     )

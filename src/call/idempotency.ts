@@ -33,10 +33,13 @@ export type Idempotency = {
   claim(claim: IdempotencyClaim): Promise<Claim>
   /** What the ledger holds now, for whoever has the claim and found there that another process wrote the call meanwhile. */
   lookAgain(claim: IdempotencyClaim): Promise<LedgerFinding>
-  /** Keeps the first answer. Without a body only that there was one: the call is made again, charging nothing. */
+  /**
+   * Keeps the first answer. Without a body only that there was one: the call is made again, charging nothing. `paidRevision`:
+   * where its charged call is in the ledger.
+   */
   finish(
     claim: IdempotencyClaim,
-    answer: { readonly status: number; readonly body: string | null },
+    answer: { readonly status: number; readonly body: string | null; readonly paidRevision: number | null },
   ): Promise<void>
   /** The call left no trace in the ledger: the next request with this key is a first one again. */
   release(claim: IdempotencyClaim): Promise<void>
@@ -96,9 +99,13 @@ export const createIdempotency = ({
   }
 
   /** For whoever holds the claim: it is let go where the ledger cannot be looked into. */
-  const lookUnderClaim = async (claim: IdempotencyClaim, letGo: typeof release): Promise<LedgerFinding> => {
+  const lookUnderClaim = async (
+    claim: IdempotencyClaim,
+    letGo: typeof release,
+    paidRevision: number | null = null,
+  ): Promise<LedgerFinding> => {
     try {
-      const found = await attempts.find(claim)
+      const found = await attempts.find(claim, paidRevision)
       // The claim says what the key was used for, and that is not this.
       if (found.kind === 'mismatch') await release(claim)
       return found
@@ -116,7 +123,7 @@ export const createIdempotency = ({
     claim: IdempotencyClaim,
     { claimed_at }: { claimed_at: string },
   ): Promise<LedgerFinding> => {
-    const found = await attempts.find(claim)
+    const found = await attempts.find(claim, null)
     if (found.kind !== 'charged') return { kind: 'mismatch' }
     const righted = await pool.query(
       `update idempotent_calls set body_hash = $3, claimed_at = now()
@@ -139,21 +146,23 @@ export const createIdempotency = ({
       claimed_at: string
       status: number | null
       answer: string | null
+      paid_revision: string | null
     }>(
       `select body_hash = $3 as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text,
-                status, answer
+                status, answer, paid_revision
            from idempotent_calls where organization_id = $1 and key_hash = $2`,
       [organizationId, keyHash(claim), fingerprint, claimTtlSeconds],
     )
     const row = rows[0]
     // Released between the two statements: the caller may try again.
     if (row === undefined) return { kind: 'in_flight' }
+    const paidRevision = row.paid_revision === null ? null : Number(row.paid_revision)
     if (!row.same) return row.status === null && row.stale ? rightClaim(claim, row) : { kind: 'mismatch' }
     if (row.status !== null) {
       // Forgotten, never kept, or not to be opened: what the ledger says still holds.
       const body = row.answer === null ? null : sealer.open(row.answer, sealContext(claim))
       if (body !== null) return { kind: 'replay', answer: { status: row.status, body } }
-      const looked = await attempts.find(claim)
+      const looked = await attempts.find(claim, paidRevision)
       if (looked.kind !== 'first') return looked
       // Made again it is a first call: one at a time.
       const again = await pool.query(
@@ -170,16 +179,16 @@ export const createIdempotency = ({
       [organizationId, keyHash(claim), row.claimed_at],
     )
     if (taken.rowCount !== 1) return { kind: 'in_flight' }
-    return lookUnderClaim(claim, handBack)
+    return lookUnderClaim(claim, handBack, paidRevision)
   }
 
-  const finish: Idempotency['finish'] = async (claim, { status, body }) => {
+  const finish: Idempotency['finish'] = async (claim, { status, body, paidRevision }) => {
     // With no key to seal it under it is not kept, and a repeated call is made again, as after a day. Readiness tells.
     const sealed = body === null ? null : await sealer.seal(body, sealContext(claim)).catch(() => null)
     await pool.query(
-      `update idempotent_calls set status = $3, answer = $4, answered_at = now()
+      `update idempotent_calls set status = $3, answer = $4, answered_at = now(), paid_revision = coalesce($5, paid_revision)
         where organization_id = $1 and key_hash = $2`,
-      [claim.organizationId, keyHash(claim), status, sealed],
+      [claim.organizationId, keyHash(claim), status, sealed, paidRevision],
     )
   }
 

@@ -124,5 +124,6 @@ const answerCharged = async (
   if (events.some(({ type }) => type === 'CreditAdjusted'))
     throw new LedgerUnavailable('the charge was given back meanwhile')
   admitted.reply.header('idempotent-replayed', 'true')
-  return deliver(room, { ...admitted, claim }, written, { charged: 0n, remaining: balance })
+  const paidRevision = admitted.owes?.revision ?? null
+  return deliver(room, { ...admitted, claim, paidRevision }, written, { charged: 0n, remaining: balance })
 }

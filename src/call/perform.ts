@@ -281,5 +281,6 @@ const answerOnce = async (
   if (committed.unpaid) return refuseUnpaid(room, admitted, decision.facts, committed)
   const billed = form.billed?.(decision.result, chargeLinesOf(committed.events))
   const answer = billed === undefined ? written : rendered(form, { ...decision, result: billed })
-  return deliver(room, admitted, answer, { charged, remaining: committed.balance })
+  const { paidRevision, balance } = committed
+  return deliver(room, { ...admitted, paidRevision }, answer, { charged, remaining: balance })
 }

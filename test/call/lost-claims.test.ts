@@ -4,9 +4,10 @@
  */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { fingerprintOf } from '../../src/call/idempotency.ts'
+import { createIdempotency, fingerprintOf } from '../../src/call/idempotency.ts'
+import { createKeyedEvents } from '../../src/ledger/keyed-events.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
-import { chargesOf } from '../spec/ledger-scene.ts'
+import { chargesOf, forget } from '../spec/ledger-scene.ts'
 import { expectCredits, expectErrorObject } from '../spec/wire.ts'
 import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
 
@@ -103,11 +104,7 @@ describe('after its row is lost a paid key answers its own request free, and no 
     const rowOf = () =>
       house.query('select body_hash from idempotent_calls where organization_id = $1', [organizationId])
     const own = await rowOf()
-    const another = fingerprintOf(
-      house.foundation.secrets,
-      { organizationId, key },
-      { route: 'POST /v1/ip/lookup', body: JSON.stringify({ ip: places.munich }) },
-    )
+    const another = fingerprintFor(partner, places.munich)
     // What it had claimed, a minute later.
     const leave = () =>
       house.query(
@@ -125,6 +122,43 @@ describe('after its row is lost a paid key answers its own request free, and no 
     expect(await chargesOf(house, partner)).toHaveLength(1)
   })
 })
+
+test('a row missing from the statement charges nobody again: the claim says where the charge is', async () => {
+  const partner = await paid()
+  const { organizationId } = partner
+  await forget(house, partner)
+  // Otherwise the statement would end before the charge, and what is after its end is read.
+  await send(`${house.apiUrl}/v1/ip/lookup`, {
+    headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json' },
+    body: { ip: places.private },
+  })
+  const end = (await house.eventsOf(organizationId)).length - 1
+  const linesTo = () =>
+    house.query('select 1 from ledger_lines where organization_id = $1 and revision = $2', [
+      organizationId,
+      end,
+    ])
+  await until('all is projected', async () => (await linesTo()).length > 0)
+  await house.query('delete from ledger_lines_v1 where organization_id = $1 and idempotent', [organizationId])
+  // A process that remembers nothing of the ledger.
+  const { pool, eventLog, secrets, epochKeys } = house.foundation
+  const idempotency = createIdempotency({
+    pool,
+    eventLog,
+    keyedEvents: createKeyedEvents(eventLog),
+    secrets,
+    sealer: epochKeys.sealer('idempotent-answer'),
+  })
+  const claim = { organizationId, key, fingerprint: fingerprintFor(partner, places.london) }
+  expect(await idempotency.claim(claim)).toMatchObject({ kind: 'charged' })
+})
+
+const fingerprintFor = ({ organizationId }: Partner, ip: string): Buffer =>
+  fingerprintOf(
+    house.foundation.secrets,
+    { organizationId, key },
+    { route: 'POST /v1/ip/lookup', body: JSON.stringify({ ip }) },
+  )
 
 test('what a request said does not stand in the ledger, and equal requests under two keys have nothing in common', async () => {
   const partners = [await paid(), await paid()]
