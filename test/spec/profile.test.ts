@@ -1,10 +1,12 @@
 /** Specification 2.4 and 4.3, with decisions 4, 7, 11, 12, 15, 20 and 21. The upstream is a server of the test's own. */
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type App, startApp } from '../../src/app.ts'
 import { type ProfileResult, profileResult } from '../../src/capabilities/profile/contract.ts'
+import { parseConfig } from '../../src/config.ts'
 import {
   type Answer,
   type AnswerAndFacts,
@@ -38,9 +40,9 @@ let partner: Partner
 
 beforeAll(async () => {
   upstream = await profileUpstream()
-  upstream.answers(({ path: asked }) => {
+  upstream.answers(async ({ path: asked }) => {
     const { searchParams } = new URL(asked, upstream.url)
-    const answer = answers.get(searchParams.get('lid') || searchParams.get('urn') || '')?.()
+    const answer = await answers.get(searchParams.get('lid') || searchParams.get('urn') || '')?.()
     return answer ?? { status: 404 }
   })
   house = await openHouse({
@@ -70,7 +72,7 @@ const aPartner = (options: PartnerOptions = {}): Promise<Partner> =>
   })
 
 /** What the upstream says of whom, by lid and by number. */
-const answers = new Map<string, () => UpstreamAnswer>()
+const answers = new Map<string, () => UpstreamAnswer | Promise<UpstreamAnswer>>()
 let people = 0
 
 const freshLid = (): string => `zorvina-quillfeather-${++people}`
@@ -745,6 +747,20 @@ describe('an upstream that fails is 503 with Retry-After, and nothing is charged
       expect(answer.status).toBe(503)
       expect(Number(answer.headers.get('retry-after'))).toBeGreaterThan(10)
       expect(timesAsked(other.lid)).toBe(0)
+    })
+  })
+
+  test('4.3.4 one that needs 4.5 seconds does not fail: fresh data take 1 to 5', async () => {
+    const { lid } = somebody()
+    const wasThere = answers.get(lid)
+    answers.set(lid, async () => {
+      await sleep(4_500)
+      return wasThere?.() ?? { status: 404 }
+    })
+    const { PROFILE_HTTP_TIMEOUT_MS } = parseConfig({})
+    await inAnotherProcess({ PROFILE_HTTP_TIMEOUT_MS }, async (askThere) => {
+      const answer = await askThere(partner, { id: lid, cached: false })
+      expect({ status: answer.status, lid: Object(answer.body.result).lid }).toEqual({ status: 200, lid })
     })
   })
 
