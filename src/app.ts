@@ -10,6 +10,7 @@ import { createRefusedCalls } from './call/refused-calls.ts'
 import { createRequestIds } from './call/request-id.ts'
 import { createReservations } from './call/reservations.ts'
 import { createHost, type Reach } from './call/route.ts'
+import { createStrangers } from './call/strangers.ts'
 import { rereadLists } from './capabilities/email-validation/lists.ts'
 import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
 import { ipLookup } from './capabilities/ip-lookup/index.ts'
@@ -271,6 +272,7 @@ const openCallRoom = async (
     secrets,
     limiter: shared ?? local,
     refusedCalls,
+    strangers: createStrangers(logger),
     ledger,
     prices,
     idempotency: createIdempotency({

@@ -11,13 +11,16 @@ export type AnswerHeaders = Record<string, string>
 
 const jsonType = 'application/json; charset=utf-8'
 
+/** Of every answer: it is of this moment, for this caller, and of the type it says it is. */
+export const safeHeaders = { 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' } as const
+
 /** Headers every call of a known key carries (decision 5). */
 export const callHeaders = (
   requestId: string,
   verdict: RateVerdict | undefined,
   credits: Credits | undefined,
 ): AnswerHeaders => {
-  const headers: AnswerHeaders = { 'content-type': jsonType, 'x-request-id': requestId }
+  const headers: AnswerHeaders = { ...safeHeaders, 'content-type': jsonType, 'x-request-id': requestId }
   if (credits !== undefined) {
     headers['credits-charged'] = formatCredits(credits.charged)
     headers['credits-remaining'] = formatCredits(credits.remaining)

@@ -19,6 +19,7 @@ import type { AnyCapabilityForm, PaidCall } from './form.ts'
 import type { Idempotency, IdempotencyClaim } from './idempotency.ts'
 import type { RefusedCalls } from './refused-calls.ts'
 import type { Reservations } from './reservations.ts'
+import type { Strangers } from './strangers.ts'
 import { unavailableWhenLate, waitLeftMs } from './waiting.ts'
 
 /**
@@ -32,6 +33,7 @@ export type CallRoom = {
   readonly secrets: Secrets
   readonly limiter: RateLimiter
   readonly refusedCalls: RefusedCalls
+  readonly strangers: Strangers
   readonly ledger: Ledger
   readonly prices: PriceBooks
   readonly idempotency: Idempotency

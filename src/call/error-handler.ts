@@ -1,10 +1,12 @@
+import { METHODS, STATUS_CODES } from 'node:http'
 import type { FastifyError } from 'fastify'
-import { internalError, type Refusal, unreadableBody } from './errors.ts'
+import { type AnswerHeaders, callHeaders, errorBody, statusOf } from './answer.ts'
+import { internalError, type Refusal, tooSlow, unreadableBody } from './errors.ts'
+import { BodyRefused } from './request-body.ts'
 
 /** What HTTP itself got wrong, in the catalogue's words. Everything else that is thrown here is a bug of ours. */
-export const refusalOf = (error: FastifyError, bodyBytesMax: number): Refusal => {
-  if (error.code === 'FST_ERR_CTP_BODY_TOO_LARGE')
-    return unreadableBody(`The body is larger than ${bodyBytesMax} bytes.`, 413)
+export const refusalOf = (error: FastifyError): Refusal => {
+  if (error instanceof BodyRefused) return error.refusal
   if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE')
     return unreadableBody('The Content-Type must be application/json.', 415)
   if (typeof error.statusCode === 'number' && error.statusCode < 500)
@@ -12,22 +14,52 @@ export const refusalOf = (error: FastifyError, bodyBytesMax: number): Refusal =>
   return internalError()
 }
 
-/**
- * The answer to bytes that are no HTTP request, or one with headers beyond the limit: written by hand, because no
- * request came to be.
- */
-export const rawBadRequest = (
-  requestId: string,
-  status: '400 Bad Request' | '431 Request Header Fields Too Large',
-): string => {
-  const body = JSON.stringify({
-    error: 'bad_request',
-    message: status.startsWith('431')
-      ? 'The request headers are too large.'
-      : 'This is not a valid HTTP request.',
-    code: 'REQ_001',
-    request_id: requestId,
-    details: {},
-  })
-  return `HTTP/1.1 ${status}\r\nContent-Type: application/json; charset=utf-8\r\nX-Request-Id: ${requestId}\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`
+/** What a connection is told whose bytes are no HTTP request, or do not come. */
+export const brokenRequest = (code: string | undefined): Refusal => {
+  if (code === 'HPE_HEADER_OVERFLOW') return unreadableBody('The request headers are too large.', 431)
+  if (code === 'HPE_CHUNK_EXTENSIONS_OVERFLOW')
+    return unreadableBody('The chunk extensions are too large.', 413)
+  return code === 'ERR_HTTP_REQUEST_TIMEOUT' ? tooSlow() : unreadableBody('This is not a valid HTTP request.')
+}
+
+const requestLine = /([!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}) (\S{1,2048}) HTTP\/1\.[01]\r?\n/y
+const tokenCharacter = /[!#$%&'*+.^_`|~0-9A-Za-z-]/
+
+/** What Node.js tells of bytes it could not read. */
+export type BrokenRequest = {
+  readonly code?: string
+  readonly rawPacket?: unknown
+  readonly bytesParsed?: number
+}
+
+/** The request that Node.js did not read because it does not know its method; null: it was another fault. */
+export const unknownMethodIn = ({
+  rawPacket,
+  bytesParsed = 0,
+}: BrokenRequest): { readonly method: string; readonly url: string } | null => {
+  if (!Buffer.isBuffer(rawPacket)) return null
+  const text = rawPacket.toString('latin1')
+  // The parser stops within the method, which may be that of a later request; or behind a method of another protocol.
+  let start = Math.min(bytesParsed, text.length)
+  while (start > 0 && tokenCharacter.test(text.charAt(start - 1))) start--
+  for (const at of [start, 0]) {
+    requestLine.lastIndex = at
+    const [, method, url] = requestLine.exec(text) ?? []
+    if (method !== undefined && url !== undefined && !METHODS.includes(method)) return { method, url }
+  }
+  return null
+}
+
+/** An answer written by hand, because no request came to be. The last one of its connection. */
+export const rawAnswer = (refusal: Refusal, requestId: string, more: AnswerHeaders = {}): string => {
+  const body = errorBody(refusal, requestId)
+  const status = statusOf(refusal)
+  const headers = {
+    ...callHeaders(requestId, undefined, undefined),
+    ...more,
+    'content-length': String(Buffer.byteLength(body)),
+    connection: 'close',
+  }
+  const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`)
+  return `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`
 }

@@ -59,12 +59,15 @@ export const errorCatalogue = {
 
 export type ErrorCode = keyof typeof errorCatalogue
 
-/** An expected failure, returned and never thrown. `status` differs from the catalogue's only for 413 and 415. */
+/** What went wrong before there was a body, or with it, beside 400. */
+type UnreadableStatus = 408 | 413 | 415 | 431
+
+/** An expected failure, returned and never thrown. `status` differs from the catalogue's only for REQ_001. */
 export type Refusal = {
   readonly code: ErrorCode
   readonly message: string
   readonly details: Readonly<Record<string, unknown>>
-  readonly status?: 413 | 415
+  readonly status?: UnreadableStatus
   readonly retryAfterSeconds?: number
 }
 
@@ -91,12 +94,14 @@ export const addressNotAllowed = (address: string): Refusal => ({
   details: { address },
 })
 
-export const unreadableBody = (reason: string, status?: 413 | 415): Refusal => ({
+export const unreadableBody = (reason: string, status?: UnreadableStatus): Refusal => ({
   code: 'REQ_001',
   message: reason,
   details: {},
   ...(status === undefined ? {} : { status }),
 })
+
+export const tooSlow = (): Refusal => unreadableBody('The request did not come in time.', 408)
 
 export const missingParameter = (name: string, type: string): Refusal => ({
   code: 'REQ_002',
@@ -118,7 +123,10 @@ export const noRoute = (method: string, path: string): Refusal => ({
 
 export const wrongMethod = (method: string, allowed: readonly string[]): Refusal => ({
   code: 'REQ_005',
-  message: `This route does not take ${method}; it takes ${allowed.join(', ')}.`,
+  message:
+    allowed.length === 0
+      ? `Nothing here takes ${method}.`
+      : `This route does not take ${method}; it takes ${allowed.join(', ')}.`,
   details: { method, allowed },
 })
 

@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict'
+import { isUtf8 } from 'node:buffer'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { MicroCredits } from '../billing/money.ts'
 import { isPriced } from '../billing/tariff.ts'
 import { Unavailable } from '../event-log/port.ts'
-import { authenticate } from '../guard/authenticate.ts'
+import { type AuthenticationFailure, authenticate } from '../guard/authenticate.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { type DirectoryKey, mayCallFrom } from '../guard/key-directory.ts'
+import { parseApiKey } from '../keys/api-key.ts'
 import { balanceOf } from '../ledger/account.ts'
 import { LedgerUnavailable } from '../ledger/commit.ts'
 import { chargeLinesOf, outcomeOfCall } from '../ledger/decide.ts'
@@ -13,8 +16,6 @@ import {
   type Admitted,
   type CallRoom,
   deliver,
-  headersOf,
-  lastSeen,
   observe,
   recordAnswer,
   recordRefusal,
@@ -82,6 +83,16 @@ export const perform = async (
   }
 }
 
+/** What is left, by the ledger or as it was told last: an answer that is no charge does not wait for a ledger that is away. */
+const balanceTold = (
+  { ledger }: CallRoom,
+  { key: { organizationId }, atMs }: Admitted,
+): Promise<MicroCredits | undefined> =>
+  unavailableWhenLate(ledger.lastSeen(organizationId), { waitMs: refusalWaitMs, what: 'the ledger' }).then(
+    (account) => balanceOf(account, atMs),
+    () => ledger.knownBalance(organizationId),
+  )
+
 /** A call that broke is recorded as what it is, where the ledger takes it; the answer leaves either way. */
 const headersOfFailure = async (
   room: CallRoom,
@@ -91,24 +102,15 @@ const headersOfFailure = async (
   const { verdict, requestId, key, atMs, form, startedMs, reply } = admitted
   const bare: Admitted = { verdict, requestId, key, atMs, form, startedMs, reply }
   const { code } = refusal
-  try {
-    const remaining =
-      code === 'SYS_001'
-        ? await recordRefusal(room, bare, { outcome: 'failed', code })
-        : balanceOf(
-            // The answer is late already where this is.
-            await unavailableWhenLate(room.ledger.lastSeen(key.organizationId), {
-              waitMs: refusalWaitMs,
-              what: 'the ledger',
-            }),
-            atMs,
-          )
-    return headersOf(admitted, { charged: 0n, remaining })
-  } catch (error) {
-    // Where the log is away there is nothing to record, and a line for every call would bury what led to it.
-    if (code === 'SYS_001') room.logger.warn({ err: error, requestId }, 'a failed call could not be recorded')
-    return callHeaders(requestId, verdict, undefined)
-  }
+  const remaining =
+    code === 'SYS_001'
+      ? await recordRefusal(room, bare, { outcome: 'failed', code }).catch((error: unknown) => {
+          // Where the log is away there is nothing to record, and a line for every call would bury what led to it.
+          room.logger.warn({ err: error, requestId }, 'a failed call could not be recorded')
+          return room.ledger.knownBalance(key.organizationId)
+        })
+      : await balanceTold(room, admitted)
+  return callHeaders(requestId, verdict, remaining === undefined ? undefined : { charged: 0n, remaining })
 }
 
 /** Refuses a request that never became a call: its body was too large or broken off. Recorded like any refusal. */
@@ -132,7 +134,8 @@ const admit = async (
   const found = authenticate(request.headers['x-api-key'], { directory, secrets, nowMs: atMs })
   const key = found instanceof Promise ? await found : found
   if (typeof key === 'string') {
-    room.logger.debug({ reason: key, requestId }, 'not authenticated')
+    const about = { requestId, address: callerAddress(request), keyId: keyIdOf(key, request) }
+    room.strangers.turnedAway(key, about)
     room.observe?.notAuthenticated(key)
     sendRefusal(reply, notAuthenticated(), callHeaders(requestId, undefined, undefined), requestId)
     return null
@@ -144,11 +147,13 @@ const admit = async (
   const admitted: Admitted = { form, reply, key, verdict, requestId, atMs, startedMs }
   if (verdict.exceeded !== null) {
     room.refusedCalls.rateLimited(key, verdict.exceeded.policy, atMs)
-    const remaining = balanceOf(await lastSeen(room, admitted), atMs)
+    // Whether the ledger can be read or not: too many calls are too many.
+    const remaining = await balanceTold(room, admitted)
     const refusal = rateLimitExceeded(verdict.exceeded)
     room.observe?.rateLimited(verdict.exceeded.policy)
     observe(room, admitted, refusal, 0n)
-    sendRefusal(reply, refusal, headersOf(admitted, { charged: 0n, remaining }), requestId)
+    const credits = remaining === undefined ? undefined : { charged: 0n, remaining }
+    sendRefusal(reply, refusal, callHeaders(requestId, verdict, credits), requestId)
     return null
   }
   if (forbidden === null) {
@@ -164,6 +169,12 @@ const admit = async (
   await refuse(room, admitted, forbidden)
   return null
 }
+
+/** The public half of a key that is or was one; of anything else nothing is repeated. */
+const keyIdOf = (reason: AuthenticationFailure, { headers }: FastifyRequest): string | undefined =>
+  reason === 'ended' || reason === 'wrong_secret'
+    ? parseApiKey(String(headers['x-api-key']))?.keyId
+    : undefined
 
 const notPermitted = (
   form: AnyCapabilityForm,
@@ -188,13 +199,31 @@ const readParameters = (form: AnyCapabilityForm, request: FastifyRequest): Retur
   return 'refusal' in read ? read : { body: { ...queryOf(request), ...read.body } }
 }
 
+const noBytes = Buffer.alloc(0)
+
+/** Why a body cannot be JSON in UTF-8 (RFC 8259 §8.1), by its headers. */
+const notJson = (headers: FastifyRequest['headers']): Refusal | null => {
+  const [type = '', ...parameters] = (headers['content-type'] ?? '').split(';')
+  if (type.trim().toLowerCase() !== 'application/json')
+    return unreadableBody('The Content-Type must be application/json.', 415)
+  for (const parameter of parameters) {
+    const [name = '', value = ''] = parameter.split('=', 2)
+    if (name.trim().toLowerCase() === 'charset' && !/^"?utf-?8"?$/i.test(value.trim()))
+      return unreadableBody('The charset must be UTF-8.', 415)
+  }
+  const coding = headers['content-encoding'] ?? ''
+  return /^(identity)?$/i.test(coding) ? null : unreadableBody('The body must not be compressed.', 415)
+}
+
 /** The JSON object of a request, or why there is none (REQ_001). Told apart by where it stands, never by its members. */
 const readBody = (request: FastifyRequest): { readonly body: JsonObject } | { readonly refusal: Refusal } => {
-  const type = request.headers['content-type']
-  if (type === undefined || !/^application\/json\s*(;|$)/i.test(type))
-    return { refusal: unreadableBody('The Content-Type must be application/json.', 415) }
+  const refusal = notJson(request.headers)
+  if (refusal !== null) return { refusal }
+  const bytes = Buffer.isBuffer(request.body) ? request.body : noBytes
+  // Decoding would put U+FFFD in the place of what is wrong, and other bytes would be the same text.
+  if (!isUtf8(bytes)) return { refusal: unreadableBody('The body is not valid UTF-8.') }
   try {
-    const body: unknown = JSON.parse(typeof request.body === 'string' ? request.body : '')
+    const body: unknown = JSON.parse(bytes.toString())
     if (typeof body === 'object' && body !== null && !Array.isArray(body)) return { body: body as JsonObject }
     return { refusal: unreadableBody('The body must be a JSON object.') }
   } catch {

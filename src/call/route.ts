@@ -1,3 +1,6 @@
+import type { IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import fastify, {
   type FastifyError,
   type FastifyInstance,
@@ -5,10 +8,10 @@ import fastify, {
   type FastifyRequest,
 } from 'fastify'
 import type { TrustedProxies } from '../guard/caller-address.ts'
-import { callHeaders, errorBody, sendRefusal } from './answer.ts'
+import { type AnswerHeaders, callHeaders, errorBody, safeHeaders, sendRefusal } from './answer.ts'
 import type { CallRoom } from './conclude.ts'
 import { boundConnections } from './connections.ts'
-import { rawBadRequest, refusalOf } from './error-handler.ts'
+import { type BrokenRequest, brokenRequest, rawAnswer, refusalOf, unknownMethodIn } from './error-handler.ts'
 import {
   echoedCharactersMax,
   noRoute,
@@ -18,16 +21,19 @@ import {
   wrongMethod,
 } from './errors.ts'
 import type { AnyCapabilityForm } from './form.ts'
+import { misframed } from './framing.ts'
+import { createOpenRequests } from './open-requests.ts'
 import { perform, performRefused } from './perform.ts'
+import { bodyBytesMax, createBodyReader } from './request-body.ts'
 
-/** Decision 3: a larger body is REQ_001 with 413. */
-export const bodyBytesMax = 16 * 1024
-const requestTimeoutMs = 30_000
+const requestTimeoutDefaultMs = 30_000
+/** How often requests are looked for that do not come. */
+const slowCheckMs = 1_000
 const keepAliveTimeoutMs = 72_000
 /** A connection that does not get to speak TLS by then is ended; Node.js would hold it for two minutes. */
 const handshakeTimeoutMs = 10_000
-
-const methods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
+/** How long a connection that was told its last may take to hang up. */
+const lingerMs = 1_000
 
 /** How a host is reached. Without anything: by plain HTTP, and nobody's forwarded headers count. */
 export type Reach = {
@@ -35,28 +41,46 @@ export type Reach = {
   readonly trusts?: TrustedProxies
   /** A connection was over a bound and was reset. */
   readonly connectionRefused?: () => void
+  /** How long a request may take to arrive, from its first byte to its last; 30 s by default. */
+  readonly requestTimeoutMs?: number
 }
 
-/**
- * An HTTP host that answers the given capabilities and refuses everything else in the catalogue's words. Bodies reach
- * the call as text: reading them is part of the call, after the caller is known.
- */
 /** Answers what never became a call. */
 const refuseIn =
   (room: CallRoom) =>
-  (reply: FastifyReply, refusal: Refusal): FastifyReply => {
+  (reply: FastifyReply, refusal: Refusal, headers: AnswerHeaders = {}): FastifyReply => {
     const requestId = room.requestIds(room.clock.now())
-    return sendRefusal(reply, refusal, callHeaders(requestId, undefined, undefined), requestId)
+    return sendRefusal(
+      reply,
+      refusal,
+      { ...callHeaders(requestId, undefined, undefined), ...headers },
+      requestId,
+    )
   }
 
+/**
+ * An HTTP host that answers the given capabilities and refuses everything else in the catalogue's words. Bodies reach
+ * the call as bytes: reading them is part of the call, after the caller is known.
+ */
 export const createHost = (
   room: CallRoom,
   forms: readonly AnyCapabilityForm[],
-  { tls = null, trusts = () => false, connectionRefused = () => undefined }: Reach = {},
+  {
+    tls = null,
+    trusts = () => false,
+    connectionRefused = () => undefined,
+    requestTimeoutMs = requestTimeoutDefaultMs,
+  }: Reach = {},
 ): FastifyInstance => {
   const refuse = refuseIn(room)
-  // Node.js would answer a missing Host itself, with an empty body.
-  const server = { requireHostHeader: false }
+  const bodies = createBodyReader()
+  const server = {
+    // Node.js would answer a missing Host itself, with an empty body.
+    requireHostHeader: false,
+    // Its own 60 s would stand in for the request's, which Node.js then takes for the headers'.
+    headersTimeout: requestTimeoutMs,
+    connectionsCheckingInterval: Math.min(slowCheckMs, requestTimeoutMs),
+  }
   const host = fastify({
     trustProxy: trusts,
     bodyLimit: bodyBytesMax,
@@ -70,39 +94,48 @@ export const createHost = (
     frameworkErrors: (_error, _request, reply) => {
       refuse(reply as FastifyReply, unreadableBody('The request could not be read.'))
     },
-    clientErrorHandler: (error, socket) => {
-      if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
-      const tooLarge = error.code === 'HPE_HEADER_OVERFLOW'
-      socket.end(
-        rawBadRequest(
-          room.requestIds(room.clock.now()),
-          tooLarge ? '431 Request Header Fields Too Large' : '400 Bad Request',
-        ),
-      )
-    },
+    clientErrorHandler: (error, socket) => endBroken(error, socket),
   })
   boundConnections(host.server, { trusts, refused: connectionRefused })
-  host.removeAllContentTypeParsers()
-  host.addContentTypeParser('*', { parseAs: 'string' }, (_request, body, done) => done(null, body))
-
-  const byPath = Map.groupBy(forms, ({ path }) => path)
-  host.setNotFoundHandler((request, reply) => {
-    // A method Fastify does not know by name, on a route that is there.
-    const allowed = byPath.get(request.url.split('?')[0] ?? '')?.map(({ method }) => method)
-    return allowed === undefined
-      ? refuse(reply, noRoute(request.method, pathOf(request)))
-      : refuse(reply.header('allow', allowed.join(', ')), wrongMethod(request.method, allowed))
+  const missing = missingOn(host)
+  const { began, answered, endsWith, endBroken } = brokenConnections({
+    room,
+    host,
+    missing,
+    breakOff: bodies.breakOff,
   })
+  host.removeAllContentTypeParsers()
+  host.addContentTypeParser('*', (request: FastifyRequest) => bodies.read(request.raw))
+
+  const refuseMissing = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
+    const { refusal, headers } = missing(request.method, request.url)
+    // What still comes of a large body is not waited for.
+    const more = request.headers['transfer-encoding'] ?? request.headers['content-length'] ?? 0
+    if (Number(more) <= bodyBytesMax) return refuse(reply, refusal, headers)
+    endsWith(request.raw)
+    return refuse(reply, refusal, { ...headers, connection: 'close' })
+  }
+  host.setNotFoundHandler(refuseMissing)
   let closing = false
   host.addHook('preClose', (done) => {
     closing = true
     done()
   })
   host.addHook('onRequest', (request, reply, done) => {
-    if (closing) refuse(reply.header('connection', 'close'), temporarilyUnavailable())
-    else if (request.headers.host === undefined && request.raw.httpVersion === '1.1')
-      refuse(reply, unreadableBody('The Host header is missing.'))
+    began(request.raw)
+    reply.headers(safeHeaders)
+    const fault = closing ? temporarilyUnavailable() : misframed(request.raw)
+    if (fault !== null) {
+      endsWith(request.raw)
+      refuse(reply, fault, { connection: 'close' })
+    }
+    // Before a body is read that is nobody's.
+    else if (request.is404) refuseMissing(request, reply)
     else done()
+  })
+  host.addHook('onResponse', (request, _reply, done) => {
+    answered(request.raw)
+    done()
   })
   host.server.on('checkExpectation', (_request, response) => {
     const requestId = room.requestIds(room.clock.now())
@@ -112,9 +145,9 @@ export const createHost = (
     response.writeHead(400, { ...headers, 'content-length': Buffer.byteLength(body) }).end(body)
   })
   host.setErrorHandler((error: FastifyError, request, reply) => {
-    const refusal = refusalOf(error, bodyBytesMax)
+    const refusal = refusalOf(error)
     if (refusal.code === 'SYS_001')
-      room.logger.error({ err: error, path: pathOf(request) }, 'a request failed outside a call')
+      room.logger.error({ err: error, path: pathOf(request.url) }, 'a request failed outside a call')
     const form = forms.find(
       ({ path, method }) => path === request.routeOptions.url && method === request.method,
     )
@@ -122,24 +155,75 @@ export const createHost = (
       ? refuse(reply, refusal)
       : performRefused(room, form, refusal, request, reply)
   })
-
-  for (const [path, own] of byPath) {
-    for (const form of own)
-      host.route({
-        method: form.method,
-        url: path,
-        handler: (request, reply) => perform(room, form, request, reply),
-      })
-    const allowed = own.map(({ method }) => method)
+  for (const form of forms)
     host.route({
-      method: methods.filter((method) => !allowed.some((taken) => taken === method)),
-      url: path,
-      handler: (request, reply) =>
-        refuse(reply.header('allow', allowed.join(', ')), wrongMethod(request.method, allowed)),
+      method: form.method,
+      url: form.path,
+      handler: (request, reply) => perform(room, form, request, reply),
     })
-  }
   return host
 }
 
-const pathOf = (request: FastifyRequest): string =>
-  (request.url.split('?')[0] ?? '').slice(0, echoedCharactersMax)
+type Missing = (method: string, url: string) => { refusal: Refusal; headers: AnswerHeaders }
+
+/** Why nothing answers a method at an address: no route (404), or not this method (405). */
+const missingOn = (host: FastifyInstance): Missing => {
+  const methodsOf = new Map<string, string[]>()
+  host.addHook('onRoute', ({ url, method }) => {
+    // Pages whose path has parameters are for people who are signed in: whether there is one is not told.
+    if (!/[:*]/.test(url)) methodsOf.set(url, [...(methodsOf.get(url) ?? []), ...[method].flat()])
+  })
+  return (method, url) => {
+    const path = pathOf(url)
+    const allowed = methodsOf.get(path) ?? (method === 'CONNECT' ? [] : undefined)
+    return allowed === undefined
+      ? { refusal: noRoute(method, path.slice(0, echoedCharactersMax)), headers: {} }
+      : { refusal: wrongMethod(method, allowed), headers: { allow: allowed.join(', ') } }
+  }
+}
+
+/** Connections whose bytes make no sense or do not come are told so, once, and ended. */
+const brokenConnections = ({
+  room,
+  host,
+  missing,
+  breakOff,
+}: {
+  room: CallRoom
+  host: FastifyInstance
+  missing: Missing
+  breakOff: (socket: Socket, refusal: Refusal) => boolean
+}) => {
+  const open = createOpenRequests()
+  const told = new WeakSet<Duplex>()
+  const end = (socket: Duplex, { refusal, headers }: ReturnType<Missing>): void => {
+    told.add(socket)
+    socket.end(rawAnswer(refusal, room.requestIds(room.clock.now()), headers))
+    setTimeout(() => socket.destroy(), lingerMs).unref()
+  }
+  // No tunnels; Node.js would hang up without a word.
+  host.server.on('connect', ({ url = '' }, socket) => end(socket, missing('CONNECT', url)))
+  return {
+    began: open.began,
+    answered: open.answered,
+    /** The answer to this request is the connection's last. */
+    endsWith: ({ socket }: IncomingMessage) => void told.add(socket),
+    endBroken: (error: BrokenRequest, socket: Socket): void => {
+      if (told.has(socket)) return
+      if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
+      const refusal = brokenRequest(error.code)
+      // Where it is the body of a request that is broken, that one is answered so.
+      if (breakOff(socket, refusal)) return void told.add(socket)
+      const unknown = unknownMethodIn(error)
+      const last = unknown === null ? { refusal, headers: {} } : missing(unknown.method, unknown.url)
+      open.whenAnswered(socket, () => end(socket, last))
+    },
+  }
+}
+
+/** The path of a request target, which may also name a host (RFC 9112 §3.2.2). */
+const pathOf = (url: string): string => {
+  const [path = ''] = url.split(/[?#]/, 1)
+  const origin = /^https?:\/\/[^/]*/i.exec(path)
+  return origin === null ? path : path.slice(origin[0].length) || '/'
+}

@@ -1,5 +1,6 @@
+import type { MicroCredits } from '../billing/money.ts'
 import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
-import type { Account } from './account.ts'
+import { type Account, balanceOf } from './account.ts'
 import { createAppendWatch } from './append-watch.ts'
 import type { Committed, LedgerCommand } from './batch.ts'
 import {
@@ -63,6 +64,8 @@ export type Ledger = {
   failure(): LedgerFailure | null
   /** The event log no longer holds what was read from it: every command and every look is refused from now on. */
   giveUp(error: Error): void
+  /** The balance as it was last told here; undefined for a ledger never met. For whoever cannot wait for the log. */
+  knownBalance(organizationId: string): MicroCredits | undefined
   /** Resolves when nothing is queued or under way. */
   drain(): Promise<void>
 }
@@ -72,6 +75,11 @@ export type LedgerFailure = { readonly kind: 'rewritten' | 'appends_fail'; reado
 export const createLedger = (options: LedgerOptions): Ledger => {
   const limits = { ...ledgerLimits, ...options.limits }
   const writers = new Map<string, Writer>()
+  const balances = new Map<string, MicroCredits>()
+  const told = (organizationId: string, balance: MicroCredits): void => {
+    if (balances.size >= limits.accountsMax && !balances.has(organizationId)) balances.clear()
+    balances.set(organizationId, balance)
+  }
   let rewritten: Error | undefined
   const appends = createAppendWatch({
     eventLog: options.eventLog,
@@ -125,12 +133,19 @@ export const createLedger = (options: LedgerOptions): Ledger => {
         )
 
   return {
-    submit: (organizationId, command) => {
+    submit: async (organizationId, command) => {
       checkLate()
-      return unlessRewritten(() => writerOf(organizationId).submit(command))
+      const committed = await unlessRewritten(() => writerOf(organizationId).submit(command))
+      told(organizationId, committed.balance)
+      return committed
     },
     account: (organizationId) => unlessRewritten(() => writerOf(organizationId).current()),
-    lastSeen: (organizationId) => unlessRewritten(() => writerOf(organizationId).lastSeen()),
+    lastSeen: async (organizationId) => {
+      const account = await unlessRewritten(() => writerOf(organizationId).lastSeen())
+      told(organizationId, balanceOf(account, Date.now()))
+      return account
+    },
+    knownBalance: (organizationId) => (rewritten === undefined ? balances.get(organizationId) : undefined),
     failure: () => {
       if (rewritten !== undefined) return { kind: 'rewritten', error: rewritten }
       const failing = appends.failure()

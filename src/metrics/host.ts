@@ -31,6 +31,8 @@ export const createMetricsHost = ({
 }): FastifyInstance => {
   const host = fastify({
     requestTimeout: requestTimeoutMs,
+    // Node.js would take a shorter time of the request for that of its headers.
+    http: { headersTimeout: requestTimeoutMs },
     bodyLimit: bodyBytesMax,
     exposeHeadRoutes: false,
     return503OnClosing: false,

@@ -2,7 +2,7 @@ import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@pro
 import client from '@prometheus-io/client/package.json' with { type: 'json' }
 import type { MicroCredits } from '../billing/money.ts'
 import type { CallObserver } from '../call/conclude.ts'
-import { type CallOutcome, callOutcome } from '../events/calls.ts'
+import { type CallOutcome, callOutcome, rateLimitExceededV1 } from '../events/calls.ts'
 import { type Capability, capability } from '../events/capabilities.ts'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'
 import type { RatePolicy } from '../guard/rate-limit.ts'
@@ -71,7 +71,7 @@ const failureReasons = [
   'ended',
   'in_doubt',
 ] as const satisfies readonly AuthenticationFailure[]
-const ratePolicies = ['minute', 'day', 'refused'] as const satisfies readonly RatePolicy[]
+const ratePolicies: readonly RatePolicy[] = rateLimitExceededV1.shape.policy.options
 
 /** How often the delay of the event loop is looked at. Twice a second would miss it, and oftener is felt. */
 const eventLoopLookMs = 20

@@ -74,13 +74,16 @@ test('an address that does not exist is a page for a person and JSON for a progr
   for (const answer of [
     await browser.get('/nothing', { accept: '*/*' }),
     await browser.post('/nothing', '{}', { 'content-type': 'application/json' }),
-    await room.host.inject({ method: 'DELETE', url: '/' }),
+    await room.host.inject({ method: 'DELETE', url: '/nothing' }),
   ]) {
     expect(answer.statusCode).toBe(404)
     expect(answer.headers['content-type']).toBe('application/json; charset=utf-8')
     expect(answer.json()).toHaveProperty('code')
     expect(answer.headers['set-cookie']).toBeUndefined()
   }
+  const wrongMethod = await room.host.inject({ method: 'DELETE', url: '/' })
+  expect(wrongMethod.json()).toMatchObject({ code: 'REQ_005', details: { allowed: ['GET'] } })
+  expect(wrongMethod.headers.allow).toBe('GET')
 })
 
 test('every page carries the security headers and may not be kept', async () => {

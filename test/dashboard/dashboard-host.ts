@@ -4,11 +4,13 @@ import { tmpdir } from 'node:os'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
 import pino from 'pino'
 import { projections } from '../../projections/index.ts'
+import type { AnyCapabilityForm } from '../../src/call/form.ts'
 import { createIdempotency } from '../../src/call/idempotency.ts'
 import { createRefusedCalls } from '../../src/call/refused-calls.ts'
 import { createRequestIds } from '../../src/call/request-id.ts'
 import { createReservations } from '../../src/call/reservations.ts'
 import { createHost, type Reach } from '../../src/call/route.ts'
+import { createStrangers } from '../../src/call/strangers.ts'
 import { whoami } from '../../src/capabilities/whoami/index.ts'
 import { parseConfig } from '../../src/config.ts'
 import { dashboard } from '../../src/dashboard/dashboard.ts'
@@ -34,9 +36,12 @@ export type DashboardHost = {
 
 export const openDashboardHost = async ({
   reach = {},
+  forms = [],
   insecureCookies = false,
 }: {
   reach?: Reach
+  /** Answered beside whoami. */
+  forms?: readonly AnyCapabilityForm[]
   insecureCookies?: boolean
 } = {}): Promise<DashboardHost> => {
   const database = await testDatabase()
@@ -66,6 +71,7 @@ export const openDashboardHost = async ({
       secrets,
       limiter: createRateLimiter(),
       refusedCalls: createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() }),
+      strangers: createStrangers(logger),
       ledger,
       prices,
       idempotency: createIdempotency({
@@ -80,7 +86,7 @@ export const openDashboardHost = async ({
       clock: Date,
       logger,
     },
-    [whoami({ pool })],
+    [whoami({ pool }), ...forms],
     reach,
   )
   host.register(dashboard(foundation, logger, { insecureCookies }))

@@ -87,6 +87,14 @@ const text = async (): Promise<string> => {
   return response.text()
 }
 
+test('every policy that can refuse a call has its counter from the start', async () => {
+  const { text: fresh } = createMetrics({ clock: Date })
+  const policies = [
+    ...(await fresh()).matchAll(/^enrichment_rate_limited_calls_total\{policy="(\w+)"\} 0$/gm),
+  ]
+  expect(policies.map(([, policy]) => policy).sort()).toEqual(['day', 'minute', 'refused', 'second'])
+})
+
 test('known traffic is counted as what it was', async () => {
   // The narrow key's one call of the minute; also makes sure that both keys have reached the host.
   for (const key of [apiKey, narrowKey])

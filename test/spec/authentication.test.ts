@@ -1,5 +1,7 @@
 /** Specification 5, 2.1 and the AUTH codes of 7, with decisions 3 and 24. */
 import { randomBytes } from 'node:crypto'
+import { Writable } from 'node:stream'
+import { pino } from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { apiKeyLength, composeApiKey } from '../../src/keys/api-key.ts'
 import { changeLimits, revoke, rotate } from '../../src/ops/api-keys.ts'
@@ -301,6 +303,36 @@ describe('5.3 a key carries rate limits that an operator may change', () => {
     await house.heard()
     expect(rateLimitsOf(await house.whoami(own))).toMatchObject({ minute: { limit: 9, remaining: 6 } })
   })
+})
+
+test('an operator reads who was turned away and why, and no secret', async () => {
+  const lines: string[] = []
+  const sink = new Writable({
+    write: (line: Buffer, _, done) => {
+      lines.push(line.toString())
+      done()
+    },
+  })
+  const own = await openHouse({ logger: pino({ level: 'info' }, sink) })
+  try {
+    const known = await own.partner()
+    lines.length = 0
+    const key = keyWith(known.keyId, '2'.repeat(32))
+    const answer = await send(`${own.apiUrl}/v1/ip/lookup`, { headers: { 'x-api-key': key } })
+    expectNotAuthenticated(answer)
+    const told = lines.filter((line) => line.includes('not authenticated'))
+    expect(told).toHaveLength(1)
+    expect(JSON.parse(told[0] ?? '')).toMatchObject({
+      level: 30,
+      reason: 'wrong_secret',
+      keyId: known.keyId,
+      address: '127.0.0.1',
+      requestId: answer.headers.get('x-request-id'),
+    })
+    expect(lines.join('')).not.toContain('2'.repeat(32))
+  } finally {
+    await own.close()
+  }
 })
 
 test('5.1 no answer to a stranger carries a header of a call', async () => {

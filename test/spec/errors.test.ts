@@ -78,6 +78,39 @@ test('decision 4: the request id is ours, whatever the caller sends', async () =
   expect(answer.headers.get('x-request-id')).toBe(answer.body.request_id)
 })
 
+test('no answer may be kept, or be taken for another type than its own', async () => {
+  const raw = (bytes: string) => async () => only(await sendRaw(house.apiUrl, bytes))
+  const asked: [string, () => Promise<Answer>][] = [
+    ['a result', () => house.lookup(partner, { ip: '10.0.0.1' })],
+    ['whoami', () => house.whoami(partner)],
+    ['a refusal', () => house.lookup(partner, {})],
+    ['no key', () => send(`${house.apiUrl}/v1/ip/lookup`, {})],
+    ['no route', () => send(`${house.apiUrl}/nothing`, {})],
+    ['no method', () => send(`${house.apiUrl}/v1/ip/lookup`, { method: 'PUT' })],
+    ['HEAD', () => send(`${house.dashboardUrl}/whoami`, { method: 'HEAD' })],
+    ['liveness', () => send(`${house.apiUrl}/livez`, { method: 'GET' })],
+    ['readiness', () => send(`${house.dashboardUrl}/readyz`, { method: 'GET' })],
+    ['the sign-in page', () => send(`${house.dashboardUrl}/login`, { method: 'GET' })],
+    ['a redirect', async () => only(await sendRaw(house.dashboardUrl, 'GET / HTTP/1.1\r\nHost: x\r\n\r\n'))],
+    ['a path that is none', raw('GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n')],
+    ['no HTTP', raw('hello\r\n\r\n')],
+    ['large headers', raw(`GET / HTTP/1.1\r\nHost: x\r\nx-more: ${'x'.repeat(20_000)}\r\n\r\n`)],
+    ['an unknown method', raw('BREW /v1/ip/lookup HTTP/1.1\r\nHost: x\r\n\r\n')],
+    ['a tunnel', raw('CONNECT x:443 HTTP/1.1\r\nHost: x\r\n\r\n')],
+    ['an expectation', raw('GET / HTTP/1.1\r\nHost: x\r\nExpect: miracles\r\n\r\n')],
+    ['two hosts', raw('GET / HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n')],
+  ]
+  for (const [what, ask] of asked) {
+    const { headers } = await ask()
+    const kept = headers.get('cache-control')
+    expect({ what, kept, sniffed: headers.get('x-content-type-options') }).toEqual({
+      what,
+      kept: 'no-store',
+      sniffed: 'nosniff',
+    })
+  }
+})
+
 describe('REQ_001: a body that is no JSON object is a refused call, recorded and free', () => {
   test.each([
     ['empty', ''],
@@ -119,6 +152,63 @@ describe('REQ_001: a body that is no JSON object is a refused call, recorded and
 
   test('neither body nor content type is refused with 415', async () => {
     expectRefusedCall(await house.ask(partner, {}), partner, unreadable(415))
+  })
+
+  test.each([
+    'application/json; charset=utf-16',
+    'application/json; charset=iso-8859-1',
+    'application/json;charset="us-ascii"',
+    'application/json; charset=',
+    'application/json; charset=utf-8; CHARSET=latin1',
+  ])('a charset other than UTF-8, %s, is refused with 415', async (type) => {
+    const answer = await house.ask(partner, {
+      headers: { 'content-type': type },
+      body: { ip: places.london },
+    })
+    expectRefusedCall(answer, partner, unreadable(415))
+  })
+
+  test.each(['gzip', 'br', 'deflate, gzip'])(
+    'a body compressed by %s is refused with 415',
+    async (coding) => {
+      const answer = await house.lookup(partner, { ip: places.london }, { 'content-encoding': coding })
+      expectRefusedCall(answer, partner, unreadable(415))
+    },
+  )
+
+  test.each([
+    ['a byte that begins nothing', [0x80]],
+    ['a character in Latin-1', [0xfc]],
+    ['an overlong slash', [0xc0, 0xaf]],
+    ['half a surrogate pair', [0xed, 0xa0, 0x80]],
+    ['a character cut off', [0xe2, 0x82]],
+    ['what is beyond Unicode', [0xf4, 0x90, 0x80, 0x80]],
+  ])('a body with %s is not UTF-8: refused, and not read as something else', async (_, bytes) => {
+    const body = Buffer.concat([
+      Buffer.from(`{"ip":"${places.london}","note":"`),
+      Buffer.from(bytes),
+      Buffer.from('"}'),
+    ])
+    const before = (await house.eventsOf(partner.organizationId)).length
+    const response = await fetch(`${house.apiUrl}/v1/ip/lookup`, {
+      method: 'POST',
+      headers: { ...json, 'x-api-key': partner.apiKey },
+      body,
+    })
+    const text = await response.text()
+    const answer = { status: response.status, headers: response.headers, text, body: JSON.parse(text) }
+    const events = (await house.eventsOf(partner.organizationId)).slice(before)
+    expectRefusedCall({ ...answer, events }, partner, unreadable(400))
+  })
+
+  test('characters of several bytes arrive whole, however they are cut into chunks', async () => {
+    const bytes = Buffer.from('{"ip":"10.0.0.1","note":"€ü𝄞"}')
+    const chunks = [...bytes].map((byte) => `1\r\n${String.fromCharCode(byte)}\r\n`)
+    const head = `POST /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nx-api-key: ${partner.apiKey}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`
+    const answer = only(
+      await sendRaw(house.apiUrl, Buffer.from(`${head}${chunks.join('')}0\r\n\r\n`, 'latin1')),
+    )
+    expect(answer.status).toBe(200)
   })
 
   test.each(['application/json; charset=utf-8', 'Application/JSON', 'application/json;charset="utf-8"'])(
@@ -204,7 +294,7 @@ describe('REQ_004: what is no route is told so to anybody, and is no call', () =
     ['dashboard', 'POST', '/v1/ip/lookup'],
     ['dashboard', 'GET', '/whoami/'],
     ['dashboard', 'GET', '/v1/whoami'],
-    ['dashboard', 'DELETE', '/'],
+    ['dashboard', 'DELETE', '/nothing'],
   ] as const)('on the %s host: %s %s', async (on, method, path) => {
     const refusal = { status: 404, error: 'not_found', code: 'REQ_004', details: { method, path } }
     await expectUncalled(refusal, () => house.ask(partner, { on, method, path }))
@@ -267,11 +357,63 @@ describe('REQ_005: a method that a route does not take is 405 with Allow, and is
     expect(answer.events).toEqual([])
   })
 
-  test.each(['TRACE', 'PROPFIND'])('%s is a method too', async (method) => {
+  test.each([
+    ['api', '/livez', 'GET, HEAD'],
+    ['api', '/readyz', 'GET, HEAD'],
+    ['dashboard', '/', 'GET'],
+    ['dashboard', '/login', 'GET, POST'],
+  ] as const)('on the %s host: %s takes %s', async (on, path, allow) => {
+    const answer = await house.ask(partner, { on, path, method: 'DELETE' })
+    expect(answer.body).toMatchObject({ code: 'REQ_005', details: { allowed: allow.split(', ') } })
+    expect({ status: answer.status, allow: answer.headers.get('allow') }).toEqual({ status: 405, allow })
+  })
+
+  test('CONNECT, which opens a tunnel, is taken by nothing', async () => {
+    for (const url of [house.apiUrl, house.dashboardUrl]) {
+      const answer = only(await sendRaw(url, 'CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n'))
+      expectErrorObject(answer, {
+        status: 405,
+        error: 'bad_request',
+        code: 'REQ_005',
+        details: { method: 'CONNECT', allowed: [] },
+      })
+      expect(answer.headers.get('allow')).toBe('')
+    }
+  })
+
+  test.each(['BREW', 'get', 'NOTHING'])('%s, which nobody knows, on no route is REQ_004', async (method) => {
+    const answer = only(await sendRaw(house.apiUrl, `${method} /nothing?a=b HTTP/1.1\r\nHost: x\r\n\r\n`))
+    expectErrorObject(answer, {
+      status: 404,
+      error: 'not_found',
+      code: 'REQ_004',
+      details: { method, path: '/nothing' },
+    })
+  })
+
+  test('a body is not read for what nothing takes: neither its size nor its type matters', async () => {
+    for (const [method, path, code] of [
+      ['PUT', '/v1/ip/lookup', 'REQ_005'],
+      ['QUERY', '/v1/ip/lookup', 'REQ_005'],
+      ['POST', '/nothing', 'REQ_004'],
+      ['QUERY', '/nothing', 'REQ_004'],
+    ] as const)
+      for (const length of [5, 1_000_000_000]) {
+        const head = `${method} ${path} HTTP/1.1\r\nHost: x\r\nContent-Length: ${length}\r\n\r\n`
+        expect(only(await sendRaw(house.apiUrl, `${head}hello`)).body).toMatchObject({ code })
+      }
+  })
+
+  test.each([
+    // What Node.js reads and Fastify does not route, what it reads for other protocols, and what it does not read.
+    ...['TRACE', 'PROPFIND', 'QUERY', 'M-SEARCH'],
+    ...['DESCRIBE', 'SETUP'],
+    ...['BREW', 'FOO', 'get', 'Post', 'X-_~!'],
+  ])('%s is a method too', async (method) => {
     const answer = only(
       await sendRaw(
         house.apiUrl,
-        `${method} /v1/ip/lookup HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`,
+        `${method} http://x/v1/ip/lookup?a=b HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n`,
       ),
     )
     expectErrorObject(answer, {
@@ -326,6 +468,61 @@ describe('what is no HTTP gets the error object, and leaves no event', () => {
     for (const url of [house.apiUrl, house.dashboardUrl])
       await expectUncalled({ ...unreadable(400), status: 431 }, async () => only(await sendRaw(url, bytes)))
   })
+
+  const post = (headers: string, body: string, version = '1.1'): string =>
+    `POST /v1/ip/lookup HTTP/${version}\r\nx-api-key: KEY\r\n${headers}\r\n${body}`
+  const lookup = JSON.stringify({ ip: places.london })
+  const typed = 'Content-Type: application/json\r\n'
+  const chunked = `${lookup.length.toString(16)}\r\n${lookup}\r\n0\r\n\r\n`
+  const sized = `Content-Length: ${lookup.length}\r\n`
+
+  test.each([
+    ['two Host headers', post(`Host: a\r\nhost: b\r\n${typed}${sized}`, lookup)],
+    ['the same Host twice', post(`Host: a\r\nHost: a\r\n${typed}${sized}`, lookup)],
+    ['two Host headers of HTTP/1.0', post(`Host: a\r\nHost: a\r\n${typed}${sized}`, lookup, '1.0')],
+    ['a Host that is none', post(`Host: a b/c\r\n${typed}${sized}`, lookup)],
+    ['two content types', post(`Host: x\r\n${typed}content-type: text/plain\r\n${sized}`, lookup)],
+    [
+      'a transfer coding beside chunked',
+      post(`Host: x\r\n${typed}Transfer-Encoding: gzip, chunked\r\n`, chunked),
+    ],
+    ['an unknown transfer coding', post(`Host: x\r\n${typed}Transfer-Encoding: xchunked\r\n`, chunked)],
+    ['chunks of HTTP/1.0', post(`Host: x\r\n${typed}Transfer-Encoding: chunked\r\n`, chunked, '1.0')],
+  ])('%s, in a request that is a call otherwise: refused, and the connection ended', async (_, bytes) => {
+    const answer = await expectUncalled(unreadable(400), async () =>
+      only(await sendRaw(house.apiUrl, bytes.replaceAll('KEY', partner.apiKey), 2)),
+    )
+    expect(answer.headers.get('connection')).toBe('close')
+  })
+
+  test.each([
+    ['garbage', `${post(`Host: x\r\n${typed}${sized}`, lookup)}garbage\r\n\r\n`, 'REQ_001'],
+    ['more of a body than it said', post(`Host: x\r\n${typed}${sized}`, `${lookup}}`), 'REQ_001'],
+    [
+      'an unknown method',
+      `${post(`Host: x\r\n${typed}${sized}`, lookup)}BREW /v1/ip/lookup HTTP/1.1\r\nHost: x\r\n\r\n`,
+      'REQ_005',
+    ],
+    [
+      'a broken body',
+      `${post(`Host: x\r\n${typed}${sized}`, lookup)}${post(`Host: x\r\n${typed}Transfer-Encoding: chunked\r\n`, 'xyz\r\n')}`,
+      'REQ_001',
+    ],
+  ])(
+    'a call with %s behind it gets its answer, which was charged, before the error',
+    async (_, bytes, code) => {
+      const own = await house.partner({ credits: '5' })
+      const answers = await sendRaw(house.apiUrl, bytes.replaceAll('KEY', own.apiKey), 2)
+      expect(answers.map(({ status, body }) => [status, body.code])).toEqual([
+        [200, undefined],
+        [code === 'REQ_001' ? 400 : 405, code],
+      ])
+      expect(answers[0]?.headers.get('credits-charged')).toBe('1')
+      expect(answers[1]?.headers.get('connection')).toBe('close')
+      const events = await house.eventsOf(own.organizationId)
+      expect(events.filter(({ type }) => type === 'CreditCharged')).toHaveLength(1)
+    },
+  )
 
   test('HTTP/1.1 without a Host', async () => {
     await expectUncalled(unreadable(400), async () =>

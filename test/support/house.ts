@@ -221,7 +221,7 @@ export const send = async (
 }
 
 export type RawConnection = {
-  write(bytes: string): void
+  write(bytes: string | Buffer): void
   /** Resolves when so many answers have come in full, or the server has closed the connection. */
   answers(count: number): Promise<Answer[]>
   close(): void
@@ -269,7 +269,7 @@ export const openRaw = (url: string): RawConnection => {
 }
 
 /** Writes bytes to a connection of its own and reads the answers. */
-export const sendRaw = async (url: string, bytes: string, count = 1): Promise<Answer[]> => {
+export const sendRaw = async (url: string, bytes: string | Buffer, count = 1): Promise<Answer[]> => {
   const connection = openRaw(url)
   try {
     connection.write(bytes)

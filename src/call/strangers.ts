@@ -1,0 +1,37 @@
+import type { Logger } from 'pino'
+import type { AuthenticationFailure } from '../guard/authenticate.ts'
+
+/**
+ * Requests without a valid key, for whoever reads the logs: the first of a minute one by one, the others as one line with
+ * how many there were of each kind. Whoever knocks cannot fill the disk. Every one is counted in the metrics.
+ */
+export type Strangers = {
+  /** `about` holds nothing that is secret: never the header itself. */
+  turnedAway(reason: AuthenticationFailure, about: Readonly<Record<string, unknown>>): void
+}
+
+const loggedMax = 10
+const minuteMs = 60_000
+
+export const createStrangers = (logger: Logger): Strangers => {
+  let logged = 0
+  let others: Partial<Record<AuthenticationFailure, number>> = {}
+  let minute: NodeJS.Timeout | undefined
+  const turnOver = (): void => {
+    minute = undefined
+    logged = 0
+    if (Object.keys(others).length > 0)
+      logger.info(
+        { requests: others },
+        'not authenticated: more requests without a valid key in the last minute',
+      )
+    others = {}
+  }
+  return {
+    turnedAway: (reason, about) => {
+      if (minute === undefined) minute = setTimeout(turnOver, minuteMs).unref()
+      if (++logged <= loggedMax) logger.info({ reason, ...about }, 'not authenticated')
+      else others[reason] = (others[reason] ?? 0) + 1
+    },
+  }
+}

@@ -1,0 +1,113 @@
+/** Requests that do not come: told so in time, and in the catalogue's words. */
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { bodyBytesMax } from '../../src/call/request-body.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import { defaultKeyLimits, issueKey } from '../../src/ops/api-keys.ts'
+import { createOrganization } from '../../src/ops/organizations.ts'
+import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
+import { expectErrorObject, expectNoCallHeaders, expectNotAuthenticated } from '../spec/wire.ts'
+import { type Answer, openRaw, sendRaw, until } from '../support/house.ts'
+
+const requestTimeoutMs = 400
+const late = { status: 408, error: 'bad_request', code: 'REQ_001', details: {} }
+
+let room: DashboardHost
+let url: string
+let apiKey: string
+let organizationId: string
+
+beforeAll(async () => {
+  room = await openDashboardHost({
+    reach: { requestTimeoutMs },
+    forms: [
+      {
+        capability: 'whoami',
+        permission: null,
+        method: 'POST',
+        path: '/echo',
+        parse: (body) => ({ input: body }),
+        gather: (input) => input,
+        decide: (result) => ({ result, facts: { kind: 'whoami' } }),
+      },
+    ],
+  })
+  await room.host.listen({ host: '127.0.0.1', port: 0 })
+  url = `http://127.0.0.1:${(room.host.server.address() as AddressInfo).port}`
+  const actor = 'cli'
+  const organization = await createOrganization(room.foundation, { name: 'Slow', overdraftLimit: 0n, actor })
+  organizationId = organization.organizationId
+  const key = await issueKey(room.foundation, {
+    organizationId,
+    name: 'a key',
+    permissions: [],
+    limits: defaultKeyLimits,
+    allowedCidrs: [],
+    expiresAt: null,
+    actor,
+  })
+  apiKey = key.apiKey
+  await until('the key is known', async () => (await whole()).status === 200)
+})
+afterAll(() => room?.close())
+
+const head = (length: number, path = '/echo'): string =>
+  `POST ${path} HTTP/1.1\r\nHost: x\r\nx-api-key: ${apiKey}\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n`
+const only = ([answer]: readonly Answer[]): Answer => {
+  if (answer === undefined) throw new Error('no answer')
+  return answer
+}
+const whole = async (): Promise<Answer> => only(await sendRaw(url, `${head(2)}{}`))
+const calls = async () =>
+  (await room.foundation.eventLog.read(ledgerStream(organizationId), { max: 1_000 }))
+    .map(decodeEvent)
+    .flatMap(({ type, data }) => (type === 'KeyUsed' ? [data] : []))
+
+test('a body that stays away is a refused call after the time a request may take: 408, recorded, free', async () => {
+  const before = (await calls()).length
+  const startedMs = performance.now()
+  const answer = only(await sendRaw(url, `${head(16)}{`))
+  expect(performance.now() - startedMs).toBeGreaterThanOrEqual(requestTimeoutMs - 1)
+  expectErrorObject(answer, late)
+  expect(answer.headers.get('connection')).toBe('close')
+  expect(answer.headers.get('credits-charged')).toBe('0')
+  expect((await calls()).slice(before)).toMatchObject([{ outcome: 'refused', code: 'REQ_001' }])
+})
+
+test('a body that drips is no better than one that stays away', async () => {
+  const connection = openRaw(url)
+  connection.write(head(bodyBytesMax))
+  const drip = setInterval(() => connection.write('x'), 20)
+  try {
+    expectErrorObject(only(await connection.answers(1)), late)
+  } finally {
+    clearInterval(drip)
+    connection.close()
+  }
+})
+
+test('to a stranger it is AUTH_001', async () => {
+  expectNotAuthenticated(only(await sendRaw(url, `${head(16).replace(apiKey, 'nobody')}{`)))
+})
+
+test.each([
+  ['headers that stay away', () => 'POST /echo HTTP/1.1\r\nHost: x\r\nx-api'],
+  ['nothing at all', () => ''],
+  [
+    'the form of a page',
+    () =>
+      'POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\na',
+  ],
+])('%s: 408, and no call', async (_, bytes) => {
+  const before = (await calls()).length
+  const answer = only(await sendRaw(url, bytes()))
+  expectErrorObject(answer, late)
+  expectNoCallHeaders(answer)
+  expect(await calls()).toHaveLength(before)
+})
+
+test('a call that came in whole is answered, however long the next one takes', async () => {
+  const answers = await sendRaw(url, `${head(2)}{}${head(16)}{`, 2)
+  expect(answers.map(({ status }) => status)).toEqual([200, 408])
+})

@@ -1,0 +1,35 @@
+/** What a log says of requests without a valid key: enough to notice them, and never more than a few lines. */
+import { Writable } from 'node:stream'
+import { pino } from 'pino'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { createStrangers } from '../../src/call/strangers.ts'
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+const listening = () => {
+  const lines: Record<string, unknown>[] = []
+  const sink = new Writable({
+    write: (line: Buffer, _, done) => {
+      const { level, msg, reason, requests } = JSON.parse(line.toString())
+      lines.push({ level, msg, ...(reason === undefined ? { requests } : { reason }) })
+      done()
+    },
+  })
+  return { lines, strangers: createStrangers(pino({ level: 'info' }, sink)) }
+}
+
+test('the first ten of a minute are lines of their own at level info, the others one line with their number', () => {
+  const { lines, strangers } = listening()
+  for (let n = 0; n < 1_000; n++)
+    strangers.turnedAway(n % 4 === 0 ? 'missing' : 'unknown', { requestId: 'x' })
+  expect(lines).toHaveLength(10)
+  expect(lines[1]).toEqual({ level: 30, msg: 'not authenticated', reason: 'unknown' })
+  vi.advanceTimersByTime(60_000)
+  expect(lines).toHaveLength(11)
+  expect(lines[10]).toMatchObject({ level: 30, requests: { missing: 247, unknown: 743 } })
+  strangers.turnedAway('ended', {})
+  expect(lines[11]).toMatchObject({ reason: 'ended' })
+  vi.advanceTimersByTime(120_000)
+  expect(lines).toHaveLength(12)
+})

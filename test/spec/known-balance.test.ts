@@ -1,0 +1,47 @@
+/** Decision 5 while the database is away: a call tells what it cost and what is left wherever that is known. */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type House, openHouse, places } from '../support/house.ts'
+import { testDatabase } from '../support/postgres.ts'
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
+import { expectCredits, expectErrorObject, rateLimitsOf } from './wire.ts'
+
+let house: House
+let proxy: TcpProxy
+let drop: () => Promise<void>
+
+beforeAll(async () => {
+  const database = await testDatabase()
+  drop = database.drop
+  const url = new URL(database.url)
+  proxy = await startTcpProxy({ host: url.hostname, port: Number(url.port) })
+  url.port = String(proxy.port)
+  house = await openHouse({ environment: { DATABASE_URL: url.href, ROLES: 'api,dashboard' } })
+})
+afterAll(async () => {
+  await house?.close()
+  await drop?.()
+})
+
+test('503 carries the credits that were told last; a call too many stays 429', async () => {
+  const partner = await house.partner({ credits: '7', limits: { requests_per_minute: 2 } })
+  const asked = () =>
+    fetch(`${house.apiUrl}/v1/ip/lookup`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-api-key': partner.apiKey },
+      body: JSON.stringify({ ip: places.london }),
+    }).then(async (response) => {
+      const text = await response.text()
+      return { status: response.status, headers: response.headers, text, body: JSON.parse(text) }
+    })
+  const answered = await asked()
+  expect(answered.status).toBe(200)
+  expectCredits(answered, '1', '6')
+  await proxy.close()
+  const failed = await asked()
+  expectErrorObject(failed, { status: 503, error: 'service_unavailable', code: 'SYS_002', details: {} })
+  expectCredits(failed, '0', '6')
+  expect(rateLimitsOf(failed)).toMatchObject({ minute: { remaining: 0 } })
+  const denied = await asked()
+  expect(denied.body).toMatchObject({ code: 'RATE_001', details: { window: 'minute' } })
+  expectCredits(denied, '0', '6')
+})
