@@ -110,7 +110,7 @@ describe.each(Object.entries(engines))('an event log restored from an older copy
     // Both end as always, and neither starts again.
     expect(await Promise.all(services.map((service) => service.end('SIGTERM')))).toEqual([0, 0])
     services = []
-    await expect(startService(environment)).rejects.toThrow(/ended with 2 [^]*restored from an older copy/)
+    await expect(startService(environment)).rejects.toThrow(/ended with 2 [\s\S]*restored from an older copy/)
     const granted = await cli(['credits', 'grant', partner.organizationId, '5'], environment)
     expect(granted).toMatchObject({ code: 2, err: expect.stringContaining('projection rebuild --all') })
 
