@@ -19,12 +19,15 @@ const servers: Server[] = []
 const logged: string[] = []
 const logger = pino({ level: 'info' }, { write: (line: string) => void logged.push(line) })
 
-/** Takes a port of loopback, unless somebody else has it. Which one, with 0. */
+/** An address of loopback that no other test listens on. */
+const host = '127.0.64.9'
+
+/** Takes a port there, once. Which one, with 0. */
 const take = async (port: number): Promise<number> => {
-  const server = createServer().on('error', () => undefined)
-  server.listen(port, '127.0.0.1')
-  await new Promise((resolve) => server.once('listening', resolve).once('error', resolve))
-  if (!server.listening) return port
+  if (servers.some((server) => (server.address() as AddressInfo).port === port)) return port
+  const server = createServer()
+  server.listen(port, host)
+  await once(server, 'listening')
   servers.push(server)
   return (server.address() as AddressInfo).port
 }
@@ -84,14 +87,17 @@ describe('the port', () => {
   test('a default one that is taken gives way to a free one, and the log says so', async () => {
     await take(defaultPort)
     logged.length = 0
-    const [one, other] = [await start({ ROLES: 'jobs' }), await start({ ROLES: 'dashboard' })]
+    const [one, other] = [
+      await start({ ROLES: 'jobs', METRICS_HOST: host }),
+      await start({ ROLES: 'dashboard', METRICS_HOST: host }),
+    ]
     try {
       const ports = [one, other].map(({ metricsUrl }) => new URL(metricsUrl).port)
       expect(ports).not.toContain(String(defaultPort))
       expect(new Set(ports).size).toBe(2)
       expect(logged.filter((line) => line.includes('the default port is taken'))).toHaveLength(2)
       for (const { metricsUrl } of [one, other]) {
-        expect(metricsUrl).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/)
+        expect(metricsUrl).toMatch(/^http:\/\/127\.0\.64\.9:\d+$/)
         expect((await fetch(`${metricsUrl}/livez`)).status).toBe(200)
       }
     } finally {
@@ -104,9 +110,9 @@ describe('the port', () => {
     '%s that was set and is taken stops the start',
     async (which) => {
       const port = await take(which === 'a port' ? 0 : defaultPort)
-      const started = start({ ROLES: 'jobs', METRICS_PORT: String(port) })
+      const started = start({ ROLES: 'jobs', METRICS_HOST: host, METRICS_PORT: String(port) })
       await expect(started).rejects.toThrow(ConfigError)
-      await expect(started).rejects.toThrow(`METRICS_PORT: port ${port} on 127.0.0.1 is taken.`)
+      await expect(started).rejects.toThrow(`METRICS_PORT: port ${port} on ${host} is taken.`)
     },
   )
 

@@ -1,9 +1,11 @@
 /** HTTPS served directly: TLS_CERT and TLS_KEY. */
 
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import type { Server } from 'node:http'
 import { get } from 'node:https'
 import { connect as connectPlainly } from 'node:net'
 import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { connect } from 'node:tls'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -13,6 +15,7 @@ import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
 import { readTls, serveRenewed } from '../../src/tls.ts'
 import { pinnedCertificate } from '../egress/pinned-certificate.ts'
 import { type CertificateFiles, certificateFiles, renewedCertificate } from '../support/certificate.ts'
+import { writeMmdb } from '../support/mmdb-writer.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { eventually } from '../support/service.ts'
 
@@ -22,10 +25,23 @@ let database: TestDatabase
 let foundation: Foundation
 let app: App
 let files: CertificateFiles
+let directory = ''
 
 beforeAll(async () => {
   database = await testDatabase()
   files = await certificateFiles(pinnedCertificate)
+  // A small location file: a reload reads it again.
+  directory = await mkdtemp(join(tmpdir(), 'tls-'))
+  const geoPath = join(directory, 'city.mmdb')
+  const nowhere = { country: { iso_code: 'GB' }, location: { latitude: 51.5, longitude: -0.1 } }
+  await writeFile(
+    geoPath,
+    writeMmdb({
+      ipVersion: 6,
+      databaseType: 'GeoIP2-City',
+      networks: { '81.2.69.0/24': nowhere, '2a02:c7c::/32': nowhere },
+    }),
+  )
   const config = parseConfig({
     DATABASE_URL: database.url,
     SECRET_KEY: secretKey,
@@ -34,6 +50,7 @@ beforeAll(async () => {
     ROLES: 'api,dashboard',
     API_PORT: '0',
     DASHBOARD_PORT: '0',
+    GEOIP_CITY_DB: geoPath,
     ...files.variables,
   })
   foundation = await openFoundation(config, { logger })
@@ -44,6 +61,7 @@ afterAll(async () => {
   await foundation?.close()
   await database?.drop()
   await files?.remove()
+  if (directory !== '') await rm(directory, { recursive: true, force: true })
 })
 
 type Answer = { status: number; cookies: string[]; text: string }
