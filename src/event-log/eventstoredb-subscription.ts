@@ -26,7 +26,7 @@ const batchBytesMax = 4 * 1024 * 1024
 /** A batch waits this long for one more event: events arrive in handfuls, and consumers like many. */
 const lingerMs = 10
 /** A live batch is handed over after this long although more events keep coming: they would fill it for seconds. */
-const liveBatchMs = 50
+const liveBatchMs = 100
 /** How long an event the log holds may be on its way before the subscription counts as stalled. */
 const graceMs = 1_000
 /** How many events of others are looked through at a time to prove that nothing was missed among them. */

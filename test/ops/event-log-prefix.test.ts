@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import type pg from 'pg'
 import pino from 'pino'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
@@ -10,6 +9,7 @@ import { catchUp } from '../../src/ops/catch-up.ts'
 import { copyEventLog } from '../../src/ops/copy-event-log.ts'
 import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
 import { createOrganization, grant } from '../../src/ops/organizations.ts'
+import { readCheckpoints, readHaltedStreams } from '../../src/projector/checkpoints.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson } from '../support/service.ts'
@@ -75,14 +75,13 @@ const others = async (): Promise<void> => {
   await log.close()
 }
 
-const halted = async ({ pool }: { pool: Pick<pg.Pool, 'query'> }): Promise<string[]> => {
-  const { rows } = await pool.query<{ error: string }>(
-    `select error from projection_checkpoints where state = 'halted' order by name`,
-  )
-  return rows.map(({ error }) => error)
-}
+/** What stands still, whole projections and single streams alike. */
+const halted = async ({ pool }: Pick<Foundation, 'pool'>): Promise<string[]> => [
+  ...(await readCheckpoints(pool)).flatMap(({ state, error }) => (state === 'halted' ? [error ?? ''] : [])),
+  ...(await readHaltedStreams(pool)).map(({ error }) => error),
+]
 
-test("without a prefix another's event in a stream called ledger-… stops the money projections, and they say whose it is and what to do", async () => {
+test("without a prefix another's event in a stream called ledger-… halts rows of money, and they say whose it is and what to do", async () => {
   await withFoundation({}, async (foundation) => {
     await organization(foundation)
     await others()
