@@ -2,6 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { Logger } from 'pino'
 import { follow } from '../event-log/follow.ts'
 import { type EventLog, type RecordedEvent, Unavailable } from '../event-log/port.ts'
+import { keyId as keyIdSchema } from '../events/primitives.ts'
 import { keyStream } from '../events/streams.ts'
 import { endsAtMs, type KeyState } from '../keys/key-state.ts'
 import { isInDoubt, type KeyStream } from '../keys/key-stream.ts'
@@ -86,7 +87,8 @@ export const openKeyDirectory = async ({
 
   const hear = (recorded: RecordedEvent): void => {
     const { stream: name, revision } = recorded
-    const keyId = name.slice(keyStream('').length)
+    const keyId = keyIdOf(name)
+    if (keyId === null) return
     speakFor.add(keyId)
     missing.delete(keyId)
     const load = loading.get(keyId)
@@ -108,8 +110,8 @@ export const openKeyDirectory = async ({
     unreadable: (recorded) => {
       hear(recorded)
       // So that it is known, and said, before the key is used.
-      const keyId = recorded.stream.slice(keyStream('').length)
-      if (known.has(keyId)) return
+      const keyId = keyIdOf(recorded.stream)
+      if (keyId === null || known.has(keyId)) return
       look(keyId).catch((error: unknown) => logger.error({ err: error, stream: recorded.stream }, cannotLook))
     },
   })
@@ -168,11 +170,7 @@ export const openKeyDirectory = async ({
       )
     },
     parked: async (streams) => {
-      parked = new Set(
-        streams
-          .filter((name) => name.startsWith(keyStream('')))
-          .map((name) => name.slice(keyStream('').length)),
-      )
+      parked = new Set(streams.map(keyIdOf).filter((keyId) => keyId !== null))
       for (const keyId of parked)
         if (!known.has(keyId))
           await look(keyId).catch((error: unknown) =>
@@ -180,6 +178,12 @@ export const openKeyDirectory = async ({
           )
     },
   }
+}
+
+/** The key whose stream this is; null for a stream of other software on a log that is shared: no key has such an id. */
+const keyIdOf = (stream: string): string | null => {
+  const id = stream.slice(keyStream('').length)
+  return stream.startsWith(keyStream('')) && keyIdSchema.safeParse(id).success ? id : null
 }
 
 const cannotLook = "an API key's stream cannot be looked at now"

@@ -31,7 +31,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   let unreadable: Error | null = null
 
   const apply = (event: DecodedEvent): void => {
-    if (event.type !== 'PriceBookPublished') return
+    if (event.type !== 'PriceBookPublished' || event.recorded.stream !== priceBookStream) return
     if (books.some(({ version }) => version === event.data.version)) return
     books.push(priceBookOf(event.data))
     validUntilMs = Number.NEGATIVE_INFINITY
@@ -39,6 +39,8 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
 
   /** Nobody knows from when on which prices hold: a call charged by the old ones may be charged wrongly. */
   const refuse = ({ stream, revision }: RecordedEvent): void => {
+    // Other software's, on a log that is shared: followed are all streams whose name begins like this one.
+    if (stream !== priceBookStream) return
     unreadable = new Unavailable(`${stream} cannot be read at revision ${revision}; replace this release`)
   }
 

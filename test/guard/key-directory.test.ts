@@ -206,6 +206,17 @@ describe('a stream with an event that cannot be read', () => {
     expect(fatal).toContainEqual({ stream, revision: 1 })
   })
 
+  test("is nobody's business where no key can have the id: other software writes to the same log", async () => {
+    const directory = await open()
+    await writer.append('key-value', 'none', [
+      { id: uuidV5('foreign'), type: 'ValueStored', data: '{}', metadata: '{}' },
+    ])
+    await until('it was heard', async () => fatal.length > 0)
+    await directory.parked(['key-value'])
+    expect(directory.failure()).toBeNull()
+    expect(directory.doubtful()).toEqual([])
+  })
+
   test('is noticed when the projector has parked it; one parked although it can be read keeps its key', async () => {
     await append(issued())
     const directory = await open()

@@ -13,6 +13,7 @@ import {
 } from '../../event-log/port.ts'
 import { type DecodedEvent, decodeEvent, encodeEvent } from '../../event-log/stored-event.ts'
 import { checkEventData, currentVersion } from '../../events/catalogue.ts'
+import { organizationId as organizationIdSchema } from '../../events/primitives.ts'
 import { pixelStream } from '../../events/streams.ts'
 import {
   applyPixelEvent,
@@ -121,7 +122,9 @@ export const openPixelRules = async ({
     apply: ({ recorded }) => hear(recorded),
     unreadable: (recorded) => {
       hear(recorded)
-      inDoubt.add(organizationOf(recorded.stream))
+      const organizationId = organizationOf(recorded.stream)
+      // A stream of other software, on a log that is shared, is about no organization.
+      if (organizationIdSchema.safeParse(organizationId).success) inDoubt.add(organizationId)
     },
   })
 
