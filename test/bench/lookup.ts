@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import maxmind, { type Response } from 'maxmind'
 import { bundledGeoPaths, openGeoDatabase } from '../../src/capabilities/ip-lookup/geo-database.ts'
 import { renderResult } from '../../src/capabilities/ip-lookup/index.ts'
-import { leadingNodes, markLeading, openTree } from '../../src/capabilities/ip-lookup/mmdb-tree.ts'
+import { openTree } from '../../src/capabilities/ip-lookup/mmdb-tree.ts'
 import { parseAddress } from '../../src/egress/address.ts'
 import { randomOf } from './random.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
@@ -104,9 +104,7 @@ const ipv4Address = (random: () => number): string => {
 const ipv6Addresses = (path: string, random: () => number): (() => string) => {
   const bytes = readFileSync(path)
   const { metadata } = new maxmind.Reader<Response>(bytes)
-  const leading = leadingNodes(metadata)
-  while (markLeading(bytes, metadata, { leading, from: 0, to: metadata.nodeCount }));
-  const tree = openTree(bytes, metadata, leading)
+  const tree = openTree(bytes, metadata)
   const words = new Uint16Array(8)
   return () => {
     for (;;) {

@@ -11,14 +11,7 @@ import { Reader, type Response } from 'maxmind'
 import { formatIPv6, type LookupAddress, parseAddress, parseIPv4, parseIPv6 } from '../../egress/address.ts'
 import { ipv6Allocated } from '../../egress/iana.ts'
 import { type RecordShape, recordShape, toLocation } from './location.ts'
-import {
-  type AddressTree,
-  type LeadingNodes,
-  leadingNodes,
-  markLeading,
-  openTree,
-  treeFault,
-} from './mmdb-tree.ts'
+import { type AddressTree, openTree, treeFault } from './mmdb-tree.ts'
 
 /** A file that passed its checks, in memory. */
 export type GeoFile = {
@@ -42,8 +35,6 @@ export type GeoFile = {
 const decodedValuesMax = 10_000
 /** Nodes checked before the event loop gets a turn: about a millisecond. */
 const nodesPerSlice = 65_536
-/** Each follows one more branch that is shared; a sound file has a handful. */
-const markingPassesMax = 16
 const samplesMax = 1_000
 const samplesPerSlice = 50
 /** Samples in private or reserved space are dropped; the bound keeps a file of nothing else from looping. */
@@ -95,7 +86,7 @@ async function checkedFile(read: {
   if (!(buildMs > 0 && buildMs < now + futureMaxMs))
     throw new Error('its build date is missing or ahead of us')
   await checkSections(bytes, metadata)
-  const tree = openTree(bytes, metadata, await leadingIn(bytes, metadata))
+  const tree = openTree(bytes, metadata)
   await nextTurn()
 
   const loaded = { path, signature, reader, tree, buildMs, databaseType: String(metadata.databaseType) }
@@ -117,22 +108,6 @@ async function checkedFile(read: {
     throw new Error(`it holds no countries (database type "${loaded.databaseType}")`)
   }
   return { ...loaded, families, silent, shape, sizeBytes: bytes.length }
-}
-
-/** The nodes below which a record lies. @throws Error when the tree leads around in circles. */
-async function leadingIn(bytes: Buffer, metadata: Reader<Response>['metadata']): Promise<LeadingNodes> {
-  const { nodeCount } = metadata
-  const leading = leadingNodes(metadata)
-  for (let pass = 0; pass < markingPassesMax; pass++) {
-    let marked = false
-    for (let to = nodeCount; to > 0; to -= nodesPerSlice) {
-      const from = Math.max(0, to - nodesPerSlice)
-      marked = markLeading(bytes, metadata, { leading, from, to }) || marked
-      await nextTurn()
-    }
-    if (!marked) return leading
-  }
-  throw new Error(`its tree does not lead downwards`)
 }
 
 /** Every node of the tree, and the data section for holes. */

@@ -31,11 +31,11 @@ const separatorBytes = 16
 /** One child of a node: `right` 0 or 1. */
 type ChildOf = (node: number, right: number) => number
 
-/** A tree over `file`; `leading` as `markLeading` left it. @throws RangeError when the file ends inside its tree. */
-export function openTree(file: Buffer, layout: TreeLayout, leading: LeadingNodes): AddressTree {
+/** A tree over `file`. @throws RangeError when the file ends inside its tree. */
+export function openTree(file: Buffer, layout: TreeLayout): AddressTree {
   const child = childReader(file, layout.recordSize)
   const { nodeCount } = layout
-  const leads = (node: number): boolean => node > nodeCount || (node < nodeCount && isMarked(leading, node))
+  const leads = leadingNodes(child, nodeCount)
   const ipv6Jumps = layout.ipVersion === 6 ? jumpTable(child, 0, nodeCount) : null
   const ipv4Start = ipv4Root(child, layout)
   const ipv4Jumps = jumpTable(child, ipv4Start, nodeCount)
@@ -80,38 +80,23 @@ export function openTree(file: Buffer, layout: TreeLayout, leading: LeadingNodes
   }
 }
 
-/** One bit per node, set where some record lies below it. */
-export type LeadingNodes = Uint8Array
-
-export const leadingNodes = ({ nodeCount }: TreeLayout): LeadingNodes => new Uint8Array((nodeCount + 7) >> 3)
-
-const isMarked = (leading: LeadingNodes, node: number): boolean =>
-  (((leading[node >> 3] ?? 0) >> (node & 7)) & 1) === 1
+/** No path is longer in a sound tree. */
+const depthMax = 128
 
 /**
- * Marks those of the nodes `from` to `to` (exclusive) below which a record lies; true where it marked any. Writers leave
- * branches that end in nothing, node under node: only the whole tree tells which lead somewhere. From the last slice to the
- * first one pass does, for parents come before their children; where a branch is shared (6to4 leads back to IPv4) another
- * one is needed, so it is repeated until nothing is marked.
+ * Whether a record lies below a node. Writers leave branches that end in nothing, node under node, so only looking tells;
+ * which nodes lead nowhere is remembered, one bit each, so that all of it together costs no more than a walk of the tree.
  */
-export function markLeading(
-  file: Buffer,
-  layout: TreeLayout,
-  { leading, from, to }: { leading: LeadingNodes; from: number; to: number },
-): boolean {
-  const child = childReader(file, layout.recordSize)
-  const { nodeCount } = layout
-  let marked = false
-  for (let node = to - 1; node >= from; node--) {
-    if (isMarked(leading, node)) continue
-    const [left, right] = [child(node, 0), child(node, 1)]
-    const leads = (value: number): boolean =>
-      value > nodeCount || (value < nodeCount && isMarked(leading, value))
-    if (!leads(left) && !leads(right)) continue
-    leading[node >> 3] = (leading[node >> 3] ?? 0) | (1 << (node & 7))
-    marked = true
+function leadingNodes(child: ChildOf, nodeCount: number): (node: number) => boolean {
+  const barren = new Uint8Array((nodeCount + 7) >> 3)
+  const leads = (node: number, depth: number): boolean => {
+    if (node >= nodeCount) return node > nodeCount
+    if (depth >= depthMax || (((barren[node >> 3] ?? 0) >> (node & 7)) & 1) === 1) return false
+    if (leads(child(node, 0), depth + 1) || leads(child(node, 1), depth + 1)) return true
+    barren[node >> 3] = (barren[node >> 3] ?? 0) | (1 << (node & 7))
+    return false
   }
-  return marked
+  return (node) => leads(node, 0)
 }
 
 /**
