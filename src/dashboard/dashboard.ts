@@ -11,7 +11,8 @@ import { LedgerUnavailable } from '../ledger/commit.ts'
 import type { Foundation } from '../ops/foundation.ts'
 import { ConnectionInsecure, nameCookies } from './cookies.ts'
 import { faultPage } from './pages/fault.ts'
-import { type DashboardRoom, PageMissing, pageRoutes, sendPage, visitorRoutes } from './routes.ts'
+import { type DashboardRoom, PageMissing, sendPage } from './room.ts'
+import { pageRoutes, visitorRoutes } from './routes.ts'
 import {
   deviceCookie,
   formCookie,

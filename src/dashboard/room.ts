@@ -1,0 +1,64 @@
+import { strict as assert } from 'node:assert'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Logger } from 'pino'
+import type { Foundation } from '../ops/foundation.ts'
+import { documentOf, type Html } from './html.ts'
+import type { Viewer } from './pages/layout.ts'
+import { type AccountRow, accountOf, type KeyRow, keyOf, rowsOf } from './queries.ts'
+import { formOwner } from './session.ts'
+import type { SignIn } from './sign-in.ts'
+
+/** What every page stands on: who looks, at which organization, and how a page leaves. */
+
+export type DashboardRoom = {
+  readonly foundation: Foundation
+  readonly logger: Logger
+  readonly signIn: SignIn
+}
+
+/** There is no such page, organization or key. */
+export class PageMissing extends Error {
+  override name = 'PageMissing'
+}
+
+/** Pages are of this moment and of this person. */
+export const sendPage = (reply: FastifyReply, page: Html): FastifyReply =>
+  reply.type('text/html; charset=utf-8').header('cache-control', 'no-store').send(documentOf(page))
+
+export const csrfOf = (request: FastifyRequest, reply: FastifyReply): string =>
+  reply.generateCsrf({ userInfo: formOwner(request) })
+
+const userOf = ({ session }: FastifyRequest): string => {
+  assert(session.user !== undefined)
+  return session.user
+}
+
+export const viewerOf = (request: FastifyRequest, reply: FastifyReply): Viewer => ({
+  user: userOf(request),
+  csrf: csrfOf(request, reply),
+})
+
+export type OrganizationParams = { Params: { organization: string } }
+export type KeyParams = { Params: { organization: string; key: string } }
+
+export const organizationPattern = /^org_[0-9A-HJKMNP-TV-Z]{26}$/
+const keyIdPattern = /^[0-9A-Za-z]{16}$/
+
+export const accountAt = async (room: DashboardRoom, organizationId: string): Promise<AccountRow> => {
+  // What no id looks like is not asked for: PostgreSQL refuses a text with U+0000.
+  if (!organizationPattern.test(organizationId)) throw new PageMissing()
+  const [account] = await rowsOf(room.foundation.pool, accountOf(organizationId))
+  if (account === undefined) throw new PageMissing()
+  return account
+}
+
+export const keyAt = async (
+  room: DashboardRoom,
+  params: KeyParams['Params'],
+): Promise<{ account: AccountRow; key: KeyRow }> => {
+  const account = await accountAt(room, params.organization)
+  if (!keyIdPattern.test(params.key)) throw new PageMissing()
+  const [key] = await rowsOf(room.foundation.pool, keyOf(params.organization, params.key))
+  if (key === undefined) throw new PageMissing()
+  return { account, key }
+}
