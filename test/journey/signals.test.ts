@@ -150,7 +150,8 @@ const heldProfiles = async ({ apiUrl }: Service, run: string) => {
   return asked
 }
 
-const npmStart: Launch = { command: ['npm', 'start'] }
+/** Without the script before it, which may install packages: the folder of the packages is not the copy's own. */
+const npmStart: Launch = { command: ['npm', 'start', '--ignore-scripts'] }
 
 const refuses = ({ apiUrl }: Service) =>
   eventually(() =>
