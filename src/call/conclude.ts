@@ -223,15 +223,17 @@ export const recordAnswer = async (
   facts: CallFacts,
 ): Promise<Recorded> => {
   const { claim, attempt, ...unclaimed } = admitted
-  const { atMs } = admitted
+  const { atMs, startedMs } = admitted
   const answered: Conclusion = { outcome: 'answered', facts }
   const rated = (account: Account): 'free' | 'paid' | 'unpaid' => {
     const { total } = ratingOf(account, facts, room.prices.at(atMs), atMs)
     if (total === 0n) return 'free'
     return total <= availableOf(account, atMs) ? 'paid' : 'unpaid'
   }
+  // Most calls: what they cost, and whether that is there, is asked once, by the append.
+  const appendDecides = attempt === undefined && !room.refusedCalls.singlesSpent(admitted.key, startedMs)
   for (let ratings = 0; ratings < ratingsMax; ratings++) {
-    const seen = rated(await lastSeen(room, admitted))
+    const seen = appendDecides ? 'paid' : rated(await lastSeen(room, admitted))
     if (seen === 'unpaid') {
       const refused = await recordUnpaid(room, admitted, (account) => rated(account) !== 'unpaid')
       if (refused !== null)
@@ -247,7 +249,7 @@ export const recordAnswer = async (
       const { events, balance, repeated, revision } = committed
       const { unpaid, charged } = outcomeOfCall(events)
       const paidRevision = charged > 0n ? revision - events.length + 1 : null
-      if (unpaid) room.refusedCalls.single(admitted.key, admitted.startedMs)
+      if (unpaid) room.refusedCalls.single(admitted.key, startedMs)
       if (events.length > 0) return { events, balance, repeated, unpaid, paidRevision }
     }
   }

@@ -23,6 +23,8 @@ export type RefusedCalls = {
    * as `performance.now()`.
    */
   single(key: DirectoryKey, nowMs: number): boolean
+  /** Whether they are all taken: then `single` would say no. */
+  singlesSpent(key: DirectoryKey, nowMs: number): boolean
   refused(key: DirectoryKey, refusal: CountedRefusal, nowMs: number): void
   /** Writes everything counted so far; for the end of the process. */
   flush(): Promise<void>
@@ -156,6 +158,8 @@ export const createRefusedCalls = ({
       singles.set(keyId, taken + 1)
       return true
     },
+    singlesSpent: ({ keyId }, nowMs) =>
+      windowOf(nowMs) <= singlesOfMs && (singles.get(keyId) ?? 0) >= singlesMax && !full(),
     refused: (key, { capability, ...refusal }, nowMs) =>
       count(key, { kind: 'refusal', ...refusal }, capability, nowMs),
     flush: async () => {

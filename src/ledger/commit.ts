@@ -142,7 +142,8 @@ export const createLedger = (options: LedgerOptions): Ledger => {
     account: (organizationId) => unlessRewritten(() => writerOf(organizationId).current()),
     lastSeen: async (organizationId) => {
       const account = await unlessRewritten(() => writerOf(organizationId).lastSeen())
-      told(organizationId, balanceOf(account, Date.now()))
+      // Each command tells it anew; this is for who has sent none.
+      if (!balances.has(organizationId)) told(organizationId, balanceOf(account, Date.now()))
       return account
     },
     knownBalance: (organizationId) => (rewritten === undefined ? balances.get(organizationId) : undefined),
