@@ -221,6 +221,7 @@ export const openEpochKeys = ({
 
 /** Before anything is sealed under it: the database knows every key its data may be under. */
 const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): Promise<void> => {
+  let refused: unknown
   try {
     await pool.query(
       'insert into epoch_keys (key_id, epoch) values ($1, $2) on conflict (key_id) do nothing',
@@ -228,15 +229,18 @@ const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): 
     )
   } catch (error) {
     if (!(error instanceof pg.DatabaseError) || error.code !== uniqueViolation) throw error
-    throw new EpochKeyFault(
-      `it holds another key of epoch ${epoch} than other processes use. All processes share one directory: name that one.`,
-      { cause: error },
-    )
+    refused = error
   }
   const { rows } = await pool.query<{ destroyed: boolean }>(
     'select destroyed_at is not null as destroyed from epoch_keys where key_id = $1',
     [id],
   )
+  // Of two that register the same key at once one may be refused by the index of the epoch before it sees the other's row.
+  if (refused !== undefined && rows[0] === undefined)
+    throw new EpochKeyFault(
+      `it holds another key of epoch ${epoch} than other processes use. All processes share one directory: name that one.`,
+      { cause: refused },
+    )
   if (rows[0]?.destroyed === true)
     throw new EpochKeyFault(
       `the key ${id} was destroyed and is there again. Set this host's clock right, or put the directory of today back, not a copy of it.`,
