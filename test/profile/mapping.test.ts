@@ -625,3 +625,40 @@ describe('the invented people', () => {
     expect(data.flatMap(({ emails }) => emails).length).toBeGreaterThan(200)
   })
 })
+
+describe('a record made to keep us busy', () => {
+  test.each([
+    ' ',
+    '-',
+    ' (',
+    '?',
+    'mailto:',
+    '/company/',
+    'a:person:1',
+    'schema:',
+    '1',
+    '\u0301',
+    '\n',
+    'a@',
+  ])('whose every member repeats %j is read at once', (piece) => {
+    const text = `${piece.repeat(Math.ceil(500_000 / piece.length))}!`
+    const own =
+      'lid url urn firstname numOfConnections headline about skills languages address emails observed_at'
+    const schemaOrg =
+      'name givenName identifier url @id sameAs jobTitle knowsLanguage email telephone worksFor'
+    const before = process.threadCpuUsage()
+    for (const members of [own, schemaOrg]) {
+      const record = Object.fromEntries(members.split(' ').map((member) => [member, text]))
+      mapProfile(
+        {
+          ...record,
+          '@type': ['Person', text],
+          employment_history: [{ title: text, startDate: text, endDate: text, company: text }],
+          alumniOf: [{ '@type': text, name: text, url: text }],
+        },
+        identifiers,
+      )
+    }
+    expect(process.threadCpuUsage(before).user / 1_000).toBeLessThan(300)
+  })
+})
