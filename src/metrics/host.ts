@@ -1,6 +1,9 @@
 import fastify, { type FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
+import { safeHeaders } from '../call/answer.ts'
 import { boundConnections } from '../call/connections.ts'
+import { brokenRequest, rawAnswer } from '../call/error-handler.ts'
+import { createRequestIds } from '../call/request-id.ts'
 import type { Health } from './health.ts'
 import type { Metrics } from './metrics.ts'
 import { fresh, operations } from './routes.ts'
@@ -29,6 +32,7 @@ export const createMetricsHost = ({
   showsRows: boolean
   logger: Logger
 }): FastifyInstance => {
+  const requestIds = createRequestIds()
   const host = fastify({
     requestTimeout: requestTimeoutMs,
     // Node.js would take a shorter time of the request for that of its headers.
@@ -36,6 +40,14 @@ export const createMetricsHost = ({
     bodyLimit: bodyBytesMax,
     exposeHeadRoutes: false,
     return503OnClosing: false,
+    clientErrorHandler: (error, socket) => {
+      if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
+      socket.end(rawAnswer(brokenRequest(error.code), requestIds(Date.now())))
+    },
+  })
+  host.addHook('onRequest', (_request, reply, done) => {
+    reply.headers(safeHeaders)
+    done()
   })
   boundConnections(host.server, { trusts: () => false, refused: metrics.connectionRefused })
   host.register(operations({ health, showsRows }))

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type App, startApp } from '../../src/app.ts'
 import { ConfigError, parseConfig } from '../../src/config.ts'
 import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
+import { sendRaw } from '../support/house.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { type Service, startService } from '../support/service.ts'
 import { samples } from './samples.ts'
@@ -58,6 +59,25 @@ const configOf = (environment: Record<string, string>) =>
 
 const start = (environment: Record<string, string>): Promise<App> =>
   startApp(foundation, configOf(environment), logger)
+
+test('no answer of that port may be kept, or be taken for another type than its own', async () => {
+  const app = await start({ ROLES: 'jobs', METRICS_PORT: '0' })
+  try {
+    for (const bytes of ['GET /metrics HTTP/1.1', 'GET /nothing HTTP/1.1', 'POST /livez HTTP/1.1', 'hello']) {
+      const [answer] = await sendRaw(
+        String(app.metricsUrl),
+        `${bytes}\r\nHost: x\r\nConnection: close\r\n\r\n`,
+      )
+      expect({
+        bytes,
+        kept: answer?.headers.get('cache-control'),
+        sniffed: answer?.headers.get('x-content-type-options'),
+      }).toEqual({ bytes, kept: 'no-store', sniffed: 'nosniff' })
+    }
+  } finally {
+    await app.close()
+  }
+})
 
 describe('every role has metrics and health', () => {
   test.each(['api', 'dashboard', 'projector', 'jobs'])('%s', async (role) => {
