@@ -37,6 +37,7 @@ export const openJobQueue = (url: string, logger: Logger): JobQueue => {
       max: 1,
       supervise: false,
       schedule: false,
+      createSchema: false,
     })
     boss.on('error', createOutage({ logger, what: 'job queue' }).failed)
     await boss.start()

@@ -35,7 +35,13 @@ export const startJobs = async (
   logger: Logger,
   { scheduled, queued }: CapabilityJobs = { scheduled: {}, queued: {} },
 ): Promise<Jobs> => {
-  const boss = new PgBoss({ connectionString: foundation.url, application_name: 'jobs', max: 3 })
+  const boss = new PgBoss({
+    connectionString: foundation.url,
+    application_name: 'jobs',
+    max: 3,
+    // A migration makes it: this role may not.
+    createSchema: false,
+  })
   // It asks again every few seconds and does not say when it was answered.
   const queue = createOutage({ logger, what: 'jobs: the queue' })
   boss.on('error', queue.failed)

@@ -5,6 +5,7 @@
  * address. Its owner does that; where the owner itself went, a guest takes the lock and becomes the owner. Calls fail with
  * 503 meanwhile and go on by themselves.
  */
+import { createHash } from 'node:crypto'
 import { rmSync } from 'node:fs'
 import { readFile, rm } from 'node:fs/promises'
 import { z } from 'zod'
@@ -38,8 +39,10 @@ const retryMaxMs = 5_000
 const portTakenMaxMs = 60_000
 
 export type EmbeddedPostgres = {
-  /** Connection url of the database `enrichment`, password included: a secret. */
+  /** Connection url of the database `enrichment` by its owner, who may do everything, password included: a secret. */
   readonly url: string
+  /** The same by the role the service runs as, which is made when the owner migrates. */
+  readonly serviceUrl: string
   /**
    * `owner`: this process started or adopted the server and its `stop()` ends it. `guest`: another live process owns it; when
    * that ends, a guest becomes the owner.
@@ -191,6 +194,7 @@ export const supervise = (supervised: Supervised): EmbeddedPostgres => {
   }
   return {
     url,
+    serviceUrl: serviceUrlOf(url),
     get role() {
       return owned === null ? 'guest' : 'owner'
     },
@@ -199,6 +203,18 @@ export const supervise = (supervised: Supervised): EmbeddedPostgres => {
       return stopping
     },
   }
+}
+
+const serviceRole = 'enrichment_service'
+
+/** Its password follows from the owner's, and leads nowhere: one secret less to keep. */
+const serviceUrlOf = (url: string): string => {
+  const service = new URL(url)
+  service.username = serviceRole
+  service.password = createHash('sha256')
+    .update(`${serviceRole} ${new URL(url).password}`)
+    .digest('base64url')
+  return service.href
 }
 
 const silent = { warn: () => undefined, info: () => undefined, error: () => undefined }

@@ -21,8 +21,10 @@ import { createKeyedEvents, type KeyedEvents } from '../ledger/keyed-events.ts'
 import { snapshotFrom } from '../ledger/snapshot.ts'
 import { prepareProjections } from '../projector/tables.ts'
 import { keyDirOf, makeDataDir } from './data-dir.ts'
+import { DatabaseUnfit, DatabaseUnreachable } from './database-connection.ts'
+import { RoleUnfit } from './database-roles.ts'
 import { readRunningPostgres, startEmbeddedPostgres } from './embedded-postgres.ts'
-import { DatabaseUnfit, DatabaseUnreachable, type MigrateOptions, migrate } from './migrate.ts'
+import { type MigrateOptions, migrate } from './migrate.ts'
 import {
   mayAppend,
   nameOf,
@@ -80,7 +82,7 @@ export const openFoundation = async (
   pool.on('error', (error) => logger.warn({ err: error }, 'idle database connection lost'))
   let eventLog: EventLog | undefined
   try {
-    await migrating(config, { url: database.migrationUrl, logger, waitMs })
+    await migrating(config, { url: database.migrationUrl, serviceUrl: database.url, logger, waitMs })
     await sameSecretKey(pool, config, secretKey)
     await preparing(pool)
     const eventLogName =
@@ -164,6 +166,7 @@ const migrating = async (config: Config, options: MigrateOptions): Promise<void>
   try {
     await migrate(options)
   } catch (error) {
+    if (error instanceof RoleUnfit) throw new ConfigError(`DATABASE_URL: ${error.message}`, { cause: error })
     const refused = error instanceof DatabaseUnreachable || error instanceof DatabaseUnfit
     if (config.DATABASE_URL === undefined || !refused) throw error
     const variable = config.DATABASE_MIGRATION_URL === undefined ? 'DATABASE_URL' : 'DATABASE_MIGRATION_URL'
@@ -202,8 +205,8 @@ const openDatabase = async (
   const running = await readRunningPostgres(config.DATA_DIR)
   // A running one may be an orphan of a killed process; starting finds out and adopts it.
   if (running === null) logger.info({ dataDir: config.DATA_DIR }, 'starting the embedded PostgreSQL')
-  const { url, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger, waitMs })
-  return { url, migrationUrl: url, stop }
+  const { url, serviceUrl, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger, waitMs })
+  return { url: serviceUrl, migrationUrl: url, stop }
 }
 
 const preparing = async (pool: pg.Pool): Promise<void> => {

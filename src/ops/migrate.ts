@@ -6,22 +6,21 @@
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import pg from 'pg'
+import { connectedWithin, DatabaseUnfit, lockTimeoutMs, refuseOld } from './database-connection.ts'
+import { arrangeRoles } from './database-roles.ts'
 
 const MIGRATIONS_DIR = fileURLToPath(new URL('../../migrations', import.meta.url))
 
 /** Any constant serves, as long as every version of the runner agrees on it. */
 const ADVISORY_LOCK = 7_220_186_521n
-/** Also what an operator at the command line waits for a server that says nothing. */
-const CONNECT_TIMEOUT_MS = 10_000
-/** Longer than any migration another runner may be busy with, and than any lock a file may wait for. */
-const LOCK_TIMEOUT_MS = 600_000
 
 export type MigrateOptions = {
-  /** Connection url; its user must be able to create tables. */
+  /** Connection url. Its user must own the schema, unless there is nothing to apply. */
   url: string
+  /** The database by the role the service runs as: it is granted what it needs. Without it no role is looked at. */
+  serviceUrl?: string
   /** Directory of `0001_name.sql` files; by default the repository's `migrations`. */
   dir?: string
   logger?: { info(fields: object, message: string): void }
@@ -45,12 +44,16 @@ export async function migrate({
   dir = MIGRATIONS_DIR,
   logger,
   waitMs = 0,
+  serviceUrl,
 }: MigrateOptions): Promise<{ applied: string[] }> {
   const files = await readMigrations(dir)
   const client = await connectedWithin(url, waitMs, logger)
   try {
     await refuseOld(client)
+    if (await isUpToDate(client, files, dir)) return { applied: [] }
     await lock(client)
+    const schema = await schemaOf(client)
+    await client.query(`set search_path = ${client.escapeIdentifier(schema)}`)
     await client.query(`
       create table if not exists schema_migrations (
         number int primary key,
@@ -58,95 +61,50 @@ export async function migrate({
         sha256 text not null,
         applied_at timestamptz not null default now()
       )`)
-    const { rows } = await client.query<Applied>(
-      'select number, name, sha256 from schema_migrations order by number',
-    )
-    const pending = judge({ files, applied: rows, dir })
+    const pending = judge({ files, applied: await appliedTo(client), dir })
     for (const file of pending) {
-      await apply(client, file)
+      await apply(client, file, schema)
       logger?.info({ migration: file.fileName }, 'migration applied')
     }
+    if (serviceUrl !== undefined) await arrangeRoles(client, serviceUrl)
     return { applied: pending.map((file) => file.fileName) }
   } finally {
     await client.end()
   }
 }
 
-/** A server this service does not run on. `message` says which it is and which it needs. */
-export class DatabaseUnfit extends Error {
-  override name = 'DatabaseUnfit'
-}
-
-const OLDEST_VERSION = 160_000
-
-/** Older ones lack what statements here use; they would fail one by one, in the middle of calls. */
-async function refuseOld(client: pg.Client): Promise<void> {
-  const { rows } = await client.query<{ number: number; version: string }>(
-    `select current_setting('server_version_num')::int as number, current_setting('server_version') as version`,
+async function appliedTo(client: pg.Client): Promise<Applied[]> {
+  const { rows } = await client.query<Applied>(
+    'select number, name, sha256 from schema_migrations order by number',
   )
-  const [{ number, version } = { number: 0, version: 'of an unknown version' }] = rows
-  if (number < OLDEST_VERSION)
-    throw new DatabaseUnfit(
-      `PostgreSQL ${version} at ${client.host}:${client.port} is too old; 16 or newer is needed`,
-    )
+  return rows
 }
 
-/** No connection could be made. `message` names server and reason, never the password. */
-export class DatabaseUnreachable extends Error {
-  override name = 'DatabaseUnreachable'
+/** Where the schema stands, or will: the service's own tables are looked for elsewhere first, see `arrangeRoles`. */
+async function schemaOf(client: pg.Client): Promise<string> {
+  const { rows } = await client.query<{ schema: string | null }>(
+    `select coalesce((select relnamespace::regnamespace::text from pg_class where oid = to_regclass('schema_migrations')), current_schema()) as schema`,
+  )
+  return rows[0]?.schema ?? 'public'
 }
 
-/** SQLSTATE of a server that is starting, recovering or stopping: the one failure to connect that passes by itself. */
-const CANNOT_CONNECT_NOW = '57P03'
-const WAIT_PAUSE_MS = 250
-
-async function connectedWithin(
-  url: string,
-  waitMs: number,
-  logger: MigrateOptions['logger'],
-): Promise<pg.Client> {
-  const deadline = performance.now() + waitMs
-  for (let waiting = false; ; waiting = true) {
-    try {
-      return await connected(url)
-    } catch (error) {
-      const cause = error instanceof DatabaseUnreachable ? error.cause : undefined
-      if (!(cause instanceof pg.DatabaseError) || cause.code !== CANNOT_CONNECT_NOW) throw error
-      if (performance.now() > deadline) throw error
-      if (!waiting) logger?.info({ reason: cause.message }, 'waiting for the database')
-      await delay(WAIT_PAUSE_MS)
-    }
-  }
-}
-
-async function connected(url: string): Promise<pg.Client> {
-  let client: pg.Client | undefined
-  try {
-    client = new pg.Client({
-      connectionString: url,
-      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-      lock_timeout: LOCK_TIMEOUT_MS,
-      application_name: 'migrate',
-    })
-    // Without a listener a lost connection would end the process; the pending query rejects anyway.
-    client.on('error', () => {})
-    await client.connect()
-    return client
-  } catch (cause) {
-    await client?.end().catch(() => {})
-    // What was not understood is not quoted: the password may be in it.
-    if (client === undefined) throw new DatabaseUnreachable('it is not the URL of a database', { cause })
-    throw new DatabaseUnreachable(
-      `Cannot connect to the database at ${client.host}:${client.port}: ${reasonOf(cause)}. Check that it runs and that this is its address.`,
-      { cause },
-    )
-  }
-}
-
-/** A host with several addresses fails with an error for each, and says nothing itself. */
-function reasonOf(error: unknown): string {
-  const first = error instanceof AggregateError ? error.errors[0] : error
-  return first instanceof Error ? first.message : String(first)
+/**
+ * True for a role that does not own the schema and need not: the service's own, where everything is applied. The owner goes
+ * on, for roles may have to be arranged anew.
+ */
+async function isUpToDate(client: pg.Client, files: Migration[], dir: string): Promise<boolean> {
+  const { rows } = await client.query<{ made: boolean; owns: boolean; creates: boolean }>(
+    `select c.oid is not null as made, pg_has_role(current_user, c.relowner, 'usage') as owns,
+            has_schema_privilege(coalesce(current_schema(), 'public'), 'create') as creates
+       from (select to_regclass('schema_migrations') as found) t left join pg_class c on c.oid = t.found`,
+  )
+  const [{ made, owns, creates } = { made: false, owns: false, creates: true }] = rows
+  if (made ? owns : creates) return false
+  const pending = made ? judge({ files, applied: await appliedTo(client), dir }) : files
+  if (pending.length === 0) return true
+  throw new DatabaseUnfit(
+    `the database lacks ${pending.length === 1 ? 'a migration' : `${pending.length} migrations`} and "${client.user}" may not apply them. Run "migrate" with DATABASE_MIGRATION_URL naming the role that owns the schema`,
+  )
 }
 
 /** Held by the session: it spans the transactions of all files and goes with the connection, however that ends. */
@@ -155,7 +113,7 @@ async function lock(client: pg.Client): Promise<void> {
     await client.query('select pg_advisory_lock($1)', [ADVISORY_LOCK])
   } catch (cause) {
     throw new Error(
-      `Another process has been migrating this database for ${LOCK_TIMEOUT_MS / 60_000} minutes. Look for it in pg_stat_activity (application_name "migrate").`,
+      `Another process has been migrating this database for ${lockTimeoutMs / 60_000} minutes. Look for it in pg_stat_activity (application_name "migrate").`,
       { cause },
     )
   }
@@ -235,9 +193,10 @@ const PROMISE = `
 const KEEP = 'insert into pg_temp.migration_end values (1)'
 
 /** One transaction for the file and its row. Settings a file changed do not reach the next one. */
-async function apply(client: pg.Client, file: Migration): Promise<void> {
+async function apply(client: pg.Client, file: Migration, schema: string): Promise<void> {
   try {
     await client.query('reset all')
+    await client.query(`set search_path = ${client.escapeIdentifier(schema)}`)
     await client.query('begin')
     await client.query(PROMISE)
     await client.query('insert into schema_migrations (number, name, sha256) values ($1, $2, $3)', [

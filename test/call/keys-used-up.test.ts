@@ -49,7 +49,7 @@ const replayed = ({ headers }: Answer): string | null => headers.get('idempotent
 
 /** Locks a table against others until the returned function is called. */
 const lock = async (text: string): Promise<() => Promise<void>> => {
-  const holder = new pg.Client({ connectionString: house.foundation.url })
+  const holder = new pg.Client({ connectionString: house.foundation.migrationUrl })
   // The database may be dropped before it is let go.
   holder.on('error', () => undefined)
   await holder.connect()

@@ -40,7 +40,7 @@ const projected = async ({ organizationId }: Partner): Promise<boolean> =>
 
 /** The projection gets no further until the returned function is called. */
 const holdProjection = async (): Promise<() => Promise<void>> => {
-  const holder = new pg.Client({ connectionString: house.foundation.url })
+  const holder = new pg.Client({ connectionString: house.foundation.migrationUrl })
   holder.on('error', () => undefined)
   await holder.connect()
   await holder.query('begin')

@@ -38,7 +38,7 @@ afterAll(async () => {
 
 /** Whoever asks a table waits from now on: as with a database that has stopped. Until the test ends, or the returned function is called. */
 const silence = async (...tables: string[]): Promise<() => Promise<void>> => {
-  const holder = new pg.Client({ connectionString: house.foundation.url })
+  const holder = new pg.Client({ connectionString: house.foundation.migrationUrl })
   holder.on('error', () => undefined)
   await holder.connect()
   await holder.query('begin')

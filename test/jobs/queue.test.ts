@@ -175,13 +175,19 @@ test('a database that is away fails the asking, and only this one', async () => 
   const url = new URL(house.foundation.url)
   const absent = `${url.pathname.slice(1)}_later`
   url.pathname = `/${absent}`
-  const early = openJobQueue(url.href, logger)
-  const admin = new pg.Client({ connectionString: house.foundation.url })
+  const migrated = new URL(house.foundation.migrationUrl)
+  migrated.pathname = url.pathname
+  const early = openJobQueue(migrated.href, logger)
+  const admin = new pg.Client({ connectionString: house.foundation.migrationUrl })
   await admin.connect()
   try {
     const asked = () => early.send('early', 'x', { afterSeconds: 600, key: 'one' })
     await expect(asked()).rejects.toThrow(/does not exist/)
     await admin.query(`create database ${absent}`)
+    const schema = new pg.Client({ connectionString: migrated.href })
+    await schema.connect()
+    await schema.query('create schema pgboss')
+    await schema.end()
     await expect(asked()).resolves.toBeUndefined()
   } finally {
     await early.close()

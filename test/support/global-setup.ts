@@ -30,6 +30,8 @@ const FAST = {
 }
 
 const TEMPLATE = 'template_migrated'
+/** What the service runs as where a test gives it a role of its own; a database grants it something when it is migrated. */
+const SERVICE_ROLE = 'test_service'
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const dataDir = await mkdtemp(join(tmpdir(), 'enrichment-test-'))
@@ -60,6 +62,7 @@ async function createTemplate(url: string): Promise<void> {
   await client.connect()
   try {
     await client.query(`create database ${TEMPLATE}`)
+    await client.query(`create role ${SERVICE_ROLE} login password '${SERVICE_ROLE}'`)
   } finally {
     await client.end()
   }

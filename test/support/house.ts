@@ -323,7 +323,9 @@ export const openHouse = async ({
   const geoPath = join(directory, 'city.mmdb')
   await writeFile(geoPath, fixture())
   const config = parseConfig({
-    DATABASE_URL: database.url,
+    // As in production: the service's role can only append to the event log.
+    DATABASE_URL: database.serviceUrl,
+    DATABASE_MIGRATION_URL: database.url,
     SECRET_KEY: secretKey,
     DATA_DIR: directory,
     GEOIP_CITY_DB: geoPath,

@@ -10,6 +10,8 @@ import { keyDirOf } from './key-dir.ts'
 export type TestDatabase = {
   /** Superuser connection to a database nobody else uses. */
   url: string
+  /** The same by the role the service runs as, once a foundation was opened with both. */
+  serviceUrl: string
   /** Where the keys of what is sealed in it are; made when the first is. */
   keyDir: string
   /** Drops it, ending whatever is still connected. May be called twice. */
@@ -35,11 +37,18 @@ async function createTestDatabase(template: string): Promise<TestDatabase> {
     throw new Error('No test server. Run: vitest run --config test/vitest.config.ts')
   const name = `test_${process.pid}_${randomBytes(4).toString('hex')}`
   await asAdmin(adminUrl, `create database ${name} template ${template}`)
+  // What a database says about itself is not cloned with it; a foundation would set the same.
+  if (template !== 'template0')
+    await asAdmin(adminUrl, `alter database ${name} set search_path = projections, public`)
   const url = new URL(adminUrl)
   url.pathname = `/${name}`
   const keyDir = keyDirOf(url.href)
+  const service = new URL(url)
+  service.username = 'test_service'
+  service.password = 'test_service'
   return {
     url: url.href,
+    serviceUrl: service.href,
     keyDir,
     drop: async () => {
       await asAdmin(adminUrl, `drop database if exists ${name} with (force)`)

@@ -1,0 +1,85 @@
+/** A connection for migrations: to a server that is there, new enough, and not recovering any more. */
+import { setTimeout as delay } from 'node:timers/promises'
+import pg from 'pg'
+
+/** Also what an operator at the command line waits for a server that says nothing. */
+const connectTimeoutMs = 10_000
+/** Longer than any migration another runner may be busy with, and than any lock a file may wait for. */
+export const lockTimeoutMs = 600_000
+
+/** A server, or a role, this service does not run with. `message` says which it is and which is needed. */
+export class DatabaseUnfit extends Error {
+  override name = 'DatabaseUnfit'
+}
+
+const oldestVersion = 160_000
+
+/** Older ones lack what statements here use; they would fail one by one, in the middle of calls. */
+export async function refuseOld(client: pg.Client): Promise<void> {
+  const { rows } = await client.query<{ number: number; version: string }>(
+    `select current_setting('server_version_num')::int as number, current_setting('server_version') as version`,
+  )
+  const [{ number, version } = { number: 0, version: 'of an unknown version' }] = rows
+  if (number < oldestVersion)
+    throw new DatabaseUnfit(
+      `PostgreSQL ${version} at ${client.host}:${client.port} is too old; 16 or newer is needed`,
+    )
+}
+
+/** No connection could be made. `message` names server and reason, never the password. */
+export class DatabaseUnreachable extends Error {
+  override name = 'DatabaseUnreachable'
+}
+
+/** SQLSTATE of a server that is starting, recovering or stopping: the one failure to connect that passes by itself. */
+const cannotConnectNow = '57P03'
+const waitPauseMs = 250
+
+export async function connectedWithin(
+  url: string,
+  waitMs: number,
+  logger: { info(fields: object, message: string): void } | undefined,
+): Promise<pg.Client> {
+  const deadline = performance.now() + waitMs
+  for (let waiting = false; ; waiting = true) {
+    try {
+      return await connected(url)
+    } catch (error) {
+      const cause = error instanceof DatabaseUnreachable ? error.cause : undefined
+      if (!(cause instanceof pg.DatabaseError) || cause.code !== cannotConnectNow) throw error
+      if (performance.now() > deadline) throw error
+      if (!waiting) logger?.info({ reason: cause.message }, 'waiting for the database')
+      await delay(waitPauseMs)
+    }
+  }
+}
+
+async function connected(url: string): Promise<pg.Client> {
+  let client: pg.Client | undefined
+  try {
+    client = new pg.Client({
+      connectionString: url,
+      connectionTimeoutMillis: connectTimeoutMs,
+      lock_timeout: lockTimeoutMs,
+      application_name: 'migrate',
+    })
+    // Without a listener a lost connection would end the process; the pending query rejects anyway.
+    client.on('error', () => {})
+    await client.connect()
+    return client
+  } catch (cause) {
+    await client?.end().catch(() => {})
+    // What was not understood is not quoted: the password may be in it.
+    if (client === undefined) throw new DatabaseUnreachable('it is not the URL of a database', { cause })
+    throw new DatabaseUnreachable(
+      `Cannot connect to the database at ${client.host}:${client.port}: ${reasonOf(cause)}. Check that it runs and that this is its address.`,
+      { cause },
+    )
+  }
+}
+
+/** A host with several addresses fails with an error for each, and says nothing itself. */
+function reasonOf(error: unknown): string {
+  const first = error instanceof AggregateError ? error.errors[0] : error
+  return first instanceof Error ? first.message : String(first)
+}

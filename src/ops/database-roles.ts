@@ -1,0 +1,180 @@
+/**
+ * Who may do what in the database. The role that migrates owns the schema; the service's own role reads and writes what it
+ * works with, owns the schemas of read models and jobs, and can only append to the event log. Where both are one role,
+ * nothing is separated.
+ *
+ * All of it is done again at every migration and costs a few questions where it holds: a dump that was restored, or a role
+ * that was made anew, has lost it.
+ */
+import pg from 'pg'
+
+/** What the service's role owns: their tables are made and dropped while it runs. */
+const serviceSchemas = ['projections', 'pgboss'] as const
+/** What it may only read. The event log is written by `append_batch`, which has its owner's rights. */
+const readOnly = ['log_head', 'log_streams', 'log_events', 'schema_migrations']
+
+const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], text, text, text, text)'
+
+/** A role that cannot do what it is there for. `message` names it and the remedy. */
+export class RoleUnfit extends Error {
+  override name = 'RoleUnfit'
+}
+
+/** The role a connection URL names, environment and defaults included. */
+const roleOf = (url: string): { name: string; password: string } => {
+  const { user, password } = new pg.Client({ connectionString: url })
+  return { name: user ?? '', password: typeof password === 'string' ? password : '' }
+}
+
+type Roles = { readonly owner: string; readonly service: string; readonly schema: string }
+
+/** In one transaction, by a connection of the schema's owner that nobody else migrates beside. */
+export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promise<void> => {
+  const { name: service, password } = roleOf(serviceUrl)
+  await client.query('begin')
+  try {
+    const { rows } = await client.query<{ owner: string; schema: string }>(
+      `select current_user as owner, relnamespace::regnamespace::text as schema from pg_class
+        where oid = 'schema_migrations'::regclass`,
+    )
+    const roles: Roles = { owner: rows[0]?.owner ?? '', service, schema: rows[0]?.schema ?? '' }
+    if (roles.owner !== service) await makeRole(client, roles, password)
+    await handOver(client, roles)
+    if (roles.owner !== service) await grantRest(client, roles)
+    await setPaths(client, roles)
+    await client.query('commit')
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined)
+    if (!(error instanceof pg.DatabaseError) || error.code !== insufficientPrivilege) throw error
+    throw new RoleUnfit(
+      `"${client.user}" may not arrange what the service's role may do: ${error.message}. It should own the database: alter database ${client.database} owner to ${client.user}`,
+      { cause: error },
+    )
+  }
+}
+
+const insufficientPrivilege = '42501'
+
+const says = async (client: pg.Client, condition: string, values: unknown[] = []): Promise<boolean> => {
+  const { rows } = await client.query<{ yes: boolean }>(`select (${condition}) as yes`, values)
+  return rows[0]?.yes === true
+}
+
+/** Makes it where it is missing and can be made; refuses one that separates nothing. */
+const makeRole = async (client: pg.Client, { owner, service }: Roles, password: string): Promise<void> => {
+  if (!(await says(client, 'exists (select from pg_roles where rolname = $1)', [service]))) {
+    if (!(await says(client, 'select rolsuper or rolcreaterole from pg_roles where rolname = current_user')))
+      throw new RoleUnfit(
+        `there is no role "${service}", and "${owner}" may not make it. As a superuser: create role ${service} login password '…'; grant ${service} to ${owner}`,
+      )
+    await client.query(
+      `create role ${client.escapeIdentifier(service)} login nosuperuser nocreatedb nocreaterole noreplication password ${client.escapeLiteral(password)}`,
+    )
+  }
+  const owns = `pg_has_role($1, current_user, 'member') or pg_has_role($1, (select relowner from pg_class where oid = 'log_events'::regclass), 'member')`
+  if (await says(client, owns, [service]))
+    throw new RoleUnfit(
+      `the role "${service}" could change the event log: it is a superuser, owns the log, or is a member of the role that does. Name one of its own, which is made if it does not exist`,
+    )
+  if (await says(client, `pg_has_role(current_user, $1, 'set')`, [service])) return
+  await client.query(`grant ${client.escapeIdentifier(service)} to current_user`).catch((cause: unknown) => {
+    throw new RoleUnfit(
+      `"${owner}" cannot give the schemas ${serviceSchemas.join(' and ')} to "${service}". As a superuser: grant ${service} to ${owner}`,
+      { cause },
+    )
+  })
+}
+
+/** Everything in the service's schemas that is not its own yet. What belongs to a table goes with it. */
+const strangers = `
+  select format('%s %s', case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'S' then 'sequence' else 'table' end, c.oid::regclass) as object
+    from pg_class c
+   where c.relnamespace::regnamespace::text = any ($1) and c.relkind in ('r', 'p', 'v', 'm', 'S') and c.relowner <> $2::regrole
+     and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype in ('a', 'i') and c.relkind = 'S')
+  union all
+  select format('routine %s', p.oid::regprocedure) from pg_proc p
+   where p.pronamespace::regnamespace::text = any ($1) and p.proowner <> $2::regrole
+  union all
+  select format('type %s', t.oid::regtype) from pg_type t
+   where t.typnamespace::regnamespace::text = any ($1) and t.typowner <> $2::regrole and t.typtype in ('e', 'd')`
+
+const handOver = async (client: pg.Client, { service }: Roles): Promise<void> => {
+  const to = client.escapeIdentifier(service)
+  for (const schema of serviceSchemas)
+    if (
+      !(await says(client, 'select nspowner = $2::regrole from pg_namespace where nspname = $1', [
+        schema,
+        to,
+      ]))
+    )
+      await client.query(`alter schema ${schema} owner to ${to}`)
+  const { rows } = await client.query<{ object: string }>(strangers, [serviceSchemas, to])
+  for (const { object } of rows) await client.query(`alter ${object} owner to ${to}`)
+}
+
+/** Tables of the schema's owner, whatever a later migration adds. */
+const grantRest = async (client: pg.Client, { service, schema }: Roles): Promise<void> => {
+  const to = client.escapeIdentifier(service)
+  const within = client.escapeIdentifier(schema)
+  if (await says(client, `has_schema_privilege('public', $1, 'create')`, [schema]))
+    await client.query(`revoke create on schema ${within} from public`)
+  if (!(await says(client, `has_schema_privilege($1, $2, 'usage')`, [service, schema])))
+    await client.query(`grant usage on schema ${within} to ${to}`)
+  const { rows } = await client.query<{
+    table: string
+    name: string
+    reads: boolean
+    writes: boolean
+    changes: boolean
+  }>(
+    `select c.oid::regclass::text as table, c.relname as name, has_table_privilege($1, c.oid, 'select') as reads,
+            has_table_privilege($1, c.oid, 'insert') and has_table_privilege($1, c.oid, 'update')
+              and has_table_privilege($1, c.oid, 'delete') as writes,
+            has_table_privilege($1, c.oid, 'insert, update, delete, truncate') as changes
+       from pg_class c where c.relnamespace = $2::regnamespace and c.relkind in ('r', 'p')
+        and c.relowner = (select relowner from pg_class where oid = 'schema_migrations'::regclass)`,
+    [service, within],
+  )
+  for (const { table, name, reads, writes, changes } of rows)
+    if (readOnly.includes(name)) {
+      if (changes) await client.query(`revoke insert, update, delete, truncate on ${table} from ${to}`)
+      if (!reads) await client.query(`grant select on ${table} to ${to}`)
+    } else if (!reads || !writes)
+      await client.query(`grant select, insert, update, delete on ${table} to ${to}`)
+  if (!(await says(client, `has_function_privilege($1, '${append}', 'execute')`, [service])))
+    await client.query(`grant execute on function ${append} to ${to}`)
+}
+
+/**
+ * So that statements name no schema: what the service makes goes into `projections`. Kept by the database, for people at
+ * psql too. The owner looks at its own schema first: the service could otherwise put a table of its own before one there.
+ */
+const setPaths = async (client: pg.Client, { owner, service, schema }: Roles): Promise<void> => {
+  const { rows } = await client.query<{ database: string; mine: boolean }>(
+    `select datname as database, pg_has_role(current_user, datdba, 'usage') as mine from pg_database where datname = current_database()`,
+  )
+  const database = client.escapeIdentifier(rows[0]?.database ?? '')
+  const within = client.escapeIdentifier(schema)
+  const ofService = `projections, ${within}`
+  const set = async (whose: string, role: string | null, path: string | null): Promise<void> => {
+    const known = await client.query<{ path: string }>(
+      `select substr(setting, 13) as path from pg_db_role_setting, unnest(setconfig) as setting
+        where setdatabase = (select oid from pg_database where datname = current_database())
+          and setrole = coalesce($1::regrole::oid, 0) and setting like 'search\\_path=%'`,
+      [role],
+    )
+    if ((known.rows[0]?.path ?? null) === path) return
+    await client.query(
+      path === null ? `alter ${whose} reset search_path` : `alter ${whose} set search_path = ${path}`,
+    )
+  }
+  const roleIn = (role: string): string => `role ${client.escapeIdentifier(role)} in database ${database}`
+  if (rows[0]?.mine === true) await set(`database ${database}`, null, ofService)
+  else if (service === owner) return await set(roleIn(owner), client.escapeIdentifier(owner), ofService)
+  else await set(roleIn(service), client.escapeIdentifier(service), ofService)
+  await set(
+    roleIn(owner),
+    client.escapeIdentifier(owner),
+    service === owner ? null : `${within}, projections`,
+  )
+}

@@ -1,0 +1,235 @@
+import { randomBytes } from 'node:crypto'
+import { cp, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import pg from 'pg'
+import { PgBoss } from 'pg-boss'
+import { afterEach, describe, expect, test } from 'vitest'
+import { projections } from '../../projections/index.ts'
+import { startEmbeddedPostgres } from '../../src/ops/embedded-postgres.ts'
+import { migrate } from '../../src/ops/migrate.ts'
+import { prepareProjections } from '../../src/projector/tables.ts'
+import { emptyDatabase } from '../support/postgres.ts'
+import { cli, cliJson, createPartner, eventually, lookup, startService } from '../support/service.ts'
+
+/** The role that migrates, and the role the service runs as: what the second may not, whatever became of the service. */
+
+const secretKey = 'a secret of the test, long enough to be one'
+const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], text, text, text, text)'
+const migrations = fileURLToPath(new URL('../../migrations', import.meta.url))
+
+let cleanUp: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  for (const clean of cleanUp.reverse()) await clean()
+  cleanUp = []
+}, 60_000)
+
+const asking = async <T>(url: string, ask: (client: pg.Client) => Promise<T>): Promise<T> => {
+  const client = new pg.Client({ connectionString: url })
+  client.on('error', () => undefined)
+  await client.connect()
+  try {
+    return await ask(client)
+  } finally {
+    await client.end()
+  }
+}
+
+type Urls = { readonly superuser: string; readonly owner: string; readonly service: string }
+
+/** An empty database that belongs to a role which is no superuser, and a second role that may not do anything yet. */
+const twoRoles = async (): Promise<Urls> => {
+  const { url: superuser, drop } = await emptyDatabase()
+  const name = randomBytes(4).toString('hex')
+  const [owner, service] = [`owner_${name}`, `service_${name}`]
+  const as = (role: string): string => {
+    const url = new URL(superuser)
+    url.username = role
+    url.password = 'of-the-test'
+    return url.href
+  }
+  await asking(superuser, async (client) => {
+    await client.query(`create role ${owner} login password 'of-the-test'`)
+    await client.query(`create role ${service} login password 'of-the-test'`)
+    await client.query(`grant ${service} to ${owner}`)
+    await client.query(`alter database ${new URL(superuser).pathname.slice(1)} owner to ${owner}`)
+  })
+  cleanUp.push(async () => {
+    const elsewhere = new URL(superuser)
+    elsewhere.pathname = '/postgres'
+    await drop()
+    await asking(elsewhere.href, (client) => client.query(`drop role ${owner}, ${service}`))
+  })
+  return { superuser, owner: as(owner), service: as(service) }
+}
+
+const environmentOf = ({ owner, service }: Urls) => ({
+  DATABASE_URL: service,
+  DATABASE_MIGRATION_URL: owner,
+  SECRET_KEY: secretKey,
+  EMAIL_PROBE: 'off',
+})
+
+/** What the service's role must be refused, each with a reason of PostgreSQL's. */
+const refused: readonly (readonly [string, RegExp])[] = [
+  ['update log_events set data = data', /permission denied for table log_events/],
+  ['delete from log_events', /permission denied for table log_events/],
+  ['truncate log_events', /permission denied for table log_events/],
+  [`insert into log_events select * from log_events`, /permission denied for table log_events/],
+  ['update log_streams set revision = revision - 1', /permission denied for table log_streams/],
+  ['delete from log_streams', /permission denied for table log_streams/],
+  ['update log_head set position = 0', /permission denied for table log_head/],
+  ['delete from schema_migrations', /permission denied for table schema_migrations/],
+  ['alter table log_events disable trigger all', /must be owner of table log_events/],
+  ['drop table log_events', /must be owner of table log_events/],
+  ['set role pg_write_all_data', /permission denied to set role/],
+  [`alter function ${append} security invoker`, /must be owner of function append_batch/],
+  ['drop table users', /must be owner of table users/],
+  ['create table public.mine (a int)', /permission denied for schema public/],
+  ['create schema mine', /permission denied for database/],
+]
+
+const expectAppendOnly = async (service: string): Promise<void> => {
+  await asking(service, async (client) => {
+    for (const [statement, reason] of refused)
+      await expect(client.query(statement), statement).rejects.toThrow(reason)
+    // A table of one's own in the place of the log's is not what the function of the log's owner writes to.
+    await client.query('create temp table log_head (one boolean, position bigint, notified_at timestamptz)')
+    await client.query('create table projections.log_streams (id integer, name text, revision bigint)')
+    const { rows } = await client.query(
+      `select append_batch(array['operator-x'], array[-1]::bigint[], array[1], array[0], array[1], $1, 'Tested', '{}', '{}') as results`,
+      ['00000000-0000-4000-8000-000000000001'],
+    )
+    expect(rows).toEqual([{ results: ['0'] }])
+    expect((await client.query(`select from public.log_streams where name = 'operator-x'`)).rowCount).toBe(1)
+    await client.query('drop table projections.log_streams')
+  })
+}
+
+describe('a service with a role of its own', () => {
+  test('answers, folds, rebuilds and runs jobs, and can only append to the event log', async () => {
+    const urls = await twoRoles()
+    const environment = environmentOf(urls)
+    expect((await cli(['migrate'], environment)).code).toBe(0)
+    // As in production: no process that runs has the owner's password.
+    const { DATABASE_MIGRATION_URL: _, ...running } = environment
+    const service = await startService(running)
+    cleanUp.push(() => service.end('SIGTERM'))
+    const partner = await createPartner('100', running)
+    const call = async (path: string, body: object) => {
+      const response = await fetch(`${service.apiUrl}${path}`, {
+        method: 'POST',
+        headers: {
+          'content-type': 'application/json',
+          'x-api-key': partner.apiKey,
+          'idempotency-key': path.replaceAll('/', '-'),
+        },
+        body: JSON.stringify(body),
+      })
+      return response.status
+    }
+    await eventually(async () =>
+      (await lookup(service.apiUrl, partner.apiKey, '8.8.8.8')).status === 200 ? true : undefined,
+    )
+    expect(await call('/v1/ip/lookup', { ip: '8.8.8.8' })).toBe(200)
+    expect(
+      await call('/v1/email/validate', { email: 'ada@example.invalid', include_company_data: true }),
+    ).toBe(200)
+    expect(await call('/pixel/limit', { domain: 'example.com', period: 'day', number: 5 })).toBe(200)
+    expect(await call('/pixel/decide', { url: 'https://example.com/', hit_id: 'one' })).toBe(200)
+    expect((await cli(['projection', 'rebuild', '--all'], running)).code).toBe(0)
+    const verified = await cliJson<{ ok: boolean }[]>(['projection', 'verify', '--all'], running)
+    expect(verified.every(({ ok }) => ok)).toBe(true)
+    await asking(urls.service, async (client) => {
+      expect((await client.query('select from pgboss.schedule')).rowCount).toBeGreaterThan(0)
+      expect((await client.query('select from accounts')).rowCount).toBe(1)
+    })
+    // What is deleted about a person is taken out of every table by the owner; the service's role could not.
+    expect(await cliJson(['profiles', 'erase', 'somebody-1'], environment)).toMatchObject({ vacuumed: true })
+    const alone = await cli(['profiles', 'erase', 'somebody-2', '--json'], running)
+    expect([alone.code, JSON.parse(alone.out).vacuumed]).toEqual([1, false])
+    await expectAppendOnly(urls.service)
+    expect(service.output()).not.toMatch(/permission denied|must be owner/)
+  }, 120_000)
+
+  test('is given what an installation with one role had: its read models, its jobs, and nothing of the log', async () => {
+    const urls = await twoRoles()
+    const before = await mkdtemp(join(tmpdir(), 'migrations-'))
+    cleanUp.push(() => rm(before, { recursive: true, force: true }))
+    const names = (await readdir(migrations)).filter((name) => name < '0018')
+    for (const name of names) await cp(join(migrations, name), join(before, name))
+    await migrate({ url: urls.owner, dir: before })
+    await asking(urls.owner, async (client) => {
+      await prepareProjections(client, projections)
+      await client.query(`insert into key_last_used_v1 (key_id, last_used_at) values ('old', now())`)
+    })
+    const boss = new PgBoss({ connectionString: urls.owner, max: 1 })
+    await boss.start()
+    await boss.createQueue('old')
+    await boss.send('old', {})
+    await boss.stop({ graceful: false })
+
+    expect((await cli(['migrate'], environmentOf(urls))).err).toBe('')
+    await asking(urls.service, async (client) => {
+      const { rows } = await client.query(
+        `select count(*) filter (where n.nspname = 'public')::int as left, count(*) filter (where r.rolname <> current_user)::int as strange
+           from pg_class c join pg_namespace n on n.oid = c.relnamespace join pg_roles r on r.oid = c.relowner
+          where c.relkind in ('r', 'v', 'p', 'S') and (n.nspname in ('projections', 'pgboss') or c.relname ~ '_v[0-9]+$')`,
+      )
+      expect(rows).toEqual([{ left: 0, strange: 0 }])
+      expect((await client.query('select from key_last_used')).rowCount).toBe(1)
+      expect((await client.query(`select from pgboss.job where name = 'old'`)).rowCount).toBe(1)
+    })
+    await expectAppendOnly(urls.service)
+    // Jobs and rebuilds go on with what they were given.
+    const service = await startService(environmentOf(urls))
+    cleanUp.push(() => service.end('SIGTERM'))
+    expect((await cli(['projection', 'rebuild', '--all'], environmentOf(urls))).code).toBe(0)
+  }, 120_000)
+
+  test.each([
+    [
+      'whose database was not migrated',
+      ({ service }: Urls) => ({ DATABASE_URL: service }),
+      /^DATABASE_URL: the database lacks \d+ migrations and "service_\w+" may not apply them\. Run "migrate" with DATABASE_MIGRATION_URL/,
+    ],
+    [
+      'that could change the log all the same',
+      ({ superuser, owner }: Urls) => ({ DATABASE_URL: superuser, DATABASE_MIGRATION_URL: owner }),
+      /^DATABASE_URL: the role "postgres" could change the event log/,
+    ],
+    [
+      'that does not exist and cannot be made',
+      ({ service, owner }: Urls) => ({
+        DATABASE_URL: service.replace('service_', 'nobody_'),
+        DATABASE_MIGRATION_URL: owner,
+      }),
+      /^DATABASE_URL: there is no role "nobody_\w+", and "owner_\w+" may not make it\. As a superuser: create role/,
+    ],
+  ])(
+    '%s is refused in one line',
+    async (_, urlsOf, reason) => {
+      const { code, out, err } = await cli(['org', 'list'], {
+        ...urlsOf(await twoRoles()),
+        SECRET_KEY: secretKey,
+      })
+      expect({ code, out, lines: err.trimEnd().split('\n').length }).toEqual({ code: 2, out: '', lines: 1 })
+      expect(err).toMatch(reason)
+    },
+    60_000,
+  )
+})
+
+test('the embedded default separates the two as well', async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), 'roles-'))
+  cleanUp.push(() => rm(dataDir, { recursive: true, force: true }))
+  const service = await startService({ DATA_DIR: dataDir })
+  cleanUp.push(() => service.end('SIGTERM'))
+  const guest = await startEmbeddedPostgres({ dataDir })
+  cleanUp.push(() => guest.stop())
+  await expectAppendOnly(guest.serviceUrl)
+  expect(
+    await asking(guest.serviceUrl, async (client) => (await client.query('select from accounts')).rowCount),
+  ).toBe(1)
+}, 60_000)
