@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import type { Connection, ReadCall } from './eventstoredb-client.ts'
 import { recordedEvent, searchWindow, subscribeRequest } from './eventstoredb-messages.ts'
 import { isInvalidPosition, isSystemEvent, readAt, readEvents, readHead } from './eventstoredb-read.ts'
+import type { Outage } from './outage.ts'
 import {
   LogRewritten,
   logStart,
@@ -40,6 +41,7 @@ export type FollowOptions = {
   readonly heartbeatMs: number
   readonly silenceMs: number
   readonly logger: Logger
+  readonly lost: Outage
 }
 
 /** Ends when the signal aborts; fails where the log no longer holds what it delivered, and at nothing else. */
@@ -66,6 +68,7 @@ export async function* followAll(
         const item = await nextItem(session, follow, options)
         if (item === undefined) return
         failures = 0
+        follow.lost.works()
         const moved = item.position > position
         position = item.position
         if (moved) from = position
@@ -85,8 +88,7 @@ export async function* followAll(
           'event log: no event stands at this position, reading from the start',
         )
         from = logStart
-      } else
-        logger.warn({ err: error, position: position.toString() }, 'event log: subscription lost, resuming')
+      } else follow.lost.failed(error)
     } finally {
       session?.connection.close()
     }

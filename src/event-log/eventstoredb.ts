@@ -11,6 +11,7 @@ import {
 import type { ReadRequest } from './eventstoredb-messages.ts'
 import { createOwnHead, readAt, readEvents, readHead } from './eventstoredb-read.ts'
 import { followAll } from './eventstoredb-subscription.ts'
+import { createOutage } from './outage.ts'
 import {
   AppendConflict,
   checkAppend,
@@ -148,6 +149,8 @@ export const openEventStoreDb = ({
     return [...names]
   }
 
+  /** Told once for all subscriptions: they are lost together. */
+  const lost = createOutage({ logger, what: 'event log: a subscription' })
   const subscribe = (options: SubscribeOptions): AsyncIterable<SubscriptionItem> => {
     const signal = AbortSignal.any([options.signal, closing.signal])
     const prefixes = options.prefixes.length === 0 ? [''] : options.prefixes
@@ -157,6 +160,7 @@ export const openEventStoreDb = ({
         heartbeatMs: limits.heartbeatMs,
         silenceMs: limits.readSilenceMs,
         logger,
+        lost,
       },
       {
         ...options,
