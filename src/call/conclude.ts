@@ -119,7 +119,8 @@ export const record = (
     waitMaxMs: waitLeftMs({ startedMs }),
     ...(attempt === undefined ? {} : { absentUpTo: attempt.absentUpTo }),
     ...(settles ? { absentUpTo: owes.settle.absentUpTo } : {}),
-    ...(owes === undefined ? {} : { owes: owes.eventId }),
+    // A refusal delivers nothing: whoever had refused the call before may give its charge back.
+    ...(owes === undefined || outcome !== 'answered' ? {} : { owes: owes.eventId }),
     decide: (account, idOf) =>
       unless(account)
         ? []

@@ -181,7 +181,7 @@ export const createWriter = (
         if (error instanceof UnknownOutcome) {
           unknown = true
           observe?.unknownOutcome?.()
-        } else if (!(error instanceof Unavailable)) throw error
+        } else if (!unknown && !(error instanceof Unavailable)) throw error
         // Once an outcome was unknown, only the log's word about this very append makes it known again.
         if (monotonic() - startedAt >= (unknown ? limits.unknownRetryMs : limits.unavailableRetryMs)) {
           if (unknown) throw new UnknownOutcome(`no word about an append to ${stream}`, { cause: error })
