@@ -229,7 +229,8 @@ export const takeCompaniesAway = async (house: House): Promise<() => Promise<voi
     create function companies_away() returns boolean language plpgsql volatile as
     $$ begin raise exception 'terminating connection' using errcode = '57P01'; end $$;
     alter table companies rename to companies_kept;
-    create view companies as select * from companies_kept where companies_away()`)
+    create view companies as select * from companies_kept where companies_away();
+    grant select on companies to public`)
   return async () => {
     await house.query(
       'drop view companies; alter table companies_kept rename to companies; drop function companies_away()',
