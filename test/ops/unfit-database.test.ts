@@ -121,7 +121,7 @@ test('older than 16 it is refused at the start, in one line', async () => {
   await client.connect()
   // This server is not old, but says so to whoever asks it in this database.
   await client.query(`
-    create function current_setting(text) returns text language sql as
+    create function public.current_setting(text) returns text language sql as
       $$ select case $1 when 'server_version_num' then '150014' else '15.14 (Debian 15.14-0+deb12u1)' end $$`)
   await client.query(
     `do $$ begin execute format('alter database %I set search_path = public, pg_catalog', current_database()); end $$`,
