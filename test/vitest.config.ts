@@ -6,7 +6,7 @@ export default defineConfig({
   root: fileURLToPath(new URL('..', import.meta.url)),
   test: {
     include: ['test/**/*.test.ts'],
-    exclude: ['test/bench/**', 'test/services/**', '**/node_modules/**'],
+    exclude: ['test/bench/**', 'test/journey/**', 'test/services/**', '**/node_modules/**'],
     globalSetup: ['test/support/global-setup.ts'],
     pool: 'forks',
     // More would share two processor cores with the PostgreSQL that all of them use.

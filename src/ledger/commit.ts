@@ -1,4 +1,5 @@
 import type { MicroCredits } from '../billing/money.ts'
+import { createOutage } from '../event-log/outage.ts'
 import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { type Account, balanceOf } from './account.ts'
 import { createAppendWatch } from './append-watch.ts'
@@ -86,6 +87,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
     logger: options.logger,
     now: options.clock.now,
   })
+  const away = createOutage({ logger: options.logger, what: 'ledger: writing', level: 'error' })
   let checking: NodeJS.Timeout | undefined
 
   const giveUp = (error: Error): void => {
@@ -109,7 +111,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
     const known = writers.get(organizationId)
     if (known !== undefined) return known
     if (writers.size >= limits.accountsMax) forgetOne(writers)
-    const writer = createWriter(organizationId, { ...options, limits, reports })
+    const writer = createWriter(organizationId, { ...options, limits, reports, away })
     writers.set(organizationId, writer)
     return writer
   }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { eventIdOf } from '../event-log/event-id.ts'
+import { createOutage, type Outage } from '../event-log/outage.ts'
 import {
   AppendConflict,
   type EventLog,
@@ -98,12 +99,18 @@ export type Writer = {
 
 export const createWriter = (
   organizationId: string,
-  options: LedgerOptions & { limits: LedgerLimits; reports: WriterReports },
+  options: LedgerOptions & {
+    limits: LedgerLimits
+    reports: WriterReports
+    /** The event log does not answer, or takes no appends: the same for every organization, and told once. */
+    away: Outage
+  },
 ): Writer => {
   const { eventLog, logger, clock, limits, observe, reports } = options
   const monotonic = clock.monotonic ?? clock.now
   const stream = ledgerStream(organizationId)
   const reader = createReader(organizationId, options)
+  const trouble = createOutage({ logger, what: `ledger: writing ${organizationId}`, level: 'error' })
   const queue: Queued[] = []
   const abandoned = createAbandoned({ stream, eventLog })
   const recent = new Map<string, Committed>()
@@ -252,6 +259,8 @@ export const createWriter = (
         account = batch.draft
         idleConflicts = 0
         reports.appended()
+        options.away.works()
+        trouble.works()
         answerFrom(batch.byFirstEventId)
         if (batch.contended) remember(batch)
         if (!abandoned.empty())
@@ -370,7 +379,8 @@ export const createWriter = (
 
   const refuse = (commands: readonly Queued[], cause: unknown): void => {
     if (commands.length === 0) return
-    logger.error({ err: cause, organizationId, commands: commands.length }, 'ledger: commands refused')
+    if (cause instanceof Unavailable || cause instanceof UnknownOutcome) options.away.failed(cause)
+    else trouble.failed(cause)
     const error = new LedgerUnavailable('the ledger cannot be written now', { cause })
     for (const { reject } of commands) reject(error)
   }

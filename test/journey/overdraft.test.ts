@@ -58,9 +58,11 @@ test('of 1,000 concurrent calls of price 1 over two processes, 100 credits pay e
     ['ledger', 'verify', partner.organizationId],
     environment,
   )
-  // Registered, granted, the calls that made the key known (free), 1,000 calls and 100 charges.
-  expect(verified).toMatchObject({ ok: true })
-  expect(verified.ledgers[0]?.events).toBe(2 + 2 + 1_000 + 100)
+  // Registered, granted, the calls that made the key known (free), 100 calls and their charges. Of the 900 refusals each
+  // process records the first 60 singly, and some that race the last credits.
+  const events = verified.ledgers[0]?.events ?? 0
+  expect(events).toBeGreaterThanOrEqual(2 + 2 + 200 + 60)
+  expect(events).toBeLessThanOrEqual(2 + 2 + 200 + 900)
 }, 60_000)
 
 /** Both processes know the key; the address is private, so nothing is charged. */
