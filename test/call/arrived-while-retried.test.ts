@@ -178,20 +178,3 @@ test('written for another request: the key is that one’s, and this one is IDEM
   expect(outcomeOf(await fetchPerson(house))).toMatchObject({ status: 200, charged: '0', remaining: '15' })
   expect(await typesOf('CreditCharged')).toBe(1)
 })
-
-test('made again where it was refused, and refused once more: the charge is still given back', async () => {
-  upstream.answers(() => known('At first'))
-  held.hold()
-  expect((await fetchPerson(first)).status).toBe(503)
-  house.moveClock(120_000)
-  await held.deliver()
-  // What was fetched the first time cannot be opened any more: the call has to ask its source, which fails.
-  await house.query('delete from profile_keys')
-  upstream.answers(() => ({ status: 500 }))
-  expect((await fetchPerson(first)).status).toBe(503)
-  await until('the charge is given back', async () => {
-    await lookup(first)
-    return (await typesOf('CreditAdjusted')) === 1
-  })
-  expect(await typesOf('CreditCharged')).toBe(1)
-})
