@@ -39,6 +39,7 @@ export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promi
     )
     const roles: Roles = { owner: rows[0]?.owner ?? '', service, schema: rows[0]?.schema ?? '' }
     if (roles.owner !== service) await makeRole(client, roles, password)
+    else await refuseToTakeOver(client, service)
     await handOver(client, roles)
     if (roles.owner !== service) await grantRest(client, roles)
     await setPaths(client, roles)
@@ -54,6 +55,19 @@ export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promi
 }
 
 const insufficientPrivilege = '42501'
+
+/** A process given the owner's URL alone would take the schemas from the service that works with them, and end it. */
+const refuseToTakeOver = async (client: pg.Client, owner: string): Promise<void> => {
+  const { rows } = await client.query<{ service: string }>(
+    `select nspowner::regrole::text as service from pg_namespace where nspname = 'projections' and nspowner <> $1::regrole`,
+    [client.escapeIdentifier(owner)],
+  )
+  const service = rows[0]?.service
+  if (service !== undefined)
+    throw new RoleUnfit(
+      `"${owner}" owns this database, and its service works as "${service}". Name ${service} in DATABASE_URL and ${owner} in DATABASE_MIGRATION_URL, or beside an embedded PostgreSQL set DATA_DIR and neither`,
+    )
+}
 
 const says = async (client: pg.Client, condition: string, values: unknown[] = []): Promise<boolean> => {
   const { rows } = await client.query<{ yes: boolean }>(`select (${condition}) as yes`, values)

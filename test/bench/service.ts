@@ -71,7 +71,7 @@ export const startService = async ({
   const secretKey = (await readFile(join(dataDir, 'secret_key'), 'utf8')).trim()
   const logger = pino({ level: 'warn' }, pino.destination(2))
   const foundation = await openFoundation(
-    parseConfig({ DATABASE_URL: postgres.url, SECRET_KEY: secretKey, EVENT_LOG_URL: eventLogUrl }),
+    parseConfig({ DATA_DIR: dataDir, SECRET_KEY: secretKey, EVENT_LOG_URL: eventLogUrl }),
     { logger },
   )
   const { organizationId, apiKey } = await openAccount(foundation)

@@ -221,6 +221,15 @@ describe('a service with a role of its own', () => {
   )
 })
 
+test('given the owner alone, a process takes nothing from the service that is set up beside it', async () => {
+  const urls = await twoRoles()
+  const both = { DATABASE_URL: urls.service, DATABASE_MIGRATION_URL: urls.owner, SECRET_KEY: secretKey }
+  await cliJson(['org', 'create', 'Acme'], both)
+  const alone = await cli(['org', 'list'], { DATABASE_URL: urls.owner, SECRET_KEY: secretKey })
+  expect(alone).toMatchObject({ code: 2, err: expect.stringContaining('DATABASE_MIGRATION_URL') })
+  expect(await cliJson(['org', 'list'], both)).toHaveLength(1)
+}, 60_000)
+
 test('the embedded default separates the two as well', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'roles-'))
   cleanUp.push(() => rm(dataDir, { recursive: true, force: true }))
