@@ -1,5 +1,4 @@
 import type pg from 'pg'
-import type { Logger } from 'pino'
 import type { StatefulProjection, TableName } from '../../projections/projection.ts'
 import { recompute } from '../event-log/hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../event-log/port.ts'
@@ -13,7 +12,6 @@ export type LoadOptions = {
   readonly seal: (text: string) => string
   /** The event after which each stream is wanted: its next one. */
   readonly first: ReadonlyMap<string, RecordedEvent>
-  readonly logger?: Logger
 }
 
 /**
