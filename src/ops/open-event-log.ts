@@ -3,7 +3,7 @@ import type { Logger } from 'pino'
 import { ConfigError } from '../config.ts'
 import { appendSurely } from '../event-log/append-next.ts'
 import { type EventLog, LogRewritten, StreamMissing, Unavailable, UnknownOutcome } from '../event-log/port.ts'
-import { openPostgresEventLog } from '../event-log/postgres.ts'
+import { openPostgresEventLog } from '../event-log/postgres/index.ts'
 import { priceBookStream } from '../events/streams.ts'
 import { readCheckpoints, strayCheckpoints, strayMessage } from '../projector/checkpoints.ts'
 
@@ -15,7 +15,7 @@ const isPostgres = (url: string): boolean => url.startsWith('postgres')
 export const openEventLog = async (url: string, logger: Logger, prefix?: string): Promise<EventLog> => {
   if (isPostgres(url)) return openPostgresEventLog({ url, logger })
   // Loaded only where it is used: the client and its protocol take memory and a quarter of a second.
-  const { openEventStoreDb } = await import('../event-log/eventstoredb.ts')
+  const { openEventStoreDb } = await import('../event-log/eventstoredb/index.ts')
   return openEventStoreDb({ url: url.replace(/^kurrentdb/, 'esdb'), prefix, logger })
 }
 
@@ -29,7 +29,7 @@ export const telling = async <Value>(
   } catch (error) {
     if (url === undefined || isPostgres(url) || error instanceof ConfigError) throw error
     if (!(error instanceof Unavailable || error instanceof UnknownOutcome)) throw error
-    const { eventStoreDbFault } = await import('../event-log/eventstoredb-fault.ts')
+    const { eventStoreDbFault } = await import('../event-log/eventstoredb/fault.ts')
     throw new ConfigError(`${variable}: ${await eventStoreDbFault(url, error)}`, { cause: error })
   }
 }

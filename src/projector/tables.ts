@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Projection, Statement, TableName } from '../../projections/projection.ts'
-import { textArray } from '../event-log/postgres-arrays.ts'
+import { textArray } from '../event-log/postgres/arrays.ts'
 
 /**
  * Physical tables of projections: `<name>_v<version>` is live, `<name>_v<version>_next` is being rebuilt, and the

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { binaryEvent, EventStoreDBClient } from '@eventstore/db-client'
 import pino from 'pino'
-import { openEventStoreDb } from '../../src/event-log/eventstoredb.ts'
+import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
 import type { NewEvent } from '../../src/event-log/port.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 

@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { ulid } from 'ulid'
 import { projections } from '../../projections/index.ts'
-import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
+import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { createIndexes, createTables, liveTable } from '../../src/projector/tables.ts'
 import { withFoundation } from './database.ts'

@@ -8,7 +8,11 @@ import { EventStoreDBClient, jsonEvent } from '@eventstore/db-client'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { appendSurely } from '../../src/event-log/append-next.ts'
-import { type EventStoreDbLimits, openEventStoreDb, redactedUrl } from '../../src/event-log/eventstoredb.ts'
+import {
+  type EventStoreDbLimits,
+  openEventStoreDb,
+  redactedUrl,
+} from '../../src/event-log/eventstoredb/index.ts'
 import {
   AppendConflict,
   type EventLog,

@@ -10,7 +10,7 @@ import {
   Unavailable,
   UnknownOutcome,
 } from '../../src/event-log/port.ts'
-import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
+import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import { restorePostgresLog, testDatabase } from '../support/postgres.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 import {

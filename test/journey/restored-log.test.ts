@@ -1,9 +1,9 @@
 import { pino } from 'pino'
 import { afterEach, describe, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
-import { openEventStoreDb } from '../../src/event-log/eventstoredb.ts'
+import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
-import { openPostgresEventLog } from '../../src/event-log/postgres.ts'
+import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import { restorePostgresLog, testDatabase } from '../support/postgres.ts'
 import {

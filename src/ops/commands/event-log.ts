@@ -100,7 +100,7 @@ const prepare: Command = {
       throw new UsageError(
         'EVENT_LOG_ADMIN_URL: an EventStoreDB without TLS knows no users; there is nothing to prepare',
       )
-    const { prepareEventStoreDb } = await import('../../event-log/eventstoredb-prepare.ts')
+    const { prepareEventStoreDb } = await import('../../event-log/eventstoredb/prepare.ts')
     const { created, settingsChanged, settings } = await telling(
       { variable: 'EVENT_LOG_ADMIN_URL', url },
       () =>

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import type { BatchAppendResp } from '@eventstore/db-client/generated/streams_pb.js'
 import type { Logger } from 'pino'
-import type { AppendCall, Connection } from './eventstoredb-client.ts'
-import { appendReply, appendRequest } from './eventstoredb-messages.ts'
-import { AppendConflict, type ExpectedRevision, type NewEvent, Unavailable, UnknownOutcome } from './port.ts'
+import { AppendConflict, type ExpectedRevision, type NewEvent, Unavailable, UnknownOutcome } from '../port.ts'
+import type { AppendCall, Connection } from './client.ts'
+import { appendReply, appendRequest } from './messages.ts'
 
 /**
  * Appends over one call to the server, many at a time. A reply that does not come in time gives up the whole

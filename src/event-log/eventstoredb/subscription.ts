@@ -1,9 +1,6 @@
 import type { ReadResp } from '@eventstore/db-client/generated/streams_pb.js'
 import type { Logger } from 'pino'
-import type { Connection, ReadCall } from './eventstoredb-client.ts'
-import { recordedEvent, searchWindow, subscribeRequest } from './eventstoredb-messages.ts'
-import { isInvalidPosition, isSystemEvent, readAt, readEvents, readHead } from './eventstoredb-read.ts'
-import type { Outage } from './outage.ts'
+import type { Outage } from '../outage.ts'
 import {
   LogRewritten,
   logStart,
@@ -11,7 +8,10 @@ import {
   type RecordedEvent,
   type SubscribeOptions,
   type SubscriptionItem,
-} from './port.ts'
+} from '../port.ts'
+import type { Connection, ReadCall } from './client.ts'
+import { recordedEvent, searchWindow, subscribeRequest } from './messages.ts'
+import { isInvalidPosition, isSystemEvent, readAt, readEvents, readHead } from './read.ts'
 
 /**
  * Follows the whole log in order, for ever, over as many of the server's subscriptions as it takes: those end with

@@ -17,7 +17,7 @@ import {
   TooLarge,
   Unavailable,
   UnknownOutcome,
-} from './port.ts'
+} from '../port.ts'
 
 /**
  * The event log in EventStoreDB's words. Data and metadata travel as the bytes they are, declared as JSON: the

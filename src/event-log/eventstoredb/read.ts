@@ -1,7 +1,7 @@
 import type { ReadResp } from '@eventstore/db-client/generated/streams_pb.js'
-import type { Connection } from './eventstoredb-client.ts'
-import { type ReadRequest, readRequest, recordedEvent } from './eventstoredb-messages.ts'
-import { logStart, type Position, type RecordedEvent, StreamMissing, Unavailable } from './port.ts'
+import { logStart, type Position, type RecordedEvent, StreamMissing, Unavailable } from '../port.ts'
+import type { Connection } from './client.ts'
+import { type ReadRequest, readRequest, recordedEvent } from './messages.ts'
 
 /** Reads that end: every one settles, at the latest when the server has said nothing for `silenceMs`. */
 

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
-import { createOutage } from './outage.ts'
+import { createOutage } from '../outage.ts'
 import {
   AppendConflict,
   checkAppend,
@@ -16,9 +16,9 @@ import {
   type SubscriptionItem,
   Unavailable,
   UnknownOutcome,
-} from './port.ts'
-import { int4Array, int8Array, textArray } from './postgres-arrays.ts'
-import { createWakeUp } from './postgres-wake-up.ts'
+} from '../port.ts'
+import { int4Array, int8Array, textArray } from './arrays.ts'
+import { createWakeUp } from './wake-up.ts'
 
 /**
  * The event log in PostgreSQL: the embedded default, and a production choice of its own.

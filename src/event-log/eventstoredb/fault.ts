@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { connect as connectTcp, isIP } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { parseConnectionString } from '@eventstore/db-client/dist/Client/parseConnectionString.js'
-import { redactedUrl } from './eventstoredb-client.ts'
+import { redactedUrl } from './client.ts'
 
 /**
  * Why EventStoreDB cannot be used, in one sentence with the remedy. gRPC says "unavailable" of a certificate it does not

@@ -8,7 +8,7 @@ import type {
   ReadResp,
 } from '@eventstore/db-client/generated/streams_pb.js'
 import type { CallOptions, Client, ClientDuplexStream, ClientReadableStream, Metadata } from '@grpc/grpc-js'
-import { Unavailable } from './port.ts'
+import { Unavailable } from '../port.ts'
 
 /**
  * One connection to EventStoreDB, from the client package's own connection string, discovery, TLS and credentials.

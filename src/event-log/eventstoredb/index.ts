@@ -1,17 +1,5 @@
 import type { Logger } from 'pino'
-import { createAppender } from './eventstoredb-append.ts'
-import {
-  type Connection,
-  type ConnectOptions,
-  checkUrl,
-  connect,
-  dropsCredentials,
-  redactedUrl,
-} from './eventstoredb-client.ts'
-import type { ReadRequest } from './eventstoredb-messages.ts'
-import { createOwnHead, readAt, readEvents, readHead } from './eventstoredb-read.ts'
-import { followAll } from './eventstoredb-subscription.ts'
-import { createOutage } from './outage.ts'
+import { createOutage } from '../outage.ts'
 import {
   AppendConflict,
   checkAppend,
@@ -24,7 +12,19 @@ import {
   type SubscribeOptions,
   type SubscriptionItem,
   Unavailable,
-} from './port.ts'
+} from '../port.ts'
+import { createAppender } from './append.ts'
+import {
+  type Connection,
+  type ConnectOptions,
+  checkUrl,
+  connect,
+  dropsCredentials,
+  redactedUrl,
+} from './client.ts'
+import type { ReadRequest } from './messages.ts'
+import { createOwnHead, readAt, readEvents, readHead } from './read.ts'
+import { followAll } from './subscription.ts'
 
 export { redactedUrl }
 

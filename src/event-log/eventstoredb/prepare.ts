@@ -6,11 +6,11 @@ import type { DetailsResp } from '@eventstore/db-client/generated/users_pb.js'
 import usersPb from '@eventstore/db-client/generated/users_pb.js'
 import type { CallOptions, Metadata, ServiceError } from '@grpc/grpc-js'
 import type { Logger } from 'pino'
-import { appendSurely } from './append-next.ts'
-import { createAppender } from './eventstoredb-append.ts'
-import { checkUrl, connect, connectTo } from './eventstoredb-client.ts'
-import { readEvents, readHead } from './eventstoredb-read.ts'
-import { StreamMissing, Unavailable } from './port.ts'
+import { appendSurely } from '../append-next.ts'
+import { StreamMissing, Unavailable } from '../port.ts'
+import { createAppender } from './append.ts'
+import { checkUrl, connect, connectTo } from './client.ts'
+import { readEvents, readHead } from './read.ts'
 
 /**
  * Makes the user the service works as, and gives it what it needs: to read all events, and to read and write streams.
