@@ -2,21 +2,21 @@ import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { Logger } from 'pino'
 import type { AnyCapabilityForm } from './call/form.ts'
-import { createCompanies } from './capabilities/email-validation/companies.ts'
-import { createHomePages } from './capabilities/email-validation/company-home-page.ts'
+import { createCompanies } from './capabilities/email-validation/company/companies.ts'
+import { createHomePages } from './capabilities/email-validation/company/home-page.ts'
+import { createMailExchangers } from './capabilities/email-validation/dns/mail-exchangers.ts'
 import {
   askAgain,
   type EmailValidationObserver,
   emailValidation,
   retrySealPurpose,
 } from './capabilities/email-validation/index.ts'
-import { createMailExchangers } from './capabilities/email-validation/mail-exchangers.ts'
+import { createMailboxChecks } from './capabilities/email-validation/mailbox/checks.ts'
 import {
   createMailboxProbe,
   type MailboxObserver,
   type MailboxStatus,
-} from './capabilities/email-validation/mailbox.ts'
-import { createMailboxChecks } from './capabilities/email-validation/mailbox-checks.ts'
+} from './capabilities/email-validation/mailbox/probe.ts'
 import { type Config, ConfigError } from './config.ts'
 import type { JobQueue } from './jobs/queue.ts'
 import { forgottenAtOnceMax, inPortions } from './jobs/retain.ts'

@@ -1,20 +1,24 @@
 import type { Logger } from 'pino'
 import { profileCache } from '../projections/profile-cache.ts'
 import type { AnyCapabilityForm } from './call/form.ts'
-import { createClaims } from './capabilities/profile/claims.ts'
 import {
   type AreSuppressed,
   importProfiles,
   seedDatasetIfEmpty,
-} from './capabilities/profile/dataset-import.ts'
-import { eraseFromDataset } from './capabilities/profile/dataset-provider.ts'
-import { dropOldProfiles, eraseProfile, retainedAtOnceMax } from './capabilities/profile/erase.ts'
+} from './capabilities/profile/dataset/import.ts'
+import { eraseFromDataset } from './capabilities/profile/dataset/provider.ts'
 import { createIdentifiers, type Identifiers } from './capabilities/profile/identifier.ts'
 import { type ProfileObserver, profile } from './capabilities/profile/index.ts'
-import { openProviders, type ProviderObserver, type Providers } from './capabilities/profile/providers.ts'
-import { createRetrieval } from './capabilities/profile/retrieval.ts'
-import { datasetStore, profileKeyStore } from './capabilities/profile/sealed-stores.ts'
-import { createVault } from './capabilities/profile/vault.ts'
+import { createClaims } from './capabilities/profile/record/claims.ts'
+import { dropOldProfiles, eraseProfile, retainedAtOnceMax } from './capabilities/profile/record/erase.ts'
+import { createRetrieval } from './capabilities/profile/record/retrieval.ts'
+import { datasetStore, profileKeyStore } from './capabilities/profile/record/sealed-stores.ts'
+import { createVault } from './capabilities/profile/record/vault.ts'
+import {
+  openProviders,
+  type ProviderObserver,
+  type Providers,
+} from './capabilities/profile/sources/providers.ts'
 import { type Config, ConfigError } from './config.ts'
 import { readJsonLd } from './egress/json-ld.ts'
 import { renewSeals, type SealedStore } from './jobs/renew-seals.ts'

@@ -1,7 +1,7 @@
 import isemail from 'isemail'
 import validator from 'validator'
-import { inspectLists } from '../../src/capabilities/email-validation/lists.ts'
-import { parseEmail } from '../../src/capabilities/email-validation/syntax.ts'
+import { inspectLists } from '../../src/capabilities/email-validation/lists/inspect.ts'
+import { parseEmail } from '../../src/capabilities/email-validation/syntax/parse.ts'
 import { randomOf } from './random.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 

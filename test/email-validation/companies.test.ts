@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createCompanies } from '../../src/capabilities/email-validation/companies.ts'
-import type { CompanyRecord } from '../../src/capabilities/email-validation/company-record.ts'
+import { createCompanies } from '../../src/capabilities/email-validation/company/companies.ts'
+import type { CompanyRecord } from '../../src/capabilities/email-validation/company/record.ts'
 import { Unavailable } from '../../src/event-log/port.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 

@@ -10,12 +10,12 @@ import { runInNewContext } from 'node:vm'
 import { gzipSync } from 'node:zlib'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { readCompany } from '../../src/capabilities/email-validation/companies.ts'
+import { readCompany } from '../../src/capabilities/email-validation/company/companies.ts'
 import {
   badLinesMax,
   type CompanyImportOptions,
   importCompanies,
-} from '../../src/capabilities/email-validation/company-import.ts'
+} from '../../src/capabilities/email-validation/company/import.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 /** A data set into the database: every way a file can be broken, and that the order of its lines means nothing. */

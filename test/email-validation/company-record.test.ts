@@ -7,7 +7,7 @@ import {
   profnetUrlAmong,
   registrableDomainOf,
   sizeRangeOfCount,
-} from '../../src/capabilities/email-validation/company-record.ts'
+} from '../../src/capabilities/email-validation/company/record.ts'
 import { companyResult } from '../../src/capabilities/email-validation/contract.ts'
 
 /** From a record of a data set to a company, or the reason why not. */

@@ -4,8 +4,8 @@ import {
   slipsBetween,
   suggestDomain,
   suggestionFor,
-} from '../../src/capabilities/email-validation/did-you-mean.ts'
-import { readList, vendoredListFolder } from '../../src/capabilities/email-validation/list-file.ts'
+} from '../../src/capabilities/email-validation/lists/did-you-mean.ts'
+import { readList, vendoredListFolder } from '../../src/capabilities/email-validation/lists/file.ts'
 import { mistyped, realDomains } from './did-you-mean-corpus.ts'
 
 const providers = ['providers', 'relays', 'free'] as const

@@ -9,13 +9,13 @@ import {
   listPath,
   readList,
   vendoredListFolder,
-} from '../../src/capabilities/email-validation/list-file.ts'
+} from '../../src/capabilities/email-validation/lists/file.ts'
 import {
   defaultListSources,
   ListRefused,
   type ListSource,
   refreshLists,
-} from '../../src/capabilities/email-validation/refresh-lists.ts'
+} from '../../src/capabilities/email-validation/lists/refresh.ts'
 
 type Answer = (response: ServerResponse) => void
 

@@ -9,13 +9,13 @@ import {
   listPath,
   readList,
   vendoredListFolder,
-} from '../../src/capabilities/email-validation/list-file.ts'
+} from '../../src/capabilities/email-validation/lists/file.ts'
 import {
   inspectLists,
   isBusinessDomain,
   isDisposableExchange,
-} from '../../src/capabilities/email-validation/lists.ts'
-import { isRoleName, roleCount } from '../../src/capabilities/email-validation/roles.ts'
+} from '../../src/capabilities/email-validation/lists/inspect.ts'
+import { isRoleName, roleCount } from '../../src/capabilities/email-validation/lists/roles.ts'
 import { realDomains } from './did-you-mean-corpus.ts'
 
 const addressOf = (text: string): EmailAddress => {

@@ -1,5 +1,5 @@
 import { afterEach, describe, expect, test } from 'vitest'
-import { createMailExchangers } from '../../src/capabilities/email-validation/mail-exchangers.ts'
+import { createMailExchangers } from '../../src/capabilities/email-validation/dns/mail-exchangers.ts'
 import { createDns } from '../../src/egress/dns.ts'
 import { createEgressGuard } from '../../src/egress/guard.ts'
 import { type DnsServerDouble, startDnsServer, type Zones } from '../support/dns-server.ts'

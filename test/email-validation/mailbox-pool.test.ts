@@ -1,7 +1,7 @@
 /** What mail servers see of us: few sessions, used again, at a rate; and nothing once they do not want us. */
 import { describe, expect, test, vi } from 'vitest'
-import { createBreaker } from '../../src/capabilities/email-validation/mailbox-breaker.ts'
-import { createTokenBucket } from '../../src/capabilities/email-validation/mailbox-rate.ts'
+import { createBreaker } from '../../src/capabilities/email-validation/mailbox/breaker.ts'
+import { createTokenBucket } from '../../src/capabilities/email-validation/mailbox/rate.ts'
 import type { SmtpScript } from '../support/smtp-servers.ts'
 import { addressOf, loopback, only, probeAt, scene } from './mailbox-scene.ts'
 

@@ -6,7 +6,7 @@ import {
   createMailboxProbe,
   type MailboxBounds,
   type MailboxProbe,
-} from '../../src/capabilities/email-validation/mailbox.ts'
+} from '../../src/capabilities/email-validation/mailbox/probe.ts'
 import { type SmtpScript, type SmtpServer, startSmtpServer } from '../support/smtp-servers.ts'
 
 export const ends: (() => Promise<void>)[] = []

@@ -6,8 +6,11 @@ import {
   classifyReply,
   refusesClient,
   type SmtpStage,
-} from '../../src/capabilities/email-validation/smtp-classify.ts'
-import { createReplyParser, type SmtpReply } from '../../src/capabilities/email-validation/smtp-reply.ts'
+} from '../../src/capabilities/email-validation/mailbox/smtp-classify.ts'
+import {
+  createReplyParser,
+  type SmtpReply,
+} from '../../src/capabilities/email-validation/mailbox/smtp-reply.ts'
 
 const replyOf = (text: string): SmtpReply => {
   const [reply] = createReplyParser().push(Buffer.from(`${text}\r\n`))

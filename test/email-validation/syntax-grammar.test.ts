@@ -1,7 +1,7 @@
 /** The grammar of addresses as a whole: generated from the ABNF, mutated, and held against a slow second reading of it. */
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { parseEmail } from '../../src/capabilities/email-validation/syntax.ts'
+import { parseEmail } from '../../src/capabilities/email-validation/syntax/parse.ts'
 
 const seed = 20_261_121
 const runs = { seed, numRuns: 10_000, verbose: 1 } as const

@@ -4,7 +4,7 @@
  */
 import { describe, expect, test } from 'vitest'
 import { type SyntaxReason, syntaxReasons } from '../../src/capabilities/email-validation/evidence.ts'
-import { parseEmail } from '../../src/capabilities/email-validation/syntax.ts'
+import { parseEmail } from '../../src/capabilities/email-validation/syntax/parse.ts'
 
 const times = (text: string, count: number): string => text.repeat(count)
 const local64 = times('l', 64)

@@ -7,7 +7,7 @@ import {
   checkHoursMax,
   createMailboxChecks,
   type MailboxChecks,
-} from '../../src/capabilities/email-validation/mailbox-checks.ts'
+} from '../../src/capabilities/email-validation/mailbox/checks.ts'
 import { createSecrets, type EpochSealer } from '../../src/guard/secrets.ts'
 import { processKeys } from '../support/epoch-keys.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'

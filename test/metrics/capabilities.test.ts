@@ -1,8 +1,8 @@
 /** How mailboxes, sources of profiles, pixel counters and DNS fare, as operations sees it; and that nobody can be seen in it. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { ProfileProvider, ProviderAnswer } from '../../src/capabilities/profile/provider.ts'
-import { combineProviders } from '../../src/capabilities/profile/providers.ts'
+import type { ProfileProvider, ProviderAnswer } from '../../src/capabilities/profile/sources/provider.ts'
+import { combineProviders } from '../../src/capabilities/profile/sources/providers.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { type DnsServerDouble, startDnsServer } from '../support/dns-server.ts'
 import { type House, openHouse, type Partner, until } from '../support/house.ts'

@@ -7,7 +7,7 @@ import {
   resultOf,
 } from '../../src/capabilities/profile/contract.ts'
 import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
-import { profileDataOf } from '../../src/capabilities/profile/mapping.ts'
+import { profileDataOf } from '../../src/capabilities/profile/mapping/mapping.ts'
 
 const identifiers = createIdentifiers({ domain: null, urnPrefix: null })
 const parse = (body: Record<string, unknown>) => parseProfileRequest(body, identifiers)

@@ -1,25 +1,25 @@
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import {
-  inventedPeople,
-  inventedPeopleCount,
-} from '../../src/capabilities/profile/dataset/invented-people.ts'
-import {
   type AreSuppressed,
   badLinesReportedMax,
   batchSizeMax,
   importProfiles,
   lineBytesMax,
   seedDatasetIfEmpty,
-} from '../../src/capabilities/profile/dataset-import.ts'
+} from '../../src/capabilities/profile/dataset/import.ts'
+import {
+  inventedPeople,
+  inventedPeopleCount,
+} from '../../src/capabilities/profile/dataset/invented-people.ts'
 import {
   createDatasetProvider,
   type DatasetPerson,
   type DatasetSecrets,
   eraseFromDataset,
-} from '../../src/capabilities/profile/dataset-provider.ts'
+} from '../../src/capabilities/profile/dataset/provider.ts'
 import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
-import type { ProviderAnswer } from '../../src/capabilities/profile/provider.ts'
+import type { ProviderAnswer } from '../../src/capabilities/profile/sources/provider.ts'
 import { createSecrets } from '../../src/guard/secrets.ts'
 import { processKeys } from '../support/epoch-keys.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'

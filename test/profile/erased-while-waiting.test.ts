@@ -1,10 +1,10 @@
 /** An erasure while a caller waits for another process that fetches the same person: nobody is asked for them any more. */
 import { expect, test, vi } from 'vitest'
-import { createClaims } from '../../src/capabilities/profile/claims.ts'
-import type { ProfileRef } from '../../src/capabilities/profile/provider.ts'
-import type { Retrieved } from '../../src/capabilities/profile/recording.ts'
-import type { Retrieval } from '../../src/capabilities/profile/retrieval.ts'
-import type { Vault } from '../../src/capabilities/profile/vault.ts'
+import { createClaims } from '../../src/capabilities/profile/record/claims.ts'
+import type { Retrieved } from '../../src/capabilities/profile/record/recording.ts'
+import type { Retrieval } from '../../src/capabilities/profile/record/retrieval.ts'
+import type { Vault } from '../../src/capabilities/profile/record/vault.ts'
+import type { ProfileRef } from '../../src/capabilities/profile/sources/provider.ts'
 import { freshLid, freshUrn, lid, retrievalScene, subjectIdOf, urn } from './retrieval-scene.ts'
 
 const scene = retrievalScene()

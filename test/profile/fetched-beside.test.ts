@@ -1,6 +1,6 @@
 /** Two fetches of one person under a name and a number, beside each other: what is recorded last can be read. */
 import { describe, expect, test } from 'vitest'
-import type { Vault } from '../../src/capabilities/profile/vault.ts'
+import type { Vault } from '../../src/capabilities/profile/record/vault.ts'
 import { freshLid, freshUrn, lid, retrievalScene, subjectIdOf, urn } from './retrieval-scene.ts'
 
 const scene = retrievalScene()

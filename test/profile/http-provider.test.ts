@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
+import { declaredMapping } from '../../src/capabilities/profile/mapping/declared.ts'
 import {
   createHttpProvider,
   credentials,
   expandTemplate,
   parseTemplate,
-} from '../../src/capabilities/profile/http-provider.ts'
+} from '../../src/capabilities/profile/sources/http-provider.ts'
 import {
   answerOfStatus,
   attemptsMax,
@@ -13,10 +15,8 @@ import {
   forbiddenInARowMax,
   retryAfterSeconds,
   retryAfterSecondsMax,
-} from '../../src/capabilities/profile/http-provider-attempts.ts'
-import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
-import { declaredMapping } from '../../src/capabilities/profile/mapping-declared.ts'
-import type { ProfileRef, ProviderAnswer } from '../../src/capabilities/profile/provider.ts'
+} from '../../src/capabilities/profile/sources/http-provider-attempts.ts'
+import type { ProfileRef, ProviderAnswer } from '../../src/capabilities/profile/sources/provider.ts'
 import { createEgressGuard } from '../../src/egress/guard.ts'
 import { fetchBounded } from '../../src/egress/page.ts'
 import { type ProfileUpstream, profileUpstream } from '../support/profile-upstream.ts'

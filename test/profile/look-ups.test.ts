@@ -2,7 +2,7 @@
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { profileCache } from '../../projections/profile-cache.ts'
-import { createLookUps } from '../../src/capabilities/profile/look-ups.ts'
+import { createLookUps } from '../../src/capabilities/profile/record/look-ups.ts'
 import { Unavailable } from '../../src/event-log/port.ts'
 import { prepareProjections } from '../../src/projector/tables.ts'
 import { until } from '../support/house.ts'

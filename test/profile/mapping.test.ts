@@ -4,19 +4,19 @@ import {
   inventedPeople,
   inventedPeopleCount,
 } from '../../src/capabilities/profile/dataset/invented-people.ts'
-import { endOf, partialDate } from '../../src/capabilities/profile/dates.ts'
 import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
-import { languageCode } from '../../src/capabilities/profile/languages.ts'
+import { endOf, partialDate } from '../../src/capabilities/profile/mapping/dates.ts'
+import { declaredMapping } from '../../src/capabilities/profile/mapping/declared.ts'
+import { memberOf } from '../../src/capabilities/profile/mapping/fields.ts'
+import { languageCode } from '../../src/capabilities/profile/mapping/languages.ts'
 import {
   instantOf,
   isEmptyProfile,
   mapProfile,
   profileCharactersMax,
   profileDataOf,
-} from '../../src/capabilities/profile/mapping.ts'
-import { declaredMapping } from '../../src/capabilities/profile/mapping-declared.ts'
-import { memberOf } from '../../src/capabilities/profile/mapping-fields.ts'
-import { textBytesMax } from '../../src/capabilities/profile/provider.ts'
+} from '../../src/capabilities/profile/mapping/mapping.ts'
+import { textBytesMax } from '../../src/capabilities/profile/sources/provider.ts'
 
 const identifiers = createIdentifiers({ domain: null, urnPrefix: null })
 const nothing = profileDataOf({})

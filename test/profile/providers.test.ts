@@ -3,17 +3,21 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
-import { callsMin, createBreaker, openMs, windowMs } from '../../src/capabilities/profile/breaker.ts'
 import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
-import { profileDataOf } from '../../src/capabilities/profile/mapping.ts'
-import type { ProfileProvider, ProfileRef, ProviderAnswer } from '../../src/capabilities/profile/provider.ts'
+import { profileDataOf } from '../../src/capabilities/profile/mapping/mapping.ts'
+import { callsMin, createBreaker, openMs, windowMs } from '../../src/capabilities/profile/sources/breaker.ts'
+import type {
+  ProfileProvider,
+  ProfileRef,
+  ProviderAnswer,
+} from '../../src/capabilities/profile/sources/provider.ts'
 import {
   type Clock,
   combineProviders,
   openProviders,
   type ProviderSettings,
   totalMaxMs,
-} from '../../src/capabilities/profile/providers.ts'
+} from '../../src/capabilities/profile/sources/providers.ts'
 
 /** Time goes on only when told to. */
 const manualClock = () => {

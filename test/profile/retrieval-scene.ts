@@ -7,19 +7,19 @@ import { tmpdir } from 'node:os'
 import pino from 'pino'
 import { afterAll, beforeAll, beforeEach } from 'vitest'
 import { projections } from '../../projections/index.ts'
-import { createClaims } from '../../src/capabilities/profile/claims.ts'
-import { type Erasure, eraseProfile } from '../../src/capabilities/profile/erase.ts'
-import { profileDataOf } from '../../src/capabilities/profile/mapping.ts'
+import { profileDataOf } from '../../src/capabilities/profile/mapping/mapping.ts'
+import { createClaims } from '../../src/capabilities/profile/record/claims.ts'
+import { type Erasure, eraseProfile } from '../../src/capabilities/profile/record/erase.ts'
+import type { Retrieved } from '../../src/capabilities/profile/record/recording.ts'
+import { createRetrieval, type Retrieval } from '../../src/capabilities/profile/record/retrieval.ts'
+import { createVault, type Vault } from '../../src/capabilities/profile/record/vault.ts'
 import type {
   ProfileData,
   ProfileProvider,
   ProfileRef,
   ProviderAnswer,
-} from '../../src/capabilities/profile/provider.ts'
-import { type Clock, combineProviders } from '../../src/capabilities/profile/providers.ts'
-import type { Retrieved } from '../../src/capabilities/profile/recording.ts'
-import { createRetrieval, type Retrieval } from '../../src/capabilities/profile/retrieval.ts'
-import { createVault, type Vault } from '../../src/capabilities/profile/vault.ts'
+} from '../../src/capabilities/profile/sources/provider.ts'
+import { type Clock, combineProviders } from '../../src/capabilities/profile/sources/providers.ts'
 import { parseConfig } from '../../src/config.ts'
 import { logStart } from '../../src/event-log/port.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'

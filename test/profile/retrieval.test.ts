@@ -1,7 +1,7 @@
 /** Where a profile comes from: cache, upstream, or nowhere. */
 import { describe, expect, test, vi } from 'vitest'
-import { dropOldProfiles } from '../../src/capabilities/profile/erase.ts'
-import type { Retrieval } from '../../src/capabilities/profile/retrieval.ts'
+import { dropOldProfiles } from '../../src/capabilities/profile/record/erase.ts'
+import type { Retrieval } from '../../src/capabilities/profile/record/retrieval.ts'
 import {
   dayMs,
   freshLid,

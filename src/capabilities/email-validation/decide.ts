@@ -7,7 +7,7 @@ import {
   emailCharactersMax,
 } from './contract.ts'
 import type { ListEvidence, MailboxEvidence, MailboxOutcome, MxEvidence, ParsedEmail } from './evidence.ts'
-import { isBusinessDomain } from './lists.ts'
+import { isBusinessDomain } from './lists/inspect.ts'
 
 /** What is known of an address when its verdict is due. Null: that far it did not get, or nobody was asked. */
 export type EmailEvidence = {

@@ -1,7 +1,13 @@
 import { z } from 'zod'
 import { missingParameter, type Refusal, submittedCharactersMax, wrongParameter } from '../../call/errors.ts'
 import type { Identifiers } from './identifier.ts'
-import { itemsMax, type ProfileData, type ProfileIds, type ProfileRef, textBytesMax } from './provider.ts'
+import {
+  itemsMax,
+  type ProfileData,
+  type ProfileIds,
+  type ProfileRef,
+  textBytesMax,
+} from './sources/provider.ts'
 
 /** The wire of POST /v1/profnet/profile (Spec §2.4, §4.3). Names are the specification's. */
 

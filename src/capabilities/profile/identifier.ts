@@ -1,5 +1,5 @@
 import { parse as parseHost } from 'tldts'
-import type { ProfileIds, ProfileRef } from './provider.ts'
+import type { ProfileIds, ProfileRef } from './sources/provider.ts'
 
 /**
  * Who is meant: a URN, a profile URL or a profile id (lid), in this order, as the one canonical form everything else

@@ -3,8 +3,8 @@ import type { ProfileFacts } from '../../events/profile.ts'
 import { type ProfileRequest, type ProfileResult, parseProfileRequest } from './contract.ts'
 import { decide, type ProfileFindings } from './decide.ts'
 import type { Identifiers } from './identifier.ts'
-import type { Retrieved } from './recording.ts'
-import type { Retrieval } from './retrieval.ts'
+import type { Retrieved } from './record/recording.ts'
+import type { Retrieval } from './record/retrieval.ts'
 
 /**
  * Profile retrieval (Spec §4.3): one person's data, cached or fresh, by whichever identifier. Answers hold a person's

@@ -4,16 +4,19 @@ import pg from 'pg'
 import { pino } from 'pino'
 import type { Caller } from '../../../src/call/form.ts'
 import {
+  createMailExchangers,
+  type MailExchangers,
+} from '../../../src/capabilities/email-validation/dns/mail-exchangers.ts'
+import {
   askAgain,
   emailValidation,
   retrySealPurpose,
 } from '../../../src/capabilities/email-validation/index.ts'
+import { createMailboxChecks } from '../../../src/capabilities/email-validation/mailbox/checks.ts'
 import {
-  createMailExchangers,
-  type MailExchangers,
-} from '../../../src/capabilities/email-validation/mail-exchangers.ts'
-import { createMailboxProbe, type MailboxStatus } from '../../../src/capabilities/email-validation/mailbox.ts'
-import { createMailboxChecks } from '../../../src/capabilities/email-validation/mailbox-checks.ts'
+  createMailboxProbe,
+  type MailboxStatus,
+} from '../../../src/capabilities/email-validation/mailbox/probe.ts'
 import { createDns } from '../../../src/egress/dns.ts'
 import { createEgressGuard } from '../../../src/egress/guard.ts'
 import { createSecrets } from '../../../src/guard/secrets.ts'

@@ -1,0 +1,128 @@
+/**
+ * Which company a domain belongs to: from what operators imported, then, where that is switched on, from the company's own
+ * home page.
+ *
+ * No company is an answer; a database that cannot be asked is not. The lookup then fails, and the call with it (503):
+ * `not_found` would be a statement about the company that nobody made, and the partner would keep it.
+ */
+import { LRUCache } from 'lru-cache'
+import pg from 'pg'
+import { isDatabaseAway } from '../../../call/unavailable.ts'
+import { Unavailable } from '../../../event-log/port.ts'
+import type { HomePages } from './home-page.ts'
+import type { CompanyRecord, SizeRange } from './record.ts'
+
+export type Companies = {
+  /**
+   * The company of a registrable domain (A-labels, lower case), or null. Rejects with `Unavailable` where the database
+   * cannot be asked, and with the signal's reason where that comes first.
+   */
+  find(registrableDomain: string, options?: { readonly signal?: AbortSignal }): Promise<CompanyRecord | null>
+}
+
+/** Companies and their absence, remembered so that a partner's list of one domain's addresses is one query. */
+const rememberedMax = 10_000
+/** An import shows within this time. */
+const rememberedMs = 60_000
+/** Domains asked for at once; the pool makes them wait for each other. */
+const lookupsMax = 1_000
+
+/** `homePages: null` asks no home page. `clock` is in milliseconds. */
+export const createCompanies = ({
+  pool,
+  homePages,
+  clock = performance,
+}: {
+  readonly pool: Pick<pg.Pool, 'query'>
+  readonly homePages: HomePages | null
+  readonly clock?: { now(): number }
+}): Companies => {
+  const remembered = new LRUCache<string, { readonly company: CompanyRecord | null }>({
+    max: rememberedMax,
+    ttl: rememberedMs,
+    ttlResolution: 0,
+    perf: { now: () => clock.now() },
+  })
+  const underWay = new Map<string, Promise<CompanyRecord | null>>()
+
+  const lookUp = async (domain: string): Promise<CompanyRecord | null> => {
+    const company = await readCompany(pool, domain)
+    remembered.set(domain, { company })
+    return company
+  }
+
+  const imported = (domain: string): Promise<CompanyRecord | null> => {
+    const known = remembered.get(domain)
+    if (known !== undefined) return Promise.resolve(known.company)
+    const running = underWay.get(domain)
+    if (running !== undefined) return running
+    if (underWay.size >= lookupsMax)
+      return Promise.reject(new Unavailable(`${lookupsMax} companies are being looked up already`))
+    const lookup = lookUp(domain).finally(() => underWay.delete(domain))
+    underWay.set(domain, lookup)
+    return lookup
+  }
+
+  const find = async (domain: string): Promise<CompanyRecord | null> =>
+    (await imported(domain)) ?? (homePages === null ? null : await homePages.find(domain))
+
+  return {
+    find: (domain, { signal } = {}) =>
+      signal === undefined ? find(domain) : unlessAborted(find(domain), signal),
+  }
+}
+
+/** What is looked up goes on for whoever else waits for it. */
+const unlessAborted = <Value>(value: Promise<Value>, signal: AbortSignal): Promise<Value> =>
+  new Promise((resolve, reject) => {
+    const abort = (): void => reject(signal.reason)
+    if (signal.aborted) abort()
+    signal.addEventListener('abort', abort, { once: true })
+    value.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
+  })
+
+type Row = Omit<CompanyRecord, 'location' | 'source_updated_at'> &
+  CompanyRecord['location'] & { readonly size_range: SizeRange | null; readonly source_updated_at: Date }
+
+/**
+ * One company by its domain, past all memory; what `companies show` shows. Throws `Unavailable` where the database cannot
+ * be asked.
+ */
+export const readCompany = async (
+  pool: Pick<pg.Pool, 'query'>,
+  domain: string,
+): Promise<CompanyRecord | null> => {
+  const { rows } = await pool
+    .query<Row>({
+      name: 'company_by_domain',
+      text: `select domain, name, legal_name, website, industry, size_range, employee_count, founded_year, locality, region,
+                    country, country_code, profnet_url, logo_url, source, source_updated_at
+               from companies where domain = $1`,
+      values: [domain],
+    })
+    .catch((error: unknown) => {
+      if (isFaultOfOurs(error)) throw error
+      throw new Unavailable('the companies cannot be read', { cause: error })
+    })
+  const [row] = rows
+  if (row === undefined) return null
+  const { locality, region, country, country_code } = row
+  return {
+    name: row.name,
+    legal_name: row.legal_name,
+    domain: row.domain,
+    website: row.website,
+    industry: row.industry,
+    size_range: row.size_range,
+    employee_count: row.employee_count,
+    founded_year: row.founded_year,
+    location: { locality, region, country, country_code },
+    profnet_url: row.profnet_url,
+    logo_url: row.logo_url,
+    source: row.source,
+    source_updated_at: row.source_updated_at.toISOString(),
+  }
+}
+
+/** The database understood and refused: a statement or a schema that is wrong. */
+const isFaultOfOurs = (error: unknown): boolean => error instanceof pg.DatabaseError && !isDatabaseAway(error)

@@ -1,0 +1,355 @@
+/**
+ * Brings a data set of companies into the database: a file of millions of lines in constant memory, in batches that are
+ * whole or not there, over and over with the same result.
+ *
+ * What row a domain ends up with does not depend on the order of lines, of files or of imports that run at the same time:
+ * every record has a place in one order (edition, preference, tie break), and the highest stays.
+ */
+import { createReadStream } from 'node:fs'
+import { stat } from 'node:fs/promises'
+import type { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { createGunzip } from 'node:zlib'
+import type pg from 'pg'
+import { from as copyFrom } from 'pg-copy-streams'
+import {
+  type CompanyFormat,
+  createCsvReader,
+  createJsonLinesReader,
+  createLineSplitter,
+  type RecordFault,
+  type RecordReader,
+} from './import-lines.ts'
+import { type CompanyRefusal, companyOf, fieldNameOf, isDomainField, type RankedCompany } from './record.ts'
+
+export type CompanyImportOptions = {
+  readonly pool: pg.Pool
+  /** Path of a file; `.gz` is unpacked on the way. */
+  readonly file: string
+  /** Default: by the file's name, `.jsonl`, `.ndjson`, `.json` or `.csv`. */
+  readonly format?: CompanyFormat
+  /** What answers name as the source, where a record does not. */
+  readonly source: string
+  /** The edition, an ISO 8601 instant in UTC: when the source says its data are from, where a record does not. */
+  readonly sourceUpdatedAt: string
+  /** Called once a batch. */
+  readonly onProgress?: (progress: CompanyImportProgress) => void
+  /** Ends the import after the batch under way. */
+  readonly signal?: AbortSignal
+  /** Milliseconds since the epoch. */
+  readonly clock?: { now(): number }
+}
+
+export type CompanyImportProgress = {
+  readonly read: number
+  readonly imported: number
+  readonly bytes: number
+  readonly bytesTotal: number
+  readonly percent: number
+  readonly rowsPerSecond: number
+}
+
+export type CompanyImportReport = {
+  /** Records, broken ones included. */
+  readonly read: number
+  /** Records that could answer for a domain. */
+  readonly imported: number
+  /** Domains that were not there before, and domains whose row became another one. */
+  readonly added: number
+  readonly changed: number
+  /** Records that left everything as it was: another one of the domain, or the same one, has precedence. */
+  readonly unchanged: number
+  readonly skippedNoDomain: number
+  readonly bad: number
+  readonly badByReason: Readonly<Record<string, number>>
+  /** The first ones, `badLinesMax` at most. */
+  readonly badLines: readonly BadLine[]
+  readonly interrupted: boolean
+  readonly elapsedMs: number
+}
+
+export type BadLine = {
+  readonly line: number
+  readonly reason: RecordFault | Exclude<CompanyRefusal, 'no_domain'>
+}
+
+export const badLinesMax = 100
+const batchRowsMax = 5_000
+const batchCharactersMax = 4 * 1024 * 1024
+const readChunkBytes = 256 * 1024
+
+/** The columns in the order they are copied in. */
+const columns = [
+  'domain',
+  'name',
+  'legal_name',
+  'website',
+  'industry',
+  'size_range',
+  'employee_count',
+  'founded_year',
+  'locality',
+  'region',
+  'country',
+  'country_code',
+  'profnet_url',
+  'logo_url',
+  'source',
+  'source_updated_at',
+  'preference',
+  'tie_break',
+] as const
+
+const columnList = columns.join(', ')
+
+/**
+ * Empties itself at each commit, so that no batch sees another's rows. `like` leaves constraints out but for not null:
+ * the merge checks them.
+ */
+const createStaging =
+  'create temp table if not exists companies_staged (like companies) on commit delete rows'
+const copyIntoStaging = `copy pg_temp.companies_staged (${columnList}) from stdin`
+
+/**
+ * The highest of a batch's records for each domain, unless the one that is there is as high. Rows are locked in the order
+ * of their domains: imports at the same time wait for each other and cannot deadlock.
+ */
+const mergeStaging = `
+  with merged as (
+    insert into companies as c (${columnList})
+    select distinct on (domain) ${columnList}
+      from pg_temp.companies_staged
+     order by domain, source_updated_at desc, preference desc, tie_break
+    on conflict (domain) do update
+       set (${columnList}) = row (${columns.map((name) => `excluded.${name}`).join(', ')})
+     where (excluded.source_updated_at, excluded.preference) > (c.source_updated_at, c.preference)
+        or ((excluded.source_updated_at, excluded.preference) = (c.source_updated_at, c.preference)
+            and excluded.tie_break < c.tie_break)
+    returning xmax = 0 as added
+  )
+  select count(*) filter (where added)::int as added, count(*) filter (where not added)::int as changed from merged`
+
+/**
+ * Imports a file. Each batch is one transaction: what was committed stays, whatever ends the import, and importing the
+ * file again completes it. Broken records are passed over and reported.
+ *
+ * Throws an Error that says what to do where the file cannot be read to its end, its name tells no format, or the
+ * database cannot be reached.
+ */
+export const importCompanies = async (options: CompanyImportOptions): Promise<CompanyImportReport> => {
+  const { pool, file, signal, clock = Date } = options
+  const format = options.format ?? formatOf(file)
+  const bytesTotal = (await stat(file)).size
+  const yearMax = new Date(clock.now()).getUTCFullYear()
+  const tally = createTally()
+  const startedAt = performance.now()
+  const input = createReadStream(file, { highWaterMark: readChunkBytes })
+  const client = await pool.connect()
+  // The query under way fails too; without a listener a lost connection would end the process.
+  const ignore = (): void => undefined
+  client.on('error', ignore)
+  let failed: unknown = null
+  try {
+    await client.query(createStaging)
+    const writer = createWriter(client, ({ added, changed, rows }) => {
+      tally.wrote({ added, changed, rows })
+      const seconds = Math.max(0.001, (performance.now() - startedAt) / 1_000)
+      options.onProgress?.({
+        read: tally.report().read,
+        imported: tally.report().imported,
+        bytes: input.bytesRead,
+        bytesTotal,
+        percent: bytesTotal === 0 ? 100 : Math.floor((input.bytesRead * 100) / bytesTotal),
+        rowsPerSecond: Math.round(tally.report().read / seconds),
+      })
+    })
+    const defaults = { source: options.source, sourceUpdatedAt: options.sourceUpdatedAt, yearMax }
+    await readRecords({ input, file, format, signal }, async (record) => {
+      tally.read()
+      if ('fault' in record) return tally.bad({ line: record.line, reason: record.fault })
+      const company = companyOf(record.raw, defaults)
+      if (!('refused' in company)) return writer.add(company)
+      if (company.refused === 'no_domain') tally.noDomain()
+      else tally.bad({ line: record.line, reason: company.refused })
+    })
+    await writer.end()
+    return {
+      ...tally.report(),
+      interrupted: signal?.aborted === true,
+      elapsedMs: Math.round(performance.now() - startedAt),
+    }
+  } catch (error) {
+    failed = error
+    throw error
+  } finally {
+    input.destroy()
+    // A connection in the midst of a copy is of no use to anybody; closing it rolls the batch back.
+    if (failed === null)
+      await client.query('drop table if exists pg_temp.companies_staged').catch(() => undefined)
+    client.off('error', ignore)
+    client.release(failed !== null)
+  }
+}
+
+const formatOf = (file: string): CompanyFormat => {
+  const extension = /\.(jsonl|ndjson|json|csv)(?:\.gz)?$/i.exec(file)?.[1]?.toLowerCase()
+  if (extension === undefined)
+    throw new Error(`The name of ${file} tells no format. Say which it is: jsonl or csv.`)
+  return extension === 'csv' ? 'csv' : 'jsonl'
+}
+
+type Source = {
+  readonly input: Readable
+  readonly file: string
+  readonly format: CompanyFormat
+  readonly signal: AbortSignal | undefined
+}
+
+type ReadRecord = ReturnType<RecordReader['push']>[number]
+
+/** Hands over one record after the other; the next chunk is read when all of the last one's were taken. */
+const readRecords = async (
+  { input, file, format, signal }: Source,
+  take: (record: ReadRecord) => void | Promise<void>,
+): Promise<void> => {
+  const splitter = createLineSplitter()
+  const reader =
+    format === 'csv'
+      ? createCsvReader((fields) => fields.some((name) => isDomainField(fieldNameOf(name))))
+      : createJsonLinesReader()
+  const consume = async (chunks: AsyncIterable<Buffer>): Promise<void> => {
+    for await (const chunk of chunks) {
+      for (const line of splitter.push(chunk))
+        for (const record of reader.push(line)) {
+          const taken = take(record)
+          // Waiting for nothing a million times is most of the time an import takes.
+          if (taken !== undefined) await taken
+        }
+      if (signal?.aborted) return
+    }
+    for (const line of splitter.end()) for (const record of reader.push(line)) await take(record)
+    for (const record of reader.end()) await take(record)
+  }
+  if (!/\.gz$/i.test(file)) return consume(input as AsyncIterable<Buffer>)
+  // Not `pipeline`: it calls it a failure when the reader has enough.
+  const unpacked = createGunzip({ chunkSize: readChunkBytes })
+  input.on('error', (error) => unpacked.destroy(error))
+  await consume(input.pipe(unpacked)).catch((error: unknown) => {
+    if (!(error instanceof Error) || !('code' in error) || !String(error.code).startsWith('Z_')) throw error
+    throw new Error(
+      `${file} is damaged or cut off: ${error.message}. What came before is imported; get the file again and import it again.`,
+      { cause: error },
+    )
+  })
+}
+
+type Written = { readonly rows: number; readonly added: number; readonly changed: number }
+
+/** Collects a batch while the one before is being written. No more than two are held. */
+const createWriter = (client: pg.PoolClient, onWritten: (written: Written) => void) => {
+  let rows: string[] = []
+  let characters = 0
+  let writing: Promise<void> = Promise.resolve()
+  const flush = async (): Promise<void> => {
+    await writing
+    const batch = rows
+    rows = []
+    characters = 0
+    if (batch.length === 0) return
+    writing = writeBatch(client, batch).then(onWritten)
+    // Whoever waits for it next sees the failure; until then it is nobody's.
+    writing.catch(() => undefined)
+  }
+  return {
+    /** Returns a promise only where the caller has to wait. */
+    add: (company: RankedCompany): void | Promise<void> => {
+      const row = copyRowOf(company)
+      rows.push(row)
+      characters += row.length
+      if (rows.length >= batchRowsMax || characters >= batchCharactersMax) return flush()
+    },
+    end: async (): Promise<void> => {
+      await flush()
+      await writing
+    },
+  }
+}
+
+const writeBatch = async (client: pg.PoolClient, rows: readonly string[]): Promise<Written> => {
+  await client.query('begin')
+  const copy = client.query(copyFrom(copyIntoStaging))
+  await pipeline([Buffer.from(rows.join(''))], copy)
+  const merged = await client.query<{ added: number; changed: number }>(mergeStaging)
+  await client.query('commit')
+  const { added = 0, changed = 0 } = merged.rows[0] ?? {}
+  return { rows: rows.length, added, changed }
+}
+
+/** A row of COPY's text format. */
+const copyRowOf = ({ company, preference, tieBreak }: RankedCompany): string => {
+  const { location } = company
+  const values = [
+    company.domain,
+    company.name,
+    company.legal_name,
+    company.website,
+    company.industry,
+    company.size_range,
+    company.employee_count,
+    company.founded_year,
+    location.locality,
+    location.region,
+    location.country,
+    location.country_code,
+    company.profnet_url,
+    company.logo_url,
+    company.source,
+    company.source_updated_at,
+    preference,
+    tieBreak,
+  ]
+  return `${values.map(copyValue).join('\t')}\n`
+}
+
+const copyEscapes: Readonly<Record<string, string>> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' }
+
+const copyValue = (value: string | number | null): string | number => {
+  if (value === null) return '\\N'
+  if (typeof value === 'number' || !/[\\\t\n\r]/.test(value)) return value
+  return value.replaceAll(/[\\\t\n\r]/g, (one) => copyEscapes[one] ?? one)
+}
+
+const createTally = () => {
+  let [read, imported, added, changed, skippedNoDomain, bad] = [0, 0, 0, 0, 0, 0]
+  const badByReason: Record<string, number> = {}
+  const badLines: BadLine[] = []
+  return {
+    read: (): void => {
+      read++
+    },
+    noDomain: (): void => {
+      skippedNoDomain++
+    },
+    bad: (line: BadLine): void => {
+      bad++
+      badByReason[line.reason] = (badByReason[line.reason] ?? 0) + 1
+      if (badLines.length < badLinesMax) badLines.push(line)
+    },
+    wrote: (written: Written): void => {
+      imported += written.rows
+      added += written.added
+      changed += written.changed
+    },
+    report: () => ({
+      read,
+      imported,
+      added,
+      changed,
+      unchanged: imported - added - changed,
+      skippedNoDomain,
+      bad,
+      badByReason,
+      badLines,
+    }),
+  }
+}

@@ -1,0 +1,154 @@
+import { isIP } from 'node:net'
+import type { Dns } from '../../../egress/dns.ts'
+import type { DnsRecord } from '../../../egress/dns-message.ts'
+import type { EgressGuard } from '../../../egress/guard.ts'
+import { hostsOf, isLocalhost, type ResolveHost } from '../../../egress/hosts.ts'
+import type { MxEvidence, MxRecord, MxTarget } from '../evidence.ts'
+import { providerOf } from './mail-providers.ts'
+
+/**
+ * Which hosts accept a domain's mail, and at which addresses they may be dialled (RFC 5321 §5.1, RFC 7505). No host is
+ * dialled here; whoever does uses these addresses and asks no resolver again.
+ *
+ * Nothing temporary makes a domain look dead: as long as a name that could not be resolved might have led somewhere,
+ * the answer is `dns_error` and not `unroutable` or `no_mail_server`.
+ */
+export type MailExchangers = {
+  /** `asciiDomain` as A-labels. Never throws; an aborted search is a `dns_error` with code ECANCELLED. */
+  find(asciiDomain: string, options?: { readonly signal?: AbortSignal }): Promise<MxEvidence>
+}
+
+/** For all the questions about one domain together. */
+export const searchDeadlineMsDefault = 5_000
+/** Of a domain; those with higher priority values are ignored. */
+const recordsMax = 10
+/** Nobody waits for the fourth host to refuse a mailbox. */
+const targetsMax = 3
+const addressesPerTargetMax = 4
+
+type Search = {
+  readonly domain: string
+  readonly resolveHost: ResolveHost
+  readonly guard: EgressGuard
+  readonly signal: AbortSignal
+}
+
+/** `random` returns numbers in [0, 1): exchangers of equal priority are tried in random order (RFC 5321 §5.1). */
+export const createMailExchangers = ({
+  dns,
+  guard,
+  random,
+  searchDeadlineMs = searchDeadlineMsDefault,
+}: {
+  dns: Dns
+  guard: EgressGuard
+  random: () => number
+  searchDeadlineMs?: number
+}): MailExchangers => {
+  const resolveHost = hostsOf(dns)
+  return {
+    find: async (asciiDomain, { signal: abandoned } = {}) => {
+      const deadline = AbortSignal.timeout(searchDeadlineMs)
+      const signal = abandoned === undefined ? deadline : AbortSignal.any([deadline, abandoned])
+      const search: Search = { domain: asciiDomain.toLowerCase(), resolveHost, guard, signal }
+      // Their addresses are known without asking, and are nobody's mail exchangers.
+      if (!isHostName(search.domain))
+        return { kind: 'unroutable', implicit: true, records: [], provider: null }
+      const evidence = await findWithin(search, dns, random)
+      const late = evidence.kind === 'dns_error' && evidence.code === 'ECANCELLED' && deadline.aborted
+      return late ? { kind: 'dns_error', code: 'ETIMEOUT' } : evidence
+    },
+  }
+}
+
+const findWithin = async (search: Search, dns: Dns, random: () => number): Promise<MxEvidence> => {
+  const answer = await dns.resolve(search.domain, 'MX', { signal: search.signal })
+  if (answer.kind === 'failed') return { kind: 'dns_error', code: answer.code }
+  if (answer.kind === 'not_found') return { kind: 'domain_not_found' }
+  if (answer.kind !== 'records') return findImplicit(search)
+  const named = answer.records.filter(({ value }) => value !== '')
+  // A null MX beside others breaks RFC 7505 §3; the others count then.
+  if (named.length === 0) return { kind: 'null_mx' }
+  const records = named.toSorted(byPriority).slice(0, recordsMax).map(recordOf)
+  return findExplicit(search, records, shuffledWithinPriority(records, random))
+}
+
+const findImplicit = async (search: Search): Promise<MxEvidence> => {
+  const target = await locate(search.domain, search)
+  if (target.addresses.length === 0) {
+    if (target.code !== null) return { kind: 'dns_error', code: target.code }
+    if (!target.exists) return { kind: 'no_mail_server' }
+  }
+  return evidenceOf(search.domain, [], [target])
+}
+
+const findExplicit = async (
+  search: Search,
+  records: readonly MxRecord[],
+  inOrder: readonly MxRecord[],
+): Promise<MxEvidence> => {
+  const usable: Located[] = []
+  let code: string | null = null
+  for (let from = 0; from < inOrder.length && usable.length < targetsMax; from += targetsMax) {
+    const some = inOrder.slice(from, from + targetsMax)
+    for (const target of await Promise.all(some.map(({ exchange }) => locate(exchange, search)))) {
+      if (target.addresses.length > 0) usable.push(target)
+      else code ??= target.code
+    }
+  }
+  if (usable.length === 0 && code !== null) return { kind: 'dns_error', code }
+  return evidenceOf(null, records, usable.slice(0, targetsMax))
+}
+
+/** `implicitly` is the domain that stands in for its missing records. */
+const evidenceOf = (
+  implicitly: string | null,
+  records: readonly MxRecord[],
+  located: readonly Located[],
+): MxEvidence => {
+  const first = records[0]
+  const hosts = first === undefined ? [] : records.filter(({ priority }) => priority === first.priority)
+  const named = implicitly === null ? hosts.map(({ exchange }) => exchange) : [implicitly]
+  const evidence = {
+    implicit: implicitly !== null,
+    records,
+    provider: named.map(providerOf).find((provider) => provider !== null) ?? null,
+  }
+  const targets: MxTarget[] = located
+    .filter(({ addresses }) => addresses.length > 0)
+    .map(({ exchange, addresses }) => ({ exchange, addresses }))
+  return targets.length === 0 ? { kind: 'unroutable', ...evidence } : { kind: 'found', ...evidence, targets }
+}
+
+type Located = MxTarget & {
+  /** It has addresses, permitted or not. */
+  readonly exists: boolean
+  /** Why addresses may be missing here that a later search would find. */
+  readonly code: string | null
+}
+
+const locate = async (exchange: string, { resolveHost, guard, signal }: Search): Promise<Located> => {
+  if (!isHostName(exchange)) return { exchange, addresses: [], exists: true, code: null }
+  const { addresses, code } = await resolveHost(exchange, signal)
+  const permitted = addresses.filter((address) => guard.mayDial(address)).slice(0, addressesPerTargetMax)
+  return { exchange, addresses: permitted, exists: addresses.length > 0, code }
+}
+
+/**
+ * What may be asked of DNS. An MX record has to name a host: literals (RFC 5321 §5.1), `localhost` and octets that
+ * stand in no host name are refused even where an address behind them is exempt from the guard.
+ */
+const isHostName = (name: string): boolean =>
+  isIP(name) === 0 && !isLocalhost(name) && /^[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63}){0,126}$/.test(name)
+
+const recordOf = ({ value, priority }: DnsRecord): MxRecord => ({ exchange: value, priority })
+
+/** Names decide ties, so that a domain's records read the same in every answer. */
+const byPriority = (a: DnsRecord, b: DnsRecord): number =>
+  a.priority - b.priority || (a.value < b.value ? -1 : a.value > b.value ? 1 : 0)
+
+const shuffledWithinPriority = (records: readonly MxRecord[], random: () => number): MxRecord[] =>
+  records
+    .map((record) => ({ record, lot: random() }))
+    .sort((a, b) => a.record.priority - b.record.priority || a.lot - b.lot)
+    .map(({ record }) => record)

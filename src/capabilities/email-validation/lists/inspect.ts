@@ -1,0 +1,130 @@
+/**
+ * What lists say about an address, without asking any network: disposable, free or relayed domain, a role instead of a
+ * person, a subaddress, a mistyped provider, a domain that cannot exist. A list knows what somebody wrote down, so
+ * "not listed" is all that a false means.
+ */
+import { LRUCache } from 'lru-cache'
+import { getDomain } from 'tldts'
+import type { EmailAddress, ListEvidence } from '../evidence.ts'
+import { correctedDomain } from './did-you-mean.ts'
+import { firstOfParents } from './file.ts'
+import { type ListedDomains, rereadVendoredDomains, vendoredDomains } from './listed-domains.ts'
+import { isRoleName } from './roles.ts'
+import { isRoutableDomain } from './special-use-domains.ts'
+import { subaddressTag } from './subaddress.ts'
+
+/**
+ * What the lists that come with the source say. Listed parents count (`mx.mailinator.com`); the nearest listed name
+ * decides. A microsecond or two, and a fraction of that for a domain seen lately; the first call reads the lists.
+ */
+export const inspectLists = (address: EmailAddress): ListEvidence => {
+  const { asciiDomain } = address
+  let domain = seen.get(asciiDomain)
+  if (domain === undefined) {
+    domain = inspectDomain(vendoredDomains(), address)
+    seen.set(asciiDomain, domain)
+  }
+  return evidenceOf(domain, address)
+}
+
+/** Reads the lists that come with the source again, and tells how many domains they name. Throws as opening them does. */
+export const rereadLists = (): { readonly domains: number } => {
+  const { kinds } = rereadVendoredDomains()
+  seen.clear()
+  return { domains: kinds.size }
+}
+
+/** As `inspectLists`, over lists of the caller's. */
+export const inspectWith = (lists: ListedDomains, address: EmailAddress): ListEvidence =>
+  evidenceOf(inspectDomain(lists, address), address)
+
+/** What depends on the domain alone. */
+type DomainEvidence = Pick<
+  ListEvidence,
+  'disposable' | 'freeProvider' | 'privacyRelay' | 'registrableDomain' | 'routable'
+> & { readonly provider: boolean; readonly corrected: string | null }
+
+/** Most addresses are of a few domains, and what lists say about one changes only when they are read again. */
+const seenMax = 20_000
+const seen = new LRUCache<string, DomainEvidence>({ max: seenMax })
+
+const inspectDomain = (
+  { kinds }: ListedDomains,
+  { asciiDomain, domainLiteral }: EmailAddress,
+): DomainEvidence => {
+  const exact = kinds.get(asciiDomain)
+  const routable = exact !== undefined || (!domainLiteral && isRoutableDomain(asciiDomain))
+  const kind = exact ?? firstOfParents(asciiDomain, (name) => kinds.get(name))
+  return {
+    disposable: kind === 'disposable',
+    freeProvider: kind === 'provider' || kind === 'free',
+    privacyRelay: kind === 'relay',
+    provider: exact === 'provider',
+    corrected:
+      domainLiteral || (kind !== undefined && kind !== 'disposable') ? null : correctedDomain(asciiDomain),
+    registrableDomain: routable ? registrableDomain(asciiDomain, exact !== undefined) : null,
+    routable,
+  }
+}
+
+const evidenceOf = (
+  domain: DomainEvidence,
+  { normalized, localPart, asciiDomain }: EmailAddress,
+): ListEvidence => ({
+  disposable: domain.disposable,
+  roleBased: isRoleName(localPart),
+  freeProvider: domain.freeProvider,
+  privacyRelay: domain.privacyRelay,
+  subaddress: subaddressTag({ localPart, asciiDomain, provider: domain.provider }),
+  didYouMean:
+    domain.corrected === null
+      ? null
+      : `${normalized.slice(0, normalized.lastIndexOf('@'))}@${domain.corrected}`,
+  registrableDomain: domain.registrableDomain,
+  routable: domain.routable,
+})
+
+/**
+ * Whether the domain may belong to a business that company data can be looked up for: it has a registrable domain and
+ * is nobody's mailbox, throw-away or alias service.
+ */
+export const isBusinessDomain = (evidence: ListEvidence): boolean =>
+  evidence.registrableDomain !== null &&
+  !evidence.freeProvider &&
+  !evidence.disposable &&
+  !evidence.privacyRelay
+
+/**
+ * Whether a mail exchanger belongs to a throw-away service: those change their domains daily and their servers seldom.
+ * Only the curated list of such servers is asked, parents included; a final dot and letter case do not matter.
+ */
+export const isDisposableExchange = (exchange: string): boolean => {
+  const { disposableExchanges } = vendoredDomains()
+  const host = exchange.toLowerCase()
+  const name = host.endsWith('.') ? host.slice(0, -1) : host
+  return firstOfParents(name, (parent) => (disposableExchanges.has(parent) ? true : undefined)) ?? false
+}
+
+const withPrivate = {
+  allowPrivateDomains: true,
+  extractHostname: false,
+  validateHostname: false,
+  detectIp: false,
+}
+const withoutPrivate = { ...withPrivate, allowPrivateDomains: false }
+
+/**
+ * The public suffix plus one label. The suffix list's private section counts: `acme.uk.com` is Acme's, not the
+ * registry's that sells names under `uk.com`, and company data of GitHub says nothing about `acme.github.io`. A domain
+ * that is itself such a private suffix (`uk.com`) is its own registrable domain.
+ */
+const registrableDomain = (asciiDomain: string, listed: boolean): string | null => {
+  const dot = asciiDomain.indexOf('.')
+  // No list holds a public suffix, so a listed name of two labels is registrable, without asking the suffix list.
+  const twoLabels = dot === asciiDomain.lastIndexOf('.')
+  if (twoLabels && (listed || flatTopLevels.has(asciiDomain.slice(dot + 1)))) return asciiDomain
+  return getDomain(asciiDomain, withPrivate) ?? getDomain(asciiDomain, withoutPrivate)
+}
+
+/** Big top-level domains under which no registry has suffixes of its own: any two labels there are registrable. */
+const flatTopLevels: ReadonlySet<string> = new Set(['com', 'net', 'org', 'de', 'nl', 'ch', 'eu'])

@@ -1,0 +1,342 @@
+/**
+ * Builds the two generated lists, `disposable.txt` and `free.txt`, from other projects' lists.
+ *
+ * Those lists are written by strangers and hold mistakes that would cost customers: big providers, public suffixes,
+ * alias services. So nothing is taken as it comes. What is curated here wins, an implausible change is refused, and the
+ * files are replaced only after every check has passed.
+ */
+import { randomUUID } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { open, readFile, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { parse } from 'tldts'
+import { suggestionFor } from './did-you-mean.ts'
+import { firstOfParents, listPath, readList, vendoredListFolder } from './file.ts'
+import type { DomainKind } from './listed-domains.ts'
+
+export type ListSource = {
+  /** Also the name of its file, with `.txt` added, in a folder of downloads. */
+  readonly name: string
+  readonly url: string
+  readonly licence: 'CC0-1.0' | 'MIT'
+  readonly feeds: 'disposable' | 'free'
+}
+
+export const defaultListSources: readonly ListSource[] = [
+  {
+    name: 'disposable-email-domains',
+    url: 'https://raw.githubusercontent.com/disposable-email-domains/disposable-email-domains/main/disposable_email_blocklist.conf',
+    licence: 'CC0-1.0',
+    feeds: 'disposable',
+  },
+  {
+    name: 'mailchecker',
+    url: 'https://raw.githubusercontent.com/FGRibreau/mailchecker/master/list.txt',
+    licence: 'MIT',
+    feeds: 'disposable',
+  },
+  {
+    name: 'free-email-domains',
+    url: 'https://raw.githubusercontent.com/Kikobeats/free-email-domains/master/domains.json',
+    licence: 'MIT',
+    feeds: 'free',
+  },
+]
+
+export type RefreshOptions = {
+  /** Where the lists are read and written; the source's own by default. */
+  readonly folder?: string
+  readonly sources?: readonly ListSource[]
+  /** A folder of files already downloaded, `<source name>.txt`: nothing is asked over the network. */
+  readonly from?: string
+  /** Written into the files. */
+  readonly now: Date
+  /** For all downloads together. */
+  readonly deadlineMs?: number
+  /** Per source. */
+  readonly sizeBytesMax?: number
+}
+
+export type ListChange = {
+  readonly before: number
+  readonly after: number
+  readonly added: number
+  readonly removed: number
+  /** Entries of the sources that were left out, by reason. */
+  readonly left: Readonly<Record<string, number>>
+}
+export type RefreshReport = { readonly disposable: ListChange; readonly free: ListChange }
+
+/** A refreshed list that must not be used; the message says why. Nothing was written. */
+export class ListRefused extends Error {
+  override readonly name = 'ListRefused'
+}
+
+const deadlineDefaultMs = 60_000
+const sizeDefaultBytesMax = 8 * 1024 * 1024
+const entriesMax = 300_000
+/** Lists grow by some per cent a month; a jump is a source that changed its nature, or was tampered with. */
+const shrinkMax = 0.2
+const growMax = 0.5
+const domainPattern =
+  /^(?=.{4,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$/
+/** A disposable list without these is a list of something else. */
+const disposableSentinels = ['mailinator.com', 'guerrillamail.com', 'yopmail.com']
+const freeSentinels = ['mail2world.com', 'gmail.com', 'hotmail.com']
+/** A disposable source that names one of these is not to be trusted in anything. */
+const neverDisposable = [
+  'gmail.com',
+  'outlook.com',
+  'hotmail.com',
+  'yahoo.com',
+  'icloud.com',
+  'qq.com',
+  'mail.ru',
+]
+
+/**
+ * Downloads (or reads) the sources, builds both lists and replaces the files.
+ * @throws ListRefused where a list fails a check, Error where a source cannot be had. Then no file has changed.
+ */
+export const refreshLists = async (options: RefreshOptions): Promise<RefreshReport> => {
+  const { folder = vendoredListFolder, sources = defaultListSources, now } = options
+  const signal = AbortSignal.timeout(options.deadlineMs ?? deadlineDefaultMs)
+  const sizeBytesMax = options.sizeBytesMax ?? sizeDefaultBytesMax
+  const texts = new Map<ListSource, string>()
+  for (const source of sources) {
+    const { from } = options
+    const text =
+      from === undefined
+        ? await download(source, { signal, sizeBytesMax })
+        : await readFile(join(from, `${source.name}.txt`), 'utf8')
+    texts.set(source, text)
+  }
+  const built = buildLists(texts, curatedKinds(folder))
+  const report = {
+    disposable: changeOf(folder, 'disposable', built.disposable),
+    free: changeOf(folder, 'free', built.free),
+  }
+  await replaceFiles(
+    (['disposable', 'free'] as const).map((name) => ({
+      path: listPath(folder, name),
+      text: fileText(built[name].entries, {
+        sources: sources.filter(({ feeds }) => feeds === name || name === 'free'),
+        now,
+      }),
+    })),
+  )
+  return report
+}
+
+type Built = { readonly entries: readonly string[]; readonly left: Readonly<Record<string, number>> }
+type Kinds = ReadonlyMap<string, DomainKind>
+
+/** The curated lists alone; what was generated before has no say in what is generated next. */
+const curatedKinds = (folder: string): Kinds => {
+  const kinds = new Map<string, DomainKind>()
+  for (const domain of readList(folder, 'businesses')) kinds.set(domain, 'business')
+  for (const domain of readList(folder, 'providers')) kinds.set(domain, 'provider')
+  for (const domain of readList(folder, 'relays')) kinds.set(domain, 'relay')
+  return kinds
+}
+
+const buildLists = (
+  texts: ReadonlyMap<ListSource, string>,
+  curated: Kinds,
+): { disposable: Built; free: Built } => {
+  const raw = { disposable: new Set<string>(), free: new Set<string>() }
+  for (const [source, text] of texts) {
+    const entries = sourceEntries(source, text)
+    const trap = source.feeds === 'disposable' ? neverDisposable.find((name) => entries.has(name)) : undefined
+    if (trap !== undefined) throw new ListRefused(`${source.name} lists ${trap} as disposable`)
+    for (const entry of entries) raw[source.feeds].add(entry)
+  }
+  requireEntries('disposable', raw.disposable, disposableSentinels)
+  requireEntries('free', raw.free, freeSentinels)
+  const disposable = sifted(raw.disposable, (domain) => disposableFault(domain, raw.disposable, curated))
+  const listed = new Set(disposable.entries)
+  const free = sifted(raw.free, (domain) => freeFault(domain, listed, curated))
+  for (const { entries } of [disposable, free])
+    for (const entry of entries)
+      if (curated.has(entry)) throw new ListRefused(`${entry} is curated and must not be in a generated list`)
+  return { disposable, free }
+}
+
+/** One domain a line, or a JSON array of texts. */
+const sourceEntries = ({ name }: ListSource, text: string): Set<string> => {
+  const lines: readonly unknown[] = text.trimStart().startsWith('[')
+    ? jsonArray(name, text)
+    : text.split('\n')
+  if (lines.length > entriesMax) throw new ListRefused(`${name} has more than ${entriesMax} entries`)
+  const entries = new Set<string>()
+  for (const line of lines) {
+    if (typeof line !== 'string') throw new ListRefused(`${name} holds something that is not a text`)
+    const entry = line.trim().toLowerCase()
+    if (domainPattern.test(entry)) entries.add(entry)
+  }
+  return entries
+}
+
+const jsonArray = (name: string, text: string): unknown[] => {
+  try {
+    const value: unknown = JSON.parse(text)
+    if (Array.isArray(value)) return value
+  } catch (error) {
+    throw new ListRefused(`${name} is damaged JSON`, { cause: error })
+  }
+  throw new ListRefused(`${name} is JSON, but no array`)
+}
+
+const requireEntries = (what: string, entries: ReadonlySet<string>, sentinels: readonly string[]): void => {
+  const missing = sentinels.find((name) => !entries.has(name))
+  if (missing !== undefined) throw new ListRefused(`no source of the ${what} list names ${missing}`)
+}
+
+const sifted = (entries: ReadonlySet<string>, fault: (domain: string) => string | null): Built => {
+  const kept: string[] = []
+  const left: Record<string, number> = {}
+  for (const domain of entries) {
+    const reason = fault(domain)
+    if (reason === null) kept.push(domain)
+    else left[reason] = (left[reason] ?? 0) + 1
+  }
+  return { entries: kept.sort(), left }
+}
+
+const suffixOptions = { allowPrivateDomains: true, extractHostname: false, validateHostname: false }
+/** Schools, authorities and armies are nobody's throw-away service, whoever listed them. */
+const institution = /(?:^|\.)(?:edu|ac|gov|gob|gouv|mil)(?:\.[a-z]{2})?$/
+
+const disposableFault = (domain: string, all: ReadonlySet<string>, curated: Kinds): string | null => {
+  const { domain: registrable, publicSuffix } = parse(domain, suffixOptions)
+  if (registrable === null) return 'public_suffix'
+  if (firstOfParents(domain, (name) => curated.get(name)) !== undefined) return 'curated'
+  if (institution.test(publicSuffix ?? '')) return 'institution'
+  const dot = domain.indexOf('.')
+  const parent = firstOfParents(domain.slice(dot + 1), (name) =>
+    all.has(name) && parse(name, suffixOptions).domain !== null ? name : undefined,
+  )
+  return parent === undefined ? null : 'parent_listed'
+}
+
+/** Endings sold for next to nothing: what is "free mail" there is a throw-away service that is not listed yet. */
+const cheapEndings = new Set([
+  'cd',
+  'tk',
+  'ml',
+  'ga',
+  'cf',
+  'gq',
+  'cc',
+  'pw',
+  'ws',
+  'to',
+  'st',
+  'id',
+  'io',
+  'me',
+  'co',
+  'tv',
+  'gd',
+])
+const establishedEndings = new Set(['com', 'net', 'org'])
+
+/**
+ * The source also names shops, airlines and newspapers, whose company data would be refused by mistake. What says
+ * "mail" in its name is believed; anybody else has to be curated.
+ */
+const namesMail = /^(?!.*(?:te?mp|trash|burn|bomb|gmail)).*(?:mail|mbox|inbox)/
+
+const freeFault = (domain: string, disposable: ReadonlySet<string>, curated: Kinds): string | null => {
+  const { domain: registrable, publicSuffix } = parse(domain, suffixOptions)
+  if (registrable !== domain) return 'not_registrable'
+  if (curated.has(domain)) return 'curated'
+  if (firstOfParents(domain, (name) => (disposable.has(name) ? name : undefined)) !== undefined)
+    return 'disposable'
+  if (institution.test(publicSuffix ?? '')) return 'institution'
+  const topLevel = domain.slice(domain.lastIndexOf('.') + 1)
+  if (cheapEndings.has(topLevel) || (topLevel.length > 2 && !establishedEndings.has(topLevel)))
+    return 'ending'
+  if (!namesMail.test(domain)) return 'not_named_mail'
+  return suggestionFor(domain, curated) === null ? null : 'mistyped_provider'
+}
+
+const changeOf = (folder: string, name: 'disposable' | 'free', { entries, left }: Built): ListChange => {
+  const old = new Set(existsSync(listPath(folder, name)) ? readList(folder, name) : [])
+  const current = new Set(entries)
+  const before = old.size
+  const after = current.size
+  if (before > 0 && after < before * (1 - shrinkMax))
+    throw new ListRefused(`the ${name} list would shrink from ${before} to ${after} entries`)
+  if (before > 0 && after > before * (1 + growMax))
+    throw new ListRefused(`the ${name} list would grow from ${before} to ${after} entries`)
+  const kept = entries.filter((entry) => old.has(entry)).length
+  return { before, after, added: after - kept, removed: before - kept, left }
+}
+
+const fileText = (
+  entries: readonly string[],
+  { sources, now }: { sources: readonly ListSource[]; now: Date },
+): string =>
+  [
+    `# Generated ${now.toISOString().slice(0, 10)}, not edited. ${entries.length} domains; see provenance.md.`,
+    ...sources.map(({ name, licence, url }) => `# From ${name} (${licence}): ${url}`),
+    ...entries,
+    '',
+  ].join('\n')
+
+/** Every text is on disk before the first file is replaced; a reader sees the old file or the new one, whole. */
+const replaceFiles = async (files: readonly { path: string; text: string }[]): Promise<void> => {
+  const written: { path: string; draft: string }[] = []
+  try {
+    for (const { path, text } of files) {
+      const draft = `${path}.${randomUUID()}`
+      written.push({ path, draft })
+      const file = await open(draft, 'wx')
+      try {
+        await file.writeFile(text)
+        await file.sync()
+      } finally {
+        await file.close()
+      }
+    }
+    for (const { path, draft } of written) await rename(draft, path)
+  } finally {
+    for (const { draft } of written) await rm(draft, { force: true })
+  }
+}
+
+const download = async (
+  { name, url }: ListSource,
+  { signal, sizeBytesMax }: { signal: AbortSignal; sizeBytesMax: number },
+): Promise<string> => {
+  const cannot = (why: string, cause?: unknown): Error =>
+    new Error(`${name} cannot be downloaded: ${why}`, { cause })
+  let response: Response
+  try {
+    response = await fetch(url, {
+      signal,
+      redirect: 'error',
+      headers: { accept: 'text/plain, application/json' },
+    })
+  } catch (error) {
+    throw cannot(signal.aborted ? 'the time is up' : 'no answer', error)
+  }
+  if (!response.ok || response.body === null) {
+    await response.body?.cancel()
+    throw cannot(`the answer is ${response.status}`)
+  }
+  const chunks: Uint8Array[] = []
+  let sizeBytes = 0
+  try {
+    for await (const chunk of response.body) {
+      sizeBytes += chunk.byteLength
+      if (sizeBytes > sizeBytesMax) break
+      chunks.push(chunk)
+    }
+  } catch (error) {
+    throw cannot(signal.aborted ? 'the time is up' : 'the answer broke off', error)
+  }
+  if (sizeBytes > sizeBytesMax) throw cannot(`it is larger than ${sizeBytesMax} bytes`)
+  return Buffer.concat(chunks).toString('utf8')
+}

@@ -1,0 +1,73 @@
+import type pg from 'pg'
+import { z } from 'zod'
+import { unavailableWhenAway } from '../../../call/unavailable.ts'
+import type { MailboxEvidence } from '../evidence.ts'
+
+/**
+ * What a later look at a mailbox found out. A server that defers mail from strangers (greylisting) answers truly only
+ * when asked again; nobody's call waits for that, so the answer is kept for the next one.
+ */
+
+export type MailboxCheck = { readonly evidence: MailboxEvidence; readonly checkedAt: string }
+
+export type MailboxChecks = {
+  find(addressHmac: string): Promise<MailboxCheck | null>
+  keep(addressHmac: string, check: MailboxCheck): Promise<void>
+  /** Drops what is too old to serve. Returns how many. */
+  forget(): Promise<number>
+}
+
+/** A verdict older than this is no longer this mailbox's. */
+export const checkHoursMax = 24
+const forgottenAtOnceMax = 10_000
+
+const evidenceText = z.object({
+  outcome: z.enum([
+    'accepted',
+    'mailbox_not_found',
+    'mailbox_disabled',
+    'mailbox_full',
+    'greylisted',
+    'temporary_failure',
+    'cannot_verify',
+    'blocked',
+    'smtputf8_unsupported',
+    'no_connect',
+    'timeout',
+  ]),
+  connected: z.boolean().nullable(),
+  catchAll: z.boolean().nullable(),
+  code: z.int().nullable(),
+  enhancedCode: z.string().nullable(),
+  retryAfterSeconds: z.int().nullable(),
+}) satisfies z.ZodType<MailboxEvidence>
+
+export const createMailboxChecks = (pool: pg.Pool): MailboxChecks => ({
+  find: async (addressHmac) => {
+    const { rows } = await pool
+      .query<{ evidence: string; checked_at: Date }>(
+        `select evidence, checked_at from mailbox_checks
+          where address_hmac = $1 and checked_at > now() - $2 * interval '1 h'`,
+        [addressHmac, checkHoursMax],
+      )
+      .catch(unavailableWhenAway)
+    const row = rows[0]
+    if (row === undefined) return null
+    return { evidence: evidenceText.parse(JSON.parse(row.evidence)), checkedAt: row.checked_at.toISOString() }
+  },
+  keep: async (addressHmac, { evidence, checkedAt }) => {
+    await pool.query(
+      `insert into mailbox_checks (address_hmac, evidence, checked_at) values ($1, $2, $3)
+         on conflict (address_hmac) do update set evidence = excluded.evidence, checked_at = excluded.checked_at`,
+      [addressHmac, JSON.stringify(evidence), checkedAt],
+    )
+  },
+  forget: async () => {
+    const { rowCount } = await pool.query(
+      `delete from mailbox_checks where address_hmac in (
+         select address_hmac from mailbox_checks where checked_at <= now() - $1 * interval '1 h' limit $2)`,
+      [checkHoursMax, forgottenAtOnceMax],
+    )
+    return rowCount ?? 0
+  },
+})

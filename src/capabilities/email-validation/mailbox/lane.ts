@@ -1,0 +1,460 @@
+/**
+ * Everything we do at one address of a mail server: a few sessions that are used again, a rate, a queue and a breaker. Providers
+ * count what comes from us, so the bounds belong to the address and not to the caller.
+ */
+import { type Breaker, createBreaker } from './breaker.ts'
+import { createTokenBucket, type TokenBucket } from './rate.ts'
+import { refusesClient, type SmtpStage } from './smtp-classify.ts'
+import { SmtpFailure } from './smtp-connection.ts'
+import type { SmtpReply } from './smtp-reply.ts'
+import { openSession, type SessionOptions, SmtpRefusal, type SmtpSession } from './smtp-session.ts'
+
+export type LaneBounds = {
+  readonly sessionsPerAddressMax: number
+  /** Recipients asked about at a time in one session, where the server can pipeline and answers promptly. */
+  readonly checksPerSessionAtOnceMax: number
+  readonly transactionsPerSessionMax: number
+  /** Postfix slows down a client after 10 errors, 4xx or 5xx, and sends it away after 20 (`smtpd_soft_error_limit`). */
+  readonly refusalsPerSessionMax: number
+  readonly waitingPerAddressMax: number
+  readonly checksPerSecond: number
+  readonly checksBurst: number
+  readonly sessionIdleMs: number
+  readonly breakerStrikes: number
+  readonly breakerOpenMs: number
+  readonly breakerOpenMsMax: number
+  /** For a whole check, from its beginning to its answer. */
+  readonly totalTimeoutMs: number
+}
+
+export type Question = {
+  readonly exchange: string
+  readonly mailbox: string
+  /** The mailbox's. A server may refuse us for one of those it serves. */
+  readonly domain: string
+  readonly smtputf8: boolean
+  /** Goes before what waits: it completes a check that is under way. */
+  readonly urgent: boolean
+}
+
+export type LaneAnswer =
+  | { readonly kind: 'reply'; readonly stage: SmtpStage; readonly reply: SmtpReply }
+  | { readonly kind: 'failure'; readonly failure: SmtpFailure }
+  | { readonly kind: 'smtputf8_unsupported' }
+  /** The breaker lets nobody pass, because of that answer. */
+  | { readonly kind: 'open'; readonly cause: Cause; readonly forMs: number }
+  /** Too many wait already. */
+  | { readonly kind: 'full' }
+  /** The caller's time is over. `connected` is null where nobody was dialled meanwhile. */
+  | { readonly kind: 'deadline'; readonly connected: boolean | null }
+
+/** An answer that told us to stay away. */
+export type Cause = Extract<LaneAnswer, { kind: 'reply' | 'failure' }>
+
+/** What all lanes share. */
+export type LaneSurroundings = {
+  readonly clock: () => number
+  readonly session: Omit<SessionOptions, 'exchange' | 'address' | 'plainOnly'>
+  /** Takes a place for one more session of this process; false where there is none. */
+  readonly takePlace: (lane: MailboxLane) => boolean
+  readonly returnPlace: () => void
+  /** Some lane waits for a place: an idle session is to give way. */
+  readonly placeWanted: () => boolean
+  readonly opened: () => void
+}
+
+type Waiter = {
+  readonly question: Question
+  /** Only a session nobody has used: the last one was used before and broke. */
+  readonly fresh: boolean
+  readonly settle: (given: Given) => void
+}
+type Given =
+  /** `turn` is 1 for the first transaction of a session. */
+  | { readonly kind: 'session'; readonly held: Held; readonly turn: number }
+  | Exclude<LaneAnswer, { kind: 'deadline' }>
+
+type Held = {
+  readonly smtp: SmtpSession
+  begun: number
+  underWay: number
+  refusals: number
+  retired: boolean
+  idleTimer: NodeJS.Timeout | undefined
+}
+
+/** A slower answer, such as of a server that asks another one first, must not hold up those behind it. */
+const promptMsMax = 1_000
+/** How long we remember what a server cannot do: TLS, a long session, or many. */
+const memoryMs = 600_000
+
+export class MailboxLane {
+  readonly #address: string
+  readonly #bounds: LaneBounds
+  readonly #around: LaneSurroundings
+  readonly #breaker: Breaker<Cause>
+  readonly #bucket: TokenBucket
+  readonly #sessions = new Set<Held>()
+  #waiting: Waiter[] = []
+  #opening = 0
+  #rateTimer: NodeJS.Timeout | undefined
+  #closing = false
+  /** The latest answer came fast enough for others to wait behind one. Nothing is known of a server not yet asked. */
+  #prompt = false
+  #plainUntilMs = 0
+  readonly #ended = new AbortController()
+  #shortSessions = { transactions: 0, untilMs: 0 }
+  #fewSessions = { sessions: 0, untilMs: 0 }
+
+  constructor(address: string, bounds: LaneBounds, around: LaneSurroundings) {
+    this.#address = address
+    this.#bounds = bounds
+    this.#around = around
+    this.#bucket = createTokenBucket({ perSecond: bounds.checksPerSecond, burst: bounds.checksBurst })
+    this.#breaker = createBreaker({
+      strikesToOpen: bounds.breakerStrikes,
+      openMs: bounds.breakerOpenMs,
+      openMsMax: bounds.breakerOpenMsMax,
+      trialMs: bounds.totalTimeoutMs,
+    })
+  }
+
+  /** Nothing is under way and nothing is remembered that would be missed. */
+  get dormant(): boolean {
+    const nowMs = this.#around.clock()
+    const busy = this.#sessions.size + this.#opening + this.#waiting.length > 0
+    return !busy && !this.#breaker.open(nowMs) && this.#bucket.full(nowMs)
+  }
+
+  get status(): { sessions: number; idle: number; waiting: number; breakerOpen: boolean } {
+    const idle = [...this.#sessions].filter(({ underWay }) => underWay === 0).length
+    const breakerOpen = this.#breaker.open(this.#around.clock())
+    return { sessions: this.#sessions.size + this.#opening, idle, waiting: this.#waiting.length, breakerOpen }
+  }
+
+  /** There is a session that could take one more recipient at once. */
+  get ready(): boolean {
+    return [...this.#sessions].some((held) => this.#hasRoom(held))
+  }
+
+  /**
+   * Asks about one recipient, and once more in a fresh session where a used one turned out to be worn out: asking changes nothing
+   * at the server. Never rejects.
+   */
+  async ask(question: Question, signal: AbortSignal): Promise<LaneAnswer> {
+    const refused = this.#closing ? null : this.#breaker.refuses(this.#around.clock())
+    if (refused !== null) return { kind: 'open', ...refused }
+    const first = await this.#askOnce(question, { fresh: false, signal })
+    const { used } = first
+    let { answer } = first
+    if (used !== null && isWornOut(answer)) {
+      const again = await this.#askOnce(question, { fresh: true, signal })
+      if (again.answer.kind === 'open') return answer
+      answer = again.answer
+      if (!isWornOut(answer)) this.#remember(used - 1)
+      // The used one was there.
+      if (answer.kind === 'full' || answer.kind === 'deadline') answer = { kind: 'deadline', connected: true }
+    }
+    // Failed openings were counted where they failed: once, however many waited for them.
+    if (answer.kind === 'reply' && (answer.stage === 'mail' || answer.stage === 'rcpt')) {
+      const { stage, reply } = answer
+      // A policy at RCPT may be that of one domain, and the others of the server are not to suffer for it.
+      const about = stage === 'rcpt' && reply.code >= 500 ? question.domain : null
+      if (refusesClient(stage, reply)) this.#breaker.strike(answer, this.#around.clock(), about)
+      else this.#breaker.succeed()
+    }
+    return answer
+  }
+
+  /** Somebody else gave a place back. */
+  placeFree(): void {
+    this.#pump()
+  }
+
+  /** Ends one session nobody uses, for the sake of another lane. */
+  giveUpIdle(): boolean {
+    for (const held of this.#sessions) {
+      if (held.underWay > 0 || held.retired) continue
+      this.#retire(held)
+      return true
+    }
+    return false
+  }
+
+  /** Nobody waits any longer; sessions end once they are not used. */
+  async close(graceMs: number): Promise<void> {
+    this.#closing = true
+    this.#ended.abort()
+    clearTimeout(this.#rateTimer)
+    for (const { settle } of this.#waiting.splice(0)) settle({ kind: 'full' })
+    for (const held of this.#sessions) this.#retire(held)
+    const timer = setTimeout(() => {
+      for (const { smtp } of this.#sessions) smtp.cut()
+    }, graceMs)
+    await Promise.all([...this.#sessions].map(({ smtp }) => smtp.closed))
+    clearTimeout(timer)
+  }
+
+  /** `used` is the number of the transaction in its session where it was not the first. */
+  async #askOnce(
+    question: Question,
+    { fresh, signal }: { fresh: boolean; signal: AbortSignal },
+  ): Promise<{ answer: LaneAnswer; used: number | null }> {
+    const given = await this.#session(question, { fresh, signal })
+    if (given.kind !== 'session') return { answer: given, used: null }
+    const { held, turn } = given
+    const { smtputf8 } = question
+    if (smtputf8 && !held.smtp.smtputf8) {
+      this.#release(held)
+      return { answer: { kind: 'smtputf8_unsupported' }, used: null }
+    }
+    const askedAtMs = this.#around.clock()
+    const asked = held.smtp.ask(question.mailbox, { smtputf8 }).then((answer): LaneAnswer => {
+      this.#prompt = answer.kind === 'reply' && this.#around.clock() - askedAtMs < promptMsMax
+      if (answer.kind === 'reply' && answer.reply.code >= 400) held.refusals++
+      if (answer.kind === 'failure' || answer.stage !== 'rcpt') held.retired = true
+      // Not in a used one, which may be worn out. A silent server is as useless as one that goes away.
+      if (answer.kind === 'failure' && turn === 1) this.#breaker.strike(answer, this.#around.clock())
+      this.#release(held)
+      if (answer.kind === 'failure') return answer
+      // A session that cannot be reset is worn out; a fresh one is never reset.
+      return { ...answer, stage: answer.stage === 'reset' ? 'mail' : answer.stage }
+    })
+    return { answer: await orDeadline(asked, signal), used: turn > 1 ? turn : null }
+  }
+
+  /** The session goes on without a caller whose time is over: others use it, and its own deadlines end it. */
+  #session(
+    question: Question,
+    { fresh, signal }: { fresh: boolean; signal: AbortSignal },
+  ): Promise<Given | { kind: 'deadline'; connected: false | null }> {
+    if (signal.aborted) return Promise.resolve({ kind: 'deadline', connected: null })
+    if (this.#closing || this.#waiting.length >= this.#bounds.waitingPerAddressMax)
+      return Promise.resolve({ kind: 'full' })
+    return new Promise((resolve) => {
+      const leave = (): void => {
+        this.#waiting = this.#waiting.filter((other) => other !== waiter)
+        resolve({ kind: 'deadline', connected: this.#opening > 0 ? false : null })
+      }
+      const waiter: Waiter = {
+        question,
+        fresh,
+        settle: (given) => {
+          signal.removeEventListener('abort', leave)
+          resolve(given)
+        },
+      }
+      signal.addEventListener('abort', leave, { once: true })
+      if (question.urgent || fresh) this.#waiting.unshift(waiter)
+      else this.#waiting.push(waiter)
+      this.#pump()
+    })
+  }
+
+  #pump(): void {
+    if (this.#closing) return
+    const unserved: Waiter[] = []
+    const before = this.#waiting
+    this.#waiting = []
+    for (const [index, waiter] of before.entries()) {
+      const held = this.#heldFor(waiter)
+      if (held === null) {
+        unserved.push(waiter)
+        continue
+      }
+      const waitMs = this.#bucket.take(this.#around.clock())
+      if (waitMs > 0) {
+        clearTimeout(this.#rateTimer)
+        this.#rateTimer = setTimeout(() => this.#pump(), waitMs)
+        unserved.push(...before.slice(index))
+        this.#waiting = unserved
+        return
+      }
+      clearTimeout(held.idleTimer)
+      held.underWay++
+      // Counted when it is given away: several may be before the first of them begins.
+      waiter.settle({ kind: 'session', held, turn: ++held.begun })
+    }
+    this.#waiting = unserved
+    this.#openFor(unserved)
+  }
+
+  #heldFor({ fresh }: Waiter): Held | null {
+    let best: Held | null = null
+    for (const held of this.#sessions) {
+      if (!this.#hasRoom(held) || (fresh && held.begun > 0)) continue
+      if (best === null || held.underWay < best.underWay) best = held
+    }
+    return best
+  }
+
+  #hasRoom(held: Held): boolean {
+    if (held.retired || !held.smtp.usable()) return false
+    const { transactionsPerSessionMax } = this.#bounds
+    const short = this.#around.clock() < this.#shortSessions.untilMs
+    const transactionsMax = short ? this.#shortSessions.transactions : transactionsPerSessionMax
+    if (held.begun >= Math.min(transactionsMax, transactionsPerSessionMax)) return false
+    // All that are under way may be refused.
+    const refusalsLeft = this.#bounds.refusalsPerSessionMax - held.refusals
+    return held.underWay < Math.min(this.#atOnceMax(held), refusalsLeft)
+  }
+
+  #atOnceMax({ smtp }: Held): number {
+    return this.#prompt && smtp.pipelining ? this.#bounds.checksPerSessionAtOnceMax : 1
+  }
+
+  #openFor(unserved: readonly Waiter[]): void {
+    const [first] = unserved
+    if (first === undefined) return
+    if (this.#breaker.open(this.#around.clock())) {
+      this.#turnAway()
+      return
+    }
+    while (this.#opening < unserved.length) {
+      if (this.#sessions.size + this.#opening >= this.#sessionsMax()) {
+        // A session that stands idle and cannot serve holds the place of the one that is needed.
+        for (const held of this.#sessions) {
+          const useless = first.fresh || !this.#hasRoom(held)
+          // One that broke is about to be gone, and is counted then.
+          if (!useless || held.underWay > 0 || held.retired || !held.smtp.usable()) continue
+          this.#retire(held)
+          return
+        }
+        return
+      }
+      if (!this.#around.takePlace(this)) return
+      this.#opening++
+      void this.#open(first.question.exchange)
+    }
+  }
+
+  /** Where nobody is to knock any more, unless a session that stands may yet serve them. */
+  #turnAway(): void {
+    if (this.#opening > 0 || [...this.#sessions].some(({ smtp, retired }) => smtp.usable() && !retired))
+      return
+    const refused = this.#breaker.refuses(this.#around.clock())
+    if (refused === null) return
+    for (const { settle } of this.#waiting.splice(0)) settle({ kind: 'open', ...refused })
+  }
+
+  #sessionsMax(): number {
+    const few = this.#around.clock() < this.#fewSessions.untilMs
+    const { sessionsPerAddressMax } = this.#bounds
+    return few ? Math.min(this.#fewSessions.sessions, sessionsPerAddressMax) : sessionsPerAddressMax
+  }
+
+  async #open(exchange: string): Promise<void> {
+    try {
+      const plainOnly = this.#around.clock() < this.#plainUntilMs
+      const address = this.#address
+      const smtp = await openSession(
+        { ...this.#around.session, exchange, address, plainOnly },
+        this.#ended.signal,
+      )
+      if (smtp.tlsFailed) this.#plainUntilMs = this.#around.clock() + memoryMs
+      this.#adopt(smtp)
+    } catch (error) {
+      this.#opening--
+      this.#around.returnPlace()
+      this.#failed(causeOf(error))
+    }
+    this.#pump()
+  }
+
+  #adopt(smtp: SmtpSession): void {
+    const held: Held = {
+      smtp,
+      begun: 0,
+      underWay: 0,
+      refusals: 0,
+      retired: false,
+      idleTimer: undefined,
+    }
+    this.#opening--
+    this.#around.opened()
+    this.#sessions.add(held)
+    void smtp.closed.then(() => {
+      clearTimeout(held.idleTimer)
+      this.#sessions.delete(held)
+      this.#around.returnPlace()
+      // Over before anybody could use it: an opening that failed, or we would open the next one at once, for ever.
+      if (held.begun === 0 && !held.retired)
+        this.#failed({ kind: 'failure', failure: new SmtpFailure('closed', 'no session for long') })
+      this.#pump()
+    })
+    if (this.#closing) this.#retire(held)
+    else this.#restAwhile(held)
+  }
+
+  /** One who waited is told; the others try again, or learn that it is of no use. */
+  #failed(cause: Cause): void {
+    const nowMs = this.#around.clock()
+    // One connection more than the server allows (Postfix: `smtpd_client_connection_count_limit`): nobody is told, the others
+    // go on with what waits.
+    if (cause.kind === 'reply' && cause.reply.code === 421 && this.#sessions.size + this.#opening > 0) {
+      this.#fewSessions = { sessions: Math.max(this.#sessions.size, 1), untilMs: nowMs + memoryMs }
+      return
+    }
+    this.#breaker.strike(cause, nowMs)
+    this.#waiting.shift()?.settle(cause)
+  }
+
+  #release(held: Held): void {
+    held.underWay--
+    // One that could take only a few more at a time is not worth its place.
+    const { refusalsPerSessionMax } = this.#bounds
+    const worth = Math.min(this.#atOnceMax(held), refusalsPerSessionMax) / 2
+    if (refusalsPerSessionMax - held.refusals < worth) held.retired = true
+    if (held.begun >= this.#bounds.transactionsPerSessionMax) held.retired = true
+    if (held.underWay === 0) {
+      if (held.retired || this.#closing) held.smtp.quit()
+      else this.#restAwhile(held)
+    }
+    this.#pump()
+    if (held.underWay === 0 && !held.retired && this.#around.placeWanted()) this.#retire(held)
+  }
+
+  /** What a fresh session was granted, a used one was not: sessions at this server are kept shorter. */
+  #remember(transactions: number): void {
+    const nowMs = this.#around.clock()
+    const known = nowMs < this.#shortSessions.untilMs ? this.#shortSessions.transactions : transactions
+    this.#shortSessions = { transactions: Math.min(known, transactions), untilMs: nowMs + memoryMs }
+  }
+
+  #restAwhile(held: Held): void {
+    clearTimeout(held.idleTimer)
+    held.idleTimer = setTimeout(() => this.#retire(held), this.#bounds.sessionIdleMs)
+  }
+
+  #retire(held: Held): void {
+    held.retired = true
+    clearTimeout(held.idleTimer)
+    if (held.underWay === 0) held.smtp.quit()
+  }
+}
+
+/** In a used session: it broke, or it is refused something that a fresh one would be granted. */
+const isWornOut = (answer: LaneAnswer): boolean => {
+  if (answer.kind === 'failure') return answer.failure.kind === 'closed' || answer.failure.kind === 'protocol'
+  if (answer.kind !== 'reply') return false
+  const { stage, reply } = answer
+  return stage === 'mail' || reply.code === 421 || reply.code === 503 || reply.enhancedCode === '4.5.3'
+}
+
+const causeOf = (error: unknown): Cause => {
+  if (error instanceof SmtpRefusal) return { kind: 'reply', stage: error.stage, reply: error.reply }
+  if (error instanceof SmtpFailure) return { kind: 'failure', failure: error }
+  // Nobody waits for an opening as such, so an error thrown here would end the process.
+  return { kind: 'failure', failure: new SmtpFailure('protocol', 'no session', { cause: error }) }
+}
+
+const orDeadline = (asked: Promise<LaneAnswer>, signal: AbortSignal): Promise<LaneAnswer> =>
+  new Promise((resolve) => {
+    const leave = (): void => resolve({ kind: 'deadline', connected: true })
+    if (signal.aborted) return leave()
+    signal.addEventListener('abort', leave, { once: true })
+    void asked.then((answer) => {
+      signal.removeEventListener('abort', leave)
+      resolve(answer)
+    })
+  })

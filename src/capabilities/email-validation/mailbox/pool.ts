@@ -1,0 +1,105 @@
+/** The lanes of all addresses, and the sessions they may hold between them. */
+import { type LaneBounds, type LaneSurroundings, MailboxLane } from './lane.ts'
+
+export type PoolBounds = LaneBounds & {
+  readonly sessionsMax: number
+  /** Addresses remembered; those in use are never forgotten and are bounded by the checks and sessions under way. */
+  readonly addressesMax: number
+}
+
+export type PoolStatus = {
+  readonly addresses: number
+  readonly sessions: number
+  readonly sessionsIdle: number
+  readonly waiting: number
+  readonly breakersOpen: number
+  readonly sessionsOpened: number
+}
+
+/** How long sessions have to say goodbye when the process ends. */
+const closeGraceMs = 1_000
+
+export class MailboxPool {
+  readonly #bounds: PoolBounds
+  readonly #around: LaneSurroundings
+  /** In the order of their latest use. */
+  readonly #lanes = new Map<string, MailboxLane>()
+  readonly #wanting = new Set<MailboxLane>()
+  #places = 0
+  #sessionsOpened = 0
+
+  constructor(bounds: PoolBounds, around: Pick<LaneSurroundings, 'clock' | 'session'>) {
+    this.#bounds = bounds
+    this.#around = {
+      ...around,
+      takePlace: (lane) => this.#takePlace(lane),
+      returnPlace: () => this.#returnPlace(),
+      placeWanted: () => this.#wanting.size > 0,
+      opened: () => this.#sessionsOpened++,
+    }
+  }
+
+  /** The lane of an address. It is the address itself that leads to a session: none can be used for another one. */
+  lane(address: string): MailboxLane {
+    const known = this.#lanes.get(address)
+    const lane = known ?? new MailboxLane(address, this.#bounds, this.#around)
+    if (known === undefined) this.#forgetOne()
+    else this.#lanes.delete(address)
+    this.#lanes.set(address, lane)
+    return lane
+  }
+
+  /** One that has a session standing comes first; otherwise they stay in order. */
+  inOrder(addresses: readonly string[]): string[] {
+    const ready = addresses.filter((address) => this.#lanes.get(address)?.ready === true)
+    return [...ready, ...addresses.filter((address) => !ready.includes(address))]
+  }
+
+  status(): PoolStatus {
+    const lanes = [...this.#lanes.values()].map(({ status }) => status)
+    const sum = (of: (lane: MailboxLane['status']) => number): number =>
+      lanes.reduce((total, lane) => total + of(lane), 0)
+    return {
+      addresses: lanes.length,
+      sessions: this.#places,
+      sessionsIdle: sum(({ idle }) => idle),
+      waiting: sum(({ waiting }) => waiting),
+      breakersOpen: sum(({ breakerOpen }) => (breakerOpen ? 1 : 0)),
+      sessionsOpened: this.#sessionsOpened,
+    }
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#lanes.values()].map((lane) => lane.close(closeGraceMs)))
+  }
+
+  #takePlace(lane: MailboxLane): boolean {
+    if (this.#places < this.#bounds.sessionsMax) {
+      this.#places++
+      return true
+    }
+    this.#wanting.add(lane)
+    for (const other of this.#lanes.values()) if (other !== lane && other.giveUpIdle()) break
+    return false
+  }
+
+  #returnPlace(): void {
+    this.#places--
+    // Whoever wanted it may have run out of time meanwhile: the next one is told, too.
+    while (this.#places < this.#bounds.sessionsMax) {
+      const [next] = this.#wanting
+      if (next === undefined) return
+      this.#wanting.delete(next)
+      next.placeFree()
+    }
+  }
+
+  #forgetOne(): void {
+    if (this.#lanes.size < this.#bounds.addressesMax) return
+    for (const [address, lane] of this.#lanes) {
+      if (!lane.dormant) continue
+      this.#lanes.delete(address)
+      return
+    }
+  }
+}

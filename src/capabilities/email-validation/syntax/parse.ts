@@ -1,0 +1,292 @@
+/**
+ * Whether a text is an address, by its characters alone.
+ *
+ * An address is what an SMTP client may put between the angle brackets of RCPT TO: Mailbox of RFC 5321 §4.1.2 with the
+ * extensions of RFC 6531 §3.3. What only a message header knows (display names, comments, folding white space, obsolete forms)
+ * is refused, and nothing is trimmed. Whether a domain exists or could be routed is not judged here.
+ *
+ * The scanner walks from left to right and never goes back, over `lengthMax` characters at most. Only text with characters
+ * outside ASCII, or an `xn--` label, pays for what Unicode takes.
+ */
+import { formatIPv6, parseIPv6 } from '../../../egress/address.ts'
+import { type ParsedEmail, type SyntaxReason, syntaxReasons } from '../evidence.ts'
+import { joinersInContext, parseIdna } from './idna.ts'
+
+/** UTF-16 units. Longer text is refused unread: a local part and a domain of full length, with `@`, have 318. */
+const lengthMax = 320
+/** RFC 5321 §4.5.3.1.1, quotes and backslashes included: they travel too. */
+const localOctetsMax = 64
+/** RFC 5321 §4.5.3.1.2 says 255, of which the DNS takes two for its own length octets (RFC 1035 §2.3.4). */
+const domainOctetsMax = 253
+/** RFC 1035 §2.3.4. */
+const labelOctetsMax = 63
+/** RFC 5321 §4.5.3.1.3: a path has 256 octets, two of them angle brackets. */
+const addressOctetsMax = 254
+
+const dot = 46
+const hyphen = 45
+const at = 64
+const quote = 34
+const backslash = 92
+const openBracket = 91
+const del = 127
+
+const isAtext = 1
+const isLetter = 2
+const isDigit = 4
+const isUpper = 8
+const isHyphen = 16
+const isNotAscii = 32
+const lowerLetters = 'abcdefghijklmnopqrstuvwxyz'
+
+/** What each ASCII character may be, as a sum of the above; the hyphen of a domain is told apart where it is met. */
+const kinds = new Uint8Array(128)
+for (const [characters, kind] of [
+  [lowerLetters, isAtext | isLetter],
+  [lowerLetters.toUpperCase(), isAtext | isLetter | isUpper],
+  ['0123456789', isAtext | isDigit],
+  ["!#$%&'*+-/=?^_`{|}~", isAtext],
+] as const) {
+  for (const character of characters) kinds[character.charCodeAt(0)] = kind
+}
+
+const refusals = new Map(syntaxReasons.map((reason) => [reason, { valid: false, reason } as const]))
+const refuse = (reason: SyntaxReason): ParsedEmail => refusals.get(reason) ?? { valid: false, reason }
+
+/**
+ * Parses one address, to the limits in octets of RFC 5321 and RFC 1035 and under IDNA2008; never throws. Time and memory are
+ * bounded by 320 characters, however long the text.
+ *
+ * Text outside ASCII is put in NFC first, and the result is what is parsed (U+037E becomes `;`, and is refused as that). Both forms
+ * of an internationalized address, with U-labels and with A-labels, must fit into 254 octets of UTF-8: either may travel.
+ * `normalized` parses to the same address again.
+ */
+export function parseEmail(text: string): ParsedEmail {
+  if (text === '') return refuse('empty')
+  if (text.length > lengthMax) return refuse('too_long')
+  return isAscii(text) ? parseNormal(text, true) : parseUnicode(text)
+}
+
+function parseUnicode(text: string): ParsedEmail {
+  // A lone surrogate has no UTF-8 to send.
+  if (!text.isWellFormed()) return refuse('not_normalizable')
+  if (/\p{Cc}/u.test(text)) return refuse('control_character')
+  const normal = text.normalize('NFC')
+  return parseNormal(normal, isAscii(normal))
+}
+
+function parseNormal(text: string, ascii: boolean): ParsedEmail {
+  const quoted = text.charCodeAt(0) === quote
+  const atIndex = quoted ? endOfQuoted(text) : endOfDotAtom(text)
+  if (typeof atIndex === 'string') return refuse(atIndex)
+  const given = text.slice(0, atIndex)
+  const smtputf8 = !ascii && !isAscii(given)
+  if (smtputf8 && !isUnicodeLocalPart(given)) return refuse('local_part_character')
+  const localOctets = smtputf8 ? Buffer.byteLength(given) : given.length
+  if (localOctets > localOctetsMax) return refuse('local_part_too_long')
+
+  const domain = parseDomain(text, atIndex + 1)
+  if (typeof domain === 'string') return refuse(domain)
+  if (localOctets + 1 + domain.octets > addressOctetsMax) return refuse('too_long')
+
+  const localPart = quoted ? withoutNeedlessQuotes(given) : given
+  return {
+    valid: true,
+    address: {
+      normalized: quoted || domain.changed ? `${localPart}@${domain.unicode}` : text,
+      localPart,
+      domain: domain.unicode,
+      asciiDomain: domain.ascii,
+      smtputf8,
+      quoted: quoted && localPart.charCodeAt(0) === quote,
+      domainLiteral: domain.literal,
+    },
+  }
+}
+
+// --- The local part ---
+
+/** The index of the `@` after a Dot-string. */
+function endOfDotAtom(text: string): number | SyntaxReason {
+  let atomStart = 0
+  for (let index = 0; index < text.length; index++) {
+    const code = text.charCodeAt(index)
+    if (code < 128 && ((kinds[code] ?? 0) & isAtext) !== 0) continue
+    if (code === dot) {
+      if (index === atomStart) return 'local_part_dot'
+      atomStart = index + 1
+    } else if (code === at) {
+      if (index === 0) return 'local_part_empty'
+      return index === atomStart ? 'local_part_dot' : index
+    } else if (code < 128) return isControl(code) ? 'control_character' : 'local_part_character'
+  }
+  return 'no_at_sign'
+}
+
+/** The index of the `@` after a Quoted-string, which may be empty. RFC 6531 lets no backslash stand before what is not ASCII. */
+function endOfQuoted(text: string): number | SyntaxReason {
+  for (let index = 1; index < text.length; index++) {
+    const code = text.charCodeAt(index)
+    if (isControl(code)) return 'control_character'
+    if (code === quote) return text.charCodeAt(index + 1) === at ? index + 1 : 'quoted_string'
+    if (code !== backslash) continue
+    const escaped = text.charCodeAt(++index)
+    // NaN at the end of the text fails the first comparison.
+    if (!(escaped < 128)) return 'quoted_string'
+    if (isControl(escaped)) return 'control_character'
+  }
+  return 'quoted_string'
+}
+
+/** The same mailbox in its shortest spelling: RFC 5321 §4.1.2 says that quotes and backslashes are no part of its name. */
+function withoutNeedlessQuotes(given: string): string {
+  const content = given.slice(1, -1).replace(/\\(.)/gsu, '$1')
+  const plain = typeof endOfDotAtom(`${content}@`) === 'number' && !content.includes('@')
+  return plain ? content : `"${content.replace(/["\\]/g, '\\$&')}"`
+}
+
+/**
+ * Characters RFC 6531 would let pass, though nobody can see or type them: what separates, controls or reverses text, what is
+ * unassigned, private or no character (its normal form may change), and the mark of a failed decoding. Two such addresses look
+ * alike and are different mailboxes. The selectors of text and emoji style stay, as they do in what people paste.
+ */
+const unseen = /[[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\uFFFD]--[\u0020\u200C\u200D\uFE0E\uFE0F]]/v
+
+/** A mark without a letter before it would change the sign that precedes the address, wherever that is printed. */
+const leadingMark = /^"?\p{M}/u
+
+function isUnicodeLocalPart(given: string): boolean {
+  if (unseen.test(given) || leadingMark.test(given)) return false
+  return joinersInContext(given)
+}
+
+// --- The domain ---
+
+type Domain = {
+  readonly unicode: string
+  readonly ascii: string
+  readonly literal: boolean
+  /** Of its longer form. */
+  readonly octets: number
+  /** The text does not spell it so. */
+  readonly changed: boolean
+}
+
+const hasUpper = 1
+const needsIdna = 2
+
+/** The domain that fills `text` from `from` to its end. */
+function parseDomain(text: string, from: number): Domain | SyntaxReason {
+  if (text.charCodeAt(from) === openBracket) return parseLiteral(text.slice(from))
+  const flags = scanHostname(text, from)
+  if (typeof flags === 'string') return flags
+  const given = text.slice(from)
+  if ((flags & needsIdna) !== 0) return parseInternational(given)
+  if (given.length > domainOctetsMax) return 'domain_too_long'
+  const changed = (flags & hasUpper) !== 0
+  const domain = changed ? given.toLowerCase() : given
+  return { unicode: domain, ascii: domain, literal: false, octets: domain.length, changed }
+}
+
+/** Labels of letters, digits, hyphens and anything that is not ASCII; what was seen among them, as flags. */
+function scanHostname(text: string, from: number): number | SyntaxReason {
+  const end = text.length
+  if (from === end) return 'domain_empty'
+  let flags = 0
+  let labelStart = from
+  let labelKinds = 0
+  for (let index = from; ; index++) {
+    // The end closes a label as a dot does.
+    const code = index === end ? dot : text.charCodeAt(index)
+    if (code === dot) {
+      if (index === labelStart) return 'domain_dot'
+      const label = judgeLabel(text, labelStart, index, labelKinds)
+      if (typeof label === 'string') return label
+      flags |= label
+      if (index === end) break
+      labelStart = index + 1
+      labelKinds = 0
+    } else if (code >= 128) labelKinds |= isNotAscii
+    else if (code === hyphen) labelKinds |= isHyphen
+    else {
+      const kind = (kinds[code] ?? 0) & (isLetter | isDigit | isUpper)
+      if (kind === 0) return isControl(code) ? 'control_character' : 'domain_character'
+      labelKinds |= kind
+    }
+  }
+  // RFC 5321 has no such rule, but RFC 1123 §2.1 and RFC 3696 §2 have no numeric top-level domain either: `a@192.0.2.1` is an
+  // IP address without its brackets, and resolvers and browsers would take it for one.
+  return labelKinds === isDigit ? 'domain_character' : flags
+}
+
+/** Length and hyphens of one label, whose characters are known. */
+function judgeLabel(text: string, start: number, end: number, seen: number): number | SyntaxReason {
+  // How long a label outside ASCII is, only its A-label tells.
+  if ((seen & isNotAscii) === 0 && end - start > labelOctetsMax) return 'label_too_long'
+  let flags = (seen & isNotAscii) === 0 ? 0 : needsIdna
+  if ((seen & isUpper) !== 0) flags |= hasUpper
+  if ((seen & isHyphen) === 0) return flags
+  if (text.charCodeAt(start) === hyphen || text.charCodeAt(end - 1) === hyphen) return 'label_hyphen'
+  if (text.charCodeAt(start + 2) !== hyphen || text.charCodeAt(start + 3) !== hyphen) return flags
+  // Hyphens there are reserved for prefixes like `xn--`, the only one there is (RFC 5890 §2.3.1).
+  return text.slice(start, start + 2).toLowerCase() === 'xn' ? flags | needsIdna : 'label_hyphen'
+}
+
+function parseInternational(given: string): Domain | SyntaxReason {
+  const domain = parseIdna(given)
+  if (domain === null) return 'label_idna'
+  if (domain.ascii.split('.').some((label) => label.length > labelOctetsMax)) return 'label_too_long'
+  if (domain.ascii.length > domainOctetsMax) return 'domain_too_long'
+  const octets = Math.max(domain.ascii.length, Buffer.byteLength(domain.unicode))
+  return { ...domain, literal: false, octets, changed: domain.unicode !== given }
+}
+
+const literalForm = /^\[(?:(ipv6):)?([0-9a-f.:]+)\]$/i
+const octetForm = /^[0-9]{1,3}$/
+
+/**
+ * Address-literal of RFC 5321 §4.1.3. Its general form, `[tag:content]`, takes registered tags alone, and `IPv6` is the only one
+ * IANA has registered: `[IPv5:…]` is refused.
+ */
+function parseLiteral(given: string): Domain | SyntaxReason {
+  if (hasControl(given)) return 'control_character'
+  const [, tag, content = ''] = literalForm.exec(given) ?? []
+  const address = tag === undefined ? normalIPv4(content) : normalIPv6(content)
+  if (address === null) return 'domain_literal'
+  const literal = tag === undefined ? `[${address}]` : `[IPv6:${address}]`
+  return { unicode: literal, ascii: literal, literal: true, octets: given.length, changed: literal !== given }
+}
+
+/** Octets may have leading zeros, and are decimal nevertheless. */
+function normalIPv4(content: string): string | null {
+  const octets = content.split('.')
+  if (octets.length !== 4) return null
+  const fine = octets.every((octet) => octetForm.test(octet) && Number(octet) <= 255)
+  return fine ? octets.map(Number).join('.') : null
+}
+
+/** In the form of RFC 5952. `::` stands for two groups or more here, while elsewhere it may stand for one. */
+function normalIPv6(content: string): string | null {
+  const tailStart = content.lastIndexOf(':') + 1
+  const tail = content.slice(tailStart)
+  const dotted = tail.includes('.')
+  const ipv4 = dotted ? normalIPv4(tail) : tail
+  const words = new Uint16Array(8)
+  if (ipv4 === null || !parseIPv6(content.slice(0, tailStart) + ipv4, words)) return null
+  const groups = content.split(':').filter((group) => group !== '').length + (dotted ? 1 : 0)
+  return content.includes('::') && groups > 6 ? null : formatIPv6(words)
+}
+
+// --- Characters ---
+
+const isControl = (code: number): boolean => code < 32 || code === del
+
+function hasControl(text: string): boolean {
+  for (let index = 0; index < text.length; index++) if (isControl(text.charCodeAt(index))) return true
+  return false
+}
+
+function isAscii(text: string): boolean {
+  for (let index = 0; index < text.length; index++) if (text.charCodeAt(index) > del) return false
+  return true
+}

@@ -1,0 +1,250 @@
+import type { Pool, PoolClient } from 'pg'
+import { aliasTexts, type Identifiers } from '../identifier.ts'
+import { isEmptyProfile, mapProfile } from '../mapping/mapping.ts'
+import { inventedPeople } from './invented-people.ts'
+import { type DatasetPerson, type DatasetSecrets, sealRow } from './provider.ts'
+
+/**
+ * Brings people into the dataset from JSON Lines: one person a line, in our own members, as JSON Resume, or as
+ * schema.org's Person, with a `lid` or a profile `url`, and a `urn` where there is one. `"deleted": true` says that the person is gone.
+ *
+ * A line is all there is to a person: it replaces what was known under its lid and its URN. Importing a file again changes
+ * nothing but the import date. What was committed before a failure stays; importing again goes on from any state.
+ */
+export type ImportReport = {
+  /** Without empty ones. */
+  readonly lines: number
+  /** Lines taken, those that a later line of the file replaced included. */
+  readonly imported: number
+  /** Of the imported: said to be gone. */
+  readonly gone: number
+  /** Left out because they asked never to be known again. */
+  readonly suppressed: number
+  readonly bad: number
+  /** The first of the bad ones. Reasons never repeat what the line said. */
+  readonly badLines: readonly { readonly line: number; readonly reason: string }[]
+}
+
+export const lineBytesMax = 1024 * 1024
+export const batchSizeMax = 500
+/** Of what a batch holds in memory. */
+const batchBytesMax = 16 * 1024 * 1024
+export const badLinesReportedMax = 100
+
+/** For each of the people, by their aliases, whether they are suppressed. Asked while the dataset is locked for writing. */
+export type AreSuppressed = (people: readonly (readonly string[])[]) => Promise<readonly boolean[]>
+
+/** Rejects where the stream or the database fails; a bad line is reported, and never the reason to stop. */
+export const importProfiles = async ({
+  pool,
+  secrets,
+  stream,
+  identifiers,
+  areSuppressed,
+  epochMs,
+  onProgress = () => undefined,
+}: {
+  pool: Pick<Pool, 'connect'>
+  secrets: DatasetSecrets
+  /** UTF-8; a line may be cut anywhere. */
+  stream: AsyncIterable<Uint8Array>
+  identifiers: Identifiers
+  areSuppressed: AreSuppressed
+  epochMs: () => number
+  /** After each batch. */
+  onProgress?: (report: ImportReport) => void
+}): Promise<ImportReport> => {
+  const totals = { lines: 0, imported: 0, gone: 0, suppressed: 0, bad: 0 }
+  const badLines: { line: number; reason: string }[] = []
+  let batch: DatasetPerson[] = []
+  let batchBytes = 0
+  const write = async (): Promise<void> => {
+    const people = batch
+    batch = []
+    batchBytes = 0
+    if (people.length === 0) return
+    const kept = await writePeople({ pool, secrets, people, areSuppressed, importedAt: new Date(epochMs()) })
+    totals.imported += kept.length
+    totals.gone += kept.filter(({ data }) => data === null).length
+    totals.suppressed += people.length - kept.length
+    onProgress({ ...totals, badLines })
+  }
+  for await (const { line, bytes } of linesOf(stream)) {
+    if (bytes?.every(isBlank) === true) continue
+    totals.lines++
+    const person =
+      bytes === null ? { reason: `longer than ${lineBytesMax} bytes` } : parseLine(bytes, identifiers)
+    if ('reason' in person) {
+      totals.bad++
+      if (badLines.length < badLinesReportedMax) badLines.push({ line, reason: person.reason })
+      continue
+    }
+    batch.push(person)
+    batchBytes += bytes?.length ?? 0
+    if (batch.length >= batchSizeMax || batchBytes >= batchBytesMax) await write()
+  }
+  await write()
+  return { ...totals, badLines }
+}
+
+/** Space, tab, carriage return. */
+const isBlank = (byte: number): boolean => byte === 0x20 || byte === 0x09 || byte === 0x0d
+
+const newline = 0x0a
+
+/** Lines with their numbers from 1; null instead of the bytes of a line that is too long, which is never held whole. */
+async function* linesOf(
+  stream: AsyncIterable<Uint8Array>,
+): AsyncGenerator<{ line: number; bytes: Uint8Array | null }> {
+  let line = 1
+  let pieces: Uint8Array[] = []
+  let length = 0
+  const take = (piece: Uint8Array): void => {
+    length += piece.length
+    if (length > lineBytesMax) pieces = []
+    else pieces.push(piece)
+  }
+  const end = (): { line: number; bytes: Uint8Array | null } => {
+    const ended = { line: line++, bytes: length > lineBytesMax ? null : Buffer.concat(pieces) }
+    pieces = []
+    length = 0
+    return ended
+  }
+  for await (const chunk of stream) {
+    let from = 0
+    for (let at = chunk.indexOf(newline); at >= 0; at = chunk.indexOf(newline, from)) {
+      take(chunk.subarray(from, at))
+      yield end()
+      from = at + 1
+    }
+    if (from < chunk.length) take(chunk.subarray(from))
+  }
+  if (length > 0) yield end()
+}
+
+/** Takes a byte order mark away. */
+const utf8 = new TextDecoder('utf-8', { fatal: true })
+
+const parseLine = (
+  bytes: Uint8Array,
+  identifiers: Identifiers,
+): DatasetPerson | { readonly reason: string } => {
+  let text: string
+  try {
+    text = utf8.decode(bytes)
+  } catch {
+    return { reason: 'not UTF-8' }
+  }
+  let record: unknown
+  try {
+    record = JSON.parse(text)
+  } catch {
+    return { reason: 'not JSON' }
+  }
+  const mapped = mapProfile(record, identifiers)
+  if (mapped === null) return { reason: 'not a JSON object' }
+  const { lid, urn, data, deleted } = mapped
+  if (lid === null) return { reason: 'no profile id: neither a valid lid nor a profile url' }
+  if (deleted) return { lid, urn, data: null }
+  return isEmptyProfile(data) ? { reason: 'nothing about the person' } : { lid, urn, data }
+}
+
+/** Whom no later line replaces: rows are unique by lid and by URN. */
+const latestOf = (people: readonly DatasetPerson[]): DatasetPerson[] => {
+  const taken = new Set<string>()
+  const latest: DatasetPerson[] = []
+  for (const person of people.toReversed()) {
+    const aliases = aliasTexts(person)
+    if (!aliases.some((alias) => taken.has(alias))) latest.push(person)
+    // A line that was itself replaced has still replaced those before it, as if lines were written one by one.
+    for (const alias of aliases) taken.add(alias)
+  }
+  return latest.reverse()
+}
+
+/** Holds up other writers and no reader. */
+const lockDataset = 'lock table profile_dataset in share row exclusive mode'
+const deleteRows = 'delete from profile_dataset where lid_hmac = any($1) or urn_hmac = any($2)'
+const insertRows = `
+  insert into profile_dataset (lid_hmac, urn_hmac, sealed, imported_at)
+  select lid_hmac, urn_hmac, sealed, $4
+  from unnest($1::text[], $2::text[], $3::text[]) as given (lid_hmac, urn_hmac, sealed)`
+
+/** One transaction: nobody is missing in between, and nobody is written who was suppressed before it ends. */
+const writePeople = async ({
+  pool,
+  secrets,
+  people,
+  areSuppressed,
+  importedAt,
+}: {
+  pool: Pick<Pool, 'connect'>
+  secrets: DatasetSecrets
+  people: readonly DatasetPerson[]
+  areSuppressed: AreSuppressed
+  importedAt: Date
+}): Promise<readonly DatasetPerson[]> => {
+  const client = await pool.connect()
+  let broken: Error | undefined
+  try {
+    await client.query('begin')
+    await client.query(lockDataset)
+    // After the lock, so that whoever is suppressed later finds these rows when erasing.
+    const suppressed = await areSuppressed(people.map(aliasTexts))
+    const kept = people.filter((_, index) => suppressed[index] === false)
+    await writeRows(client, kept, { importedAt, secrets })
+    await client.query('commit')
+    return kept
+  } catch (error) {
+    broken = error instanceof Error ? error : new Error('the import failed', { cause: error })
+    throw error
+  } finally {
+    // A connection in a transaction that failed is closed, not reused.
+    client.release(broken)
+  }
+}
+
+const writeRows = async (
+  client: PoolClient,
+  people: readonly DatasetPerson[],
+  { importedAt, secrets }: { importedAt: Date; secrets: DatasetSecrets },
+): Promise<void> => {
+  const hmacsOf = ({ lid, urn }: DatasetPerson): [string, string | null] => [
+    secrets.identifierHmac(`lid:${lid}`),
+    urn === null ? null : secrets.identifierHmac(`urn:${urn}`),
+  ]
+  const everybody = people.map(hmacsOf)
+  await client.query(deleteRows, [everybody.map(([lid]) => lid), everybody.map(([, urn]) => urn)])
+  const latest = latestOf(people)
+  const latestHmacs = latest.map(hmacsOf)
+  await client.query(insertRows, [
+    latestHmacs.map(([lid]) => lid),
+    latestHmacs.map(([, urn]) => urn),
+    await Promise.all(latest.map((person, n) => sealRow(person, latestHmacs[n]?.[0] ?? '', secrets))),
+    importedAt,
+  ])
+}
+
+/**
+ * Fills an empty dataset with invented people, so that a first installation has somebody to ask for; does nothing to one
+ * that holds anybody. Gives the number of people brought in.
+ */
+export const seedDatasetIfEmpty = async ({
+  pool,
+  ...rest
+}: {
+  pool: Pick<Pool, 'connect' | 'query'>
+  secrets: DatasetSecrets
+  identifiers: Identifiers
+  areSuppressed: AreSuppressed
+  epochMs: () => number
+}): Promise<number> => {
+  const { rows } = await pool.query('select 1 from profile_dataset limit 1')
+  if (rows.length > 0) return 0
+  const { imported } = await importProfiles({ pool, stream: jsonLines(inventedPeople()), ...rest })
+  return imported
+}
+
+async function* jsonLines(records: Iterable<object>): AsyncGenerator<Uint8Array> {
+  for (const record of records) yield Buffer.from(`${JSON.stringify(record)}\n`)
+}

@@ -1,0 +1,250 @@
+import parsePhoneNumber, { type CountryCode, isSupportedCountry } from 'libphonenumber-js'
+import { canonicalLid, type Identifiers, numericIdOf } from '../identifier.ts'
+import type { ProfileAddress, ProfileData } from '../sources/provider.ts'
+import { itemsMax, textBytesMax } from '../sources/provider.ts'
+import { endOf, partialDate } from './dates.ts'
+import {
+  countOf,
+  type Fields,
+  fieldsOf,
+  isFields,
+  itemsOf,
+  known,
+  memberOf,
+  shortTextBytesMax,
+  textOf,
+} from './fields.ts'
+import { fromJsonResume, isJsonResume } from './json-resume.ts'
+import { languageCode } from './languages.ts'
+import { fromSchemaOrg, isSchemaOrgPerson } from './schema-org.ts'
+
+/**
+ * What a source says about a person, in whatever shape, as the one shape this room knows. Three shapes are understood:
+ * our own (the members of Spec §2.4), JSON Resume, and schema.org's Person; the latter two are first rewritten into our
+ * own, so that every value passes the same checks. Nothing here throws, whatever it is given.
+ */
+export type MappedProfile = {
+  /** As the source says; null where it does not. */
+  readonly lid: string | null
+  readonly urn: string | null
+  readonly data: ProfileData
+  /** When the source itself saw the data; null where it does not say. */
+  readonly observedAtMs: number | null
+  /** Ids that the source says have led to this person before; canonical. */
+  readonly formerLids: readonly string[]
+  /** The source says that this person is gone. */
+  readonly deleted: boolean
+}
+
+/** Null where `record` is no object at all. */
+export const mapProfile = (record: unknown, identifiers: Identifiers): MappedProfile | null => {
+  if (!isFields(record)) return null
+  const own = isJsonResume(record)
+    ? fromJsonResume(record, identifiers)
+    : isSchemaOrgPerson(record)
+      ? fromSchemaOrg(record, identifiers)
+      : record
+  return {
+    lid: lidOf(own, identifiers),
+    urn: numericIdOf(memberOf(own, 'urn')),
+    data: profileDataOf(own),
+    observedAtMs: instantOf(memberOf(own, 'observed_at')),
+    formerLids: known(
+      itemsOf(memberOf(own, 'former_lids')).map((lid) =>
+        typeof lid === 'string' ? canonicalLid(lid) : null,
+      ),
+    ),
+    deleted: memberOf(own, 'deleted') === true,
+  }
+}
+
+/** Nothing about the person in it: no answer to give, and nothing to charge for. */
+export const isEmptyProfile = (data: ProfileData): boolean =>
+  Object.values(data).every((member) => member === null || (Array.isArray(member) && member.length === 0))
+
+const lidOf = (own: Fields, identifiers: Identifiers): string | null => {
+  const lid = memberOf(own, 'lid')
+  if (typeof lid === 'string' && lid !== '') return canonicalLid(lid)
+  const url = memberOf(own, 'url')
+  const ref = typeof url === 'string' && url.includes('/') ? identifiers.parse(url) : null
+  return ref?.kind === 'lid' ? ref.value : null
+}
+
+const instantCharactersMax = 40
+
+/** Milliseconds since 1970, from a timestamp with a zone or from a number of seconds or milliseconds. */
+export const instantOf = (value: unknown): number | null => {
+  if (typeof value === 'number' && Number.isFinite(value) && value > 0) {
+    // In seconds this would be after the year 5000, in milliseconds before 1974.
+    return Math.round(value < 100_000_000_000 ? value * 1000 : value)
+  }
+  if (typeof value !== 'string' || value.length > instantCharactersMax) return null
+  if (!/^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:?\d{2})$/.test(value)) return null
+  const ms = Date.parse(value)
+  return Number.isNaN(ms) ? null : ms
+}
+
+/** Characters of JSON. An honest profile takes under 50,000; what is kept of it is sealed into one event. */
+export const profileCharactersMax = 150_000
+
+/**
+ * Reads our own members; what is missing, empty or of another type is null, and lists lose such items. Lists of a profile
+ * that is too large as a whole lose their ends.
+ */
+export const profileDataOf = (own: Fields): ProfileData => {
+  let data = readData(own)
+  for (let items = itemsMax / 2; items >= 1 && JSON.stringify(data).length > profileCharactersMax; items /= 2)
+    data = shortened(data, Math.floor(items))
+  return data
+}
+
+const shortened = (data: ProfileData, items: number): ProfileData => ({
+  ...data,
+  skills: data.skills.slice(0, items),
+  languages: data.languages.slice(0, items),
+  educations: data.educations.slice(0, items),
+  employment_history: data.employment_history.slice(0, items),
+  emails: data.emails.slice(0, items),
+  phone_numbers: data.phone_numbers.slice(0, items),
+})
+
+const readData = (own: Fields): ProfileData => {
+  const member = (name: string): unknown => memberOf(own, name)
+  const address = addressOf(member('address'))
+  return {
+    firstname: textOf(member('firstname')),
+    lastname: textOf(member('lastname')),
+    numOfConnections: countOf(member('numOfConnections')),
+    headline: textOf(member('headline')),
+    about: textOf(member('about'), textBytesMax),
+    skills: known(itemsOf(member('skills')).map((skill) => textOf(skill) ?? textOf(memberOf(skill, 'name')))),
+    languages: itemsOf(member('languages')).flatMap(languageOf),
+    address,
+    educations: itemsOf(member('educations')).flatMap(educationOf),
+    employment_history: itemsOf(member('employment_history')).flatMap(employmentOf),
+    emails: contactsOf(member('emails'), emailOf),
+    phone_numbers: contactsOf(member('phone_numbers'), (text) =>
+      phoneOf(text, address?.country_code ?? null),
+    ),
+  }
+}
+
+const languageOf = (item: unknown): ProfileData['languages'] => {
+  const value = textOf(item) ?? textOf(memberOf(item, 'value'))
+  if (value === null) return []
+  return [{ value, norm: languageCode(value) ?? languageCode(textOf(memberOf(item, 'norm')) ?? '') }]
+}
+
+const regionNames = new Intl.DisplayNames(['en'], { type: 'region', fallback: 'none' })
+
+const addressOf = (value: unknown): ProfileAddress | null => {
+  const fields = fieldsOf(value)
+  const named = textOf(memberOf(fields, 'country'))
+  const code = countryCodeOf(memberOf(fields, 'country_code')) ?? countryCodeOf(named)
+  const address = {
+    street: textOf(memberOf(fields, 'street')),
+    city: textOf(memberOf(fields, 'city')),
+    state: textOf(memberOf(fields, 'state')),
+    postal_code: textOf(memberOf(fields, 'postal_code')),
+    country: named !== null && countryCodeOf(named) === null ? named : nameOfCountry(code),
+    country_code: code,
+  }
+  return Object.values(address).every((part) => part === null) ? null : address
+}
+
+/** ISO 3166-1 alpha-2, upper case; null for what no country has. */
+const countryCodeOf = (value: unknown): string | null => {
+  if (typeof value !== 'string' || value.length > shortTextBytesMax) return null
+  if (!/^[A-Za-z]{2}$/.test(value.trim())) return null
+  const code = value.trim().toUpperCase()
+  return nameOfCountry(code) === null ? null : code
+}
+
+/** What the runtime calls ZZ. */
+const unknownRegion = 'ZZ'
+
+const nameOfCountry = (code: string | null): string | null =>
+  code === null || code === unknownRegion ? null : (regionNames.of(code) ?? null)
+
+const educationOf = (item: unknown): ProfileData['educations'] => {
+  const { endDate } = endOf(memberOf(item, 'endDate'), undefined)
+  const education = {
+    urn: textOf(memberOf(item, 'urn')),
+    name: textOf(memberOf(item, 'name')),
+    degree: textOf(memberOf(item, 'degree')),
+    startDate: partialDate(memberOf(item, 'startDate')),
+    endDate,
+  }
+  return Object.values(education).every((part) => part === null) ? [] : [education]
+}
+
+const employmentOf = (item: unknown): ProfileData['employment_history'] => {
+  const { endDate, isCurrent } = endOf(memberOf(item, 'endDate'), memberOf(item, 'is_current'))
+  const employment = {
+    title: textOf(memberOf(item, 'title')),
+    description: textOf(memberOf(item, 'description'), textBytesMax),
+    startDate: partialDate(memberOf(item, 'startDate')),
+    endDate,
+    location: textOf(memberOf(item, 'location')),
+    company: companyOf(memberOf(item, 'company')),
+  }
+  if (Object.values(employment).every((part) => part === null)) return []
+  const { company, ...rest } = employment
+  return [{ ...rest, is_current: isCurrent, company }]
+}
+
+type Company = ProfileData['employment_history'][number]['company']
+
+const companyOf = (value: unknown): Company => {
+  const company = {
+    lid: textOf(memberOf(value, 'lid')),
+    company_name: textOf(memberOf(value, 'company_name')) ?? textOf(value),
+    urn: textOf(memberOf(value, 'urn')),
+  }
+  return Object.values(company).every((part) => part === null) ? null : company
+}
+
+type Contact = ProfileData['emails'][number]
+
+const contactsOf = (value: unknown, read: (text: string) => string | null): Contact[] => {
+  const found = new Map<string, Contact>()
+  for (const item of itemsOf(value)) {
+    const text = textOf(item) ?? textOf(memberOf(item, 'value'))
+    const contact = text === null ? null : read(text)
+    if (contact === null || found.has(contact)) continue
+    found.set(contact, { value: contact, sub_type: subTypeOf(memberOf(item, 'sub_type')) })
+  }
+  return [...found.values()]
+}
+
+const subTypeCharactersMax = 40
+
+/** Upper-case words such as MOBILE or WORK_FAX. */
+const subTypeOf = (value: unknown): string | null => {
+  const words = (textOf(value) ?? '').toUpperCase().match(/[\p{L}\p{Nd}]+/gu)
+  return words === null ? null : words.join('_').slice(0, subTypeCharactersMax)
+}
+
+/** RFC 5321 allows 254 characters. No more than its shape is judged: what a source calls an address is one. */
+const emailOf = (text: string): string | null => {
+  const address = text.replace(/^mailto:/i, '').split('?', 1)[0] ?? ''
+  return address.length <= 254 && /^[^\s@<>]+@[^\s@<>]+$/.test(address) ? address : null
+}
+
+const phoneCharactersMax = 64
+
+/**
+ * E.164, the shortest of the international formats. Numbers without a country code are read as the person's country's.
+ * What is no possible number anywhere is left out: a number that cannot be dialled as it stands reaches strangers.
+ */
+const phoneOf = (text: string, country: string | null): string | null => {
+  if (text.length > phoneCharactersMax) return null
+  const digits = text.replace(/^tel:/i, '')
+  const number = parsePhoneNumber(digits, {
+    extract: false,
+    ...(isCountry(country) ? { defaultCountry: country } : {}),
+  })
+  return number?.isPossible() === true ? number.number : null
+}
+
+const isCountry = (code: string | null): code is CountryCode => code !== null && isSupportedCountry(code)

@@ -1,0 +1,31 @@
+import type pg from 'pg'
+import { unavailableWhenAway } from '../../../call/unavailable.ts'
+
+/**
+ * Which process is fetching whom. A row with an end instead of a database lock: locks would hold a connection each for as
+ * long as the upstream takes.
+ */
+export type Claims = {
+  /** Whether the claim is ours now. */
+  take(claim: string, holder: string): Promise<boolean>
+  release(claim: string, holder: string): Promise<void>
+}
+
+/** Longer than any fetch takes; what a dead process held is free after it. */
+export const claimTtlSeconds = 15
+
+export const createClaims = (pool: pg.Pool): Claims => ({
+  take: async (claim, holder) => {
+    const { rowCount } = await pool
+      .query(
+        `insert into profile_fetches as f (claim, holder, until) values ($1, $2, now() + $3 * interval '1 s')
+           on conflict (claim) do update set holder = excluded.holder, until = excluded.until where f.until < now()`,
+        [claim, holder, claimTtlSeconds],
+      )
+      .catch(unavailableWhenAway)
+    return rowCount === 1
+  },
+  release: async (claim, holder) => {
+    await pool.query('delete from profile_fetches where claim = $1 and holder = $2', [claim, holder])
+  },
+})

@@ -1,0 +1,104 @@
+import type pg from 'pg'
+import { type SubjectAliasRow, subjectsOf } from '../../../../projections/profile-cache.ts'
+import type { EventLog } from '../../../event-log/port.ts'
+import type { ProfileRef } from '../sources/provider.ts'
+import { recordProfileEvent } from './records.ts'
+import type { Vault } from './vault.ts'
+
+/**
+ * Forgetting a person. What the event log holds of them stays, unreadable: its keys are destroyed first, in the same
+ * transaction that suppresses their identifiers, so that no fetch under way can bring them back.
+ */
+
+export type ErasureParts = {
+  readonly pool: pg.Pool
+  readonly eventLog: Pick<EventLog, 'append' | 'read'>
+  readonly vault: Vault
+  readonly identifierHmac: (identifier: string) => string
+  /** Removes people from the operator's own data set, and tells which identifiers that knew them by: keyed HMACs, as asked. */
+  readonly eraseFromDataset: (hmacs: readonly string[]) => Promise<readonly string[]>
+  readonly clock: { now(): number }
+}
+
+export type Erasure = {
+  /** Subjects whose data became unreadable. */
+  readonly subjects: number
+  /** Identifiers that will never be fetched, served or imported again. */
+  readonly identifiers: number
+}
+
+/**
+ * Erases and suppresses whoever an identifier leads or ever led to. The projection must have caught up. Repeatable: again
+ * it suppresses the same and finds nothing left. What fails half-way has destroyed the keys, or done nothing.
+ */
+export const eraseProfile = async (
+  { pool, eventLog, vault, identifierHmac, eraseFromDataset, clock }: ErasureParts,
+  ref: ProfileRef,
+  { actor, note }: { actor: string; note: string | null },
+): Promise<Erasure> => {
+  const atMs = clock.now()
+  const hmacs = new Set([identifierHmac(`${ref.kind}:${ref.value}`)])
+  const subjectIds = new Set<string>()
+  // Each source may know the person by identifiers the other does not: until neither names a new one.
+  for (let known = -1, rounds = 0; hmacs.size > known && rounds < roundsMax; rounds++) {
+    known = hmacs.size
+    const { text, values } = subjectsOf([...hmacs])
+    for (const { hmac, subject_id } of (await pool.query<SubjectAliasRow>(text, [...values])).rows) {
+      hmacs.add(hmac)
+      subjectIds.add(subject_id)
+    }
+    // Suppressed before they are removed: nobody is imported again in between.
+    const at = new Date(atMs)
+    for (const destroyed of await vault.forget({ hmacs: [...hmacs], subjectIds: [...subjectIds], at })) {
+      subjectIds.add(destroyed.subjectId)
+      for (const hmac of destroyed.hmacs) hmacs.add(hmac)
+    }
+    for (const hmac of await eraseFromDataset([...hmacs])) hmacs.add(hmac)
+  }
+  await recordErased(eventLog, [...subjectIds], { reason: 'request', atMs, actor, note })
+  return { subjects: subjectIds.size, identifiers: hmacs.size }
+}
+
+/** A person has few identifiers, and each round that goes on has found another one. */
+const roundsMax = 16
+
+const recordErased = async (
+  eventLog: Pick<EventLog, 'append' | 'read'>,
+  subjectIds: readonly string[],
+  {
+    reason,
+    atMs,
+    actor,
+    note,
+  }: { reason: 'request' | 'retention'; atMs: number; actor: string; note: string | null },
+): Promise<void> => {
+  const at = new Date(atMs).toISOString()
+  for (const subject_id of subjectIds)
+    await recordProfileEvent(
+      eventLog,
+      { type: 'ProfileErased', data: { subject_id, reason, erased_at: at, note } },
+      { actor, at },
+    )
+}
+
+/** Spec §8: nothing older than 30 days is served, so nothing older is kept. */
+const retentionMs = 720 * 3_600_000
+export const retainedAtOnceMax = 500
+
+/**
+ * Destroys the keys of payloads older than 30 days and says so in the event log. Returns how many subjects; call again while
+ * it returns the maximum. A subject fetched again since keeps its newer payload: that destroyed the older key itself.
+ */
+export const dropOldProfiles = async ({
+  eventLog,
+  vault,
+  clock,
+}: Pick<ErasureParts, 'eventLog' | 'vault' | 'clock'>): Promise<number> => {
+  const atMs = clock.now()
+  const subjectIds = await vault.olderThan(new Date(atMs - retentionMs), retainedAtOnceMax)
+  for (const subjectId of subjectIds) {
+    await recordErased(eventLog, [subjectId], { reason: 'retention', atMs, actor: 'system', note: null })
+    await vault.destroy(subjectId)
+  }
+  return subjectIds.length
+}

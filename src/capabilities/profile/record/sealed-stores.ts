@@ -1,0 +1,119 @@
+import type pg from 'pg'
+import type { EpochSealer } from '../../../guard/secrets.ts'
+import { cachedAgeMaxMs } from './freshness.ts'
+import { keySealContext } from './vault.ts'
+
+/**
+ * What is sealed about people for longer than a day, for the end of an epoch: the keys of payloads, as long as those may be served, and
+ * the data set.
+ */
+
+type Queries = Pick<pg.Pool, 'query'>
+
+/** A portion is read, sealed and written back within a second. */
+const portionMax = 500
+
+type Sealed = { readonly id: string; readonly context: string; readonly sealed: string }
+
+/** Reads portions after an id, and replaces values that are still what was read: what was deleted meanwhile stays deleted. */
+const resealing =
+  ({
+    sealer,
+    portionAfter,
+    replace,
+  }: {
+    sealer: EpochSealer
+    portionAfter: (keyId: string, id: string) => Promise<readonly Sealed[]>
+    replace: (ids: readonly string[], before: readonly string[], after: readonly string[]) => Promise<number>
+  }) =>
+  async (keyId: string): Promise<number> => {
+    let resealed = 0
+    for (let id = ''; ; ) {
+      const portion = await portionAfter(keyId, id)
+      const renewed: (Sealed & { readonly after: string })[] = []
+      for (const one of portion) {
+        const text = sealer.open(one.sealed, one.context)
+        // Not to be opened though its key is there: it is damaged, and nothing is lost with the key.
+        if (text !== null) renewed.push({ ...one, after: await sealer.seal(text, one.context) })
+      }
+      if (renewed.length > 0)
+        resealed += await replace(
+          renewed.map((one) => one.id),
+          renewed.map(({ sealed }) => sealed),
+          renewed.map(({ after }) => after),
+        )
+      const last = portion.at(-1)
+      if (last === undefined || portion.length < portionMax) return resealed
+      id = last.id
+    }
+  }
+
+/** Older keys are not sealed anew: what they open is not served any more, and the retention job is about to delete them. */
+export const profileKeyStore = ({
+  pool,
+  sealer,
+  clock,
+}: {
+  pool: Queries
+  sealer: EpochSealer
+  clock: { now(): number }
+}) => ({
+  name: 'profile keys',
+  reseal: resealing({
+    sealer,
+    portionAfter: async (keyId, id) => {
+      const { rows } = await pool.query<{ key_id: string; subject_id: string; sealed_key: string }>(
+        `select key_id, subject_id, sealed_key from profile_keys
+          where split_part(sealed_key, '.', 1) = $1 and created_at >= $2 and key_id > $3 order by key_id limit $4`,
+        [keyId, new Date(clock.now() - cachedAgeMaxMs), id, portionMax],
+      )
+      return rows.map((row) => ({
+        id: row.key_id,
+        context: keySealContext(row.subject_id, row.key_id),
+        sealed: row.sealed_key,
+      }))
+    },
+    replace: async (ids, before, after) => {
+      const { rowCount } = await pool.query(
+        `update profile_keys k set sealed_key = u.after
+           from unnest($1::text[], $2::text[], $3::text[]) as u (id, before, after)
+          where k.key_id = u.id and k.sealed_key = u.before`,
+        [ids, before, after],
+      )
+      return rowCount ?? 0
+    },
+  }),
+  // They stay until their age ends them: by them an erasure finds whom a payload was about.
+  drop: async () => 0,
+})
+
+export const datasetStore = ({ pool, sealer }: { pool: Queries; sealer: EpochSealer }) => ({
+  name: 'profile data set',
+  reseal: resealing({
+    sealer,
+    portionAfter: async (keyId, id) => {
+      const { rows } = await pool.query<{ lid_hmac: string; sealed: string }>(
+        `select lid_hmac, sealed from profile_dataset
+          where split_part(sealed, '.', 1) = $1 and lid_hmac > $2 order by lid_hmac limit $3`,
+        [keyId, id, portionMax],
+      )
+      return rows.map(({ lid_hmac, sealed }) => ({ id: lid_hmac, context: lid_hmac, sealed }))
+    },
+    replace: async (ids, before, after) => {
+      const { rowCount } = await pool.query(
+        `update profile_dataset d set sealed = u.after
+           from unnest($1::text[], $2::text[], $3::text[]) as u (id, before, after)
+          where d.lid_hmac = u.id and d.sealed = u.before`,
+        [ids, before, after],
+      )
+      return rowCount ?? 0
+    },
+  }),
+  drop: async (keyId: string) => {
+    const { rowCount } = await pool.query(
+      `delete from profile_dataset where split_part(sealed, '.', 1) = $1`,
+      [keyId],
+    )
+    return rowCount ?? 0
+  },
+})

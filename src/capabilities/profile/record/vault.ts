@@ -1,0 +1,150 @@
+import { createSecretKey, randomBytes, randomUUID } from 'node:crypto'
+import type pg from 'pg'
+import { unavailableWhenAway } from '../../../call/unavailable.ts'
+import { type EpochSealer, sealerOf } from '../../../guard/secrets.ts'
+
+/**
+ * The keys of sealed payloads, and who must not have any. A payload exists in the event log for ever; its key exists
+ * here, sealed under the epoch's. Deleting the key is what forgetting a person means: no process can open the payload from then on,
+ * and no one else once the epoch's key is destroyed and with it every copy in heap, write-ahead log and backups.
+ *
+ * Keys are never held in memory between uses: what was destroyed is unreadable at once, in every process.
+ */
+export type Vault = {
+  /** Seals under a key of its own. Null: somebody asked that none of these identifiers be kept. */
+  seal(payload: { subjectId: string; hmacs: readonly string[]; text: string }): Promise<Sealed | null>
+  /** Null when the key was destroyed, or the epoch's with it. */
+  open(payload: SealedPayload): Promise<string | null>
+  /** The same with the sealed key at hand, read in the same moment as the payload; null where there was none. */
+  openWith(sealedKey: string | null, payload: SealedPayload): string | null
+  /** Destroys a subject's keys; with `exceptKeyId` those that are older than it by a minute, for whoever fetched beside. */
+  destroy(subjectId: string, exceptKeyId?: string): Promise<void>
+  suppressed(hmacs: readonly string[]): Promise<boolean>
+  /**
+   * Suppresses identifiers and destroys the keys of subjects, and of whatever was sealed under one of the identifiers and may
+   * not be recorded yet: all or nothing. Tells whose keys those were, and by which identifiers they were known.
+   */
+  forget(request: {
+    hmacs: readonly string[]
+    subjectIds: readonly string[]
+    at: Date
+  }): Promise<readonly { readonly subjectId: string; readonly hmacs: readonly string[] }[]>
+  /** Subjects with keys older than an instant, oldest first. */
+  olderThan(at: Date, max: number): Promise<string[]>
+}
+
+type SealedPayload = { readonly subjectId: string; readonly keyId: string; readonly sealed: string }
+
+export type Sealed = { readonly keyId: string; readonly sealed: string }
+
+const keyBytes = 32
+/** Two fetches of one person under different identifiers may seal beside each other; which is recorded last, neither knows. */
+const besideMaxMs = 60_000
+/** What the key of a payload is sealed for, and the payload too. */
+export const keySealContext = (subjectId: string, keyId: string): string => `${subjectId}/${keyId}`
+
+/** `sealer` keeps the keys themselves unreadable for whoever has only the database, and ends with its epoch. */
+export const createVault = ({
+  pool,
+  sealer,
+  clock,
+}: {
+  pool: pg.Pool
+  sealer: EpochSealer
+  clock: { now(): number }
+}): Vault => {
+  const suppressed = async (
+    queries: Pick<pg.ClientBase, 'query'>,
+    hmacs: readonly string[],
+  ): Promise<boolean> => {
+    const { rowCount } = await queries.query(
+      'select 1 from profile_suppressions where hmac = any($1::text[]) limit 1',
+      [hmacs],
+    )
+    return rowCount !== 0
+  }
+
+  const inTransaction = async <T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> => {
+    const client = await pool.connect()
+    try {
+      await client.query('begin')
+      const result = await work(client)
+      await client.query('commit')
+      return result
+    } catch (error) {
+      await client.query('rollback').catch(() => undefined)
+      throw error
+    } finally {
+      client.release()
+    }
+  }
+
+  const openWith: Vault['openWith'] = (sealedKey, { subjectId, keyId, sealed }) => {
+    const context = keySealContext(subjectId, keyId)
+    const key = sealedKey === null ? null : sealer.open(sealedKey, context)
+    return key === null
+      ? null
+      : sealerOf(createSecretKey(Buffer.from(key, 'base64url'))).open(sealed, context)
+  }
+
+  return {
+    seal: async ({ subjectId, hmacs, text }) => {
+      const keyId = randomUUID()
+      const key = randomBytes(keyBytes)
+      const context = keySealContext(subjectId, keyId)
+      // Before the transaction: at the beginning of an epoch this asks the database on a connection of its own.
+      const sealedKey = await sealer.seal(key.toString('base64url'), context)
+      return inTransaction(async (client) => {
+        // Against `forget`: either it sees this key and destroys it, or this sees the suppression.
+        await client.query('lock table profile_suppressions in share mode')
+        if (await suppressed(client, hmacs)) return null
+        await client.query(
+          `insert into profile_keys (key_id, subject_id, sealed_key, created_at, hmacs) values ($1, $2, $3, $4, $5)`,
+          [keyId, subjectId, sealedKey, new Date(clock.now()), hmacs],
+        )
+        return { keyId, sealed: sealerOf(createSecretKey(key)).seal(text, context) }
+      }).catch(unavailableWhenAway)
+    },
+    open: async ({ subjectId, keyId, sealed }) => {
+      const { rows } = await pool
+        .query<{ sealed_key: string }>(
+          'select sealed_key from profile_keys where key_id = $1 and subject_id = $2',
+          [keyId, subjectId],
+        )
+        .catch(unavailableWhenAway)
+      return openWith(rows[0]?.sealed_key ?? null, { subjectId, keyId, sealed })
+    },
+    openWith,
+    destroy: async (subjectId, exceptKeyId) => {
+      await pool
+        .query(
+          `delete from profile_keys where subject_id = $1 and ($2::text is null or created_at <
+             (select created_at from profile_keys where key_id = $2) - $3 * interval '1 ms')`,
+          [subjectId, exceptKeyId ?? null, besideMaxMs],
+        )
+        .catch(unavailableWhenAway)
+    },
+    suppressed: (hmacs) => suppressed(pool, hmacs).catch(unavailableWhenAway),
+    forget: ({ hmacs, subjectIds, at }) =>
+      inTransaction(async (client) => {
+        await client.query(
+          `insert into profile_suppressions (hmac, suppressed_at) select h, $2 from unnest($1::text[]) as u (h)
+             on conflict do nothing`,
+          [hmacs, at],
+        )
+        const { rows } = await client.query<{ subject_id: string; hmacs: string[] }>(
+          'delete from profile_keys where subject_id = any($1::text[]) or hmacs && $2::text[] returning subject_id, hmacs',
+          [subjectIds, hmacs],
+        )
+        return rows.map(({ subject_id: subjectId, hmacs: own }) => ({ subjectId, hmacs: own }))
+      }),
+    olderThan: async (at, max) => {
+      const { rows } = await pool.query<{ subject_id: string }>(
+        `select subject_id from profile_keys where created_at < $1
+          group by subject_id order by min(created_at) limit $2`,
+        [at, max],
+      )
+      return rows.map(({ subject_id }) => subject_id)
+    },
+  }
+}

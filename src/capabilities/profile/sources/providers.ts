@@ -1,0 +1,353 @@
+import { readFile } from 'node:fs/promises'
+import type { Pool } from 'pg'
+import type { ReadJsonLd } from '../../../egress/json-ld.ts'
+import { createDatasetProvider, type DatasetSecrets } from '../dataset/provider.ts'
+import type { Identifiers } from '../identifier.ts'
+import { declaredMapping } from '../mapping/declared.ts'
+import { type Breaker, createBreaker } from './breaker.ts'
+import { createHttpProvider } from './http-provider.ts'
+import type { FetchPage, Logger } from './http-provider-attempts.ts'
+import { createPageProvider } from './page-provider.ts'
+import type { ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
+
+/**
+ * The sources this installation asks, as one: a total deadline, a breaker and a pause for each, and a second source
+ * that stands in where the first fails or is unusually late. Both count as equals: what the second says about somebody, that nobody
+ * is known by the identifier included, is the answer.
+ */
+export type Providers = {
+  /** Of the sources together, such as `dataset_http`: what their operator calls where profiles come from. */
+  readonly name: string
+  /** As the port's `fetch`, and names who answered. Settles within `totalMaxMs` and by the deadline. Never rejects. */
+  readonly fetch: (
+    ref: ProfileRef,
+    options: Parameters<ProfileProvider['fetch']>[1],
+  ) => Promise<ProviderAnswer & { readonly provider: string }>
+  /** For metrics. */
+  readonly status: () => readonly {
+    readonly provider: string
+    readonly breaker: ReturnType<Breaker['state']>
+    /** Until when it is left alone because it asked for it; 0 when it is not. */
+    readonly pausedMs: number
+    readonly hedges: number
+  }[]
+  readonly close: () => Promise<void>
+}
+
+/** `now` and `after` are of one clock, that of `performance.now()`. `after` gives what takes it back. */
+export type Clock = {
+  readonly now: () => number
+  readonly after: (ms: number, run: () => void) => () => void
+}
+
+/** What operations wants to know about sources. Told on every request, so it has to be cheap. */
+export type ProviderObserver = {
+  /** A source answered, or its time was over. `abandoned`: nobody waits for it any longer, another source was faster. */
+  readonly asked: (provider: string, answer: ProviderAnswer['kind'] | 'abandoned', seconds: number) => void
+}
+
+/** What every source is asked with. */
+type Around = {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly observe?: ProviderObserver | undefined
+}
+
+export const totalMaxMs = 8_000
+/** Where a source says that it is asked too often and not for how long. */
+const pauseSecondsDefault = 5
+/** Of the last calls. */
+const latenciesKept = 200
+/** Fewer say nothing about what is unusually late. */
+const latenciesMin = 20
+const hedgeShareMax = 0.05
+/** Calls save up for this many hedges, so that a bad minute cannot spend what a good day saved. */
+const hedgesSavedMax = 5
+
+type Lane = {
+  readonly provider: ProfileProvider & { readonly supports?: (ref: ProfileRef) => boolean }
+  readonly breaker: Breaker
+  readonly latenciesMs: number[]
+  pausedUntilMs: number
+  hedges: number
+}
+
+type Asked = {
+  readonly ref: ProfileRef
+  readonly ageMaxMs: number | null
+  readonly deadlineMs: number
+  readonly signal: AbortSignal
+}
+
+type Sourced = ProviderAnswer & { readonly provider: string }
+
+/** `providers`: the first is asked first; at most two. */
+export const combineProviders = (providers: readonly Lane['provider'][], around: Around): Providers => {
+  const { clock } = around
+  const lanes = providers.map(
+    (provider): Lane => ({
+      provider,
+      breaker: createBreaker({ now: clock.now }),
+      latenciesMs: [],
+      pausedUntilMs: 0,
+      hedges: 0,
+    }),
+  )
+  const budget = createHedgeBudget()
+
+  return {
+    name: providers.map(({ name }) => name).join('_'),
+    fetch: async (ref, { deadlineMs, ageMaxMs, signal }) => {
+      const [first, second] = lanes.filter(({ provider }) => provider.supports?.(ref) !== false)
+      // No source can be asked by such an identifier.
+      if (first === undefined) return { kind: 'unsupported', provider: lanes[0]?.provider.name ?? 'none' }
+      const asked = { ref, ageMaxMs, deadlineMs: Math.min(deadlineMs, clock.now() + totalMaxMs), signal }
+      if (second === undefined) return await ask(first, asked, around)
+      return await askTwo({ first, second, asked, budget, around })
+    },
+    status: () =>
+      lanes.map(({ provider, breaker, pausedUntilMs, hedges }) => ({
+        provider: provider.name,
+        breaker: breaker.state(),
+        pausedMs: Math.max(0, Math.ceil(pausedUntilMs - clock.now())),
+        hedges,
+      })),
+    close: async () => {
+      await Promise.all(lanes.map(({ provider }) => provider.close?.()))
+    },
+  }
+}
+
+const isFailure = ({ kind }: ProviderAnswer): boolean =>
+  kind === 'transient' || kind === 'rate_limited' || kind === 'malformed'
+
+/** Only who knows somebody stands in for the first source: that the second has nobody says nothing about the first. */
+const knows = ({ kind }: ProviderAnswer): boolean => kind === 'found' || kind === 'gone'
+
+const askTwo = async ({
+  first,
+  second,
+  asked,
+  budget,
+  around,
+}: {
+  first: Lane
+  second: Lane
+  asked: Asked
+  budget: HedgeBudget
+  around: Around
+}): Promise<Sourced> => {
+  budget.save()
+  const stops = { first: new AbortController(), second: new AbortController() }
+  const run = (lane: Lane, stop: AbortController): Promise<Sourced> =>
+    ask(lane, { ...asked, signal: AbortSignal.any([asked.signal, stop.signal]) }, around)
+  const firstAnswer = run(first, stops.first)
+  const standIn = async (answer: Sourced): Promise<Sourced> => {
+    if (!isFailure(answer) || asked.signal.aborted) return answer
+    const other = await run(second, stops.second)
+    return knows(other) ? other : answer
+  }
+
+  const inTime = await within(firstAnswer, lateAfterMs(first), around.clock)
+  if (inTime !== null) return await standIn(inTime)
+  if (!budget.spend()) return await standIn(await firstAnswer)
+  second.hedges++
+  const secondAnswer = run(second, stops.second)
+  const winner = await Promise.race([
+    firstAnswer.then((answer) => ({ answer, by: 'first' as const })),
+    secondAnswer.then((answer) => ({ answer, by: 'second' as const })),
+  ])
+  if (winner.by === 'second') {
+    if (!knows(winner.answer)) return await firstAnswer
+    stops.first.abort()
+    return winner.answer
+  }
+  if (isFailure(winner.answer)) {
+    const other = await secondAnswer
+    return knows(other) ? other : winner.answer
+  }
+  stops.second.abort()
+  return winner.answer
+}
+
+/** Null: not answered after so long. Without a limit it waits. */
+const within = async <Answer>(
+  answer: Promise<Answer>,
+  limitMs: number | null,
+  clock: Clock,
+): Promise<Answer | null> => {
+  if (limitMs === null) return await answer
+  const { promise: late, resolve } = Promise.withResolvers<null>()
+  const cancel = clock.after(limitMs, () => resolve(null))
+  try {
+    return await Promise.race([answer, late])
+  } finally {
+    cancel()
+  }
+}
+
+/** The 95th percentile of what this source took lately; null while too little is known. */
+const lateAfterMs = ({ latenciesMs }: Lane): number | null => {
+  if (latenciesMs.length < latenciesMin) return null
+  const sorted = latenciesMs.toSorted((a, b) => a - b)
+  return sorted[Math.ceil(sorted.length * 0.95) - 1] ?? null
+}
+
+type HedgeBudget = { readonly save: () => void; readonly spend: () => boolean }
+
+/** Counted in whole parts of a hedge: a sum of twenty times 0.05 is less than one. */
+const createHedgeBudget = (): HedgeBudget => {
+  const callsPerHedge = Math.round(1 / hedgeShareMax)
+  let calls = 0
+  return {
+    save: () => {
+      calls = Math.min(calls + 1, callsPerHedge * hedgesSavedMax)
+    },
+    spend: () => {
+      if (calls < callsPerHedge) return false
+      calls -= callsPerHedge
+      return true
+    },
+  }
+}
+
+/** One source, if it may be asked now; whatever it does, there is an answer by the deadline. */
+const ask = async (
+  lane: Lane,
+  { ref, ageMaxMs, deadlineMs, signal }: Asked,
+  { clock, logger, observe }: Around,
+): Promise<Sourced> => {
+  const provider = lane.provider.name
+  const startedAtMs = clock.now()
+  if (signal.aborted) return { kind: 'transient', detail: 'aborted', provider }
+  if (startedAtMs >= deadlineMs) return { kind: 'transient', detail: 'no time left', provider }
+  if (startedAtMs < lane.pausedUntilMs)
+    return {
+      kind: 'rate_limited',
+      retryAfterSeconds: Math.ceil((lane.pausedUntilMs - startedAtMs) / 1000),
+      provider,
+    }
+  const report = lane.breaker.admit()
+  if (report === null) return { kind: 'transient', detail: 'left alone after too many failures', provider }
+  const answer = await answerBy({ lane, ref, ageMaxMs, deadlineMs, signal, clock, logger })
+  observe?.asked(provider, signal.aborted ? 'abandoned' : answer.kind, (clock.now() - startedAtMs) / 1000)
+  report(signal.aborted ? 'unknown' : answer.kind === 'transient' ? 'failed' : 'answered')
+  if (answer.kind === 'rate_limited')
+    lane.pausedUntilMs = Math.max(
+      lane.pausedUntilMs,
+      clock.now() + (answer.retryAfterSeconds ?? pauseSecondsDefault) * 1000,
+    )
+  if (!isFailure(answer)) {
+    lane.latenciesMs.push(clock.now() - startedAtMs)
+    if (lane.latenciesMs.length > latenciesKept) lane.latenciesMs.shift()
+  }
+  return { ...answer, provider }
+}
+
+const answerBy = async ({
+  lane,
+  ref,
+  clock,
+  logger,
+  ...asked
+}: Asked & { lane: Lane; clock: Clock; logger: Logger }): Promise<ProviderAnswer> => {
+  const stop = new AbortController()
+  const signal = AbortSignal.any([asked.signal, stop.signal])
+  const { promise: ended, resolve } = Promise.withResolvers<ProviderAnswer>()
+  const giveUp = (detail: string) => (): void => resolve({ kind: 'transient', detail })
+  const aborted = giveUp('aborted')
+  asked.signal.addEventListener('abort', aborted, { once: true })
+  const cancel = clock.after(asked.deadlineMs - clock.now(), giveUp('too late'))
+  const answer = lane.provider.fetch(ref, { ...asked, signal }).catch((error: unknown): ProviderAnswer => {
+    logger.error({ err: error, provider: lane.provider.name }, 'a profile source failed where it must not')
+    return { kind: 'transient', detail: 'failed' }
+  })
+  try {
+    return await Promise.race([answer, ended])
+  } finally {
+    cancel()
+    asked.signal.removeEventListener('abort', aborted)
+    stop.abort()
+  }
+}
+
+export type ProviderSettings = {
+  /** In the order in which they are asked: `PROFILE_PROVIDER`. */
+  readonly names: readonly ('dataset' | 'http' | 'page')[]
+  readonly httpUrl: string | undefined
+  readonly httpKey: string | undefined
+  /** Path of a JSON file, see `mapping/declared.ts`. */
+  readonly httpMapping: string | undefined
+  readonly pageUrl: string | undefined
+  /** What one attempt at a source on the network may take. */
+  readonly timeoutMs: number
+}
+
+/**
+ * What the configuration names, ready to be asked. Rejects with a TypeError naming the variable that is missing or
+ * makes no sense, and never the key.
+ */
+export const openProviders = async (
+  settings: ProviderSettings,
+  {
+    pool,
+    secrets,
+    identifiers,
+    fetchPage,
+    readJsonLd,
+    clock,
+    epochMs,
+    logger,
+    observe,
+  }: {
+    pool: Pool
+    secrets: DatasetSecrets
+    identifiers: Identifiers
+    fetchPage: FetchPage
+    readJsonLd: ReadJsonLd
+    clock: Clock
+    epochMs: () => number
+    logger: Logger
+    observe?: ProviderObserver | undefined
+  },
+): Promise<Providers> => {
+  const { httpUrl, httpKey, httpMapping, pageUrl, timeoutMs } = settings
+  const shared = { identifiers, timeoutMs, fetchPage, clock: { now: clock.now, epochMs }, logger }
+  const rewrite =
+    httpMapping === undefined || !settings.names.includes('http') ? null : await readMapping(httpMapping)
+  const open = (name: ProviderSettings['names'][number]): Lane['provider'] => {
+    if (name === 'dataset') return createDatasetProvider({ pool, secrets, clock: { epochMs }, logger })
+    if (name === 'page') {
+      const url = required('PROFILE_PAGE_URL', pageUrl, name)
+      return naming('PROFILE_PAGE_URL', () => createPageProvider({ ...shared, url, readJsonLd }))
+    }
+    const url = required('PROFILE_HTTP_URL', httpUrl, name)
+    return naming('PROFILE_HTTP_URL, PROFILE_HTTP_KEY', () =>
+      createHttpProvider({ ...shared, url, key: httpKey ?? null, rewrite }),
+    )
+  }
+  return combineProviders([...new Set(settings.names)].map(open), { clock, logger, observe })
+}
+
+const required = (variable: string, value: string | undefined, provider: string): string => {
+  if (value === undefined) throw new TypeError(`${variable}: PROFILE_PROVIDER=${provider} needs it`)
+  return value
+}
+
+const naming = <Result>(variable: string, build: () => Result): Result => {
+  try {
+    return build()
+  } catch (cause) {
+    throw new TypeError(`${variable}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
+  }
+}
+
+const readMapping = async (path: string): Promise<ReturnType<typeof declaredMapping>> => {
+  let text: string
+  try {
+    text = await readFile(path, 'utf8')
+  } catch (cause) {
+    throw new TypeError(`PROFILE_HTTP_MAPPING: ${path} cannot be read`, { cause })
+  }
+  return naming('PROFILE_HTTP_MAPPING', () => declaredMapping(JSON.parse(text)))
+}
