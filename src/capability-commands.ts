@@ -3,19 +3,19 @@ import { stat } from 'node:fs/promises'
 import { pipeline } from 'node:stream/promises'
 import { domainToASCII } from 'node:url'
 import { createGunzip } from 'node:zlib'
+import { catchUp } from './administration/catch-up.ts'
 import { readCompany } from './capabilities/email-validation/company/companies.ts'
 import { importCompanies } from './capabilities/email-validation/company/import.ts'
 import { registrableDomainOf } from './capabilities/email-validation/company/record.ts'
 import { ListRefused, refreshLists } from './capabilities/email-validation/lists/refresh.ts'
 import { bundledGeoPaths, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
+import { type Command, instantOf, labelOf, UsageError } from './cli/command.ts'
+import { members, table } from './cli/table.ts'
 import { ConfigError } from './config.ts'
+import { vacuum } from './foundation/vacuum.ts'
 import { eraseProfileOf, importProfilesFrom, tablesOfPeople } from './open-profile.ts'
-import { catchUp } from './ops/catch-up.ts'
-import { type Command, instantOf, labelOf, UsageError } from './ops/command.ts'
-import { members, table } from './ops/table.ts'
-import { vacuum } from './ops/vacuum.ts'
 
-/** Commands about what capabilities keep; here because `ops` knows no capability. */
+/** Commands about what capabilities keep; here because `cli` knows no capability. */
 
 const geoStatus: Command = {
   name: 'geo status',

@@ -1,13 +1,13 @@
 import service from '../package.json' with { type: 'json' }
-import { startApp } from './app.ts'
 import { remedy as geoRemedy } from './capabilities/ip-lookup/geo-file.ts'
 import { type Config, ConfigError, parseConfig } from './config.ts'
+import { openFoundation } from './foundation/foundation.ts'
+import { createLogger } from './foundation/logger.ts'
 import { createMetrics } from './metrics/metrics.ts'
-import { announce } from './ops/announce.ts'
-import { listenForEnd } from './ops/ending.ts'
-import { openFoundation } from './ops/foundation.ts'
-import { createLogger } from './ops/logger.ts'
-import { checkSurroundings, listenFault } from './ops/preflight.ts'
+import { announce } from './start/announce.ts'
+import { startApp } from './start/app.ts'
+import { listenForEnd } from './start/ending.ts'
+import { checkSurroundings, listenFault } from './start/preflight.ts'
 
 /** Starts the service, says how to try it, and ends it in order: drain, flush, stop, exit 0. */
 

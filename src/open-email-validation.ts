@@ -18,10 +18,10 @@ import {
   type MailboxStatus,
 } from './capabilities/email-validation/mailbox/probe.ts'
 import { type Config, ConfigError } from './config.ts'
+import type { Foundation } from './foundation/foundation.ts'
 import type { JobQueue } from './jobs/queue.ts'
 import { forgottenAtOnceMax, inPortions } from './jobs/retain.ts'
 import type { CapabilityJobs } from './jobs/run.ts'
-import type { Foundation } from './ops/foundation.ts'
 import type { Outside } from './outside.ts'
 
 /** What e-mail validation needs, put together; the same for whoever answers calls and whoever runs jobs. */

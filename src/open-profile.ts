@@ -21,10 +21,10 @@ import {
 } from './capabilities/profile/sources/providers.ts'
 import { type Config, ConfigError } from './config.ts'
 import { readJsonLd } from './egress/json-ld.ts'
+import type { Foundation } from './foundation/foundation.ts'
 import { renewSeals, type SealedStore } from './jobs/renew-seals.ts'
 import { inPortions } from './jobs/retain.ts'
 import type { CapabilityJobs } from './jobs/run.ts'
-import type { Foundation } from './ops/foundation.ts'
 import type { Outside } from './outside.ts'
 import { liveTable } from './projector/tables.ts'
 

@@ -7,8 +7,8 @@ import type { FastifyError, FastifyInstance, FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
 import { isDatabaseAway } from '../call/unavailable.ts'
 import { Unavailable } from '../event-log/port.ts'
+import type { Foundation } from '../foundation/foundation.ts'
 import { LedgerUnavailable } from '../ledger/commit.ts'
-import type { Foundation } from '../ops/foundation.ts'
 import { ConnectionInsecure, nameCookies } from './cookies.ts'
 import { faultPage } from './pages/fault.ts'
 import { type DashboardRoom, PageMissing, sendPage } from './room.ts'
@@ -28,7 +28,7 @@ import { stylesheet } from './stylesheet.ts'
  * The pages people click: a plugin of the host that also answers calls. Parsers, cookies, headers and errors of the
  * pages end at the plugin's border; calls on the same host neither get a cookie nor an HTML error.
  *
- * Not a second API: it has no JSON, and whatever it changes goes through the operators' functions in `ops`.
+ * Not a second API: it has no JSON, and whatever it changes goes through the operators' functions in `administration`.
  */
 export const dashboard =
   (

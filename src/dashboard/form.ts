@@ -1,8 +1,8 @@
+import { defaultKeyLimits, type IssueRequest } from '../administration/api-keys.ts'
+import { allowedCidrsOf, expiryOf, limitsOf, permissionsOf } from '../administration/key-request.ts'
+import { labelOf, UsageError } from '../cli/command.ts'
 import { permission } from '../events/capabilities.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import { defaultKeyLimits, type IssueRequest } from '../ops/api-keys.ts'
-import { labelOf, UsageError } from '../ops/command.ts'
-import { allowedCidrsOf, expiryOf, limitsOf, permissionsOf } from '../ops/key-request.ts'
 import type { IssueFields } from './pages/keys.ts'
 import type { FormFault } from './pages/layout.ts'
 

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance } from 'fastify'
 import { ulid } from 'ulid'
+import { issueKey, KeyIssuedBefore, revoke, rotate } from '../administration/api-keys.ts'
+import { graceMsOf } from '../administration/key-request.ts'
+import { labelOf } from '../cli/command.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import { issueKey, KeyIssuedBefore, revoke, rotate } from '../ops/api-keys.ts'
-import { labelOf } from '../ops/command.ts'
-import { graceMsOf } from '../ops/key-request.ts'
 import { readCheckpoints } from '../projector/checkpoints.ts'
 import { faultOf, formOf, freshIssueFields, issueFieldsOf, parseIssue } from './form.ts'
 import {

@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
-import type { Foundation } from '../ops/foundation.ts'
+import type { Foundation } from '../foundation/foundation.ts'
 import { documentOf, type Html } from './html.ts'
 import type { Viewer } from './pages/layout.ts'
 import { type AccountRow, accountOf, type KeyRow, keyOf, rowsOf } from './queries.ts'

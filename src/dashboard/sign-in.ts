@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible'
+import { passwordMatches } from '../administration/users.ts'
 import { addressBlock } from '../guard/caller-address.ts'
 import type { Sealer } from '../guard/secrets.ts'
-import { passwordMatches } from '../ops/users.ts'
 
 /** Who may sign in: user name and password, and not too many guesses. */
 

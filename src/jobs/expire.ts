@@ -1,6 +1,6 @@
 import { expirableLots } from '../../projections/accounts.ts'
+import type { Foundation } from '../foundation/foundation.ts'
 import { expireLot } from '../ledger/decide.ts'
-import type { Foundation } from '../ops/foundation.ts'
 
 const organizationsMax = 1_000
 

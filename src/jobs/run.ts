@@ -1,7 +1,7 @@
 import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import { createOutage } from '../event-log/outage.ts'
-import type { Foundation } from '../ops/foundation.ts'
+import type { Foundation } from '../foundation/foundation.ts'
 import { expireCredits } from './expire.ts'
 import { queuedJobOptions } from './queue.ts'
 import { reconcile } from './reconcile.ts'

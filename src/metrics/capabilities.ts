@@ -5,7 +5,7 @@ import { counterOf, countWords, setCount } from './counts.ts'
 
 /**
  * What operations measures of the capabilities that look outside or count, and of DNS. Their rooms are not known here:
- * each declares what it tells, and where both meet, in `app.ts`, the compiler sees to it that every word it may say is
+ * each declares what it tells, and where both meet, in `start/capabilities.ts`, the compiler sees to it that every word it may say is
  * one of these lists.
  */
 

@@ -1,7 +1,7 @@
 import { rm } from 'node:fs/promises'
 import pino, { type Logger } from 'pino'
 import { parseConfig } from '../../src/config.ts'
-import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
+import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { newDataDir } from './service.ts'
 
 /** A foundation of our own in this process, on an embedded PostgreSQL with the service's own settings. */

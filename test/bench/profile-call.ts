@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { Pool } from 'undici'
+import { issueKey } from '../../src/administration/api-keys.ts'
 import { inventedPeople } from '../../src/capabilities/profile/dataset/invented-people.ts'
-import { issueKey } from '../../src/ops/api-keys.ts'
 import { startChild, stopChild, until } from './children.ts'
 import { randomOf } from './random.ts'
 import { type BenchOptions, figureRow, median, type Row } from './row.ts'

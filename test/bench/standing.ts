@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Foundation } from '../../src/ops/foundation.ts'
+import type { Foundation } from '../../src/foundation/foundation.ts'
 import { until } from './children.ts'
 
 /** How far the projections are behind the event log, whatever engine keeps it. */

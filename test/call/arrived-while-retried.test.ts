@@ -4,11 +4,11 @@
  */
 import pino from 'pino'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import { type App, startApp } from '../../src/app.ts'
 import { type EventLog, UnknownOutcome } from '../../src/event-log/port.ts'
 import { createLedger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
+import { type App, startApp } from '../../src/start/app.ts'
 import { type Answer, type House, openHouse, type Partner, places, send, until } from '../support/house.ts'
 import { type ProfileUpstream, profileUpstream } from '../support/profile-upstream.ts'
 

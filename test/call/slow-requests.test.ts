@@ -1,11 +1,11 @@
 /** Requests that do not come: told so in time, and in the catalogue's words. */
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { defaultKeyLimits, issueKey } from '../../src/administration/api-keys.ts'
+import { createOrganization } from '../../src/administration/organizations.ts'
 import { bodyBytesMax } from '../../src/call/request-body.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
-import { defaultKeyLimits, issueKey } from '../../src/ops/api-keys.ts'
-import { createOrganization } from '../../src/ops/organizations.ts'
 import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
 import { expectErrorObject, expectNoCallHeaders, expectNotAuthenticated } from '../spec/wire.ts'
 import { type Answer, openRaw, sendRaw, until } from '../support/house.ts'

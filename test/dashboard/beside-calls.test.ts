@@ -1,9 +1,9 @@
 /** The pages share a host with calls: neither must notice. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { defaultKeyLimits, issueKey } from '../../src/administration/api-keys.ts'
+import { createOrganization, grant } from '../../src/administration/organizations.ts'
+import { putUser } from '../../src/administration/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
-import { defaultKeyLimits, issueKey } from '../../src/ops/api-keys.ts'
-import { createOrganization, grant } from '../../src/ops/organizations.ts'
-import { putUser } from '../../src/ops/users.ts'
 import { type DashboardHost, openBrowser, openDashboardHost, signedIn } from './dashboard-host.ts'
 
 let room: DashboardHost

@@ -1,8 +1,8 @@
 /** Over which connections the pages give cookies, and what those look like. */
 import type { LightMyRequestResponse } from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { putUser } from '../../src/administration/users.ts'
 import { trustedProxies } from '../../src/guard/caller-address.ts'
-import { putUser } from '../../src/ops/users.ts'
 import {
   type Browser,
   type DashboardHost,

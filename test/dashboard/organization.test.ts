@@ -2,15 +2,15 @@
 import { ulid } from 'ulid'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { projections } from '../../projections/index.ts'
+import { defaultKeyLimits, issueKey } from '../../src/administration/api-keys.ts'
+import { createOrganization, grant } from '../../src/administration/organizations.ts'
+import { putUser } from '../../src/administration/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { keyStream } from '../../src/events/streams.ts'
 import { sameHmac } from '../../src/guard/secrets.ts'
 import { parseApiKey } from '../../src/keys/api-key.ts'
 import { recordCall, recordCallsRefused } from '../../src/ledger/decide.ts'
-import { defaultKeyLimits, issueKey } from '../../src/ops/api-keys.ts'
-import { createOrganization, grant } from '../../src/ops/organizations.ts'
-import { putUser } from '../../src/ops/users.ts'
 import { eventually } from '../support/service.ts'
 import {
   type Browser,

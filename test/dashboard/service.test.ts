@@ -2,10 +2,10 @@
 import { tmpdir } from 'node:os'
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type App, startApp } from '../../src/app.ts'
+import { putUser } from '../../src/administration/users.ts'
 import { parseConfig } from '../../src/config.ts'
-import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
-import { putUser } from '../../src/ops/users.ts'
+import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import { type App, startApp } from '../../src/start/app.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { encoded, secretKey, tokenIn } from './dashboard-host.ts'
 

@@ -6,15 +6,21 @@ import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
 import { type Logger, pino } from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type App, startApp } from '../../src/app.ts'
+import {
+  changeLimits,
+  defaultKeyLimits,
+  issueKey,
+  revoke,
+  rotate,
+} from '../../src/administration/api-keys.ts'
+import { createOrganization } from '../../src/administration/organizations.ts'
 import { uuidV5 } from '../../src/event-log/event-id.ts'
 import type { NewEvent } from '../../src/event-log/port.ts'
 import { keyStream } from '../../src/events/streams.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
 import { CommandRefused } from '../../src/ledger/commit.ts'
-import { changeLimits, defaultKeyLimits, issueKey, revoke, rotate } from '../../src/ops/api-keys.ts'
-import { createOrganization } from '../../src/ops/organizations.ts'
 import { readCheckpoints } from '../../src/projector/checkpoints.ts'
+import { type App, startApp } from '../../src/start/app.ts'
 import { type House, openHouse, send, until } from '../support/house.ts'
 
 const propertyMaxMs = 60_000

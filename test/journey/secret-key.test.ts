@@ -5,7 +5,7 @@ import pg from 'pg'
 import pino from 'pino'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { ConfigError, parseConfig } from '../../src/config.ts'
-import { openFoundation } from '../../src/ops/foundation.ts'
+import { openFoundation } from '../../src/foundation/foundation.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 /** Under another SECRET_KEY every issued key would be refused: no process starts with one. */

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ConfigError, parseConfig } from '../../src/config.ts'
 import { makeDataDir } from '../../src/ops/data-dir.ts'
-import { listenFault } from '../../src/ops/preflight.ts'
+import { listenFault } from '../../src/start/preflight.ts'
 import { cli, startService } from '../support/service.ts'
 
 /** A bad value of a variable ends the start with one line that names the variable: exit code 2 and no stack trace. */

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { loggedError } from '../../src/ops/logger.ts'
+import { loggedError } from '../../src/foundation/logger.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 /** What real errors of the database client leave in the log. */

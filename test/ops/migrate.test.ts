@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { migrate } from '../../src/ops/migrate.ts'
+import { migrate } from '../../src/foundation/migrate.ts'
 import { emptyDatabase, type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 let database: TestDatabase

@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from 'node:util'
 import { expect, test } from 'vitest'
-import { cut, members, type Row, table } from '../../src/ops/table.ts'
+import { cut, members, type Row, table } from '../../src/cli/table.ts'
 
 /** What people read on a terminal. */
 

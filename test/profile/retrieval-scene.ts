@@ -24,7 +24,7 @@ import { parseConfig } from '../../src/config.ts'
 import { logStart } from '../../src/event-log/port.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
-import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
+import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { createProjector } from '../../src/projector/run.ts'
 import { testDatabase } from '../support/postgres.ts'
 

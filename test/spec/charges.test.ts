@@ -1,8 +1,8 @@
 /** Specification 4.1's billing rules as decisions 8 to 14 carry them over to the IP lookup: who pays what, when. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { grant, setPriceOverride } from '../../src/administration/organizations.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
-import { grant, setPriceOverride } from '../../src/ops/organizations.ts'
 import { type House, type LedgerFact, openHouse, type Partner, places, until } from '../support/house.ts'
 import { bare, expectCredits, expectRefusedCall } from './wire.ts'
 

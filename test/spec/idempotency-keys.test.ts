@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
+import { amountOf } from '../../src/administration/organizations.ts'
 import { commandKeyOf } from '../../src/call/attempts.ts'
-import { amountOf } from '../../src/ops/organizations.ts'
 
 test('15 no key of a partner, at any attempt, is another key at another attempt', () => {
   const key = fc.string({ unit: fc.constantFrom('a', '/', '1', '2', '-', ':'), minLength: 1, maxLength: 12 })

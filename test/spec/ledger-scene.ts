@@ -1,10 +1,10 @@
 /** What happens to a partner's ledger beside its calls, and what calls leave in it that came to nothing or came again. */
 import { randomUUID } from 'node:crypto'
+import { grant } from '../../src/administration/organizations.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import type { Capability } from '../../src/events/capabilities.ts'
 import { forgetAnswers } from '../../src/jobs/retain.ts'
 import { allocationsFor, repaidBy } from '../../src/ledger/account.ts'
-import { grant } from '../../src/ops/organizations.ts'
 import type { House, LedgerFact, Partner } from '../support/house.ts'
 import type { Bare, ExpectedRefusal } from './wire.ts'
 

@@ -3,8 +3,8 @@ import { Agent, createServer, request, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type App, startApp } from '../../src/app.ts'
-import { type Foundation, openFoundation } from '../../src/ops/foundation.ts'
+import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import { type App, startApp } from '../../src/start/app.ts'
 import { type House, openHouse } from '../support/house.ts'
 
 const callers = 1_000

@@ -4,9 +4,9 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type App, startApp } from '../../src/app.ts'
 import { type ProfileResult, profileResult } from '../../src/capabilities/profile/contract.ts'
 import { parseConfig } from '../../src/config.ts'
+import { type App, startApp } from '../../src/start/app.ts'
 import {
   type Answer,
   type AnswerAndFacts,

@@ -4,9 +4,9 @@
  */
 import pino from 'pino'
 import { describe, expect, test } from 'vitest'
+import { balance } from '../../src/administration/organizations.ts'
 import { formatCredits } from '../../src/billing/money.ts'
 import { createLedger } from '../../src/ledger/commit.ts'
-import { balance } from '../../src/ops/organizations.ts'
 import { type House, type Partner, until } from '../support/house.ts'
 import type { SmtpServer } from '../support/smtp-servers.ts'
 import {

@@ -1,4 +1,4 @@
-import { defaultKeyLimits } from '../../ops/api-keys.ts'
+import { defaultKeyLimits } from '../../administration/api-keys.ts'
 import { count, credits, instant, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow, KeyRow, LotRow, StatementRow } from '../queries.ts'

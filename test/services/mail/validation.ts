@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { pino } from 'pino'
+import { defaultKeyLimits } from '../../../src/administration/api-keys.ts'
 import type { Caller } from '../../../src/call/form.ts'
 import {
   createMailExchangers,
@@ -20,7 +21,6 @@ import {
 import { createDns } from '../../../src/egress/dns.ts'
 import { createEgressGuard } from '../../../src/egress/guard.ts'
 import { createSecrets } from '../../../src/guard/secrets.ts'
-import { defaultKeyLimits } from '../../../src/ops/api-keys.ts'
 import { processKeys } from '../../support/epoch-keys.ts'
 import { testDatabase } from '../../support/postgres.ts'
 

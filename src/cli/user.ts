@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { type Command, labelOf } from '../command.ts'
-import { putUser } from '../users.ts'
+import { putUser } from '../administration/users.ts'
+import { type Command, labelOf } from './command.ts'
 
 const nameMax = 64
 

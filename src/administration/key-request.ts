@@ -1,8 +1,8 @@
+import { durationMsOf, futureInstantOf, UsageError, wholeNumber } from '../cli/command.ts'
 import { type Permission, permission } from '../events/capabilities.ts'
 import type { KeyLimits } from '../events/keys.ts'
 import { allowList } from '../guard/allow-list.ts'
 import { graceDaysMax } from '../keys/key-state.ts'
-import { durationMsOf, futureInstantOf, UsageError, wholeNumber } from './command.ts'
 
 /**
  * What an operator may ask of an API key, as typed on the command line or into a form of the dashboard: one rule for each

@@ -19,11 +19,13 @@ import { createSecrets, type Secrets, sameHmac } from '../guard/secrets.ts'
 import { createLedger, type Ledger, type LedgerObserver } from '../ledger/commit.ts'
 import { createKeyedEvents, type KeyedEvents } from '../ledger/keyed-events.ts'
 import { snapshotFrom } from '../ledger/snapshot.ts'
+import { keyDirOf, makeDataDir } from '../ops/data-dir.ts'
+import { readRunningPostgres, startEmbeddedPostgres } from '../ops/embedded-postgres.ts'
+import { placeIn } from '../ops/postgres-cluster.ts'
+import { startTimeoutMs } from '../ops/postgres-server.ts'
 import { prepareProjections } from '../projector/tables.ts'
-import { keyDirOf, makeDataDir } from './data-dir.ts'
 import { DatabaseUnfit, DatabaseUnreachable } from './database-connection.ts'
 import { RoleUnfit } from './database-roles.ts'
-import { readRunningPostgres, startEmbeddedPostgres } from './embedded-postgres.ts'
 import { type MigrateOptions, migrate } from './migrate.ts'
 import {
   mayAppend,
@@ -34,8 +36,6 @@ import {
   telling,
   tellingRewritten,
 } from './open-event-log.ts'
-import { placeIn } from './postgres-cluster.ts'
-import { startTimeoutMs } from './postgres-server.ts'
 
 /** What every process stands on, server and command line alike: database, event log, secrets, ledger. */
 export type Foundation = {

@@ -1,12 +1,12 @@
 import { readFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
-import type { App } from '../app.ts'
+import { type Demo, demoFile, seedDemo, writeDemo } from '../administration/seed.ts'
+import { signsIn } from '../administration/users.ts'
 import type { Config } from '../config.ts'
 import { logStart } from '../event-log/port.ts'
+import type { Foundation } from '../foundation/foundation.ts'
 import { noteAddresses } from './addresses.ts'
-import type { Foundation } from './foundation.ts'
-import { type Demo, demoFile, seedDemo, writeDemo } from './seed.ts'
-import { signsIn } from './users.ts'
+import type { App } from './app.ts'
 
 /**
  * Says on standard output that the service is ready and how to try it. The embedded default seeds a demo organization

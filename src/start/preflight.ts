@@ -2,8 +2,8 @@ import { constants } from 'node:fs'
 import { access } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { type Config, ConfigError } from '../config.ts'
-import { readTls } from '../tls.ts'
-import { codeOf } from './postgres-cluster.ts'
+import { codeOf } from '../ops/postgres-cluster.ts'
+import { readTls } from './tls.ts'
 
 /** What the environment names and only the machine can judge, asked before anything is started. */
 

@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { ulid } from 'ulid'
 import { type MicroCredits, microPerCredit, parseCredits } from '../billing/money.ts'
+import { UsageError } from '../cli/command.ts'
+import type { Foundation } from '../foundation/foundation.ts'
 import { availableOf, balanceOf } from '../ledger/account.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { grantCredits, overridePrice, registerOrganization } from '../ledger/decide.ts'
-import { UsageError } from './command.ts'
-import type { Foundation } from './foundation.ts'
 
 /** What operators do with organizations and their credits. Every one of these is an event in the ledger. */
 

@@ -1,6 +1,6 @@
-import { formatCredits } from '../../billing/money.ts'
-import { type Command, futureInstantOf, labelOf, organizationParameter, wholeNumber } from '../command.ts'
-import { amountOf, balance, grant } from '../organizations.ts'
+import { amountOf, balance, grant } from '../administration/organizations.ts'
+import { formatCredits } from '../billing/money.ts'
+import { type Command, futureInstantOf, labelOf, organizationParameter, wholeNumber } from './command.ts'
 
 export const creditsCommands: readonly Command[] = [
   {

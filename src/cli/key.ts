@@ -1,11 +1,18 @@
-import { type ApiKeyRow, keysOf } from '../../../projections/api-keys.ts'
-import { type Permission, permission } from '../../events/capabilities.ts'
-import { changeLimits, defaultKeyLimits, issueKey, revoke, rotate } from '../api-keys.ts'
-import { catchUp } from '../catch-up.ts'
-import { type Command, labelOf, organizationParameter, type Parameter, UsageError } from '../command.ts'
-import { allowedCidrsOf, expiryOf, graceMsOf, limitsOf, listed, permissionsOf } from '../key-request.ts'
-import { balance } from '../organizations.ts'
-import { cut, nameCharsMax, table } from '../table.ts'
+import { type ApiKeyRow, keysOf } from '../../projections/api-keys.ts'
+import { changeLimits, defaultKeyLimits, issueKey, revoke, rotate } from '../administration/api-keys.ts'
+import { catchUp } from '../administration/catch-up.ts'
+import {
+  allowedCidrsOf,
+  expiryOf,
+  graceMsOf,
+  limitsOf,
+  listed,
+  permissionsOf,
+} from '../administration/key-request.ts'
+import { balance } from '../administration/organizations.ts'
+import { type Permission, permission } from '../events/capabilities.ts'
+import { type Command, labelOf, organizationParameter, type Parameter, UsageError } from './command.ts'
+import { cut, nameCharsMax, table } from './table.ts'
 
 const keyParameter: Parameter = {
   name: 'key',

@@ -2,42 +2,37 @@ import { randomUUID } from 'node:crypto'
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
-import { apiKeys, keyIds } from '../projections/api-keys.ts'
-import { projections } from '../projections/index.ts'
-import type { CallRoom } from './call/conclude.ts'
-import { createIdempotency } from './call/idempotency.ts'
-import { createRefusedCalls } from './call/refused-calls.ts'
-import { createRequestIds } from './call/request-id.ts'
-import { createReservations } from './call/reservations.ts'
-import { createHost, type Reach } from './call/route.ts'
-import { createStrangers } from './call/strangers.ts'
-import { rereadLists } from './capabilities/email-validation/lists/inspect.ts'
-import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from './capabilities/ip-lookup/geo-database.ts'
-import { ipLookup } from './capabilities/ip-lookup/index.ts'
-import { openPixel } from './capabilities/pixel/index.ts'
-import { forgetHits, forgetPastPeriods, forgottenAtOnceMax } from './capabilities/pixel/postgres-counters.ts'
-import { whoami } from './capabilities/whoami/index.ts'
-import { type Config, ConfigError } from './config.ts'
-import { dashboard } from './dashboard/dashboard.ts'
-import { trustedProxies } from './guard/caller-address.ts'
-import { EpochKeyFault } from './guard/epoch-key-files.ts'
-import { openKeyDirectory } from './guard/key-directory.ts'
-import { watchParked } from './guard/parked-events.ts'
-import { createRateLimiter } from './guard/rate-limit.ts'
-import { openSharedRateLimiter, type SharedRateLimiter } from './guard/redis-counters.ts'
-import { openJobQueue } from './jobs/queue.ts'
-import { inPortions } from './jobs/retain.ts'
-import { startJobs } from './jobs/run.ts'
-import { openPriceBooks } from './ledger/price-books.ts'
-import { createHealth, type LiveModel } from './metrics/health.ts'
-import { createMetricsHost, defaultMetricsPort } from './metrics/host.ts'
-import { createMetrics, type Metrics } from './metrics/metrics.ts'
-import { operations } from './metrics/routes.ts'
-import { openEmailValidation } from './open-email-validation.ts'
-import { openProfiles, seedProfiles } from './open-profile.ts'
-import type { Foundation } from './ops/foundation.ts'
-import { openOutside } from './outside.ts'
-import { createProjector } from './projector/run.ts'
+import { apiKeys, keyIds } from '../../projections/api-keys.ts'
+import { projections } from '../../projections/index.ts'
+import type { CallRoom } from '../call/conclude.ts'
+import { createIdempotency } from '../call/idempotency.ts'
+import { createRefusedCalls } from '../call/refused-calls.ts'
+import { createRequestIds } from '../call/request-id.ts'
+import { createReservations } from '../call/reservations.ts'
+import { createHost, type Reach } from '../call/route.ts'
+import { createStrangers } from '../call/strangers.ts'
+import { rereadLists } from '../capabilities/email-validation/lists/inspect.ts'
+import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from '../capabilities/ip-lookup/geo-database.ts'
+import { ipLookup } from '../capabilities/ip-lookup/index.ts'
+import { openPixel } from '../capabilities/pixel/index.ts'
+import { whoami } from '../capabilities/whoami/index.ts'
+import { type Config, ConfigError } from '../config.ts'
+import { dashboard } from '../dashboard/dashboard.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { trustedProxies } from '../guard/caller-address.ts'
+import { EpochKeyFault } from '../guard/epoch-key-files.ts'
+import { openKeyDirectory } from '../guard/key-directory.ts'
+import { watchParked } from '../guard/parked-events.ts'
+import { createRateLimiter } from '../guard/rate-limit.ts'
+import { openSharedRateLimiter, type SharedRateLimiter } from '../guard/redis-counters.ts'
+import { startJobs } from '../jobs/run.ts'
+import { openPriceBooks } from '../ledger/price-books.ts'
+import { createHealth, type LiveModel } from '../metrics/health.ts'
+import { createMetricsHost, defaultMetricsPort } from '../metrics/host.ts'
+import { createMetrics, type Metrics } from '../metrics/metrics.ts'
+import { operations } from '../metrics/routes.ts'
+import { createProjector } from '../projector/run.ts'
+import { openCapabilities } from './capabilities.ts'
 import { readTls, serveRenewed } from './tls.ts'
 
 /** The running service: the hosts and workers this process was asked for. */
@@ -184,40 +179,6 @@ export const startApp = async (
       const errors: unknown[] = []
       for (const close of closing.reverse()) await close().catch((error: unknown) => errors.push(error))
       if (errors.length > 0) throw new AggregateError(errors, 'not everything could be closed')
-    },
-  }
-}
-
-/** The capabilities that reach out or have work done later; what of them is used depends on the roles. */
-const openCapabilities = async (foundation: Foundation, config: Config, logger: Logger, metrics: Metrics) => {
-  const outside = openOutside(config)
-  const queue = openJobQueue(foundation.url, logger)
-  const email = openEmailValidation(foundation, config, { outside, queue, logger, observe: metrics.email })
-  const profiles = await openProfiles(foundation, config, { outside, logger, observe: metrics.profile })
-  metrics.watch({ dns: outside.dns.status, mailboxes: email.mailboxes, profileProviders: profiles.providers })
-  if (foundation.embedded && config.PROFILE_PROVIDER.includes('dataset'))
-    await seedProfiles(foundation, config)
-  return {
-    forms: [email.form, profiles.form],
-    jobs: {
-      scheduled: {
-        ...email.jobs.scheduled,
-        ...profiles.jobs.scheduled,
-        'forget-pixel-hits': {
-          cron: '7 * * * *',
-          run: () => inPortions(forgottenAtOnceMax, () => forgetHits(foundation.pool)),
-        },
-        'forget-pixel-periods': {
-          cron: '11 * * * *',
-          run: () => inPortions(forgottenAtOnceMax, () => forgetPastPeriods(foundation.pool)),
-        },
-      },
-      queued: { ...email.jobs.queued, ...profiles.jobs.queued },
-    },
-    close: async () => {
-      const closed = await Promise.allSettled([email.close(), profiles.close(), queue.close()])
-      const failed = closed.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
-      if (failed.length > 0) throw new AggregateError(failed, 'not every capability could be closed')
     },
   }
 }

@@ -1,7 +1,7 @@
-import { eventLogPrefix, eventLogPrefixRule } from '../../config.ts'
-import { type Command, UsageError } from '../command.ts'
-import { copyEventLog } from '../copy-event-log.ts'
-import { openNamed, telling } from '../open-event-log.ts'
+import { copyEventLog } from '../administration/copy-event-log.ts'
+import { eventLogPrefix, eventLogPrefixRule } from '../config.ts'
+import { openNamed, telling } from '../foundation/open-event-log.ts'
+import { type Command, UsageError } from './command.ts'
 
 const urlHelp = 'esdb://… for EventStoreDB, postgres://… for the log in that (migrated) database'
 const logUrl = /^(postgres(ql)?|esdb|kurrentdb)(\+discover)?:\/\//
@@ -100,7 +100,7 @@ const prepare: Command = {
       throw new UsageError(
         'EVENT_LOG_ADMIN_URL: an EventStoreDB without TLS knows no users; there is nothing to prepare',
       )
-    const { prepareEventStoreDb } = await import('../../event-log/eventstoredb/prepare.ts')
+    const { prepareEventStoreDb } = await import('../event-log/eventstoredb/prepare.ts')
     const { created, settingsChanged, settings } = await telling(
       { variable: 'EVENT_LOG_ADMIN_URL', url },
       () =>

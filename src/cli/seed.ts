@@ -1,8 +1,8 @@
 import { join } from 'node:path'
-import { addressesNow } from '../addresses.ts'
-import type { Command } from '../command.ts'
-import { demoFile, seedDemo, writeDemo } from '../seed.ts'
-import { members } from '../table.ts'
+import { demoFile, seedDemo, writeDemo } from '../administration/seed.ts'
+import { addressesNow } from '../start/addresses.ts'
+import type { Command } from './command.ts'
+import { members } from './table.ts'
 
 export const seedCommands: readonly Command[] = [
   {

@@ -1,9 +1,9 @@
-import { allOrganizations, type OrganizationRow } from '../../../projections/accounts.ts'
-import { formatCredits } from '../../billing/money.ts'
-import { catchUp } from '../catch-up.ts'
-import { type Command, labelOf } from '../command.ts'
-import { amountOf, createOrganization } from '../organizations.ts'
-import { cut, nameCharsMax, table } from '../table.ts'
+import { allOrganizations, type OrganizationRow } from '../../projections/accounts.ts'
+import { catchUp } from '../administration/catch-up.ts'
+import { amountOf, createOrganization } from '../administration/organizations.ts'
+import { formatCredits } from '../billing/money.ts'
+import { type Command, labelOf } from './command.ts'
+import { cut, nameCharsMax, table } from './table.ts'
 
 export const organizationCommands: readonly Command[] = [
   {

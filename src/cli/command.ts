@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
 import { labelFault, labelMax } from '../events/text.ts'
-import type { Foundation } from './foundation.ts'
+import type { Foundation } from '../foundation/foundation.ts'
 
 /** One verb of the command line: what it takes, what it does, what it answers. */
 export type Command = {

@@ -1,8 +1,8 @@
-import { destroyedByMs, epochMs, epochOf, isRetired } from './guard/epochs.ts'
-import { sealedStoresOf } from './open-profile.ts'
-import type { Command } from './ops/command.ts'
-import { keyDirOf } from './ops/data-dir.ts'
-import { table } from './ops/table.ts'
+import { destroyedByMs, epochMs, epochOf, isRetired } from '../guard/epochs.ts'
+import { sealedStoresOf } from '../open-profile.ts'
+import { keyDirOf } from '../ops/data-dir.ts'
+import type { Command } from './command.ts'
+import { table } from './table.ts'
 
 /** Commands about the keys that everything about people is sealed under. */
 

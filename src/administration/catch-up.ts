@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { projections } from '../../projections/index.ts'
+import type { Foundation } from '../foundation/foundation.ts'
 import { readCheckpoints } from '../projector/checkpoints.ts'
 import { createProjector } from '../projector/run.ts'
-import type { Foundation } from './foundation.ts'
 
 const pollMs = 50
 const patienceMs = 60_000

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import type { Server } from 'node:http'
 import { createSecureContext } from 'node:tls'
 import type { Logger } from 'pino'
-import { type Config, ConfigError } from './config.ts'
+import { type Config, ConfigError } from '../config.ts'
 
 /** HTTPS without a proxy: the certificate and key that TLS_CERT and TLS_KEY name, and their renewal. */
 

@@ -1,22 +1,22 @@
 import type pg from 'pg'
-import { projections } from '../../../projections/index.ts'
-import type { Projection } from '../../../projections/projection.ts'
-import { formatCredits } from '../../billing/money.ts'
-import { eventIdOf } from '../../event-log/event-id.ts'
-import { type EventLog, StreamMissing } from '../../event-log/port.ts'
-import { encodeEvent } from '../../event-log/stored-event.ts'
-import { operatorStream } from '../../events/streams.ts'
+import { projections } from '../../projections/index.ts'
+import type { Projection } from '../../projections/projection.ts'
+import { catchUp } from '../administration/catch-up.ts'
+import { formatCredits } from '../billing/money.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import { type EventLog, StreamMissing } from '../event-log/port.ts'
+import { encodeEvent } from '../event-log/stored-event.ts'
+import { operatorStream } from '../events/streams.ts'
 import {
   readCheckpoints,
   readHaltedStreams,
   strayCheckpoints,
   strayMessage,
-} from '../../projector/checkpoints.ts'
-import { type OnlyInRows, onlyInRows } from '../../projector/only-in-rows.ts'
-import { type RebuildProgress, rebuildProjections, verifyProjections } from '../../projector/rebuild.ts'
-import { catchUp } from '../catch-up.ts'
-import { type Command, type CommandContext, type Given, labelOf, UsageError } from '../command.ts'
-import { table } from '../table.ts'
+} from '../projector/checkpoints.ts'
+import { type OnlyInRows, onlyInRows } from '../projector/only-in-rows.ts'
+import { type RebuildProgress, rebuildProjections, verifyProjections } from '../projector/rebuild.ts'
+import { type Command, type CommandContext, type Given, labelOf, UsageError } from './command.ts'
+import { table } from './table.ts'
 
 const projectionNames = projections.map(({ name }) => name).join(', ')
 

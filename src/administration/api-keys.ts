@@ -10,12 +10,12 @@ import type { ApiKeyIssued, KeyLimits } from '../events/keys.ts'
 import { keyId as keyIdSchema } from '../events/primitives.ts'
 import { keyStream } from '../events/streams.ts'
 import { cleanLabel } from '../events/text.ts'
+import type { Foundation } from '../foundation/foundation.ts'
 import { readKeyStream } from '../guard/key-stream-reader.ts'
 import { composeApiKey } from '../keys/api-key.ts'
 import { type KeyEvent, type KeyRefusal, type KeyState, revokeKey, rotateKey } from '../keys/key-state.ts'
 import { emptyKeyStream, isInDoubt, type KeyStream } from '../keys/key-stream.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import type { Foundation } from './foundation.ts'
 import { balance } from './organizations.ts'
 
 /** What operators do with API keys. Every one of these is an event in the key's stream. */
