@@ -138,3 +138,16 @@ begin
   return v_results;
 end
 $$;
+
+-- The one way to write the event log: it appends, by the rights of its owner, and nothing else is granted to anyone. Its
+-- search_path is fixed, so that a caller cannot put tables of its own in the place of these. A later file that replaces
+-- the function has to say all of this again. src/foundation/database-roles.ts grants it to the role of the service.
+alter function append_batch(text[], bigint[], integer[], integer[], integer[], text, text, text, text) security definer;
+revoke execute on function append_batch(text[], bigint[], integer[], integer[], integer[], text, text, text, text) from public;
+do $$
+begin
+  execute format(
+    'alter function append_batch(text[], bigint[], integer[], integer[], integer[], text, text, text, text)
+       set search_path = pg_catalog, %I, pg_temp', current_schema());
+end
+$$;

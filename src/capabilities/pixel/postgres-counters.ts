@@ -19,7 +19,7 @@ import { hitHash, readRules, writeRules } from './hit-memory.ts'
  *
  * Hits are gathered into one statement at a time (group commit): while one is under way the next gathers, in the order
  * they came. So a domain everybody hits costs one row version per batch instead of one per hit, and its row is locked
- * only inside a statement: a process that freezes holds nobody up. See migrations/0008_pixel.sql for the order of locks.
+ * only inside a statement: a process that freezes holds nobody up. See migrations/0007_pixel.sql for the order of locks.
  */
 
 const batchAsksMax = 256

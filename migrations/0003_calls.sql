@@ -3,15 +3,15 @@
 
 create table idempotent_calls (
   organization_id text not null,
-  -- SHA-256 of the caller's key: keys may hold anything.
+  -- Keyed hashes of the caller's key and of its request, both naming the organization: plain ones could be guessed at.
   key_hash bytea not null,
   body_hash bytea not null,
-  -- Where the ledger stood when the call was first seen: its events cannot stand before.
-  ledger_revision bigint not null,
+  -- Where the ledger holds what was paid under the key. The statement's rows tell it as well, but they are disposable: one
+  -- that is missing must not charge anyone again.
+  paid_revision bigint,
   claimed_at timestamptz not null default now(),
   status smallint,
   answer text,
-  headers json,
   answered_at timestamptz,
   primary key (organization_id, key_hash)
 );

@@ -1,3 +1,11 @@
+-- People who may sign in to the dashboard. Not derived from the event log: a password hash is no fact.
+
+create table users (
+  name text primary key,
+  password_phc text not null,
+  created_at timestamptz not null default now()
+);
+
 -- Who is signed in to the dashboard. Not derived from the event log: losing it costs a sign-in.
 
 create table dashboard_sessions (
