@@ -12,7 +12,7 @@ import {
 /** Every API key ever issued, as it stands now, for people. Who is let in is read from the keys' own streams. */
 export const apiKeys: StatelessProjection = {
   name: 'api_keys',
-  version: 1,
+  version: 2,
   prefixes: ['key-'],
   money: false,
   guards: true,
@@ -135,7 +135,8 @@ export type ApiKeyRow = {
   limits: {
     requests_per_minute: number
     requests_per_day: number
-    email_validations_per_second: number
+    /** Absent in rows written before there was such a limit. */
+    email_validations_per_second?: number
   }
   allowed_cidrs: string[]
   created_at: Date

@@ -1,6 +1,6 @@
 /**
- * The error catalogue (Spec §7, decisions 2 and 3): every way a request can fail, in one place. README repeats it, and
- * a test keeps the two equal.
+ * The error catalogue (Spec §7, decisions 2 and 3): every way a request can fail, in one place. src/guides/partners.md,
+ * "Error codes", repeats it, and a test keeps the two equal.
  */
 
 export type ErrorCategory =

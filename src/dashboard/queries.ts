@@ -84,7 +84,8 @@ export type KeyRow = {
   limits: {
     requests_per_minute: number
     requests_per_day: number
-    email_validations_per_second: number
+    /** Absent in rows written before there was such a limit. */
+    email_validations_per_second?: number
   }
   created_at: Date
   expires_at: Date | null

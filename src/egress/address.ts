@@ -40,7 +40,7 @@ for (const [value, digits] of [...'0123456789abcdef'].entries()) {
 
 /**
  * Parses and classifies one address. Null means malformed (the caller answers IP_001): whatever `net.isIP`
- * refuses, and any zone id. README, POST /v1/ip/lookup.
+ * refuses, and any zone id. src/guides/partners.md, "POST /v1/ip/lookup".
  */
 export function parseAddress(text: string): ParsedAddress | null {
   const ipv4 = parseIPv4(text, 0)

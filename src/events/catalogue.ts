@@ -8,7 +8,14 @@ import {
   organizationRegisteredV1,
   priceOverrideSetV1,
 } from './credits.ts'
-import { apiKeyIssuedV1, apiKeyLimitsChangedV1, apiKeyRevokedV1, apiKeyRotatedV1 } from './keys.ts'
+import {
+  apiKeyIssuedV1,
+  apiKeyIssuedV2,
+  apiKeyLimitsChangedV1,
+  apiKeyLimitsChangedV2,
+  apiKeyRevokedV1,
+  apiKeyRotatedV1,
+} from './keys.ts'
 import { appendsResumedV1, ledgerFaultAcknowledgedV1, rebuildRequestedV1 } from './operator.ts'
 import { pixelBlockedV1, pixelLimitRemovedV1, pixelLimitSetV1, pixelUnblockedV1 } from './pixel.ts'
 import { priceBookPublishedV1 } from './prices.ts'
@@ -29,9 +36,9 @@ export const catalogue = {
   CallsRefused: [callsRefusedV1],
   CreditCharged: [creditChargedV1],
   CreditAdjusted: [creditAdjustedV1],
-  ApiKeyIssued: [apiKeyIssuedV1],
+  ApiKeyIssued: [apiKeyIssuedV1, apiKeyIssuedV2],
   ApiKeyRotated: [apiKeyRotatedV1],
-  ApiKeyLimitsChanged: [apiKeyLimitsChangedV1],
+  ApiKeyLimitsChanged: [apiKeyLimitsChangedV1, apiKeyLimitsChangedV2],
   ApiKeyRevoked: [apiKeyRevokedV1],
   PriceBookPublished: [priceBookPublishedV1],
   ProfileFetched: [profileFetchedV1],

@@ -24,7 +24,7 @@ const dayMs = 24 * hourMs
 export const epochMs = 29 * dayMs
 /** From an epoch's end until its key may be destroyed. */
 const keptMs = 25 * hourMs
-/** What `profiles erase` and the README promise. */
+/** What `profiles erase` promises, and src/guides/operators.md, "What erasing a person means". */
 const keyMsMax = 31 * dayMs
 
 export const epochOf = (atMs: number): number => Math.floor(atMs / epochMs)

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 
-/** README, "Idempotency-Key": first answers are kept this long. That a key was used is kept for ever. */
+/** src/guides/partners.md, "Idempotency-Key": first answers are kept this long. That a key was used is kept for ever. */
 export const answerRetentionHours = 24
 export const forgottenAtOnceMax = 10_000
 

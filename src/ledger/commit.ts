@@ -24,8 +24,8 @@ export {
 
 /**
  * The ledger protocol: how decisions about an organization's credits become events without a lost one, a double one
- * or an overdraft, across any number of processes. One writer per organization and process (`writer.ts`); see README,
- * "The ledger protocol".
+ * or an overdraft, across any number of processes. One writer per organization and process (`writer.ts`); see
+ * src/guides/finance.md, "How the ledger is written".
  *
  * It is not a place for I/O of a call: commands arrive with everything they need.
  */
@@ -95,7 +95,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
     rewritten = error
     options.logger.fatal(
       { err: error },
-      'ledger: the event log is not the one this process has read; no more calls are taken. Was it restored from a copy? See README, "A restored event log"',
+      'ledger: the event log is not the one this process has read; no more calls are taken. Was it restored from a copy? See src/guides/operators.md, "A restored event log"',
     )
   }
 

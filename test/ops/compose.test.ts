@@ -234,8 +234,8 @@ describe('every container', () => {
     expect(dockerfile).toContain('USER node')
   })
 
-  test('README says how to pin digests', () => {
-    expect(read('README.md').includes('--lock-image-digests')).toBe(true)
+  test('the guide for operators says how to pin digests', () => {
+    expect(read('src/guides/operators.md').includes('--lock-image-digests')).toBe(true)
   })
 })
 
@@ -312,11 +312,6 @@ describe('the configuration', () => {
     expect(variables.length).toBeGreaterThan(25)
     const given = Object.keys(service('api').environment ?? {})
     expect(variables.filter((name) => !given.includes(name) && !elsewhere.includes(name))).toEqual([])
-  })
-
-  test('every variable stands in README', () => {
-    const readme = read('README.md')
-    expect(variables.filter((name) => !readme.includes(`\`${name}\``))).toEqual([])
   })
 
   test.each(running)('what %s is given makes sense to it', (name) => {

@@ -29,7 +29,7 @@ export type EmailFindings = EmailEvidence & {
   readonly cached: boolean
 }
 
-/** A row of the decision table (README, "How an address is judged"). `row` is what the call's facts name. */
+/** A row of the decision table (src/guides/partners.md, "How an address is judged"). `row` is what the call's facts name. */
 export type Verdict = {
   readonly row: number
   readonly status: EmailStatus

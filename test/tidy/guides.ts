@@ -1,0 +1,266 @@
+import { execFileSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { dirname, join, posix } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { errorCatalogue } from '../../src/call/errors.ts'
+import { emailValidationResult } from '../../src/capabilities/email-validation/contract.ts'
+import { ipLookupResult } from '../../src/capabilities/ip-lookup/contract.ts'
+import { whoamiBody } from '../../src/capabilities/whoami/contract.ts'
+import { parseConfig } from '../../src/config.ts'
+import { filesUnder, readText, root, sources } from './source.ts'
+
+/** README and the guides: what they name exists, and what a reader needs is named. */
+
+const readmeLinesMax = 250
+
+const guides = filesUnder('src/guides').filter((path) => path.endsWith('.md'))
+const documents = new Map(['README.md', ...guides].map((path) => [path, readText(path)]))
+const partners = documents.get('src/guides/partners.md') ?? ''
+const readme = documents.get('README.md') ?? ''
+
+const withoutBlocks = (text: string): string => text.replace(/^```[\s\S]*?^```$/gm, '')
+const blocksOf = (text: string, language: string): string[] =>
+  [...text.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].flatMap(([, name, block = '']) =>
+    name === language ? [block] : [],
+  )
+/** What is between backticks, outside blocks. */
+const spansOf = (text: string): string[] =>
+  [...withoutBlocks(text).matchAll(/`([^`\n]+)`/g)].map(([, span = '']) => span)
+
+const headingsOf = (text: string): string[] =>
+  [...withoutBlocks(text).matchAll(/^#{1,6} (.+)$/gm)].map(([, heading = '']) => heading)
+
+/** As GitHub makes the anchor of a heading. */
+const anchorOf = (heading: string): string =>
+  heading
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+    .replaceAll(' ', '-')
+
+const inEvery = (find: (text: string, path: string) => readonly string[]): string[] =>
+  [...documents].flatMap(([path, text]) => find(text, path).map((found) => `${path}: ${found}`))
+
+describe('the README and the guides', () => {
+  test(`the README has at most ${readmeLinesMax} lines`, () => {
+    expect(readme.split('\n').length - 1).toBeLessThanOrEqual(readmeLinesMax)
+  })
+
+  test('the README has what it promises, in this order', () => {
+    expect(headingsOf(readme)).toEqual([
+      'Enrichment ledger',
+      'First call',
+      'Guides',
+      'Glossary',
+      'Map',
+      'Walk of a call',
+      'Add a capability',
+      'Configuration',
+      'Working on it',
+    ])
+    expect(guides).toEqual(
+      ['decisions', 'finance', 'operators', 'partners'].map((name) => `src/guides/${name}.md`),
+    )
+    expect(guides.filter((path) => !readme.includes(`](${path})`))).toEqual([])
+  })
+
+  test('every link leads to a file and a heading that exist', () => {
+    const broken = inEvery((text, path) =>
+      [...withoutBlocks(text).matchAll(/\]\(([^)\s]+)\)/g)]
+        .map(([, link = '']) => link)
+        .filter((link) => !link.startsWith('https://'))
+        .filter((link) => {
+          const [file = '', anchor] = link.split('#')
+          const target = file === '' ? path : posix.join(dirname(path), file)
+          if (!existsSync(join(root, target))) return true
+          return anchor !== undefined && !headingsOf(readText(target)).map(anchorOf).includes(anchor)
+        }),
+    )
+    expect(broken).toEqual([])
+  })
+
+  test('no two headings of a document have the same anchor', () => {
+    const doubled = inEvery((text) => {
+      const anchors = headingsOf(text).map(anchorOf)
+      return anchors.filter((anchor, i) => anchors.indexOf(anchor) !== i)
+    })
+    expect(doubled).toEqual([])
+  })
+
+  test('every file of the repository that is named exists', () => {
+    const missing = inEvery((text) =>
+      [...text.matchAll(/\b(?:src|projections|test|migrations|\.ci)\/[\w./-]*\w/g)]
+        .map(([path]) => path)
+        .filter((path) => !existsSync(join(root, path))),
+    )
+    expect(missing).toEqual([])
+  })
+
+  test('every npm script that is named exists', () => {
+    const { scripts } = JSON.parse(readText('package.json'))
+    const missing = inEvery((text) =>
+      [...text.matchAll(/\bnpm (?:run (?:-s )?([a-z:]+)|(start|test)\b)/g)]
+        .map(([, run, short]) => run ?? short ?? '')
+        .filter((name) => !Object.hasOwn(scripts, name)),
+    )
+    expect(missing).toEqual([])
+  })
+
+  test('the source names sections of guides that exist, and the README not at all', () => {
+    const others = ['docker-compose.yml', ...filesUnder('test').filter((path) => !path.includes('tidy'))]
+    const texts = [
+      ...sources.map(({ path, text }) => [path, text]),
+      ...others.map((path) => [path, readText(path)]),
+    ]
+    const broken = texts.flatMap(([path = '', text = '']) => [
+      ...[...text.matchAll(/\b(src\/guides\/\w+\.md),[\s*#/]+"([^"]+)"/g)]
+        .filter(([, guide = '', heading = '']) => !headingsOf(documents.get(guide) ?? '').includes(heading))
+        .map(([named]) => `${path}: ${named}`),
+      ...(/\bREADME, "/.test(text) || (path.startsWith('src/') && text.includes('README'))
+        ? [`${path}: README`]
+        : []),
+    ])
+    expect(broken).toEqual([])
+  })
+})
+
+describe('what the guides say of the command line', () => {
+  const help = execFileSync(process.execPath, [join(root, 'src/cli.ts'), '--help'], {
+    encoding: 'utf8',
+    timeout: 20_000,
+  })
+  const commands = new Set(
+    [...help.matchAll(/^ {2}([a-z][a-z-]*(?: [a-z][a-z-]*)?) {2}/gm)].map(([, name]) => name),
+  )
+  const nouns = new Set([...commands].map((name) => name?.split(' ')[0]))
+  const isCommand = (words: string): boolean => {
+    const [noun = '', verb = ''] = words.split(' ')
+    return commands.has(`${noun} ${verb}`) || commands.has(noun)
+  }
+
+  test('there are commands', () => {
+    expect(commands.size).toBeGreaterThan(25)
+    expect(nouns).toContain('ledger')
+  })
+
+  test('every command that an example types exists', () => {
+    const typed = inEvery((text) =>
+      [...text.matchAll(/(?:cli -- |run --rm migrate )([a-z-]+(?: [a-z-]+)?)/g)]
+        .map(([, words = '']) => words)
+        .filter((words) => !words.startsWith('--') && !isCommand(words)),
+    )
+    expect(typed).toEqual([])
+  })
+
+  test('every noun with a verb that a text names is a command', () => {
+    const named = inEvery((text) =>
+      spansOf(text).filter((span) => {
+        const [noun = '', verb = ''] = span.split(' ')
+        return nouns.has(noun) && /^[a-z][a-z-]*$/.test(verb) && !isCommand(`${noun} ${verb}`)
+      }),
+    )
+    expect(named).toEqual([])
+  })
+})
+
+describe('what the README says of the configuration', () => {
+  const defaults: Readonly<Record<string, unknown>> = parseConfig({})
+  /** Read from the source: zod does not show an object's members through `parseConfig`. */
+  const variables = [...readText('src/config.ts').matchAll(/^ {2}([A-Z][A-Z_]+): /gm)].map(
+    ([, name = '']) => name,
+  )
+  const rows = [...readme.matchAll(/^\| (`[A-Z_]+`(?:, `[A-Z_]+`)*) \| ([^|]+) \|/gm)].map(
+    ([, names = '', given = '']) => ({
+      names: names.split(', ').map((name) => name.slice(1, -1)),
+      given: given.split(', ').map((text) => text.trim().replaceAll('`', '')),
+    }),
+  )
+
+  test('the table has every variable, and no other', () => {
+    expect(variables.length).toBeGreaterThan(25)
+    expect(rows.flatMap(({ names }) => names).sort()).toEqual([...variables].sort())
+  })
+
+  test('the defaults in the table are the defaults of the service', () => {
+    const shown = (value: unknown): string =>
+      Array.isArray(value) ? value.join(',') || 'none' : String(value)
+    const different = rows.flatMap(({ names, given }) =>
+      names
+        .map((name, i) => ({
+          name,
+          is: defaults[name],
+          says: names.length === 1 ? given.join(', ') : given[i],
+        }))
+        .filter(({ is, says }) => is !== undefined && shown(is) !== says)
+        .map(({ name, is, says }) => `${name}: the table says ${says}, the service ${shown(is)}`),
+    )
+    expect(different).toEqual([])
+  })
+
+  test('no document names a variable that nothing reads', () => {
+    const compose = readText('docker-compose.yml')
+    const unknown = inEvery((text) =>
+      [...new Set(text.match(/\b[A-Z]{2,}(?:_[A-Z]{2,})+\b/g) ?? [])].filter(
+        (name) => !variables.includes(name) && !compose.includes(name) && name !== 'TEST_EVENTSTORE_URL',
+      ),
+    )
+    expect(unknown).toEqual([])
+  })
+})
+
+describe('what the guide for partners says', () => {
+  test('it lists the error codes of the catalogue, with their statuses and categories', () => {
+    const listed = [
+      ...partners.matchAll(/^\| `([A-Z]+_\d{3})` \| (\d{3})(?:, \d{3})* \| (\w+) \| [^|]+ \|/gm),
+    ].map(([, code, status, error]) => `${code} ${status} ${error}`)
+    const catalogued = Object.entries(errorCatalogue).map(
+      ([code, { status, error }]) => `${code} ${status} ${error}`,
+    )
+    expect(listed.sort()).toEqual(catalogued.sort())
+  })
+
+  test('no document names a code that does not exist', () => {
+    const unknown = inEvery((text) =>
+      (text.match(/\b[A-Z]{2,}_\d{3}\b/g) ?? []).filter((code) => !Object.hasOwn(errorCatalogue, code)),
+    )
+    expect(unknown).toEqual([])
+  })
+
+  test('every code in the source is in the catalogue, and every code of the catalogue is used', () => {
+    const used = new Set(
+      sources.flatMap(({ code }) =>
+        [...code.matchAll(/'([A-Z]{2,}_\d{3})'/g)].map(([, found]) => found ?? ''),
+      ),
+    )
+    expect([...used].filter((code) => !Object.hasOwn(errorCatalogue, code))).toEqual([])
+    expect(Object.keys(errorCatalogue).filter((code) => !used.has(code))).toEqual([])
+  })
+
+  test('the answers it shows are answers of the service', () => {
+    const [lookup, validation, whoami, error] = blocksOf(partners, 'json').map((block) => JSON.parse(block))
+    expect(ipLookupResult.strict().parse(lookup.result)).toEqual(lookup.result)
+    expect(emailValidationResult.strict().parse(validation.result)).toEqual(validation.result)
+    expect(whoamiBody.strict().parse(whoami)).toEqual(whoami)
+    expect(error.error).toBe(errorCatalogue.IP_001.error)
+    expect(Object.keys(error)).toEqual(['error', 'message', 'code', 'request_id', 'details'])
+  })
+
+  test('every request it shows goes to a route that exists, with a body that is JSON', () => {
+    const routes = new Set(
+      sources.flatMap(({ code }) =>
+        [...code.matchAll(/'(\/(?:v1|pixel|whoami)[\w/]*)'/g)].map(([, path]) => path),
+      ),
+    )
+    const requests = inEvery((text) =>
+      blocksOf(text, 'sh')
+        .flatMap((block) => block.replaceAll('\\\n', '').split('\n'))
+        .filter((line) => line.startsWith('curl'))
+        .filter((line) => {
+          const path = /localhost:\d+(\/\S*)/.exec(line)?.[1]
+          const body = / -d '([^']*)'/.exec(line)?.[1]
+          if (body !== undefined) JSON.parse(body)
+          return !routes.has(path)
+        }),
+    )
+    expect(requests).toEqual([])
+  })
+})

@@ -1,0 +1,170 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { stripTypeScriptTypes } from 'node:module'
+import { dirname, join, posix, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { type Comment, type Node, parse, type Token } from 'acorn'
+
+/** Every source file, read once: its text, its syntax tree, its imports and its exports. */
+
+export const root = fileURLToPath(new URL('../..', import.meta.url))
+
+export const readText = (path: string): string => readFileSync(join(root, path), 'utf8')
+
+/** Relative to the repository, with slashes. */
+export const filesUnder = (folder: string): string[] =>
+  readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(root, join(entry.parentPath, entry.name)).replaceAll('\\', '/'))
+    .sort()
+
+export type Source = {
+  /** Relative to the repository, with slashes. */
+  readonly path: string
+  readonly text: string
+  /** Without comments; strings are whole. */
+  readonly code: string
+  /** Without comments and without what is inside strings and regular expressions. */
+  readonly bare: string
+  /** The syntax tree without types. Positions are those of `text`. */
+  readonly program: Syntax
+}
+
+/** What the rules look at of acorn's nodes. */
+export type Syntax = Node & {
+  readonly async?: boolean
+  readonly generator?: boolean
+  readonly name?: string
+  readonly object?: Syntax
+  readonly property?: Syntax
+  readonly computed?: boolean
+  readonly callee?: Syntax
+  readonly arguments?: readonly Syntax[]
+  readonly body?: unknown
+  readonly declaration?: Syntax | null
+  readonly declarations?: readonly Syntax[]
+  readonly kind?: string
+  readonly id?: Syntax | null
+  readonly init?: Syntax | null
+  readonly method?: boolean
+  readonly key?: Syntax
+  readonly value?: unknown
+}
+
+const isNode = (value: object): value is Syntax => 'type' in value && typeof value.type === 'string'
+
+/** Visits a node and everything below it, parents first. */
+export const walk = (node: unknown, visit: (node: Syntax) => void): void => {
+  if (typeof node !== 'object' || node === null) return
+  if (isNode(node)) visit(node)
+  for (const child of Object.values(node)) if (typeof child === 'object') walk(child, visit)
+}
+
+export const lineAt = (text: string, position: number): number => text.slice(0, position).split('\n').length
+
+type Range = { readonly start: number; readonly end: number }
+
+const blanked = (text: string, ranges: readonly Range[]): string => {
+  let result = ''
+  let at = 0
+  for (const { start, end } of [...ranges].sort((a, b) => a.start - b.start)) {
+    result += text.slice(at, start) + text.slice(start, end).replaceAll(/[^\n]/g, ' ')
+    at = end
+  }
+  return result + text.slice(at)
+}
+
+/** Node removes types and puts blanks in their place, so that every position stays; acorn parses what is left. */
+const parsed = (path: string): Source => {
+  const text = readText(path)
+  const script = stripTypeScriptTypes(text)
+  const comments: Comment[] = []
+  const tokens: Token[] = []
+  const program = parse(script, {
+    ecmaVersion: 'latest',
+    sourceType: 'module',
+    onComment: comments,
+    onToken: tokens,
+  }) as Syntax
+  const inner = tokens
+    .filter(({ type: { label } }) => ['string', 'template', 'regexp'].includes(label))
+    .map(({ start, end, type: { label } }) =>
+      label === 'template' ? { start, end } : { start: start + 1, end: end - 1 },
+    )
+  const types = typesOf(text, script)
+  const code = overlaid(blanked(script, comments), types)
+  return { path, text, code, bare: overlaid(blanked(script, [...comments, ...inner]), types), program }
+}
+
+/** What of the text is types, at its place, without the comments and the strings among them. */
+const typesOf = (text: string, script: string): string => {
+  let types = ''
+  for (let i = 0; i < text.length; i++) types += text[i] === script[i] && text[i] !== '\n' ? ' ' : text[i]
+  return types.replace(/\/\*[\s\S]*?\*\/|\/\/[^\n]*/g, (comment) => comment.replaceAll(/[^\n]/g, ' '))
+}
+
+const overlaid = (script: string, types: string): string => {
+  let both = ''
+  for (let i = 0; i < script.length; i++) both += types[i] === ' ' || types[i] === '\n' ? script[i] : types[i]
+  return both
+}
+
+const warn = process.emitWarning
+// Node says with every use that the function is experimental; the version of Node is pinned.
+process.emitWarning = () => undefined
+export const sources: readonly Source[] = [...filesUnder('src'), ...filesUnder('projections')]
+  .filter((path) => path.endsWith('.ts'))
+  .map(parsed)
+process.emitWarning = warn
+
+/** Everything under src and projections, whatever it is. */
+export const allPaths: readonly string[] = [...filesUnder('src'), ...filesUnder('projections')]
+
+export type Import = {
+  readonly specifier: string
+  readonly typeOnly: boolean
+  /** Names as the other file exports them; `*` for all of them. */
+  readonly names: readonly string[]
+}
+
+const listedNames = (clause: string): string[] =>
+  (/\{([\s\S]*)\}/.exec(clause)?.[1] ?? '')
+    .split(',')
+    .map((name) => name.trim())
+    .filter(Boolean)
+
+/** Imports, re-exports and dynamic imports of a file, by its code without comments. */
+export const importsOf = (code: string): Import[] => {
+  const found: Import[] = []
+  for (const [, typed, clause = '', specifier = ''] of code.matchAll(
+    /^\s*(?:import|export)\s+(type\s+)?(?:([^'"();]*?)\s*from\s+)?['"]([^'"]+)['"]/gm,
+  )) {
+    const listed = listedNames(clause)
+    const allTypes = listed.length > 0 && listed.every((name) => name.startsWith('type '))
+    const names = listed.map((name) => name.replace(/^type\s+/, '').replace(/\s+as\s+.*$/, ''))
+    const whole = /^\s*\*/.test(clause) || /,\s*\*/.test(clause)
+    found.push({ specifier, typeOnly: typed !== undefined || allTypes, names: whole ? ['*'] : names })
+  }
+  for (const [, specifier = ''] of code.matchAll(/\bimport\(\s*['"]([^'"]+)['"]\s*\)/g))
+    found.push({ specifier, typeOnly: false, names: ['*'] })
+  return found
+}
+
+/** Where a relative import leads, relative to the repository. */
+export const targetOf = (path: string, { specifier }: Import): string => posix.join(dirname(path), specifier)
+
+/** The names a file declares and exports: values and types. */
+export const exportsOf = (code: string): string[] =>
+  [
+    ...code.matchAll(
+      /^export (?:declare )?(?:async )?(?:abstract )?(?:const|let|function\*?|class|type|interface) +(\w+)/gm,
+    ),
+  ].map(([, name = '']) => name)
+
+/** `ledger`, `projections`, `capabilities/whoami`; `top` for a file directly in src. */
+export const folderOf = (path: string): string => {
+  const [first = '', folder = '', slice = ''] = path.split('/')
+  if (first === 'projections') return 'projections'
+  if (folder.endsWith('.ts')) return 'top'
+  if (folder !== 'capabilities') return folder
+  return slice.endsWith('.ts') ? 'capabilities' : `capabilities/${slice}`
+}
