@@ -12,7 +12,7 @@ import {
 /** Every API key ever issued, as it stands now, for people. Who is let in is read from the keys' own streams. */
 export const apiKeys: StatelessProjection = {
   name: 'api_keys',
-  version: 2,
+  version: 1,
   prefixes: ['key-'],
   money: false,
   guards: true,
@@ -135,8 +135,7 @@ export type ApiKeyRow = {
   limits: {
     requests_per_minute: number
     requests_per_day: number
-    /** Absent in rows written before there was such a limit. */
-    email_validations_per_second?: number
+    email_validations_per_second: number
   }
   allowed_cidrs: string[]
   created_at: Date

@@ -9,7 +9,6 @@ import type { DomainEvent } from '../events/catalogue.ts'
 import type { ApiKeyIssued, KeyLimits } from '../events/keys.ts'
 import { keyId as keyIdSchema } from '../events/primitives.ts'
 import { keyStream } from '../events/streams.ts'
-import { cleanLabel } from '../events/text.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { readKeyStream } from '../guard/key-stream-reader.ts'
 import { composeApiKey } from '../keys/api-key.ts'
@@ -72,9 +71,8 @@ const issue = async (
   const issued: ApiKeyIssued = {
     key_id: keyId,
     organization_id: request.organizationId,
-    // A rotated key, or its organization, may have been named under older rules.
-    organization_name: cleanLabel(organizationName),
-    name: cleanLabel(request.name),
+    organization_name: organizationName,
+    name: request.name,
     secret_hmac: secrets.apiKeyHmac(secret),
     last4: apiKey.slice(-4),
     permissions: [...request.permissions],

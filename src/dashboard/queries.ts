@@ -84,8 +84,7 @@ export type KeyRow = {
   limits: {
     requests_per_minute: number
     requests_per_day: number
-    /** Absent in rows written before there was such a limit. */
-    email_validations_per_second?: number
+    email_validations_per_second: number
   }
   created_at: Date
   expires_at: Date | null

@@ -8,14 +8,7 @@ import {
   organizationRegisteredV1,
   priceOverrideSetV1,
 } from './credits.ts'
-import {
-  apiKeyIssuedV1,
-  apiKeyIssuedV2,
-  apiKeyLimitsChangedV1,
-  apiKeyLimitsChangedV2,
-  apiKeyRevokedV1,
-  apiKeyRotatedV1,
-} from './keys.ts'
+import { apiKeyIssuedV1, apiKeyLimitsChangedV1, apiKeyRevokedV1, apiKeyRotatedV1 } from './keys.ts'
 import { appendsResumedV1, ledgerFaultAcknowledgedV1, rebuildRequestedV1 } from './operator.ts'
 import { pixelBlockedV1, pixelLimitRemovedV1, pixelLimitSetV1, pixelUnblockedV1 } from './pixel.ts'
 import { priceBookPublishedV1 } from './prices.ts'
@@ -36,9 +29,9 @@ export const catalogue = {
   CallsRefused: [callsRefusedV1],
   CreditCharged: [creditChargedV1],
   CreditAdjusted: [creditAdjustedV1],
-  ApiKeyIssued: [apiKeyIssuedV1, apiKeyIssuedV2],
+  ApiKeyIssued: [apiKeyIssuedV1],
   ApiKeyRotated: [apiKeyRotatedV1],
-  ApiKeyLimitsChanged: [apiKeyLimitsChangedV1, apiKeyLimitsChangedV2],
+  ApiKeyLimitsChanged: [apiKeyLimitsChangedV1],
   ApiKeyRevoked: [apiKeyRevokedV1],
   PriceBookPublished: [priceBookPublishedV1],
   ProfileFetched: [profileFetchedV1],

@@ -2,13 +2,12 @@ import { z } from 'zod'
 import { permission } from './capabilities.ts'
 import { instant, keyedHmac, keyId, label, organizationId } from './primitives.ts'
 
-const keyLimitsV1 = z.object({
+/** Rate limits of one key: of all its calls, and of its e-mail validations alone (Spec §8: 10 a second, upgradeable). */
+export const keyLimits = z.object({
   requests_per_minute: z.int().min(1).max(100_000_000),
   requests_per_day: z.int().min(1).max(1_000_000_000),
+  email_validations_per_second: z.int().min(1).max(100_000),
 })
-
-/** Rate limits of one key: of all its calls, and of its e-mail validations alone (Spec §8: 10 a second, upgradeable). */
-export const keyLimits = keyLimitsV1.extend({ email_validations_per_second: z.int().min(1).max(100_000) })
 export type KeyLimits = z.infer<typeof keyLimits>
 
 export const apiKeyIssuedV1 = z.object({
@@ -19,47 +18,41 @@ export const apiKeyIssuedV1 = z.object({
   secret_hmac: keyedHmac,
   last4: z.string().length(4),
   permissions: z.array(permission),
-  limits: keyLimitsV1,
+  limits: keyLimits,
   allowed_cidrs: z.array(z.string().max(64)).max(100),
   expires_at: instant.nullable(),
 })
-
-/** Limits e-mail validations as well. */
-export const apiKeyIssuedV2 = apiKeyIssuedV1.extend({ limits: keyLimits })
-export type ApiKeyIssued = z.infer<typeof apiKeyIssuedV2>
+export type ApiKeyIssued = z.infer<typeof apiKeyIssuedV1>
 
 /** The key has a successor; it keeps working until `grace_until`. */
 export const apiKeyRotatedV1 = z.object({ key_id: keyId, successor_id: keyId, grace_until: instant })
 export type ApiKeyRotated = z.infer<typeof apiKeyRotatedV1>
 
-export const apiKeyLimitsChangedV1 = z.object({ key_id: keyId, limits: keyLimitsV1 })
-
-/** Limits e-mail validations as well. */
-export const apiKeyLimitsChangedV2 = z.object({ key_id: keyId, limits: keyLimits })
-export type ApiKeyLimitsChanged = z.infer<typeof apiKeyLimitsChangedV2>
+export const apiKeyLimitsChangedV1 = z.object({ key_id: keyId, limits: keyLimits })
+export type ApiKeyLimitsChanged = z.infer<typeof apiKeyLimitsChangedV1>
 
 export const apiKeyRevokedV1 = z.object({ key_id: keyId, reason: label })
 export type ApiKeyRevoked = z.infer<typeof apiKeyRevokedV1>
 
-/** The calendar has it: the form alone lets the 99th of a month through, which comes neither before nor after anything. */
+/** The date exists: the form alone accepts the 99th of a month, which is neither before nor after any other date. */
 const realInstant = instant.refine((text) => !Number.isNaN(Date.parse(text)))
 export const isInstant = (value: unknown): boolean => realInstant.safeParse(value).success
 
 /**
- * What has to be as the schemas say before a key is let in by these events. Texts for people are left out: they were
- * written under other rules once, and a key is not in doubt because of its name.
+ * The members that must fit their schemas before these events let a key in. Texts for people are not checked: a key is
+ * not in doubt because of its name.
  */
 export const guardedKeyEvents = {
-  ApiKeyIssued: apiKeyIssuedV2.extend({
+  ApiKeyIssued: apiKeyIssuedV1.extend({
     organization_name: z.string(),
     name: z.string(),
     last4: z.string(),
-    // A permission of a newer release opens nothing here.
+    // A permission that this release does not know opens nothing.
     permissions: z.array(z.string()),
     allowed_cidrs: z.array(z.string()),
     expires_at: realInstant.nullable(),
   }),
   ApiKeyRotated: apiKeyRotatedV1.extend({ grace_until: realInstant }),
-  ApiKeyLimitsChanged: apiKeyLimitsChangedV2,
+  ApiKeyLimitsChanged: apiKeyLimitsChangedV1,
   ApiKeyRevoked: z.object({ key_id: keyId }),
 } as const

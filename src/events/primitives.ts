@@ -30,5 +30,5 @@ export const keyId = z.string().regex(/^[0-9A-Za-z]{16}$/)
 /** A keyed HMAC-SHA-256 in base64url: what stands in the event log for an address. */
 export const keyedHmac = z.string().regex(/^[A-Za-z0-9_-]{43}$/)
 
-/** Short free text written by an operator. What may be written today is stricter and one rule for all (`text.ts`). */
+/** Short free text written by an operator. What may be written is stricter: the one rule of `text.ts`. */
 export const label = z.string().min(1).max(labelMax)

@@ -26,8 +26,3 @@ export const labelFault = (text: string, max = labelMax): string | null => {
   if (fault !== null) return fault
   return seen.test(text) ? null : 'nothing but white space was given'
 }
-
-const spoilt = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}\p{Cs}]/gu
-
-/** A label written under older rules, as it may be written again: what is not allowed any more becomes U+FFFD. */
-export const cleanLabel = (text: string): string => text.slice(0, labelMax).replace(spoilt, '\u{fffd}')

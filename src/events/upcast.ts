@@ -3,19 +3,8 @@ import { currentVersion, type DomainEvent, type EventType, isEventType } from '.
 /** Turns data of one version into the next version's. Pure and total over every event ever written. */
 export type Upcast = (data: unknown) => unknown
 
-/** What every key could do before keys had a limit of their own for e-mail validations (Spec §8). */
-const emailValidationsPerSecond = 10
-
-const withEmailLimit: Upcast = (data) => {
-  const older = data as { readonly limits: object }
-  return { ...older, limits: { ...older.limits, email_validations_per_second: emailValidationsPerSecond } }
-}
-
-/** `upcasts[type][n - 1]` leads from version n to n + 1. */
-const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {
-  ApiKeyIssued: [withEmailLimit],
-  ApiKeyLimitsChanged: [withEmailLimit],
-}
+/** `upcasts[type][n - 1]` leads from version n to n + 1. Every type has one version so far. */
+const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {}
 
 /** The event type is not in the catalogue: written by a newer release, or not ours. Never skipped silently. */
 export class UnknownEventType extends Error {

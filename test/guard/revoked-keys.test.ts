@@ -44,7 +44,7 @@ const envelope = (version = 1, effectiveAt = at): string =>
 
 const issued = ({ keyId, secret, apiKey }: Made, name = 'backend'): Written => ({
   type: 'ApiKeyIssued',
-  metadata: envelope(2),
+  metadata: envelope(),
   data: JSON.stringify({
     key_id: keyId,
     organization_id: organizationId,
@@ -105,7 +105,7 @@ const happenings: Record<string, { readonly meaning: Meaning; readonly event: (k
     meaning: 'open',
     event: ({ keyId }) => ({
       type: 'ApiKeyLimitsChanged',
-      metadata: envelope(2),
+      metadata: envelope(),
       data: JSON.stringify({
         key_id: keyId,
         limits: { requests_per_minute: 600, requests_per_day: 1_000, email_validations_per_second: 1 },

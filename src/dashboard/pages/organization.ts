@@ -1,4 +1,3 @@
-import { defaultKeyLimits } from '../../administration/api-keys.ts'
 import { count, credits, instant, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow, KeyRow, LotRow, StatementRow } from '../queries.ts'
@@ -112,7 +111,7 @@ const keyColumns = (organizationId: string, atMs: number): Column<KeyRow>[] => [
     head: 'Limits',
     cell: (key) => html`${count(key.limits.requests_per_minute)}/min
 <br>${count(key.limits.requests_per_day)}/day
-<br>${count(key.limits.email_validations_per_second ?? defaultKeyLimits.email_validations_per_second)} e-mails/s`,
+<br>${count(key.limits.email_validations_per_second)} e-mails/s`,
   },
   { head: 'Calls, 30 days', kind: 'number', cell: (key) => count(key.calls_30_days) },
   {
