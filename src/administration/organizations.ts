@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { ulid } from 'ulid'
 import { type MicroCredits, microPerCredit, parseCredits } from '../billing/money.ts'
 import { UsageError } from '../cli/command.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { availableOf, balanceOf } from '../ledger/account.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import { grantCredits, overridePrice, registerOrganization } from '../ledger/decide.ts'
 
 /** What operators do with organizations and their credits. Every one of these is an event in the ledger. */
 
@@ -21,7 +21,9 @@ export const createOrganization = async (
     key: 'register',
     atMs: Date.now(),
     actor,
-    decide: (account) => registerOrganization(account, { name, overdraftLimit }),
+    kind: 'register',
+    name,
+    overdraftLimit,
   })
   return { organizationId }
 }
@@ -39,22 +41,26 @@ export const grant = async (
   { ledger }: Foundation,
   { organizationId, amount, priority, expiresAt, reason, actor }: GrantRequest,
 ): Promise<{ grantId: string; balance: MicroCredits; revision: number }> => {
-  let grantId = ''
+  const key = commandKey('grant')
   const { balance, revision } = await ledger.submit(organizationId, {
-    key: commandKey('grant'),
+    key,
     atMs: Date.now(),
     actor,
-    decide: (account, idOf) => {
-      grantId = idOf(0)
-      return grantCredits(account, { grantId, amount, priority, expiresAt, reason })
-    },
+    kind: 'grant',
+    amount,
+    priority,
+    expiresAt,
+    reason,
   })
-  return { grantId, balance, revision }
+  return { grantId: eventIdOf(organizationId, key, 0), balance, revision }
 }
 
 export const setPriceOverride = async (
   { ledger }: Foundation,
-  request: {
+  {
+    organizationId,
+    ...override
+  }: {
     organizationId: string
     sku: string
     amount: MicroCredits | null
@@ -62,11 +68,11 @@ export const setPriceOverride = async (
     actor: string
   },
 ): Promise<void> => {
-  await ledger.submit(request.organizationId, {
+  await ledger.submit(organizationId, {
     key: commandKey('price-override'),
     atMs: Date.now(),
-    actor: request.actor,
-    decide: (account) => overridePrice(account, request),
+    kind: 'override_price',
+    ...override,
   })
 }
 

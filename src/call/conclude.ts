@@ -9,8 +9,9 @@ import type { RateLimiter, RatePolicy, RateVerdict } from '../guard/rate-limit.t
 import type { Secrets } from '../guard/secrets.ts'
 import { settlementKeyOf } from '../ledger/abandoned.ts'
 import { type Account, availableOf, balanceOf } from '../ledger/account.ts'
+import type { Affordability, CallToRecord } from '../ledger/command.ts'
 import { type Committed, type Ledger, LedgerUnavailable } from '../ledger/commit.ts'
-import { outcomeOfCall, ratingOf, recordCall } from '../ledger/decide.ts'
+import { affordabilityOf, outcomeOfCall, ratingOf } from '../ledger/decide.ts'
 import type { PriceBooks } from '../ledger/price-books.ts'
 import { type AnswerHeaders, type Credits, callHeaders, errorBody, send, statusOf } from './answer.ts'
 import { commandKeyOf, fingerprintText } from './attempts.ts'
@@ -96,51 +97,60 @@ export const lastSeen = (
   })
 
 /**
- * One append: what the call established and what it costs. Durable when this resolves. `unless` is asked of the account
- * the append is decided on: where it holds, nothing is written and no events come back.
+ * One append: what the call established and what it costs. Durable when this resolves. `only`: nothing is written, and no events
+ * come back, where the account the append is decided on says otherwise.
  */
 export const record = (
-  { ledger, prices }: CallRoom,
-  { form, key, requestId, atMs, startedMs, claim, attempt, owes }: Admitted,
-  { outcome, code, facts }: Conclusion,
-  unless: (account: Account) => boolean = () => false,
+  room: CallRoom,
+  admitted: Admitted,
+  conclusion: Conclusion,
+  only?: Affordability,
 ): Promise<Committed> => {
+  const { owes } = admitted
   // Only an answer settles the charge; a refusal this time is a call of its own.
-  const settles = outcome === 'answered' && owes !== undefined && owes.settle !== null
-  return ledger.submit(key.organizationId, {
-    key: settles
-      ? settlementKeyOf(owes.eventId)
-      : claim === undefined || attempt === undefined
-        ? `${outcome === 'failed' ? 'failed/' : ''}${requestId}`
-        : commandKeyOf(claim.key, attempt.number),
-    atMs,
-    actor: `key:${key.keyId}`,
-    requestId,
-    waitMaxMs: waitLeftMs({ startedMs }),
-    ...(attempt === undefined ? {} : { absentUpTo: attempt.absentUpTo }),
-    ...(settles ? { absentUpTo: owes.settle.absentUpTo } : {}),
+  const settles = conclusion.outcome === 'answered' && owes !== undefined && owes.settle !== null
+  return room.ledger.submit(admitted.key.organizationId, {
+    ...envelopeOf(admitted, conclusion),
+    ...(settles ? { key: settlementKeyOf(owes.eventId), absentUpTo: owes.settle.absentUpTo } : {}),
     // A refusal delivers nothing: whoever had refused the call before may give its charge back.
-    ...(owes === undefined || outcome !== 'answered' ? {} : { owes: owes.eventId }),
-    decide: (account, idOf) =>
-      unless(account)
-        ? []
-        : recordCall(
-            account,
-            {
-              keyId: key.keyId,
-              capability: form.capability,
-              outcome,
-              ...(code === undefined ? {} : { code }),
-              facts,
-              idempotent: attempt !== undefined || settles,
-              ...(claim === undefined || attempt === undefined
-                ? {}
-                : { requestFingerprint: fingerprintText(claim) }),
-            },
-            { book: prices.at(atMs), chargeId: () => idOf(1), atMs },
-          ),
+    ...(owes === undefined || conclusion.outcome !== 'answered' ? {} : { owes: owes.eventId }),
+    kind: 'record',
+    call: {
+      ...callToRecord(admitted, conclusion),
+      ...(settles ? { idempotent: true } : {}),
+    },
+    book: room.prices.at(admitted.atMs),
+    ...(only === undefined ? {} : { only }),
   })
 }
+
+const envelopeOf = (
+  { key, requestId, atMs, startedMs, claim, attempt }: Admitted,
+  { outcome }: Conclusion,
+) => ({
+  key:
+    claim === undefined || attempt === undefined
+      ? `${outcome === 'failed' ? 'failed/' : ''}${requestId}`
+      : commandKeyOf(claim.key, attempt.number),
+  atMs,
+  actor: `key:${key.keyId}`,
+  requestId,
+  waitMaxMs: waitLeftMs({ startedMs }),
+  ...(attempt === undefined ? {} : { absentUpTo: attempt.absentUpTo }),
+})
+
+const callToRecord = (
+  { form, key, claim, attempt }: Admitted,
+  { outcome, code, facts }: Conclusion,
+): CallToRecord => ({
+  keyId: key.keyId,
+  capability: form.capability,
+  outcome,
+  ...(code === undefined ? {} : { code }),
+  facts,
+  idempotent: attempt !== undefined,
+  ...(claim === undefined || attempt === undefined ? {} : { requestFingerprint: fingerprintText(claim) }),
+})
 
 /** Uses up no Idempotency-Key: the next request with it is the first one again. */
 const unpaid: Conclusion = {
@@ -161,21 +171,20 @@ export const reserve = async (
 ): Promise<{ release(): void } | null> => {
   const { key, atMs } = admitted
   const { prices, reservations } = room
-  const payable = (account: Account): MicroCredits | null => {
-    const { total } = ratingOf(account, dearest, prices.at(atMs), atMs)
-    const free = availableOf(account, atMs) - reservations.held(key.organizationId)
-    return total === 0n || total <= free ? total : null
+  for (let ratings = 0; ratings < ratingsMax; ratings++) {
+    const account = await lastSeen(room, admitted)
+    // Read and added to without an await between: two calls at once do not hold the same credits.
+    const held = reservations.held(key.organizationId)
+    if (affordabilityOf(account, dearest, { book: prices.at(atMs), atMs, held }) !== 'unpaid') {
+      const { total } = ratingOf(account, dearest, prices.at(atMs), atMs)
+      return { release: reservations.hold(key.organizationId, total) }
+    }
+    const refused = await recordUnpaid(room, admitted, dearest, held)
+    if (refused === null) continue
+    await refuseUnpaid(room, admitted, dearest, refused)
+    return null
   }
-  const seen = payable(await lastSeen(room, admitted))
-  if (seen !== null) return { release: reservations.hold(key.organizationId, seen) }
-  let total: MicroCredits | null = null
-  const refused = await recordUnpaid(room, admitted, (account) => {
-    total = payable(account)
-    return total !== null
-  })
-  if (refused === null) return { release: reservations.hold(key.organizationId, total ?? 0n) }
-  await refuseUnpaid(room, admitted, dearest, refused)
-  return null
+  throw new LedgerUnavailable('what the call costs changes faster than it can be recorded')
 }
 
 /**
@@ -185,22 +194,31 @@ export const reserve = async (
 const recordUnpaid = async (
   room: CallRoom,
   admitted: Admitted,
-  payable: (account: Account) => boolean,
+  dearest: CallFacts,
+  held: MicroCredits,
 ): Promise<Pick<Committed, 'balance'> | null> => {
   const { claim, attempt, ...unclaimed } = admitted
   const { form, key, atMs, startedMs } = admitted
+  const book = room.prices.at(atMs)
   if (!room.refusedCalls.single(key, startedMs)) {
     const account = await unavailableWhenLate(room.ledger.account(key.organizationId), {
       waitMs: waitLeftMs(admitted),
       what: 'the ledger',
     })
-    if (!payable(account)) {
+    if (affordabilityOf(account, dearest, { book, atMs, held }) === 'unpaid') {
       const { capability } = form
       room.refusedCalls.refused(key, { code: 'CREDIT_001', outcome: 'refused', capability }, atMs)
       return { balance: balanceOf(account, atMs) }
     }
   }
-  const { events, balance } = await record(room, unclaimed, unpaid, payable)
+  const { events, balance } = await room.ledger.submit(key.organizationId, {
+    ...envelopeOf(unclaimed, unpaid),
+    kind: 'refuse',
+    call: callToRecord(unclaimed, unpaid),
+    book,
+    dearest,
+    held,
+  })
   return events.length === 0 ? null : { balance }
 }
 
@@ -226,17 +244,14 @@ export const recordAnswer = async (
   const { claim, attempt, ...unclaimed } = admitted
   const { atMs, startedMs } = admitted
   const answered: Conclusion = { outcome: 'answered', facts }
-  const rated = (account: Account): 'free' | 'paid' | 'unpaid' => {
-    const { total } = ratingOf(account, facts, room.prices.at(atMs), atMs)
-    if (total === 0n) return 'free'
-    return total <= availableOf(account, atMs) ? 'paid' : 'unpaid'
-  }
+  const rated = (account: Account): Affordability =>
+    affordabilityOf(account, facts, { book: room.prices.at(atMs), atMs })
   // Most calls: what they cost, and whether that is there, is asked once, by the append.
   const appendDecides = attempt === undefined && !room.refusedCalls.singlesSpent(admitted.key, startedMs)
   for (let ratings = 0; ratings < ratingsMax; ratings++) {
     const seen = appendDecides ? 'paid' : rated(await lastSeen(room, admitted))
     if (seen === 'unpaid') {
-      const refused = await recordUnpaid(room, admitted, (account) => rated(account) !== 'unpaid')
+      const refused = await recordUnpaid(room, admitted, facts, 0n)
       if (refused !== null)
         return { events: [], unpaid: true, repeated: false, paidRevision: null, ...refused }
     } else {
@@ -245,7 +260,7 @@ export const recordAnswer = async (
         seen === 'paid' ? admitted : unclaimed,
         answered,
         // Without an Idempotency-Key the append decides whatever it finds.
-        attempt === undefined ? undefined : (account) => rated(account) !== seen,
+        attempt === undefined ? undefined : seen,
       )
       const { events, balance, repeated, revision } = committed
       const { unpaid, charged } = outcomeOfCall(events)

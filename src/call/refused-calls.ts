@@ -4,9 +4,8 @@ import type { CallsRefused } from '../events/calls.ts'
 import type { Capability } from '../events/capabilities.ts'
 import type { DirectoryKey } from '../guard/key-directory.ts'
 import type { RatePolicy } from '../guard/rate-limit.ts'
-import type { Account } from '../ledger/account.ts'
+import type { Instruction } from '../ledger/command.ts'
 import { CommandRefused, type Ledger } from '../ledger/commit.ts'
-import { type Decision, recordCallsRefused, recordRateLimit } from '../ledger/decide.ts'
 import type { PriceBooks } from '../ledger/price-books.ts'
 
 /**
@@ -86,7 +85,7 @@ export const createRefusedCalls = ({
         key: `refused/${instanceId}/${counter.serial}`,
         atMs,
         actor: `key:${key.keyId}`,
-        decide: (account) => decide(account, counter, { book: prices.at(atMs), atMs }),
+        ...instructionOf(counter, prices.at(atMs)),
       })
       return []
     } catch (error) {
@@ -174,22 +173,22 @@ export const createRefusedCalls = ({
 
 const windowOf = (nowMs: number): number => nowMs - (nowMs % windowMs)
 
-const decide = (
-  account: Account,
+const instructionOf = (
   { key: { keyId }, cause, windowStartMs, counts }: Counter,
-  at: { book: PriceBook; atMs: number },
-): Decision => {
+  book: PriceBook,
+): Instruction => {
   const window = new Date(windowStartMs).toISOString()
-  if (cause.kind === 'rate_limit')
-    return recordRateLimit(account, {
-      key_id: keyId,
-      policy: cause.policy,
-      window,
-      count: counts.get('any') ?? 0,
-    })
+  if (cause.kind === 'rate_limit') {
+    const exceeded = { key_id: keyId, policy: cause.policy, window, count: counts.get('any') ?? 0 }
+    return { kind: 'count_rate_limited', exceeded }
+  }
   const { code, outcome } = cause
-  const byCapability = [...counts].flatMap(([name, count]) =>
-    name === 'any' ? [] : [{ capability: name, count }],
+  const byCapability = [...counts].flatMap(([capability, count]) =>
+    capability === 'any' ? [] : [{ capability, count }],
   )
-  return recordCallsRefused(account, { key_id: keyId, code, outcome, window, counts: byCapability }, at)
+  return {
+    kind: 'count_refused',
+    refused: { key_id: keyId, code, outcome, window, counts: byCapability },
+    book,
+  }
 }

@@ -1,6 +1,5 @@
 import { expirableLots } from '../../projections/accounts.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import { expireLot } from '../ledger/decide.ts'
 
 const organizationsMax = 1_000
 
@@ -15,12 +14,12 @@ export const expireCredits = async ({
   const { text, values } = expirableLots(organizationsMax)
   const { rows } = await pool.query<{ organization_id: string; grant_id: string }>(text, [...values])
   for (const { organization_id, grant_id } of rows) {
-    const atMs = Date.now()
     await ledger.submit(organization_id, {
       key: `expire/${grant_id}`,
-      atMs,
+      atMs: Date.now(),
       actor: 'system',
-      decide: (account) => expireLot(account, { grantId: grant_id, atMs }),
+      kind: 'expire',
+      grantId: grant_id,
     })
   }
   return rows.length

@@ -1,8 +1,8 @@
 import type { Logger } from 'pino'
 import { type MicroCredits, parseCredits } from '../billing/money.ts'
 import { type EventLog, type NewEvent, StreamMissing } from '../event-log/port.ts'
-import type { Batch, Committed, LedgerCommand, Queued } from './batch.ts'
-import { reverseCharge } from './decide.ts'
+import type { Batch, Queued } from './batch.ts'
+import type { Committed, LedgerCommand } from './command.ts'
 
 /**
  * Batches whose callers were refused although their append may still arrive. An append stands at exactly its revision,
@@ -120,12 +120,10 @@ export const reversalCommand = (
     absentUpTo,
     atMs: nowMs,
     actor: 'system',
-    decide: (account, idOf) =>
-      reverseCharge(account, {
-        adjustmentId: idOf(0),
-        chargeId,
-        amount,
-        reason: 'the answer was never delivered',
-      }),
+    kind: 'adjust',
+    adjusts: chargeId,
+    amount,
+    reason: 'the answer was never delivered',
+    rerateRun: null,
   }
 }

@@ -1,44 +1,12 @@
-import type { MicroCredits } from '../billing/money.ts'
 import { chain } from '../event-log/hash-chain.ts'
 import { appendEventsMax, type NewEvent } from '../event-log/port.ts'
 import { encodeEvent } from '../event-log/stored-event.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import { type Account, balanceOf, draftOf, evolve } from './account.ts'
-import { type Decision, isRefusal } from './decide.ts'
+import { CommandRefused, type Committed, type LedgerCommand } from './command.ts'
+import { type decideCommand, isRefusal } from './decide.ts'
 
 /** Commands on their way into a ledger: queued, decided together, serialised and chained. No I/O. */
-
-export type LedgerCommand = {
-  /** Idempotency-Key or request id: with the organization it determines every event id. */
-  readonly key: string
-  readonly atMs: number
-  readonly actor: string
-  readonly requestId?: string
-  /**
-   * The ledger is known not to hold the command up to this revision: given for keys that may come back. What stands
-   * after it is looked through before the command is decided.
-   */
-  readonly absentUpTo?: number
-  /** How long its caller waits, where that is less than the ledger's own limit. */
-  readonly waitMaxMs?: number
-  /** The command delivers what another one charged, by that one's first event id: that charge is owed after all. */
-  readonly owes?: string
-  /** `idOf(n)` is the id the command's nth event will have. */
-  readonly decide: (account: Account, idOf: (index: number) => string) => Decision
-}
-
-/** What a command led to, durably. `repeated`: its events stood in the ledger already. */
-export type Committed = {
-  readonly events: readonly LedgerEvent[]
-  readonly revision: number
-  readonly balance: MicroCredits
-  readonly repeated: boolean
-}
-
-/** The ledger's rules forbid the command; nothing was written. */
-export class CommandRefused extends Error {
-  override name = 'CommandRefused'
-}
 
 export type Queued = {
   readonly command: LedgerCommand
@@ -46,6 +14,8 @@ export type Queued = {
   readonly idOf: (index: number) => string
   readonly resolve: (committed: Committed) => void
   readonly reject: (error: Error) => void
+  /** The ledger is known not to hold the command up to here; infinite where its key cannot come back. */
+  absentUpTo: number
   /** On the ledger's clock for durations. */
   readonly queuedAtMs: number
   /** Its caller waited too long and was refused: what it is charged, should it still be written, is given back. */
@@ -72,6 +42,9 @@ export type Batch = {
   /** A decision contradicted the account while it was folded in: the draft is worth nothing any more. */
   broken: boolean
 }
+
+/** The rules of a ledger. */
+export type Decide = typeof decideCommand
 
 export type BatchLimits = { readonly batchCommandsMax: number; readonly batchBytesMax: number }
 
@@ -104,19 +77,19 @@ export const unheardOf = ({ decided }: Pick<Batch, 'decided'>): Map<string, Comm
 }
 
 /**
- * Takes queued commands from the front and decides them onto a batch, one after the other, until it is full. `ahead`:
- * the ledger was not looked through for commands whose keys may come back, so the first of those ends it.
+ * Takes queued commands from the front and decides them onto a batch, one after the other, until it is full. It ends
+ * before a command whose key may come back and that the ledger was not looked through for.
  */
 export const decideInto = (
   batch: Batch,
   queue: Queued[],
-  { stream, limits, ahead }: { stream: string; limits: BatchLimits; ahead: boolean },
+  { stream, limits, ahead, decide }: { stream: string; limits: BatchLimits; ahead: boolean; decide: Decide },
 ): void => {
   let taken = 0
   for (const queued of queue) {
     if (batch.decided.length >= limits.batchCommandsMax || batch.bytes >= limits.batchBytesMax) break
     if (ahead && queued.command.absentUpTo !== undefined) break
-    if (!decideOne(batch, queued, stream)) break
+    if (!decideOne(batch, queued, { stream, decide })) break
     taken++
     if (batch.broken) break
   }
@@ -124,7 +97,11 @@ export const decideInto = (
 }
 
 /** False: the batch has no room left for what the command leads to. */
-const decideOne = (batch: Batch, queued: Queued, stream: string): boolean => {
+const decideOne = (
+  batch: Batch,
+  queued: Queued,
+  { stream, decide }: { stream: string; decide: Decide },
+): boolean => {
   // The same command again shares the fate of the batch that holds it.
   for (const holder of [batch.before, batch]) {
     const twin = holder?.byFirstEventId.get(queued.firstEventId)
@@ -133,7 +110,7 @@ const decideOne = (batch: Batch, queued: Queued, stream: string): boolean => {
     return true
   }
   try {
-    const decision = queued.command.decide(batch.draft, queued.idOf)
+    const decision = decide(batch.draft, queued.command, queued.idOf)
     if (isRefusal(decision)) {
       batch.refused.push({ queued, error: new CommandRefused(decision.refused) })
       return true

@@ -3,7 +3,7 @@ import { createOutage } from '../event-log/outage.ts'
 import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { type Account, balanceOf } from './account.ts'
 import { createAppendWatch } from './append-watch.ts'
-import type { Committed, LedgerCommand } from './batch.ts'
+import type { Committed, LedgerCommand } from './command.ts'
 import {
   createWriter,
   type LedgerLimits,
@@ -13,7 +13,7 @@ import {
   type WriterReports,
 } from './writer.ts'
 
-export { CommandRefused, type Committed, type LedgerCommand } from './batch.ts'
+export { CommandRefused, type Committed, type LedgerCommand } from './command.ts'
 export type { AccountSnapshot } from './reader.ts'
 export {
   type LedgerLimits,

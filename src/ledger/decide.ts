@@ -1,15 +1,13 @@
 import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
 import type { PriceBook } from '../billing/price-book.ts'
 import { type Rating, rate } from '../billing/tariff.ts'
-import type { CallFacts, CallOutcome, CallsRefused, RateLimitExceeded } from '../events/calls.ts'
-import type { Capability } from '../events/capabilities.ts'
+import type { CallFacts, CallsRefused, RateLimitExceeded } from '../events/calls.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { CreditGranted, PriceOverrideSet } from '../events/credits.ts'
 import { type Account, allocationsFor, availableOf, overrideOf, repaidBy } from './account.ts'
+import type { Affordability, CallToRecord, LedgerCommand } from './command.ts'
 
-/**
- * What may be written into a ledger. Pure: account in, events out. Ids arrive as arguments, time as `atMs`.
- */
+/** What may be written into a ledger. Pure: account in, events out. Ids arrive as arguments, time as `atMs`. */
 
 /** The ledger does not allow it. `message` is for the operator who asked. */
 export type LedgerRefusal = { readonly refused: string }
@@ -17,16 +15,50 @@ export type Decision = readonly LedgerEvent[] | LedgerRefusal
 
 export const isRefusal = (decision: Decision): decision is LedgerRefusal => 'refused' in decision
 
-export type CallToRecord = {
-  readonly keyId: string
-  readonly capability: Capability
-  readonly outcome: CallOutcome
-  readonly code?: string
-  readonly facts: CallFacts
-  /** The caller sent an Idempotency-Key. */
-  readonly idempotent?: boolean
-  /** With an Idempotency-Key that this call uses up: for which request. */
-  readonly requestFingerprint?: string
+/** What a command may write into an account's ledger. `idOf(n)` is the id its nth event will have. */
+export const decideCommand = (
+  account: Account,
+  command: LedgerCommand,
+  idOf: (index: number) => string,
+): Decision => {
+  const { atMs } = command
+  switch (command.kind) {
+    case 'register':
+      return registerOrganization(account, command)
+    case 'grant':
+      return grantCredits(account, { ...command, grantId: idOf(0) })
+    case 'override_price':
+      return overridePrice(account, command)
+    case 'expire':
+      return expireLot(account, command)
+    case 'adjust':
+      return adjustCredits(account, { ...command, adjustmentId: idOf(0) })
+    case 'record': {
+      const { call, book, only } = command
+      if (only !== undefined && only !== affordabilityOf(account, call.facts, { book, atMs })) return []
+      return recordCall(account, call, { book, chargeId: () => idOf(1), atMs })
+    }
+    case 'refuse': {
+      const { call, book, dearest, held } = command
+      if (affordabilityOf(account, dearest, { book, atMs, held }) !== 'unpaid') return []
+      return recordCall(account, call, { book, chargeId: () => idOf(1), atMs })
+    }
+    case 'count_rate_limited':
+      return recordRateLimit(account, command.exceeded)
+    case 'count_refused':
+      return recordCallsRefused(account, command.refused, command)
+  }
+}
+
+/** Whether the balance pays for a fact, beside what calls in progress hold. */
+export const affordabilityOf = (
+  account: Account,
+  facts: CallFacts,
+  { book, atMs, held = 0n }: { book: PriceBook; atMs: number; held?: MicroCredits },
+): Affordability => {
+  const { total } = ratingOf(account, facts, book, atMs)
+  if (total === 0n) return 'free'
+  return total <= availableOf(account, atMs) - held ? 'paid' : 'unpaid'
 }
 
 /**
@@ -172,26 +204,35 @@ export const recordCallsRefused = (
     }
   })
 
-/** Gives a charge back: its answer never left. */
-export const reverseCharge = (
+/** Corrects a charge or a balance. What is given back repays an overdraft first; what is taken is taken from lots. */
+export const adjustCredits = (
   account: Account,
   {
     adjustmentId,
-    chargeId,
+    adjusts,
     amount,
     reason,
-  }: { adjustmentId: string; chargeId: string; amount: MicroCredits; reason: string },
+    rerateRun,
+    atMs,
+  }: {
+    adjustmentId: string
+    adjusts: string | null
+    amount: MicroCredits
+    reason: string
+    rerateRun: string | null
+    atMs: number
+  },
 ): Decision =>
   ifRegistered(account, () => ({
     type: 'CreditAdjusted',
     data: {
       adjustment_id: adjustmentId,
-      adjusts: chargeId,
+      adjusts,
       amount: formatCredits(amount),
       reason,
-      rerate_run: null,
-      allocations: [],
-      overdraft_repaid: repaidBy(account, amount),
+      rerate_run: rerateRun,
+      allocations: amount < 0n ? allocationsFor(account, -amount, atMs) : [],
+      overdraft_repaid: amount < 0n ? '0' : repaidBy(account, amount),
     },
   }))
 

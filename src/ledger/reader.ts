@@ -12,7 +12,7 @@ import type { LedgerEvent } from '../events/catalogue.ts'
 import type { EventMetadata } from '../events/envelope.ts'
 import { ledgerStream } from '../events/streams.ts'
 import { type Account, balanceOf, evolve, newAccount } from './account.ts'
-import type { Committed } from './batch.ts'
+import type { Committed } from './command.ts'
 
 /**
  * Reads one organization's ledger into accounts. An account is gone on from only where the ledger still holds the very

@@ -14,15 +14,16 @@ import { createAbandoned, reversalCommand } from './abandoned.ts'
 import { type Account, draftOf } from './account.ts'
 import {
   type Batch,
-  type Committed,
   commandsOf,
+  type Decide,
   decideInto,
-  type LedgerCommand,
   newBatch,
   type Queued,
   unheardOf,
   waitingOf,
 } from './batch.ts'
+import type { Committed, LedgerCommand } from './command.ts'
+import { decideCommand } from './decide.ts'
 import { type AccountSnapshot, createReader } from './reader.ts'
 
 /**
@@ -67,6 +68,8 @@ export type LedgerOptions = {
   readonly clock: LedgerClock
   readonly limits?: Partial<LedgerLimits>
   readonly observe?: LedgerObserver
+  /** The rules, where a test has others. */
+  readonly decide?: Decide
 }
 
 /** What a writer tells the ledger it belongs to. */
@@ -106,7 +109,7 @@ export const createWriter = (
     away: Outage
   },
 ): Writer => {
-  const { eventLog, logger, clock, limits, observe, reports } = options
+  const { eventLog, logger, clock, limits, observe, reports, decide = decideCommand } = options
   const monotonic = clock.monotonic ?? clock.now
   const stream = ledgerStream(organizationId)
   const reader = createReader(organizationId, options)
@@ -167,7 +170,7 @@ export const createWriter = (
       preparing = false
       if (inFlight === undefined) return
       next ??= newBatch(inFlight.draft, inFlight)
-      if (!next.broken) decideInto(next, queue, { stream, limits, ahead: true })
+      if (!next.broken) decideInto(next, queue, { stream, limits, ahead: true, decide })
     })
   }
 
@@ -246,7 +249,7 @@ export const createWriter = (
     }
     const batch = next === undefined ? newBatch(current) : { ...next, before: null }
     next = undefined
-    if (!batch.broken) decideInto(batch, queue, { stream, limits, ahead: false })
+    if (!batch.broken) decideInto(batch, queue, { stream, limits, ahead: false, decide })
     if (batch.broken) {
       account = undefined
       queue.unshift(...batch.decided.flatMap(({ queued }) => (queued.gaveUp ? [] : [queued])))
@@ -397,7 +400,16 @@ export const createWriter = (
     const ids: string[] = []
     const idOf = (index: number): string => (ids[index] ??= eventIdOf(organizationId, command.key, index))
     const queuedAtMs = monotonic()
-    queue.push({ command, firstEventId: idOf(0), idOf, resolve, reject, queuedAtMs, gaveUp: false })
+    queue.push({
+      command,
+      firstEventId: idOf(0),
+      idOf,
+      resolve,
+      reject,
+      absentUpTo: command.absentUpTo ?? Number.POSITIVE_INFINITY,
+      queuedAtMs,
+      gaveUp: false,
+    })
   }
 
   const submit = (command: LedgerCommand): Promise<Committed> =>

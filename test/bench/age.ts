@@ -6,7 +6,6 @@ import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
-import { recordCall } from '../../src/ledger/decide.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { rebuildProjection } from '../../src/projector/rebuild.ts'
 import { withFoundation } from './database.ts'
@@ -91,17 +90,14 @@ const commitCall = (ledger: Ledger, organizationId: string) =>
     key: randomUUID(),
     atMs: Date.now(),
     actor: 'system',
-    decide: (account, idOf) =>
-      recordCall(
-        account,
-        {
-          keyId: 'key_bench',
-          capability: 'ip_lookup',
-          outcome: 'answered',
-          facts: { kind: 'ip_lookup', success: true, country_code: 'DE', address_hmac: 'h' },
-        },
-        { book, chargeId: () => idOf(1), atMs: Date.now() },
-      ),
+    kind: 'record',
+    call: {
+      keyId: 'key_bench',
+      capability: 'ip_lookup',
+      outcome: 'answered',
+      facts: { kind: 'ip_lookup', success: true, country_code: 'DE', address_hmac: 'h' },
+    },
+    book,
   })
 
 /** What the projector does all the time, here at chosen moments: the accounts stand at the log's head. */

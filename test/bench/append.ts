@@ -4,7 +4,6 @@ import pg from 'pg'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import type { NewEvent } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
-import { recordCall } from '../../src/ledger/decide.ts'
 import { keepBusy, withFoundation } from './database.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 import { openAccount } from './service.ts'
@@ -62,22 +61,19 @@ export const append = (options: BenchOptions): Promise<Row[]> =>
         key: randomUUID(),
         atMs: Date.now(),
         actor: 'system',
-        decide: (account, idOf) =>
-          recordCall(
-            account,
-            {
-              keyId: data.key_id,
-              capability: 'ip_lookup',
-              outcome: 'answered',
-              facts: {
-                kind: 'ip_lookup',
-                success: true,
-                country_code: 'DE',
-                address_hmac: data.facts.address_hmac,
-              },
-            },
-            { book, chargeId: () => idOf(1), atMs: Date.now() },
-          ),
+        kind: 'record',
+        call: {
+          keyId: data.key_id,
+          capability: 'ip_lookup',
+          outcome: 'answered',
+          facts: {
+            kind: 'ip_lookup',
+            success: true,
+            country_code: 'DE',
+            address_hmac: data.facts.address_hmac,
+          },
+        },
+        book,
       })
       return events.length
     }

@@ -7,7 +7,6 @@ import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import type { DirectoryKey } from '../../src/guard/key-directory.ts'
 import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
-import { registerOrganization } from '../../src/ledger/decide.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { type AppendFault, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
@@ -59,7 +58,9 @@ beforeEach(async () => {
     key: 'register',
     atMs: minuteMs,
     actor: 'system',
-    decide: (account) => registerOrganization(account, { name: 'Example', overdraftLimit: 0n }),
+    kind: 'register',
+    name: 'Example',
+    overdraftLimit: 0n,
   })
 })
 

@@ -8,8 +8,8 @@ import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import type { Envelope, Instruction } from '../../src/ledger/command.ts'
 import { createLedger, type Ledger, type LedgerCommand } from '../../src/ledger/commit.ts'
-import { grantCredits, recordCall, registerOrganization } from '../../src/ledger/decide.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { type Answer, type House, openHouse, send, until } from '../support/house.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
@@ -29,56 +29,44 @@ describe('a command that came to nothing', () => {
       logger: pino({ level: 'silent' }),
       clock: { now: () => startMs },
     })
+    await ledger.submit(org, command('register', { kind: 'register', name: 'Example', overdraftLimit: 0n }))
     await ledger.submit(
       org,
-      command('register', (account) =>
-        registerOrganization(account, { name: 'Example', overdraftLimit: 0n }),
-      ),
-    )
-    await ledger.submit(
-      org,
-      command('opening', (account, idOf) =>
-        grantCredits(account, {
-          grantId: idOf(0),
-          amount: parseCredits('100'),
-          priority: 100,
-          expiresAt: null,
-          reason: 'test',
-        }),
-      ),
+      command('opening', {
+        kind: 'grant',
+        amount: parseCredits('100'),
+        priority: 100,
+        expiresAt: null,
+        reason: 'test',
+      }),
     )
   })
   afterEach(async () => {
     expect((await verifyLedger(log.client('verifier'), org)).fault).toBeNull()
   })
 
-  const command = (
-    key: string,
-    decide: LedgerCommand['decide'],
-    more: Partial<LedgerCommand> = {},
-  ): LedgerCommand => ({
+  const command = (key: string, instruction: Instruction, more: Partial<Envelope> = {}): LedgerCommand => ({
     key,
     atMs: startMs,
     actor: 'system',
     requestId: key.slice(0, 64),
-    decide,
+    ...instruction,
     ...more,
   })
 
-  const call = (key: string, more: Partial<LedgerCommand> = {}): LedgerCommand =>
+  const call = (key: string, more: Partial<Envelope> = {}): LedgerCommand =>
     command(
       key,
-      (account, idOf) =>
-        recordCall(
-          account,
-          {
-            keyId: 'K9abcdefghijklmn',
-            capability: 'ip_lookup',
-            outcome: 'answered',
-            facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
-          },
-          { book, chargeId: () => idOf(1), atMs: startMs },
-        ),
+      {
+        kind: 'record',
+        call: {
+          keyId: 'K9abcdefghijklmn',
+          capability: 'ip_lookup',
+          outcome: 'answered',
+          facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
+        },
+        book,
+      },
       more,
     )
 
@@ -89,10 +77,7 @@ describe('a command that came to nothing', () => {
     ['an Idempotency-Key', { requestId: 'request', absentUpTo: 1 }],
   ] as const)('under %s does not stand for what comes under the same key', async (_, more) => {
     const others = [ledger.submit(org, call('before-1')), ledger.submit(org, call('before-2'))]
-    const nothing = ledger.submit(
-      org,
-      command('twice', () => [], more),
-    )
+    const nothing = ledger.submit(org, command('twice', { kind: 'expire', grantId: 'none' }, more))
     // In the batch that is being written, in the one being filled, and afterwards.
     const atOnce = ledger.submit(org, call('twice', more))
     others.push(ledger.submit(org, call('after')))
@@ -111,10 +96,7 @@ describe('a command that came to nothing', () => {
   test('and the call that follows it at once, as a caller does, is charged', async () => {
     const others = [ledger.submit(org, call('before-1')), ledger.submit(org, call('before-2'))]
     const made = ledger
-      .submit(
-        org,
-        command('twice', () => [], { requestId: 'request' }),
-      )
+      .submit(org, command('twice', { kind: 'expire', grantId: 'none' }, { requestId: 'request' }))
       .then(() => ledger.submit(org, call('twice', { requestId: 'request' })))
     others.push(ledger.submit(org, call('after')))
     expect((await made).events.map(({ type }) => type)).toEqual(charged)

@@ -119,12 +119,8 @@ test('what a call has used of its caller’s patience the ledger does not wait a
     key: 'patience',
     atMs: Date.now(),
     actor: 'system',
-    decide: () => [
-      {
-        type: 'RateLimitExceeded',
-        data: { key_id: 'k'.repeat(16), policy: 'minute', window: new Date().toISOString(), count: 1 },
-      },
-    ],
+    kind: 'count_rate_limited',
+    exceeded: { key_id: 'k'.repeat(16), policy: 'minute', window: new Date().toISOString(), count: 1 },
   }
   const startedMs = performance.now()
   await expect(ledger.submit(organizationId, { ...command, waitMaxMs: 200 })).rejects.toBeInstanceOf(

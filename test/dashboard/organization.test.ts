@@ -6,11 +6,11 @@ import { defaultKeyLimits, issueKey } from '../../src/administration/api-keys.ts
 import { createOrganization, grant } from '../../src/administration/organizations.ts'
 import { putUser } from '../../src/administration/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { keyStream } from '../../src/events/streams.ts'
 import { sameHmac } from '../../src/guard/secrets.ts'
 import { parseApiKey } from '../../src/keys/api-key.ts'
-import { recordCall, recordCallsRefused } from '../../src/ledger/decide.ts'
 import { eventually } from '../support/service.ts'
 import {
   type Browser,
@@ -74,22 +74,19 @@ const call = async (organizationId: string, keyId: string, atMs: number): Promis
     atMs,
     actor: `key:${keyId}`,
     requestId,
-    decide: (account, idOf) =>
-      recordCall(
-        account,
-        {
-          keyId,
-          capability: 'ip_lookup',
-          outcome: 'answered',
-          facts: {
-            kind: 'ip_lookup',
-            success: true,
-            country_code: 'US',
-            address_hmac: room.foundation.secrets.addressHmac('8.8.8.8'),
-          },
-        },
-        { book: room.prices.at(atMs), chargeId: () => idOf(1), atMs },
-      ),
+    kind: 'record',
+    call: {
+      keyId,
+      capability: 'ip_lookup',
+      outcome: 'answered',
+      facts: {
+        kind: 'ip_lookup',
+        success: true,
+        country_code: 'US',
+        address_hmac: room.foundation.secrets.addressHmac('8.8.8.8'),
+      },
+    },
+    book: room.prices.at(atMs),
   })
   return requestId
 }
@@ -484,7 +481,9 @@ describe('the statement', () => {
       key: 'refused',
       atMs,
       actor: `key:${keyId}`,
-      decide: (account) => recordCallsRefused(account, refused, { book: room.prices.at(atMs), atMs }),
+      kind: 'count_refused',
+      refused,
+      book: priceBookOf(defaultPriceBook),
     })
     await room.caughtUp()
     const { body } = await browser.get(`/organizations/${own}`)

@@ -14,8 +14,9 @@ import {
   evolve,
   newAccount,
 } from '../../src/ledger/account.ts'
+import type { CallToRecord } from '../../src/ledger/command.ts'
 import {
-  type CallToRecord,
+  adjustCredits,
   type Decision,
   expireLot,
   grantCredits,
@@ -26,7 +27,6 @@ import {
   recordCall,
   recordRateLimit,
   registerOrganization,
-  reverseCharge,
 } from '../../src/ledger/decide.ts'
 
 const organizationId = 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'
@@ -36,6 +36,11 @@ const [charge1, grantA, grantB, grantC] = [uuid(1), uuid(0xa), uuid(0xb), uuid(0
 
 const day = (n: number): string => new Date(Date.UTC(2026, 8, n)).toISOString()
 const ms = (n: number): number => Date.UTC(2026, 8, n)
+/** Gives a charge back, as whole. */
+const adjust = (
+  account: Account,
+  { chargeId, ...rest }: { adjustmentId: string; chargeId: string; amount: bigint; reason: string },
+): Decision => adjustCredits(account, { ...rest, adjusts: chargeId, rerateRun: null, atMs: noon })
 /** Every command below is given at noon of the 14th unless it says otherwise. */
 const noon = Date.UTC(2026, 8, 14, 12)
 
@@ -451,8 +456,7 @@ describe('an organization', () => {
     ],
     [
       'reversal',
-      (account) =>
-        reverseCharge(account, { adjustmentId: grantA, chargeId: charge1, amount: 1n, reason: 'late' }),
+      (account) => adjust(account, { adjustmentId: grantA, chargeId: charge1, amount: 1n, reason: 'late' }),
     ],
     [
       'rate limit',
@@ -551,7 +555,7 @@ describe("an organization's own price", () => {
 
 describe('a reversal', () => {
   const reverse = (amount: bigint) => (account: Account) =>
-    reverseCharge(account, { adjustmentId: uuid(0xad), chargeId: charge1, amount, reason: 'correction' })
+    adjust(account, { adjustmentId: uuid(0xad), chargeId: charge1, amount, reason: 'correction' })
 
   test('gives a charge back as credits that never expire and are drawn first', () => {
     const history = [
@@ -783,7 +787,7 @@ describe('whatever is asked in whatever order', () => {
         const chosen = charges[wanted.which % Math.max(1, charges.length)]
         if (chosen === undefined) return []
         const amount = parseCredits(chosen.data.amount)
-        return reverseCharge(account, {
+        return adjust(account, {
           adjustmentId: id,
           chargeId: chosen.data.charge_id,
           amount,

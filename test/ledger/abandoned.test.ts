@@ -8,6 +8,7 @@ import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { type Reversal, reversalCommand, settlementKeyOf } from '../../src/ledger/abandoned.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
+import type { Instruction } from '../../src/ledger/command.ts'
 import {
   createLedger,
   type Ledger,
@@ -15,7 +16,6 @@ import {
   type LedgerLimits,
   LedgerUnavailable,
 } from '../../src/ledger/commit.ts'
-import { grantCredits, recordCall, registerOrganization } from '../../src/ledger/decide.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { type ClientFaults, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
@@ -32,21 +32,16 @@ beforeEach(async () => {
   log = createMemoryEventLog()
   nowMs = atMs
   const opener = processOf('opener')
+  await opener.submit(org, command('register', { kind: 'register', name: 'Example', overdraftLimit: 0n }))
   await opener.submit(
     org,
-    command('register', (account) => registerOrganization(account, { name: 'Example', overdraftLimit: 0n })),
-  )
-  await opener.submit(
-    org,
-    command('grant', (account, idOf) =>
-      grantCredits(account, {
-        grantId: idOf(0),
-        amount: parseCredits('10'),
-        priority: 100,
-        expiresAt: null,
-        reason: 'test',
-      }),
-    ),
+    command('grant', {
+      kind: 'grant',
+      amount: parseCredits('10'),
+      priority: 100,
+      expiresAt: null,
+      reason: 'test',
+    }),
   )
 })
 
@@ -63,27 +58,25 @@ const processOf = (name: string, faults: ClientFaults = {}, limits: Partial<Ledg
     limits: { retryPauseMs: 0, ...limits },
   })
 
-const command = (key: string, decide: LedgerCommand['decide']): LedgerCommand => ({
+const command = (key: string, instruction: Instruction): LedgerCommand => ({
   key,
   atMs,
   actor: 'system',
   requestId: key,
-  decide,
+  ...instruction,
 })
 
 const call = (key: string): LedgerCommand =>
-  command(key, (account, idOf) =>
-    recordCall(
-      account,
-      {
-        keyId: 'K9abcdefghijklmn',
-        capability: 'ip_lookup',
-        outcome: 'answered',
-        facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
-      },
-      { book, chargeId: () => idOf(1), atMs },
-    ),
-  )
+  command(key, {
+    kind: 'record',
+    call: {
+      keyId: 'K9abcdefghijklmn',
+      capability: 'ip_lookup',
+      outcome: 'answered',
+      facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
+    },
+    book,
+  })
 
 const adjusted = (): unknown[] =>
   log
@@ -189,18 +182,16 @@ describe('a charge whose caller was refused is given back or its answer is deliv
   /** The answer is delivered after all: a free call of its own. */
   const deliver = (ledger: Ledger, { firstEventId }: Reversal, absentUpTo: number) =>
     ledger.submit(org, {
-      ...command(settlementKeyOf(firstEventId), (account, idOf) =>
-        recordCall(
-          account,
-          {
-            keyId: 'K9abcdefghijklmn',
-            capability: 'ip_lookup',
-            outcome: 'answered',
-            facts: { kind: 'replay' },
-          },
-          { book, chargeId: () => idOf(1), atMs },
-        ),
-      ),
+      ...command(settlementKeyOf(firstEventId), {
+        kind: 'record',
+        call: {
+          keyId: 'K9abcdefghijklmn',
+          capability: 'ip_lookup',
+          outcome: 'answered',
+          facts: { kind: 'replay' },
+        },
+        book,
+      }),
       requestId: 'retry',
       absentUpTo,
     })

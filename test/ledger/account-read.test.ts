@@ -1,8 +1,8 @@
 /** What asking for an account costs a process that appends nothing itself. */
 import { pino } from 'pino'
 import { expect, test } from 'vitest'
+import type { Instruction } from '../../src/ledger/command.ts'
 import { createLedger } from '../../src/ledger/commit.ts'
-import { recordRateLimit, registerOrganization } from '../../src/ledger/decide.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
 const organizationId = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
@@ -29,19 +29,11 @@ test('what another process appended is read once, however often the account is a
     from.push(options.from)
     return undefined
   })
-  const register = (key: string) =>
-    writing.submit(organizationId, {
-      key,
-      atMs,
-      actor: 'system',
-      decide: (account) =>
-        account.registered
-          ? recordRateLimit(account, exceeded)
-          : registerOrganization(account, { name: 'Example', overdraftLimit: 0n }),
-    })
-  await register('register')
+  const write = (key: string, instruction: Instruction) =>
+    writing.submit(organizationId, { key, atMs, actor: 'system', ...instruction })
+  await write('register', { kind: 'register', name: 'Example', overdraftLimit: 0n })
   expect((await asking.lastSeen(organizationId)).revision).toBe(0)
-  for (let n = 0; n < 50; n++) await register(`call-${n}`)
+  for (let n = 0; n < 50; n++) await write(`call-${n}`, { kind: 'count_rate_limited', exceeded })
   from.length = 0
   for (let n = 0; n < 3; n++) expect((await asking.account(organizationId)).revision).toBe(50)
   // Each begins with the event the account ends with: it has to be there still.

@@ -9,6 +9,7 @@ import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { AppendConflict, type EventLog, Unavailable } from '../../src/event-log/port.ts'
 import { ledgerStream, operatorStream } from '../../src/events/streams.ts'
 import { type Account, balanceOf } from '../../src/ledger/account.ts'
+import type { Instruction } from '../../src/ledger/command.ts'
 import {
   type AccountSnapshot,
   createLedger,
@@ -17,7 +18,6 @@ import {
   type LedgerLimits,
   LedgerUnavailable,
 } from '../../src/ledger/commit.ts'
-import { grantCredits, recordCall, registerOrganization } from '../../src/ledger/decide.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
 const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
@@ -46,46 +46,39 @@ const processOf = (
     limits: { retryPauseMs: 1, unknownRetryMs: 300, unavailableRetryMs: 100, ...limits },
   })
 
-const command = (key: string, decide: LedgerCommand['decide']): LedgerCommand => ({
+const command = (key: string, instruction: Instruction): LedgerCommand => ({
   key,
   atMs,
   actor: 'system',
   requestId: key,
-  decide,
+  ...instruction,
 })
 
 /** Costs one credit. */
 const call = (key: string): LedgerCommand =>
-  command(key, (account, idOf) =>
-    recordCall(
-      account,
-      {
-        keyId: 'K9abcdefghijklmn',
-        capability: 'ip_lookup',
-        outcome: 'answered',
-        facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
-      },
-      { book, chargeId: () => idOf(1), atMs },
-    ),
-  )
+  command(key, {
+    kind: 'record',
+    call: {
+      keyId: 'K9abcdefghijklmn',
+      capability: 'ip_lookup',
+      outcome: 'answered',
+      facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
+    },
+    book,
+  })
 
 const opened = async (credits: string): Promise<void> => {
   const opener = processOf('opener')
+  await opener.submit(org, command('register', { kind: 'register', name: 'Example', overdraftLimit: 0n }))
   await opener.submit(
     org,
-    command('register', (account) => registerOrganization(account, { name: 'Example', overdraftLimit: 0n })),
-  )
-  await opener.submit(
-    org,
-    command('grant', (account, idOf) =>
-      grantCredits(account, {
-        grantId: idOf(0),
-        amount: parseCredits(credits),
-        priority: 100,
-        expiresAt: null,
-        reason: 'test',
-      }),
-    ),
+    command('grant', {
+      kind: 'grant',
+      amount: parseCredits(credits),
+      priority: 100,
+      expiresAt: null,
+      reason: 'test',
+    }),
   )
 }
 

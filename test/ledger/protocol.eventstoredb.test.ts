@@ -12,6 +12,7 @@ import { type EventStoreDbLimits, openEventStoreDb } from '../../src/event-log/e
 import type { CallFacts } from '../../src/events/calls.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
+import type { Instruction } from '../../src/ledger/command.ts'
 import {
   type Committed,
   createLedger,
@@ -19,7 +20,6 @@ import {
   type LedgerCommand,
   LedgerUnavailable,
 } from '../../src/ledger/commit.ts'
-import { grantCredits, recordCall, registerOrganization } from '../../src/ledger/decide.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import {
   type DoubleAppendFault,
@@ -46,23 +46,20 @@ const limits: Partial<EventStoreDbLimits> = {
   heartbeatMs: 300,
 }
 
-const command = (key: string, decide: LedgerCommand['decide']): LedgerCommand => ({
+const command = (key: string, instruction: Instruction): LedgerCommand => ({
   key,
   atMs: Date.now(),
   actor: 'system',
   requestId: key,
-  decide,
+  ...instruction,
 })
 
 const call = (key: string): LedgerCommand => {
-  const atMs = Date.now()
-  return command(key, (account, idOf) =>
-    recordCall(
-      account,
-      { keyId: 'K9abcdefghijklmn', capability: 'ip_lookup', outcome: 'answered', facts: located },
-      { book, chargeId: () => idOf(1), atMs },
-    ),
-  )
+  return command(key, {
+    kind: 'record',
+    call: { keyId: 'K9abcdefghijklmn', capability: 'ip_lookup', outcome: 'answered', facts: located },
+    book,
+  })
 }
 
 /** A process: its own client, its own ledger. */
@@ -80,21 +77,16 @@ const processOn = (double: EventStoreDouble, { unknownRetryMs = 5_000 } = {}) =>
 }
 
 const opening = async (ledger: Ledger): Promise<void> => {
+  await ledger.submit(org, command('register', { kind: 'register', name: 'Example', overdraftLimit: 0n }))
   await ledger.submit(
     org,
-    command('register', (account) => registerOrganization(account, { name: 'Example', overdraftLimit: 0n })),
-  )
-  await ledger.submit(
-    org,
-    command('opening', (account, idOf) =>
-      grantCredits(account, {
-        grantId: idOf(0),
-        amount: parseCredits(String(credits)),
-        priority: 100,
-        expiresAt: null,
-        reason: 'test',
-      }),
-    ),
+    command('opening', {
+      kind: 'grant',
+      amount: parseCredits(String(credits)),
+      priority: 100,
+      expiresAt: null,
+      reason: 'test',
+    }),
   )
 }
 

@@ -14,6 +14,7 @@ import type { CallFacts } from '../../src/events/calls.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { type Account, balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
+import type { Instruction } from '../../src/ledger/command.ts'
 import {
   type AccountSnapshot,
   CommandRefused,
@@ -24,13 +25,7 @@ import {
   LedgerUnavailable,
   ledgerLimits,
 } from '../../src/ledger/commit.ts'
-import {
-  expireLot,
-  grantCredits,
-  overridePrice,
-  recordCall,
-  registerOrganization,
-} from '../../src/ledger/decide.ts'
+import { type Decision, decideCommand } from '../../src/ledger/decide.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import {
   type AppendAttempt,
@@ -80,51 +75,44 @@ const processOf = (
     logger: pino({ level: 'silent' }),
     clock,
     limits: { retryPauseMs: 0, ...options.limits },
+    decide: (account, command, idOf) =>
+      hostile.get(command.key)?.(account) ?? decideCommand(account, command, idOf),
   })
 
-const command = (key: string, decide: LedgerCommand['decide']): LedgerCommand => ({
+/** Commands that no rule of ours would decide so, by key. */
+const hostile = new Map<string, (account: Account) => Decision>()
+
+const hostileCommand = (key: string, decide: (account: Account) => Decision): LedgerCommand => {
+  hostile.set(key, decide)
+  return command(key, { kind: 'expire', grantId: 'none' })
+}
+
+const command = (key: string, instruction: Instruction): LedgerCommand => ({
   key,
   atMs: nowMs,
   actor: 'system',
   requestId: key.slice(0, 64),
-  decide,
+  ...instruction,
 })
 
 /** A call that is charged one credit when it was located. */
 const call = (key: string, facts: CallFacts = located): LedgerCommand => {
-  const atMs = nowMs
-  return command(key, (account, idOf) =>
-    recordCall(
-      account,
-      { keyId, capability: 'ip_lookup', outcome: 'answered', facts },
-      { book, chargeId: () => idOf(1), atMs },
-    ),
-  )
+  return command(key, {
+    kind: 'record',
+    call: { keyId, capability: 'ip_lookup', outcome: 'answered', facts },
+    book,
+  })
 }
 
 const grant = (key: string, amount: string, expiresAt: string | null = null): LedgerCommand =>
-  command(key, (account, idOf) =>
-    grantCredits(account, {
-      grantId: idOf(0),
-      amount: parseCredits(amount),
-      priority: 100,
-      expiresAt,
-      reason: 'test',
-    }),
-  )
+  command(key, { kind: 'grant', amount: parseCredits(amount), priority: 100, expiresAt, reason: 'test' })
 
 /** Writes off the lot a grant opened, once it has expired. */
-const sweep = (grantKey: string): LedgerCommand => {
-  const atMs = nowMs
-  return command(`expire/${grantKey}`, (account) =>
-    expireLot(account, { grantId: eventIdOf(account.organizationId, grantKey, 0), atMs }),
-  )
-}
+const sweep = (grantKey: string, organizationId = org): LedgerCommand =>
+  command(`expire/${grantKey}`, { kind: 'expire', grantId: eventIdOf(organizationId, grantKey, 0) })
 
 const register = (overdraft = '0'): LedgerCommand =>
-  command('register', (account) =>
-    registerOrganization(account, { name: 'Example', overdraftLimit: parseCredits(overdraft) }),
-  )
+  command('register', { kind: 'register', name: 'Example', overdraftLimit: parseCredits(overdraft) })
 
 /** An organization with credits, written by a process that is gone again. */
 const opened = async ({ credits = '100', overdraft = '0', organizationId = org } = {}): Promise<void> => {
@@ -288,7 +276,7 @@ describe('rule 2: batches', () => {
     await opened()
     const ledger = processOf('a')
     const many = (key: string): LedgerCommand =>
-      command(key, () =>
+      hostileCommand(key, () =>
         Array.from({ length: 400 }, () => ({
           type: 'PriceOverrideSet' as const,
           data: { sku: 'ip_lookup', amount: null, effective_from: new Date(nowMs).toISOString() },
@@ -333,7 +321,7 @@ describe('rule 2: batches', () => {
   test('a command whose decision throws fails alone', async () => {
     await opened()
     const ledger = processOf('a')
-    const broken = command('broken', () => {
+    const broken = hostileCommand('broken', () => {
       throw new RangeError('a bug in a decision')
     })
     const outcomes = await Promise.all(
@@ -357,7 +345,7 @@ describe('rule 2: batches', () => {
     try {
       await opened()
       const ledger = processOf('a')
-      const broken = command('broken', () => [event as unknown as LedgerEvent])
+      const broken = hostileCommand('broken', () => [event as unknown as LedgerEvent])
       const submitted = [call('before'), broken, call('after')].map((one) =>
         outcomeOf(ledger.submit(org, one)),
       )
@@ -689,13 +677,12 @@ describe('rule 4: conflicts', () => {
   test('the same ids at the same place, but other bytes: the account goes on from what stands', async () => {
     await opened()
     const b = processOf('b')
-    const dearer = command('price', (account) =>
-      overridePrice(account, {
-        sku: 'ip_lookup',
-        amount: parseCredits('3'),
-        effectiveFrom: new Date(startMs + 500).toISOString(),
-      }),
-    )
+    const dearer = command('price', {
+      kind: 'override_price',
+      sku: 'ip_lookup',
+      amount: parseCredits('3'),
+      effectiveFrom: new Date(startMs + 500).toISOString(),
+    })
     await b.submit(org, dearer)
     const ledger = interrupted(() => b.submit(org, call('same')))
     nowMs += 1_000
@@ -761,13 +748,12 @@ describe('rule 4: conflicts', () => {
   test('a price set meanwhile by another process is the price', async () => {
     await opened({ credits: '10' })
     const b = processOf('b')
-    const dearer = command('price', (account) =>
-      overridePrice(account, {
-        sku: 'ip_lookup',
-        amount: parseCredits('2.5'),
-        effectiveFrom: new Date(nowMs).toISOString(),
-      }),
-    )
+    const dearer = command('price', {
+      kind: 'override_price',
+      sku: 'ip_lookup',
+      amount: parseCredits('2.5'),
+      effectiveFrom: new Date(nowMs).toISOString(),
+    })
     const ledger = interrupted(() => b.submit(org, dearer))
     expect(await ledger.submit(org, call('mine'))).toMatchObject({ balance: parseCredits('7.5') })
   })
@@ -1020,13 +1006,12 @@ describe('rule 6: loading the account', () => {
       grant('short', '1.25', new Date(startMs + 1_000).toISOString()),
       call('h2'),
       call('h3', notLocated),
-      command('price', (account) =>
-        overridePrice(account, {
-          sku: 'ip_lookup',
-          amount: parseCredits('0.75'),
-          effectiveFrom: new Date(nowMs).toISOString(),
-        }),
-      ),
+      command('price', {
+        kind: 'override_price',
+        sku: 'ip_lookup',
+        amount: parseCredits('0.75'),
+        effectiveFrom: new Date(nowMs).toISOString(),
+      }),
       ...['h4', 'h5', 'h6', 'h7', 'h8'].map((key) => call(key)),
       grant('later', '4'),
       call('h9'),

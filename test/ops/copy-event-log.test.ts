@@ -7,8 +7,8 @@ import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
 import { type EventLog, logStart, type RecordedEvent } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
+import type { Instruction } from '../../src/ledger/command.ts'
 import { createLedger } from '../../src/ledger/commit.ts'
-import { grantCredits, recordCall, registerOrganization } from '../../src/ledger/decide.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
@@ -36,34 +36,34 @@ beforeAll(async () => {
   })
   const book = priceBookOf(defaultPriceBook)
   for (const organization of organizations) {
-    const submit = (key: string, decide: Parameters<typeof ledger.submit>[1]['decide']) =>
-      ledger.submit(organization, { key, requestId: key, atMs: 1_700_000_000_000, actor: 'cli', decide })
-    await submit('register', (account) =>
-      registerOrganization(account, { name: 'Müller "日本" & Söhne', overdraftLimit: 0n }),
-    )
-    await submit('grant', (account, idOf) =>
-      grantCredits(account, {
-        grantId: idOf(0),
-        amount: parseCredits('5000'),
-        priority: 1,
-        expiresAt: null,
-        reason: 'test',
-      }),
-    )
+    const submit = (key: string, instruction: Instruction) =>
+      ledger.submit(organization, {
+        key,
+        requestId: key,
+        atMs: 1_700_000_000_000,
+        actor: 'cli',
+        ...instruction,
+      })
+    await submit('register', { kind: 'register', name: 'Müller "日本" & Söhne', overdraftLimit: 0n })
+    await submit('grant', {
+      kind: 'grant',
+      amount: parseCredits('5000'),
+      priority: 1,
+      expiresAt: null,
+      reason: 'test',
+    })
     await Promise.all(
       Array.from({ length: 1_200 }, (_, i) =>
-        submit(`call-${i}`, (account, idOf) =>
-          recordCall(
-            account,
-            {
-              keyId: 'l1WO9Eavc8p3Riys',
-              capability: 'ip_lookup',
-              outcome: 'answered',
-              facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
-            },
-            { book, chargeId: () => idOf(1), atMs: 1_700_000_000_000 },
-          ),
-        ),
+        submit(`call-${i}`, {
+          kind: 'record',
+          call: {
+            keyId: 'l1WO9Eavc8p3Riys',
+            capability: 'ip_lookup',
+            outcome: 'answered',
+            facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
+          },
+          book,
+        }),
       ),
     )
   }

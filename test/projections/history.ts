@@ -7,7 +7,7 @@ import pg from 'pg'
 import { type Logger, pino } from 'pino'
 import { projections } from '../../projections/index.ts'
 import type { Projection, TableName } from '../../projections/projection.ts'
-import { formatCredits, parseCredits } from '../../src/billing/money.ts'
+import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { eventIdOf, uuidV5 } from '../../src/event-log/event-id.ts'
 import { type EventLog, logStart, type RecordedEvent } from '../../src/event-log/port.ts'
@@ -17,18 +17,8 @@ import type { CallFacts } from '../../src/events/calls.ts'
 import type { DomainEvent } from '../../src/events/catalogue.ts'
 import { keyStream, priceBookStream, profileStream } from '../../src/events/streams.ts'
 import { createSecrets } from '../../src/guard/secrets.ts'
-import { allocationsFor } from '../../src/ledger/account.ts'
 import { createLedger, type Ledger, type LedgerCommand } from '../../src/ledger/commit.ts'
-import {
-  expireLot,
-  grantCredits,
-  overridePrice,
-  recordCall,
-  recordCallsRefused,
-  recordRateLimit,
-  registerOrganization,
-  reverseCharge,
-} from '../../src/ledger/decide.ts'
+import { decideCommand, isRefusal } from '../../src/ledger/decide.ts'
 import { type Checkpoint, readCheckpoints } from '../../src/projector/checkpoints.ts'
 import { rebuildProjection, verifyProjection } from '../../src/projector/rebuild.ts'
 import { createProjector, type Projector } from '../../src/projector/run.ts'
@@ -224,8 +214,25 @@ export const issueKey = (
     },
   })
 
+/** Ends the key of a call that is charged in two lines. */
+const severalLines = '/several lines'
+
 export const ledgerOver = (eventLog: EventLog): Ledger =>
-  createLedger({ eventLog, snapshot: async () => null, logger: silent, clock: { now: () => startMs } })
+  createLedger({
+    eventLog,
+    snapshot: async () => null,
+    logger: silent,
+    clock: { now: () => startMs },
+    decide: (account, command, idOf) => {
+      const decision = decideCommand(account, command, idOf)
+      if (isRefusal(decision) || !command.key.endsWith(severalLines)) return decision
+      return decision.map((event) => {
+        const [line] = event.type === 'CreditCharged' ? event.data.lines : []
+        if (event.type !== 'CreditCharged' || line === undefined) return event
+        return { ...event, data: { ...event.data, lines: [line, { ...line, sku: 'extra', amount: '0' }] } }
+      })
+    },
+  })
 
 export const openOrganizations = async (ledger: Ledger): Promise<void> => {
   for (const [i, organizationId] of organizationIds.entries())
@@ -233,11 +240,9 @@ export const openOrganizations = async (ledger: Ledger): Promise<void> => {
       key: 'register',
       atMs: startMs,
       actor: 'cli',
-      decide: (account) =>
-        registerOrganization(account, {
-          name: `Organization ${i}`,
-          overdraftLimit: parseCredits(['0', '3.5', '20'][i] ?? '0'),
-        }),
+      kind: 'register',
+      name: `Organization ${i}`,
+      overdraftLimit: parseCredits(['0', '3.5', '20'][i] ?? '0'),
     })
 }
 
@@ -247,31 +252,25 @@ export const plainCall = (key: string, atMs = startMs): LedgerCommand => ({
   atMs,
   actor: 'key:test',
   requestId: key.slice(0, 64),
-  decide: (account, idOf) =>
-    recordCall(
-      account,
-      {
-        keyId: keyIds[0] ?? '',
-        capability: 'ip_lookup',
-        outcome: 'answered',
-        facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: hmac },
-      },
-      { book, chargeId: () => idOf(1), atMs },
-    ),
+  kind: 'record',
+  call: {
+    keyId: keyIds[0] ?? '',
+    capability: 'ip_lookup',
+    outcome: 'answered',
+    facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: hmac },
+  },
+  book,
 })
 
 export const plainGrant = (key: string, amount: string): LedgerCommand => ({
   key,
   atMs: startMs,
   actor: 'cli',
-  decide: (account, idOf) =>
-    grantCredits(account, {
-      grantId: idOf(0),
-      amount: parseCredits(amount),
-      priority: 100,
-      expiresAt: null,
-      reason: 'test',
-    }),
+  kind: 'grant',
+  amount: parseCredits(amount),
+  priority: 100,
+  expiresAt: null,
+  reason: 'test',
 })
 
 /**
@@ -341,35 +340,27 @@ export const writeHistory = async (
   }
 
   const call = async (organizationId: string): Promise<void> => {
-    const key = `call-${++sequence}`
+    const key = `call-${++sequence}${random.next() < 0.1 ? severalLines : ''}`
     const atMs = nowMs - random.integer(5_000)
     const established = facts()
     const refused = established.kind === 'refusal'
     const keyId = random.pick(keyIds)
     const idempotent = random.next() < 0.2
-    const severalLines = random.next() < 0.1
     const committed = await ledger.submit(organizationId, {
       key,
       atMs,
       actor: `key:${keyId}`,
       ...(random.next() < 0.9 ? { requestId: key } : {}),
-      decide: (account, idOf) =>
-        recordCall(
-          account,
-          {
-            keyId,
-            capability: established.kind === 'whoami' ? 'whoami' : 'ip_lookup',
-            outcome: refused ? (random.next() < 0.5 ? 'refused' : 'failed') : 'answered',
-            ...(refused ? { code: established.code } : {}),
-            facts: established,
-            idempotent,
-          },
-          { book, chargeId: () => idOf(1), atMs },
-        ).map((event) => {
-          const [line] = event.type === 'CreditCharged' ? event.data.lines : []
-          if (!severalLines || event.type !== 'CreditCharged' || line === undefined) return event
-          return { ...event, data: { ...event.data, lines: [line, { ...line, sku: 'extra', amount: '0' }] } }
-        }),
+      kind: 'record',
+      call: {
+        keyId,
+        capability: established.kind === 'whoami' ? 'whoami' : 'ip_lookup',
+        outcome: refused ? (random.next() < 0.5 ? 'refused' : 'failed') : 'answered',
+        ...(refused ? { code: established.code } : {}),
+        facts: established,
+        idempotent,
+      },
+      book,
     })
     for (const event of committed.events)
       if (event.type === 'CreditCharged')
@@ -388,14 +379,11 @@ export const writeHistory = async (
       key,
       atMs: nowMs,
       actor: 'cli',
-      decide: (account, idOf) =>
-        grantCredits(account, {
-          grantId: idOf(0),
-          amount,
-          priority: random.integer(3),
-          expiresAt,
-          reason: 'it’s "quoted", {x}\\',
-        }),
+      kind: 'grant',
+      amount,
+      priority: random.integer(3),
+      expiresAt,
+      reason: 'it’s "quoted", {x}\\',
     })
     lots.push({ organizationId, grantId: eventIdOf(organizationId, key, 0) })
   }
@@ -407,7 +395,8 @@ export const writeHistory = async (
         key: `expire/${grantId}/${++sequence}`,
         atMs,
         actor: 'system',
-        decide: (account) => expireLot(account, { grantId, atMs }),
+        kind: 'expire',
+        grantId,
       })
   }
 
@@ -419,8 +408,11 @@ export const writeHistory = async (
       key: `reversal/${chargeId}`,
       atMs: nowMs,
       actor: 'system',
-      decide: (account, idOf) =>
-        reverseCharge(account, { adjustmentId: idOf(0), chargeId, amount, reason: 'never delivered' }),
+      kind: 'adjust',
+      adjusts: chargeId,
+      amount,
+      reason: 'never delivered',
+      rerateRun: null,
     })
   }
 
@@ -432,20 +424,11 @@ export const writeHistory = async (
       key: `correction-${++sequence}`,
       atMs,
       actor: 'cli',
-      decide: (account, idOf) => [
-        {
-          type: 'CreditAdjusted',
-          data: {
-            adjustment_id: idOf(0),
-            adjusts: null,
-            amount: formatCredits(-amount),
-            reason: 'correction',
-            rerate_run: 'run-1',
-            allocations: allocationsFor(account, amount, atMs),
-            overdraft_repaid: '0',
-          },
-        },
-      ],
+      kind: 'adjust',
+      adjusts: null,
+      amount: -amount,
+      reason: 'correction',
+      rerateRun: 'run-1',
     })
   }
 
@@ -456,8 +439,10 @@ export const writeHistory = async (
       key: `price-${++sequence}`,
       atMs: nowMs,
       actor: 'cli',
-      decide: (account) =>
-        overridePrice(account, { sku: random.pick(['ip_lookup', 'other']), amount, effectiveFrom }),
+      kind: 'override_price',
+      sku: random.pick(['ip_lookup', 'other']),
+      amount,
+      effectiveFrom,
     })
   }
 
@@ -472,7 +457,8 @@ export const writeHistory = async (
       key: `rate-limit/${++sequence}`,
       atMs: nowMs,
       actor: 'system',
-      decide: (account) => recordRateLimit(account, exceeded),
+      kind: 'count_rate_limited',
+      exceeded,
     })
   }
 
@@ -492,7 +478,9 @@ export const writeHistory = async (
       key: `refused/${++sequence}`,
       atMs,
       actor: 'system',
-      decide: (account) => recordCallsRefused(account, calls, { book, atMs }),
+      kind: 'count_refused',
+      refused: calls,
+      book,
     })
   }
 

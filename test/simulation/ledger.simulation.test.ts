@@ -23,13 +23,6 @@ import {
   type LedgerCommand,
   LedgerUnavailable,
 } from '../../src/ledger/commit.ts'
-import {
-  expireLot,
-  grantCredits,
-  overridePrice,
-  recordCall,
-  registerOrganization,
-} from '../../src/ledger/decide.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
 import { type AppendAttempt, type AppendFault, createMemoryEventLog } from '../support/memory-event-log.ts'
@@ -282,18 +275,15 @@ const simulate = async (
       atMs,
       actor: `key:${keyId}`,
       requestId: `request-${++sequence}`,
-      decide: (account, idOf) =>
-        recordCall(
-          account,
-          {
-            keyId,
-            capability: 'ip_lookup',
-            outcome: 'answered',
-            facts: { kind: 'replay' },
-            idempotent: true,
-          },
-          { book, chargeId: () => idOf(1), atMs },
-        ),
+      kind: 'record',
+      call: {
+        keyId,
+        capability: 'ip_lookup',
+        outcome: 'answered',
+        facts: { kind: 'replay' },
+        idempotent: true,
+      },
+      book,
     })
     if (told.kind === 'failed') return told
     const delivered =
@@ -319,12 +309,9 @@ const simulate = async (
       actor: `key:${keyId}`,
       requestId: idempotent ? `request-${++sequence}` : call.key,
       ...(looked === null ? {} : { absentUpTo: looked }),
-      decide: (account, idOf) =>
-        recordCall(
-          account,
-          { keyId, capability: 'ip_lookup', outcome: 'answered', facts },
-          { book, chargeId: () => idOf(1), atMs },
-        ),
+      kind: 'record',
+      call: { keyId, capability: 'ip_lookup', outcome: 'answered', facts },
+      book,
     })
     count(`call ${told.kind}`)
     const before = idempotent && told.kind === 'committed' && told.committed.repeated
@@ -356,14 +343,11 @@ const simulate = async (
       key,
       atMs: time.nowMs,
       actor: 'cli',
-      decide: (account, idOf) =>
-        grantCredits(account, {
-          grantId: idOf(0),
-          amount,
-          priority: random.integer(3),
-          expiresAt,
-          reason: 'simulated',
-        }),
+      kind: 'grant',
+      amount,
+      priority: random.integer(3),
+      expiresAt,
+      reason: 'simulated',
     })
     count('grant')
     if (told.kind === 'committed' && expiresAt !== null)
@@ -380,7 +364,8 @@ const simulate = async (
       key: `expire/${grantId}`,
       atMs,
       actor: 'system',
-      decide: (account) => expireLot(account, { grantId, atMs }),
+      kind: 'expire',
+      grantId,
     }
     const told = await submit(process, organizationId, command)
     count('sweep')
@@ -399,7 +384,10 @@ const simulate = async (
       key: `price-${++sequence}`,
       atMs: time.nowMs,
       actor: 'cli',
-      decide: (account) => overridePrice(account, { sku: 'ip_lookup', amount, effectiveFrom }),
+      kind: 'override_price',
+      sku: 'ip_lookup',
+      amount,
+      effectiveFrom,
     })
     count('price')
   }
@@ -451,11 +439,9 @@ const simulate = async (
           key: 'register',
           atMs: time.nowMs,
           actor: 'cli',
-          decide: (account) =>
-            registerOrganization(account, {
-              name: organizationId,
-              overdraftLimit: parseCredits(overdrafts[i] ?? '0'),
-            }),
+          kind: 'register',
+          name: organizationId,
+          overdraftLimit: parseCredits(overdrafts[i] ?? '0'),
         })
     await Promise.all(Array.from({ length: clientsMax }, client))
   }
@@ -477,7 +463,8 @@ const simulate = async (
           key: `last-${++sequence}`,
           atMs: time.nowMs,
           actor: 'system',
-          decide: () => [],
+          kind: 'expire',
+          grantId: 'none',
         })
         await ledger.account(organizationId)
       }

@@ -4,7 +4,6 @@ import { grant } from '../../src/administration/organizations.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import type { Capability } from '../../src/events/capabilities.ts'
 import { forgetAnswers } from '../../src/jobs/retain.ts'
-import { allocationsFor, repaidBy } from '../../src/ledger/account.ts'
 import type { House, LedgerFact, Partner } from '../support/house.ts'
 import type { Bare, ExpectedRefusal } from './wire.ts'
 
@@ -37,26 +36,15 @@ export const rerate = (
   { amount, adjusts }: { amount: string; adjusts: string | null },
   ledger = house.foundation.ledger,
 ): Promise<unknown> => {
-  const atMs = Date.now()
-  const micro = parseCredits(amount)
   return ledger.submit(organizationId, {
     key: `rerate/${randomUUID()}`,
-    atMs,
+    atMs: Date.now(),
     actor: 'cli',
-    decide: (account, idOf) => [
-      {
-        type: 'CreditAdjusted',
-        data: {
-          adjustment_id: idOf(0),
-          adjusts,
-          amount,
-          reason: 'priced anew',
-          rerate_run: 'a-run',
-          allocations: micro < 0n ? allocationsFor(account, -micro, atMs) : [],
-          overdraft_repaid: micro < 0n ? '0' : repaidBy(account, micro),
-        },
-      },
-    ],
+    kind: 'adjust',
+    adjusts,
+    amount: parseCredits(amount),
+    reason: 'priced anew',
+    rerateRun: 'a-run',
   })
 }
 

@@ -3,7 +3,6 @@ import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
 import { createLedger } from '../../src/ledger/commit.ts'
-import { grantCredits } from '../../src/ledger/decide.ts'
 import {
   type AnswerAndFacts,
   type House,
@@ -233,14 +232,11 @@ describe('decision 24: refused calls cannot fill the event log', () => {
         key: 'bought',
         atMs: Date.now(),
         actor: 'cli',
-        decide: (account, idOf) =>
-          grantCredits(account, {
-            grantId: idOf(0),
-            amount: parseCredits('1'),
-            priority: 100,
-            expiresAt: null,
-            reason: 'bought',
-          }),
+        kind: 'grant',
+        amount: parseCredits('1'),
+        priority: 100,
+        expiresAt: null,
+        reason: 'bought',
       })
       const paid = await own.lookup(partner, { ip: places.london })
       expect(paid.status).toBe(200)

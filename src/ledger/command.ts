@@ -1,0 +1,109 @@
+import type { MicroCredits } from '../billing/money.ts'
+import type { PriceBook } from '../billing/price-book.ts'
+import type { CallFacts, CallOutcome, CallsRefused, RateLimitExceeded } from '../events/calls.ts'
+import type { Capability } from '../events/capabilities.ts'
+import type { LedgerEvent } from '../events/catalogue.ts'
+
+/** What a ledger can be asked to do. Plain data: a command can be queued, sent elsewhere and decided again. */
+
+/** A call as its `KeyUsed` records it. */
+export type CallToRecord = {
+  readonly keyId: string
+  readonly capability: Capability
+  readonly outcome: CallOutcome
+  readonly code?: string
+  readonly facts: CallFacts
+  /** The caller sent an Idempotency-Key. */
+  readonly idempotent?: boolean
+  /** With an Idempotency-Key that this call uses up: for which request. */
+  readonly requestFingerprint?: string
+}
+
+/** What a call comes to for an account: it costs nothing, the balance pays it, or the balance does not. */
+export type Affordability = 'free' | 'paid' | 'unpaid'
+
+/** Each kind has its pure decision in `decide.ts`. Amounts are micro-credits. */
+export type Instruction =
+  | { readonly kind: 'register'; readonly name: string; readonly overdraftLimit: MicroCredits }
+  /** Opens a lot whose id is the id of its event. */
+  | {
+      readonly kind: 'grant'
+      readonly amount: MicroCredits
+      readonly priority: number
+      /** ISO 8601; null: never. */
+      readonly expiresAt: string | null
+      readonly reason: string
+    }
+  | {
+      readonly kind: 'override_price'
+      readonly sku: string
+      readonly amount: MicroCredits | null
+      readonly effectiveFrom: string
+    }
+  /** Writes off what is left of a lot whose expiry has come. */
+  | { readonly kind: 'expire'; readonly grantId: string }
+  /** Corrects a charge, or the balance where `adjusts` is null. Positive amounts are given back. */
+  | {
+      readonly kind: 'adjust'
+      readonly adjusts: string | null
+      readonly amount: MicroCredits
+      readonly reason: string
+      readonly rerateRun: string | null
+    }
+  /** Records a call and charges what its facts cost. `only`: nothing is written where the account says otherwise. */
+  | {
+      readonly kind: 'record'
+      readonly call: CallToRecord
+      readonly book: PriceBook
+      readonly only?: Affordability
+    }
+  /**
+   * Records a refusal for lack of credits, unless the balance can pay `dearest` beside what calls in progress hold. Then nothing is
+   * written.
+   */
+  | {
+      readonly kind: 'refuse'
+      readonly call: CallToRecord
+      readonly book: PriceBook
+      readonly dearest: CallFacts
+      readonly held: MicroCredits
+    }
+  | { readonly kind: 'count_rate_limited'; readonly exceeded: RateLimitExceeded }
+  | {
+      readonly kind: 'count_refused'
+      readonly refused: Omit<CallsRefused, 'free_by'>
+      readonly book: PriceBook
+    }
+
+/** Who asks, when, and what tells the command from every other. */
+export type Envelope = {
+  /** Idempotency-Key or request id: with the organization it determines every event id. */
+  readonly key: string
+  readonly atMs: number
+  readonly actor: string
+  readonly requestId?: string
+  /**
+   * The ledger is known not to hold the command up to this revision: given for keys that may come back. What comes
+   * after it is looked through before the command is decided.
+   */
+  readonly absentUpTo?: number
+  /** How long its caller waits, where that is less than the ledger's own limit. */
+  readonly waitMaxMs?: number
+  /** The command delivers what another one charged, by that one's first event id: that charge is owed after all. */
+  readonly owes?: string
+}
+
+export type LedgerCommand = Envelope & Instruction
+
+/** What a command led to, durably. `repeated`: the ledger held its events already. */
+export type Committed = {
+  readonly events: readonly LedgerEvent[]
+  readonly revision: number
+  readonly balance: MicroCredits
+  readonly repeated: boolean
+}
+
+/** The ledger's rules forbid the command; nothing was written. */
+export class CommandRefused extends Error {
+  override name = 'CommandRefused'
+}
