@@ -83,12 +83,13 @@ export const unheardOf = ({ decided }: Pick<Batch, 'decided'>): Map<string, Comm
 export const decideInto = (
   batch: Batch,
   queue: Queued[],
-  { stream, limits, ahead, decide }: { stream: string; limits: BatchLimits; ahead: boolean; decide: Decide },
+  { stream, limits, decide }: { stream: string; limits: BatchLimits; decide: Decide },
 ): void => {
   let taken = 0
   for (const queued of queue) {
     if (batch.decided.length >= limits.batchCommandsMax || batch.bytes >= limits.batchBytesMax) break
-    if (ahead && queued.command.absentUpTo !== undefined) break
+    // It may be in a part of the ledger that was not looked through: it arrived during the look, or waits for the next.
+    if (queued.absentUpTo < batch.base) break
     if (!decideOne(batch, queued, { stream, decide })) break
     taken++
     if (batch.broken) break

@@ -140,10 +140,12 @@ export const createWriter = (
    * the account was folded past them without anybody asking for them.
    */
   const answerPast = async (current: Account): Promise<void> => {
-    const absentUpTo = queue.map(({ command }) => command.absentUpTo ?? current.revision)
-    const from = Math.min(current.revision, ...absentUpTo) + 1
-    if (from > current.revision) return
-    answerFrom(await reader.findBetween(current, { from, to: current.revision, atMs: clock.now() }))
+    const asked = queue.filter(({ absentUpTo }) => absentUpTo < current.revision)
+    if (asked.length === 0) return
+    const from = Math.min(...asked.map(({ absentUpTo }) => absentUpTo)) + 1
+    const to = current.revision
+    answerFrom(await reader.findBetween(current, { from, to, atMs: clock.now() }))
+    for (const queued of asked) queued.absentUpTo = to
   }
 
   /** Answers queued commands that stand in the ledger already: appending them again would charge twice. */
@@ -170,7 +172,7 @@ export const createWriter = (
       preparing = false
       if (inFlight === undefined) return
       next ??= newBatch(inFlight.draft, inFlight)
-      if (!next.broken) decideInto(next, queue, { stream, limits, ahead: true, decide })
+      if (!next.broken) decideInto(next, queue, { stream, limits, decide })
     })
   }
 
@@ -249,7 +251,7 @@ export const createWriter = (
     }
     const batch = next === undefined ? newBatch(current) : { ...next, before: null }
     next = undefined
-    if (!batch.broken) decideInto(batch, queue, { stream, limits, ahead: false, decide })
+    if (!batch.broken) decideInto(batch, queue, { stream, limits, decide })
     if (batch.broken) {
       account = undefined
       queue.unshift(...batch.decided.flatMap(({ queued }) => (queued.gaveUp ? [] : [queued])))

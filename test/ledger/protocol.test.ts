@@ -868,6 +868,26 @@ describe('the same command key in one process', () => {
     expect(await balanceNow()).toBe('98')
   })
 
+  test('a key that comes back while the ledger is looked through for another: one charge', async () => {
+    await opened()
+    await processOf('b').submit(org, call('same'))
+    await processOf('b').submit(org, call('later'))
+    const reading = gate()
+    const ledger = processOf('a', {
+      faults: { onRead: (_, { from }) => (from === 4 ? reading.wait() : Promise.resolve(undefined)) },
+    })
+    expect((await ledger.account(org)).revision).toBe(5)
+    const another = ledger.submit(org, { ...call('another'), requestId: 'another-request', absentUpTo: 3 })
+    await reading.reached
+    // Known to be absent up to the revision before its first events, and not looked for beyond that.
+    const again = ledger.submit(org, { ...call('same'), requestId: 'same-request', absentUpTo: 1 })
+    reading.open()
+    expect(await again).toMatchObject({ revision: 3, repeated: true })
+    expect(await another).toMatchObject({ repeated: false })
+    expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
+    expect(await balanceNow()).toBe('97')
+  })
+
   test('again while the first is being written: one charge, both told', async () => {
     await opened()
     const network = gate()
