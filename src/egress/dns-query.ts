@@ -1,8 +1,10 @@
 import { randomInt } from 'node:crypto'
 import { createSocket } from 'node:dgram'
 import { getServers } from 'node:dns'
-import { isIP, isIPv6, connect as tcpConnect } from 'node:net'
+import { isIP, isIPv6, type Socket, connect as tcpConnect } from 'node:net'
+import { within } from '../concurrency/deadline.ts'
 import {
+  badResponse,
   type DnsAnswer,
   type DnsQuestion,
   type DnsResponse,
@@ -23,9 +25,8 @@ export type DnsServer = { readonly address: string; readonly port: number }
 /** Rounds over the servers that were silent. */
 const roundsMax = 2
 const serversMax = 3
-/** Of a reply over TCP. Nobody's mail exchangers need a tenth of it. */
+/** Of a reply over TCP. No domain's mail exchangers need a tenth of it. */
 const replyOctetsMax = 16_384
-const aliasQuestionsMax = 4
 const dnsPort = 53
 
 /**
@@ -44,12 +45,14 @@ export const dnsServers = (texts: readonly string[] | null): readonly DnsServer[
   })
 }
 
+const silence = { kind: 'failed', code: 'ETIMEOUT' } as const satisfies DnsAnswer
+
 /** `attemptTimeoutMs` is how long one server may be silent, `deadlineMs` how long all of them together. */
 export type Patience = { readonly attemptTimeoutMs: number; readonly deadlineMs: number }
 
 /**
  * What the servers say, in at most `deadlineMs`. Never throws: what goes wrong is `failed`, EBADNAME for what is no
- * host name, ETIMEOUT when everybody was silent.
+ * host name, ETIMEOUT when all of them were silent.
  */
 export const askServers = async (
   servers: readonly DnsServer[],
@@ -57,59 +60,44 @@ export const askServers = async (
   type: DnsType,
   { attemptTimeoutMs, deadlineMs }: Patience,
 ): Promise<DnsAnswer> => {
-  const patience = { attemptTimeoutMs, deadline: performance.now() + deadlineMs }
-  let asked = name
-  let ttlSeconds = 0x7fffffff
-  for (let questions = 0; questions < aliasQuestionsMax; questions++) {
-    const response = await askInTurn(servers, asked, type, patience)
-    if (response.kind === 'alias') {
-      asked = response.name
-      ttlSeconds = Math.min(ttlSeconds, response.ttlSeconds)
-    } else {
-      if (response.kind !== 'records') return response
-      return { ...response, ttlSeconds: Math.min(ttlSeconds, response.ttlSeconds) }
-    }
-  }
-  return { kind: 'failed', code: 'EBADRESP' }
-}
-
-type Answered = Exclude<DnsResponse, { kind: 'truncated' }>
-
-const askInTurn = async (
-  servers: readonly DnsServer[],
-  name: string,
-  type: DnsType,
-  { attemptTimeoutMs, deadline }: { attemptTimeoutMs: number; deadline: number },
-): Promise<Answered> => {
+  const deadline = performance.now() + deadlineMs
   const refusing = new Set<DnsServer>()
-  let failure: Answered = { kind: 'failed', code: 'ETIMEOUT' }
+  let failure: DnsAnswer = silence
   for (let round = 0; round < roundsMax; round++) {
     for (const server of servers) {
       if (refusing.has(server)) continue
       const timeoutMs = Math.min(attemptTimeoutMs, deadline - performance.now())
       if (timeoutMs <= 0) return failure
-      const response = await askServer(server, { id: randomInt(0x10000), name, type }, timeoutMs)
-      if (response.kind !== 'failed') return response
+      const answer = await askServer(server, { id: randomInt(0x10000), name, type }, timeoutMs)
+      if (answer.kind !== 'failed') return answer
       // A server's own word says more than another's silence.
-      if (response.code === 'ETIMEOUT') continue
+      if (answer.code === 'ETIMEOUT') continue
       refusing.add(server)
-      failure = response
+      failure = answer
     }
   }
   return failure
 }
 
-const askServer = async (server: DnsServer, question: DnsQuestion, timeoutMs: number): Promise<Answered> => {
+const askServer = async (server: DnsServer, question: DnsQuestion, timeoutMs: number): Promise<DnsAnswer> => {
   const query = encodeQuestion(question)
   if (query === null) return { kind: 'failed', code: 'EBADNAME' }
-  const startedAt = performance.now()
-  const response = await overUdp(server, question, query, timeoutMs)
-  if (response.kind !== 'truncated') return response
-  const leftMs = Math.max(1, timeoutMs - (performance.now() - startedAt))
-  const whole = await overTcp(server, question, query, leftMs)
-  return whole.kind === 'truncated' ? { kind: 'failed', code: 'EBADRESP' } : whole
+  const deadline = performance.now() + timeoutMs
+  const leftMs = (): number => Math.max(1, deadline - performance.now())
+  try {
+    const response = await overUdp(server, question, query, leftMs())
+    if (response.kind !== 'truncated') return response
+    const whole = await overTcp(server, question, query, leftMs())
+    return whole.kind === 'truncated' ? badResponse : whole
+  } catch (error) {
+    return {
+      kind: 'failed',
+      code: error instanceof Error && 'code' in error ? String(error.code) : 'EBADRESP',
+    }
+  }
 }
 
+/** Rejects with what the socket fails with. */
 type Ask = (
   server: DnsServer,
   question: DnsQuestion,
@@ -117,56 +105,43 @@ type Ask = (
   timeoutMs: number,
 ) => Promise<DnsResponse>
 
-const failed = (error: NodeJS.ErrnoException): DnsResponse => ({
-  kind: 'failed',
-  code: error.code ?? 'EBADRESP',
-})
-
-const overUdp: Ask = ({ address, port }, question, query, timeoutMs) => {
-  const { promise, resolve } = Promise.withResolvers<DnsResponse>()
+const overUdp: Ask = async ({ address, port }, question, query, timeoutMs) => {
+  const { promise: answered, resolve, reject } = Promise.withResolvers<DnsResponse>()
   const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4')
-  let settled = false
-  const settle = (response: DnsResponse): void => {
-    if (settled) return
-    settled = true
-    clearTimeout(timer)
-    socket.close()
-    resolve(response)
-  }
-  const timer = setTimeout(() => settle({ kind: 'failed', code: 'ETIMEOUT' }), timeoutMs)
-  socket.on('error', (error) => settle(failed(error)))
+  socket.on('error', reject)
   socket.on('message', (message) => {
     const response = decodeResponse(message, question)
-    if (response !== null) settle(response)
+    if (response !== null) resolve(response)
   })
-  socket.connect(port, address, () => {
-    if (!settled) socket.send(query, (error) => error && settle(failed(error)))
-  })
-  return promise
+  socket.connect(port, address, () => socket.send(query))
+  try {
+    return await within(answered, { waitMs: timeoutMs }, () => silence)
+  } finally {
+    socket.close()
+  }
 }
 
-const overTcp: Ask = ({ address, port }, question, query, timeoutMs) => {
-  const { promise, resolve } = Promise.withResolvers<DnsResponse>()
+const overTcp: Ask = async ({ address, port }, question, query, timeoutMs) => {
   const socket = tcpConnect({ host: address, port })
-  const settle = (response: DnsResponse): void => {
-    clearTimeout(timer)
+  const length = Buffer.alloc(2)
+  length.writeUInt16BE(query.length)
+  socket.write(Buffer.concat([length, query]))
+  try {
+    return await within(readReply(socket, question), { waitMs: timeoutMs }, () => silence)
+  } finally {
     socket.destroy()
-    resolve(response)
   }
-  const timer = setTimeout(() => settle({ kind: 'failed', code: 'ETIMEOUT' }), timeoutMs)
+}
+
+const readReply = async (socket: Socket, question: DnsQuestion): Promise<DnsResponse> => {
   let received = Buffer.alloc(0)
-  socket.on('error', (error) => settle(failed(error)))
-  socket.on('close', () => settle({ kind: 'failed', code: 'EBADRESP' }))
-  socket.on('data', (bytes) => {
+  for await (const bytes of socket) {
     received = Buffer.concat([received, bytes])
-    if (received.length < 2) return
-    const length = received.readUInt16BE(0)
-    if (length > replyOctetsMax) return settle({ kind: 'failed', code: 'EBADRESP' })
-    if (received.length < length + 2) return
-    settle(decodeResponse(received.subarray(2, length + 2), question) ?? { kind: 'failed', code: 'EBADRESP' })
-  })
-  const prefix = Buffer.alloc(2)
-  prefix.writeUInt16BE(query.length)
-  socket.write(Buffer.concat([prefix, query]))
-  return promise
+    if (received.length < 2) continue
+    const octets = received.readUInt16BE(0)
+    if (octets > replyOctetsMax) break
+    if (received.length >= octets + 2)
+      return decodeResponse(received.subarray(2, octets + 2), question) ?? badResponse
+  }
+  return badResponse
 }

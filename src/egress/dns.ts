@@ -1,4 +1,5 @@
 import { LRUCache } from 'lru-cache'
+import { within } from '../concurrency/deadline.ts'
 import type { DnsAnswer, DnsType } from './dns-message.ts'
 import { askServers, dnsServers } from './dns-query.ts'
 
@@ -6,12 +7,9 @@ import { askServers, dnsServers } from './dns-query.ts'
  * DNS with a memory that honours TTLs: nothing is answered past the time its zone gave it, and identical questions
  * under way are one question upstream.
  *
- * It does not go through `node:dns`, which this room uses for the system's servers only: the binding drops the TTL of
- * MX records (`resolveMx` ignores `ttl`) and of negative answers, coalesces nothing, and answers ANY queries for no
- * name worth asking (RFC 8482). Guessing the MX's TTL from its targets' addresses would serve a moved domain's old
- * exchangers for as long as the *new* ones are not asked. `dns.lookup` is no way either: four slow names fill the
- * thread pool that file reads and key derivation share. What is left to do by hand is one question and one answer
- * (`dns-message.ts`, `dns-query.ts`).
+ * `node:dns` gives the system's servers only. Its binding drops the TTL of MX records and of negative answers, takes a
+ * referral for "there is no mail server", and shares no question. `dns.lookup` would fill the thread pool that file
+ * reads and key derivation share: four slow names are enough.
  */
 export type Dns = {
   /**
@@ -23,7 +21,7 @@ export type Dns = {
   status(): DnsStatus
 }
 
-/** What became of a question nobody could answer from memory. `busy`: too many others were under way. */
+/** What became of a question that memory could not answer. `busy`: too many others were under way. */
 export type DnsOutcome = Exclude<DnsAnswer['kind'], 'failed'> | 'timeout' | 'failed' | 'busy'
 
 /** Since it was created. */
@@ -115,24 +113,13 @@ export const createDns = ({
         question = ask(key, asked, type)
         underWay.set(key, question)
       }
-      return signal === undefined ? question : untilAborted(question, signal)
+      return within(question, { signal }, () => cancelled)
     },
     status: () => ({ queries: { ...queries }, cacheHits }),
   }
 }
 
 const cancelled: DnsAnswer = { kind: 'failed', code: 'ECANCELLED' }
-
-const untilAborted = async (question: Promise<DnsAnswer>, signal: AbortSignal): Promise<DnsAnswer> => {
-  const { promise, resolve } = Promise.withResolvers<DnsAnswer>()
-  const stop = (): void => resolve(cancelled)
-  signal.addEventListener('abort', stop, { once: true })
-  try {
-    return await Promise.race([question, promise])
-  } finally {
-    signal.removeEventListener('abort', stop)
-  }
-}
 
 /** Null for what is no host name, and was asked of nobody. */
 const outcomeOf = (answer: DnsAnswer): DnsOutcome | null => {

@@ -110,6 +110,15 @@ describe('an answer', () => {
     expect(decodeResponse(response(0, 2, nameServer, nameServer), question)).toMatchObject({ kind: 'failed' })
   })
 
+  test('that is an alias without its target is a failure, unless an SOA says that there is no more', () => {
+    const alias = 'c00c 0005 0001 0000003c 0004 0162 c00e'
+    expect(decodeResponse(response(1, 0, alias), question)).toEqual({ kind: 'failed', code: 'EBADRESP' })
+    expect(decodeResponse(response(1, 1, alias, authority), question)).toEqual({
+      kind: 'no_data',
+      ttlSeconds: 16,
+    })
+  })
+
   test('that names other servers beside what was asked for, or beside an SOA, is an answer', () => {
     expect(decodeResponse(response(1, 1, mx(exchange), nameServer), question)).toMatchObject({
       kind: 'records',
@@ -137,6 +146,7 @@ describe('an answer', () => {
     const message = response(1, 0, mx(exchange))
     message.writeUInt16BE(0x8380, 2)
     expect(decodeResponse(message, question)).toEqual({ kind: 'truncated' })
+    expect(decodeResponse(message.subarray(0, message.length - 3), question)).toEqual({ kind: 'truncated' })
   })
 
   const at = 12 + 12 // The first record follows the header and the question.
@@ -147,11 +157,18 @@ describe('an answer', () => {
     ['a reserved kind of label', mx('80 00')],
     ['more records than bytes', ''],
     ['a name past the end', mx('3f 61')],
-    ['data past the end', 'c00c 000f 0001 0000003c ffff 000a 00'],
-    ['an address of three octets', 'c00c 000f 0001 0000003c 0001 00'],
+    ['an exchanger without a name', 'c00c 000f 0001 0000003c 0001 00'],
     ['a name of more than 255 octets', mx(`${`3f${'61'.repeat(63)}`.repeat(4)}00`)],
   ])('that makes no sense is EBADRESP: %s', (_, record) => {
     expect(decodeResponse(response(1, 0, record), question)).toEqual({ kind: 'failed', code: 'EBADRESP' })
+  })
+
+  test('that ends in the middle of an address is EBADRESP', () => {
+    const message = bytes(
+      '1234 8180 0001 0001 0000 0000 01 61 04 74657374 00 0001 0001',
+      'c00c 0001 0001 0000003c 0003 080808',
+    )
+    expect(decodeResponse(message, { ...question, type: 'A' })).toEqual({ kind: 'failed', code: 'EBADRESP' })
   })
 
   test('that announces thousands of records is not read', () => {
@@ -167,10 +184,10 @@ describe('an answer', () => {
   })
 
   test('carries no octets that could pass for syntax', () => {
-    // A label of "a.b", then one of CR LF, then an upper-case one.
-    const strange = '03 612e62 02 0d0a 02 4d58 00'
+    // A label of "a b", then one of CR LF, then one that is no UTF-8, then an upper-case one.
+    const strange = '03 612062 02 0d0a 01 ff 02 4d58 00'
     expect(decodeResponse(response(1, 0, mx(strange)), question)).toMatchObject({
-      records: [{ value: 'a\\046b.\\013\\010.mx' }],
+      records: [{ value: 'a\\032b.\\013\\010.\\65533.mx' }],
     })
   })
 

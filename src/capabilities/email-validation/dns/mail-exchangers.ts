@@ -1,4 +1,5 @@
 import { isIP } from 'node:net'
+import { deadlineSignal } from '../../../concurrency/deadline.ts'
 import type { Dns } from '../../../egress/dns.ts'
 import type { DnsRecord } from '../../../egress/dns-message.ts'
 import type { EgressGuard } from '../../../egress/guard.ts'
@@ -48,14 +49,14 @@ export const createMailExchangers = ({
   const resolveHost = hostsOf(dns)
   return {
     find: async (asciiDomain, { signal: abandoned } = {}) => {
-      const deadline = AbortSignal.timeout(searchDeadlineMs)
-      const signal = abandoned === undefined ? deadline : AbortSignal.any([deadline, abandoned])
+      const signal = deadlineSignal(searchDeadlineMs, abandoned)
       const search: Search = { domain: asciiDomain.toLowerCase(), resolveHost, guard, signal }
       // Their addresses are known without asking, and are nobody's mail exchangers.
       if (!isHostName(search.domain))
         return { kind: 'unroutable', implicit: true, records: [], provider: null }
       const evidence = await findWithin(search, dns, random)
-      const late = evidence.kind === 'dns_error' && evidence.code === 'ECANCELLED' && deadline.aborted
+      const late =
+        evidence.kind === 'dns_error' && evidence.code === 'ECANCELLED' && abandoned?.aborted !== true
       return late ? { kind: 'dns_error', code: 'ETIMEOUT' } : evidence
     },
   }

@@ -6,6 +6,7 @@
  * a day what came of it.
  */
 import { LRUCache } from 'lru-cache'
+import { deadlineSignal } from '../../../concurrency/deadline.ts'
 import type { EmailAddress, MailboxEvidence, MailboxOutcome, MxTarget } from '../evidence.ts'
 import type { Cause, LaneAnswer, MailboxLane } from './lane.ts'
 import { MailboxPool, type PoolBounds, type PoolStatus } from './pool.ts'
@@ -184,9 +185,7 @@ class Probe implements MailboxProbe {
     this.#checks++
     if (this.#closed || this.#underWay >= this.#bounds.checksMax) return evidence('timeout')
     this.#underWay++
-    const deadline = new AbortController()
-    const timer = setTimeout(() => deadline.abort(), this.#bounds.totalTimeoutMs)
-    const ends = signal === undefined ? deadline.signal : AbortSignal.any([deadline.signal, signal])
+    const ends = deadlineSignal(this.#bounds.totalTimeoutMs, signal)
     try {
       const domain = address.asciiDomain.toLowerCase()
       const found = await this.#tryTargets({ mailbox, smtputf8, domain }, targets, ends)
@@ -194,7 +193,6 @@ class Probe implements MailboxProbe {
       this.#options.logger.debug({ outcome, code, connected }, 'mailbox: checked')
       return found
     } finally {
-      clearTimeout(timer)
       this.#underWay--
     }
   }
