@@ -59,7 +59,7 @@ export const walk = (node: unknown, visit: (node: Syntax) => void): void => {
   for (const child of Object.values(node)) if (typeof child === 'object') walk(child, visit)
 }
 
-export const lineAt = (text: string, position: number): number => text.slice(0, position).split('\n').length
+export const linesOf = ({ loc }: Syntax): number => (loc ? loc.end.line - loc.start.line + 1 : 0)
 
 type Range = { readonly start: number; readonly end: number }
 
@@ -82,6 +82,7 @@ const parsed = (path: string): Source => {
   const program = parse(script, {
     ecmaVersion: 'latest',
     sourceType: 'module',
+    locations: true,
     onComment: comments,
     onToken: tokens,
   }) as Syntax

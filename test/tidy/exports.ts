@@ -1,0 +1,71 @@
+import { describe, expect, test } from 'vitest'
+import { exportsOf, filesUnder, importsOf, readText, sources, targetOf } from './source.ts'
+import { expectNoneButListed } from './violators.ts'
+
+/** What is exported is imported by another file. */
+
+/** Exports that tests alone may import, by `path#name`, and why. */
+const forTests: readonly { readonly which: RegExp; readonly why: string }[] = [
+  { which: /\/contract\.ts#/, why: 'the wire: tests read answers by it' },
+  { which: /#[a-z]\w*(?:Max|Min|Ms|Length|Seconds|Limits|Count)$/, why: 'a number: tests go to its edge' },
+  { which: /#[A-Z]/, why: 'a type: tests build such a value, or are handed one' },
+]
+
+type Imported = { readonly target: string; readonly name: string }
+
+const importedBy = (files: readonly { readonly path: string; readonly code: string }[]): Imported[] =>
+  files.flatMap(({ path, code }) =>
+    importsOf(code)
+      .filter(({ specifier }) => specifier.startsWith('.'))
+      .flatMap((one) => one.names.map((name) => ({ target: targetOf(path, one), name }))),
+  )
+
+const asKeys = (imported: readonly Imported[]): Set<string> =>
+  new Set(imported.map(({ target, name }) => `${target}#${name}`))
+
+const bySource = asKeys(importedBy(sources))
+const byTests = asKeys(
+  importedBy(
+    filesUnder('test')
+      .filter((path) => path.endsWith('.ts'))
+      .map((path) => ({ path, code: readText(path) })),
+  ),
+)
+
+const isImported = (keys: ReadonlySet<string>, path: string, name: string): boolean =>
+  keys.has(`${path}#${name}`) || keys.has(`${path}#*`)
+
+const unimported = (isUnwanted: (path: string, name: string) => boolean): Map<string, string[]> =>
+  new Map(
+    sources
+      .map(({ path, code }) => [path, exportsOf(code).filter((name) => isUnwanted(path, name))] as const)
+      .filter(([, names]) => names.length > 0),
+  )
+
+describe('exports', () => {
+  test('exports are found', () => {
+    expect(sources.flatMap(({ code }) => exportsOf(code)).length).toBeGreaterThan(500)
+    expect(bySource.size).toBeGreaterThan(500)
+  })
+
+  test('every export is imported by another file, or by a test', () => {
+    expectNoneButListed(
+      'exports that nothing imports',
+      unimported((path, name) => !isImported(bySource, path, name) && !isImported(byTests, path, name)),
+    )
+  })
+
+  test('what tests alone import is known, with the reason', () => {
+    expectNoneButListed(
+      'exports that only tests import',
+      unimported(
+        (path, name) =>
+          !isImported(bySource, path, name) &&
+          isImported(byTests, path, name) &&
+          !forTests.some(({ which }) => which.test(`${path}#${name}`)),
+      ),
+    )
+    const unused = forTests.filter(({ which }) => ![...byTests].some((key) => which.test(key)))
+    expect(unused).toEqual([])
+  })
+})
