@@ -1,127 +1,107 @@
 import type { DomainEventOf } from '../src/events/catalogue.ts'
 import { keyStream } from '../src/events/streams.ts'
-import {
-  columnsOf,
-  type ProjectedEvent,
-  type Query,
-  type StatelessProjection,
-  type Statement,
-  type TableName,
-} from './projection.ts'
+import type { ProjectedEvent, Query, StatelessProjection, TableName } from './projection.ts'
+import { insert, type RowOf, type Table, update } from './rows.ts'
 
-/** Every API key ever issued, as it stands now, for people. Who is let in is read from the keys' own streams. */
+const keysTable = {
+  name: 'api_keys',
+  columns: {
+    key_id: 'text not null',
+    organization_id: 'text not null',
+    organization_name: 'text not null',
+    name: 'text not null',
+    secret_hmac: 'text not null',
+    last4: 'text not null',
+    permissions: 'text[] not null',
+    limits: 'json not null',
+    allowed_cidrs: 'text[] not null',
+    created_at: 'timestamptz not null',
+    expires_at: 'timestamptz',
+    successor_id: 'text',
+    grace_until: 'timestamptz',
+    revoked_at: 'timestamptz',
+    revoke_reason: 'text',
+  },
+  key: ['key_id'],
+  indexes: ['create index on $table (organization_id)'],
+} as const satisfies Table
+type KeyRow = RowOf<typeof keysTable>
+
+/** Every API key ever issued, as it is now, for people. Who is let in is read from the keys' own streams. */
 export const apiKeys: StatelessProjection = {
   name: 'api_keys',
   version: 1,
   prefixes: ['key-'],
   money: false,
   guards: true,
-  tables: [
-    {
-      name: 'api_keys',
-      columns: `
-        key_id text primary key, organization_id text not null, organization_name text not null, name text not null,
-        secret_hmac text not null, last4 text not null, permissions text[] not null, limits json not null,
-        allowed_cidrs text[] not null, created_at timestamptz not null, expires_at timestamptz,
-        successor_id text, grace_until timestamptz, revoked_at timestamptz, revoke_reason text`,
-      indexes: ['create index on $table (organization_id)'],
-    },
-  ],
-  fold: (events, table) => {
-    const issued: DomainEventOf<'ApiKeyIssued'>['data'][] = []
-    const createdAt: string[] = []
-    // A key is rotated and revoked once; what says so again may end it earlier, and gives nothing back.
-    const rotated = new Map<string, [string, string, string]>()
-    const limits = new Map<string, string>()
-    const revoked = new Map<string, [string, string, string]>()
+  tables: [keysTable],
+  fold: (events) => {
+    const issued: KeyRow[] = []
+    // A key is rotated and revoked once. A second event may end it earlier, and gives nothing back.
+    const rotated = new Map<string, Pick<KeyRow, 'key_id' | 'successor_id'> & { grace_until: string }>()
+    const limited = new Map<string, Pick<KeyRow, 'key_id' | 'limits'>>()
+    const revoked = new Map<string, Pick<KeyRow, 'key_id' | 'revoked_at' | 'revoke_reason'>>()
     for (const event of events) {
       if (!event.type.startsWith('ApiKey')) continue
       refuseStranger(event)
-      if (event.type === 'ApiKeyIssued') {
-        issued.push(event.data)
-        createdAt.push(event.metadata.effective_at)
-      } else if (event.type === 'ApiKeyRotated') {
+      const at = event.metadata.effective_at
+      if (event.type === 'ApiKeyIssued') issued.push(rowOf(event.data, at))
+      else if (event.type === 'ApiKeyRotated') {
         const { key_id, successor_id, grace_until } = event.data
-        const [, successor = successor_id, grace = grace_until] = rotated.get(key_id) ?? []
-        // Both are UTC in one form.
-        rotated.set(key_id, [key_id, successor, grace < grace_until ? grace : grace_until])
-      } else if (event.type === 'ApiKeyLimitsChanged')
-        limits.set(event.data.key_id, JSON.stringify(event.data.limits))
-      else if (event.type === 'ApiKeyRevoked') {
+        const before = rotated.get(key_id) ?? event.data
+        rotated.set(key_id, {
+          key_id,
+          successor_id: before.successor_id ?? successor_id,
+          // Both are UTC in one form.
+          grace_until: before.grace_until < grace_until ? before.grace_until : grace_until,
+        })
+      } else if (event.type === 'ApiKeyLimitsChanged') {
+        const { key_id, limits } = event.data
+        limited.set(key_id, { key_id, limits })
+      } else if (event.type === 'ApiKeyRevoked') {
         const { key_id, reason } = event.data
-        if (!revoked.has(key_id)) revoked.set(key_id, [key_id, event.metadata.effective_at, reason])
+        if (!revoked.has(key_id)) revoked.set(key_id, { key_id, revoked_at: at, revoke_reason: reason })
       }
     }
     // A key is issued before anything else happens to it, and the other changes touch different columns.
     return [
-      ...insertIssued(issued, createdAt, table),
-      ...update(
-        table,
-        'successor_id = coalesce(k.successor_id, u.b), grace_until = least(k.grace_until, u.c::timestamptz)',
-        [...rotated.values()],
-      ),
-      ...update(table, 'limits = u.b::json', [...limits]),
-      ...update(
-        table,
-        `revoked_at = coalesce(k.revoked_at, u.b::timestamptz),
-         revoke_reason = case when k.revoked_at is null then u.c else k.revoke_reason end`,
-        [...revoked.values()],
-      ),
+      insert(keysTable, issued),
+      update(keysTable, [...rotated.values()], {
+        successor_id: 'coalesce(t.successor_id, excluded.successor_id)',
+        grace_until: 'least(t.grace_until, excluded.grace_until)',
+      }),
+      update(keysTable, [...limited.values()]),
+      update(keysTable, [...revoked.values()], {
+        revoked_at: 'coalesce(t.revoked_at, excluded.revoked_at)',
+        revoke_reason: 'case when t.revoked_at is null then excluded.revoke_reason else t.revoke_reason end',
+      }),
     ]
   },
 }
+
+/** Member by member: what an event holds beyond its schema is no column. */
+const rowOf = (data: DomainEventOf<'ApiKeyIssued'>['data'], createdAt: string): KeyRow => ({
+  key_id: data.key_id,
+  organization_id: data.organization_id,
+  organization_name: data.organization_name,
+  name: data.name,
+  secret_hmac: data.secret_hmac,
+  last4: data.last4,
+  permissions: data.permissions,
+  limits: data.limits,
+  allowed_cidrs: data.allowed_cidrs,
+  created_at: createdAt,
+  expires_at: data.expires_at,
+  successor_id: null,
+  grace_until: null,
+  revoked_at: null,
+  revoke_reason: null,
+})
 
 /** An event in one key's stream about another key would change the other's row. */
 const refuseStranger = ({ stream, data }: ProjectedEvent): void => {
   const { key_id } = data as { readonly key_id?: unknown }
   if (stream !== keyStream(String(key_id))) throw new Error(`an event in ${stream} is about another key`)
-}
-
-const insertIssued = (
-  issued: readonly DomainEventOf<'ApiKeyIssued'>['data'][],
-  createdAt: readonly string[],
-  table: TableName,
-): Statement[] =>
-  issued.length === 0
-    ? []
-    : [
-        {
-          text: `insert into ${table('api_keys')} (key_id, organization_id, organization_name, name, secret_hmac, last4,
-                   permissions, limits, allowed_cidrs, created_at, expires_at)
-                 select a, b, c, d, e, f, array(select json_array_elements_text(g::json)), h::json,
-                        array(select json_array_elements_text(i::json)), j::timestamptz, k::timestamptz
-                 from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[],
-                             $8::text[], $9::text[], $10::text[], $11::text[]) as u (a, b, c, d, e, f, g, h, i, j, k)`,
-          columns: columnsOf(
-            issued.map((key, i) => [
-              key.key_id,
-              key.organization_id,
-              key.organization_name,
-              key.name,
-              key.secret_hmac,
-              key.last4,
-              JSON.stringify(key.permissions),
-              JSON.stringify(key.limits),
-              JSON.stringify(key.allowed_cidrs),
-              createdAt[i] ?? null,
-              key.expires_at,
-            ]),
-            11,
-          ),
-        },
-      ]
-
-const update = (table: TableName, set: string, rows: readonly (readonly string[])[]): Statement[] => {
-  const width = rows[0]?.length
-  if (width === undefined) return []
-  return [
-    {
-      text: `update ${table('api_keys')} k set ${set}
-             from unnest($1::text[], $2::text[]${width === 3 ? ', $3::text[]' : ''}) as u (a, b${width === 3 ? ', c' : ''})
-             where k.key_id = u.a`,
-      columns: columnsOf(rows, width),
-    },
-  ]
 }
 
 export type ApiKeyRow = {

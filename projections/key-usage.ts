@@ -1,4 +1,23 @@
-import { columnsOf, type Query, type StatelessProjection } from './projection.ts'
+import type { Query, StatelessProjection } from './projection.ts'
+import { type RowOf, type Table, upsert } from './rows.ts'
+
+const usageTable = {
+  name: 'key_usage',
+  columns: {
+    key_id: 'text not null',
+    day: 'date not null',
+    capability: 'text not null',
+    outcome: 'text not null',
+    calls: 'bigint not null',
+  },
+  key: ['key_id', 'day', 'capability', 'outcome'],
+} as const satisfies Table
+
+const lastUsedTable = {
+  name: 'key_last_used',
+  columns: { key_id: 'text not null', last_used_at: 'timestamptz not null' },
+  key: ['key_id'],
+} as const satisfies Table
 
 /** How much each key is used: when last, and how many calls per UTC day, capability and outcome. */
 export const keyUsage: StatelessProjection = {
@@ -6,59 +25,49 @@ export const keyUsage: StatelessProjection = {
   version: 1,
   prefixes: ['ledger-'],
   money: false,
-  tables: [
-    {
-      name: 'key_usage',
-      columns: `
-        key_id text not null, day date not null, capability text not null, outcome text not null,
-        calls bigint not null, primary key (key_id, day, capability, outcome)`,
-    },
-    {
-      name: 'key_last_used',
-      columns: 'key_id text primary key, last_used_at timestamptz not null',
-    },
-  ],
-  fold: (events, table) => {
-    const calls = new Map<string, number>()
+  tables: [usageTable, lastUsedTable],
+  fold: (events) => {
+    const usage = new Map<string, UsageRow>()
     const lastUsed = new Map<string, string>()
-    for (const event of events) {
+    for (const event of events)
       if (event.type === 'KeyUsed') {
-        const at = event.metadata.effective_at
         const { key_id, capability, outcome } = event.data
-        const cell = `${key_id} ${at.slice(0, 10)} ${capability} ${outcome}`
-        calls.set(cell, (calls.get(cell) ?? 0) + 1)
+        const at = event.metadata.effective_at
+        add(usage, { key_id, day: dayOf(at), capability, outcome, calls: 1 })
         if (at > (lastUsed.get(key_id) ?? '')) lastUsed.set(key_id, at)
       } else if (event.type === 'RateLimitExceeded') {
-        const cell = `${event.data.key_id} ${event.data.window.slice(0, 10)} any rate_limited`
-        calls.set(cell, (calls.get(cell) ?? 0) + event.data.count)
+        const { key_id, window, count } = event.data
+        add(usage, {
+          key_id,
+          day: dayOf(window),
+          capability: 'any',
+          outcome: 'rate_limited',
+          calls: count,
+        })
       } else if (event.type === 'CallsRefused') {
         const { key_id, outcome, window, counts } = event.data
-        for (const { capability, count } of counts) {
-          const cell = `${key_id} ${window.slice(0, 10)} ${capability} ${outcome}`
-          calls.set(cell, (calls.get(cell) ?? 0) + count)
-        }
+        for (const { capability, count } of counts)
+          add(usage, { key_id, day: dayOf(window), capability, outcome, calls: count })
       }
-    }
-    if (calls.size === 0) return []
     return [
-      {
-        text: `insert into ${table('key_usage')} as t (key_id, day, capability, outcome, calls)
-               select a, b::date, c, d, e::bigint
-               from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) as u (a, b, c, d, e)
-               on conflict (key_id, day, capability, outcome) do update set calls = t.calls + excluded.calls`,
-        columns: columnsOf(
-          [...calls].map(([cell, count]) => [...cell.split(' '), String(count)]),
-          5,
-        ),
-      },
-      {
-        text: `insert into ${table('key_last_used')} as t (key_id, last_used_at)
-               select a, b::timestamptz from unnest($1::text[], $2::text[]) as u (a, b)
-               on conflict (key_id) do update set last_used_at = greatest(t.last_used_at, excluded.last_used_at)`,
-        columns: columnsOf([...lastUsed], 2),
-      },
+      upsert(usageTable, [...usage.values()], { calls: 't.calls + excluded.calls' }),
+      upsert(
+        lastUsedTable,
+        [...lastUsed].map(([key_id, last_used_at]) => ({ key_id, last_used_at })),
+        { last_used_at: 'greatest(t.last_used_at, excluded.last_used_at)' },
+      ),
     ]
   },
+}
+
+type UsageRow = RowOf<typeof usageTable> & { readonly calls: number }
+
+const dayOf = (instant: string): string => instant.slice(0, 10)
+
+const add = (usage: Map<string, UsageRow>, row: UsageRow): void => {
+  const cell = `${row.key_id} ${row.day} ${row.capability} ${row.outcome}`
+  const before = usage.get(cell)
+  usage.set(cell, before === undefined ? row : { ...row, calls: before.calls + row.calls })
 }
 
 /** When a key was last used; no row for a key never used. */

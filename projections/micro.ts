@@ -5,5 +5,3 @@ export const microOf = (amount: string): bigint => {
   const digits = amount.slice(0, point) + amount.slice(point + 1).padEnd(6, '0')
   return BigInt(digits)
 }
-
-export const formatMicro = (micro: bigint): string => micro.toString()

@@ -1,11 +1,36 @@
 import type { ProfileErased, ProfileFetched, ProfileGone, ProfileMissed } from '../src/events/profile.ts'
-import {
-  columnsOf,
-  type Query,
-  type StatelessProjection,
-  type Statement,
-  type TableName,
-} from './projection.ts'
+import type { Query, StatelessProjection, TableName } from './projection.ts'
+import { type Change, type RowOf, remove, type Table, update, upsert, upsertOnly } from './rows.ts'
+
+const cacheTable = {
+  name: 'profile_cache',
+  columns: {
+    subject_id: 'text not null',
+    provider: 'text not null',
+    observed_at: 'timestamptz not null',
+    fetched_at: 'timestamptz not null',
+    key_id: 'text',
+    sealed: 'text',
+    gone_at: 'timestamptz',
+    gone_reason: 'text',
+  },
+  key: ['subject_id'],
+} as const satisfies Table
+
+const aliasesTable = {
+  name: 'profile_aliases',
+  columns: {
+    hmac: 'text not null',
+    subject_id: 'text not null',
+    kind: 'text not null',
+    verified_at: 'timestamptz',
+    missed_at: 'timestamptz',
+    missed_reason: 'text',
+  },
+  key: ['hmac', 'subject_id'],
+  indexes: ['create index on $table (subject_id)'],
+} as const satisfies Table
+type Alias = RowOf<typeof aliasesTable>
 
 /**
  * What is known of people: the newest payload of each, sealed, and which identifiers lead to whom. Everything here is
@@ -16,22 +41,8 @@ export const profileCache: StatelessProjection = {
   version: 1,
   prefixes: ['profile-'],
   money: false,
-  tables: [
-    {
-      name: 'profile_cache',
-      columns: `
-        subject_id text primary key, provider text not null, observed_at timestamptz not null,
-        fetched_at timestamptz not null, key_id text, sealed text, gone_at timestamptz, gone_reason text`,
-    },
-    {
-      name: 'profile_aliases',
-      columns: `
-        hmac text not null, subject_id text not null, kind text not null,
-        verified_at timestamptz, missed_at timestamptz, missed_reason text, primary key (hmac, subject_id)`,
-      indexes: ['create index on $table (subject_id)'],
-    },
-  ],
-  fold: (events, table) => {
+  tables: [cacheTable, aliasesTable],
+  fold: (events) => {
     const folding = new Folding()
     for (const event of events) {
       if (event.type === 'ProfileFetched') folding.fetched(event.data)
@@ -39,25 +50,15 @@ export const profileCache: StatelessProjection = {
       else if (event.type === 'ProfileGone') folding.gone(event.data)
       else if (event.type === 'ProfileErased') folding.erased(event.data)
     }
-    return folding.statements(table)
+    return folding.changes()
   },
 }
 
-/** What a batch says of a subject: its newest data, whether it was gone after them, and whether they may be kept then. */
+/** What a batch says of a subject: its newest data, and whether the subject was gone after that. */
 type Row = {
   readonly data: ProfileFetched | null
-  readonly gone: ProfileGone | null
-  /** The first time they were gone: a row without data begins with it. */
-  readonly since: ProfileGone | null
-  readonly purged: boolean
-}
-type Alias = {
-  readonly hmac: string
-  readonly subjectId: string
-  readonly kind: string
-  readonly verifiedAt: string | null
-  readonly missedAt: string | null
-  readonly reason: string | null
+  /** The first and the last time after the data, and whether the data may not be kept. */
+  readonly gone: { readonly first: ProfileGone; readonly last: ProfileGone; readonly purged: boolean } | null
 }
 
 /** The last word of a batch on every subject and alias. An erasure forgets what the batch said before it as well. */
@@ -65,178 +66,103 @@ class Folding {
   readonly #erased = new Set<string>()
   readonly #rows = new Map<string, Row>()
   readonly #aliases = new Map<string, Alias>()
-  readonly #former = new Map<string, Pick<Alias, 'hmac' | 'subjectId' | 'kind'>>()
+  readonly #former = new Map<string, Alias>()
 
   fetched(data: ProfileFetched): void {
-    this.#rows.set(data.subject_id, { data, gone: null, since: null, purged: false })
-    for (const { hmac, kind } of data.aliases)
-      this.#alias({
-        hmac,
-        subjectId: data.subject_id,
-        kind,
-        verifiedAt: data.fetched_at,
-        missedAt: null,
-        reason: null,
-      })
-    for (const { hmac, kind } of data.former_aliases) {
-      const key = `${hmac} ${data.subject_id}`
-      if (!this.#former.has(key)) this.#former.set(key, { hmac, subjectId: data.subject_id, kind })
+    this.#rows.set(data.subject_id, { data, gone: null })
+    for (const alias of data.aliases)
+      this.#alias({ ...aliasOf(data.subject_id, alias), verified_at: data.fetched_at })
+    for (const alias of data.former_aliases) {
+      const former = aliasOf(data.subject_id, alias)
+      const key = keyOf(former)
+      if (!this.#former.has(key)) this.#former.set(key, former)
     }
   }
 
   missed({ subject_id, aliases, observed_at, reason }: ProfileMissed): void {
-    for (const { hmac, kind } of aliases)
-      this.#alias({ hmac, subjectId: subject_id, kind, verifiedAt: null, missedAt: observed_at, reason })
+    for (const alias of aliases)
+      this.#alias({ ...aliasOf(subject_id, alias), missed_at: observed_at, missed_reason: reason })
   }
 
   gone(gone: ProfileGone): void {
-    const before = this.#rows.get(gone.subject_id)
+    const { data, gone: before } = this.#rows.get(gone.subject_id) ?? { data: null, gone: null }
     const purged = gone.reason === 'gone' || before?.purged === true
-    this.#rows.set(gone.subject_id, {
-      data: before?.data ?? null,
-      gone,
-      since: before?.since ?? gone,
-      purged,
-    })
+    this.#rows.set(gone.subject_id, { data, gone: { first: before?.first ?? gone, last: gone, purged } })
   }
 
   erased({ subject_id }: ProfileErased): void {
     this.#erased.add(subject_id)
     this.#rows.delete(subject_id)
     for (const aliases of [this.#aliases, this.#former])
-      for (const [key, alias] of aliases) if (alias.subjectId === subject_id) aliases.delete(key)
+      for (const [key, alias] of aliases) if (alias.subject_id === subject_id) aliases.delete(key)
   }
 
   #alias(alias: Alias): void {
-    const key = `${alias.hmac} ${alias.subjectId}`
-    const before = this.#aliases.get(key)
-    // A miss does not make forgotten that the identifier led there once: whose it was decides who may be believed.
-    this.#aliases.set(key, { ...alias, verifiedAt: alias.verifiedAt ?? before?.verifiedAt ?? null })
+    const before = this.#aliases.get(keyOf(alias))
+    // A miss does not undo that the identifier led there once: whose it was decides who may be believed.
+    this.#aliases.set(keyOf(alias), {
+      ...alias,
+      verified_at: alias.verified_at ?? before?.verified_at ?? null,
+    })
   }
 
-  statements(table: TableName): Statement[] {
-    const rows = [...this.#rows.values()]
+  changes(): Change[] {
+    const erased = [...this.#erased].map((subject_id) => ({ subject_id }))
+    const fetched = [...this.#rows.values()].flatMap(({ data }) => data ?? [])
+    const gone = [...this.#rows.values()].flatMap((row) => row.gone ?? [])
     return [
-      ...forget(table, [...this.#erased]),
-      ...keepRows(
-        table,
-        rows.flatMap(({ data }) => data ?? []),
-      ),
-      ...keepGone(
-        table,
-        rows.flatMap(({ gone, since, purged }) =>
-          gone === null || since === null ? [] : [{ gone, since, purged }],
+      remove(cacheTable, erased),
+      remove(aliasesTable, erased),
+      upsert(cacheTable, fetched.map(fetchedRow)),
+      upsertOnly(cacheTable, gone.map(goneRow), ['gone_at', 'gone_reason']),
+      update(
+        cacheTable,
+        gone.flatMap(({ last: { subject_id }, purged }) =>
+          purged ? { subject_id, key_id: null, sealed: null } : [],
         ),
       ),
-      ...keepAliases(table, [...this.#aliases.values()]),
-      ...keepFormer(table, [...this.#former.values()]),
+      upsert(aliasesTable, [...this.#aliases.values()], {
+        verified_at: 'coalesce(excluded.verified_at, t.verified_at)',
+      }),
+      // A person found by such an identifier stays who they are.
+      upsertOnly(aliasesTable, [...this.#former.values()], []),
     ]
   }
 }
 
-const forget = (table: TableName, subjects: readonly string[]): Statement[] =>
-  subjects.length === 0
-    ? []
-    : ['profile_cache', 'profile_aliases'].map((name) => ({
-        text: `delete from ${table(name)} where subject_id = any($1::text[])`,
-        columns: [subjects],
-      }))
+const keyOf = ({ hmac, subject_id }: Alias): string => `${hmac} ${subject_id}`
 
-const keepRows = (table: TableName, fetched: readonly ProfileFetched[]): Statement[] =>
-  fetched.length === 0
-    ? []
-    : [
-        {
-          text: `insert into ${table('profile_cache')} (subject_id, provider, observed_at, fetched_at, key_id, sealed)
-                 select a, b, c::timestamptz, d::timestamptz, e, f
-                 from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) as u (a, b, c, d, e, f)
-                 on conflict (subject_id) do update set provider = excluded.provider, observed_at = excluded.observed_at,
-                   fetched_at = excluded.fetched_at, key_id = excluded.key_id, sealed = excluded.sealed, gone_at = null, gone_reason = null`,
-          columns: columnsOf(
-            fetched.map((data) => [
-              data.subject_id,
-              data.provider,
-              data.observed_at,
-              data.fetched_at,
-              data.key_id,
-              data.sealed,
-            ]),
-            6,
-          ),
-        },
-      ]
+const aliasOf = (subject_id: string, { hmac, kind }: ProfileFetched['aliases'][number]): Alias => ({
+  hmac,
+  subject_id,
+  kind,
+  verified_at: null,
+  missed_at: null,
+  missed_reason: null,
+})
 
-const keepGone = (
-  table: TableName,
-  people: readonly { gone: ProfileGone; since: ProfileGone; purged: boolean }[],
-): Statement[] =>
-  people.length === 0
-    ? []
-    : [
-        {
-          text: `insert into ${table('profile_cache')} (subject_id, provider, observed_at, fetched_at, gone_at, gone_reason)
-                 select a, b, c::timestamptz, c::timestamptz, d::timestamptz, e
-                 from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[]) as u (a, b, c, d, e)
-                 on conflict (subject_id) do update set gone_at = excluded.gone_at, gone_reason = excluded.gone_reason`,
-          columns: columnsOf(
-            people.map(({ gone, since }) => [
-              gone.subject_id,
-              since.provider,
-              since.observed_at,
-              gone.observed_at,
-              gone.reason,
-            ]),
-            5,
-          ),
-        },
-        {
-          text: `update ${table('profile_cache')} set key_id = null, sealed = null where subject_id = any($1::text[])`,
-          columns: [people.filter(({ purged }) => purged).map(({ gone }) => gone.subject_id)],
-        },
-      ]
+const fetchedRow = (data: ProfileFetched): RowOf<typeof cacheTable> => ({
+  subject_id: data.subject_id,
+  provider: data.provider,
+  observed_at: data.observed_at,
+  fetched_at: data.fetched_at,
+  key_id: data.key_id,
+  sealed: data.sealed,
+  gone_at: null,
+  gone_reason: null,
+})
 
-/** Whoever is found by such an identifier stays who they are. */
-const keepFormer = (
-  table: TableName,
-  aliases: readonly Pick<Alias, 'hmac' | 'subjectId' | 'kind'>[],
-): Statement[] =>
-  aliases.length === 0
-    ? []
-    : [
-        {
-          text: `insert into ${table('profile_aliases')} (hmac, subject_id, kind)
-                 select a, b, c from unnest($1::text[], $2::text[], $3::text[]) as u (a, b, c) on conflict do nothing`,
-          columns: columnsOf(
-            aliases.map(({ hmac, subjectId, kind }) => [hmac, subjectId, kind]),
-            3,
-          ),
-        },
-      ]
-
-const keepAliases = (table: TableName, aliases: readonly Alias[]): Statement[] =>
-  aliases.length === 0
-    ? []
-    : [
-        {
-          text: `insert into ${table('profile_aliases')} as t (hmac, subject_id, kind, verified_at, missed_at, missed_reason)
-                 select a, b, c, d::timestamptz, e::timestamptz, f
-                 from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[]) as u (a, b, c, d, e, f)
-                 on conflict (hmac, subject_id) do update set kind = excluded.kind,
-                   verified_at = coalesce(excluded.verified_at, t.verified_at),
-                   missed_at = excluded.missed_at, missed_reason = excluded.missed_reason`,
-          columns: columnsOf(
-            aliases.map(({ hmac, subjectId, kind, verifiedAt, missedAt, reason }) => [
-              hmac,
-              subjectId,
-              kind,
-              verifiedAt,
-              missedAt,
-              reason,
-            ]),
-            6,
-          ),
-        },
-      ]
+/** A row without data begins with the first time its person was gone. */
+const goneRow = ({ first, last }: NonNullable<Row['gone']>): RowOf<typeof cacheTable> => ({
+  subject_id: last.subject_id,
+  provider: first.provider,
+  observed_at: first.observed_at,
+  fetched_at: first.observed_at,
+  key_id: null,
+  sealed: null,
+  gone_at: last.observed_at,
+  gone_reason: last.reason,
+})
 
 /** Where an identifier leads, and what is cached there. */
 export type ProfileAliasRow = {

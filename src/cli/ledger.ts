@@ -1,5 +1,6 @@
-import { type AccountRow, accountSnapshot, allAccounts, sealedState } from '../../projections/accounts.ts'
+import { allAccounts } from '../../projections/accounts.ts'
 import { lastLineOf } from '../../projections/ledger-lines.ts'
+import { type AccountRow, accountSnapshot, sealedState } from '../../projections/sealed-account.ts'
 import { formatCredits } from '../billing/money.ts'
 import { appendNext } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'

@@ -125,6 +125,8 @@ export type StatementRow = {
   capability: string | null
   outcome: string | null
   code: string | null
+  /** How many calls the line is of; null for a movement of credits. */
+  calls: string | null
   amount_micro: string
   rule: string | null
   rule_version: number | null
@@ -134,7 +136,7 @@ export type StatementRow = {
 
 const lineColumns = `l.revision::text, l.effective_at, l.kind, l.request_id, l.key_id,
   (select k.name from api_keys k where k.key_id = l.key_id) as key_name, l.capability, l.outcome, l.code,
-  l.amount_micro::text, l.rule, l.rule_version, l.price_book_version, l.lines`
+  l.calls::text, l.amount_micro::text, l.rule, l.rule_version, l.price_book_version, l.lines`
 
 /** The newest lines below a revision, newest first. */
 export const linesBefore = (
@@ -156,31 +158,17 @@ export const linesAfter = (
   values: [organizationId, revision, max],
 })
 
-/** Where the first line at or after a revision stands, and of when it is. */
-export const placeFrom = (
-  organizationId: string,
-  revision: number,
-): Query<{ revision: string; effective_at: Date }> => ({
-  text: `select l.revision::text, l.effective_at from ledger_lines l
-          where l.organization_id = $1 and l.revision >= $2 order by l.revision limit 1`,
-  values: [organizationId, revision],
-})
-
-export const lastPlace = (organizationId: string): Query<{ revision: string }> => ({
-  // Unqualified, "order by revision" would mean the text that is selected, and sort 99 after 501.
-  text: `select l.revision::text from ledger_lines l where l.organization_id = $1 order by l.revision desc limit 1`,
-  values: [organizationId],
-})
-
-/** Lines of one request among the revisions `[from, to)`. */
+/**
+ * Lines of one request, newest first. The request's lines are found before the organization's are looked at: a planner
+ * without statistics would read the organization's lines instead.
+ */
 export const linesOfRequest = (
   organizationId: string,
-  { requestId, from, to, max }: { requestId: string; from: number; to: number; max: number },
+  { requestId, max }: { requestId: string; max: number },
 ): Query<StatementRow> => ({
-  text: `select ${lineColumns} from ledger_lines l
-          where l.organization_id = $1 and l.revision >= $3 and l.revision < $4 and l.request_id = $2
-          order by l.revision desc limit $5`,
-  values: [organizationId, requestId, from, to, max],
+  text: `with found as materialized (select * from ledger_lines where request_id = $2 limit $3)
+         select ${lineColumns} from found l where l.organization_id = $1 order by l.revision desc`,
+  values: [organizationId, requestId, max],
 })
 
 /** How many events each projection has put aside. */

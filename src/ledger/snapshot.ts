@@ -1,10 +1,6 @@
 import type pg from 'pg'
-import {
-  type AccountRow,
-  type AccountState,
-  accountSnapshot,
-  sealedState,
-} from '../../projections/accounts.ts'
+import type { AccountState } from '../../projections/account-state.ts'
+import { type AccountRow, accountSnapshot, sealedState } from '../../projections/sealed-account.ts'
 import { drawOrder } from '../billing/lots.ts'
 import type { Account } from './account.ts'
 import type { AccountSnapshot } from './commit.ts'

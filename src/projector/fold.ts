@@ -4,9 +4,9 @@ import type {
   ProjectedEvent,
   Projection,
   StatefulProjection,
-  Statement,
   TableName,
 } from '../../projections/projection.ts'
+import type { Change } from '../../projections/rows.ts'
 import type { EventLog } from '../event-log/port.ts'
 import { concerns, type Decoded } from './project.ts'
 import { loadStates } from './states.ts'
@@ -16,10 +16,10 @@ export type Poison = { readonly position: bigint; readonly stream: string; reado
 
 /** What a projection makes of a batch. */
 export type Folded = {
-  readonly statements: readonly Statement[]
+  readonly changes: readonly Change[]
   /** In the order of the log. Of money at most one a stream: nothing after it is folded. */
   readonly poison: readonly Poison[]
-  /** Takes the fold back: its statements were not written. Folds after it have to be taken back first. */
+  /** Takes the fold back: its changes were not written. Folds after it have to be taken back first. */
   undo(): void
 }
 
@@ -48,7 +48,7 @@ const statesMax = 20_000
 
 export const createFolder = (projection: Projection, options: FolderOptions): Folder => {
   const halted = new Set(options.halted)
-  const making = 'states' in projection ? statefully(projection, options) : statelessly(projection, options)
+  const making = 'states' in projection ? statefully(projection, options) : statelessly(projection)
   return {
     projection,
     table: options.table,
@@ -71,7 +71,7 @@ export const createFolder = (projection: Projection, options: FolderOptions): Fo
       const stopped = projection.money ? poison.map(({ stream }) => stream) : []
       for (const stream of stopped) halted.add(stream)
       return {
-        statements: fold.statements,
+        changes: fold.changes,
         poison,
         undo: () => {
           fold.undo()
@@ -84,7 +84,7 @@ export const createFolder = (projection: Projection, options: FolderOptions): Fo
 
 type Making = Pick<Folder, 'needsRows' | 'prepare'> & {
   /** Throws, and has changed nothing, where one of the events cannot be taken. */
-  fold(events: readonly ProjectedEvent[]): Pick<Folded, 'statements' | 'undo'>
+  fold(events: readonly ProjectedEvent[]): Pick<Folded, 'changes' | 'undo'>
   /** The same, event by event, to find out which: throws where this one cannot be taken. */
   tried(): (event: ProjectedEvent) => void
 }
@@ -123,12 +123,12 @@ const separate = (
   }
 }
 
-const statelessly = ({ fold }: Extract<Projection, { fold: unknown }>, { table }: FolderOptions): Making => ({
+const statelessly = ({ fold }: Extract<Projection, { fold: unknown }>): Making => ({
   needsRows: () => false,
   prepare: async () => undefined,
-  fold: (events) => ({ statements: fold(events, table), undo: () => undefined }),
+  fold: (events) => ({ changes: fold(events), undo: () => undefined }),
   tried: () => (event) => {
-    fold([event], table)
+    fold([event])
   },
 })
 
@@ -180,13 +180,13 @@ const statefully = (projection: StatefulProjection, { table, eventLog, seal }: F
       const { changed, evolve } = drafts()
       for (const event of events) evolve(event)
       const before = [...changed.keys()].map((stream) => [stream, known.peek(stream)] as const)
-      const statements = states.write([...changed.values()], { table, seal })
+      const changes = states.write([...changed.values()], seal)
       for (const [stream, state] of changed) {
         states.written(state)
         known.set(stream, { state })
       }
       return {
-        statements,
+        changes,
         undo: () => {
           for (const [stream, kept] of before)
             if (kept === undefined) known.delete(stream)

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import type { Statement } from '../../projections/projection.ts'
+import type { Change } from '../../projections/rows.ts'
 import { Fenced } from './checkpoints.ts'
 import type { Folder, Poison } from './fold.ts'
 import { type Decoded, within } from './project.ts'
@@ -20,7 +20,7 @@ export const isTableError = (error: unknown): boolean =>
  * Writes a prepared batch event by event, because the database refused it as a whole. What cannot be read, folded or
  * written goes to `refused`, in the order of the log; the rows of a stream of money end there.
  *
- * `write` makes the statements and the progress to `position` so, or neither of them.
+ * `write` makes the changes and the progress to `position` so, or neither of them.
  */
 export const eventByEvent = async (
   folder: Folder,
@@ -29,16 +29,16 @@ export const eventByEvent = async (
     write,
     refused,
   }: {
-    write: (position: bigint, statements: readonly Statement[]) => Promise<void>
+    write: (position: bigint, changes: readonly Change[]) => Promise<void>
     refused: (poison: Poison) => Promise<void>
   },
 ): Promise<void> => {
   for (const { position, stream } of decoded.recorded) {
-    const { statements, poison, undo } = folder.fold(within(decoded, { after: position - 1n, to: position }))
+    const { changes, poison, undo } = folder.fold(within(decoded, { after: position - 1n, to: position }))
     let found = poison[0]
-    if (found === undefined && statements.length > 0)
+    if (found === undefined && changes.some(({ rows }) => rows.length > 0))
       try {
-        await write(position, statements)
+        await write(position, changes)
       } catch (error) {
         undo()
         if (!isDataError(error)) throw error

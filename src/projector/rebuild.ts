@@ -1,5 +1,6 @@
 import pg from 'pg'
-import type { Projection, Statement } from '../../projections/projection.ts'
+import type { Projection } from '../../projections/projection.ts'
+import type { Change } from '../../projections/rows.ts'
 import { type EventLog, logStart, type Position, placeOf } from '../event-log/port.ts'
 import { readCheckpoints, readHaltedStreams, strayCheckpoints } from './checkpoints.ts'
 import { createFolder, type Folded, type Folder, type Poison } from './fold.ts'
@@ -12,7 +13,7 @@ import {
   liveTable,
   nextTable,
   rebuildLock,
-  runStatements,
+  writeChanges,
 } from './tables.ts'
 
 /**
@@ -116,7 +117,6 @@ const refuseNewHalts = async (client: pg.Client, builds: readonly Build[]): Prom
   }
 }
 
-/** One projection alone. */
 export const rebuildProjection = ({
   projection,
   ...options
@@ -165,7 +165,6 @@ export const verifyProjections = (options: RebuildOptions): Promise<Verdict[]> =
     return verdicts
   })
 
-/** One projection alone. */
 export const verifyProjection = async ({
   projection,
   ...options
@@ -376,7 +375,7 @@ const writeBatches = async (writer: Writer, batches: readonly Batch[]): Promise<
   const failed: Batch[] = []
   for (const batch of batches) {
     try {
-      await writePiece(writer, batch.statements)
+      await writePiece(writer, batch.build.folder, batch.changes)
       batch.build.poison.push(...batch.poison)
     } catch (error) {
       if (!isDataError(error)) throw error
@@ -400,7 +399,7 @@ const isolateFailed = async (
   for (const { build, decoded, undo } of failed) {
     undo()
     await eventByEvent(build.folder, decoded, {
-      write: (_, statements) => writePiece(writer, statements),
+      write: (_, changes) => writePiece(writer, build.folder, changes),
       refused: async (poison) => {
         build.poison.push(poison)
       },
@@ -413,12 +412,13 @@ const isolateFailed = async (
 
 const writePiece = async (
   { client, begin, keep, undo }: Writer,
-  statements: readonly Statement[],
+  { table }: Folder,
+  changes: readonly Change[],
 ): Promise<void> => {
-  if (statements.length === 0) return
+  if (changes.every(({ rows }) => rows.length === 0)) return
   await client.query(begin)
   try {
-    await runStatements(client, statements)
+    await writeChanges(client, changes, table)
     await client.query(keep)
   } catch (error) {
     await client.query(undo).catch(() => undefined)

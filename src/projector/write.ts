@@ -1,12 +1,12 @@
 import type pg from 'pg'
 import type { Logger } from 'pino'
-import type { Projection } from '../../projections/projection.ts'
+import type { Projection, TableName } from '../../projections/projection.ts'
 import { type LogPlace, type Position, placeOf, type RecordedEvent } from '../event-log/port.ts'
 import { haltProjections, moveCheckpoints } from './checkpoints.ts'
 import type { Folded, Folder, Poison } from './fold.ts'
 import { eventByEvent, isDataError, isTableError, setAside } from './isolate.ts'
 import { type Decoded, decodeBatch, within } from './project.ts'
-import { runStatements } from './tables.ts'
+import { writeChanges } from './tables.ts'
 
 /** A projection at work: how it folds, and how far its rows are. */
 export type Standing = { readonly folder: Folder; readonly generation: number; position: Position }
@@ -40,13 +40,13 @@ export const createBatchWriter = ({
 
   /** All projections in one transaction. False: one of them cannot take the batch, and nothing was written. */
   const together = async (level: readonly Standing[], decoded: Decoded, to: LogPlace): Promise<boolean> => {
-    const folded: Folded[] = []
+    const folded: (Folded & { readonly table: TableName })[] = []
     const undo = (): void => {
       for (const one of folded.toReversed()) one.undo()
     }
     for (const { folder } of level) {
       const one = folder.fold(decoded)
-      folded.push(one)
+      folded.push({ ...one, table: folder.table })
       if (one.poison.length > 0) {
         undo()
         return false
@@ -57,7 +57,7 @@ export const createBatchWriter = ({
         // First, so that a projector that was fenced touches no rows, and so that nobody who holds a checkpoint waits
         // for rows of somebody who waits for the checkpoint.
         await move(level, to)
-        for (const { statements } of folded) await runStatements(client, statements)
+        for (const { changes, table } of folded) await writeChanges(client, changes, table)
       })
     } catch (error) {
       undo()
@@ -70,11 +70,11 @@ export const createBatchWriter = ({
 
   const alone = async (one: Standing, decoded: Decoded, to: LogPlace): Promise<void> => {
     const { folder } = one
-    const { statements, poison, undo } = folder.fold(decoded)
+    const { changes, poison, undo } = folder.fold(decoded)
     try {
       await transaction(client, async () => {
         await move([one], to)
-        await runStatements(client, statements)
+        await writeChanges(client, changes, folder.table)
         for (const bad of poison) await setAside(client, folder.projection, bad)
       })
     } catch (error) {
@@ -101,7 +101,7 @@ export const createBatchWriter = ({
       one.position = position
     }
     await eventByEvent(one.folder, decoded, {
-      write: (position, statements) => step(position, () => runStatements(client, statements)),
+      write: (position, changes) => step(position, () => writeChanges(client, changes, one.folder.table)),
       refused: async (poison) => {
         await step(poison.position, () => setAside(client, projection, poison))
         tell(projection, poison)

@@ -26,7 +26,7 @@ import {
   createTables,
   createViews,
   liveTable,
-  runStatements,
+  writeChanges,
 } from '../../src/projector/tables.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { rowsOf } from './history.ts'
@@ -73,7 +73,7 @@ const fold = async (events: readonly ProfileEvent[], table: TableName = live): P
       metadata: { schema_version: 1, actor: 'system', effective_at: '2026-01-01T00:00:00.000Z' },
     }),
   )
-  await runStatements(client, profileCache.fold(projected, table))
+  await writeChanges(client, profileCache.fold(projected), table)
 }
 
 const subjects = ['1', '2', '3'].map((digit) => `sub_01K9PPPPPPPPPPPPPPPPPPPPP${digit}`)

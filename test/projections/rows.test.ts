@@ -29,7 +29,7 @@ import {
   createTables,
   createViews,
   liveTable,
-  runStatements,
+  writeChanges,
 } from '../../src/projector/tables.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
 import { type House, openHouse, organizationIds, rowsOf, seal, wholeLog, writeHistory } from './history.ts'
@@ -63,9 +63,9 @@ const foldCut = async (ends: readonly number[]): Promise<Record<string, string[]
 const foldInto = async (folder: Folder, events: readonly RecordedEvent[]): Promise<void> => {
   const decoded = decodeBatch(events)
   await folder.prepare(client, decoded)
-  const { statements, poison } = folder.fold(decoded)
+  const { changes, poison } = folder.fold(decoded)
   expect(poison).toEqual([])
-  await runStatements(client, statements)
+  await writeChanges(client, changes, folder.table)
 }
 
 /** Calls `see` with every event, in order, and the account as the event left it. */
@@ -151,7 +151,7 @@ describe('batches', () => {
     }
   })
 
-  test('a fold changes nothing it was given and gives the same statements again', () => {
+  test('a fold changes nothing it was given and gives the same changes again', () => {
     const decoded = decodeBatch(recorded)
     const before = structuredClone(decoded.events)
     for (const projection of projections) {
@@ -187,8 +187,8 @@ describe('accounts', () => {
         seal,
       })
       for (const [i, event] of recorded.entries()) {
-        const { statements } = folder.fold(decodeBatch([event]))
-        await runStatements(aside, statements)
+        const { changes } = folder.fold(decodeBatch([event]))
+        await writeChanges(aside, changes, folder.table)
         const account = folded.get(event.stream)
         const decoded = history[i]
         if (account === undefined || decoded === undefined) continue
@@ -266,6 +266,7 @@ describe('ledger_lines', () => {
             capability: data.capability,
             outcome: data.outcome,
             code: data.code ?? null,
+            calls: '1',
             amount_micro: '0',
             rule: data.free_by?.rule ?? null,
             rule_version: data.free_by?.rule_version ?? null,
@@ -287,29 +288,37 @@ describe('ledger_lines', () => {
           expected.set(revision, {
             ...line,
             kind: 'grant',
+            calls: null,
             amount_micro: micro(data.amount),
-            charge_id: data.grant_id,
+            charge_id: null,
+            grant_id: data.grant_id,
           })
         if (type === 'CreditExpired')
           expected.set(revision, {
             ...line,
             kind: 'expiry',
+            calls: null,
             amount_micro: `-${micro(data.amount)}`,
-            charge_id: data.grant_id,
+            charge_id: null,
+            grant_id: data.grant_id,
           })
         if (type === 'CreditAdjusted')
           expected.set(revision, {
             ...line,
             kind: 'adjustment',
             amount_micro: micro(data.amount),
-            charge_id: data.adjusts,
+            calls: null,
+            charge_id: null,
+            grant_id: null,
+            adjusts: data.adjusts,
           })
         if (type === 'RateLimitExceeded')
           expected.set(revision, {
             ...line,
             kind: 'rate_limited',
             key_id: data.key_id,
-            outcome: String(data.count),
+            outcome: 'refused',
+            calls: String(data.count),
             code: 'RATE_001',
             amount_micro: '0',
           })
@@ -318,7 +327,8 @@ describe('ledger_lines', () => {
             ...line,
             kind: 'refused',
             key_id: data.key_id,
-            outcome: String(data.counts.reduce((sum, { count }) => sum + count, 0)),
+            outcome: data.outcome,
+            calls: String(data.counts.reduce((sum, { count }) => sum + count, 0)),
             code: data.code,
             amount_micro: '0',
             rule: 'refusal',

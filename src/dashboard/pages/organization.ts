@@ -238,7 +238,7 @@ const whatOf = (line: StatementRow): Renderable => {
 
 const outcomeOf = (line: StatementRow): Renderable => {
   if (line.kind === 'rate_limited' || line.kind === 'refused')
-    return html`${count(line.outcome ?? '0')} calls refused <span class="code">${line.code}</span>`
+    return html`${count(line.calls ?? '0')} calls refused <span class="code">${line.code}</span>`
   return [line.outcome, line.code !== null && html` <span class="code">${line.code}</span>`]
 }
 

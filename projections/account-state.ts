@@ -1,0 +1,164 @@
+import { microOf } from './micro.ts'
+import type { ProjectedEvent } from './projection.ts'
+
+/** An account, with its totals and with what its rows do not say yet. Instants are milliseconds since the epoch. */
+export type AccountState = {
+  readonly organizationId: string
+  name: string | null
+  registeredAtMs: number | null
+  revision: number
+  digest: string
+  overdraftLimit: bigint
+  overdrawn: bigint
+  granted: bigint
+  charged: bigint
+  expired: bigint
+  adjusted: bigint
+  /** Lots with something left. */
+  readonly lots: Map<string, LotState>
+  readonly overrides: OverrideState[]
+  /** False: nothing is known to be written, and rows that are there count for nothing. */
+  written: boolean
+  readonly changed: { readonly lots: Map<string, LotState>; readonly overrides: OverrideState[] }
+}
+
+export type LotState = {
+  readonly grantId: string
+  readonly priority: number
+  readonly expiresAtMs: number | null
+  readonly revision: number
+  readonly granted: bigint
+  readonly remaining: bigint
+}
+
+export type OverrideState = {
+  readonly revision: number
+  readonly sku: string
+  readonly amount: bigint | null
+  readonly fromMs: number
+}
+
+/** The account before the first event of its ledger. */
+export const initialState = (organizationId: string): AccountState => ({
+  organizationId,
+  name: null,
+  registeredAtMs: null,
+  revision: -1,
+  digest: '',
+  overdraftLimit: 0n,
+  overdrawn: 0n,
+  granted: 0n,
+  charged: 0n,
+  expired: 0n,
+  adjusted: 0n,
+  lots: new Map(),
+  overrides: [],
+  written: false,
+  changed: { lots: new Map(), overrides: [] },
+})
+
+/**
+ * Folds the ledger's next event into the account, in place. Throws where the ledger breaks its own rules: a revision that
+ * does not follow, credits taken from a lot that does not hold them.
+ */
+export const evolve = (state: AccountState, event: ProjectedEvent): void => {
+  if (event.revision !== state.revision + 1)
+    throw new Error(`revision ${event.revision} follows revision ${state.revision}`)
+  switch (event.type) {
+    case 'OrganizationRegistered':
+      state.name = event.data.name
+      state.registeredAtMs = Date.parse(event.metadata.effective_at)
+      state.overdraftLimit += microOf(event.data.overdraft_limit)
+      break
+    case 'CreditGranted': {
+      const { grant_id, priority, expires_at, amount, overdraft_repaid } = event.data
+      state.granted += microOf(amount)
+      grant(state, { grantId: grant_id, priority, expiresAt: expires_at, amount, overdraft_repaid, event })
+      break
+    }
+    case 'CreditExpired':
+      state.expired += microOf(event.data.amount)
+      take(state, [event.data])
+      break
+    case 'CreditCharged':
+      state.charged += microOf(event.data.amount)
+      state.overdrawn += microOf(event.data.amount) - take(state, event.data.allocations)
+      break
+    case 'CreditAdjusted': {
+      const { adjustment_id, amount, allocations, overdraft_repaid } = event.data
+      const micro = microOf(amount)
+      state.adjusted += micro
+      if (micro < 0n) state.overdrawn += -micro - take(state, allocations)
+      else
+        grant(state, {
+          grantId: adjustment_id,
+          priority: 0,
+          expiresAt: null,
+          amount,
+          overdraft_repaid,
+          event,
+        })
+      break
+    }
+    case 'PriceOverrideSet': {
+      const { sku, amount, effective_from } = event.data
+      const override = {
+        revision: event.revision,
+        sku,
+        amount: amount === null ? null : microOf(amount),
+        fromMs: Date.parse(effective_from),
+      }
+      state.overrides.push(override)
+      state.changed.overrides.push(override)
+    }
+  }
+  state.revision = event.revision
+  state.digest = event.metadata.digest ?? ''
+}
+
+const grant = (
+  state: AccountState,
+  granted: {
+    grantId: string
+    priority: number
+    expiresAt: string | null
+    amount: string
+    overdraft_repaid: string
+    event: ProjectedEvent
+  },
+): void => {
+  const { grantId, priority, expiresAt, event } = granted
+  const repaid = microOf(granted.overdraft_repaid)
+  if (repaid > state.overdrawn) throw new Error(`grant ${grantId} repays more than was overdrawn`)
+  if (state.lots.has(grantId)) throw new Error(`lot ${grantId} is granted twice`)
+  state.overdrawn -= repaid
+  const amount = microOf(granted.amount)
+  setLot(state, {
+    grantId,
+    priority,
+    expiresAtMs: expiresAt === null ? null : Date.parse(expiresAt),
+    revision: event.revision,
+    granted: amount,
+    remaining: amount - repaid,
+  })
+}
+
+/** Takes allocations from their lots, and returns what was taken in all. */
+const take = (state: AccountState, allocations: readonly { grant_id: string; amount: string }[]): bigint => {
+  let taken = 0n
+  for (const { grant_id, amount } of allocations) {
+    const lot = state.lots.get(grant_id)
+    const part = microOf(amount)
+    if (lot === undefined || lot.remaining < part)
+      throw new Error(`${amount} credits are taken from lot ${grant_id}, which does not hold them`)
+    setLot(state, { ...lot, remaining: lot.remaining - part })
+    taken += part
+  }
+  return taken
+}
+
+const setLot = (state: AccountState, lot: LotState): void => {
+  if (lot.remaining === 0n) state.lots.delete(lot.grantId)
+  else state.lots.set(lot.grantId, lot)
+  state.changed.lots.set(lot.grantId, lot)
+}
