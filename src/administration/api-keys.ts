@@ -1,5 +1,7 @@
 import { randomBytes } from 'node:crypto'
+import type { Logger } from 'pino'
 import { ulid } from 'ulid'
+import { type ApiKeyRow, keysOf } from '../../projections/api-keys.ts'
 import { appendSurely } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { AppendConflict, type EventLog, type ExpectedRevision } from '../event-log/port.ts'
@@ -15,7 +17,8 @@ import { composeApiKey } from '../keys/api-key.ts'
 import { type KeyEvent, type KeyRefusal, type KeyState, revokeKey, rotateKey } from '../keys/key-state.ts'
 import { emptyKeyStream, isInDoubt, type KeyStream } from '../keys/key-stream.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import { balance } from './organizations.ts'
+import { catchUp } from './catch-up.ts'
+import { balance } from './credits.ts'
 
 /** What operators do with API keys. Every one of these is an event in the key's stream. */
 
@@ -151,6 +154,21 @@ export const changeLimits = async (
     } as const
   })
   return changed.data.limits
+}
+
+/**
+ * The keys of one organization, or all, with all that the event log held when this was called. Throws `CommandRefused` for
+ * an organization that is not registered: one without keys is something else.
+ */
+export const listKeys = async (
+  foundation: Foundation,
+  organizationId: string | null,
+  logger: Logger,
+): Promise<ApiKeyRow[]> => {
+  if (organizationId !== null) await balance(foundation, organizationId)
+  await catchUp(foundation, logger)
+  const { text, values } = keysOf(organizationId)
+  return (await foundation.pool.query<ApiKeyRow>(text, [...values])).rows
 }
 
 const allowed = (decision: KeyEvent | KeyRefusal): KeyEvent => {

@@ -1,12 +1,12 @@
-import { randomBytes } from 'node:crypto'
 import { rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseCredits } from '../billing/money.ts'
 import { permission } from '../events/capabilities.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { defaultKeyLimits, issueKey } from './api-keys.ts'
-import { createOrganization, grant } from './organizations.ts'
-import { putUser } from './users.ts'
+import { grant } from './credits.ts'
+import { createOrganization } from './organizations.ts'
+import { freshPassword, putUser } from './users.ts'
 
 /** Something to try the service with: an organization, a key with every permission, credits and a dashboard user. */
 export type Demo = {
@@ -46,7 +46,7 @@ export const seedDemo = async (
     expiresAt: null,
     actor,
   })
-  const user = { name: 'demo', password: randomBytes(15).toString('base64url') }
+  const user = { name: 'demo', password: freshPassword() }
   await putUser(foundation.pool, user)
   return {
     organization_id: organizationId,

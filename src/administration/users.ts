@@ -19,18 +19,24 @@ const tagOf = (password: string, nonce: Buffer): Promise<Buffer> =>
 
 const unpadded = (bytes: Buffer): string => bytes.toString('base64').replaceAll('=', '')
 
-export const hashPassword = async (password: string): Promise<string> => {
+const phcOf = (salt: string, tag: string): string =>
+  `$argon2id$v=19$m=${memoryKiB},t=${passes},p=${parallelism}$${salt}$${tag}`
+
+const hashPassword = async (password: string): Promise<string> => {
   const salt = randomBytes(16)
-  return `$argon2id$v=19$m=${memoryKiB},t=${passes},p=${parallelism}$${unpadded(salt)}$${unpadded(await tagOf(password, salt))}`
+  return phcOf(unpadded(salt), unpadded(await tagOf(password, salt)))
 }
 
-/** Whether a password gives the stored hash. Takes the same time for every password. */
-export const passwordMatches = async (password: string, phc: string): Promise<boolean> => {
+/** Takes the same time for every password. */
+const passwordMatches = async (password: string, phc: string): Promise<boolean> => {
   const [, , , , salt = '', tag = ''] = phc.split('$')
   const expected = Buffer.from(tag, 'base64')
   const given = await tagOf(password, Buffer.from(salt, 'base64'))
   return expected.length === given.length && timingSafeEqual(expected, given)
 }
+
+/** A password that no one chose, for a user that is made or whose password is to be forgotten. */
+export const freshPassword = (): string => randomBytes(15).toString('base64url')
 
 /** Creates a user or gives an existing one a new password. */
 export const putUser = async (
@@ -44,14 +50,24 @@ export const putUser = async (
   )
 }
 
+/** An event's actor is `user:<name>` and has at most 128 characters. */
+export const userNameMax = 123
+const passwordMax = 1_024
+
+/** No password gives it. Unknown users are checked against it, so that they take as long as known ones. */
+const matchedByNone = phcOf('A'.repeat(22), 'A'.repeat(43))
+
 /** Whether there is such a user with this very password. */
-export const signsIn = async (
+export const passwordIsRight = async (
   pool: pg.Pool,
   { name, password }: { name: string; password: string },
 ): Promise<boolean> => {
+  // PostgreSQL takes no text with U+0000, and no user has such a name.
+  const possible = name.length <= userNameMax && !name.includes('\0') && password.length <= passwordMax
   const { rows } = await pool.query<{ password_phc: string }>(
     'select password_phc from users where name = $1',
-    [name],
+    [possible ? name : ''],
   )
-  return rows[0] !== undefined && passwordMatches(password, rows[0].password_phc)
+  const matches = await passwordMatches(possible ? password : '', rows[0]?.password_phc ?? matchedByNone)
+  return matches && rows[0] !== undefined
 }

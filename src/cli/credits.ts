@@ -1,6 +1,7 @@
-import { amountOf, balance, grant } from '../administration/organizations.ts'
+import { balance, grant } from '../administration/credits.ts'
+import { amountOf, futureInstantOf, labelOf, wholeNumber } from '../administration/input.ts'
 import { formatCredits } from '../billing/money.ts'
-import { type Command, futureInstantOf, labelOf, organizationParameter, wholeNumber } from './command.ts'
+import { type Command, organizationParameter } from './command.ts'
 
 export const creditsCommands: readonly Command[] = [
   {

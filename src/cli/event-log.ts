@@ -1,6 +1,6 @@
-import { copyEventLog } from '../administration/copy-event-log.ts'
+import { copyBetween, eventStoreUserOf, prepareEventStore } from '../administration/event-logs.ts'
+import { InputFault } from '../administration/input.ts'
 import { eventLogPrefix, eventLogPrefixRule } from '../config.ts'
-import { openNamed, telling } from '../foundation/open-event-log.ts'
 import { type Command, UsageError } from './command.ts'
 
 const urlHelp = 'esdb://… for EventStoreDB, postgres://… for the log in that (migrated) database'
@@ -13,19 +13,17 @@ const urlOf = (
   typed: string | undefined,
   environment: string | undefined,
 ): { variable: string; url: string } => {
-  const variable = `EVENT_LOG_${name.toUpperCase()}`
+  const fromEnvironment = `EVENT_LOG_${name.toUpperCase()}`
   const url = typed ?? environment
-  if (url === undefined) throw new UsageError(`--${name} or ${variable} is required`)
-  if (!logUrl.test(url))
-    throw new UsageError(
-      `${typed === undefined ? variable : `--${name}`}: not the URL of an event log; ${urlHelp}`,
-    )
-  return { variable: typed === undefined ? variable : `--${name}`, url }
+  if (url === undefined) throw new UsageError(`--${name} or ${fromEnvironment} is required`)
+  const variable = typed === undefined ? fromEnvironment : `--${name}`
+  if (!logUrl.test(url)) throw new UsageError(`${variable}: not the URL of an event log; ${urlHelp}`)
+  return { variable, url }
 }
 
 const prefixOf = (name: string, typed: string | undefined): string | undefined => {
   if (typed === undefined || typed === '') return undefined
-  if (!eventLogPrefix.test(typed)) throw new UsageError(`--${name}: ${eventLogPrefixRule}`)
+  if (!eventLogPrefix.test(typed)) throw new InputFault(name, eventLogPrefixRule)
   return typed
 }
 
@@ -50,31 +48,24 @@ const copy: Command = {
     }
     if (from.url === to.url && from.prefix === to.prefix)
       throw new UsageError('--from and --to are the same event log')
-    const source = await openNamed(from, logger)
-    const target = await openNamed(to, logger)
-    try {
-      await telling(from, () => source.head())
-      await telling(to, () => target.head())
-      const { events, already, streams, leftOut } = await copyEventLog({
-        from: source,
-        to: target,
+    const { events, already, streams, leftOut } = await copyBetween(
+      { from, to },
+      {
+        logger,
         onProgress: ({ events: copied, position, head, elapsedMs }) =>
           progress(
             `${copied} events, position ${position} of ${head}, ${Math.round((copied * 1000) / elapsedMs)} events/s`,
           ),
-      })
-      return {
-        json: {
-          events,
-          already,
-          streams,
-          left_out: leftOut,
-          next: 'set EVENT_LOG_URL, run "ledger verify" and "projection rebuild --all"',
-        },
-      }
-    } finally {
-      await source.close()
-      await target.close()
+      },
+    )
+    return {
+      json: {
+        events,
+        already,
+        streams,
+        left_out: leftOut,
+        next: 'set EVENT_LOG_URL, run "ledger verify" and "projection rebuild --all"',
+      },
     }
   },
 }
@@ -86,9 +77,7 @@ const prepare: Command = {
     'EVENT_LOG_ADMIN_URL and EVENT_LOG_USER_PASSWORD come from the environment',
   parameters: [{ name: 'user', help: 'its name: letters, digits, . _ -', required: true }],
   run: async ({ config, logger }, given) => {
-    const user = given.required('user')
-    if (!/^[A-Za-z0-9._-]{1,64}$/.test(user))
-      throw new UsageError(`--user: "${user}" is not a name of letters, digits, . _ and -`)
+    const user = eventStoreUserOf(given.required('user'))
     const { EVENT_LOG_ADMIN_URL: url, EVENT_LOG_USER_PASSWORD: password } = config
     if (url === undefined || !storeUrl.test(url))
       throw new UsageError(
@@ -100,17 +89,9 @@ const prepare: Command = {
       throw new UsageError(
         'EVENT_LOG_ADMIN_URL: an EventStoreDB without TLS knows no users; there is nothing to prepare',
       )
-    const { prepareEventStoreDb } = await import('../event-log/eventstoredb/prepare.ts')
-    const { created, settingsChanged, settings } = await telling(
+    const { created, settingsChanged, settings } = await prepareEventStore(
       { variable: 'EVENT_LOG_ADMIN_URL', url },
-      () =>
-        prepareEventStoreDb({
-          adminUrl: url.replace(/^kurrentdb/, 'esdb'),
-          user,
-          password,
-          shared: config.EVENT_LOG_PREFIX !== undefined,
-          logger,
-        }),
+      { user, password, shared: config.EVENT_LOG_PREFIX !== undefined, logger },
     )
     return {
       json: {

@@ -1,17 +1,22 @@
-import { type ApiKeyRow, keysOf } from '../../projections/api-keys.ts'
-import { changeLimits, defaultKeyLimits, issueKey, revoke, rotate } from '../administration/api-keys.ts'
-import { catchUp } from '../administration/catch-up.ts'
+import type { ApiKeyRow } from '../../projections/api-keys.ts'
+import {
+  changeLimits,
+  defaultKeyLimits,
+  issueKey,
+  listKeys,
+  revoke,
+  rotate,
+} from '../administration/api-keys.ts'
+import { labelOf, listOf } from '../administration/input.ts'
 import {
   allowedCidrsOf,
   expiryOf,
   graceMsOf,
   limitsOf,
-  listed,
   permissionsOf,
 } from '../administration/key-request.ts'
-import { balance } from '../administration/organizations.ts'
 import { type Permission, permission } from '../events/capabilities.ts'
-import { type Command, labelOf, organizationParameter, type Parameter, UsageError } from './command.ts'
+import { type Command, organizationParameter, type Parameter, UsageError } from './command.ts'
 import { cut, nameCharsMax, table } from './table.ts'
 
 const keyParameter: Parameter = {
@@ -130,13 +135,7 @@ export const keyCommands: readonly Command[] = [
     summary: 'list keys; secrets are not stored and cannot be shown',
     parameters: [{ name: 'org', help: 'of this organization only' }],
     run: async ({ foundation, logger }, given) => {
-      const organizationId = given.text('org') ?? null
-      const open = await foundation()
-      // One without keys is not the same as one that does not exist.
-      if (organizationId !== null) await balance(open, organizationId)
-      await catchUp(open, logger)
-      const { text, values } = keysOf(organizationId)
-      const { rows } = await open.pool.query<ApiKeyRow>(text, [...values])
+      const rows = await listKeys(await foundation(), given.text('org') ?? null, logger)
       return { json: rows.map(keyJson), lines: table(rows.map((row) => shown(row, Date.now()))) }
     },
   },
@@ -179,4 +178,4 @@ const stateOf = (row: ApiKeyRow, nowMs: number): string => {
 }
 
 const permissionsGiven = (text: string | undefined): Permission[] =>
-  text === undefined ? [...permission.options] : permissionsOf(listed(text))
+  text === undefined ? [...permission.options] : permissionsOf(listOf(text))

@@ -1,8 +1,7 @@
-import { allOrganizations, type OrganizationRow } from '../../projections/accounts.ts'
-import { catchUp } from '../administration/catch-up.ts'
-import { amountOf, createOrganization } from '../administration/organizations.ts'
+import { amountOf, labelOf } from '../administration/input.ts'
+import { createOrganization, listOrganizations } from '../administration/organizations.ts'
 import { formatCredits } from '../billing/money.ts'
-import { type Command, labelOf } from './command.ts'
+import type { Command } from './command.ts'
 import { cut, nameCharsMax, table } from './table.ts'
 
 export const organizationCommands: readonly Command[] = [
@@ -31,10 +30,7 @@ export const organizationCommands: readonly Command[] = [
     summary: 'list organizations with their balances',
     parameters: [],
     run: async ({ foundation, logger }) => {
-      const open = await foundation()
-      await catchUp(open, logger)
-      const { text, values } = allOrganizations()
-      const { rows } = await open.pool.query<OrganizationRow>(text, [...values])
+      const rows = await listOrganizations(await foundation(), logger)
       const listed = rows.map((row) => ({
         organization_id: row.organization_id,
         name: row.name,

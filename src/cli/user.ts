@@ -1,6 +1,6 @@
-import { randomBytes } from 'node:crypto'
-import { putUser } from '../administration/users.ts'
-import { type Command, labelOf } from './command.ts'
+import { labelOf } from '../administration/input.ts'
+import { freshPassword, putUser } from '../administration/users.ts'
+import type { Command } from './command.ts'
 
 const nameMax = 64
 
@@ -11,7 +11,7 @@ export const userCommands: readonly Command[] = [
     parameters: [{ name: 'name', help: 'such as ada', required: true }],
     run: async ({ foundation }, given) => {
       const name = labelOf('name', given.required('name'), nameMax)
-      const password = randomBytes(15).toString('base64url')
+      const password = freshPassword()
       await putUser((await foundation()).pool, { name, password })
       return { json: { user: name, password } }
     },

@@ -1,6 +1,6 @@
 import { defaultKeyLimits, type IssueRequest } from '../administration/api-keys.ts'
+import { InputFault, labelOf } from '../administration/input.ts'
 import { allowedCidrsOf, expiryOf, limitsOf, permissionsOf } from '../administration/key-request.ts'
-import { labelOf, UsageError } from '../cli/command.ts'
 import { permission } from '../events/capabilities.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import type { IssueFields } from './pages/keys.ts'
@@ -18,15 +18,11 @@ export const formOf = (given: unknown): Form => {
   return { text: (name) => list(name)[0] ?? '', list }
 }
 
-/**
- * What to tell whoever sent a form; null for what is not about the form. Operators' functions name parameters as
- * `--name: …`: the name is the input's, the rest is for people.
- */
+/** What to tell the sender of a form; null for a failure that is not about the form. */
 export const faultOf = (error: unknown): FormFault | null => {
+  if (error instanceof InputFault) return { field: error.field, message: sentence(error.message) }
   if (error instanceof CommandRefused) return { field: null, message: sentence(error.message) }
-  if (!(error instanceof UsageError)) return null
-  const [, field, message] = /^--([a-z-]+): (.*)$/s.exec(error.message) ?? []
-  return { field: field ?? null, message: sentence(message ?? error.message) }
+  return null
 }
 
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
@@ -51,7 +47,7 @@ export const issueFieldsOf = (form: Form): IssueFields => ({
   expiresAt: form.text('expires-at'),
 })
 
-/** What is to be issued, by the rules of the command line. Throws `UsageError`. */
+/** What is to be issued, by administration's rules. Throws `InputFault`. */
 export const parseIssue = (
   form: Form,
 ): Pick<IssueRequest, 'name' | 'permissions' | 'limits' | 'allowedCidrs' | 'expiresAt'> => ({

@@ -170,9 +170,3 @@ export const linesOfRequest = (
          select ${lineColumns} from found l where l.organization_id = $1 order by l.revision desc`,
   values: [organizationId, requestId, max],
 })
-
-/** How many events each projection has put aside. */
-export const parkedEvents = (): Query<{ projection: string; parked: number }> => ({
-  text: 'select projection, count(*)::integer as parked from parked_events group by projection',
-  values: [],
-})

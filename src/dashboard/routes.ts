@@ -1,17 +1,12 @@
 import type { FastifyInstance } from 'fastify'
+import { projectionStates } from '../administration/projections.ts'
 import { callerAddress } from '../guard/caller-address.ts'
-import {
-  readCheckpoints,
-  readHaltedStreams,
-  strayCheckpoints,
-  strayMessage,
-} from '../projector/checkpoints.ts'
 import { formOf } from './form.ts'
 import { keyRoutes } from './key-routes.ts'
 import { organizationPage, type StatementView } from './pages/organization.ts'
 import { overviewPage } from './pages/overview.ts'
 import { signInPage } from './pages/sign-in.ts'
-import { keysOf, lotsOf, organizations, parkedEvents, rowsOf } from './queries.ts'
+import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import {
   accountAt,
   csrfOf,
@@ -95,14 +90,10 @@ const overviewRoute = (pages: FastifyInstance, { foundation: { pool, eventLog } 
   pages.get('/', async (request, reply) => {
     const asked = formOf(request.query).text('after')
     const after = organizationPattern.test(asked) ? asked : ''
-    const [found, head, checkpoints, parked, halted] = await Promise.all([
+    const [found, { head, states }] = await Promise.all([
       rowsOf(pool, organizations({ after, max: organizationsMax + 1 })),
-      eventLog.head(),
-      readCheckpoints(pool),
-      rowsOf(pool, parkedEvents()),
-      readHaltedStreams(pool),
+      projectionStates({ pool, eventLog }),
     ])
-    const stray = await strayCheckpoints(eventLog, checkpoints)
     const shown = found.slice(0, organizationsMax)
     const page = overviewPage({
       viewer: viewerOf(request, reply),
@@ -110,18 +101,7 @@ const overviewRoute = (pages: FastifyInstance, { foundation: { pool, eventLog } 
       further: after !== '',
       next: found.length > shown.length ? (shown.at(-1)?.organization_id ?? null) : null,
       head,
-      projections: checkpoints.map((checkpoint) => ({
-        ...checkpoint,
-        ...(stray.includes(checkpoint)
-          ? { state: 'halted' as const, error: strayMessage([checkpoint]) }
-          : {}),
-        haltedStreams: halted
-          .filter(({ projection }) => projection === checkpoint.name)
-          .map(({ stream }) => stream),
-        // The head was read beside the checkpoints: one may have passed it.
-        behind: head > checkpoint.position ? head - checkpoint.position : 0n,
-        parked: parked.find(({ projection }) => projection === checkpoint.name)?.parked ?? 0,
-      })),
+      projections: states,
     })
     return sendPage(reply, page)
   })

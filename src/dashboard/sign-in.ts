@@ -1,20 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible'
-import { passwordMatches } from '../administration/users.ts'
+import { passwordIsRight, userNameMax } from '../administration/users.ts'
 import { addressBlock } from '../guard/caller-address.ts'
 import type { Sealer } from '../guard/secrets.ts'
 
 /** Who may sign in: user name and password, and not too many guesses. */
 
 const attemptsPerMinute = 10
-/** An actor is `user:<name>` in 128 characters. */
-export const userNameMax = 123
-export const passwordMax = 1_024
-
-/** Nobody's password. Unknown users are checked against it, so that they take as long as known ones. */
-const nobody = `$argon2id$v=19$m=19456,t=2,p=1$${'A'.repeat(22)}$${'A'.repeat(43)}`
-
 export type SignInVerdict =
   | {
       readonly kind: 'signed_in'
@@ -52,14 +45,7 @@ export const createSignIn = (pool: pg.Pool, sealer: Sealer): SignIn => {
         ? ((await take(addresses, addressBlock(address))) ?? (await take(accounts, account)))
         : await take(devices, known)
     if (waitSeconds !== null) return { kind: 'limited', retryAfterSeconds: waitSeconds }
-    // PostgreSQL takes no text with U+0000, and no user has such a name.
-    const possible = name.length <= userNameMax && !name.includes('\0') && password.length <= passwordMax
-    const { rows } = await pool.query<{ password_phc: string }>(
-      'select password_phc from users where name = $1',
-      [possible ? name : ''],
-    )
-    const matches = await passwordMatches(possible ? password : '', rows[0]?.password_phc ?? nobody)
-    if (!matches || rows[0] === undefined) return { kind: 'wrong' }
+    if (!(await passwordIsRight(pool, { name, password }))) return { kind: 'wrong' }
     // The same device keeps its name: signing in again and again earns no further limits.
     return { kind: 'signed_in', user: name, device: sealer.seal(known ?? randomUUID(), account) }
   }

@@ -19,15 +19,22 @@ export const openEventLog = async (url: string, logger: Logger, prefix?: string)
   return openEventStoreDb({ url: url.replace(/^kurrentdb/, 'esdb'), prefix, logger })
 }
 
+/** An event log an operator named; `variable` is what to call the name where it is wrong. */
+export type NamedEventLog = {
+  readonly variable: string
+  readonly url: string
+  readonly prefix?: string | undefined
+}
+
 /** Does what needs an event log the operator named. Where that cannot be used, throws a ConfigError of one line. */
 export const telling = async <Value>(
-  { variable, url }: { variable: string; url: string | undefined },
+  { variable, url }: NamedEventLog,
   work: () => Promise<Value>,
 ): Promise<Value> => {
   try {
     return await work()
   } catch (error) {
-    if (url === undefined || isPostgres(url) || error instanceof ConfigError) throw error
+    if (isPostgres(url) || error instanceof ConfigError) throw error
     if (!(error instanceof Unavailable || error instanceof UnknownOutcome)) throw error
     const { eventStoreDbFault } = await import('../event-log/eventstoredb/fault.ts')
     throw new ConfigError(`${variable}: ${await eventStoreDbFault(url, error)}`, { cause: error })
@@ -36,7 +43,7 @@ export const telling = async <Value>(
 
 /** Opens the log of the configuration, or of the database where it names none. */
 export const openNamed = async (
-  { variable, url, prefix }: { variable: string; url: string; prefix?: string | undefined },
+  { variable, url, prefix }: NamedEventLog,
   logger: Logger,
 ): Promise<EventLog> => {
   try {

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { type Demo, demoFile, seedDemo, writeDemo } from '../administration/seed.ts'
-import { signsIn } from '../administration/users.ts'
+import { passwordIsRight } from '../administration/users.ts'
 import type { Config } from '../config.ts'
 import { logStart } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -49,7 +49,7 @@ const passwordTold = async (
   before: boolean,
   path: string,
 ): Promise<string> => {
-  if (!(await signsIn(pool, { name, password })))
+  if (!(await passwordIsRight(pool, { name, password })))
     return `whose password was changed since; "user create ${name}" gives a new one`
   return before ? `password in ${path}` : `password ${password}`
 }

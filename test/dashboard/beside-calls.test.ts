@@ -1,7 +1,8 @@
 /** The pages share a host with calls: neither must notice. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { defaultKeyLimits, issueKey } from '../../src/administration/api-keys.ts'
-import { createOrganization, grant } from '../../src/administration/organizations.ts'
+import { grant } from '../../src/administration/credits.ts'
+import { createOrganization } from '../../src/administration/organizations.ts'
 import { putUser } from '../../src/administration/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { type DashboardHost, openBrowser, openDashboardHost, signedIn } from './dashboard-host.ts'

@@ -1,6 +1,7 @@
 /** Specification 4.1's billing rules as decisions 8 to 14 carry them over to the IP lookup: who pays what, when. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { grant, setPriceOverride } from '../../src/administration/organizations.ts'
+import { grant } from '../../src/administration/credits.ts'
+import { setPriceOverride } from '../../src/administration/prices.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import { type House, type LedgerFact, openHouse, type Partner, places, until } from '../support/house.ts'

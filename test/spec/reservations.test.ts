@@ -4,7 +4,7 @@
  */
 import pino from 'pino'
 import { describe, expect, test } from 'vitest'
-import { balance } from '../../src/administration/organizations.ts'
+import { balance } from '../../src/administration/credits.ts'
 import { formatCredits } from '../../src/billing/money.ts'
 import { createLedger } from '../../src/ledger/commit.ts'
 import { type House, type Partner, until } from '../support/house.ts'

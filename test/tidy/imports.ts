@@ -34,6 +34,8 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
     ...['port', 'append-next', 'follow', 'stored-event', 'event-id'].map(
       (name) => `src/event-log/${name}.ts`,
     ),
+    // The rules for what operators type, for commands about what a capability keeps.
+    'src/administration/input.ts',
   ],
   capabilities: ['call', 'events', 'every capability'],
   foundation: belowFoundation,

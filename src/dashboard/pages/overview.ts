@@ -1,15 +1,8 @@
-import type { Checkpoint } from '../../projector/checkpoints.ts'
+import type { ProjectionState } from '../../administration/projections.ts'
 import { count, credits, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { OrganizationLine } from '../queries.ts'
 import { layout, table, type Viewer } from './layout.ts'
-
-export type ProjectionHealth = Checkpoint & {
-  readonly behind: bigint
-  readonly parked: number
-  /** Streams whose rows have stopped. */
-  readonly haltedStreams: readonly string[]
-}
 
 export type Overview = {
   readonly viewer: Viewer
@@ -18,7 +11,7 @@ export type Overview = {
   readonly further: boolean
   readonly next: string | null
   readonly head: bigint
-  readonly projections: readonly ProjectionHealth[]
+  readonly projections: readonly ProjectionState[]
 }
 
 export const overviewPage = ({ viewer, organizations, further, next, head, projections }: Overview): Html =>
@@ -69,7 +62,7 @@ ${table({
       cell: (row) => html`${row.name} <span class="minor below">version ${row.version}</span>`,
     },
     { head: 'Position', kind: 'number', cell: (row) => count(row.position) },
-    { head: 'Behind, events', kind: 'number', cell: (row) => count(row.behind) },
+    { head: 'Behind, events', kind: 'number', cell: (row) => count(row.behind ?? 0n) },
     { head: 'State', cell: stateOf },
     { head: 'Moved (UTC)', cell: (row) => instant(row.updatedAt) },
   ],
@@ -79,11 +72,14 @@ ${table({
 
 const namedMax = 20
 
-const stateOf = ({ state, error, parked, haltedStreams }: ProjectionHealth): Renderable => [
+const stateOf = ({ state, error, parked, haltedStreams }: ProjectionState): Renderable => [
   state === 'live'
     ? html`<span class="mark good">live</span>`
     : html`<span class="mark bad">halted</span> <span class="free">${error}</span>`,
   haltedStreams.length > 0 &&
-    html` <span class="mark bad">${count(haltedStreams.length)} stopped</span> <span class="free">${haltedStreams.slice(0, namedMax).join(', ')}</span>`,
+    html` <span class="mark bad">${count(haltedStreams.length)} stopped</span> <span class="free">${haltedStreams
+      .slice(0, namedMax)
+      .map(({ stream }) => stream)
+      .join(', ')}</span>`,
   parked > 0 && html` <span class="mark warn">${count(parked)} parked</span>`,
 ]

@@ -1,0 +1,41 @@
+import type { Foundation } from '../foundation/foundation.ts'
+import { destroyedByMs, epochMs, epochOf, isRetired } from '../guard/epochs.ts'
+
+/** The keys that everything about people is sealed under. */
+
+type Keys = Pick<Foundation, 'epochKeys'>
+
+type ListedEpochKey = {
+  readonly id: string
+  /** `ending`: nothing new is sealed under it. Otherwise what became of its file. */
+  readonly state: string
+  readonly fromMs: number
+  readonly untilMs: number
+  /** By when its last copy is gone. */
+  readonly destroyedByMs: number
+}
+
+export const listEpochKeys = async ({ epochKeys }: Keys): Promise<ListedEpochKey[]> => {
+  const current = epochOf(Date.now())
+  return (await epochKeys.list()).map(({ id, epoch, state }) => ({
+    id,
+    state: state === 'present' ? (isRetired(epoch, current) ? 'ending' : 'in use') : state,
+    fromMs: epoch * epochMs,
+    untilMs: (epoch + 1) * epochMs,
+    destroyedByMs: destroyedByMs(epoch),
+  }))
+}
+
+/** Gives up what is sealed under keys that are lost for good. `dropped` counts what was removed from the stores. */
+export const abandonLostKeys = async (
+  { epochKeys }: Keys,
+  stores: readonly { drop(keyId: string): Promise<number> }[],
+): Promise<{ abandoned: string[]; dropped: number }> => {
+  const lost = (await epochKeys.list()).filter(({ state }) => state === 'lost')
+  let dropped = 0
+  for (const key of lost) {
+    for (const store of stores) dropped += await store.drop(key.id)
+    await epochKeys.settleDestroyed(key)
+  }
+  return { abandoned: lost.map(({ id }) => id), dropped }
+}

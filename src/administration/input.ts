@@ -1,0 +1,91 @@
+import { type MicroCredits, microPerCredit, parseCredits } from '../billing/money.ts'
+import { labelFault, labelMax } from '../events/text.ts'
+
+/**
+ * The rules for what operators type: one function for each kind of value, called by every face of administration.
+ * A field is named as on the command line and in the dashboard's forms: `expires-at`.
+ */
+
+/** A value that cannot be taken. `field` names it, and `message` says what is wrong with it, without the name. */
+export class InputFault extends Error {
+  override name = 'InputFault'
+  readonly field: string
+  constructor(field: string, message: string) {
+    super(message)
+    this.field = field
+  }
+}
+
+/** A whole number within bounds. */
+export const wholeNumber = (
+  field: string,
+  text: string,
+  { min, max }: { min: number; max: number },
+): number => {
+  const digits = text.trim()
+  const value = Number(digits)
+  if (!/^\d{1,15}$/.test(digits) || value < min || value > max)
+    throw new InputFault(field, `"${text}" is not a whole number from ${min} to ${max}`)
+  return value
+}
+
+/** An instant in UTC, from ISO 8601 text. */
+export const instantOf = (field: string, text: string): string => {
+  const trimmed = text.trim()
+  const ms = /^\d{4}-\d\d-\d\d/.test(trimmed) ? Date.parse(trimmed) : Number.NaN
+  const instant = Number.isNaN(ms) ? '' : new Date(ms).toISOString()
+  // A year may have more than four digits once its time zone is taken off.
+  if (!/^\d{4}-/.test(instant))
+    throw new InputFault(field, `"${text}" is not an ISO 8601 instant such as 2027-01-31T00:00:00Z`)
+  return instant
+}
+
+/** An instant that is still to come, in UTC. */
+export const futureInstantOf = (field: string, text: string, nowMs: number): string => {
+  const instant = instantOf(field, text)
+  if (Date.parse(instant) <= nowMs) throw new InputFault(field, `${text} has passed already`)
+  return instant
+}
+
+/** Text that people will read, without the white space around it. */
+export const labelOf = (field: string, text: string, max = labelMax): string => {
+  // Before the white space is taken off: a line break is not allowed at the end either.
+  const fault = labelFault(text, max)
+  if (fault !== null) throw new InputFault(field, fault)
+  return text.trim()
+}
+
+const unitMs: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+
+/** A length of time such as 90s, 15m, 24h or 7d, in milliseconds. */
+export const durationMsOf = (field: string, text: string): number => {
+  const [, count, unit = ''] = /^(\d{1,6})([smhd])$/.exec(text.trim()) ?? []
+  const unitLength = unitMs[unit]
+  if (unitLength === undefined)
+    throw new InputFault(field, `"${text}" is not a length of time such as 90s, 15m, 24h or 7d`)
+  return Number(count) * unitLength
+}
+
+/** A thousand million credits: far below where the read models' integers end, far above any real grant. */
+const amountMax = 1_000_000_000n * microPerCredit
+
+/** A decimal number of credits, positive or, if `zero` is set, zero; at most a thousand million. */
+export const amountOf = (field: string, text: string, { zero }: { zero: boolean }): MicroCredits => {
+  try {
+    const amount = parseCredits(text)
+    if (amount <= amountMax && (amount > 0n || (zero && amount === 0n))) return amount
+  } catch {
+    // The sentence below says what is expected.
+  }
+  throw new InputFault(
+    field,
+    `a ${zero ? '' : 'positive '}decimal number of credits, such as 100 or 1.5; it is ${text === '' ? 'empty' : text} (up to 1000000000, at most 6 decimals)`,
+  )
+}
+
+/** Comma-separated values, without the white space around them. */
+export const listOf = (text: string): string[] =>
+  text
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '')

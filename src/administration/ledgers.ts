@@ -1,0 +1,161 @@
+import { allAccounts } from '../../projections/accounts.ts'
+import { lastLineOf } from '../../projections/ledger-lines.ts'
+import { type AccountRow, accountSnapshot, sealedState } from '../../projections/sealed-account.ts'
+import type { MicroCredits } from '../billing/money.ts'
+import { appendNext } from '../event-log/append-next.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
+import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
+import { ledgerStream, operatorStream, organizationOfStream } from '../events/streams.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { balanceOf } from '../ledger/account.ts'
+import { CommandRefused } from '../ledger/commit.ts'
+import { type LedgerFault, type LedgerWitness, verifyLedger } from '../ledger/verify.ts'
+import { readCheckpoints, strayCheckpoints, strayMessage } from '../projector/checkpoints.ts'
+
+const pageMax = 1_000
+
+const missingLedger = (organizationId: string): CommandRefused =>
+  new CommandRefused(`there is no ledger of ${organizationId}; see "org list"`)
+
+/**
+ * Hands over an organization's events from a revision on, a page at a time, and counts them. Throws `CommandRefused` where
+ * there is no such ledger.
+ */
+export const exportLedger = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  { organizationId, from }: { organizationId: string; from: number },
+  onPage: (events: readonly RecordedEvent[]) => Promise<void>,
+): Promise<number> => {
+  for (let next = from; ; ) {
+    const page = await eventLog
+      .read(ledgerStream(organizationId), { from: next, max: pageMax })
+      .catch((error: unknown) => {
+        throw error instanceof StreamMissing ? missingLedger(organizationId) : error
+      })
+    if (page.length > 0) await onPage(page)
+    next += page.length
+    if (page.length < pageMax) return next - from
+  }
+}
+
+export type VerifiedLedger = {
+  readonly organizationId: string
+  readonly ok: boolean
+  readonly events: number
+  readonly digest: string
+  readonly balance: MicroCredits
+  readonly fault: LedgerFault | null
+  readonly known: readonly LedgerFault[]
+  /** Whether its row in accounts is as the projector wrote it. */
+  readonly accountRow: 'sealed' | 'changed' | 'none'
+}
+
+/**
+ * Verifies one ledger, or every ledger that the event log or the read models know of. `readModels` says what is wrong with
+ * the read models as a whole; null: nothing. Throws `CommandRefused` where the one ledger asked for does not exist.
+ */
+export const verifyLedgers = async (
+  foundation: Foundation,
+  {
+    organizationId: asked,
+    onProgress,
+  }: { organizationId?: string | undefined; onProgress?: (organizationId: string, events: number) => void },
+): Promise<{ ok: boolean; readModels: string | null; ledgers: VerifiedLedger[] }> => {
+  const { eventLog, pool } = foundation
+  const acknowledged = await acknowledgedFaults(eventLog)
+  const stray = await strayCheckpoints(eventLog, await readCheckpoints(pool))
+  const ledgers: VerifiedLedger[] = []
+  for (const organizationId of asked === undefined ? await organizationsOf(foundation) : [asked]) {
+    const { witnesses, accountRow } = await witnessesOf(foundation, organizationId)
+    const { events, digest, account, fault, known } = await verifyLedger(eventLog, organizationId, {
+      witnesses,
+      acknowledged: (revision, digest) => acknowledged.has(faultName(organizationId, revision, digest)),
+      onProgress: (events) => onProgress?.(organizationId, events),
+    })
+    if (asked !== undefined && events === 0 && fault === null) throw missingLedger(organizationId)
+    ledgers.push({
+      organizationId,
+      ok: fault === null && accountRow !== 'changed',
+      events,
+      digest,
+      balance: balanceOf(account, Date.now()),
+      fault,
+      known,
+      accountRow,
+    })
+  }
+  const readModels = stray.length === 0 ? null : strayMessage(stray)
+  return { ok: readModels === null && ledgers.every(({ ok }) => ok), readModels, ledgers }
+}
+
+type Acknowledgement = {
+  readonly organizationId: string
+  readonly revision: number
+  readonly digest: string
+  readonly reason: string
+  readonly actor: string
+}
+
+/** Records that a fault which `verifyLedgers` names is known. Any other fault stays new. */
+export const acknowledgeFault = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  { organizationId, revision, digest, reason, actor }: Acknowledgement,
+): Promise<void> => {
+  await appendNext(eventLog, operatorStream, [
+    encodeEvent(
+      {
+        type: 'LedgerFaultAcknowledged',
+        data: { organization_id: organizationId, revision, digest, reason },
+      },
+      {
+        id: eventIdOf(operatorStream, `acknowledge/${organizationId}/${revision}/${digest}`, 0),
+        actor,
+        effectiveAt: new Date().toISOString(),
+      },
+    ),
+  ])
+}
+
+const faultName = (organizationId: string, revision: number, digest: string): string =>
+  `${organizationId} ${revision} ${digest}`
+
+const acknowledgedFaults = async (eventLog: EventLog): Promise<Set<string>> => {
+  const known = new Set<string>()
+  for (let from = 0; ; from += pageMax) {
+    const page = await eventLog.read(operatorStream, { from, max: pageMax }).catch((error: unknown) => {
+      if (error instanceof StreamMissing) return []
+      throw error
+    })
+    for (const { type, data } of page.map(decodeEvent))
+      if (type === 'LedgerFaultAcknowledged')
+        known.add(faultName(data.organization_id, data.revision, data.digest))
+    if (page.length < pageMax) return known
+  }
+}
+
+/** What the read models tell of a ledger, and whether its row in accounts is the projector's. */
+const witnessesOf = async (
+  { pool, secrets }: Foundation,
+  organizationId: string,
+): Promise<{ witnesses: LedgerWitness[]; accountRow: VerifiedLedger['accountRow'] }> => {
+  const witnesses: LedgerWitness[] = []
+  const snapshot = accountSnapshot(organizationId)
+  const [row] = (await pool.query<AccountRow>(snapshot.text, [...snapshot.values])).rows
+  const sealed = row !== undefined && sealedState(row, secrets.rowSeal) !== null
+  if (row !== undefined && sealed)
+    witnesses.push({ name: 'its row in accounts', revision: Number(row.revision), digest: row.digest })
+  const lines = lastLineOf(organizationId)
+  const [last] = (await pool.query<{ revision: string | null }>(lines.text, [...lines.values])).rows
+  if (last !== undefined && last.revision !== null)
+    witnesses.push({ name: 'its statement', revision: Number(last.revision) })
+  return { witnesses, accountRow: row === undefined ? 'none' : sealed ? 'sealed' : 'changed' }
+}
+
+const organizationsOf = async ({ eventLog, pool }: Foundation): Promise<string[]> => {
+  const { text, values } = allAccounts()
+  const { rows } = await pool.query<{ organization_id: string }>(text, [...values])
+  const streams = await eventLog.streams(ledgerStream(''))
+  const named = streams.map((stream) => organizationOfStream(stream) ?? stream)
+  return [...new Set([...rows.map(({ organization_id }) => organization_id), ...named])].sort()
+}

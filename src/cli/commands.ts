@@ -1,0 +1,29 @@
+import { capabilityCommands } from '../capability-commands.ts'
+import type { Command } from './command.ts'
+import { creditsCommands } from './credits.ts'
+import { epochKeyCommands } from './epoch-key.ts'
+import { eventLogCommands } from './event-log.ts'
+import { keyCommands } from './key.ts'
+import { ledgerCommands } from './ledger.ts'
+import { migrateCommand } from './migrate.ts'
+import { organizationCommands } from './organization.ts'
+import { priceCommands } from './price.ts'
+import { projectionCommands } from './projection.ts'
+import { seedCommands } from './seed.ts'
+import { userCommands } from './user.ts'
+
+/** Every command, in the order in which help lists them. */
+export const commands: readonly Command[] = [
+  ...organizationCommands,
+  ...keyCommands,
+  ...creditsCommands,
+  ...priceCommands,
+  ...ledgerCommands,
+  ...projectionCommands,
+  ...eventLogCommands,
+  ...seedCommands,
+  ...userCommands,
+  ...capabilityCommands,
+  ...epochKeyCommands,
+  migrateCommand,
+]

@@ -1,0 +1,23 @@
+/** What was opened, to be closed in the reverse order. */
+export type Closing = {
+  add(close: () => unknown): void
+  /** Closes the last one first. One that fails keeps no other open. Throws `AggregateError` after all were tried. */
+  close(): Promise<void>
+}
+
+export const createClosing = (): Closing => {
+  const opened: (() => unknown)[] = []
+  return {
+    add: (close) => opened.push(close),
+    close: async () => {
+      const errors: unknown[] = []
+      for (const close of opened.splice(0).reverse())
+        try {
+          await close()
+        } catch (error) {
+          errors.push(error)
+        }
+      if (errors.length > 0) throw new AggregateError(errors, 'not everything could be closed')
+    },
+  }
+}
