@@ -16,7 +16,6 @@ const portFrom = (min: 0 | 1) =>
     .transform(Number)
 const port = portFrom(0)
 const roleName = z.enum(['api', 'dashboard', 'projector', 'jobs'])
-export type Role = z.infer<typeof roleName>
 
 const list = (text: string): string[] =>
   text

@@ -17,7 +17,7 @@ export type Lot = {
 export const drawOrder = (a: Lot, b: Lot): number =>
   a.priority - b.priority || compare(a.expiresAtMs, b.expiresAtMs) || a.revision - b.revision
 
-// Infinity - Infinity is NaN, which would make the order depend on the sort's mood.
+// Infinity - Infinity is NaN, and a sort by NaN has no defined order.
 const compare = (a: number, b: number): number => (a < b ? -1 : a > b ? 1 : 0)
 
 /** Credits that can be drawn at an instant: a lot is worth nothing from its expiry on, swept or not. */

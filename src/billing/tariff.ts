@@ -3,8 +3,8 @@ import type { MicroCredits } from './money.ts'
 import type { PriceBook } from './price-book.ts'
 
 /**
- * The tariff: which rules a fact falls under. It says nothing about prices (the price book's) nor about who can pay
- * (the account's).
+ * The tariff: which rules a fact falls under. Prices are the price book's. Whether there are credits to pay is the
+ * account's.
  *
  * Every rule is a pure event handler with an id and a version. A released version is never edited: history was
  * priced by it. To change a rule, add a version here and publish a price book that names it from a date on.
@@ -21,7 +21,7 @@ type Rule<K extends CallFacts['kind']> = {
 
 type Tariff = { readonly [K in CallFacts['kind']]: readonly Rule<K>[] }
 
-/** The most decisive rule stands first; prices are the price book's. */
+/** The most decisive rule comes first; prices are the price book's. */
 export const tariff: Tariff = {
   // Spec §4.1, decisions 9 and 10. Rule 4 there (requested, not found: no additional charge) is the company rule not
   // matching; rule 5 (rate-limited) is `refusal`.
@@ -37,7 +37,7 @@ export const tariff: Tariff = {
     { id: 'ip_lookup.located', versions: [(facts) => facts.success] },
     { id: 'ip_lookup.not_located', versions: [(facts) => !facts.success] },
   ],
-  // Decision 11: charged when profile data leave; that somebody is gone costs nothing.
+  // Decision 11: charged when profile data are delivered. A person who is gone costs nothing.
   profile: [
     { id: 'profile.cached', versions: [(facts) => facts.source === 'cached'] },
     { id: 'profile.fresh', versions: [(facts) => facts.source === 'fresh'] },
@@ -53,8 +53,8 @@ export const tariff: Tariff = {
   refusal: [{ id: 'refusal', versions: [() => true] }],
 }
 
-/** One line of a charge, before anybody pays it. */
-export type RatedLine = {
+/** One line of a charge, before it is paid. */
+type RatedLine = {
   readonly sku: string
   readonly amount: MicroCredits
   readonly rule: string

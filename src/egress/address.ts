@@ -42,7 +42,7 @@ for (const [value, digits] of [...'0123456789abcdef'].entries()) {
  * Parses and classifies one address. Null means malformed (the caller answers IP_001): whatever `net.isIP`
  * refuses, and any zone id. src/guides/partners.md, "POST /v1/ip/lookup".
  */
-export function parseAddress(text: string): ParsedAddress | null {
+export const parseAddress = (text: string): ParsedAddress | null => {
   const ipv4 = parseIPv4(text, 0)
   // A strict dotted quad has one spelling, so the text is already canonical.
   if (ipv4 >= 0) {
@@ -66,7 +66,7 @@ export function parseAddress(text: string): ParsedAddress | null {
  * The 32 bits of the strict dotted quad that fills `text` from `from` to its end, as an unsigned number; -1 when
  * it is not one. Leading zeros are refused: `010` is 8 to some parsers and 10 to others.
  */
-export function parseIPv4(text: string, from: number): number {
+export const parseIPv4 = (text: string, from: number): number => {
   const length = text.length
   if (length - from < 7 || length - from > 15) return -1
   let bits = 0
@@ -89,7 +89,7 @@ export function parseIPv4(text: string, from: number): number {
 }
 
 /** Writes the eight 16-bit words of an IPv6 text into `words` and returns true; false when it is not one. */
-export function parseIPv6(text: string, words: Uint16Array): boolean {
+export const parseIPv6 = (text: string, words: Uint16Array): boolean => {
   const length = text.length
   if (length < 2 || length > ipv6TextLengthMax) return false
   let count = 0
@@ -137,7 +137,7 @@ export function parseIPv6(text: string, words: Uint16Array): boolean {
 }
 
 /** RFC 5952 text of eight 16-bit words, without the dotted form of section 5. */
-export function formatIPv6(words: Uint16Array): string {
+export const formatIPv6 = (words: Uint16Array): string => {
   let gapStart = -1
   let gapLength = 1
   for (let at = 0; at < 8; at++) {
@@ -162,12 +162,11 @@ export function formatIPv6(words: Uint16Array): string {
   return text
 }
 
-function formatIPv4(bits: number): string {
-  return `${bits >>> 24}.${(bits >>> 16) & 255}.${(bits >>> 8) & 255}.${bits & 255}`
-}
+const formatIPv4 = (bits: number): string =>
+  `${bits >>> 24}.${(bits >>> 16) & 255}.${(bits >>> 8) & 255}.${bits & 255}`
 
 /** The IPv4 address inside a mapped, NAT64 or 6to4 address (`ipv6Embedding`); -1 when there is none. */
-function embeddedIPv4(words: Uint16Array): number {
+const embeddedIPv4 = (words: Uint16Array): number => {
   const [a = 0, b = 0, c = 0, d = 0, e = 0, f = 0, g = 0, h = 0] = words
   if (a === 0x2002) return b * 0x10000 + c
   if ((c | d | e) !== 0) return -1
@@ -181,25 +180,8 @@ function embeddedIPv4(words: Uint16Array): number {
 /** Half-open numeric interval `[from, to)`. */
 type Interval = { from: number; to: number }
 
-const ipv4Reachable = compile([{ from: 0, to: 2 ** 32 }], ipv4SpecialPurpose, ipv4Interval)
-
-/**
- * Over the first 48 bits: every registered prefix inside 2000::/3 that changes the answer is /48 or shorter, and
- * everything outside 2000::/3 is refused because no allocation covers it.
- */
-const ipv6Reachable = compile(ipv6Allocated.map(ipv6Interval), ipv6SpecialPurpose, ipv6Interval)
-
-function isReachableIPv4(bits: number): boolean {
-  return covers(ipv4Reachable, bits)
-}
-
-function isReachableIPv6(words: Uint16Array): boolean {
-  const [a = 0, b = 0, c = 0] = words
-  return covers(ipv6Reachable, a * 0x100000000 + b * 0x10000 + c)
-}
-
 /** True when `value` lies in an interval: `bounds` alternates starts (even index) and ends (odd), ascending. */
-function covers(bounds: Float64Array, value: number): boolean {
+const covers = (bounds: Float64Array, value: number): boolean => {
   let low = 0
   let high = bounds.length
   while (low < high) {
@@ -214,11 +196,11 @@ function covers(bounds: Float64Array, value: number): boolean {
  * The bounds of `base` less the refused blocks plus the looked-up ones. An exception outranks the wider block
  * around it, so it is tested first.
  */
-function compile(
+const compile = (
   base: readonly Interval[],
   registry: readonly RegistryBlock[],
   interval: (prefix: string) => Interval,
-): Float64Array {
+): Float64Array => {
   const refused = registry.filter((block) => !block.lookedUp).map((block) => interval(block.prefix))
   const allowed = registry.filter((block) => block.lookedUp).map((block) => interval(block.prefix))
   const within = (ranges: readonly Interval[], value: number) =>
@@ -234,14 +216,14 @@ function compile(
   return Float64Array.from(bounds)
 }
 
-function ipv4Interval(prefix: string): Interval {
+const ipv4Interval = (prefix: string): Interval => {
   const { address, length } = splitPrefix(prefix)
   const from = parseIPv4(address, 0)
   return { from, to: from + 2 ** (32 - length) }
 }
 
 /** Prefixes longer than 48 bits widen to their /48; all of those lie outside 2000::/3. */
-function ipv6Interval(prefix: string): Interval {
+const ipv6Interval = (prefix: string): Interval => {
   const { address, length } = splitPrefix(prefix)
   const words = new Uint16Array(8)
   parseIPv6(address, words)
@@ -250,7 +232,22 @@ function ipv6Interval(prefix: string): Interval {
   return { from, to: from + 2 ** Math.max(0, 48 - length) }
 }
 
-function splitPrefix(prefix: string): { address: string; length: number } {
+const splitPrefix = (prefix: string): { address: string; length: number } => {
   const slash = prefix.lastIndexOf('/')
   return { address: prefix.slice(0, slash), length: Number(prefix.slice(slash + 1)) }
+}
+
+const ipv4Reachable = compile([{ from: 0, to: 2 ** 32 }], ipv4SpecialPurpose, ipv4Interval)
+
+/**
+ * Over the first 48 bits: every registered prefix inside 2000::/3 that changes the answer is /48 or shorter, and
+ * everything outside 2000::/3 is refused because no allocation covers it.
+ */
+const ipv6Reachable = compile(ipv6Allocated.map(ipv6Interval), ipv6SpecialPurpose, ipv6Interval)
+
+const isReachableIPv4 = (bits: number): boolean => covers(ipv4Reachable, bits)
+
+const isReachableIPv6 = (words: Uint16Array): boolean => {
+  const [a = 0, b = 0, c = 0] = words
+  return covers(ipv6Reachable, a * 0x100000000 + b * 0x10000 + c)
 }

@@ -2,13 +2,13 @@ import { BlockList, isIP } from 'node:net'
 import { type ParsedAddress, parseAddress, parseIPv6 } from './address.ts'
 
 /**
- * Where this process may connect to on behalf of what strangers wrote: a domain, a URL, a DNS answer. It judges
+ * Where this process may connect to when a stranger named the target: in a domain, a URL, a DNS answer. It judges
  * addresses, never names: a name is resolved once, each of its addresses is judged here, and the address that passed
- * is what gets dialled. Whoever resolves again after asking has not asked.
+ * is dialled. A name that is resolved again afterwards has not been judged.
  */
 export type EgressGuard = {
   /**
-   * True for an address in allocated, global, unicast space that leads out of the house, and for one that is exempt.
+   * True for an address in allocated, global, unicast space that leads out of this network, and for one that is exempt.
    * Mapped, NAT64 and 6to4 forms are judged by the IPv4 address inside, ISATAP forms by both. Whatever is not an address at
    * all, zone ids included, is false.
    */
@@ -18,7 +18,7 @@ export type EgressGuard = {
 }
 
 /**
- * `allow` are CIDR blocks or single addresses that are exempt: tests, on-premise neighbours. Throws a TypeError naming
+ * `allow` are CIDR blocks or single addresses that are exempt: tests, servers on the premises. Throws a TypeError naming
  * the first that is neither.
  *
  * An IPv4 block exempts the mapped form of its addresses too, because dialling `::ffff:10.0.0.1` reaches 10.0.0.1
@@ -42,7 +42,7 @@ export const createEgressGuard = ({ allow }: { allow: readonly string[] }): Egre
 
 /**
  * Addresses of public space at which a cloud serves its own machines, credentials and start scripts among it. All the other
- * ones known (169.254.169.254 and its neighbours, 100.100.100.200, 192.0.0.192, fd00:ec2::254, fd20:ce::254) are private
+ * ones known (169.254.169.254 and those next to it, 100.100.100.200, 192.0.0.192, fd00:ec2::254, fd20:ce::254) are private
  * or reserved. An address to look up is one all the same: this is about dialling.
  */
 const platformServices = [

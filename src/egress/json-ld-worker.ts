@@ -1,4 +1,4 @@
-/** The thread of `json-ld.ts`: takes one page, answers what its reader made of it, and is ended by whoever started it. */
+/** The thread of `json-ld.ts`: it takes one page and answers what its reader made of it. The thread that started it ends it. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { Parser } from 'htmlparser2'
 import {
@@ -34,7 +34,7 @@ const read = ({ html, charset }: PageToRead): PageRead => {
   return nodes.length === 0 ? { kind: 'malformed' } : { kind: 'found', answer: reader.read(nodes, input) }
 }
 
-/** Malformed bytes become U+FFFD; whoever reads the text decides what that means. */
+/** Malformed bytes become U+FFFD; the reader of the text decides what that means. */
 const decoded = (html: Uint8Array, charset: string | null): string => {
   const head = Buffer.from(html.buffer, html.byteOffset, Math.min(html.length, charsetWithinBytes))
   const declared = /<meta\b[^<>]*?\bcharset\s*=\s*(?:["']\s*)?([A-Za-z0-9_:.-]{1,40})/i.exec(
@@ -45,7 +45,7 @@ const decoded = (html: Uint8Array, charset: string | null): string => {
     try {
       return new TextDecoder(label).decode(html)
     } catch {
-      // A charset nobody knows.
+      // An unknown charset.
     }
   }
   return ''
@@ -93,7 +93,7 @@ const parsed = (block: string): unknown => {
   return undefined
 }
 
-/** Without `<![CDATA[` … `]]>`, which may stand within comments. */
+/** Without `<![CDATA[` … `]]>`, which may be within comments. */
 const withoutCdata = (text: string): string => {
   const opening = /^(\/\/|\/\*)?\s{0,9}<!\[CDATA\[\s{0,9}(\*\/)?/.exec(text)?.[0]
   const end = text.lastIndexOf(']]>')

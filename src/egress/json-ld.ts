@@ -14,7 +14,7 @@ export type JsonObject = Readonly<Record<string, unknown>>
  * A module that exports `read`, a `ReadNodes`, and what is handed to it besides the nodes. Input and answer are copied
  * between threads (structured clone).
  */
-export type NodeReader = { readonly module: URL; readonly input: unknown }
+type NodeReader = { readonly module: URL; readonly input: unknown }
 
 /**
  * Makes sense of a page's nodes: at least one. Lists and `@graph`s are unrolled; what is nested in a node stays there.
@@ -22,7 +22,7 @@ export type NodeReader = { readonly module: URL; readonly input: unknown }
  */
 export type ReadNodes<Input, Answer> = (nodes: readonly JsonObject[], input: Input) => Answer
 
-export type JsonLd<Answer> =
+type JsonLd<Answer> =
   /** The page has JSON-LD, and the reader answered. */
   | { readonly kind: 'found'; readonly answer: Answer }
   /** The page has no JSON-LD. */
@@ -172,7 +172,7 @@ export const typesOf = (node: JsonObject): readonly string[] =>
 export const listOf = (value: unknown): readonly unknown[] =>
   value === undefined || value === null ? [] : Array.isArray(value) ? value : [value]
 
-/** The first text or number among a member's values, `{"@value": …}` included, as it stands; null where there is none. */
+/** The first text or number among a member's values, `{"@value": …}` included, unchanged; null if there is none. */
 export const textOf = (value: unknown): string | null => {
   for (const one of listOf(value)) {
     const plain = isJsonObject(one) ? one['@value'] : one

@@ -13,7 +13,7 @@ import type { ResolveHost } from './hosts.ts'
  * The host is resolved once, each address is judged by the guard, and the connection is made to the addresses that
  * passed, while TLS checks the certificate against the name. A redirect is a new page: everything is checked again.
  * It is not `fetch`, which resolves by itself, follows by itself and unpacks without a limit. Connections are not
- * reused and proxy variables of the environment are not read: both would dial what nobody judged.
+ * reused and proxy variables of the environment are not read: both would dial addresses that were not judged.
  *
  * What fails outside is an answer and never thrown.
  */
@@ -61,17 +61,17 @@ export type NoPage = {
   readonly detail: string
 }
 
-export type PageDoor = {
+type Dialling = {
   readonly guard: EgressGuard
   readonly resolveHost: ResolveHost
   /** Certificate authorities in PEM to trust instead of the built-in ones. */
   readonly ca?: string
 }
 
-export const wireBytesMaxDefault = 2 * 1024 * 1024
-export const decodedBytesMaxDefault = 8 * 1024 * 1024
-export const redirectsMaxDefault = 3
-export const connectTimeoutMsDefault = 3_000
+const wireBytesMaxDefault = 2 * 1024 * 1024
+const decodedBytesMaxDefault = 8 * 1024 * 1024
+const redirectsMaxDefault = 3
+const connectTimeoutMsDefault = 3_000
 const headerBytesMax = 16_384
 const urlLengthMax = 2_048
 const addressesDialledMax = 4
@@ -84,14 +84,14 @@ const bodilessStatuses = new Set([204, 205, 304])
 const headersForAnyone = new Set(['user-agent', 'accept-language'])
 
 /** GETs a page. Only http and https on their default ports; another port only at exempt addresses (`EGRESS_ALLOW`). */
-export const fetchBounded = async (request: PageRequest, door: PageDoor): Promise<PageAnswer> => {
+export const fetchBounded = async (request: PageRequest, dialling: Dialling): Promise<PageAnswer> => {
   const deadline = AbortSignal.timeout(request.deadlineMs)
   const signal = request.signal === undefined ? deadline : AbortSignal.any([deadline, request.signal])
   let url = URL.parse(request.url)
   let headers = request.headers ?? {}
   for (let redirects = 0; ; redirects++) {
     if (url === null) return { kind: 'refused', detail: 'url' }
-    const answer = await fetchOnce({ ...request, url, headers, signal, deadline }, door)
+    const answer = await fetchOnce({ ...request, url, headers, signal, deadline }, dialling)
     if (answer.kind !== 'redirect') return answer
     const target: URL | null = URL.parse(answer.location, url.href)
     if (target === null) return { kind: 'refused', detail: 'url' }
@@ -115,11 +115,11 @@ type Hop = Omit<PageRequest, 'url' | 'signal'> & {
 
 type Redirect = { readonly kind: 'redirect'; readonly location: string }
 
-const fetchOnce = async (hop: Hop, door: PageDoor): Promise<PageAnswer | Redirect> => {
+const fetchOnce = async (hop: Hop, dialling: Dialling): Promise<PageAnswer | Redirect> => {
   const { url, signal } = hop
   const refusal = refusalOf(url)
   if (refusal !== null) return { kind: 'refused', detail: refusal }
-  const dialled = await addressesToDial(hop, door)
+  const dialled = await addressesToDial(hop, dialling)
   if (dialled.kind !== 'addresses') return dialled
   const client = new Client(url.origin, {
     connect: {
@@ -127,9 +127,9 @@ const fetchOnce = async (hop: Hop, door: PageDoor): Promise<PageAnswer | Redirec
       timeout: hop.connectTimeoutMs ?? connectTimeoutMsDefault,
       autoSelectFamily: true,
       autoSelectFamilyAttemptTimeout: attemptTimeoutMs,
-      // Stated, because NODE_TLS_REJECT_UNAUTHORIZED in the environment must not open this door.
+      // Stated, because NODE_TLS_REJECT_UNAUTHORIZED in the environment must not switch this check off.
       rejectUnauthorized: true,
-      ...(door.ca === undefined ? {} : { ca: door.ca }),
+      ...(dialling.ca === undefined ? {} : { ca: dialling.ca }),
     },
     allowH2: false,
     maxHeaderSize: headerBytesMax,
@@ -144,7 +144,7 @@ const fetchOnce = async (hop: Hop, door: PageDoor): Promise<PageAnswer | Redirec
       headers: { ...hop.headers, accept: hop.accept.join(', '), 'accept-encoding': 'gzip, deflate, br' },
       signal,
     })
-    // Nobody listens any more when the client is destroyed under a body that was not read.
+    // There is no listener any more when the client is destroyed under a body that was not read.
     response.body.on('error', () => undefined)
     return await answerOf(response, hop)
   } catch (error) {
@@ -162,7 +162,7 @@ const refusalOf = (url: URL): string | null => {
 
 const addressesToDial = async (
   { url, signal, deadline }: Hop,
-  { guard, resolveHost }: PageDoor,
+  { guard, resolveHost }: Dialling,
 ): Promise<NoPage | { kind: 'addresses'; addresses: readonly string[] }> => {
   const host = url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname
   const { addresses, code } = await resolveHost(host, signal)

@@ -1,7 +1,7 @@
 import { BlockList, isIP } from 'node:net'
 
 /**
- * From where a key may be used. The two families are asked apart: in one list Node.js holds an IPv4 address to be the
+ * From where a key may be used. Each family has a list of its own: in one list Node.js takes an IPv4 address for the
  * mapped IPv6 one, and `::/0` would admit the whole of IPv4.
  */
 export type AllowList = { readonly ipv4: BlockList; readonly ipv6: BlockList }

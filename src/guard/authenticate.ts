@@ -2,7 +2,7 @@ import { parseApiKey } from '../keys/api-key.ts'
 import type { DirectoryKey, FoundKey, KeyDirectory } from './key-directory.ts'
 import { type Secrets, sameHmac } from './secrets.ts'
 
-/** Why a call is not let in. The partner is told only that the key is invalid or missing (Spec §5.4). */
+/** Why a call is not authenticated. The answer says only that the key is invalid or missing (Spec §5.4). */
 export type AuthenticationFailure =
   | 'missing'
   | 'malformed'
@@ -13,16 +13,16 @@ export type AuthenticationFailure =
 
 /**
  * Headers that were verified before, with their key id, per directory: the check of a secret, though fast, is the
- * costliest part of letting a call in. Found by hash, so the time it takes tells nothing about a secret; the key's
- * state is asked anew each time.
+ * costliest part of authentication. They are found by hash, so the time this takes says nothing about a secret. The
+ * key's state is read anew each time.
  */
 const verifiedIn = new WeakMap<KeyDirectory, Map<string, string>>()
 const verifiedMax = 10_000
 
 /**
- * The key behind an `x-api-key` header, or why there is none. Asks only memory; a promise where the key's stream has to
- * be read first, which rejects with `Unavailable` when the event log does not tell. A header sent twice arrives joined
- * by a comma and so is malformed.
+ * The key behind an `x-api-key` header, or why there is none. It reads only memory. If the key's stream has to be
+ * read first, it returns a promise, which rejects with `Unavailable` when the event log does not answer. A header sent
+ * twice arrives joined by a comma and so is malformed.
  */
 export const authenticate = (
   header: string | string[] | undefined,

@@ -1,22 +1,22 @@
 import { BlockList, isIP, SocketAddress } from 'node:net'
 
 /**
- * Whose address a request comes from. Behind a proxy of ours it is what the proxy says in `X-Forwarded-For`; nobody
- * else's word counts, because the header is whatever its sender wrote.
+ * Whose address a request comes from. Behind a trusted proxy it is what the proxy says in `X-Forwarded-For`. From any
+ * other sender the header does not count, because a sender can write anything into it.
  */
 
-/** Whether forwarded headers count that an address sent. */
+/** Whether the forwarded headers of an address count. */
 export type TrustedProxies = (address: string | undefined) => boolean
 
-/** A caller whose address a trusted proxy did not tell. It is on no allow-list, and all of them share one limit. */
-export const unknownAddress = 'unknown'
+/** A caller whose address a trusted proxy did not name. It is on no allow-list, and all of them share one limit. */
+const unknownAddress = 'unknown'
 
 /** An IPv4 address in the IPv6 form of RFC 4291, 2.5.5.2, as dual-stack sockets show it. */
 const mappedPrefix = '::ffff:'
 const mappedBits = 96
 
 /**
- * The canonical text of an address without what some put around it: the port that IIS and Azure append to every hop,
+ * The canonical text of an address without what some senders add to it: the port that IIS and Azure append to every hop,
  * brackets, a zone, the IPv6 form of an IPv4 address. Null for what is no address.
  */
 export const plainAddress = (text: string): string | null => {
@@ -56,7 +56,7 @@ export const trustedProxies = (cidrs: readonly string[]): TrustedProxies => {
 export const callerAddress = ({ ip }: { readonly ip: string }): string => plainAddress(ip) ?? unknownAddress
 
 /**
- * What one customer of a network holds: an IPv4 address, or the 64 leading bits of an IPv6 address, of which everybody
+ * What one customer of a network holds: an IPv4 address, or the 64 leading bits of an IPv6 address, of which every customer
  * has 2^64 addresses. Limits by address count this.
  */
 export const addressBlock = (address: string): string => {

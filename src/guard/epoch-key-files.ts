@@ -10,11 +10,11 @@ import { type Sealer, sealerOf } from './secrets.ts'
  *   716.key                   the key of epoch 716 (mode 0600): its id and 32 random bytes
  *   716-Zr3kP0aQ.destroyed    that key was here and was destroyed on purpose (empty)
  *
- * A key appears as a whole and once: it is written and synced under another name, then linked to its own, which fails where
- * another process was first. The mark of a destroyed key comes before its end, so a key that is missing without one is
- * lost: a directory that is not mounted, is another one, or was restored from a copy.
+ * A key appears as a whole and once: it is written and synced under another name, then linked to its own, which fails if
+ * another process was first. The mark of a destroyed key is written before the key is removed. So a key that is missing
+ * without a mark is lost: the directory is not mounted, is another one, or was restored from a copy.
  *
- * What seals is derived from the file's bytes and SECRET_KEY together: neither opens anything alone. The key's id is derived
+ * The sealing key is derived from the file's bytes and SECRET_KEY together: neither opens anything alone. The key's id is derived
  * from both too, so a damaged file, or one made with another SECRET_KEY, is recognized.
  */
 export type EpochKeyFiles = {
@@ -22,14 +22,14 @@ export type EpochKeyFiles = {
   list(): Promise<{ readonly keys: readonly EpochKey[]; readonly destroyed: ReadonlySet<string> }>
   /** Null: there is none. For values that are opened in the middle of something: a key is read once by each process. */
   readSync(epoch: number): EpochKey | null
-  /** Makes a key, if none is there; then it is somebody else's. */
+  /** Makes a key, unless another process was first: then it returns that one. */
   create(epoch: number): Promise<void>
   /** May be called again after it was interrupted. */
   destroy(key: { readonly id: string; readonly epoch: number }): Promise<void>
 }
 
 export type EpochKey = {
-  /** `<epoch>-<eight characters>`. Stands before everything sealed under it. */
+  /** `<epoch>-<eight characters>`. Everything sealed under the key begins with it. */
   readonly id: string
   readonly epoch: number
   sealer(purpose: string): Sealer
@@ -145,7 +145,7 @@ export const createEpochKeyFiles = ({
   }
 }
 
-/** For `catch`: what is not there is nothing; anything else that is wrong with the directory is told by its name. */
+/** For `catch`: a missing file counts as none; any other fault of the directory is reported with the directory's name. */
 const nothingThere =
   <Nothing>(nothing: Nothing, dir: string) =>
   (cause: unknown): Nothing => {
@@ -169,7 +169,7 @@ const writeSynced = async (path: string, flags: string, bytes: Buffer): Promise<
   }
 }
 
-/** Overwritten first, for disks that write in place; no promise rests on it. */
+/** Overwritten first, for disks that write in place; no promise depends on it. */
 const overwrite = async (path: string): Promise<void> => {
   await writeSynced(path, 'r+', randomBytes(128))
   await unlink(path)

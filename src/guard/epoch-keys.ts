@@ -6,14 +6,14 @@ import { destroyedByMs, epochOf } from './epochs.ts'
 import type { EpochSealer } from './secrets.ts'
 
 /**
- * What everything about a person is sealed under: the key of the current epoch. When epochs begin and end is told in
- * `epochs.ts`, what lies in KEY_DIR in `epoch-key-files.ts`.
+ * The key of the current epoch, which seals everything about a person. `epochs.ts` says when epochs begin and end,
+ * `epoch-key-files.ts` what is in KEY_DIR.
  *
  * The database remembers which keys its data are under (`epoch_keys`). A key it names that is neither in the directory nor
- * marked there as destroyed is lost, and until that is settled nothing is sealed and no key is made: beside data that
- * need an old directory, a new one would hide the loss. A database that names none is a new one. A database restored from before
- * a key was destroyed finds the mark: what is under that key is gone, as promised. A process that dies after it made a key and before
- * the database knew of it leaves a key that nothing is under; the next process takes it.
+ * marked there as destroyed is lost. Until that is settled, nothing is sealed and no key is made: a new key beside data
+ * that need an old one would hide the loss. A database that names none is a new one. A database restored from before
+ * a key was destroyed finds the mark: what is under that key is gone, as promised. A process may die after it made a key and
+ * before the database knew of it. Nothing is under that key then, and the next process takes it.
  */
 export type EpochKeys = {
   sealer(purpose: string): EpochSealer
@@ -27,15 +27,15 @@ export type EpochKeys = {
   list(): Promise<readonly KnownKey[]>
   /** Destroys a key nothing needs any more, or settles that it is gone. */
   settleDestroyed(key: KnownKey): Promise<void>
-  /** By when whatever is sealed today, and deleted today, opens for nobody. */
+  /** From when on a value that is sealed today, and deleted today, can be opened by no one. */
   lastCopyGoneByMs(): Promise<number>
   close(): void
 }
 
 /**
- * `present`: in the directory. `destroyed`: on purpose, and the database does not know it yet. `lost`: not there, and nobody knows why.
+ * `present`: in the directory. `destroyed`: on purpose, and the database does not know it yet. `lost`: not there, for no known reason.
  */
-export type KnownKey = {
+type KnownKey = {
   readonly id: string
   readonly epoch: number
   readonly state: 'present' | 'destroyed' | 'lost'
@@ -139,7 +139,7 @@ export const openEpochKeys = ({
 
   const fail = (error: unknown): void => {
     const next = error instanceof Error ? error : new Error(String(error))
-    // Whoever asks is told; what is found out between calls is told here, once.
+    // A caller gets the fault as an error. A fault found between calls is logged here, once.
     if (watching !== undefined && fault?.message !== next.message)
       logger.error({ err: next }, 'epoch keys: nothing can be sealed')
     fault = next
@@ -219,7 +219,7 @@ export const openEpochKeys = ({
   }
 }
 
-/** Before anything is sealed under it: the database knows every key its data may be under. */
+/** Done before anything is sealed under the key, so that the database knows every key its data may be under. */
 const register = async (pool: Pick<pg.Pool, 'query'>, { id, epoch }: EpochKey): Promise<void> => {
   let refused: unknown
   try {

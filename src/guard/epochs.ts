@@ -2,11 +2,11 @@
  * When a key-encryption key begins and ends. Pure.
  *
  * Deleting a row does not destroy what was in it: the bytes stay in the heap, in the write-ahead log and in backups for as
- * long as those exist. So whatever is sealed about a person is sealed under the key of an epoch, that key is kept outside the
- * database, and it is destroyed soon after its epoch. What was deleted before then opens for no one from then on, wherever a copy is left.
+ * long as those exist. So everything about a person is sealed under the key of an epoch. That key is kept outside the
+ * database and destroyed soon after its epoch. From then on no one can open what was deleted before, in any copy that is left.
  *
- * Epochs are numbered from the Unix epoch, 29 days each, so every process knows the current one from its clock alone and
- * no process has to be asked. Numbers that began with an installation's first key would be the same for one
+ * Epochs are numbered from the Unix epoch, 29 days each, so every process knows the current one from its clock
+ * alone. Numbers that began with an installation's first key would be the same for one
  * installation, but would need a place to be kept, and a loss of that place would look like a new installation.
  *
  * 29 days, so that no key exists for more than 31: the epoch itself, then 25 hours in which nothing is sealed under the key

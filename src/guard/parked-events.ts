@@ -7,8 +7,8 @@ const lookEveryMs = 2_000
 const streamsMax = 1_000
 
 /**
- * Tells of the streams whose events the projector has set aside for a projection that guards: at once, and again every
- * two seconds. The rows of such a stream are not what its events say; whoever tells must not be led by them.
+ * Reports the streams whose events the projector has set aside for a projection that guards: at once, and again every
+ * two seconds. The rows of such a stream are not what its events say, so no one may decide by them.
  */
 export const watchParked = async ({
   pool,
@@ -49,7 +49,7 @@ export const watchParked = async ({
         await look()
         away = false
       } catch (error) {
-        // What was known stays known; that the database is away others say as well.
+        // What was known stays known. Others also report that the database is away.
         if (!away) logger.error({ err: error, projection }, 'parked events cannot be asked for')
         away = true
       }

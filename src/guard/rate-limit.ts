@@ -3,7 +3,7 @@ import type { DirectoryKey } from './key-directory.ts'
 
 /**
  * Per-key rate limits: fixed windows that open with the first call. A denied call consumes nothing from any window,
- * so a caller who keeps knocking is let in as soon as the window turns.
+ * so a caller who keeps trying passes as soon as the window ends.
  *
  * Calls refused for another reason (permission, address) have a window of their own: they can neither use up a
  * partner's quota nor flood the event log.
@@ -11,7 +11,7 @@ import type { DirectoryKey } from './key-directory.ts'
 
 export type RatePolicy = RateLimitExceeded['policy']
 
-export type WindowState = {
+type WindowState = {
   readonly policy: RatePolicy
   readonly limit: number
   readonly windowSeconds: number
@@ -38,7 +38,7 @@ export type RateLimiter = {
 const minuteSeconds = 60
 const daySeconds = 86_400
 
-/** A window as headers and refusals tell of it. */
+/** A window as headers and refusals show it. */
 export const windowState = (
   counted: { readonly used: number; readonly leftMs: number },
   { policy, limit, windowSeconds }: Window,
@@ -73,9 +73,9 @@ type Counter = { used: number; endsAtMs: number }
 
 /**
  * Counts in this process alone: the embedded default. `redis-counters.ts` has the counters that processes share. There
- * are as many counters as there are keys. Nothing is waited for between look and count, so no call slips in between.
+ * are as many counters as there are keys. There is no await between look and count, so no other call comes between them.
  *
- * `clock` is one that nobody sets: a window measured by the time of day would turn early, or stay shut, when that is
+ * `clock` is monotonic: a window measured by the time of day would end early, or late, when that is
  * corrected.
  */
 export const createRateLimiter = (clock: { now(): number } = performance): RateLimiter => {

@@ -15,9 +15,9 @@ import {
 /**
  * Rate-limit counters that every process of an installation shares, in Redis.
  *
- * Limits protect capacity, not money: the ledger alone decides what is charged. So Redis is asked, never waited for.
+ * Limits protect capacity, not money: the ledger alone decides what is charged. So a call waits for Redis only briefly.
  * A call whose answer is late is counted in its own process instead. When Redis is gone, refuses, or has been late for
- * `lateMaxMs`, nobody asks it any more and each process counts for itself, until it is found to answer in time again. No
+ * `lateMaxMs`, each process counts for itself and asks Redis no more, until Redis answers in time again. No
  * call fails because of it. A single late answer is no outage: counting apart gives every key its limit once more.
  *
  * One script takes all windows of a call in one round trip. `rate-limiter-flexible` knows one window at a time and gives
@@ -46,7 +46,7 @@ const waitingMax = 10_000
 /**
  * Takes one from every window, or from none when one of them is full; a window opens with the first call it takes.
  * KEYS: the windows. ARGV: limit and length in milliseconds of each. Answers whether the call is denied, then of each
- * window what is used and how long it lasts. Redis runs scripts one at a time, so nobody slips in between.
+ * window what is used and how long it lasts. Redis runs scripts one at a time, so no other call comes between.
  */
 const takeScript = `
 local denied, used, left = 0, {}, {}
@@ -80,7 +80,7 @@ export type SharedRateLimiter = RateLimiter & {
   close(): Promise<void>
 }
 
-export type SharedRateLimiterOptions = {
+type SharedRateLimiterOptions = {
   /** `redis://` or `rediss://`. Holds a password: never logged. */
   readonly url: string
   /** Counts while Redis does not. */
@@ -249,7 +249,7 @@ const connect = async (url: string): Promise<Redis> => {
     disableClientInfo: true,
     connectTimeout: connectMaxMs,
     socketTimeout: silenceMaxMs,
-    // Nothing waits for a connection, and nothing is sent twice: whoever asked has counted for himself by then.
+    // Nothing waits for a connection, and nothing is sent twice: the caller has counted for itself by then.
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
@@ -270,7 +270,7 @@ const ask = (redis: Redis, key: DirectoryKey, windows: readonly Window[]): Promi
   return redis
     .evalsha(takeDigest, windows.length, ...args)
     .catch((error: unknown) => {
-      // Somebody flushed the scripts.
+      // The scripts were flushed.
       if (!reasonOf(error).startsWith('NOSCRIPT')) throw error
       return redis.eval(takeScript, windows.length, ...args)
     })

@@ -11,25 +11,25 @@ import {
 } from 'node:crypto'
 
 /**
- * Keyed hashes under keys derived from SECRET_KEY, one per purpose: knowing the hash of an address tells nothing about
- * a key's secret, and the event log cannot be searched for an address by whoever lacks the secret.
+ * Keyed hashes under keys derived from SECRET_KEY, one per purpose: the hash of an address says nothing about
+ * a key's secret, and without the secret the event log cannot be searched for an address.
  */
 export type Secrets = {
   /** HMAC-SHA-256 of an API key's secret part, base64url. What is stored instead of the secret. */
   apiKeyHmac(secret: string): string
-  /** HMAC-SHA-256 of an address, base64url. What stands in the event log instead of the address. */
+  /** HMAC-SHA-256 of an address, base64url. It is in the event log instead of the address. */
   addressHmac(address: string): string
-  /** HMAC-SHA-256 of a person's identifier, base64url: what requests, erasures and the event log know a person by. */
+  /** HMAC-SHA-256 of a person's identifier, base64url: requests, erasures and the event log know a person by it. */
   identifierHmac(identifier: string): string
-  /** HMAC-SHA-256 of what a request said: equal for equal requests, and telling nothing to who guesses at it. */
+  /** HMAC-SHA-256 of what a request said: equal for equal requests, and of no use to someone who guesses at the request. */
   requestHmac(text: string): Buffer
-  /** HMAC-SHA-256 of a row of a read model, base64url: who lacks the key can change the row, but not so that it is believed. */
+  /** HMAC-SHA-256 of a row of a read model, base64url: someone without the key can change the row, but the change is not believed. */
   rowSeal(text: string): string
   /** For what others keep for us, such as cookies. What is kept here about people is sealed under epoch keys, which end. */
   sealer(purpose: string): Sealer
 }
 
-/** Authenticated encryption (AES-256-GCM). `context` is not stored: who opens must name the same. */
+/** Authenticated encryption (AES-256-GCM). `context` is not stored: it has to be named again to open. */
 export type Sealer = {
   /** base64url of nonce, ciphertext and tag; different every time. */
   seal(text: string, context: string): string

@@ -5,7 +5,7 @@ import { createOutage } from '../event-log/outage.ts'
 /** Work asked for now and done later, by whichever process runs jobs. */
 export type JobQueue = {
   /**
-   * Asks for a job. While one with the same key waits, another adds nothing. `data` rests in the database as it is: seal
+   * Asks for a job. While one with the same key waits, another adds nothing. `data` is kept in the database as it is: seal
    * what must not be read there.
    */
   send(name: string, data: string, options: { afterSeconds: number; key: string }): Promise<void>
@@ -13,7 +13,7 @@ export type JobQueue = {
 }
 
 const stopTimeoutMs = 2_000
-/** A job nobody did by then, with no process that runs jobs, is not worth doing any more. */
+/** A job that waited this long, because no process runs jobs, is no longer worth doing. */
 export const waitingSecondsMax = 24 * 3_600
 /** What a job was about is forgotten soon after it was done. */
 const keptSeconds = 60

@@ -15,7 +15,7 @@ const deadlineMs = 30 * 60_000
  * the accounts where they do not, which must be none; null when the two projections stand at different positions.
  */
 export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced[] | null> => {
-  // A connection of its own: the sums take as long as the statements are long, and must not wait in anybody's way.
+  // A connection of its own: the sums take as long as the statements are long, and must not hold up other queries.
   const client = new pg.Client({
     connectionString: url,
     statement_timeout: deadlineMs,

@@ -13,7 +13,7 @@ export type Jobs = { stop(): Promise<void> }
 /** Done by the clock: `cron` is UTC, in minutes. */
 export type ScheduledJob = { readonly cron: string; readonly run: () => Promise<unknown> }
 
-/** Done when somebody asked for it with `JobQueue.send`; several at a time. */
+/** Done when it was asked for with `JobQueue.send`; several at a time. */
 export type QueuedJob = {
   readonly run: (data: string) => Promise<unknown>
   readonly concurrencyMax: number
@@ -71,13 +71,13 @@ export const startJobs = async (
   }
   for (const [name, { run, concurrencyMax, expireSeconds }] of Object.entries(queued)) {
     await boss.createQueue(name, queuedJobOptions)
-    // Whoever asked for a job first has made the queue, without knowing how long its jobs may take.
+    // The first `send` has made the queue, without knowing how long its jobs may take.
     await boss.updateQueue(name, { expireInSeconds: expireSeconds })
     await boss.work<{ data: string }>(
       name,
       {
         pollingIntervalSeconds: pollingSeconds.queued,
-        // Whose job is done takes the next one at once while many wait; else a queue would be as slow as its pauses.
+        // A worker takes the next job at once while many wait; otherwise the pauses would slow the queue down.
         burstWhenReadyExceeds: concurrencyMax,
         localConcurrency: concurrencyMax,
       },

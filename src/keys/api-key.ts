@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib'
 /**
  * The text of an API key: `enl_live_<id>_<secret><crc>`. The id (16 base62 characters) is public; the secret (32, at
  * least 190 random bits) is shown once and stored only as an HMAC; the checksum (6, base62 of the CRC-32 of all that
- * stands before it) lets a mistyped key, or a scanner, be answered without any look-up.
+ * comes before it) answers a mistyped key, or a scanner, without any look-up.
  */
 export const apiKeyPrefix = 'enl_live_'
 export const keyIdLength = 16

@@ -29,7 +29,7 @@ export const isKeyEvent = (event: DomainEvent): event is KeyEvent => event.type.
 
 /**
  * Folds one event of a key's stream. Events of a key that was never issued leave it undefined. A key is issued, rotated
- * and revoked once: what says so again may end it earlier, and gives nothing back.
+ * and revoked once: a second such event may end the key earlier, and gives nothing back.
  */
 export const evolveKey = (
   state: KeyState | undefined,
@@ -85,11 +85,11 @@ export const endsAtMs = (key: KeyState): number => {
 /** A key operation the key's state does not allow. `message` is for the operator who asked. */
 export type KeyRefusal = { refused: string }
 
-/** A grace period is for changing a key over, not for having two. */
+/** A grace period is for the change to a new key, not for having two. */
 export const graceDaysMax = 90
 const graceMsMax = graceDaysMax * 86_400_000
 
-/** A live key gets a successor and works on until `graceUntil`; an ended or already rotated one is refused. */
+/** A live key gets a successor and goes on working until `graceUntil`; an ended or already rotated one is refused. */
 export const rotateKey = (
   key: KeyState,
   { successorId, graceUntil, at }: { successorId: string; graceUntil: string; at: string },

@@ -34,5 +34,5 @@ export const foldKeyStream = (
         revoked: stream.revoked || event.type === 'ApiKeyRevoked',
       }
 
-/** Nobody can say whether the key still opens anything. To revoke it settles that. */
+/** It is unknown whether the key still opens anything. Its revocation settles that. */
 export const isInDoubt = ({ revoked, unreadableAt }: KeyStream): boolean => !revoked && unreadableAt !== null

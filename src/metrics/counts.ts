@@ -1,8 +1,8 @@
 import { Counter, type Registry } from '@prometheus-io/client'
 
 /**
- * Counters that count in plain numbers and become metrics only when somebody reads them: the library's own increments
- * build a key of text every time, and three of them take longer than all the rest of letting a call in.
+ * Counters that count in plain numbers and become metrics only when they are read: the library's own increments
+ * build a key of text every time, and three of them take longer than the authentication of a call.
  */
 
 export type Description = {
@@ -31,7 +31,7 @@ export const countWords = <Word extends string>(
   return (word) => void counts.set(word, (counts.get(word) ?? 0) + 1)
 }
 
-/** A counter of what somebody else counts. Null: at the moment nobody does, and it is left out. */
+/** A counter of what is counted elsewhere. Null: at the moment it is not counted, and it is left out. */
 export const counterOf = (
   { name, help, registers }: Description,
   read: () => number | null,

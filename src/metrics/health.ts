@@ -12,8 +12,8 @@ import {
 
 /**
  * Whether this process can do its work, asked of everything it depends on. Asked by load balancers and by Prometheus,
- * so it costs the same however often they ask: one look a second, shared by everybody who asks meanwhile, and at most
- * one question under way to each dependency, however long that takes to answer.
+ * so it costs the same however often they ask: one look a second, shared by all who ask meanwhile, and at most
+ * one question under way to each dependency, however long the answer takes.
  */
 
 const rememberedMs = 1_000
@@ -51,15 +51,15 @@ export type Readiness = {
 
 export type Health = {
   /**
-   * `showsRows`: whoever asks is about to be shown read models, so late ones make the host unready. Calls do not read
-   * them: taking calls away because a projector is late would make an outage of a delayed statement.
+   * `showsRows`: this host shows read models, so late ones make it unready. Calls do not read
+   * them: if a late projector took calls away, a delayed statement would become an outage.
    */
   readiness(options: { showsRows: boolean }): Promise<Readiness>
-  /** Null: the log or the database did not tell within the deadline. */
+  /** Null: the log or the database did not answer within the deadline. */
   projectionLags(): Promise<readonly ProjectionLag[] | null>
 }
 
-/** A read model in memory: stale from the moment it no longer follows the event log, and calls rest on it. */
+/** A read model in memory: stale from the moment it no longer follows the event log. Calls depend on it. */
 export type LiveModel = {
   readonly name: string
   /** Null while it follows. */
@@ -135,7 +135,7 @@ export const createHealth = ({
         projections: checkOf(lags, showsRows),
       }
       if (ledger !== undefined) checks.ledger = { status: ledger.failure() === null ? 'ok' : 'failed' }
-      // Asked on the spot: it costs nothing, and a revoked key must not be let in for as long as a look is remembered.
+      // Asked each time: it costs nothing, and a revoked key must not pass for as long as a look is remembered.
       for (const { name, failure } of liveModels)
         checks[name] = { status: failure() === null ? 'ok' : 'failed' }
       if (rateLimitsShared !== undefined)
@@ -164,7 +164,7 @@ const checkOf = (lags: readonly ProjectionLag[] | null, showsRows: boolean): Che
   }
 }
 
-/** Null when the log does not tell how old an event is. */
+/** Null when the log does not say how old an event is. */
 const lagsOf = async (
   {
     standing,
@@ -178,7 +178,7 @@ const lagsOf = async (
   head: Position,
   ageAfter: (after: Position) => Promise<number | null>,
 ): Promise<readonly ProjectionLag[] | null> => {
-  // Most stand at the same place, so there are fewer questions than projections.
+  // Most are at the same position, so there are fewer questions than projections.
   const places = [...new Set(standing.map(({ position }) => position))].filter((place) => place < head)
   const ages = new Map(
     await Promise.all(places.map(async (place) => [place, await ageAfter(place)] as const)),
@@ -201,7 +201,7 @@ const lagsOf = async (
 
 /**
  * How long ago the event after a position was recorded, seconds: by the log's clock up to its head, and from when the
- * head was first seen by ours. Null: not told within the deadline.
+ * head was first seen by ours. Null: no answer within the deadline.
  */
 const ageOfNext = async (
   eventLog: Pick<EventLog, 'at' | 'subscribe'>,
@@ -250,7 +250,7 @@ const remembered = <Value>(look: () => Promise<Value>): (() => Promise<Value>) =
   let untilMs = 0
   return () => {
     if (last !== undefined && performance.now() < untilMs) return last
-    // Until the look is over, and for a while after: nobody starts another.
+    // Until the look is over, and for a while after, no other begins.
     untilMs = Number.POSITIVE_INFINITY
     last = look().finally(() => {
       untilMs = performance.now() + rememberedMs

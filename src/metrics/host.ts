@@ -9,9 +9,9 @@ import type { Metrics } from './metrics.ts'
 import { fresh, operations } from './routes.ts'
 
 /**
- * Where Prometheus asks: a port of its own, which neither partners nor people reach. Every process has one, whatever
- * its roles, so that one that answers nobody can be looked after too. It knows no keys and no cookies; what keeps it
- * private is METRICS_HOST, the address it listens on. Its figures name no key, organization, address or person.
+ * Where Prometheus asks: a port of its own, which neither partners nor people reach. Every process has one, in any
+ * role, so that a process without partners or people can be watched too. It knows no keys and no cookies: METRICS_HOST,
+ * the address it listens on, keeps it private. Its figures name no key, organization, address or person.
  */
 
 /** What an exporter of OpenTelemetry listens on, in Prometheus' list of ports. */

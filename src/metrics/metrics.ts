@@ -23,8 +23,8 @@ import { countWords, setCount } from './counts.ts'
 import type { ProjectionLag } from './health.ts'
 
 /**
- * What operations measures, for Prometheus: one registry per process, handed down and never global. Rooms do not know
- * it; each says what happens through an observer of its own, and these are the implementations.
+ * What operations measures, for Prometheus: one registry per process, handed down and never global. Other folders do not
+ * know it: each reports to an observer of its own, and these are the implementations.
  *
  * Base units, names with the prefix `enrichment_`; those of the process and of Node.js have the names every Node.js
  * process gives them. Labels hold words of ours only: capability, outcome, code, policy,
@@ -41,9 +41,9 @@ export type Metrics = {
   readonly email: EmailMetrics
   readonly profile: ProfileMetrics
   readonly pixel: PixelMetrics
-  /** A connection was reset because its address, or everybody together, held too many. */
+  /** A connection was reset because its address, or all addresses together, held too many. */
   readonly connectionRefused: () => void
-  /** Says where the gauges are read when somebody asks for them. Sources that a process does not have stay out. */
+  /** Says where the gauges are read when they are asked for. Sources that a process does not have stay out. */
   watch(sources: Partial<MetricSources>): void
   /** Everything, as Prometheus reads it. */
   text(): Promise<string>

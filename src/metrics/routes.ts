@@ -2,11 +2,11 @@ import type { FastifyPluginAsync, FastifyReply } from 'fastify'
 import type { Health } from './health.ts'
 
 /**
- * What machines ask about the process, on every host: `/livez` and `/readyz`. They need no key and are no calls:
- * nothing of them is recorded, limited or charged.
+ * What machines ask about the process, on every host: `/livez` and `/readyz`. They need no key and are not calls:
+ * they are not recorded, limited or charged.
  *
  * `/livez` touches nothing: a process that answers it runs, and restarting it would not bring a database back.
- * `/readyz` says whether to send it traffic: 503 while it could not do its work. The same for everybody who asks, so it
+ * `/readyz` says whether to send it traffic: 503 while it could not do its work. Every client gets the same answer, so it
  * names what is wrong and never why.
  */
 export const operations =
