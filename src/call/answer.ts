@@ -1,7 +1,10 @@
 import type { FastifyReply } from 'fastify'
 import { formatCredits, type MicroCredits } from '../billing/money.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
+import type { Call, CallResult } from './call.ts'
+import type { CallObserver } from './dependencies.ts'
 import { errorCatalogue, type Refusal } from './errors.ts'
+import type { AnyCapabilityForm, Decided } from './form.ts'
 
 /** The only place, beside `error-handler.ts`, that knows how answers look in HTTP. */
 
@@ -57,18 +60,74 @@ export const errorBody = (refusal: Refusal, requestId: string): string => {
 
 export const statusOf = (refusal: Refusal): number => refusal.status ?? errorCatalogue[refusal.code].status
 
+/** A result as JSON text, and the members of the envelope beside it. */
+export type Rendered = { readonly json: string; readonly beside: string }
+
+export const renderResult = (form: AnyCapabilityForm, { result, beside }: Decided): Rendered => ({
+  json: form.renderResult?.(result) ?? JSON.stringify(result),
+  beside: beside === undefined ? '' : `,${JSON.stringify(beside).slice(1, -1)}`,
+})
+
+/** The body of an answer (decision 4): the result in its envelope, unless the capability answers without one. */
+export const bodyOf = ({ form, requestId, startedMs }: Call, { json, beside }: Rendered): string => {
+  if (form.body === 'flat') return json
+  const elapsedMs = Math.round((performance.now() - startedMs) * 1000) / 1000
+  return `{"result":${json},"processing_time_ms":${elapsedMs},"request_id":"${requestId}"${beside}}`
+}
+
+/** What an answer says, without its headers. */
+export const written = (
+  result: CallResult,
+  requestId: string,
+): { readonly status: number; readonly body: string } => {
+  switch (result.kind) {
+    case 'answered':
+      return { status: 200, body: result.body }
+    case 'replayed':
+      return result
+    case 'refused':
+    case 'failed':
+      return { status: statusOf(result.refusal), body: errorBody(result.refusal, requestId) }
+  }
+}
+
+/** Turns what a call came to into HTTP and metrics. Every answer to a call leaves here. */
 export const send = (
   reply: FastifyReply,
-  { status, headers, body }: { status: number; headers: AnswerHeaders; body: string },
-): FastifyReply => reply.code(status).headers(headers).send(body)
+  call: Call,
+  {
+    verdict,
+    result,
+    observe,
+  }: {
+    readonly verdict: RateVerdict | undefined
+    readonly result: CallResult
+    readonly observe: CallObserver | undefined
+  },
+): FastifyReply => {
+  const { requestId, form, startedMs } = call
+  const refusal = 'refusal' in result ? result.refusal : undefined
+  const headers = callHeaders(requestId, verdict, result.credits)
+  if (refusal?.retryAfterSeconds !== undefined) headers['retry-after'] = String(refusal.retryAfterSeconds)
+  if (result.kind === 'replayed') headers['idempotent-replayed'] = 'true'
+  // A request without a valid key is no call.
+  if (observe !== undefined && refusal?.code !== 'AUTH_001') {
+    const outcome = 'refusal' in result ? result.kind : 'answered'
+    const seconds = (performance.now() - startedMs) / 1000
+    observe.answered(form.capability, outcome, refusal?.code, seconds, result.credits?.charged ?? 0n)
+  }
+  const { status, body } = written(result, requestId)
+  return reply.code(status).headers(headers).send(body)
+}
 
-/** Sends a refusal with whatever headers are known by then. */
+/** Refuses a request that never became a call. */
 export const sendRefusal = (
   reply: FastifyReply,
   refusal: Refusal,
-  headers: AnswerHeaders,
   requestId: string,
-): FastifyReply => {
-  if (refusal.retryAfterSeconds !== undefined) headers['retry-after'] = String(refusal.retryAfterSeconds)
-  return send(reply, { status: statusOf(refusal), headers, body: errorBody(refusal, requestId) })
-}
+  more: AnswerHeaders = {},
+): FastifyReply =>
+  reply
+    .code(statusOf(refusal))
+    .headers({ ...callHeaders(requestId, undefined, undefined), ...more })
+    .send(errorBody(refusal, requestId))

@@ -2,13 +2,14 @@ import type { CallFacts } from '../events/calls.ts'
 import type { Capability, Permission } from '../events/capabilities.ts'
 import type { KeyLimits } from '../events/keys.ts'
 import type { KeyState } from '../keys/key-state.ts'
+import type { CallResult } from './call.ts'
 import type { Refusal } from './errors.ts'
 
 /** A request body: any JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
 /**
- * The form a capability fills in. The sequence of a call is written once, in `perform.ts`; a capability cannot forget
+ * The form a capability fills in. The sequence of a call is written once, in `sequence.ts`; a capability cannot forget
  * to authenticate, to limit, to record or to charge, because it never does any of these.
  */
 export type CapabilityForm<Input, Findings, Result extends object> = {
@@ -24,7 +25,7 @@ export type CapabilityForm<Input, Findings, Result extends object> = {
   /** The answer holds a person's data: it is never kept for replays; the call is made again instead, for free. */
   readonly personal?: true
   /** All I/O of the call. What fails outside is a finding where it can be one; what is thrown becomes SYS_001. */
-  readonly gather: (input: Input, caller: Caller) => Findings | Promise<Findings>
+  readonly gather: (input: Input, caller: Caller) => Findings | Promise<Findings | Unaffordable>
   /** Pure: answer and facts from the same findings, so that they cannot disagree. */
   readonly decide: (findings: Findings, input: Input) => CallDecision<Result>
   /** The result with what it was charged, line by line, where it says so. Canonical decimal strings (decision 8). */
@@ -49,26 +50,25 @@ export type Caller = {
   /** The call that was charged before and whose answer is gone: what is there already answers it, where it can. */
   readonly repeated: PaidCall | null
   /**
-   * For `gather`, before work that costs money upstream or finds what a refusal would give away: resolves when the balance
-   * can pay for what the call may establish at its dearest. Where it cannot, the call ends here, refused and recorded, and
-   * this throws `CallEnded`, which is not to be caught. Asked again, the later amount takes the place of the earlier one.
+   * For `gather`, before work that costs money upstream or finds what a refusal would give away: null when the balance can
+   * pay for what the call may establish at its dearest. Otherwise the call ends here, refused and recorded, and
+   * `gather` returns what it was given. Asked again, the later amount takes the place of the earlier one.
    */
-  readonly reserve: (dearest: CallFacts) => Promise<void>
+  readonly reserve: (dearest: CallFacts) => Promise<Unaffordable | null>
 }
 
-/** The call is answered already. */
-export class CallEnded extends Error {
-  override name = 'CallEnded'
+/** The balance cannot pay for the call. What `gather` returns in place of findings. */
+export type Unaffordable = { readonly unaffordable: CallResult }
+
+/** An answer and the facts it rests on. */
+export type Decided<Result = object> = {
+  readonly result: Result
+  readonly facts: CallFacts
+  /** Members of the envelope beside the result. */
+  readonly beside?: Readonly<Record<string, boolean | number>>
 }
 
-export type CallDecision<Result> =
-  | {
-      readonly result: Result
-      readonly facts: CallFacts
-      /** Members of the envelope beside the result. */
-      readonly beside?: Readonly<Record<string, boolean | number>>
-    }
-  | { readonly refusal: Refusal }
+export type CallDecision<Result> = Decided<Result> | { readonly refusal: Refusal }
 
 /** A form whose types are nobody else's business. */
 // biome-ignore lint/suspicious/noExplicitAny: the pipeline hands what `parse` returned to `gather`, and so on; it looks into none of it.

@@ -9,8 +9,8 @@ import fastify, {
 } from 'fastify'
 import type { TrustedProxies } from '../guard/caller-address.ts'
 import { type AnswerHeaders, callHeaders, errorBody, safeHeaders, sendRefusal } from './answer.ts'
-import type { CallRoom } from './conclude.ts'
 import { boundConnections } from './connections.ts'
+import type { CallDependencies } from './dependencies.ts'
 import { type BrokenRequest, brokenRequest, rawAnswer, refusalOf, unknownMethodIn } from './error-handler.ts'
 import {
   echoedCharactersMax,
@@ -23,8 +23,8 @@ import {
 import type { AnyCapabilityForm } from './form.ts'
 import { misframed } from './framing.ts'
 import { createOpenRequests } from './open-requests.ts'
-import { perform, performRefused } from './perform.ts'
 import { bodyBytesMax, createBodyReader } from './request-body.ts'
+import { answerCall } from './sequence.ts'
 
 const requestTimeoutDefaultMs = 30_000
 /** How often requests are looked for that do not come. */
@@ -47,23 +47,21 @@ export type Reach = {
 
 /** Answers what never became a call. */
 const refuseIn =
-  (room: CallRoom) =>
-  (reply: FastifyReply, refusal: Refusal, headers: AnswerHeaders = {}): FastifyReply => {
-    const requestId = room.requestIds(room.clock.now())
-    return sendRefusal(
-      reply,
-      refusal,
-      { ...callHeaders(requestId, undefined, undefined), ...headers },
-      requestId,
-    )
-  }
+  ({ requestIds, clock }: CallDependencies) =>
+  (reply: FastifyReply, refusal: Refusal, headers: AnswerHeaders = {}): FastifyReply =>
+    sendRefusal(reply, refusal, requestIds(clock.now()), {
+      ...(refusal.retryAfterSeconds === undefined
+        ? {}
+        : { 'retry-after': String(refusal.retryAfterSeconds) }),
+      ...headers,
+    })
 
 /**
  * An HTTP host that answers the given capabilities and refuses everything else in the catalogue's words. Bodies reach
  * the call as bytes: reading them is part of the call, after the caller is known.
  */
 export const createHost = (
-  room: CallRoom,
+  dependencies: CallDependencies,
   forms: readonly AnyCapabilityForm[],
   {
     tls = null,
@@ -72,7 +70,7 @@ export const createHost = (
     requestTimeoutMs = requestTimeoutDefaultMs,
   }: Reach = {},
 ): FastifyInstance => {
-  const refuse = refuseIn(room)
+  const refuse = refuseIn(dependencies)
   const bodies = createBodyReader()
   const server = {
     // Node.js would answer a missing Host itself, with an empty body.
@@ -99,7 +97,7 @@ export const createHost = (
   boundConnections(host.server, { trusts, refused: connectionRefused })
   const missing = missingOn(host)
   const { began, answered, endsWith, endBroken } = brokenConnections({
-    room,
+    dependencies,
     host,
     missing,
     breakOff: bodies.breakOff,
@@ -138,7 +136,7 @@ export const createHost = (
     done()
   })
   host.server.on('checkExpectation', (_request, response) => {
-    const requestId = room.requestIds(room.clock.now())
+    const requestId = dependencies.requestIds(dependencies.clock.now())
     const refusal = unreadableBody('The expectation in the Expect header cannot be met.')
     const body = errorBody(refusal, requestId)
     const headers = callHeaders(requestId, undefined, undefined)
@@ -147,19 +145,19 @@ export const createHost = (
   host.setErrorHandler((error: FastifyError, request, reply) => {
     const refusal = refusalOf(error)
     if (refusal.code === 'SYS_001')
-      room.logger.error({ err: error, path: pathOf(request.url) }, 'a request failed outside a call')
+      dependencies.logger.error({ err: error, path: pathOf(request.url) }, 'a request failed outside a call')
     const form = forms.find(
       ({ path, method }) => path === request.routeOptions.url && method === request.method,
     )
     return form === undefined || refusal.code === 'SYS_001'
       ? refuse(reply, refusal)
-      : performRefused(room, form, refusal, request, reply)
+      : answerCall(dependencies, { form, request, reply, unreadable: refusal })
   })
   for (const form of forms)
     host.route({
       method: form.method,
       url: form.path,
-      handler: (request, reply) => perform(room, form, request, reply),
+      handler: (request, reply) => answerCall(dependencies, { form, request, reply }),
     })
   return host
 }
@@ -184,12 +182,12 @@ const missingOn = (host: FastifyInstance): Missing => {
 
 /** Connections whose bytes make no sense or do not come are told so, once, and ended. */
 const brokenConnections = ({
-  room,
+  dependencies,
   host,
   missing,
   breakOff,
 }: {
-  room: CallRoom
+  dependencies: CallDependencies
   host: FastifyInstance
   missing: Missing
   breakOff: (socket: Socket, refusal: Refusal) => boolean
@@ -198,7 +196,7 @@ const brokenConnections = ({
   const told = new WeakSet<Duplex>()
   const end = (socket: Duplex, { refusal, headers }: ReturnType<Missing>): void => {
     told.add(socket)
-    socket.end(rawAnswer(refusal, room.requestIds(room.clock.now()), headers))
+    socket.end(rawAnswer(refusal, dependencies.requestIds(dependencies.clock.now()), headers))
     setTimeout(() => socket.destroy(), lingerMs).unref()
   }
   // No tunnels; Node.js would hang up without a word.

@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client'
 import client from '@prometheus-io/client/package.json' with { type: 'json' }
 import type { MicroCredits } from '../billing/money.ts'
-import type { CallObserver } from '../call/conclude.ts'
+import type { CallObserver } from '../call/dependencies.ts'
 import { type CallOutcome, callOutcome, rateLimitExceededV1 } from '../events/calls.ts'
 import { type Capability, capability } from '../events/capabilities.ts'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'

@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { apiKeys, keyIds } from '../../projections/api-keys.ts'
 import { projections } from '../../projections/index.ts'
-import type { CallRoom } from '../call/conclude.ts'
+import type { CallDependencies } from '../call/dependencies.ts'
 import { createIdempotency } from '../call/idempotency.ts'
 import { createRefusedCalls } from '../call/refused-calls.ts'
 import { createRequestIds } from '../call/request-id.ts'
@@ -81,7 +81,12 @@ export const startApp = async (
       closing.push(() => jobs.stop())
     }
     if (has('api') || has('dashboard')) {
-      const { room, shared, liveModels, close } = await openCallRoom(foundation, config, logger, metrics)
+      const { dependencies, shared, liveModels, close } = await openCallDependencies(
+        foundation,
+        config,
+        logger,
+        metrics,
+      )
       closing.push(close)
       const pixel =
         open !== null && has('api')
@@ -122,7 +127,7 @@ export const startApp = async (
         closing.push(async () => database.close())
         metrics.watch({ geoBuiltAtMs: () => Date.parse(database.status().build_date) })
         const host = createHost(
-          room,
+          dependencies,
           [ipLookup({ geo, secrets: foundation.secrets }), ...open.forms, ...pixel.forms],
           reach,
         )
@@ -132,7 +137,7 @@ export const startApp = async (
         apiUrl = await listen(host, config.HOST, config.API_PORT, 'API_PORT')
       }
       if (has('dashboard')) {
-        const host = createHost(room, [whoami({ pool: foundation.pool })], reach)
+        const host = createHost(dependencies, [whoami({ pool: foundation.pool })], reach)
         hosts.push(host)
         host.register(operations({ health, showsRows: true }))
         const insecureCookies = config.INSECURE_COOKIES === '1'
@@ -202,13 +207,13 @@ const startProjector = ({ url, eventLog, secrets }: Foundation, logger: Logger):
   return () => projector.stop()
 }
 
-const openCallRoom = async (
+const openCallDependencies = async (
   foundation: Foundation,
   config: Config,
   logger: Logger,
   metrics: Metrics,
 ): Promise<{
-  room: CallRoom
+  dependencies: CallDependencies
   shared: SharedRateLimiter | undefined
   liveModels: readonly LiveModel[]
   close(): Promise<void>
@@ -228,7 +233,7 @@ const openCallRoom = async (
       : await openSharedRateLimiter({ url: config.REDIS_URL, local, logger, observe: metrics.rateLimiter })
   if (shared !== undefined) metrics.watch({ rateLimitsShared: shared.shared })
   const refusedCalls = createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() })
-  const room: CallRoom = {
+  const dependencies: CallDependencies = {
     directory,
     secrets,
     limiter: shared ?? local,
@@ -250,7 +255,7 @@ const openCallRoom = async (
     observe: metrics.call,
   }
   return {
-    room,
+    dependencies,
     shared,
     liveModels: [
       { name: 'api_keys', failure: directory.failure },

@@ -20,7 +20,13 @@ const beginAsking = async (
   wants: 'cached' | 'fresh',
 ): Promise<{ told: Promise<Retrieved> }> => {
   const fetching = Promise.withResolvers<void>()
-  const told = retrieval.retrieve(ref, { wants, beforeUpstream: async () => fetching.resolve() })
+  const told = retrieval.retrieve<never>(ref, {
+    wants,
+    beforeUpstream: async () => {
+      fetching.resolve()
+      return null
+    },
+  })
   await fetching.promise
   return { told }
 }

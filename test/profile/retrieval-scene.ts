@@ -126,7 +126,7 @@ export const retrievalScene = (): RetrievalScene => {
     foundation.secrets.identifierHmac(`${kind}:${value}`)
 
   const ask: RetrievalScene['ask'] = (retrieval, ref, wants = 'cached') =>
-    retrieval.retrieve(ref, { wants, beforeUpstream: async () => undefined })
+    retrieval.retrieve<never>(ref, { wants, beforeUpstream: async () => null })
 
   return {
     now: clock.now,

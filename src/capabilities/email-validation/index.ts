@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import type { Caller, CapabilityForm } from '../../call/form.ts'
+import type { Caller, CapabilityForm, Unaffordable } from '../../call/form.ts'
 import type { EmailStatus, EmailValidationFacts } from '../../events/email-validation.ts'
 import type { EpochSealer, Secrets } from '../../guard/secrets.ts'
 import type { Companies } from './company/companies.ts'
@@ -102,19 +102,21 @@ const gather = async (
   parts: EmailValidationParts,
   input: EmailInput,
   caller: Caller,
-): Promise<EmailFindings> => {
+): Promise<EmailFindings | Unaffordable> => {
   const addressHmac = addressHmacOf(parts.secrets, input)
   const nowText = (): string => new Date(parts.clock.now()).toISOString()
   const open = await gatherDomain(parts, input)
   const asking = mailboxDecides(open) && parts.mailbox !== null
   // A refusal for want of credits, given after a mailbox was asked, would say for free that it exists.
-  if (asking) await caller.reserve(dearest(input, 'valid'))
+  const unaffordable = asking ? await caller.reserve(dearest(input, 'valid')) : null
+  if (unaffordable !== null) return unaffordable
   const finding = asking ? await askMailbox(parts, open) : null
   const evidence: EmailEvidence = { ...open, mailbox: finding?.evidence ?? null }
   const domain = evidence.lists?.registrableDomain ?? null
   const judged = verdictOf(evidence)
   const enriching = input.companyRequested && domain !== null && companyApplies(evidence.lists, judged)
-  if (enriching && !asking) await caller.reserve(dearest(input, judged.status))
+  const unpaid = enriching && !asking ? await caller.reserve(dearest(input, judged.status)) : null
+  if (unpaid !== null) return unpaid
   const company = enriching ? await parts.companies.find(domain) : null
   parts.observe?.verdict(judged.row, judged.status)
   return {

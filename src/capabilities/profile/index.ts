@@ -27,7 +27,8 @@ export const profile = ({
   parse: (body) => parseProfileRequest(body, identifiers),
   gather: async ({ ref, cached }, caller) => {
     // Before the cache is looked into: whether somebody is in it is worth something, too.
-    await caller.reserve(dearest(cached ? 'cached' : 'fresh'))
+    const unaffordable = await caller.reserve(dearest(cached ? 'cached' : 'fresh'))
+    if (unaffordable !== null) return unaffordable
     const { repeated } = caller
     const found = await retrieval.retrieve(ref, {
       wants: cached || repeated !== null ? 'cached' : 'fresh',
@@ -35,6 +36,7 @@ export const profile = ({
       // The upstream costs whether or not the caller can pay.
       beforeUpstream: () => caller.reserve(dearest('fresh')),
     })
+    if ('unaffordable' in found) return found
     const retrieved = repeated === null ? found : leftBy(repeated, found, caller.atMs)
     observe?.retrieved(retrieved.kind === 'found' ? retrieved.source : retrieved.kind)
     return { retrieved, urlOf: identifiers.urlOf }

@@ -94,7 +94,9 @@ export const openValidation = async ({
       const startedMs = performance.now()
       const read = form.parse({ email })
       if ('refusal' in read) throw new Error('no request')
-      const decided = form.decide(await form.gather(read.input, caller), read.input)
+      const findings = await form.gather(read.input, caller)
+      if ('unaffordable' in findings) throw new Error('not paid for')
+      const decided = form.decide(findings, read.input)
       if ('refusal' in decided || decided.facts.kind !== 'email_validation') throw new Error('no verdict')
       const { result, facts } = decided
       const { code, enhanced_code: enhanced, catch_all: catchAll } = result.checks.smtp
@@ -143,5 +145,5 @@ const caller: Caller = {
   atMs: 0,
   requestId: 'request',
   repeated: null,
-  reserve: async () => undefined,
+  reserve: async () => null,
 }

@@ -38,16 +38,19 @@ export const retrievalLimits = {
 }
 
 export type Retrieval = {
-  /** `beforeUpstream` is awaited before a provider is asked on this caller's behalf; what it throws ends the call. */
-  retrieve(
+  /**
+   * `beforeUpstream` is awaited before a provider is asked on this caller's behalf. What it returns other than null is returned, and
+   * no provider is asked for this caller.
+   */
+  retrieve<Stopped>(
     ref: ProfileRef,
     options: {
       wants: 'cached' | 'fresh'
-      beforeUpstream: () => Promise<void>
+      beforeUpstream: () => Promise<Stopped | null>
       /** False: what is cached or nothing; the provider is not asked, not even behind the answer. */
       upstream?: boolean
     },
-  ): Promise<Retrieved>
+  ): Promise<Retrieved | Stopped>
   /** Waits for fetches nobody waits for any more. */
   close(): Promise<void>
 }
@@ -243,7 +246,8 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
       const left = wants === 'cached' ? await leftUnread(asked) : null
       if (left !== null) return left
       if (!upstream) return { kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late }
-      await beforeUpstream()
+      const stopped = await beforeUpstream()
+      if (stopped !== null) return stopped
       const { result } = fetchShared(asked, wants)
       const late: Retrieved = { kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late }
       const retrieved = await within(result, limits.answerMaxMs, late)

@@ -1,0 +1,98 @@
+import type { FastifyRequest } from 'fastify'
+import { isPriced } from '../billing/tariff.ts'
+import { type AuthenticationFailure, authenticate } from '../guard/authenticate.ts'
+import { callerAddress } from '../guard/caller-address.ts'
+import { type DirectoryKey, mayCallFrom } from '../guard/key-directory.ts'
+import type { RateVerdict, WindowState } from '../guard/rate-limit.ts'
+import { parseApiKey } from '../keys/api-key.ts'
+import type { AdmittedCall, Call, CallResult } from './call.ts'
+import type { CallDependencies } from './dependencies.ts'
+import {
+  addressNotAllowed,
+  lacksPermission,
+  notAuthenticated,
+  type Refusal,
+  rateLimitExceeded,
+  temporarilyUnavailable,
+} from './errors.ts'
+import type { AnyCapabilityForm } from './form.ts'
+import { balanceTold, refuse } from './recording.ts'
+
+/** Whether a call is let in: authenticate, permit, limit, and whether the price book in force prices it at all. */
+
+export type Admission =
+  | { readonly kind: 'admitted'; readonly verdict: RateVerdict; readonly call: AdmittedCall }
+  | {
+      readonly kind: 'turned_away'
+      readonly verdict: RateVerdict | undefined
+      readonly result: CallResult
+    }
+
+/** Throws `Unavailable` where the key has to be read from its stream and the event log does not answer. */
+export const admit = async (dependencies: CallDependencies, call: Call): Promise<Admission> => {
+  const { directory, secrets, limiter, prices, logger } = dependencies
+  const { form, request, atMs } = call
+  const found = authenticate(request.headers['x-api-key'], { directory, secrets, nowMs: atMs })
+  const key = found instanceof Promise ? await found : found
+  if (typeof key === 'string')
+    return { kind: 'turned_away', verdict: undefined, result: stranger(dependencies, call, key) }
+  const forbidden = notPermitted(form, key, request)
+  const verdict = await (forbidden === null
+    ? limiter.take(key, form.perSecond?.(key.limits))
+    : limiter.takeRefused(key))
+  const admitted: AdmittedCall = { ...call, key, verdict }
+  const turnedAway = (result: CallResult): Admission => ({ kind: 'turned_away', verdict, result })
+  if (verdict.exceeded !== null)
+    return turnedAway(await rateLimited(dependencies, admitted, verdict.exceeded))
+  if (forbidden !== null) return turnedAway(await refuse(dependencies, admitted, forbidden))
+  // Before anything is done that could not be recorded afterwards.
+  if (isPriced(prices.at(atMs), form.capability)) return { kind: 'admitted', verdict, call: admitted }
+  logger.error({ capability: form.capability }, 'the price book in force does not price this capability')
+  return turnedAway(await refuse(dependencies, admitted, temporarilyUnavailable()))
+}
+
+const stranger = (
+  { strangers, observe }: CallDependencies,
+  { request, requestId }: Call,
+  reason: AuthenticationFailure,
+): CallResult => {
+  const about = { requestId, address: callerAddress(request), keyId: keyIdOf(reason, request) }
+  strangers.turnedAway(reason, about)
+  observe?.notAuthenticated(reason)
+  return { kind: 'refused', refusal: notAuthenticated() }
+}
+
+/** The public half of a key that is or was one; of anything else nothing is repeated. */
+const keyIdOf = (reason: AuthenticationFailure, { headers }: FastifyRequest): string | undefined =>
+  reason === 'ended' || reason === 'wrong_secret'
+    ? parseApiKey(String(headers['x-api-key']))?.keyId
+    : undefined
+
+const notPermitted = (
+  form: AnyCapabilityForm,
+  key: DirectoryKey,
+  request: FastifyRequest,
+): Refusal | null => {
+  if (form.permission !== null && !key.permissions.includes(form.permission))
+    return lacksPermission(form.permission)
+  if (key.allowed === null) return null
+  const address = callerAddress(request)
+  return mayCallFrom(key, address) ? null : addressNotAllowed(address)
+}
+
+/** Counted, not recorded one by one: too many calls are too many, whether the ledger can be read or not. */
+const rateLimited = async (
+  dependencies: CallDependencies,
+  call: AdmittedCall,
+  exceeded: WindowState,
+): Promise<CallResult> => {
+  dependencies.refusedCalls.rateLimited(call.key, exceeded.policy, call.atMs)
+  dependencies.observe?.rateLimited(exceeded.policy)
+  const refusal = rateLimitExceeded(exceeded)
+  const remaining = await balanceTold(dependencies, call)
+  return {
+    kind: 'refused',
+    refusal,
+    ...(remaining === undefined ? {} : { credits: { charged: 0n, remaining } }),
+  }
+}

@@ -1,0 +1,45 @@
+import type { Logger } from 'pino'
+import type { MicroCredits } from '../billing/money.ts'
+import type { CallOutcome } from '../events/calls.ts'
+import type { Capability } from '../events/capabilities.ts'
+import type { AuthenticationFailure } from '../guard/authenticate.ts'
+import type { KeyDirectory } from '../guard/key-directory.ts'
+import type { RateLimiter, RatePolicy } from '../guard/rate-limit.ts'
+import type { Secrets } from '../guard/secrets.ts'
+import type { Ledger } from '../ledger/commit.ts'
+import type { PriceBooks } from '../ledger/price-books.ts'
+import type { Idempotency } from './idempotency.ts'
+import type { RefusedCalls } from './refused-calls.ts'
+import type { Reservations } from './reservations.ts'
+import type { Strangers } from './strangers.ts'
+
+/** What calls are answered with: one for all calls of a process. */
+export type CallDependencies = {
+  readonly directory: KeyDirectory
+  readonly secrets: Secrets
+  readonly limiter: RateLimiter
+  readonly refusedCalls: RefusedCalls
+  readonly strangers: Strangers
+  readonly ledger: Ledger
+  readonly prices: PriceBooks
+  readonly idempotency: Idempotency
+  readonly reservations: Reservations
+  readonly requestIds: (nowMs: number) => string
+  readonly clock: { now(): number }
+  readonly logger: Logger
+  readonly observe?: CallObserver
+}
+
+/** What operations wants to know about calls. Told on every call, so it has to be cheap. */
+export type CallObserver = {
+  /** An answer leaves. `code` says why a call was refused or failed; a replay counts as answered. */
+  answered(
+    capability: Capability,
+    outcome: CallOutcome,
+    code: string | undefined,
+    seconds: number,
+    chargedMicro: MicroCredits,
+  ): void
+  notAuthenticated(reason: AuthenticationFailure): void
+  rateLimited(policy: RatePolicy): void
+}

@@ -1,0 +1,59 @@
+import { isUtf8 } from 'node:buffer'
+import type { FastifyRequest } from 'fastify'
+import { type Refusal, unreadableBody } from './errors.ts'
+import type { JsonObject } from './form.ts'
+
+/** The parameters of a request, or why they cannot be read (REQ_001). */
+export type Parameters = { readonly body: JsonObject } | { readonly refusal: Refusal }
+
+/**
+ * The body; none for a GET. For a DELETE the query counts too: clients and proxies exist that send no body with it. What is in
+ * both counts as the body says.
+ */
+export const readParameters = (method: string, request: FastifyRequest): Parameters => {
+  if (method === 'GET') return { body: {} }
+  if (method !== 'DELETE') return readBody(request)
+  // A parameter that comes twice is a list, and so of the wrong type.
+  const query: JsonObject = { ...(request.query as JsonObject) }
+  if (!hasBody(request)) return { body: query }
+  const read = readBody(request)
+  return 'refusal' in read ? read : { body: { ...query, ...read.body } }
+}
+
+/** RFC 9112 §6: whether a request has a body, be it empty. */
+const hasBody = ({ headers }: FastifyRequest): boolean =>
+  headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
+
+const noBytes = Buffer.alloc(0)
+
+/** The JSON object of a request. Told apart by its place, never by its members. */
+const readBody = (request: FastifyRequest): Parameters => {
+  const refusal = notJson(request.headers)
+  if (refusal !== null) return { refusal }
+  const bytes = Buffer.isBuffer(request.body) ? request.body : noBytes
+  // Decoding would put U+FFFD in the place of what is wrong, and other bytes would be the same text.
+  if (!isUtf8(bytes)) return { refusal: unreadableBody('The body is not valid UTF-8.') }
+  try {
+    const body: unknown = JSON.parse(bytes.toString())
+    if (typeof body === 'object' && body !== null && !Array.isArray(body)) return { body: body as JsonObject }
+    return { refusal: unreadableBody('The body must be a JSON object.') }
+  } catch {
+    return { refusal: unreadableBody('The body is not valid JSON.') }
+  }
+}
+
+/** Why a body cannot be JSON in UTF-8 (RFC 8259 §8.1), by its headers. */
+const notJson = (headers: FastifyRequest['headers']): Refusal | null => {
+  // As nearly every client sends it.
+  if (headers['content-type'] === 'application/json' && headers['content-encoding'] === undefined) return null
+  const [type = '', ...parameters] = (headers['content-type'] ?? '').split(';')
+  if (type.trim().toLowerCase() !== 'application/json')
+    return unreadableBody('The Content-Type must be application/json.', 415)
+  for (const parameter of parameters) {
+    const [name = '', value = ''] = parameter.split('=', 2)
+    if (name.trim().toLowerCase() === 'charset' && !/^"?utf-?8"?$/i.test(value.trim()))
+      return unreadableBody('The charset must be UTF-8.', 415)
+  }
+  const coding = headers['content-encoding'] ?? ''
+  return /^(identity)?$/i.test(coding) ? null : unreadableBody('The body must not be compressed.', 415)
+}

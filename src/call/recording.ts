@@ -1,0 +1,282 @@
+import { formatCredits, type MicroCredits } from '../billing/money.ts'
+import type { CallFacts, CallOutcome } from '../events/calls.ts'
+import { settlementKeyOf } from '../ledger/abandoned.ts'
+import { type Account, availableOf, balanceOf } from '../ledger/account.ts'
+import type { CallToRecord, Committed, Envelope } from '../ledger/command.ts'
+import { LedgerUnavailable } from '../ledger/commit.ts'
+import { affordabilityOf, outcomeOfCall, ratingOf } from '../ledger/decide.ts'
+import { statusOf } from './answer.ts'
+import { commandKeyOf, fingerprintText } from './attempts.ts'
+import { type AdmittedCall, byRequest, type CallResult, type Identity } from './call.ts'
+import type { CallDependencies } from './dependencies.ts'
+import { notEnoughCredits, type Refusal } from './errors.ts'
+import type { IdempotencyClaim } from './idempotency.ts'
+import { refusalWaitMs, unavailableWhenLate, waitLeftMs } from './waiting.ts'
+
+/** What a call leaves in the ledger: its facts and its charge in one append. An answer leaves when that is durable. */
+
+/** What a call comes to: what it established and how it ends. */
+type Conclusion = { readonly outcome: CallOutcome; readonly code?: string; readonly facts: CallFacts }
+
+/** The account as this process last saw it. It may have to be loaded: within the caller's patience, less what is kept of it. */
+export const lastSeen = (
+  { ledger }: CallDependencies,
+  call: Pick<AdmittedCall, 'key' | 'startedMs'>,
+  keptMs = 0,
+): Promise<Account> =>
+  unavailableWhenLate(ledger.lastSeen(call.key.organizationId), {
+    waitMs: waitLeftMs(call) - keptMs,
+    what: 'the ledger',
+  })
+
+/** What is left, by the ledger or as it was told last: an answer that is no charge does not wait for a ledger that is away. */
+export const balanceTold = (
+  { ledger }: CallDependencies,
+  { key: { organizationId }, atMs }: AdmittedCall,
+): Promise<MicroCredits | undefined> =>
+  unavailableWhenLate(ledger.lastSeen(organizationId), { waitMs: refusalWaitMs, what: 'the ledger' }).then(
+    (account) => balanceOf(account, atMs),
+    () => ledger.knownBalance(organizationId),
+  )
+
+/**
+ * One append: what the call established and what it costs. Durable when this resolves. `only`: nothing is written, and no events
+ * come back, where the account the append is decided on says otherwise.
+ */
+export const record = (
+  { ledger, prices }: CallDependencies,
+  call: AdmittedCall,
+  identity: Identity,
+  conclusion: Conclusion,
+  only?: 'free' | 'paid',
+): Promise<Committed> =>
+  ledger.submit(call.key.organizationId, {
+    ...envelopeOf(call, identity, conclusion),
+    kind: 'record',
+    call: callToRecord(call, identity, conclusion),
+    book: prices.at(call.atMs),
+    ...(only === undefined ? {} : { only }),
+  })
+
+const envelopeOf = (
+  { key, requestId, atMs, startedMs }: AdmittedCall,
+  identity: Identity,
+  { outcome }: Conclusion,
+): Envelope => {
+  const from = {
+    atMs,
+    actor: `key:${key.keyId}`,
+    requestId,
+    waitMaxMs: waitLeftMs({ startedMs }),
+  }
+  switch (identity.kind) {
+    case 'request':
+      // The same call may have been written as answered, with nobody told: what failed is another command.
+      return { ...from, key: outcome === 'failed' ? `failed/${requestId}` : requestId }
+    case 'keyed': {
+      const { claim, attempt, absentUpTo } = identity
+      return { ...from, key: commandKeyOf(claim.key, attempt), absentUpTo }
+    }
+    case 'settles': {
+      const { eventId, absentUpTo } = identity
+      return { ...from, key: settlementKeyOf(eventId), absentUpTo, owes: eventId }
+    }
+    case 'redelivers':
+      return { ...from, key: requestId, owes: identity.eventId }
+  }
+}
+
+const callToRecord = (
+  { form, key }: AdmittedCall,
+  identity: Identity,
+  { outcome, code, facts }: Conclusion,
+): CallToRecord => ({
+  keyId: key.keyId,
+  capability: form.capability,
+  outcome,
+  ...(code === undefined ? {} : { code }),
+  facts,
+  ...(identity.kind === 'keyed' || identity.kind === 'settles' ? { idempotent: true } : {}),
+  ...(identity.kind === 'keyed' ? { requestFingerprint: fingerprintText(identity.claim) } : {}),
+})
+
+/** How often an account may change its mind about what a call costs, while it is recorded or its credits are held. */
+const ratingsMax = 8
+
+const changesTooFast = (): LedgerUnavailable =>
+  new LedgerUnavailable('what the call costs changes faster than it can be recorded')
+
+/** An answer as it was recorded. */
+export type Recorded =
+  | { readonly kind: 'recorded'; readonly committed: Committed; readonly paidRevision: number | null }
+  /** The balance could not pay it. Nothing else is in the ledger. */
+  | { readonly kind: 'unpaid'; readonly remaining: MicroCredits }
+  /** The ledger held the events under this key already, and another process may have refused their caller. */
+  | { readonly kind: 'written_before'; readonly claim: IdempotencyClaim }
+
+/**
+ * Records an answer and its charge. An Idempotency-Key is used up by a charge: a call that came with one and costs nothing,
+ * or is refused because the balance cannot pay it, is recorded as a call without one.
+ */
+export const recordAnswer = async (
+  dependencies: CallDependencies,
+  call: AdmittedCall,
+  identity: Identity,
+  facts: CallFacts,
+): Promise<Recorded> => {
+  const { prices, refusedCalls } = dependencies
+  const { key, atMs, startedMs } = call
+  // Most calls: what they cost, and whether that is there, is asked once, by the append.
+  const appendDecides = identity.kind !== 'keyed' && !refusedCalls.singlesSpent(key, startedMs)
+  for (let ratings = 0; ratings < ratingsMax; ratings++) {
+    const seen = appendDecides
+      ? 'paid'
+      : affordabilityOf(await lastSeen(dependencies, call), facts, { book: prices.at(atMs), atMs })
+    if (seen === 'unpaid') {
+      const remaining = await recordUnpaid(dependencies, call, facts, 0n)
+      if (remaining !== null) return { kind: 'unpaid', remaining }
+      continue
+    }
+    const committed = await record(
+      dependencies,
+      call,
+      seen === 'paid' ? identity : byRequest,
+      { outcome: 'answered', facts },
+      // Without an Idempotency-Key the append decides whatever it finds.
+      identity.kind === 'keyed' ? seen : undefined,
+    )
+    if (committed.events.length === 0) continue
+    if (identity.kind === 'keyed' && committed.repeated)
+      return { kind: 'written_before', claim: identity.claim }
+    const { unpaid, charged } = outcomeOfCall(committed.events)
+    if (unpaid) {
+      refusedCalls.single(key, startedMs)
+      return { kind: 'unpaid', remaining: committed.balance }
+    }
+    const { revision, events } = committed
+    return { kind: 'recorded', committed, paidRevision: charged > 0n ? revision - events.length + 1 : null }
+  }
+  throw changesTooFast()
+}
+
+/** Uses up no Idempotency-Key: the next request with it is the first one again. */
+const unpaid: Conclusion = {
+  outcome: 'refused',
+  code: 'CREDIT_001',
+  facts: { kind: 'refusal', code: 'CREDIT_001' },
+}
+
+/**
+ * Records that the balance cannot pay a call, and says what is left; null: by then it can. Beyond the first refusals of a
+ * minute no append decides that, so the ledger is read: credits granted elsewhere count here too.
+ */
+const recordUnpaid = async (
+  { ledger, prices, refusedCalls }: CallDependencies,
+  call: AdmittedCall,
+  dearest: CallFacts,
+  held: MicroCredits,
+): Promise<MicroCredits | null> => {
+  const { form, key, atMs, startedMs } = call
+  const book = prices.at(atMs)
+  if (!refusedCalls.single(key, startedMs)) {
+    const account = await unavailableWhenLate(ledger.account(key.organizationId), {
+      waitMs: waitLeftMs(call),
+      what: 'the ledger',
+    })
+    if (affordabilityOf(account, dearest, { book, atMs, held }) === 'unpaid') {
+      const { capability } = form
+      refusedCalls.refused(key, { code: 'CREDIT_001', outcome: 'refused', capability }, atMs)
+      return balanceOf(account, atMs)
+    }
+  }
+  const { events, balance } = await ledger.submit(key.organizationId, {
+    ...envelopeOf(call, byRequest, unpaid),
+    kind: 'refuse',
+    call: callToRecord(call, byRequest, unpaid),
+    book,
+    dearest,
+    held,
+  })
+  return events.length === 0 ? null : balance
+}
+
+/** Records a refusal as a free fact, the first of a minute singly. */
+export const refuse = async (
+  dependencies: CallDependencies,
+  call: AdmittedCall,
+  refusal: Refusal,
+): Promise<CallResult> => {
+  const outcome = statusOf(refusal) >= 500 ? 'failed' : 'refused'
+  const remaining = await recordRefusal(dependencies, call, { outcome, code: refusal.code })
+  return { kind: outcome, refusal, credits: { charged: 0n, remaining } }
+}
+
+/** What is left after a refusal that was recorded, or counted to be recorded with others. It uses up no Idempotency-Key. */
+export const recordRefusal = async (
+  dependencies: CallDependencies,
+  call: AdmittedCall,
+  { outcome, code }: { readonly outcome: 'refused' | 'failed'; readonly code: string },
+): Promise<MicroCredits> => {
+  const { refusedCalls } = dependencies
+  const { key, atMs, form, startedMs } = call
+  if (refusedCalls.single(key, startedMs)) {
+    const conclusion: Conclusion = { outcome, code, facts: { kind: 'refusal', code } }
+    return (await record(dependencies, call, byRequest, conclusion)).balance
+  }
+  refusedCalls.refused(key, { code, outcome, capability: form.capability }, atMs)
+  return balanceOf(await lastSeen(dependencies, call), atMs)
+}
+
+/** The refusal of a call whose facts the balance cannot pay; it is recorded already. */
+export const refusedUnpaid = async (
+  dependencies: CallDependencies,
+  call: AdmittedCall,
+  facts: CallFacts,
+  remaining: MicroCredits,
+): Promise<CallResult> => {
+  const { key, atMs } = call
+  const account = await lastSeen(dependencies, call)
+  const available = availableOf(account, atMs) - dependencies.reservations.held(key.organizationId)
+  const { total } = ratingOf(account, facts, dependencies.prices.at(atMs), atMs)
+  const refusal = notEnoughCredits({
+    required: formatCredits(total),
+    available: formatCredits(available > 0n ? available : 0n),
+  })
+  return { kind: 'refused', refusal, credits: { charged: 0n, remaining } }
+}
+
+/** Credits held for a call until it is recorded. `hold` again takes the place of what was held before. */
+export type Reservation = {
+  /**
+   * Holds what the call may come to cost, if the balance can pay it beside the calls in progress (ledger protocol rule 8). If
+   * it cannot, the call is refused and recorded, and this is how it ends. The refusal is decided by the append, not by
+   * what this process last saw: credits granted elsewhere a moment ago count.
+   */
+  hold(dearest: CallFacts): Promise<CallResult | null>
+  release(): void
+}
+
+export const createReservation = (dependencies: CallDependencies, call: AdmittedCall): Reservation => {
+  const { prices, reservations } = dependencies
+  const { key, atMs } = call
+  let release: () => void = () => undefined
+  return {
+    release: () => release(),
+    hold: async (dearest) => {
+      release()
+      const book = prices.at(atMs)
+      for (let ratings = 0; ratings < ratingsMax; ratings++) {
+        const account = await lastSeen(dependencies, call)
+        // Read and added to without an await between: two calls at once do not hold the same credits.
+        const held = reservations.held(key.organizationId)
+        if (affordabilityOf(account, dearest, { book, atMs, held }) !== 'unpaid') {
+          release = reservations.hold(key.organizationId, ratingOf(account, dearest, book, atMs).total)
+          return null
+        }
+        const remaining = await recordUnpaid(dependencies, call, dearest, held)
+        if (remaining !== null) return refusedUnpaid(dependencies, call, dearest, remaining)
+      }
+      throw changesTooFast()
+    },
+  }
+}

@@ -1,0 +1,216 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Unavailable } from '../event-log/port.ts'
+import { LedgerUnavailable } from '../ledger/commit.ts'
+import { chargeLinesOf, outcomeOfCall } from '../ledger/decide.ts'
+import { admit } from './admission.ts'
+import { bodyOf, type Rendered, renderResult, send } from './answer.ts'
+import type { AdmittedCall, Call, CallResult, Identity } from './call.ts'
+import type { CallDependencies } from './dependencies.ts'
+import { internalError, type Refusal, temporarilyUnavailable } from './errors.ts'
+import type { AnyCapabilityForm, Caller, Decided, JsonObject, Unaffordable } from './form.ts'
+import type { IdempotencyClaim } from './idempotency.ts'
+import { identify, identifyAgain, keep, letGo } from './identify.ts'
+import { readParameters } from './parameters.ts'
+import {
+  balanceTold,
+  createReservation,
+  type Reservation,
+  record,
+  recordAnswer,
+  recordRefusal,
+  refuse,
+  refusedUnpaid,
+} from './recording.ts'
+
+/**
+ * The sequence of every call, written once. It knows no capability:
+ *
+ *   authenticate, permit, limit   admit          admission.ts
+ *   read the parameters           readParameters parameters.ts
+ *   which call is this            identify       identify.ts (Idempotency-Key)
+ *   parse, gather, decide         make           the capability's form; `gather` may reserve credits
+ *   record and charge             charge         recording.ts: ONE append, and nothing leaves before it is durable (decision 12)
+ *   answer                        send           answer.ts
+ *
+ * Each step returns a value. A step that ends the call returns its result.
+ */
+
+/** What a host hands over. `unreadable`: why the body of the request is not there. */
+type Asked = {
+  readonly form: AnyCapabilityForm
+  readonly request: FastifyRequest
+  readonly reply: FastifyReply
+  readonly unreadable?: Refusal
+}
+
+/** Answers one call. Never throws: whatever breaks becomes SYS_001 or SYS_002. */
+export const answerCall = async (
+  dependencies: CallDependencies,
+  { form, request, reply, unreadable }: Asked,
+): Promise<FastifyReply> => {
+  const { clock, requestIds, observe } = dependencies
+  const atMs = clock.now()
+  const call: Call = { form, request, requestId: requestIds(atMs), atMs, startedMs: performance.now() }
+  let admitted: AdmittedCall | null = null
+  try {
+    const admission = await admit(dependencies, call)
+    const { verdict } = admission
+    if (admission.kind === 'turned_away')
+      return send(reply, call, { verdict, result: admission.result, observe })
+    admitted = admission.call
+    const result = await perform(dependencies, admitted, unreadable)
+    return send(reply, call, { verdict, result, observe })
+  } catch (error) {
+    const result = await failed(dependencies, call, admitted, error)
+    return send(reply, call, { verdict: admitted?.verdict, result, observe })
+  }
+}
+
+/** From the parameters of an admitted call to what it comes to. */
+const perform = async (
+  dependencies: CallDependencies,
+  call: AdmittedCall,
+  unreadable: Refusal | undefined,
+): Promise<CallResult> => {
+  const read =
+    unreadable === undefined ? readParameters(call.form.method, call.request) : { refusal: unreadable }
+  if ('refusal' in read) return refuse(dependencies, call, read.refusal)
+  let identity = await identify(dependencies, call)
+  if (identity.kind === 'ended') return identity.result
+  try {
+    let made = await make(dependencies, call, identity, read.body)
+    if (made.kind === 'written_before') {
+      const now = await identifyAgain(dependencies, call, made.claim)
+      if (now.kind === 'ended') return now.result
+      identity = now
+      made = await make(dependencies, call, identity, read.body)
+      if (made.kind === 'written_before') throw new Error('a settled charge was written as a call')
+    }
+    await keep(dependencies, call, identity, made)
+    return made
+  } catch (error) {
+    await letGo(dependencies, identity)
+    throw error
+  }
+}
+
+/** The ledger held the call under its key already, and whether its caller was answered is not known. */
+type WrittenBefore = { readonly kind: 'written_before'; readonly claim: IdempotencyClaim }
+
+/** Parses, gathers, decides, and records what was decided. */
+const make = async (
+  dependencies: CallDependencies,
+  call: AdmittedCall,
+  identity: Identity,
+  body: JsonObject,
+): Promise<CallResult | WrittenBefore> => {
+  const { form } = call
+  const parsed = form.parse(body)
+  if ('refusal' in parsed) return refuse(dependencies, call, parsed.refusal)
+  const reservation = createReservation(dependencies, call)
+  let findings: unknown
+  try {
+    const gathered = form.gather(parsed.input, callerOf(call, identity, reservation))
+    findings = gathered instanceof Promise ? await gathered : gathered
+  } finally {
+    // From here on the append decides.
+    reservation.release()
+  }
+  if (isUnaffordable(findings)) return findings.unaffordable
+  const decision = form.decide(findings, parsed.input)
+  if ('refusal' in decision) return refuse(dependencies, call, decision.refusal)
+  // Before anything is charged: a result that cannot be written out must not cost anything.
+  const rendered = renderResult(form, decision)
+  return identity.kind === 'request' || identity.kind === 'keyed'
+    ? charge(dependencies, call, identity, { decision, rendered })
+    : deliverAgain(dependencies, call, identity, rendered)
+}
+
+const isUnaffordable = (findings: unknown): findings is Unaffordable =>
+  typeof findings === 'object' && findings !== null && 'unaffordable' in findings
+
+/** What `gather` knows of the call. What was paid for before is not reserved again. */
+const callerOf = (
+  { key, atMs, requestId }: AdmittedCall,
+  identity: Identity,
+  reservation: Reservation,
+): Caller => {
+  const repeated = 'paid' in identity ? identity.paid : null
+  return {
+    key,
+    atMs,
+    requestId,
+    repeated,
+    reserve: async (dearest) => {
+      const result = repeated === null ? await reservation.hold(dearest) : null
+      return result === null ? null : { unaffordable: result }
+    },
+  }
+}
+
+/** Records the answer with its charge, and writes out what it was charged. */
+const charge = async (
+  dependencies: CallDependencies,
+  call: AdmittedCall,
+  identity: Extract<Identity, { kind: 'request' | 'keyed' }>,
+  { decision, rendered }: { readonly decision: Decided; readonly rendered: Rendered },
+): Promise<CallResult | WrittenBefore> => {
+  const recorded = await recordAnswer(dependencies, call, identity, decision.facts)
+  switch (recorded.kind) {
+    case 'written_before':
+      return recorded
+    case 'unpaid':
+      return refusedUnpaid(dependencies, call, decision.facts, recorded.remaining)
+    case 'recorded': {
+      const { events, balance } = recorded.committed
+      const billed = call.form.billed?.(decision.result, chargeLinesOf(events))
+      const text = billed === undefined ? rendered : renderResult(call.form, { ...decision, result: billed })
+      const credits = { charged: outcomeOfCall(events).charged, remaining: balance }
+      return { kind: 'answered', body: bodyOf(call, text), credits, paidRevision: recorded.paidRevision }
+    }
+  }
+}
+
+/** The charge is in the ledger, the answer is gone: the call was made again, and is recorded as a free replay. */
+const deliverAgain = async (
+  dependencies: CallDependencies,
+  call: AdmittedCall,
+  identity: Extract<Identity, { kind: 'settles' | 'redelivers' }>,
+  rendered: Rendered,
+): Promise<CallResult> => {
+  const conclusion = { outcome: 'answered', facts: { kind: 'replay' } } as const
+  const { events, balance } = await record(dependencies, call, identity, conclusion)
+  // The process that had refused the call was first: the next request with the key is a first one again, and charged.
+  if (events.some(({ type }) => type === 'CreditAdjusted'))
+    throw new LedgerUnavailable('the charge was given back meanwhile')
+  const credits = { charged: 0n, remaining: balance }
+  return { kind: 'replayed', status: 200, body: bodyOf(call, rendered), credits }
+}
+
+/** A call that broke is recorded as what it is, where the ledger takes it; the answer leaves either way. */
+const failed = async (
+  dependencies: CallDependencies,
+  { form, requestId }: Call,
+  admitted: AdmittedCall | null,
+  error: unknown,
+): Promise<CallResult> => {
+  const { logger, ledger } = dependencies
+  const away = error instanceof LedgerUnavailable || error instanceof Unavailable
+  const refusal = away ? temporarilyUnavailable() : internalError()
+  if (!away) logger.error({ err: error, requestId, route: form.path }, 'a call failed')
+  if (admitted === null) return { kind: 'failed', refusal }
+  const remaining = away
+    ? await balanceTold(dependencies, admitted)
+    : await recordRefusal(dependencies, admitted, { outcome: 'failed', code: refusal.code }).catch(
+        (cause: unknown) => {
+          // Where the log is away there is nothing to record, and a line for every call would bury what led to it.
+          logger.warn({ err: cause, requestId }, 'a failed call could not be recorded')
+          return ledger.knownBalance(admitted.key.organizationId)
+        },
+      )
+  return {
+    kind: 'failed',
+    refusal,
+    ...(remaining === undefined ? {} : { credits: { charged: 0n, remaining } }),
+  }
+}
