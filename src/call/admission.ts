@@ -20,7 +20,7 @@ import { balanceTold, refuse } from './recording.ts'
 
 /** Whether a call is let in: authenticate, permit, limit, and whether the price book in force prices it at all. */
 
-export type Admission =
+type Admission =
   | { readonly kind: 'admitted'; readonly verdict: RateVerdict; readonly call: AdmittedCall }
   | {
       readonly kind: 'turned_away'

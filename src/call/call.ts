@@ -38,7 +38,7 @@ export type Identity =
   /** The call under the key was charged and answered, and the answer is not kept: it is made again. */
   | ({ readonly kind: 'redelivers' } & ChargedBefore)
 
-export type ChargedBefore = {
+type ChargedBefore = {
   readonly claim: IdempotencyClaim
   /** The first event of the charged call, and where the ledger holds it. */
   readonly eventId: string

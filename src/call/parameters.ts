@@ -4,7 +4,7 @@ import { type Refusal, unreadableBody } from './errors.ts'
 import type { JsonObject } from './form.ts'
 
 /** The parameters of a request, or why they cannot be read (REQ_001). */
-export type Parameters = { readonly body: JsonObject } | { readonly refusal: Refusal }
+type Parameters = { readonly body: JsonObject } | { readonly refusal: Refusal }
 
 /**
  * The body; none for a GET. For a DELETE the query counts too: clients and proxies exist that send no body with it. What is in

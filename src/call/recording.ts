@@ -107,7 +107,7 @@ const changesTooFast = (): LedgerUnavailable =>
   new LedgerUnavailable('what the call costs changes faster than it can be recorded')
 
 /** An answer as it was recorded. */
-export type Recorded =
+type Recorded =
   | { readonly kind: 'recorded'; readonly committed: Committed; readonly paidRevision: number | null }
   /** The balance could not pay it. Nothing else is in the ledger. */
   | { readonly kind: 'unpaid'; readonly remaining: MicroCredits }

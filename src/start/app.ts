@@ -81,12 +81,7 @@ export const startApp = async (
       closing.push(() => jobs.stop())
     }
     if (has('api') || has('dashboard')) {
-      const { dependencies, shared, liveModels, close } = await openCallDependencies(
-        foundation,
-        config,
-        logger,
-        metrics,
-      )
+      const { calls, shared, liveModels, close } = await openCalls(foundation, config, logger, metrics)
       closing.push(close)
       const pixel =
         open !== null && has('api')
@@ -127,7 +122,7 @@ export const startApp = async (
         closing.push(async () => database.close())
         metrics.watch({ geoBuiltAtMs: () => Date.parse(database.status().build_date) })
         const host = createHost(
-          dependencies,
+          calls,
           [ipLookup({ geo, secrets: foundation.secrets }), ...open.forms, ...pixel.forms],
           reach,
         )
@@ -137,7 +132,7 @@ export const startApp = async (
         apiUrl = await listen(host, config.HOST, config.API_PORT, 'API_PORT')
       }
       if (has('dashboard')) {
-        const host = createHost(dependencies, [whoami({ pool: foundation.pool })], reach)
+        const host = createHost(calls, [whoami({ pool: foundation.pool })], reach)
         hosts.push(host)
         host.register(operations({ health, showsRows: true }))
         const insecureCookies = config.INSECURE_COOKIES === '1'
@@ -207,13 +202,13 @@ const startProjector = ({ url, eventLog, secrets }: Foundation, logger: Logger):
   return () => projector.stop()
 }
 
-const openCallDependencies = async (
+const openCalls = async (
   foundation: Foundation,
   config: Config,
   logger: Logger,
   metrics: Metrics,
 ): Promise<{
-  dependencies: CallDependencies
+  calls: CallDependencies
   shared: SharedRateLimiter | undefined
   liveModels: readonly LiveModel[]
   close(): Promise<void>
@@ -233,7 +228,7 @@ const openCallDependencies = async (
       : await openSharedRateLimiter({ url: config.REDIS_URL, local, logger, observe: metrics.rateLimiter })
   if (shared !== undefined) metrics.watch({ rateLimitsShared: shared.shared })
   const refusedCalls = createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() })
-  const dependencies: CallDependencies = {
+  const calls: CallDependencies = {
     directory,
     secrets,
     limiter: shared ?? local,
@@ -255,7 +250,7 @@ const openCallDependencies = async (
     observe: metrics.call,
   }
   return {
-    dependencies,
+    calls,
     shared,
     liveModels: [
       { name: 'api_keys', failure: directory.failure },

@@ -248,9 +248,8 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
       if (!upstream) return { kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late }
       const stopped = await beforeUpstream()
       if (stopped !== null) return stopped
-      const { result } = fetchShared(asked, wants)
       const late: Retrieved = { kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late }
-      const retrieved = await within(result, limits.answerMaxMs, late)
+      const retrieved = await within(fetchShared(asked, wants).result, limits.answerMaxMs, late)
       // A source that has nothing current does not make what it has current.
       return retrieved.kind === 'found' && wants === 'fresh' && retrieved.source !== 'fresh'
         ? { kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.failed }
