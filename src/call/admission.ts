@@ -3,7 +3,7 @@ import { isPriced } from '../billing/tariff.ts'
 import { type AuthenticationFailure, authenticate } from '../guard/authenticate.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { type DirectoryKey, mayCallFrom } from '../guard/key-directory.ts'
-import type { RateVerdict, WindowState } from '../guard/rate-limit.ts'
+import type { RateVerdict } from '../guard/rate-limit.ts'
 import { parseApiKey } from '../keys/api-key.ts'
 import type { AdmittedCall, Call, CallResult } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
@@ -84,7 +84,7 @@ const notPermitted = (
 const rateLimited = async (
   dependencies: CallDependencies,
   call: AdmittedCall,
-  exceeded: WindowState,
+  exceeded: NonNullable<RateVerdict['exceeded']>,
 ): Promise<CallResult> => {
   dependencies.refusedCalls.rateLimited(call.key, exceeded.policy, call.atMs)
   dependencies.observe?.rateLimited(exceeded.policy)
