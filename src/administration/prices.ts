@@ -5,32 +5,25 @@ import { priceBookAt, priceBookOf } from '../billing/price-book.ts'
 import { knownRules } from '../billing/tariff.ts'
 import { appendSurely } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
-import type { EventLog } from '../event-log/port.ts'
-import { decodeEvent, encodeEvent, faultOf } from '../event-log/stored-event.ts'
+import { encodeEvent, faultOf } from '../event-log/stored-event.ts'
 import { type PriceBookPublished, priceBookRule } from '../events/prices.ts'
 import { priceBookStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
+import { publishedBooks } from '../foundation/price-books.ts'
 import { uniqueCommandKey } from './credits.ts'
 import { amountOf, InputFault, instantOf } from './input.ts'
 
-const booksMax = 10_000
 /** Every process reads a new book well within this, so that none prices a call by the old one after it took effect. */
 const noticeMs = 5_000
 /** What a request may take to arrive here after its instant was chosen. */
 const noticeToleranceMs = 1_000
-
-const readBooks = async (eventLog: EventLog): Promise<PriceBookPublished[]> =>
-  (await eventLog.read(priceBookStream, { max: booksMax })).flatMap((recorded) => {
-    const event = decodeEvent(recorded)
-    return event.type === 'PriceBookPublished' ? [event.data] : []
-  })
 
 /** The price book in force at an instant, and those that take effect after it. */
 export const pricesAt = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   atMs: number,
 ): Promise<{ inForce: PriceBookPublished | null; upcoming: PriceBookPublished[] }> => {
-  const published = await readBooks(eventLog)
+  const published = await publishedBooks(eventLog)
   const inForce = priceBookAt(published.map(priceBookOf), atMs)
   return {
     inForce: published.find(({ version }) => version === inForce?.version) ?? null,
@@ -61,7 +54,7 @@ export const publishPriceBook = async (
     actor,
   }: { rules: PriceBookPublished['rules']; approver: string; effectiveFrom: string; actor: string },
 ): Promise<PriceBookPublished> => {
-  const books = await readBooks(eventLog)
+  const books = await publishedBooks(eventLog)
   const version = (books.at(-1)?.version ?? 0) + 1
   const book: PriceBookPublished = { version, effective_from: effectiveFrom, rules, approver }
   await appendSurely(eventLog, priceBookStream, books.length - 1, [
@@ -91,7 +84,7 @@ export const setPriceOverride = async (
   { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
   { organizationId, ...override }: PriceOverride,
 ): Promise<void> => {
-  const skus = new Set((await readBooks(eventLog)).flatMap(({ rules }) => rules.map(({ sku }) => sku)))
+  const skus = new Set((await publishedBooks(eventLog)).flatMap(({ rules }) => rules.map(({ sku }) => sku)))
   if (!skus.has(override.sku))
     throw new InputFault(
       'sku',

@@ -1,4 +1,3 @@
-import type pg from 'pg'
 import type { Logger } from 'pino'
 import type { Projection } from '../../projections/projection.ts'
 import { appendNext } from '../event-log/append-next.ts'
@@ -7,6 +6,7 @@ import type { EventLog, Position } from '../event-log/port.ts'
 import { encodeEvent } from '../event-log/stored-event.ts'
 import { operatorStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
+import { knownEventLog, rememberEventLog } from '../foundation/own-event-log.ts'
 import {
   type HaltedStream,
   readCheckpoints,
@@ -86,7 +86,7 @@ export const rebuild = async (
   { url, eventLog, pool, eventLogName, secrets }: Foundation,
   { projections: chosen, reason, actor, mayForget, onProgress }: Rebuild,
 ): Promise<{ events: number; elapsedMs: number; switched: boolean }> => {
-  const fromAnotherLog = await isAnotherLog(pool, eventLogName)
+  const known = await knownEventLog(pool)
   await recordRebuild(eventLog, { projections: chosen.map(({ name }) => name), reason, actor })
   const rebuilt = await rebuildProjections({
     url,
@@ -96,15 +96,9 @@ export const rebuild = async (
     mayReplace: async (client) => mayForget(await onlyInRows(client, chosen)),
     onProgress,
   })
-  if (rebuilt.switched && fromAnotherLog)
-    await pool.query('update installation set event_log = $1', [eventLogName])
+  if (rebuilt.switched && known !== undefined && known !== eventLogName)
+    await rememberEventLog(pool, eventLogName)
   return rebuilt
-}
-
-/** The read models were folded from another event log than the one in use now. */
-const isAnotherLog = async (pool: pg.Pool, eventLogName: string): Promise<boolean> => {
-  const { rows } = await pool.query<{ event_log: string }>('select event_log from installation')
-  return rows[0] !== undefined && rows[0].event_log !== eventLogName
 }
 
 const recordRebuild = async (

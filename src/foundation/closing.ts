@@ -21,3 +21,17 @@ export const createClosing = (): Closing => {
     },
   }
 }
+
+/**
+ * What `open` opens. If it fails half-way, what it has added is closed, and its own error is thrown: why closing failed as
+ * well matters less.
+ */
+export const openingWith = async <Opened>(open: (closing: Closing) => Promise<Opened>): Promise<Opened> => {
+  const closing = createClosing()
+  try {
+    return await open(closing)
+  } catch (error) {
+    await closing.close().catch(() => undefined)
+    throw error
+  }
+}

@@ -1,0 +1,88 @@
+import pg from 'pg'
+import type { Logger } from 'pino'
+import { projections } from '../../projections/index.ts'
+import { type Config, ConfigError } from '../config.ts'
+import { readRunningPostgres, startEmbeddedPostgres } from '../ops/embedded-postgres.ts'
+import { prepareProjections } from '../projector/tables.ts'
+import type { Closing } from './closing.ts'
+import { DatabaseUnfit, DatabaseUnreachable } from './database-connection.ts'
+import { RoleUnfit } from './database-roles.ts'
+import { type MigrateOptions, migrate } from './migrate.ts'
+
+export type Database = {
+  readonly url: string
+  /**
+   * The same database by the role that owns its schema: for migrations and for `vacuum`. The service's own role may not
+   * vacuum what it does not own; PostgreSQL then only warns and skips.
+   */
+  readonly migrationUrl: string
+  readonly pool: pg.Pool
+}
+
+const poolMax = 8
+const connectTimeoutMs = 5_000
+const queryTimeoutMs = 30_000
+/** After a failover a connection kept for ever would go on asking the server that was. */
+const connectionLifetimeSeconds = 60
+
+/** Opens the operator's database, or starts the embedded one, and migrates it. Throws `ConfigError`. */
+export const openDatabase = async (
+  config: Config,
+  { logger, waitMs, closing }: { logger: Logger; waitMs: number; closing: Closing },
+): Promise<Database> => {
+  const { url, migrationUrl, stop } = await locateDatabase(config, logger, waitMs)
+  closing.add(stop)
+  const pool = new pg.Pool({
+    connectionString: url,
+    max: poolMax,
+    connectionTimeoutMillis: connectTimeoutMs,
+    query_timeout: queryTimeoutMs,
+    maxLifetimeSeconds: connectionLifetimeSeconds,
+    application_name: 'read-models',
+  })
+  pool.on('error', (error) => logger.warn({ err: error }, 'idle database connection lost'))
+  closing.add(() => pool.end())
+  await migrateNamed(config, { url: migrationUrl, serviceUrl: url, logger, waitMs })
+  return { url, migrationUrl, pool }
+}
+
+const locateDatabase = async (
+  config: Config,
+  logger: Logger,
+  waitMs: number,
+): Promise<{ url: string; migrationUrl: string; stop(): Promise<void> }> => {
+  if (config.DATABASE_URL !== undefined)
+    return {
+      url: config.DATABASE_URL,
+      migrationUrl: config.DATABASE_MIGRATION_URL ?? config.DATABASE_URL,
+      stop: async () => undefined,
+    }
+  const running = await readRunningPostgres(config.DATA_DIR)
+  // A running one may be an orphan of a killed process; starting finds out and adopts it.
+  if (running === null) logger.info({ dataDir: config.DATA_DIR }, 'starting the embedded PostgreSQL')
+  const { url, serviceUrl, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger, waitMs })
+  return { url: serviceUrl, migrationUrl: url, stop }
+}
+
+/** An operator's database that cannot be reached is a bad value of DATABASE_URL; one of ours is our own fault. */
+const migrateNamed = async (config: Config, options: MigrateOptions): Promise<void> => {
+  try {
+    await migrate(options)
+  } catch (error) {
+    if (error instanceof RoleUnfit) throw new ConfigError(`DATABASE_URL: ${error.message}`, { cause: error })
+    const refused = error instanceof DatabaseUnreachable || error instanceof DatabaseUnfit
+    if (config.DATABASE_URL === undefined || !refused) throw error
+    const variable = config.DATABASE_MIGRATION_URL === undefined ? 'DATABASE_URL' : 'DATABASE_MIGRATION_URL'
+    throw new ConfigError(`${variable}: ${error.message}`, { cause: error })
+  }
+}
+
+/** Makes the tables of projections that this release added. */
+export const prepareReadModels = async (pool: pg.Pool): Promise<void> => {
+  const client = await pool.connect()
+  try {
+    await prepareProjections(client, projections)
+  } finally {
+    client.release()
+  }
+}

@@ -1,0 +1,112 @@
+import type pg from 'pg'
+import type { Logger } from 'pino'
+import { type Config, ConfigError } from '../config.ts'
+import { appendSurely } from '../event-log/append-next.ts'
+import { type EventLog, LogRewritten, StreamMissing } from '../event-log/port.ts'
+import { priceBookStream } from '../events/streams.ts'
+import { readCheckpoints, strayCheckpoints, strayMessage } from '../projector/checkpoints.ts'
+import type { Closing } from './closing.ts'
+import type { Database } from './database.ts'
+import { openNamed, telling } from './open-event-log.ts'
+import { keepPriceBookComplete } from './price-books.ts'
+
+type OwnEventLogOptions = {
+  readonly logger: Logger
+  /** Opens although the read models were folded from another event log: for the commands that put that right. */
+  readonly anyEventLog: boolean
+  /** Opens although the event log was restored from an older copy: for the commands that look into that or put it right. */
+  readonly anyHistory: boolean
+  readonly closing: Closing
+}
+
+/**
+ * Opens the event log this installation works on, compares it with the read models, and makes sure that it can be written
+ * to and that a price book is in force. `name` says which log it is, without secrets. Throws `ConfigError`.
+ */
+export const openOwnEventLog = async (
+  config: Config,
+  { url, pool }: Database,
+  { logger, anyEventLog, anyHistory, closing }: OwnEventLogOptions,
+): Promise<{ eventLog: EventLog; name: string }> => {
+  const { EVENT_LOG_URL, EVENT_LOG_PREFIX: prefix } = config
+  const name = EVENT_LOG_URL === undefined ? 'PostgreSQL' : nameOf(EVENT_LOG_URL, prefix)
+  const named = { variable: 'EVENT_LOG_URL', url: EVENT_LOG_URL ?? url, prefix }
+  const eventLog = await openNamed(named, logger)
+  closing.add(() => eventLog.close())
+  await telling(named, async () => {
+    // Before anything is remembered of it: a log that never answered is no log rows were folded from.
+    await eventLog.head()
+    if (!anyEventLog) await sameEventLog(pool, name)
+    if (!anyEventLog && !anyHistory) await sameHistory(pool, eventLog)
+    await keepPriceBookComplete(eventLog, logger)
+    if (EVENT_LOG_URL !== undefined) await mayAppend(eventLog)
+  })
+  return { eventLog, name }
+}
+
+/** The name of the log the read models were folded from; undefined before the first start. */
+export const knownEventLog = async (pool: pg.Pool): Promise<string | undefined> =>
+  (await pool.query<{ event_log: string }>('select event_log from installation')).rows[0]?.event_log
+
+export const rememberEventLog = async (pool: pg.Pool, name: string): Promise<void> => {
+  await pool.query('update installation set event_log = $1', [name])
+}
+
+/** Scheme, hosts and path of a connection string, and the prefix: what identifies the log, and nothing secret. */
+const nameOf = (url: string, prefix = ''): string =>
+  `${url.replace(/^([^:]+:\/\/)(.*@)?/, '$1').split('?', 1)[0]}${prefix === '' ? '' : `#${prefix}`}`
+
+/** Positions of another event log mean nothing in this one, so its read models cannot be continued. */
+const sameEventLog = async (pool: pg.Pool, name: string): Promise<void> => {
+  await pool.query('insert into installation (event_log) values ($1) on conflict do nothing', [name])
+  const known = await knownEventLog(pool)
+  if (known === name) return
+  if (known !== undefined && shareHost(known, name)) return rememberEventLog(pool, name)
+  throw new ConfigError(
+    `EVENT_LOG_URL: the read models of this database were folded from ${known}, and the event log is now ${name}. ` +
+      'Copy the events with "event-log copy" if that has not happened, then run "projection rebuild --all".',
+  )
+}
+
+/** A cluster may be named by more, fewer or other seed hosts than before; one in common makes it the same. */
+const shareHost = (known: string, now: string): boolean => {
+  if (known.split('#', 2)[1] !== now.split('#', 2)[1]) return false
+  const [before, after] = [known, now].map(
+    (name) =>
+      new Set(
+        name
+          .replace(/^[^:]+:\/\//, '')
+          .split(/[/#]/, 1)[0]
+          ?.split(','),
+      ),
+  )
+  return known.includes('://') && now.includes('://') && [...(before ?? [])].some((host) => after?.has(host))
+}
+
+/** What was revoked, erased or charged after the copy was made is in the rows alone: nothing may begin on such a log. */
+const sameHistory = async (pool: pg.Pool, eventLog: EventLog): Promise<void> => {
+  const stray = await strayCheckpoints(eventLog, await readCheckpoints(pool))
+  if (stray.length > 0) throw new ConfigError(`EVENT_LOG_URL: ${strayMessage(stray)}`)
+}
+
+/** Sends the first price book again: that changes nothing, and is refused where the user may not write. */
+const mayAppend = async (eventLog: EventLog): Promise<void> => {
+  const [first] = await eventLog.read(priceBookStream, { max: 1 }).catch((error: unknown) => {
+    if (error instanceof StreamMissing) return []
+    throw error
+  })
+  if (first !== undefined) await appendSurely(eventLog, priceBookStream, 'none', [first])
+}
+
+/** The same log, which also tells of a subscription that found it to be another one. */
+export const tellingRewritten = (eventLog: EventLog, tell: (error: Error) => void): EventLog => ({
+  ...eventLog,
+  async *subscribe(options) {
+    try {
+      yield* eventLog.subscribe(options)
+    } catch (error) {
+      if (error instanceof LogRewritten) tell(error)
+      throw error
+    }
+  },
+})
