@@ -50,12 +50,12 @@ const enter = (header: string | string[] | undefined, ...keys: DirectoryKey[]) =
     nowMs,
   })
 
-test('a key opens its own door', () => {
+test('a key is found by its own text', () => {
   expect(enter(apiKey)).toBe(key)
   expect(enter(other.apiKey)).toBe(other.key)
 })
 
-describe('not let in', () => {
+describe('refused', () => {
   test.each<[string, string | string[] | undefined, AuthenticationFailure]>([
     ['no header', undefined, 'missing'],
     ['an empty header', '', 'missing'],
@@ -92,7 +92,7 @@ describe('not let in', () => {
     }
   })
 
-  test('a key that was let in before, once it ended or is gone; nor another secret under its id', () => {
+  test('a key that was valid before, once it ended or is gone; and another secret under its id', () => {
     const wanted = compose()
     const forged = compose()
     const keys = new Map<string, DirectoryKey>()
@@ -112,7 +112,7 @@ describe('not let in', () => {
     expect(knock(wanted.apiKey)).toBe('unknown')
   })
 
-  test('a wrong secret of an ended key learns nothing about its end', () => {
+  test('the answer to a wrong secret of an ended key says nothing about its end', () => {
     const wanted = compose()
     expect(enter(wanted.apiKey, { ...key, keyId: wanted.keyId, endsAtMs: 0 })).toBe('wrong_secret')
   })

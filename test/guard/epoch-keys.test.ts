@@ -55,7 +55,7 @@ const settle = async (keys: EpochKeys, of = epoch) => {
 }
 
 describe('a key', () => {
-  test('is made when it is first needed, for its owner alone, and its id stands before what it seals', async () => {
+  test('is made when it is first needed, for its owner alone, and what it seals begins with its id', async () => {
     const keys = process()
     await expect(stat(dir)).rejects.toThrow('ENOENT')
     const sealed = await seal(keys)
@@ -78,7 +78,7 @@ describe('a key', () => {
       expect(sealed.map((one) => open(keys, one))).toEqual(all.map((_, n) => `text ${n}`))
   })
 
-  test('is never seen half: who reads while it is made finds none or all of it', async () => {
+  test('is never seen half: a read while it is made finds none or all of it', async () => {
     const files = createEpochKeyFiles({
       dir,
       makeDir: async () => void (await mkdir(dir, { recursive: true })),
@@ -285,7 +285,7 @@ describe('a directory that is not the one the data need', () => {
     ])
   })
 
-  test('with a key nobody registered, because its maker died, is used', async () => {
+  test('with a key that was not registered, because its maker died, is used', async () => {
     await seal(process())
     await pool.query('truncate epoch_keys')
     const { id } = await process().current()

@@ -96,7 +96,7 @@ describe('a key', () => {
     expect(reads).toBe(1)
   })
 
-  test('that is revoked is out as soon as it is heard of, and in a process that starts then', async () => {
+  test('that is revoked is refused as soon as the event arrives, and by a process that starts then', async () => {
     await append(issued())
     const directory = await open()
     expect(ended(await directory.get(keyId))).toBe(false)
@@ -105,7 +105,7 @@ describe('a key', () => {
     expect(ended(await (await open()).get(keyId))).toBe(true)
   })
 
-  test('that is revoked while it is read is out, however long the read takes', async () => {
+  test('that is revoked while it is read is refused, however long the read takes', async () => {
     await append(issued())
     const read = Promise.withResolvers<void>()
     const client = log.client('slow')
@@ -136,7 +136,7 @@ describe('a key', () => {
     await until('it was heard', async () => (await directory.get(keyId)) !== undefined)
   })
 
-  test('is not told while the log is away, and is when it is back', async () => {
+  test('is unknown while the log is away, and known when it is back', async () => {
     await append(issued())
     let down = true
     const directory = await open({ onRead: () => (down ? 'unavailable' : undefined) })
@@ -197,7 +197,7 @@ describe('a stream with an event that cannot be read', () => {
     expect(ended(await directory.get(keyId))).toBe(true)
   })
 
-  test('is noticed when it is heard, before anybody uses the key', async () => {
+  test('is noticed when it arrives, before the key is used', async () => {
     await append(issued())
     const directory = await open()
     await append(unknownEvent)
@@ -206,7 +206,7 @@ describe('a stream with an event that cannot be read', () => {
     expect(fatal).toContainEqual({ stream, revision: 1 })
   })
 
-  test("is nobody's business where no key can have the id: other software writes to the same log", async () => {
+  test('is ignored if no key can have the id: other software writes to the same log', async () => {
     const directory = await open()
     await writer.append('key-value', 'none', [
       { id: uuidV5('foreign'), type: 'ValueStored', data: '{}', metadata: '{}' },

@@ -58,7 +58,7 @@ describe('a call', () => {
     })
   })
 
-  test('denied by both is told the longer wait', async () => {
+  test('denied by both windows names the longer wait', async () => {
     const key = keyOf('a', 2, 2)
     await passing(key, 2)
     expect((await limiter.take(key)).exceeded?.policy).toBe('day')
@@ -92,7 +92,7 @@ describe('a denied call', () => {
     expect(remainingOf(await limiter.take(keyOf('a', 10, 100)))).toEqual({ minute: 7, day: 97 })
   })
 
-  test('is told what is really left in the window that did not deny it', async () => {
+  test('says what is left in the window that did not deny it', async () => {
     const byMinute = keyOf('a', 2, 10)
     await passing(byMinute, 2)
     for (let n = 0; n < 3; n++)
@@ -102,7 +102,7 @@ describe('a denied call', () => {
     for (let n = 0; n < 3; n++) expect(remainingOf(await limiter.take(byDay))).toEqual({ minute: 8, day: 0 })
   })
 
-  test('knocking without end does not move the window: its end lets exactly the limit pass', async () => {
+  test('calls without end do not move the window: after its end exactly the limit passes', async () => {
     const key = keyOf('a', 3, 1_000)
     expect(await passing(key, 3)).toBe(3)
     for (let second = 1; second < 60; second++) {
@@ -116,7 +116,7 @@ describe('a denied call', () => {
     expect(await passing(key, 10)).toBe(3)
   })
 
-  test('at the turn of the day is let in again', async () => {
+  test('passes again when the day ends', async () => {
     const key = keyOf('a', 100, 3)
     expect(await passing(key, 10)).toBe(3)
     vi.advanceTimersByTime(86_400_000 - 1)

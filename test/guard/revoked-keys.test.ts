@@ -171,7 +171,7 @@ const listening = (): { logger: Logger; fatal: string[] } => {
 }
 
 test(
-  'a key that its stream ends is refused by every process, whatever its rows say; a live one is let in',
+  'a key that its stream ends is refused by every process, whatever its rows say; a live one passes',
   async () => {
     const life = fc.record({
       happened: fc.array(fc.constantFrom(...Object.keys(happenings)), { maxLength: 4 }),
@@ -274,7 +274,7 @@ describe('an event of a key that the projector set aside', () => {
       (await send(`${url}/metrics`, { method: 'GET', headers: {} })).text,
     )?.[1]
 
-  test('is cried out: not ready, a fatal line, a metric; in processes that run and that start; to revoke settles it', async () => {
+  test('is reported: not ready, a fatal line, a metric; by processes that run and that start; a revocation settles it', async () => {
     await house.query(`delete from parked_events`)
     const key = composeApiKey(randomBytes(256))
     await append(key, [issued(key)], 0)

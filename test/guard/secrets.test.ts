@@ -14,7 +14,7 @@ test('the short HMAC is the HMAC-SHA-256 of node:crypto for every text, short an
   )
 })
 
-test('one purpose tells nothing about another, and another secret key gives another HMAC', () => {
+test('one purpose says nothing about another, and another secret key gives another HMAC', () => {
   const [one, other] = [createSecrets('a'.repeat(32)), createSecrets('b'.repeat(32))]
   const all = [
     one.apiKeyHmac('8.8.8.8'),

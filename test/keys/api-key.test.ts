@@ -42,7 +42,7 @@ describe('a composed key', () => {
     expect(composeApiKey(same)).toEqual(composeApiKey(Uint8Array.from(same)))
   })
 
-  test('of known bytes is known: nobody changes the format by accident', () => {
+  test('of known bytes is known: the format does not change by accident', () => {
     const { apiKey } = composeApiKey(Uint8Array.from({ length: 128 }, (_, n) => n))
     expect(apiKey).toBe(
       `enl_live_0123456789ABCDEF_GHIJKLMNOPQRSTUVWXYZabcdefghijkl${checksumOf('enl_live_0123456789ABCDEF_GHIJKLMNOPQRSTUVWXYZabcdefghijkl')}`,
@@ -102,7 +102,7 @@ describe('refused without any look-up', () => {
     }
   })
 
-  test('two neighbours swapped, one character too many or too few', () => {
+  test('two adjacent characters swapped, one character too many or too few', () => {
     for (let at = 0; at < apiKey.length; at++) {
       const swapped = apiKey.slice(0, at) + (apiKey[at + 1] ?? '') + (apiKey[at] ?? '') + apiKey.slice(at + 2)
       if (swapped !== apiKey) expect(parseApiKey(swapped)).toBeNull()

@@ -95,7 +95,7 @@ describe('folding', () => {
     expect(state).toEqual(fresh)
   })
 
-  test("keys' events are told from all others", () => {
+  test('events of keys are distinguished from all others', () => {
     expect([issued(), rotated(day(9)), revoked()].every(isKeyEvent)).toBe(true)
     expect(isKeyEvent({ type: 'CreditExpired', data: { grant_id: '', amount: '1' } })).toBe(false)
   })
@@ -174,7 +174,7 @@ describe('revoking', () => {
     ['a live key', [issued()]],
     ['a rotated key, grace or not', [issued(), rotated(day(9))]],
     [
-      'an expired key: whoever revokes wants to be sure',
+      'an expired key: an operator who revokes wants to be sure',
       [issued({ expires_at: '2020-01-01T00:00:00.000Z' })],
     ],
   ])('%s is revoked', (_, events) => {

@@ -71,7 +71,7 @@ describe('5.4 a missing or invalid key is AUTH_001, without request_id and detai
     expect(await house.eventsOf(partner.organizationId)).toEqual(before)
   })
 
-  test('the test composes keys as the house does', () => {
+  test('the test composes keys as the service does', () => {
     const fresh = composeApiKey(randomBytes(256))
     expect(keyWith(fresh.keyId, fresh.secret)).toBe(fresh.apiKey)
     expect(keyWith(partner.keyId, '0'.repeat(32))).toHaveLength(apiKeyLength)
@@ -109,7 +109,7 @@ describe('5.4 a missing or invalid key is AUTH_001, without request_id and detai
     expect(names(unknown)).toEqual(names(wrong))
   })
 
-  test('who is not authenticated learns nothing about the body', async () => {
+  test('a caller who is not authenticated learns nothing about the body', async () => {
     for (const body of ['', 'nonsense', '{"ip":1}', `{"ip":"${'x'.repeat(20_000)}"}`])
       expectNotAuthenticated(
         await send(`${house.apiUrl}/v1/ip/lookup`, { headers: { 'content-type': 'text/plain' }, body }),
@@ -118,7 +118,7 @@ describe('5.4 a missing or invalid key is AUTH_001, without request_id and detai
 })
 
 describe('5.5 keys are revoked, expire, and are rotated', () => {
-  test('a revoked key is AUTH_001; what it did before stands', async () => {
+  test('a revoked key is AUTH_001; what it did before stays recorded', async () => {
     const own = await house.partner()
     const { status } = await house.lookup(own, { ip: places.london })
     expect(status).toBe(200)
@@ -141,7 +141,7 @@ describe('5.5 keys are revoked, expire, and are rotated', () => {
     expect(await house.eventsOf(own.organizationId)).toEqual(before)
   })
 
-  test('a rotated key works on through its grace period, beside its successor, and not after it', async () => {
+  test('a rotated key works through its grace period, beside its successor, and not after it', async () => {
     const own = await house.partner({ permissions: ['ip_lookup', 'pixel_control'] })
     const successor = await rotate(house.foundation, { keyId: own.keyId, graceMs: hourMs, actor: 'cli' })
     await house.heard()
@@ -212,7 +212,7 @@ describe('5.3 a key carries permissions', () => {
 
 describe('decision 3: a key may be bound to addresses', () => {
   test.each([['127.0.0.1'], ['127.0.0.0/8'], ['203.0.113.0/24', '127.0.0.1/32'], ['0.0.0.0/0']])(
-    'a caller inside %s is let in',
+    'a caller inside %s may call',
     async (...allowedCidrs) => {
       const own = await house.partner({ allowedCidrs })
       expect((await house.lookup(own, { ip: places.london })).status).toBe(200)
@@ -256,7 +256,7 @@ describe('decision 3: a key may be bound to addresses', () => {
   })
 })
 
-describe('refused keys do not eat quotas', () => {
+describe('refused keys do not use up quotas', () => {
   test('calls refused for permission or address have a window of their own, and its overflow is RATE_001', async () => {
     const own = await house.partner({ permissions: [], limits: { requests_per_minute: 3 } })
     for (const remaining of [2, 1, 0]) {
@@ -279,7 +279,7 @@ describe('refused keys do not eat quotas', () => {
 })
 
 describe('5.3 a key carries rate limits that an operator may change', () => {
-  test('changed limits are in force, and told by whoami, without a restart', async () => {
+  test('changed limits are in force, and shown by whoami, without a restart', async () => {
     const own = await house.partner({ limits: { requests_per_minute: 5, requests_per_day: 50 } })
     expect(rateLimitsOf(await house.whoami(own))).toMatchObject({
       minute: { limit: 5, remaining: 4 },
@@ -305,7 +305,7 @@ describe('5.3 a key carries rate limits that an operator may change', () => {
   })
 })
 
-test('an operator reads who was turned away and why, and no secret', async () => {
+test('an operator reads which key was refused and why, and no secret', async () => {
   const lines: string[] = []
   const sink = new Writable({
     write: (line: Buffer, _, done) => {
@@ -335,7 +335,7 @@ test('an operator reads who was turned away and why, and no secret', async () =>
   }
 })
 
-test('5.1 no answer to a stranger carries a header of a call', async () => {
+test('5.1 no answer without a valid key carries a header of a call', async () => {
   for (const answer of await knock({})) expectNoCallHeaders(answer)
   expect(bare(await house.eventsOf('org_00000000000000000000000000'))).toEqual([])
 })

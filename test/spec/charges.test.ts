@@ -78,7 +78,7 @@ describe('decision 11: what costs, and what does not', () => {
 })
 
 describe('decision 13: the balance does not go below the overdraft limit', () => {
-  test('CREDIT_001 tells what is required and available; the call is recorded and free', async () => {
+  test('CREDIT_001 says what is required and available; the call is recorded and free', async () => {
     const partner = await house.partner({ credits: '1' })
     expectCredits(await house.lookup(partner, { ip: places.london }), '1', '0')
     const refused = await house.lookup(partner, { ip: places.london })
@@ -239,7 +239,7 @@ describe('decision 14: every charge names its rule, its version and the price bo
     expectRefusedCall(await house.lookup(partner, { ip: places.london }), partner, outOfCredits('2.5', '2'))
   })
 
-  test('an own price is nobody else’s', async () => {
+  test('an own price is for its organization alone', async () => {
     const [partner, other] = [await house.partner({ credits: '10' }), await house.partner({ credits: '10' })]
     await override(partner, '9')
     expectCredits(await house.lookup(other, { ip: places.london }), '1', '9')

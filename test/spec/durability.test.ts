@@ -64,7 +64,7 @@ const unavailable = {
 }
 
 describe('while the event log takes nothing', () => {
-  test('no answer of a known key leaves, charged or free; once it takes them again all do, and their events stand', async () => {
+  test('no answer of a known key leaves, charged or free; once it takes them again all do, and their events are there', async () => {
     const partner = await house.partner({ credits: '10' })
     const before = (await house.eventsOf(partner.organizationId)).length
     const log = await blockedLog()
@@ -85,7 +85,7 @@ describe('while the event log takes nothing', () => {
     expect(located?.headers.get('credits-charged')).toBe('1')
   })
 
-  test('an append whose connection is cut is answered once it is known to stand, and charged once', async () => {
+  test('an append whose connection is cut is answered once it is known to be written, and charged once', async () => {
     const partner = await house.partner({ credits: '10' })
     const before = (await house.eventsOf(partner.organizationId)).length
     const log = await blockedLog()

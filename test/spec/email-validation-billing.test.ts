@@ -152,7 +152,7 @@ describe('4.1.2 company enrichment is charged in addition only when requested an
     expectCredits(answer, '2', '8')
   })
 
-  test('a throw-away address has none to look for, be it by its mail exchanger alone', async () => {
+  test('a disposable address has no company to look for, even if only its mail exchanger is disposable', async () => {
     const exchange = 'mx.10minutemail.com'
     world.dns.set('throw-away-widgets.com', 'MX', [{ priority: 10, exchange }])
     world.dns.set(exchange, 'A', ['127.0.0.1'])
@@ -168,7 +168,7 @@ describe('4.1.2 company enrichment is charged in addition only when requested an
     expectCredits(answer, '0', '10')
   })
 
-  test('an invalid address has no company, whoever owns its domain', async () => {
+  test('an invalid address has no company, even if its domain has one', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const answer = await validate(house, partner, 'nobody@acme-widgets.com', { company: true })
     expect(resultOf(answer)).toMatchObject({
@@ -223,7 +223,7 @@ describe('4.1.4 company data requested and not found', () => {
     expectCredits(answer, '1', '9')
   })
 
-  test('of a mailbox provider there is none to look for: not_applicable', async () => {
+  test('a mailbox provider has no company to look for: not_applicable', async () => {
     await world.host('gmail.com', { recipient: mailboxes('someone') })
     await knowCompany(house, 'gmail.com', 'Not the company of whoever has a mailbox there')
     const partner = await emailPartner(house, { credits: '10' })
@@ -239,7 +239,7 @@ describe('4.1.4 company data requested and not found', () => {
 })
 
 describe('when companies cannot be looked up', () => {
-  test('the call is SYS_002 and free: not_found would be a statement nobody made', async () => {
+  test('the call is SYS_002 and free: not_found would be a finding that was never made', async () => {
     await world.host('unread-widgets.com', { recipient: mailboxes('someone') })
     await knowCompany(house, 'unread-widgets.com', 'Unread Widgets')
     const partner = await emailPartner(house, { credits: '3' })
@@ -286,7 +286,7 @@ describe('decision 15: with an Idempotency-Key', () => {
     expect(bare(again.events)).toEqual([replayFact(partner, 'email_validation')])
   })
 
-  test('where the first answer is forgotten the call is made again, and says that this one was charged nothing', async () => {
+  test('once the first answer is forgotten the call is made again, and says that it was charged nothing', async () => {
     const partner = await emailPartner(house, { credits: '10' })
     const headers = { 'idempotency-key': 'forgotten' }
     expectCredits(
@@ -341,7 +341,7 @@ describe('4.1.5 and 8: ten validations a second, for each key', () => {
     answers.map(({ status }) => status).sort()
   const times = (count: number, status: number): number[] => Array.from({ length: count }, () => status)
 
-  test('the headers tell the window of a second beside the others', async () => {
+  test('the headers show the window of a second beside the others', async () => {
     const partner = await house.partner({ permissions: ['email_validation'] })
     const answer = await validate(house, partner, 'nonsense')
     expect(answer.headers.get('ratelimit-policy')).toMatch(/^"second";q=10;w=1, "minute";q=\d+;w=60, "day"/)
@@ -397,7 +397,7 @@ describe('4.1.5 and 8: ten validations a second, for each key', () => {
     expect(statusesOf(answers)).toEqual(times(10, 200))
   })
 
-  test('what was refused is one event for each key and minute, written at the latest when the house closes', async () => {
+  test('what was refused is one event for each key and minute, written at the latest when the process ends', async () => {
     const closing = await openHouse({ environment: world.environment })
     try {
       const { partner, answers } = await burst({}, 16, closing)

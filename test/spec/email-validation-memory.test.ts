@@ -84,7 +84,7 @@ const greylisting = () => {
   }
 }
 
-describe('a mailbox whose server puts strangers off', () => {
+describe('a mailbox whose server puts off unknown clients', () => {
   const domain = 'greylisting.example.com'
   const email = `someone@${domain}`
   const { script, relent } = greylisting()
@@ -123,7 +123,7 @@ describe('a mailbox whose server puts strangers off', () => {
     expect(jobs[0]?.seconds).toBe(300)
   })
 
-  test('is asked again once by whoever runs jobs, and the next call is told what was found out: valid, cached, charged', async () => {
+  test('is asked again once by a process that runs jobs, and the next call gets what was found: valid, cached, charged', async () => {
     relent()
     await letJobsBeDue()
     await runJobs('the mailbox was asked again', async () => {
@@ -149,7 +149,7 @@ describe('a mailbox whose server puts strangers off', () => {
     expect(asked()).toBe(4)
   })
 
-  test('what was found out is nobody’s gift: without credits the call is refused before it is looked at', async () => {
+  test('what was found is not free: without credits the call is refused before it is read', async () => {
     const poor = await emailPartner(house, { credits: '0' })
     expect((await validate(house, poor, email)).status).toBe(402)
   })
@@ -206,7 +206,7 @@ describe('decision 21: an address', () => {
     expect(hashes).toContain(house.foundation.secrets.addressHmac(email))
   })
 
-  test('is not in what the house logs, however much it is told to log', () => {
+  test('is not in what the service logs, at any level', () => {
     expect(logged.join('')).toContain('mailbox: checked')
     expect(logged.join('')).not.toContain(localPart)
   })
@@ -219,7 +219,7 @@ describe('decision 21: an address', () => {
     })
   })
 
-  test('stands in no row of any table, in no encoding: kept answers and waiting jobs rest sealed', async () => {
+  test('is in no row of any table, in no encoding: kept answers and waiting jobs are sealed', async () => {
     // There is something to find: an answer for replays, a job to ask again, both about these addresses.
     expect(
       await house.query(`select 1 from idempotent_calls where organization_id = $1 and answer is not null`, [
@@ -240,7 +240,7 @@ describe('decision 21: an address', () => {
     }
   })
 
-  test('is found by that search where it does stand: the search is not blind', async () => {
+  test('is found by that search if it is there: the search works', async () => {
     await house.query('create table planted (one text, other bytea)')
     await house.query('insert into planted values (null, $1)', [Buffer.from(email)])
     const [planted] = await house.query('select row_to_json(t)::text as row from planted t')

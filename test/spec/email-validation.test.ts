@@ -48,7 +48,7 @@ describe('4.1 the answer', () => {
     expect(Object.keys(rateLimitsOf(answer))).toEqual(['second', 'minute', 'day'])
   })
 
-  test('about a mailbox whose server knows it, and refuses one that nobody has, is valid, in full', async () => {
+  test('about a mailbox whose server knows it, and refuses one that does not exist, is valid, in full', async () => {
     const server = await world.host('valid.example.com', { recipient: mailboxes('someone') })
     const result = resultOf(await validate(house, partner, 'someone@Valid.Example.COM'))
     expect(result).toEqual({
@@ -148,7 +148,7 @@ describe('4.1 the answer', () => {
     })
   })
 
-  test('about an internationalized domain tells both forms; DNS and servers are asked for the A-labels', async () => {
+  test('about an internationalized domain shows both forms; DNS and servers are asked for the A-labels', async () => {
     const server = await world.host('xn--bcher-kva.com', { recipient: mailboxes('someone') })
     const answer = await validate(house, partner, 'someone@BÜCHER.com')
     expect(resultOf(answer)).toMatchObject({
@@ -260,7 +260,7 @@ describe('decision 17: what DNS says', () => {
   })
 
   test.each(['someone@[127.0.0.1]', 'someone@localhost', 'someone@mail.test'])(
-    '%s is well-formed and never routable: nobody is asked',
+    '%s is well-formed and never routable: no server is asked',
     async (email) => {
       const asked = world.dns.queries().length
       const { status, sub_status, checks } = resultOf(await validate(house, partner, email))
@@ -282,7 +282,7 @@ describe('decision 17: what DNS says', () => {
     expect(server.recipients()[0]).toBe('someone@implicit.example.com')
   })
 
-  test('the exchangers are told in their order, with the provider they belong to; the next is asked where one is not reached', async () => {
+  test('the exchangers are listed in their order, with their provider; if one is not reached, the next is asked', async () => {
     const server = await world.host('second-exchanger.example.com', { recipient: mailboxes('someone') })
     world.ruin('first-exchanger.example.com')
     world.dns.set('aspmx.l.google.com', 'CNAME', ['mx.first-exchanger.example.com'])
@@ -305,7 +305,7 @@ describe('decision 17: what DNS says', () => {
     expect(server.recipients()[0]).toBe('someone@exchangers.example.com')
   })
 
-  test('a domain that has its mail taken by a throw-away service is risky as well', async () => {
+  test('a domain whose mail a disposable service takes is risky as well', async () => {
     const exchange = 'mx.10minutemail.com'
     world.dns.set('not-listed-itself.com', 'MX', [{ priority: 10, exchange }])
     world.dns.set(exchange, 'A', ['127.0.0.1'])
@@ -317,7 +317,7 @@ describe('decision 17: what DNS says', () => {
     })
   })
 
-  test('a throw-away domain is risky, and its mailbox is never asked about', async () => {
+  test('a disposable domain is risky, and its mailbox is never asked about', async () => {
     const server = await world.host('mailinator.com', { recipient: mailboxes('someone') })
     const { status, sub_status, score, checks } = resultOf(
       await validate(house, partner, 'someone@mailinator.com'),
@@ -374,7 +374,7 @@ describe('decision 17: what the mail server says', () => {
       },
     ],
     [
-      'yes to everybody: risky, a catch-all',
+      'yes to every mailbox: risky, a catch-all',
       {},
       {
         subStatus: 'catch_all',
@@ -393,7 +393,7 @@ describe('decision 17: what the mail server says', () => {
       },
     ],
     [
-      'yes, and nothing clear about a stranger: risky, undetermined and never false',
+      'yes, and nothing clear about a random mailbox: risky, undetermined and never false',
       {
         recipient: (mailbox) =>
           mailbox.startsWith('someone@') ? '250 2.1.5 ok' : '452 4.5.3 too many recipients',
@@ -493,7 +493,7 @@ describe('decision 17: what the mail server says', () => {
     },
   )
 
-  test('a server nobody runs is unknown: not connected, and so nothing is known', async () => {
+  test('a server that does not run is unknown: not connected, and so nothing is known', async () => {
     world.ruin('no-connect.example.com')
     const { status, sub_status, checks } = resultOf(
       await validate(house, partner, 'someone@no-connect.example.com'),
@@ -614,7 +614,7 @@ describe('decision 16: what is asked', () => {
 })
 
 describe('with EMAIL_PROBE=off', () => {
-  test('no server is dialled: what only a server can tell is unknown, and free', async () => {
+  test('no server is dialled: what only a server knows is unknown, and free', async () => {
     const server = await world.host('probe-off.example.com', { recipient: mailboxes('someone') })
     const quiet = await openHouse({ environment: { ...world.environment, EMAIL_PROBE: 'off' } })
     try {

@@ -280,7 +280,7 @@ describe('REQ_001: a body of more than 16 KiB is a refused call, recorded and fr
   })
 })
 
-describe('REQ_004: what is no route is told so to anybody, and is no call', () => {
+describe('REQ_004: a path without a route answers every client so, and is not a call', () => {
   test.each([
     ['api', 'GET', '/'],
     ['api', 'POST', '/v1/ip'],
@@ -302,7 +302,7 @@ describe('REQ_004: what is no route is told so to anybody, and is no call', () =
     expectErrorObject(await send(`${url}${path}`, { method }), refusal)
   })
 
-  test('the path is told without its query, cut to 64 characters', async () => {
+  test('the path is repeated without its query, cut to 64 characters', async () => {
     const path = `/${'x'.repeat(200)}`
     await expectUncalled(
       {
@@ -530,7 +530,7 @@ describe('what is no HTTP gets the error object, and leaves no event', () => {
     )
   })
 
-  test('an expectation nobody can meet', async () => {
+  test('an expectation that cannot be met', async () => {
     const answer = only(
       await sendRaw(
         house.dashboardUrl,
@@ -542,7 +542,7 @@ describe('what is no HTTP gets the error object, and leaves no event', () => {
     expect(answer.headers.get('content-type')).toBe(jsonType)
   })
 
-  test('after all of that the house answers as before', async () => {
+  test('after all of that the service answers as before', async () => {
     expect((await house.lookup(partner, { ip: places.london })).status).toBe(200)
   })
 })

@@ -111,7 +111,7 @@ describe('a failure of ours', () => {
     await expectDelivered(partner, 'often', '20', '15')
   })
 
-  test('keeps the key to its request for nobody: another body may come under it', async () => {
+  test('does not bind the key to its request: another body may come under it', async () => {
     const partner = await aPartner('20')
     upstream.answers(() => nonsense)
     await ask(partner, 'moved')
@@ -121,7 +121,7 @@ describe('a failure of ours', () => {
 })
 
 describe('a refusal that costs nothing', () => {
-  test('is the same refusal again within a day, of a person too, without asking anybody', async () => {
+  test('is the same refusal again within a day, of a person too, and no source is asked', async () => {
     const partner = await aPartner('20')
     upstream.answers(() => nobody)
     const first = await ask(partner, 'nobody')
@@ -172,7 +172,7 @@ describe('an empty balance', () => {
     await expectDelivered(partner, 'poor', '12', '7')
   })
 
-  test('tells what there is now, not what there was', async () => {
+  test('says what there is now, not what there was', async () => {
     const partner = await aPartner('1')
     const details = async () => (await ask(partner, 'poorer')).body.details
     expect(await details()).toEqual({ required: '5', available: '1' })
@@ -195,7 +195,7 @@ describe('an empty balance', () => {
 })
 
 describe('a charge for a person’s data', () => {
-  test('is no subscription: again with the key it is what is cached, free, and nobody is asked', async () => {
+  test('is no subscription: again with the key it is what is cached, free, and no source is asked', async () => {
     const partner = await aPartner('20')
     upstream.answers((_, n) => known(`version ${n}`))
     const first = await ask(partner, 'bought')
@@ -214,7 +214,7 @@ describe('a charge for a person’s data', () => {
     expect(upstream.requests).toHaveLength(1)
   })
 
-  test('with nothing cached any more is 503 under its key, free, and nobody is asked; another key is another call', async () => {
+  test('with nothing cached any more is 503 under its key, free, and no source is asked; another key is another call', async () => {
     const partner = await aPartner('20')
     upstream.answers((_, n) => known(`version ${n}`))
     await ask(partner, 'bought')

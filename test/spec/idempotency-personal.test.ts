@@ -171,7 +171,7 @@ describe('a call that was charged before its process died, and whose repetition 
 })
 
 describe('a charge for a person’s data', () => {
-  test('never buys those of somebody else who has the name by now', async () => {
+  test('never pays for the data of another person who has the name by now', async () => {
     const partner = await aPartner('20')
     upstream.answers(() => known('Who was paid for'))
     expectCredits(await ask(partner, { key: 'bought' }), '5', '15')
@@ -210,7 +210,7 @@ describe('a charge for a person’s data', () => {
     expectRepeated(await ask(partner, { key: 'bought' }), 'Within the day', '15')
   })
 
-  test('does not buy what somebody else paid to have fetched more than a day later', async () => {
+  test('does not pay for what another partner had fetched more than a day later', async () => {
     const partner = await aPartner('20')
     upstream.answers(() => known('At first'))
     await ask(partner, { key: 'bought' })

@@ -209,7 +209,7 @@ describe('the same key at once', () => {
     expect((await lookup(partner, places.london, 'twice')).text).toBe((await first).text)
   })
 
-  test('of 30 at once one is charged; each gets its answer, or is told to wait', async () => {
+  test('of 30 at once one is charged; each gets its answer, or has to wait', async () => {
     const partner = await house.partner({ credits: '100' })
     const answers = await Promise.all(
       Array.from({ length: 30 }, () => sendLookup(partner, places.london, 'all')),
@@ -272,7 +272,7 @@ describe('what is no key', () => {
 })
 
 describe('a key may be anything, also what the ledger derives ids from', () => {
-  test('the names of commands of the house are keys like any other', async () => {
+  test("the names of the service's own commands are keys like any other", async () => {
     const partner = await house.partner({ credits: '10' })
     const [registered] = await house.eventsOf(partner.organizationId)
     const names = ['register', 'grant', 'idempotency/x', 'x', String(registered?.id), partner.keyId]
@@ -289,7 +289,7 @@ describe('a key may be anything, also what the ledger derives ids from', () => {
     expect(answer.body.result).toMatchObject({ city: 'Munich' })
   })
 
-  test('a key never stands in the event log', async () => {
+  test('a key is never in the event log', async () => {
     const partner = await house.partner({ credits: '10' })
     await lookup(partner, places.london, 'a-secret-of-the-partner')
     expect(JSON.stringify(await house.eventsOf(partner.organizationId))).not.toContain(

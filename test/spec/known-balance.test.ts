@@ -22,7 +22,7 @@ afterAll(async () => {
   await drop?.()
 })
 
-test('503 carries the credits that were told last; a call too many stays 429', async () => {
+test('503 carries the credits that were last known; a call too many stays 429', async () => {
   const partner = await house.partner({ credits: '7', limits: { requests_per_minute: 2 } })
   const asked = () =>
     fetch(`${house.apiUrl}/v1/ip/lookup`, {

@@ -175,7 +175,7 @@ describe('4.5 POST /pixel/limit', () => {
     expect(await decide(partner, 'https://b.example.com/')).toMatchObject({ fire: false, reason: 'limit' })
   })
 
-  test('day and month stand beside each other', async () => {
+  test("a day's and a month's limit hold side by side", async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 2, 'day')
     await setLimit(partner, 'example.com', 3, 'month')
@@ -235,7 +235,7 @@ describe('4.5 POST /pixel/limit', () => {
 })
 
 describe('4.5 DELETE and GET /pixel/limit', () => {
-  test('a limit removed no longer holds; the other period does; and the call tells what it did', async () => {
+  test('a limit removed no longer holds; the other period does; and the call says what it did', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 1, 'day')
     await setLimit(partner, 'example.com', 2, 'month')
@@ -446,7 +446,7 @@ describe('decision 23: POST /pixel/decide', () => {
     expect(bare(refused.events)).toEqual([used(partner, 'decided', 'example.com', false)])
   })
 
-  test('what a hit is called is remembered under a key: guessing it is of no use to who reads the table', async () => {
+  test('a hit_id is remembered as a keyed hash: a guess is of no use to a reader of the table', async () => {
     const partner = await newPartner()
     await setLimit(partner, 'example.com', 5)
     await decide(partner, 'https://example.com/', 'somebody@example.com')

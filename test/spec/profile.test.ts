@@ -335,7 +335,7 @@ describe('4.3 the three forms of id', () => {
   })
 })
 
-describe('4.3.1 an unrecognized id is PROFNET_001, costs nothing, and the upstream hears nothing of it', () => {
+describe('4.3.1 an unrecognized id is PROFNET_001, costs nothing, and the source is not asked', () => {
   const unrecognized = (id: string) => ({
     status: 400,
     error: 'validation_error',
@@ -401,7 +401,7 @@ describe('4.3.2 a profile that is absent or inaccessible is PROFNET_002 and cost
     expect(timesAsked(lid)).toBe(1)
   })
 
-  test('that nobody was found is asked again after a day, or after 55 s for fresh data', async () => {
+  test('a person not found is asked for again after a day, or after 55 s for fresh data', async () => {
     const lid = freshLid()
     await expectNotFound(lid)
     await settled()
@@ -540,7 +540,7 @@ describe('decision 11: what a retrieval costs', () => {
     expect(bare((await ask(partner, { id: lid, cached: true })).events)).toEqual(charged(partner, 'fresh', 0))
   })
 
-  test('who asks again right after an answer gets cached data, and pays for cached data', async () => {
+  test('a call right after an answer gets cached data, and pays for cached data', async () => {
     for (let n = 0; n < 5; n++) {
       const { lid } = somebody()
       expect(bare((await ask(partner, { id: lid })).events)).toEqual(charged(partner, 'fresh', 0))
@@ -551,7 +551,7 @@ describe('decision 11: what a retrieval costs', () => {
     }
   })
 
-  test('fresh data that somebody else had fetched a moment ago cost what fresh data cost', async () => {
+  test('fresh data that another call had fetched a moment ago cost what fresh data cost', async () => {
     const { lid } = somebody()
     await ask(partner, { id: lid })
     await settled()
@@ -560,7 +560,7 @@ describe('decision 11: what a retrieval costs', () => {
     expect(timesAsked(lid)).toBe(1)
   })
 
-  test('somebody known who is gone is deleted: true, with nothing else of them, and free', async () => {
+  test('a known person who is gone is deleted: true, without any other data, and free', async () => {
     const known = somebody()
     await ask(partner, { id: known.lid })
     await settled()
@@ -628,7 +628,7 @@ describe('a balance that does not suffice', () => {
     expect(again.text).not.toContain('Quillfeather')
   })
 
-  test('that does not pay cached data learns nothing: not even whether anybody is known', async () => {
+  test('that cannot pay for cached data learns nothing, not even whether the person is known', async () => {
     const [here, gone] = [somebody(), somebody()]
     const nobody = freshLid()
     await ask(partner, { id: here.lid })
@@ -780,7 +780,7 @@ describe('an upstream that fails is 503 with Retry-After, and nothing is charged
     })
   })
 
-  test('one at a private address nobody exempted: nothing connects there', async () => {
+  test('one at a private address that is not exempt: nothing connects there', async () => {
     await inAnotherProcess({ EGRESS_ALLOW: [] }, async (askThere) => {
       const { lid } = somebody()
       expectUnavailable(await askThere(partner, { id: lid }), partner, 5)
@@ -796,7 +796,7 @@ describe('an upstream that fails is 503 with Retry-After, and nothing is charged
 })
 
 describe('whose data it is', () => {
-  test('somebody renamed is found by the old name, under the new one', async () => {
+  test('a renamed person is found by the old name, under the new one', async () => {
     const { lid: old, number } = somebody()
     const before = await ask(partner, { id: old })
     await settled()
@@ -821,7 +821,7 @@ describe('whose data it is', () => {
     expect(resultOf(await ask(partner, { id: old }))).toEqual(profileOf({ lid: young }))
   })
 
-  test('an answer about somebody else is PROFNET_002', async () => {
+  test('an answer about another person is PROFNET_002', async () => {
     const lid = freshLid()
     answers.set(lid, () => served({ ...person, lid: freshLid() }))
     await expectNotFound(lid)
@@ -830,7 +830,7 @@ describe('whose data it is', () => {
     await expectNotFound(`urn:profnet:person:${number}`)
   })
 
-  test('a name taken over by somebody else is PROFNET_002: neither the former owner nor the new one', async () => {
+  test('a name taken over by another person is PROFNET_002: neither the former owner nor the new one', async () => {
     const { lid, number } = somebody()
     const stranger = freshNumber()
     const first = await ask(partner, { id: lid })
@@ -901,8 +901,8 @@ describe('decision 15: Idempotency-Key', () => {
   })
 })
 
-describe('who may ask', () => {
-  test('a key without profnet_scraping is refused, and nobody is asked', async () => {
+describe('permission', () => {
+  test('a key without profnet_scraping is refused, and no source is asked', async () => {
     const { lid } = somebody()
     const other = await aPartner({ permissions: ['ip_lookup', 'email_validation', 'pixel_control'] })
     expectRefusedCall(
@@ -959,7 +959,7 @@ describe('decision 21: personal data', () => {
     return texts
   }
 
-  test('no name, address, id or URL of anybody stands in any event or any table, whatever became of the call', async () => {
+  test('no name, address, id or URL of a person is in any event or any table, whatever became of the call', async () => {
     const [lid, nobody, absent] = ['xylophora-brindlemoor', 'brindlemoor-nobody', 'brindlemoor-later']
     const number = freshNumber()
     const say = () => served({ ...profile, lid, urn: `urn:profnet:person:${number}` })

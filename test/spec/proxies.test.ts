@@ -82,7 +82,7 @@ describe('what a trusted proxy says counts', () => {
 })
 
 test.each(['127.0.0.1', '127.0.0.8', '127.3.1.1'])(
-  'what anybody else says changes nothing: %s is %s',
+  'what other addresses say changes nothing: %s is %s',
   async (peer) => {
     for (const said of [client, `${client}, 127.0.0.9`, [client, '127.3.0.5']])
       expect(await lookUp(peer, said)).toEqual(refusedAs(peer))
@@ -101,7 +101,7 @@ test('a proxy on a dual-stack socket is known by its IPv4 address', async () => 
   }
 })
 
-test('proxies do not make the dashboard host trust anybody else', async () => {
+test('proxies do not make the dashboard host trust other addresses', async () => {
   const answer = await fetch(`${house.dashboardUrl}/whoami`, {
     headers: { 'x-api-key': own.apiKey, 'x-forwarded-for': client },
   })

@@ -51,7 +51,7 @@ const lookups = async (partner: Partner, count: number): Promise<void> => {
 }
 
 describe('8 requests per minute and per day', () => {
-  test('every call tells both limits, what is left of them, and when they turn', async () => {
+  test('every call shows both limits, what is left of them, and when they end', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 10, requests_per_day: 100 } })
     const first = await house.lookup(partner, { ip: places.london })
     expect(first.headers.get('ratelimit-policy')).toBe('"minute";q=10;w=60, "day";q=100;w=86400')
@@ -136,7 +136,7 @@ describe('8 requests per minute and per day', () => {
     await lookups(other, 1)
   })
 
-  test('calls for nobody’s route count for nothing', async () => {
+  test('calls of a path without a route do not count', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 1 } })
     await house.ask(partner, { method: 'GET', path: '/v1/nothing' })
     await house.ask(partner, { method: 'PUT' })
@@ -154,7 +154,7 @@ describe('8 requests per minute and per day', () => {
     expect(events.filter(({ type }) => type === 'KeyUsed')).toHaveLength(25)
   })
 
-  test('of calls sent in one breath, one denied by its minute is told to wait a minute and not a day', async () => {
+  test('of calls sent at once, one denied by its minute has to wait a minute and not a day', async () => {
     const partner = await house.partner({ limits: { requests_per_minute: 2, requests_per_day: 5 } })
     const request = `GET /whoami HTTP/1.1\r\nHost: x\r\nx-api-key: ${partner.apiKey}\r\n\r\n`
     const answers = await sendRaw(house.dashboardUrl, request.repeat(12), 12)
@@ -210,7 +210,7 @@ describe('decision 24: refused calls cannot fill the event log', () => {
     }
   })
 
-  test('calls that nobody can pay count among them; credits granted by another process are used at once', async () => {
+  test('calls that cannot be paid count among them; credits granted by another process are used at once', async () => {
     const own = await openHouse()
     try {
       const partner = await own.partner({ credits: '0' })

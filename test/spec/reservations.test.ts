@@ -187,7 +187,7 @@ describe('calls in progress', () => {
 })
 
 describe('credits granted by another process a moment ago', () => {
-  test('count: nobody is refused for what this process had not heard yet', async () => {
+  test('count: no call is refused for what this process did not know yet', async () => {
     const { domain } = await freshDomain()
     const partner = await emailPartner(house, { credits: '0' })
     // This process has seen the empty account.

@@ -107,7 +107,7 @@ describe('4.4 GET /whoami', () => {
     }
   })
 
-  test('stands on the dashboard host and not on the API host', async () => {
+  test('is on the dashboard host and not on the API host', async () => {
     const partner = await house.partner()
     const answer = await house.ask(partner, { method: 'GET', path: '/whoami' })
     expectErrorObject(answer, {
