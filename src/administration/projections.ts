@@ -7,6 +7,7 @@ import { encodeEvent } from '../event-log/stored-event.ts'
 import { operatorStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { knownEventLog, rememberEventLog } from '../foundation/own-event-log.ts'
+import type { RebuildProgress } from '../projector/beside.ts'
 import {
   type HaltedStream,
   readCheckpoints,
@@ -15,12 +16,8 @@ import {
   strayMessage,
 } from '../projector/checkpoints.ts'
 import { type OnlyInRows, onlyInRows } from '../projector/only-in-rows.ts'
-import {
-  type RebuildProgress,
-  rebuildProjections,
-  type Verdict,
-  verifyProjections,
-} from '../projector/rebuild.ts'
+import { rebuildProjections } from '../projector/rebuild.ts'
+import { type Verdict, verifyProjections } from '../projector/verify.ts'
 import { catchUp } from './catch-up.ts'
 
 export type ProjectionState = {

@@ -1,10 +1,13 @@
 import pg from 'pg'
 import type { Change } from '../../projections/rows.ts'
+import { type Decoded, within } from './batch.ts'
 import { Fenced } from './checkpoints.ts'
 import type { Folder, Poison } from './fold.ts'
-import { type Decoded, within } from './project.ts'
 
 /** What is wrong with one event, for one projection. The live projector and a rebuild find it in the same way. */
+
+/** What an error says, whatever was thrown. */
+export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 /** The statement was wrong: what an event holds, or what a fold of ours made of it. Not the connection or the server. */
 export const isDataError = (error: unknown): boolean => {
@@ -42,7 +45,7 @@ export const eventByEvent = async (
       } catch (error) {
         undo()
         if (!isDataError(error)) throw error
-        found = { position, stream, error: error instanceof Error ? error.message : String(error) }
+        found = { position, stream, error: messageOf(error) }
       }
     if (found === undefined) continue
     if (folder.projection.money) folder.halt(stream)

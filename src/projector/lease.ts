@@ -1,16 +1,18 @@
 import type pg from 'pg'
 
 /**
- * Who may work: a row with an owner, an epoch and an expiry by the database's clock. Session advisory locks would
- * do until a transaction pooler sits in between; a row does always. The epoch fences whatever the holder writes.
+ * Who may work: a row with an owner, an epoch and an expiry by the database's clock. A session advisory lock is lost behind
+ * a transaction pooler; a row is not. The epoch fences whatever the holder writes.
  */
+type Lease = { readonly name: string; readonly owner: string }
+
 export const leaseTtlMs = 10_000
 export const leaseRenewMs = 3_000
 
 /** Takes the lease if it is free, expired or already ours. Returns its epoch, a new one for a new holder; else null. */
 export const acquireLease = async (
   client: pg.ClientBase | pg.Pool,
-  { name, owner }: { name: string; owner: string },
+  { name, owner }: Lease,
 ): Promise<bigint | null> => {
   const { rows } = await client.query<{ epoch: string }>(
     `insert into leases as l (name, owner, epoch, expires_at)
@@ -25,10 +27,10 @@ export const acquireLease = async (
   return rows[0] === undefined ? null : BigInt(rows[0].epoch)
 }
 
-/** Lets the next one start at once. */
+/** Lets the next holder start at once. */
 export const releaseLease = async (
   client: pg.ClientBase | pg.Pool,
-  { name, owner }: { name: string; owner: string },
+  { name, owner }: Lease,
 ): Promise<void> => {
   await client.query("update leases set expires_at = now() - interval '1 s' where name = $1 and owner = $2", [
     name,

@@ -1,43 +1,114 @@
+import { LRUCache } from 'lru-cache'
 import type pg from 'pg'
-import type { StatefulProjection, TableName } from '../../projections/projection.ts'
+import type { ProjectedEvent, StatefulProjection } from '../../projections/projection.ts'
 import { recompute } from '../event-log/hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../event-log/port.ts'
-import { decodeBatch } from './project.ts'
+import { concerns, type Decoded, decodeBatch } from './batch.ts'
+import type { FolderOptions, Making } from './fold.ts'
+import { messageOf } from './isolate.ts'
 
+/** What is known of a stream. `broken`: it broke its rules before the batch that asked, and says why. */
+type Known =
+  | { readonly kind: 'state'; readonly state: unknown }
+  | { readonly kind: 'broken'; readonly error: Error }
+
+const statesMax = 20_000
 const pageMax = 1_000
 
-export type LoadOptions = {
-  readonly table: TableName
-  readonly eventLog: Pick<EventLog, 'read'>
-  readonly seal: (text: string) => string
+/** Folds onto the states of streams. It keeps the newest in memory, and loads the others before a batch needs them. */
+export const stateful = (projection: StatefulProjection, options: FolderOptions): Making => {
+  const { states } = projection
+  const known = new LRUCache<string, Known>({ max: statesMax })
+
+  /** The streams of a batch that begin before it and are not known, each with its first event of the batch. */
+  const missing = ({ recorded }: Decoded): Map<string, RecordedEvent> => {
+    const first = new Map<string, RecordedEvent>()
+    const seen = new Set<string>()
+    for (const event of recorded) {
+      if (seen.has(event.stream)) continue
+      seen.add(event.stream)
+      if (event.revision > 0 && concerns(projection, event.stream) && known.peek(event.stream) === undefined)
+        first.set(event.stream, event)
+    }
+    return first
+  }
+
+  const stateOf = (stream: string): unknown => {
+    const found = known.get(stream)
+    if (found === undefined) return states.initial(stream)
+    if (found.kind === 'broken') throw found.error
+    return states.copy(found.state)
+  }
+
+  return {
+    needsRows: (decoded) => missing(decoded).size > 0,
+    prepare: async (client, decoded) => {
+      const first = missing(decoded)
+      if (first.size === 0) return
+      for (const [stream, loaded] of await loadStates(client, projection, { ...options, first }))
+        known.set(stream, loaded)
+    },
+    fold: (events) => {
+      const changed = new Map<string, unknown>()
+      for (const event of events) {
+        const state = changed.get(event.stream) ?? stateOf(event.stream)
+        states.evolve(state, event)
+        changed.set(event.stream, state)
+      }
+      const before = [...changed.keys()].map((stream) => [stream, known.peek(stream)] as const)
+      const changes = states.write([...changed.values()], options.seal)
+      for (const [stream, state] of changed) {
+        states.written(state)
+        known.set(stream, { kind: 'state', state })
+      }
+      return {
+        changes,
+        undo: () => {
+          for (const [stream, kept] of before)
+            if (kept === undefined) known.delete(stream)
+            else known.set(stream, kept)
+        },
+      }
+    },
+    tried: () => {
+      const changed = new Map<string, unknown>()
+      return (event: ProjectedEvent) => {
+        const kept = changed.get(event.stream)
+        // A copy each time: an event that throws may have changed a part.
+        const state = kept === undefined ? stateOf(event.stream) : states.copy(kept)
+        states.evolve(state, event)
+        changed.set(event.stream, state)
+      }
+    },
+  }
+}
+
+type LoadOptions = FolderOptions & {
   /** The event after which each stream is wanted: its next one. */
   readonly first: ReadonlyMap<string, RecordedEvent>
 }
 
 /**
- * What streams had come to before an event: from the rows, where their seal is the projector's and the event's own digest
- * follows from theirs; else folded from the stream's start. An Error for a stream that breaks its rules before the event.
- * Throws where the log or the database cannot be read.
+ * What streams had come to before an event. It is taken from the rows, where their seal is the projector's and the event's
+ * own digest follows from theirs; else it is folded from the stream's start. Throws where the log or the database cannot be
+ * read.
  */
-export const loadStates = async (
+const loadStates = async (
   client: pg.ClientBase,
   projection: StatefulProjection,
   { table, eventLog, seal, first }: LoadOptions,
-): Promise<Map<string, unknown>> => {
+): Promise<Map<string, Known>> => {
   const { states } = projection
-  const loaded = new Map<string, unknown>()
+  const loaded = new Map<string, Known>()
   const { text, values } = states.rows([...first.keys()], table)
   const { rows } = await client.query(text, [...values])
   for (const row of rows) {
     const opened = states.open(row, seal)
     const next = opened === null ? undefined : first.get(opened.stream)
     if (opened === null || next === undefined || opened.revision !== next.revision - 1) continue
-    const { carried, computed } = recompute(next, {
-      stream: next.stream,
-      revision: next.revision,
-      previous: opened.digest,
-    })
-    if (carried === computed) loaded.set(opened.stream, opened.state)
+    const { stream, revision } = next
+    const { carried, computed } = recompute(next, { stream, revision, previous: opened.digest })
+    if (carried === computed) loaded.set(stream, { kind: 'state', state: opened.state })
   }
   for (const [stream, next] of first)
     if (!loaded.has(stream)) loaded.set(stream, await foldStream(eventLog, projection, next))
@@ -48,7 +119,11 @@ const foldStream = async (
   eventLog: Pick<EventLog, 'read'>,
   { states }: StatefulProjection,
   { stream, revision }: RecordedEvent,
-): Promise<unknown> => {
+): Promise<Known> => {
+  const broken = (at: number, why: string): Known => ({
+    kind: 'broken',
+    error: new Error(`revision ${at}: ${why}`),
+  })
   const state = states.initial(stream)
   for (let from = 0; from < revision; from += pageMax) {
     const page = await eventLog.read(stream, { from, max: Math.min(pageMax, revision - from) })
@@ -59,13 +134,12 @@ const foldStream = async (
       try {
         states.evolve(state, event)
       } catch (error) {
-        return new Error(
-          `revision ${event.revision}: ${error instanceof Error ? error.message : String(error)}`,
-        )
+        return broken(event.revision, messageOf(error))
       }
     }
-    if (unread !== undefined) return new Error(`revision ${unread.event.revision}: ${unread.error}`)
-    if (page.length === 0) return new Error(`the stream ends before revision ${revision}`)
+    if (unread !== undefined) return broken(unread.event.revision, unread.error)
+    if (page.length === 0)
+      return { kind: 'broken', error: new Error(`the stream ends before revision ${revision}`) }
   }
-  return state
+  return { kind: 'state', state }
 }

@@ -1,149 +1,162 @@
 import type pg from 'pg'
 import type { Logger } from 'pino'
-import type { Projection, TableName } from '../../projections/projection.ts'
+import type { Projection } from '../../projections/projection.ts'
 import { type LogPlace, type Position, placeOf, type RecordedEvent } from '../event-log/port.ts'
+import { type Decoded, decodeBatch, within } from './batch.ts'
 import { haltProjections, moveCheckpoints } from './checkpoints.ts'
 import type { Folded, Folder, Poison } from './fold.ts'
 import { eventByEvent, isDataError, isTableError, setAside } from './isolate.ts'
-import { type Decoded, decodeBatch, within } from './project.ts'
 import { writeChanges } from './tables.ts'
 
 /** A projection at work: how it folds, and how far its rows are. */
 export type Standing = { readonly folder: Folder; readonly generation: number; position: Position }
 
+type Writing = {
+  readonly client: pg.PoolClient
+  /** The projections at work. One whose tables are not what it expects is halted and leaves the set. */
+  readonly standing: Set<Standing>
+  readonly epoch: bigint
+  readonly logger: Logger
+}
+
 /**
- * Writes batches of events into the rows of projections, rows and checkpoint in one transaction. `standing` holds the
- * projections at work; one whose tables are not what it expects is halted and leaves it. Throws `Fenced` where another
- * projector has taken over, and what the database throws when it is away: nothing was written then.
+ * Writes batches of events into the rows of projections, rows and checkpoint in one transaction. Throws `Fenced` where
+ * another projector has taken over, and what the database throws when it is away: nothing was written then.
  */
-export const createBatchWriter = ({
-  client,
-  standing,
-  epoch,
-  logger,
-}: {
-  client: pg.PoolClient
-  standing: Set<Standing>
-  epoch: bigint
-  logger: Logger
-}): { write(recorded: readonly RecordedEvent[]): Promise<void> } => {
-  const move = (all: readonly Standing[], to: LogPlace): Promise<void> =>
-    moveCheckpoints(
-      client,
-      all.map(({ folder: { projection }, generation, position }) => ({
-        ...projection,
-        generation,
-        from: position,
-      })),
-      { to, epoch },
-    )
-
-  /** All projections in one transaction. False: one of them cannot take the batch, and nothing was written. */
-  const together = async (level: readonly Standing[], decoded: Decoded, to: LogPlace): Promise<boolean> => {
-    const folded: (Folded & { readonly table: TableName })[] = []
-    const undo = (): void => {
-      for (const one of folded.toReversed()) one.undo()
-    }
-    for (const { folder } of level) {
-      const one = folder.fold(decoded)
-      folded.push({ ...one, table: folder.table })
-      if (one.poison.length > 0) {
-        undo()
-        return false
-      }
-    }
-    try {
-      await transaction(client, async () => {
-        // First, so that a projector that was fenced touches no rows, and so that nobody who holds a checkpoint waits
-        // for rows of somebody who waits for the checkpoint.
-        await move(level, to)
-        for (const { changes, table } of folded) await writeChanges(client, changes, table)
+export const createBatchWriter = (
+  writing: Writing,
+): { write(recorded: readonly RecordedEvent[]): Promise<void> } => ({
+  write: async (recorded) => {
+    const [first, last] = [recorded[0], recorded.at(-1)]
+    if (first === undefined || last === undefined) return
+    const to = placeOf(last)
+    const decoded = decodeBatch(recorded)
+    const behind = [...writing.standing].filter(({ position }) => position < to.position)
+    for (const { folder, position } of behind)
+      await folder.prepare(writing.client, within(decoded, { after: position, to: to.position }))
+    const whole = behind.every(({ position }) => position < first.position) && decoded.unreadable.length === 0
+    if (whole && (await writeTogether(writing, behind, { decoded, to })) === 'written') return
+    for (const one of behind)
+      await writeAlone(writing, one, {
+        decoded: within(decoded, { after: one.position, to: to.position }),
+        to,
       })
-    } catch (error) {
-      undo()
-      if (isDataError(error) || isTableError(error)) return false
-      throw error
-    }
-    for (const one of level) one.position = to.position
-    return true
+  },
+})
+
+/** The events of a batch, and the place of its last one. */
+type Batch = { readonly decoded: Decoded; readonly to: LogPlace }
+
+/** All projections in one transaction. `refused`: one of them cannot take the batch, and nothing was written. */
+const writeTogether = async (
+  writing: Writing,
+  all: readonly Standing[],
+  { decoded, to }: Batch,
+): Promise<'written' | 'refused'> => {
+  const folded: { readonly folder: Folder; readonly made: Folded }[] = []
+  const refuse = (): 'refused' => {
+    for (const { made } of folded.toReversed()) made.undo()
+    return 'refused'
   }
-
-  const alone = async (one: Standing, decoded: Decoded, to: LogPlace): Promise<void> => {
-    const { folder } = one
-    const { changes, poison, undo } = folder.fold(decoded)
-    try {
-      await transaction(client, async () => {
-        await move([one], to)
-        await writeChanges(client, changes, folder.table)
-        for (const bad of poison) await setAside(client, folder.projection, bad)
-      })
-    } catch (error) {
-      undo()
-      if (isTableError(error)) return giveUp(one, error)
-      if (!isDataError(error)) throw error
-      return isolate(one, decoded, to)
-    }
-    for (const bad of poison) tell(folder.projection, bad)
-    one.position = to.position
+  for (const { folder } of all) {
+    const made = folder.fold(decoded)
+    folded.push({ folder, made })
+    if (made.poison.length > 0) return refuse()
   }
-
-  /** The database refuses what the fold made of a batch: event by event, to find which. */
-  const isolate = async (one: Standing, decoded: Decoded, to: LogPlace): Promise<void> => {
-    const { projection } = one.folder
-    const places = new Map(decoded.recorded.map((event) => [event.position, event]))
-    const step = async (position: Position, work: () => Promise<void>): Promise<void> => {
-      const event = places.get(position)
-      if (event === undefined) throw new Error(`the batch holds no event at ${position}`)
-      await transaction(client, async () => {
-        await move([one], placeOf(event))
-        await work()
-      })
-      one.position = position
-    }
-    await eventByEvent(one.folder, decoded, {
-      write: (position, changes) => step(position, () => writeChanges(client, changes, one.folder.table)),
-      refused: async (poison) => {
-        await step(poison.position, () => setAside(client, projection, poison))
-        tell(projection, poison)
-      },
+  const { client } = writing
+  try {
+    await transaction(client, async () => {
+      // First, so that a projector that was fenced touches no rows, and so that no holder of a checkpoint waits for rows
+      // of one that waits for the checkpoint.
+      await move(writing, all, to)
+      for (const { folder, made } of folded) await writeChanges(client, made.changes, folder.table)
     })
-    if (one.position < to.position) await transaction(client, () => move([one], to))
-    one.position = to.position
+  } catch (error) {
+    refuse()
+    if (isDataError(error) || isTableError(error)) return 'refused'
+    throw error
   }
+  for (const one of all) one.position = to.position
+  return 'written'
+}
 
-  const giveUp = async (one: Standing, error: unknown): Promise<void> => {
-    const { name } = one.folder.projection
-    standing.delete(one)
-    await haltProjections(client, [name], `its tables cannot be written: ${String(error)}`)
-    logger.fatal({ err: error, projection: name }, 'projector: a projection stopped; rebuild it')
+const writeAlone = async (writing: Writing, one: Standing, { decoded, to }: Batch): Promise<void> => {
+  const { client } = writing
+  const { projection, table, fold } = one.folder
+  const { changes, poison, undo } = fold(decoded)
+  try {
+    await transaction(client, async () => {
+      await move(writing, [one], to)
+      await writeChanges(client, changes, table)
+      for (const bad of poison) await setAside(client, projection, bad)
+    })
+  } catch (error) {
+    undo()
+    if (isTableError(error)) return giveUp(writing, one, error)
+    if (!isDataError(error)) throw error
+    return isolate(writing, one, { decoded, to })
   }
+  for (const bad of poison) tell(writing.logger, projection, bad)
+  one.position = to.position
+}
 
-  const tell = ({ name, money, guards }: Projection, { stream, position, error }: Poison): void => {
-    const fields = { projection: name, stream, position: position.toString(), error }
-    if (money)
-      logger.fatal(fields, 'projector: the rows of a stream stopped; its figures are of before this event')
-    else if (guards) logger.fatal(fields, 'projector: an event of a projection that guards is set aside')
-    else logger.error(fields, 'projector: an event is set aside')
+/** The database refuses what the fold made of a batch: event by event, to find which. */
+const isolate = async (writing: Writing, one: Standing, { decoded, to }: Batch): Promise<void> => {
+  const { client, logger } = writing
+  const { projection, table } = one.folder
+  const places = new Map(decoded.recorded.map((event) => [event.position, event]))
+  const step = async (position: Position, work: () => Promise<void>): Promise<void> => {
+    const event = places.get(position)
+    if (event === undefined) throw new Error(`the batch holds no event at ${position}`)
+    await transaction(client, async () => {
+      await move(writing, [one], placeOf(event))
+      await work()
+    })
+    one.position = position
   }
-
-  return {
-    write: async (recorded) => {
-      const [first, last] = [recorded[0], recorded.at(-1)]
-      if (first === undefined || last === undefined) return
-      const to = placeOf(last)
-      const decoded = decodeBatch(recorded)
-      const level = [...standing].filter(({ position }) => position < to.position)
-      for (const { folder, position } of level)
-        await folder.prepare(client, within(decoded, { after: position, to: to.position }))
-      if (
-        level.every(({ position }) => position < first.position) &&
-        decoded.unreadable.length === 0 &&
-        (await together(level, decoded, to))
-      )
-        return
-      for (const one of level) await alone(one, within(decoded, { after: one.position, to: to.position }), to)
+  await eventByEvent(one.folder, decoded, {
+    write: (position, changes) => step(position, () => writeChanges(client, changes, table)),
+    refused: async (poison) => {
+      await step(poison.position, () => setAside(client, projection, poison))
+      tell(logger, projection, poison)
     },
-  }
+  })
+  if (one.position < to.position) await transaction(client, () => move(writing, [one], to))
+  one.position = to.position
+}
+
+const move = ({ client, epoch }: Writing, all: readonly Standing[], to: LogPlace): Promise<void> =>
+  moveCheckpoints(
+    client,
+    all.map(({ folder: { projection }, generation, position }) => ({
+      ...projection,
+      generation,
+      from: position,
+    })),
+    { to, epoch },
+  )
+
+const giveUp = async (
+  { client, standing, logger }: Writing,
+  one: Standing,
+  error: unknown,
+): Promise<void> => {
+  const { name } = one.folder.projection
+  standing.delete(one)
+  await haltProjections(client, [name], `its tables cannot be written: ${String(error)}`)
+  logger.fatal({ err: error, projection: name }, 'projector: a projection stopped; rebuild it')
+}
+
+const tell = (
+  logger: Logger,
+  { name, money, guards }: Projection,
+  { stream, position, error }: Poison,
+): void => {
+  const fields = { projection: name, stream, position: position.toString(), error }
+  if (money)
+    logger.fatal(fields, 'projector: the rows of a stream stopped; its figures are of before this event')
+  else if (guards) logger.fatal(fields, 'projector: an event of a projection that guards is set aside')
+  else logger.error(fields, 'projector: an event is set aside')
 }
 
 const transaction = async (client: pg.PoolClient, work: () => Promise<void>): Promise<void> => {

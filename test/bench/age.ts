@@ -7,7 +7,7 @@ import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
-import { rebuildProjection } from '../../src/projector/rebuild.ts'
+import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { withFoundation } from './database.ts'
 import { writeHistory } from './ledger-history.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
@@ -114,5 +114,5 @@ const project = async (
   }
   for (const projection of projections)
     if (projection.name === 'accounts')
-      await rebuildProjection({ url, eventLog, seal: secrets.rowSeal, projection })
+      await rebuildProjections({ url, eventLog, seal: secrets.rowSeal, projections: [projection] })
 }

@@ -20,7 +20,7 @@ const roundsMax = 3
 
 export const rebuild = ({ events, rounds, begin, tell }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, dataDir, logger }) => {
-    const { url, secrets } = foundation
+    const { url, migrationUrl, secrets } = foundation
     const seal = secrets.rowSeal
     const startedAt = performance.now()
     const written = await writeHistory(
@@ -32,7 +32,8 @@ export const rebuild = ({ events, rounds, begin, tell }: BenchOptions): Promise<
     )
     tell(`rebuild: wrote ${written} events in ${((performance.now() - startedAt) / 1_000).toFixed(1)} s`)
     const eventLog = openPostgresEventLog({ url, logger })
-    const client = new pg.Client({ connectionString: url })
+    // COPY to and from the server's files is the owner's right.
+    const client = new pg.Client({ connectionString: migrationUrl })
     await client.connect()
     try {
       // Without a projector the checkpoints stand at zero, and a rebuild reaches just as far.

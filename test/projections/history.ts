@@ -20,9 +20,10 @@ import { createSecrets } from '../../src/guard/secrets.ts'
 import { createLedger, type Ledger, type LedgerCommand } from '../../src/ledger/commit.ts'
 import { decideCommand, isRefusal } from '../../src/ledger/decide.ts'
 import { type Checkpoint, readCheckpoints } from '../../src/projector/checkpoints.ts'
-import { rebuildProjection, verifyProjection } from '../../src/projector/rebuild.ts'
+import { type Rebuilt, rebuildProjections } from '../../src/projector/rebuild.ts'
 import { createProjector, type Projector } from '../../src/projector/run.ts'
 import { liveTable } from '../../src/projector/tables.ts'
+import { type Verdict, verifyProjections } from '../../src/projector/verify.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
 import { testDatabase } from '../support/postgres.ts'
 
@@ -44,8 +45,8 @@ export type House = {
     readonly messages: readonly string[]
     stop(): Promise<void>
   }
-  rebuild(projection: Projection): ReturnType<typeof rebuildProjection>
-  verify(projection: Projection): ReturnType<typeof verifyProjection>
+  rebuild(projection: Projection): Promise<Rebuilt>
+  verify(projection: Projection): Promise<Verdict>
   checkpointOf(projection: Projection): Promise<Checkpoint>
   /** The rows of its live tables. */
   live(projection: Projection): Promise<Record<string, string[]>>
@@ -97,8 +98,12 @@ export const openHouse = async (): Promise<House> => {
         },
       }
     },
-    rebuild: (projection) => rebuildProjection({ url, eventLog, seal, projection }),
-    verify: (projection) => verifyProjection({ url, eventLog, seal, projection }),
+    rebuild: (projection) => rebuildProjections({ url, eventLog, seal, projections: [projection] }),
+    verify: async (projection) => {
+      const [verdict] = await verifyProjections({ url, eventLog, seal, projections: [projection] })
+      if (verdict === undefined) throw new Error(`${projection.name} was not compared`)
+      return verdict
+    },
     checkpointOf: async ({ name }) => {
       const found = (await readCheckpoints(pool)).find((one) => one.name === name)
       if (found === undefined) throw new Error(`${name} has no checkpoint`)

@@ -12,7 +12,7 @@ import type { EventLog } from '../../src/event-log/port.ts'
 import { keyStream, ledgerStream } from '../../src/events/streams.ts'
 import type { Ledger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
-import { rebuildProjection } from '../../src/projector/rebuild.ts'
+import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { liveTable, nextTable, prepareProjections, rebuildLock } from '../../src/projector/tables.ts'
 import {
   appendTo,
@@ -206,11 +206,11 @@ describe('rebuild', () => {
         return ledgerLines.fold(events)
       },
     }
-    const given = rebuildProjection({
+    const given = rebuildProjections({
       url: house.url,
       eventLog: house.eventLog,
       seal,
-      projection: late,
+      projections: [late],
       signal: givingUp.signal,
     })
     await expect(given).rejects.toThrow(/abort/i)
@@ -258,7 +258,7 @@ describe('rebuild', () => {
         yield* house.eventLog.subscribe(options)
       },
     }
-    const first = rebuildProjection({ url: house.url, eventLog: slow, seal, projection: keyUsage }).then(
+    const first = rebuildProjections({ url: house.url, eventLog: slow, seal, projections: [keyUsage] }).then(
       () => 'rebuilt',
       String,
     )

@@ -22,8 +22,8 @@ import { evolveKey, isKeyEvent, type KeyState } from '../../src/keys/key-state.t
 import { type Account, balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
+import { decodeBatch } from '../../src/projector/batch.ts'
 import { createFolder, type Folder } from '../../src/projector/fold.ts'
-import { decodeBatch } from '../../src/projector/project.ts'
 import {
   createIndexes,
   createTables,

@@ -1,0 +1,172 @@
+import type pg from 'pg'
+import type { Change } from '../../projections/rows.ts'
+import { logStart, type Position, type SubscriptionItem } from '../event-log/port.ts'
+import { type Decoded, decodeBatch, within } from './batch.ts'
+import type { Beside } from './beside.ts'
+import type { Folded, Folder, Poison } from './fold.ts'
+import { eventByEvent, isDataError } from './isolate.ts'
+import { writeChanges } from './tables.ts'
+
+/** A projection being folded into its next tables: how far they are, and how far they are to be. */
+export type Build = {
+  readonly folder: Folder
+  position: Position
+  target: Position
+  readonly poison: Poison[]
+}
+
+const batchMax = 5_000
+
+/** Folds every build up to its target. Reading, folding and writing overlap by one batch each. */
+export const foldUp = async (work: Beside, piece: Piece): Promise<void> => {
+  const { eventLog, signal } = work.options
+  const due = work.builds.filter(({ position, target }) => position < target)
+  if (due.length === 0) return
+  const target = due.reduce((most, build) => (build.target > most ? build.target : most), logStart)
+  const after = due.reduce((least, { position }) => (position < least ? position : least), target)
+  const prefixes = [...new Set(due.flatMap(({ folder }) => folder.projection.prefixes))]
+  const done = new AbortController()
+  const until = signal === undefined ? done.signal : AbortSignal.any([signal, done.signal])
+  const writer = createWriter(work.client, piece)
+  try {
+    for await (const item of readingAhead(eventLog.subscribe({ after, prefixes, batchMax, signal: until }))) {
+      if (item.kind === 'events') {
+        await foldBatch(decodeBatch(item.events), due, { client: work.client, writer })
+        work.events += item.events.length
+      }
+      if (advance(work, due, { item, target }) === target) {
+        // The item asked for ahead may never come: only the abort lets go of it.
+        done.abort()
+        break
+      }
+    }
+    await writer.settle()
+  } finally {
+    done.abort()
+    await writer.idle()
+  }
+  signal?.throwIfAborted()
+}
+
+const foldBatch = async (
+  decoded: Decoded,
+  due: readonly Build[],
+  { client, writer }: { client: pg.Client; writer: Writer },
+): Promise<void> => {
+  const parts = due.map((build) => ({
+    build,
+    decoded: within(decoded, { after: build.position, to: build.target }),
+  }))
+  if (parts.some((part) => part.build.folder.needsRows(part.decoded))) await writer.settle()
+  for (const part of parts) await part.build.folder.prepare(client, part.decoded)
+  await writer.write(parts.map((part) => ({ ...part, ...part.build.folder.fold(part.decoded) })))
+}
+
+/** Moves the builds as far as the log was read, and returns how far that is on the way to the target. */
+const advance = (
+  { events, startedAt, options }: Beside,
+  due: readonly Build[],
+  { item, target }: { item: SubscriptionItem; target: Position },
+): Position => {
+  // Caught up: all the log held was delivered. The last events up to the target may concern no projection here.
+  const reached = item.kind === 'caught-up' || item.position > target ? target : item.position
+  for (const build of due) build.position = reached < build.target ? reached : build.target
+  options.onProgress?.({ position: reached, target, events, elapsedMs: performance.now() - startedAt })
+  return reached
+}
+
+/** How a piece of work is begun, kept and undone: in a transaction of its own, or inside one that goes on. */
+type Piece = { readonly begin: string; readonly keep: string; readonly undo: string }
+export const inTransaction: Piece = { begin: 'begin', keep: 'commit', undo: 'rollback' }
+export const inSavepoint: Piece = {
+  begin: 'savepoint piece',
+  keep: 'release savepoint piece',
+  undo: 'rollback to savepoint piece',
+}
+
+/** What one build's fold made of a batch. */
+type Batch = Folded & { readonly build: Build; readonly decoded: Decoded }
+
+type Writer = {
+  /** Begins to write what was folded, once what was given before is written. */
+  write(batches: readonly Batch[]): Promise<void>
+  /** Everything given is written, or set aside. */
+  settle(): Promise<void>
+  /** Nothing is being written any more. Throws what writing threw. */
+  idle(): Promise<unknown>
+}
+
+/** Writes a batch while the next one is folded. What the database refuses is written event by event. */
+const createWriter = (client: pg.Client, piece: Piece): Writer => {
+  /** Resolves with the batches the database refused, of which nothing was written. */
+  let writing: Promise<readonly Batch[]> = Promise.resolve([])
+
+  const writePiece = async ({ table }: Folder, changes: readonly Change[]): Promise<void> => {
+    await client.query(piece.begin)
+    try {
+      await writeChanges(client, changes, table)
+      await client.query(piece.keep)
+    } catch (error) {
+      await client.query(piece.undo).catch(() => undefined)
+      throw error
+    }
+  }
+
+  const writeBatches = async (batches: readonly Batch[]): Promise<Batch[]> => {
+    const refused: Batch[] = []
+    for (const batch of batches) {
+      if (batch.changes.some(({ rows }) => rows.length > 0))
+        try {
+          await writePiece(batch.build.folder, batch.changes)
+        } catch (error) {
+          if (!isDataError(error)) throw error
+          refused.push(batch)
+          continue
+        }
+      batch.build.poison.push(...batch.poison)
+    }
+    return refused
+  }
+
+  /** Writes refused batches as the live projector does it, and folds anew what was folded on top of them. */
+  const isolate = async (refused: readonly Batch[], ahead: readonly Batch[]): Promise<readonly Batch[]> => {
+    const builds = new Set(refused.map(({ build }) => build))
+    for (const { build, undo } of ahead) if (builds.has(build)) undo()
+    for (const { build, decoded, undo } of refused) {
+      undo()
+      await eventByEvent(build.folder, decoded, {
+        write: (_, changes) => writePiece(build.folder, changes),
+        refused: async (poison) => void build.poison.push(poison),
+      })
+    }
+    return ahead.map((batch) =>
+      builds.has(batch.build) ? { ...batch, ...batch.build.folder.fold(batch.decoded) } : batch,
+    )
+  }
+
+  const write: Writer['write'] = async (ahead) => {
+    const refused = await writing
+    writing = writeBatches(refused.length === 0 ? ahead : await isolate(refused, ahead))
+    // Awaited a batch later; until then a failure must not count as unhandled.
+    writing.catch(() => undefined)
+  }
+  return { write, settle: () => write([]), idle: () => writing }
+}
+
+/** Asks for the next item before the last one has been dealt with. */
+async function* readingAhead<T>(items: AsyncIterable<T>): AsyncGenerator<T> {
+  const iterator = items[Symbol.asyncIterator]()
+  try {
+    let next = iterator.next()
+    for (;;) {
+      const item = await next
+      if (item.done === true) return
+      next = iterator.next()
+      // A caller that stops early never looks at this one.
+      next.catch(() => undefined)
+      yield item.value
+    }
+  } finally {
+    await iterator.return?.()
+  }
+}

@@ -1,0 +1,160 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
+import type { Projection } from '../../projections/projection.ts'
+import { type LogPlace, logStart } from '../event-log/port.ts'
+import {
+  type Checkpoint,
+  haltProjections,
+  readCheckpoints,
+  readHaltedStreams,
+  strayCheckpoints,
+  strayMessage,
+} from './checkpoints.ts'
+import { createFolder } from './fold.ts'
+import { rebuildProjections } from './rebuild.ts'
+import type { ProjectorOptions } from './run.ts'
+import { liveTable, prepareProjections } from './tables.ts'
+import { createBatchWriter, type Standing } from './write.ts'
+
+/** The projector at work, as long as it holds the lease. */
+
+const batchMax = 2_000
+/** Small batches cost as much as large ones; under load a batch gathers at least this long. */
+const batchIntervalMs = 100
+/** How often a halted projection is looked at: a rebuild elsewhere may have brought it back to life. */
+const revivalCheckMs = 5_000
+
+type Following = ProjectorOptions & {
+  readonly pool: pg.Pool
+  readonly epoch: bigint
+  /** Aborts when the lease is lost or the projector stops. */
+  readonly signal: AbortSignal
+  /** Called after every item of the log that was dealt with. */
+  readonly works: () => void
+}
+
+/** Follows the log until the signal aborts, or until a halted projection lives again. Throws what ends it otherwise. */
+export const follow = async (following: Following): Promise<'ended' | 'all halted'> => {
+  const { pool, epoch, projections } = following
+  const client = await pool.connect()
+  let broken: Error | undefined
+  client.on('error', (error) => {
+    broken = error
+  })
+  try {
+    await prepareProjections(client, projections)
+    await client.query('update projection_checkpoints set lease_epoch = $1 where lease_epoch <= $1', [
+      epoch.toString(),
+    ])
+    await haltStray(client, following)
+    await buildRaisedVersions(client, following)
+    const { standing, known } = await openStanding(client, following)
+    if (standing.size === 0) return 'all halted'
+    await writeAll(client, { standing, known }, following)
+    return 'ended'
+  } finally {
+    client.release(broken ?? true)
+  }
+}
+
+/** The projections at work, and the event the one furthest behind has come to. */
+type Level = { readonly standing: Set<Standing>; readonly known: LogPlace | undefined }
+
+const writeAll = async (
+  client: pg.PoolClient,
+  { standing, known }: Level,
+  { pool, eventLog, projections, epoch, signal, logger, works }: Following,
+): Promise<void> => {
+  const restart = new AbortController()
+  const watching = setInterval(() => {
+    countLive(pool, projections).then(
+      (live) => live > standing.size && restart.abort(),
+      () => undefined,
+    )
+  }, revivalCheckMs)
+  const until = AbortSignal.any([signal, restart.signal])
+  const writer = createBatchWriter({ client, standing, epoch, logger })
+  const after = known?.position ?? logStart
+  try {
+    for await (const item of eventLog.subscribe({ after, known, prefixes: [], batchMax, signal: until })) {
+      const startedAt = performance.now()
+      if (item.kind === 'events') await writer.write(item.events)
+      works()
+      if (standing.size === 0) return
+      const took = performance.now() - startedAt
+      if (item.kind === 'events' && item.events.length < batchMax && took < batchIntervalMs)
+        await sleep(batchIntervalMs - took, undefined, { signal: until }).catch(() => undefined)
+    }
+  } finally {
+    clearInterval(watching)
+  }
+}
+
+const countLive = async (pool: pg.Pool, projections: readonly Projection[]): Promise<number> => {
+  const live = (await readCheckpoints(pool)).filter(({ state }) => state === 'live')
+  return projections.filter((one) =>
+    live.some(({ name, version }) => name === one.name && version === one.version),
+  ).length
+}
+
+/** Nothing is folded onto rows of another history: their projections stay halted until they are rebuilt. */
+const haltStray = async (client: pg.PoolClient, { eventLog, logger }: Following): Promise<void> => {
+  const live = (await readCheckpoints(client)).filter(({ state }) => state === 'live')
+  const stray = await strayCheckpoints(eventLog, live)
+  if (stray.length === 0) return
+  const message = strayMessage(stray)
+  const names = stray.map(({ name }) => name)
+  await haltProjections(client, names, message)
+  logger.fatal({ projections: names }, `projector: ${message}`)
+}
+
+const buildRaisedVersions = async (
+  client: pg.PoolClient,
+  { url, eventLog, seal, projections, signal, logger }: Following,
+): Promise<void> => {
+  for (const checkpoint of await readCheckpoints(client)) {
+    const projection = projections.find(({ name }) => name === checkpoint.name)
+    if (projection === undefined || checkpoint.version >= projection.version) continue
+    const { name, version } = projection
+    logger.info(
+      { projection: name, from: checkpoint.version, to: version },
+      'projector: building a new version',
+    )
+    try {
+      await rebuildProjections({ url, eventLog, seal, projections: [projection], signal, noNewHalts: true })
+    } catch (error) {
+      if (signal.aborted) throw error
+      logger.fatal(
+        { err: error, projection: name },
+        'projector: a new version cannot be built; readers keep the old one',
+      )
+    }
+  }
+}
+
+const openStanding = async (
+  client: pg.PoolClient,
+  { projections, eventLog, seal, logger }: Following,
+): Promise<Level> => {
+  const standing = new Set<Standing>()
+  let least: Checkpoint | undefined
+  const halted = await readHaltedStreams(client)
+  for (const checkpoint of await readCheckpoints(client)) {
+    const { name, version, generation, position, state, error } = checkpoint
+    const projection = projections.find((one) => one.name === name)
+    if (projection === undefined || version !== projection.version) continue
+    if (state === 'halted') {
+      logger.error({ projection: name }, `projector: ${name} is halted: ${error}`)
+      continue
+    }
+    const folder = createFolder(projection, {
+      table: liveTable(projection),
+      eventLog,
+      seal,
+      halted: halted.flatMap((one) => (one.projection === name ? [one.stream] : [])),
+    })
+    standing.add({ folder, generation, position })
+    if (least === undefined || position < least.position) least = checkpoint
+  }
+  return { standing, known: least?.place ?? undefined }
+}

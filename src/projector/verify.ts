@@ -1,0 +1,69 @@
+import type pg from 'pg'
+import type { Projection } from '../../projections/projection.ts'
+import type { Position } from '../event-log/port.ts'
+import { type BesideOptions, beside, foldToCheckpoints } from './beside.ts'
+import { liveTable, nextTable } from './tables.ts'
+
+type Difference = {
+  readonly table: string
+  readonly live: number
+  readonly rebuilt: number
+  readonly onlyLive: string[]
+  readonly onlyRebuilt: string[]
+}
+
+export type Verdict = {
+  readonly name: string
+  readonly position: Position
+  readonly rows: number
+  readonly differences: Difference[]
+}
+
+/**
+ * Rebuilds beside the live tables and compares row for row at the same position. The live projector waits for the length
+ * of the comparison, readers do not. Tells the differences, at most five rows of each side per table.
+ */
+export const verifyProjections = (options: BesideOptions): Promise<Verdict[]> =>
+  beside(options, async (work) => {
+    const { client, builds } = work
+    await client.query('begin')
+    await foldToCheckpoints(work)
+    const verdicts: Verdict[] = []
+    for (const { folder, position } of builds) {
+      const { projection } = folder
+      const compared: Difference[] = []
+      for (const { name } of projection.tables) compared.push(await compare(client, projection, name))
+      verdicts.push({
+        name: projection.name,
+        position,
+        rows: compared.reduce((sum, { rebuilt }) => sum + rebuilt, 0),
+        differences: compared.filter(
+          ({ live, rebuilt, onlyLive, onlyRebuilt }) =>
+            live !== rebuilt || onlyLive.length > 0 || onlyRebuilt.length > 0,
+        ),
+      })
+    }
+    await client.query('rollback')
+    return verdicts
+  })
+
+const compare = async (client: pg.Client, projection: Projection, name: string): Promise<Difference> => {
+  const [live, next] = [liveTable(projection)(name), nextTable(projection)(name)]
+  const { rows } = await client.query<{
+    live: string
+    rebuilt: string
+    only_live: string[]
+    only_rebuilt: string[]
+  }>(
+    `select (select count(*) from ${live}) as live, (select count(*) from ${next}) as rebuilt,
+            array(select l::text from ${live} l except all select n::text from ${next} n limit 5) as only_live,
+            array(select n::text from ${next} n except all select l::text from ${live} l limit 5) as only_rebuilt`,
+  )
+  return {
+    table: name,
+    live: Number(rows[0]?.live),
+    rebuilt: Number(rows[0]?.rebuilt),
+    onlyLive: rows[0]?.only_live ?? [],
+    onlyRebuilt: rows[0]?.only_rebuilt ?? [],
+  }
+}
