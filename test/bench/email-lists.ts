@@ -1,5 +1,4 @@
 import type { EmailAddress } from '../../src/capabilities/email-validation/evidence.ts'
-import { readList, vendoredListFolder } from '../../src/capabilities/email-validation/lists/file.ts'
 import { inspectLists } from '../../src/capabilities/email-validation/lists/inspect.ts'
 import { vendoredDomains } from '../../src/capabilities/email-validation/lists/listed-domains.ts'
 import { realDomains } from '../email-validation/did-you-mean-corpus.ts'
@@ -25,11 +24,11 @@ const bigProviders = [
 ]
 
 export const emailLists = async ({ rounds, begin, tell }: BenchOptions): Promise<Row[]> => {
-  vendoredDomains()
+  const { raw, kindOf } = vendoredDomains()
   const random = randomOf(11)
   const anyOf = (domains: readonly string[]): string =>
     domains[Math.floor(random() * domains.length)] ?? 'acme.com'
-  const disposable = readList(vendoredListFolder, 'disposable')
+  const disposable = [...raw.disposable].filter((domain) => kindOf(domain) === 'disposable')
   const kinds: readonly { title: string; next: () => string; least: number | null }[] = [
     {
       title: 'typical mix',

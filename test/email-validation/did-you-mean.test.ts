@@ -1,15 +1,19 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import {
-  slipsBetween,
-  suggestDomain,
-  suggestionFor,
-} from '../../src/capabilities/email-validation/lists/did-you-mean.ts'
+import { suggestionFor } from '../../src/capabilities/email-validation/lists/did-you-mean.ts'
 import { readList, vendoredListFolder } from '../../src/capabilities/email-validation/lists/file.ts'
+import { vendoredDomains } from '../../src/capabilities/email-validation/lists/listed-domains.ts'
+import { siftLists } from '../../src/capabilities/email-validation/lists/sieve.ts'
+import { slipsBetween } from '../../src/capabilities/email-validation/lists/slips.ts'
 import { mistyped, realDomains } from './did-you-mean-corpus.ts'
 
-const providers = ['providers', 'relays', 'free'] as const
-const listed = providers.flatMap((name) => readList(vendoredListFolder, name))
+const { curated, raw, kindOf } = vendoredDomains()
+const suggestDomain = (domain: string) => suggestionFor(domain, kindOf)
+const files = ['providers', 'relays', 'freeAdditions'] as const
+const listed = [
+  ...files.flatMap((name) => readList(vendoredListFolder, name)),
+  ...siftLists(raw, curated).free.entries,
+]
 const right = mistyped.filter(([slip, meant]) => suggestDomain(slip) === meant)
 const wrong = mistyped.filter(([slip, meant]) => ![meant, null].includes(suggestDomain(slip)))
 const falseOf = (domains: readonly string[]): string[] =>
@@ -31,7 +35,7 @@ describe('mistyped provider domains', () => {
   })
 
   test('among well-known organizations it stays so without any list to look them up in', () => {
-    const found = realDomains.filter((domain) => suggestionFor(domain, new Map()) !== null)
+    const found = realDomains.filter((domain) => suggestionFor(domain, () => undefined) !== null)
     expect(found.length).toBeLessThanOrEqual(3)
   })
 

@@ -5,13 +5,14 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import {
   type ListName,
-  listEntries,
+  listFileNames,
   listPath,
   readList,
   vendoredListFolder,
 } from '../../src/capabilities/email-validation/lists/file.ts'
+import { openListedDomains } from '../../src/capabilities/email-validation/lists/listed-domains.ts'
+import type { RawLists } from '../../src/capabilities/email-validation/lists/packages.ts'
 import {
-  defaultListSources,
   ListRefused,
   type ListSource,
   refreshLists,
@@ -38,7 +39,7 @@ const text =
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'lists-'))
-  for (const name of ['providers', 'relays', 'businesses', 'disposableExchanges'] satisfies ListName[])
+  for (const name of Object.keys(listFileNames) as ListName[])
     cpSync(listPath(vendoredListFolder, name), listPath(folder, name))
   answers = {
     '/cc0': text(['# a comment', ...sentinels, ...throwAways]),
@@ -70,8 +71,9 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
+const nothing = (): RawLists => ({ disposable: new Set(), free: new Set() })
 const refresh = (more: { from?: string; deadlineMs?: number; sizeBytesMax?: number } = {}) =>
-  refreshLists({ folder, sources, now, ...more })
+  refreshLists({ folder, sources, now, packaged: nothing, ...more })
 const files = (): Record<string, string> =>
   Object.fromEntries(readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), 'utf8')]))
 
@@ -91,6 +93,7 @@ test('downloads every source once, writes both lists sorted with their origin, a
       'businesses.txt',
       'disposable-exchanges.txt',
       'disposable.txt',
+      'free-additions.txt',
       'free.txt',
       'providers.txt',
       'relays.txt',
@@ -242,9 +245,29 @@ test('a folder without curated lists is refused: nothing would be allowed', asyn
   await expect(refresh()).rejects.toThrow(/ENOENT/)
 })
 
-test('the lists that come with the source name the default sources', () => {
-  const header = readFileSync(listPath(vendoredListFolder, 'disposable'), 'utf8').slice(0, 1_000)
-  const disposable = defaultListSources.filter(({ feeds }) => feeds === 'disposable')
-  expect(disposable.filter(({ url }) => !header.includes(url))).toEqual([])
-  expect(listEntries(header)[0]).toBe(readList(vendoredListFolder, 'disposable')[0])
+test('what was refreshed counts instead of what the packages list, and is not judged by them', async () => {
+  const packaged = (): RawLists => ({
+    disposable: new Set(['old-throwaway.com']),
+    free: new Set(['old-mail.com']),
+  })
+  const kindsOf = (domains: readonly string[]) => domains.map(openListedDomains(folder, packaged).kindOf)
+  const domains = ['old-throwaway.com', 'old-mail.com', 'throwaway-0.com', 'somemail-0.com']
+  expect(kindsOf(domains)).toEqual(['disposable', 'free', undefined, undefined])
+  await refresh()
+  expect(kindsOf(domains)).toEqual([undefined, undefined, 'disposable', 'free'])
+})
+
+test('a first refresh that is far from what the packages list is refused', async () => {
+  const packaged = (): RawLists => ({
+    disposable: new Set(Array.from({ length: 1_000 }, (_, at) => `packaged-${at}.com`)),
+    free: new Set(freeMail),
+  })
+  await expect(refreshLists({ folder, sources, now, packaged })).rejects.toThrow(
+    /disposable list would shrink from 1000 to 101/,
+  )
+})
+
+test.each(['disposable', 'free'] as const)('a refreshed %s list that is empty is refused', async (name) => {
+  writeFileSync(listPath(folder, name), '# nothing\n')
+  expect(() => openListedDomains(folder, nothing)).toThrow(/is empty/)
 })

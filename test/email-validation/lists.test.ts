@@ -1,8 +1,8 @@
-import { statSync } from 'node:fs'
+import { readFileSync, statSync } from 'node:fs'
 import fc from 'fast-check'
 import { getDomain } from 'tldts'
 import { describe, expect, test } from 'vitest'
-import type { EmailAddress } from '../../src/capabilities/email-validation/evidence.ts'
+import { type EmailAddress, isBusinessDomain } from '../../src/capabilities/email-validation/evidence.ts'
 import {
   type ListName,
   listFileNames,
@@ -10,12 +10,10 @@ import {
   readList,
   vendoredListFolder,
 } from '../../src/capabilities/email-validation/lists/file.ts'
-import {
-  inspectLists,
-  isBusinessDomain,
-  isDisposableExchange,
-} from '../../src/capabilities/email-validation/lists/inspect.ts'
+import { inspectLists, isDisposableExchange } from '../../src/capabilities/email-validation/lists/inspect.ts'
+import { vendoredDomains } from '../../src/capabilities/email-validation/lists/listed-domains.ts'
 import { isRoleName, roleCount } from '../../src/capabilities/email-validation/lists/roles.ts'
+import { siftLists } from '../../src/capabilities/email-validation/lists/sieve.ts'
 import { realDomains } from './did-you-mean-corpus.ts'
 
 const addressOf = (text: string): EmailAddress => {
@@ -34,6 +32,9 @@ const addressOf = (text: string): EmailAddress => {
 }
 const inspect = (text: string) => inspectLists(addressOf(text))
 const entries = (name: ListName): string[] => readList(vendoredListFolder, name)
+const { curated, raw, kindOf } = vendoredDomains()
+/** What is believed of the packages' lists. */
+const believed = siftLists(raw, curated)
 
 describe('what is said about an address', () => {
   test('all of it, for an address with something of everything', () => {
@@ -88,7 +89,7 @@ describe('disposable domains', () => {
   test('whatever stands below a disposable domain is disposable', () => {
     const labels = fc.array(fc.stringMatching(/^[a-z0-9]{1,12}$/), { minLength: 1, maxLength: 4 })
     fc.assert(
-      fc.property(labels, fc.constantFrom(...entries('disposable')), (below, domain) => {
+      fc.property(labels, fc.constantFrom(...believed.disposable.entries), (below, domain) => {
         expect(inspect(`a@${below.join('.')}.${domain}`).disposable).toBe(true)
       }),
     )
@@ -100,16 +101,18 @@ describe('disposable domains', () => {
   })
 
   test('no list holds a public suffix, private ones included: all its customers would match', () => {
-    const suffixes = (Object.keys(listFileNames) as ListName[]).flatMap((name) =>
-      entries(name).filter((domain) => getDomain(domain, { allowPrivateDomains: true }) === null),
-    )
-    expect(suffixes).toEqual([])
+    const isSuffix = (domain: string) => getDomain(domain, { allowPrivateDomains: true }) === null
+    const files = (Object.keys(listFileNames) as ListName[]).flatMap(entries)
+    expect(files.filter(isSuffix)).toEqual([])
+    const named = [...raw.disposable, ...raw.free].filter(isSuffix)
+    expect(named).toContain('ddns.net')
+    expect(named.filter((domain) => kindOf(domain) !== undefined)).toEqual([])
   })
 
   test(`none of ${entries('providers').length} providers and ${entries('relays').length} relays is disposable`, () => {
     const allowed = [...entries('providers'), ...entries('relays')]
     expect(allowed.length).toBeGreaterThanOrEqual(250)
-    const listed = new Set(entries('disposable'))
+    const listed = new Set(believed.disposable.entries)
     expect(allowed.filter((domain) => listed.has(domain))).toEqual([])
     expect(allowed.filter((domain) => inspect(`a@${domain}`).disposable)).toEqual([])
   })
@@ -257,7 +260,7 @@ describe('registrable and routable domains', () => {
   })
 
   test('what is answered without the suffix list is what the suffix list says', () => {
-    const domains = [...realDomains, ...entries('free'), ...entries('disposable').slice(0, 5_000)]
+    const domains = [...realDomains, ...believed.free.entries, ...believed.disposable.entries.slice(0, 5_000)]
     const wrong = domains.filter((domain) => {
       const expected = getDomain(domain, { allowPrivateDomains: true }) ?? getDomain(domain)
       return inspect(`a@${domain}`).registrableDomain !== expected
@@ -304,10 +307,59 @@ describe('the list files', () => {
     },
   )
 
-  test('together they are at most 2 MB', () => {
+  test('together they are small: the long lists come with packages', () => {
     const sizeBytes = (Object.keys(listFileNames) as ListName[])
       .map((name) => statSync(listPath(vendoredListFolder, name)).size)
       .reduce((sum, size) => sum + size, 0)
-    expect(sizeBytes).toBeLessThan(2_000_000)
+    expect(sizeBytes).toBeLessThan(20_000)
+  })
+
+  test('one domain is in one curated list', () => {
+    const curatedNames = ['providers', 'relays', 'businesses', 'freeAdditions'] as const
+    const named = curatedNames.flatMap(entries)
+    expect(named.filter((domain, at) => named.indexOf(domain) !== at)).toEqual([])
+  })
+})
+
+describe("the packages' lists", () => {
+  test('are long, and as much of them is believed as ever', () => {
+    expect(raw.disposable.size).toBeGreaterThan(60_000)
+    expect(believed.disposable.entries.length).toBeGreaterThan(59_000)
+    expect(raw.free.size).toBeGreaterThan(8_000)
+    expect(believed.free.entries.length).toBeGreaterThan(1_700)
+  })
+
+  test('judged one by one, or all at once: the same is believed', () => {
+    expect(believed.disposable.entries.filter((domain) => kindOf(domain) !== 'disposable')).toEqual([])
+    const listed = new Set(believed.disposable.entries)
+    const below = [...raw.disposable].filter(
+      (domain) => kindOf(domain) === 'disposable' && !listed.has(domain),
+    )
+    const parents = below.map((domain) => domain.slice(domain.indexOf('.') + 1))
+    expect(parents.filter((parent) => !inspect(`a@${parent}`).disposable)).toEqual([])
+    const additions = new Set(entries('freeAdditions'))
+    const free = [...raw.free].filter((domain) => kindOf(domain) === 'free' && !additions.has(domain))
+    expect(free.sort()).toEqual(believed.free.entries)
+  })
+
+  test('name shops, schools, mailers and slips that are not believed', () => {
+    const mistaken = ['starbucks.com', 'valuemailers.com', 'worldmailer.com', 'nus.edu.sg']
+    expect(mistaken.filter((domain) => kindOf(domain) === 'free' || kindOf(domain) === 'disposable')).toEqual(
+      [],
+    )
+  })
+
+  test('come under the licences that provenance.md tells', () => {
+    const provenance = readFileSync(`${vendoredListFolder}provenance.md`, 'utf8')
+    for (const [name, licence] of [
+      ['mailchecker', 'MIT'],
+      ['disposable-email-domains-js', 'CC0-1.0'],
+      ['email-providers', 'ISC'],
+    ] as const) {
+      const text = readFileSync(new URL(`../../node_modules/${name}/package.json`, import.meta.url), 'utf8')
+      const installed = JSON.parse(text) as { version: string; license: string }
+      expect(installed.license).toBe(licence)
+      expect(provenance).toContain(`\`${name}\` | ${installed.version} | ${licence}`)
+    }
   })
 })

@@ -6,8 +6,14 @@ import {
   type EmailValidationResult,
   emailCharactersMax,
 } from './contract.ts'
-import type { ListEvidence, MailboxEvidence, MailboxOutcome, MxEvidence, ParsedEmail } from './evidence.ts'
-import { isBusinessDomain } from './lists/inspect.ts'
+import {
+  isBusinessDomain,
+  type ListEvidence,
+  type MailboxEvidence,
+  type MailboxOutcome,
+  type MxEvidence,
+  type ParsedEmail,
+} from './evidence.ts'
 
 /** What is known of an address when its verdict is due. Null: that far it did not get, or nobody was asked. */
 export type EmailEvidence = {

@@ -117,3 +117,13 @@ export type MailboxEvidence = {
   /** When to ask again, where the outcome is expected to change. */
   readonly retryAfterSeconds: number | null
 }
+
+/**
+ * Whether the domain may belong to a business that company data can be looked up for: it has a registrable domain and
+ * is no mailbox provider, throw-away or alias service.
+ */
+export const isBusinessDomain = (evidence: ListEvidence): boolean =>
+  evidence.registrableDomain !== null &&
+  !evidence.freeProvider &&
+  !evidence.disposable &&
+  !evidence.privacyRelay

@@ -7,8 +7,15 @@ import type { Companies } from './company/companies.ts'
 import { type EmailRequest, type EmailValidationResult, parseEmailRequest } from './contract.ts'
 import { companyApplies, decide, type EmailEvidence, type EmailFindings, verdictOf } from './decide.ts'
 import type { MailExchangers } from './dns/mail-exchangers.ts'
-import type { EmailAddress, ListEvidence, MailboxEvidence, MailboxOutcome, ParsedEmail } from './evidence.ts'
-import { inspectLists, isBusinessDomain, isDisposableExchange } from './lists/inspect.ts'
+import {
+  type EmailAddress,
+  isBusinessDomain,
+  type ListEvidence,
+  type MailboxEvidence,
+  type MailboxOutcome,
+  type ParsedEmail,
+} from './evidence.ts'
+import { inspectLists, isDisposableExchange } from './lists/inspect.ts'
 import type { MailboxChecks } from './mailbox/checks.ts'
 import type { MailboxProbe } from './mailbox/probe.ts'
 import { parseEmail } from './syntax/parse.ts'

@@ -6,8 +6,9 @@
  * from a dozen real companies, are only ever corrected in their ending.
  */
 import { parse } from 'tldts'
-import { firstOfParents } from './file.ts'
-import { type ListedDomains, vendoredDomains } from './listed-domains.ts'
+import type { ListedDomains } from './listed-domains.ts'
+import { firstOfParents } from './parents.ts'
+import { slipsBetween } from './slips.ts'
 
 type ProviderName = {
   readonly name: string
@@ -191,16 +192,12 @@ const byLettersOnly: ReadonlyMap<string, string> = new Map(
  * The provider's domain that the given one is a slip of; null where there is none, or the domain is listed as one that
  * really takes mail. Disposable look-alikes, such as squatted typos, do get a suggestion. `asciiDomain` in lower case.
  */
-export const suggestDomain = (asciiDomain: string): string | null =>
-  suggestionFor(asciiDomain, vendoredDomains().kinds)
-
-/** As `suggestDomain`, over lists of the caller's. */
-export const suggestionFor = (asciiDomain: string, kinds: ListedDomains['kinds']): string | null => {
-  const kind = firstOfParents(asciiDomain, (name) => kinds.get(name))
+export const suggestionFor = (asciiDomain: string, kindOf: ListedDomains['kindOf']): string | null => {
+  const kind = firstOfParents(asciiDomain, kindOf)
   return kind !== undefined && kind !== 'disposable' ? null : correctedDomain(asciiDomain)
 }
 
-/** As `suggestDomain`, for a domain already known to be on no list of real ones. */
+/** As `suggestionFor`, for a domain already known to be on no list of real ones. */
 export const correctedDomain = (domain: string): string | null => {
   if (domain.length > domainLengthMax || domain.startsWith('[')) return null
   const corrected = nearestProvider(domain)
@@ -300,34 +297,3 @@ const oneLabel = (ending: string): boolean => !ending.includes('.')
 
 const topLevelExists = (ending: string): boolean =>
   parse(`a.${ending}`, { extractHostname: false, validateHostname: false }).isIcann === true
-
-/**
- * Damerau-Levenshtein distance with adjacent transpositions counted once, as far as `max`; anything beyond it is
- * `max + 1`. Texts are at most `domainLengthMax` long.
- */
-export const slipsBetween = (left: string, right: string, max: number): number => {
-  if (Math.abs(left.length - right.length) > max) return max + 1
-  let before: number[] = []
-  let previous = Array.from({ length: right.length + 1 }, (_, at) => at)
-  for (let row = 1; row <= left.length; row++) {
-    const current = [row]
-    let least = row
-    for (let column = 1; column <= right.length; column++) {
-      const same = left[row - 1] === right[column - 1]
-      let cost = Math.min(
-        (previous[column] ?? 0) + 1,
-        (current[column - 1] ?? 0) + 1,
-        (previous[column - 1] ?? 0) + (same ? 0 : 1),
-      )
-      const exchanged =
-        row > 1 && column > 1 && left[row - 1] === right[column - 2] && left[row - 2] === right[column - 1]
-      if (exchanged) cost = Math.min(cost, (before[column - 2] ?? 0) + 1)
-      current.push(cost)
-      if (cost < least) least = cost
-    }
-    if (least > max) return max + 1
-    before = previous
-    previous = current
-  }
-  return Math.min(previous[right.length] ?? 0, max + 1)
-}

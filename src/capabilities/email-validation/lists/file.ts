@@ -1,28 +1,31 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 /**
- * The vendored lists of domains: one domain a line, ASCII, lower case; `#` begins a comment. Where each comes from, and
- * under which licence, is in `provenance.md`.
+ * Lists of domains as files: one domain a line, ASCII, lower case; `#` begins a comment. The curated ones come with the
+ * source. The generated ones are there once an operator has refreshed them; until then the packages' lists count.
  */
 export const listFileNames = {
   providers: 'providers.txt',
   relays: 'relays.txt',
   businesses: 'businesses.txt',
-  disposable: 'disposable.txt',
-  free: 'free.txt',
+  freeAdditions: 'free-additions.txt',
   disposableExchanges: 'disposable-exchanges.txt',
 } as const
+const refreshedFileNames = { disposable: 'disposable.txt', free: 'free.txt' } as const
+
 export type ListName = keyof typeof listFileNames
+type RefreshedName = keyof typeof refreshedFileNames
 
 /** The folder of the lists that come with the source. */
 export const vendoredListFolder = fileURLToPath(new URL('.', import.meta.url))
 
-export const listPath = (folder: string, name: ListName): string => join(folder, listFileNames[name])
+export const listPath = (folder: string, name: ListName | RefreshedName): string =>
+  join(folder, { ...listFileNames, ...refreshedFileNames }[name])
 
 /** The domains of a list file, in its order; comments and empty lines are left out, nothing else is checked. */
-export const listEntries = (text: string): string[] => {
+const listEntries = (text: string): string[] => {
   const entries: string[] = []
   for (const line of text.split('\n')) {
     const entry = line.trim()
@@ -31,18 +34,14 @@ export const listEntries = (text: string): string[] => {
   return entries
 }
 
-/** @throws the file system's error where the list is missing: without its lists a check would call everything fine. */
-export const readList = (folder: string, name: ListName): string[] =>
-  listEntries(readFileSync(listPath(folder, name), 'utf8'))
-
-/** `a.b.c`, then `b.c`, then `c`: the first for which `visit` answers something ends the walk. */
-export const firstOfParents = <T>(domain: string, visit: (name: string) => T | undefined): T | undefined => {
-  let name = domain
-  for (;;) {
-    const found = visit(name)
-    if (found !== undefined) return found
-    const dot = name.indexOf('.')
-    if (dot === -1) return undefined
-    name = name.slice(dot + 1)
-  }
+/** @throws where the list is missing or has no entry: without its lists a check would call everything fine. */
+export const readList = (folder: string, name: ListName | RefreshedName): string[] => {
+  const path = listPath(folder, name)
+  const entries = listEntries(readFileSync(path, 'utf8'))
+  if (entries.length === 0) throw new Error(`the list ${path} is empty`)
+  return entries
 }
+
+/** Null where no operator has refreshed it. @throws as `readList` where it is there. */
+export const readRefreshed = (folder: string, name: RefreshedName): ReadonlySet<string> | null =>
+  existsSync(listPath(folder, name)) ? new Set(readList(folder, name)) : null

@@ -7,8 +7,8 @@ import { LRUCache } from 'lru-cache'
 import { getDomain } from 'tldts'
 import type { EmailAddress, ListEvidence } from '../evidence.ts'
 import { correctedDomain } from './did-you-mean.ts'
-import { firstOfParents } from './file.ts'
 import { type ListedDomains, rereadVendoredDomains, vendoredDomains } from './listed-domains.ts'
+import { firstOfParents } from './parents.ts'
 import { isRoleName } from './roles.ts'
 import { isRoutableDomain } from './special-use-domains.ts'
 import { subaddressTag } from './subaddress.ts'
@@ -29,9 +29,9 @@ export const inspectLists = (address: EmailAddress): ListEvidence => {
 
 /** Reads the lists that come with the source again, and tells how many domains they name. Throws as opening them does. */
 export const rereadLists = (): { readonly domains: number } => {
-  const { kinds } = rereadVendoredDomains()
+  const { curated, raw } = rereadVendoredDomains()
   seen.clear()
-  return { domains: kinds.size }
+  return { domains: curated.size + raw.disposable.size + raw.free.size }
 }
 
 /** As `inspectLists`, over lists of the caller's. */
@@ -49,12 +49,12 @@ const seenMax = 20_000
 const seen = new LRUCache<string, DomainEvidence>({ max: seenMax })
 
 const inspectDomain = (
-  { kinds }: ListedDomains,
+  { kindOf }: ListedDomains,
   { asciiDomain, domainLiteral }: EmailAddress,
 ): DomainEvidence => {
-  const exact = kinds.get(asciiDomain)
+  const exact = kindOf(asciiDomain)
   const routable = exact !== undefined || (!domainLiteral && isRoutableDomain(asciiDomain))
-  const kind = exact ?? firstOfParents(asciiDomain, (name) => kinds.get(name))
+  const kind = exact ?? firstOfParents(asciiDomain, kindOf)
   return {
     disposable: kind === 'disposable',
     freeProvider: kind === 'provider' || kind === 'free',
@@ -83,16 +83,6 @@ const evidenceOf = (
   registrableDomain: domain.registrableDomain,
   routable: domain.routable,
 })
-
-/**
- * Whether the domain may belong to a business that company data can be looked up for: it has a registrable domain and
- * is nobody's mailbox, throw-away or alias service.
- */
-export const isBusinessDomain = (evidence: ListEvidence): boolean =>
-  evidence.registrableDomain !== null &&
-  !evidence.freeProvider &&
-  !evidence.disposable &&
-  !evidence.privacyRelay
 
 /**
  * Whether a mail exchanger belongs to a throw-away service: those change their domains daily and their servers seldom.

@@ -1,18 +1,17 @@
 /**
- * Builds the two generated lists, `disposable.txt` and `free.txt`, from other projects' lists.
+ * Builds the two generated lists, `disposable.txt` and `free.txt`, from what other projects list today. They count
+ * instead of the packages' lists from then on.
  *
- * Those lists are written by strangers and hold mistakes that would cost customers: big providers, public suffixes,
- * alias services. So nothing is taken as it comes. What is curated here wins, an implausible change is refused, and the
- * files are replaced only after every check has passed.
+ * Nothing is taken as it comes: the sieve judges every entry, an implausible change is refused, and the files are
+ * replaced only after every check has passed.
  */
 import { randomUUID } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import { open, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { parse } from 'tldts'
-import { suggestionFor } from './did-you-mean.ts'
-import { firstOfParents, listPath, readList, vendoredListFolder } from './file.ts'
-import type { DomainKind } from './listed-domains.ts'
+import { listPath, vendoredListFolder } from './file.ts'
+import { openListedDomains } from './listed-domains.ts'
+import { packagedLists, type RawLists } from './packages.ts'
+import { type Curated, type Sifted, siftLists } from './sieve.ts'
 
 export type ListSource = {
   /** Also the name of its file, with `.txt` added, in a folder of downloads. */
@@ -22,7 +21,7 @@ export type ListSource = {
   readonly feeds: 'disposable' | 'free'
 }
 
-export const defaultListSources: readonly ListSource[] = [
+const defaultListSources: readonly ListSource[] = [
   {
     name: 'disposable-email-domains',
     url: 'https://raw.githubusercontent.com/disposable-email-domains/disposable-email-domains/main/disposable_email_blocklist.conf',
@@ -43,9 +42,11 @@ export const defaultListSources: readonly ListSource[] = [
   },
 ]
 
-export type RefreshOptions = {
+type RefreshOptions = {
   /** Where the lists are read and written; the source's own by default. */
   readonly folder?: string
+  /** What counts where no list was refreshed before. */
+  readonly packaged?: () => RawLists
   readonly sources?: readonly ListSource[]
   /** A folder of files already downloaded, `<source name>.txt`: nothing is asked over the network. */
   readonly from?: string
@@ -57,7 +58,7 @@ export type RefreshOptions = {
   readonly sizeBytesMax?: number
 }
 
-export type ListChange = {
+type ListChange = {
   readonly before: number
   readonly after: number
   readonly added: number
@@ -65,7 +66,7 @@ export type ListChange = {
   /** Entries of the sources that were left out, by reason. */
   readonly left: Readonly<Record<string, number>>
 }
-export type RefreshReport = { readonly disposable: ListChange; readonly free: ListChange }
+type RefreshReport = { readonly disposable: ListChange; readonly free: ListChange }
 
 /** A refreshed list that must not be used; the message says why. Nothing was written. */
 export class ListRefused extends Error {
@@ -111,13 +112,16 @@ export const refreshLists = async (options: RefreshOptions): Promise<RefreshRepo
         : await readFile(join(from, `${source.name}.txt`), 'utf8')
     texts.set(source, text)
   }
-  const built = buildLists(texts, curatedKinds(folder))
+  const { curated, raw } = openListedDomains(folder, options.packaged ?? packagedLists)
+  const built = buildLists(texts, curated)
+  const current = siftLists(raw, curated)
+  const names = ['disposable', 'free'] as const
   const report = {
-    disposable: changeOf(folder, 'disposable', built.disposable),
-    free: changeOf(folder, 'free', built.free),
+    disposable: changeOf('disposable', current.disposable.entries, built.disposable),
+    free: changeOf('free', current.free.entries, built.free),
   }
   await replaceFiles(
-    (['disposable', 'free'] as const).map((name) => ({
+    names.map((name) => ({
       path: listPath(folder, name),
       text: fileText(built[name].entries, {
         sources: sources.filter(({ feeds }) => feeds === name || name === 'free'),
@@ -128,22 +132,10 @@ export const refreshLists = async (options: RefreshOptions): Promise<RefreshRepo
   return report
 }
 
-type Built = { readonly entries: readonly string[]; readonly left: Readonly<Record<string, number>> }
-type Kinds = ReadonlyMap<string, DomainKind>
-
-/** The curated lists alone; what was generated before has no say in what is generated next. */
-const curatedKinds = (folder: string): Kinds => {
-  const kinds = new Map<string, DomainKind>()
-  for (const domain of readList(folder, 'businesses')) kinds.set(domain, 'business')
-  for (const domain of readList(folder, 'providers')) kinds.set(domain, 'provider')
-  for (const domain of readList(folder, 'relays')) kinds.set(domain, 'relay')
-  return kinds
-}
-
 const buildLists = (
   texts: ReadonlyMap<ListSource, string>,
-  curated: Kinds,
-): { disposable: Built; free: Built } => {
+  curated: Curated,
+): { disposable: Sifted; free: Sifted } => {
   const raw = { disposable: new Set<string>(), free: new Set<string>() }
   for (const [source, text] of texts) {
     const entries = sourceEntries(source, text)
@@ -153,13 +145,11 @@ const buildLists = (
   }
   requireEntries('disposable', raw.disposable, disposableSentinels)
   requireEntries('free', raw.free, freeSentinels)
-  const disposable = sifted(raw.disposable, (domain) => disposableFault(domain, raw.disposable, curated))
-  const listed = new Set(disposable.entries)
-  const free = sifted(raw.free, (domain) => freeFault(domain, listed, curated))
-  for (const { entries } of [disposable, free])
+  const built = siftLists(raw, curated)
+  for (const { entries } of [built.disposable, built.free])
     for (const entry of entries)
       if (curated.has(entry)) throw new ListRefused(`${entry} is curated and must not be in a generated list`)
-  return { disposable, free }
+  return built
 }
 
 /** One domain a line, or a JSON array of texts. */
@@ -192,80 +182,14 @@ const requireEntries = (what: string, entries: ReadonlySet<string>, sentinels: r
   if (missing !== undefined) throw new ListRefused(`no source of the ${what} list names ${missing}`)
 }
 
-const sifted = (entries: ReadonlySet<string>, fault: (domain: string) => string | null): Built => {
-  const kept: string[] = []
-  const left: Record<string, number> = {}
-  for (const domain of entries) {
-    const reason = fault(domain)
-    if (reason === null) kept.push(domain)
-    else left[reason] = (left[reason] ?? 0) + 1
-  }
-  return { entries: kept.sort(), left }
-}
-
-const suffixOptions = { allowPrivateDomains: true, extractHostname: false, validateHostname: false }
-/** Schools, authorities and armies are nobody's throw-away service, whoever listed them. */
-const institution = /(?:^|\.)(?:edu|ac|gov|gob|gouv|mil)(?:\.[a-z]{2})?$/
-
-const disposableFault = (domain: string, all: ReadonlySet<string>, curated: Kinds): string | null => {
-  const { domain: registrable, publicSuffix } = parse(domain, suffixOptions)
-  if (registrable === null) return 'public_suffix'
-  if (firstOfParents(domain, (name) => curated.get(name)) !== undefined) return 'curated'
-  if (institution.test(publicSuffix ?? '')) return 'institution'
-  const dot = domain.indexOf('.')
-  const parent = firstOfParents(domain.slice(dot + 1), (name) =>
-    all.has(name) && parse(name, suffixOptions).domain !== null ? name : undefined,
-  )
-  return parent === undefined ? null : 'parent_listed'
-}
-
-/** Endings sold for next to nothing: what is "free mail" there is a throw-away service that is not listed yet. */
-const cheapEndings = new Set([
-  'cd',
-  'tk',
-  'ml',
-  'ga',
-  'cf',
-  'gq',
-  'cc',
-  'pw',
-  'ws',
-  'to',
-  'st',
-  'id',
-  'io',
-  'me',
-  'co',
-  'tv',
-  'gd',
-])
-const establishedEndings = new Set(['com', 'net', 'org'])
-
-/**
- * The source also names shops, airlines and newspapers, whose company data would be refused by mistake. What says
- * "mail" in its name is believed; anybody else has to be curated.
- */
-const namesMail = /^(?!.*(?:te?mp|trash|burn|bomb|gmail)).*(?:mail|mbox|inbox)/
-
-const freeFault = (domain: string, disposable: ReadonlySet<string>, curated: Kinds): string | null => {
-  const { domain: registrable, publicSuffix } = parse(domain, suffixOptions)
-  if (registrable !== domain) return 'not_registrable'
-  if (curated.has(domain)) return 'curated'
-  if (firstOfParents(domain, (name) => (disposable.has(name) ? name : undefined)) !== undefined)
-    return 'disposable'
-  if (institution.test(publicSuffix ?? '')) return 'institution'
-  const topLevel = domain.slice(domain.lastIndexOf('.') + 1)
-  if (cheapEndings.has(topLevel) || (topLevel.length > 2 && !establishedEndings.has(topLevel)))
-    return 'ending'
-  if (!namesMail.test(domain)) return 'not_named_mail'
-  return suggestionFor(domain, curated) === null ? null : 'mistyped_provider'
-}
-
-const changeOf = (folder: string, name: 'disposable' | 'free', { entries, left }: Built): ListChange => {
-  const old = new Set(existsSync(listPath(folder, name)) ? readList(folder, name) : [])
-  const current = new Set(entries)
+const changeOf = (
+  name: 'disposable' | 'free',
+  current: readonly string[],
+  { entries, left }: Sifted,
+): ListChange => {
+  const old = new Set(current)
   const before = old.size
-  const after = current.size
+  const after = entries.length
   if (before > 0 && after < before * (1 - shrinkMax))
     throw new ListRefused(`the ${name} list would shrink from ${before} to ${after} entries`)
   if (before > 0 && after > before * (1 + growMax))

@@ -1,0 +1,11 @@
+/** `a.b.c`, then `b.c`, then `c`: the first for which `visit` answers something ends the walk. */
+export const firstOfParents = <T>(domain: string, visit: (name: string) => T | undefined): T | undefined => {
+  let name = domain
+  for (;;) {
+    const found = visit(name)
+    if (found !== undefined) return found
+    const dot = name.indexOf('.')
+    if (dot === -1) return undefined
+    name = name.slice(dot + 1)
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * What is believed of other projects' lists of disposable and free domains.
+ *
+ * Strangers write those lists, and they hold mistakes that would cost customers: big providers, public suffixes, alias
+ * services, shops. So every entry is judged before it counts, and what is curated here wins. Pure.
+ */
+import { parse } from 'tldts'
+import { suggestionFor } from './did-you-mean.ts'
+import type { DomainKind } from './listed-domains.ts'
+import type { RawLists } from './packages.ts'
+import { firstOfParents } from './parents.ts'
+
+/** Domains whose kind was decided here. */
+export type Curated = ReadonlyMap<string, DomainKind>
+
+export type Sifted = {
+  readonly entries: readonly string[]
+  /** Entries that were left out, by reason. */
+  readonly left: Readonly<Record<string, number>>
+}
+
+/** Sorted, and without names below a listed parent, which say nothing more. */
+export const siftLists = (
+  raw: RawLists,
+  curated: Curated,
+): { readonly disposable: Sifted; readonly free: Sifted } => {
+  const isListed = (name: string): true | undefined =>
+    raw.disposable.has(name) && parse(name, suffixOptions).domain !== null ? true : undefined
+  const disposable = sifted(raw.disposable, (domain) => {
+    const parent = domain.slice(domain.indexOf('.') + 1)
+    return disposableFault(domain, curated) ?? (firstOfParents(parent, isListed) ? 'parent_listed' : null)
+  })
+  const listed = new Set(disposable.entries)
+  return {
+    disposable,
+    free: sifted(raw.free, (domain) => freeFault(domain, (name) => listed.has(name), curated)),
+  }
+}
+
+const sifted = (entries: ReadonlySet<string>, fault: (domain: string) => string | null): Sifted => {
+  const kept: string[] = []
+  const left: Record<string, number> = {}
+  for (const domain of entries) {
+    const reason = fault(domain)
+    if (reason === null) kept.push(domain)
+    else left[reason] = (left[reason] ?? 0) + 1
+  }
+  return { entries: kept.sort(), left }
+}
+
+const suffixOptions = { allowPrivateDomains: true, extractHostname: false, validateHostname: false }
+/** Schools, authorities and armies run no throw-away service, whatever a list says. */
+const institution = /(?:^|\.)(?:edu|ac|gov|gob|gouv|mil)(?:\.[a-z]{2})?$/
+
+/** Why a domain that is listed as disposable is not believed to be; null where it is. */
+export const disposableFault = (domain: string, curated: Curated): string | null => {
+  const { domain: registrable, publicSuffix } = parse(domain, suffixOptions)
+  if (registrable === null) return 'public_suffix'
+  if (firstOfParents(domain, (name) => curated.get(name)) !== undefined) return 'curated'
+  return institution.test(publicSuffix ?? '') ? 'institution' : null
+}
+
+/** Endings sold for next to nothing: what is "free mail" there is a throw-away service that is not listed yet. */
+const cheapEndings = new Set([
+  'cd',
+  'tk',
+  'ml',
+  'ga',
+  'cf',
+  'gq',
+  'cc',
+  'pw',
+  'ws',
+  'to',
+  'st',
+  'id',
+  'io',
+  'me',
+  'co',
+  'tv',
+  'gd',
+])
+const establishedEndings = new Set(['com', 'net', 'org'])
+
+/**
+ * The source also names shops, airlines and newspapers, whose company data would be refused by mistake. What says
+ * "mail" in its name is believed, except a mailer, which sends it for others; any other has to be curated.
+ */
+const namesMail = /^(?!.*(?:te?mp|trash|burn|bomb|gmail|mailers?\.)).*(?:mail|mbox|inbox)/
+
+/** Why a domain that is listed as free is not believed to be; null where it is. */
+export const freeFault = (
+  domain: string,
+  isDisposable: (name: string) => boolean,
+  curated: Curated,
+): string | null => {
+  const { domain: registrable, publicSuffix } = parse(domain, suffixOptions)
+  if (registrable !== domain) return 'not_registrable'
+  if (curated.has(domain)) return 'curated'
+  if (isDisposable(domain)) return 'disposable'
+  if (institution.test(publicSuffix ?? '')) return 'institution'
+  const topLevel = domain.slice(domain.lastIndexOf('.') + 1)
+  if (cheapEndings.has(topLevel) || (topLevel.length > 2 && !establishedEndings.has(topLevel)))
+    return 'ending'
+  if (!namesMail.test(domain)) return 'not_named_mail'
+  return suggestionFor(domain, (name) => curated.get(name)) === null ? null : 'mistyped_provider'
+}
