@@ -1,4 +1,4 @@
-import { appendSurely } from '../event-log/append-next.ts'
+import { appendUntilKnown } from '../event-log/append-until-known.ts'
 import {
   AppendConflict,
   type EventLog,
@@ -97,7 +97,7 @@ const copyInto = async (
     return copyInto(to, stream, events.slice(half))
   }
   try {
-    await appendSurely(
+    await appendUntilKnown(
       to,
       stream,
       first.revision === 0 ? 'none' : first.revision - 1,

@@ -3,7 +3,7 @@ import { z } from 'zod'
 import { formatCredits, type MicroCredits } from '../billing/money.ts'
 import { priceBookAt, priceBookOf } from '../billing/price-book.ts'
 import { knownRules } from '../billing/tariff.ts'
-import { appendSurely } from '../event-log/append-next.ts'
+import { appendUntilKnown } from '../event-log/append-until-known.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { encodeEvent, faultOf } from '../event-log/stored-event.ts'
 import { type PriceBookPublished, priceBookRule } from '../events/prices.ts'
@@ -57,7 +57,7 @@ export const publishPriceBook = async (
   const books = await publishedBooks(eventLog)
   const version = (books.at(-1)?.version ?? 0) + 1
   const book: PriceBookPublished = { version, effective_from: effectiveFrom, rules, approver }
-  await appendSurely(eventLog, priceBookStream, books.length - 1, [
+  await appendUntilKnown(eventLog, priceBookStream, books.length - 1, [
     encodeEvent(
       { type: 'PriceBookPublished', data: book },
       {

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { Logger } from 'pino'
 import { type Config, ConfigError } from '../config.ts'
-import { appendSurely } from '../event-log/append-next.ts'
+import { appendUntilKnown } from '../event-log/append-until-known.ts'
 import { type EventLog, LogRewritten, StreamMissing } from '../event-log/port.ts'
 import { priceBookStream } from '../events/streams.ts'
 import { readCheckpoints, strayCheckpoints, strayMessage } from '../projector/checkpoints.ts'
@@ -95,7 +95,7 @@ const mayAppend = async (eventLog: EventLog): Promise<void> => {
     if (error instanceof StreamMissing) return []
     throw error
   })
-  if (first !== undefined) await appendSurely(eventLog, priceBookStream, 'none', [first])
+  if (first !== undefined) await appendUntilKnown(eventLog, priceBookStream, 'none', [first])
 }
 
 /** The same log, which also tells of a subscription that found it to be another one. */

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino'
 import { defaultPriceBook, priceBookAt, priceBookOf } from '../billing/price-book.ts'
 import { knownRules } from '../billing/tariff.ts'
-import { appendSurely } from '../event-log/append-next.ts'
+import { appendUntilKnown } from '../event-log/append-until-known.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { AppendConflict, type EventLog, StreamMissing } from '../event-log/port.ts'
 import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
@@ -44,7 +44,7 @@ export const keepPriceBookComplete = async (eventLog: EventLog, logger: Logger):
   // What an earlier default book priced keeps its price; what it did not price could not be called.
   const effective_from = current?.effective_from ?? defaultPriceBook.effective_from
   try {
-    await appendSurely(eventLog, priceBookStream, books.length === 0 ? 'none' : books.length - 1, [
+    await appendUntilKnown(eventLog, priceBookStream, books.length === 0 ? 'none' : books.length - 1, [
       encodeEvent(
         { type: 'PriceBookPublished', data: { ...defaultPriceBook, version, effective_from } },
         {

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { EventStoreDBClient, jsonEvent } from '@eventstore/db-client'
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { appendSurely } from '../../src/event-log/append-next.ts'
+import { appendUntilKnown as appendOfOurs, appendPatience } from '../../src/event-log/append-until-known.ts'
 import {
   type EventStoreDbLimits,
   openEventStoreDb,
@@ -218,10 +218,13 @@ describe('the event log in EventStoreDB, over the double', () => {
         const events = newEvents(2)
         let sends = 0
         double.onAppend = () => (sends++ === 0 ? 'lose-reply' : sends < 4 ? refusal : undefined)
-        expect(await appendSurely(eventLog, 'ledger-a', 'none', events)).toEqual({ revision: 1 })
+        expect(await appendOfOurs(eventLog, 'ledger-a', 'none', events)).toEqual({ revision: 1 })
         sends = 0
         double.onAppend = () => (sends++ === 0 ? 'lose-reply' : refusal)
-        await expect(appendSurely(eventLog, 'ledger-a', 1, newEvents(1))).rejects.toThrow(UnknownOutcome)
+        const patience = { ...appendPatience, unknownMs: 200 }
+        await expect(appendOfOurs(eventLog, 'ledger-a', 1, newEvents(1), patience)).rejects.toThrow(
+          UnknownOutcome,
+        )
         expect(double.eventsOf('ledger-a')).toHaveLength(3)
       },
     )

@@ -35,7 +35,11 @@ afterEach(async () => {
 })
 
 const openOn = async (client: EventLog): Promise<PixelRulesModel> => {
-  const rules = await openPixelRules({ eventLog: client, logger: pino({ level: 'silent' }) })
+  const rules = await openPixelRules({
+    eventLog: client,
+    logger: pino({ level: 'silent' }),
+    patience: { unknownMs: 500, unavailableMs: 0, pauseMs: 5 },
+  })
   opened.push({ rules, client })
   await rules.caughtUp
   return rules
@@ -175,9 +179,11 @@ describe('a change whose append fails', () => {
   })
 
   test('because nobody ever answers is unavailable, and given again is made once', async () => {
-    const rules = await failing('lose-reply', 'lose-reply', 'lose-reply')
+    let answers = false
+    const rules = await open({ onAppend: () => (answers ? undefined : 'lose-reply') })
     await expect(give(rules, block)).rejects.toThrow(Unavailable)
-    expect(eventLog.attempts).toHaveLength(3)
+    answers = true
+    expect(eventLog.attempts.length).toBeGreaterThan(2)
     expect(new Set(eventLog.attempts.map(({ events }) => events[0]?.id)).size).toBe(1)
     expect(await give(rules, block)).toMatchObject({ changed: false })
     expect(recorded()).toEqual([blockedFact])

@@ -31,7 +31,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   // A capability calls, reads projections, follows the event log, hashes what is personal, and asks outside.
   capability: [
     ...['call', 'egress', 'events', 'projections', 'src/guard/secrets.ts'],
-    ...['port', 'append-next', 'follow', 'stored-event', 'event-id'].map(
+    ...['port', 'append-next', 'append-until-known', 'follow', 'stored-event', 'event-id'].map(
       (name) => `src/event-log/${name}.ts`,
     ),
     // The rules for what operators type, for commands about what a capability keeps.

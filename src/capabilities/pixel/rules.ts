@@ -1,11 +1,11 @@
 import { LRUCache } from 'lru-cache'
 import type { Logger } from 'pino'
+import { type AppendPatience, appendPatience, appendUntilKnown } from '../../event-log/append-until-known.ts'
 import { eventIdOf } from '../../event-log/event-id.ts'
 import { follow } from '../../event-log/follow.ts'
 import {
   AppendConflict,
   type EventLog,
-  type NewEvent,
   type RecordedEvent,
   StreamMissing,
   Unavailable,
@@ -64,21 +64,25 @@ const rulesHeldMax = 1_000_000
 const pageMax = 1_000
 /** Every lost race means that another process changed the same organization's rules just then. */
 const attemptsMax = 10
-/** Each try waits as long as the log's own append deadline. */
-const sendsMax = 3
+/** A caller waits for a change. Longer than the deadline of one append, so that an unknown one is sent again. */
+const changePatience = { ...appendPatience, unknownMs: 8_000 }
 /** Of one organization in this process, waiting for each other. */
 const changesWaitingMax = 100
 
 const stream = pixelStream
 const organizationOf = (name: string): string => name.slice(stream('').length)
 
+type PixelRulesOptions = {
+  readonly eventLog: EventLog
+  readonly logger: Logger
+  readonly patience?: AppendPatience
+}
+
 export const openPixelRules = async ({
   eventLog,
   logger,
-}: {
-  eventLog: EventLog
-  logger: Logger
-}): Promise<PixelRulesModel> => {
+  patience = changePatience,
+}: PixelRulesOptions): Promise<PixelRulesModel> => {
   const known = new LRUCache<string, LiveRules>({
     maxSize: rulesHeldMax,
     sizeCalculation: ({ count }) => 1 + count,
@@ -186,13 +190,15 @@ export const openPixelRules = async ({
       const id = eventIdOf(name, requestId, 0)
       const encoded = encodeEvent(event, { id, actor, effectiveAt, requestId })
       try {
-        const { revision } = await send(eventLog, name, rules.revision, encoded)
+        const expected = rules.revision === -1 ? 'none' : rules.revision
+        const { revision } = await appendUntilKnown(eventLog, name, expected, [encoded], patience)
         const own = (into: LiveRules): void => applyPixelEvent(into, event, { revision, effectiveAt })
         advance(organizationId, revision, own)
         // These may have been put aside for others in the meantime.
         if (rules.revision < revision) own(rules)
         return { rules, changed: true, tooMany: false }
       } catch (error) {
+        failUnknown(error, name)
         if (!(error instanceof AppendConflict)) throw error
       }
     }
@@ -250,20 +256,8 @@ const readable = (recorded: RecordedEvent): (DecodedEvent & PixelEvent) | null =
   }
 }
 
-/** Appends, sending the identical append again while its outcome is unknown. */
-const send = async (
-  eventLog: EventLog,
-  name: string,
-  revision: number,
-  event: NewEvent,
-): Promise<{ revision: number }> => {
-  for (let sends = 1; ; sends++) {
-    try {
-      return await eventLog.append(name, revision === -1 ? 'none' : revision, [event])
-    } catch (error) {
-      if (!(error instanceof UnknownOutcome)) throw error
-      if (sends === sendsMax)
-        throw new Unavailable(`it is not known whether ${name} was written`, { cause: error })
-    }
-  }
+/** A caller may try again: the same request makes the change once. */
+const failUnknown = (error: unknown, name: string): void => {
+  if (error instanceof UnknownOutcome)
+    throw new Unavailable(`it is not known whether ${name} was written`, { cause: error })
 }

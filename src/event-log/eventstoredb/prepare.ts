@@ -6,7 +6,7 @@ import type { DetailsResp } from '@eventstore/db-client/generated/users_pb.js'
 import usersPb from '@eventstore/db-client/generated/users_pb.js'
 import type { CallOptions, Metadata, ServiceError } from '@grpc/grpc-js'
 import type { Logger } from 'pino'
-import { appendSurely } from '../append-next.ts'
+import { appendUntilKnown } from '../append-until-known.ts'
 import { StreamMissing, Unavailable } from '../port.ts'
 import { createAppender } from './append.ts'
 import { checkUrl, connect, connectTo } from './client.ts'
@@ -146,7 +146,7 @@ const giveRights = async ({
     const data = JSON.stringify(settings)
     const settingsChanged = data !== JSON.stringify(before)
     if (settingsChanged)
-      await appendSurely(appender, settingsStream, last?.revision ?? 'none', [
+      await appendUntilKnown(appender, settingsStream, last?.revision ?? 'none', [
         { id: randomUUID(), type: 'update-default-acl', data, metadata: '{}' },
       ])
     return { settings, settingsChanged }

@@ -1,0 +1,55 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import {
+  AppendConflict,
+  type EventLog,
+  type ExpectedRevision,
+  type NewEvent,
+  Unavailable,
+  UnknownOutcome,
+} from './port.ts'
+
+/** How long an append is sent again. */
+export type AppendPatience = {
+  /** While its outcome is unknown. Longer than any engine's own deadline, so that it is sent at least twice. */
+  readonly unknownMs: number
+  /** While the log certainly did not take it. 0: not at all. */
+  readonly unavailableMs: number
+  readonly pauseMs: number
+}
+
+export const appendPatience: AppendPatience = { unknownMs: 15_000, unavailableMs: 0, pauseMs: 50 }
+
+/**
+ * Appends at exactly `expected`, and sends the identical append again while its outcome is unknown (ledger protocol rule
+ * 3). Once it was unknown, only success or a conflict makes it known: a refusal of the second copy says nothing of the first.
+ *
+ * Throws what `EventLog.append` throws; `UnknownOutcome` only when `unknownMs` are over.
+ */
+export const appendUntilKnown = async (
+  eventLog: Pick<EventLog, 'append'>,
+  stream: string,
+  expected: ExpectedRevision,
+  events: readonly NewEvent[],
+  {
+    unknownMs,
+    unavailableMs,
+    pauseMs,
+    now = () => performance.now(),
+    onUnknown,
+  }: AppendPatience & { readonly now?: () => number; readonly onUnknown?: () => void } = appendPatience,
+): Promise<{ revision: number }> => {
+  const startedMs = now()
+  for (let unknown = false; ; await sleep(pauseMs)) {
+    try {
+      return await eventLog.append(stream, expected, events)
+    } catch (error) {
+      if (error instanceof AppendConflict) throw error
+      if (error instanceof UnknownOutcome) {
+        unknown = true
+        onUnknown?.()
+      } else if (!unknown && !(error instanceof Unavailable)) throw error
+      if (now() - startedMs < (unknown ? unknownMs : unavailableMs)) continue
+      throw unknown ? new UnknownOutcome(`no word about an append to ${stream}`, { cause: error }) : error
+    }
+  }
+}
