@@ -1,6 +1,6 @@
 -- The event log. One head row orders every append: it is locked for the length of the transaction, so positions are
--- contiguous and stand in commit order, and a reader that has seen position n has seen everything before it. A
--- sequence would not do: it hands out positions before the commit, and readers would step over the late ones.
+-- contiguous and in commit order, and a reader that has seen position n has seen everything before it. A sequence would
+-- not do: it hands out positions before the commit, and readers would step over the late ones.
 
 create table log_head (
   one boolean primary key default true check (one),
@@ -13,125 +13,117 @@ insert into log_head (position) values (0);
 
 create table log_streams (
   id integer generated always as identity primary key,
-  name text not null unique,
+  -- Collated by bytes, so that the index finds the names that begin with a prefix.
+  name text collate "C" not null unique,
   revision bigint not null
 ) with (fillfactor = 70);
 
--- data and metadata are JSON texts. Not jsonb, which re-orders members: the hash chain covers the exact bytes. Not json
--- either, which parses on every insert only to forget it: whoever reads casts.
-create table log_events (
-  position bigint primary key,
+-- One row per append. Its events have the revisions and the positions up to the row's last ones, without holes.
+create table log_segments (
+  last_position bigint primary key,
+  last_revision bigint not null,
   stream_id integer not null,
-  revision bigint not null,
-  event_id uuid not null,
+  count integer not null check (count > 0),
+  -- What the events take when they are opened: by it a reader bounds what it asks for.
+  bytes integer not null,
   recorded_at timestamptz not null,
-  type text not null,
-  data text not null,
-  metadata text not null,
-  unique (stream_id, revision)
+  -- The stream's name up to its first hyphen: a reader of a few kinds of streams leaves out the others by it.
+  family text collate "C" not null,
+  -- 16 bytes for each event's id. They lie apart so that an append that is sent again is recognized without opening the events.
+  ids bytea not null,
+  -- Type, data and metadata of each event, as src/event-log/postgres/segment.ts writes them: text, or its zstd frame.
+  events bytea not null,
+  unique (stream_id, last_revision)
 );
+-- What is compressed already, or is short, is not compressed once more.
+alter table log_segments alter column ids set storage external, alter column events set storage external;
 
-revoke update, delete, truncate on log_events from public;
-revoke update, delete, truncate on log_events from current_user;
+-- Every process follows API keys, price books and pixel rules. Here it finds them without a look at what the calls record, which is
+-- nearly all of the log: those two families are left out.
+create index log_segments_quiet on log_segments (last_position) where family not in ('ledger', 'profile');
 
--- Appends to many streams at once, each at its exact revision; a refused append does not hinder the others. Callers
--- name a stream at most once per batch.
---
--- p_expected is the stream's last revision, -1 for none; p_counts how many events each append holds; p_starts how many
--- events stand before it in the batch; p_appends the number of the append (from 1) each event belongs to. Ids, types,
--- data and metadata of the events are one text each, separated by U+001E, which JSON cannot hold unescaped: splitting
--- it costs a fraction of parsing an array.
+revoke update, delete, truncate on log_segments from public;
+revoke update, delete, truncate on log_segments from current_user;
+
+-- The answer to an append that was not written: the revision it reached before, if the same ids follow its expected
+-- revision, in however many segments; else -2 - the stream's actual revision.
+create function append_again(p_stream text, p_expected bigint, p_count integer, p_ids bytea)
+returns bigint language sql stable as $$
+  select case when p_ids = (
+           select substring(string_agg(g.ids, '' order by g.last_revision)
+                            from (16 * (p_expected + 1 - min(g.last_revision - g.count + 1)) + 1)::integer for 16 * p_count)
+             from (select ids, last_revision, count from log_segments
+                    where stream_id = s.id and last_revision > p_expected order by last_revision limit p_count) g)
+         then p_expected + p_count else -2 - coalesce(s.revision, -1) end
+    from (select) one left join log_streams s on s.name = p_stream
+$$;
+
+-- Appends to many streams at once, each at its exact revision; a refused append does not hinder the others. One element
+-- per append: the stream, which a batch names once; its last revision, -1 for none; how many events; what they take, open
+-- and as they are stored. p_ids and p_events hold the ids and the events of one append after the other.
 --
 -- results[n] is the revision the nth append reached, or -2 - the stream's actual revision for a conflict.
 --
 -- The first statement locks the head; the statements after it get a fresh snapshot and so see all that was committed
 -- before the lock was granted.
+--
+-- This is the one way to write the event log: it appends, by the rights of its owner, and nothing else is granted to
+-- anyone. Its search_path is fixed below, so that a caller cannot put tables of its own in the place of these. A later file that
+-- replaces the function has to say all of this again. src/foundation/database-roles.ts grants it to the role of the service.
 create function append_batch(
-  p_streams text[], p_expected bigint[], p_counts integer[], p_starts integer[], p_appends integer[],
-  p_ids text, p_types text, p_data text, p_metadata text
-) returns bigint[] language plpgsql as $$
+  p_streams text[], p_expected bigint[], p_counts integer[], p_bytes integer[], p_stored integer[], p_ids bytea, p_events bytea
+) returns bigint[] language plpgsql security definer
+-- A plan kept from when a table was small must not look through all of it later.
+set enable_seqscan = off
+as $$
 declare
-  v_total integer := cardinality(p_appends);
   v_now timestamptz := clock_timestamp();
-  v_head bigint;
+  v_total integer := (select sum(count) from unnest(p_counts) count);
+  v_position bigint;
   v_notify boolean;
-  v_streams integer[];
+  v_before integer := 0;
   v_refused integer := 0;
-  v_results bigint[];
+  v_stream integer;
+  v_streams integer[] := '{}';
+  v_results bigint[] := '{}';
 begin
   -- Subscribers wait 50 ms after a notification before they look, so one every 40 ms tells them everything.
   update log_head
      set position = position + v_total,
          notified_at = case when notified_at < v_now - interval '40 ms' then v_now else notified_at end
-  returning position - v_total, notified_at = v_now into v_head, v_notify;
+  returning position - v_total, notified_at = v_now into v_position, v_notify;
 
-  if cardinality(p_streams) = 1 then
-    -- The busy case, one hot ledger, spelled out: it costs a third of the general one.
-    if p_expected[1] >= 0 then
-      update log_streams set revision = revision + v_total
-       where name = p_streams[1] and revision = p_expected[1]
-      returning array[id] into v_streams;
+  for n in 1 .. cardinality(p_streams) loop
+    if p_expected[n] >= 0 then
+      update log_streams set revision = revision + p_counts[n]
+       where name = p_streams[n] and revision = p_expected[n] returning id into v_stream;
     else
-      insert into log_streams (name, revision) values (p_streams[1], v_total - 1)
-      on conflict (name) do nothing returning array[id] into v_streams;
+      insert into log_streams (name, revision) values (p_streams[n], p_counts[n] - 1)
+      on conflict (name) do nothing returning id into v_stream;
     end if;
-    v_streams := coalesce(v_streams, '{0}');
-    v_results := array[p_expected[1] + v_total];
-  else
-    with request as (
-      select * from unnest(p_streams, p_expected, p_counts) with ordinality as r (name, expected, count, n)
-    ), moved as (
-      update log_streams s set revision = s.revision + r.count
-      from request r where s.name = r.name and s.revision = r.expected and r.expected >= 0
-      returning r.n, s.id
-    ), born as (
-      insert into log_streams (name, revision)
-      select r.name, r.count - 1 from request r where r.expected = -1
-      on conflict (name) do nothing
-      returning name, id
-    )
-    select array_agg(coalesce(m.id, b.id, 0) order by r.n), array_agg(r.expected + r.count order by r.n)
-      into v_streams, v_results
-      from request r left join moved m on m.n = r.n left join born b on b.name = r.name;
-  end if;
+    v_streams := v_streams || v_stream;
+    if v_stream is not null then
+      v_results := v_results || p_expected[n] + p_counts[n];
+    else
+      v_refused := v_refused + p_counts[n];
+      v_results := v_results
+        || append_again(p_streams[n], p_expected[n], p_counts[n], substring(p_ids from 16 * v_before + 1 for 16 * p_counts[n]));
+    end if;
+    v_before := v_before + p_counts[n];
+  end loop;
 
-  if 0 = any (v_streams) then
-    -- Refused, unless the very same events stand at the very same place: then it is the same append again, answered as
-    -- the first time.
-    select array_agg(
-             case when v_streams[r.n] <> 0 then r.expected + r.count
-                  when s.revision >= r.expected + r.count and not exists (
-                    select from unnest(p_appends, string_to_array(p_ids, chr(30))) with ordinality as e (append, id, n)
-                    left join log_events w on w.stream_id = s.id and w.revision = r.expected + e.n - p_starts[e.append]
-                    where e.append = r.n and w.event_id is distinct from e.id::uuid)
-                  then r.expected + r.count
-                  else -2 - coalesce(s.revision, -1) end
-             order by r.n),
-           sum(case when v_streams[r.n] = 0 then r.count else 0 end)
-      into v_results, v_refused
-      from unnest(p_streams, p_expected, p_counts) with ordinality as r (name, expected, count, n)
-      left join log_streams s on s.name = r.name;
-    update log_head set position = v_head + v_total - v_refused;
-  end if;
+  insert into log_segments (last_position, last_revision, stream_id, count, bytes, recorded_at, family, ids, events)
+  select v_position + sum(count) over (order by n), expected + count, stream, count, bytes, v_now, split_part(name, '-', 1),
+         substring(p_ids from (16 * ids_before + 1)::integer for 16 * count),
+         substring(p_events from stored_before::integer + 1 for stored)
+    from (select *, sum(count) over (order by n) - count as ids_before, sum(stored) over (order by n) - stored as stored_before
+            from unnest(p_streams, p_expected, p_counts, p_bytes, p_stored, v_streams)
+                 with ordinality as a (name, expected, count, bytes, stored, stream, n)) append
+   where stream is not null;
 
-  if v_refused = 0 then
-    insert into log_events (position, stream_id, revision, event_id, recorded_at, type, data, metadata)
-    select v_head + n, v_streams[append], p_expected[append] + n - p_starts[append], id::uuid, v_now, type, data, metadata
-      from (select generate_series(1, v_total) as n, unnest(p_appends) as append,
-                   unnest(string_to_array(p_ids, chr(30))) as id, unnest(string_to_array(p_types, chr(30))) as type,
-                   unnest(string_to_array(p_data, chr(30))) as data,
-                   unnest(string_to_array(p_metadata, chr(30))) as metadata) e;
-  elsif v_refused < v_total then
-    insert into log_events (position, stream_id, revision, event_id, recorded_at, type, data, metadata)
-    select v_head + row_number() over (order by n), v_streams[append], p_expected[append] + n - p_starts[append],
-           id::uuid, v_now, type, data, metadata
-      from (select generate_series(1, v_total) as n, unnest(p_appends) as append,
-                   unnest(string_to_array(p_ids, chr(30))) as id, unnest(string_to_array(p_types, chr(30))) as type,
-                   unnest(string_to_array(p_data, chr(30))) as data,
-                   unnest(string_to_array(p_metadata, chr(30))) as metadata) e
-     where v_streams[append] <> 0;
+  if v_refused > 0 then
+    update log_head set position = v_position + v_total - v_refused;
   end if;
-
   if v_notify then
     perform pg_notify('log_appended', '');
   end if;
@@ -139,15 +131,12 @@ begin
 end
 $$;
 
--- The one way to write the event log: it appends, by the rights of its owner, and nothing else is granted to anyone. Its
--- search_path is fixed, so that a caller cannot put tables of its own in the place of these. A later file that replaces
--- the function has to say all of this again. src/foundation/database-roles.ts grants it to the role of the service.
-alter function append_batch(text[], bigint[], integer[], integer[], integer[], text, text, text, text) security definer;
-revoke execute on function append_batch(text[], bigint[], integer[], integer[], integer[], text, text, text, text) from public;
+revoke execute on function append_again(text, bigint, integer, bytea) from public;
+revoke execute on function append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea) from public;
 do $$
 begin
   execute format(
-    'alter function append_batch(text[], bigint[], integer[], integer[], integer[], text, text, text, text)
+    'alter function append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)
        set search_path = pg_catalog, %I, pg_temp', current_schema());
 end
 $$;

@@ -92,7 +92,10 @@ export type EventLog = {
     expected: ExpectedRevision,
     events: readonly NewEvent[],
   ): Promise<{ revision: number }>
-  /** Reads one stream. Throws `StreamMissing` where there is none, `Unavailable` when the log cannot be reached. */
+  /**
+   * Reads one stream. Fewer events than `max` are all there are. Throws `StreamMissing` where there is no stream,
+   * `Unavailable` when the log cannot be reached, `EventsUnreadable`, and `TooLarge` where a page exceeds `readBytesMax`.
+   */
   read(stream: string, options: ReadOptions): Promise<RecordedEvent[]>
   /**
    * Catches up, then follows live until the signal aborts. Reconnects by itself; throws only what is final, such as
@@ -137,13 +140,42 @@ export class LogRewritten extends Error {
   override name = 'LogRewritten'
 }
 
+/**
+ * Where these events are, the log holds something that cannot be opened: a damaged page, or bytes it was never given. Final
+ * for who reads there. What it holds before and after can be read.
+ */
+export class EventsUnreadable extends Error {
+  override name = 'EventsUnreadable'
+  readonly stream: string
+  readonly firstRevision: number
+  readonly lastRevision: number
+  constructor(
+    {
+      stream,
+      firstRevision,
+      lastRevision,
+      why,
+    }: { stream: string; firstRevision: number; lastRevision: number; why: string },
+    options?: ErrorOptions,
+  ) {
+    const revisions =
+      firstRevision === lastRevision
+        ? `revision ${lastRevision}`
+        : `revisions ${firstRevision} to ${lastRevision}`
+    super(`${revisions} of ${stream} cannot be opened: ${why}`, options)
+    this.stream = stream
+    this.firstRevision = firstRevision
+    this.lastRevision = lastRevision
+  }
+}
+
 /** Whether the log still holds an event a reader was given. Throws what `at` throws. */
 export const stillHolds = async (eventLog: Pick<EventLog, 'at'>, place: LogPlace): Promise<boolean> => {
   const standing = await eventLog.at(place.position)
   return standing !== null && placeOf(standing).digest === place.digest
 }
 
-/** The append exceeds what the engine takes; nothing was written. */
+/** The append exceeds what the engine takes, and nothing was written; or a read exceeds `readBytesMax`. */
 export class TooLarge extends Error {
   override name = 'TooLarge'
 }
@@ -155,6 +187,8 @@ export class Unavailable extends Error {
 
 export const appendBytesMax = 1_000_000
 export const appendEventsMax = 1_024
+/** Of data and metadata. A page of a thousand events is a hundredth of it; more would be held in memory at once for no one's use. */
+export const readBytesMax = 64 * 1024 * 1024
 
 const streamName = /^[a-z][a-z0-9]*(-[A-Za-z0-9_.:]{1,120})?$/
 const eventTypeName = /^[A-Za-z][A-Za-z0-9]{0,99}$/

@@ -11,9 +11,9 @@ import pg from 'pg'
 /** What the service's role owns: their tables are made and dropped while it runs. */
 const serviceSchemas = ['projections', 'pgboss'] as const
 /** What it may only read. The event log is written by `append_batch`, which has its owner's rights. */
-const readOnly = ['log_head', 'log_streams', 'log_events', 'schema_migrations']
+const readOnly = ['log_head', 'log_streams', 'log_segments', 'schema_migrations']
 
-const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], text, text, text, text)'
+const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)'
 
 /** A role that cannot do what it is there for. `message` names it and the remedy. */
 export class RoleUnfit extends Error {
@@ -85,7 +85,7 @@ const makeRole = async (client: pg.Client, { owner, service }: Roles, password: 
       `create role ${client.escapeIdentifier(service)} login nosuperuser nocreatedb nocreaterole noreplication password ${client.escapeLiteral(password)}`,
     )
   }
-  const owns = `pg_has_role($1, current_user, 'member') or pg_has_role($1, (select relowner from pg_class where oid = 'log_events'::regclass), 'member')`
+  const owns = `pg_has_role($1, current_user, 'member') or pg_has_role($1, (select relowner from pg_class where oid = 'log_segments'::regclass), 'member')`
   if (await says(client, owns, [service]))
     throw new RoleUnfit(
       `the role "${service}" could change the event log: it is a superuser, owns the log, or is a member of the role that does. Name one of its own, which is made if it does not exist`,

@@ -5,7 +5,7 @@ import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { chain } from '../../src/event-log/hash-chain.ts'
 import type { NewEvent } from '../../src/event-log/port.ts'
-import { int4Array, int8Array, textArray } from '../../src/event-log/postgres/arrays.ts'
+import { packSegment } from '../../src/event-log/postgres/segment.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
@@ -24,6 +24,8 @@ import {
  */
 
 const eventsPerWrite = 20_000
+/** As many as a busy ledger has in one append: 35 calls and their charges. */
+const eventsPerAppend = 70
 /** Calls lie this far apart, so that a million of them spread over days. */
 const callEveryMs = 250
 const firstCallAtMs = Date.parse('2026-01-01T00:00:00.000Z')
@@ -51,7 +53,7 @@ export const writeHistory = async (
       if (batch.length > 0) await write(client, organizationId, batch, from)
       written += from + batch.length
     }
-    await client.query('analyze log_events; analyze log_streams')
+    await client.query('analyze log_segments; analyze log_streams')
     return written
   } finally {
     await client.end()
@@ -115,19 +117,22 @@ function* history(organizationId: string, events: number): Generator<NewEvent> {
   }
 }
 
-/** As the log's own adapter writes, in larger batches than it would. */
-const write = (client: pg.Client, organizationId: string, events: readonly NewEvent[], from: number) =>
-  client.query(
-    'select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6, $7, $8, $9)',
+/** As the log's own adapter writes, in larger batches than it would, one append of a stream after the other. */
+const write = (client: pg.Client, organizationId: string, events: readonly NewEvent[], from: number) => {
+  const appends = Array.from({ length: Math.ceil(events.length / eventsPerAppend) }, (_, n) => {
+    const own = events.slice(n * eventsPerAppend, (n + 1) * eventsPerAppend)
+    return { expected: from + n * eventsPerAppend - 1, count: own.length, segment: packSegment(own) }
+  })
+  return client.query(
+    'select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6, $7)',
     [
-      textArray([ledgerStream(organizationId)]),
-      int8Array([from - 1]),
-      int4Array([events.length]),
-      int4Array([0]),
-      int4Array(events.map(() => 1)),
-      events.map(({ id }) => id).join('\x1e'),
-      events.map(({ type }) => type).join('\x1e'),
-      events.map(({ data }) => data).join('\x1e'),
-      events.map(({ metadata }) => metadata).join('\x1e'),
+      appends.map(() => ledgerStream(organizationId)),
+      appends.map(({ expected }) => expected),
+      appends.map(({ count }) => count),
+      appends.map(({ segment }) => segment.bytes),
+      appends.map(({ segment }) => segment.events.length),
+      Buffer.from(appends.map(({ segment }) => segment.ids).join(''), 'hex'),
+      Buffer.concat(appends.map(({ segment }) => segment.events)),
     ],
   )
+}

@@ -138,7 +138,7 @@ test('while the event log cannot be read every caller is told so in time, also o
     'both hosts know the keys',
     async () => (await lookup(later, null, fresh)).answer.status === 200,
   )
-  await silence('log_streams', 'log_events')
+  await silence('log_streams', 'log_segments')
   const waiting = [
     lookup(partner, null),
     lookup(partner, 'known'),

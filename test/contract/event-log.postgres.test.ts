@@ -1,4 +1,5 @@
 /** The event log in PostgreSQL: the contract of every log, and what only this engine's connections and locks can show. */
+import { zstdCompressSync } from 'node:zlib'
 import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -12,6 +13,7 @@ import {
 } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import { restorePostgresLog, testDatabase } from '../support/postgres.ts'
+import { recordedEvents } from '../support/segments.ts'
 import { startTcpProxy } from '../support/tcp-proxy.ts'
 import {
   appendUntilKnown,
@@ -133,15 +135,8 @@ describe('the event log in PostgreSQL', () => {
       [`event-log-${part}`, count],
     )
 
-  const positionsOf = async (): Promise<bigint[]> => {
-    const { rows } = await sql.query<{ position: string }>(
-      'select position from log_events order by position',
-    )
-    return rows.map(({ position }) => BigInt(position))
-  }
-
   const expectContiguous = async (): Promise<void> => {
-    const positions = await positionsOf()
+    const positions = (await recordedEvents(sql)).map(({ position }) => position)
     expect(positions).toEqual(positions.map((_, n) => BigInt(n + 1)))
     expect(await eventLog.head()).toBe(BigInt(positions.length))
   }
@@ -181,16 +176,17 @@ describe('the event log in PostgreSQL', () => {
       await client.connect()
       try {
         const events = newEvents(2)
-        await own.eventLog.append('busy-a', 'none', newEvents(1))
+        await own.eventLog.append('ledger-a', 'none', newEvents(1))
         await client.query(`
-          insert into log_events (position, stream_id, revision, event_id, recorded_at, type, data, metadata)
-          select n, 1, n - 1, gen_random_uuid(), now(), 'A', '{}', '{}' from generate_series(2, 120000) n`)
-        await client.query(`update log_head set position = 120000`)
-        await client.query(`update log_streams set revision = 119999`)
-        await own.eventLog.append('rare-a', 'none', events)
-        const reader = await readToEnd(own.eventLog, { prefixes: ['rare-'] })
+          insert into log_segments (last_position, last_revision, stream_id, count, bytes, recorded_at, family, ids, events)
+          select 1 + 1000 * n, 1000 * n, 1, 1000, 0, now(), 'ledger', '', '' from generate_series(1, 120) n`)
+        await client.query(`update log_head set position = 120001`)
+        await client.query(`update log_streams set revision = 120000`)
+        await own.eventLog.append('profile-a', 'none', events)
+        const reader = await readToEnd(own.eventLog, { prefixes: ['profile-'] })
         expect(reader.items.map(({ kind }) => kind)).toEqual(['idle', 'idle', 'events', 'caught-up'])
-        expect(reader.items.map(({ position }) => position)).toEqual([50_000n, 100_000n, 120_002n, 120_002n])
+        // A window ends where an append does: what reaches beyond it is looked at as a whole by the next.
+        expect(reader.items.map(({ position }) => position)).toEqual([49_001n, 99_001n, 120_003n, 120_003n])
         expect(reader.events().map(asWritten)).toEqual(events)
       } finally {
         await client.end()
@@ -218,7 +214,7 @@ describe('the event log in PostgreSQL', () => {
       await eventLog.append(stream, 'none', newEvents(1))
       await sql.query('begin')
       try {
-        await sql.query('lock table log_events in access exclusive mode')
+        await sql.query('lock table log_segments in access exclusive mode')
         const read = readAll(eventLog, stream)
         read.catch(() => undefined)
         await untilWaiting('read')
@@ -236,7 +232,7 @@ describe('the event log in PostgreSQL', () => {
       await reader.until(caughtUp)
       await sql.query('begin')
       try {
-        await sql.query('lock table log_events in access exclusive mode')
+        await sql.query('lock table log_segments in access exclusive mode')
         await untilWaiting('read')
         expect(await terminate('read')).toBeGreaterThan(0)
       } finally {
@@ -416,11 +412,11 @@ describe('the event log in PostgreSQL', () => {
       await sql.query(`
         create function pause_before_commit() returns trigger language plpgsql as
           $$ begin perform pg_advisory_xact_lock_shared(${pauseLock}); return null; end $$;
-        create constraint trigger pause_before_commit after insert on log_events deferrable initially deferred
-          for each row when (new.type = 'Slow') execute function pause_before_commit()`)
+        create constraint trigger pause_before_commit after insert on log_segments deferrable initially deferred
+          for each row when (position('Slow' in encode(new.events, 'escape')) > 0) execute function pause_before_commit()`)
     })
     afterAll(async () => {
-      await sql.query('drop trigger pause_before_commit on log_events; drop function pause_before_commit')
+      await sql.query('drop trigger pause_before_commit on log_segments; drop function pause_before_commit')
     })
 
     test.each(['commits', 'is cut off'])(
@@ -470,7 +466,7 @@ describe('the event log in PostgreSQL', () => {
   describe('group commit', () => {
     const transactionsOf = async (streams: readonly string[]): Promise<number> => {
       const { rows } = await sql.query<{ count: number }>(
-        `select count(distinct e.xmin::text)::integer as count from log_events e join log_streams s on s.id = e.stream_id
+        `select count(distinct e.xmin::text)::integer as count from log_segments e join log_streams s on s.id = e.stream_id
           where s.name = any ($1)`,
         [streams],
       )
@@ -528,20 +524,23 @@ describe('the event log in PostgreSQL', () => {
       },
     )
 
-    test('an event the database refuses fails alone', async () => {
+    test('an append the database refuses fails alone', async () => {
       const good = Array.from({ length: 10 }, () => ({ stream: freshStream(), events: newEvents(1) }))
       const bad = freshStream()
       const append = async (stream: string, events: readonly NewEvent[]) =>
         eventLog.append(stream, 'none', events)
-      // No PostgreSQL text holds this character; JSON has it escaped.
-      const refused = append(bad, [newEvent(), newEvent({ data: '{"a":"\u0000"}' })])
+      // A stream that was edited: the table has something else at the revision it says is free.
+      const there = newEvents(3)
+      await append(bad, there)
+      await sql.query('update log_streams set revision = 1 where name = $1', [bad])
+      const refused = eventLog.append(bad, 1, newEvents(1))
       refused.catch(() => undefined)
       const outcomes = await Promise.all(good.map(({ stream, events }) => append(stream, events)))
       expect(outcomes).toEqual(outcomes.map(() => ({ revision: 0 })))
       // Known not to be written: nobody has to find out.
       expect(await refused.catch((error: unknown) => error)).toBeInstanceOf(Error)
       expect(await refused.catch((error: unknown) => error)).not.toBeInstanceOf(UnknownOutcome)
-      await expect(readAll(eventLog, bad)).rejects.toThrow(StreamMissing)
+      expect((await readAll(eventLog, bad)).map(asWritten)).toEqual(there)
       for (const { stream, events } of good)
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
     })
@@ -573,6 +572,51 @@ describe('the event log in PostgreSQL', () => {
     })
   })
 
+  describe('a row that is not as it was written', () => {
+    const broken: [string, string, unknown[]][] = [
+      ['a frame that is cut', 'events = substring(events for 40)', []],
+      ['a frame that opens to 64 MB', 'events = $2', [zstdCompressSync(Buffer.alloc(64 * 1024 * 1024))]],
+      [
+        'a frame that opens to 64 MB and says so',
+        'events = $2, bytes = 67108864',
+        [zstdCompressSync(Buffer.alloc(64 * 1024 * 1024))],
+      ],
+      ['a frame that opens to less', 'events = $2', [zstdCompressSync(Buffer.alloc(10))]],
+      ['a text that is cut', `events = 'CreditCharged'`, []],
+      ['an id too few', 'ids = substring(ids for 64)', []],
+      ['a count that is another', 'count = count - 1', []],
+    ]
+    test.each(broken)('%s: it is named, and no other stream is touched', async (_, change, values) => {
+      const own = await open()
+      const client = new pg.Client({ connectionString: own.url })
+      await client.connect()
+      try {
+        const [before, events] = [newEvents(2), newEvents(5)]
+        const long = events.map((event) => ({ ...event, data: `"${'d'.repeat(2_000)}"` }))
+        await own.eventLog.append('ledger-a', 'none', before)
+        await own.eventLog.append('ledger-a', 1, long)
+        await own.eventLog.append('ledger-b', 'none', before)
+        await client.query(`update log_segments set ${change} where last_position = $1`, [7, ...values])
+        const named = { name: 'EventsUnreadable', stream: 'ledger-a', lastRevision: 6 }
+        await expect(own.eventLog.read('ledger-a', { max: 10 })).rejects.toMatchObject(named)
+        await expect(own.eventLog.at(7n)).rejects.toMatchObject(named)
+        const asked = own.eventLog.read('ledger-a', { max: 10 })
+        await expect(asked).rejects.toThrow(/^revisions [23] to 6 of ledger-a cannot be opened: /)
+        expect(await own.eventLog.read('ledger-a', { max: 2 })).toHaveLength(2)
+        expect(await own.eventLog.read('ledger-b', { max: 10 })).toHaveLength(2)
+        // What comes before it is delivered; a reader that went on would not know what it passed.
+        const reader = reading(own.eventLog)
+        await expect(reader.until(caughtUp)).rejects.toMatchObject({
+          cause: expect.objectContaining(named),
+        })
+        expect(reader.events().map(asWritten)).toEqual(before)
+      } finally {
+        await client.end()
+        await own.close()
+      }
+    })
+  })
+
   test('27 positions are contiguous, whatever conflicted, failed, was cut or rolled back above', async () => {
     await expectContiguous()
   })
@@ -580,7 +624,7 @@ describe('the event log in PostgreSQL', () => {
   test('nobody may change or remove what was recorded, the owner of the table included', async () => {
     const { rows } = await sql.query(
       `select privilege_type from information_schema.table_privileges
-        where table_name = 'log_events' and privilege_type in ('UPDATE', 'DELETE', 'TRUNCATE')`,
+        where table_name = 'log_segments' and privilege_type in ('UPDATE', 'DELETE', 'TRUNCATE')`,
     )
     expect(rows).toEqual([])
   })

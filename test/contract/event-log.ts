@@ -31,6 +31,7 @@ import {
   StreamMissing,
   type SubscribeOptions,
   type SubscriptionItem,
+  stillHolds,
   TooLarge,
   Unavailable,
   UnknownOutcome,
@@ -251,6 +252,20 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         await use(fresh)
       } finally {
         await fresh.close()
+      }
+    }
+
+    const restored = async (
+      test: (context: { log: Required<LogUnderTest>; stream: string }) => Promise<void>,
+      { skip }: { skip(reason: string): void },
+    ): Promise<void> => {
+      const own = await engine.open()
+      try {
+        const { restore } = own
+        if (restore === undefined) return skip('this engine cannot be restored from a copy here')
+        await test({ log: { ...own, restore }, stream: freshStream() })
+      } finally {
+        await own.close()
       }
     }
 
@@ -631,6 +646,144 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
       })
     })
 
+    // An engine may keep an append as one thing. Nothing that is asked of the log may show where one ends.
+    describe('inside an append', () => {
+      /** Appends of 1 to `sizes.length` events of more than one kilobyte, so that an engine that compresses does. */
+      const appended = async (sizes: readonly number[], category?: string) => {
+        const stream = freshStream(category)
+        const events: NewEvent[] = []
+        for (const size of sizes) {
+          const own = newEvents(size).map((event) => ({ ...event, metadata: `{"m":"${'m'.repeat(1_000)}"}` }))
+          await eventLog.append(stream, events.length === 0 ? 'none' : events.length - 1, own)
+          events.push(...own)
+        }
+        return { stream, events }
+      }
+
+      test('45 a read from any revision, forwards and backwards, of any length', async () => {
+        const { stream, events } = await appended([7, 1, 5])
+        const recorded = await readAll(eventLog, stream)
+        expect(recorded.map(asWritten)).toEqual(events)
+        for (let from = 0; from < events.length; from++)
+          for (const max of [1, 2, 5, 6, 100]) {
+            expect(await eventLog.read(stream, { from, max })).toEqual(recorded.slice(from, from + max))
+            expect(await eventLog.read(stream, { from, max, direction: 'backwards' })).toEqual(
+              recorded.slice(Math.max(0, from + 1 - max), from + 1).reverse(),
+            )
+          }
+        for (const max of [1, 3, 6, 100]) {
+          const last = recorded.slice(-max).reverse()
+          expect(await eventLog.read(stream, { max, direction: 'backwards' })).toEqual(last)
+          expect(await eventLog.read(stream, { from: 99, max, direction: 'backwards' })).toEqual(last)
+        }
+        expect(await eventLog.read(stream, { from: events.length, max: 5 })).toEqual([])
+        expect(await eventLog.lastRevision(stream)).toBe(events.length - 1)
+      })
+
+      test('45 every event is found by its position', async () => {
+        const { stream } = await appended([6, 2])
+        const recorded = await readAll(eventLog, stream)
+        for (const event of recorded) {
+          expect(await eventLog.at(event.position)).toEqual(event)
+          expect(await stillHolds(eventLog, placeOf(event))).toBe(true)
+          expect(await stillHolds(eventLog, { ...placeOf(event), digest: 'another' })).toBe(false)
+        }
+      })
+
+      test.each([{ category: 'ledger' }, { category: 'key' }])(
+        '45 a subscription goes on after any event of a $category stream, in batches of any size',
+        async ({ category }) => {
+          const after = await eventLog.head()
+          const { stream, events } = await appended([5, 1, 6], category)
+          const recorded = await readAll(eventLog, stream)
+          for (const prefixes of [[], [`${category}-`], [stream]])
+            for (const batchMax of [1, 4, 100]) {
+              const whole = await readToEnd(eventLog, { after, prefixes, batchMax })
+              expect(whole.events()).toEqual(recorded)
+              for (const item of whole.items)
+                if (item.kind === 'events') expect(item.events.length).toBeLessThanOrEqual(batchMax)
+              // Where a batch ends, another reader may begin.
+              for (const { position } of whole.items) {
+                const rest = await readToEnd(eventLog, { after: position, prefixes })
+                expect(rest.events()).toEqual(recorded.filter((event) => event.position > position))
+              }
+            }
+          for (const [n, event] of recorded.entries()) {
+            const rest = await readToEnd(eventLog, {
+              after: event.position,
+              known: placeOf(event),
+              prefixes: [stream],
+            })
+            expect(rest.events().map(asWritten)).toEqual(events.slice(n + 1))
+          }
+        },
+      )
+
+      test('45 events sent again are recognized however they were grouped, and any other is not', async () => {
+        const { stream, events } = await appended([3, 1, 4])
+        const head = await eventLog.head()
+        for (let from = 0; from < events.length; from++)
+          for (let to = from + 1; to <= events.length; to++)
+            expect(
+              await eventLog.append(stream, from === 0 ? 'none' : from - 1, events.slice(from, to)),
+            ).toEqual({ revision: to - 1 })
+        // The ids alone tell: what they carry is not compared.
+        const other = events.slice(1, 5).map((event) => ({ ...event, data: '{"other":true}' }))
+        expect(await eventLog.append(stream, 0, other)).toEqual({ revision: 4 })
+        for (let at = 1; at < 5; at++)
+          await expectConflict(
+            eventLog.append(stream, 0, events.slice(1, 5).with(at - 1, newEvent())),
+            events.length - 1,
+          )
+        await expectConflict(eventLog.append(stream, 5, [...events.slice(6), newEvent()]), events.length - 1)
+        await expectConflict(eventLog.append(stream, 0, events.slice(2, 5)), events.length - 1)
+        expect(await eventLog.head()).toBe(head)
+        expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
+      })
+
+      test('45 more than a page holds, in bytes and in events, is read and followed as a whole', async () => {
+        const after = await eventLog.head()
+        const stream = freshStream()
+        let revision: number | 'none' = 'none'
+        const written: string[] = []
+        const append = async (own: NewEvent[]): Promise<void> => {
+          revision = (await eventLog.append(stream, revision, own)).revision
+          written.push(...own.map(({ id }) => id))
+        }
+        for (let n = 0; n < 8; n++) await append([newEvent({ data: `"${'x'.repeat(900_000)}"` })])
+        for (let n = 0; n < 600; n += 20)
+          await Promise.all([append(newEvents(1)), eventLog.append(freshStream(), 'none', newEvents(20))])
+        const ids = (events: readonly RecordedEvent[]): string[] => events.map(({ id }) => id)
+        expect(ids(await readAll(eventLog, stream))).toEqual(written)
+        expect(ids(await eventLog.read(stream, { max: 10_000, direction: 'backwards' }))).toEqual(
+          written.toReversed(),
+        )
+        const followed = (await readToEnd(eventLog, { after, prefixes: ['ledger-'] })).events()
+        expect(ids(followed.filter((event) => event.stream === stream))).toEqual(written)
+        expect((await readToEnd(eventLog, { after })).events()).toHaveLength(written.length + 600)
+      })
+
+      test('46 a log restored to the middle of an append is another one to a reader of all of it', async (context) => {
+        await restored(async ({ log: { eventLog: own, restore, reopen }, stream }) => {
+          const events = newEvents(5)
+          await own.append(stream, 'none', events)
+          const recorded = await readAll(own, stream)
+          const reader = reading(own)
+          await reader.until((one) => one.events().length === 5)
+          await restore(recorded[2]?.position ?? 0n)
+          await expect(reader.until((one) => one.events().length > 5)).rejects.toMatchObject({
+            cause: expect.any(LogRewritten),
+          })
+          const other = await reopen()
+          expect((await readAll(other, stream)).map(asWritten)).toEqual(events.slice(0, 3))
+          expect(await other.append(stream, 2, newEvents(2))).toEqual({ revision: 4 })
+          const place = recorded[3]
+          if (place === undefined) throw new Error('nothing was read')
+          expect(await stillHolds(other, placeOf(place))).toBe(false)
+        }, context)
+      })
+    })
+
     describe('one order', () => {
       test('27 positions strictly increase, the head is the last, and nothing is in the log that was not appended', async () => {
         await withFreshLog(async (fresh) => {
@@ -896,20 +1049,6 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         expect(await log.eventLog.lastRevision(`${category}-three`)).toBeNull()
         expect((await log.eventLog.streams(`${category}-`)).sort()).toEqual([one, two])
       })
-
-      const restored = async (
-        test: (context: { log: Required<LogUnderTest>; stream: string }) => Promise<void>,
-        { skip }: { skip(reason: string): void },
-      ): Promise<void> => {
-        const own = await engine.open()
-        try {
-          const { restore } = own
-          if (restore === undefined) return skip('this engine cannot be restored from a copy here')
-          await test({ log: { ...own, restore }, stream: freshStream() })
-        } finally {
-          await own.close()
-        }
-      }
 
       test('43 a reader whose log is restored from an older copy is told so, and given nothing of the other', async (context) => {
         await restored(async ({ log: { eventLog, restore }, stream }) => {

@@ -35,7 +35,9 @@ const run = (...args: string[]): Promise<CliResult> =>
   )
 
 const written = async (): Promise<number> => {
-  const { rows } = await pool.query<{ events: number }>('select count(*)::int as events from log_events')
+  const { rows } = await pool.query<{ events: number }>(
+    'select coalesce(sum(count), 0)::int as events from log_segments',
+  )
   return rows[0]?.events ?? 0
 }
 

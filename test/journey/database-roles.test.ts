@@ -16,7 +16,7 @@ import { cli, cliJson, createPartner, eventually, lookup, startService } from '.
 /** The role that migrates, and the role the service runs as: what the second may not, whatever became of the service. */
 
 const secretKey = 'a secret of the test, long enough to be one'
-const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], text, text, text, text)'
+const append = 'append_batch(text[], bigint[], integer[], integer[], integer[], bytea, bytea)'
 const migrations = fileURLToPath(new URL('../../migrations', import.meta.url))
 
 let cleanUp: (() => Promise<unknown>)[] = []
@@ -73,16 +73,16 @@ const environmentOf = ({ owner, service }: Urls) => ({
 
 /** What the service's role must be refused, each with a reason of PostgreSQL's. */
 const refused: readonly (readonly [string, RegExp])[] = [
-  ['update log_events set data = data', /permission denied for table log_events/],
-  ['delete from log_events', /permission denied for table log_events/],
-  ['truncate log_events', /permission denied for table log_events/],
-  [`insert into log_events select * from log_events`, /permission denied for table log_events/],
+  ['update log_segments set events = events', /permission denied for table log_segments/],
+  ['delete from log_segments', /permission denied for table log_segments/],
+  ['truncate log_segments', /permission denied for table log_segments/],
+  [`insert into log_segments select * from log_segments`, /permission denied for table log_segments/],
   ['update log_streams set revision = revision - 1', /permission denied for table log_streams/],
   ['delete from log_streams', /permission denied for table log_streams/],
   ['update log_head set position = 0', /permission denied for table log_head/],
   ['delete from schema_migrations', /permission denied for table schema_migrations/],
-  ['alter table log_events disable trigger all', /must be owner of table log_events/],
-  ['drop table log_events', /must be owner of table log_events/],
+  ['alter table log_segments disable trigger all', /must be owner of table log_segments/],
+  ['drop table log_segments', /must be owner of table log_segments/],
   ['set role pg_write_all_data', /permission denied to set role/],
   [`alter function ${append} security invoker`, /must be owner of function append_batch/],
   ['drop table users', /must be owner of table users/],
@@ -98,7 +98,7 @@ const expectAppendOnly = async (service: string): Promise<void> => {
     await client.query('create temp table log_head (one boolean, position bigint, notified_at timestamptz)')
     await client.query('create table projections.log_streams (id integer, name text, revision bigint)')
     const { rows } = await client.query(
-      `select append_batch(array['operator-x'], array[-1]::bigint[], array[1], array[0], array[1], $1, 'Tested', '{}', '{}') as results`,
+      `select append_batch(array['operator-x'], array[-1]::bigint[], array[1], array[12], array[12], decode($1, 'hex'), 'Tested{}{}') as results`,
       ['00000000-0000-4000-8000-000000000001'],
     )
     expect(rows).toEqual([{ results: ['0'] }])

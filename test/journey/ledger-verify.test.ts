@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { changeEvent } from '../support/segments.ts'
 import { cli, cliJson } from '../support/service.ts'
 
 /** What the command line says of ledgers that were changed behind the service's back. */
@@ -65,13 +66,11 @@ describe('ledger verify', { timeout: 90_000 }, () => {
       'update account_lots_v1 set remaining_micro = remaining_micro + 1 where organization_id = $1',
       [one],
     )
+    await changeEvent(pool, { stream: `ledger-${two}`, revision: 1 }, ({ data }) => ({
+      data: data.replace('opening', 'closing'),
+    }))
     await pool.query(
-      `update log_events e set data = replace(data, 'opening', 'closing') from log_streams s
-        where s.id = e.stream_id and s.name = $1 and e.revision = 1`,
-      [`ledger-${two}`],
-    )
-    await pool.query(
-      `delete from log_events e using log_streams s where s.id = e.stream_id and s.name = $1`,
+      `delete from log_segments g using log_streams s where s.id = g.stream_id and s.name = $1`,
       [`ledger-${three}`],
     )
     const verified = await verify()
@@ -109,11 +108,9 @@ describe('ledger verify', { timeout: 90_000 }, () => {
       fault: null,
       known_faults: [{ revision: 1 }],
     })
-    await pool.query(
-      `update log_events e set data = replace(data, 'closing', 'opened') from log_streams s
-        where s.id = e.stream_id and s.name = $1 and e.revision = 1`,
-      [`ledger-${two}`],
-    )
+    await changeEvent(pool, { stream: `ledger-${two}`, revision: 1 }, ({ data }) => ({
+      data: data.replace('closing', 'opened'),
+    }))
     expect(ledgerOf(await verify(), two)).toMatchObject({
       ok: false,
       fault: { revision: 1 },

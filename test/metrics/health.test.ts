@@ -81,10 +81,10 @@ test('a process whose log and database answer and whose rows are current is read
 describe('rows that are late', () => {
   /** The log's own clock says that everything up to a position was recorded long before its newest event. */
   const aged = (position: number) =>
-    pool.query(`update log_events set recorded_at = recorded_at - $2 * interval '1 s' where position <= $1`, [
-      position,
-      lagSecondsMax + 10,
-    ])
+    pool.query(
+      `update log_segments set recorded_at = recorded_at - $2 * interval '1 s' where last_position <= $1`,
+      [position, lagSecondsMax + 10],
+    )
 
   test('make a host unready that shows them, and not one that answers calls', async () => {
     await append(1)

@@ -25,6 +25,7 @@ import { type Foundation, openFoundation } from '../../src/foundation/foundation
 import { type App, startApp } from '../../src/start/app.ts'
 import { type MmdbValue, writeMmdb } from './mmdb-writer.ts'
 import { testDatabase } from './postgres.ts'
+import { recordedEvents } from './segments.ts'
 
 /** An event of a ledger, as it was recorded. */
 export type LedgerFact = {
@@ -84,6 +85,8 @@ export type House = {
   /** Another key of the same organization. */
   key(organizationId: string, options?: PartnerOptions): Promise<Partner>
   eventsOf(organizationId: string): Promise<LedgerFact[]>
+  /** Every event of the log, of all streams. */
+  recorded(): Promise<RecordedEvent[]>
   /** Sends a request with the partner's key. Where calls of one organization overlap, their `events` mix. */
   ask(partner: Partner, question: Question): Promise<AnswerAndFacts>
   /** Posts JSON to a path of the API host. */
@@ -448,6 +451,7 @@ const createHouse = ({
     foundation,
     config,
     eventsOf,
+    recorded: () => recordedEvents(aside),
     key,
     ask,
     post,
@@ -499,9 +503,9 @@ const createHouse = ({
       await aside.query(`
         create function refuse_events() returns trigger language plpgsql as
         $$ begin raise exception 'could not extend file: no space left on device' using errcode = '53100'; end $$;
-        create trigger refuse_events before insert on log_events execute function refuse_events()`)
+        create trigger refuse_events before insert on log_segments execute function refuse_events()`)
       return async () => {
-        await aside.query('drop trigger refuse_events on log_events; drop function refuse_events()')
+        await aside.query('drop trigger refuse_events on log_segments; drop function refuse_events()')
       }
     },
     query: async (text, values = []) => (await aside.query<Record<string, unknown>>(text, [...values])).rows,

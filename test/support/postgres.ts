@@ -6,6 +6,7 @@ import { inject } from 'vitest'
 // For its declaration of what the run provides.
 import type {} from './global-setup.ts'
 import { keyDirOf } from './key-dir.ts'
+import { cutLog } from './segments.ts'
 
 export type TestDatabase = {
   /** Superuser connection to a database nobody else uses. */
@@ -74,14 +75,7 @@ export const restorePostgresLog = async (url: string, position: bigint): Promise
   try {
     await client.query('begin')
     await client.query('lock table log_head in exclusive mode')
-    await client.query('delete from log_events where position > $1', [position.toString()])
-    await client.query(
-      `delete from log_streams s where not exists (select from log_events e where e.stream_id = s.id)`,
-    )
-    await client.query(
-      `update log_streams s set revision = (select max(e.revision) from log_events e where e.stream_id = s.id)`,
-    )
-    await client.query('update log_head set position = $1', [position.toString()])
+    await cutLog(client, position)
     await client.query('commit')
   } finally {
     await client.end()

@@ -1,0 +1,190 @@
+import pg from 'pg'
+import type { Logger } from 'pino'
+import { AppendConflict, type ExpectedRevision, type NewEvent, Unavailable, UnknownOutcome } from '../port.ts'
+import { packSegment, type Segment } from './segment.ts'
+
+/** Gathers appends and writes one batch at a time over one connection of its own. */
+
+const batchAppendsMax = 256
+const batchEventsMax = 4_096
+/** As they are stored. A statement is held in memory here, on its way, and by the server. */
+const batchBytesMax = 8 * 1024 * 1024
+const queuedAppendsMax = 10_000
+/** The server gives up waiting for the head row, or on the statement, before we give up on the server. */
+const serverTimeoutMs = 8_000
+const clientTimeoutMs = 10_000
+export const connectTimeoutMs = 5_000
+/** SQLSTATE of a server that stands by for another. */
+const readOnly = '25006'
+
+type QueuedAppend = {
+  readonly stream: string
+  readonly expected: ExpectedRevision
+  readonly count: number
+  /** Packed while the batch before is under way. */
+  readonly segment: Segment
+  readonly resolve: (result: { revision: number }) => void
+  readonly reject: (error: Error) => void
+}
+
+type Appender = {
+  append(
+    stream: string,
+    expected: ExpectedRevision,
+    events: readonly NewEvent[],
+  ): Promise<{ revision: number }>
+  close(): Promise<void>
+}
+
+export const createAppender = ({ url, logger }: { url: string; logger: Logger }): Appender => {
+  const queue: QueuedAppend[] = []
+  const connection = createConnection({ url, logger })
+  let running: Promise<void> | undefined
+  let closed = false
+
+  const run = async (): Promise<void> => {
+    // Appends of one turn of the event loop go together.
+    await new Promise((resolve) => setImmediate(resolve))
+    while (queue.length > 0) {
+      await write(connection, takeBatch(queue))
+      // A caller that was answered may append again at once: a tick comes after all of that, and before any other I/O.
+      await new Promise<void>((resolve) => process.nextTick(resolve))
+    }
+    running = undefined
+  }
+
+  return {
+    append: (stream, expected, events) =>
+      new Promise((resolve, reject) => {
+        if (closed) return reject(new Unavailable('the event log is closed'))
+        if (queue.length >= queuedAppendsMax)
+          return reject(new Unavailable(`${queuedAppendsMax} appends are waiting for the event log`))
+        queue.push({ stream, expected, count: events.length, segment: packSegment(events), resolve, reject })
+        running ??= run()
+      }),
+    close: async () => {
+      closed = true
+      await running
+      await connection.end()
+    },
+  }
+}
+
+/** One connection, made when it is asked for, and anew after it was lost or dropped. */
+type Connection = {
+  get(): Promise<pg.Client>
+  drop(broken: pg.Client): void
+  end(): Promise<void>
+}
+
+const createConnection = ({ url, logger }: { url: string; logger: Logger }): Connection => {
+  let client: pg.Client | undefined
+  return {
+    get: async () => {
+      if (client !== undefined) return client
+      const fresh = new pg.Client({
+        connectionString: url,
+        connectionTimeoutMillis: connectTimeoutMs,
+        query_timeout: clientTimeoutMs,
+        statement_timeout: serverTimeoutMs,
+        application_name: 'event-log-append',
+      })
+      fresh.on('error', (error) => {
+        logger.warn({ err: error }, 'event log: append connection lost')
+        if (client === fresh) client = undefined
+      })
+      await fresh.connect()
+      client = fresh
+      return fresh
+    },
+    drop: (broken) => {
+      if (client === broken) client = undefined
+      broken.end().catch(() => undefined)
+    },
+    end: async () => {
+      await client?.end()
+    },
+  }
+}
+
+/** Takes the next appends, in order; of one stream at most one, because each names its exact revision. */
+const takeBatch = (queue: QueuedAppend[]): QueuedAppend[] => {
+  const streams = new Set<string>()
+  const batch: QueuedAppend[] = []
+  let events = 0
+  let bytes = 0
+  for (const append of queue) {
+    const { stream, count, segment } = append
+    const more = events + count > batchEventsMax || bytes + segment.events.length > batchBytesMax
+    if (batch.length === batchAppendsMax || (batch.length > 0 && more)) break
+    if (streams.has(stream)) continue
+    streams.add(stream)
+    batch.push(append)
+    events += count
+    bytes += segment.events.length
+  }
+  const taken = new Set(batch)
+  queue.splice(0, queue.length, ...queue.filter((append) => !taken.has(append)))
+  return batch
+}
+
+const write = async (connection: Connection, batch: readonly QueuedAppend[]): Promise<void> => {
+  let client: pg.Client
+  try {
+    client = await connection.get()
+  } catch (error) {
+    for (const append of batch)
+      append.reject(new Unavailable(`the event log cannot be reached: ${message(error)}`, { cause: error }))
+    return
+  }
+  try {
+    const { rows } = await client.query<{ results: string }>({
+      name: 'append_batch',
+      text: appendSql,
+      values: parameters(batch),
+    })
+    const results = (rows[0]?.results ?? '').slice(1, -1).split(',').map(Number)
+    for (const [i, append] of batch.entries()) settle(append, results[i])
+  } catch (error) {
+    const sqlState = error instanceof pg.DatabaseError ? (error.code ?? '') : ''
+    const unanswered = sqlState === '' || sqlState.startsWith('08') || sqlState.startsWith('57P')
+    // The database refuses something about one of them: find it, and let the others pass.
+    if (batch.length > 1 && /^2[23]/.test(sqlState)) {
+      for (const append of batch) await write(connection, [append])
+      return
+    }
+    // A server that may only be read is not the one we want any more: the next connection finds the one that took over.
+    if (unanswered || sqlState === readOnly) connection.drop(client)
+    for (const { stream, reject } of batch)
+      reject(
+        unanswered
+          ? new UnknownOutcome(`no answer to an append to ${stream}: ${message(error)}`, { cause: error })
+          : // The server answered with an error: its transaction was rolled back, nothing was written.
+            new Unavailable(`the event log refused an append to ${stream}: ${message(error)}`, {
+              cause: error,
+            }),
+      )
+  }
+}
+
+const settle = (append: QueuedAppend, result: number | undefined): void => {
+  if (result === undefined || Number.isNaN(result))
+    append.reject(new UnknownOutcome(`the event log answered nothing about ${append.stream}`))
+  else if (result >= 0) append.resolve({ revision: result })
+  else append.reject(new AppendConflict(append.stream, append.expected, -2 - result))
+}
+
+const appendSql =
+  'select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6::bytea, $7::bytea)::text as results'
+
+const parameters = (batch: readonly QueuedAppend[]): unknown[] => [
+  batch.map(({ stream }) => stream),
+  batch.map(({ expected }) => (expected === 'none' ? -1 : expected)),
+  batch.map(({ count }) => count),
+  batch.map(({ segment }) => segment.bytes),
+  batch.map(({ segment }) => segment.events.length),
+  Buffer.from(batch.map(({ segment }) => segment.ids).join(''), 'hex'),
+  Buffer.concat(batch.map(({ segment }) => segment.events)),
+]
+
+const message = (error: unknown): string => (error instanceof Error ? error.message : String(error))

@@ -1,0 +1,248 @@
+import type pg from 'pg'
+import {
+  EventsUnreadable,
+  LogRewritten,
+  type Position,
+  type ReadOptions,
+  type RecordedEvent,
+  readBytesMax,
+  StreamMissing,
+  TooLarge,
+  Unavailable,
+} from '../port.ts'
+import { openSegment, type SegmentRow } from './segment.ts'
+
+/**
+ * Questions to the log's tables. One page of segments at a time answers a read or a look of a subscription: a page is
+ * bounded by segments, events and bytes, for an append may hold a thousand events, or a megabyte in one.
+ */
+
+/** What a page passes over because its events or bytes were enough before is at most this much. */
+const pageSegmentsMax = 512
+/** Of events when they are opened; the last segment of a page may exceed it. */
+const pageBytesMax = 4 * 1024 * 1024
+/** A reader of busy families looks at this many positions at a time, so that a rare match never means a long scan. */
+const scanWindow = 50_000n
+
+/** The families that the index `log_segments_quiet` leaves out. */
+const busyFamilies = ['ledger', 'profile']
+const quiet = `family not in (${busyFamilies.map((family) => `'${family}'`).join(', ')})`
+
+const columns = `last_position, last_revision, count, bytes, ids, events,
+  (extract(epoch from recorded_at) * 1000)::bigint as recorded,
+  (select name from log_streams where id = page.stream_id) as stream`
+
+/** `$1` to `$3` bound a page; `where` says of which segments it is, with the parameters from `$4` on. */
+const page = (where: string, order: string): string => `
+  select ${columns} from (
+    select *, sum(count) over found - count as events_before, sum(bytes) over found - bytes as bytes_before
+      from (select * from log_segments where ${where} order by ${order} limit $1) first
+    window found as (order by ${order})) page
+   where events_before < $2 and bytes_before < $3`
+
+const ofStream = (where: string, order: string): string => `
+  select page.* from log_streams s left join lateral (${page(`stream_id = s.id and ${where}`, order)}) page on true
+   where s.name = $4 order by ${order}`
+const readForwards = ofStream('last_revision >= $5', 'last_revision')
+/** Backwards from the segment that holds the revision, or from the last one. */
+const readBackwards = ofStream(
+  `last_revision <= coalesce((select n.last_revision from log_segments n
+     where n.stream_id = s.id and n.last_revision >= $5 order by n.last_revision limit 1), $5)`,
+  'last_revision desc',
+)
+
+/** `known`: the id of the event that is where the reader's last one was. `scanned`: nothing else can match up to there. */
+const afterPosition = (where: string, scanned: string): string => `
+  select h.position as head, ${scanned} as scanned, page.*,
+         (select encode(substring(ids from (16 * (count - 1 - (last_position - $5)) + 1)::integer for 16), 'hex')
+            from log_segments where last_position >= $5 order by last_position limit 1) as known
+    from log_head h left join (${page(`last_position > $4 and ${where}`, 'last_position')}) page on true
+   order by last_position`
+const lookAtAll = afterPosition('true', 'h.position')
+const lookAtQuiet = afterPosition(`${quiet} and family like any ($6)`, 'h.position')
+/** A segment that reaches beyond the window is left to the next look, as a whole. */
+const lookAtBusy = afterPosition(
+  'last_position <= $7 and family like any ($6)',
+  `case when h.position <= $7 then h.position else
+     (select last_position from log_segments where last_position <= $7 order by last_position desc limit 1) end`,
+)
+
+const readAt = `select ${columns} from (select * from log_segments where last_position >= $1 order by last_position limit 1) page`
+
+type Nothing = { readonly last_position: null }
+type Looked = (SegmentRow | Nothing) & {
+  readonly head: string
+  readonly scanned: string | null
+  readonly known: string | null
+}
+
+const isSegment = <Row extends SegmentRow | Nothing>(row: Row): row is Row & SegmentRow =>
+  row.last_position !== null
+
+const boundsOf = (max: number): number[] => [Math.min(max, pageSegmentsMax), max, pageBytesMax]
+
+/** Whether these are all the segments there are, and not only as many as a page holds. */
+const isComplete = (rows: readonly SegmentRow[], max: number): boolean => {
+  let events = 0
+  let bytes = 0
+  for (const row of rows) {
+    events += row.count
+    bytes += row.bytes
+  }
+  return rows.length < Math.min(max, pageSegmentsMax) && events < max && bytes < pageBytesMax
+}
+
+/** Opens segments up to one that cannot be: what comes before it is delivered, up to `end`, and it fails the next look. */
+const openAll = (segments: readonly SegmentRow[]): { events: RecordedEvent[]; end?: Position } => {
+  const events: RecordedEvent[] = []
+  for (const segment of segments)
+    try {
+      events.push(...openSegment(segment))
+    } catch (error) {
+      const last = events.at(-1)
+      if (!(error instanceof EventsUnreadable) || last === undefined) throw error
+      return { events, end: last.position }
+    }
+  return { events }
+}
+
+const likePrefix = (prefix: string): string => `${prefix.replace(/[\\%_]/g, '\\$&')}%`
+
+/** A family's name is what comes before the first hyphen. */
+const familyPattern = (prefix: string): string => {
+  const end = prefix.indexOf('-')
+  return end === -1 ? likePrefix(prefix) : likePrefix(prefix.slice(0, end)).slice(0, -1)
+}
+
+/** Whether a stream of this family may have the prefix. */
+const mayBegin = (family: string, prefix: string): boolean =>
+  `${family}-`.startsWith(prefix) || prefix.startsWith(`${family}-`)
+
+export type Look = {
+  readonly events: readonly RecordedEvent[]
+  /** Nothing else that matches is at or before it. */
+  readonly position: Position
+  readonly head: Position
+}
+
+export type Known = Pick<RecordedEvent, 'position' | 'id'>
+
+export type Reads = {
+  read(stream: string, options: ReadOptions): Promise<RecordedEvent[]>
+  /**
+   * The matching events after a position, as many as a page holds. Throws `LogRewritten` where the log ends before the position,
+   * or holds something else where `last` was read.
+   */
+  lookAfter(
+    from: { readonly after: Position; readonly last: Known | undefined },
+    prefixes: readonly string[],
+    max: number,
+  ): Promise<Look>
+  head(): Promise<Position>
+  at(position: Position): Promise<RecordedEvent | null>
+  lastRevision(stream: string): Promise<number | null>
+  streams(prefix: string): Promise<string[]>
+}
+
+/** Throws `Unavailable` where the database does not answer. */
+type Ask = <Row extends pg.QueryResultRow>(text: string, values: unknown[]) => Promise<Row[]>
+
+const askOf =
+  (pool: pg.Pool): Ask =>
+  async <Row extends pg.QueryResultRow>(text: string, values: unknown[]) => {
+    try {
+      return (await pool.query<Row>(text, values)).rows
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error)
+      throw new Unavailable(`the event log cannot be read: ${message}`, { cause: error })
+    }
+  }
+
+const read = async (
+  ask: Ask,
+  stream: string,
+  { from, direction = 'forwards', max }: ReadOptions,
+): Promise<RecordedEvent[]> => {
+  const forwards = direction === 'forwards'
+  const events: RecordedEvent[] = []
+  let bytes = 0
+  let next = from ?? (forwards ? 0 : Number.MAX_SAFE_INTEGER)
+  for (;;) {
+    const wanted = max - events.length
+    const text = forwards ? readForwards : readBackwards
+    const rows = await ask<SegmentRow | Nothing>(text, [...boundsOf(wanted), stream, next])
+    if (rows.length === 0) throw new StreamMissing(`there is no stream ${stream}`)
+    const segments = rows.filter(isSegment)
+    for (const segment of segments) {
+      const opened = openSegment(segment)
+      bytes += segment.bytes
+      if (bytes > readBytesMax)
+        throw new TooLarge(
+          `${max} events of ${stream} are more than ${readBytesMax} bytes; ask for fewer at a time`,
+        )
+      const due = forwards
+        ? opened.filter(({ revision }) => revision >= next)
+        : opened.filter(({ revision }) => revision <= next).reverse()
+      events.push(...due.slice(0, max - events.length))
+    }
+    const last = events.at(-1)
+    const found = events.length > max - wanted
+    if (last === undefined || !found || events.length >= max || isComplete(segments, wanted)) return events
+    next = last.revision + (forwards ? 1 : -1)
+  }
+}
+
+const lookAfter = async (
+  ask: Ask,
+  { after, last }: { readonly after: Position; readonly last: Known | undefined },
+  prefixes: readonly string[],
+  max: number,
+): Promise<Look> => {
+  const all = prefixes.length === 0
+  const busy = prefixes.some((prefix) => busyFamilies.some((family) => mayBegin(family, prefix)))
+  const rows = await ask<Looked>(all ? lookAtAll : busy ? lookAtBusy : lookAtQuiet, [
+    ...boundsOf(max),
+    after.toString(),
+    (last?.position ?? 0n).toString(),
+    ...(all ? [] : [prefixes.map(familyPattern)]),
+    ...(busy ? [(after + scanWindow).toString()] : []),
+  ])
+  const head = BigInt(rows[0]?.head ?? 0)
+  if (head < after) throw new LogRewritten(`the event log ends at ${head}; it was read up to ${after}`)
+  if (last !== undefined && rows[0]?.known !== last.id.replaceAll('-', ''))
+    throw new LogRewritten(`the event log no longer holds the event ${last.id} read at ${last.position}`)
+  const segments = rows.filter(isSegment)
+  const matches = ({ stream }: SegmentRow): boolean =>
+    all || prefixes.some((prefix) => stream?.startsWith(prefix) !== false)
+  const { events, end } = openAll(segments.filter(matches))
+  const due = events.filter(({ position }) => position > after)
+  const reached = isComplete(segments, max) ? rows[0]?.scanned : segments.at(-1)?.last_position
+  const position = end ?? BigInt(reached ?? 0)
+  return { events: due, position: position > after ? position : after, head }
+}
+
+export const createReads = (pool: pg.Pool): Reads => {
+  const ask = askOf(pool)
+  return {
+    read: (stream, options) => read(ask, stream, options),
+    lookAfter: (from, prefixes, max) => lookAfter(ask, from, prefixes, max),
+    head: async () => {
+      const [row] = await ask<{ position: string }>('select position from log_head', [])
+      return BigInt(row?.position ?? 0)
+    },
+    at: async (position) => {
+      const [segment] = await ask<SegmentRow>(readAt, [position.toString()])
+      const events = segment === undefined ? [] : openSegment(segment)
+      return events.find((event) => event.position === position) ?? null
+    },
+    lastRevision: async (stream) => {
+      const text = 'select revision from log_streams where name = $1'
+      const [row] = await ask<{ revision: string }>(text, [stream])
+      return row === undefined ? null : Number(row.revision)
+    },
+    streams: async (prefix) => {
+      const text = 'select name from log_streams where name like $1'
+      return (await ask<{ name: string }>(text, [likePrefix(prefix)])).map(({ name }) => name)
+    },
+  }
+}

@@ -1,0 +1,120 @@
+import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
+import {
+  appendBytesMax,
+  appendEventsMax,
+  EventsUnreadable,
+  type NewEvent,
+  type RecordedEvent,
+} from '../port.ts'
+
+/**
+ * The events of one append as one row of `log_segments` holds them: ids as 16 bytes each, and type, data and metadata as
+ * one text, separated by U+001E. Above a few kilobytes the text is a zstd frame. A frame says so by its first four
+ * bytes, which no UTF-8 text begins with.
+ */
+
+/** JSON cannot hold this character unescaped, so it splits any JSON text safely. */
+const separator = '\x1e'
+/** A shorter text is one call's or two: compressing it costs more than what it saves. */
+const compressedAbove = 4_096
+const zstdLevel = 1
+const zstdMagic = Buffer.from([0x28, 0xb5, 0x2f, 0xfd])
+/** What `checkAppend` lets through takes no more: data, metadata, and a type and three separators for each event. */
+const segmentBytesMax = appendBytesMax + appendEventsMax * (100 + 3)
+/** The least that Node.js takes for a chunk. A chunk of the whole text is copied no more. */
+const zstdChunkMin = 64
+const idBytes = 16
+
+export type Segment = {
+  /** The ids in hexadecimal digits, without hyphens. */
+  readonly ids: string
+  /** What the events take when they are opened. */
+  readonly bytes: number
+  readonly events: Buffer
+}
+
+export const packSegment = (events: readonly NewEvent[]): Segment => {
+  let ids = ''
+  let text = ''
+  for (const { id, type, data, metadata } of events) {
+    ids += id
+    text += `${text === '' ? '' : separator}${type}${separator}${data}${separator}${metadata}`
+  }
+  const open = Buffer.from(text)
+  return {
+    ids: ids.replaceAll('-', ''),
+    bytes: open.length,
+    events:
+      open.length > compressedAbove
+        ? zstdCompressSync(open, { params: { [constants.ZSTD_c_compressionLevel]: zstdLevel } })
+        : open,
+  }
+}
+
+/** The separator would tear an event apart. No JSON text holds it, so a caller that sends it has not serialised. */
+export const refuseSeparator = (stream: string, events: readonly NewEvent[]): void => {
+  for (const { type, data, metadata } of events)
+    if (data.includes(separator) || metadata.includes(separator))
+      throw new TypeError(
+        `${type} for ${stream} holds U+001E unescaped: its data or metadata is no JSON text`,
+      )
+}
+
+/** A row of `log_segments`, with the name of its stream, as node-postgres gives it. */
+export type SegmentRow = {
+  readonly last_position: string
+  readonly last_revision: string
+  readonly count: number
+  readonly bytes: number
+  readonly recorded: string
+  readonly stream: string | null
+  readonly ids: Buffer
+  readonly events: Buffer
+}
+
+/** The events of a segment, in order. Throws `EventsUnreadable` where it is not as it was written. */
+export const openSegment = (row: SegmentRow): RecordedEvent[] => {
+  const { count, ids } = row
+  const stream = row.stream ?? 'a stream without a name'
+  const lastRevision = Number(row.last_revision)
+  const lastPosition = BigInt(row.last_position)
+  const firstRevision = lastRevision - count + 1
+  const unreadable = (why: string, cause?: unknown): EventsUnreadable =>
+    new EventsUnreadable({ stream, firstRevision, lastRevision, why }, { cause })
+  if (row.stream === null) throw unreadable('the stream is not listed')
+  if (ids.length !== count * idBytes) throw unreadable(`${ids.length} bytes of ids for ${count} events`)
+  const fields = textOf(row, unreadable).split(separator)
+  if (fields.length !== count * 3) throw unreadable(`${fields.length} fields for ${count} events`)
+  const digits = ids.toString('hex')
+  const field = (n: number): string => fields[n] ?? ''
+  return Array.from({ length: count }, (_, n) => ({
+    position: lastPosition - BigInt(count - 1 - n),
+    stream,
+    revision: firstRevision + n,
+    id: uuidAt(digits, n * 2 * idBytes),
+    type: field(3 * n),
+    data: field(3 * n + 1),
+    metadata: field(3 * n + 2),
+    recordedAtMs: Number(row.recorded),
+  }))
+}
+
+const textOf = (
+  { bytes, events }: SegmentRow,
+  unreadable: (why: string, cause?: unknown) => EventsUnreadable,
+): string => {
+  if (bytes > segmentBytesMax) throw unreadable(`${bytes} bytes; an append has at most ${segmentBytesMax}`)
+  let open = events
+  if (events.subarray(0, zstdMagic.length).equals(zstdMagic))
+    try {
+      // A frame that holds more than it should is given up where it exceeds it, not after it filled the memory.
+      open = zstdDecompressSync(events, { maxOutputLength: bytes, chunkSize: Math.max(zstdChunkMin, bytes) })
+    } catch (error) {
+      throw unreadable(error instanceof Error ? error.message : String(error), error)
+    }
+  if (open.length !== bytes) throw unreadable(`${open.length} bytes instead of ${bytes}`)
+  return open.toString()
+}
+
+const uuidAt = (digits: string, at: number): string =>
+  `${digits.slice(at, at + 8)}-${digits.slice(at + 8, at + 12)}-${digits.slice(at + 12, at + 16)}-${digits.slice(at + 16, at + 20)}-${digits.slice(at + 20, at + 32)}`

@@ -1,0 +1,90 @@
+/**
+ * What a person with the owner's rights does to the event log in PostgreSQL: looks into the rows, changes an event, cuts the end.
+ * A row holds the events of one append, so each of these opens it and writes it again.
+ */
+import type pg from 'pg'
+import type { NewEvent, RecordedEvent } from '../../src/event-log/port.ts'
+import { openSegment, packSegment, type SegmentRow } from '../../src/event-log/postgres/segment.ts'
+
+type Database = Pick<pg.Pool, 'query'> | Pick<pg.Client, 'query'>
+
+const rowsWhere = async (database: Database, where: string, values: unknown[]): Promise<SegmentRow[]> => {
+  const { rows } = await database.query<SegmentRow>(
+    `select last_position, last_revision, count, bytes, ids, events, s.name as stream,
+            (extract(epoch from recorded_at) * 1000)::bigint as recorded
+       from log_segments g left join log_streams s on s.id = g.stream_id where ${where} order by last_position`,
+    values,
+  )
+  return rows
+}
+
+/** Every event the log holds, in order. */
+export const recordedEvents = async (database: Database): Promise<RecordedEvent[]> =>
+  (await rowsWhere(database, 'true', [])).flatMap(openSegment)
+
+/** Writes other events into a row. The row's last revision and position are those of the last of them. */
+const rewrite = async (
+  database: Database,
+  row: SegmentRow,
+  events: readonly (NewEvent & Pick<RecordedEvent, 'position' | 'revision'>)[],
+): Promise<void> => {
+  const packed = packSegment(events)
+  const last = events.at(-1)
+  await database.query(
+    `update log_segments set last_position = $2, last_revision = $3, count = $4, bytes = $5, ids = decode($6, 'hex'), events = $7
+      where last_position = $1`,
+    [
+      row.last_position,
+      last?.position.toString(),
+      last?.revision,
+      events.length,
+      packed.bytes,
+      packed.ids,
+      packed.events,
+    ],
+  )
+}
+
+/** Changes one event in its place. Throws where the log does not hold it, or where nothing changed. */
+export const changeEvent = async (
+  database: Database,
+  { stream, revision }: { readonly stream: string; readonly revision: number },
+  change: (event: RecordedEvent) => Partial<NewEvent>,
+): Promise<void> => {
+  const [row] = await rowsWhere(
+    database,
+    's.name = $1 and last_revision >= $2 and last_revision - count < $2',
+    [stream, revision],
+  )
+  const events = row === undefined ? [] : openSegment(row)
+  const before = events.find((event) => event.revision === revision)
+  if (row === undefined || before === undefined) throw new Error(`no revision ${revision} of ${stream}`)
+  const after = { ...before, ...change(before) }
+  if (asText(after) === asText(before)) throw new Error(`revision ${revision} of ${stream} is as it was`)
+  await rewrite(
+    database,
+    row,
+    events.map((event) => (event === before ? after : event)),
+  )
+}
+
+const asText = ({ id, type, data, metadata }: NewEvent): string => JSON.stringify([id, type, data, metadata])
+
+/** Cuts off everything after a position, as a copy that was made there would not have it. In the caller's transaction. */
+export const cutLog = async (database: Database, position: bigint): Promise<void> => {
+  const at = position.toString()
+  for (const row of await rowsWhere(database, 'last_position > $1 and last_position - count < $1', [at]))
+    await rewrite(
+      database,
+      row,
+      openSegment(row).filter((event) => event.position <= position),
+    )
+  await database.query('delete from log_segments where last_position > $1', [at])
+  await database.query(
+    'delete from log_streams s where not exists (select from log_segments g where g.stream_id = s.id)',
+  )
+  await database.query(
+    'update log_streams s set revision = (select max(g.last_revision) from log_segments g where g.stream_id = s.id)',
+  )
+  await database.query('update log_head set position = $1', [at])
+}
