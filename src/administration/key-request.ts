@@ -46,19 +46,29 @@ export const allowedCidrsOf = (text: string | undefined): string[] => {
   return cidrs
 }
 
-/** Each limit by its field, with the most it may be. */
-const limits = [
-  ['requests-per-minute', 'requests_per_minute', 100_000_000],
-  ['requests-per-day', 'requests_per_day', 1_000_000_000],
-  ['email-validations-per-second', 'email_validations_per_second', 100_000],
-] as const satisfies readonly (readonly [string, keyof KeyLimits, number])[]
+/** Each limit by its field, with the most it may be and what it counts. */
+export const limitFields: readonly {
+  readonly field: string
+  readonly limit: keyof KeyLimits
+  readonly max: number
+  readonly what: string
+}[] = [
+  { field: 'requests-per-minute', limit: 'requests_per_minute', max: 100_000_000, what: 'calls a minute' },
+  { field: 'requests-per-day', limit: 'requests_per_day', max: 1_000_000_000, what: 'calls a day' },
+  {
+    field: 'email-validations-per-second',
+    limit: 'email_validations_per_second',
+    max: 100_000,
+    what: 'e-mail validations a second',
+  },
+]
 
 /** The limits that were given. */
 export const limitsOf = (textOf: (field: string) => string | undefined): Partial<KeyLimits> =>
   Object.fromEntries(
-    limits.flatMap(([field, member, max]) => {
+    limitFields.flatMap(({ field, limit, max }) => {
       const text = textOf(field)
-      return text === undefined ? [] : [[member, wholeNumber(field, text, { min: 1, max })]]
+      return text === undefined ? [] : [[limit, wholeNumber(field, text, { min: 1, max })]]
     }),
   )
 

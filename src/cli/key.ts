@@ -12,6 +12,7 @@ import {
   allowedCidrsOf,
   expiryOf,
   graceMsOf,
+  limitFields,
   limitsOf,
   permissionsOf,
 } from '../administration/key-request.ts'
@@ -24,14 +25,10 @@ const keyParameter: Parameter = {
   help: 'API key id: the 16 characters after enl_live_',
   required: true,
 }
-const limitParameters: readonly Parameter[] = [
-  { name: 'requests-per-minute', help: `calls a minute (default ${defaultKeyLimits.requests_per_minute})` },
-  { name: 'requests-per-day', help: `calls a day (default ${defaultKeyLimits.requests_per_day})` },
-  {
-    name: 'email-validations-per-second',
-    help: `e-mail validations a second (default ${defaultKeyLimits.email_validations_per_second})`,
-  },
-]
+const limitParameters: readonly Parameter[] = limitFields.map(({ field, limit, what }) => ({
+  name: field,
+  help: `${what} (default ${defaultKeyLimits[limit]})`,
+}))
 
 export const keyCommands: readonly Command[] = [
   {

@@ -10,8 +10,8 @@ import { Unavailable } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { LedgerUnavailable } from '../ledger/commit.ts'
 import { ConnectionInsecure, nameCookies } from './cookies.ts'
+import { type Dashboard, PageMissing, sendPage } from './page.ts'
 import { faultPage } from './pages/fault.ts'
-import { type DashboardRoom, PageMissing, sendPage } from './room.ts'
 import { pageRoutes, visitorRoutes } from './routes.ts'
 import {
   deviceCookie,
@@ -37,7 +37,7 @@ export const dashboard =
     { insecureCookies = false }: { insecureCookies?: boolean } = {},
   ): FastifyPluginAsync =>
   async (host) => {
-    const room: DashboardRoom = {
+    const context: Dashboard = {
       foundation,
       logger,
       signIn: createSignIn(foundation.pool, foundation.secrets.sealer('dashboard device')),
@@ -60,15 +60,15 @@ export const dashboard =
       if (request.headers.accept?.includes('text/html') !== true) return reply.callNotFound()
       throw new PageMissing()
     })
-    await host.register((pages) => openPages(pages, room, insecureCookies))
+    await host.register((pages) => openPages(pages, context, insecureCookies))
   }
 
 const openPages = async (
   pages: FastifyInstance,
-  room: DashboardRoom,
+  context: Dashboard,
   insecureCookies: boolean,
 ): Promise<void> => {
-  const { pool, secrets } = room.foundation
+  const { pool, secrets } = context.foundation
   // Forms and nothing else: the host's parser would hand on any body as text.
   pages.removeAllContentTypeParsers()
   await pages.register(formbody)
@@ -99,8 +99,8 @@ const openPages = async (
     if (request.method === 'GET') return done()
     pages.csrfProtection(request, reply, done)
   })
-  visitorRoutes(pages, room)
-  await pages.register(async (own) => pageRoutes(own, room))
+  visitorRoutes(pages, context)
+  await pages.register(async (own) => pageRoutes(own, context))
 }
 
 const awaySeconds = 5

@@ -1,9 +1,15 @@
 import { defaultKeyLimits, type IssueRequest } from '../administration/api-keys.ts'
 import { InputFault, labelOf } from '../administration/input.ts'
-import { allowedCidrsOf, expiryOf, limitsOf, permissionsOf } from '../administration/key-request.ts'
+import {
+  allowedCidrsOf,
+  expiryOf,
+  limitFields,
+  limitsOf,
+  permissionsOf,
+} from '../administration/key-request.ts'
 import { permission } from '../events/capabilities.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import type { IssueFields } from './pages/keys.ts'
+import { capitalized } from './format.ts'
 import type { FormFault } from './pages/layout.ts'
 
 /** Reads what forms and addresses carry: text, given once or several times, or anything else. */
@@ -25,26 +31,12 @@ export const faultOf = (error: unknown): FormFault | null => {
   return null
 }
 
-const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
+const sentence = (text: string): string => `${capitalized(text)}.`
 
-export const freshIssueFields: IssueFields = {
-  name: '',
+/** The form that issues a key as it is shown first: every permission, and the usual limits. */
+export const freshIssueForm: Form = formOf({
   permissions: permission.options,
-  requestsPerMinute: String(defaultKeyLimits.requests_per_minute),
-  requestsPerDay: String(defaultKeyLimits.requests_per_day),
-  emailValidationsPerSecond: String(defaultKeyLimits.email_validations_per_second),
-  allow: '',
-  expiresAt: '',
-}
-
-export const issueFieldsOf = (form: Form): IssueFields => ({
-  name: form.text('name'),
-  permissions: form.list('permissions'),
-  requestsPerMinute: form.text('requests-per-minute'),
-  requestsPerDay: form.text('requests-per-day'),
-  emailValidationsPerSecond: form.text('email-validations-per-second'),
-  allow: form.text('allow'),
-  expiresAt: form.text('expires-at'),
+  ...Object.fromEntries(limitFields.map(({ field, limit }) => [field, String(defaultKeyLimits[limit])])),
 })
 
 /** What is to be issued, by administration's rules. Throws `InputFault`. */

@@ -28,3 +28,5 @@ export const utc = (at: Date): Html => html`${instant(at)} UTC`
 
 /** snake_case names of events as words. */
 export const words = (name: string): string => name.replaceAll('_', ' ')
+
+export const capitalized = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}`

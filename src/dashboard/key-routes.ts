@@ -6,7 +6,16 @@ import { labelOf } from '../administration/input.ts'
 import { graceMsOf } from '../administration/key-request.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { readCheckpoints } from '../projector/checkpoints.ts'
-import { faultOf, formOf, freshIssueFields, issueFieldsOf, parseIssue } from './form.ts'
+import { faultOf, formOf, freshIssueForm, parseIssue } from './form.ts'
+import {
+  accountAt,
+  type Dashboard,
+  type KeyParams,
+  keyAt,
+  type OrganizationParams,
+  sendPage,
+  viewerOf,
+} from './page.ts'
 import {
   issueKeyPage,
   keyIssuedBeforePage,
@@ -15,15 +24,6 @@ import {
   rotateKeyPage,
 } from './pages/keys.ts'
 import type { FormFault } from './pages/layout.ts'
-import {
-  accountAt,
-  type DashboardRoom,
-  type KeyParams,
-  keyAt,
-  type OrganizationParams,
-  sendPage,
-  viewerOf,
-} from './room.ts'
 
 /** The forms that issue, rotate and revoke a key. Every change is a POST that names who did it. */
 
@@ -41,38 +41,38 @@ const attempt = async <Done>(work: () => Promise<Done>): Promise<{ done: Done } 
 const oncePattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
 
 /** Three forms, each a GET that shows it and a POST that does what it says. */
-export const keyRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
-  issueRoutes(pages, room)
-  rotateRoutes(pages, room)
-  revokeRoutes(pages, room)
+export const keyRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  issueRoutes(pages, context)
+  rotateRoutes(pages, context)
+  revokeRoutes(pages, context)
 }
 
-const issueRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
+const issueRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const path = '/organizations/:organization/keys/new'
 
   pages.get<OrganizationParams>(path, async (request, reply) => {
-    const account = await accountAt(room, request.params.organization)
+    const account = await accountAt(context, request.params.organization)
     return sendPage(
       reply,
       issueKeyPage({
         viewer: viewerOf(request, reply),
         account,
         fault: null,
-        fields: freshIssueFields,
+        typed: freshIssueForm,
         once: ulid(),
       }),
     )
   })
 
   pages.post<OrganizationParams>(path, async (request, reply) => {
-    const account = await accountAt(room, request.params.organization)
+    const account = await accountAt(context, request.params.organization)
     const viewer = viewerOf(request, reply)
     const form = formOf(request.body)
     const once = form.text('once')
     const outcome = await attempt(async () => {
       const asked = parseIssue(form)
       if (!oncePattern.test(once)) throw new CommandRefused('the form is out of date, send it once more')
-      return issueKey(room.foundation, {
+      return issueKey(context.foundation, {
         organizationId: account.organization_id,
         ...asked,
         actor: `user:${viewer.user}`,
@@ -85,9 +85,9 @@ const issueRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
     if ('fault' in outcome)
       return sendPage(
         reply.code(422),
-        issueKeyPage({ viewer, account, fault: outcome.fault, fields: issueFieldsOf(form), once: ulid() }),
+        issueKeyPage({ viewer, account, fault: outcome.fault, typed: form, once: ulid() }),
       )
-    await shownSoon(room)
+    await shownSoon(context)
     const { done } = outcome
     if (done instanceof KeyIssuedBefore)
       return sendPage(reply.code(409), keyIssuedBeforePage({ viewer, account, keyId: done.keyId }))
@@ -98,11 +98,11 @@ const issueRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
 
 const graceDefault = '24h'
 
-const rotateRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
+const rotateRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const path = '/organizations/:organization/keys/:key/rotate'
 
   pages.get<KeyParams>(path, async (request, reply) => {
-    const found = await keyAt(room, request.params)
+    const found = await keyAt(context, request.params)
     return sendPage(
       reply,
       rotateKeyPage({ viewer: viewerOf(request, reply), ...found, fault: null, grace: graceDefault }),
@@ -110,11 +110,11 @@ const rotateRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
   })
 
   pages.post<KeyParams>(path, async (request, reply) => {
-    const { account, key } = await keyAt(room, request.params)
+    const { account, key } = await keyAt(context, request.params)
     const viewer = viewerOf(request, reply)
     const grace = formOf(request.body).text('grace')
     const outcome = await attempt(() =>
-      rotate(room.foundation, {
+      rotate(context.foundation, {
         keyId: key.key_id,
         graceMs: graceMsOf(grace),
         actor: `user:${viewer.user}`,
@@ -123,17 +123,17 @@ const rotateRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
     if ('fault' in outcome)
       return sendPage(reply.code(422), rotateKeyPage({ viewer, account, key, fault: outcome.fault, grace }))
     const { keyId, apiKey, graceUntil } = outcome.done
-    await shownSoon(room)
+    await shownSoon(context)
     const replaces = { keyId: key.key_id, until: new Date(graceUntil) }
     return sendPage(reply, keyShownPage({ viewer, account, keyId, apiKey, replaces }))
   })
 }
 
-const revokeRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
+const revokeRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const path = '/organizations/:organization/keys/:key/revoke'
 
   pages.get<KeyParams>(path, async (request, reply) => {
-    const found = await keyAt(room, request.params)
+    const found = await keyAt(context, request.params)
     return sendPage(
       reply,
       revokeKeyPage({ viewer: viewerOf(request, reply), ...found, fault: null, reason: '' }),
@@ -141,11 +141,11 @@ const revokeRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
   })
 
   pages.post<KeyParams>(path, async (request, reply) => {
-    const { account, key } = await keyAt(room, request.params)
+    const { account, key } = await keyAt(context, request.params)
     const viewer = viewerOf(request, reply)
     const form = formOf(request.body)
     const outcome = await attempt(async () =>
-      revoke(room.foundation, {
+      revoke(context.foundation, {
         keyId: key.key_id,
         reason: labelOf('reason', form.text('reason')),
         actor: `user:${viewer.user}`,
@@ -156,7 +156,7 @@ const revokeRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
         reply.code(422),
         revokeKeyPage({ viewer, account, key, fault: outcome.fault, reason: form.text('reason') }),
       )
-    await shownSoon(room)
+    await shownSoon(context)
     return reply.redirect(`/organizations/${account.organization_id}#key-${key.key_id}`, 303)
   })
 }
@@ -168,7 +168,7 @@ const shownSoonPollMs = 25
  * Waits until the keys' rows show what was just done, so that the next page does. Gives up after a second: the change
  * is made whether its row is there or not, and the overview says how far behind the rows are.
  */
-const shownSoon = async ({ foundation: { eventLog, pool } }: DashboardRoom): Promise<void> => {
+const shownSoon = async ({ foundation: { eventLog, pool } }: Dashboard): Promise<void> => {
   const target = await eventLog.head()
   const end = performance.now() + shownSoonMs
   while (performance.now() < end) {

@@ -3,19 +3,19 @@ import { projectionStates } from '../administration/projections.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { formOf } from './form.ts'
 import { keyRoutes } from './key-routes.ts'
-import { organizationPage, type StatementView } from './pages/organization.ts'
-import { overviewPage } from './pages/overview.ts'
-import { signInPage } from './pages/sign-in.ts'
-import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import {
   accountAt,
   csrfOf,
-  type DashboardRoom,
+  type Dashboard,
   type OrganizationParams,
   organizationPattern,
   sendPage,
   viewerOf,
-} from './room.ts'
+} from './page.ts'
+import { organizationPage, type StatementView } from './pages/organization.ts'
+import { overviewPage } from './pages/overview.ts'
+import { signInPage } from './pages/sign-in.ts'
+import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import { deviceCookie, deviceCookieOptions, sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
 
@@ -30,7 +30,7 @@ const nextOf = (text: string): string =>
   /^\/organizations\/org_[0-9A-Z]{26}(\?request_id=[0-9A-Z]{26})?$/.test(text) ? text : '/'
 
 /** Signing in and out: for whoever comes. */
-export const visitorRoutes = (pages: FastifyInstance, { signIn, logger }: DashboardRoom): void => {
+export const visitorRoutes = (pages: FastifyInstance, { signIn, logger }: Dashboard): void => {
   pages.get('/login', (request, reply) => {
     const next = nextOf(formOf(request.query).text('next'))
     if (request.session.user !== undefined) return reply.redirect(next, 303)
@@ -75,18 +75,18 @@ export const visitorRoutes = (pages: FastifyInstance, { signIn, logger }: Dashbo
 }
 
 /** Everything else: for people who are signed in. */
-export const pageRoutes = (pages: FastifyInstance, room: DashboardRoom): void => {
+export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   pages.addHook('onRequest', (request, reply, done) => {
     if (request.session.user !== undefined) return done()
     const next = nextOf(request.url)
     reply.redirect(next === '/' ? '/login' : `/login?next=${encodeURIComponent(next)}`, 303)
   })
-  overviewRoute(pages, room)
-  organizationRoute(pages, room)
-  keyRoutes(pages, room)
+  overviewRoute(pages, context)
+  organizationRoute(pages, context)
+  keyRoutes(pages, context)
 }
 
-const overviewRoute = (pages: FastifyInstance, { foundation: { pool, eventLog } }: DashboardRoom): void => {
+const overviewRoute = (pages: FastifyInstance, { foundation: { pool, eventLog } }: Dashboard): void => {
   pages.get('/', async (request, reply) => {
     const asked = formOf(request.query).text('after')
     const after = organizationPattern.test(asked) ? asked : ''
@@ -107,15 +107,15 @@ const overviewRoute = (pages: FastifyInstance, { foundation: { pool, eventLog } 
   })
 }
 
-const organizationRoute = (pages: FastifyInstance, room: DashboardRoom): void => {
-  const { pool } = room.foundation
+const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => {
+  const { pool } = context.foundation
   pages.get<OrganizationParams>('/organizations/:organization', async (request, reply) => {
-    const account = await accountAt(room, request.params.organization)
+    const account = await accountAt(context, request.params.organization)
     const id = account.organization_id
     const [lots, keys, statement] = await Promise.all([
       rowsOf(pool, lotsOf(id, lotsMax + 1)),
       rowsOf(pool, keysOf(id, keysMax + 1)),
-      statementOf(room, id, request.query),
+      statementOf(context, id, request.query),
     ])
     const page = organizationPage({
       viewer: viewerOf(request, reply),
@@ -135,7 +135,7 @@ const revisionPattern = /^\d{1,15}$/
 const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
 
 const statementOf = async (
-  { foundation: { pool } }: DashboardRoom,
+  { foundation: { pool } }: Dashboard,
   organizationId: string,
   query: unknown,
 ): Promise<StatementView> => {

@@ -1,21 +1,12 @@
+import { limitFields } from '../../administration/key-request.ts'
 import { permission } from '../../events/capabilities.ts'
-import { utc, words } from '../format.ts'
+import type { Form } from '../form.ts'
+import { capitalized, utc, words } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { AccountRow, KeyRow } from '../queries.ts'
 import { csrfField, described, type FormFault, faultNotice, layout, type Viewer } from './layout.ts'
 
 /** The forms an operator fills in to issue, rotate or revoke a key, and the one page that shows a key. */
-
-/** The issue form as typed. */
-export type IssueFields = {
-  readonly name: string
-  readonly permissions: readonly string[]
-  readonly requestsPerMinute: string
-  readonly requestsPerDay: string
-  readonly emailValidationsPerSecond: string
-  readonly allow: string
-  readonly expiresAt: string
-}
 
 type FormView = { readonly viewer: Viewer; readonly account: AccountRow; readonly fault: FormFault | null }
 
@@ -35,7 +26,9 @@ const cancel = (account: AccountRow): Html =>
 
 export const issueKeyPage = (
   view: FormView & {
-    readonly fields: IssueFields /** Makes sending this form again the same request. */
+    /** The form as typed. */
+    readonly typed: Form
+    /** Makes sending this form again the same request. */
     readonly once: string
   },
 ): Html =>
@@ -47,29 +40,27 @@ export const issueKeyPage = (
 ${csrfField(view.viewer.csrf)}
 <input type="hidden" name="once" value="${view.once}">
 <p><label for="name">Name</label>
-<input id="name" name="name" value="${view.fields.name}" required maxlength="200" autocomplete="off"${described('name', view.fault, 'name-hint')}>
+<input id="name" name="name" value="${view.typed.text('name')}" required maxlength="200" autocomplete="off"${described('name', view.fault, 'name-hint')}>
 <small id="name-hint">What the key is for, such as production.</small></p>
 <fieldset${described('permissions', view.fault)}>
 <legend>Permissions</legend>
 ${permission.options.map(
   (option) => html`<label class="choice"><input type="checkbox" name="permissions" value="${option}"${
-    view.fields.permissions.includes(option) && html` checked`
+    view.typed.list('permissions').includes(option) && html` checked`
   }> ${words(option)}</label>
 `,
 )}</fieldset>
 <div class="pair">
-<p><label for="requests-per-minute">Calls a minute</label>
-<input id="requests-per-minute" name="requests-per-minute" value="${view.fields.requestsPerMinute}" inputmode="numeric" required maxlength="15" autocomplete="off"${described('requests-per-minute', view.fault)}></p>
-<p><label for="requests-per-day">Calls a day</label>
-<input id="requests-per-day" name="requests-per-day" value="${view.fields.requestsPerDay}" inputmode="numeric" required maxlength="15" autocomplete="off"${described('requests-per-day', view.fault)}></p>
-<p><label for="email-validations-per-second">E-mail validations a second</label>
-<input id="email-validations-per-second" name="email-validations-per-second" value="${view.fields.emailValidationsPerSecond}" inputmode="numeric" required maxlength="15" autocomplete="off"${described('email-validations-per-second', view.fault)}></p>
-</div>
+${limitFields.map(
+  ({ field, what }) => html`<p><label for="${field}">${capitalized(what)}</label>
+<input id="${field}" name="${field}" value="${view.typed.text(field)}" inputmode="numeric" required maxlength="15" autocomplete="off"${described(field, view.fault)}></p>
+`,
+)}</div>
 <p><label for="allow">Allowed from</label>
-<input id="allow" name="allow" value="${view.fields.allow}" autocomplete="off"${described('allow', view.fault, 'allow-hint')}>
+<input id="allow" name="allow" value="${view.typed.text('allow')}" autocomplete="off"${described('allow', view.fault, 'allow-hint')}>
 <small id="allow-hint">Addresses or CIDR blocks, separated by commas, such as 203.0.113.0/24. Empty: from anywhere.</small></p>
 <p><label for="expires-at">Expires</label>
-<input id="expires-at" name="expires-at" value="${view.fields.expiresAt}" maxlength="40" autocomplete="off"${described('expires-at', view.fault, 'expires-at-hint')}>
+<input id="expires-at" name="expires-at" value="${view.typed.text('expires-at')}" maxlength="40" autocomplete="off"${described('expires-at', view.fault, 'expires-at-hint')}>
 <small id="expires-at-hint">Such as 2027-01-31T00:00:00Z. Empty: never.</small></p>
 <p class="actions"><button type="submit">Issue key</button> ${cancel(view.account)}</p>
 </form>`,

@@ -10,7 +10,7 @@ import type { SignIn } from './sign-in.ts'
 
 /** What every page stands on: who looks, at which organization, and how a page leaves. */
 
-export type DashboardRoom = {
+export type Dashboard = {
   readonly foundation: Foundation
   readonly logger: Logger
   readonly signIn: SignIn
@@ -44,21 +44,21 @@ export type KeyParams = { Params: { organization: string; key: string } }
 export const organizationPattern = /^org_[0-9A-HJKMNP-TV-Z]{26}$/
 const keyIdPattern = /^[0-9A-Za-z]{16}$/
 
-export const accountAt = async (room: DashboardRoom, organizationId: string): Promise<AccountRow> => {
+export const accountAt = async (context: Dashboard, organizationId: string): Promise<AccountRow> => {
   // What no id looks like is not asked for: PostgreSQL refuses a text with U+0000.
   if (!organizationPattern.test(organizationId)) throw new PageMissing()
-  const [account] = await rowsOf(room.foundation.pool, accountOf(organizationId))
+  const [account] = await rowsOf(context.foundation.pool, accountOf(organizationId))
   if (account === undefined) throw new PageMissing()
   return account
 }
 
 export const keyAt = async (
-  room: DashboardRoom,
+  context: Dashboard,
   params: KeyParams['Params'],
 ): Promise<{ account: AccountRow; key: KeyRow }> => {
-  const account = await accountAt(room, params.organization)
+  const account = await accountAt(context, params.organization)
   if (!keyIdPattern.test(params.key)) throw new PageMissing()
-  const [key] = await rowsOf(room.foundation.pool, keyOf(params.organization, params.key))
+  const [key] = await rowsOf(context.foundation.pool, keyOf(params.organization, params.key))
   if (key === undefined) throw new PageMissing()
   return { account, key }
 }
