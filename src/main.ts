@@ -1,6 +1,5 @@
 import service from '../package.json' with { type: 'json' }
-import { remedy as geoRemedy } from './capabilities/ip-lookup/geo-file.ts'
-import { type Config, ConfigError, parseConfig } from './config.ts'
+import { ConfigError, parseConfig } from './config.ts'
 import { openFoundation } from './foundation/foundation.ts'
 import { createLogger } from './foundation/logger.ts'
 import { createMetrics } from './metrics/metrics.ts'
@@ -19,22 +18,16 @@ const fail = (error: unknown): never => {
   process.exit(known ? 2 : 1)
 }
 
-/** What was found only while starting may still be a bad value of a variable. */
-const startFault = (error: unknown, config: Config): unknown =>
-  config.GEOIP_CITY_DB !== undefined && error instanceof Error && error.message.includes(geoRemedy)
-    ? new ConfigError(`GEOIP_CITY_DB: ${error.message}`, { cause: error })
-    : listenFault(error, config)
-
 const end = listenForEnd()
 try {
   const config = parseConfig(process.env)
   await checkSurroundings(config)
   const logger = createLogger(config.LOG_LEVEL)
-  const metrics = createMetrics({ clock: Date, service })
+  const metrics = createMetrics({ service })
   const foundation = await openFoundation(config, { logger, observe: metrics.ledger })
   const app = await startApp(foundation, config, logger, metrics).catch(async (error: unknown) => {
     await foundation.close()
-    throw startFault(error, config)
+    throw listenFault(error, config)
   })
   end.started({
     logger,

@@ -1,4 +1,5 @@
-import { capabilityCommands } from '../capability-commands.ts'
+import { capabilities } from '../capabilities/index.ts'
+import { commandsOf } from './capability.ts'
 import type { Command } from './command.ts'
 import { creditsCommands } from './credits.ts'
 import { epochKeyCommands } from './epoch-key.ts'
@@ -23,7 +24,7 @@ export const commands: readonly Command[] = [
   ...eventLogCommands,
   ...seedCommands,
   ...userCommands,
-  ...capabilityCommands,
+  ...commandsOf(capabilities),
   ...epochKeyCommands,
   migrateCommand,
 ]

@@ -1,5 +1,5 @@
 import { abandonLostKeys, listEpochKeys } from '../administration/epoch-keys.ts'
-import { sealedStoresOf } from '../open-profile.ts'
+import { capabilities } from '../capabilities/index.ts'
 import { keyDirOf } from '../ops/data-dir.ts'
 import type { Command } from './command.ts'
 import { table } from './table.ts'
@@ -33,7 +33,8 @@ const abandon: Command = {
   parameters: [],
   run: async ({ config, foundation }) => {
     const open = await foundation()
-    const { abandoned, dropped } = await abandonLostKeys(open, sealedStoresOf(open))
+    const stores = capabilities.flatMap(({ sealed }) => sealed?.(open) ?? [])
+    const { abandoned, dropped } = await abandonLostKeys(open, stores)
     return {
       json: { abandoned, dropped_from_data_set: dropped },
       lines:

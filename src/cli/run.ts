@@ -71,7 +71,10 @@ const runCommand = async (
 const printed = (answer: Answer, json: boolean): string => {
   if (json) return JSON.stringify(answer.json, null, 2)
   if (answer.lines !== undefined) return answer.lines.join('\n')
-  return (Array.isArray(answer.json) ? table(answer.json as Row[]) : members({ ...answer.json })).join('\n')
+  const sections = (answer.sections ?? [answer.json]).map((one) =>
+    (Array.isArray(one) ? table(one as Row[]) : members({ ...one })).join('\n'),
+  )
+  return sections.join('\n\n')
 }
 
 /** A host with several addresses fails with an error for each, and says nothing itself. */

@@ -1,16 +1,10 @@
 import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
+import type { CapabilityQueue } from '../call/capability.ts'
 import { createOutage } from '../event-log/outage.ts'
 
 /** Work asked for now and done later, by whichever process runs jobs. */
-export type JobQueue = {
-  /**
-   * Asks for a job. While one with the same key waits, another adds nothing. `data` is kept in the database as it is: seal
-   * what must not be read there.
-   */
-  send(name: string, data: string, options: { afterSeconds: number; key: string }): Promise<void>
-  close(): Promise<void>
-}
+export type JobQueue = CapabilityQueue & { close(): Promise<void> }
 
 const stopTimeoutMs = 2_000
 /** A job that waited this long, because no process runs jobs, is no longer worth doing. */

@@ -1,18 +1,7 @@
 import type { Logger } from 'pino'
+import type { SealedStore } from '../call/capability.ts'
 import type { EpochKeys } from '../guard/epoch-keys.ts'
 import { epochOf, isRetired, mayBeDestroyed } from '../guard/epochs.ts'
-
-/**
- * Ends epochs: what is still needed under a key of the past is sealed anew under the current one, then the key is destroyed.
- * Every store of values that live longer than a day has to be named here: a value that is forgotten ends with its key.
- */
-export type SealedStore = {
-  readonly name: string
-  /** Seals everything under a key anew that is still needed and can be opened. Returns how many; 0: nothing is left. */
-  reseal(keyId: string): Promise<number>
-  /** Drops what was under a key that is gone. Returns how many. */
-  drop(keyId: string): Promise<number>
-}
 
 export type Renewal = { readonly resealed: number; readonly destroyed: readonly string[] }
 
@@ -21,7 +10,9 @@ const passesMax = 100
 /** Further apart and one of the two clocks is wrong: no key is destroyed by it. */
 const clockDifferenceMaxMs = 15 * 60_000
 
-/** `databaseNowMs` is a second opinion on the time: a host whose clock is a month early must not destroy the keys in use. */
+/**
+ * Ends epochs: what is still needed under a key of the past is sealed anew under the current one, then the key is destroyed.
+ * `databaseNowMs` is a second opinion on the time: a host whose clock is a month early must not destroy the keys in use. */
 export const renewSeals = async ({
   keys,
   stores,

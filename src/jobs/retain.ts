@@ -17,10 +17,10 @@ export const forgetAnswers = async (pool: pg.Pool): Promise<number> => {
 }
 
 /** As many portions as there are: what is promised to be forgotten in time is, however much it is. Returns how many. */
-export const inPortions = async (portionMax: number, forget: () => Promise<number>): Promise<number> => {
+export const inPortions = async (portionMax: number, run: () => Promise<number>): Promise<number> => {
   let forgotten = 0
   for (;;) {
-    const portion = await forget()
+    const portion = await run()
     forgotten += portion
     if (portion < portionMax) return forgotten
   }

@@ -1,30 +1,21 @@
 import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
+import type { OpenCapability, QueuedJob, ScheduledJob, SealedStore } from '../call/capability.ts'
 import { createOutage } from '../event-log/outage.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { expireCredits } from './expire.ts'
 import { queuedJobOptions } from './queue.ts'
 import { reconcile } from './reconcile.ts'
+import { renewSeals } from './renew-seals.ts'
 import { forgetAnswers, forgottenAtOnceMax, inPortions } from './retain.ts'
 
 /** Work by the clock, once per installation however many processes run it. pg-boss keeps queue and schedule. */
 export type Jobs = { stop(): Promise<void> }
 
-/** Done by the clock: `cron` is UTC, in minutes. */
-export type ScheduledJob = { readonly cron: string; readonly run: () => Promise<unknown> }
-
-/** Done when it was asked for with `JobQueue.send`; several at a time. */
-export type QueuedJob = {
-  readonly run: (data: string) => Promise<unknown>
-  readonly concurrencyMax: number
-  /** After this a job counts as failed. */
-  readonly expireSeconds: number
-}
-
-/** What capabilities have done later, by name. */
-export type CapabilityJobs = {
-  readonly scheduled: Readonly<Record<string, ScheduledJob>>
-  readonly queued: Readonly<Record<string, QueuedJob>>
+/** What capabilities have done later, and what they keep sealed. */
+export type CapabilityWork = {
+  readonly jobs?: OpenCapability['jobs']
+  readonly stores?: readonly SealedStore[]
 }
 
 const stopTimeoutMs = 10_000
@@ -33,7 +24,7 @@ const pollingSeconds = { scheduled: 30, queued: 5 } as const
 export const startJobs = async (
   foundation: Foundation,
   logger: Logger,
-  { scheduled, queued }: CapabilityJobs = { scheduled: {}, queued: {} },
+  { jobs = {}, stores = [] }: CapabilityWork = {},
 ): Promise<Jobs> => {
   const boss = new PgBoss({
     connectionString: foundation.url,
@@ -55,21 +46,33 @@ export const startJobs = async (
       throw error
     }
   }
-  const byTheClock: Record<string, ScheduledJob> = {
+  const own: Record<string, ScheduledJob> = {
     'expire-credits': { cron: '*/5 * * * *', run: () => expireCredits(foundation) },
     'forget-answers': {
       cron: '17 * * * *',
       run: () => inPortions(forgottenAtOnceMax, () => forgetAnswers(foundation.pool)),
     },
     reconcile: { cron: '43 * * * *', run: () => reconcile(foundation.url, logger) },
-    ...scheduled,
+    'renew-seals': {
+      cron: '3 * * * *',
+      run: () =>
+        renewSeals({
+          keys: foundation.epochKeys,
+          stores,
+          clock: Date,
+          databaseNowMs: () => databaseNowMs(foundation.pool),
+          logger,
+        }),
+    },
   }
-  for (const [name, { cron, run }] of Object.entries(byTheClock)) {
+  const schedule = async (name: string, { cron, run, portionMax }: ScheduledJob): Promise<void> => {
     await boss.createQueue(name, { retryLimit: 0, policy: 'singleton' })
     await boss.schedule(name, cron)
-    await boss.work(name, { pollingIntervalSeconds: pollingSeconds.scheduled }, () => logged(name, run))
+    await boss.work(name, { pollingIntervalSeconds: pollingSeconds.scheduled }, () =>
+      logged(name, () => (portionMax === undefined ? run() : inPortions(portionMax, run))),
+    )
   }
-  for (const [name, { run, concurrencyMax, expireSeconds }] of Object.entries(queued)) {
+  const serve = async (name: string, { run, concurrencyMax, expireSeconds }: QueuedJob): Promise<void> => {
     await boss.createQueue(name, queuedJobOptions)
     // The first `send` has made the queue, without knowing how long its jobs may take.
     await boss.updateQueue(name, { expireInSeconds: expireSeconds })
@@ -84,5 +87,12 @@ export const startJobs = async (
       async ([job]) => logged(name, async () => (job === undefined ? null : run(job.data.data))),
     )
   }
+  for (const [name, job] of Object.entries({ ...own, ...jobs }))
+    await ('cron' in job ? schedule(name, job) : serve(name, job))
   return { stop: () => boss.stop({ graceful: true, timeout: stopTimeoutMs }) }
+}
+
+const databaseNowMs = async (pool: Foundation['pool']): Promise<number> => {
+  const { rows } = await pool.query<{ now: Date }>('select now()')
+  return rows[0]?.now.getTime() ?? Number.NaN
 }

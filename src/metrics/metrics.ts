@@ -1,6 +1,7 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client'
+import { collectDefaultMetrics, Registry } from '@prometheus-io/client'
 import client from '@prometheus-io/client/package.json' with { type: 'json' }
 import type { MicroCredits } from '../billing/money.ts'
+import type { LiveModel, Meters, Sample } from '../call/capability.ts'
 import type { CallObserver } from '../call/dependencies.ts'
 import { type CallOutcome, callOutcome, rateLimitExceededV1 } from '../events/calls.ts'
 import { type Capability, capability } from '../events/capabilities.ts'
@@ -9,18 +10,8 @@ import type { RatePolicy } from '../guard/rate-limit.ts'
 import type { RateLimiterObserver } from '../guard/redis-counters.ts'
 import type { LedgerObserver } from '../ledger/commit.ts'
 import { CallDurations, type Durations } from './call-durations.ts'
-import {
-  type CapabilitySources,
-  dnsMetrics,
-  type EmailMetrics,
-  emailMetrics,
-  type PixelMetrics,
-  type ProfileMetrics,
-  pixelMetrics,
-  profileMetrics,
-} from './capabilities.ts'
-import { countWords, setCount } from './counts.ts'
 import type { ProjectionLag } from './health.ts'
+import { createMeters } from './meters.ts'
 
 /**
  * What operations measures, for Prometheus: one registry per process, handed down and never global. Other folders do not
@@ -38,9 +29,8 @@ export type Metrics = {
   readonly call: Required<CallObserver>
   readonly ledger: Required<LedgerObserver>
   readonly rateLimiter: Required<RateLimiterObserver>
-  readonly email: EmailMetrics
-  readonly profile: ProfileMetrics
-  readonly pixel: PixelMetrics
+  /** For what measures itself: capabilities, and DNS. */
+  readonly meters: Meters
   /** A connection was reset because its address, or all addresses together, held too many. */
   readonly connectionRefused: () => void
   /** Says where the gauges are read when they are asked for. Sources that a process does not have stay out. */
@@ -50,15 +40,13 @@ export type Metrics = {
   readonly contentType: string
 }
 
-export type MetricSources = CapabilitySources & {
+export type MetricSources = {
   /** Null: unknown at the moment, and then left out rather than reported as zero. */
   projectionLags(): Promise<readonly ProjectionLag[] | null>
-  /** When the oldest location file in use was built, milliseconds since the epoch. */
-  geoBuiltAtMs(): number
   /** Whether rate limits are counted where all processes see them. */
   rateLimitsShared(): boolean
-  /** Of each model that guards: the streams with an event that cannot be read. */
-  doubtful: Readonly<Record<string, () => number>>
+  /** The models in memory that calls depend on. */
+  liveModels: readonly Pick<LiveModel, 'name' | 'doubtful'>[]
 }
 
 const durationBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -80,126 +68,108 @@ const eventLoopLookMs = 20
  * `service`: the running process is this release of the service. Then its figures and those of Node.js are among them,
  * whose collectors run until the process ends.
  */
-export const createMetrics = ({
-  clock,
-  service,
-}: {
-  clock: { now(): number }
-  service?: { readonly version: string }
-}): Metrics => {
+export const createMetrics = ({ service }: { service?: { readonly version: string } } = {}): Metrics => {
   const registry = new Registry()
-  const registers = [registry]
+  const meters = createMeters(registry)
   if (service !== undefined) {
     collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: eventLoopLookMs })
-    buildInfo(registers, service)
+    buildInfo(meters, service)
   }
   let sources: Partial<MetricSources> = {}
-
-  const counter = (name: string, help: string): Counter => {
-    const created = new Counter({ name: `enrichment_${name}`, help, registers })
-    created.inc(0)
-    return created
-  }
-  const conflicts = counter('ledger_conflicts_total', 'Appends another process was ahead of; decided anew')
-  const unknownOutcomes = counter(
-    'ledger_unknown_outcomes_total',
-    'Appends whose outcome had to be found out by sending them again',
-  )
-  const reversals = counter(
-    'ledger_reversals_total',
-    'Charges given back because their call had already been refused',
-  )
-  const degradations = counter(
-    'rate_limiter_degradations_total',
-    'Times Redis stopped serving and the process began to count rate limits for itself',
-  )
-  const refusedConnections = counter(
-    'refused_connections_total',
-    'Connections reset because their address, or all together, held too many',
-  )
-  const batchCommands = new Histogram({
-    name: 'enrichment_ledger_batch_commands',
-    help: 'Commands written by one append',
-    buckets: batchBuckets,
-    registers,
-  })
-  const batchEvents = new Histogram({
-    name: 'enrichment_ledger_batch_events',
-    help: 'Events written by one append',
-    buckets: batchBuckets.map((size) => size * 2),
-    registers,
-  })
-  const appendSeconds = new Histogram({
-    name: 'enrichment_ledger_append_duration_seconds',
-    help: 'From handing a batch to the event log until it is durable, repetitions included',
-    buckets: durationBuckets,
-    registers,
-  })
-  const gauge = (name: string, help: string, collect: (gauge: Gauge) => void): Gauge =>
-    new Gauge({
-      name: `enrichment_${name}`,
-      help,
-      registers,
-      collect() {
-        collect(this)
-      },
-    })
-  gauge(
-    'rate_limiter_degraded',
-    '1 while Redis does not serve and the process counts rate limits for itself',
-    (degraded) => degraded.set(sources.rateLimitsShared?.() === false ? 1 : 0),
-  )
-  gauge('geo_database_age_seconds', 'Since the oldest location file in use was built', (age) => {
-    age.reset()
-    if (sources.geoBuiltAtMs === undefined) return age.remove()
-    age.set(Math.max(0, clock.now() - sources.geoBuiltAtMs()) / 1000)
-  })
-  new Gauge({
-    name: 'enrichment_doubtful_streams',
-    help: 'Streams with an event that cannot be read; what they are about is refused',
-    labelNames: ['model'],
-    registers,
-    collect() {
-      for (const [model, count] of Object.entries(sources.doubtful ?? {})) this.set({ model }, count())
+  meters.gauge(
+    {
+      name: 'rate_limiter_degraded',
+      help: '1 while Redis does not serve and the process counts rate limits for itself',
     },
-  })
-  dnsMetrics(registers, () => sources)
-  lagGauges(registers, () => sources.projectionLags?.() ?? Promise.resolve(null))
-
+    () => [{ value: sources.rateLimitsShared?.() === false ? 1 : 0 }],
+  )
+  meters.gauge(
+    {
+      name: 'doubtful_streams',
+      help: 'Streams with an event that cannot be read; what they are about is refused',
+      labels: ['model'],
+    },
+    () =>
+      (sources.liveModels ?? []).map(({ name, doubtful }) => ({
+        labels: { model: name },
+        value: doubtful(),
+      })),
+  )
+  lagGauges(meters, () => sources.projectionLags?.() ?? Promise.resolve(null))
   return {
-    call: callMetrics(registers),
-    ledger: {
-      batch: (commands, events, ms) => {
-        batchCommands.observe(commands)
-        batchEvents.observe(events)
-        appendSeconds.observe(ms / 1000)
-      },
-      conflict: () => conflicts.inc(),
-      unknownOutcome: () => unknownOutcomes.inc(),
-      reversal: () => reversals.inc(),
+    call: callMetrics(registry, meters),
+    ledger: ledgerMetrics(meters),
+    rateLimiter: {
+      degraded: meters.counter({
+        name: 'rate_limiter_degradations_total',
+        help: 'Times Redis stopped serving and the process began to count rate limits for itself',
+      }),
     },
-    rateLimiter: { degraded: () => degradations.inc() },
-    email: emailMetrics(registers, () => sources),
-    profile: profileMetrics(registers, () => sources),
-    pixel: pixelMetrics(registers),
-    connectionRefused: () => refusedConnections.inc(),
+    meters,
+    connectionRefused: meters.counter({
+      name: 'refused_connections_total',
+      help: 'Connections reset because their address, or all together, held too many',
+    }),
     watch: (more) => {
-      sources = { ...sources, ...more, doubtful: { ...sources.doubtful, ...more.doubtful } }
+      sources = { ...sources, ...more }
     },
     text: () => registry.metrics(),
     contentType: registry.contentType,
   }
 }
 
-/** By its labels, so that a figure can be told from before and after an upgrade. */
-const buildInfo = (registers: Registry[], service: { readonly version: string }): void => {
-  const info = new Gauge({
-    name: 'enrichment_build_info',
-    help: 'Always 1: the version of the service, of Node.js, and of the library that writes these lines',
-    labelNames: ['version', 'node_version', 'client_version'],
-    registers,
+const ledgerMetrics = (meters: Meters): Required<LedgerObserver> => {
+  const batchCommands = meters.histogram({
+    name: 'ledger_batch_commands',
+    help: 'Commands written by one append',
+    buckets: batchBuckets,
   })
-  info.set({ version: service.version, node_version: process.version, client_version: client.version }, 1)
+  const batchEvents = meters.histogram({
+    name: 'ledger_batch_events',
+    help: 'Events written by one append',
+    buckets: batchBuckets.map((size) => size * 2),
+  })
+  const appendSeconds = meters.histogram({
+    name: 'ledger_append_duration_seconds',
+    help: 'From handing a batch to the event log until it is durable, repetitions included',
+    buckets: durationBuckets,
+  })
+  return {
+    batch: (commands, events, ms) => {
+      batchCommands(commands)
+      batchEvents(events)
+      appendSeconds(ms / 1000)
+    },
+    conflict: meters.counter({
+      name: 'ledger_conflicts_total',
+      help: 'Appends another process was ahead of; decided anew',
+    }),
+    unknownOutcome: meters.counter({
+      name: 'ledger_unknown_outcomes_total',
+      help: 'Appends whose outcome had to be found out by sending them again',
+    }),
+    reversal: meters.counter({
+      name: 'ledger_reversals_total',
+      help: 'Charges given back because their call had already been refused',
+    }),
+  }
+}
+
+/** By its labels, so that a figure can be told from before and after an upgrade. */
+const buildInfo = (meters: Meters, service: { readonly version: string }): void => {
+  const labels = {
+    version: service.version,
+    node_version: process.version,
+    client_version: client.version,
+  }
+  meters.gauge(
+    {
+      name: 'build_info',
+      help: 'Always 1: the version of the service, of Node.js, and of the library that writes these lines',
+      labels: Object.keys(labels),
+    },
+    () => [{ labels, value: 1 }],
+  )
 }
 
 /** What is counted of one capability, as plain numbers: see `callMetrics`. */
@@ -207,13 +177,13 @@ type CapabilityCounts = Record<CallOutcome, { calls: Map<string, number>; durati
   chargedMicro: number
 }
 
-/** Calls count into plain numbers, see `counts.ts`. */
-const callMetrics = (registers: Registry[]): Required<CallObserver> => {
+/** Calls count into plain numbers, see `meters.ts`. */
+const callMetrics = (registry: Registry, meters: Meters): Required<CallObserver> => {
   const durations = new CallDurations({
     name: 'enrichment_call_duration_seconds',
     help: 'Calls from arrival to answer',
     buckets: durationBuckets,
-    registers,
+    registers: [registry],
   })
   const countsOf = (name: Capability): CapabilityCounts => ({
     answered: { calls: new Map([['', 0]]), durations: durations.of(name, 'answered') },
@@ -225,28 +195,33 @@ const callMetrics = (registers: Registry[]): Required<CallObserver> => {
     Capability,
     CapabilityCounts
   >
-  new Counter({
-    name: 'enrichment_calls_total',
-    help: 'Calls of known keys, by what became of them; code names why one was refused or failed',
-    labelNames: ['capability', 'outcome', 'code'],
-    registers,
-    collect() {
-      for (const name of capability.options)
-        for (const outcome of callOutcome.options)
-          for (const [code, calls] of counts[name][outcome].calls)
-            setCount(this, { capability: name, outcome, code }, calls)
+  meters.total(
+    {
+      name: 'calls_total',
+      help: 'Calls of known keys, by what became of them; code names why one was refused or failed',
+      labels: ['capability', 'outcome', 'code'],
     },
-  })
-  new Counter({
-    name: 'enrichment_credits_charged_total',
-    help: 'Credits charged for calls; the ledger has them to the millionth',
-    labelNames: ['capability'],
-    registers,
-    collect() {
-      for (const name of capability.options)
-        setCount(this, { capability: name }, counts[name].chargedMicro / 1e6)
+    () =>
+      capability.options.flatMap((name) =>
+        callOutcome.options.flatMap((outcome) =>
+          [...counts[name][outcome].calls].map(
+            ([code, value]): Sample => ({ labels: { capability: name, outcome, code }, value }),
+          ),
+        ),
+      ),
+  )
+  meters.total(
+    {
+      name: 'credits_charged_total',
+      help: 'Credits charged for calls; the ledger has them to the millionth',
+      labels: ['capability'],
     },
-  })
+    () =>
+      capability.options.map((name) => ({
+        labels: { capability: name },
+        value: counts[name].chargedMicro / 1e6,
+      })),
+  )
   return {
     answered: (name, outcome, code, seconds, chargedMicro: MicroCredits) => {
       const counted = counts[name]
@@ -256,20 +231,18 @@ const callMetrics = (registers: Registry[]): Required<CallObserver> => {
       durations.add(seconds)
       if (chargedMicro !== 0n) counted.chargedMicro += Number(chargedMicro)
     },
-    notAuthenticated: countWords(
+    notAuthenticated: meters.words(
       {
         name: 'authentication_failures_total',
         help: 'Requests without a valid key, by what was wrong with it',
-        registers,
       },
       'reason',
       failureReasons,
     ),
-    rateLimited: countWords(
+    rateLimited: meters.words(
       {
         name: 'rate_limited_calls_total',
         help: 'Calls refused by a rate limit, by the window that was full',
-        registers,
       },
       'policy',
       ratePolicies,
@@ -278,19 +251,11 @@ const callMetrics = (registers: Registry[]): Required<CallObserver> => {
 }
 
 /** All three are read once per scrape, from one look at the checkpoints. */
-const lagGauges = (registers: Registry[], lags: () => Promise<readonly ProjectionLag[] | null>): void => {
-  const gauge = (name: string, help: string, value: (lag: ProjectionLag) => number) =>
-    new Gauge({
-      name: `enrichment_projection_${name}`,
-      help,
-      labelNames: ['projection'],
-      registers,
-      async collect() {
-        const known = await lags()
-        this.reset()
-        for (const lag of known ?? []) this.set({ projection: lag.name }, value(lag))
-      },
-    })
+const lagGauges = (meters: Meters, lags: () => Promise<readonly ProjectionLag[] | null>): void => {
+  const gauge = (name: string, help: string, value: (lag: ProjectionLag) => number): void =>
+    meters.gauge({ name: `projection_${name}`, help, labels: ['projection'] }, async () =>
+      ((await lags()) ?? []).map((lag) => ({ labels: { projection: lag.name }, value: value(lag) })),
+    )
   gauge(
     'lag_positions',
     "How far its rows are behind the event log, in the log's positions: events in PostgreSQL, bytes in EventStoreDB",

@@ -4,6 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import { apiKeys, keyIds } from '../../projections/api-keys.ts'
 import { projections } from '../../projections/index.ts'
+import type { LiveModel as DoubtingModel } from '../call/capability.ts'
 import type { CallDependencies } from '../call/dependencies.ts'
 import { createIdempotency } from '../call/idempotency.ts'
 import { createRefusedCalls } from '../call/refused-calls.ts'
@@ -11,11 +12,7 @@ import { createRequestIds } from '../call/request-id.ts'
 import { createReservations } from '../call/reservations.ts'
 import { createHost, type Reach } from '../call/route.ts'
 import { createStrangers } from '../call/strangers.ts'
-import { rereadLists } from '../capabilities/email-validation/lists/inspect.ts'
-import { bundledGeoPaths, type GeoDatabase, openGeoDatabase } from '../capabilities/ip-lookup/geo-database.ts'
-import { ipLookup } from '../capabilities/ip-lookup/index.ts'
-import { openPixel } from '../capabilities/pixel/index.ts'
-import { whoami } from '../capabilities/whoami/index.ts'
+import { capabilities as allCapabilities } from '../capabilities/index.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { dashboard } from '../dashboard/dashboard.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -32,7 +29,7 @@ import { createMetricsHost, defaultMetricsPort } from '../metrics/host.ts'
 import { createMetrics, type Metrics } from '../metrics/metrics.ts'
 import { operations } from '../metrics/routes.ts'
 import { createProjector } from '../projector/run.ts'
-import { openCapabilities } from './capabilities.ts'
+import { type AnyCapability, openCapabilities } from './capabilities.ts'
 import { readTls, serveRenewed } from './tls.ts'
 
 /** The running service: the hosts and workers this process was asked for. */
@@ -40,7 +37,6 @@ export type App = {
   readonly apiUrl: string | null
   readonly dashboardUrl: string | null
   readonly metricsUrl: string
-  readonly geo: GeoDatabase | null
   /** Reads location files and lists again; calls go on meanwhile, and a bad file leaves the old one in place. */
   reload(): Promise<void>
   /** Answers what is in flight, takes nothing new, flushes what was counted, and lets go of everything it opened. */
@@ -52,15 +48,16 @@ export const startApp = async (
   foundation: Foundation,
   config: Config,
   logger: Logger,
-  metrics: Metrics = createMetrics({ clock: Date }),
+  metrics: Metrics = createMetrics(),
+  capabilities: readonly AnyCapability[] = allCapabilities,
 ): Promise<App> => {
   const has = (role: Config['ROLES'][number]): boolean => config.ROLES.includes(role)
   const closing: (() => Promise<void>)[] = []
-  let geo: GeoDatabase | null = null
   let apiUrl: string | null = null
   let dashboardUrl: string | null = null
   let metricsUrl: string
   let renewCertificate = async (): Promise<void> => undefined
+  let reloadCapabilities = renewCertificate
   // Whoever answers or does later work seals; the others never need the keys.
   const epochKey: readonly LiveModel[] =
     has('api') || has('jobs') ? [{ name: 'epoch_key', failure: foundation.epochKeys.failure }] : []
@@ -73,39 +70,23 @@ export const startApp = async (
   try {
     if (epochKey.length > 0) await watchEpochKeys(foundation)
     if (has('projector')) closing.push(startProjector(foundation, logger))
-    const open =
-      has('api') || has('jobs') ? await openCapabilities(foundation, config, logger, metrics) : null
-    if (open !== null) closing.push(open.close)
-    if (open !== null && has('jobs')) {
-      const jobs = await startJobs(foundation, logger, open.jobs)
+    const open = await openCapabilities(capabilities, { foundation, config, logger, metrics })
+    closing.push(open.close)
+    reloadCapabilities = open.reload
+    if (has('jobs')) {
+      const stores = capabilities.flatMap(({ sealed }) => sealed?.(foundation) ?? [])
+      const jobs = await startJobs(foundation, logger, { jobs: open.jobs, stores })
       closing.push(() => jobs.stop())
     }
     if (has('api') || has('dashboard')) {
-      const { calls, shared, liveModels, close } = await openCalls(foundation, config, logger, metrics)
+      const { calls, shared, close, ...models } = await openCalls(foundation, config, logger, metrics)
       closing.push(close)
-      const pixel =
-        open !== null && has('api')
-          ? await openPixel({
-              eventLog: foundation.eventLog,
-              requestHmac: foundation.secrets.requestHmac,
-              databaseUrl: foundation.url,
-              redisUrl: config.REDIS_URL,
-              logger,
-              observe: metrics.pixel,
-            })
-          : null
-      if (pixel !== null) {
-        closing.push(pixel.close)
-        metrics.watch({ doubtful: { pixel_rules: pixel.doubtful } })
-      }
+      const liveModels = [...models.liveModels, ...open.liveModels]
+      metrics.watch({ liveModels })
       health = createHealth({
         ...foundation,
         projections,
-        liveModels: [
-          ...epochKey,
-          ...liveModels,
-          ...(pixel === null ? [] : [{ name: 'pixel_rules', failure: pixel.failure }]),
-        ],
+        liveModels: [...epochKey, ...liveModels],
         monotonic: () => performance.now(),
         ...(shared === undefined ? {} : { rateLimitsShared: shared.shared }),
       })
@@ -116,23 +97,15 @@ export const startApp = async (
         connectionRefused: metrics.connectionRefused,
       }
       const hosts: FastifyInstance[] = []
-      if (open !== null && pixel !== null) {
-        geo = await openGeoDatabase({ paths: config.GEOIP_CITY_DB ?? bundledGeoPaths(), logger })
-        const database = geo
-        closing.push(async () => database.close())
-        metrics.watch({ geoBuiltAtMs: () => Date.parse(database.status().build_date) })
-        const host = createHost(
-          calls,
-          [ipLookup({ geo, secrets: foundation.secrets }), ...open.forms, ...pixel.forms],
-          reach,
-        )
+      if (has('api')) {
+        const host = createHost(calls, open.formsOn('api'), reach)
         hosts.push(host)
         host.register(operations({ health, showsRows: false }))
         closing.push(() => closeHost(host))
         apiUrl = await listen(host, config.HOST, config.API_PORT, 'API_PORT')
       }
       if (has('dashboard')) {
-        const host = createHost(calls, [whoami({ pool: foundation.pool })], reach)
+        const host = createHost(calls, open.formsOn('dashboard'), reach)
         hosts.push(host)
         host.register(operations({ health, showsRows: true }))
         const insecureCookies = config.INSECURE_COOKIES === '1'
@@ -164,15 +137,9 @@ export const startApp = async (
     apiUrl,
     dashboardUrl,
     metricsUrl,
-    geo,
     reload: async () => {
-      try {
-        if (has('api') || has('jobs')) logger.info(rereadLists(), 'lists: read again')
-      } catch (error) {
-        logger.error({ err: error }, 'lists: the new ones are refused, the old ones keep answering')
-      }
+      await reloadCapabilities()
       await renewCertificate()
-      await geo?.reload()
     },
     close: async () => {
       // Hosts first: they finish what is in flight, which still needs everything opened before them.
@@ -210,7 +177,7 @@ const openCalls = async (
 ): Promise<{
   calls: CallDependencies
   shared: SharedRateLimiter | undefined
-  liveModels: readonly LiveModel[]
+  liveModels: readonly DoubtingModel[]
   close(): Promise<void>
 }> => {
   const { eventLog, pool, secrets, epochKeys, ledger, keyedEvents } = foundation
@@ -218,9 +185,6 @@ const openCalls = async (
   const prices = openPriceBooks({ eventLog, logger })
   await Promise.all([directory.caughtUp, prices.caughtUp])
   const parked = await watchParked({ pool, projection: apiKeys.name, tell: directory.parked, logger })
-  metrics.watch({
-    doubtful: { api_keys: () => directory.doubtful().length, price_books: prices.doubtful },
-  })
   const local = createRateLimiter()
   const shared =
     config.REDIS_URL === undefined
@@ -253,8 +217,8 @@ const openCalls = async (
     calls,
     shared,
     liveModels: [
-      { name: 'api_keys', failure: directory.failure },
-      { name: 'price_books', failure: prices.failure },
+      { name: 'api_keys', failure: directory.failure, doubtful: () => directory.doubtful().length },
+      { name: 'price_books', failure: prices.failure, doubtful: prices.doubtful },
     ],
     close: async () => {
       await shared?.close()

@@ -1,49 +1,97 @@
 import type { Logger } from 'pino'
-import { forgetHits, forgetPastPeriods, forgottenAtOnceMax } from '../capabilities/pixel/postgres-counters.ts'
-import type { Config } from '../config.ts'
+import {
+  type Capability,
+  type CapabilityPorts,
+  type LiveModel,
+  type OpenCapability,
+  SettingFault,
+} from '../call/capability.ts'
+import type { AnyCapabilityForm } from '../call/form.ts'
+import { type Config, ConfigError } from '../config.ts'
+import { createDns } from '../egress/dns.ts'
+import { createEgressGuard } from '../egress/guard.ts'
+import { createOutside, type Outside } from '../egress/outside.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { openJobQueue } from '../jobs/queue.ts'
-import { inPortions } from '../jobs/retain.ts'
+import { meterDns } from '../metrics/dns.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import { openEmailValidation } from '../open-email-validation.ts'
-import { openProfiles, seedProfiles } from '../open-profile.ts'
-import { openOutside } from '../outside.ts'
 
-/** The capabilities that reach out or have work done later; what of them is used depends on the roles. */
+export type AnyCapability = Capability<Config>
+
+/** The capabilities as this process needs them, as one. */
+type OpenCapabilities = Required<Pick<OpenCapability, 'jobs' | 'close' | 'reload'>> & {
+  formsOn(host: AnyCapability['host']): readonly AnyCapabilityForm[]
+  readonly liveModels: readonly LiveModel[]
+}
+
+/** Opens those whose calls this process answers, and all of them where it does the jobs. Throws `ConfigError`. */
 export const openCapabilities = async (
-  foundation: Foundation,
-  config: Config,
-  logger: Logger,
-  metrics: Metrics,
-) => {
+  capabilities: readonly AnyCapability[],
+  {
+    foundation,
+    config,
+    logger,
+    metrics,
+  }: { foundation: Foundation; config: Config; logger: Logger; metrics: Metrics },
+): Promise<OpenCapabilities> => {
+  const has = (role: Config['ROLES'][number]): boolean => config.ROLES.includes(role)
   const outside = openOutside(config)
   const queue = openJobQueue(foundation.url, logger)
-  const email = openEmailValidation(foundation, config, { outside, queue, logger, observe: metrics.email })
-  const profiles = await openProfiles(foundation, config, { outside, logger, observe: metrics.profile })
-  metrics.watch({ dns: outside.dns.status, mailboxes: email.mailboxes, profileProviders: profiles.providers })
-  if (foundation.embedded && config.PROFILE_PROVIDER.includes('dataset'))
-    await seedProfiles(foundation, config)
+  const open: { readonly host: AnyCapability['host']; readonly capability: OpenCapability }[] = []
+  const close = async (): Promise<void> => {
+    const closed = await Promise.allSettled([
+      ...open.map(({ capability }) => capability.close?.()),
+      queue.close(),
+    ])
+    const failed = closed.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
+    if (failed.length > 0) throw new AggregateError(failed, 'not every capability could be closed')
+  }
+  const { meters } = metrics
+  const ports: Omit<CapabilityPorts<Config>, 'answersCalls'> = {
+    ...{ ...foundation, settings: config, queue, outside, meters, logger },
+  }
+  try {
+    for (const capability of capabilities) {
+      const { host } = capability
+      const answersCalls = has(host)
+      if (answersCalls || has('jobs'))
+        open.push({ host, capability: await opened(capability, { ...ports, answersCalls }) })
+    }
+  } catch (error) {
+    await close()
+    throw error
+  }
+  if (open.length > 0) meterDns(meters, outside.dns.status)
+  const all = open.map(({ capability }) => capability)
   return {
-    forms: [email.form, profiles.form],
-    jobs: {
-      scheduled: {
-        ...email.jobs.scheduled,
-        ...profiles.jobs.scheduled,
-        'forget-pixel-hits': {
-          cron: '7 * * * *',
-          run: () => inPortions(forgottenAtOnceMax, () => forgetHits(foundation.pool)),
-        },
-        'forget-pixel-periods': {
-          cron: '11 * * * *',
-          run: () => inPortions(forgottenAtOnceMax, () => forgetPastPeriods(foundation.pool)),
-        },
-      },
-      queued: { ...email.jobs.queued, ...profiles.jobs.queued },
+    formsOn: (asked) => open.flatMap(({ host, capability }) => (host === asked ? capability.forms : [])),
+    jobs: Object.assign({}, ...all.map(({ jobs }) => jobs)),
+    liveModels: all.flatMap(({ liveModels = [] }) => liveModels),
+    reload: async () => {
+      for (const { reload } of all) await reload?.()
     },
-    close: async () => {
-      const closed = await Promise.allSettled([email.close(), profiles.close(), queue.close()])
-      const failed = closed.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
-      if (failed.length > 0) throw new AggregateError(failed, 'not every capability could be closed')
-    },
+    close,
+  }
+}
+
+const opened = async (capability: AnyCapability, ports: CapabilityPorts<Config>): Promise<OpenCapability> => {
+  try {
+    return await capability.open(ports)
+  } catch (cause) {
+    throw cause instanceof SettingFault ? new ConfigError(cause.message, { cause }) : cause
+  }
+}
+
+const openOutside = ({ DNS_SERVERS, EGRESS_ALLOW }: Config): Outside =>
+  createOutside({
+    guard: naming('EGRESS_ALLOW', () => createEgressGuard({ allow: EGRESS_ALLOW })),
+    dns: naming('DNS_SERVERS', () => createDns({ servers: DNS_SERVERS ?? null, clock: performance })),
+  })
+
+const naming = <T>(variable: string, open: () => T): T => {
+  try {
+    return open()
+  } catch (cause) {
+    throw new ConfigError(`${variable}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
   }
 }

@@ -18,7 +18,9 @@ import { type Foundation, openFoundation } from '../../src/foundation/foundation
 import { openKeyDirectory } from '../../src/guard/key-directory.ts'
 import { createRateLimiter } from '../../src/guard/rate-limit.ts'
 import { openPriceBooks, type PriceBooks } from '../../src/ledger/price-books.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createProjector } from '../../src/projector/run.ts'
+import { openCapabilities } from '../../src/start/capabilities.ts'
 import { testDatabase } from '../support/postgres.ts'
 
 export const secretKey = 'a secret of at least thirty-two characters'
@@ -53,6 +55,7 @@ export const openDashboardHost = async ({
   })
   const foundation = await openFoundation(config, { logger })
   const { eventLog, pool, secrets, ledger, keyedEvents } = foundation
+  const open = await openCapabilities([whoami], { foundation, config, logger, metrics: createMetrics() })
   const directory = await openKeyDirectory({ eventLog, listed: [], logger })
   const prices = openPriceBooks({ eventLog, logger })
   await Promise.all([directory.caughtUp, prices.caughtUp])
@@ -86,7 +89,7 @@ export const openDashboardHost = async ({
       clock: Date,
       logger,
     },
-    [whoami({ pool }), ...forms],
+    [...open.formsOn('dashboard'), ...forms],
     reach,
   )
   host.register(dashboard(foundation, logger, { insecureCookies }))

@@ -2,12 +2,12 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { MailboxEvidence, MxEvidence } from '../../src/capabilities/email-validation/evidence.ts'
-import { askAgain, retrySealPurpose } from '../../src/capabilities/email-validation/index.ts'
 import {
   checkHoursMax,
   createMailboxChecks,
   type MailboxChecks,
 } from '../../src/capabilities/email-validation/mailbox/checks.ts'
+import { askAgain, retrySealPurpose } from '../../src/capabilities/email-validation/mailbox/retry.ts'
 import { createSecrets, type EpochSealer } from '../../src/guard/secrets.ts'
 import { processKeys } from '../support/epoch-keys.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'

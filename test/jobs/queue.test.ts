@@ -3,7 +3,7 @@ import pg from 'pg'
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type JobQueue, openJobQueue } from '../../src/jobs/queue.ts'
-import { type CapabilityJobs, type Jobs, startJobs } from '../../src/jobs/run.ts'
+import { type Jobs, startJobs } from '../../src/jobs/run.ts'
 import { type House, openHouse, until } from '../support/house.ts'
 
 const logger = pino({ level: 'silent' })
@@ -30,10 +30,8 @@ const jobsOf = (name: string) =>
 type Run = (data: string) => Promise<unknown>
 
 const start = (name: string, run: Run, more: { concurrencyMax?: number; expireSeconds?: number } = {}) => {
-  const queued: CapabilityJobs['queued'] = {
-    [name]: { run, concurrencyMax: 1, expireSeconds: 60, ...more },
-  }
-  return startJobs(house.foundation, logger, { scheduled: {}, queued })
+  const jobs = { [name]: { run, concurrencyMax: 1, expireSeconds: 60, ...more } }
+  return startJobs(house.foundation, logger, { jobs })
 }
 
 const running = async <T>(jobs: Promise<Jobs>, body: () => Promise<T>): Promise<T> => {
@@ -127,8 +125,7 @@ test('several are done at a time, and no more than are allowed', async () => {
     done += 1
   }
   const slow = startJobs(house.foundation, logger, {
-    scheduled: {},
-    queued: {
+    jobs: {
       several: { run: several, concurrencyMax: 2, expireSeconds: 60 },
       'looked-for-after': { run: note, concurrencyMax: 1, expireSeconds: 60 },
     },

@@ -1,6 +1,7 @@
 /** How mailboxes, sources of profiles, pixel counters and DNS fare, as operations sees it; and that nobody can be seen in it. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { meterProviders, observerOf } from '../../src/capabilities/profile/metrics.ts'
 import type { ProfileProvider, ProviderAnswer } from '../../src/capabilities/profile/sources/provider.ts'
 import { combineProviders } from '../../src/capabilities/profile/sources/providers.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
@@ -164,7 +165,8 @@ describe('profiles', () => {
     expect(samples(after, 'profile_provider_breaker_open')).toEqual({ '{provider="http"}': 0 })
   })
 
-  const metrics = createMetrics({ clock: Date })
+  const metrics = createMetrics()
+  const observe = observerOf(metrics.meters)
   const combined = (...sources: ProfileProvider[]) =>
     combineProviders(sources, {
       clock: {
@@ -176,7 +178,7 @@ describe('profiles', () => {
         },
       },
       logger: pino({ level: 'silent' }),
-      observe: metrics.profile,
+      observe,
     })
   const askThem = ({ fetch }: ReturnType<typeof combined>) =>
     fetch(
@@ -188,7 +190,7 @@ describe('profiles', () => {
   test('a source that is left alone because it fails is seen to be, and counts no questions meanwhile', async () => {
     const failing: ProviderAnswer = { kind: 'transient', detail: 'away' }
     const providers = combined({ name: 'dataset', fetch: async () => failing })
-    metrics.watch({ profileProviders: providers.status })
+    meterProviders(metrics.meters, providers.status)
     const before = await metrics.text()
     expect(samples(before, 'profile_provider_breaker_open')).toEqual({ '{provider="dataset"}': 0 })
     for (let calls = 0; calls < 25; calls++) await askThem(providers)
@@ -307,7 +309,7 @@ describe('what is written', () => {
 })
 
 test('a process without these capabilities tells nothing of them', async () => {
-  const written = await createMetrics({ clock: Date }).text()
+  const written = await createMetrics().text()
   for (const name of [
     'mailbox_sessions_opened_total',
     'mailbox_breakers_open',

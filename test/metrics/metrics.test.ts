@@ -39,7 +39,7 @@ beforeAll(async () => {
     API_PORT: '0',
     DASHBOARD_PORT: '0',
   })
-  const metrics = createMetrics({ clock: Date })
+  const metrics = createMetrics()
   foundation = await openFoundation(config, { logger, observe: metrics.ledger })
   app = await startApp(foundation, config, logger, metrics)
   ;({ organizationId } = await createOrganization(foundation, {
@@ -89,7 +89,7 @@ const text = async (): Promise<string> => {
 }
 
 test('every policy that can refuse a call has its counter from the start', async () => {
-  const { text: fresh } = createMetrics({ clock: Date })
+  const { text: fresh } = createMetrics()
   const policies = [
     ...(await fresh()).matchAll(/^enrichment_rate_limited_calls_total\{policy="(\w+)"\} 0$/gm),
   ]
@@ -234,7 +234,7 @@ describe('the routes', () => {
 })
 
 test('what a process does not have is left out, not reported as nothing', async () => {
-  const metrics = createMetrics({ clock: Date })
+  const metrics = createMetrics()
   expect(samples(await metrics.text(), 'geo_database_age_seconds')).toEqual({})
   metrics.watch({ projectionLags: async () => null })
   expect(samples(await metrics.text(), 'projection_lag_seconds')).toEqual({})

@@ -11,10 +11,14 @@ import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { catchUp } from '../../src/administration/catch-up.ts'
 import { createIdempotency } from '../../src/call/idempotency.ts'
+import { importProfilesFrom } from '../../src/capabilities/profile/dataset/installed.ts'
+import { profile } from '../../src/capabilities/profile/index.ts'
 import { profileDataOf } from '../../src/capabilities/profile/mapping/mapping.ts'
 import { createClaims } from '../../src/capabilities/profile/record/claims.ts'
+import { eraseProfile } from '../../src/capabilities/profile/record/erase.ts'
 import { createRetrieval } from '../../src/capabilities/profile/record/retrieval.ts'
 import { createVault } from '../../src/capabilities/profile/record/vault.ts'
+import { erasureParts } from '../../src/capabilities/profile/storage.ts'
 import { type Config, parseConfig } from '../../src/config.ts'
 import { logStart } from '../../src/event-log/port.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
@@ -22,7 +26,6 @@ import { type Foundation, openFoundation } from '../../src/foundation/foundation
 import { epochMs, epochOf } from '../../src/guard/epochs.ts'
 import { openJobQueue } from '../../src/jobs/queue.ts'
 import { renewSeals } from '../../src/jobs/renew-seals.ts'
-import { eraseProfileOf, importProfilesFrom, sealedStoresOf } from '../../src/open-profile.ts'
 import { createProjector } from '../../src/projector/run.ts'
 import { openable, type Target } from '../support/byte-scan.ts'
 
@@ -157,7 +160,7 @@ const scan = async (): Promise<string[]> => {
 const endOfEpoch = () =>
   renewSeals({
     keys: foundation.epochKeys,
-    stores: sealedStoresOf(foundation),
+    stores: profile.sealed?.(foundation) ?? [],
     clock: Date,
     databaseNowMs: async () => Date.now(),
     logger,
@@ -167,7 +170,8 @@ test('a person erased can be read in heap and write-ahead log until their epochâ
   await leaveTraces()
   await catchUp(foundation, logger)
   expect(await scan()).toEqual(['answer', 'data set', 'profile', 'retry'])
-  await eraseProfileOf(foundation, config, { id: 'zorvina', actor: 'cli', note: null })
+  const ref = { kind: 'lid', value: 'zorvina' } as const
+  await eraseProfile(erasureParts(foundation), ref, { actor: 'cli', note: null })
   // Only the rows are gone.
   expect(await scan()).toEqual(['answer', 'data set', 'profile', 'retry'])
   vi.setSystemTime((epochOf(Date.now()) + 1) * epochMs + 26 * 3_600_000)

@@ -5,19 +5,15 @@ import pg from 'pg'
 import { describe, expect, test } from 'vitest'
 import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
 import { profileDataOf } from '../../src/capabilities/profile/mapping/mapping.ts'
+import type { ProfileSettings } from '../../src/capabilities/profile/settings.ts'
 import { callsMin, createBreaker, openMs, windowMs } from '../../src/capabilities/profile/sources/breaker.ts'
+import { openProviders } from '../../src/capabilities/profile/sources/configured.ts'
 import type {
   ProfileProvider,
   ProfileRef,
   ProviderAnswer,
 } from '../../src/capabilities/profile/sources/provider.ts'
-import {
-  type Clock,
-  combineProviders,
-  openProviders,
-  type ProviderSettings,
-  totalMaxMs,
-} from '../../src/capabilities/profile/sources/providers.ts'
+import { type Clock, combineProviders, totalMaxMs } from '../../src/capabilities/profile/sources/providers.ts'
 
 /** Time goes on only when told to. */
 const manualClock = () => {
@@ -406,15 +402,8 @@ describe('two sources', () => {
 })
 
 describe('what the configuration names', () => {
-  const settings: ProviderSettings = {
-    names: ['dataset'],
-    httpUrl: undefined,
-    httpKey: undefined,
-    httpMapping: undefined,
-    pageUrl: undefined,
-    timeoutMs: 8_000,
-  }
-  const open = (more: Partial<ProviderSettings>) =>
+  const settings: ProfileSettings = { PROFILE_PROVIDER: ['dataset'], PROFILE_HTTP_TIMEOUT_MS: 8_000 }
+  const open = (more: Partial<ProfileSettings>) =>
     openProviders(
       { ...settings, ...more },
       {
@@ -431,23 +420,30 @@ describe('what the configuration names', () => {
         logger: { error: () => undefined, warn: () => undefined },
       },
     )
-  const httpUrl = 'https://source.example/{lid}'
+  const PROFILE_HTTP_URL = 'https://source.example/{lid}'
 
   test('is asked in its order', async () => {
-    const both = await open({ names: ['http', 'dataset'], httpUrl, httpKey: 'k' })
+    const both = await open({
+      PROFILE_PROVIDER: ['http', 'dataset'],
+      PROFILE_HTTP_URL,
+      PROFILE_HTTP_KEY: 'k',
+    })
     expect(both.status().map(({ provider }) => provider)).toEqual(['http', 'dataset'])
-    const pages = await open({ names: ['page', 'page'], pageUrl: 'https://source.example/in/{lid}' })
+    const pages = await open({
+      PROFILE_PROVIDER: ['page', 'page'],
+      PROFILE_PAGE_URL: 'https://source.example/in/{lid}',
+    })
     expect(pages.status().map(({ provider }) => provider)).toEqual(['page'])
     await pages.close()
   })
 
   test.each([
-    [{ names: ['http'] }, /^PROFILE_HTTP_URL: /],
-    [{ names: ['page'] }, /^PROFILE_PAGE_URL: /],
-    [{ names: ['http'], httpUrl: 'https://{lid}.example/' }, /^PROFILE_HTTP_URL/],
-    [{ names: ['page'], pageUrl: 'https://a.example/{urn}' }, /^PROFILE_PAGE_URL: /],
+    [{ PROFILE_PROVIDER: ['http'] }, /^PROFILE_HTTP_URL: /],
+    [{ PROFILE_PROVIDER: ['page'] }, /^PROFILE_PAGE_URL: /],
+    [{ PROFILE_PROVIDER: ['http'], PROFILE_HTTP_URL: 'https://{lid}.example/' }, /^PROFILE_HTTP_URL/],
+    [{ PROFILE_PROVIDER: ['page'], PROFILE_PAGE_URL: 'https://a.example/{urn}' }, /^PROFILE_PAGE_URL: /],
     [
-      { names: ['http'], httpUrl, httpMapping: '/nowhere/mapping.json' },
+      { PROFILE_PROVIDER: ['http'], PROFILE_HTTP_URL, PROFILE_HTTP_MAPPING: '/nowhere/mapping.json' },
       /^PROFILE_HTTP_MAPPING: .*cannot be read/,
     ],
   ] as const)('%j is refused by the name of its variable', async (more, message) => {
@@ -455,22 +451,28 @@ describe('what the configuration names', () => {
   })
 
   test('a key that cannot be sent is refused and not repeated', async () => {
-    const error = await open({ names: ['http'], httpUrl, httpKey: 'geheim\n' }).catch((one: unknown) => one)
+    const error = await open({
+      PROFILE_PROVIDER: ['http'],
+      PROFILE_HTTP_URL,
+      PROFILE_HTTP_KEY: 'geheim\n',
+    }).catch((one: unknown) => one)
     expect(String(error)).toMatch(/PROFILE_HTTP_KEY/)
     expect(String(error)).not.toMatch(/geheim/)
   })
 
   test('a mapping is read from its file', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'mapping-'))
-    const httpMapping = join(folder, 'mapping.json')
+    const PROFILE_HTTP_MAPPING = join(folder, 'mapping.json')
     try {
-      writeFileSync(httpMapping, '{"lid": "slug"}')
-      expect((await open({ names: ['http'], httpUrl, httpMapping })).name).toBe('http')
+      writeFileSync(PROFILE_HTTP_MAPPING, '{"lid": "slug"}')
+      expect((await open({ PROFILE_PROVIDER: ['http'], PROFILE_HTTP_URL, PROFILE_HTTP_MAPPING })).name).toBe(
+        'http',
+      )
       for (const text of ['{', '{"lid": 7}', '{"nick": "x"}']) {
-        writeFileSync(httpMapping, text)
-        await expect(open({ names: ['http'], httpUrl, httpMapping })).rejects.toThrow(
-          /^PROFILE_HTTP_MAPPING: /,
-        )
+        writeFileSync(PROFILE_HTTP_MAPPING, text)
+        await expect(
+          open({ PROFILE_PROVIDER: ['http'], PROFILE_HTTP_URL, PROFILE_HTTP_MAPPING }),
+        ).rejects.toThrow(/^PROFILE_HTTP_MAPPING: /)
       }
     } finally {
       rmSync(folder, { recursive: true })

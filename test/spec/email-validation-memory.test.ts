@@ -1,10 +1,11 @@
 /** Decision 21, and what is remembered of a mailbox that put us off: where addresses stand, and where they never do. */
 import pino from 'pino'
 import { beforeAll, describe, expect, test } from 'vitest'
-import type { JobQueue } from '../../src/jobs/queue.ts'
+import { emailValidation } from '../../src/capabilities/email-validation/index.ts'
+import type { Config } from '../../src/config.ts'
 import { startJobs } from '../../src/jobs/run.ts'
-import { openEmailValidation } from '../../src/open-email-validation.ts'
-import { openOutside } from '../../src/outside.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
+import { openCapabilities } from '../../src/start/capabilities.ts'
 import { type House, type Partner, until } from '../support/house.ts'
 import {
   chargedValidation,
@@ -43,21 +44,15 @@ const waitingJobs = async (): Promise<Job[]> =>
     )
   ).map(({ key, data, seconds }) => ({ key: String(key), data: String(data), seconds: Number(seconds) }))
 
-const nobodysQueue: JobQueue = {
-  send: () => Promise.reject(new Error('whoever runs jobs asks for none')),
-  close: async () => undefined,
-}
-
 /** Another process that runs the jobs whose time has come, until the condition holds. */
 const runJobs = async (what: string, condition: () => Promise<boolean>): Promise<void> => {
   const logger = pino({ level: 'silent' })
-  const outside = openOutside(house.config)
-  const opened = openEmailValidation(house.foundation, house.config, {
-    outside,
-    queue: nobodysQueue,
-    logger,
+  const { foundation } = house
+  const config: Config = { ...house.config, ROLES: ['jobs'] }
+  const opened = await openCapabilities([emailValidation], {
+    ...{ foundation, config, logger, metrics: createMetrics() },
   })
-  const jobs = await startJobs(house.foundation, logger, opened.jobs)
+  const jobs = await startJobs(foundation, logger, { jobs: opened.jobs })
   try {
     await until(what, condition)
   } finally {

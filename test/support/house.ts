@@ -22,7 +22,9 @@ import type { KeyLimits } from '../../src/events/keys.ts'
 import type { PriceBookPublished } from '../../src/events/prices.ts'
 import { ledgerStream, priceBookStream } from '../../src/events/streams.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
 import { type App, startApp } from '../../src/start/app.ts'
+import type { AnyCapability } from '../../src/start/capabilities.ts'
 import { type MmdbValue, writeMmdb } from './mmdb-writer.ts'
 import { testDatabase } from './postgres.ts'
 import { recordedEvents } from './segments.ts'
@@ -313,12 +315,15 @@ export const openHouse = async ({
   host = '127.0.0.1',
   environment = {},
   logger = pino({ level: 'silent' }),
+  capabilities,
 }: {
   clock?: 'real' | 'movable'
   host?: string
   /** Further variables, or others than the house's own. */
   environment?: Readonly<Record<string, string>>
   logger?: Logger
+  /** Others than the service's own. */
+  capabilities?: readonly AnyCapability[]
 } = {}): Promise<House> => {
   // Before anything keeps a reference to Date.
   if (clock === 'movable') vi.useFakeTimers({ toFake: ['Date', 'performance'], shouldAdvanceTime: true })
@@ -340,7 +345,7 @@ export const openHouse = async ({
     ...environment,
   })
   const foundation = await openFoundation(config, { logger })
-  const app = await startApp(foundation, config, logger)
+  const app = await startApp(foundation, config, logger, createMetrics(), capabilities)
   const aside = new pg.Pool({ connectionString: database.url, max: 2 })
   aside.on('error', () => undefined)
   return createHouse({

@@ -24,7 +24,8 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   ledger: [...pure, 'event-log'],
   guard: [...pure, 'event-log'],
   projector: [...pure, 'event-log'],
-  call: [...pure, ...engine],
+  // Of egress, the type of what capabilities are given.
+  call: [...pure, ...engine, 'src/egress/outside.ts'],
   metrics: [...pure, ...engine, 'call'],
   concurrency: [],
   egress: [],

@@ -1,217 +1,121 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import type { Logger } from 'pino'
-import type { Caller, CapabilityForm, Unaffordable } from '../../call/form.ts'
-import type { EmailStatus, EmailValidationFacts } from '../../events/email-validation.ts'
-import type { EpochSealer, Secrets } from '../../guard/secrets.ts'
-import type { Companies } from './company/companies.ts'
-import { type EmailRequest, type EmailValidationResult, parseEmailRequest } from './contract.ts'
-import { companyApplies, decide, type EmailEvidence, type EmailFindings, verdictOf } from './decide.ts'
-import type { MailExchangers } from './dns/mail-exchangers.ts'
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
 import {
-  type EmailAddress,
-  isBusinessDomain,
-  type ListEvidence,
-  type MailboxEvidence,
-  type MailboxOutcome,
-  type ParsedEmail,
-} from './evidence.ts'
-import { inspectLists, isDisposableExchange } from './lists/inspect.ts'
-import type { MailboxChecks } from './mailbox/checks.ts'
-import type { MailboxProbe } from './mailbox/probe.ts'
-import { parseEmail } from './syntax/parse.ts'
+  type Capability,
+  type CapabilityPorts,
+  type ScheduledJob,
+  SettingFault,
+} from '../../call/capability.ts'
+import { companiesImport, companiesShow } from './company/commands.ts'
+import { createCompanies } from './company/companies.ts'
+import { createHomePages } from './company/home-page.ts'
+import { createMailExchangers } from './dns/mail-exchangers.ts'
+import { emailValidationForm } from './form.ts'
+import { listsRefresh } from './lists/commands.ts'
+import { rereadLists } from './lists/inspect.ts'
+import { createMailboxChecks, forgottenAtOnceMax } from './mailbox/checks.ts'
+import { createMailboxProbe, type MailboxObserver, type MailboxProbe } from './mailbox/probe.ts'
+import { askAgain, retrySealPurpose } from './mailbox/retry.ts'
+import { meterMailboxes, observerOf } from './metrics.ts'
+
+export type EmailValidationSettings = {
+  readonly EMAIL_PROBE: 'on' | 'off'
+  readonly SMTP_PORT: number
+  readonly SMTP_HELO?: string | undefined
+  readonly SMTP_MAIL_FROM: string
+  readonly COMPANY_HOME_PAGES: 'on' | 'off'
+}
+
+const retryQueue = 'mailbox-retry'
+const retriesAtOnceMax = 8
+const retryExpireSeconds = 60
+const userAgent = 'enrichment-ledger'
 
 /**
  * E-mail validation (Spec §4.1): syntax, lists, DNS, then the mailbox's own server, and the company behind the domain.
  * Each kind of evidence is gathered only where those before leave the verdict open.
  */
-
-export type EmailValidationParts = {
-  readonly secrets: Secrets
-  /** For addresses that wait to be asked for again. */
-  readonly sealer: EpochSealer
-  readonly exchangers: Pick<MailExchangers, 'find'>
-  /** Null: EMAIL_PROBE is off. */
-  readonly mailbox: Pick<MailboxProbe, 'probe'> | null
-  readonly checks: MailboxChecks
-  readonly companies: Pick<Companies, 'find'>
-  /** Has the mailbox asked again, once, by whichever process runs jobs. `sealed` is for `askAgain`. */
-  readonly later: (sealed: string, options: { afterSeconds: number; key: string }) => Promise<void>
-  readonly clock: { now(): number }
-  readonly logger: Logger
-  readonly observe?: EmailValidationObserver | undefined
-}
-
-/** What operations wants to know about verdicts. Told on every call, so it has to be cheap. */
-export type EmailValidationObserver = {
-  /** `row` of the decision table gave the status. What the call then cost, or whether it could be paid, is not said. */
-  readonly verdict: (row: number, status: EmailStatus) => void
-}
-
-/** A request with what its text alone tells. */
-type EmailInput = EmailRequest & { readonly parsed: ParsedEmail; readonly lists: ListEvidence | null }
-
-export const emailValidation = (
-  parts: EmailValidationParts,
-): CapabilityForm<EmailInput, EmailFindings, EmailValidationResult> => ({
-  capability: 'email_validation',
-  permission: 'email_validation',
-  method: 'POST',
-  path: '/v1/email/validate',
-  perSecond: (limits) => limits.email_validations_per_second,
-  parse: (body) => {
-    const read = parseEmailRequest(body)
-    if ('refusal' in read) return read
-    const parsed = parseEmail(read.input.email)
-    return { input: { ...read.input, parsed, lists: parsed.valid ? inspectLists(parsed.address) : null } }
+export const emailValidation: Capability<EmailValidationSettings> = {
+  host: 'api',
+  open: (ports) => {
+    const { pool, secrets, epochKeys, settings, queue, outside, meters, logger } = ports
+    const observe = observerOf(meters)
+    const exchangers = createMailExchangers({ dns: outside.dns, guard: outside.guard, random: Math.random })
+    const mailbox = settings.EMAIL_PROBE === 'on' ? openProbe(ports, observe) : null
+    const checks = createMailboxChecks(pool)
+    const sealer = epochKeys.sealer(retrySealPurpose)
+    const fetchPage = outside.fetchPage
+    meterMailboxes(meters, () => mailbox?.status() ?? null)
+    return {
+      forms: [
+        emailValidationForm({
+          secrets,
+          sealer,
+          exchangers,
+          mailbox,
+          checks,
+          companies: createCompanies({
+            pool,
+            homePages:
+              settings.COMPANY_HOME_PAGES === 'on' ? createHomePages({ fetchPage, userAgent }) : null,
+          }),
+          later: (data, options) => queue.send(retryQueue, data, options),
+          clock: Date,
+          logger,
+          observe,
+        }),
+      ],
+      jobs: {
+        'forget-mailboxes': {
+          cron: '29 * * * *',
+          run: checks.forget,
+          portionMax: forgottenAtOnceMax,
+        } satisfies ScheduledJob,
+        ...(mailbox === null
+          ? {}
+          : {
+              [retryQueue]: {
+                concurrencyMax: retriesAtOnceMax,
+                expireSeconds: retryExpireSeconds,
+                run: (data: string) => askAgain({ exchangers, mailbox, checks, sealer, clock: Date }, data),
+              },
+            }),
+      },
+      reload: async () => {
+        try {
+          logger.info(rereadLists(), 'lists: read again')
+        } catch (error) {
+          logger.error({ err: error }, 'lists: the new ones are refused, the old ones keep answering')
+        }
+      },
+      close: async () => mailbox?.close(),
+    }
   },
-  gather: (input, caller) => gather(parts, input, caller),
-  decide,
-  billed: (result, lines) => ({
-    ...result,
-    billing: {
-      ...result.billing,
-      validation_credits: lines.find(({ sku }) => sku === 'email_validation')?.amount ?? '0',
-      company_credits: lines.find(({ sku }) => sku === 'company_data')?.amount ?? '0',
-    },
-  }),
-})
-
-/** What the call costs if its address has the status, and its company, if asked for, is found. */
-const dearest = (
-  { parsed, lists, companyRequested }: EmailInput,
-  status: EmailStatus,
-): EmailValidationFacts => ({
-  kind: 'email_validation',
-  status,
-  sub_status: 'accepted',
-  decision_row: 17,
-  company_status: companyRequested && lists !== null && isBusinessDomain(lists) ? 'found' : 'not_requested',
-  domain: parsed.valid ? parsed.address.asciiDomain : null,
-  address_hmac: '',
-})
-
-/** What an answer waits for the queue of later work. */
-const queueMaxMs = 1_000
-
-/** Retry jobs hold addresses sealed; this names what the seal is for. */
-export const retrySealPurpose = 'mailbox-retry'
-
-const addressHmacOf = (secrets: Secrets, input: EmailInput): string =>
-  secrets.addressHmac((input.parsed.valid ? input.parsed.address.normalized : input.email).toLowerCase())
-
-type MailboxFinding = {
-  readonly evidence: MailboxEvidence
-  readonly checkedAt: string
-  readonly cached: boolean
+  commands: [companiesImport, companiesShow, listsRefresh],
 }
 
-const gather = async (
-  parts: EmailValidationParts,
-  input: EmailInput,
-  caller: Caller,
-): Promise<EmailFindings | Unaffordable> => {
-  const addressHmac = addressHmacOf(parts.secrets, input)
-  const nowText = (): string => new Date(parts.clock.now()).toISOString()
-  const open = await gatherDomain(parts, input)
-  const asking = mailboxDecides(open) && parts.mailbox !== null
-  // A refusal for want of credits, given after a mailbox was asked, would say for free that it exists.
-  const unaffordable = asking ? await caller.reserve(dearest(input, 'valid')) : null
-  if (unaffordable !== null) return unaffordable
-  const finding = asking ? await askMailbox(parts, open) : null
-  const evidence: EmailEvidence = { ...open, mailbox: finding?.evidence ?? null }
-  const domain = evidence.lists?.registrableDomain ?? null
-  const judged = verdictOf(evidence)
-  const enriching = input.companyRequested && domain !== null && companyApplies(evidence.lists, judged)
-  const unpaid = enriching && !asking ? await caller.reserve(dearest(input, judged.status)) : null
-  if (unpaid !== null) return unpaid
-  const company = enriching ? await parts.companies.find(domain) : null
-  parts.observe?.verdict(judged.row, judged.status)
-  return {
-    ...evidence,
-    addressHmac,
-    company,
-    checkedAt: finding?.checkedAt ?? nowText(),
-    cached: finding?.cached ?? false,
+/** This machine's name, where mail servers would take it for one. */
+const ownName = (): string =>
+  /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(hostname()) ? hostname() : 'localhost'
+
+const openProbe = (
+  { settings, logger }: Pick<CapabilityPorts<EmailValidationSettings>, 'settings' | 'logger'>,
+  observe: MailboxObserver,
+): MailboxProbe => {
+  try {
+    return createMailboxProbe({
+      port: settings.SMTP_PORT,
+      helo: settings.SMTP_HELO ?? ownName(),
+      mailFrom: settings.SMTP_MAIL_FROM,
+      clock: () => performance.now(),
+      random: (size) => randomBytes(size),
+      logger,
+      observe,
+    })
+  } catch (cause) {
+    throw new SettingFault(
+      `SMTP_HELO, SMTP_MAIL_FROM: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    )
   }
-}
-
-const gatherDomain = async (
-  { exchangers }: EmailValidationParts,
-  { parsed, lists }: EmailInput,
-): Promise<EmailEvidence> => {
-  const known: EmailEvidence = { parsed, lists, mx: null, disposableExchange: false, mailbox: null }
-  if (!parsed.valid || parsed.address.domainLiteral || lists?.routable !== true) return known
-  const mx = await exchangers.find(parsed.address.asciiDomain)
-  const disposableExchange =
-    mx.kind === 'found' && mx.records.some(({ exchange }) => isDisposableExchange(exchange))
-  return { ...known, mx, disposableExchange }
-}
-
-/** Whether only the mailbox's server can tell more: the verdict without it is row 9. */
-const mailboxDecides = (evidence: EmailEvidence): boolean => verdictOf(evidence).row === 9
-
-const askMailbox = async (
-  { mailbox, checks, secrets, sealer, later, clock, logger }: EmailValidationParts,
-  { parsed, mx }: EmailEvidence,
-): Promise<MailboxFinding | null> => {
-  if (mailbox === null || !parsed.valid || mx?.kind !== 'found') return null
-  // Not the HMAC of the facts, which folds case: whether case matters is the server's to say (RFC 5321 §2.4).
-  const mailboxHmac = secrets.addressHmac(parsed.address.normalized)
-  const known = await checks.find(mailboxHmac)
-  if (known !== null) return { ...known, cached: true }
-  const evidence = await mailbox.probe(parsed.address, mx)
-  if (evidence.retryAfterSeconds !== null) {
-    const options = { afterSeconds: evidence.retryAfterSeconds, key: mailboxHmac }
-    // Nobody's answer waits for the queue long: it says either way that asking again later may tell more.
-    const asked = sealer
-      .seal(parsed.address.normalized, mailboxHmac)
-      .then((sealed) => later(`${mailboxHmac}:${sealed}`, options))
-      .catch((error: unknown) => logger.warn({ err: error }, 'a mailbox cannot be asked again later'))
-    await Promise.race([asked, sleep(queueMaxMs, undefined, { ref: false })])
-  }
-  return { evidence, checkedAt: new Date(clock.now()).toISOString(), cached: false }
-}
-
-/** What a server says about the mailbox itself. What it says about us, or not at all, would hide what the next call may learn. */
-const conclusive: ReadonlySet<MailboxOutcome> = new Set([
-  'accepted',
-  'mailbox_not_found',
-  'mailbox_disabled',
-  'mailbox_full',
-])
-
-/**
- * Asks a mailbox again that put us off, and keeps what it says for the next call. `data` is what `later` was given.
- * Returns whether anything was learned.
- */
-export const askAgain = async (
-  { exchangers, mailbox, checks, sealer, clock }: AskAgainParts,
-  data: string,
-): Promise<boolean> => {
-  const [mailboxHmac = '', sealed = ''] = data.split(':')
-  const text = sealer.open(sealed, mailboxHmac)
-  const parsed = text === null ? null : parseEmail(text)
-  if (parsed?.valid !== true)
-    throw new Error('a mailbox to be asked again cannot be read: its epoch key is gone')
-  const evidence = await askServers({ exchangers, mailbox }, parsed.address)
-  if (evidence === null || !conclusive.has(evidence.outcome)) return false
-  if (evidence.outcome === 'accepted' && evidence.catchAll === null) return false
-  await checks.keep(mailboxHmac, { evidence, checkedAt: new Date(clock.now()).toISOString() })
-  return true
-}
-
-export type AskAgainParts = {
-  readonly exchangers: Pick<MailExchangers, 'find'>
-  readonly mailbox: Pick<MailboxProbe, 'probe'>
-  readonly checks: MailboxChecks
-  readonly sealer: EpochSealer
-  readonly clock: { now(): number }
-}
-
-const askServers = async (
-  { exchangers, mailbox }: Pick<AskAgainParts, 'exchangers' | 'mailbox'>,
-  address: EmailAddress,
-): Promise<MailboxEvidence | null> => {
-  const mx = await exchangers.find(address.asciiDomain)
-  return mx.kind === 'found' ? mailbox.probe(address, mx) : null
 }

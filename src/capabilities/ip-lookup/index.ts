@@ -1,22 +1,37 @@
+import type { Capability } from '../../call/capability.ts'
 import type { CapabilityForm } from '../../call/form.ts'
 import { type ParsedAddress, parseAddress } from '../../egress/address.ts'
-import type { Secrets } from '../../guard/secrets.ts'
+import { geoStatus } from './commands.ts'
 import { ipMissing, ipOfAnotherType, notAnAddress } from './contract.ts'
-import { decide, type IpFindings, type LocatedAddress, resultOf } from './decide.ts'
-import type { GeoDatabase } from './geo-database.ts'
-import type { Location } from './location.ts'
+import { decide, type IpFindings, type LocatedAddress } from './decide.ts'
+import { gather, type IpLookupParts } from './gather.ts'
+import { type GeoSettings, openConfiguredDatabase } from './geo-settings.ts'
+import { renderResult } from './render.ts'
 
 /**
- * IP lookup: geolocation and network data for one address (Spec §4.2). It asks a local database only; nothing leaves
- * the house.
+ * IP lookup: geolocation and network data for one address (Spec §4.2). It asks a local database only: no address leaves
+ * the process.
  */
-export const ipLookup = ({
-  geo,
-  secrets,
-}: {
-  geo: GeoDatabase
-  secrets: Secrets
-}): CapabilityForm<ParsedAddress, IpFindings, LocatedAddress> => ({
+export const ipLookup: Capability<GeoSettings> = {
+  host: 'api',
+  open: async ({ settings, answersCalls, secrets, meters, logger }) => {
+    // A process that only does jobs has no use for the location files.
+    if (!answersCalls) return { forms: [] }
+    const geo = await openConfiguredDatabase(settings, logger)
+    meters.gauge(
+      { name: 'geo_database_age_seconds', help: 'Since the oldest location file in use was built' },
+      () => [{ value: Math.max(0, Date.now() - Date.parse(geo.status().build_date)) / 1000 }],
+    )
+    return {
+      forms: [lookup({ geo, secrets })],
+      reload: () => geo.reload(),
+      close: async () => geo.close(),
+    }
+  },
+  commands: [geoStatus],
+}
+
+const lookup = (parts: IpLookupParts): CapabilityForm<ParsedAddress, IpFindings, LocatedAddress> => ({
   capability: 'ip_lookup',
   permission: 'ip_lookup',
   method: 'POST',
@@ -27,25 +42,7 @@ export const ipLookup = ({
     const address = parseAddress(ip)
     return address === null ? { refusal: notAnAddress(ip) } : { input: address }
   },
-  gather: (address) => ({
-    location: address.reachable ? geo.lookup(address.lookup) : null,
-    addressHmac: secrets.addressHmac(address.canonical),
-  }),
+  gather: (address) => gather(parts, address),
   decide,
   renderResult,
 })
-
-/** A location's members as JSON, kept as long as the database keeps the location: many addresses share one. */
-const locationJson = new WeakMap<Location, string>()
-
-/** What JSON.stringify of the whole result gives, several times faster for a location seen before. */
-export const renderResult = (located: LocatedAddress): string => {
-  const { ip, type, location } = located
-  if (location === null) return JSON.stringify(resultOf(located))
-  let members = locationJson.get(location)
-  if (members === undefined) {
-    members = JSON.stringify(location).slice(1)
-    locationJson.set(location, members)
-  }
-  return `{"ip":"${ip}","success":true,"type":"${type}",${members}`
-}

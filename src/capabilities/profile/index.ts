@@ -1,73 +1,90 @@
-import type { CapabilityForm, PaidCall } from '../../call/form.ts'
-import type { ProfileFacts } from '../../events/profile.ts'
+import type { Capability } from '../../call/capability.ts'
+import type { CapabilityForm } from '../../call/form.ts'
+import { readJsonLd } from '../../egress/json-ld.ts'
+import { profilesErase, profilesImport } from './commands.ts'
 import { type ProfileRequest, type ProfileResult, parseProfileRequest } from './contract.ts'
+import { seedProfiles } from './dataset/installed.ts'
 import { decide, type ProfileFindings } from './decide.ts'
-import type { Identifiers } from './identifier.ts'
-import type { Retrieved } from './record/recording.ts'
-import type { Retrieval } from './record/retrieval.ts'
+import { gather, type ProfileParts } from './gather.ts'
+import { meterProviders, observerOf } from './metrics.ts'
+import { createClaims } from './record/claims.ts'
+import { dropOldProfiles, retainedAtOnceMax } from './record/erase.ts'
+import { createRetrieval } from './record/retrieval.ts'
+import { datasetStore, profileKeyStore } from './record/sealed-stores.ts'
+import { identifiersOf, type ProfileSettings } from './settings.ts'
+import { openProviders } from './sources/configured.ts'
+import { datasetSecretsOf, vaultOf } from './storage.ts'
 
 /**
  * Profile retrieval (Spec §4.3): one person's data, cached or fresh, by whichever identifier. Answers hold a person's
  * data and are never kept.
  */
-export const profile = ({
-  identifiers,
-  retrieval,
-  observe,
-}: {
-  identifiers: Identifiers
-  retrieval: Retrieval
-  observe?: ProfileObserver | undefined
-}): CapabilityForm<ProfileRequest, ProfileFindings, ProfileResult> => ({
+export const profile: Capability<ProfileSettings> = {
+  host: 'api',
+  open: async (ports) => {
+    const { pool, eventLog, secrets, settings, meters, logger } = ports
+    const observe = observerOf(meters)
+    const identifiers = identifiersOf(settings)
+    const vault = vaultOf(ports)
+    const providers = await openProviders(settings, {
+      pool,
+      secrets: datasetSecretsOf(ports),
+      identifiers,
+      fetchPage: ports.outside.fetchUpstream,
+      readJsonLd,
+      clock: { now: () => performance.now(), after },
+      epochMs: Date.now,
+      logger,
+      observe,
+    })
+    meterProviders(meters, providers.status)
+    const retrieval = createRetrieval({
+      pool,
+      eventLog,
+      vault,
+      claims: createClaims(pool),
+      provider: providers,
+      identifierHmac: secrets.identifierHmac,
+      clock: Date,
+      logger,
+    })
+    if (ports.embedded && settings.PROFILE_PROVIDER.includes('dataset')) await seedProfiles(ports, settings)
+    return {
+      forms: [profileForm({ identifiers, retrieval, observe })],
+      jobs: {
+        'drop-old-profiles': {
+          cron: '51 * * * *',
+          run: () => dropOldProfiles({ eventLog, vault, clock: Date }),
+          portionMax: retainedAtOnceMax,
+        },
+      },
+      close: async () => {
+        await retrieval.close()
+        await providers.close()
+      },
+    }
+  },
+  commands: [profilesImport, profilesErase],
+  sealed: ({ pool, epochKeys }) => [
+    profileKeyStore({ pool, sealer: epochKeys.sealer('profile-key'), clock: Date }),
+    datasetStore({ pool, sealer: epochKeys.sealer('profile-dataset') }),
+  ],
+}
+
+const profileForm = (
+  parts: ProfileParts,
+): CapabilityForm<ProfileRequest, ProfileFindings, ProfileResult> => ({
   capability: 'profile',
   permission: 'profnet_scraping',
   method: 'POST',
   path: '/v1/profnet/profile',
   personal: true,
-  parse: (body) => parseProfileRequest(body, identifiers),
-  gather: async ({ ref, cached }, caller) => {
-    // Before the cache is looked into: whether somebody is in it is worth something, too.
-    const unaffordable = await caller.reserve(dearest(cached ? 'cached' : 'fresh'))
-    if (unaffordable !== null) return unaffordable
-    const { repeated } = caller
-    const found = await retrieval.retrieve(ref, {
-      wants: cached || repeated !== null ? 'cached' : 'fresh',
-      upstream: repeated === null,
-      // The upstream costs whether or not the caller can pay.
-      beforeUpstream: () => caller.reserve(dearest('fresh')),
-    })
-    if ('unaffordable' in found) return found
-    const retrieved = repeated === null ? found : leftBy(repeated, found, caller.atMs)
-    observe?.retrieved(retrieved.kind === 'found' ? retrieved.source : retrieved.kind)
-    return { retrieved, urlOf: identifiers.urlOf }
-  },
+  parse: (body) => parseProfileRequest(body, parts.identifiers),
+  gather: (input, caller) => gather(parts, input, caller),
   decide,
 })
 
-/** What operations wants to know about retrievals. Told on every call, so it has to be cheap. */
-export type ProfileObserver = {
-  /** Where the data came from, or why there are none. */
-  readonly retrieved: (source: ProfileFacts['source'] | 'missing' | 'unavailable') => void
+const after = (ms: number, run: () => void): (() => void) => {
+  const timer = setTimeout(run, ms)
+  return () => clearTimeout(timer)
 }
-
-/** As long as an answer that may be kept is kept (decision 15). */
-const repeatMaxMs = 86_400_000
-/**
- * One charge is not a subscription: a repeated call gets the data of the person it paid for, as they were then or became
- * within a day. Whoever the identifier belongs to by now is somebody else.
- */
-const leftBy = (paid: PaidCall, found: Retrieved, nowMs: number): Retrieved => {
-  if (found.kind !== 'found') return found
-  const same = paid.facts.kind === 'profile' && paid.facts.subject_id === found.subjectId
-  const inTime = nowMs - found.ageMs <= paid.atMs + repeatMaxMs
-  return same && inTime ? found : { kind: 'unavailable', retryAfterSeconds: repeatRetryAfterSeconds }
-}
-const repeatRetryAfterSeconds = 60
-
-/** What a call may come to cost. */
-const dearest = (source: 'cached' | 'fresh'): ProfileFacts => ({
-  kind: 'profile',
-  source,
-  age_seconds: 0,
-  subject_id: '',
-})

@@ -8,16 +8,13 @@ import {
   createMailExchangers,
   type MailExchangers,
 } from '../../../src/capabilities/email-validation/dns/mail-exchangers.ts'
-import {
-  askAgain,
-  emailValidation,
-  retrySealPurpose,
-} from '../../../src/capabilities/email-validation/index.ts'
+import { emailValidationForm } from '../../../src/capabilities/email-validation/form.ts'
 import { createMailboxChecks } from '../../../src/capabilities/email-validation/mailbox/checks.ts'
 import {
   createMailboxProbe,
   type MailboxStatus,
 } from '../../../src/capabilities/email-validation/mailbox/probe.ts'
+import { askAgain, retrySealPurpose } from '../../../src/capabilities/email-validation/mailbox/retry.ts'
 import { createDns } from '../../../src/egress/dns.ts'
 import { createEgressGuard } from '../../../src/egress/guard.ts'
 import { createSecrets } from '../../../src/guard/secrets.ts'
@@ -84,7 +81,7 @@ export const openValidation = async ({
       return found
     },
   }
-  const form = emailValidation({
+  const form = emailValidationForm({
     ...{ secrets, sealer, exchangers, mailbox, checks, clock: Date, logger },
     companies: { find: async () => null },
     later: async (data) => void retries.push(data),

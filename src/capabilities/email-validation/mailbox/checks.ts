@@ -19,7 +19,7 @@ export type MailboxChecks = {
 
 /** A verdict older than this is no longer this mailbox's. */
 export const checkHoursMax = 24
-const forgottenAtOnceMax = 10_000
+export const forgottenAtOnceMax = 10_000
 
 const evidenceText = z.object({
   outcome: z.enum([

@@ -1,13 +1,5 @@
-import { readFile } from 'node:fs/promises'
-import type { Pool } from 'pg'
-import type { ReadJsonLd } from '../../../egress/json-ld.ts'
-import { createDatasetProvider, type DatasetSecrets } from '../dataset/provider.ts'
-import type { Identifiers } from '../identifier.ts'
-import { declaredMapping } from '../mapping/declared.ts'
 import { type Breaker, createBreaker } from './breaker.ts'
-import { createHttpProvider } from './http-provider.ts'
-import type { FetchPage, Logger } from './http-provider-attempts.ts'
-import { createPageProvider } from './page-provider.ts'
+import type { Logger } from './http-provider-attempts.ts'
 import type { ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
 
 /**
@@ -64,8 +56,11 @@ const hedgeShareMax = 0.05
 /** Calls save up for this many hedges, so that a bad minute cannot spend what a good day saved. */
 const hedgesSavedMax = 5
 
+export type Source = ProfileProvider & { readonly supports?: (ref: ProfileRef) => boolean }
+
+/** A source with how it fares. */
 type Lane = {
-  readonly provider: ProfileProvider & { readonly supports?: (ref: ProfileRef) => boolean }
+  readonly provider: Source
   readonly breaker: Breaker
   readonly latenciesMs: number[]
   pausedUntilMs: number
@@ -82,7 +77,7 @@ type Asked = {
 type Sourced = ProviderAnswer & { readonly provider: string }
 
 /** `providers`: the first is asked first; at most two. */
-export const combineProviders = (providers: readonly Lane['provider'][], around: Around): Providers => {
+export const combineProviders = (providers: readonly Source[], around: Around): Providers => {
   const { clock } = around
   const lanes = providers.map(
     (provider): Lane => ({
@@ -269,85 +264,4 @@ const answerBy = async ({
     asked.signal.removeEventListener('abort', aborted)
     stop.abort()
   }
-}
-
-export type ProviderSettings = {
-  /** In the order in which they are asked: `PROFILE_PROVIDER`. */
-  readonly names: readonly ('dataset' | 'http' | 'page')[]
-  readonly httpUrl: string | undefined
-  readonly httpKey: string | undefined
-  /** Path of a JSON file, see `mapping/declared.ts`. */
-  readonly httpMapping: string | undefined
-  readonly pageUrl: string | undefined
-  /** What one attempt at a source on the network may take. */
-  readonly timeoutMs: number
-}
-
-/**
- * What the configuration names, ready to be asked. Rejects with a TypeError naming the variable that is missing or
- * makes no sense, and never the key.
- */
-export const openProviders = async (
-  settings: ProviderSettings,
-  {
-    pool,
-    secrets,
-    identifiers,
-    fetchPage,
-    readJsonLd,
-    clock,
-    epochMs,
-    logger,
-    observe,
-  }: {
-    pool: Pool
-    secrets: DatasetSecrets
-    identifiers: Identifiers
-    fetchPage: FetchPage
-    readJsonLd: ReadJsonLd
-    clock: Clock
-    epochMs: () => number
-    logger: Logger
-    observe?: ProviderObserver | undefined
-  },
-): Promise<Providers> => {
-  const { httpUrl, httpKey, httpMapping, pageUrl, timeoutMs } = settings
-  const shared = { identifiers, timeoutMs, fetchPage, clock: { now: clock.now, epochMs }, logger }
-  const rewrite =
-    httpMapping === undefined || !settings.names.includes('http') ? null : await readMapping(httpMapping)
-  const open = (name: ProviderSettings['names'][number]): Lane['provider'] => {
-    if (name === 'dataset') return createDatasetProvider({ pool, secrets, clock: { epochMs }, logger })
-    if (name === 'page') {
-      const url = required('PROFILE_PAGE_URL', pageUrl, name)
-      return naming('PROFILE_PAGE_URL', () => createPageProvider({ ...shared, url, readJsonLd }))
-    }
-    const url = required('PROFILE_HTTP_URL', httpUrl, name)
-    return naming('PROFILE_HTTP_URL, PROFILE_HTTP_KEY', () =>
-      createHttpProvider({ ...shared, url, key: httpKey ?? null, rewrite }),
-    )
-  }
-  return combineProviders([...new Set(settings.names)].map(open), { clock, logger, observe })
-}
-
-const required = (variable: string, value: string | undefined, provider: string): string => {
-  if (value === undefined) throw new TypeError(`${variable}: PROFILE_PROVIDER=${provider} needs it`)
-  return value
-}
-
-const naming = <Result>(variable: string, build: () => Result): Result => {
-  try {
-    return build()
-  } catch (cause) {
-    throw new TypeError(`${variable}: ${cause instanceof Error ? cause.message : String(cause)}`, { cause })
-  }
-}
-
-const readMapping = async (path: string): Promise<ReturnType<typeof declaredMapping>> => {
-  let text: string
-  try {
-    text = await readFile(path, 'utf8')
-  } catch (cause) {
-    throw new TypeError(`PROFILE_HTTP_MAPPING: ${path} cannot be read`, { cause })
-  }
-  return naming('PROFILE_HTTP_MAPPING', () => declaredMapping(JSON.parse(text)))
 }

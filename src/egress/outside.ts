@@ -1,16 +1,15 @@
-import { type Config, ConfigError } from './config.ts'
-import { createDns, type Dns } from './egress/dns.ts'
-import { createEgressGuard, type EgressGuard } from './egress/guard.ts'
-import { hostsOf } from './egress/hosts.ts'
-import { fetchBounded, type PageAnswer, type PageRequest } from './egress/page.ts'
+import type { Dns } from './dns.ts'
+import type { EgressGuard } from './guard.ts'
+import { hostsOf } from './hosts.ts'
+import { fetchBounded, type PageAnswer, type PageRequest } from './page.ts'
 
-/** The ways out of the house, shared by whoever reaches out: one guard, one resolver with one cache. */
+/** The ways out of this process, shared by all that use them: one guard, one resolver with one cache. */
 export type Outside = {
   readonly guard: EgressGuard
   readonly dns: Dns
   /** For pages of strangers: at most `pagesMax` at a time, the others wait. */
   readonly fetchPage: (request: PageRequest) => Promise<PageAnswer>
-  /** For a source the operator chose: as many at a time as whoever asks allows. */
+  /** For a source the operator chose: as many at a time as the caller asks for. */
   readonly fetchUpstream: (request: PageRequest) => Promise<PageAnswer>
 }
 
@@ -18,12 +17,7 @@ export type Outside = {
 const pagesMax = 16
 const pagesWaitingMax = 256
 
-/** Throws `ConfigError` for a DNS server or an exemption that is none. */
-export const openOutside = (config: Pick<Config, 'DNS_SERVERS' | 'EGRESS_ALLOW'>): Outside => {
-  const guard = named('EGRESS_ALLOW', () => createEgressGuard({ allow: config.EGRESS_ALLOW }))
-  const dns = named('DNS_SERVERS', () =>
-    createDns({ servers: config.DNS_SERVERS ?? null, clock: performance }),
-  )
+export const createOutside = ({ guard, dns }: Pick<Outside, 'guard' | 'dns'>): Outside => {
   const door = { guard, resolveHost: hostsOf(dns) }
   const waiting = new Set<() => void>()
   let fetching = 0
@@ -43,7 +37,7 @@ export const openOutside = (config: Pick<Config, 'DNS_SERVERS' | 'EGRESS_ALLOW'>
         const deadlineMs = Math.max(1, Math.ceil(request.deadlineMs - waitedMs))
         return await fetchBounded({ ...request, deadlineMs }, door)
       } finally {
-        // The place is handed on, so that nobody slips in between.
+        // The place is handed on, so that no other request takes it in between.
         const [first] = waiting
         if (first === undefined) fetching -= 1
         else {
@@ -73,13 +67,3 @@ const placeWithin = (waiting: Set<() => void>, { deadlineMs, signal }: PageReque
     signal?.addEventListener('abort', giveUp, { once: true })
     waiting.add(take)
   })
-
-const named = <T>(variable: string, open: () => T): T => {
-  try {
-    return open()
-  } catch (error) {
-    throw new ConfigError(`${variable}: ${error instanceof Error ? error.message : String(error)}`, {
-      cause: error,
-    })
-  }
-}

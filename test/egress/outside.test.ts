@@ -3,14 +3,13 @@ import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { parseConfig } from '../src/config.ts'
-import { openOutside } from '../src/outside.ts'
+import { createDns } from '../../src/egress/dns.ts'
+import { createEgressGuard } from '../../src/egress/guard.ts'
+import { createOutside, type Outside } from '../../src/egress/outside.ts'
 
 const pagesMax = 16
 /** Longer than any test here lasts. */
 const plentyMs = 60_000
-
-const config = parseConfig({ DNS_SERVERS: '127.0.0.1:1', EGRESS_ALLOW: '127.0.0.0/8' })
 
 /** A web server that answers nobody until it is told to. */
 const openServer = async () => {
@@ -48,10 +47,13 @@ const openServer = async () => {
 }
 
 let server: Awaited<ReturnType<typeof openServer>>
-let outside: ReturnType<typeof openOutside>
+let outside: Outside
 beforeEach(async () => {
   server = await openServer()
-  outside = openOutside(config)
+  outside = createOutside({
+    guard: createEgressGuard({ allow: ['127.0.0.0/8'] }),
+    dns: createDns({ servers: ['127.0.0.1:1'], clock: performance }),
+  })
 })
 afterEach(() => server.close())
 

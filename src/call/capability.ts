@@ -1,0 +1,124 @@
+import type pg from 'pg'
+import type { Logger } from 'pino'
+import type { Outside } from '../egress/outside.ts'
+import type { EventLog } from '../event-log/port.ts'
+import type { EpochSealer, Secrets } from '../guard/secrets.ts'
+import type { CapabilityCommand } from './command.ts'
+import type { AnyCapabilityForm } from './form.ts'
+
+/**
+ * What a capability is to the rest of the service: one value, exported by `capabilities/<name>/index.ts`. The composition,
+ * the jobs, the metrics and the command line know this type and no capability. `Settings` is the part of the configuration
+ * that the capability reads.
+ */
+export type Capability<Settings = unknown> = {
+  /** The host that answers its calls. */
+  readonly host: 'api' | 'dashboard'
+  /** Rejects with `SettingFault` where a setting makes no sense. */
+  readonly open: (ports: CapabilityPorts<Settings>) => OpenCapability | Promise<OpenCapability>
+  /** Outside `open`, because `--help` needs no database. */
+  readonly commands?: readonly CapabilityCommand<Settings>[]
+  /** All stores of values that are sealed for more than a day. A value in no store ends with its epoch's key. */
+  readonly sealed?: (storage: CapabilityStorage) => readonly SealedStore[]
+}
+
+/** Where a capability keeps what it keeps. */
+export type CapabilityStorage = {
+  readonly pool: pg.Pool
+  readonly eventLog: EventLog
+  readonly secrets: Secrets
+  readonly epochKeys: { sealer(purpose: string): EpochSealer }
+}
+
+/** Everything a capability may use. */
+export type CapabilityPorts<Settings> = CapabilityStorage & {
+  readonly settings: Settings
+  /** False where the process only does jobs: then nothing has to be loaded or followed for calls. */
+  readonly answersCalls: boolean
+  /** Of the database, for a pool of its own. Holds a password: never logged. */
+  readonly url: string
+  /** The installation is for trying out: invented data are welcome. */
+  readonly embedded: boolean
+  readonly queue: CapabilityQueue
+  readonly outside: Outside
+  readonly meters: Meters
+  readonly logger: Logger
+}
+
+export type OpenCapability = {
+  readonly forms: readonly AnyCapabilityForm[]
+  /** Work done later, by name. A name is one job for the whole installation. */
+  readonly jobs?: Readonly<Record<string, ScheduledJob | QueuedJob>>
+  /** The models in memory that answers depend on. */
+  readonly liveModels?: readonly LiveModel[]
+  /** Reads its files again. Keeps what it has where the new files are bad, and logs that. Never rejects. */
+  readonly reload?: () => Promise<void>
+  /** After the hosts and the jobs have ended. */
+  readonly close?: () => Promise<void>
+}
+
+/** A setting makes no sense. `message` names the variable, never a secret's value. */
+export class SettingFault extends Error {
+  override name = 'SettingFault'
+}
+
+/** A model in memory that follows the event log. */
+export type LiveModel = {
+  readonly name: string
+  /** Why it may be stale; null while it follows. */
+  failure(): Error | null
+  /** How many streams have an event that cannot be read. */
+  doubtful(): number
+}
+
+/** Done by the clock: `cron` is UTC, in minutes. */
+export type ScheduledJob = { readonly cron: string } & (
+  | { readonly run: () => Promise<unknown>; readonly portionMax?: undefined }
+  /** Returns how much it did, at most `portionMax`, and runs again until it does less. */
+  | { readonly run: () => Promise<number>; readonly portionMax: number }
+)
+
+/** Done when it was asked for with `queue.send`; several at a time. */
+export type QueuedJob = {
+  readonly run: (data: string) => Promise<unknown>
+  readonly concurrencyMax: number
+  /** After this a job counts as failed. */
+  readonly expireSeconds: number
+}
+
+export type CapabilityQueue = {
+  /**
+   * Asks for a job. While one with the same key waits, another adds nothing. `data` is kept in the database as it is: seal
+   * what must not be read there.
+   */
+  send(name: string, data: string, options: { afterSeconds: number; key: string }): Promise<void>
+}
+
+export type SealedStore = {
+  readonly name: string
+  /** Seals everything under a key anew that is still needed and can be opened. Returns how many; 0: nothing is left. */
+  reseal(keyId: string): Promise<number>
+  /** Drops what was under a key that is gone. Returns how many. */
+  drop(keyId: string): Promise<number>
+}
+
+/**
+ * What a capability measures. Names come without the prefix `enrichment_`. Labels hold words of ours only: never a key, an
+ * organization, an address, a domain, or anything else that came with a request. Told on every call, so it is cheap.
+ */
+export type Meters = {
+  /** Counts words of one label. Each is known from the start, so that the first of it is seen as an increase. */
+  words<Word extends string>(meter: Meter, label: string, words: readonly Word[]): (word: Word) => void
+  counter(meter: Meter): () => void
+  histogram(
+    meter: LabelledMeter & { readonly buckets: readonly number[] },
+  ): (value: number, labels?: Record<string, string>) => void
+  /** A counter of what is counted elsewhere, read when the metrics are. */
+  total(meter: LabelledMeter, read: () => readonly Sample[]): void
+  gauge(meter: LabelledMeter, read: () => readonly Sample[] | Promise<readonly Sample[]>): void
+}
+
+type Meter = { readonly name: string; readonly help: string }
+type LabelledMeter = Meter & { readonly labels?: readonly string[] }
+/** Without a sample a metric is left out. */
+export type Sample = { readonly labels?: Record<string, string>; readonly value: number }

@@ -1,0 +1,131 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Logger } from 'pino'
+import type { Caller, Unaffordable } from '../../call/form.ts'
+import type { EmailStatus, EmailValidationFacts } from '../../events/email-validation.ts'
+import type { EpochSealer, Secrets } from '../../guard/secrets.ts'
+import type { Companies } from './company/companies.ts'
+import type { EmailRequest } from './contract.ts'
+import { companyApplies, type EmailEvidence, type EmailFindings, verdictOf } from './decide.ts'
+import type { MailExchangers } from './dns/mail-exchangers.ts'
+import { isBusinessDomain, type ListEvidence, type MailboxEvidence, type ParsedEmail } from './evidence.ts'
+import { isDisposableExchange } from './lists/inspect.ts'
+import type { MailboxChecks } from './mailbox/checks.ts'
+import type { MailboxProbe } from './mailbox/probe.ts'
+
+export type EmailValidationParts = {
+  readonly secrets: Secrets
+  /** For addresses that wait to be asked for again. */
+  readonly sealer: EpochSealer
+  readonly exchangers: Pick<MailExchangers, 'find'>
+  /** Null: EMAIL_PROBE is off. */
+  readonly mailbox: Pick<MailboxProbe, 'probe'> | null
+  readonly checks: MailboxChecks
+  readonly companies: Pick<Companies, 'find'>
+  /** Has the mailbox asked again, once, by whichever process runs jobs. `sealed` is for `askAgain`. */
+  readonly later: (sealed: string, options: { afterSeconds: number; key: string }) => Promise<void>
+  readonly clock: { now(): number }
+  readonly logger: Logger
+  readonly observe?: EmailValidationObserver | undefined
+}
+
+/** What operations wants to know about verdicts. Told on every call, so it has to be cheap. */
+export type EmailValidationObserver = {
+  /** `row` of the decision table gave the status. What the call then cost, or whether it could be paid, is not said. */
+  readonly verdict: (row: number, status: EmailStatus) => void
+}
+
+/** A request with what its text alone tells. */
+export type EmailInput = EmailRequest & { readonly parsed: ParsedEmail; readonly lists: ListEvidence | null }
+
+/** What the call costs if its address has the status, and its company, if asked for, is found. */
+const dearest = (
+  { parsed, lists, companyRequested }: EmailInput,
+  status: EmailStatus,
+): EmailValidationFacts => ({
+  kind: 'email_validation',
+  status,
+  sub_status: 'accepted',
+  decision_row: 17,
+  company_status: companyRequested && lists !== null && isBusinessDomain(lists) ? 'found' : 'not_requested',
+  domain: parsed.valid ? parsed.address.asciiDomain : null,
+  address_hmac: '',
+})
+
+/** What an answer waits for the queue of later work. */
+const queueMaxMs = 1_000
+
+const addressHmacOf = (secrets: Secrets, input: EmailInput): string =>
+  secrets.addressHmac((input.parsed.valid ? input.parsed.address.normalized : input.email).toLowerCase())
+
+type MailboxFinding = {
+  readonly evidence: MailboxEvidence
+  readonly checkedAt: string
+  readonly cached: boolean
+}
+
+export const gather = async (
+  parts: EmailValidationParts,
+  input: EmailInput,
+  caller: Caller,
+): Promise<EmailFindings | Unaffordable> => {
+  const addressHmac = addressHmacOf(parts.secrets, input)
+  const nowText = (): string => new Date(parts.clock.now()).toISOString()
+  const open = await gatherDomain(parts, input)
+  const asking = mailboxDecides(open) && parts.mailbox !== null
+  // A refusal for want of credits, given after a mailbox was asked, would say for free that it exists.
+  const unaffordable = asking ? await caller.reserve(dearest(input, 'valid')) : null
+  if (unaffordable !== null) return unaffordable
+  const finding = asking ? await askMailbox(parts, open) : null
+  const evidence: EmailEvidence = { ...open, mailbox: finding?.evidence ?? null }
+  const domain = evidence.lists?.registrableDomain ?? null
+  const judged = verdictOf(evidence)
+  const enriching = input.companyRequested && domain !== null && companyApplies(evidence.lists, judged)
+  const unpaid = enriching && !asking ? await caller.reserve(dearest(input, judged.status)) : null
+  if (unpaid !== null) return unpaid
+  const company = enriching ? await parts.companies.find(domain) : null
+  parts.observe?.verdict(judged.row, judged.status)
+  return {
+    ...evidence,
+    addressHmac,
+    company,
+    checkedAt: finding?.checkedAt ?? nowText(),
+    cached: finding?.cached ?? false,
+  }
+}
+
+const gatherDomain = async (
+  { exchangers }: EmailValidationParts,
+  { parsed, lists }: EmailInput,
+): Promise<EmailEvidence> => {
+  const known: EmailEvidence = { parsed, lists, mx: null, disposableExchange: false, mailbox: null }
+  if (!parsed.valid || parsed.address.domainLiteral || lists?.routable !== true) return known
+  const mx = await exchangers.find(parsed.address.asciiDomain)
+  const disposableExchange =
+    mx.kind === 'found' && mx.records.some(({ exchange }) => isDisposableExchange(exchange))
+  return { ...known, mx, disposableExchange }
+}
+
+/** Whether only the mailbox's server can tell more: the verdict without it is row 9. */
+const mailboxDecides = (evidence: EmailEvidence): boolean => verdictOf(evidence).row === 9
+
+const askMailbox = async (
+  { mailbox, checks, secrets, sealer, later, clock, logger }: EmailValidationParts,
+  { parsed, mx }: EmailEvidence,
+): Promise<MailboxFinding | null> => {
+  if (mailbox === null || !parsed.valid || mx?.kind !== 'found') return null
+  // Not the HMAC of the facts, which folds case: whether case matters is the server's to say (RFC 5321 §2.4).
+  const mailboxHmac = secrets.addressHmac(parsed.address.normalized)
+  const known = await checks.find(mailboxHmac)
+  if (known !== null) return { ...known, cached: true }
+  const evidence = await mailbox.probe(parsed.address, mx)
+  if (evidence.retryAfterSeconds !== null) {
+    const options = { afterSeconds: evidence.retryAfterSeconds, key: mailboxHmac }
+    // No answer waits for the queue long: it says either way that asking again later may tell more.
+    const asked = sealer
+      .seal(parsed.address.normalized, mailboxHmac)
+      .then((sealed) => later(`${mailboxHmac}:${sealed}`, options))
+      .catch((error: unknown) => logger.warn({ err: error }, 'a mailbox cannot be asked again later'))
+    await Promise.race([asked, sleep(queueMaxMs, undefined, { ref: false })])
+  }
+  return { evidence, checkedAt: new Date(clock.now()).toISOString(), cached: false }
+}

@@ -1,0 +1,124 @@
+import type { AnyCapabilityForm, CapabilityForm } from '../../call/form.ts'
+import type {
+  PixelBlock,
+  PixelBlockRemoval,
+  PixelBlocks,
+  PixelDecision,
+  PixelLimit,
+  PixelLimitRemoval,
+  PixelLimits,
+} from './contract.ts'
+import type { HitVerdict } from './counters.ts'
+import {
+  type Changed,
+  type CountedLimit,
+  decideBlocked,
+  decideBlocksListed,
+  decideHit,
+  decideLimitRemoved,
+  decideLimitSet,
+  decideLimitsListed,
+  decideUnblocked,
+} from './decide.ts'
+import { block, judgeHit, listBlocks, listLimits, type PixelParts, remove, setLimit } from './gather.ts'
+import {
+  type DomainInput,
+  type HitInput,
+  type LimitInput,
+  type PeriodInput,
+  parseDomainOnly,
+  parseHit,
+  parseLimit,
+  parsePeriod,
+} from './parse.ts'
+
+/** The seven routes, all on the API host, all for keys with `pixel_control`. */
+export const pixelForms = (parts: PixelParts): AnyCapabilityForm[] => [
+  limitSet(parts),
+  limitRemoved(parts),
+  limitsListed(parts),
+  blocked(parts),
+  unblocked(parts),
+  blocksListed(parts),
+  decided(parts),
+]
+
+const shared = { capability: 'pixel', permission: 'pixel_control' } as const
+const limitPath = '/pixel/limit'
+const blockPath = '/pixel/block'
+
+const limitSet = (parts: PixelParts): CapabilityForm<LimitInput, Changed<CountedLimit>, PixelLimit> => ({
+  ...shared,
+  method: 'POST',
+  path: limitPath,
+  parse: parseLimit,
+  gather: (input, caller) => setLimit(parts, input, caller),
+  decide: decideLimitSet,
+})
+
+const limitRemoved = (
+  parts: PixelParts,
+): CapabilityForm<PeriodInput, { removed: boolean }, PixelLimitRemoval> => ({
+  ...shared,
+  method: 'DELETE',
+  path: limitPath,
+  parse: parsePeriod,
+  gather: (input, caller) => remove(parts, { kind: 'unlimit', ...input }, caller),
+  decide: decideLimitRemoved,
+})
+
+const limitsListed = (parts: PixelParts): CapabilityForm<null, readonly CountedLimit[], PixelLimits> => ({
+  ...shared,
+  method: 'GET',
+  path: limitPath,
+  parse: () => ({ input: null }),
+  gather: (_input, caller) => listLimits(parts, caller),
+  decide: decideLimitsListed,
+})
+
+const blocked = (
+  parts: PixelParts,
+): CapabilityForm<DomainInput, Changed<{ blockedAt: string }>, PixelBlock> => ({
+  ...shared,
+  method: 'POST',
+  path: blockPath,
+  parse: parseDomainOnly,
+  gather: (input, caller) => block(parts, input, caller),
+  decide: decideBlocked,
+})
+
+const unblocked = (
+  parts: PixelParts,
+): CapabilityForm<DomainInput, { removed: boolean }, PixelBlockRemoval> => ({
+  ...shared,
+  method: 'DELETE',
+  path: blockPath,
+  parse: parseDomainOnly,
+  gather: ({ domain }, caller) => remove(parts, { kind: 'unblock', domain }, caller),
+  decide: decideUnblocked,
+})
+
+const blocksListed = (
+  parts: PixelParts,
+): CapabilityForm<null, readonly (readonly [string, string])[], PixelBlocks> => ({
+  ...shared,
+  method: 'GET',
+  path: blockPath,
+  parse: () => ({ input: null }),
+  gather: (_input, caller) => listBlocks(parts, caller),
+  decide: decideBlocksListed,
+})
+
+const decided = (parts: PixelParts): CapabilityForm<HitInput, HitVerdict | 'unavailable', PixelDecision> => ({
+  ...shared,
+  method: 'POST',
+  path: '/pixel/decide',
+  parse: parseHit,
+  gather: (input, caller) => judgeHit(parts, input, caller),
+  decide: (verdict) => {
+    const decision = decideHit(verdict)
+    // Here, because only the decision knows its reason, and nothing in it depends on the observer.
+    if ('result' in decision) parts.observe?.decided(decision.result.reason)
+    return decision
+  },
+})

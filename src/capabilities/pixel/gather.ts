@@ -1,0 +1,120 @@
+import type { Caller } from '../../call/form.ts'
+import type { Secrets } from '../../guard/secrets.ts'
+import type { PixelDecision } from './contract.ts'
+import { answerMaxMs, CountersUnavailable, type HitVerdict, type PixelCounters, within } from './counters.ts'
+import type { Changed, CountedLimit } from './decide.ts'
+import type { DomainInput, HitInput, LimitInput, PeriodInput } from './parse.ts'
+import { periodStart } from './period.ts'
+import type { Cause, PixelRulesModel } from './rules.ts'
+import { allLimits, type LimitWindow, matchRules } from './rules-state.ts'
+
+export type PixelParts = {
+  readonly rules: PixelRulesModel
+  readonly counters: PixelCounters
+  /** Keyed: what partners call their hits is the partner's business, and may be a person's address. */
+  readonly requestHmac: Secrets['requestHmac']
+  readonly logger: { warn(fields: object, message: string): void }
+  readonly observe?: PixelObserver | undefined
+}
+
+/** What operations wants to know about hits. Told on every one of them, so it has to be cheap. */
+export type PixelObserver = {
+  readonly decided: (reason: PixelDecision['reason']) => void
+  /** Rules or counters did not answer in time: a hit does not fire, or limits are told without what is used. */
+  readonly countersFailed: () => void
+}
+
+export const setLimit = async (
+  parts: PixelParts,
+  input: LimitInput,
+  caller: Caller,
+): Promise<Changed<CountedLimit>> => {
+  const limit = { ...input, periodStart: periodStart(input.period, caller.atMs) }
+  const command = { kind: 'limit', ...input } as const
+  const { tooMany } = await parts.rules.change(caller.key.organizationId, command, causeOf(caller))
+  if (tooMany) return 'too_many'
+  const [counted = { limit, used: null }] = await countedLimits(parts, caller, [limit])
+  return counted
+}
+
+export const listLimits = async (parts: PixelParts, caller: Caller): Promise<CountedLimit[]> =>
+  countedLimits(parts, caller, allLimits(await parts.rules.of(caller.key.organizationId), caller.atMs))
+
+export const block = async (
+  { rules }: PixelParts,
+  { domain }: DomainInput,
+  caller: Caller,
+): Promise<Changed<{ blockedAt: string }>> => {
+  const command = { kind: 'block', domain } as const
+  const after = await rules.change(caller.key.organizationId, command, causeOf(caller))
+  if (after.tooMany) return 'too_many'
+  // Another caller may have unblocked it since: it was blocked by this call all the same.
+  return { blockedAt: after.rules.blocks.get(domain) ?? new Date(caller.atMs).toISOString() }
+}
+
+/** Takes a limit or a block away. */
+export const remove = async (
+  { rules }: PixelParts,
+  command: ({ kind: 'unlimit' } & PeriodInput) | ({ kind: 'unblock' } & DomainInput),
+  caller: Caller,
+): Promise<{ removed: boolean }> => {
+  const { changed } = await rules.change(caller.key.organizationId, command, causeOf(caller))
+  return { removed: changed }
+}
+
+export const listBlocks = async (
+  { rules }: PixelParts,
+  caller: Caller,
+): Promise<(readonly [string, string])[]> =>
+  [...(await rules.of(caller.key.organizationId)).blocks].sort(byDomain)
+
+export const judgeHit = async (
+  { rules, counters, requestHmac, logger, observe }: PixelParts,
+  { host, hitId: named }: HitInput,
+  { key: { organizationId }, atMs, requestId }: Caller,
+): Promise<HitVerdict | 'unavailable'> => {
+  try {
+    const now = rules.of(organizationId)
+    const known = now instanceof Promise ? await within(answerMaxMs, 'pixel rules', now) : now
+    const matched = matchRules(known, host, atMs)
+    const { blockedBy, limits } = matched
+    // UTF-16, so that halves of characters, which UTF-8 cannot tell apart, stay different ids.
+    const hitId =
+      named === null
+        ? null
+        : requestHmac(`hit\n${Buffer.from(named, 'utf16le').toString('base64url')}`).toString('base64url')
+    // Nothing to count and nothing to remember.
+    if (hitId === null && limits.length === 0) return { rules: matched, fires: blockedBy === null, used: [] }
+    return await counters.take({ organizationId, host, hitId, atMs, rules: matched })
+  } catch (error) {
+    observe?.countersFailed()
+    // The counters tell themselves when they stop and start to answer: once, not for every hit.
+    if (!(error instanceof CountersUnavailable))
+      logger.warn({ err: error, requestId }, 'a pixel hit could not be judged')
+    return 'unavailable'
+  }
+}
+
+/** What is used of each limit; unknown when the counters do not answer, because the rules are known all the same. */
+const countedLimits = async (
+  { counters, logger, observe }: PixelParts,
+  { key: { organizationId }, requestId }: Caller,
+  limits: readonly LimitWindow[],
+): Promise<CountedLimit[]> => {
+  if (limits.length === 0) return []
+  const used = await counters.used(organizationId, limits).catch((error: unknown) => {
+    observe?.countersFailed()
+    logger.warn({ err: error, requestId }, 'pixel counters could not be read')
+    return []
+  })
+  return limits.map((limit, i) => ({ limit, used: used[i] ?? null }))
+}
+
+const causeOf = ({ key: { keyId }, requestId, atMs }: Caller): Cause => ({
+  actor: `key:${keyId}`,
+  requestId,
+  atMs,
+})
+
+const byDomain = ([a]: readonly [string, string], [b]: readonly [string, string]): number =>
+  a < b ? -1 : a > b ? 1 : 0

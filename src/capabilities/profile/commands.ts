@@ -1,0 +1,90 @@
+import { createReadStream } from 'node:fs'
+import { pipeline } from 'node:stream/promises'
+import { createGunzip } from 'node:zlib'
+import { profileCache } from '../../../projections/profile-cache.ts'
+import { InputFault, labelOf } from '../../administration/input.ts'
+import type { CapabilityCommand } from '../../call/command.ts'
+import { importProfilesFrom } from './dataset/installed.ts'
+import { eraseProfile } from './record/erase.ts'
+import { identifiersOf, type ProfileSettings } from './settings.ts'
+import { erasureParts } from './storage.ts'
+
+export const profilesImport: CapabilityCommand<ProfileSettings> = {
+  name: 'profiles import',
+  summary:
+    'take people into the data set of the "dataset" provider; a line replaces what was known of its person',
+  parameters: [{ name: 'file', help: 'JSON lines, .gz or not; - for standard input', required: true }],
+  run: async ({ settings, storage, progress }, given) => {
+    const file = given.required('file')
+    const input = file === '-' ? process.stdin : createReadStream(file)
+    const stream = file.endsWith('.gz') ? unpacked(input) : input
+    const report = await importProfilesFrom(await storage(), settings, {
+      stream: stream as AsyncIterable<Uint8Array>,
+      onProgress: ({ lines, imported }) => progress(`${lines} lines read, ${imported} people imported`),
+    })
+    return {
+      json: {
+        lines: report.lines,
+        imported: report.imported,
+        gone: report.gone,
+        suppressed: report.suppressed,
+        bad: report.bad,
+        bad_lines: report.badLines,
+      },
+      failed: report.imported === 0 && report.bad > 0,
+    }
+  },
+}
+
+/** A broken file breaks the reader as well, instead of leaving it waiting. */
+const unpacked = (input: NodeJS.ReadableStream): AsyncIterable<Uint8Array> => {
+  const gunzip = createGunzip()
+  pipeline(input, gunzip).catch(() => undefined)
+  return gunzip
+}
+
+export const profilesErase: CapabilityCommand<ProfileSettings> = {
+  name: 'profiles erase',
+  summary:
+    'forget a person: destroy the keys of what is recorded, and never fetch, serve or import them again',
+  parameters: [
+    { name: 'id', help: 'profile id, URL or URN', required: true },
+    { name: 'note', help: 'such as the number of the request; kept in the event log, so nothing personal' },
+  ],
+  run: async ({ settings, storage, caughtUp, vacuum }, given) => {
+    // Read before anything is erased: its event is written after the keys are destroyed.
+    const noted = given.text('note')
+    const note = noted === undefined ? null : labelOf('note', noted)
+    const open = await storage()
+    await caughtUp()
+    const ref = identifiersOf(settings).parse(given.required('id'))
+    if (ref === null) throw new InputFault('id', 'neither a profile id, nor a profile URL, nor a person URN')
+    const erased = await eraseProfile(erasureParts(open), ref, { actor: 'cli', note })
+    await caughtUp()
+    const kept = await vacuum({ tables: ['profile_keys', 'profile_dataset'], projections: [profileCache] })
+    const goneBy = new Date(await open.epochKeys.lastCopyGoneByMs()).toISOString()
+    const suppressed = `${erased.identifiers} ${erased.identifiers === 1 ? 'identifier is' : 'identifiers are'} suppressed: never fetched, served or imported again.`
+    return {
+      json: {
+        erased: true,
+        subjects: erased.subjects,
+        identifiers_suppressed: erased.identifiers,
+        last_copy_gone_by: goneBy,
+        vacuumed: kept === null,
+      },
+      failed: kept !== null,
+      lines: [
+        erased.subjects === 0
+          ? 'Nobody is known by it any more; no record was left to destroy.'
+          : `Erased: what was recorded of ${erased.subjects === 1 ? 'the person' : `${erased.subjects} entries of the person`} cannot be read any more.`,
+        suppressed,
+        `What heap, write-ahead log and backups still hold of it opens for nobody from ${goneBy} on, when the last key it is under is destroyed; a process with the role "jobs" does that. Copies of KEY_DIR made before then have to be deleted.`,
+        ...(kept === null
+          ? []
+          : [
+              `The tables could not be vacuumed: ${kept}. The date holds; run the command again, or vacuum as their owner.`,
+            ]),
+      ],
+    }
+  },
+}

@@ -1,0 +1,62 @@
+import type { Caller, PaidCall, Unaffordable } from '../../call/form.ts'
+import type { ProfileFacts } from '../../events/profile.ts'
+import type { ProfileRequest } from './contract.ts'
+import type { ProfileFindings } from './decide.ts'
+import type { Identifiers } from './identifier.ts'
+import type { Retrieved } from './record/recording.ts'
+import type { Retrieval } from './record/retrieval.ts'
+
+export type ProfileParts = {
+  readonly identifiers: Identifiers
+  readonly retrieval: Pick<Retrieval, 'retrieve'>
+  readonly observe: ProfileObserver
+}
+
+/** What operations wants to know about retrievals. Told on every call, so it has to be cheap. */
+export type ProfileObserver = {
+  /** Where the data came from, or why there are none. */
+  readonly retrieved: (source: ProfileFacts['source'] | 'missing' | 'unavailable') => void
+}
+
+export const gather = async (
+  { identifiers, retrieval, observe }: ProfileParts,
+  { ref, cached }: ProfileRequest,
+  caller: Caller,
+): Promise<ProfileFindings | Unaffordable> => {
+  // Before the cache is looked into: that a person is in it is worth something, too.
+  const unaffordable = await caller.reserve(dearest(cached ? 'cached' : 'fresh'))
+  if (unaffordable !== null) return unaffordable
+  const { repeated } = caller
+  const found = await retrieval.retrieve(ref, {
+    wants: cached || repeated !== null ? 'cached' : 'fresh',
+    upstream: repeated === null,
+    // The upstream costs whether or not the caller can pay.
+    beforeUpstream: () => caller.reserve(dearest('fresh')),
+  })
+  if ('unaffordable' in found) return found
+  const retrieved = repeated === null ? found : leftBy(repeated, found, caller.atMs)
+  observe.retrieved(retrieved.kind === 'found' ? retrieved.source : retrieved.kind)
+  return { retrieved, urlOf: identifiers.urlOf }
+}
+
+/** As long as an answer that may be kept is kept (decision 15). */
+const repeatMaxMs = 86_400_000
+/**
+ * One charge is not a subscription: a repeated call gets the data of the person it paid for, as they were then or became
+ * within a day. Whoever the identifier belongs to by now is somebody else.
+ */
+const leftBy = (paid: PaidCall, found: Retrieved, nowMs: number): Retrieved => {
+  if (found.kind !== 'found') return found
+  const same = paid.facts.kind === 'profile' && paid.facts.subject_id === found.subjectId
+  const inTime = nowMs - found.ageMs <= paid.atMs + repeatMaxMs
+  return same && inTime ? found : { kind: 'unavailable', retryAfterSeconds: repeatRetryAfterSeconds }
+}
+const repeatRetryAfterSeconds = 60
+
+/** What a call may come to cost. */
+const dearest = (source: 'cached' | 'fresh'): ProfileFacts => ({
+  kind: 'profile',
+  source,
+  age_seconds: 0,
+  subject_id: '',
+})

@@ -1,0 +1,19 @@
+import { createIdentifiers, type Identifiers } from './identifier.ts'
+
+export type ProfileSettings = {
+  /** In the order in which they are asked. */
+  readonly PROFILE_PROVIDER: readonly ('dataset' | 'http' | 'page')[]
+  readonly PROFILE_HTTP_URL?: string | undefined
+  readonly PROFILE_HTTP_KEY?: string | undefined
+  /** Path of a JSON file, see `mapping/declared.ts`. */
+  readonly PROFILE_HTTP_MAPPING?: string | undefined
+  readonly PROFILE_PAGE_URL?: string | undefined
+  /** What one attempt at a source on the network may take. */
+  readonly PROFILE_HTTP_TIMEOUT_MS: number
+  readonly PROFILE_DOMAIN?: string | undefined
+  readonly PROFILE_URN_PREFIX?: string | undefined
+}
+
+/** Which identifiers are understood, and how profile URLs are written. */
+export const identifiersOf = ({ PROFILE_DOMAIN, PROFILE_URN_PREFIX }: ProfileSettings): Identifiers =>
+  createIdentifiers({ domain: PROFILE_DOMAIN ?? null, urnPrefix: PROFILE_URN_PREFIX ?? null })

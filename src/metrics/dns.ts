@@ -1,0 +1,20 @@
+import type { Meters } from '../call/capability.ts'
+
+/** What is measured of DNS, which counts for itself: a question answered from memory costs an addition. */
+export const meterDns = (
+  meters: Meters,
+  status: () => { readonly queries: Readonly<Record<string, number>>; readonly cacheHits: number },
+): void => {
+  meters.total(
+    {
+      name: 'dns_queries_total',
+      help: 'Questions to DNS servers, by what came of them; busy: not asked, because too many were under way',
+      labels: ['outcome'],
+    },
+    () => Object.entries(status().queries).map(([outcome, value]) => ({ labels: { outcome }, value })),
+  )
+  meters.total(
+    { name: 'dns_cache_hits_total', help: 'Questions answered from what DNS servers had said' },
+    () => [{ value: status().cacheHits }],
+  )
+}

@@ -1,0 +1,142 @@
+/**
+ * A capability that no other file knows: everything that the service does for one comes from its one value. Only its facts
+ * and its tariff are borrowed, from whoami, because those are in the event's vocabulary.
+ */
+import pino from 'pino'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { InputFault, instantOf } from '../../src/administration/input.ts'
+import { type Capability, SettingFault } from '../../src/call/capability.ts'
+import { commandsOf } from '../../src/cli/capability.ts'
+import type { CommandContext } from '../../src/cli/command.ts'
+import { ConfigError } from '../../src/config.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
+import { openCapabilities } from '../../src/start/capabilities.ts'
+import { type House, openHouse, until } from '../support/house.ts'
+
+const happened: string[] = []
+let failure: Error | null = null
+
+const imaginary: Capability<{ readonly LOG_LEVEL: string }> = {
+  host: 'api',
+  open: ({ settings, queue, meters }) => {
+    if (settings.LOG_LEVEL === 'trace') throw new SettingFault('LOG_LEVEL: too much to say')
+    const asked = meters.counter({ name: 'echoes_total', help: 'Texts sent back' })
+    return {
+      forms: [
+        {
+          capability: 'whoami',
+          permission: null,
+          method: 'POST',
+          path: '/v1/echo',
+          parse: ({ text }) => ({ input: String(text) }),
+          gather: async (text: string) => {
+            asked()
+            await queue.send('echo-again', text, { afterSeconds: 0, key: text })
+            return text
+          },
+          decide: (text: string) => ({ result: { text }, facts: { kind: 'whoami' } }),
+        },
+      ],
+      jobs: {
+        'echo-again': {
+          concurrencyMax: 1,
+          expireSeconds: 10,
+          run: async (text) => happened.push(`again: ${text}`),
+        },
+      },
+      liveModels: [{ name: 'echoes', failure: () => failure, doubtful: () => 3 }],
+      reload: async () => void happened.push('read again'),
+      close: async () => void happened.push('closed'),
+    }
+  },
+  commands: [
+    {
+      name: 'echo show',
+      summary: 'how texts are sent back',
+      parameters: [{ name: 'since', help: 'an instant' }],
+      run: async ({ settings }, given) => {
+        if (settings.LOG_LEVEL === 'trace') throw new InputFault('since', 'not at this level')
+        return { json: { since: instantOf('since', given.required('since')) } }
+      },
+    },
+  ],
+}
+
+let house: House
+beforeAll(async () => {
+  house = await openHouse({
+    capabilities: [imaginary],
+    environment: { ROLES: 'api,dashboard,projector,jobs' },
+  })
+})
+afterAll(() => house?.close())
+
+const metrics = async (): Promise<string> => (await fetch(`${house.metricsUrl}/metrics`)).text()
+const readiness = async (): Promise<unknown> => (await fetch(`${house.apiUrl}/readyz`)).json()
+
+test('its calls are answered, recorded, rated and measured, and its jobs are done', async () => {
+  const partner = await house.partner({ credits: '5' })
+  const answer = await house.post(partner, '/v1/echo', { text: 'hello' })
+  expect(answer).toMatchObject({ status: 200, body: { result: { text: 'hello' } } })
+  expect(answer.headers.get('credits-remaining')).toBe('5')
+  expect(answer.events).toMatchObject([
+    {
+      type: 'KeyUsed',
+      data: { outcome: 'answered', facts: { kind: 'whoami' }, free_by: { rule: 'whoami' } },
+    },
+  ])
+  expect(await metrics()).toMatch(/^enrichment_echoes_total 1$/m)
+  await until('the job is done', async () => happened.includes('again: hello'))
+})
+
+test('a model of its own that no longer follows makes the process unready, by name', async () => {
+  expect(await metrics()).toMatch(/^enrichment_doubtful_streams\{model="echoes"\} 3$/m)
+  expect(await readiness()).toMatchObject({ checks: { echoes: { status: 'ok' } } })
+  failure = new Error('it stopped')
+  expect(await readiness()).toMatchObject({ status: 'not_ready', checks: { echoes: { status: 'failed' } } })
+  failure = null
+})
+
+const openAs = (changed: Partial<House['config']>) =>
+  openCapabilities([imaginary], {
+    foundation: house.foundation,
+    config: { ...house.config, ...changed },
+    logger: pino({ level: 'silent' }),
+    metrics: createMetrics(),
+  })
+
+test('it reads its files again and closes when the service does', async () => {
+  happened.length = 0
+  const open = await openAs({})
+  await open.reload()
+  await open.close()
+  expect(happened).toEqual(['read again', 'closed'])
+})
+
+test('it is not opened in a process that neither answers its calls nor does jobs', async () => {
+  happened.length = 0
+  const open = await openAs({ ROLES: ['dashboard', 'projector'] })
+  expect(open.formsOn('dashboard')).toEqual([])
+  await open.close()
+  expect(happened).toEqual([])
+})
+
+test('a setting that it refuses is a bad value of the configuration', async () => {
+  await expect(openAs({ LOG_LEVEL: 'trace' })).rejects.toThrow(new ConfigError('LOG_LEVEL: too much to say'))
+})
+
+test('its command needs no database, and is told what was typed', async () => {
+  const [command] = commandsOf([imaginary])
+  const run = (values: Record<string, string>, changed: Partial<House['config']> = {}) => {
+    const context = { config: { ...house.config, ...changed } } satisfies Partial<CommandContext>
+    return command?.run(context as CommandContext, {
+      text: (name) => values[name],
+      required: (name) => values[name] ?? '',
+      flag: () => false,
+    })
+  }
+  expect(command).toMatchObject({ name: 'echo show', summary: 'how texts are sent back' })
+  expect(await run({ since: '2027-01-31' })).toEqual({ json: { since: '2027-01-31T00:00:00.000Z' } })
+  await expect(run({ since: 'now' })).rejects.toThrow('"now" is not an ISO 8601 instant')
+  await expect(run({}, { LOG_LEVEL: 'trace' })).rejects.toThrow(new InputFault('since', 'not at this level'))
+})
