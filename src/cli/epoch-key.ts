@@ -1,6 +1,6 @@
 import { abandonLostKeys, listEpochKeys } from '../administration/epoch-keys.ts'
 import { capabilities } from '../capabilities/index.ts'
-import { keyDirOf } from '../ops/data-dir.ts'
+import { keyDirOf } from '../foundation/data-dir.ts'
 import type { Command } from './command.ts'
 import { table } from './table.ts'
 

@@ -2,11 +2,11 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 import { projections } from '../../projections/index.ts'
 import { type Config, ConfigError } from '../config.ts'
-import { readRunningPostgres, startEmbeddedPostgres } from '../ops/embedded-postgres.ts'
 import { prepareProjections } from '../projector/tables.ts'
 import type { Closing } from './closing.ts'
 import { DatabaseUnfit, DatabaseUnreachable } from './database-connection.ts'
 import { RoleUnfit } from './database-roles.ts'
+import { startEmbeddedPostgres } from './embedded/embedded-postgres.ts'
 import { type MigrateOptions, migrate } from './migrate.ts'
 
 export type Database = {
@@ -57,9 +57,6 @@ const locateDatabase = async (
       migrationUrl: config.DATABASE_MIGRATION_URL ?? config.DATABASE_URL,
       stop: async () => undefined,
     }
-  const running = await readRunningPostgres(config.DATA_DIR)
-  // A running one may be an orphan of a killed process; starting finds out and adopts it.
-  if (running === null) logger.info({ dataDir: config.DATA_DIR }, 'starting the embedded PostgreSQL')
   const { url, serviceUrl, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger, waitMs })
   return { url: serviceUrl, migrationUrl: url, stop }
 }

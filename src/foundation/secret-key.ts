@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import type pg from 'pg'
 import { type Config, ConfigError } from '../config.ts'
 import { sameHmac } from '../guard/secrets.ts'
-import { makeDataDir } from '../ops/data-dir.ts'
-import { codeOf, placeIn } from '../ops/postgres-cluster.ts'
+import { makeDataDir } from './data-dir.ts'
+import { placeIn } from './embedded/cluster.ts'
+import { codeOf } from './error-code.ts'
 
 const fileName = 'secret_key'
 

@@ -10,12 +10,12 @@ import pg from 'pg'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import {
   type EmbeddedPostgres,
-  readRunningPostgres,
   startEmbeddedPostgres,
-} from '../../src/ops/embedded-postgres.ts'
+} from '../../src/foundation/embedded/embedded-postgres.ts'
+import { readRunningPostgres } from '../../src/foundation/embedded/server.ts'
 
 const FAST = { fsync: 'off', shared_buffers: '16MB' }
-const MODULE = new URL('../../src/ops/embedded-postgres.ts', import.meta.url).href
+const MODULE = new URL('../../src/foundation/embedded/embedded-postgres.ts', import.meta.url).href
 
 /** A data directory whose server has been stopped: copying it is five times as fast as creating a cluster. */
 let pristine = ''
@@ -242,6 +242,19 @@ describe('what a crash leaves', () => {
     expect([other.exitCode, other.signalCode]).toEqual([null, null])
   })
 
+  test('a copy of a directory in use gets a server of its own, and stops no other', async () => {
+    const dataDir = await usedDirectory()
+    const original = await startIn(dataDir)
+    const copyDir = await emptyDirectory()
+    await promisify(execFile)('cp', ['-a', '--', `${dataDir}/.`, copyDir])
+    const copy = await startIn(copyDir)
+    expect(copy.role).toBe('owner')
+    expect(await serverPid(copyDir)).not.toBe(await serverPid(dataDir))
+    await copy.stop()
+    expect(await query(original.url, 'select answer from kept')).toEqual([{ answer: 42 }])
+    await original.stop()
+  })
+
   test('a postgres.json of a server that is gone, or that is no JSON, is no running server', async () => {
     const dataDir = await usedDirectory()
     const url = `postgresql://postgres:secret@127.0.0.1:${await unusedPort()}/enrichment`
@@ -345,6 +358,20 @@ describe('several processes', () => {
     }
     await owner.stop()
     await expect(query(owner.url, 'select 1')).rejects.toThrow()
+  })
+
+  test('a guest owns the server of a killed owner, which keeps its connections, and ends it', async () => {
+    const dataDir = await usedDirectory()
+    const owner = ownerProcess(dataDir)
+    const { url } = await said(owner)
+    const guest = await startIn(dataDir)
+    const session = await connected(url)
+    await killed(owner)
+    await until(async () => (guest.role === 'owner' ? true : null))
+    expect((await session.query('select answer from kept')).rows).toEqual([{ answer: 42 }])
+    await session.end()
+    await guest.stop()
+    expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
   })
 
   test('whoever starts while the owner is stopping becomes the next owner', async () => {

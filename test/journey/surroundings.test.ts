@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ConfigError, parseConfig } from '../../src/config.ts'
-import { makeDataDir } from '../../src/ops/data-dir.ts'
+import { makeDataDir } from '../../src/foundation/data-dir.ts'
 import { listenFault } from '../../src/start/preflight.ts'
 import { cli, startService } from '../support/service.ts'
 

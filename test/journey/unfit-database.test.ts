@@ -1,13 +1,11 @@
-import { spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { chown, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, open, rm, writeFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import { afterEach, expect, test } from 'vitest'
-import { lend, programEnvironment } from '../../src/ops/postgres-binaries.ts'
-import { placeIn, prepareCluster } from '../../src/ops/postgres-cluster.ts'
+import { placeIn, prepareCluster } from '../../src/foundation/embedded/cluster.ts'
+import { runProgram } from '../../src/foundation/embedded/programs.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cli, eventually, startWorker } from '../support/service.ts'
 
@@ -20,39 +18,26 @@ afterEach(async () => {
   cleanUp = []
 }, 30_000)
 
-/** No test could tell a fast recovery from none. One that stands by and lets nobody in says the same, until it is promoted. */
+/** No test could tell a fast recovery from none. A standby that lets no one in says the same, until it is promoted. */
 const recovering = async (): Promise<{ url: string; recover(): Promise<void> }> => {
   const dataDir = await mkdtemp(join(tmpdir(), 'recovering-'))
   cleanUp.push(() => rm(dataDir, { recursive: true, force: true }))
-  const cluster = await prepareCluster({ place: placeIn(dataDir), settings: { fsync: 'off' } })
-  const { account, binaries, place } = cluster
-  const write = async (name: string, text: string): Promise<void> => {
-    await writeFile(join(place.cluster, name), text)
-    if (account !== null) await chown(join(place.cluster, name), account.uid, account.gid)
+  const cluster = await prepareCluster(placeIn(dataDir), { synced: false })
+  const { place, password } = cluster
+  const pgCtl = async (...args: string[]): Promise<void> => {
+    await using log = await open(place.log, 'a')
+    const ran = await runProgram('pg_ctl', args, { ...cluster, directory: place.cluster, stdout: log.fd })
+    expect(ran.code).toBe(0)
   }
-  await write('standby.signal', '')
+  await writeFile(join(place.cluster, 'standby.signal'), '')
   const port = await freePort()
-  const postgres = await lend([place.cluster], account, async (lent, stdio) =>
-    spawn(
-      binaries.postgres,
-      [
-        ...['-D', lent(place.cluster), '-p', String(port), '-c', 'hot_standby=off', '-c', 'fsync=off'],
-        ...['-c', 'unix_socket_directories=', '-c', 'listen_addresses=127.0.0.1'],
-      ],
-      { ...account, cwd: '/', env: programEnvironment(), stdio: ['ignore', 'ignore', 'ignore', ...stdio] },
-    ),
-  )
-  cleanUp.push(async () => {
-    const ended = once(postgres, 'exit')
-    postgres.kill('SIGINT')
-    await ended
-  })
+  const settings = { port, hot_standby: 'off', fsync: 'off', unix_socket_directories: '' }
+  const flags = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`)
+  await pgCtl('start', `--options=-c listen_addresses=127.0.0.1 ${flags.join(' ')}`)
+  cleanUp.push(() => pgCtl('stop'))
   return {
-    url: `postgres://postgres:${cluster.password}@127.0.0.1:${port}/postgres`,
-    recover: async () => {
-      await write('promote', '')
-      postgres.kill('SIGUSR1')
-    },
+    url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`,
+    recover: () => pgCtl('promote'),
   }
 }
 

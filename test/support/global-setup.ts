@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import type { TestProject } from 'vitest/node'
+import { startEmbeddedPostgres } from '../../src/foundation/embedded/embedded-postgres.ts'
 import { migrate } from '../../src/foundation/migrate.ts'
-import { startEmbeddedPostgres } from '../../src/ops/embedded-postgres.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -45,8 +45,6 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   dashboard: outer,
   jobs: outer,
   start: outer,
-  // The embedded PostgreSQL, until it is a folder of the foundation.
-  ops: ['event-log', 'config'],
   main: [...outer, 'package.json'],
   config: [],
 }

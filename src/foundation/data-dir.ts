@@ -1,0 +1,62 @@
+import { constants } from 'node:fs'
+import { access, mkdir } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
+import { type Config, ConfigError } from '../config.ts'
+import { codeOf } from './error-code.ts'
+
+/** Where the epoch keys are. */
+export const keyDirOf = ({ KEY_DIR, DATA_DIR }: Pick<Config, 'KEY_DIR' | 'DATA_DIR'>): string =>
+  resolve(KEY_DIR ?? join(DATA_DIR, 'keys'))
+
+const reasons: Readonly<Record<string, string>> = {
+  ENOENT: 'its file system makes no directories',
+  ENOTDIR: 'a part of it is a file',
+  EEXIST: 'a part of it is a file',
+  EACCES: 'this user may not write there',
+  EPERM: 'this user may not write there',
+  EROFS: 'its file system is read-only',
+  ENOSPC: 'its disk is full',
+  ENAMETOOLONG: 'it is too long',
+  ELOOP: 'its links lead in a circle',
+}
+
+/**
+ * Makes the directory that a variable names and what is missing above it (mode 0700), and makes sure that it can be written
+ * to. Throws `ConfigError` naming the variable and the reason.
+ */
+export const makeDataDir = async (
+  dataDir: string,
+  variable: 'DATA_DIR' | 'KEY_DIR' = 'DATA_DIR',
+): Promise<void> => {
+  const path = resolve(dataDir)
+  try {
+    await makeDirectory(path)
+    // A file has nothing beneath it, so this also tells a directory from a file.
+    await access(`${path}/.`, constants.R_OK | constants.W_OK | constants.X_OK)
+  } catch (cause) {
+    const code = codeOf(cause) ?? 'unknown'
+    throw new ConfigError(
+      `${variable}: ${path} cannot be made or written to: ${reasons[code] ?? code} (${code}). Name a directory this user can create or write to.`,
+      { cause },
+    )
+  }
+}
+
+/**
+ * As `mkdir` with `recursive`, which never returns where a file system refuses with ENOENT what its parent has a place for,
+ * as /proc does. Its depth is bounded by the length of a path.
+ */
+const makeDirectory = async (path: string): Promise<void> => {
+  try {
+    await mkdir(path, { mode: 0o700 })
+  } catch (error) {
+    // It may be a file; the caller looks.
+    if (codeOf(error) === 'EEXIST') return
+    if (codeOf(error) !== 'ENOENT') throw error
+    await makeDirectory(dirname(path))
+    await mkdir(path, { mode: 0o700 }).catch((again: unknown) => {
+      // Another process was first.
+      if (codeOf(again) !== 'EEXIST') throw again
+    })
+  }
+}
