@@ -55,7 +55,7 @@ export type LedgerFinding =
   /** The key has come to nothing too often. */
   | { readonly kind: 'in_flight' }
 
-export type Attempts = {
+type Attempts = {
   /**
    * `paidRevision`: where the claim says that something was paid. The ledger has the last word. Throws what database and event log
    * throw.

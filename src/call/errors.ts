@@ -3,7 +3,7 @@
  * "Error codes", repeats it, and a test keeps the two equal.
  */
 
-export type ErrorCategory =
+type ErrorCategory =
   | 'unauthorized'
   | 'validation_error'
   | 'bad_request'
@@ -57,7 +57,7 @@ export const errorCatalogue = {
   },
 } as const satisfies Record<string, CatalogueEntry>
 
-export type ErrorCode = keyof typeof errorCatalogue
+type ErrorCode = keyof typeof errorCatalogue
 
 /** What went wrong before there was a body, or with it, beside 400. */
 type UnreadableStatus = 408 | 413 | 415 | 431

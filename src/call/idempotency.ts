@@ -26,7 +26,7 @@ export type StoredAnswer = { readonly status: number; readonly body: string }
 export type IdempotencyClaim = KeyedRequest
 
 /** `first`: go ahead, then `finish` or `release`. */
-export type Claim = LedgerFinding | { readonly kind: 'replay'; readonly answer: StoredAnswer }
+type Claim = LedgerFinding | { readonly kind: 'replay'; readonly answer: StoredAnswer }
 
 /** Everything settles within a few seconds; what is late is done unheard, and throws `Unavailable`. */
 export type Idempotency = {

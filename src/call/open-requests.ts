@@ -5,7 +5,7 @@ import type { Socket } from 'node:net'
  * What a connection still owes when bytes arrive on it that make no sense. Node.js tells of them at once, also while
  * calls that came before on the same connection are being made: those are charged, so their answers leave first.
  */
-export type OpenRequests = {
+type OpenRequests = {
   began(request: IncomingMessage): void
   answered(request: IncomingMessage): void
   /** Runs `last` when everything that came in whole is answered. Asked again about the same connection, does nothing. */

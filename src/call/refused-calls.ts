@@ -29,7 +29,7 @@ export type RefusedCalls = {
   flush(): Promise<void>
 }
 
-export type CountedRefusal = Pick<CallsRefused, 'code' | 'outcome'> & { readonly capability: Capability }
+type CountedRefusal = Pick<CallsRefused, 'code' | 'outcome'> & { readonly capability: Capability }
 
 /** Of a key's refusals in a minute. */
 const singlesMax = 60

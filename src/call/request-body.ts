@@ -19,7 +19,7 @@ export class BodyRefused extends Error {
 const tooLarge = (): BodyRefused =>
   new BodyRefused(unreadableBody(`The body is larger than ${bodyBytesMax} bytes.`, 413))
 
-export type BodyReader = {
+type BodyReader = {
   /** The bytes of a request's body. Throws `BodyRefused`. */
   read(request: IncomingMessage): Promise<Buffer>
   /** Ends the read under way on a connection whose bytes make no sense, or do not come. False: there is none. */

@@ -4,9 +4,9 @@
  */
 
 /** Runs something once, after so many milliseconds; what it gives takes that back. */
-export type After = (ms: number, run: () => void) => () => void
+type After = (ms: number, run: () => void) => () => void
 
-export type Deadline = {
+type Deadline = {
   /** Milliseconds; without it only the signal ends the wait. */
   readonly waitMs?: number | undefined
   readonly signal?: AbortSignal | undefined
@@ -14,7 +14,7 @@ export type Deadline = {
   readonly after?: After
 }
 
-export const afterMs: After = (ms, run) => {
+const afterMs: After = (ms, run) => {
   const timer = setTimeout(run, ms)
   return () => clearTimeout(timer)
 }

@@ -8,7 +8,7 @@ import type { Sealer } from '../guard/secrets.ts'
 /** Who may sign in: user name and password, and not too many guesses. */
 
 const attemptsPerMinute = 10
-export type SignInVerdict =
+type SignInVerdict =
   | {
       readonly kind: 'signed_in'
       readonly user: string

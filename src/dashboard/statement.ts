@@ -3,7 +3,7 @@ import { linesAfter, linesBefore, linesOfRequest, rowsOf, type StatementRow } fr
 
 /** The statement's pages, and the search for one call in it. */
 
-export const pageLines = 100
+const pageLines = 100
 
 /** Where a page of the statement begins: below or above a revision; null: with the newest line. */
 export type StatementPlace = { readonly before: string } | { readonly after: string } | null

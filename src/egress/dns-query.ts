@@ -20,7 +20,7 @@ import {
  * the kernel drops what comes from anywhere else. A truncated answer is asked for again over TCP. A server that says
  * SERVFAIL or REFUSED has answered: the next one is asked, but not the same again.
  */
-export type DnsServer = { readonly address: string; readonly port: number }
+type DnsServer = { readonly address: string; readonly port: number }
 
 /** Rounds over the servers that were silent. */
 const roundsMax = 2
@@ -48,7 +48,7 @@ export const dnsServers = (texts: readonly string[] | null): readonly DnsServer[
 const silence = { kind: 'failed', code: 'ETIMEOUT' } as const satisfies DnsAnswer
 
 /** `attemptTimeoutMs` is how long one server may be silent, `deadlineMs` how long all of them together. */
-export type Patience = { readonly attemptTimeoutMs: number; readonly deadlineMs: number }
+type Patience = { readonly attemptTimeoutMs: number; readonly deadlineMs: number }
 
 /**
  * What the servers say, in at most `deadlineMs`. Never throws: what goes wrong is `failed`, EBADNAME for what is no

@@ -22,10 +22,10 @@ export type Dns = {
 }
 
 /** What became of a question that memory could not answer. `busy`: too many others were under way. */
-export type DnsOutcome = Exclude<DnsAnswer['kind'], 'failed'> | 'timeout' | 'failed' | 'busy'
+type DnsOutcome = Exclude<DnsAnswer['kind'], 'failed'> | 'timeout' | 'failed' | 'busy'
 
 /** Since it was created. */
-export type DnsStatus = {
+type DnsStatus = {
   readonly queries: Readonly<Record<DnsOutcome, number>>
   /** Questions answered from memory. */
   readonly cacheHits: number
@@ -34,7 +34,7 @@ export type DnsStatus = {
 /** However slow the servers: an answer, or a failure, in this time. */
 const questionDeadlineMs = 5_000
 /** A resolver that does not answer in this time has lost the datagram, or might as well have. */
-export const attemptTimeoutMsDefault = 1_500
+const attemptTimeoutMsDefault = 1_500
 /** A day-long TTL is a promise of the zone's owner, but forgetting earlier costs one question. */
 const ttlSecondsMax = 3_600
 const negativeTtlSecondsMax = 300

@@ -16,7 +16,7 @@ export const genesisDigest = ''
 
 const digestMember = ',"digest":"'
 
-export type ChainPlace = { readonly stream: string; readonly revision: number; readonly previous: string }
+type ChainPlace = { readonly stream: string; readonly revision: number; readonly previous: string }
 
 /** Completes an event whose `metadata` has no digest yet. Metadata must be a non-empty JSON object on one line. */
 export const chain = (event: NewEvent, place: ChainPlace): { event: NewEvent; digest: string } => {

@@ -47,7 +47,7 @@ export const whyUnreadable = (recorded: RecordedEvent, error: unknown): string =
     : `event ${recorded.revision} of ${recorded.stream}, of type "${recorded.type.slice(0, 100)}", is none of this service's. Other software writes ` +
       'to this event store: give the service stream names of its own, by "event-log copy --to-prefix" and EVENT_LOG_PREFIX'
 
-export type NewEnvelope = {
+type NewEnvelope = {
   readonly id: string
   readonly actor: string
   readonly effectiveAt: string

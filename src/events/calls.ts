@@ -9,13 +9,13 @@ import { profileFacts } from './profile.ts'
 const refusalCode = z.string().regex(/^[A-Z]+_\d{3}$/)
 
 /** A refused call establishes only why it was refused. It is free by rule `refusal`. */
-export const refusalFacts = z.object({ kind: z.literal('refusal'), code: refusalCode })
+const refusalFacts = z.object({ kind: z.literal('refusal'), code: refusalCode })
 
 /** Whoami establishes nothing beyond that the key was used. */
-export const whoamiFacts = z.object({ kind: z.literal('whoami') })
+const whoamiFacts = z.object({ kind: z.literal('whoami') })
 
 /** The first answer of an Idempotency-Key went out again. */
-export const replayFacts = z.object({ kind: z.literal('replay') })
+const replayFacts = z.object({ kind: z.literal('replay') })
 
 /**
  * Everything a call can have established, by kind. A new capability adds its schema here, and the compiler then
@@ -52,7 +52,6 @@ export const keyUsedV1 = z.object({
   /** Keyed HMAC of the request that used up the Idempotency-Key: the key is no other request's, for ever. */
   request_fingerprint: keyedHmac.optional(),
 })
-export type KeyUsed = z.infer<typeof keyUsedV1>
 
 /** Calls refused by a rate limit, one event per key, policy and window however many they were (decision 24). */
 export const rateLimitExceededV1 = z.object({

@@ -7,7 +7,6 @@ export const organizationRegisteredV1 = z.object({
   name: label,
   overdraft_limit: creditAmount,
 })
-export type OrganizationRegistered = z.infer<typeof organizationRegisteredV1>
 
 /**
  * A lot of credits. Lots are drawn by priority (lower first), then earliest expiry, then age.
@@ -25,7 +24,6 @@ export type CreditGranted = z.infer<typeof creditGrantedV1>
 
 /** What was left of a lot when it expired. */
 export const creditExpiredV1 = z.object({ grant_id: uuid, amount: creditAmount })
-export type CreditExpired = z.infer<typeof creditExpiredV1>
 
 /** This organization pays `amount` for a SKU from `effective_from` on; null returns it to the price book. */
 export const priceOverrideSetV1 = z.object({
@@ -35,10 +33,10 @@ export const priceOverrideSetV1 = z.object({
 })
 export type PriceOverrideSet = z.infer<typeof priceOverrideSetV1>
 
-export const allocation = z.object({ grant_id: uuid, amount: creditAmount })
+const allocation = z.object({ grant_id: uuid, amount: creditAmount })
 export type Allocation = z.infer<typeof allocation>
 
-export const chargeLine = z.object({
+const chargeLine = z.object({
   sku: z.string(),
   amount: creditAmount,
   rule: z.string(),
@@ -59,7 +57,6 @@ export const creditChargedV1 = z.object({
   price_book_version: z.int().positive(),
   allocations: z.array(allocation),
 })
-export type CreditCharged = z.infer<typeof creditChargedV1>
 
 /**
  * A correction of an earlier charge, or of the balance. A positive amount first repays overdraft
@@ -75,4 +72,3 @@ export const creditAdjustedV1 = z.object({
   allocations: z.array(allocation),
   overdraft_repaid: creditAmount,
 })
-export type CreditAdjusted = z.infer<typeof creditAdjustedV1>

@@ -8,4 +8,3 @@ export const ipLookupFacts = z.object({
   country_code: z.string().length(2).nullable(),
   address_hmac: keyedHmac,
 })
-export type IpLookupFacts = z.infer<typeof ipLookupFacts>

@@ -3,7 +3,7 @@ import { permission } from './capabilities.ts'
 import { instant, keyedHmac, keyId, label, organizationId } from './primitives.ts'
 
 /** Rate limits of one key: of all its calls, and of its e-mail validations alone (Spec §8: 10 a second, upgradeable). */
-export const keyLimits = z.object({
+const keyLimits = z.object({
   requests_per_minute: z.int().min(1).max(100_000_000),
   requests_per_day: z.int().min(1).max(1_000_000_000),
   email_validations_per_second: z.int().min(1).max(100_000),
@@ -26,13 +26,10 @@ export type ApiKeyIssued = z.infer<typeof apiKeyIssuedV1>
 
 /** The key has a successor; it keeps working until `grace_until`. */
 export const apiKeyRotatedV1 = z.object({ key_id: keyId, successor_id: keyId, grace_until: instant })
-export type ApiKeyRotated = z.infer<typeof apiKeyRotatedV1>
 
 export const apiKeyLimitsChangedV1 = z.object({ key_id: keyId, limits: keyLimits })
-export type ApiKeyLimitsChanged = z.infer<typeof apiKeyLimitsChangedV1>
 
 export const apiKeyRevokedV1 = z.object({ key_id: keyId, reason: label })
-export type ApiKeyRevoked = z.infer<typeof apiKeyRevokedV1>
 
 /** The date exists: the form alone accepts the 99th of a month, which is neither before nor after any other date. */
 const realInstant = instant.refine((text) => !Number.isNaN(Date.parse(text)))

@@ -3,7 +3,6 @@ import { instant, label, organizationId } from './primitives.ts'
 
 /** An operator asked for projections to be rebuilt from the event log. */
 export const rebuildRequestedV1 = z.object({ projections: z.array(z.string().max(64)).min(1), reason: label })
-export type RebuildRequested = z.infer<typeof rebuildRequestedV1>
 
 /** The event log takes appends again, after it had refused them to a process since then. */
 export const appendsResumedV1 = z.object({ failing_since: instant })

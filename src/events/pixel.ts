@@ -33,17 +33,13 @@ export const pixelLimitSetV1 = z.object({
   period: pixelPeriod,
   number: z.int().min(1).max(1_000_000_000),
 })
-export type PixelLimitSet = z.infer<typeof pixelLimitSetV1>
 
 export const pixelLimitRemovedV1 = z.object({
   organization_id: organizationId,
   domain: pixelDomain,
   period: pixelPeriod,
 })
-export type PixelLimitRemoved = z.infer<typeof pixelLimitRemovedV1>
 
 export const pixelBlockedV1 = z.object({ organization_id: organizationId, domain: pixelDomain })
-export type PixelBlocked = z.infer<typeof pixelBlockedV1>
 
 export const pixelUnblockedV1 = z.object({ organization_id: organizationId, domain: pixelDomain })
-export type PixelUnblocked = z.infer<typeof pixelUnblockedV1>

@@ -3,8 +3,7 @@
  * models select by.
  */
 
-export const streamCategories = ['ledger', 'key', 'pricebook', 'profile', 'pixel', 'operator'] as const
-export type StreamCategory = (typeof streamCategories)[number]
+const streamCategories = ['ledger', 'key', 'pricebook', 'profile', 'pixel', 'operator'] as const
 
 /** The organization's ledger: grants, calls, facts, charges and adjustments in one order. */
 export const ledgerStream = (organizationId: string): string => `ledger-${organizationId}`
@@ -29,7 +28,7 @@ export const organizationOfStream = (stream: string): string | null =>
   stream.startsWith('ledger-') ? stream.slice('ledger-'.length) : null
 
 /** What stands before the first hyphen; the whole name where there is none. */
-export const categoryOf = (stream: string): string => {
+const categoryOf = (stream: string): string => {
   const hyphen = stream.indexOf('-')
   return hyphen === -1 ? stream : stream.slice(0, hyphen)
 }

@@ -15,7 +15,7 @@ export class DatabaseUnfit extends Error {
 const oldestVersion = 160_000
 
 /** Older ones lack what statements here use; they would fail one by one, in the middle of calls. */
-export async function refuseOld(client: pg.Client): Promise<void> {
+export const refuseOld = async (client: pg.Client): Promise<void> => {
   const { rows } = await client.query<{ number: number; version: string }>(
     `select current_setting('server_version_num')::int as number, current_setting('server_version') as version`,
   )
@@ -35,11 +35,11 @@ export class DatabaseUnreachable extends Error {
 const cannotConnectNow = '57P03'
 const waitPauseMs = 250
 
-export async function connectedWithin(
+export const connectedWithin = async (
   url: string,
   waitMs: number,
   logger: { info(fields: object, message: string): void } | undefined,
-): Promise<pg.Client> {
+): Promise<pg.Client> => {
   const deadline = performance.now() + waitMs
   for (let waiting = false; ; waiting = true) {
     try {
@@ -54,7 +54,7 @@ export async function connectedWithin(
   }
 }
 
-async function connected(url: string): Promise<pg.Client> {
+const connected = async (url: string): Promise<pg.Client> => {
   let client: pg.Client | undefined
   try {
     client = new pg.Client({
@@ -79,7 +79,7 @@ async function connected(url: string): Promise<pg.Client> {
 }
 
 /** A host with several addresses fails with an error for each, and says nothing itself. */
-function reasonOf(error: unknown): string {
+const reasonOf = (error: unknown): string => {
   const first = error instanceof AggregateError ? error.errors[0] : error
   return first instanceof Error ? first.message : String(first)
 }

@@ -39,13 +39,13 @@ export type MigrateOptions = {
  * database has a number this version does not know (an older version was started on a newer database), or when a file fails;
  * `DatabaseUnreachable` when there is no connection.
  */
-export async function migrate({
+export const migrate = async ({
   url,
   dir = MIGRATIONS_DIR,
   logger,
   waitMs = 0,
   serviceUrl,
-}: MigrateOptions): Promise<{ applied: string[] }> {
+}: MigrateOptions): Promise<{ applied: string[] }> => {
   const files = await readMigrations(dir)
   const client = await connectedWithin(url, waitMs, logger)
   try {
@@ -73,7 +73,7 @@ export async function migrate({
   }
 }
 
-async function appliedTo(client: pg.Client): Promise<Applied[]> {
+const appliedTo = async (client: pg.Client): Promise<Applied[]> => {
   const { rows } = await client.query<Applied>(
     'select number, name, sha256 from schema_migrations order by number',
   )
@@ -81,7 +81,7 @@ async function appliedTo(client: pg.Client): Promise<Applied[]> {
 }
 
 /** Where the schema stands, or will: the service's own tables are looked for elsewhere first, see `arrangeRoles`. */
-async function schemaOf(client: pg.Client): Promise<string> {
+const schemaOf = async (client: pg.Client): Promise<string> => {
   const { rows } = await client.query<{ schema: string | null }>(
     `select coalesce((select relnamespace::regnamespace::text from pg_class where oid = to_regclass('schema_migrations')), current_schema()) as schema`,
   )
@@ -92,7 +92,7 @@ async function schemaOf(client: pg.Client): Promise<string> {
  * True for a role that does not own the schema and need not: the service's own, where everything is applied. The owner goes
  * on, for roles may have to be arranged anew.
  */
-async function isUpToDate(client: pg.Client, files: Migration[], dir: string): Promise<boolean> {
+const isUpToDate = async (client: pg.Client, files: Migration[], dir: string): Promise<boolean> => {
   const { rows } = await client.query<{ made: boolean; owns: boolean; creates: boolean }>(
     `select c.oid is not null as made, pg_has_role(current_user, c.relowner, 'usage') as owns,
             has_schema_privilege(coalesce(current_schema(), 'public'), 'create') as creates
@@ -108,7 +108,7 @@ async function isUpToDate(client: pg.Client, files: Migration[], dir: string): P
 }
 
 /** Held by the session: it spans the transactions of all files and goes with the connection, however that ends. */
-async function lock(client: pg.Client): Promise<void> {
+const lock = async (client: pg.Client): Promise<void> => {
   try {
     await client.query('select pg_advisory_lock($1)', [ADVISORY_LOCK])
   } catch (cause) {
@@ -122,7 +122,7 @@ async function lock(client: pg.Client): Promise<void> {
 type Migration = { number: number; fileName: string; path: string; sql: string; sha256: string }
 type Applied = { number: number; name: string; sha256: string }
 
-async function readMigrations(dir: string): Promise<Migration[]> {
+const readMigrations = async (dir: string): Promise<Migration[]> => {
   const names = (await readdir(dir)).filter((name) => name.endsWith('.sql')).sort()
   const files: Migration[] = []
   for (const fileName of names) {
@@ -155,7 +155,7 @@ async function readMigrations(dir: string): Promise<Migration[]> {
 }
 
 /** What is left to apply. Throws when the database's history is not a beginning of ours. */
-function judge(found: { files: Migration[]; applied: Applied[]; dir: string }): Migration[] {
+const judge = (found: { files: Migration[]; applied: Applied[]; dir: string }): Migration[] => {
   const known = new Map(found.files.map((file) => [file.number, file]))
   const done = new Map(found.applied.map((row) => [row.number, row]))
   for (const row of found.applied) {
@@ -193,7 +193,7 @@ const PROMISE = `
 const KEEP = 'insert into pg_temp.migration_end values (1)'
 
 /** One transaction for the file and its row. Settings a file changed do not reach the next one. */
-async function apply(client: pg.Client, file: Migration, schema: string): Promise<void> {
+const apply = async (client: pg.Client, file: Migration, schema: string): Promise<void> => {
   try {
     await client.query('reset all')
     await client.query(`set search_path = ${client.escapeIdentifier(schema)}`)
@@ -228,11 +228,11 @@ async function apply(client: pg.Client, file: Migration, schema: string): Promis
   }
 }
 
-function lineOf(error: unknown, sql: string): string {
+const lineOf = (error: unknown, sql: string): string => {
   if (!(error instanceof pg.DatabaseError) || error.position === undefined) return ''
   return ` at line ${sql.slice(0, Number(error.position)).split('\n').length}`
 }
 
-function numbered(number: number): string {
+const numbered = (number: number): string => {
   return String(number).padStart(4, '0')
 }

@@ -2,7 +2,7 @@ import pg from 'pg'
 import type { Logger } from 'pino'
 import { unbalancedAccounts } from '../../projections/ledger-lines.ts'
 
-export type Unbalanced = {
+type Unbalanced = {
   readonly organization_id: string
   readonly movements_micro: string
   readonly balance_micro: string

@@ -8,7 +8,7 @@ import type { Committed, LedgerCommand } from './command.ts'
  * Batches whose callers were refused although their append may still arrive. An append stands at exactly its revision,
  * so the event there decides: the batch's own, and its charges are given back; another's, and it can never arrive.
  */
-export type Abandoned = {
+type Abandoned = {
   add(batch: Batch): void
   /** These stand in the ledger after `base`, and their callers were refused: their charges are due for reversal. */
   unheard(commands: ReadonlyMap<string, Committed>, base: number): void

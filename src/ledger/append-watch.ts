@@ -10,7 +10,7 @@ import { operatorStream } from '../events/streams.ts'
  * fail says so, and is sent no more calls; so it has to find out by itself when they succeed again. It tries with the
  * one fact that is worth recording then: that they do, and since when they did not.
  */
-export type AppendWatch = {
+type AppendWatch = {
   failed(error: Error): void
   succeeded(): void
   /** Null while appends succeed, as far as is known. */

@@ -46,7 +46,7 @@ export type Batch = {
 /** The rules of a ledger. */
 export type Decide = typeof decideCommand
 
-export type BatchLimits = { readonly batchCommandsMax: number; readonly batchBytesMax: number }
+type BatchLimits = { readonly batchCommandsMax: number; readonly batchBytesMax: number }
 
 export const newBatch = (from: Account, before: Batch | null = null): Batch => ({
   before,

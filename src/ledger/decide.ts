@@ -10,7 +10,7 @@ import type { Affordability, CallToRecord, LedgerCommand } from './command.ts'
 /** What may be written into a ledger. Pure: account in, events out. Ids arrive as arguments, time as `atMs`. */
 
 /** The ledger does not allow it. `message` is for the operator who asked. */
-export type LedgerRefusal = { readonly refused: string }
+type LedgerRefusal = { readonly refused: string }
 export type Decision = readonly LedgerEvent[] | LedgerRefusal
 
 export const isRefusal = (decision: Decision): decision is LedgerRefusal => 'refused' in decision
@@ -191,7 +191,7 @@ export const recordRateLimit = (account: Account, exceeded: RateLimitExceeded): 
   ifRegistered(account, () => ({ type: 'RateLimitExceeded', data: exceeded }))
 
 /** Records refused calls counted together: free by the rule that makes a refusal free. */
-export const recordCallsRefused = (
+const recordCallsRefused = (
   account: Account,
   refused: Omit<CallsRefused, 'free_by'>,
   { book, atMs }: { book: PriceBook; atMs: number },

@@ -15,7 +15,7 @@ export type LedgerFault = {
   readonly fault: string
 }
 
-export type LedgerVerdict = {
+type LedgerVerdict = {
   readonly organizationId: string
   readonly events: number
   readonly digest: string
@@ -36,7 +36,7 @@ export type LedgerWitness = {
   readonly digest?: string
 }
 
-export type VerifyOptions = {
+type VerifyOptions = {
   /** Asked before the ledger is read, for the ledger may grow meanwhile. */
   readonly witnesses?: readonly LedgerWitness[]
   /** Whether a fault with these bytes at this revision is known already. */

@@ -59,7 +59,7 @@ export type LedgerLimits = {
 }
 
 /** `now` is the time of day. Durations are measured with `monotonic`, which nobody sets back; default: `now`. */
-export type LedgerClock = { now(): number; monotonic?(): number }
+type LedgerClock = { now(): number; monotonic?(): number }
 
 export type LedgerOptions = {
   readonly eventLog: EventLog

@@ -34,8 +34,8 @@ export type ProjectionLag = {
 }
 
 /** `degraded`: works, with less than it should have. */
-export type CheckStatus = 'ok' | 'degraded' | 'failed' | 'timed_out'
-export type Check = {
+type CheckStatus = 'ok' | 'degraded' | 'failed' | 'timed_out'
+type Check = {
   readonly status: CheckStatus
   readonly lag_seconds?: number
   /** Projections that are halted, or whose log was restored under them. */
@@ -44,7 +44,7 @@ export type Check = {
   readonly halted_streams?: readonly string[] | number
 }
 
-export type Readiness = {
+type Readiness = {
   readonly ready: boolean
   readonly checks: Readonly<Record<string, Check>>
 }

@@ -6,7 +6,7 @@ import { readCheckpoints, readHaltedStreams, strayCheckpoints } from './checkpoi
 import { setAside } from './isolate.ts'
 import { createViews, liveTable, nextTable } from './tables.ts'
 
-export type RebuildOptions = BesideOptions & {
+type RebuildOptions = BesideOptions & {
   /**
    * Asked before the switch where the live rows were folded from a log that no longer holds their place. False leaves
    * everything as it is. The tables to compare are named by `liveTable` and `nextTable`.

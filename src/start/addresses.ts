@@ -5,7 +5,7 @@ import { z } from 'zod'
 import type { Config } from '../config.ts'
 
 /** Where the service answers: written by a process that starts, read by commands that tell people where to go. */
-export type Addresses = { readonly apiUrl: string; readonly dashboardUrl: string }
+type Addresses = { readonly apiUrl: string; readonly dashboardUrl: string }
 
 const file = 'service.json'
 const answerMaxMs = 1_000

@@ -11,9 +11,9 @@ import type { Logger } from 'pino'
 const endingSignals = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const
 
 /** Calls are answered within 12 s, jobs let go within 10; what takes longer hangs. Container limits are above this. */
-export const drainMs = 30_000
+const drainMs = 30_000
 
-export type Running = {
+type Running = {
   readonly logger: Logger
   /** Answers what is in flight and lets go of everything. */
   close(): Promise<void>

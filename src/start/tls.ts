@@ -7,7 +7,7 @@ import { type Config, ConfigError } from '../config.ts'
 
 /** HTTPS without a proxy: the certificate and key that TLS_CERT and TLS_KEY name, and their renewal. */
 
-export type Tls = { readonly cert: Buffer; readonly key: Buffer }
+type Tls = { readonly cert: Buffer; readonly key: Buffer }
 type Paths = Pick<Config, 'TLS_CERT' | 'TLS_KEY'>
 
 const renewalCheckMs = 60_000

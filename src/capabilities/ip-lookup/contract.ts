@@ -22,7 +22,7 @@ export const ipLookupResult = z.object({
 })
 export type IpLookupResult = z.infer<typeof ipLookupResult>
 
-export const supportedFormats = ['IPv4', 'IPv6'] as const
+const supportedFormats = ['IPv4', 'IPv6'] as const
 
 /** Spec §4.2 rule 3. */
 export const notAnAddress = (submitted: string): Refusal => ({

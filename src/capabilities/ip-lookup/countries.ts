@@ -7,7 +7,7 @@
 import { continents, countries } from 'countries-list'
 import { getCountryCallingCode, isSupportedCountry } from 'libphonenumber-js/min'
 
-export type Country = Readonly<{
+type Country = Readonly<{
   name: string
   continent: string
   continent_code: string
@@ -63,6 +63,6 @@ const table: ReadonlyMap<string, Country> = new Map(
  * The country of an ISO 3166-1 alpha-2 code (upper case), XK included; null for a code we do not know, which a
  * database may hold. Covers all 249 assigned codes.
  */
-export function countryByCode(code: string): Country | null {
+export const countryByCode = (code: string): Country | null => {
   return table.get(code) ?? null
 }

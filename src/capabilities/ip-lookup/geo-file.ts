@@ -56,7 +56,7 @@ export const remedy =
  * Reads and checks a file. `now` is in milliseconds since the epoch.
  * @throws Error naming the path, the fault and the remedy.
  */
-export async function openGeoFile(path: string, now: number): Promise<GeoFile> {
+export const openGeoFile = async (path: string, now: number): Promise<GeoFile> => {
   try {
     const signature = await signatureOf(path)
     const bytes = await readFile(path)
@@ -69,12 +69,12 @@ export async function openGeoFile(path: string, now: number): Promise<GeoFile> {
   }
 }
 
-async function checkedFile(read: {
+const checkedFile = async (read: {
   path: string
   signature: string
   bytes: Buffer
   now: number
-}): Promise<GeoFile> {
+}): Promise<GeoFile> => {
   const { path, signature, bytes, now } = read
   if (bytes[0] === 0x1f && bytes[1] === 0x8b) throw new Error('it is gzip-compressed; decompress it first')
   const reader = new Reader<Response>(bytes, { cache: new DecodedValues() })
@@ -111,7 +111,7 @@ async function checkedFile(read: {
 }
 
 /** Every node of the tree, and the data section for holes. */
-async function checkSections(bytes: Buffer, metadata: Reader<Response>['metadata']): Promise<void> {
+const checkSections = async (bytes: Buffer, metadata: Reader<Response>['metadata']): Promise<void> => {
   const dataEnd = bytes.lastIndexOf(metadataMarker)
   const dataStart = metadata.searchTreeSize + 16
   if (dataEnd < dataStart) throw new Error('it ends before its data section')
@@ -130,10 +130,10 @@ async function checkSections(bytes: Buffer, metadata: Reader<Response>['metadata
 }
 
 /** Decodes sampled records of one family. @throws Error when any of them cannot be decoded. */
-async function sampleRecords(
+const sampleRecords = async (
   file: Pick<GeoFile, 'reader' | 'tree'>,
   family: 4 | 6,
-): Promise<{ records: number; shapes: RecordShape[] }> {
+): Promise<{ records: number; shapes: RecordShape[] }> => {
   const shapes: RecordShape[] = []
   const addresses = await sampleAddresses(file.tree, family)
   for (const [index, address] of addresses.entries()) {
@@ -150,7 +150,7 @@ async function sampleRecords(
  * The pointer of an address's record, 0 when it has none. Parsed for the family that was asked: text of the other
  * family finds nothing instead of a wrong record.
  */
-export function findPointer(tree: AddressTree, address: LookupAddress): number {
+export const findPointer = (tree: AddressTree, address: LookupAddress): number => {
   if (address.family === 6) return parseIPv6(address.text, words) ? tree.findIPv6(words) : 0
   const bits = parseIPv4(address.text, 0)
   return bits < 0 ? 0 : tree.findIPv4(bits)
@@ -177,7 +177,7 @@ class DecodedValues {
  * Up to 1,000 addresses that have a record and may be answered, the same ones for the same tree. IPv6 starts from
  * a random allocated block, because some files cover far more unallocated space than allocated.
  */
-export async function sampleAddresses(tree: AddressTree, family: 4 | 6): Promise<LookupAddress[]> {
+export const sampleAddresses = async (tree: AddressTree, family: 4 | 6): Promise<LookupAddress[]> => {
   const random = seededRandom(family)
   const starts = startsOf(family).filter(({ words, from }) => tree.reaches(words, from))
   const addresses: LookupAddress[] = []
@@ -194,7 +194,7 @@ export async function sampleAddresses(tree: AddressTree, family: 4 | 6): Promise
 }
 
 /** Where samples start: the root for IPv4, each allocated block for IPv6, as leading words and their bits. */
-function startsOf(family: 4 | 6): { words: Uint16Array; from: number }[] {
+const startsOf = (family: 4 | 6): { words: Uint16Array; from: number }[] => {
   if (family === 4) return [{ words: new Uint16Array(2), from: 0 }]
   return ipv6Allocated.map((block) => {
     const [address = '', length = ''] = block.split('/')
@@ -204,13 +204,13 @@ function startsOf(family: 4 | 6): { words: Uint16Array; from: number }[] {
   })
 }
 
-function textOfWords(address: Uint16Array): string {
+const textOfWords = (address: Uint16Array): string => {
   if (address.length === 8) return formatIPv6(address)
   return [...address].flatMap((word) => [word >>> 8, word & 255]).join('.')
 }
 
 /** Mulberry32. Seeded, so a file is judged by the same addresses every time. */
-function seededRandom(seed: number): () => number {
+const seededRandom = (seed: number): (() => number) => {
   let state = seed
   return () => {
     state = (state + 0x6d2b79f5) | 0
@@ -221,7 +221,7 @@ function seededRandom(seed: number): () => number {
 }
 
 /** What the file is on disk right now; a text no file can have when it is not there. */
-export async function signatureOf(path: string): Promise<string> {
+export const signatureOf = async (path: string): Promise<string> => {
   try {
     const { mtimeMs, ctimeMs, size, ino } = await stat(path)
     return [mtimeMs, ctimeMs, size, ino].join(':')
@@ -231,6 +231,6 @@ export async function signatureOf(path: string): Promise<string> {
 }
 
 /** The sentence of anything thrown. */
-export function sentenceOf(error: unknown): string {
+export const sentenceOf = (error: unknown): string => {
   return error instanceof Error ? error.message : String(error)
 }

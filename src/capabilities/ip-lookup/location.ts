@@ -48,7 +48,7 @@ type Found = {
 }
 
 /** The shape of one decoded record; null when it names no country in any of the three ways. */
-export function recordShape(record: unknown): RecordShape | null {
+export const recordShape = (record: unknown): RecordShape | null => {
   if (!isFields(record)) return null
   if (isFields(record.country)) return nestedCountryCode(record) === null ? null : 'nested'
   if (countryCodeOf(record.country_code) === null) return null
@@ -59,14 +59,14 @@ export function recordShape(record: unknown): RecordShape | null {
  * The location in one decoded record; null when it has no country code.
  * @throws Error when a text holds a NUL, which only a damaged file contains.
  */
-export function toLocation(record: unknown): Location | null {
+export const toLocation = (record: unknown): Location | null => {
   const shape = recordShape(record)
   if (shape === null || !isFields(record)) return null
   const found = shape === 'nested' ? fromNested(record) : fromFlat(record)
   return found === null ? null : complete(found)
 }
 
-function fromNested(record: Fields): Found | null {
+const fromNested = (record: Fields): Found | null => {
   const countryCode = nestedCountryCode(record)
   if (countryCode === null) return null
   const country = fieldsOf(record.country)
@@ -89,7 +89,7 @@ function fromNested(record: Fields): Found | null {
   }
 }
 
-function fromFlat(record: Fields): Found | null {
+const fromFlat = (record: Fields): Found | null => {
   const countryCode = countryCodeOf(record.country_code)
   if (countryCode === null) return null
   return {
@@ -102,7 +102,7 @@ function fromFlat(record: Fields): Found | null {
   }
 }
 
-function complete(found: Found): Location {
+const complete = (found: Found): Location => {
   const country = countryByCode(found.countryCode)
   const region = found.region ?? null
   return Object.freeze({
@@ -121,36 +121,36 @@ function complete(found: Found): Location {
   })
 }
 
-function nestedCountryCode(record: Fields): string | null {
+const nestedCountryCode = (record: Fields): string | null => {
   return countryCodeOf(fieldsOf(record.country).iso_code)
 }
 
-function countryCodeOf(value: unknown): string | null {
+const countryCodeOf = (value: unknown): string | null => {
   return typeof value === 'string' && /^[A-Z]{2}$/.test(value) ? value : null
 }
 
-function englishName(fields: Fields): string | null {
+const englishName = (fields: Fields): string | null => {
   return textOf(fieldsOf(fields.names).en)
 }
 
-function textOf(value: unknown): string | null {
+const textOf = (value: unknown): string | null => {
   if (typeof value !== 'string' || value === '') return null
   if (value.includes('\0')) throw new Error('the record holds a damaged text')
   return value
 }
 
 /** Some files write coordinates as texts and some as float32, whose noise starts after the fourth decimal. */
-function degrees(value: unknown, magnitudeMax: number): number | null {
+const degrees = (value: unknown, magnitudeMax: number): number | null => {
   const number = typeof value === 'string' && value !== '' ? Number(value) : value
   if (typeof number !== 'number' || !(Math.abs(number) <= magnitudeMax)) return null
   // Adding 0 turns -0, which JSON would print as 0 anyway, into 0.
   return Math.round(number * 10_000) / 10_000 + 0
 }
 
-function fieldsOf(value: unknown): Fields {
+const fieldsOf = (value: unknown): Fields => {
   return isFields(value) ? value : {}
 }
 
-function isFields(value: unknown): value is Fields {
+const isFields = (value: unknown): value is Fields => {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -8,7 +8,7 @@
  */
 
 /** The part of mmdb-lib's metadata that locates the tree: sizes in bytes, `recordSize` in bits. */
-export type TreeLayout = { nodeCount: number; recordSize: number; searchTreeSize: number; ipVersion: number }
+type TreeLayout = { nodeCount: number; recordSize: number; searchTreeSize: number; ipVersion: number }
 
 /** Finds the record of an address: a pointer above zero, equal for addresses that share a record; 0 for none. */
 export type AddressTree = {
@@ -32,7 +32,7 @@ const separatorBytes = 16
 type ChildOf = (node: number, right: number) => number
 
 /** A tree over `file`. @throws RangeError when the file ends inside its tree. */
-export function openTree(file: Buffer, layout: TreeLayout): AddressTree {
+export const openTree = (file: Buffer, layout: TreeLayout): AddressTree => {
   const child = childReader(file, layout.recordSize)
   const { nodeCount } = layout
   const leads = leadingNodes(child, nodeCount)
@@ -87,7 +87,7 @@ const depthMax = 128
  * Whether a record lies below a node. Writers leave branches that end in nothing, node under node, so only looking tells;
  * which nodes lead nowhere is remembered, one bit each, so that all of it together costs no more than a walk of the tree.
  */
-function leadingNodes(child: ChildOf, nodeCount: number): (node: number) => boolean {
+const leadingNodes = (child: ChildOf, nodeCount: number): ((node: number) => boolean) => {
   const barren = new Uint8Array((nodeCount + 7) >> 3)
   const leads = (node: number, depth: number): boolean => {
     if (node >= nodeCount) return node > nodeCount
@@ -106,11 +106,11 @@ function leadingNodes(child: ChildOf, nodeCount: number): (node: number) => bool
  * A child must be a node, the "no data" mark, or lie in the data section. It is never node 0: nothing points back
  * at the root, so zeroes mean a hole in the file, which every other check would let through.
  */
-export function treeFault(
+export const treeFault = (
   file: Buffer,
   layout: TreeLayout,
   slice: { from: number; to: number; dataEnd: number },
-): string | null {
+): string | null => {
   const child = childReader(file, layout.recordSize)
   const { nodeCount } = layout
   const pointerMax = nodeCount + slice.dataEnd - layout.searchTreeSize
@@ -130,7 +130,7 @@ export function treeFault(
  * The node below which the IPv4 addresses lie: the root of an IPv4 file, `::/96` of an IPv6 one. It is not a node
  * when the file has no IPv4 addresses, or the same record for all of them.
  */
-function ipv4Root(child: ChildOf, { ipVersion, nodeCount }: TreeLayout): number {
+const ipv4Root = (child: ChildOf, { ipVersion, nodeCount }: TreeLayout): number => {
   let node = 0
   if (ipVersion === 4) return node
   for (let depth = 0; depth < 96 && node < nodeCount; depth++) node = child(node, 0)
@@ -138,7 +138,7 @@ function ipv4Root(child: ChildOf, { ipVersion, nodeCount }: TreeLayout): number 
 }
 
 /** Where each value of the next 16 bits leads from `root`. */
-function jumpTable(child: ChildOf, root: number, nodeCount: number): Uint32Array {
+const jumpTable = (child: ChildOf, root: number, nodeCount: number): Uint32Array => {
   const table = new Uint32Array(jumpEntries)
   for (let bits = 0; bits < jumpEntries; bits++) {
     let node = root
@@ -155,7 +155,7 @@ function jumpTable(child: ChildOf, root: number, nodeCount: number): Uint32Array
 }
 
 /** Reads past the file throw RangeError. Most files have 28-bit records, whose halves share the middle byte. */
-function childReader(file: Buffer, recordSize: number): ChildOf {
+const childReader = (file: Buffer, recordSize: number): ChildOf => {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength)
   if (recordSize === 28) {
     return (node, right) => {

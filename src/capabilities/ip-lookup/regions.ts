@@ -125,7 +125,7 @@ const listsByCountry = new Map<string, NameList[]>()
  * The part of the ISO 3166-2 code after the hyphen, or null when the name is unknown or fits several regions.
  * `countryCode` is ISO 3166-1 alpha-2; one we do not know gives null.
  */
-export function regionCode(countryCode: string, name: string): string | null {
+export const regionCode = (countryCode: string, name: string): string | null => {
   const whole = plain(name)
   const stripped = withoutKind(whole)
   for (const list of listsByCountry.get(countryCode) ?? buildLists(countryCode)) {
@@ -135,7 +135,7 @@ export function regionCode(countryCode: string, name: string): string | null {
   return null
 }
 
-function buildLists(countryCode: string): NameList[] {
+const buildLists = (countryCode: string): NameList[] => {
   const iso = isoByCountry.get(countryCode)
   if (iso === undefined || withoutCodes.has(countryCode)) return []
   const own = parseNames(aliases[countryCode])
@@ -161,7 +161,7 @@ function buildLists(countryCode: string): NameList[] {
   return lists
 }
 
-function parseNames(table: string | undefined): Named[] {
+const parseNames = (table: string | undefined): Named[] => {
   if (table === undefined) return []
   return table.split('|').map((entry) => {
     const at = entry.indexOf('=')
@@ -169,7 +169,7 @@ function parseNames(table: string | undefined): Named[] {
   })
 }
 
-function wholeNames(entries: Named[], stripped = false): NameList {
+const wholeNames = (entries: Named[], stripped = false): NameList => {
   const codes: NameList['codes'] = new Map()
   for (const { code, name } of entries) {
     if (name === '') continue
@@ -179,7 +179,7 @@ function wholeNames(entries: Named[], stripped = false): NameList {
   return { stripped, codes }
 }
 
-function strippedNames(entries: Named[]): NameList {
+const strippedNames = (entries: Named[]): NameList => {
   return wholeNames(
     entries.map(({ code, name }) => ({ code, name: withoutKind(name) })),
     true,
@@ -187,7 +187,7 @@ function strippedNames(entries: Named[]): NameList {
 }
 
 /** Lower case without marks or punctuation, "st" as "saint": "Ile-de-France" is "Île-de-France". */
-function plain(name: string): string {
+const plain = (name: string): string => {
   return name
     .toLowerCase()
     .replace(/[æøłđðþßıə&]/g, (letter) => plainLetters[letter] ?? letter)
@@ -198,7 +198,7 @@ function plain(name: string): string {
     .replace(/\bst\b/g, 'saint')
 }
 
-function withoutKind(plainName: string): string {
+const withoutKind = (plainName: string): string => {
   return plainName
     .split(' ')
     .filter((word) => !kindWords.has(word))

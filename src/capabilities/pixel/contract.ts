@@ -46,8 +46,7 @@ export type PixelBlocks = z.infer<typeof pixelBlocks>
  * Why a pixel may fire or not. `no_rule`: nothing covers the host. `allowed`: counted, within every limit. `limit`: a
  * limit is used up; nothing was counted. `blocked`. `unavailable`: rules or counters could not be asked in time.
  */
-export const pixelReason = z.enum(['no_rule', 'allowed', 'limit', 'blocked', 'unavailable'])
-export type PixelReason = z.infer<typeof pixelReason>
+const pixelReason = z.enum(['no_rule', 'allowed', 'limit', 'blocked', 'unavailable'])
 
 export const pixelDecision = z.object({
   fire: z.boolean(),

@@ -4,7 +4,7 @@ import { parseDomain, parseHost } from './domain.ts'
 
 /** Reads the bodies of the pixel controls. The first parameter that is missing or wrong is the one refused. */
 
-export type Parsed<Input> = { readonly input: Input } | { readonly refusal: Refusal }
+type Parsed<Input> = { readonly input: Input } | { readonly refusal: Refusal }
 type Body = Readonly<Record<string, unknown>>
 
 const numberMax = 1_000_000_000

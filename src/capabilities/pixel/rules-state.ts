@@ -17,9 +17,9 @@ export type PixelRules = {
 }
 
 /** Day and month of one domain are rules of their own, side by side. */
-export type DomainLimits = { readonly [Period in PixelPeriod]?: number }
+type DomainLimits = { readonly [Period in PixelPeriod]?: number }
 
-export type LimitRule = { readonly domain: string; readonly period: PixelPeriod; readonly number: number }
+type LimitRule = { readonly domain: string; readonly period: PixelPeriod; readonly number: number }
 
 export type PixelEvent = DomainEventOf<
   'PixelLimitSet' | 'PixelLimitRemoved' | 'PixelBlocked' | 'PixelUnblocked'
@@ -27,14 +27,6 @@ export type PixelEvent = DomainEventOf<
 
 /** More is a mistake of somebody's program; and every list of rules is one answer. */
 export const rulesMax = 10_000
-
-export const noRules: PixelRules = {
-  revision: -1,
-  limits: new Map(),
-  blocks: new Map(),
-  count: 0,
-  unreadableAt: null,
-}
 
 export const isPixelEvent = (event: DomainEvent): event is PixelEvent => event.type.startsWith('Pixel')
 

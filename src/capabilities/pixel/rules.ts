@@ -52,7 +52,7 @@ export type PixelRulesModel = {
 
 export type Cause = { readonly actor: string; readonly requestId: string; readonly atMs: number }
 
-export type RuleChange = {
+type RuleChange = {
   readonly rules: PixelRules
   /** False: it was so already, or could not be. */
   readonly changed: boolean

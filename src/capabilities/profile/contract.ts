@@ -65,7 +65,7 @@ export type ProfileResult = z.infer<typeof profileResult>
 /** Who is asked for and how fresh. `id` is what the caller wrote, for answers that repeat it. */
 export type ProfileRequest = { readonly ref: ProfileRef; readonly id: string; readonly cached: boolean }
 
-export const supportedFormats = ['ID', 'URL', 'URN'] as const
+const supportedFormats = ['ID', 'URL', 'URN'] as const
 
 /** Spec §4.3, rules 1 and 3. A member that is null counts as not given. */
 export const parseProfileRequest = (
@@ -82,7 +82,7 @@ export const parseProfileRequest = (
 }
 
 /** Spec §4.3 rule 1. */
-export const notAnIdentifier = (submitted: string): Refusal => ({
+const notAnIdentifier = (submitted: string): Refusal => ({
   code: 'PROFNET_001',
   message: 'id is not a profile id, a profile URL or a person URN.',
   details: {

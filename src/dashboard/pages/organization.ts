@@ -13,7 +13,7 @@ import {
   type Viewer,
 } from './layout.ts'
 
-export type OrganizationView = {
+type OrganizationView = {
   readonly viewer: Viewer
   readonly account: AccountRow
   readonly lots: readonly LotRow[]

@@ -4,7 +4,7 @@ import { type Html, html, type Renderable } from '../html.ts'
 import type { OrganizationLine } from '../queries.ts'
 import { layout, table, type Viewer } from './layout.ts'
 
-export type Overview = {
+type Overview = {
   readonly viewer: Viewer
   readonly organizations: readonly OrganizationLine[]
   /** The page is not the first; where the next one begins. */

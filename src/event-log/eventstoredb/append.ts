@@ -32,7 +32,7 @@ type Session = {
   end(why: Error, refused?: boolean): void
 }
 
-export type AppenderOptions = {
+type AppenderOptions = {
   readonly connect: () => Promise<Connection>
   /** The last revision of a stream, −1 where there is none. */
   readonly lastRevision: (stream: string) => Promise<number>

@@ -70,7 +70,7 @@ export const appendRequest = (
   return request
 }
 
-export type AppendReply = {
+type AppendReply = {
   readonly correlationId: string
   /** `conflict` without its revision where the server kept that to itself. */
   readonly outcome: { readonly revision: number } | { readonly error: Error } | { readonly conflict: true }

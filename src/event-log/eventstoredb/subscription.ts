@@ -35,7 +35,7 @@ const proofMax = 4 * searchWindow
 const retryPauseMs = 100
 const retryPauseMaxMs = 5_000
 
-export type FollowOptions = {
+type FollowOptions = {
   readonly connect: () => Promise<Connection>
   /** After this long without an event the subscription is checked, and `idle` said where it can be proved. */
   readonly heartbeatMs: number

@@ -18,7 +18,7 @@ export type HomePages = {
   find(registrableDomain: string): Promise<CompanyRecord | null>
 }
 
-export type HomePagesOptions = {
+type HomePagesOptions = {
   readonly fetchPage: FetchPage
   /** Names this service and whom to write to. */
   readonly userAgent: string

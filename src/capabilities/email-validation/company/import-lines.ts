@@ -18,13 +18,10 @@ export type RecordFault =
   /** A quote that is never closed, or has something after it. */
   | 'quoting'
 
-export type FileRecord = { readonly line: number } & (
-  | { readonly raw: unknown }
-  | { readonly fault: RecordFault }
-)
+type FileRecord = { readonly line: number } & ({ readonly raw: unknown } | { readonly fault: RecordFault })
 
 /** Bytes of a JSON line, and of a CSV record. The longest record in circulation has about 1 KiB. */
-export const recordBytesMax = 64 * 1024
+const recordBytesMax = 64 * 1024
 /** Lines one CSV record may span: what lies beyond is taken for a quote that was never closed. */
 const csvRecordLinesMax = 32
 const lineFeed = 0x0a
@@ -101,7 +98,7 @@ const textOfLine = (bytes: Line, number: number): string | { readonly fault: Rec
 }
 
 /** The file is no CSV of companies: its header names nothing that leads to a domain. Nothing of it can be imported. */
-export class UnknownHeader extends Error {
+class UnknownHeader extends Error {
   override name = 'UnknownHeader'
 }
 

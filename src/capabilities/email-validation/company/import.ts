@@ -40,7 +40,7 @@ export type CompanyImportOptions = {
   readonly clock?: { now(): number }
 }
 
-export type CompanyImportProgress = {
+type CompanyImportProgress = {
   readonly read: number
   readonly imported: number
   readonly bytes: number
@@ -49,7 +49,7 @@ export type CompanyImportProgress = {
   readonly rowsPerSecond: number
 }
 
-export type CompanyImportReport = {
+type CompanyImportReport = {
   /** Records, broken ones included. */
   readonly read: number
   /** Records that could answer for a domain. */
@@ -68,7 +68,7 @@ export type CompanyImportReport = {
   readonly elapsedMs: number
 }
 
-export type BadLine = {
+type BadLine = {
   readonly line: number
   readonly reason: RecordFault | Exclude<CompanyRefusal, 'no_domain'>
 }

@@ -10,7 +10,7 @@ import { countries } from 'countries-list'
 import { iso31661 } from 'iso-3166'
 import { parse as parseHost } from 'tldts'
 
-export const sizeRanges = [
+const sizeRanges = [
   '1-10',
   '11-50',
   '51-200',

@@ -20,7 +20,7 @@ export type MailExchangers = {
 }
 
 /** For all the questions about one domain together. */
-export const searchDeadlineMsDefault = 5_000
+const searchDeadlineMsDefault = 5_000
 /** Of a domain; those with higher priority values are ignored. */
 const recordsMax = 10
 /** Nobody waits for the fourth host to refuse a mailbox. */

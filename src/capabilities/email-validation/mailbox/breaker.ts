@@ -1,6 +1,6 @@
 /** Keeps us from knocking again and again where we are not wanted, or where nobody is. */
 
-export type BreakerBounds = {
+type BreakerBounds = {
   /** Refusals or failed connections in a row that open it. More than the sessions opened at once, or one bad moment would. */
   readonly strikesToOpen: number
   readonly openMs: number

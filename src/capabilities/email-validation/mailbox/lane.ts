@@ -27,7 +27,7 @@ export type LaneBounds = {
   readonly totalTimeoutMs: number
 }
 
-export type Question = {
+type Question = {
   readonly exchange: string
   readonly mailbox: string
   /** The mailbox's. A server may refuse us for one of those it serves. */

@@ -15,7 +15,7 @@ import { ehlo, mailboxOf, rcpt, senderOf } from './smtp-command.ts'
 import type { SmtpFailure } from './smtp-connection.ts'
 
 /** The part of pino's logger this room speaks to. Neither addresses nor replies are ever told. */
-export type MailboxLogger = Record<'debug', (details: object, message: string) => void>
+type MailboxLogger = Record<'debug', (details: object, message: string) => void>
 
 /** What operations wants to know about mailboxes. Told on every check, so it has to be cheap. */
 export type MailboxObserver = {
@@ -37,7 +37,7 @@ export type MailboxBounds = PoolBounds & {
 }
 
 /** What one process does to the mail servers of the world at most, and how long it waits for them. */
-export const mailboxBounds: MailboxBounds = {
+const mailboxBounds: MailboxBounds = {
   totalTimeoutMs: 10_000,
   connectTimeoutMs: 3_000,
   replyTimeoutMs: 5_000,
@@ -63,7 +63,7 @@ export const mailboxBounds: MailboxBounds = {
   catchAllMs: 86_400_000,
 }
 
-export type MailboxProbeOptions = {
+type MailboxProbeOptions = {
   readonly port: number
   /** The name we give ourselves: a host name, or an address literal. */
   readonly helo: string

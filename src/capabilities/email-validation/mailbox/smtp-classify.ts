@@ -9,7 +9,7 @@ import type { SmtpReply } from './smtp-reply.ts'
 
 export type SmtpStage = 'greeting' | 'ehlo' | 'mail' | 'rcpt'
 
-export type ReplyVerdict = {
+type ReplyVerdict = {
   readonly outcome: MailboxOutcome
   readonly retryAfterSeconds: number | null
 }

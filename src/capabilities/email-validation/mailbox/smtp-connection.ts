@@ -10,7 +10,7 @@ import { createReplyParser, type ReplyParser, type SmtpReply } from './smtp-repl
  * `connect`: no TCP connection. `timeout`: a deadline passed on one that stood. `closed`: the other side went away. `protocol`: it
  * spoke something else. `tls`: it offered TLS and could not do it.
  */
-export type SmtpFailureKind = 'connect' | 'timeout' | 'closed' | 'protocol' | 'tls'
+type SmtpFailureKind = 'connect' | 'timeout' | 'closed' | 'protocol' | 'tls'
 
 /** Why a connection is of no use any more. A finding about the server, not a fault of ours. */
 export class SmtpFailure extends Error {

@@ -34,7 +34,7 @@ export class SmtpRefusal extends Error {
 }
 
 /** The reply that ended a transaction, with the command it answers; or why there is none. */
-export type Answer =
+type Answer =
   | { readonly kind: 'reply'; readonly stage: 'reset' | 'mail' | 'rcpt'; readonly reply: SmtpReply }
   | { readonly kind: 'failure'; readonly failure: SmtpFailure }
 

@@ -7,7 +7,7 @@
  */
 import { domainToASCII, domainToUnicode } from 'node:url'
 
-export type IdnaDomain = {
+type IdnaDomain = {
   /** U-labels, lower case, NFC. */
   readonly unicode: string
   /** A-labels, lower case. */
@@ -40,7 +40,7 @@ const foldedUpper = /[\p{Lu}&&\p{Changes_When_NFKC_Casefolded}]/gv
  * The U-labels and A-labels of a domain with at least one of either; null when IDNA2008 refuses a label (RFC 5891 §4.2, §5.4)
  * or the domain as a whole breaks the Bidi rule. Dots, hyphens, lengths and ASCII characters are the caller's to check.
  */
-export function parseIdna(domain: string): IdnaDomain | null {
+export const parseIdna = (domain: string): IdnaDomain | null => {
   // Folded one by one: `toLowerCase` of a whole word would turn the last Σ into ς, another domain.
   const folded = domain.replace(foldedUpper, (upper) => upper.toLowerCase()).normalize('NFC')
   const unicode: string[] = []
@@ -55,7 +55,7 @@ export function parseIdna(domain: string): IdnaDomain | null {
 }
 
 /** An LDH label or a U-label. */
-function parseLabel(label: string): IdnaDomain | null {
+const parseLabel = (label: string): IdnaDomain | null => {
   if (isAscii(label)) return { unicode: label, ascii: label }
   if (!isULabel(label)) return null
   const ascii = domainToASCII(label)
@@ -63,14 +63,14 @@ function parseLabel(label: string): IdnaDomain | null {
 }
 
 /** What does not decode to a U-label, or not to one that encodes to the same text, is a fake A-label (RFC 5890 §2.3.2.1). */
-function parseALabel(ascii: string): IdnaDomain | null {
+const parseALabel = (ascii: string): IdnaDomain | null => {
   const unicode = domainToUnicode(ascii)
   return !isAscii(unicode) && isULabel(unicode) && domainToASCII(unicode) === ascii
     ? { unicode, ascii }
     : null
 }
 
-function isULabel(label: string): boolean {
+const isULabel = (label: string): boolean => {
   if (!labelForm.test(label) || /^\p{M}/u.test(label)) return false
   if (label.startsWith('-') || label.endsWith('-') || label.startsWith('--', 2)) return false
   if (outOfContext.some((violation) => violation.test(label))) return false
@@ -106,7 +106,7 @@ const joiner = /[\u200C\u200D]/
 const joinerAfter = /(.?)[\u200C\u200D]/gsu
 
 /** Whether every zero-width joiner and non-joiner stands where RFC 5892 allows it: after a virama, or between cursive letters. */
-export function joinersInContext(text: string): boolean {
+export const joinersInContext = (text: string): boolean => {
   if (!joiner.test(text)) return true
   for (const [, before = ''] of text.replaceAll(letterSeparator, ' ').matchAll(joinerAfter))
     if (!isVirama(before)) return false
@@ -130,7 +130,7 @@ const leftToRight =
 
 type BidiClass = 'R' | 'L' | 'EN' | 'AN' | 'NSM' | 'neutral'
 
-function bidiClass(character: string): BidiClass {
+const bidiClass = (character: string): BidiClass => {
   if (nonspacing.test(character)) return 'NSM'
   if (europeanDigit.test(character)) return 'EN'
   if (arabicDigit.test(character)) return 'AN'
@@ -139,14 +139,14 @@ function bidiClass(character: string): BidiClass {
 }
 
 /** One right-to-left label puts all labels of the domain under the rule, the ASCII ones too. */
-function keepsBidiRule(labels: readonly string[]): boolean {
+const keepsBidiRule = (labels: readonly string[]): boolean => {
   if (!labels.some((label) => rightToLeft.test(label))) return true
   const classes = labels.map((label) => Array.from(label, bidiClass))
   const bidi = classes.some((label) => label.includes('R') || label.includes('AN'))
   return !bidi || classes.every(isBidiLabel)
 }
 
-function isBidiLabel(label: readonly BidiClass[]): boolean {
+const isBidiLabel = (label: readonly BidiClass[]): boolean => {
   const [first] = label
   const last = label.findLast((one) => one !== 'NSM')
   if (first === 'L') return !label.includes('R') && !label.includes('AN') && (last === 'L' || last === 'EN')

@@ -61,13 +61,13 @@ const refuse = (reason: SyntaxReason): ParsedEmail => refusals.get(reason) ?? { 
  * of an internationalized address, with U-labels and with A-labels, must fit into 254 octets of UTF-8: either may travel.
  * `normalized` parses to the same address again.
  */
-export function parseEmail(text: string): ParsedEmail {
+export const parseEmail = (text: string): ParsedEmail => {
   if (text === '') return refuse('empty')
   if (text.length > lengthMax) return refuse('too_long')
   return isAscii(text) ? parseNormal(text, true) : parseUnicode(text)
 }
 
-function parseUnicode(text: string): ParsedEmail {
+const parseUnicode = (text: string): ParsedEmail => {
   // A lone surrogate has no UTF-8 to send.
   if (!text.isWellFormed()) return refuse('not_normalizable')
   if (/\p{Cc}/u.test(text)) return refuse('control_character')
@@ -75,7 +75,7 @@ function parseUnicode(text: string): ParsedEmail {
   return parseNormal(normal, isAscii(normal))
 }
 
-function parseNormal(text: string, ascii: boolean): ParsedEmail {
+const parseNormal = (text: string, ascii: boolean): ParsedEmail => {
   const quoted = text.charCodeAt(0) === quote
   const atIndex = quoted ? endOfQuoted(text) : endOfDotAtom(text)
   if (typeof atIndex === 'string') return refuse(atIndex)
@@ -107,7 +107,7 @@ function parseNormal(text: string, ascii: boolean): ParsedEmail {
 // --- The local part ---
 
 /** The index of the `@` after a Dot-string. */
-function endOfDotAtom(text: string): number | SyntaxReason {
+const endOfDotAtom = (text: string): number | SyntaxReason => {
   let atomStart = 0
   for (let index = 0; index < text.length; index++) {
     const code = text.charCodeAt(index)
@@ -124,7 +124,7 @@ function endOfDotAtom(text: string): number | SyntaxReason {
 }
 
 /** The index of the `@` after a Quoted-string, which may be empty. RFC 6531 lets no backslash stand before what is not ASCII. */
-function endOfQuoted(text: string): number | SyntaxReason {
+const endOfQuoted = (text: string): number | SyntaxReason => {
   for (let index = 1; index < text.length; index++) {
     const code = text.charCodeAt(index)
     if (isControl(code)) return 'control_character'
@@ -139,7 +139,7 @@ function endOfQuoted(text: string): number | SyntaxReason {
 }
 
 /** The same mailbox in its shortest spelling: RFC 5321 §4.1.2 says that quotes and backslashes are no part of its name. */
-function withoutNeedlessQuotes(given: string): string {
+const withoutNeedlessQuotes = (given: string): string => {
   const content = given.slice(1, -1).replace(/\\(.)/gsu, '$1')
   const plain = typeof endOfDotAtom(`${content}@`) === 'number' && !content.includes('@')
   return plain ? content : `"${content.replace(/["\\]/g, '\\$&')}"`
@@ -155,7 +155,7 @@ const unseen = /[[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\uFFFD]--[\u0020\u20
 /** A mark without a letter before it would change the sign that precedes the address, wherever that is printed. */
 const leadingMark = /^"?\p{M}/u
 
-function isUnicodeLocalPart(given: string): boolean {
+const isUnicodeLocalPart = (given: string): boolean => {
   if (unseen.test(given) || leadingMark.test(given)) return false
   return joinersInContext(given)
 }
@@ -176,7 +176,7 @@ const hasUpper = 1
 const needsIdna = 2
 
 /** The domain that fills `text` from `from` to its end. */
-function parseDomain(text: string, from: number): Domain | SyntaxReason {
+const parseDomain = (text: string, from: number): Domain | SyntaxReason => {
   if (text.charCodeAt(from) === openBracket) return parseLiteral(text.slice(from))
   const flags = scanHostname(text, from)
   if (typeof flags === 'string') return flags
@@ -189,7 +189,7 @@ function parseDomain(text: string, from: number): Domain | SyntaxReason {
 }
 
 /** Labels of letters, digits, hyphens and anything that is not ASCII; what was seen among them, as flags. */
-function scanHostname(text: string, from: number): number | SyntaxReason {
+const scanHostname = (text: string, from: number): number | SyntaxReason => {
   const end = text.length
   if (from === end) return 'domain_empty'
   let flags = 0
@@ -220,7 +220,7 @@ function scanHostname(text: string, from: number): number | SyntaxReason {
 }
 
 /** Length and hyphens of one label, whose characters are known. */
-function judgeLabel(text: string, start: number, end: number, seen: number): number | SyntaxReason {
+const judgeLabel = (text: string, start: number, end: number, seen: number): number | SyntaxReason => {
   // How long a label outside ASCII is, only its A-label tells.
   if ((seen & isNotAscii) === 0 && end - start > labelOctetsMax) return 'label_too_long'
   let flags = (seen & isNotAscii) === 0 ? 0 : needsIdna
@@ -232,7 +232,7 @@ function judgeLabel(text: string, start: number, end: number, seen: number): num
   return text.slice(start, start + 2).toLowerCase() === 'xn' ? flags | needsIdna : 'label_hyphen'
 }
 
-function parseInternational(given: string): Domain | SyntaxReason {
+const parseInternational = (given: string): Domain | SyntaxReason => {
   const domain = parseIdna(given)
   if (domain === null) return 'label_idna'
   if (domain.ascii.split('.').some((label) => label.length > labelOctetsMax)) return 'label_too_long'
@@ -248,7 +248,7 @@ const octetForm = /^[0-9]{1,3}$/
  * Address-literal of RFC 5321 §4.1.3. Its general form, `[tag:content]`, takes registered tags alone, and `IPv6` is the only one
  * IANA has registered: `[IPv5:…]` is refused.
  */
-function parseLiteral(given: string): Domain | SyntaxReason {
+const parseLiteral = (given: string): Domain | SyntaxReason => {
   if (hasControl(given)) return 'control_character'
   const [, tag, content = ''] = literalForm.exec(given) ?? []
   const address = tag === undefined ? normalIPv4(content) : normalIPv6(content)
@@ -258,7 +258,7 @@ function parseLiteral(given: string): Domain | SyntaxReason {
 }
 
 /** Octets may have leading zeros, and are decimal nevertheless. */
-function normalIPv4(content: string): string | null {
+const normalIPv4 = (content: string): string | null => {
   const octets = content.split('.')
   if (octets.length !== 4) return null
   const fine = octets.every((octet) => octetForm.test(octet) && Number(octet) <= 255)
@@ -266,7 +266,7 @@ function normalIPv4(content: string): string | null {
 }
 
 /** In the form of RFC 5952. `::` stands for two groups or more here, while elsewhere it may stand for one. */
-function normalIPv6(content: string): string | null {
+const normalIPv6 = (content: string): string | null => {
   const tailStart = content.lastIndexOf(':') + 1
   const tail = content.slice(tailStart)
   const dotted = tail.includes('.')
@@ -281,12 +281,12 @@ function normalIPv6(content: string): string | null {
 
 const isControl = (code: number): boolean => code < 32 || code === del
 
-function hasControl(text: string): boolean {
+const hasControl = (text: string): boolean => {
   for (let index = 0; index < text.length; index++) if (isControl(text.charCodeAt(index))) return true
   return false
 }
 
-function isAscii(text: string): boolean {
+const isAscii = (text: string): boolean => {
   for (let index = 0; index < text.length; index++) if (text.charCodeAt(index) > del) return false
   return true
 }

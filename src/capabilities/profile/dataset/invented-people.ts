@@ -7,7 +7,7 @@
 export const inventedPeopleCount = 300
 
 /** A line of a dataset, in our own members. */
-export type InventedPerson = Readonly<Record<string, unknown>> & {
+type InventedPerson = Readonly<Record<string, unknown>> & {
   readonly lid: string
   readonly urn: string
 }

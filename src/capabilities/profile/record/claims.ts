@@ -12,7 +12,7 @@ export type Claims = {
 }
 
 /** Longer than any fetch takes; what a dead process held is free after it. */
-export const claimTtlSeconds = 15
+const claimTtlSeconds = 15
 
 export const createClaims = (pool: pg.Pool): Claims => ({
   take: async (claim, holder) => {

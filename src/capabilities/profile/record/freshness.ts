@@ -11,13 +11,13 @@ const dayMs = 24 * hourMs
 /** Spec §8: cached data are at most 30 days old. */
 export const cachedAgeMaxMs = 720 * hourMs
 /** A fetch this recent is still "no more than a minute old" when its answer arrives (decision 20). */
-export const freshReuseMaxMs = 55_000
+const freshReuseMaxMs = 55_000
 /** Spec §8: what a source calls current may have been seen by it this long ago. */
 export const freshAgeMaxMs = 60_000
 /** From this age on, cached data are served and fetched again behind the caller's back. */
-export const refreshAgeMs = 25 * dayMs
+const refreshAgeMs = 25 * dayMs
 /** That nobody was found is believed this long where cached answers will do. */
-export const missMaxMs = 24 * hourMs
+const missMaxMs = 24 * hourMs
 /** Identifiers change hands: one not confirmed for this long leads nowhere. */
 export const aliasAgeMaxMs = 30 * dayMs
 

@@ -5,7 +5,7 @@
 
 export type KnownAlias = { readonly kind: 'lid' | 'urn'; readonly hmac: string }
 
-export type AnsweredIds = { readonly lid: string; readonly urn: string | null }
+type AnsweredIds = { readonly lid: string; readonly urn: string | null }
 
 /**
  * `asked` and the answer's ids are keyed HMACs. `known` are the identifiers confirmed lately for the person `asked` leads

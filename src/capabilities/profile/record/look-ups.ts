@@ -11,7 +11,7 @@ export type LookUp = {
   readonly sealedKey: string | null
 }
 
-export type LookUps = {
+type LookUps = {
   /** By the keyed HMAC of an identifier, as of some moment after this was called. */
   of(hmac: string): Promise<LookUp>
 }

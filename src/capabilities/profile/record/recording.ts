@@ -37,7 +37,7 @@ export type Payload = { readonly ids: ProfileIds; readonly data: ProfileData }
 export type Asked = { readonly ref: ProfileRef; readonly hmac: string }
 
 /** Whom the identifier led to when the provider was asked, and what it said. */
-export type Context = {
+type Context = {
   readonly subjectId: string | null
   /** Identifiers confirmed lately for that subject. */
   readonly known: readonly KnownAlias[]
@@ -46,7 +46,7 @@ export type Context = {
   readonly atMs: number
 }
 
-export type Recording = {
+type Recording = {
   lookUp(hmac: string): Promise<LookUp>
   find(hmac: string): Promise<ProfileAliasRow | undefined>
   knownAliases(subjectId: string): Promise<KnownAlias[]>

@@ -17,14 +17,14 @@ import {
  * for the same person, in this process and in the others.
  */
 
-export type RetrievalParts = RecordingParts & {
+type RetrievalParts = RecordingParts & {
   readonly claims: Claims
   readonly provider: ProfileProvider
   readonly limits?: Partial<RetrievalLimits>
 }
 
 type RetrievalLimits = typeof retrievalLimits
-export const retrievalLimits = {
+const retrievalLimits = {
   /** From asking to answering: past it the caller is told to come back, and the fetch goes on into the cache. */
   answerMaxMs: 8_000,
   /** Providers asked at once by this process; one more is told to come back. */

@@ -5,7 +5,7 @@ import type { ProfileIds, ProfileProvider, ProfileRef, ProviderAnswer } from './
  * person who is gone: names are changed, and not every source can be asked by number.
  */
 
-export type Sourced = ProviderAnswer & { readonly provider?: string }
+type Sourced = ProviderAnswer & { readonly provider?: string }
 
 type Ask = (ref: ProfileRef) => Promise<Sourced>
 

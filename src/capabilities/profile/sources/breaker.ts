@@ -13,7 +13,7 @@ export type Breaker = {
 export const windowMs = 30_000
 /** Fewer calls say nothing about a source. */
 export const callsMin = 20
-export const failureShareMax = 0.5
+const failureShareMax = 0.5
 /** Then one call tries. */
 export const openMs = 10_000
 const buckets = 30

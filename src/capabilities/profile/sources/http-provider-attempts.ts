@@ -8,7 +8,7 @@ export type Page = Extract<PageAnswer, { kind: 'page' }>
 
 /** Fresh data take 1 to 5 s (Spec §4.3.4): one attempt may have all that its call has. */
 export const attemptTimeoutMsDefault = 8_000
-export const connectTimeoutMs = 1_000
+const connectTimeoutMs = 1_000
 export const attemptsMax = 2
 
 const retriedStatuses = new Set([502, 503, 504])

@@ -112,7 +112,7 @@ const envelopeAgeMs = (body: unknown): number => {
 }
 
 /** What was asked, what arrived, and when. */
-export type Arrival = {
+type Arrival = {
   readonly ref: ProfileRef
   readonly page: Page
   readonly ageMaxMs: number | null

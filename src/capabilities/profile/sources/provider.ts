@@ -10,7 +10,7 @@ export type ProfileRef = { readonly kind: 'lid' | 'urn'; readonly value: string 
 export const itemsMax = 200
 export const textBytesMax = 10_000
 
-export type ProfileDate = string
+type ProfileDate = string
 
 export type ProfileAddress = {
   readonly street: string | null
