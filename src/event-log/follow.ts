@@ -1,11 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { createOutage } from './outage.ts'
-import { type EventLog, type Position, type RecordedEvent, Unavailable } from './port.ts'
+import {
+  type EventLog,
+  type Position,
+  placeOf,
+  type RecordedEvent,
+  type SubscriptionItem,
+  Unavailable,
+} from './port.ts'
 import { type DecodedEvent, decodeEvent } from './stored-event.ts'
 
 export type Following = {
-  /** Resolves when everything that stood in the log at the start has been applied; rejects with the final failure. */
+  /** Resolves when everything that was in the log at the start has been applied; rejects with the final failure. */
   readonly caughtUp: Promise<void>
   /**
    * Why the model no longer follows the event log; null while it does. What it says may be out of date from then on.
@@ -15,8 +22,22 @@ export type Following = {
   stop(): Promise<void>
 }
 
+type Model = {
+  readonly prefixes: readonly string[]
+  readonly apply: (event: DecodedEvent) => void
+  readonly unreadable: (recorded: RecordedEvent) => void
+  readonly logger: Logger
+  readonly caughtUp: PromiseWithResolvers<void>
+  /** Everything up to here was applied. */
+  position: Position
+  failure: Error | null
+}
+
 const resubscribePauseMs = 100
 const resubscribePauseMaxMs = 5_000
+
+/** Models that follow one log share one subscription to it: each of their own would look for its few events anew. */
+const followers = new WeakMap<EventLog, Follower>()
 
 /**
  * Feeds a live in-memory read model from the event log, in order, each event once, until stopped. An event that cannot
@@ -29,83 +50,128 @@ const resubscribePauseMaxMs = 5_000
 export const follow = ({
   eventLog,
   after,
-  prefixes,
-  apply,
-  unreadable,
-  logger,
-}: {
-  eventLog: EventLog
-  after: Position
-  prefixes: readonly string[]
-  apply: (event: DecodedEvent) => void
-  unreadable: (recorded: RecordedEvent) => void
-  logger: Logger
+  ...own
+}: Pick<Model, 'prefixes' | 'apply' | 'unreadable' | 'logger'> & {
+  readonly eventLog: EventLog
+  readonly after: Position
 }): Following => {
-  const stopping = new AbortController()
-  const caughtUp = Promise.withResolvers<void>()
-  // Nobody may be waiting when the log fails before catching up.
-  caughtUp.promise.catch(() => undefined)
-  let failure: Error | null = null
-  let position = after
-  let failures = 0
-  const following = createOutage({
-    logger,
-    what: `a live read model of ${prefixes.join(', ')}`,
-    level: 'error',
-  })
+  const model: Model = { ...own, position: after, failure: null, caughtUp: Promise.withResolvers<void>() }
+  // No one may be waiting when the log fails before catching up.
+  model.caughtUp.promise.catch(() => undefined)
+  const follower = followers.get(eventLog) ?? createFollower(eventLog, own.logger)
+  followers.set(eventLog, follower)
+  follower.join(model)
+  return {
+    caughtUp: model.caughtUp.promise,
+    failure: () => model.failure,
+    stop: () => follower.leave(model),
+  }
+}
 
-  const subscribed = async (): Promise<void> => {
-    for await (const item of eventLog.subscribe({ after: position, prefixes, signal: stopping.signal })) {
-      if (item.kind === 'events')
-        for (const recorded of item.events) {
-          try {
-            apply(decodeEvent(recorded))
-          } catch (error) {
-            const { stream, revision } = recorded
-            logger.fatal(
-              { err: error, stream, revision },
-              'an event cannot be applied; what it is about is refused',
-            )
-            unreadable(recorded)
-          }
-        }
-      position = item.position
+type Follower = {
+  join(model: Model): void
+  /** Nothing is applied to the model from then on. */
+  leave(model: Model): Promise<void>
+}
+
+const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
+  const models = new Set<Model>()
+  const following = createOutage({ logger, what: 'the live read models', level: 'error' })
+  let changing = new AbortController()
+  let running: Promise<void> | undefined
+  let last: RecordedEvent | undefined
+  let failures = 0
+
+  const subscribed = async (signal: AbortSignal): Promise<void> => {
+    // A model that joins later is not among them: this subscription may not be about its events.
+    const served = [...models]
+    const after = served.reduce((least, { position }) => (position < least ? position : least), farthest)
+    const known = last !== undefined && last.position <= after ? placeOf(last) : undefined
+    const prefixes = [...new Set(served.flatMap((model) => model.prefixes))]
+    for await (const item of eventLog.subscribe({ after, known, prefixes, signal })) {
+      deliver(
+        served.filter((model) => models.has(model)),
+        item,
+      )
+      if (item.kind === 'events') last = item.events.at(-1)
       failures = 0
-      failure = null
       following.works()
-      if (item.kind === 'caught-up') caughtUp.resolve()
     }
-    // Stopped, or the log was closed under the model.
-    if (!stopping.signal.aborted) throw new Error('the event log ended the subscription')
+    // A model came, the last one went, or the log was closed under them.
+    if (!signal.aborted) throw new Error('the event log ended the subscription')
   }
 
   const run = async (): Promise<void> => {
-    while (!stopping.signal.aborted) {
+    while (models.size > 0) {
+      const { signal } = changing
       try {
-        await subscribed()
+        await subscribed(signal)
       } catch (error) {
-        if (stopping.signal.aborted) return
-        failure = error instanceof Error ? error : new Error(String(error))
+        if (signal.aborted) continue
+        const failure = error instanceof Error ? error : new Error(String(error))
+        for (const model of models) model.failure = failure
         if (!(error instanceof Unavailable)) throw error
         following.failed(error)
-        const pauseMs = Math.min(resubscribePauseMaxMs, resubscribePauseMs * 2 ** failures++)
-        await sleep(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined)
+        const pauseMs = Math.min(resubscribePauseMaxMs, resubscribePauseMs * 2 ** Math.min(failures++, 10))
+        await sleep(pauseMs, undefined, { signal }).catch(() => undefined)
       }
     }
+    running = undefined
   }
-  const running = run().catch((error: unknown) => {
-    caughtUp.reject(error)
-    logger.fatal(
-      { err: error, prefixes, position: position.toString() },
-      'a live read model no longer follows the event log',
-    )
-  })
+
+  const giveUp = (error: unknown): void => {
+    followers.delete(eventLog)
+    for (const { caughtUp } of models) caughtUp.reject(error)
+    const prefixes = [...models].flatMap((model) => model.prefixes)
+    logger.fatal({ err: error, prefixes }, 'the live read models no longer follow the event log')
+  }
+
+  const change = (): void => {
+    changing.abort()
+    changing = new AbortController()
+  }
+
   return {
-    caughtUp: caughtUp.promise,
-    failure: () => failure,
-    stop: async () => {
-      stopping.abort()
+    join: (model) => {
+      models.add(model)
+      change()
+      running ??= run().catch(giveUp)
+    },
+    leave: async (model) => {
+      models.delete(model)
+      if (models.size > 0) return
+      change()
       await running
     },
+  }
+}
+
+/** Beyond every position. */
+const farthest: Position = 2n ** 64n
+
+/** Event by event, so that what one model is told first, no other is told later. */
+const deliver = (models: readonly Model[], item: SubscriptionItem): void => {
+  if (item.kind === 'events')
+    for (const recorded of item.events)
+      for (const model of models)
+        if (
+          recorded.position > model.position &&
+          model.prefixes.some((prefix) => recorded.stream.startsWith(prefix))
+        )
+          applyTo(model, recorded)
+  for (const model of models) {
+    if (item.position > model.position) model.position = item.position
+    model.failure = null
+    if (item.kind === 'caught-up') model.caughtUp.resolve()
+  }
+}
+
+const applyTo = ({ apply, unreadable, logger }: Model, recorded: RecordedEvent): void => {
+  try {
+    apply(decodeEvent(recorded))
+  } catch (error) {
+    const { stream, revision } = recorded
+    logger.fatal({ err: error, stream, revision }, 'an event cannot be applied; what it is about is refused')
+    unreadable(recorded)
   }
 }
