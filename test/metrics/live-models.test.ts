@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { type Following, follow } from '../../src/event-log/follow.ts'
-import { type EventLog, logStart, Unavailable } from '../../src/event-log/port.ts'
+import { type EventLog, LogRewritten, logStart, Unavailable } from '../../src/event-log/port.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import { priceBookStream } from '../../src/events/streams.ts'
 import { openKeyDirectory } from '../../src/guard/key-directory.ts'
@@ -169,6 +169,63 @@ describe('a follower', () => {
     expect(logged).not.toContain('60')
     fragile.mend()
     expect(fragile.begun).toHaveLength(begun)
+  })
+})
+
+describe('models that follow one log', () => {
+  const model = (prefix: string, after: bigint, heard: string[], name = prefix) => {
+    const following = follow({
+      eventLog: fragile.eventLog,
+      after,
+      prefixes: [prefix],
+      logger,
+      apply: ({ recorded }) => heard.push(`${name} ${recorded.stream} ${recorded.revision}`),
+      unreadable: ({ stream, revision }) => heard.push(`${name} ${stream} ${revision}`),
+    })
+    stopping.push(following.stop)
+    return following
+  }
+  const write = async (stream: string, revision: number): Promise<void> => {
+    const id = eventIdOf(stream, String(revision), 0)
+    const event = { id, type: 'Told', data: '{}', metadata: '{}' }
+    await fragile.eventLog.append(stream, revision === 0 ? 'none' : revision - 1, [event])
+  }
+
+  test('share one subscription: each hears what is its own, once and in order, also one that joins later', async () => {
+    const heard: string[] = []
+    const keys = model('key-', logStart, heard)
+    await write('key-a', 0)
+    await write('pixel-a', 0)
+    await until(() => heard.length === 1)
+    const pixels = model('pixel-', logStart, heard)
+    await Promise.all([keys.caughtUp, pixels.caughtUp])
+    expect(heard).toEqual(['key- key-a 0', 'pixel- pixel-a 0'])
+    await write('pixel-a', 1)
+    await write('ledger-a', 0)
+    await write('key-a', 1)
+    await until(() => heard.length === 4)
+    expect(heard.slice(2)).toEqual(['pixel- pixel-a 1', 'key- key-a 1'])
+    // One subscription for the first, another from the start for both.
+    expect(fragile.begun).toEqual([0n, 0n])
+    await keys.stop()
+    await write('key-a', 2)
+    await write('pixel-a', 2)
+    await until(() => heard.length === 5)
+    expect(heard.at(-1)).toBe('pixel- pixel-a 2')
+    expect([keys.failure(), pixels.failure()]).toEqual([null, null])
+    const later = model('key-', await fragile.eventLog.head(), heard, 'later')
+    await later.caughtUp
+    await write('key-a', 3)
+    await until(() => heard.length === 6)
+    expect(heard.at(-1)).toBe('later key-a 3')
+  })
+
+  test('fail together where the log is another one, and say so once', async () => {
+    const models = ['key-', 'pixel-', 'pricebook'].map((prefix) => model(prefix, logStart, []))
+    await Promise.all(models.map(({ caughtUp }) => caughtUp))
+    fragile.breakWith(new LogRewritten('another log'))
+    await until(() => models.every((one) => one.failure() instanceof LogRewritten))
+    expect(logged).toEqual(['60'])
   })
 })
 
