@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import { dirname, join, posix } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { errorCatalogue } from '../../src/call/errors.ts'
@@ -61,6 +61,15 @@ describe('the README and the guides', () => {
       ['decisions', 'finance', 'operators', 'partners'].map((name) => `src/guides/${name}.md`),
     )
     expect(guides.filter((path) => !readme.includes(`](${path})`))).toEqual([])
+  })
+
+  test('the map of the README is the map of the tree', () => {
+    const map = /^## Map\n+```\n([\s\S]*?)^```$/m.exec(readme)?.[1] ?? ''
+    const mapped = map.split('\n').filter(Boolean)
+    const folders = ['projections', 'migrations', 'test']
+    const inSrc = readdirSync(join(root, 'src')).map((name) => `src/${name}`)
+    expect(mapped.map((line) => line.split(' ')[0]).sort()).toEqual([...inSrc, ...folders].sort())
+    expect(mapped.filter((line) => !/^\S+ {2,}\S.{5,}$/.test(line))).toEqual([])
   })
 
   test('every link leads to a file and a heading that exist', () => {
