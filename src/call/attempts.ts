@@ -44,6 +44,7 @@ export type LedgerFinding =
    */
   | {
       readonly kind: 'charged'
+      readonly attempt: number
       readonly eventId: string
       readonly revision: number
       /** What the call established then. */
@@ -55,81 +56,113 @@ export type LedgerFinding =
   /** The key has come to nothing too often. */
   | { readonly kind: 'in_flight' }
 
-type Attempts = {
+/** Where the claim's row says that the ledger holds a call that was paid for, and under which attempt. */
+export type PaidPlace = { readonly attempt: number; readonly revision: number }
+
+export type Attempts = {
   /**
-   * `paidRevision`: where the claim says that something was paid. The ledger has the last word. Throws what database and event log
-   * throw.
+   * `paid` saves the search where it is right, and is believed only as far as the ledger bears it out. Throws what database and
+   * event log throw.
    */
-  find(request: KeyedRequest, paidRevision: number | null): Promise<LedgerFinding>
+  find(request: KeyedRequest, paid: PaidPlace | null): Promise<LedgerFinding>
 }
 
-export const createAttempts = ({
-  pool,
-  eventLog,
-  keyedEvents,
-}: {
-  pool: pg.Pool
-  eventLog: EventLog
-  keyedEvents: KeyedEvents
-}): Attempts => {
-  /** Which of the events the ledger holds, by revision, and up to where it was looked through. */
-  const locate = async (
-    organizationId: string,
-    ids: readonly string[],
-    paidRevision: number | null,
-  ): Promise<{ places: Map<string, number>; upTo: number }> => {
-    const projected = idempotentCalls(organizationId, ids)
-    const { rows } = await pool.query<IdempotentCallRow>(projected.text, [...projected.values])
-    // The projection may be behind; what it does not have yet is in the ledger alone.
-    const found = await keyedEvents.find(organizationId, ids, Number(rows[0]?.last_revision ?? -1))
-    for (const { event_id, revision } of rows)
-      if (event_id !== null) found.places.set(event_id, Number(revision))
-    if (paidRevision === null || [...found.places.values()].includes(paidRevision)) return found
-    const [paid] = await eventLog.read(ledgerStream(organizationId), { from: paidRevision, max: 1 })
-    if (paid !== undefined && ids.includes(paid.id)) found.places.set(paid.id, paidRevision)
-    return found
-  }
+/** The ids of one attempt: of its call, and of what settles its charge. */
+type AttemptIds = { readonly id: string; readonly settlementId: string }
 
-  /** The event with an id at its place, and what was appended right after it. */
-  const readAt = async (organizationId: string, id: string, revision: number) => {
-    const page = await eventLog.read(ledgerStream(organizationId), { from: revision, max: 2 })
-    const [event, next] = page.map(decodeEvent)
-    if (event?.recorded.id !== id)
-      throw new Error(`event ${id} is not at revision ${revision} of the ledger of ${organizationId}`)
-    return { event, next }
-  }
+const idsOf = ({ organizationId, key }: KeyedRequest, attempt: number): AttemptIds => {
+  const id = eventIdOf(organizationId, commandKeyOf(key, attempt), 0)
+  return { id, settlementId: eventIdOf(organizationId, settlementKeyOf(id), 0) }
+}
 
+/** Where the ledger holds events, by id, and up to where it was looked through. */
+type Located = { readonly places: ReadonlyMap<string, number>; readonly upTo: number }
+
+type Parts = { readonly pool: pg.Pool; readonly eventLog: EventLog; readonly keyedEvents: KeyedEvents }
+
+export const createAttempts = (parts: Parts): Attempts => ({
+  find: async (request, paid) => {
+    const known = paid === null ? undefined : await findPaid(parts, request, paid)
+    if (known !== undefined && known !== 'concluded') return known
+    const { organizationId } = request
+    const attempts = Array.from({ length: attemptsMax }, (_, attempt) => idsOf(request, attempt))
+    const ids = attempts.flatMap(({ id, settlementId }) => [id, settlementId])
+    const located = await locate(parts, organizationId, ids)
+    for (const [attempt, { id }] of attempts.entries()) {
+      // What the row was right about is there, also where the statement's line of it is lost.
+      const proved = known === 'concluded' && attempt === paid?.attempt ? paid.revision : undefined
+      const revision = proved ?? located.places.get(id)
+      if (revision === undefined) return { kind: 'first', attempt, absentUpTo: located.upTo }
+      const found = await judge(parts, request, { place: { attempt, revision }, located })
+      if (found !== 'concluded') return found
+    }
+    return { kind: 'in_flight' }
+  },
+})
+
+const locate = async (
+  { pool, keyedEvents }: Parts,
+  organizationId: string,
+  ids: readonly string[],
+): Promise<Located> => {
+  const projected = idempotentCalls(organizationId, ids)
+  const { rows } = await pool.query<IdempotentCallRow>(projected.text, [...projected.values])
+  // The projection may be behind; what it does not have yet is in the ledger alone.
+  const found = await keyedEvents.find(organizationId, ids, Number(rows[0]?.last_revision ?? -1))
+  for (const { event_id, revision } of rows)
+    if (event_id !== null) found.places.set(event_id, Number(revision))
+  return found
+}
+
+/** The event at a revision, and what was appended right after it; undefined where it has another id. */
+const readAt = async ({ eventLog }: Parts, organizationId: string, id: string, revision: number) => {
+  const page = await eventLog.read(ledgerStream(organizationId), { from: revision, max: 2 })
+  const [event, next] = page.map(decodeEvent)
+  return event?.recorded.id === id ? { event, next } : undefined
+}
+
+const readSurely = async (parts: Parts, organizationId: string, id: string, revision: number) => {
+  const read = await readAt(parts, organizationId, id, revision)
+  if (read === undefined)
+    throw new Error(`event ${id} is not at revision ${revision} of the ledger of ${organizationId}`)
+  return read
+}
+
+/** The call where its row says it is. Undefined: it is not there. */
+const findPaid = async (
+  parts: Parts,
+  request: KeyedRequest,
+  paid: PaidPlace,
+): Promise<LedgerFinding | 'concluded' | undefined> => {
+  const { organizationId } = request
+  const { id, settlementId } = idsOf(request, paid.attempt)
+  if ((await readAt(parts, organizationId, id, paid.revision)) === undefined) return undefined
+  const located = await locate(parts, organizationId, [id, settlementId])
+  return judge(parts, request, { place: paid, located })
+}
+
+/** What became of an attempt that the ledger holds. `concluded`: it cost nothing, or no longer does. */
+const judge = async (
+  parts: Parts,
+  request: KeyedRequest,
+  { place, located }: { place: PaidPlace; located: Located },
+): Promise<LedgerFinding | 'concluded'> => {
+  const { organizationId } = request
+  const { id, settlementId } = idsOf(request, place.attempt)
+  const { event, next } = await readSurely(parts, organizationId, id, place.revision)
+  if (event.type !== 'KeyUsed') throw new Error(`event ${id} of ${organizationId} is no call`)
+  const { facts, request_fingerprint } = event.data
+  if (request_fingerprint !== fingerprintText(request)) return { kind: 'mismatch' }
+  if (next?.type !== 'CreditCharged' || next.metadata.causation_id !== id) return 'concluded'
+  const settled = located.places.get(settlementId)
+  const settlement =
+    settled === undefined ? null : (await readSurely(parts, organizationId, settlementId, settled)).event
+  if (settlement?.type === 'CreditAdjusted') return 'concluded'
   return {
-    find: async (request, paidRevision) => {
-      const { organizationId, key } = request
-      const attempts = Array.from({ length: attemptsMax }, (_, n) => {
-        const id = eventIdOf(organizationId, commandKeyOf(key, n), 0)
-        return { id, settlementId: eventIdOf(organizationId, settlementKeyOf(id), 0) }
-      })
-      const ids = attempts.flatMap(({ id, settlementId }) => [id, settlementId])
-      const { places, upTo } = await locate(organizationId, ids, paidRevision)
-      for (const [attempt, { id, settlementId }] of attempts.entries()) {
-        const place = places.get(id)
-        if (place === undefined) return { kind: 'first', attempt, absentUpTo: upTo }
-        const { event, next } = await readAt(organizationId, id, place)
-        if (event.type !== 'KeyUsed') throw new Error(`event ${id} of ${organizationId} is no call`)
-        const { facts, request_fingerprint } = event.data
-        if (request_fingerprint !== fingerprintText(request)) return { kind: 'mismatch' }
-        // It cost nothing, or no longer does: made again it may.
-        if (next?.type !== 'CreditCharged' || next.metadata.causation_id !== id) continue
-        const settled = places.get(settlementId)
-        const settlement =
-          settled === undefined ? null : (await readAt(organizationId, settlementId, settled)).event
-        if (settlement?.type === 'CreditAdjusted') continue
-        return {
-          kind: 'charged',
-          eventId: id,
-          revision: place,
-          call: { facts, atMs: Date.parse(event.metadata.effective_at) },
-          settle: settlement === null ? { absentUpTo: upTo } : null,
-        }
-      }
-      return { kind: 'in_flight' }
-    },
+    kind: 'charged',
+    ...place,
+    eventId: id,
+    call: { facts, atMs: Date.parse(event.metadata.effective_at) },
+    settle: settlement === null ? { absentUpTo: located.upTo } : null,
   }
 }

@@ -2,6 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import type { DirectoryKey } from '../guard/key-directory.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
 import type { Credits } from './answer.ts'
+import type { PaidPlace } from './attempts.ts'
 import type { Refusal } from './errors.ts'
 import type { AnyCapabilityForm, PaidCall } from './form.ts'
 import type { IdempotencyClaim } from './idempotency.ts'
@@ -42,7 +43,7 @@ type ChargedBefore = {
   readonly claim: IdempotencyClaim
   /** The first event of the charged call, and where the ledger holds it. */
   readonly eventId: string
-  readonly revision: number
+  readonly place: PaidPlace
   readonly paid: PaidCall
 }
 

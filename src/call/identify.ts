@@ -2,15 +2,10 @@ import { LedgerUnavailable } from '../ledger/commit.ts'
 import { written } from './answer.ts'
 import type { LedgerFinding } from './attempts.ts'
 import { type AdmittedCall, byRequest, type CallResult, type Identity } from './call.ts'
+import type { StoredAnswer } from './claims.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { idempotencyInFlight, idempotencyMismatch, wrongParameter } from './errors.ts'
-import {
-  claimWaitMs,
-  fingerprintOf,
-  type IdempotencyClaim,
-  parseIdempotencyKey,
-  type StoredAnswer,
-} from './idempotency.ts'
+import { claimWaitMs, fingerprintOf, type IdempotencyClaim, parseIdempotencyKey } from './idempotency.ts'
 import { lastSeen, record, refuse } from './recording.ts'
 import { waitLeftMs } from './waiting.ts'
 
@@ -80,8 +75,8 @@ const identityOf = async (
     case 'first':
       return { ...found, kind: 'keyed', claim }
     case 'charged': {
-      const { eventId, revision, call: paid, settle } = found
-      const before = { claim, eventId, revision, paid }
+      const { eventId, attempt, revision, call: paid, settle } = found
+      const before = { claim, eventId, place: { attempt, revision }, paid }
       return settle === null ? { kind: 'redelivers', ...before } : { kind: 'settles', ...before, ...settle }
     }
   }
@@ -117,12 +112,13 @@ export const keep = async (
     if (identity.kind !== 'keyed') {
       // A refusal or a failure this time leaves the key to be asked again.
       if (!delivered) await idempotency.handBack(claim)
-      else await idempotency.finish(claim, { status, body: kept, paidRevision: identity.revision })
+      else await idempotency.finish(claim, { status, body: kept, paid: identity.place })
     } else if (result.kind === 'failed' || (!delivered && result.refusal.code === 'CREDIT_001'))
       await idempotency.release(claim)
     else {
-      const paidRevision = result.kind === 'answered' ? result.paidRevision : null
-      await idempotency.finish(claim, { status, body: kept, paidRevision })
+      const revision = result.kind === 'answered' ? result.paidRevision : null
+      const paid = revision === null ? null : { attempt: identity.attempt, revision }
+      await idempotency.finish(claim, { status, body: kept, paid })
     }
   } catch (error) {
     logger.error({ err: error, requestId }, 'an answer could not be kept for replays')
