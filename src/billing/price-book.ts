@@ -1,5 +1,6 @@
 import type { PriceBookPublished } from '../events/prices.ts'
 import { type MicroCredits, parseCredits } from './money.ts'
+import { tariff } from './tariff.ts'
 
 /** What one tariff rule yields under a price book. */
 export type PricedRule = {
@@ -51,21 +52,13 @@ export const priceBookAt = (books: readonly PriceBook[], atMs: number): PriceBoo
 export const defaultPriceBook = {
   version: 1,
   effective_from: '2020-01-01T00:00:00.000Z',
-  rules: [
-    { rule: 'email_validation.valid', rule_version: 1, sku: 'email_validation', amount: '1' },
-    { rule: 'email_validation.company_found', rule_version: 1, sku: 'company_data', amount: '2' },
-    { rule: 'email_validation.invalid', rule_version: 1, sku: null, amount: '0' },
-    { rule: 'email_validation.risky', rule_version: 1, sku: null, amount: '0' },
-    { rule: 'email_validation.unknown', rule_version: 1, sku: null, amount: '0' },
-    { rule: 'ip_lookup.located', rule_version: 1, sku: 'ip_lookup', amount: '1' },
-    { rule: 'ip_lookup.not_located', rule_version: 1, sku: null, amount: '0' },
-    { rule: 'profile.cached', rule_version: 1, sku: 'profile_cached', amount: '2' },
-    { rule: 'profile.fresh', rule_version: 1, sku: 'profile_fresh', amount: '5' },
-    { rule: 'profile.deleted', rule_version: 1, sku: null, amount: '0' },
-    { rule: 'pixel', rule_version: 1, sku: null, amount: '0' },
-    { rule: 'whoami', rule_version: 1, sku: null, amount: '0' },
-    { rule: 'replay', rule_version: 1, sku: null, amount: '0' },
-    { rule: 'refusal', rule_version: 1, sku: null, amount: '0' },
-  ],
+  rules: Object.values(tariff).flatMap((rules) =>
+    rules.map(({ id, versions, startPrice }) => ({
+      rule: id,
+      rule_version: versions.length,
+      sku: startPrice?.sku ?? null,
+      amount: startPrice?.amount ?? '0',
+    })),
+  ),
   approver: 'default',
 } satisfies PriceBookPublished

@@ -17,40 +17,62 @@ type Rule<K extends CallFacts['kind']> = {
   readonly id: string
   /** `versions[n - 1]` is version n. */
   readonly versions: readonly ((facts: Facts<K>) => boolean)[]
+  /** In credits, in the price book that a new installation starts with. Null: free there. */
+  readonly startPrice: { readonly sku: string; readonly amount: string } | null
 }
 
 type Tariff = { readonly [K in CallFacts['kind']]: readonly Rule<K>[] }
 
-/** The most decisive rule comes first; prices are the price book's. */
+/** The most decisive rule comes first. */
 export const tariff: Tariff = {
   // Spec §4.1, decisions 9 and 10. Rule 4 there (requested, not found: no additional charge) is the company rule not
   // matching; rule 5 (rate-limited) is `refusal`.
   email_validation: [
-    { id: 'email_validation.valid', versions: [(facts) => facts.status === 'valid'] },
-    { id: 'email_validation.company_found', versions: [(facts) => facts.company_status === 'found'] },
-    { id: 'email_validation.invalid', versions: [(facts) => facts.status === 'invalid'] },
-    { id: 'email_validation.risky', versions: [(facts) => facts.status === 'risky'] },
-    { id: 'email_validation.unknown', versions: [(facts) => facts.status === 'unknown'] },
+    {
+      id: 'email_validation.valid',
+      versions: [(facts) => facts.status === 'valid'],
+      startPrice: { sku: 'email_validation', amount: '1' },
+    },
+    {
+      id: 'email_validation.company_found',
+      versions: [(facts) => facts.company_status === 'found'],
+      startPrice: { sku: 'company_data', amount: '2' },
+    },
+    { id: 'email_validation.invalid', versions: [(facts) => facts.status === 'invalid'], startPrice: null },
+    { id: 'email_validation.risky', versions: [(facts) => facts.status === 'risky'], startPrice: null },
+    { id: 'email_validation.unknown', versions: [(facts) => facts.status === 'unknown'], startPrice: null },
   ],
   // Decision 11: an IP lookup is charged when it was located.
   ip_lookup: [
-    { id: 'ip_lookup.located', versions: [(facts) => facts.success] },
-    { id: 'ip_lookup.not_located', versions: [(facts) => !facts.success] },
+    {
+      id: 'ip_lookup.located',
+      versions: [(facts) => facts.success],
+      startPrice: { sku: 'ip_lookup', amount: '1' },
+    },
+    { id: 'ip_lookup.not_located', versions: [(facts) => !facts.success], startPrice: null },
   ],
   // Decision 11: charged when profile data are delivered. A person who is gone costs nothing.
   profile: [
-    { id: 'profile.cached', versions: [(facts) => facts.source === 'cached'] },
-    { id: 'profile.fresh', versions: [(facts) => facts.source === 'fresh'] },
-    { id: 'profile.deleted', versions: [(facts) => facts.source === 'deleted'] },
+    {
+      id: 'profile.cached',
+      versions: [(facts) => facts.source === 'cached'],
+      startPrice: { sku: 'profile_cached', amount: '2' },
+    },
+    {
+      id: 'profile.fresh',
+      versions: [(facts) => facts.source === 'fresh'],
+      startPrice: { sku: 'profile_fresh', amount: '5' },
+    },
+    { id: 'profile.deleted', versions: [(facts) => facts.source === 'deleted'], startPrice: null },
   ],
   // Decision 11: the pixel controls cost nothing.
-  pixel: [{ id: 'pixel', versions: [() => true] }],
+  pixel: [{ id: 'pixel', versions: [() => true], startPrice: null }],
   // Decision 11: whoami costs nothing.
-  whoami: [{ id: 'whoami', versions: [() => true] }],
+  whoami: [{ id: 'whoami', versions: [() => true], startPrice: null }],
   // Decision 15: the same Idempotency-Key is charged once, ever.
-  replay: [{ id: 'replay', versions: [() => true] }],
+  replay: [{ id: 'replay', versions: [() => true], startPrice: null }],
   // Spec §4.1 rule 5, decision 11: whatever is refused costs nothing.
-  refusal: [{ id: 'refusal', versions: [() => true] }],
+  refusal: [{ id: 'refusal', versions: [() => true], startPrice: null }],
 }
 
 /** One line of a charge, before it is paid. */

@@ -1,35 +1,17 @@
 import { z } from 'zod'
-import { capability } from './capabilities.ts'
-import { emailValidationFacts } from './email-validation.ts'
-import { ipLookupFacts } from './ip-lookup.ts'
-import { pixelFacts } from './pixel.ts'
+import { capability, capabilityFacts } from './capabilities.ts'
 import { instant, keyedHmac, keyId } from './primitives.ts'
-import { profileFacts } from './profile.ts'
 
 const refusalCode = z.string().regex(/^[A-Z]+_\d{3}$/)
 
 /** A refused call establishes only why it was refused. It is free by rule `refusal`. */
 const refusalFacts = z.object({ kind: z.literal('refusal'), code: refusalCode })
 
-/** Whoami establishes nothing beyond that the key was used. */
-const whoamiFacts = z.object({ kind: z.literal('whoami') })
-
 /** The first answer of an Idempotency-Key went out again. */
 const replayFacts = z.object({ kind: z.literal('replay') })
 
-/**
- * Everything a call can have established, by kind. A new capability adds its schema here, and the compiler then
- * demands its tariff rule.
- */
-export const callFacts = z.discriminatedUnion('kind', [
-  emailValidationFacts,
-  ipLookupFacts,
-  profileFacts,
-  pixelFacts,
-  whoamiFacts,
-  replayFacts,
-  refusalFacts,
-])
+/** Everything a call can have established, by kind. The compiler demands a tariff rule for each. */
+export const callFacts = z.discriminatedUnion('kind', [replayFacts, refusalFacts, ...capabilityFacts])
 export type CallFacts = z.infer<typeof callFacts>
 
 /** `answered`: a 200 left. `refused`: a 4xx. `failed`: a 5xx although the event log could be written. */
