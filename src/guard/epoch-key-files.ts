@@ -22,7 +22,7 @@ export type EpochKeyFiles = {
   list(): Promise<{ readonly keys: readonly EpochKey[]; readonly destroyed: ReadonlySet<string> }>
   /** Null: there is none. For values that are opened in the middle of something: a key is read once by each process. */
   readSync(epoch: number): EpochKey | null
-  /** Makes a key, unless another process was first: then it returns that one. */
+  /** Makes a key, unless another process was first: then that process's key counts. */
   create(epoch: number): Promise<void>
   /** May be called again after it was interrupted. */
   destroy(key: { readonly id: string; readonly epoch: number }): Promise<void>
@@ -51,98 +51,118 @@ export const epochOfKeyId = (id: string): number | null => {
   return found === undefined ? null : Number(found)
 }
 
-/** `makeDir` makes the directory, mode 0700, when the first key is made; reading never does. */
+type KeyDirectory = {
+  readonly dir: string
+  /** Makes the directory, mode 0700. Called when a key is made; reading never makes one. */
+  readonly makeDir: () => Promise<void>
+  /** Derived from SECRET_KEY. */
+  readonly salt: Buffer
+}
+
 export const createEpochKeyFiles = ({
-  dir,
-  makeDir,
   secretKey,
-}: {
-  dir: string
-  makeDir: () => Promise<void>
-  secretKey: string
-}): EpochKeyFiles => {
+  ...rest
+}: Omit<KeyDirectory, 'salt'> & { readonly secretKey: string }): EpochKeyFiles => {
   const salt = Buffer.from(hkdfSync('sha256', secretKey, 'enrichment-ledger', 'epoch-key', 32))
-  const derive = (bytes: Buffer, purpose: string, length: number): Buffer =>
-    Buffer.from(hkdfSync('sha256', bytes, salt, purpose, length))
-  const idOf = (epoch: number, bytes: Buffer): string =>
-    `${epoch}-${derive(bytes, 'id', 6).toString('base64url')}`
-
-  const parse = (epoch: number, text: string): EpochKey => {
-    const [id, encoded = ''] = text.trim().split(' ')
-    const bytes = Buffer.from(encoded, 'base64url')
-    if (bytes.length !== keyBytes || id !== idOf(epoch, bytes))
-      throw new EpochKeyFault(
-        `${join(dir, `${epoch}.key`)} is damaged or was made with another SECRET_KEY. Start with that key, or name this installation's own directory.`,
-      )
-    const sealers = new Map<string, Sealer>()
-    return {
-      id,
-      epoch,
-      sealer: (purpose) => {
-        const known =
-          sealers.get(purpose) ?? sealerOf(createSecretKey(derive(bytes, `seal/${purpose}`, keyBytes)))
-        sealers.set(purpose, known)
-        return known
-      },
-    }
-  }
-
-  const names = (): Promise<string[]> => readdir(dir).catch(nothingThere([], dir))
-
+  const directory = { ...rest, salt }
   return {
-    list: async () => {
-      const found = await names()
-      const keys: EpochKey[] = []
-      for (const name of found) {
-        const epoch = keyFile.exec(name)?.[1]
-        const text =
-          epoch === undefined ? null : await readFile(join(dir, name), 'utf8').catch(nothingThere(null, dir))
-        if (text !== null) keys.push(parse(Number(epoch), text))
-      }
-      const destroyed = new Set(found.flatMap((name) => destroyedFile.exec(name)?.[1] ?? []))
-      return { keys, destroyed }
-    },
-    readSync: (epoch) => {
-      try {
-        return parse(epoch, readFileSync(join(dir, `${epoch}.key`), 'utf8'))
-      } catch (error) {
-        if (error instanceof EpochKeyFault) throw error
-        return nothingThere(null, dir)(error)
-      }
-    },
-    create: async (epoch) => {
-      await makeDir()
-      const bytes = randomBytes(keyBytes)
-      const draft = join(dir, `.${epoch}-${randomUUID()}`)
-      try {
-        await writeSynced(draft, 'wx', Buffer.from(`${idOf(epoch, bytes)} ${bytes.toString('base64url')}\n`))
-        await link(draft, join(dir, `${epoch}.key`)).catch((error: unknown) => {
-          if (codeOf(error) !== 'EEXIST') throw error
-        })
-        await unlink(draft)
-        await syncDirectory(dir)
-      } catch (cause) {
-        await unlink(draft).catch(() => undefined)
-        throw new EpochKeyFault(
-          `no key can be made in ${dir} (${codeOf(cause) ?? 'unknown'}). Name a directory this user can write to, on a file system with hard links.`,
-          { cause },
-        )
-      }
-    },
-    destroy: async ({ id, epoch }) => {
-      await writeSynced(join(dir, `${id}.destroyed`), 'a', Buffer.alloc(0))
-      await syncDirectory(dir)
-      for (const name of await names()) {
-        // A process that died while it made the key left a draft that may be the key.
-        if (name !== `${epoch}.key` && !name.startsWith(`.${epoch}-`)) continue
-        await overwrite(join(dir, name)).catch((error: unknown) => {
-          // Another process destroys it too.
-          if (codeOf(error) !== 'ENOENT') throw error
-        })
-      }
-      await syncDirectory(dir)
+    list: () => listed(directory),
+    readSync: (epoch) => readKey(directory, epoch),
+    create: (epoch) => createKey(directory, epoch),
+    destroy: (key) => destroyKey(directory, key),
+  }
+}
+
+const derived = ({ salt }: KeyDirectory, bytes: Buffer, purpose: string, length: number): Buffer =>
+  Buffer.from(hkdfSync('sha256', bytes, salt, purpose, length))
+
+const idOf = (directory: KeyDirectory, epoch: number, bytes: Buffer): string =>
+  `${epoch}-${derived(directory, bytes, 'id', 6).toString('base64url')}`
+
+const parsed = (directory: KeyDirectory, epoch: number, text: string): EpochKey => {
+  const [id, encoded = ''] = text.trim().split(' ')
+  const bytes = Buffer.from(encoded, 'base64url')
+  if (bytes.length !== keyBytes || id !== idOf(directory, epoch, bytes))
+    throw new EpochKeyFault(
+      `${join(directory.dir, `${epoch}.key`)} is damaged or was made with another SECRET_KEY. Start with that key, or name this installation's own directory.`,
+    )
+  const sealers = new Map<string, Sealer>()
+  return {
+    id,
+    epoch,
+    sealer: (purpose) => {
+      const known =
+        sealers.get(purpose) ??
+        sealerOf(createSecretKey(derived(directory, bytes, `seal/${purpose}`, keyBytes)))
+      sealers.set(purpose, known)
+      return known
     },
   }
+}
+
+const namesIn = ({ dir }: KeyDirectory): Promise<string[]> => readdir(dir).catch(nothingThere([], dir))
+
+const listed = async (directory: KeyDirectory): ReturnType<EpochKeyFiles['list']> => {
+  const { dir } = directory
+  const names = await namesIn(directory)
+  const keys: EpochKey[] = []
+  for (const name of names) {
+    const epoch = keyFile.exec(name)?.[1]
+    const text =
+      epoch === undefined ? null : await readFile(join(dir, name), 'utf8').catch(nothingThere(null, dir))
+    if (text !== null) keys.push(parsed(directory, Number(epoch), text))
+  }
+  return { keys, destroyed: new Set(names.flatMap((name) => destroyedFile.exec(name)?.[1] ?? [])) }
+}
+
+const readKey = (directory: KeyDirectory, epoch: number): EpochKey | null => {
+  const { dir } = directory
+  try {
+    return parsed(directory, epoch, readFileSync(join(dir, `${epoch}.key`), 'utf8'))
+  } catch (error) {
+    if (error instanceof EpochKeyFault) throw error
+    return nothingThere(null, dir)(error)
+  }
+}
+
+const createKey = async (directory: KeyDirectory, epoch: number): Promise<void> => {
+  const { dir } = directory
+  await directory.makeDir()
+  const bytes = randomBytes(keyBytes)
+  const draft = join(dir, `.${epoch}-${randomUUID()}`)
+  try {
+    const text = `${idOf(directory, epoch, bytes)} ${bytes.toString('base64url')}\n`
+    await writeSynced(draft, 'wx', Buffer.from(text))
+    await link(draft, join(dir, `${epoch}.key`)).catch((error: unknown) => {
+      if (codeOf(error) !== 'EEXIST') throw error
+    })
+    await unlink(draft)
+    await syncDirectory(dir)
+  } catch (cause) {
+    await unlink(draft).catch(() => undefined)
+    throw new EpochKeyFault(
+      `no key can be made in ${dir} (${codeOf(cause) ?? 'unknown'}). Name a directory this user can write to, on a file system with hard links.`,
+      { cause },
+    )
+  }
+}
+
+const destroyKey = async (
+  directory: KeyDirectory,
+  { id, epoch }: { readonly id: string; readonly epoch: number },
+): Promise<void> => {
+  const { dir } = directory
+  await writeSynced(join(dir, `${id}.destroyed`), 'a', Buffer.alloc(0))
+  await syncDirectory(dir)
+  for (const name of await namesIn(directory)) {
+    // A process that died while it made the key left a draft that may be the key.
+    if (name !== `${epoch}.key` && !name.startsWith(`.${epoch}-`)) continue
+    await overwrite(join(dir, name)).catch((error: unknown) => {
+      // Another process destroys it too.
+      if (codeOf(error) !== 'ENOENT') throw error
+    })
+  }
+  await syncDirectory(dir)
 }
 
 /** For `catch`: a missing file counts as none; any other fault of the directory is reported with the directory's name. */

@@ -45,178 +45,198 @@ type KnownKey = {
 const watchMsDefault = 5_000
 const uniqueViolation = '23505'
 
-export const openEpochKeys = ({
-  pool,
-  files,
-  clock,
-  logger,
-  watchMs = watchMsDefault,
-}: {
-  pool: Pick<pg.Pool, 'query'>
-  files: EpochKeyFiles
-  clock: { now(): number }
-  logger: Pick<Logger, 'info' | 'error'>
-  watchMs?: number
-}): EpochKeys => {
+type Settings = {
+  readonly pool: Pick<pg.Pool, 'query'>
+  readonly files: EpochKeyFiles
+  readonly clock: { now(): number }
+  readonly logger: Pick<Logger, 'info' | 'error'>
+  readonly watchMs: number
+}
+
+/** What this process holds. */
+type Held = Settings & {
   /** Read once: what was destroyed meanwhile goes at the next watch. */
-  const opened = new Map<string, EpochKey>()
-  let key: EpochKey | null = null
-  let fault: Error | null = null
-  let loading: Promise<EpochKey> | null = null
-  let watching: NodeJS.Timeout | undefined
-  let seenAtMs = Number.NEGATIVE_INFINITY
+  readonly opened: Map<string, EpochKey>
+  key: EpochKey | null
+  fault: Error | null
+  loading: Promise<EpochKey> | null
+  watching: NodeJS.Timeout | undefined
+  seenAtMs: number
+}
 
-  const list = async (): Promise<readonly KnownKey[]> => {
-    const { rows } = await pool.query<{ key_id: string; epoch: number }>(
-      'select key_id, epoch from epoch_keys where destroyed_at is null',
-    )
-    const { keys, destroyed } = await files.list()
-    const present = new Set(keys.map(({ id }) => id))
-    return [
-      ...keys.map(({ id, epoch }): KnownKey => ({ id, epoch, state: 'present' })),
-      ...rows
-        .filter(({ key_id: id }) => !present.has(id))
-        .map(
-          ({ key_id: id, epoch }): KnownKey => ({
-            id,
-            epoch,
-            state: destroyed.has(id) ? 'destroyed' : 'lost',
-          }),
-        ),
-    ]
+export const openEpochKeys = (
+  settings: Omit<Settings, 'watchMs'> & { readonly watchMs?: number },
+): EpochKeys => {
+  const held: Held = {
+    ...settings,
+    watchMs: settings.watchMs ?? watchMsDefault,
+    opened: new Map(),
+    key: null,
+    fault: null,
+    loading: null,
+    watching: undefined,
+    seenAtMs: Number.NEGATIVE_INFINITY,
   }
-
-  const lostKeys = async (): Promise<readonly KnownKey[]> =>
-    (await list()).filter(({ state }) => state === 'lost')
-
-  const load = async (epoch: number): Promise<EpochKey> => {
-    // A second look: a key may be destroyed between the database's answer and the directory's.
-    if ((await lostKeys()).length > 0) {
-      const lost = await lostKeys()
-      if (lost.length > 0) throw new EpochKeyFault(lostMessage(lost))
-    }
-    if (files.readSync(epoch) === null) {
-      await files.create(epoch)
-      logger.info({ epoch }, 'epoch keys: a new epoch begins')
-    }
-    const current = files.readSync(epoch)
-    if (current === null) throw new EpochKeyFault(`the key of epoch ${epoch} was made and is not there`)
-    await register(pool, current)
-    return current
-  }
-
-  /** What was sealed under a key that is in memory alone would be lost with the process. */
-  const isStillThere = ({ id, epoch }: EpochKey): boolean => {
-    if (performance.now() - seenAtMs < watchMs) return true
-    const there = files.readSync(epoch)?.id === id
-    if (there) seenAtMs = performance.now()
-    return there
-  }
-
-  const current = async (): Promise<EpochKey> => {
-    const epoch = epochOf(clock.now())
-    if (key?.epoch === epoch && fault === null && isStillThere(key)) return key
-    loading ??= load(epoch)
-      .then(
-        (loaded) => {
-          if (fault !== null) logger.info('epoch keys: the current key is at hand again')
-          fault = null
-          key = loaded
-          seenAtMs = performance.now()
-          opened.set(loaded.id, loaded)
-          return loaded
-        },
-        (error: unknown) => {
-          fail(error)
-          throw error
-        },
-      )
-      .finally(() => {
-        loading = null
-      })
-    return loading
-  }
-
-  const fail = (error: unknown): void => {
-    const next = error instanceof Error ? error : new Error(String(error))
-    // A caller gets the fault as an error. A fault found between calls is logged here, once.
-    if (watching !== undefined && fault?.message !== next.message)
-      logger.error({ err: next }, 'epoch keys: nothing can be sealed')
-    fault = next
-  }
-
-  /** A key that is gone from the directory is gone from memory too, and the current one must not be gone. */
-  const look = async (): Promise<void> => {
-    try {
-      const { keys } = await files.list()
-      const present = new Set(keys.map(({ id }) => id))
-      for (const id of opened.keys()) if (!present.has(id)) opened.delete(id)
-      // That of a past epoch was destroyed, as it had to be.
-      if (key?.epoch === epochOf(clock.now()) && !present.has(key.id))
-        fail(new EpochKeyFault(lostMessage([key])))
-      await current()
-    } catch (error) {
-      fail(error)
-    }
-  }
-
-  const openedKey = (id: string): EpochKey | null => {
-    const known = opened.get(id)
-    if (known !== undefined) return known
-    const epoch = epochOfKeyId(id)
-    try {
-      const read = epoch === null ? null : files.readSync(epoch)
-      if (read?.id !== id) return null
-      opened.set(id, read)
-      return read
-    } catch (error) {
-      fail(error)
-      return null
-    }
-  }
-
   return {
-    sealer: (purpose) => ({
-      seal: async (text, context) => {
-        const { id, sealer } = await current().catch((cause: unknown) => {
-          throw new Unavailable(`nothing can be sealed: ${cause instanceof Error ? cause.message : cause}`, {
-            cause,
-          })
-        })
-        return `${id}.${sealer(purpose).seal(text, context)}`
-      },
-      open: (sealed, context) => {
-        const end = sealed.indexOf('.')
-        const under = end < 0 ? null : openedKey(sealed.slice(0, end))
-        return under === null ? null : under.sealer(purpose).open(sealed.slice(end + 1), context)
-      },
-    }),
-    current,
+    sealer: (purpose) => sealerFor(held, purpose),
+    current: () => current(held),
     watch: async () => {
-      seenAtMs = Number.NEGATIVE_INFINITY
-      await current()
-      watching ??= setInterval(() => void look(), watchMs).unref()
+      held.seenAtMs = Number.NEGATIVE_INFINITY
+      await current(held)
+      held.watching ??= setInterval(() => void look(held), held.watchMs).unref()
     },
-    failure: () => {
-      if (key !== null && fault === null && key.epoch !== epochOf(clock.now())) void look()
-      return fault ?? (key === null ? new Error('the current epoch key is not read yet') : null)
-    },
-    list,
-    settleDestroyed: async ({ id, epoch, state }) => {
-      if (state === 'present') await files.destroy({ id, epoch })
-      opened.delete(id)
-      await pool.query(
-        'update epoch_keys set destroyed_at = now() where key_id = $1 and destroyed_at is null',
-        [id],
-      )
-      logger.info({ key: id }, 'epoch keys: a key is destroyed')
-    },
-    lastCopyGoneByMs: async () => {
-      const epochs = (await list()).filter(({ state }) => state !== 'destroyed').map(({ epoch }) => epoch)
-      return destroyedByMs(Math.max(epochOf(clock.now()), ...epochs))
-    },
-    close: () => clearInterval(watching),
+    failure: () => failureOf(held),
+    list: () => list(held),
+    settleDestroyed: (key) => settleDestroyed(held, key),
+    lastCopyGoneByMs: () => lastCopyGoneByMs(held),
+    close: () => clearInterval(held.watching),
   }
+}
+
+const list = async ({ pool, files }: Settings): Promise<readonly KnownKey[]> => {
+  const { rows } = await pool.query<{ key_id: string; epoch: number }>(
+    'select key_id, epoch from epoch_keys where destroyed_at is null',
+  )
+  const { keys, destroyed } = await files.list()
+  const present = new Set(keys.map(({ id }) => id))
+  const absent = rows.filter(({ key_id: id }) => !present.has(id))
+  return [
+    ...keys.map(({ id, epoch }): KnownKey => ({ id, epoch, state: 'present' })),
+    ...absent.map(
+      ({ key_id: id, epoch }): KnownKey => ({ id, epoch, state: destroyed.has(id) ? 'destroyed' : 'lost' }),
+    ),
+  ]
+}
+
+const lostKeys = async (settings: Settings): Promise<readonly KnownKey[]> =>
+  (await list(settings)).filter(({ state }) => state === 'lost')
+
+const load = async (settings: Settings, epoch: number): Promise<EpochKey> => {
+  const { pool, files, logger } = settings
+  // A second look: a key may be destroyed between the database's answer and the directory's.
+  if ((await lostKeys(settings)).length > 0) {
+    const lost = await lostKeys(settings)
+    if (lost.length > 0) throw new EpochKeyFault(lostMessage(lost))
+  }
+  if (files.readSync(epoch) === null) {
+    await files.create(epoch)
+    logger.info({ epoch }, 'epoch keys: a new epoch begins')
+  }
+  const made = files.readSync(epoch)
+  if (made === null) throw new EpochKeyFault(`the key of epoch ${epoch} was made and is not there`)
+  await register(pool, made)
+  return made
+}
+
+/** What was sealed under a key that is in memory alone would be lost with the process. */
+const isStillThere = (held: Held, { id, epoch }: EpochKey): boolean => {
+  if (performance.now() - held.seenAtMs < held.watchMs) return true
+  const there = held.files.readSync(epoch)?.id === id
+  if (there) held.seenAtMs = performance.now()
+  return there
+}
+
+const current = async (held: Held): Promise<EpochKey> => {
+  const { key, fault } = held
+  const epoch = epochOf(held.clock.now())
+  if (key?.epoch === epoch && fault === null && isStillThere(held, key)) return key
+  held.loading ??= loadAndHold(held, epoch).finally(() => {
+    held.loading = null
+  })
+  return held.loading
+}
+
+const loadAndHold = async (held: Held, epoch: number): Promise<EpochKey> => {
+  try {
+    const loaded = await load(held, epoch)
+    if (held.fault !== null) held.logger.info('epoch keys: the current key is at hand again')
+    held.fault = null
+    held.key = loaded
+    held.seenAtMs = performance.now()
+    held.opened.set(loaded.id, loaded)
+    return loaded
+  } catch (error) {
+    fail(held, error)
+    throw error
+  }
+}
+
+const fail = (held: Held, error: unknown): void => {
+  const next = error instanceof Error ? error : new Error(String(error))
+  // A caller gets the fault as an error. A fault found between calls is logged here, once.
+  if (held.watching !== undefined && held.fault?.message !== next.message)
+    held.logger.error({ err: next }, 'epoch keys: nothing can be sealed')
+  held.fault = next
+}
+
+/** A key that is gone from the directory is gone from memory too, and the current one must not be gone. */
+const look = async (held: Held): Promise<void> => {
+  const { key, opened, clock } = held
+  try {
+    const { keys } = await held.files.list()
+    const present = new Set(keys.map(({ id }) => id))
+    for (const id of opened.keys()) if (!present.has(id)) opened.delete(id)
+    // That of a past epoch was destroyed, as it had to be.
+    if (key?.epoch === epochOf(clock.now()) && !present.has(key.id))
+      fail(held, new EpochKeyFault(lostMessage([key])))
+    await current(held)
+  } catch (error) {
+    fail(held, error)
+  }
+}
+
+const openedKey = (held: Held, id: string): EpochKey | null => {
+  const known = held.opened.get(id)
+  if (known !== undefined) return known
+  const epoch = epochOfKeyId(id)
+  try {
+    const read = epoch === null ? null : held.files.readSync(epoch)
+    if (read?.id !== id) return null
+    held.opened.set(id, read)
+    return read
+  } catch (error) {
+    fail(held, error)
+    return null
+  }
+}
+
+const sealerFor = (held: Held, purpose: string): EpochSealer => ({
+  seal: async (text, context) => {
+    const { id, sealer } = await current(held).catch((cause: unknown) => {
+      throw new Unavailable(`nothing can be sealed: ${cause instanceof Error ? cause.message : cause}`, {
+        cause,
+      })
+    })
+    return `${id}.${sealer(purpose).seal(text, context)}`
+  },
+  open: (sealed, context) => {
+    const end = sealed.indexOf('.')
+    const under = end < 0 ? null : openedKey(held, sealed.slice(0, end))
+    return under === null ? null : under.sealer(purpose).open(sealed.slice(end + 1), context)
+  },
+})
+
+const failureOf = (held: Held): Error | null => {
+  const { key, fault } = held
+  if (key !== null && fault === null && key.epoch !== epochOf(held.clock.now())) void look(held)
+  return held.fault ?? (key === null ? new Error('the current epoch key is not read yet') : null)
+}
+
+const settleDestroyed = async (
+  { pool, files, logger, opened }: Held,
+  { id, epoch, state }: KnownKey,
+): Promise<void> => {
+  if (state === 'present') await files.destroy({ id, epoch })
+  opened.delete(id)
+  await pool.query('update epoch_keys set destroyed_at = now() where key_id = $1 and destroyed_at is null', [
+    id,
+  ])
+  logger.info({ key: id }, 'epoch keys: a key is destroyed')
+}
+
+const lastCopyGoneByMs = async (held: Held): Promise<number> => {
+  const epochs = (await list(held)).filter(({ state }) => state !== 'destroyed').map(({ epoch }) => epoch)
+  return destroyedByMs(Math.max(epochOf(held.clock.now()), ...epochs))
 }
 
 /** Done before anything is sealed under the key, so that the database knows every key its data may be under. */
