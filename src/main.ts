@@ -1,12 +1,13 @@
 import service from '../package.json' with { type: 'json' }
 import { ConfigError, parseConfig } from './config.ts'
+import { openingWith } from './foundation/closing.ts'
 import { openFoundation } from './foundation/foundation.ts'
 import { createLogger } from './foundation/logger.ts'
 import { createMetrics } from './metrics/metrics.ts'
 import { announce } from './start/announce.ts'
 import { startApp } from './start/app.ts'
 import { listenForEnd } from './start/ending.ts'
-import { checkSurroundings, listenFault } from './start/preflight.ts'
+import { checkSurroundings } from './start/preflight.ts'
 
 /** Starts the service, says how to try it, and ends it in order: drain, flush, stop, exit 0. */
 
@@ -24,22 +25,14 @@ try {
   await checkSurroundings(config)
   const logger = createLogger(config.LOG_LEVEL)
   const metrics = createMetrics({ service })
-  const foundation = await openFoundation(config, { logger, observe: metrics.ledger })
-  const app = await startApp(foundation, config, logger, metrics).catch(async (error: unknown) => {
-    await foundation.close()
-    throw listenFault(error, config)
+  const { foundation, app, close } = await openingWith(async (closing) => {
+    const foundation = await openFoundation(config, { logger, observe: metrics.ledger })
+    closing.add(foundation.close)
+    const app = await startApp(foundation, config, logger, metrics)
+    closing.add(app.close)
+    return { foundation, app, close: closing.close }
   })
-  end.started({
-    logger,
-    reload: app.reload,
-    close: async () => {
-      try {
-        await app.close()
-      } finally {
-        await foundation.close()
-      }
-    },
-  })
+  end.started({ logger, reload: app.reload, close })
   await announce(foundation, app, config, (line) => process.stdout.write(`${line}\n`))
 } catch (error) {
   fail(error)

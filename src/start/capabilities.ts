@@ -19,7 +19,7 @@ import type { Metrics } from '../metrics/metrics.ts'
 export type AnyCapability = Capability<Config>
 
 /** The capabilities as this process needs them, as one. */
-type OpenCapabilities = Required<Pick<OpenCapability, 'jobs' | 'close' | 'reload'>> & {
+export type OpenCapabilities = Required<Pick<OpenCapability, 'jobs' | 'close' | 'reload'>> & {
   formsOn(host: AnyCapability['host']): readonly AnyCapabilityForm[]
   readonly liveModels: readonly LiveModel[]
 }

@@ -42,16 +42,3 @@ const checkHost = (variable: 'HOST' | 'METRICS_HOST', host: string): Promise<voi
     })
     probe.listen({ host, port: 0 }, () => probe.close(() => resolve()))
   })
-
-/** A failure to listen that a variable is to blame for; any other error as it is. */
-export const listenFault = (error: unknown, config: Config): unknown => {
-  if (codeOf(error) !== 'EACCES' || !(error instanceof Error && 'port' in error)) return error
-  const variable = (['API_PORT', 'DASHBOARD_PORT', 'METRICS_PORT'] as const).find(
-    (name) => config[name] === error.port,
-  )
-  if (variable === undefined) return error
-  return new ConfigError(
-    `${variable}: this user may not listen on port ${error.port}. Set one from 1024 on, or run with the right to bind lower ones.`,
-    { cause: error },
-  )
-}

@@ -1,10 +1,11 @@
 import { mkdir, mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import fastify from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { ConfigError, parseConfig } from '../../src/config.ts'
 import { makeDataDir } from '../../src/foundation/data-dir.ts'
-import { listenFault } from '../../src/start/preflight.ts'
+import { listen } from '../../src/start/listen.ts'
 import { cli, startService } from '../support/service.ts'
 
 /** A bad value of a variable ends the start with one line that names the variable: exit code 2 and no stack trace. */
@@ -89,13 +90,16 @@ describe('the data directory', () => {
   )
 })
 
-test('a port this user may not listen on is told by the variable that named it', () => {
-  const config = parseConfig({ API_PORT: '80' })
+test('a port this user may not listen on is told by the variable that named it', async () => {
+  const failing = (error: Error) => Object.assign(fastify(), { listen: () => Promise.reject(error) })
+  const place = { variable: 'API_PORT', address: '127.0.0.1', port: 80 } as const
   const denied = Object.assign(new Error('listen EACCES'), { code: 'EACCES', port: 80 })
-  expect(listenFault(denied, config)).toBeInstanceOf(ConfigError)
-  expect(String(listenFault(denied, config))).toContain('API_PORT: this user may not listen on port 80')
+  await expect(listen(failing(denied), place)).rejects.toThrow(ConfigError)
+  await expect(listen(failing(denied), place)).rejects.toThrow(
+    'API_PORT: this user may not listen on port 80',
+  )
   const other = new Error('something else')
-  expect(listenFault(other, config)).toBe(other)
+  await expect(listen(failing(other), place)).rejects.toBe(other)
 })
 
 describe('variables', () => {

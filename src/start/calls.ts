@@ -1,0 +1,100 @@
+import { randomUUID } from 'node:crypto'
+import type { Logger } from 'pino'
+import { apiKeys, keyIds } from '../../projections/api-keys.ts'
+import type { LiveModel } from '../call/capability.ts'
+import type { CallDependencies } from '../call/dependencies.ts'
+import { createIdempotency } from '../call/idempotency.ts'
+import { createRefusedCalls } from '../call/refused-calls.ts'
+import { createRequestIds } from '../call/request-id.ts'
+import { createReservations } from '../call/reservations.ts'
+import { createStrangers } from '../call/strangers.ts'
+import type { Config } from '../config.ts'
+import type { Closing } from '../foundation/closing.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { openKeyDirectory } from '../guard/key-directory.ts'
+import { watchParked } from '../guard/parked-events.ts'
+import { createRateLimiter } from '../guard/rate-limit.ts'
+import { openSharedRateLimiter, type SharedRateLimiter } from '../guard/redis-counters.ts'
+import { openPriceBooks } from '../ledger/price-books.ts'
+import type { Metrics } from '../metrics/metrics.ts'
+
+type CallsOptions = {
+  readonly foundation: Foundation
+  readonly config: Config
+  readonly logger: Logger
+  readonly metrics: Metrics
+  readonly closing: Closing
+}
+
+type OpenCalls = {
+  readonly dependencies: CallDependencies
+  /** The models in memory that calls depend on, whichever capability they ask. */
+  readonly liveModels: readonly LiveModel[]
+  /** Whether rate limits are counted for all processes at this moment; undefined where they never are. */
+  readonly rateLimitsShared: (() => boolean) | undefined
+}
+
+/** Opens what every call needs, on any host of this process. Keys and prices are as the event log has them now. */
+export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
+  const { foundation, logger, metrics, closing } = options
+  const { eventLog, pool, secrets, ledger } = foundation
+  const prices = openPriceBooks({ eventLog, logger })
+  closing.add(prices.stop)
+  const directory = await openKeyDirectory({ eventLog, listed: await listedKeys(foundation, logger), logger })
+  closing.add(directory.stop)
+  await Promise.all([directory.caughtUp, prices.caughtUp])
+  const parked = await watchParked({ pool, projection: apiKeys.name, tell: directory.parked, logger })
+  closing.add(parked.stop)
+  closing.add(ledger.drain)
+  const refusedCalls = createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() })
+  closing.add(refusedCalls.flush)
+  const local = createRateLimiter()
+  const shared = await openShared(local, options)
+  return {
+    dependencies: {
+      directory,
+      secrets,
+      limiter: shared ?? local,
+      refusedCalls,
+      strangers: createStrangers(logger),
+      ledger,
+      prices,
+      idempotency: createIdempotency({
+        ...foundation,
+        sealer: foundation.epochKeys.sealer('idempotent-answer'),
+      }),
+      reservations: createReservations(),
+      requestIds: createRequestIds(),
+      clock: Date,
+      logger,
+      observe: metrics.call,
+    },
+    liveModels: [
+      { name: 'api_keys', failure: directory.failure, doubtful: () => directory.doubtful().length },
+      { name: 'price_books', failure: prices.failure, doubtful: prices.doubtful },
+    ],
+    rateLimitsShared: shared?.shared,
+  }
+}
+
+const openShared = async (
+  local: ReturnType<typeof createRateLimiter>,
+  { config: { REDIS_URL: url }, logger, metrics, closing }: CallsOptions,
+): Promise<SharedRateLimiter | undefined> => {
+  if (url === undefined) return undefined
+  const shared = await openSharedRateLimiter({ url, local, logger, observe: metrics.rateLimiter })
+  closing.add(shared.close)
+  metrics.watch({ rateLimitsShared: shared.shared })
+  return shared
+}
+
+/** The keys their read model knows. Without it each is looked up when it is first used, at a bounded rate. */
+const listedKeys = async ({ pool }: Foundation, logger: Logger): Promise<string[]> => {
+  try {
+    const { text, values } = keyIds()
+    return (await pool.query<{ key_id: string }>(text, [...values])).rows.map(({ key_id }) => key_id)
+  } catch (error) {
+    logger.error({ err: error }, 'the rows of api_keys cannot be read; run "projection rebuild api_keys"')
+    return []
+  }
+}

@@ -1,0 +1,77 @@
+import type { FastifyInstance } from 'fastify'
+import type { Logger } from 'pino'
+import type { CallDependencies } from '../call/dependencies.ts'
+import { createHost, type Reach } from '../call/route.ts'
+import type { Config } from '../config.ts'
+import { dashboard } from '../dashboard/dashboard.ts'
+import type { Closing } from '../foundation/closing.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { trustedProxies } from '../guard/caller-address.ts'
+import type { Health } from '../metrics/health.ts'
+import type { Metrics } from '../metrics/metrics.ts'
+import { operations } from '../metrics/routes.ts'
+import type { OpenCapabilities } from './capabilities.ts'
+import { closeHost, listen, type Place } from './listen.ts'
+import { readTls, serveRenewed } from './tls.ts'
+
+type HostsOptions = {
+  readonly foundation: Foundation
+  readonly config: Config
+  readonly logger: Logger
+  readonly metrics: Metrics
+  readonly dependencies: CallDependencies
+  readonly capabilities: OpenCapabilities
+  readonly health: Health
+  readonly closing: Closing
+}
+
+export type OpenHosts = {
+  readonly apiUrl: string | null
+  readonly dashboardUrl: string | null
+  /** Looks for a renewed certificate now. */
+  renewCertificate(): Promise<void>
+}
+
+/** Opens the hosts that answer calls, each where its role is one of this process. They answer when this resolves. */
+export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
+  const { foundation, config, logger, metrics, closing } = options
+  const tls = await readTls(config)
+  const reach: Reach = {
+    tls,
+    trusts: trustedProxies(config.TRUSTED_PROXIES),
+    connectionRefused: metrics.connectionRefused,
+  }
+  const hosts: FastifyInstance[] = []
+  const open = (host: FastifyInstance, place: Place): Promise<string> => {
+    hosts.push(host)
+    closing.add(() => closeHost(host))
+    return listen(host, place)
+  }
+  const { ROLES, HOST: address, API_PORT, DASHBOARD_PORT, INSECURE_COOKIES } = config
+  let apiUrl: string | null = null
+  let dashboardUrl: string | null = null
+  if (ROLES.includes('api'))
+    apiUrl = await open(hostOf('api', reach, options), { variable: 'API_PORT', address, port: API_PORT })
+  if (ROLES.includes('dashboard')) {
+    const host = hostOf('dashboard', reach, options)
+    const insecureCookies = INSECURE_COOKIES === '1'
+    if (insecureCookies) logger.warn('INSECURE_COOKIES: a sign-in over plain HTTP can be listened to')
+    host.register(dashboard(foundation, logger, { insecureCookies }))
+    dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
+  }
+  if (tls === null) return { apiUrl, dashboardUrl, renewCertificate: async () => undefined }
+  const renewed = serveRenewed(config, { tls, servers: hosts.map(({ server }) => server), logger })
+  closing.add(renewed.end)
+  return { apiUrl, dashboardUrl, renewCertificate: renewed.look }
+}
+
+/** A host with the calls of its capabilities and the routes of operations. Only the dashboard shows rows. */
+const hostOf = (
+  name: 'api' | 'dashboard',
+  reach: Reach,
+  { dependencies, capabilities, health }: HostsOptions,
+): FastifyInstance => {
+  const host = createHost(dependencies, capabilities.formsOn(name), reach)
+  host.register(operations({ health, showsRows: name === 'dashboard' }))
+  return host
+}

@@ -1,0 +1,70 @@
+import type { AddressInfo } from 'node:net'
+import type { FastifyInstance } from 'fastify'
+import type { Logger } from 'pino'
+import { type Config, ConfigError } from '../config.ts'
+import { defaultMetricsPort } from '../metrics/host.ts'
+
+/** Where a host shall listen, and the variable that names the port. */
+export type Place = {
+  readonly variable: 'API_PORT' | 'DASHBOARD_PORT' | 'METRICS_PORT'
+  readonly address: string
+  readonly port: number
+}
+
+/** The URL at which the host answers. Throws `ConfigError` where the port is taken or not allowed. */
+export const listen = async (host: FastifyInstance, place: Place): Promise<string> => {
+  const { address, port } = place
+  try {
+    await host.listen({ host: address, port })
+  } catch (error) {
+    throw listenFault(error, place)
+  }
+  const { port: bound } = host.server.address() as AddressInfo
+  const named = address.includes(':') ? `[${address}]` : address
+  return `${host.initialConfig.https ? 'https' : 'http'}://${named}:${bound}`
+}
+
+/** A failure to listen that the variable is to blame for; any other error as it is. */
+const listenFault = (error: unknown, { variable, address, port }: Place): unknown => {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined
+  if (code === 'EADDRINUSE')
+    return new ConfigError(
+      `${variable}: port ${port} on ${address} is taken. Stop what listens there or set ${variable} to another port.`,
+      { cause: error },
+    )
+  if (code === 'EACCES')
+    return new ConfigError(
+      `${variable}: this user may not listen on port ${port}. Set one from 1024 on, or run with the right to bind lower ones.`,
+      { cause: error },
+    )
+  return error
+}
+
+/** The default port was chosen by no one, so where it is taken any free one will do. The start announces which. */
+export const listenForMetrics = async (
+  host: FastifyInstance,
+  { METRICS_HOST, METRICS_PORT }: Config,
+  logger: Logger,
+): Promise<string> => {
+  const place = { variable: 'METRICS_PORT', address: METRICS_HOST } as const
+  if (METRICS_PORT !== undefined) return listen(host, { ...place, port: METRICS_PORT })
+  try {
+    return await listen(host, { ...place, port: defaultMetricsPort })
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    logger.info({ port: defaultMetricsPort }, 'metrics: the default port is taken, another one is used')
+    return listen(host, { ...place, port: 0 })
+  }
+}
+
+const idleCheckMs = 50
+
+/** A connection kept alive becomes idle once its last call is answered, and would hold the host open for its time-out. */
+export const closeHost = async (host: FastifyInstance): Promise<void> => {
+  const idle = setInterval(() => host.server.closeIdleConnections(), idleCheckMs)
+  try {
+    await host.close()
+  } finally {
+    clearInterval(idle)
+  }
+}
