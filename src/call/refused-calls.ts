@@ -53,48 +53,49 @@ type Counter = {
   absentUpTo?: number
 }
 
-export const createRefusedCalls = ({
-  ledger,
-  prices,
-  logger,
-  instanceId,
-}: {
-  ledger: Pick<Ledger, 'submit' | 'lastSeen'>
-  prices: PriceBooks
-  logger: Logger
+type Parts = {
+  readonly ledger: Pick<Ledger, 'submit' | 'lastSeen'>
+  readonly prices: PriceBooks
+  readonly logger: Logger
   /** Tells this process's counts from another's of the same key and minute. */
-  instanceId: string
-}): RefusedCalls => {
+  readonly instanceId: string
+}
+
+export const createRefusedCalls = (parts: Parts): RefusedCalls => {
+  const counters = createCounters(parts)
+  let singles = new Map<string, number>()
+  let singlesOfMs = 0
+  const taken = (keyId: string): number => singles.get(keyId) ?? 0
+
+  return {
+    rateLimited: (key, policy, nowMs) => counters.count(key, { kind: 'rate_limit', policy }, 'any', nowMs),
+    single: ({ keyId }, nowMs) => {
+      // Of calls that ended in another order than they began, one of the minute before opens no minute anew.
+      if (windowOf(nowMs) > singlesOfMs) {
+        singles = new Map()
+        singlesOfMs = windowOf(nowMs)
+      }
+      if (taken(keyId) >= singlesMax && !counters.full()) return false
+      singles.set(keyId, taken(keyId) + 1)
+      return true
+    },
+    singlesSpent: ({ keyId }, nowMs) =>
+      windowOf(nowMs) <= singlesOfMs && taken(keyId) >= singlesMax && !counters.full(),
+    refused: (key, { capability, ...refusal }, nowMs) =>
+      counters.count(key, { kind: 'refusal', ...refusal }, capability, nowMs),
+    flush: counters.flush,
+  }
+}
+
+/** The counters of this process, each written once its minute is over. */
+const createCounters = (parts: Parts) => {
   /** Still counting. */
   const open = new Map<string, Counter>()
   /** Closed, and not known to be written: the same event until it is. What comes since is another. */
   let unwritten: Counter[] = []
-  const singles = new Map<string, number>()
-  let singlesOfMs = 0
   let serial = 0
   let timer: NodeJS.Timeout | undefined
   let flushing: Promise<void> = Promise.resolve()
-
-  const write = async (counter: Counter): Promise<Counter[]> => {
-    const { key, cause, windowStartMs, counts } = counter
-    const atMs = Math.min(windowStartMs + windowMs, Date.now())
-    try {
-      counter.absentUpTo ??= (await ledger.lastSeen(key.organizationId)).revision
-      await ledger.submit(key.organizationId, {
-        absentUpTo: counter.absentUpTo,
-        key: `refused/${instanceId}/${counter.serial}`,
-        atMs,
-        actor: `key:${key.keyId}`,
-        ...instructionOf(counter, prices.at(atMs)),
-      })
-      return []
-    } catch (error) {
-      const told = { err: error, keyId: key.keyId, cause, counts: Object.fromEntries(counts) }
-      if (error instanceof CommandRefused) logger.error(told, 'refused calls cannot be recorded')
-      else logger.warn(told, 'refused calls could not be recorded yet')
-      return error instanceof CommandRefused ? [] : [counter]
-    }
-  }
 
   const writeBefore = async (windowStartMs: number): Promise<void> => {
     for (const [id, counter] of open)
@@ -105,12 +106,13 @@ export const createRefusedCalls = ({
     const due = unwritten
     unwritten = []
     for (let from = 0; from < due.length; from += writtenAtOnceMax) {
-      const left = await Promise.all(due.slice(from, from + writtenAtOnceMax).map(write))
-      unwritten.push(...left.flat())
+      const some = due.slice(from, from + writtenAtOnceMax)
+      const written = await Promise.all(some.map((counter) => write(counter, parts)))
+      unwritten.push(...some.filter((_, n) => written[n] === false))
     }
   }
 
-  /** One after the other: a counter is in one place, whoever asks. */
+  /** One after the other: a counter is in one place, however many flushes are asked for. */
   const flushBefore = (windowStartMs: number): Promise<void> => {
     flushing = flushing.then(() => writeBefore(windowStartMs))
     return flushing
@@ -118,56 +120,61 @@ export const createRefusedCalls = ({
 
   const schedule = (nowMs: number): void => {
     if (timer !== undefined || open.size + unwritten.length === 0) return
-    timer = setTimeout(
-      () => {
-        timer = undefined
-        void flushBefore(windowOf(Date.now())).then(() => schedule(Date.now()))
-      },
-      windowMs - (nowMs % windowMs) + 50,
-    )
+    const turn = (): void => {
+      timer = undefined
+      void flushBefore(windowOf(Date.now())).then(() => schedule(Date.now()))
+    }
+    timer = setTimeout(turn, windowMs - (nowMs % windowMs) + 50)
     timer.unref()
   }
 
   const full = (): boolean => open.size + unwritten.length >= countersMax
 
-  const count = (key: DirectoryKey, cause: Cause, capability: Capability | 'any', nowMs: number): void => {
-    const windowStartMs = windowOf(nowMs)
-    const id = `${key.keyId}/${cause.kind === 'rate_limit' ? cause.policy : cause.code}/${windowStartMs}`
-    let counter = open.get(id)
-    if (counter === undefined) {
-      // Never so for other refusals: those are recorded singly then.
-      if (full() && cause.kind === 'rate_limit') return
-      counter = { key, cause, windowStartMs, serial: serial++, counts: new Map() }
-      open.set(id, counter)
-    }
-    counter.counts.set(capability, (counter.counts.get(capability) ?? 0) + 1)
-    schedule(Date.now())
-  }
-
   return {
-    rateLimited: (key, policy, nowMs) => count(key, { kind: 'rate_limit', policy }, 'any', nowMs),
-    single: ({ keyId }, nowMs) => {
-      // Of calls that ended in another order than they began, one of the minute before opens no minute anew.
-      if (windowOf(nowMs) > singlesOfMs) {
-        singles.clear()
-        singlesOfMs = windowOf(nowMs)
+    full,
+    count: (key: DirectoryKey, cause: Cause, capability: Capability | 'any', nowMs: number): void => {
+      const windowStartMs = windowOf(nowMs)
+      const id = `${key.keyId}/${cause.kind === 'rate_limit' ? cause.policy : cause.code}/${windowStartMs}`
+      let counter = open.get(id)
+      if (counter === undefined) {
+        // Never so for other refusals: those are recorded singly then.
+        if (full() && cause.kind === 'rate_limit') return
+        counter = { key, cause, windowStartMs, serial: serial++, counts: new Map() }
+        open.set(id, counter)
       }
-      const taken = singles.get(keyId) ?? 0
-      if (taken >= singlesMax && !full()) return false
-      singles.set(keyId, taken + 1)
-      return true
+      counter.counts.set(capability, (counter.counts.get(capability) ?? 0) + 1)
+      schedule(Date.now())
     },
-    singlesSpent: ({ keyId }, nowMs) =>
-      windowOf(nowMs) <= singlesOfMs && (singles.get(keyId) ?? 0) >= singlesMax && !full(),
-    refused: (key, { capability, ...refusal }, nowMs) =>
-      count(key, { kind: 'refusal', ...refusal }, capability, nowMs),
-    flush: async () => {
+    flush: async (): Promise<void> => {
       clearTimeout(timer)
       timer = undefined
       await flushBefore(Number.POSITIVE_INFINITY)
       // Whether the first try was written may not be known; the second finds out.
       if (unwritten.length > 0) await flushBefore(Number.POSITIVE_INFINITY)
     },
+  }
+}
+
+/** False: it could not be written yet. What the ledger's rules forbid is told and dropped. */
+const write = async (counter: Counter, { ledger, prices, logger, instanceId }: Parts): Promise<boolean> => {
+  const { key, cause, windowStartMs, counts } = counter
+  const atMs = Math.min(windowStartMs + windowMs, Date.now())
+  try {
+    counter.absentUpTo ??= (await ledger.lastSeen(key.organizationId)).revision
+    await ledger.submit(key.organizationId, {
+      absentUpTo: counter.absentUpTo,
+      key: `refused/${instanceId}/${counter.serial}`,
+      atMs,
+      actor: `key:${key.keyId}`,
+      ...instructionOf(counter, prices.at(atMs)),
+    })
+    return true
+  } catch (error) {
+    const about = { err: error, keyId: key.keyId, cause, counts: Object.fromEntries(counts) }
+    const forbidden = error instanceof CommandRefused
+    if (forbidden) logger.error(about, 'refused calls cannot be recorded')
+    else logger.warn(about, 'refused calls could not be recorded yet')
+    return forbidden
   }
 }
 

@@ -63,78 +63,19 @@ const refuseIn =
 export const createHost = (
   dependencies: CallDependencies,
   forms: readonly AnyCapabilityForm[],
-  {
-    tls = null,
-    trusts = () => false,
-    connectionRefused = () => undefined,
-    requestTimeoutMs = requestTimeoutDefaultMs,
-  }: Reach = {},
+  reach: Reach = {},
 ): FastifyInstance => {
   const refuse = refuseIn(dependencies)
   const bodies = createBodyReader()
-  const server = {
-    // Node.js would answer a missing Host itself, with an empty body.
-    requireHostHeader: false,
-    // Its own 60 s would stand in for the request's, which Node.js then takes for the headers'.
-    headersTimeout: requestTimeoutMs,
-    connectionsCheckingInterval: Math.min(slowCheckMs, requestTimeoutMs),
-  }
-  const host = fastify({
-    trustProxy: trusts,
-    bodyLimit: bodyBytesMax,
-    requestTimeout: requestTimeoutMs,
-    keepAliveTimeout: keepAliveTimeoutMs,
-    exposeHeadRoutes: false,
-    // Fastify's own answer while closing is not ours; see the hook below.
-    return503OnClosing: false,
-    http: server,
-    ...(tls === null ? {} : { https: { ...server, ...tls, handshakeTimeout: handshakeTimeoutMs } }),
-    frameworkErrors: (_error, _request, reply) => {
-      refuse(reply as FastifyReply, unreadableBody('The request could not be read.'))
-    },
-    clientErrorHandler: (error, socket) => endBroken(error, socket),
+  const host = openServer(reach, {
+    unreadable: (reply) => refuse(reply, unreadableBody('The request could not be read.')),
+    broken: (error, socket) => connections.endBroken(error, socket),
   })
-  boundConnections(host.server, { trusts, refused: connectionRefused })
   const missing = missingOn(host)
-  const { began, answered, endsWith, endBroken } = brokenConnections({
-    dependencies,
-    host,
-    missing,
-    breakOff: bodies.breakOff,
-  })
+  const connections = brokenConnections({ dependencies, host, missing, breakOff: bodies.breakOff })
   host.removeAllContentTypeParsers()
   host.addContentTypeParser('*', (request: FastifyRequest) => bodies.read(request.raw))
-
-  const refuseMissing = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
-    const { refusal, headers } = missing(request.method, request.url)
-    // What still comes of a large body is not waited for.
-    const more = request.headers['transfer-encoding'] ?? request.headers['content-length'] ?? 0
-    if (Number(more) <= bodyBytesMax) return refuse(reply, refusal, headers)
-    endsWith(request.raw)
-    return refuse(reply, refusal, { ...headers, connection: 'close' })
-  }
-  host.setNotFoundHandler(refuseMissing)
-  let closing = false
-  host.addHook('preClose', (done) => {
-    closing = true
-    done()
-  })
-  host.addHook('onRequest', (request, reply, done) => {
-    began(request.raw)
-    reply.headers(safeHeaders)
-    const fault = closing ? temporarilyUnavailable() : misframed(request.raw)
-    if (fault !== null) {
-      endsWith(request.raw)
-      refuse(reply, fault, { connection: 'close' })
-    }
-    // Before a body is read that is nobody's.
-    else if (request.is404) refuseMissing(request, reply)
-    else done()
-  })
-  host.addHook('onResponse', (request, _reply, done) => {
-    answered(request.raw)
-    done()
-  })
+  refuseBeforeCalls(host, { refuse, missing, connections })
   host.server.on('checkExpectation', (_request, response) => {
     const requestId = dependencies.requestIds(dependencies.clock.now())
     const refusal = unreadableBody('The expectation in the Expect header cannot be met.')
@@ -144,11 +85,10 @@ export const createHost = (
   })
   host.setErrorHandler((error: FastifyError, request, reply) => {
     const refusal = refusalOf(error)
+    const { url, method } = request
     if (refusal.code === 'SYS_001')
-      dependencies.logger.error({ err: error, path: pathOf(request.url) }, 'a request failed outside a call')
-    const form = forms.find(
-      ({ path, method }) => path === request.routeOptions.url && method === request.method,
-    )
+      dependencies.logger.error({ err: error, path: pathOf(url) }, 'a request failed outside a call')
+    const form = forms.find((one) => one.path === request.routeOptions.url && one.method === method)
     return form === undefined || refusal.code === 'SYS_001'
       ? refuse(reply, refusal)
       : answerCall(dependencies, { form, request, reply, unreadable: refusal })
@@ -161,6 +101,86 @@ export const createHost = (
     })
   return host
 }
+
+/** The server with its bounds. `unreadable` and `broken` answer what is no request. */
+const openServer = (
+  {
+    tls = null,
+    trusts = () => false,
+    connectionRefused = () => undefined,
+    requestTimeoutMs = requestTimeoutDefaultMs,
+  }: Reach,
+  { unreadable, broken }: { unreadable(reply: FastifyReply): void; broken: Broken },
+): FastifyInstance => {
+  const server = {
+    // Node.js would answer a missing Host itself, with an empty body.
+    requireHostHeader: false,
+    // Its own 60 s would count in place of the request's, which Node.js then takes for the headers'.
+    headersTimeout: requestTimeoutMs,
+    connectionsCheckingInterval: Math.min(slowCheckMs, requestTimeoutMs),
+  }
+  const host = fastify({
+    trustProxy: trusts,
+    bodyLimit: bodyBytesMax,
+    requestTimeout: requestTimeoutMs,
+    keepAliveTimeout: keepAliveTimeoutMs,
+    exposeHeadRoutes: false,
+    // Fastify's own answer while closing is not ours: `refuseBeforeCalls` gives it.
+    return503OnClosing: false,
+    http: server,
+    ...(tls === null ? {} : { https: { ...server, ...tls, handshakeTimeout: handshakeTimeoutMs } }),
+    frameworkErrors: (_error, _request, reply) => unreadable(reply as FastifyReply),
+    clientErrorHandler: broken,
+  })
+  boundConnections(host.server, { trusts, refused: connectionRefused })
+  return host
+}
+
+/** What is refused before its body is read: while the host closes, what is framed ambiguously, and what no route takes. */
+const refuseBeforeCalls = (
+  host: FastifyInstance,
+  {
+    refuse,
+    missing,
+    connections,
+  }: {
+    refuse: ReturnType<typeof refuseIn>
+    missing: Missing
+    connections: ReturnType<typeof brokenConnections>
+  },
+): void => {
+  const refuseMissing = (request: FastifyRequest, reply: FastifyReply): FastifyReply => {
+    const { refusal, headers } = missing(request.method, request.url)
+    // What still comes of a large body is not waited for.
+    const more = request.headers['transfer-encoding'] ?? request.headers['content-length'] ?? 0
+    if (Number(more) <= bodyBytesMax) return refuse(reply, refusal, headers)
+    connections.endsWith(request.raw)
+    return refuse(reply, refusal, { ...headers, connection: 'close' })
+  }
+  host.setNotFoundHandler(refuseMissing)
+  let closing = false
+  host.addHook('preClose', (done) => {
+    closing = true
+    done()
+  })
+  host.addHook('onRequest', (request, reply, done) => {
+    connections.began(request.raw)
+    reply.headers(safeHeaders)
+    const fault = closing ? temporarilyUnavailable() : misframed(request.raw)
+    if (fault !== null) {
+      connections.endsWith(request.raw)
+      refuse(reply, fault, { connection: 'close' })
+    } else if (request.is404) refuseMissing(request, reply)
+    else done()
+  })
+  host.addHook('onResponse', (request, _reply, done) => {
+    connections.answered(request.raw)
+    done()
+  })
+}
+
+/** Ends a connection whose bytes make no sense. */
+type Broken = (error: BrokenRequest, socket: Socket) => void
 
 type Missing = (method: string, url: string) => { refusal: Refusal; headers: AnswerHeaders }
 
@@ -206,7 +226,7 @@ const brokenConnections = ({
     answered: open.answered,
     /** The answer to this request is the connection's last. */
     endsWith: ({ socket }: IncomingMessage) => void told.add(socket),
-    endBroken: (error: BrokenRequest, socket: Socket): void => {
+    endBroken: ((error, socket) => {
       if (told.has(socket)) return
       if (error.code === 'ECONNRESET' || !socket.writable) return void socket.destroy()
       const refusal = brokenRequest(error.code)
@@ -215,7 +235,7 @@ const brokenConnections = ({
       const unknown = unknownMethodIn(error)
       const last = unknown === null ? { refusal, headers: {} } : missing(unknown.method, unknown.url)
       open.whenAnswered(socket, () => end(socket, last))
-    },
+    }) satisfies Broken,
   }
 }
 

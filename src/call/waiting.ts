@@ -1,3 +1,4 @@
+import { within } from '../concurrency/deadline.ts'
 import { Unavailable } from '../event-log/port.ts'
 
 /**
@@ -14,17 +15,10 @@ export const waitLeftMs = ({ startedMs }: { readonly startedMs: number }): numbe
   Math.max(0, callWaitMaxMs - refusalWaitMs - (performance.now() - startedMs))
 
 /** Waits for work no longer than that. Late work goes on, unheard. */
-export const unavailableWhenLate = async <Value>(
+export const unavailableWhenLate = <Value>(
   work: Promise<Value>,
   { waitMs, what }: { readonly waitMs: number; readonly what: string },
-): Promise<Value> => {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Unavailable(`${what}: no word within ${waitMs} ms`)), waitMs)
+): Promise<Value> =>
+  within(work, { waitMs }, () => {
+    throw new Unavailable(`${what}: no word within ${waitMs} ms`)
   })
-  try {
-    return await Promise.race([work, late])
-  } finally {
-    clearTimeout(timer)
-  }
-}
