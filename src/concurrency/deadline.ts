@@ -4,7 +4,7 @@
  */
 
 /** Runs something once, after so many milliseconds; what it gives takes that back. */
-type After = (ms: number, run: () => void) => () => void
+export type After = (ms: number, run: () => void) => () => void
 
 type Deadline = {
   /** Milliseconds; without it only the signal ends the wait. */

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache'
 import type { Logger } from 'pino'
+import { within } from '../concurrency/deadline.ts'
 import { follow } from '../event-log/follow.ts'
 import { type EventLog, type RecordedEvent, Unavailable } from '../event-log/port.ts'
 import { keyId as keyIdSchema } from '../events/primitives.ts'
@@ -137,7 +138,7 @@ export const openKeyDirectory = async ({
     if (under !== undefined) return under.found
     const own: Loading = { heard: -1, over: false, found: Promise.resolve(undefined) }
     loading.set(keyId, own)
-    own.found = withinDeadline(load(keyId, own)).finally(() => {
+    own.found = within(load(keyId, own), { waitMs: readMaxMs }, tooLate).finally(() => {
       own.over = true
       loading.delete(keyId)
     })
@@ -224,15 +225,6 @@ const createAllowance = (burst: number, perSecond: number): { take(): boolean } 
   }
 }
 
-const withinDeadline = async <Value>(work: Promise<Value>): Promise<Value> => {
-  const late = Promise.withResolvers<never>()
-  const timer = setTimeout(
-    () => late.reject(new Unavailable(`the event log did not tell of an API key within ${readMaxMs} ms`)),
-    readMaxMs,
-  )
-  try {
-    return await Promise.race([work, late.promise])
-  } finally {
-    clearTimeout(timer)
-  }
+const tooLate = (): never => {
+  throw new Unavailable(`the event log did not tell of an API key within ${readMaxMs} ms`)
 }

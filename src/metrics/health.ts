@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
+import { deadlineSignal, within } from '../concurrency/deadline.ts'
 import type { EventLog, Position } from '../event-log/port.ts'
 import type { Ledger } from '../ledger/commit.ts'
 import {
@@ -92,8 +92,8 @@ export const createHealth = ({
   rateLimitsShared,
 }: HealthOptions): Health => {
   const names = new Set(projections.map(({ name }) => name))
-  const head = withinDeadline(() => eventLog.head())
-  const checkpoints = withinDeadline(async () => {
+  const head = askedInTime(() => eventLog.head())
+  const checkpoints = askedInTime(async () => {
     // A checkpoint of a projection that this version no longer has never moves again.
     const standing = (await readCheckpoints(pool)).filter(({ name }) => names.has(name))
     return {
@@ -112,14 +112,15 @@ export const createHealth = ({
     const lags =
       'value' in headTold && 'value' in checkpointsTold
         ? await lagsOf(checkpointsTold.value, headTold.value, (after) =>
-            Promise.race([
+            within(
               ageOfNext(eventLog, after, {
                 head: headTold.value,
                 headSeenMs: monotonic() - (newest?.seenAtMs ?? monotonic()),
               }),
               // A subscription notices its end only when what it has asked the log comes back.
-              sleep(deadlineMs, null, { ref: false }),
-            ]),
+              { waitMs: deadlineMs },
+              () => null,
+            ),
           )
         : null
     return { headTold, checkpointsTold, lags }
@@ -209,7 +210,7 @@ const ageOfNext = async (
   { head, headSeenMs }: { head: Position; headSeenMs: number },
 ): Promise<number | null> => {
   const enough = new AbortController()
-  const signal = AbortSignal.any([enough.signal, AbortSignal.timeout(deadlineMs)])
+  const signal = deadlineSignal(deadlineMs, enough.signal)
   try {
     for await (const item of eventLog.subscribe({ after, prefixes: [], batchMax: 1, signal })) {
       const [first] = item.kind === 'events' ? item.events : []
@@ -229,7 +230,7 @@ const ageOfNext = async (
 }
 
 /** Asks, and waits no longer than the deadline. A question still under way is waited for, not asked again. */
-const withinDeadline = <Value>(ask: () => Promise<Value>): (() => Promise<Told<Value>>) => {
+const askedInTime = <Value>(ask: () => Promise<Value>): (() => Promise<Told<Value>>) => {
   let underWay: Promise<Told<Value>> | undefined
   return () => {
     underWay ??= ask()
@@ -240,8 +241,7 @@ const withinDeadline = <Value>(ask: () => Promise<Value>): (() => Promise<Told<V
       .finally(() => {
         underWay = undefined
       })
-    const late = sleep(deadlineMs, { status: 'timed_out' as const }, { ref: false })
-    return Promise.race([underWay, late])
+    return within(underWay, { waitMs: deadlineMs }, () => ({ status: 'timed_out' as const }))
   }
 }
 

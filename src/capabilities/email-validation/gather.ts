@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import type { Caller, Unaffordable } from '../../call/form.ts'
+import { within } from '../../concurrency/deadline.ts'
 import type { EmailStatus, EmailValidationFacts } from '../../events/email-validation.ts'
 import type { EpochSealer, Secrets } from '../../guard/secrets.ts'
 import type { Companies } from './company/companies.ts'
@@ -125,7 +125,7 @@ const askMailbox = async (
       .seal(parsed.address.normalized, mailboxHmac)
       .then((sealed) => later(`${mailboxHmac}:${sealed}`, options))
       .catch((error: unknown) => logger.warn({ err: error }, 'a mailbox cannot be asked again later'))
-    await Promise.race([asked, sleep(queueMaxMs, undefined, { ref: false })])
+    await within(asked, { waitMs: queueMaxMs }, () => undefined)
   }
   return { evidence, checkedAt: new Date(clock.now()).toISOString(), cached: false }
 }

@@ -1,3 +1,4 @@
+import { within } from '../../concurrency/deadline.ts'
 import type { MatchedRules } from './rules-state.ts'
 
 /**
@@ -65,15 +66,8 @@ export class CountersUnavailable extends Error {
   override name = 'CountersUnavailable'
 }
 
-/** Settles as `promise` does, or rejects when it has not within so many milliseconds. What it waits for goes on. */
-export const within = async <Value>(ms: number, what: string, promise: Promise<Value>): Promise<Value> => {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new CountersUnavailable(`${what}: no answer within ${ms} ms`)), ms)
+/** Settles as `promise` does, or rejects when it has not within `answerMaxMs`. What it waits for goes on. */
+export const answeredInTime = <Value>(what: string, promise: Promise<Value>): Promise<Value> =>
+  within(promise, { waitMs: answerMaxMs }, () => {
+    throw new CountersUnavailable(`${what}: no answer within ${answerMaxMs} ms`)
   })
-  try {
-    return await Promise.race([promise, late])
-  } finally {
-    clearTimeout(timer)
-  }
-}

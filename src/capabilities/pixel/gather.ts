@@ -1,7 +1,7 @@
 import type { Caller } from '../../call/form.ts'
 import type { Secrets } from '../../guard/secrets.ts'
 import type { PixelDecision } from './contract.ts'
-import { answerMaxMs, CountersUnavailable, type HitVerdict, type PixelCounters, within } from './counters.ts'
+import { answeredInTime, CountersUnavailable, type HitVerdict, type PixelCounters } from './counters.ts'
 import type { Changed, CountedLimit } from './decide.ts'
 import type { DomainInput, HitInput, LimitInput, PeriodInput } from './parse.ts'
 import { periodStart } from './period.ts'
@@ -75,7 +75,7 @@ export const judgeHit = async (
 ): Promise<HitVerdict | 'unavailable'> => {
   try {
     const now = rules.of(organizationId)
-    const known = now instanceof Promise ? await within(answerMaxMs, 'pixel rules', now) : now
+    const known = now instanceof Promise ? await answeredInTime('pixel rules', now) : now
     const matched = matchRules(known, host, atMs)
     const { blockedBy, limits } = matched
     // UTF-16, so that halves of characters, which UTF-8 cannot tell apart, stay different ids.

@@ -1,6 +1,8 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
+import { createGathering } from '../../concurrency/gathering.ts'
 import {
+  answeredInTime,
   answerMaxMs,
   CountersUnavailable,
   type CounterWindow,
@@ -10,15 +12,13 @@ import {
   type PixelCounters,
   verdictFor,
   waitingMax,
-  within,
 } from './counters.ts'
 import { hitHash, readRules, writeRules } from './hit-memory.ts'
 
 /**
  * Counters in PostgreSQL, one row per organization, domain and period. They survive whatever the database survives.
  *
- * Hits are gathered into one statement at a time (group commit): while one is under way the next gathers, in the order
- * they came. So a domain everybody hits costs one row version per batch instead of one per hit, and its row is locked
+ * Hits are gathered into one statement at a time (group commit). So a domain everybody hits costs one row version per batch instead of one per hit, and its row is locked
  * only inside a statement: a process that freezes holds nobody up. See migrations/0007_pixel.sql for the order of locks.
  */
 
@@ -46,12 +46,7 @@ const usedStatement = `
     from unnest($2::text[], $3::text[], $4::date[]) with ordinality as w (domain, period, period_start, n)
    order by w.n`
 
-type Queued = HitAsk & {
-  readonly hash: string | null
-  readonly giveUpMs: number
-  readonly resolve: (verdict: HitVerdict) => void
-  readonly reject: (error: Error) => void
-}
+type Queued = HitAsk & { readonly hash: string | null }
 
 type TakenRow = {
   ask: number
@@ -66,11 +61,8 @@ export const openPostgresCounters = ({ url, logger }: { url: string; logger: Log
   // A connection of its own for each: whoever lists many limits must not be what hits wait for.
   const batches = openPool(url, logger)
   const reads = openPool(url, logger)
-  const queue: Queued[] = []
   /** Hits with an id that are asked about now: whoever asks again meanwhile gets the same answer. */
   const asked = new Map<string, Promise<HitVerdict>>()
-  let working = Promise.resolve()
-  let busy = false
   let failing = false
   let closed = false
 
@@ -81,41 +73,38 @@ export const openPostgresCounters = ({ url, logger }: { url: string; logger: Log
     failing = error !== null
   }
 
-  const work = async (): Promise<void> => {
-    busy = true
-    while (queue.length > 0) {
-      let asks: readonly Queued[] = []
+  const hits = createGathering<Queued, HitVerdict>({
+    batchMax: batchAsksMax,
+    underWayMax: 1,
+    waitingMax,
+    waitMaxMs: queuedMaxMs,
+    // A caller who waited too long is told so in any case; a hit that is not counted afterwards keeps it true.
+    refusal: (why) =>
+      new CountersUnavailable(
+        why === 'full' ? `${waitingMax} pixel hits are waiting` : 'the pixel counters are late',
+      ),
+    run: async (take) => {
       try {
-        await onConnection(batches, async (client) => {
-          // Only now, so that waiting for a connection counts as waiting in the queue.
-          asks = inTime(queue.splice(0, batchAsksMax))
-          if (asks.length === 0) return
-          const { text, values } = batchOf(asks)
-          const { rows } = await client.query<TakenRow>({ name: 'pixel-take', text, values })
-          settle(asks, rows)
+        const verdicts = await onConnection(batches, async (client) => {
+          // Only now, so that the wait for a connection counts.
+          const asks = take()
+          if (asks.length === 0) return []
+          const { rows } = await client.query<TakenRow>({ name: 'pixel-take', ...batchOf(asks) })
+          return verdictsOf(asks, rows)
         })
         noted(null)
+        return verdicts
       } catch (error) {
         noted(error)
-        // Without a connection nobody has left the queue, and nobody in it can be judged.
-        for (const { reject } of asks.length > 0 ? asks : queue.splice(0))
-          reject(new CountersUnavailable('the pixel counters failed', { cause: error }))
+        throw new CountersUnavailable('the pixel counters failed', { cause: error })
       }
-    }
-    // Here, not when the promise settles: whoever was just answered may ask again before that.
-    busy = false
-  }
+    },
+  })
 
-  const enqueue = (ask: HitAsk, hash: string | null): Promise<HitVerdict> => {
-    if (closed) return Promise.reject(new CountersUnavailable('the pixel counters are closed'))
-    if (queue.length >= waitingMax)
-      return Promise.reject(new CountersUnavailable(`${waitingMax} pixel hits are waiting`))
-    const counted = new Promise<HitVerdict>((resolve, reject) => {
-      queue.push({ ...ask, hash, giveUpMs: performance.now() + queuedMaxMs, resolve, reject })
-    })
-    if (!busy) working = work()
-    return counted
-  }
+  const enqueue = (ask: HitAsk, hash: string | null): Promise<HitVerdict> =>
+    closed
+      ? Promise.reject(new CountersUnavailable('the pixel counters are closed'))
+      : hits.ask({ ...ask, hash })
 
   const counted = (ask: HitAsk): Promise<HitVerdict> => {
     if (ask.hitId === null) return enqueue(ask, null)
@@ -131,7 +120,7 @@ export const openPostgresCounters = ({ url, logger }: { url: string; logger: Log
   }
 
   const take = async (ask: HitAsk): Promise<HitVerdict> =>
-    verdictFor(ask, await within(answerMaxMs, 'pixel counters', counted(ask)))
+    verdictFor(ask, await answeredInTime('pixel counters', counted(ask)))
 
   const used = async (organizationId: string, windows: readonly CounterWindow[]): Promise<number[]> => {
     if (windows.length > usedWindowsMax) throw new RangeError(`${windows.length} windows at once`)
@@ -141,8 +130,7 @@ export const openPostgresCounters = ({ url, logger }: { url: string; logger: Log
       windows.map(({ period }) => period),
       windows.map(({ periodStart }) => periodStart),
     ]
-    const { rows } = await within(
-      answerMaxMs,
+    const { rows } = await answeredInTime(
       'pixel counters',
       reads.query<{ used: number }>(usedStatement, values),
     )
@@ -154,18 +142,10 @@ export const openPostgresCounters = ({ url, logger }: { url: string; logger: Log
     used,
     close: async () => {
       closed = true
-      await working
+      await hits.settled()
       await Promise.all([batches.end(), reads.end()])
     },
   }
-}
-
-/** Refuses who has waited too long: they are told so in any case, and not counting them afterwards keeps it true. */
-const inTime = (batch: readonly Queued[]): Queued[] => {
-  const nowMs = performance.now()
-  for (const { giveUpMs, reject } of batch)
-    if (giveUpMs <= nowMs) reject(new CountersUnavailable('the pixel counters are late'))
-  return batch.filter(({ giveUpMs }) => giveUpMs > nowMs)
 }
 
 /** A connection on which something failed is not used again: what it still does is unknown. */
@@ -233,13 +213,15 @@ const batchOf = (asks: readonly Queued[]): { text: string; values: unknown[] } =
   }
 }
 
-const settle = (asks: readonly Queued[], rows: readonly TakenRow[]): void => {
-  if (rows.length !== asks.length) throw new Error(`${rows.length} answers to ${asks.length} pixel hits`)
-  for (const { ask, repeated, fired, rules, used } of rows) {
-    const own = asks[ask - 1]
-    if (own === undefined) throw new Error(`an answer to pixel hit ${ask} of ${asks.length}`)
-    own.resolve({ rules: repeated && rules !== null ? readRules(rules) : own.rules, fires: fired, used })
-  }
+/** The verdict of each, in order. */
+const verdictsOf = (asks: readonly Queued[], rows: readonly TakenRow[]): readonly HitVerdict[] => {
+  const byAsk = new Map(rows.map((row) => [row.ask, row]))
+  return asks.map((own, at) => {
+    const row = byAsk.get(at + 1)
+    if (row === undefined) throw new Error(`no answer to pixel hit ${at + 1} of ${asks.length}`)
+    const { repeated, fired, rules, used } = row
+    return { rules: repeated && rules !== null ? readRules(rules) : own.rules, fires: fired, used }
+  })
 }
 
 /** Rows forgotten by one statement; more would hold its locks for long. */

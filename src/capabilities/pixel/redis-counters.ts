@@ -5,7 +5,7 @@ import type { Redis } from 'ioredis'
 import type { Logger } from 'pino'
 import { z } from 'zod'
 import {
-  answerMaxMs,
+  answeredInTime,
   CountersUnavailable,
   type CounterWindow,
   type HitAsk,
@@ -13,7 +13,6 @@ import {
   type PixelCounters,
   verdictFor,
   waitingMax,
-  within,
 } from './counters.ts'
 import { hitHash, readRules, writeRules } from './hit-memory.ts'
 import { periodEndMs } from './period.ts'
@@ -95,7 +94,7 @@ export const openRedisCounters = async ({
     if (waiting >= waitingMax) throw new CountersUnavailable(`${waitingMax} pixel hits are waiting`)
     waiting++
     try {
-      const answer = await within(answerMaxMs, 'pixel counters', command())
+      const answer = await answeredInTime('pixel counters', command())
       noted(null)
       return answer
     } catch (error) {

@@ -8,6 +8,7 @@ import type {
   ReadResp,
 } from '@eventstore/db-client/generated/streams_pb.js'
 import type { CallOptions, Client, ClientDuplexStream, ClientReadableStream, Metadata } from '@grpc/grpc-js'
+import { within } from '../../concurrency/deadline.ts'
 import { Unavailable } from '../port.ts'
 
 /**
@@ -214,20 +215,7 @@ const reached = (stub: Client, deadline: number): Promise<void> =>
     look()
   })
 
-const inTime = async <Value>(work: Promise<Value>, deadline: number, signal: AbortSignal): Promise<Value> => {
-  work.catch(() => undefined)
-  const { promise, reject } = Promise.withResolvers<never>()
-  const onAbort = (): void => reject(new Error('the event log is closed'))
-  const timer = setTimeout(
-    () => reject(new Error('no connection in time')),
-    Math.max(0, deadline - performance.now()),
-  )
-  signal.addEventListener('abort', onAbort, { once: true })
-  if (signal.aborted) onAbort()
-  try {
-    return await Promise.race([work, promise])
-  } finally {
-    clearTimeout(timer)
-    signal.removeEventListener('abort', onAbort)
-  }
-}
+const inTime = <Value>(work: Promise<Value>, deadline: number, signal: AbortSignal): Promise<Value> =>
+  within(work, { waitMs: Math.max(0, deadline - performance.now()), signal }, () => {
+    throw new Error(signal.aborted ? 'the event log is closed' : 'no connection in time')
+  })

@@ -8,6 +8,7 @@
 import { LRUCache } from 'lru-cache'
 import pg from 'pg'
 import { isDatabaseAway } from '../../../call/unavailable.ts'
+import { within } from '../../../concurrency/deadline.ts'
 import { Unavailable } from '../../../event-log/port.ts'
 import type { HomePages } from './home-page.ts'
 import type { CompanyRecord, SizeRange } from './record.ts'
@@ -67,19 +68,13 @@ export const createCompanies = ({
     (await imported(domain)) ?? (homePages === null ? null : await homePages.find(domain))
 
   return {
+    // What is looked up goes on for others who wait for it.
     find: (domain, { signal } = {}) =>
-      signal === undefined ? find(domain) : unlessAborted(find(domain), signal),
+      within(find(domain), { signal }, () => {
+        throw signal?.reason
+      }),
   }
 }
-
-/** What is looked up goes on for whoever else waits for it. */
-const unlessAborted = <Value>(value: Promise<Value>, signal: AbortSignal): Promise<Value> =>
-  new Promise((resolve, reject) => {
-    const abort = (): void => reject(signal.reason)
-    if (signal.aborted) abort()
-    signal.addEventListener('abort', abort, { once: true })
-    value.then(resolve, reject).finally(() => signal.removeEventListener('abort', abort))
-  })
 
 type Row = Omit<CompanyRecord, 'location' | 'source_updated_at'> &
   CompanyRecord['location'] & { readonly size_range: SizeRange | null; readonly source_updated_at: Date }

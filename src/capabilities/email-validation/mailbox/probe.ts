@@ -6,7 +6,7 @@
  * a day what came of it.
  */
 import { LRUCache } from 'lru-cache'
-import { deadlineSignal } from '../../../concurrency/deadline.ts'
+import { deadlineSignal, within } from '../../../concurrency/deadline.ts'
 import type { EmailAddress, MailboxEvidence, MailboxOutcome, MxTarget } from '../evidence.ts'
 import type { Cause, LaneAnswer, MailboxLane } from './lane.ts'
 import { MailboxPool, type PoolBounds, type PoolStatus } from './pool.ts'
@@ -228,7 +228,10 @@ class Probe implements MailboxProbe {
     const known = this.#catchAll.get(server)
     if (known !== undefined && this.#options.clock() < known.untilMs) return known.catchAll
     const shared = this.#asking.get(server)
-    const finding = shared === undefined ? 'unasked' : await orUnasked(shared, asked.signal)
+    const finding =
+      shared === undefined
+        ? 'unasked'
+        : await within(shared, { signal: asked.signal }, () => 'unasked' as const)
     if (finding !== 'unasked') return finding
     if (asked.signal.aborted) return null
     const own = this.#askRandom(domain, asked)
@@ -345,14 +348,3 @@ const moreTelling = (before: MailboxEvidence, after: MailboxEvidence): MailboxEv
   if (weight(after) < weight(before)) return before
   return { ...after, connected: after.connected ?? before.connected }
 }
-
-const orUnasked = (shared: Promise<CatchAllFinding>, signal: AbortSignal): Promise<CatchAllFinding> =>
-  new Promise((resolve) => {
-    const leave = (): void => resolve('unasked')
-    if (signal.aborted) return leave()
-    signal.addEventListener('abort', leave, { once: true })
-    void shared.then((finding) => {
-      signal.removeEventListener('abort', leave)
-      resolve(finding)
-    })
-  })

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { type ProfileAliasRow, profileBy } from '../../../../projections/profile-cache.ts'
 import { unavailableWhenAway } from '../../../call/unavailable.ts'
+import { createGathering } from '../../../concurrency/gathering.ts'
 import { Unavailable } from '../../../event-log/port.ts'
 
 /** What is known of whom an identifier leads to, read in one moment. */
@@ -18,17 +19,11 @@ type LookUps = {
 
 /** Identifiers of one statement. */
 const batchMax = 64
-/** Statements under way: the second is for whoever comes while the first one is. */
+/** Statements under way: the second is for callers who come while the first one is. */
 const underWayMax = 2
-/** Statements that wait; whoever would need one more is told to come back. */
-const waitingMax = 64
+/** Identifiers that wait, 64 statements of them; a caller with one more is told to come back. */
+const waitingMax = 64 * batchMax
 
-type Batch = {
-  readonly hmacs: Map<string, number>
-  readonly rows: Promise<readonly Row[]>
-  send(): void
-  fail(error: unknown): void
-}
 type Row = Partial<ProfileAliasRow> & { suppressed: boolean; sealed_key: string | null }
 
 /** The look-ups of the lateral query are by index whatever the planner thinks of an array's length. */
@@ -40,62 +35,29 @@ const text = `
                         where key_id = p.key_id and subject_id = p.subject_id limit 1) k on true
    order by asked.n`
 
-/**
- * Most calls end with a look-up, so they share statements: while as many as may be are under way, whoever asks is gathered
- * for the next one. Nobody waits for company.
- */
+/** Most calls end with a look-up, so they share statements. */
 export const createLookUps = (pool: pg.Pool): LookUps => {
-  const waiting: Batch[] = []
-  let underWay = 0
-
-  /** Prepared. The projection's columns are named, so that its switch to another table changes nothing. */
-  const ask = async (hmacs: readonly string[]): Promise<readonly Row[]> => {
-    const { rows } = await pool
-      .query<Row>({ name: 'profile-look-ups', text, values: [hmacs] })
-      .catch(unavailableWhenAway)
-    return rows
-  }
-
-  const sendNext = (): void => {
-    if (underWay >= underWayMax) return
-    waiting.shift()?.send()
-  }
-
-  const openBatch = (): Batch => {
-    const hmacs = new Map<string, number>()
-    const { promise, resolve, reject } = Promise.withResolvers<readonly Row[]>()
-    const send = (): void => {
-      underWay += 1
-      void ask([...hmacs.keys()])
-        .then(resolve, (error: unknown) => {
-          reject(error)
-          // Who waits for a database that is away would only be told so later.
-          if (error instanceof Unavailable) for (const { fail } of waiting.splice(0)) fail(error)
-        })
-        .finally(() => {
-          underWay -= 1
-          sendNext()
-        })
-    }
-    if (waiting.length >= waitingMax) throw new Unavailable('too many profile look-ups are waiting')
-    const batch = { hmacs, rows: promise, send, fail: reject }
-    waiting.push(batch)
-    // What asks in this turn of the loop is gathered too.
-    setImmediate(sendNext)
-    return batch
-  }
-
+  const lookUps = createGathering<string, Row>({
+    batchMax,
+    underWayMax,
+    waitingMax,
+    refusal: () => new Unavailable('too many profile look-ups are waiting'),
+    // A caller who waits for a database that is away would only learn it later.
+    failsAll: (error) => error instanceof Unavailable,
+    // Prepared. The projection's columns are named, so that its switch to another table changes nothing.
+    run: async (take) => {
+      const query = { name: 'profile-look-ups', text, values: [take()] }
+      const { rows } = await pool.query<Row>(query).catch(unavailableWhenAway)
+      return rows
+    },
+  })
   return {
     of: async (hmac) => {
-      const last = waiting.at(-1)
-      const batch = last !== undefined && last.hmacs.size < batchMax ? last : openBatch()
-      const index = batch.hmacs.get(hmac) ?? batch.hmacs.size
-      batch.hmacs.set(hmac, index)
-      const row = (await batch.rows)[index]
+      const row = await lookUps.ask(hmac)
       return {
-        suppressed: row?.suppressed === true,
-        row: row?.subject_id ? (row as ProfileAliasRow) : undefined,
-        sealedKey: row?.sealed_key ?? null,
+        suppressed: row.suppressed,
+        row: row.subject_id ? (row as ProfileAliasRow) : undefined,
+        sealedKey: row.sealed_key,
       }
     },
   }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { within } from '../../../concurrency/deadline.ts'
 import { askFor } from '../sources/asking.ts'
 import type { ProfileProvider, ProfileRef, ProviderAnswer } from '../sources/provider.ts'
 import type { Claims } from './claims.ts'
@@ -245,11 +246,11 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
       }
       const left = wants === 'cached' ? await leftUnread(asked) : null
       if (left !== null) return left
-      if (!upstream) return { kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late }
+      if (!upstream) return late
       const stopped = await beforeUpstream()
       if (stopped !== null) return stopped
-      const late: Retrieved = { kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late }
-      const retrieved = await within(fetchShared(asked, wants).result, limits.answerMaxMs, late)
+      const { result } = fetchShared(asked, wants)
+      const retrieved = await within(result, { waitMs: limits.answerMaxMs }, () => late)
       // A source that has nothing current does not make what it has current.
       return retrieved.kind === 'found' && wants === 'fresh' && retrieved.source !== 'fresh'
         ? { kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.failed }
@@ -261,18 +262,8 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   }
 }
 
+const late: Retrieved = { kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late }
+
 /** What was fetched a moment ago is fresh for who asked for fresh data (decision 20). */
 const fresher = (retrieved: Retrieved, wants: 'cached' | 'fresh'): Retrieved =>
   retrieved.kind === 'found' && wants === 'fresh' ? { ...retrieved, source: 'fresh' } : retrieved
-
-const within = async <T>(result: Promise<T>, deadlineMs: number, late: T): Promise<T> => {
-  let timer: NodeJS.Timeout | undefined
-  const deadline = new Promise<T>((resolve) => {
-    timer = setTimeout(() => resolve(late), deadlineMs)
-  })
-  try {
-    return await Promise.race([result, deadline])
-  } finally {
-    clearTimeout(timer)
-  }
-}

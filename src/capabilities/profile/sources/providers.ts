@@ -1,3 +1,4 @@
+import { type After, within } from '../../../concurrency/deadline.ts'
 import { type Breaker, createBreaker } from './breaker.ts'
 import type { Logger } from './http-provider-attempts.ts'
 import type { ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
@@ -29,7 +30,7 @@ export type Providers = {
 /** `now` and `after` are of one clock, that of `performance.now()`. `after` gives what takes it back. */
 export type Clock = {
   readonly now: () => number
-  readonly after: (ms: number, run: () => void) => () => void
+  readonly after: After
 }
 
 /** What operations wants to know about sources. Told on every request, so it has to be cheap. */
@@ -143,7 +144,11 @@ const askTwo = async ({
     return knows(other) ? other : answer
   }
 
-  const inTime = await within(firstAnswer, lateAfterMs(first), around.clock)
+  const inTime = await within(
+    firstAnswer,
+    { waitMs: lateAfterMs(first), after: around.clock.after },
+    () => null,
+  )
   if (inTime !== null) return await standIn(inTime)
   if (!budget.spend()) return await standIn(await firstAnswer)
   second.hedges++
@@ -165,27 +170,11 @@ const askTwo = async ({
   return winner.answer
 }
 
-/** Null: not answered after so long. Without a limit it waits. */
-const within = async <Answer>(
-  answer: Promise<Answer>,
-  limitMs: number | null,
-  clock: Clock,
-): Promise<Answer | null> => {
-  if (limitMs === null) return await answer
-  const { promise: late, resolve } = Promise.withResolvers<null>()
-  const cancel = clock.after(limitMs, () => resolve(null))
-  try {
-    return await Promise.race([answer, late])
-  } finally {
-    cancel()
-  }
-}
-
-/** The 95th percentile of what this source took lately; null while too little is known. */
-const lateAfterMs = ({ latenciesMs }: Lane): number | null => {
-  if (latenciesMs.length < latenciesMin) return null
+/** The 95th percentile of what this source took lately; undefined while too little is known. */
+const lateAfterMs = ({ latenciesMs }: Lane): number | undefined => {
+  if (latenciesMs.length < latenciesMin) return undefined
   const sorted = latenciesMs.toSorted((a, b) => a - b)
-  return sorted[Math.ceil(sorted.length * 0.95) - 1] ?? null
+  return sorted[Math.ceil(sorted.length * 0.95) - 1]
 }
 
 type HedgeBudget = { readonly save: () => void; readonly spend: () => boolean }
@@ -248,20 +237,17 @@ const answerBy = async ({
 }: Asked & { lane: Lane; clock: Clock; logger: Logger }): Promise<ProviderAnswer> => {
   const stop = new AbortController()
   const signal = AbortSignal.any([asked.signal, stop.signal])
-  const { promise: ended, resolve } = Promise.withResolvers<ProviderAnswer>()
-  const giveUp = (detail: string) => (): void => resolve({ kind: 'transient', detail })
-  const aborted = giveUp('aborted')
-  asked.signal.addEventListener('abort', aborted, { once: true })
-  const cancel = clock.after(asked.deadlineMs - clock.now(), giveUp('too late'))
   const answer = lane.provider.fetch(ref, { ...asked, signal }).catch((error: unknown): ProviderAnswer => {
     logger.error({ err: error, provider: lane.provider.name }, 'a profile source failed where it must not')
     return { kind: 'transient', detail: 'failed' }
   })
+  const deadline = { waitMs: asked.deadlineMs - clock.now(), signal: asked.signal, after: clock.after }
   try {
-    return await Promise.race([answer, ended])
+    return await within(answer, deadline, () => ({
+      kind: 'transient',
+      detail: asked.signal.aborted ? 'aborted' : 'too late',
+    }))
   } finally {
-    cancel()
-    asked.signal.removeEventListener('abort', aborted)
     stop.abort()
   }
 }

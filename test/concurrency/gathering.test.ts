@@ -1,0 +1,124 @@
+import { describe, expect, test } from 'vitest'
+import { createGathering, type GatheringOptions } from '../../src/concurrency/gathering.ts'
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve))
+const refusal = (why: string): Error => new Error(why)
+
+/** Runs that last until they are told to end, and what each of them took. */
+const scene = (more: Partial<GatheringOptions<number, string>> = {}) => {
+  const taken: (readonly number[])[] = []
+  const runs: PromiseWithResolvers<void>[] = []
+  const gathering = createGathering<number, string>({
+    batchMax: 3,
+    underWayMax: 1,
+    waitingMax: 5,
+    refusal,
+    run: async (take) => {
+      const asks = take()
+      taken.push(asks)
+      const end = Promise.withResolvers<void>()
+      runs.push(end)
+      await end.promise
+      return asks.map((ask) => `answer ${ask}`)
+    },
+    ...more,
+  })
+  return { gathering, taken, runs }
+}
+
+describe('a gathering', () => {
+  test('takes what is asked in one turn together, in order, and as many as one run may have', async () => {
+    const { gathering, taken, runs } = scene()
+    const answers = [1, 2, 3, 4].map(gathering.ask)
+    await turn()
+    expect(taken).toEqual([[1, 2, 3]])
+    runs[0]?.resolve()
+    expect(await Promise.all(answers.slice(0, 3))).toEqual(['answer 1', 'answer 2', 'answer 3'])
+    await turn()
+    expect(taken).toEqual([[1, 2, 3], [4]])
+    runs[1]?.resolve()
+    expect(await answers[3]).toBe('answer 4')
+    await gathering.settled()
+  })
+
+  test('has as many runs under way as it may, and gathers meanwhile', async () => {
+    const { gathering, taken } = scene({ underWayMax: 2 })
+    for (const ask of [1, 2, 3, 4]) void gathering.ask(ask)
+    await turn()
+    await turn()
+    void gathering.ask(5)
+    void gathering.ask(6)
+    await turn()
+    expect(taken).toEqual([[1, 2, 3], [4]])
+  })
+
+  test('refuses one more than may wait, at once', async () => {
+    const { gathering } = scene()
+    for (const ask of [1, 2, 3, 4, 5]) void gathering.ask(ask)
+    await expect(gathering.ask(6)).rejects.toThrow('full')
+  })
+
+  test('refuses what waited too long, and does not run it', async () => {
+    const { gathering, taken, runs } = scene({ waitMaxMs: 0 })
+    await expect(gathering.ask(1)).rejects.toThrow('late')
+    expect(taken).toEqual([[]])
+    runs[0]?.resolve()
+    await gathering.settled()
+  })
+
+  test('fails those whose run fails, and no other', async () => {
+    const { gathering, runs } = scene()
+    const answers = [1, 2, 3, 4].map(gathering.ask)
+    const told = Promise.allSettled(answers)
+    await turn()
+    runs[0]?.reject(new Error('broken'))
+    await turn()
+    await turn()
+    runs[1]?.resolve()
+    expect((await told).map(({ status }) => status)).toEqual([
+      'rejected',
+      'rejected',
+      'rejected',
+      'fulfilled',
+    ])
+  })
+
+  test('fails all who wait where a run took none, or where its failure is one for all', async () => {
+    const broken = new Error('broken')
+    const without = scene({ run: () => Promise.reject(broken) }).gathering
+    const one = await Promise.allSettled([1, 2, 3, 4, 5].map(without.ask))
+    expect(one.every(({ status }) => status === 'rejected')).toBe(true)
+    await without.settled()
+
+    const { gathering, runs } = scene({ failsAll: (error) => error === broken })
+    const told = Promise.allSettled([1, 2, 3, 4].map(gathering.ask))
+    await turn()
+    runs[0]?.reject(broken)
+    expect((await told).every(({ status }) => status === 'rejected')).toBe(true)
+    const again = gathering.ask(5)
+    await turn()
+    runs[1]?.resolve()
+    expect(await again).toBe('answer 5')
+  })
+
+  test('a run that does not answer one for one fails', async () => {
+    const { gathering } = scene({ run: async (take) => [...take().map(String), 'more'] })
+    await expect(gathering.ask(1)).rejects.toThrow('2 answers to 1 asks')
+  })
+
+  test('is settled when nothing waits and nothing is under way', async () => {
+    const { gathering, runs } = scene()
+    await gathering.settled()
+    let settled = false
+    const answer = gathering.ask(1)
+    void gathering.settled().then(() => {
+      settled = true
+    })
+    await turn()
+    expect(settled).toBe(false)
+    runs[0]?.resolve()
+    await answer
+    await turn()
+    expect(settled).toBe(true)
+  })
+})
