@@ -7,7 +7,7 @@ const connectTimeoutMs = 10_000
 /** Longer than any migration another runner may be busy with, and than any lock a file may wait for. */
 export const lockTimeoutMs = 600_000
 
-/** A server, or a role, this service does not run with. `message` says which it is and which is needed. */
+/** A server the service cannot work with, or cannot reach. `message` names it and the reason, never the password. */
 export class DatabaseUnfit extends Error {
   override name = 'DatabaseUnfit'
 }
@@ -26,11 +26,6 @@ export const refuseOld = async (client: pg.Client): Promise<void> => {
     )
 }
 
-/** No connection could be made. `message` names server and reason, never the password. */
-export class DatabaseUnreachable extends Error {
-  override name = 'DatabaseUnreachable'
-}
-
 /** SQLSTATE of a server that is starting, recovering or stopping: the one failure to connect that passes by itself. */
 const cannotConnectNow = '57P03'
 const waitPauseMs = 250
@@ -45,7 +40,7 @@ export const connectedWithin = async (
     try {
       return await connected(url)
     } catch (error) {
-      const cause = error instanceof DatabaseUnreachable ? error.cause : undefined
+      const cause = error instanceof DatabaseUnfit ? error.cause : undefined
       if (!(cause instanceof pg.DatabaseError) || cause.code !== cannotConnectNow) throw error
       if (performance.now() > deadline) throw error
       if (!waiting) logger?.info({ reason: cause.message }, 'waiting for the database')
@@ -70,8 +65,8 @@ const connected = async (url: string): Promise<pg.Client> => {
   } catch (cause) {
     await client?.end().catch(() => {})
     // What was not understood is not quoted: the password may be in it.
-    if (client === undefined) throw new DatabaseUnreachable('it is not the URL of a database', { cause })
-    throw new DatabaseUnreachable(
+    if (client === undefined) throw new DatabaseUnfit('it is not the URL of a database', { cause })
+    throw new DatabaseUnfit(
       `Cannot connect to the database at ${client.host}:${client.port}: ${reasonOf(cause)}. Check that it runs and that this is its address.`,
       { cause },
     )

@@ -4,7 +4,7 @@ import { projections } from '../../projections/index.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { prepareProjections } from '../projector/tables.ts'
 import type { Closing } from './closing.ts'
-import { DatabaseUnfit, DatabaseUnreachable } from './database-connection.ts'
+import { DatabaseUnfit } from './database-connection.ts'
 import { RoleUnfit } from './database-roles.ts'
 import { startEmbeddedPostgres } from './embedded/embedded-postgres.ts'
 import { type MigrateOptions, migrate } from './migrate.ts'
@@ -67,8 +67,7 @@ const migrateNamed = async (config: Config, options: MigrateOptions): Promise<vo
     await migrate(options)
   } catch (error) {
     if (error instanceof RoleUnfit) throw new ConfigError(`DATABASE_URL: ${error.message}`, { cause: error })
-    const refused = error instanceof DatabaseUnreachable || error instanceof DatabaseUnfit
-    if (config.DATABASE_URL === undefined || !refused) throw error
+    if (config.DATABASE_URL === undefined || !(error instanceof DatabaseUnfit)) throw error
     const variable = config.DATABASE_MIGRATION_URL === undefined ? 'DATABASE_URL' : 'DATABASE_MIGRATION_URL'
     throw new ConfigError(`${variable}: ${error.message}`, { cause: error })
   }

@@ -37,7 +37,7 @@ export type MigrateOptions = {
  *
  * Throws an Error naming the file and the remedy when the numbers have a gap or a duplicate, when an applied file was edited, when the
  * database has a number this version does not know (an older version was started on a newer database), or when a file fails;
- * `DatabaseUnreachable` when there is no connection.
+ * `DatabaseUnfit` when there is no connection.
  */
 export const migrate = async ({
   url,
