@@ -1,5 +1,4 @@
 import { execFile } from 'node:child_process'
-import { existsSync } from 'node:fs'
 import { mkdtemp, open, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -86,6 +85,10 @@ const underLoad = () => {
 
 const postmaster = async (): Promise<number> =>
   Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
+
+/** Also true for one that its parent has not asked about yet: it has no command line any more. */
+const hasEnded = async (pid: number): Promise<boolean> =>
+  (await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')) === ''
 
 /** How many calls got what, in words, for the log of the run. */
 const summary = (told: readonly Told[], fromMs: number, toMs: number): string => {
@@ -211,7 +214,7 @@ test('a full disk ends the server under load: everybody is told so, and with spa
     const switched = client.connect().then(() => client.query('select pg_switch_wal()'))
     await switched.catch(() => undefined)
     await client.end().catch(() => undefined)
-    return existsSync(`/proc/${pid}`) ? undefined : true
+    return (await hasEnded(pid)) ? true : undefined
   }, 30_000)
 
   const loggedUntilNow = service.output().length
