@@ -1,15 +1,8 @@
 /** The thread of `json-ld.ts`: it takes one page and answers what its reader made of it. The thread that started it ends it. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { Parser } from 'htmlparser2'
-import {
-  isJsonObject,
-  type JsonObject,
-  jsonLdLimits,
-  type PageRead,
-  type PageThread,
-  type PageToRead,
-  type ReadNodes,
-} from './json-ld.ts'
+import { jsonLdLimits, type PageRead, type PageThread, type PageToRead } from './json-ld.ts'
+import { isJsonObject, type JsonObject, type ReadNodes } from './json-ld-nodes.ts'
 
 const { module, input } = workerData as PageThread
 /** Loaded before the thread says that it is ready: the page's time is the page's own. */

@@ -8,19 +8,11 @@
  */
 import { Worker } from 'node:worker_threads'
 
-export type JsonObject = Readonly<Record<string, unknown>>
-
 /**
  * A module that exports `read`, a `ReadNodes`, and what is handed to it besides the nodes. Input and answer are copied
  * between threads (structured clone).
  */
 type NodeReader = { readonly module: URL; readonly input: unknown }
-
-/**
- * Makes sense of a page's nodes: at least one. Lists and `@graph`s are unrolled; what is nested in a node stays there.
- * Runs in the page's thread; where it throws, the page is malformed.
- */
-export type ReadNodes<Input, Answer> = (nodes: readonly JsonObject[], input: Input) => Answer
 
 type JsonLd<Answer> =
   /** The page has JSON-LD, and the reader answered. */
@@ -161,26 +153,3 @@ const readInThread = (page: PageToRead, thread: PageThread, deadlineMs: number):
 
 const isOutOfMemory = (error: unknown): boolean =>
   error instanceof Error && 'code' in error && error.code === 'ERR_WORKER_OUT_OF_MEMORY'
-
-/** A node's types without the vocabulary's prefix: `Person`, `Organization`. */
-export const typesOf = (node: JsonObject): readonly string[] =>
-  listOf(node['@type'])
-    .filter((type) => typeof type === 'string')
-    .map((type) => type.replace(/^(https?:\/\/(www\.)?schema\.org\/|schema:)/i, ''))
-
-/** A member's values: none for null and for a member that is not there, one for a plain value, and a list's own. */
-export const listOf = (value: unknown): readonly unknown[] =>
-  value === undefined || value === null ? [] : Array.isArray(value) ? value : [value]
-
-/** The first text or number among a member's values, `{"@value": …}` included, unchanged; null if there is none. */
-export const textOf = (value: unknown): string | null => {
-  for (const one of listOf(value)) {
-    const plain = isJsonObject(one) ? one['@value'] : one
-    if (typeof plain === 'string') return plain
-    if (typeof plain === 'number') return String(plain)
-  }
-  return null
-}
-
-export const isJsonObject = (value: unknown): value is JsonObject =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)

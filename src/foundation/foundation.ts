@@ -29,7 +29,7 @@ export type Foundation = Database & {
   close(): Promise<void>
 }
 
-export type FoundationOptions = {
+type FoundationOptions = {
   readonly logger: Logger
   readonly observe?: LedgerObserver
   /** As for `openOwnEventLog`. */

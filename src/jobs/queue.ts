@@ -8,7 +8,7 @@ export type JobQueue = CapabilityQueue & { close(): Promise<void> }
 
 const stopTimeoutMs = 2_000
 /** A job that waited this long, because no process runs jobs, is no longer worth doing. */
-export const waitingSecondsMax = 24 * 3_600
+const waitingSecondsMax = 24 * 3_600
 /** What a job was about is forgotten soon after it was done. */
 const keptSeconds = 60
 

@@ -3,7 +3,7 @@ import type { SealedStore } from '../call/capability.ts'
 import type { EpochKeys } from '../guard/epoch-keys.ts'
 import { epochOf, isRetired, mayBeDestroyed } from '../guard/epochs.ts'
 
-export type Renewal = { readonly resealed: number; readonly destroyed: readonly string[] }
+type Renewal = { readonly resealed: number; readonly destroyed: readonly string[] }
 
 /** Passes over a store: each finds only what was written under the old key during the one before. */
 const passesMax = 100

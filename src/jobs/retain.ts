@@ -1,7 +1,7 @@
 import type pg from 'pg'
 
 /** src/guides/partners.md, "Idempotency-Key": first answers are kept this long. That a key was used is kept for ever. */
-export const answerRetentionHours = 24
+const answerRetentionHours = 24
 export const forgottenAtOnceMax = 10_000
 
 /** Forgets the bodies of old idempotent answers. Returns how many; call again while it returns the maximum. */

@@ -13,7 +13,7 @@ import { forgetAnswers, forgottenAtOnceMax, inPortions } from './retain.ts'
 export type Jobs = { stop(): Promise<void> }
 
 /** What capabilities have done later, and what they keep sealed. */
-export type CapabilityWork = {
+type CapabilityWork = {
   readonly jobs?: OpenCapability['jobs']
   readonly stores?: readonly SealedStore[]
 }

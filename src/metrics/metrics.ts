@@ -40,7 +40,7 @@ export type Metrics = {
   readonly contentType: string
 }
 
-export type MetricSources = {
+type MetricSources = {
   /** Null: unknown at the moment, and then left out rather than reported as zero. */
   projectionLags(): Promise<readonly ProjectionLag[] | null>
   /** Whether rate limits are counted where all processes see them. */

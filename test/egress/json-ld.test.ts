@@ -1,13 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
-import {
-  type JsonObject,
-  jsonLdLimits,
-  jsonLdTimeMaxMs,
-  readJsonLd,
-  textOf,
-  typesOf,
-} from '../../src/egress/json-ld.ts'
+import { jsonLdLimits, jsonLdTimeMaxMs, readJsonLd } from '../../src/egress/json-ld.ts'
+import { type JsonObject, textOf, typesOf } from '../../src/egress/json-ld-nodes.ts'
 
 /** The parser of hostile pages: what it finds, what it passes over, and that nothing keeps it busy. */
 

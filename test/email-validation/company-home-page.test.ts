@@ -6,7 +6,7 @@ import { read } from '../../src/capabilities/email-validation/company/on-page.ts
 import { companyOf } from '../../src/capabilities/email-validation/company/record.ts'
 import { companyResult } from '../../src/capabilities/email-validation/contract.ts'
 import { createEgressGuard } from '../../src/egress/guard.ts'
-import type { JsonObject } from '../../src/egress/json-ld.ts'
+import type { JsonObject } from '../../src/egress/json-ld-nodes.ts'
 import { fetchBounded, type PageAnswer, type PageRequest } from '../../src/egress/page.ts'
 
 /** What a company says about itself: what is believed, and what it costs to ask. */

@@ -20,7 +20,7 @@ const known: readonly { readonly which: RegExp; readonly why: string }[] = [
   },
   {
     which:
-      /#(?:suggestDomain|slipsBetween|countryCodeOf|instantOf|plainAddress|shortHmac|uuidV5|boundsFor|loggedError)$/,
+      /#(?:suggestDomain|slipsBetween|countryCodeOf|instantOf|plainAddress|shortHmac|uuidV5|boundsFor|loggedError|credentials)$/,
     why: 'a function of values with a table of cases of its own',
   },
 ]

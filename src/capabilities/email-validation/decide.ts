@@ -36,7 +36,7 @@ export type EmailFindings = EmailEvidence & {
 }
 
 /** A row of the decision table (src/guides/partners.md, "How an address is judged"). `row` is what the call's facts name. */
-export type Verdict = {
+type Verdict = {
   readonly row: number
   readonly status: EmailStatus
   readonly subStatus: string

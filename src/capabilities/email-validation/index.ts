@@ -18,7 +18,7 @@ import { createMailboxProbe, type MailboxObserver, type MailboxProbe } from './m
 import { askAgain, retrySealPurpose } from './mailbox/retry.ts'
 import { meterMailboxes, observerOf } from './metrics.ts'
 
-export type EmailValidationSettings = {
+type EmailValidationSettings = {
   readonly EMAIL_PROBE: 'on' | 'off'
   readonly SMTP_PORT: number
   readonly SMTP_HELO?: string | undefined

@@ -27,7 +27,7 @@ const readTimeoutMs = 60_000
 /** After a failover a connection kept for ever would go on asking the server that was. */
 const connectionLifetimeSeconds = 60
 
-export type PostgresEventLogOptions = { readonly url: string; readonly logger: Logger }
+type PostgresEventLogOptions = { readonly url: string; readonly logger: Logger }
 
 /** Opens the log; connects on first use. The schema must have been migrated. */
 export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): EventLog => {

@@ -9,7 +9,7 @@ import {
   type ReadNodes,
   textOf,
   typesOf,
-} from '../../../egress/json-ld.ts'
+} from '../../../egress/json-ld-nodes.ts'
 import { type CompanyRecord, companyOf, profnetUrlAmong, registrableDomainOf } from './record.ts'
 
 /** Of a page's nodes, and of what they are published by or are about. */

@@ -34,10 +34,6 @@ export const rereadLists = (): { readonly domains: number } => {
   return { domains: curated.size + raw.disposable.size + raw.free.size }
 }
 
-/** As `inspectLists`, over lists of the caller's. */
-export const inspectWith = (lists: ListedDomains, address: EmailAddress): ListEvidence =>
-  evidenceOf(inspectDomain(lists, address), address)
-
 /** What depends on the domain alone. */
 type DomainEvidence = Pick<
   ListEvidence,

@@ -8,7 +8,7 @@ import type { MailboxEvidence } from '../evidence.ts'
  * when asked again; nobody's call waits for that, so the answer is kept for the next one.
  */
 
-export type MailboxCheck = { readonly evidence: MailboxEvidence; readonly checkedAt: string }
+type MailboxCheck = { readonly evidence: MailboxEvidence; readonly checkedAt: string }
 
 export type MailboxChecks = {
   find(addressHmac: string): Promise<MailboxCheck | null>

@@ -1,4 +1,4 @@
-import type { JsonObject, ReadNodes } from '../../../egress/json-ld.ts'
+import type { JsonObject, ReadNodes } from '../../../egress/json-ld-nodes.ts'
 import { createIdentifiers, type ProfileNetwork } from '../identifier.ts'
 import { isFields, memberOf } from '../mapping/fields.ts'
 import { type MappedProfile, mapProfile } from '../mapping/mapping.ts'

@@ -1,0 +1,34 @@
+/**
+ * The nodes of a page's JSON-LD, as a reader of a page gets them. Pure: runs in the page's thread (`json-ld.ts`).
+ */
+
+export type JsonObject = Readonly<Record<string, unknown>>
+
+/**
+ * Makes sense of a page's nodes: at least one. Lists and `@graph`s are unrolled; what is nested in a node stays there.
+ * Runs in the page's thread; where it throws, the page is malformed.
+ */
+export type ReadNodes<Input, Answer> = (nodes: readonly JsonObject[], input: Input) => Answer
+
+/** A node's types without the vocabulary's prefix: `Person`, `Organization`. */
+export const typesOf = (node: JsonObject): readonly string[] =>
+  listOf(node['@type'])
+    .filter((type) => typeof type === 'string')
+    .map((type) => type.replace(/^(https?:\/\/(www\.)?schema\.org\/|schema:)/i, ''))
+
+/** A member's values: none for null and for a member that is not there, one for a plain value, and a list's own. */
+export const listOf = (value: unknown): readonly unknown[] =>
+  value === undefined || value === null ? [] : Array.isArray(value) ? value : [value]
+
+/** The first text or number among a member's values, `{"@value": …}` included, unchanged; null if there is none. */
+export const textOf = (value: unknown): string | null => {
+  for (const one of listOf(value)) {
+    const plain = isJsonObject(one) ? one['@value'] : one
+    if (typeof plain === 'string') return plain
+    if (typeof plain === 'number') return String(plain)
+  }
+  return null
+}
+
+export const isJsonObject = (value: unknown): value is JsonObject =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
