@@ -4,7 +4,8 @@ import { type AccountRow, accountSnapshot, sealedState } from '../../projections
 import type { MicroCredits } from '../billing/money.ts'
 import { appendNext } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
-import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
+import { type EventLog, EventsUnreadable, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
+import { readOpenable } from '../event-log/read-openable.ts'
 import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
 import { ledgerStream, operatorStream, organizationOfStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -62,9 +63,9 @@ export const verifyLedgers = async (
     onProgress,
   }: { organizationId?: string | undefined; onProgress?: (organizationId: string, events: number) => void },
 ): Promise<{ ok: boolean; readModels: string | null; ledgers: VerifiedLedger[] }> => {
-  const { eventLog, pool } = foundation
+  const { eventLog } = foundation
   const acknowledged = await acknowledgedFaults(eventLog)
-  const stray = await strayCheckpoints(eventLog, await readCheckpoints(pool))
+  const readModels = await readModelsFault(foundation)
   const ledgers: VerifiedLedger[] = []
   for (const organizationId of asked === undefined ? await organizationsOf(foundation) : [asked]) {
     const { witnesses, accountRow } = await witnessesOf(foundation, organizationId)
@@ -85,8 +86,17 @@ export const verifyLedgers = async (
       accountRow,
     })
   }
-  const readModels = stray.length === 0 ? null : strayMessage(stray)
   return { ok: readModels === null && ledgers.every(({ ok }) => ok), readModels, ledgers }
+}
+
+const readModelsFault = async ({ eventLog, pool }: Foundation): Promise<string | null> => {
+  try {
+    const stray = await strayCheckpoints(eventLog, await readCheckpoints(pool))
+    return stray.length === 0 ? null : strayMessage(stray)
+  } catch (error) {
+    if (!(error instanceof EventsUnreadable)) throw error
+    return `they were folded up to an event that cannot be opened now: ${error.message}`
+  }
 }
 
 type Acknowledgement = {
@@ -123,10 +133,8 @@ const faultName = (organizationId: string, revision: number, digest: string): st
 const acknowledgedFaults = async (eventLog: EventLog): Promise<Set<string>> => {
   const known = new Set<string>()
   for (let from = 0; ; from += pageMax) {
-    const page = await eventLog.read(operatorStream, { from, max: pageMax }).catch((error: unknown) => {
-      if (error instanceof StreamMissing) return []
-      throw error
-    })
+    // What cannot be opened acknowledges nothing: a fault it may have been about is new.
+    const { events: page } = await readOpenable(eventLog, operatorStream, { from, max: pageMax })
     for (const { type, data } of page.map(decodeEvent))
       if (type === 'LedgerFaultAcknowledged')
         known.add(faultName(data.organization_id, data.revision, data.digest))

@@ -1,7 +1,9 @@
 import { copyBetween, eventStoreUserOf, prepareEventStore } from '../administration/event-logs.ts'
-import { InputFault } from '../administration/input.ts'
+import { showEvents, verifyEventLog } from '../administration/events.ts'
+import { InputFault, wholeNumber } from '../administration/input.ts'
 import { eventLogPrefix, eventLogPrefixRule } from '../config.ts'
 import { type Command, UsageError } from './command.ts'
+import { eventJson } from './event-json.ts'
 
 const urlHelp = 'esdb://… for EventStoreDB, postgres://… for the log in that (migrated) database'
 const logUrl = /^(postgres(ql)?|esdb|kurrentdb)(\+discover)?:\/\//
@@ -105,4 +107,52 @@ const prepare: Command = {
   },
 }
 
-export const eventLogCommands: readonly Command[] = [copy, prepare]
+const show: Command = {
+  name: 'event-log show',
+  summary: 'show an event of a stream, or its newest 20',
+  parameters: [
+    { name: 'stream', help: 'its name, such as ledger-org_01J… or pricebook', required: true },
+    { name: 'revision', help: 'of this event only; the first of a stream is 0' },
+  ],
+  run: async ({ foundation }, given) => {
+    const stream = given.required('stream')
+    const typed = given.text('revision')
+    const revision =
+      typed === undefined ? null : wholeNumber('revision', typed, { min: 0, max: Number.MAX_SAFE_INTEGER })
+    const events = await showEvents(await foundation({ anyHistory: true }), { stream, revision })
+    return {
+      json: events.map(eventJson),
+      lines: events.flatMap((event) => [
+        `${event.revision}  ${new Date(event.recordedAtMs).toISOString()}  ${event.type}  ${event.id}`,
+        `    data      ${event.data}`,
+        `    metadata  ${event.metadata}`,
+      ]),
+    }
+  },
+}
+
+const verify: Command = {
+  name: 'event-log verify',
+  summary:
+    'read every stream of the event log; names the first broken event of each, or what cannot be opened',
+  parameters: [],
+  run: async ({ foundation, progress }) => {
+    const { streams, events, faults } = await verifyEventLog(
+      await foundation({ anyHistory: true }),
+      (stream, count) => progress(`${stream}: ${count} events`),
+    )
+    return {
+      json: { ok: faults.length === 0, streams, events, faults },
+      failed: faults.length > 0,
+      lines:
+        faults.length === 0
+          ? [`ok      ${streams} streams, ${events} events`]
+          : faults.map(
+              ({ stream, revision, event_id, fault }) =>
+                `BROKEN  ${stream}  revision ${revision}${event_id === null ? '' : `, event ${event_id}`}: ${fault}`,
+            ),
+    }
+  },
+}
+
+export const eventLogCommands: readonly Command[] = [show, verify, copy, prepare]

@@ -6,10 +6,9 @@ import {
   verifyLedgers,
 } from '../administration/ledgers.ts'
 import { formatCredits } from '../billing/money.ts'
-import type { RecordedEvent } from '../event-log/port.ts'
-import { organizationOfStream } from '../events/streams.ts'
 import type { LedgerFault } from '../ledger/verify.ts'
 import { type Command, organizationParameter } from './command.ts'
+import { eventJson } from './event-json.ts'
 
 const revisionBounds = { min: 0, max: Number.MAX_SAFE_INTEGER }
 
@@ -26,7 +25,7 @@ const exporting: Command = {
       await foundation({ anyHistory: true }),
       { organizationId, from },
       async (page) => {
-        const texts = page.map((recorded) => JSON.stringify(exported(recorded)))
+        const texts = page.map((recorded) => JSON.stringify(eventJson(recorded)))
         await write(json ? `${separator}${texts.join(',')}` : `${texts.join('\n')}\n`)
         separator = ','
       },
@@ -35,19 +34,6 @@ const exporting: Command = {
     return { json: { organization_id: organizationId, events }, written: true }
   },
 }
-
-/** An event with its whole envelope. Data and metadata are parsed: the exact bytes are the event log's. */
-const exported = (recorded: RecordedEvent) => ({
-  position: recorded.position.toString(),
-  stream: recorded.stream,
-  revision: recorded.revision,
-  event_id: recorded.id,
-  type: recorded.type,
-  organization_id: organizationOfStream(recorded.stream),
-  recorded_at: new Date(recorded.recordedAtMs).toISOString(),
-  metadata: JSON.parse(recorded.metadata) as unknown,
-  data: JSON.parse(recorded.data) as unknown,
-})
 
 const verify: Command = {
   name: 'ledger verify',

@@ -89,10 +89,8 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
     const known = last !== undefined && last.position <= after ? placeOf(last) : undefined
     const prefixes = [...new Set(served.flatMap((model) => model.prefixes))]
     for await (const item of eventLog.subscribe({ after, known, prefixes, signal })) {
-      deliver(
-        served.filter((model) => models.has(model)),
-        item,
-      )
+      const present = served.filter((model) => models.has(model))
+      deliver(present, item)
       if (item.kind === 'events') last = item.events.at(-1)
       failures = 0
       following.works()
@@ -122,8 +120,7 @@ const createFollower = (eventLog: EventLog, logger: Logger): Follower => {
   const giveUp = (error: unknown): void => {
     followers.delete(eventLog)
     for (const { caughtUp } of models) caughtUp.reject(error)
-    const prefixes = [...models].flatMap((model) => model.prefixes)
-    logger.fatal({ err: error, prefixes }, 'the live read models no longer follow the event log')
+    logger.fatal({ err: error }, 'the live read models no longer follow the event log')
   }
 
   const change = (): void => {

@@ -1,5 +1,6 @@
 import { genesisDigest, recompute } from '../event-log/hash-chain.ts'
-import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
+import type { EventLog, RecordedEvent } from '../event-log/port.ts'
+import { readOpenable } from '../event-log/read-openable.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
 import { checkEventData, isEventType, type LedgerEvent } from '../events/catalogue.ts'
 import { ledgerStream } from '../events/streams.ts'
@@ -83,7 +84,7 @@ export const verifyLedger = async (
     return true
   }
   for (;;) {
-    const page = await pageOf(eventLog, stream, events)
+    const { events: page, unreadable } = await readOpenable(eventLog, stream, { from: events, max: pageMax })
     for (const recorded of page) {
       const { carried, computed } = recompute(recorded, { stream, revision: events, previous: digest })
       const text =
@@ -99,6 +100,9 @@ export const verifyLedger = async (
       events = recorded.revision + 1
     }
     onProgress?.(events)
+    // Nothing after it can be judged: what comes next was chained to it.
+    if (unreadable !== null)
+      return verdict({ revision: events, event_id: null, type: null, digest, fault: unreadable.message })
     if (page.length < pageMax) break
   }
   const beyond = told.filter(({ revision }) => revision >= events)
@@ -114,12 +118,6 @@ export const verifyLedger = async (
   }
   return verdict(isKnown(fault) ? null : fault)
 }
-
-const pageOf = (eventLog: Pick<EventLog, 'read'>, stream: string, from: number): Promise<RecordedEvent[]> =>
-  eventLog.read(stream, { from, max: pageMax }).catch((error: unknown) => {
-    if (error instanceof StreamMissing) return []
-    throw error
-  })
 
 const contradicted = (
   witnesses: readonly LedgerWitness[],

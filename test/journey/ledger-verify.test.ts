@@ -118,6 +118,60 @@ describe('ledger verify', { timeout: 90_000 }, () => {
     })
   })
 
+  test('event-log show tells an event in full, event-log verify which stream has what fault', async () => {
+    const [one, two, three] = orgs
+    type Shown = { revision: number; type: string; event_id: string; data: object; metadata: object }
+    const shown = await cliJson<Shown[]>(['event-log', 'show', `ledger-${one}`], environment)
+    expect(shown.map(({ revision, type }) => [revision, type])).toEqual([
+      [0, 'OrganizationRegistered'],
+      [1, 'CreditGranted'],
+    ])
+    const only = await cliJson<Shown[]>(['event-log', 'show', `ledger-${one}`, '1'], environment)
+    expect(only).toEqual(shown.slice(1))
+    const { out } = await cli(['event-log', 'show', `ledger-${one}`, '1'], environment)
+    expect(out).toMatch(/^1 {2}\d{4}-.*Z {2}CreditGranted {2}[0-9a-f-]{36}\n {4}data {6}\{.*opening.*\}\n/)
+    for (const [args, sentence] of [
+      [[`ledger-${one}`, '2'], `there is no revision 2 of ledger-${one}`],
+      [['ledger-none'], 'there is no stream ledger-none'],
+      [[`ledger-${one}`, 'two'], '--revision'],
+    ] as const)
+      expect((await cli(['event-log', 'show', ...args], environment)).err).toContain(sentence)
+
+    const broken = async (): Promise<unknown> => {
+      const { code, out } = await cli(['event-log', 'verify', '--json'], environment)
+      expect(code).toBe(1)
+      return JSON.parse(out)
+    }
+    const [faultOfTwo, faultOfThree] = [
+      { stream: `ledger-${two}`, revision: 1, event_id: expect.any(String) },
+      { stream: `ledger-${three}`, revision: 0, event_id: null },
+    ]
+    expect(await broken()).toMatchObject({ ok: false, faults: [faultOfTwo, faultOfThree] })
+
+    await pool.query(
+      `update log_segments g set events = substring(events for 20) from log_streams s
+        where s.id = g.stream_id and (s.name = 'operator' or s.name = $1 and g.last_revision = 1)`,
+      [`ledger-${one}`],
+    )
+    expect(await broken()).toMatchObject({
+      ok: false,
+      faults: [
+        {
+          stream: `ledger-${one}`,
+          revision: 1,
+          event_id: null,
+          fault: expect.stringMatching(/^revision 1 of ledger-org_\w+ cannot be opened: /),
+        },
+        faultOfTwo,
+        faultOfThree,
+        { stream: 'operator', revision: 0, fault: expect.stringContaining('cannot be opened') },
+      ],
+    })
+    const show = await cli(['event-log', 'show', `ledger-${one}`, '1'], environment)
+    expect(show).toMatchObject({ code: 1, err: expect.stringContaining('cannot be opened') })
+    expect(ledgerOf(await verify(), one)).toMatchObject({ ok: false, fault: { revision: 1 } })
+  })
+
   test.each([
     [['ledger', 'acknowledge', 'x', '--revision', '1', '--digest', 'x', '--reason', 'y'], 'organization_id'],
     [['ledger', 'acknowledge', '<org>', '--revision', 'one', '--digest', 'x', '--reason', 'y'], '--revision'],
