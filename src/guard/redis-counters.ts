@@ -1,7 +1,8 @@
-import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import type { Logger } from 'pino'
+import { within } from '../concurrency/deadline.ts'
+import { openRedis, reasonOf } from '../concurrency/redis.ts'
 import type { DirectoryKey } from './key-directory.ts'
 import {
   type RateLimiter,
@@ -33,11 +34,6 @@ const lateMaxMs = 200
 const probePauseMs = 250
 /** The same while the process starts: connecting takes a moment, and the start waits for it. */
 const firstProbePauseMs = 10
-/** A connection that stays silent this long after being asked is replaced: its other end may be gone. */
-const silenceMaxMs = 5_000
-const connectMaxMs = 2_000
-const reconnectPauseMs = 50
-const reconnectPauseMaxMs = 1_000
 /** What a starting process gives Redis to answer before it counts for itself. */
 const startMaxMs = 1_000
 /** Calls that wait for Redis at once; one more counts for itself. As many as a host takes connections. */
@@ -66,7 +62,6 @@ for i, key in ipairs(KEYS) do
 end
 return answer
 `
-const takeDigest = createHash('sha1').update(takeScript).digest('hex')
 
 /** What operations wants to know about shared counters; every member may be left out. */
 export type RateLimiterObserver = {
@@ -103,7 +98,7 @@ export const openSharedRateLimiter = async ({
   observe,
   answerMaxMs = answerDefaultMaxMs,
 }: SharedRateLimiterOptions): Promise<SharedRateLimiter> => {
-  const redis = await connect(url)
+  const redis = await openRedis({ url, name: 'enrichment-rate-limits', script: takeScript })
   const waiting = new Set<Waiting>()
   let shared = false
   let outage = false
@@ -132,8 +127,7 @@ export const openSharedRateLimiter = async ({
   const answersInTime = async (): Promise<boolean> => {
     const startedMs = performance.now()
     try {
-      // As text: this also leaves the script where calls find it by its digest.
-      await redis.eval(takeScript, 1, 'enrichment:rate:probe', Number.MAX_SAFE_INTEGER, 1_000)
+      await redis.runScript(1, 'enrichment:rate:probe', Number.MAX_SAFE_INTEGER, 1_000)
       return performance.now() - startedMs <= answerMaxMs
     } catch (error) {
       lastError = reasonOf(error)
@@ -221,7 +215,7 @@ export const openSharedRateLimiter = async ({
   })
   redis.on('close', () => degrade(connectionLost))
   probing = probe()
-  await Promise.race([probing, sleep(startMaxMs, undefined, { ref: false })])
+  await within(probing, { waitMs: startMaxMs }, () => undefined)
   if (!shared) announce(lastError)
 
   return {
@@ -240,41 +234,12 @@ export const openSharedRateLimiter = async ({
   }
 }
 
-const connect = async (url: string): Promise<Redis> => {
-  // Only where there is a Redis: the package extends String, and from then on V8 reads every string's methods slowly.
-  const { Redis } = await import('ioredis')
-  return new Redis(url, {
-    connectionName: 'enrichment-rate-limits',
-    protocol: 2,
-    disableClientInfo: true,
-    connectTimeout: connectMaxMs,
-    socketTimeout: silenceMaxMs,
-    // Nothing waits for a connection, and nothing is sent twice: the caller has counted for itself by then.
-    enableOfflineQueue: false,
-    autoResendUnfulfilledCommands: false,
-    maxRetriesPerRequest: 0,
-    // Gathering the commands of a turn into one write was measured: slower at every number of callers.
-    enableAutoPipelining: false,
-    retryStrategy: (times) =>
-      Math.min(reconnectPauseMs * 2 ** Math.min(times, 10), reconnectPauseMaxMs) * (0.5 + Math.random() / 2),
-    // After a failover the old primary takes no writes: the name may lead to the new one.
-    reconnectOnError: (error) => error.message.startsWith('READONLY'),
-  })
-}
-
 const ask = (redis: Redis, key: DirectoryKey, windows: readonly Window[]): Promise<number[]> => {
   const args: (string | number)[] = []
   // The braces keep a key's windows together in a cluster.
   for (const { policy } of windows) args.push(`enrichment:rate:{${key.keyId}}:${policy}`)
   for (const { limit, windowSeconds } of windows) args.push(limit, windowSeconds * 1_000)
-  return redis
-    .evalsha(takeDigest, windows.length, ...args)
-    .catch((error: unknown) => {
-      // The scripts were flushed.
-      if (!reasonOf(error).startsWith('NOSCRIPT')) throw error
-      return redis.eval(takeScript, windows.length, ...args)
-    })
-    .then((answer) => answer as number[])
+  return redis.runScript(windows.length, ...args).then((answer) => answer as number[])
 }
 
 const verdictOf = ([denied, ...counted]: readonly number[], windows: readonly Window[]): RateVerdict => {
@@ -288,10 +253,4 @@ const verdictOf = ([denied, ...counted]: readonly number[], windows: readonly Wi
     return state
   })
   return { exceeded, windows: states }
-}
-
-/** The message alone: an error of the client carries the command it failed at, which may be the one with the password. */
-const reasonOf = (error: unknown): string => {
-  if (!(error instanceof Error)) return String(error)
-  return error.message || ('code' in error ? String(error.code) : error.name)
 }

@@ -1,9 +1,8 @@
-import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import type { Logger } from 'pino'
 import { z } from 'zod'
+import { openRedis, reasonOf } from '../../concurrency/redis.ts'
 import {
   answeredInTime,
   CountersUnavailable,
@@ -27,12 +26,8 @@ import { periodEndMs } from './period.ts'
  * cannot have that keeps the counters in PostgreSQL.
  */
 
-const connectMaxMs = 2_000
 /** What a starting process gives Redis to be there. */
 const startMaxMs = 1_000
-const silenceMaxMs = 5_000
-const reconnectPauseMs = 50
-const reconnectPauseMaxMs = 1_000
 /** Counters stay this long after their period, for processes whose clocks are behind. */
 const afterPeriodMs = 2 * 86_400_000
 
@@ -65,7 +60,6 @@ if KEYS[1] ~= ARGV[6] then
 end
 return {0, fires, '', counted}
 `
-const takeDigest = createHash('sha1').update(takeScript).digest('hex')
 
 const takeAnswer = z.tuple([z.int(), z.int(), z.string(), z.string().regex(/^(\d+(,\d+)*)?$/)])
 
@@ -77,7 +71,7 @@ export const openRedisCounters = async ({
   url: string
   logger: Logger
 }): Promise<PixelCounters> => {
-  const redis = await connect(url)
+  const redis = await openRedis({ url, name: 'enrichment-pixel-counters', script: takeScript })
   let waiting = 0
   let failing = false
 
@@ -106,12 +100,7 @@ export const openRedisCounters = async ({
     }
   }
 
-  const starting = new AbortController()
-  await Promise.race([
-    once(redis, 'ready', { signal: starting.signal }).catch(() => undefined),
-    sleep(startMaxMs, undefined, { ref: false, signal: starting.signal }).catch(() => undefined),
-  ])
-  starting.abort()
+  await once(redis, 'ready', { signal: AbortSignal.timeout(startMaxMs) }).catch(() => undefined)
 
   return {
     take: async (hit) => {
@@ -152,34 +141,5 @@ const evaluate = (redis: Redis, { organizationId, host, hitId, atMs, rules }: Hi
   ]
   for (const { period, periodStart, number } of limits)
     args.push(number, periodEndMs(period, periodStart) - atMs + afterPeriodMs)
-  return redis.evalsha(takeDigest, limits.length + 1, ...args).catch((error: unknown) => {
-    // Somebody flushed the scripts, or this is the first of them.
-    if (!reasonOf(error).startsWith('NOSCRIPT')) throw error
-    return redis.eval(takeScript, limits.length + 1, ...args)
-  })
-}
-
-const connect = async (url: string): Promise<Redis> => {
-  // Only where there is a Redis: the package extends String, and from then on V8 reads every string's methods slowly.
-  const { Redis } = await import('ioredis')
-  return new Redis(url, {
-    connectionName: 'enrichment-pixel-counters',
-    protocol: 2,
-    disableClientInfo: true,
-    connectTimeout: connectMaxMs,
-    socketTimeout: silenceMaxMs,
-    // Nothing waits for a connection, and nothing is sent twice: a hit counted twice would be a hit lost.
-    enableOfflineQueue: false,
-    autoResendUnfulfilledCommands: false,
-    maxRetriesPerRequest: 0,
-    retryStrategy: (times) =>
-      Math.min(reconnectPauseMs * 2 ** Math.min(times, 10), reconnectPauseMaxMs) * (0.5 + Math.random() / 2),
-    // After a failover the old primary takes no writes: the name may lead to the new one.
-    reconnectOnError: (error) => error.message.startsWith('READONLY'),
-  })
-}
-
-const reasonOf = (error: unknown): string => {
-  if (!(error instanceof Error)) return String(error)
-  return error.message || ('code' in error ? String(error.code) : error.name)
+  return redis.runScript(limits.length + 1, ...args)
 }

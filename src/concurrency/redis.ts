@@ -1,0 +1,57 @@
+import type { Redis, Result } from 'ioredis'
+
+/**
+ * A connection to the Redis that processes share, with the one script that runs there. Nothing waits for a connection,
+ * and nothing is sent twice: a caller has been answered otherwise by then, and what is counted must not be counted again.
+ */
+
+declare module 'ioredis' {
+  interface RedisCommander<Context> {
+    /** The script the connection was opened with; `keys` is how many of the arguments are keys. */
+    runScript(keys: number, ...args: (string | number)[]): Result<unknown, Context>
+  }
+}
+
+const connectMaxMs = 2_000
+/** A connection that stays silent this long after being asked is replaced: its other end may be gone. */
+const silenceMaxMs = 5_000
+const reconnectPauseMs = 50
+const reconnectPauseMaxMs = 1_000
+
+/** Does not wait until the connection is there. `url` holds a password: never logged. */
+export const openRedis = async ({
+  url,
+  name,
+  script,
+}: {
+  readonly url: string
+  readonly name: string
+  readonly script: string
+}): Promise<Redis> => {
+  // Only where there is a Redis: the package extends String, and from then on V8 reads every string's methods slowly.
+  const { Redis } = await import('ioredis')
+  const redis = new Redis(url, {
+    connectionName: name,
+    protocol: 2,
+    disableClientInfo: true,
+    connectTimeout: connectMaxMs,
+    socketTimeout: silenceMaxMs,
+    enableOfflineQueue: false,
+    autoResendUnfulfilledCommands: false,
+    maxRetriesPerRequest: 0,
+    // Gathering the commands of a turn into one write was measured: slower at every number of callers.
+    enableAutoPipelining: false,
+    retryStrategy: (times) =>
+      Math.min(reconnectPauseMs * 2 ** Math.min(times, 10), reconnectPauseMaxMs) * (0.5 + Math.random() / 2),
+    // After a failover the old primary takes no writes: the name may lead to the new one.
+    reconnectOnError: (error) => error.message.startsWith('READONLY'),
+  })
+  redis.defineCommand('runScript', { lua: script })
+  return redis
+}
+
+/** The message alone: an error of the client carries the command it failed at, which may be the one with the password. */
+export const reasonOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error)
+  return error.message || ('code' in error ? String(error.code) : error.name)
+}
