@@ -1,29 +1,96 @@
 import type { Logger } from 'pino'
 import { type MicroCredits, parseCredits } from '../billing/money.ts'
-import { type EventLog, type NewEvent, StreamMissing } from '../event-log/port.ts'
-import type { Batch, Queued } from './batch.ts'
+import type { NewEvent, RecordedEvent } from '../event-log/port.ts'
+import type { Batch } from './batch.ts'
 import type { Committed, LedgerCommand } from './command.ts'
+import type { Queued } from './queue.ts'
+import type { LedgerReader } from './reader.ts'
 
 /**
- * Batches whose callers were refused although their append may still arrive. An append stands at exactly its revision,
- * so the event there decides: the batch's own, and its charges are given back; another's, and it can never arrive.
+ * Batches whose callers were refused although their append may still arrive. An append is at exactly its revision, so the
+ * event there decides: the batch's own, and its charges are given back; another's, and it can never arrive.
  */
-type Abandoned = {
-  add(batch: Batch): void
-  /** These stand in the ledger after `base`, and their callers were refused: their charges are due for reversal. */
-  unheard(commands: ReadonlyMap<string, Committed>, base: number): void
+export class Abandoned {
+  readonly #reader: Pick<LedgerReader, 'page'>
+  #batches: AbandonedBatch[] = []
+  readonly #due = new Map<string, Reversal>()
+
+  constructor(reader: Pick<LedgerReader, 'page'>) {
+    this.#reader = reader
+  }
+
+  add({ base, events, byFirstEventId }: Batch): void {
+    // What has waited longest is the least likely to arrive still.
+    const added = { base, first: events[0], commands: new Map(byFirstEventId) }
+    this.#batches = [...this.#batches, added].slice(-batchesMax)
+  }
+
   /** Nothing is pending. */
-  empty(): boolean
-  /** The command was sent again and answered: its charge, wherever it stands, is owed. */
-  answered(firstEventId: string): void
+  empty(): boolean {
+    return this.#batches.length === 0 && this.#due.size === 0
+  }
+
+  /** The command was sent again and answered: its charge, wherever it is, is owed. */
+  answered(firstEventId: string): void {
+    for (const { commands } of this.#batches) commands.delete(firstEventId)
+  }
+
+  /** The ledger holds this command after `base`, and its callers were refused: its charge is due for reversal. */
+  unheard(firstEventId: string, { events }: Committed, base: number): void {
+    for (const event of events)
+      if (event.type === 'CreditCharged')
+        this.#due.set(event.data.charge_id, {
+          chargeId: event.data.charge_id,
+          amount: parseCredits(event.data.amount),
+          firstEventId,
+          absentUpTo: base,
+        })
+  }
+
   /**
-   * Looks whether abandoned batches arrived. A queued command that stands in one is answered by it and taken from the
-   * queue; every other charge in it is due for reversal. Throws what the event log throws.
+   * Looks whether abandoned batches arrived. Returns the commands that did and that `queue` holds: they are answered by
+   * their events. Every other charge is due for reversal. Throws what the event log throws.
    */
-  lookAgain(queue: Queued[]): Promise<void>
+  async lookAgain(queue: readonly Queued[]): Promise<Map<string, Committed>> {
+    for (const { command } of queue) if (command.owes !== undefined) this.#isOwed(command.owes)
+    const places = new Map<AbandonedBatch, RecordedEvent>()
+    for (const batch of this.#batches) {
+      const [there] = await this.#reader.page(batch.base + 1, 1)
+      if (there !== undefined) places.set(batch, there)
+    }
+    this.#batches = this.#batches.filter((batch) => !places.has(batch))
+    const found = new Map<string, Committed>()
+    for (const [{ base, first, commands }, there] of places) {
+      // The metadata holds the digest: the same ids with other bytes are another process's doing, and answered there.
+      if (there.metadata !== first?.metadata) continue
+      for (const [firstEventId, committed] of commands)
+        if (queue.some((queued) => queued.firstEventId === firstEventId)) found.set(firstEventId, committed)
+        else this.unheard(firstEventId, committed, base)
+    }
+    return found
+  }
+
+  /** Its answer is delivered after all. */
+  #isOwed(firstEventId: string): void {
+    this.answered(firstEventId)
+    for (const reversal of [...this.#due.values()])
+      if (reversal.firstEventId === firstEventId) this.done(reversal)
+  }
+
   /** The reversals that are due, to be handed to the ledger like any command. */
-  due(): readonly Reversal[]
-  done(reversal: Reversal): void
+  due(): readonly Reversal[] {
+    return [...this.#due.values()]
+  }
+
+  done({ chargeId }: Reversal): void {
+    this.#due.delete(chargeId)
+  }
+}
+
+type AbandonedBatch = {
+  readonly base: number
+  readonly first: NewEvent | undefined
+  readonly commands: Map<string, Committed>
 }
 
 export type Reversal = {
@@ -31,73 +98,11 @@ export type Reversal = {
   readonly amount: MicroCredits
   /** The call that was charged, by its first event id. */
   readonly firstEventId: string
-  /** The reversal cannot stand before the charge it reverses. */
+  /** The reversal cannot be before the charge it reverses. */
   readonly absentUpTo: number
 }
 
 const batchesMax = 64
-
-export const createAbandoned = ({ stream, eventLog }: { stream: string; eventLog: EventLog }): Abandoned => {
-  let batches: {
-    readonly base: number
-    readonly first: NewEvent | undefined
-    readonly commands: Map<string, Committed>
-  }[] = []
-  const reversals = new Map<string, Reversal>()
-
-  const arrived = (commands: ReadonlyMap<string, Committed>, base: number, queue: Queued[]): void => {
-    for (const [firstEventId, committed] of commands) {
-      const retry = queue.findIndex((queued) => queued.firstEventId === firstEventId)
-      if (retry !== -1) {
-        for (const { resolve } of queue.splice(retry, 1)) resolve({ ...committed, repeated: true })
-        continue
-      }
-      for (const event of committed.events)
-        if (event.type === 'CreditCharged')
-          reversals.set(event.data.charge_id, {
-            chargeId: event.data.charge_id,
-            amount: parseCredits(event.data.amount),
-            firstEventId,
-            absentUpTo: base,
-          })
-    }
-  }
-
-  return {
-    add: ({ base, events, byFirstEventId }) => {
-      // What has waited longest is the least likely to arrive still.
-      batches = [...batches, { base, first: events[0], commands: new Map(byFirstEventId) }].slice(-batchesMax)
-    },
-    unheard: (commands, base) => arrived(commands, base, []),
-    empty: () => batches.length === 0 && reversals.size === 0,
-    answered: (firstEventId) => {
-      for (const { commands } of batches) commands.delete(firstEventId)
-    },
-    lookAgain: async (queue) => {
-      for (const { command } of queue) {
-        const { owes } = command
-        if (owes === undefined) continue
-        for (const { commands } of batches) commands.delete(owes)
-        for (const reversal of [...reversals.values()])
-          if (reversal.firstEventId === owes) reversals.delete(reversal.chargeId)
-      }
-      for (const batch of batches) {
-        const [there] = await eventLog
-          .read(stream, { from: batch.base + 1, max: 1 })
-          .catch((error: unknown) => {
-            if (error instanceof StreamMissing) return []
-            throw error
-          })
-        if (there === undefined) continue
-        batches = batches.filter((one) => one !== batch)
-        // The metadata holds the digest: the same ids with other bytes are another process's doing, and answered there.
-        if (there.metadata === batch.first?.metadata) arrived(batch.commands, batch.base, queue)
-      }
-    },
-    due: () => [...reversals.values()],
-    done: ({ chargeId }) => reversals.delete(chargeId),
-  }
-}
 
 /**
  * The key of whatever settles a charge whose caller was refused, by the first event id of the charged call: the charge

@@ -3,28 +3,13 @@ import { appendEventsMax, type NewEvent } from '../event-log/port.ts'
 import { encodeEvent } from '../event-log/stored-event.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import { type Account, balanceOf, draftOf, evolve } from './account.ts'
-import { CommandRefused, type Committed, type LedgerCommand } from './command.ts'
+import { CommandRefused, type Committed } from './command.ts'
 import { type decideCommand, isRefusal } from './decide.ts'
+import type { Queued } from './queue.ts'
 
-/** Commands on their way into a ledger: queued, decided together, serialised and chained. No I/O. */
-
-export type Queued = {
-  readonly command: LedgerCommand
-  readonly firstEventId: string
-  readonly idOf: (index: number) => string
-  readonly resolve: (committed: Committed) => void
-  readonly reject: (error: Error) => void
-  /** The ledger is known not to hold the command up to here; infinite where its key cannot come back. */
-  absentUpTo: number
-  /** On the ledger's clock for durations. */
-  readonly queuedAtMs: number
-  /** Its caller waited too long and was refused: what it is charged, should it still be written, is given back. */
-  gaveUp: boolean
-}
+/** Commands decided together, serialised and chained. No I/O. */
 
 export type Batch = {
-  /** The batch being written, on whose success this one builds. */
-  readonly before: Batch | null
   /** The ledger's last revision before the batch; −1 for a new one. */
   readonly base: number
   readonly draft: Account
@@ -39,17 +24,18 @@ export type Batch = {
    * A command's key is not a fresh request id, so another process may be writing the very same ids with other bytes.
    */
   contended: boolean
-  /** A decision contradicted the account while it was folded in: the draft is worth nothing any more. */
-  broken: boolean
 }
 
 /** The rules of a ledger. */
 export type Decide = typeof decideCommand
 
-type BatchLimits = { readonly batchCommandsMax: number; readonly batchBytesMax: number }
+export type BatchRules = {
+  readonly stream: string
+  readonly limits: { readonly batchCommandsMax: number; readonly batchBytesMax: number }
+  readonly decide: Decide
+}
 
-export const newBatch = (from: Account, before: Batch | null = null): Batch => ({
-  before,
+const newBatch = (from: Account): Batch => ({
   base: from.revision,
   draft: draftOf(from),
   events: [],
@@ -58,17 +44,16 @@ export const newBatch = (from: Account, before: Batch | null = null): Batch => (
   byFirstEventId: new Map(),
   bytes: 0,
   contended: false,
-  broken: false,
 })
 
 /** The commands of a batch. */
 export const commandsOf = ({ decided, refused }: Batch): Queued[] =>
   [...decided, ...refused].map(({ queued }) => queued)
 
-/** The commands of a batch that came to nothing, to be decided anew: those somebody still waits for. */
+/** The commands of a batch that came to nothing, to be decided anew: those whose callers still wait. */
 export const waitingOf = (batch: Batch): Queued[] => commandsOf(batch).filter(({ gaveUp }) => !gaveUp)
 
-/** What a durable batch wrote for callers of whom every one was refused before, by first event id. */
+/** What a durable batch wrote for commands all of whose callers were refused before, by first event id. */
 export const unheardOf = ({ decided }: Pick<Batch, 'decided'>): Map<string, Committed> => {
   const unheard = new Map<string, Committed>()
   for (const { queued, committed } of decided) if (queued.gaveUp) unheard.set(queued.firstEventId, committed)
@@ -77,70 +62,79 @@ export const unheardOf = ({ decided }: Pick<Batch, 'decided'>): Map<string, Comm
 }
 
 /**
- * Takes queued commands from the front and decides them onto a batch, one after the other, until it is full. It ends
- * before a command whose key may come back and that the ledger was not looked through for.
+ * Takes commands from the front of the queue and decides each against the account as the ones before it left it, until
+ * the batch is full. It ends before a command whose key may come back and that the ledger was not looked through for.
  */
-export const decideInto = (
+export const decideBatch = (account: Account, queue: Queued[], rules: BatchRules): Batch => {
+  const broken: Batch['refused'] = []
+  for (;;) {
+    const batch = newBatch(account)
+    const culprit = decideInto(batch, queue, rules)
+    if (culprit === undefined) {
+      batch.refused.push(...broken)
+      return batch
+    }
+    // The draft holds a part of its events and is worth nothing any more: all others are decided anew, without it.
+    broken.push(culprit)
+    queue.splice(queue.indexOf(culprit.queued), 1)
+  }
+}
+
+/** Gives the command whose events contradict the account, having taken nothing from the queue then. */
+const decideInto = (
   batch: Batch,
   queue: Queued[],
-  { stream, limits, decide }: { stream: string; limits: BatchLimits; decide: Decide },
-): void => {
+  { stream, limits, decide }: BatchRules,
+): Batch['refused'][number] | undefined => {
   let taken = 0
   for (const queued of queue) {
     if (batch.decided.length >= limits.batchCommandsMax || batch.bytes >= limits.batchBytesMax) break
     // It may be in a part of the ledger that was not looked through: it arrived during the look, or waits for the next.
     if (queued.absentUpTo < batch.base) break
-    if (!decideOne(batch, queued, { stream, decide })) break
+    const decided = decideOne(batch, queued, decide)
+    if (decided === 'full') break
+    if (decided !== null) {
+      try {
+        addToBatch(batch, stream, queued, decided)
+      } catch (error) {
+        return { queued, error: asError(error) }
+      }
+    }
     taken++
-    if (batch.broken) break
   }
   queue.splice(0, taken)
+  return undefined
 }
 
-/** False: the batch has no room left for what the command leads to. */
-const decideOne = (
-  batch: Batch,
-  queued: Queued,
-  { stream, decide }: { stream: string; decide: Decide },
-): boolean => {
-  // The same command again shares the fate of the batch that holds it.
-  for (const holder of [batch.before, batch]) {
-    const twin = holder?.byFirstEventId.get(queued.firstEventId)
-    if (holder === null || twin === undefined) continue
-    holder.decided.push({ queued, committed: { ...twin, repeated: true } })
-    return true
+type Decided = { readonly events: readonly LedgerEvent[]; readonly encoded: readonly NewEvent[] }
+
+/** What a command adds to the batch; null: nothing, and it is answered or refused. `full`: there is no room left for it. */
+const decideOne = (batch: Batch, queued: Queued, decide: Decide): Decided | null | 'full' => {
+  const twin = batch.byFirstEventId.get(queued.firstEventId)
+  if (twin !== undefined) {
+    // The same command again shares the fate of the batch that holds it.
+    batch.decided.push({ queued, committed: { ...twin, repeated: true } })
+    return null
   }
   try {
-    const decision = decide(batch.draft, queued.command, queued.idOf)
-    if (isRefusal(decision)) {
-      batch.refused.push({ queued, error: new CommandRefused(decision.refused) })
-      return true
+    const events = decide(batch.draft, queued.command, queued.idOf)
+    if (isRefusal(events)) {
+      batch.refused.push({ queued, error: new CommandRefused(events.refused) })
+      return null
     }
-    if (decision.length > appendEventsMax)
+    if (events.length > appendEventsMax)
       throw new RangeError(
-        `command ${queued.command.key} leads to ${decision.length} events; an append holds ${appendEventsMax}`,
+        `command ${queued.command.key} leads to ${events.length} events; an append holds ${appendEventsMax}`,
       )
-    if (batch.events.length + decision.length > appendEventsMax) return false
-    const encoded = encodeDecision(queued, decision)
-    batch.broken = true
-    addToBatch(batch, stream, decision, encoded)
-    batch.broken = false
-    const { command, firstEventId } = queued
-    const committed: Committed = {
-      events: decision,
-      revision: batch.draft.revision,
-      balance: balanceOf(batch.draft, command.atMs),
-      repeated: false,
-    }
-    batch.decided.push({ queued, committed })
-    // What came to nothing left no trace: the same key may come again and lead to something.
-    if (decision.length > 0) batch.byFirstEventId.set(firstEventId, committed)
-    batch.contended ||= command.key !== command.requestId
+    if (batch.events.length + events.length > appendEventsMax) return 'full'
+    return { events, encoded: encodeDecision(queued, events) }
   } catch (error) {
-    batch.refused.push({ queued, error: error instanceof Error ? error : new Error(String(error)) })
+    batch.refused.push({ queued, error: asError(error) })
+    return null
   }
-  return true
 }
+
+const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)))
 
 /** Serialises what was decided for a command. Throws TypeError for data events cannot hold. */
 const encodeDecision = (
@@ -159,17 +153,13 @@ const encodeDecision = (
   )
 }
 
-/** Chains encoded events onto the batch and folds them into its draft. */
-const addToBatch = (
-  batch: Batch,
-  stream: string,
-  decision: readonly LedgerEvent[],
-  encoded: readonly NewEvent[],
-): void => {
-  const { draft } = batch
-  decision.forEach((event, i) => {
-    const bare = encoded[i]
-    if (bare === undefined) return
+/** Chains encoded events onto the batch and folds them into its draft. Throws where they contradict the account. */
+const addToBatch = (batch: Batch, stream: string, queued: Queued, { events, encoded }: Decided): void => {
+  const { draft, byFirstEventId } = batch
+  const { command, firstEventId } = queued
+  encoded.forEach((bare, i) => {
+    const event = events[i]
+    if (event === undefined) return
     const revision = draft.revision + 1
     const chained = chain(bare, { stream, revision, previous: draft.digest })
     evolve(draft, event, revision)
@@ -177,4 +167,10 @@ const addToBatch = (
     batch.events.push(chained.event)
     batch.bytes += chained.event.data.length + chained.event.metadata.length
   })
+  const { revision } = draft
+  const committed = { events, revision, balance: balanceOf(draft, command.atMs), repeated: false }
+  batch.decided.push({ queued, committed })
+  // What came to nothing left no trace: the same key may come again and lead to something.
+  if (events.length > 0) byFirstEventId.set(firstEventId, committed)
+  batch.contended ||= command.key !== command.requestId
 }

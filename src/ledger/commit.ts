@@ -1,26 +1,22 @@
 import type { MicroCredits } from '../billing/money.ts'
 import { createOutage } from '../event-log/outage.ts'
-import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
+import { LogRewritten, Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { type Account, balanceOf } from './account.ts'
 import { createAppendWatch } from './append-watch.ts'
 import type { Committed, LedgerCommand } from './command.ts'
-import {
-  createWriter,
-  type LedgerLimits,
-  type LedgerOptions,
-  LedgerUnavailable,
-  type Writer,
-  type WriterReports,
-} from './writer.ts'
+import { type LedgerOptions, LedgerUnavailable, ledgerLimits, type WriterReports } from './options.ts'
+import { createWriter, type Writer } from './writer.ts'
+import { isAtRest } from './writer-states.ts'
 
 export { CommandRefused, type Committed, type LedgerCommand } from './command.ts'
-export type { AccountSnapshot } from './reader.ts'
 export {
   type LedgerLimits,
   type LedgerObserver,
   type LedgerOptions,
   LedgerUnavailable,
-} from './writer.ts'
+  ledgerLimits,
+} from './options.ts'
+export type { AccountSnapshot } from './reader.ts'
 
 /**
  * The ledger protocol: how decisions about an organization's credits become events without a lost one, a double one
@@ -29,21 +25,6 @@ export {
  *
  * It is not a place for I/O of a call: commands arrive with everything they need.
  */
-
-export const ledgerLimits: LedgerLimits = {
-  batchCommandsMax: 256,
-  batchBytesMax: 512 * 1024,
-  queuedPerOrganizationMax: 5_000,
-  accountsMax: 10_000,
-  unavailableRetryMs: 2_000,
-  unknownRetryMs: 15_000,
-  retryPauseMs: 50,
-  abandonedCheckMs: 5_000,
-  readPageMax: 1_000,
-  readDeadlineMs: 5_000,
-  callerWaitMaxMs: 10_000,
-  idleConflictsMax: 3,
-}
 
 /** How often callers who have waited too long are looked for, while anything is under way. */
 const lateCheckMs = 500
@@ -77,7 +58,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
   const limits = { ...ledgerLimits, ...options.limits }
   const writers = new Map<string, Writer>()
   const balances = new Map<string, MicroCredits>()
-  const told = (organizationId: string, balance: MicroCredits): void => {
+  const tell = (organizationId: string, balance: MicroCredits): void => {
     if (balances.size >= limits.accountsMax && !balances.has(organizationId)) balances.clear()
     balances.set(organizationId, balance)
   }
@@ -103,8 +84,10 @@ export const createLedger = (options: LedgerOptions): Ledger => {
     rewritten: giveUp,
     appended: appends.succeeded,
     notAppended: (error) => {
+      if (error instanceof LogRewritten) giveUp(error)
       if (error instanceof Unavailable || error instanceof UnknownOutcome) appends.failed(error)
     },
+    balance: tell,
   }
 
   const writerOf = (organizationId: string): Writer => {
@@ -120,7 +103,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
   const checkLate = (): void => {
     checking ??= setTimeout(() => {
       checking = undefined
-      const busy = [...writers.values()].filter((writer) => !writer.idle())
+      const busy = [...writers.values()].filter((writer) => !isAtRest(writer.state))
       for (const writer of busy) writer.refuseLate()
       if (busy.length > 0) checkLate()
     }, lateCheckMs)
@@ -135,17 +118,15 @@ export const createLedger = (options: LedgerOptions): Ledger => {
         )
 
   return {
-    submit: async (organizationId, command) => {
+    submit: (organizationId, command) => {
       checkLate()
-      const committed = await unlessRewritten(() => writerOf(organizationId).submit(command))
-      told(organizationId, committed.balance)
-      return committed
+      return unlessRewritten(() => writerOf(organizationId).submit(command))
     },
     account: (organizationId) => unlessRewritten(() => writerOf(organizationId).current()),
     lastSeen: async (organizationId) => {
       const account = await unlessRewritten(() => writerOf(organizationId).lastSeen())
       // Each command tells it anew; this is for who has sent none.
-      if (!balances.has(organizationId)) told(organizationId, balanceOf(account, Date.now()))
+      if (!balances.has(organizationId)) tell(organizationId, balanceOf(account, Date.now()))
       return account
     },
     knownBalance: (organizationId) => (rewritten === undefined ? balances.get(organizationId) : undefined),
@@ -156,7 +137,7 @@ export const createLedger = (options: LedgerOptions): Ledger => {
     },
     giveUp,
     drain: async () => {
-      while ([...writers.values()].some((writer) => !writer.idle()))
+      while ([...writers.values()].some(({ state }) => !isAtRest(state)))
         await Promise.all([...writers.values()].map((writer) => writer.settled()))
     },
   }

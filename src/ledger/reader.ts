@@ -158,7 +158,10 @@ const record = (
   balance: Committed['balance'],
 ): void => {
   const first = metadata.causation_id ?? recorded.id
-  const events = [...(found.get(first)?.events ?? []), { type, data } as LedgerEvent]
+  const before = found.get(first)
+  // A snapshot may lie between a call and its charge: the charge alone is not what became of the command.
+  if (before === undefined && first !== recorded.id) return
+  const events = [...(before?.events ?? []), { type, data } as LedgerEvent]
   found.set(first, { events, revision: recorded.revision, balance, repeated: true })
 }
 

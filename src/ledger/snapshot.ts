@@ -3,7 +3,7 @@ import type { AccountState } from '../../projections/account-state.ts'
 import { type AccountRow, accountSnapshot, sealedState } from '../../projections/sealed-account.ts'
 import { drawOrder } from '../billing/lots.ts'
 import type { Account } from './account.ts'
-import type { AccountSnapshot } from './commit.ts'
+import type { AccountSnapshot } from './reader.ts'
 
 /**
  * Reads an account as its projection has it: where folding a ledger starts. It affects cost, never meaning: rows that do

@@ -1083,6 +1083,16 @@ describe('rule 6: loading the account', () => {
     expect(formatCredits(balance)).toBe(await balanceNow())
   })
 
+  test('a command that the snapshot holds half of is answered whole', async () => {
+    await opened()
+    const { events } = await processOf('b').submit(org, call('same'))
+    expect(events).toHaveLength(2)
+    const ledger = processOf('a', { snapshot: snapshotAfter(() => 3) })
+    expect(
+      await ledger.submit(org, { ...call('same'), requestId: 'same-request', absentUpTo: 1 }),
+    ).toMatchObject({ events, revision: 3, repeated: true })
+  })
+
   test('`account` sees what other processes have written; `lastSeen` costs no read', async () => {
     await opened()
     let reads = 0

@@ -1,0 +1,89 @@
+import type { Logger } from 'pino'
+import type { MicroCredits } from '../billing/money.ts'
+import type { Outage } from '../event-log/outage.ts'
+import type { EventLog } from '../event-log/port.ts'
+import type { Decide } from './batch.ts'
+import type { AccountSnapshot } from './reader.ts'
+
+/** What a ledger is made of, and its limits. */
+
+export type LedgerLimits = {
+  readonly batchCommandsMax: number
+  readonly batchBytesMax: number
+  readonly queuedPerOrganizationMax: number
+  readonly accountsMax: number
+  /** How long a known failure is retried before the batch is refused. */
+  readonly unavailableRetryMs: number
+  /** How long an unknown outcome is resent before the stream itself is asked. Longer than any engine's own deadline. */
+  readonly unknownRetryMs: number
+  readonly retryPauseMs: number
+  /** How often a refused batch is looked for that may still arrive, while nothing else makes the writer look. */
+  readonly abandonedCheckMs: number
+  readonly readPageMax: number
+  /** How long one read may take. */
+  readonly readDeadlineMs: number
+  /** After this a caller is refused, whatever becomes of the command. Callers of a call add at most two seconds to it. */
+  readonly callerWaitMaxMs: number
+  /** How often in a row an append may be refused although the ledger holds nothing new. */
+  readonly idleConflictsMax: number
+}
+
+export const ledgerLimits: LedgerLimits = {
+  batchCommandsMax: 256,
+  batchBytesMax: 512 * 1024,
+  queuedPerOrganizationMax: 5_000,
+  accountsMax: 10_000,
+  unavailableRetryMs: 2_000,
+  unknownRetryMs: 15_000,
+  retryPauseMs: 50,
+  abandonedCheckMs: 5_000,
+  readPageMax: 1_000,
+  readDeadlineMs: 5_000,
+  callerWaitMaxMs: 10_000,
+  idleConflictsMax: 3,
+}
+
+/** `now` is the time of day. Durations are measured with `monotonic`, which no one sets back; default: `now`. */
+export type LedgerClock = { now(): number; monotonic?(): number }
+
+export type LedgerOptions = {
+  readonly eventLog: EventLog
+  readonly snapshot: AccountSnapshot
+  readonly logger: Logger
+  readonly clock: LedgerClock
+  readonly limits?: Partial<LedgerLimits>
+  readonly observe?: LedgerObserver
+  /** The rules, where a test has others. */
+  readonly decide?: Decide
+}
+
+/** What operations wants to know; every member may be left out. */
+export type LedgerObserver = {
+  batch?(commands: number, events: number, ms: number): void
+  conflict?(): void
+  unknownOutcome?(): void
+  reversal?(): void
+}
+
+export type WriterOptions = LedgerOptions & {
+  readonly limits: LedgerLimits
+  readonly reports: WriterReports
+  /** The event log does not answer, or takes no appends: the same for every organization, and told once. */
+  readonly away: Outage
+}
+
+/** What a writer tells the ledger it belongs to. */
+export type WriterReports = {
+  /** The event log no longer holds what this process wrote or read: nothing it says can be trusted any more. */
+  rewritten(error: Error): void
+  appended(): void
+  /** An append was refused for good, its outcome stayed unknown, or what is in its place cannot be read. */
+  notAppended(error: unknown): void
+  /** A caller was told this balance. */
+  balance(organizationId: string, balance: MicroCredits): void
+}
+
+/** The ledger cannot take the command now; nothing was charged. The caller may try again. */
+export class LedgerUnavailable extends Error {
+  override name = 'LedgerUnavailable'
+}

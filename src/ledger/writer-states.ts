@@ -1,0 +1,116 @@
+import type { Account } from './account.ts'
+import type { Batch } from './batch.ts'
+
+/**
+ * Pure: what the writer of one ledger is doing, and what follows from what happens.
+ *
+ * A writer does one thing at a time. `unloaded` and `idle` are at rest. In every other state exactly one piece of work is
+ * under way, and only its end leaves the state: what arrives meanwhile waits in the queue. The account is part of the
+ * state, so that none is at hand where it cannot be relied on.
+ */
+export type WriterState =
+  /** The account is not known: nothing was asked yet, or something failed. */
+  | { readonly kind: 'unloaded' }
+  /** The snapshot and the stream after it are being read. */
+  | { readonly kind: 'loading' }
+  | { readonly kind: 'idle'; readonly account: Account }
+  /** The turn of the event loop ends: what arrives in it becomes one batch. */
+  | { readonly kind: 'gathering'; readonly account: Account }
+  /** The ledger is being read for commands that may be in it already, and for appends that may have arrived late. */
+  | { readonly kind: 'looking'; readonly account: Account }
+  /** The batch is being appended, by identical appends, until the outcome is known or the time for that is over. */
+  | { readonly kind: 'writing'; readonly account: Account; readonly batch: Batch }
+  /** Another process appended: what it wrote is being folded in. The batch is in the queue again. */
+  | { readonly kind: 'catching_up'; readonly account: Account }
+  /** The log did not tell what became of the batch: its place is being read. */
+  | { readonly kind: 'finding_out'; readonly batch: Batch }
+
+export type StateKind = WriterState['kind']
+
+export type WriterEvent =
+  /** A command arrived. */
+  | 'submit'
+  /** The account is asked for. */
+  | 'ask'
+  /** It is time to look again whether abandoned batches arrived. */
+  | 'due'
+  /** Callers have waited too long. */
+  | 'late'
+  | 'turn_over'
+  | 'loaded'
+  | 'looked'
+  | 'written'
+  /** Something else is at the batch's place. */
+  | 'conflict'
+  | 'caught_up'
+  /** The time for an answer is over. */
+  | 'unknown'
+  | 'found_out'
+  /** What was under way failed, and certainly nothing was written. */
+  | 'failed'
+
+/** `onwards`: to `looking`, `writing` or `idle`, as the queue demands. `restart`: to `loading` if anyone waits, else `unloaded`. */
+export type Next = StateKind | 'onwards' | 'restart'
+
+/** State by event. What is not in a row cannot happen in that state. */
+export const writerTable: Readonly<Record<StateKind, Readonly<Partial<Record<WriterEvent, Next>>>>> = {
+  unloaded: { submit: 'loading', ask: 'loading', due: 'loading', late: 'unloaded' },
+  loading: {
+    submit: 'loading',
+    ask: 'loading',
+    due: 'loading',
+    late: 'loading',
+    loaded: 'onwards',
+    failed: 'restart',
+  },
+  idle: { submit: 'gathering', ask: 'idle', due: 'onwards', late: 'idle' },
+  gathering: {
+    submit: 'gathering',
+    ask: 'gathering',
+    due: 'gathering',
+    late: 'gathering',
+    turn_over: 'onwards',
+  },
+  looking: {
+    submit: 'looking',
+    ask: 'looking',
+    due: 'looking',
+    late: 'looking',
+    looked: 'onwards',
+    failed: 'restart',
+  },
+  writing: {
+    submit: 'writing',
+    ask: 'writing',
+    due: 'writing',
+    late: 'writing',
+    written: 'onwards',
+    conflict: 'catching_up',
+    unknown: 'finding_out',
+    failed: 'restart',
+  },
+  catching_up: {
+    submit: 'catching_up',
+    ask: 'catching_up',
+    due: 'catching_up',
+    late: 'catching_up',
+    caught_up: 'onwards',
+    failed: 'restart',
+  },
+  finding_out: {
+    submit: 'finding_out',
+    ask: 'finding_out',
+    due: 'finding_out',
+    late: 'finding_out',
+    found_out: 'restart',
+  },
+}
+
+/** Where an event leads. Throws for one that cannot happen in the state: going on would write on a wrong account. */
+export const nextOf = (state: StateKind, event: WriterEvent): Next => {
+  const next = writerTable[state][event]
+  if (next === undefined) throw new Error(`ledger: a writer that is ${state} met "${event}"`)
+  return next
+}
+
+export const isAtRest = (state: StateKind): boolean => state === 'unloaded' || state === 'idle'
