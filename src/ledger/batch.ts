@@ -29,7 +29,7 @@ export type Batch = {
 /** The rules of a ledger. */
 export type Decide = typeof decideCommand
 
-export type BatchRules = {
+type BatchRules = {
   readonly stream: string
   readonly limits: { readonly batchCommandsMax: number; readonly batchBytesMax: number }
   readonly decide: Decide

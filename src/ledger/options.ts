@@ -44,7 +44,7 @@ export const ledgerLimits: LedgerLimits = {
 }
 
 /** `now` is the time of day. Durations are measured with `monotonic`, which no one sets back; default: `now`. */
-export type LedgerClock = { now(): number; monotonic?(): number }
+type LedgerClock = { now(): number; monotonic?(): number }
 
 export type LedgerOptions = {
   readonly eventLog: EventLog

@@ -26,9 +26,9 @@ import type { Committed } from './command.ts'
 export type AccountSnapshot = (organizationId: string) => Promise<Account | null | 'not sealed'>
 
 /** Commands found in a stream, by the id of their first event. */
-type Found = Map<string, Committed>
+export type Found = Map<string, Committed>
 
-type LedgerReader = {
+export type LedgerReader = {
   /**
    * The account as the log has it, and what was found after its snapshot. Throws `LogRewritten` where the projector had
    * read more of the ledger than there is.

@@ -290,6 +290,7 @@ class LedgerWriter implements Writer {
   /** Nothing that waits can be decided: everyone who waits is refused. */
   #failed(error: unknown): void {
     this.#callers.refuse(this.#queue.waiting.splice(0), error)
+    if (!this.#abandoned.empty()) this.#callers.lookLater()
     const asking = this.#asking
     this.#asking = undefined
     this.#on('failed')

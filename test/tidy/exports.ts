@@ -15,7 +15,7 @@ const known: readonly { readonly which: RegExp; readonly why: string }[] = [
   { which: /ledger\/decide\.ts#/, why: 'pure decisions, which tests take one by one' },
   {
     which:
-      /#(?:tariff|catalogue|callFacts|eventMetadata|ipv6Embedding|listFileNames|listEntries|apiKeyPrefix)$/,
+      /#(?:tariff|catalogue|callFacts|eventMetadata|writerTable|ipv6Embedding|listFileNames|listEntries|apiKeyPrefix)$/,
     why: 'a table: tests go through all of it',
   },
   {

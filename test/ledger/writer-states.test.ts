@@ -1,0 +1,345 @@
+/**
+ * Every state of a ledger's writer by every event: the table is the specification, and a real writer is taken into each
+ * state and made to meet each event. What the table does not hold must not be survived.
+ */
+import { pino } from 'pino'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { parseCredits } from '../../src/billing/money.ts'
+import { createOutage } from '../../src/event-log/outage.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import type { Instruction } from '../../src/ledger/command.ts'
+import { type Committed, createLedger, type LedgerCommand, ledgerLimits } from '../../src/ledger/commit.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import { createWriter, type Writer } from '../../src/ledger/writer.ts'
+import {
+  type Next,
+  nextOf,
+  type StateKind,
+  type WriterEvent,
+  writerTable,
+} from '../../src/ledger/writer-states.ts'
+import { type AppendFault, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+
+const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
+const atMs = Date.parse('2026-03-01T12:00:00.000Z')
+const logger = pino({ level: 'silent' })
+const events = [
+  'submit',
+  'ask',
+  'due',
+  'late',
+  'turn_over',
+  'loaded',
+  'looked',
+  'written',
+  'conflict',
+  'caught_up',
+  'unknown',
+  'found_out',
+  'failed',
+] as const satisfies readonly WriterEvent[]
+const states = Object.keys(writerTable) as StateKind[]
+const cases = states.flatMap((state) =>
+  events.map((event) => ({ state, event, next: writerTable[state][event] })),
+)
+
+let log: MemoryEventLog
+let nowMs: number
+beforeEach(async () => {
+  nowMs = atMs
+  log = createMemoryEventLog({ now: () => nowMs })
+  const opener = createLedger({ eventLog: log.client('opener'), snapshot: async () => null, logger, clock })
+  await opener.submit(org, command('register', { kind: 'register', name: 'Example', overdraftLimit: 0n }))
+  await opener.submit(org, grant('opening'))
+})
+afterEach(async () => {
+  expect((await verifyLedger(log.client('verifier'), org)).fault).toBeNull()
+})
+
+const clock = { now: () => nowMs }
+
+const command = (key: string, instruction: Instruction): LedgerCommand => ({
+  key,
+  atMs,
+  actor: 'cli',
+  requestId: key,
+  ...instruction,
+})
+
+const grant = (key: string): LedgerCommand =>
+  command(key, { kind: 'grant', amount: parseCredits('1'), priority: 0, expiresAt: null, reason: 'test' })
+
+/** Every append and every read waits here until the test says what becomes of it. */
+type Held<Fault> = (fault: Fault | undefined) => void
+
+type Scene = {
+  readonly writer: Writer
+  readonly appends: Held<AppendFault>[]
+  readonly reads: Held<'unavailable'>[]
+  /** What the callers were told, in the order in which they sent their commands. */
+  readonly told: string[]
+  submit(key?: string, more?: Partial<LedgerCommand>): void
+  /** Lets everything that is at hand happen. */
+  turn(): Promise<void>
+  /** Lets the log answer whatever it is asked, until the writer is at rest. */
+  settle(): Promise<void>
+}
+
+const sceneOf = (): Scene => {
+  const appends: Held<AppendFault>[] = []
+  const reads: Held<'unavailable'>[] = []
+  const told: string[] = []
+  const reports = { rewritten: () => {}, appended: () => {}, notAppended: () => {}, balance: () => {} }
+  const writer = createWriter(org, {
+    eventLog: log.client('a', {
+      onAppend: () => new Promise((resolve) => appends.push(resolve)),
+      onRead: () => new Promise((resolve) => reads.push(resolve)),
+    }),
+    snapshot: async () => null,
+    logger,
+    clock,
+    reports,
+    away: createOutage({ logger, what: 'test' }),
+    limits: {
+      ...ledgerLimits,
+      retryPauseMs: 0,
+      unknownRetryMs: 0,
+      unavailableRetryMs: 0,
+      abandonedCheckMs: 5,
+    },
+  })
+  const turn = async (): Promise<void> => {
+    for (let n = 0; n < 4; n++) await new Promise((resolve) => setImmediate(resolve))
+  }
+  let sent = 0
+  const scene: Scene = {
+    writer,
+    appends,
+    reads,
+    told,
+    turn,
+    submit: (key = `command-${sent}`, more = {}) => {
+      const at = sent++
+      told[at] = 'waits'
+      writer.submit({ ...grant(key), ...more } as LedgerCommand).then(
+        ({ repeated }: Committed) => {
+          told[at] = repeated ? 'repeated' : 'committed'
+        },
+        (error: Error) => {
+          told[at] = error.name
+        },
+      )
+    },
+    settle: async () => {
+      for (let n = 0; n < 40; n++) {
+        appends.shift()?.(undefined)
+        reads.shift()?.(undefined)
+        await turn()
+      }
+    },
+  }
+  return scene
+}
+
+/** Another process writes. */
+const foreign = async (): Promise<void> => {
+  const other = createLedger({ eventLog: log.client('b'), snapshot: async () => null, logger, clock })
+  await other.submit(org, grant(`foreign-${log.attempts.length}`))
+}
+
+/** Takes a writer into a state, with a command on its way where the state has one. */
+const enter: Record<StateKind, (scene: Scene) => Promise<void>> = {
+  unloaded: async () => {},
+  loading: async (scene) => {
+    scene.submit()
+    await scene.turn()
+  },
+  idle: async (scene) => {
+    void scene.writer.lastSeen()
+    await scene.settle()
+  },
+  gathering: async (scene) => {
+    await enter.idle(scene)
+    scene.submit()
+  },
+  looking: async (scene) => {
+    await enter.idle(scene)
+    scene.submit('may be there', { absentUpTo: 0 })
+    await scene.turn()
+  },
+  writing: async (scene) => {
+    await enter.gathering(scene)
+    await scene.turn()
+  },
+  catching_up: async (scene) => {
+    await enter.writing(scene)
+    await foreign()
+    scene.appends.shift()?.(undefined)
+    await scene.turn()
+  },
+  finding_out: async (scene) => {
+    await enter.writing(scene)
+    scene.appends.shift()?.('lose-request')
+    await scene.turn()
+  },
+}
+
+/** Makes an event happen. */
+const happen: Record<WriterEvent, (scene: Scene) => Promise<void>> = {
+  submit: async ({ submit }) => submit('arrives'),
+  ask: async ({ writer }) => void writer.lastSeen().catch(() => undefined),
+  // The timer is started by an abandoned batch; tests of `due` begin with one.
+  due: async () => void (await new Promise((resolve) => setTimeout(resolve, 20))),
+  late: async ({ writer }) => {
+    nowMs += ledgerLimits.callerWaitMaxMs
+    writer.refuseLate()
+  },
+  turn_over: (scene) => scene.turn(),
+  loaded: async (scene) => {
+    scene.reads.shift()?.(undefined)
+    await scene.turn()
+  },
+  looked: (scene) => happen.loaded(scene),
+  caught_up: (scene) => happen.loaded(scene),
+  found_out: (scene) => happen.loaded(scene),
+  written: async (scene) => {
+    scene.appends.shift()?.(undefined)
+    await scene.turn()
+  },
+  conflict: async (scene) => {
+    await foreign()
+    await happen.written(scene)
+  },
+  unknown: async (scene) => {
+    scene.appends.shift()?.('lose-request')
+    await scene.turn()
+  },
+  failed: async (scene) => {
+    scene.appends.shift()?.('unavailable')
+    scene.reads.shift()?.('unavailable')
+    await scene.turn()
+  },
+}
+
+/** Where the table leads when nothing else waits: one step further than the table says, where that does not end at rest. */
+const arrivesAt = (state: StateKind, event: WriterEvent, next: Next): StateKind => {
+  if (next === 'restart') return 'unloaded'
+  if (next !== 'onwards') return next
+  // The command that was on its way is decided next, unless it was just written.
+  if (event === 'written' || (state === 'idle' && event === 'due')) return 'idle'
+  return 'writing'
+}
+
+describe('what the table holds', () => {
+  const possible = cases.filter(({ event, next }) => next !== undefined && event !== 'due')
+  test.each(possible)('$state, $event: $next', async ({ state, event, next }) => {
+    const scene = sceneOf()
+    await enter[state](scene)
+    expect(scene.writer.state).toBe(state)
+    const appendsBefore = log.attempts.length
+    await happen[event](scene)
+    expect(scene.writer.state).toBe(arrivesAt(state, event, next ?? 'onwards'))
+    // Never two pieces of work at once, and nothing is appended from where nothing was decided.
+    expect(scene.appends.length + scene.reads.length).toBeLessThanOrEqual(1)
+    if (next === state) expect(log.attempts).toHaveLength(appendsBefore)
+    await scene.settle()
+    expect(['idle', 'unloaded']).toContain(scene.writer.state)
+    expect(scene.told).not.toContain('waits')
+    await scene.writer.settled()
+    expect(scene.told).toEqual(toldAfter(state, event))
+  })
+
+  /** A command on its way is committed, unless the event means that its caller is refused; one that arrives is committed. */
+  const toldAfter = (state: StateKind, event: WriterEvent): string[] => {
+    const onItsWay = state === 'unloaded' || state === 'idle' ? [] : ['committed']
+    const refused = event === 'late' || event === 'failed' || event === 'unknown' || state === 'finding_out'
+    const first = refused ? onItsWay.map(() => 'LedgerUnavailable') : onItsWay
+    return event === 'submit' ? [...first, 'committed'] : first
+  }
+
+  test('every command that was committed is in the ledger once, and of those refused only the one that was under way', async () => {
+    for (const { state, event } of possible) {
+      log.restore(2)
+      const foreignBefore = log.attempts.filter(({ client }) => client === 'b').length
+      const scene = sceneOf()
+      await enter[state](scene)
+      await happen[event](scene)
+      await scene.settle()
+      const standing = log.eventsOf(ledgerStream(org))
+      expect(new Set(standing.map(({ id }) => id)).size).toBe(standing.length)
+      const committed = scene.told.filter((told) => told === 'committed').length
+      const others = log.attempts.filter(({ client }) => client === 'b').length - foreignBefore
+      const arrived = state === 'writing' && event === 'late' ? 1 : 0
+      expect(standing.length - 2, `${state}, ${event}`).toBe(committed + others + arrived)
+    }
+  })
+})
+
+describe('what the table does not hold', () => {
+  test.each(cases.filter(({ next }) => next === undefined))(
+    '$state, $event: cannot happen',
+    ({ state, event }) => {
+      expect(() => nextOf(state, event)).toThrow(`${state} met "${event}"`)
+    },
+  )
+
+  test('only what ends a piece of work leaves a state that has one', () => {
+    for (const state of states) {
+      if (state === 'unloaded' || state === 'idle') continue
+      for (const event of ['submit', 'ask', 'due', 'late'] as const)
+        expect(writerTable[state][event], `${state}, ${event}`).toBe(state)
+    }
+  })
+})
+
+describe('it is time to look again', () => {
+  /** A batch was abandoned: its append may still arrive. */
+  const abandoned = async (): Promise<Scene> => {
+    const scene = sceneOf()
+    await enter.writing(scene)
+    scene.appends.shift()?.('late')
+    await scene.turn()
+    expect(scene.writer.state).toBe('finding_out')
+    scene.reads.shift()?.(undefined)
+    await scene.turn()
+    expect(scene.writer.state).toBe('unloaded')
+    return scene
+  }
+
+  test('unloaded: the ledger is loaded and looked through', async () => {
+    const scene = await abandoned()
+    await happen.due(scene)
+    expect(scene.writer.state).toBe('loading')
+    scene.reads.shift()?.(undefined)
+    await scene.turn()
+    expect(scene.writer.state).toBe('looking')
+    await scene.settle()
+    expect(scene.writer.state).toBe('idle')
+  })
+
+  test('idle: the ledger is looked through', async () => {
+    const scene = await abandoned()
+    void scene.writer.lastSeen()
+    await scene.settle()
+    expect(scene.writer.state).toBe('idle')
+    await happen.due(scene)
+    expect(scene.writer.state).toBe('looking')
+    await scene.settle()
+  })
+
+  test('in every other state it is done before the next batch anyway', () => {
+    for (const state of states)
+      if (state !== 'unloaded' && state !== 'idle') expect(nextOf(state, 'due')).toBe(state)
+  })
+
+  test('and the log cannot be read: tried again later', async () => {
+    const scene = await abandoned()
+    await happen.due(scene)
+    scene.reads.shift()?.('unavailable')
+    await scene.turn()
+    expect(scene.writer.state).toBe('unloaded')
+    await happen.due(scene)
+    expect(scene.writer.state).toBe('loading')
+    await scene.settle()
+  })
+})
