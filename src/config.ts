@@ -41,7 +41,7 @@ const isCidr = (text: string): boolean => {
   return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
 }
 
-/** The prefix 0 is everybody: whoever trusts that lets every caller say who it is. */
+/** The prefix 0 is everyone: to trust it is to let every caller say who it is. */
 const isProxyBlock = (text: string): boolean => isCidr(text) && !/\/0+$/.test(text)
 
 /**

@@ -40,7 +40,7 @@ export type IssueRequest = {
   readonly once?: string
 }
 
-/** The request was made before, and issued this key then. Its secret is known to whoever was told. */
+/** The request was made before, and issued this key then. Its secret was shown then, and only then. */
 export class KeyIssuedBefore extends Error {
   override name = 'KeyIssuedBefore'
   readonly keyId: string
@@ -122,7 +122,7 @@ export const rotate = async (
       allowed(rotateKey(certainState(keyId, now), { successorId: successor.keyId, graceUntil, at })),
     )
   } catch (error) {
-    // The key was revoked, or rotated, in between: its successor must not outlive it. Nobody has seen its secret.
+    // The key was revoked, or rotated, in between: its successor must not outlive it. No one has seen its secret.
     if (error instanceof CommandRefused)
       await revoke(foundation, { keyId: successor.keyId, reason: 'its rotation was refused', actor })
     throw error
@@ -182,7 +182,7 @@ const readKey = async (eventLog: EventLog, keyId: string): Promise<KeyStream> =>
   return stream
 }
 
-/** The key as its stream has it. Throws `CommandRefused` where nobody can say what it is. */
+/** The key as its stream has it. Throws `CommandRefused` where its events do not tell what it is. */
 const certainState = (keyId: string, stream: KeyStream): KeyState => {
   if (stream.state === undefined || isInDoubt(stream))
     throw new CommandRefused(
@@ -194,7 +194,7 @@ const certainState = (keyId: string, stream: KeyStream): KeyState => {
 /** Others may change the same key at the same moment; what they did is taken into account. */
 const changesMax = 8
 
-/** Appends what `decide` makes of the key as it stands, and decides again when somebody else was faster. */
+/** Appends what `decide` makes of the key as it is, and decides again when another process was faster. */
 const change = async <Event extends KeyEvent>(
   eventLog: EventLog,
   keyId: string,

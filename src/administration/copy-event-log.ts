@@ -28,9 +28,9 @@ const batchMax = 1_000
 const appendsAtOnceMax = 64
 
 /**
- * Copies everything one log holds, up to where its head stood at the start, into another: ids, types, data and metadata
- * byte for byte, at the same revisions. What other software wrote to the same event store is left out. Positions and recording times are the new log's own. Nothing may be written to
- * either meanwhile: stop the service first.
+ * Copies everything one log holds, up to its head at the start, into another: ids, types, data and metadata byte for byte,
+ * at the same revisions. What other software wrote to the same event store is left out. Positions and recording times are
+ * the new log's own. Nothing may be written to either meanwhile: stop the service first.
  *
  * Can be interrupted and started again: appends at exact revisions with the same ids change nothing the second time.
  * Throws where the target holds something else at a revision.
@@ -77,7 +77,7 @@ export const copyEventLog = async ({
   return { events, already, streams: streams.size, leftOut }
 }
 
-/** Appends a stream's next events where they stood. A batch is small enough for one append of every engine, or halved. */
+/** Appends a stream's next events at their own revisions. A batch is small enough for one append of every engine, or halved. */
 const copyInto = async (
   to: EventLog,
   stream: string,
@@ -112,7 +112,7 @@ const copyInto = async (
           `(it stands at ${error.actual}). Copy into an empty log, or into one a copy of this log was begun in.`,
         { cause: error },
       )
-    // Part of it may stand there from an earlier try.
+    // Part of it may be there from an earlier try.
     const half = events.length >> 1
     await copyInto(to, stream, events.slice(0, half))
     return copyInto(to, stream, events.slice(half))

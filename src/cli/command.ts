@@ -15,7 +15,7 @@ export type CommandContext = {
   /** Shows how far long work is; on a terminal the line is overwritten. */
   readonly progress: (line: string) => void
   readonly write: (text: string) => Promise<void>
-  /** Asks whoever sits at the terminal; null where nobody does. */
+  /** Asks the person at the terminal; null where there is no terminal. */
   readonly ask: (question: string) => Promise<boolean | null>
 }
 

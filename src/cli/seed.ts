@@ -13,7 +13,7 @@ export const seedCommands: readonly Command[] = [
       const open = await foundation()
       const demo = await seedDemo(open, await addressesNow(config))
       if (!open.embedded) return { json: demo }
-      // Later starts tell of what stands there.
+      // Later starts tell of what that file says.
       await writeDemo(config.DATA_DIR, demo)
       return {
         json: demo,

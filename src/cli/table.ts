@@ -12,7 +12,7 @@ const cell = (value: unknown): string => {
     return Object.entries(value)
       .map(([name, member]) => `${name} ${cell(member)}`)
       .join(', ')
-  // Text others have typed must not move the cursor of whoever reads it.
+  // Text of others must not move the reader's cursor.
   return String(value).replace(/\p{Cc}/gu, '\u{fffd}')
 }
 

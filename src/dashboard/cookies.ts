@@ -6,7 +6,7 @@ import { callerAddress, isLoopback } from '../guard/caller-address.ts'
  * browser then takes it from this very host only, never from a sibling or from a page sent in the clear.
  */
 
-/** Over plain HTTP, from another machine: whoever listens in between would be signed in as well. */
+/** Over plain HTTP, from another machine: anyone who listens in between would be signed in as well. */
 export class ConnectionInsecure extends Error {
   override name = 'ConnectionInsecure'
 }
@@ -26,7 +26,7 @@ const staysHere = (request: FastifyRequest): boolean => {
 }
 
 /**
- * Names the cookies of every page by how it was asked for: to be registered between the cookies' plugin and whatever
+ * Names the cookies of every page by how it was asked for: to be registered between the cookies' plugin and what
  * uses them. Throws `ConnectionInsecure` for pages that must not have any.
  */
 export const nameCookies = (

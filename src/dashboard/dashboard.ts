@@ -55,7 +55,7 @@ export const dashboard =
         .header('cache-control', 'public, max-age=31536000, immutable')
         .send(stylesheet.css),
     )
-    // People get a page that says so; whoever did not ask for HTML gets the host's own answer.
+    // People get a page that says so; a client that did not ask for HTML gets the host's own answer.
     host.get('/*', (request, reply) => {
       if (request.headers.accept?.includes('text/html') !== true) return reply.callNotFound()
       throw new PageMissing()
@@ -75,7 +75,7 @@ const openPages = async (
   await pages.register(cookie)
   nameCookies(pages, { names: [sessionCookie, formCookie, deviceCookie], insecure: insecureCookies })
   await pages.register(session, {
-    // The text is no API key's secret, so the HMAC under the keys' pepper is known to nobody and the same in every process.
+    // The text is no API key's secret, so the HMAC under the keys' pepper is known to no one and the same in every process.
     secret: secrets.apiKeyHmac('dashboard session cookie'),
     store: sessionStore(pool),
     cookieName: sessionCookie,

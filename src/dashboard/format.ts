@@ -18,7 +18,7 @@ export const count = (value: number | bigint | string): string => grouped(String
 // recheck: of at most 24 characters: numbers and the database's bigints.
 const grouped = (digits: string): string => digits.replace(/\B(?=(\d{3})+$)/g, ',')
 
-/** 2026-11-21 09:00:02, in UTC. Whoever shows it says so: in the column's head, or with `utc`. */
+/** 2026-11-21 09:00:02, in UTC. The page says that it is UTC: in the column's head, or with `utc`. */
 export const instant = (at: Date, { milliseconds = false } = {}): Html => {
   const iso = at.toISOString()
   return html`<time datetime="${iso}">${iso.slice(0, 10)} ${iso.slice(11, milliseconds ? 23 : 19)}</time>`

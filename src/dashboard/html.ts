@@ -3,7 +3,7 @@
  * made goes in as it is. Attributes must be quoted, and URLs in them begin with a path of ours.
  */
 
-/** Not exported: nobody else can make markup. */
+/** Not exported: no other file can make markup. */
 const markup = Symbol('markup')
 
 export type Html = { readonly [markup]: string }

@@ -8,7 +8,7 @@ import { type AccountRow, accountOf, type KeyRow, keyOf, rowsOf } from './querie
 import { formOwner } from './session.ts'
 import type { SignIn } from './sign-in.ts'
 
-/** What every page stands on: who looks, at which organization, and how a page leaves. */
+/** What every page needs: who looks, at which organization, and how a page is sent. */
 
 export type Dashboard = {
   readonly foundation: Foundation

@@ -29,7 +29,7 @@ const keysMax = 200
 const nextOf = (text: string): string =>
   /^\/organizations\/org_[0-9A-Z]{26}(\?request_id=[0-9A-Z]{26})?$/.test(text) ? text : '/'
 
-/** Signing in and out: for whoever comes. */
+/** Signing in and out: for everyone. */
 export const visitorRoutes = (pages: FastifyInstance, { signIn, logger }: Dashboard): void => {
   pages.get('/login', (request, reply) => {
     const next = nextOf(formOf(request.query).text('next'))

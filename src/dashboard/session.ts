@@ -17,7 +17,7 @@ declare module 'fastify' {
 export const sessionLifetimeMs = 12 * 60 * 60 * 1_000
 export const sessionCookie = 'dashboard_session'
 export const formCookie = 'dashboard_form'
-/** Remembers that somebody signed in here before; opens nothing. */
+/** Remembers that a person signed in here before; opens nothing. */
 export const deviceCookie = 'dashboard_device'
 /** Browsers keep no cookie longer than 400 days (RFC 6265bis). Every sign-in begins them anew. */
 export const deviceCookieOptions = {

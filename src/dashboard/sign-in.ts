@@ -22,13 +22,13 @@ export type SignIn = (attempt: {
   readonly name: string
   readonly password: string
   readonly address: string
-  /** What the device was given when somebody signed in on it; undefined on one that is new. */
+  /** What the device was given when a person signed in on it; undefined on one that is new. */
   readonly device: string | undefined
 }) => Promise<SignInVerdict>
 
 /**
  * Attempts count per process, right or wrong. Those from a device on which this very account signed in before count for
- * that device alone, so that nobody else's guesses, from wherever they come, keep its owner out. All others count per
+ * that device alone, so that guesses of others, from wherever they come, do not keep its owner out. All others count per
  * address and per account. The address is asked first: one address cannot fill the memory with accounts, nor use up the
  * attempts of more than ten.
  */
@@ -38,7 +38,7 @@ export const createSignIn = (pool: pg.Pool, sealer: Sealer): SignIn => {
   const [addresses, accounts, devices] = [limiter('address'), limiter('account'), limiter('device')]
   return async ({ name, password, address, device }) => {
     const account = name.slice(0, userNameMax)
-    // A device is known for one account. Sealed, so nobody can make one up and thereby a limit of their own.
+    // A device is known for one account. It is sealed, so no one can make one up and thereby get a limit of their own.
     const known = device === undefined ? null : sealer.open(device, account)
     const waitSeconds =
       known === null

@@ -28,7 +28,7 @@ const roleOf = (url: string): { name: string; password: string } => {
 
 type Roles = { readonly owner: string; readonly service: string; readonly schema: string }
 
-/** In one transaction, by a connection of the schema's owner that nobody else migrates beside. */
+/** In one transaction, by a connection of the schema's owner, while no other one migrates. */
 export const arrangeRoles = async (client: pg.Client, serviceUrl: string): Promise<void> => {
   const { name: service, password } = roleOf(serviceUrl)
   await client.query('begin')

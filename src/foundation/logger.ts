@@ -6,7 +6,7 @@ export const createLogger = (level: string): Logger =>
 
 /**
  * What the database client puts on its errors: itself, with the key that cancels what runs on its connection, and texts
- * of the server that quote rows, which may be somebody's.
+ * of the server that quote rows, which may be about people.
  */
 const unsaid = new Set(['client', 'detail', 'where', 'internalQuery'])
 /** Errors within errors; deeper ones say nothing more. */

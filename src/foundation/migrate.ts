@@ -80,7 +80,7 @@ const appliedTo = async (client: pg.Client): Promise<Applied[]> => {
   return rows
 }
 
-/** Where the schema stands, or will: the service's own tables are looked for elsewhere first, see `arrangeRoles`. */
+/** The schema of the tables, made or not yet: the service's own tables are looked for elsewhere first, see `arrangeRoles`. */
 const schemaOf = async (client: pg.Client): Promise<string> => {
   const { rows } = await client.query<{ schema: string | null }>(
     `select coalesce((select relnamespace::regnamespace::text from pg_class where oid = to_regclass('schema_migrations')), current_schema()) as schema`,

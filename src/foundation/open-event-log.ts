@@ -12,21 +12,19 @@ export type NamedEventLog = {
 
 const isPostgres = (url: string): boolean => url.startsWith('postgres')
 
-/** Opens the event log a URL names: `esdb://…` is EventStoreDB, `postgres://…` the log in that database. */
-export const openEventLog = async (url: string, logger: Logger, prefix?: string): Promise<EventLog> => {
-  if (isPostgres(url)) return openPostgresEventLog({ url, logger })
-  // Loaded only where it is used: the client and its protocol take memory and a quarter of a second.
-  const { openEventStoreDb } = await import('../event-log/eventstoredb/index.ts')
-  return openEventStoreDb({ url: url.replace(/^kurrentdb/, 'esdb'), prefix, logger })
-}
-
-/** Opens a log that was not asked anything yet. Throws `ConfigError` where its URL cannot be understood. */
+/**
+ * Opens the log a URL names: `esdb://…` is EventStoreDB, `postgres://…` the log in that database. It is not asked anything
+ * yet. Throws `ConfigError` where the URL cannot be understood.
+ */
 export const openNamed = async (
   { variable, url, prefix }: NamedEventLog,
   logger: Logger,
 ): Promise<EventLog> => {
   try {
-    return await openEventLog(url, logger, prefix)
+    if (isPostgres(url)) return openPostgresEventLog({ url, logger })
+    // Loaded only where it is used: the client and its protocol take memory and a quarter of a second.
+    const { openEventStoreDb } = await import('../event-log/eventstoredb/index.ts')
+    return await openEventStoreDb({ url: url.replace(/^kurrentdb/, 'esdb'), prefix, logger })
   } catch (error) {
     throw new ConfigError(`${variable}: ${error instanceof Error ? error.message : String(error)}`, {
       cause: error,

@@ -44,7 +44,7 @@ const notedAddresses = async (dataDir: string): Promise<Addresses | null> => {
   }
 }
 
-/** Whether somebody listens there. */
+/** Whether a server listens there. */
 const answers = (url: string): Promise<boolean> =>
   new Promise((resolve) => {
     const { hostname, port, protocol } = new URL(url)

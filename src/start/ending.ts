@@ -4,8 +4,8 @@ import type { Logger } from 'pino'
  * How the service ends, and what makes it read its files again.
  *
  * A signal comes more than once: systemd and a terminal send it to every process of a group, and npm passes its own on as
- * well. So the second one asks for nothing new: it does not cut the drain short. Who cannot wait has SIGKILL, after which
- * the next start adopts the embedded PostgreSQL.
+ * well. So the second one asks for nothing new: it does not cut the drain short. SIGKILL ends the process
+ * at once, and the next start adopts the embedded PostgreSQL.
  */
 
 const endingSignals = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const

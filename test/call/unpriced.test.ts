@@ -10,7 +10,7 @@ import { decodeEvent, encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { PriceBookPublished } from '../../src/events/prices.ts'
 import { pixelStream, priceBookStream } from '../../src/events/streams.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
-import { openEventLog } from '../../src/foundation/open-event-log.ts'
+import { openNamed } from '../../src/foundation/open-event-log.ts'
 import { type House, openHouse, places, until } from '../support/house.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { type ProfileUpstream, profileUpstream } from '../support/profile-upstream.ts'
@@ -152,7 +152,7 @@ describe('the price book of an installation that is opened', () => {
 
   /** As an earlier release, or its operator, left it. */
   const publish = async (...books: readonly PriceBookPublished[]): Promise<void> => {
-    const eventLog = await openEventLog(database.url, silent)
+    const eventLog = await openNamed({ variable: 'DATABASE_URL', url: database.url }, silent)
     try {
       for (const [n, data] of books.entries())
         await eventLog.append(priceBookStream, n === 0 ? 'none' : n - 1, [

@@ -1,0 +1,88 @@
+import { expect, test } from 'vitest'
+import {
+  amountOf,
+  durationMsOf,
+  futureInstantOf,
+  InputFault,
+  instantOf,
+  labelOf,
+  wholeNumber,
+} from '../../src/administration/input.ts'
+import { allowedCidrsOf, graceMsOf, limitsOf, permissionsOf } from '../../src/administration/key-request.ts'
+import { priceRulesOf } from '../../src/administration/prices.ts'
+import { faultOf } from '../../src/dashboard/form.ts'
+
+/** Every rule for what operators type names the field it refuses, and no face has to look for it in the message. */
+
+const nowMs = Date.parse('2026-11-22T12:00:00Z')
+
+const refusals: readonly (readonly [field: string, message: string, read: () => unknown])[] = [
+  ['name', 'nothing but white space was given', () => labelOf('name', '  ')],
+  ['reason', 'at most 3 characters; it has 4', () => labelOf('reason', 'long', 3)],
+  [
+    'priority',
+    '"1001" is not a whole number from 0 to 1000',
+    () => wholeNumber('priority', '1001', { min: 0, max: 1000 }),
+  ],
+  ['priority', '"" is not a whole number from 0 to 1', () => wholeNumber('priority', '', { min: 0, max: 1 })],
+  [
+    'at',
+    '"tomorrow" is not an ISO 8601 instant such as 2027-01-31T00:00:00Z',
+    () => instantOf('at', 'tomorrow'),
+  ],
+  [
+    'expires-at',
+    '2026-11-22T12:00:00Z has passed already',
+    () => futureInstantOf('expires-at', '2026-11-22T12:00:00Z', nowMs),
+  ],
+  [
+    'grace',
+    '"1 day" is not a length of time such as 90s, 15m, 24h or 7d',
+    () => durationMsOf('grace', '1 day'),
+  ],
+  ['grace', 'at most 90d; it is 91d', () => graceMsOf('91d')],
+  [
+    'amount',
+    'a positive decimal number of credits, such as 100 or 1.5; it is 0 (up to 1000000000, at most 6 decimals)',
+    () => amountOf('amount', '0', { zero: false }),
+  ],
+  [
+    'requests-per-day',
+    '"0" is not a whole number from 1 to 1000000000',
+    () => limitsOf((field) => (field === 'requests-per-day' ? '0' : undefined)),
+  ],
+  [
+    'allow',
+    'name an address or a CIDR block such as 203.0.113.0/24; leave it out for any address',
+    () => allowedCidrsOf(' , '),
+  ],
+  ['permissions', expect.stringMatching(/^name at least one of /), () => permissionsOf([])],
+  ['permissions', expect.stringMatching(/^there is no permission "all"; /), () => permissionsOf(['all'])],
+  [
+    'file',
+    expect.stringMatching(/^rule whoami: a decimal number of credits, /),
+    () => priceRulesOf([{ rule: 'whoami', rule_version: 1, sku: null, amount: '-1' }], 'book.json'),
+  ],
+  ['file', 'book.json: rules: a list is expected; it is missing', () => priceRulesOf({ a: 1 }, 'book.json')],
+]
+
+test.each(refusals)('%s: %s', (field, message, read) => {
+  expect(read).toThrow(InputFault)
+  expect(read).toThrow(expect.objectContaining({ field, message }))
+})
+
+test('what is typed is taken without the white space around it, as a value of one form', () => {
+  expect(labelOf('name', ' Acme ')).toBe('Acme')
+  expect(wholeNumber('from', ' 7 ', { min: 0, max: 10 })).toBe(7)
+  expect(instantOf('at', ' 2027-01-31T01:00:00+01:00 ')).toBe('2027-01-31T00:00:00.000Z')
+  expect(durationMsOf('grace', ' 15m ')).toBe(900_000)
+  expect(amountOf('amount', '1.50', { zero: false })).toBe(1_500_000n)
+})
+
+test('a form shows the fault at the field it is about', () => {
+  expect(faultOf(new InputFault('grace', 'at most 90d; it is 91d'))).toEqual({
+    field: 'grace',
+    message: 'At most 90d; it is 91d.',
+  })
+  expect(faultOf(new Error('--grace: not for people'))).toBeNull()
+})

@@ -1,0 +1,52 @@
+import { expect, test } from 'vitest'
+import { createClosing, openingWith } from '../../src/foundation/closing.ts'
+
+/** What was opened is closed again, in the reverse order, whatever fails. */
+
+test('the last thing opened is closed first, and nothing is closed twice', async () => {
+  const closed: string[] = []
+  const closing = createClosing()
+  for (const name of ['database', 'event log', 'host'])
+    closing.add(async () => {
+      closed.push(name)
+    })
+  await closing.close()
+  await closing.close()
+  expect(closed).toEqual(['host', 'event log', 'database'])
+})
+
+test('one that cannot be closed keeps no other open, and is told', async () => {
+  const closed: string[] = []
+  const fault = new Error('it hangs')
+  const closing = createClosing()
+  closing.add(() => closed.push('database'))
+  closing.add(() => {
+    throw fault
+  })
+  closing.add(() => Promise.reject(fault))
+  await expect(closing.close()).rejects.toMatchObject({ errors: [fault, fault] })
+  expect(closed).toEqual(['database'])
+})
+
+test('what fails to open closes what it had opened, and its own error is the one that is thrown', async () => {
+  const closed: string[] = []
+  const fault = new Error('the port is taken')
+  const opening = openingWith(async (closing) => {
+    closing.add(() => closed.push('database'))
+    closing.add(() => Promise.reject(new Error('it cannot be closed either')))
+    throw fault
+  })
+  await expect(opening).rejects.toBe(fault)
+  expect(closed).toEqual(['database'])
+})
+
+test('what opened is left open', async () => {
+  const closed: string[] = []
+  const { close } = await openingWith(async (closing) => {
+    closing.add(() => closed.push('database'))
+    return closing
+  })
+  expect(closed).toEqual([])
+  await close()
+  expect(closed).toEqual(['database'])
+})
