@@ -1,13 +1,13 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { countryCodeOf } from '../../src/capabilities/email-validation/company/country.ts'
 import {
   type CompanyRecord,
   companyOf,
-  countryCodeOf,
   profnetUrlAmong,
-  registrableDomainOf,
-  sizeRangeOfCount,
 } from '../../src/capabilities/email-validation/company/record.ts'
+import { sizeRangeOfCount } from '../../src/capabilities/email-validation/company/size-range.ts'
+import { registrableDomainOf } from '../../src/capabilities/email-validation/company/web-address.ts'
 import { companyResult } from '../../src/capabilities/email-validation/contract.ts'
 
 /** From a record of a data set to a company, or the reason why not. */

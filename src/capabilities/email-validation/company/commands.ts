@@ -4,7 +4,7 @@ import { InputFault, instantOf } from '../../../administration/input.ts'
 import type { CapabilityCommand } from '../../../call/command.ts'
 import { readCompany } from './companies.ts'
 import { importCompanies } from './import.ts'
-import { registrableDomainOf } from './record.ts'
+import { registrableDomainOf } from './web-address.ts'
 
 const companyFormats = ['jsonl', 'csv'] as const
 

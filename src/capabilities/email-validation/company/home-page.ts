@@ -8,7 +8,8 @@ import { LRUCache } from 'lru-cache'
 import { readJsonLd } from '../../../egress/json-ld.ts'
 import type { PageAnswer, PageRequest } from '../../../egress/page.ts'
 import type { PageOfCompany } from './on-page.ts'
-import { type CompanyRecord, registrableDomainOf } from './record.ts'
+import type { CompanyRecord } from './record.ts'
+import { registrableDomainOf } from './web-address.ts'
 
 /** `fetchBounded` of the egress room behind its door. */
 export type FetchPage = (request: PageRequest) => Promise<PageAnswer>

@@ -10,7 +10,8 @@ import {
   textOf,
   typesOf,
 } from '../../../egress/json-ld-nodes.ts'
-import { type CompanyRecord, companyOf, profnetUrlAmong, registrableDomainOf } from './record.ts'
+import { type CompanyRecord, companyOf, profnetUrlAmong } from './record.ts'
+import { registrableDomainOf } from './web-address.ts'
 
 /** Of a page's nodes, and of what they are published by or are about. */
 const organizationsMax = 50

@@ -5,22 +5,10 @@
  * cannot be read becomes null; a record is refused only where nothing could be answered with it.
  */
 import { hash } from 'node:crypto'
-import { domainToASCII } from 'node:url'
-import { countries } from 'countries-list'
-import { iso31661 } from 'iso-3166'
-import { parse as parseHost } from 'tldts'
-
-const sizeRanges = [
-  '1-10',
-  '11-50',
-  '51-200',
-  '201-500',
-  '501-1000',
-  '1001-5000',
-  '5001-10000',
-  '10001+',
-] as const
-export type SizeRange = (typeof sizeRanges)[number]
+import { countryCodeOf, countryNames } from './country.ts'
+import { type SizeRange, sizeRangeOf, sizeRangeOfCount, sizeRanges } from './size-range.ts'
+import { cleanText, isText, textOf } from './text.ts'
+import { addressText, registrableDomainOf, urlCharactersMax, urlOf, webAddressOf } from './web-address.ts'
 
 /** A company as the answer shows it (decision 17). Unknown is null. */
 export type CompanyRecord = {
@@ -102,13 +90,10 @@ for (const [field, names] of Object.entries(fieldNames))
 
 const nameCharactersMax = 200
 const textCharactersMax = 120
-const urlCharactersMax = 500
 const recordIdCharactersMax = 100
 /** Of a member's name, and of a number or a date written as text: longer is something else. */
 const fieldNameCharactersMax = 60
 const numberCharactersMax = 60
-/** Of a host in any notation; a domain in A-labels has 253 at most. */
-const hostCharactersMax = 1_024
 /** The oldest companies still in business were founded in the sixth century. */
 const foundedYearMin = 500
 const employeesMax = 10_000_000
@@ -232,50 +217,6 @@ const siteOf = (
   }
 }
 
-/**
- * The registrable domain of a host, in A-labels and lower case; null for IP addresses, bare suffixes and names whose
- * suffix nobody knows.
- *
- * Private suffixes count: `shop.github.io` belongs to its tenant and stands for itself. Filed under `github.io`, one
- * tenant would answer for all the others.
- */
-export const registrableDomainOf = (host: string): string | null => {
-  if (host.length > hostCharactersMax) return null
-  const bare = host.endsWith('.') ? host.slice(0, -1) : host
-  // A-labels first: the suffix list holds some suffixes in both forms, and the lookup comes in A-labels.
-  const ascii = /^[a-z0-9.-]*$/.test(bare) ? bare : domainToASCII(bare)
-  if (ascii.length > 63 && (ascii.length > 253 || /[^.]{64}/.test(ascii))) return null
-  const { domain, isIcann, isPrivate } = parseHost(ascii, {
-    allowPrivateDomains: true,
-    extractHostname: false,
-    validateHostname: true,
-  })
-  return isIcann === true || isPrivate === true ? domain : null
-}
-
-/** A web address, with or without a scheme; null for other schemes and for what is no address. */
-const webAddressOf = (value: unknown): URL | null => {
-  if (typeof value !== 'string' || value.length > 2 * urlCharactersMax) return null
-  const text = value.trim().replace(/^\/\//, '')
-  const scheme = /^([a-z][a-z0-9+.-]*):(?!\d)/i.exec(text)?.[1]?.toLowerCase()
-  if (scheme !== undefined && scheme !== 'http' && scheme !== 'https') return null
-  // URL takes `https:host` and odd slashes; a data set that says so means nothing by it.
-  if (scheme !== undefined && !/^https?:\/\/[^/\\]/i.test(text)) return null
-  return URL.parse(scheme === undefined ? `https://${text}` : text)
-}
-
-/** Scheme, host, port and path: user names, queries and fragments are nobody's business. */
-const addressText = ({ origin, pathname }: URL): string => (pathname === '/' ? origin : origin + pathname)
-
-const urlOf = (value: unknown): string | null => {
-  const address = webAddressOf(value)
-  if (address === null || registrableDomainOf(address.hostname) === null) return null
-  address.username = ''
-  address.password = ''
-  address.hash = ''
-  return address.href.length > urlCharactersMax ? null : address.href
-}
-
 /** The address among these that is a company's page at the professional network. */
 export const profnetUrlAmong = (urls: readonly unknown[]): string | null => {
   for (const url of urls) {
@@ -285,28 +226,6 @@ export const profnetUrlAmong = (urls: readonly unknown[]): string | null => {
     if (network.domains.some((one) => one === domain)) return addressText(address)
   }
   return null
-}
-
-/** Without control characters and direction marks, which could make an answer look like another one; in NFC. */
-const cleanText = (text: unknown): string | null => {
-  if (typeof text !== 'string') return null
-  // The usual case: visible ASCII in single file.
-  if (/^[!-~](?: ?[!-~])*$/.test(text)) return text
-  const clean = text
-    .replaceAll(/[\p{Cc}\u2028\u2029]/gu, ' ')
-    .replaceAll(/[\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g, '')
-    .replaceAll(/\s+/g, ' ')
-    .trim()
-    .normalize('NFC')
-  return clean === '' ? null : clean
-}
-
-const isText = (text: string): boolean => text.isWellFormed() && !text.includes('\ufffd')
-
-const textOf = (value: unknown, charactersMax: number): string | null => {
-  if (typeof value === 'string' && value.length > 4 * charactersMax) return null
-  const text = cleanText(value)
-  return text === null || text.length > charactersMax || !isText(text) ? null : text
 }
 
 const nameOf = (
@@ -338,21 +257,6 @@ const yearOf = (value: unknown, yearMax: number): number | null => {
   return wholeNumberOf(year, { min: foundedYearMin, max: yearMax })
 }
 
-const sizeRangeOf = (value: unknown): SizeRange | null => {
-  if (typeof value !== 'string' || value.length > 40) return null
-  const text = value
-    .toLowerCase()
-    .replaceAll(/[\s,]|employees/g, '')
-    .replaceAll(/[\u2013\u2014]|to/g, '-')
-  return sizeRanges.find((range) => range === text) ?? null
-}
-
-/** The range a number of employees lies in; null for none at all. */
-export const sizeRangeOfCount = (count: number | null): SizeRange | null => {
-  if (count === null || count < 1) return null
-  return sizeRanges.find((range) => count <= Number(range.split('-')[1] ?? Number.POSITIVE_INFINITY)) ?? null
-}
-
 const instantOf = (value: unknown): string | null => {
   if (typeof value !== 'string' || value.length > numberCharactersMax) return null
   if (!/^\d{4}-\d\d-\d\d(T[\d:.]{5,16}(Z|[+-]\d\d:\d\d))?$/.test(value)) return null
@@ -372,92 +276,4 @@ const locationOf = (fields: ReadonlyMap<Field, unknown>): CompanyRecord['locatio
   if (compound && (inCountry === written || (countryCodeOf(inCountry) ?? '-') === code))
     return { locality: town || null, region: inRegion || null, country, country_code: code }
   return { locality, region, country, country_code: code }
-}
-
-/** A country's name as it is compared: lower case, letters without marks, no punctuation, no article. */
-const comparedName = (name: string): string =>
-  name
-    .toLowerCase()
-    .normalize('NFD')
-    .replaceAll(/\p{M}/gu, '')
-    .replaceAll('&', ' and ')
-    .replaceAll(/[^\p{L}\p{N}]+/gu, ' ')
-    .trim()
-    .replace(/^the /, '')
-
-/** What data sets write that neither ISO 3166 nor countries-list does. */
-const otherNames: Readonly<Record<string, string>> = {
-  usa: 'US',
-  'united states of america': 'US',
-  uk: 'GB',
-  'great britain': 'GB',
-  england: 'GB',
-  scotland: 'GB',
-  wales: 'GB',
-  'northern ireland': 'GB',
-  'south korea': 'KR',
-  'korea south': 'KR',
-  'republic of korea': 'KR',
-  'north korea': 'KP',
-  russia: 'RU',
-  'czech republic': 'CZ',
-  holland: 'NL',
-  turkey: 'TR',
-  turkiye: 'TR',
-  vietnam: 'VN',
-  'viet nam': 'VN',
-  'ivory coast': 'CI',
-  'cape verde': 'CV',
-  swaziland: 'SZ',
-  macedonia: 'MK',
-  burma: 'MM',
-  macau: 'MO',
-  macao: 'MO',
-  'hong kong sar': 'HK',
-  palestine: 'PS',
-  'palestinian territory': 'PS',
-  syria: 'SY',
-  laos: 'LA',
-  moldova: 'MD',
-  tanzania: 'TZ',
-  bolivia: 'BO',
-  venezuela: 'VE',
-  iran: 'IR',
-  brunei: 'BN',
-  'democratic republic of the congo': 'CD',
-  'congo kinshasa': 'CD',
-  'republic of the congo': 'CG',
-  'congo brazzaville': 'CG',
-  gambia: 'GM',
-  bahamas: 'BS',
-  vatican: 'VA',
-  kosovo: 'XK',
-  uae: 'AE',
-  'saint martin': 'MF',
-  'sint maarten': 'SX',
-  'us virgin islands': 'VI',
-  'u s virgin islands': 'VI',
-}
-
-const countryNames: ReadonlyMap<string, string> = new Map(
-  Object.entries(countries).map(([code, { name }]) => [code, name]),
-)
-
-const codesByName: ReadonlyMap<string, string> = new Map([
-  // What comes later counts: a country's name in its own language is another one's in English nowhere, but may become so.
-  ...Object.entries(countries).map(([code, { native }]) => [comparedName(native), code] as const),
-  ...iso31661.map(({ alpha2, alpha3 }) => [alpha3.toLowerCase(), alpha2] as const),
-  ...iso31661.map(({ alpha2, name }) => [comparedName(name), alpha2] as const),
-  ...Object.entries(countries).map(([code, { name }]) => [comparedName(name), code] as const),
-  ...Object.entries(otherNames),
-])
-
-/** By code, by name in English or its own language, or by ISO 3166-1 alpha-3; null for a country nobody knows. */
-export const countryCodeOf = (value: unknown): string | null => {
-  if (typeof value !== 'string' || value.length > textCharactersMax) return null
-  // Most are written as they are compared.
-  const known = codesByName.get(value)
-  if (known !== undefined) return known
-  const code = value.trim().toUpperCase()
-  return countryNames.has(code) ? code : (codesByName.get(comparedName(value)) ?? null)
 }
