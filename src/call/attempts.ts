@@ -22,7 +22,7 @@ const attemptsMax = 16
  * request id or the name of a command of ours.
  */
 export const commandKeyOf = (idempotencyKey: string, attempt: number): string =>
-  // The attempt stands before the key, which may hold anything.
+  // The attempt comes before the key, which may hold anything.
   attempt === 0 ? `idempotency/${idempotencyKey}` : `idempotency-${attempt}/${idempotencyKey}`
 
 /** Which request came under which key. */

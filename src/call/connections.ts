@@ -4,7 +4,7 @@ import { addressBlock, type TrustedProxies } from '../guard/caller-address.ts'
 
 /**
  * How many connections a host holds, and how many of them one address. An idle connection costs a file descriptor and
- * some kilobytes. Without a bound of its own, one address could hold all of them, and nobody else would get in.
+ * some kilobytes. Without a bound of its own, one address could hold all of them and shut out the others.
  */
 
 const connectionsMax = 10_000

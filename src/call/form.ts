@@ -70,6 +70,6 @@ export type Decided<Result = object> = {
 
 export type CallDecision<Result> = Decided<Result> | { readonly refusal: Refusal }
 
-/** A form whose types are nobody else's business. */
+/** A form of any types: only the form itself knows them. */
 // biome-ignore lint/suspicious/noExplicitAny: the pipeline hands what `parse` returned to `gather`, and so on; it looks into none of it.
 export type AnyCapabilityForm = CapabilityForm<any, any, any>

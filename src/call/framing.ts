@@ -5,7 +5,7 @@ import { type Refusal, unreadableBody } from './errors.ts'
 const hostPattern = /^[A-Za-z0-9._~!$&'()*+,;=%:[\]-]{0,255}$/
 
 /**
- * What a proxy may read differently than this process does, and Node.js lets pass: nobody can say what such a request
+ * What a proxy may read differently than this process does, and Node.js lets pass: it is unclear what such a request
  * asks for, so it is refused whatever it does (RFC 9112 §3.2 and §6.1, RFC 9110 §5.3). Null: it is clear.
  */
 export const misframed = ({ rawHeaders, headers, httpVersion }: IncomingMessage): Refusal | null => {

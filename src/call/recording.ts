@@ -71,7 +71,7 @@ const envelopeOf = (
   }
   switch (identity.kind) {
     case 'request':
-      // The same call may have been written as answered, with nobody told: what failed is another command.
+      // The same call may have been written as answered, without an answer that left: what failed is another command.
       return { ...from, key: outcome === 'failed' ? `failed/${requestId}` : requestId }
     case 'keyed': {
       const { claim, attempt, absentUpTo } = identity

@@ -9,7 +9,7 @@ import { CommandRefused, type Ledger } from '../ledger/commit.ts'
 import type { PriceBooks } from '../ledger/price-books.ts'
 
 /**
- * Counts refused calls and records them coalesced, so that nobody can fill the event log for free (decision 24): those
+ * Counts refused calls and records them coalesced, so that no one can fill the event log for free (decision 24): those
  * refused by a rate limit as one `RateLimitExceeded` per key, policy and minute; those refused for another reason,
  * beyond the first of a minute, as one `CallsRefused` per key, code and minute. Each process records its own counts.
  *

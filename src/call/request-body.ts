@@ -54,7 +54,7 @@ export const createBodyReader = (): BodyReader => {
         // The next request may be read already.
         if (reading.get(request.socket)?.request === request) reading.delete(request.socket)
         request.off('data', take).off('end', end).off('error', broken)
-        // The connection may still break: by then nobody asks.
+        // The connection may still break: by then no caller waits.
         request.on('error', () => undefined)
       }
       // Node.js has seen to it that it is a number.

@@ -3,7 +3,7 @@ import type { MicroCredits } from '../billing/money.ts'
 /**
  * Credits that calls in progress in this process may come to cost. Work that is paid for upstream, or whose refusal
  * would tell what it found, starts only when the balance can pay it beside those (ledger protocol rule 8). It is an
- * estimate that saves money and keeps secrets; that nobody overdraws is the append's business.
+ * estimate that saves money and keeps secrets; only the append prevents an overdraft.
  */
 export type Reservations = {
   /** What calls in progress may cost the organization. */

@@ -35,7 +35,7 @@ const handshakeTimeoutMs = 10_000
 /** How long a connection that was told its last may take to hang up. */
 const lingerMs = 1_000
 
-/** How a host is reached. Without anything: by plain HTTP, and nobody's forwarded headers count. */
+/** How a host is reached. Without a setting: by plain HTTP, and no forwarded headers count. */
 export type Reach = {
   readonly tls?: { readonly cert: Buffer; readonly key: Buffer } | null
   readonly trusts?: TrustedProxies

@@ -2,8 +2,8 @@ import type { Logger } from 'pino'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'
 
 /**
- * Requests without a valid key, for whoever reads the logs: the first of a minute one by one, the others as one line with
- * how many there were of each kind. Whoever knocks cannot fill the disk. Every one is counted in the metrics.
+ * Requests without a valid key, as the logs show them: the first of a minute one by one, the others as one line with
+ * how many there were of each kind. So they cannot fill the disk. Every one is counted in the metrics.
  */
 export type Strangers = {
   /** `about` holds nothing that is secret: never the header itself. */

@@ -121,7 +121,7 @@ export const createDns = ({
 
 const cancelled: DnsAnswer = { kind: 'failed', code: 'ECANCELLED' }
 
-/** Null for what is no host name, and was asked of nobody. */
+/** Null for what is no host name; no server was asked. */
 const outcomeOf = (answer: DnsAnswer): DnsOutcome | null => {
   if (answer.kind !== 'failed') return answer.kind
   if (answer.code === 'EBADNAME') return null

@@ -18,13 +18,13 @@ const pagesMax = 16
 const pagesWaitingMax = 256
 
 export const createOutside = ({ guard, dns }: Pick<Outside, 'guard' | 'dns'>): Outside => {
-  const door = { guard, resolveHost: hostsOf(dns) }
+  const dialling = { guard, resolveHost: hostsOf(dns) }
   const waiting = new Set<() => void>()
   let fetching = 0
   return {
     guard,
     dns,
-    fetchUpstream: (request) => fetchBounded(request, door),
+    fetchUpstream: (request) => fetchBounded(request, dialling),
     fetchPage: async (request) => {
       const startedMs = performance.now()
       if (fetching < pagesMax) fetching += 1
@@ -35,7 +35,7 @@ export const createOutside = ({ guard, dns }: Pick<Outside, 'guard' | 'dns'>): O
       try {
         const waitedMs = performance.now() - startedMs
         const deadlineMs = Math.max(1, Math.ceil(request.deadlineMs - waitedMs))
-        return await fetchBounded({ ...request, deadlineMs }, door)
+        return await fetchBounded({ ...request, deadlineMs }, dialling)
       } finally {
         // The place is handed on, so that no other request takes it in between.
         const [first] = waiting

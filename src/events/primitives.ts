@@ -27,7 +27,7 @@ export const subjectId = z.string().regex(/^sub_[0-9A-HJKMNP-TV-Z]{26}$/)
 /** The public half of an API key: 16 base62 characters. */
 export const keyId = z.string().regex(/^[0-9A-Za-z]{16}$/)
 
-/** A keyed HMAC-SHA-256 in base64url: what stands in the event log for an address. */
+/** A keyed HMAC-SHA-256 in base64url: it is in the event log instead of an address. */
 export const keyedHmac = z.string().regex(/^[A-Za-z0-9_-]{43}$/)
 
 /** Short free text written by an operator. What may be written is stricter: the one rule of `text.ts`. */

@@ -32,7 +32,7 @@ export const profileFetchedV1 = z.object({
   observed_at: instant,
   fetched_at: instant,
   aliases,
-  /** Identifiers of somebody who turned out to be the same person: nobody is found by them, but an erasure must reach them. */
+  /** Other identifiers of the same person: no one is found by them, but an erasure must reach them. */
   former_aliases: z.array(alias).max(64),
   key_id: uuid,
   /** base64url of nonce, ciphertext and tag. */
@@ -44,8 +44,8 @@ export const profileFetchedV1 = z.object({
 export type ProfileFetched = z.infer<typeof profileFetchedV1>
 
 /**
- * An identifier led to nobody: the provider knows none, shows none, or answered with somebody else than it belonged to
- * (`mismatch`). From then on it leads to nobody, until a provider says otherwise.
+ * An identifier led to no one: the provider knows no such person, shows none, or answered with another person
+ * (`mismatch`). From then on it leads to no one, until a provider says otherwise.
  */
 export const profileMissedV1 = z.object({
   subject_id: subjectId,

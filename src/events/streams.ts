@@ -27,7 +27,7 @@ export const operatorStream = 'operator'
 export const organizationOfStream = (stream: string): string | null =>
   stream.startsWith('ledger-') ? stream.slice('ledger-'.length) : null
 
-/** What stands before the first hyphen; the whole name where there is none. */
+/** What comes before the first hyphen; the whole name if there is none. */
 const categoryOf = (stream: string): string => {
   const hyphen = stream.indexOf('-')
   return hyphen === -1 ? stream : stream.slice(0, hyphen)

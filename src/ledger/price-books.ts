@@ -37,7 +37,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
     validUntilMs = Number.NEGATIVE_INFINITY
   }
 
-  /** Nobody knows from when on which prices hold: a call charged by the old ones may be charged wrongly. */
+  /** It is unknown from when on which prices hold: a call charged by the old ones may be charged wrongly. */
   const refuse = ({ stream, revision }: RecordedEvent): void => {
     // Other software's, on a log that is shared: followed are all streams whose name begins like this one.
     if (stream !== priceBookStream) return
@@ -57,7 +57,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   }
   const opening = open()
   const caughtUp = opening.then((opened) => opened.caughtUp)
-  // Nobody may be waiting when the log fails before.
+  // There may be no waiter when the log fails before.
   caughtUp.catch(() => undefined)
 
   return {

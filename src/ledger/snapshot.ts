@@ -7,7 +7,7 @@ import type { AccountSnapshot } from './reader.ts'
 
 /**
  * Reads an account as its projection has it: where folding a ledger starts. It affects cost, never meaning: rows that do
- * not carry the projector's seal are no snapshot, and whoever folds on compares the digest with the ledger's own event.
+ * not carry the projector's seal are no snapshot, and the fold compares the digest with the ledger's own event.
  */
 export const snapshotFrom =
   (pool: pg.Pool, seal: (text: string) => string): AccountSnapshot =>

@@ -50,7 +50,7 @@ const pageMax = 1_000
 /**
  * Recomputes the hash chain of a ledger from its first event and folds it as it goes: every digest, contiguous
  * revisions, no event or charge id twice, data that fits its schema, no charge beyond the overdraft limit. Then compares
- * its end with the engine's own last revision and with every witness. Stops at the first fault that nobody acknowledged.
+ * its end with the engine's own last revision and with every witness. Stops at the first fault that was not acknowledged.
  */
 export const verifyLedger = async (
   eventLog: Pick<EventLog, 'read' | 'lastRevision'>,
@@ -95,7 +95,7 @@ export const verifyLedger = async (
         const fault = { revision, event_id, type, digest: computed, fault: text }
         if (!isKnown(fault)) return verdict(fault)
       }
-      // What stands after a known fault was chained to what it carries.
+      // What comes after a known fault was chained to what it carries.
       digest = carried ?? computed
       events = recorded.revision + 1
     }

@@ -7,14 +7,14 @@ export type Checkpoint = {
   /** How often its rows were replaced by a rebuild. */
   readonly generation: number
   readonly position: Position
-  /** What stood there; null at the beginning of the log. */
+  /** The event at that position; null at the beginning of the log. */
   readonly place: LogPlace | null
   readonly state: 'live' | 'halted'
   readonly error: string | null
   readonly updatedAt: Date
 }
 
-/** Where every projection stands. */
+/** The position of every projection. */
 export const readCheckpoints = async (client: pg.ClientBase | pg.Pool): Promise<Checkpoint[]> => {
   const { rows } = await client.query<{
     name: string
@@ -73,7 +73,7 @@ export class Fenced extends Error {
   override name = 'Fenced'
 }
 
-/** Moves checkpoints from where they stood, in the caller's transaction. Throws `Fenced` when one stands elsewhere. */
+/** Moves checkpoints from their old position, in the caller's transaction. Throws `Fenced` if one is elsewhere. */
 export const moveCheckpoints = async (
   client: pg.ClientBase,
   moves: readonly { name: string; version: number; generation: number; from: Position }[],
