@@ -195,6 +195,36 @@ const callMetrics = (registry: Registry, meters: Meters): Required<CallObserver>
     Capability,
     CapabilityCounts
   >
+  meterCounts(meters, counts)
+  return {
+    answered: (name, outcome, code, seconds, chargedMicro: MicroCredits) => {
+      const counted = counts[name]
+      const { calls, durations } = counted[outcome]
+      const word = code ?? ''
+      calls.set(word, (calls.get(word) ?? 0) + 1)
+      durations.add(seconds)
+      if (chargedMicro !== 0n) counted.chargedMicro += Number(chargedMicro)
+    },
+    notAuthenticated: meters.words(
+      {
+        name: 'authentication_failures_total',
+        help: 'Requests without a valid key, by what was wrong with it',
+      },
+      'reason',
+      failureReasons,
+    ),
+    rateLimited: meters.words(
+      {
+        name: 'rate_limited_calls_total',
+        help: 'Calls refused by a rate limit, by the window that was full',
+      },
+      'policy',
+      ratePolicies,
+    ),
+  }
+}
+
+const meterCounts = (meters: Meters, counts: Readonly<Record<Capability, CapabilityCounts>>): void => {
   meters.total(
     {
       name: 'calls_total',
@@ -222,32 +252,6 @@ const callMetrics = (registry: Registry, meters: Meters): Required<CallObserver>
         value: counts[name].chargedMicro / 1e6,
       })),
   )
-  return {
-    answered: (name, outcome, code, seconds, chargedMicro: MicroCredits) => {
-      const counted = counts[name]
-      const { calls, durations } = counted[outcome]
-      const word = code ?? ''
-      calls.set(word, (calls.get(word) ?? 0) + 1)
-      durations.add(seconds)
-      if (chargedMicro !== 0n) counted.chargedMicro += Number(chargedMicro)
-    },
-    notAuthenticated: meters.words(
-      {
-        name: 'authentication_failures_total',
-        help: 'Requests without a valid key, by what was wrong with it',
-      },
-      'reason',
-      failureReasons,
-    ),
-    rateLimited: meters.words(
-      {
-        name: 'rate_limited_calls_total',
-        help: 'Calls refused by a rate limit, by the window that was full',
-      },
-      'policy',
-      ratePolicies,
-    ),
-  }
 }
 
 /** All three are read once per scrape, from one look at the checkpoints. */

@@ -53,32 +53,6 @@ export const createVault = ({
   sealer: EpochSealer
   clock: { now(): number }
 }): Vault => {
-  const suppressed = async (
-    queries: Pick<pg.ClientBase, 'query'>,
-    hmacs: readonly string[],
-  ): Promise<boolean> => {
-    const { rowCount } = await queries.query(
-      'select 1 from profile_suppressions where hmac = any($1::text[]) limit 1',
-      [hmacs],
-    )
-    return rowCount !== 0
-  }
-
-  const inTransaction = async <T>(work: (client: pg.PoolClient) => Promise<T>): Promise<T> => {
-    const client = await pool.connect()
-    try {
-      await client.query('begin')
-      const result = await work(client)
-      await client.query('commit')
-      return result
-    } catch (error) {
-      await client.query('rollback').catch(() => undefined)
-      throw error
-    } finally {
-      client.release()
-    }
-  }
-
   const openWith: Vault['openWith'] = (sealedKey, { subjectId, keyId, sealed }) => {
     const context = keySealContext(subjectId, keyId)
     const key = sealedKey === null ? null : sealer.open(sealedKey, context)
@@ -94,10 +68,10 @@ export const createVault = ({
       const context = keySealContext(subjectId, keyId)
       // Before the transaction: at the beginning of an epoch this asks the database on a connection of its own.
       const sealedKey = await sealer.seal(key.toString('base64url'), context)
-      return inTransaction(async (client) => {
+      return inTransaction(pool, async (client) => {
         // Against `forget`: either it sees this key and destroys it, or this sees the suppression.
         await client.query('lock table profile_suppressions in share mode')
-        if (await suppressed(client, hmacs)) return null
+        if (await isSuppressed(client, hmacs)) return null
         await client.query(
           `insert into profile_keys (key_id, subject_id, sealed_key, created_at, hmacs) values ($1, $2, $3, $4, $5)`,
           [keyId, subjectId, sealedKey, new Date(clock.now()), hmacs],
@@ -124,20 +98,8 @@ export const createVault = ({
         )
         .catch(unavailableWhenAway)
     },
-    suppressed: (hmacs) => suppressed(pool, hmacs).catch(unavailableWhenAway),
-    forget: ({ hmacs, subjectIds, at }) =>
-      inTransaction(async (client) => {
-        await client.query(
-          `insert into profile_suppressions (hmac, suppressed_at) select h, $2 from unnest($1::text[]) as u (h)
-             on conflict do nothing`,
-          [hmacs, at],
-        )
-        const { rows } = await client.query<{ subject_id: string; hmacs: string[] }>(
-          'delete from profile_keys where subject_id = any($1::text[]) or hmacs && $2::text[] returning subject_id, hmacs',
-          [subjectIds, hmacs],
-        )
-        return rows.map(({ subject_id: subjectId, hmacs: own }) => ({ subjectId, hmacs: own }))
-      }),
+    suppressed: (hmacs) => isSuppressed(pool, hmacs).catch(unavailableWhenAway),
+    forget: (people) => inTransaction(pool, (client) => forget(client, people)),
     olderThan: async (at, max) => {
       const { rows } = await pool.query<{ subject_id: string }>(
         `select subject_id from profile_keys where created_at < $1
@@ -147,4 +109,47 @@ export const createVault = ({
       return rows.map(({ subject_id }) => subject_id)
     },
   }
+}
+
+const isSuppressed = async (
+  queries: Pick<pg.ClientBase, 'query'>,
+  hmacs: readonly string[],
+): Promise<boolean> => {
+  const { rowCount } = await queries.query(
+    'select 1 from profile_suppressions where hmac = any($1::text[]) limit 1',
+    [hmacs],
+  )
+  return rowCount !== 0
+}
+
+const inTransaction = async <T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> => {
+  const client = await pool.connect()
+  try {
+    await client.query('begin')
+    const result = await work(client)
+    await client.query('commit')
+    return result
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined)
+    throw error
+  } finally {
+    client.release()
+  }
+}
+
+/** Suppresses identifiers and destroys the keys of the people they lead to. Returns who that is, with all their identifiers. */
+const forget = async (
+  client: pg.PoolClient,
+  { hmacs, subjectIds, at }: Parameters<Vault['forget']>[0],
+): Promise<Awaited<ReturnType<Vault['forget']>>> => {
+  await client.query(
+    `insert into profile_suppressions (hmac, suppressed_at) select h, $2 from unnest($1::text[]) as u (h)
+       on conflict do nothing`,
+    [hmacs, at],
+  )
+  const { rows } = await client.query<{ subject_id: string; hmacs: string[] }>(
+    'delete from profile_keys where subject_id = any($1::text[]) or hmacs && $2::text[] returning subject_id, hmacs',
+    [subjectIds, hmacs],
+  )
+  return rows.map(({ subject_id: subjectId, hmacs: own }) => ({ subjectId, hmacs: own }))
 }
