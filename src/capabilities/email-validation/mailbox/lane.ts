@@ -2,12 +2,13 @@
  * Everything we do at one address of a mail server: a few sessions that are used again, a rate, a queue and a breaker. Providers
  * count what comes from us, so the bounds belong to the address and not to the caller.
  */
+import { within } from '../../../concurrency/deadline.ts'
 import { type Breaker, createBreaker } from './breaker.ts'
+import { type Cause, causeOf, isWornOut, type LaneAnswer, type Question } from './lane-answer.ts'
 import { createTokenBucket, type TokenBucket } from './rate.ts'
-import { refusesClient, type SmtpStage } from './smtp-classify.ts'
+import { refusesClient } from './smtp-classify.ts'
 import { SmtpFailure } from './smtp-connection.ts'
-import type { SmtpReply } from './smtp-reply.ts'
-import { openSession, type SessionOptions, SmtpRefusal, type SmtpSession } from './smtp-session.ts'
+import { openSession, type SessionOptions, type SmtpSession } from './smtp-session.ts'
 
 export type LaneBounds = {
   readonly sessionsPerAddressMax: number
@@ -26,30 +27,6 @@ export type LaneBounds = {
   /** For a whole check, from its beginning to its answer. */
   readonly totalTimeoutMs: number
 }
-
-type Question = {
-  readonly exchange: string
-  readonly mailbox: string
-  /** The mailbox's. A server may refuse us for one of those it serves. */
-  readonly domain: string
-  readonly smtputf8: boolean
-  /** Goes before what waits: it completes a check that is under way. */
-  readonly urgent: boolean
-}
-
-export type LaneAnswer =
-  | { readonly kind: 'reply'; readonly stage: SmtpStage; readonly reply: SmtpReply }
-  | { readonly kind: 'failure'; readonly failure: SmtpFailure }
-  | { readonly kind: 'smtputf8_unsupported' }
-  /** The breaker lets nobody pass, because of that answer. */
-  | { readonly kind: 'open'; readonly cause: Cause; readonly forMs: number }
-  /** Too many wait already. */
-  | { readonly kind: 'full' }
-  /** The caller's time is over. `connected` is null where nobody was dialled meanwhile. */
-  | { readonly kind: 'deadline'; readonly connected: boolean | null }
-
-/** An answer that told us to stay away. */
-export type Cause = Extract<LaneAnswer, { kind: 'reply' | 'failure' }>
 
 /** What all lanes share. */
 export type LaneSurroundings = {
@@ -85,7 +62,7 @@ type Held = {
 
 /** A slower answer, such as of a server that asks another one first, must not hold up those behind it. */
 const promptMsMax = 1_000
-/** How long we remember what a server cannot do: TLS, a long session, or many. */
+/** How long a server whose TLS failed is asked without it, and one that takes few sessions is offered no more. */
 const memoryMs = 600_000
 
 export class MailboxLane {
@@ -102,9 +79,9 @@ export class MailboxLane {
   /** The latest answer came fast enough for others to wait behind one. Nothing is known of a server not yet asked. */
   #prompt = false
   #plainUntilMs = 0
-  readonly #ended = new AbortController()
-  #shortSessions = { transactions: 0, untilMs: 0 }
+  /** No more sessions than a server that refused one had then, or it would be tried again at once, and refused again. */
   #fewSessions = { sessions: 0, untilMs: 0 }
+  readonly #ended = new AbortController()
 
   constructor(address: string, bounds: LaneBounds, around: LaneSurroundings) {
     this.#address = address
@@ -145,13 +122,11 @@ export class MailboxLane {
     const refused = this.#closing ? null : this.#breaker.refuses(this.#around.clock())
     if (refused !== null) return { kind: 'open', ...refused }
     const first = await this.#askOnce(question, { fresh: false, signal })
-    const { used } = first
     let { answer } = first
-    if (used !== null && isWornOut(answer)) {
+    if (first.used && isWornOut(answer)) {
       const again = await this.#askOnce(question, { fresh: true, signal })
       if (again.answer.kind === 'open') return answer
       answer = again.answer
-      if (!isWornOut(answer)) this.#remember(used - 1)
       // The used one was there.
       if (answer.kind === 'full' || answer.kind === 'deadline') answer = { kind: 'deadline', connected: true }
     }
@@ -195,18 +170,18 @@ export class MailboxLane {
     clearTimeout(timer)
   }
 
-  /** `used` is the number of the transaction in its session where it was not the first. */
+  /** `used`: in a session that had been used before. */
   async #askOnce(
     question: Question,
     { fresh, signal }: { fresh: boolean; signal: AbortSignal },
-  ): Promise<{ answer: LaneAnswer; used: number | null }> {
+  ): Promise<{ answer: LaneAnswer; used: boolean }> {
     const given = await this.#session(question, { fresh, signal })
-    if (given.kind !== 'session') return { answer: given, used: null }
+    if (given.kind !== 'session') return { answer: given, used: false }
     const { held, turn } = given
     const { smtputf8 } = question
     if (smtputf8 && !held.smtp.smtputf8) {
       this.#release(held)
-      return { answer: { kind: 'smtputf8_unsupported' }, used: null }
+      return { answer: { kind: 'smtputf8_unsupported' }, used: false }
     }
     const askedAtMs = this.#around.clock()
     const asked = held.smtp.ask(question.mailbox, { smtputf8 }).then((answer): LaneAnswer => {
@@ -220,7 +195,10 @@ export class MailboxLane {
       // A session that cannot be reset is worn out; a fresh one is never reset.
       return { ...answer, stage: answer.stage === 'reset' ? 'mail' : answer.stage }
     })
-    return { answer: await orDeadline(asked, signal), used: turn > 1 ? turn : null }
+    return {
+      answer: await within(asked, { signal }, () => ({ kind: 'deadline', connected: true }) as const),
+      used: turn > 1,
+    }
   }
 
   /** The session goes on without a caller whose time is over: others use it, and its own deadlines end it. */
@@ -290,10 +268,7 @@ export class MailboxLane {
 
   #hasRoom(held: Held): boolean {
     if (held.retired || !held.smtp.usable()) return false
-    const { transactionsPerSessionMax } = this.#bounds
-    const short = this.#around.clock() < this.#shortSessions.untilMs
-    const transactionsMax = short ? this.#shortSessions.transactions : transactionsPerSessionMax
-    if (held.begun >= Math.min(transactionsMax, transactionsPerSessionMax)) return false
+    if (held.begun >= this.#bounds.transactionsPerSessionMax) return false
     // All that are under way may be refused.
     const refusalsLeft = this.#bounds.refusalsPerSessionMax - held.refusals
     return held.underWay < Math.min(this.#atOnceMax(held), refusalsLeft)
@@ -388,14 +363,15 @@ export class MailboxLane {
 
   /** One who waited is told; the others try again, or learn that it is of no use. */
   #failed(cause: Cause): void {
-    const nowMs = this.#around.clock()
-    // One connection more than the server allows (Postfix: `smtpd_client_connection_count_limit`): nobody is told, the others
-    // go on with what waits.
-    if (cause.kind === 'reply' && cause.reply.code === 421 && this.#sessions.size + this.#opening > 0) {
-      this.#fewSessions = { sessions: Math.max(this.#sessions.size, 1), untilMs: nowMs + memoryMs }
+    // One connection more than the server allows (Postfix: `smtpd_client_connection_count_limit`): the sessions that are
+    // open go on with what waits.
+    const isOneTooMany = cause.kind === 'reply' && cause.reply.code === 421
+    if (isOneTooMany && this.#sessions.size + this.#opening > 0) {
+      const untilMs = this.#around.clock() + memoryMs
+      this.#fewSessions = { sessions: Math.max(this.#sessions.size, 1), untilMs }
       return
     }
-    this.#breaker.strike(cause, nowMs)
+    this.#breaker.strike(cause, this.#around.clock())
     this.#waiting.shift()?.settle(cause)
   }
 
@@ -414,13 +390,6 @@ export class MailboxLane {
     if (held.underWay === 0 && !held.retired && this.#around.placeWanted()) this.#retire(held)
   }
 
-  /** What a fresh session was granted, a used one was not: sessions at this server are kept shorter. */
-  #remember(transactions: number): void {
-    const nowMs = this.#around.clock()
-    const known = nowMs < this.#shortSessions.untilMs ? this.#shortSessions.transactions : transactions
-    this.#shortSessions = { transactions: Math.min(known, transactions), untilMs: nowMs + memoryMs }
-  }
-
   #restAwhile(held: Held): void {
     clearTimeout(held.idleTimer)
     held.idleTimer = setTimeout(() => this.#retire(held), this.#bounds.sessionIdleMs)
@@ -432,29 +401,3 @@ export class MailboxLane {
     if (held.underWay === 0) held.smtp.quit()
   }
 }
-
-/** In a used session: it broke, or it is refused something that a fresh one would be granted. */
-const isWornOut = (answer: LaneAnswer): boolean => {
-  if (answer.kind === 'failure') return answer.failure.kind === 'closed' || answer.failure.kind === 'protocol'
-  if (answer.kind !== 'reply') return false
-  const { stage, reply } = answer
-  return stage === 'mail' || reply.code === 421 || reply.code === 503 || reply.enhancedCode === '4.5.3'
-}
-
-const causeOf = (error: unknown): Cause => {
-  if (error instanceof SmtpRefusal) return { kind: 'reply', stage: error.stage, reply: error.reply }
-  if (error instanceof SmtpFailure) return { kind: 'failure', failure: error }
-  // Nobody waits for an opening as such, so an error thrown here would end the process.
-  return { kind: 'failure', failure: new SmtpFailure('protocol', 'no session', { cause: error }) }
-}
-
-const orDeadline = (asked: Promise<LaneAnswer>, signal: AbortSignal): Promise<LaneAnswer> =>
-  new Promise((resolve) => {
-    const leave = (): void => resolve({ kind: 'deadline', connected: true })
-    if (signal.aborted) return leave()
-    signal.addEventListener('abort', leave, { once: true })
-    void asked.then((answer) => {
-      signal.removeEventListener('abort', leave)
-      resolve(answer)
-    })
-  })

@@ -1,0 +1,44 @@
+/** What is asked at one address of a mail server, and what comes of it. */
+import type { SmtpStage } from './smtp-classify.ts'
+import { SmtpFailure } from './smtp-connection.ts'
+import type { SmtpReply } from './smtp-reply.ts'
+import { SmtpRefusal } from './smtp-session.ts'
+
+export type Question = {
+  readonly exchange: string
+  readonly mailbox: string
+  /** The mailbox's. A server may refuse us for one of those it serves. */
+  readonly domain: string
+  readonly smtputf8: boolean
+  /** Goes before what waits: it completes a check that is under way. */
+  readonly urgent: boolean
+}
+
+export type LaneAnswer =
+  | { readonly kind: 'reply'; readonly stage: SmtpStage; readonly reply: SmtpReply }
+  | { readonly kind: 'failure'; readonly failure: SmtpFailure }
+  | { readonly kind: 'smtputf8_unsupported' }
+  /** The breaker lets nobody pass, because of that answer. */
+  | { readonly kind: 'open'; readonly cause: Cause; readonly forMs: number }
+  /** Too many wait already. */
+  | { readonly kind: 'full' }
+  /** The caller's time is over. `connected` is null where nobody was dialled meanwhile. */
+  | { readonly kind: 'deadline'; readonly connected: boolean | null }
+
+/** An answer that told us to stay away. */
+export type Cause = Extract<LaneAnswer, { kind: 'reply' | 'failure' }>
+
+/** In a used session: it broke, or it is refused something that a fresh one would be granted. */
+export const isWornOut = (answer: LaneAnswer): boolean => {
+  if (answer.kind === 'failure') return answer.failure.kind === 'closed' || answer.failure.kind === 'protocol'
+  if (answer.kind !== 'reply') return false
+  const { stage, reply } = answer
+  return stage === 'mail' || reply.code === 421 || reply.code === 503 || reply.enhancedCode === '4.5.3'
+}
+
+export const causeOf = (error: unknown): Cause => {
+  if (error instanceof SmtpRefusal) return { kind: 'reply', stage: error.stage, reply: error.reply }
+  if (error instanceof SmtpFailure) return { kind: 'failure', failure: error }
+  // Nobody waits for an opening as such, so an error thrown here would end the process.
+  return { kind: 'failure', failure: new SmtpFailure('protocol', 'no session', { cause: error }) }
+}
