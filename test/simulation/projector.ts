@@ -1,0 +1,76 @@
+/**
+ * A projector in the simulation: the real fold of key usage, over rows in memory. Rows and checkpoint are written in one step,
+ * or, as a mistake, one after the other with a crash between them now and then.
+ */
+
+import { keyUsage } from '../../projections/key-usage.ts'
+import type { ProjectedEvent } from '../../projections/projection.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import { decodeBatch } from '../../src/projector/batch.ts'
+import type { seededRandom } from '../ip-lookup/seeded-random.ts'
+import type { MemoryEventLog } from '../support/memory-event-log.ts'
+
+type Rows = Map<string, number>
+
+const batchMax = 64
+
+/** Calls by key, day, capability and outcome: what adds up in the rows adds up here. */
+const apply = (rows: Rows, events: readonly ProjectedEvent[]): void => {
+  if (!('fold' in keyUsage)) return
+  for (const { table, rows: changed, set } of keyUsage.fold(events))
+    for (const row of changed) {
+      if (set.calls !== 't.calls + excluded.calls') continue
+      const cell = table.key.map((column) => row[column]).join(' ')
+      rows.set(cell, (rows.get(cell) ?? 0) + Number(row.calls))
+    }
+}
+
+export const createProjector = ({
+  log,
+  organizationIds,
+  random,
+  apart,
+}: {
+  log: MemoryEventLog
+  organizationIds: readonly string[]
+  random: ReturnType<typeof seededRandom>
+  apart: boolean
+}) => {
+  const rows: Rows = new Map()
+  const checkpoints = new Map<string, number>()
+  let stopped = false
+
+  const project = (organizationId: string): void => {
+    const from = checkpoints.get(organizationId) ?? 0
+    const recorded = log
+      .eventsOf(ledgerStream(organizationId))
+      .slice(from, from + 1 + random.integer(batchMax))
+    const crashes = !stopped && random.next() < 0.02
+    // In one transaction a crash leaves neither.
+    if (crashes && !apart) return
+    apply(rows, decodeBatch(recorded).events)
+    if (!crashes) checkpoints.set(organizationId, from + recorded.length)
+  }
+
+  return {
+    /** Takes a step now and then. */
+    tick: (): void => {
+      if (random.next() < 0.1) project(random.pick(organizationIds))
+    },
+    /** The rows, when everything was projected. */
+    rows: (): Rows => {
+      stopped = true
+      for (const organizationId of organizationIds)
+        while ((checkpoints.get(organizationId) ?? 0) < log.eventsOf(ledgerStream(organizationId)).length)
+          project(organizationId)
+      return new Map([...rows].sort())
+    },
+    /** What the log comes to, folded at once. */
+    folded: (): Rows => {
+      const whole: Rows = new Map()
+      for (const organizationId of organizationIds)
+        apply(whole, decodeBatch(log.eventsOf(ledgerStream(organizationId))).events)
+      return new Map([...whole].sort())
+    },
+  }
+}

@@ -1,0 +1,623 @@
+/**
+ * The ledger protocol under a simulated network. Several processes over one log, with lost replies, lost requests,
+ * late and duplicate arrivals, outages, crashes, and callers who try again; time, randomness and every interleaving
+ * come from one seed. A failure prints the seed: SIM_SEED=<seed> plays it again.
+ */
+import { hash } from 'node:crypto'
+import { pino } from 'pino'
+import { expect } from 'vitest'
+import { type MicroCredits, parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { eventIdOf } from '../../src/event-log/event-id.ts'
+import { type EventLog, StreamMissing } from '../../src/event-log/port.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import type { LedgerEvent } from '../../src/events/catalogue.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import { settlementKeyOf } from '../../src/ledger/abandoned.ts'
+import { balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
+import {
+  type AccountSnapshot,
+  type Committed,
+  createLedger,
+  type Ledger,
+  type LedgerCommand,
+  LedgerUnavailable,
+} from '../../src/ledger/commit.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import { seededRandom } from '../ip-lookup/seeded-random.ts'
+import {
+  type AppendAttempt,
+  type AppendFault,
+  createMemoryEventLog,
+  type MemoryEventLog,
+} from '../support/memory-event-log.ts'
+import { createProjector } from './projector.ts'
+import { time } from './time.ts'
+
+const startMs = Date.parse('2026-03-01T00:00:00.000Z')
+const book = priceBookOf(defaultPriceBook)
+const keyId = 'K9abcdefghijklmn'
+const organizationIds = ['A', 'B', 'C'].map((letter) => `org_01K9SSSSSSSSSSSSSSSSSSSSS${letter}`)
+const overdrafts = ['0', '5', '20']
+export const operationsPerSeed = 4_400
+const clientsMax = 24
+/** How far the projection that gives snapshots is behind. */
+const snapshotLagMs = 400
+
+type Process = {
+  readonly name: string
+  readonly ledger: Ledger
+  readonly eventLog: EventLog
+  alive: boolean
+  outageUntilMs: number
+  crash: () => void
+  readonly crashed: Promise<never>
+}
+
+/** What a caller was told about a command, and by which process. */
+type Told =
+  | { readonly kind: 'committed'; readonly committed: Committed }
+  | { readonly kind: 'unavailable'; readonly by: Process }
+  | { readonly kind: 'crashed' }
+  /** The charge stands, and whether the answer settled it is not known: nothing was delivered. */
+  | { readonly kind: 'unsettled' }
+  | { readonly kind: 'failed'; readonly error: unknown }
+
+type Call = { readonly organizationId: string; readonly key: string; readonly told: Told[] }
+
+/** What tells the facts of one call from those of every other, whatever ids its events have. */
+const markOf = ({ key }: Pick<Call, 'key'>): string => hash('sha256', key, 'base64url')
+
+const fail = (message: string): never => {
+  throw new Error(message)
+}
+
+class ProcessCrashed extends Error {
+  override name = 'ProcessCrashed'
+}
+
+/**
+ * A mistake that ledgers are known to make, put in from outside. Members wrap what the ledger gets; what checks it sees the
+ * truth.
+ */
+export type Mutant = {
+  /** The event log of one process's ledger. */
+  readonly eventLog?: (eventLog: EventLog) => EventLog
+  /** The ledger as callers have it. The same function wraps that of every process of a simulation. */
+  readonly ledger?: () => (ledger: Ledger) => Ledger
+  /** Which events of a ledger the snapshot's content is folded from, where it says that it is of the first `cut`. */
+  readonly snapshotContent?: (cut: number) => number
+  /** Rows and checkpoint of a projection are written one after the other. */
+  readonly checkpointApart?: true
+}
+
+export const simulate = async (
+  seed: number,
+  { operationsMax = operationsPerSeed, mutant = {} }: { operationsMax?: number; mutant?: Mutant } = {},
+): Promise<{ operations: number; events: number; counts: Record<string, number> }> => {
+  const random = seededRandom(seed)
+  const chance = (probability: number): boolean => random.next() < probability
+  const counts: Record<string, number> = {}
+  const count = (what: string): void => {
+    counts[what] = (counts[what] ?? 0) + 1
+  }
+  time.reset(startMs)
+  const log = createMemoryEventLog({ now: () => time.nowMs })
+  const clock = { now: () => time.nowMs }
+  const logger = pino({ level: 'silent' })
+  let faulty = true
+
+  /** A projection that is behind, and stands anywhere: also between a call and its charge. */
+  const snapshot: AccountSnapshot = async (organizationId) => {
+    await time.wait(random.integer(10))
+    const events = log.eventsOf(ledgerStream(organizationId))
+    const known = events.filter(({ recordedAtMs }) => recordedAtMs <= time.nowMs - snapshotLagMs).length
+    const cut = Math.max(0, known - random.integer(8))
+    if (cut === 0) return null
+    const account = newAccount(organizationId)
+    for (const recorded of events.slice(0, mutant.snapshotContent?.(cut) ?? cut)) {
+      const { type, data } = decodeEvent(recorded)
+      evolve(account, { type, data } as LedgerEvent, recorded.revision)
+    }
+    account.revision = cut - 1
+    account.digest = decodeEvent(events[cut - 1] ?? fail('no event')).metadata.digest ?? ''
+    return account
+  }
+
+  const faultOf = (process: Process): AppendFault | undefined => {
+    if (!faulty) return undefined
+    if (time.nowMs < process.outageUntilMs)
+      return random.pick(['late', 'lose-request', 'lose-request', 'unavailable'])
+    const draw = random.next()
+    if (draw < 0.03) return 'lose-reply'
+    if (draw < 0.06) return 'lose-request'
+    if (draw < 0.08) return 'late'
+    if (draw < 0.1) return 'duplicate'
+    return draw < 0.12 ? 'unavailable' : undefined
+  }
+
+  const wrapped = mutant.ledger?.() ?? ((ledger: Ledger) => ledger)
+  let started = 0
+  const startProcess = (): Process => {
+    const name = `process-${++started}`
+    const crashed = Promise.withResolvers<never>()
+    crashed.promise.catch(() => undefined)
+    const never = new Promise<never>(() => undefined)
+    const eventLog = log.client(name, {
+      onAppend: async () => {
+        await time.wait(1 + random.integer(6))
+        if (!process.alive) {
+          // The request may have left before the process died.
+          return chance(0.5) ? never : deliverSoon('late').then(() => never)
+        }
+        const fault = faultOf(process)
+        if (fault !== undefined) count(fault)
+        return fault === 'late' || fault === 'duplicate' ? deliverSoon(fault) : fault
+      },
+      onRead: async () => {
+        await time.wait(1 + random.integer(6))
+        if (!process.alive) return never
+        return faulty && (time.nowMs < process.outageUntilMs || chance(0.005)) ? 'unavailable' : undefined
+      },
+    })
+    const process: Process = {
+      name,
+      eventLog,
+      ledger: wrapped(
+        createLedger({
+          eventLog: mutant.eventLog?.(eventLog) ?? eventLog,
+          snapshot,
+          logger,
+          clock,
+          observe: { conflict: () => count('conflict'), reversal: () => count('reversal') },
+        }),
+      ),
+      alive: true,
+      outageUntilMs: 0,
+      crashed: crashed.promise,
+      crash: () => {
+        process.alive = false
+        crashed.reject(new ProcessCrashed(name))
+      },
+    }
+    return process
+  }
+
+  const arrive = (copy: AppendAttempt): void => {
+    if (log.deliverLate(copy)) count('arrived late')
+  }
+
+  const deliverSoon = async (fault: AppendFault): Promise<AppendFault> => {
+    const delay = chance(0.7) ? random.integer(200) : random.integer(40_000)
+    void time.wait(delay).then(() => {
+      if (log.late.length > 0) arrive(random.pick(log.late))
+    })
+    return fault
+  }
+
+  const processes = Array.from({ length: 2 + random.integer(3) }, startProcess)
+  /** One is busy, one is not, and one is so quiet that what arrives late still finds its place free. */
+  const anyOrganization = (): string => {
+    const [busy = '', calm = '', quiet = ''] = organizationIds
+    const draw = random.next()
+    return draw < 0.6 ? busy : draw < 0.9 ? calm : quiet
+  }
+  const anyProcess = (): Process => random.pick(processes)
+
+  const submit = async (process: Process, organizationId: string, command: LedgerCommand): Promise<Told> => {
+    try {
+      return {
+        kind: 'committed',
+        committed: await Promise.race([process.ledger.submit(organizationId, command), process.crashed]),
+      }
+    } catch (error) {
+      if (error instanceof ProcessCrashed) return { kind: 'crashed' }
+      if (error instanceof LedgerUnavailable) return { kind: 'unavailable', by: process }
+      return { kind: 'failed', error }
+    }
+  }
+
+  /** What the house does before it makes a call with a key: up to where the ledger does not hold it; null: nobody knows. */
+  const absentUpTo = async (
+    { eventLog, crashed }: Process,
+    { organizationId, key }: Call,
+  ): Promise<number | null> => {
+    const id = eventIdOf(organizationId, key, 0)
+    try {
+      const reading = eventLog.read(ledgerStream(organizationId), { max: 1_000_000 })
+      const events = await Promise.race([reading, crashed])
+      return (events.find((event) => event.id === id)?.revision ?? events.length) - 1
+    } catch (error) {
+      return error instanceof StreamMissing ? -1 : null
+    }
+  }
+
+  /** What the house does before it delivers an answer whose charge another attempt wrote: delivered, or given back. */
+  const settleCharge = async (
+    { organizationId, key }: Call,
+    process: Process,
+    found: Told & { kind: 'committed' },
+  ): Promise<Told> => {
+    const owes = eventIdOf(organizationId, key, 0)
+    const atMs = time.nowMs
+    const told = await submit(process, organizationId, {
+      key: settlementKeyOf(owes),
+      absentUpTo: found.committed.revision,
+      owes,
+      atMs,
+      actor: `key:${keyId}`,
+      requestId: `request-${++sequence}`,
+      kind: 'record',
+      call: {
+        keyId,
+        capability: 'ip_lookup',
+        outcome: 'answered',
+        facts: { kind: 'replay' },
+        idempotent: true,
+      },
+      book,
+    })
+    if (told.kind === 'failed') return told
+    const delivered =
+      told.kind === 'committed' && told.committed.events.every(({ type }) => type !== 'CreditAdjusted')
+    count(delivered ? 'settled' : 'not settled')
+    return delivered ? found : { kind: 'unsettled' }
+  }
+
+  const calls: Call[] = []
+  const grants: { organizationId: string; grantId: string }[] = []
+  let sequence = 0
+
+  const callOnce = async (call: Call, process: Process, idempotent: boolean): Promise<void> => {
+    const looked = idempotent ? await absentUpTo(process, call) : null
+    if (idempotent && looked === null) return
+    const atMs = time.nowMs
+    const address_hmac = markOf(call)
+    const facts = chance(0.85)
+      ? ({ kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac } as const)
+      : ({ kind: 'ip_lookup', success: false, country_code: null, address_hmac } as const)
+    const told = await submit(process, call.organizationId, {
+      key: call.key,
+      atMs,
+      actor: `key:${keyId}`,
+      requestId: idempotent ? `request-${++sequence}` : call.key,
+      ...(looked === null ? {} : { absentUpTo: looked }),
+      kind: 'record',
+      call: { keyId, capability: 'ip_lookup', outcome: 'answered', facts },
+      book,
+    })
+    count(`call ${told.kind}`)
+    const before = idempotent && told.kind === 'committed' && told.committed.repeated
+    call.told.push(before ? await settleCharge(call, process, told) : told)
+  }
+
+  /** One partner's call, tried again with the same key for as long as the partner cares. */
+  const makeCall = async (): Promise<void> => {
+    const call: Call = { organizationId: anyOrganization(), key: `call-${++sequence}`, told: [] }
+    calls.push(call)
+    // Without an Idempotency-Key a call is never made again under the same key.
+    const idempotent = chance(0.5)
+    if (idempotent && chance(0.1)) {
+      count('at once')
+      await Promise.all([callOnce(call, anyProcess(), true), callOnce(call, anyProcess(), true)])
+    } else await callOnce(call, anyProcess(), idempotent)
+    for (let retry = 0; idempotent && retry < 4 && call.told.at(-1)?.kind !== 'committed'; retry++) {
+      await time.wait(random.integer(chance(0.5) ? 100 : 30_000))
+      count('retry')
+      await callOnce(call, anyProcess(), true)
+    }
+  }
+
+  const grant = async (organizationId: string): Promise<void> => {
+    const key = `grant-${++sequence}`
+    const expiresAt = chance(0.5) ? new Date(time.nowMs + random.integer(60_000)).toISOString() : null
+    const amount = parseCredits(`${1 + random.integer(40)}.${1 + random.integer(8)}`)
+    const told = await submit(anyProcess(), organizationId, {
+      key,
+      atMs: time.nowMs,
+      actor: 'cli',
+      kind: 'grant',
+      amount,
+      priority: random.integer(3),
+      expiresAt,
+      reason: 'simulated',
+    })
+    count('grant')
+    if (told.kind === 'committed' && expiresAt !== null)
+      grants.push({ organizationId, grantId: eventIdOf(organizationId, key, 0) })
+  }
+
+  /** The sweep of every worker finds the same expired lots and uses the same key for each. */
+  const sweep = async (): Promise<void> => {
+    if (grants.length === 0) return
+    const { organizationId, grantId } = random.pick(grants)
+    const atMs = time.nowMs
+    const process = anyProcess()
+    const command: LedgerCommand = {
+      key: `expire/${grantId}`,
+      atMs,
+      actor: 'system',
+      kind: 'expire',
+      grantId,
+    }
+    const told = await submit(process, organizationId, command)
+    count('sweep')
+    if (told.kind === 'committed' && told.committed.events.length > 0)
+      grants.splice(
+        grants.findIndex((one) => one.grantId === grantId),
+        1,
+      )
+  }
+
+  const setPrice = async (): Promise<void> => {
+    const organizationId = anyOrganization()
+    const amount = chance(0.3) ? null : parseCredits(`${random.integer(3)}.${1 + random.integer(8)}`)
+    const effectiveFrom = new Date(time.nowMs + random.integer(2_000) - 1_000).toISOString()
+    await submit(anyProcess(), organizationId, {
+      key: `price-${++sequence}`,
+      atMs: time.nowMs,
+      actor: 'cli',
+      kind: 'override_price',
+      sku: 'ip_lookup',
+      amount,
+      effectiveFrom,
+    })
+    count('price')
+  }
+
+  const misfortune = async (): Promise<void> => {
+    const at = random.integer(processes.length)
+    const process = processes[at]
+    if (process === undefined) return
+    if (chance(0.5)) {
+      process.crash()
+      processes[at] = startProcess()
+      count('crash')
+    } else {
+      // Most outages are shorter than an unknown outcome is resent, some are longer; some are everybody's.
+      const lengthMs = chance(0.5) ? random.integer(2_000) : 15_000 + random.integer(10_000)
+      for (const one of chance(0.4) ? processes : [process]) one.outageUntilMs = time.nowMs + lengthMs
+      // What was under way arrives when the network comes back.
+      void time.wait(lengthMs).then(() => {
+        if (chance(0.6)) while (log.late.length > 0) arrive(random.pick(log.late))
+      })
+      count('outage')
+    }
+  }
+
+  const act = (): Promise<void> => {
+    const draw = random.next()
+    if (draw < 0.86) return makeCall()
+    if (draw < 0.92) return grant(anyOrganization())
+    if (draw < 0.97) return sweep()
+    return draw < 0.99 ? setPrice() : misfortune()
+  }
+
+  const projector = createProjector({
+    log,
+    organizationIds,
+    random: seededRandom(seed + 1),
+    apart: mutant.checkpointApart === true,
+  })
+  let operations = 0
+  let finished = 0
+  const client = async (): Promise<void> => {
+    while (operations < operationsMax) {
+      operations++
+      await act()
+      projector.tick()
+      await time.wait(random.integer(chance(0.7) ? 12 : 300))
+    }
+    finished++
+  }
+
+  const open = async (): Promise<void> => {
+    const process = anyProcess()
+    for (const [i, organizationId] of organizationIds.entries())
+      for (
+        let told: Told | undefined, tries = 0;
+        told?.kind !== 'committed' && told?.kind !== 'failed';
+        tries++
+      ) {
+        if (tries > 0) await time.wait(10)
+        if (tries > 1_000) throw new Error('no organization can be registered')
+        told = await submit(process, organizationId, {
+          key: 'register',
+          atMs: time.nowMs,
+          actor: 'cli',
+          kind: 'register',
+          name: organizationId,
+          overdraftLimit: parseCredits(overdrafts[i] ?? '0'),
+        })
+      }
+    await Promise.all(Array.from({ length: clientsMax }, client))
+  }
+  let broken: unknown
+  open().catch((error: unknown) => {
+    broken = error
+  })
+  await time.run(() => finished === clientsMax || broken !== undefined)
+  if (broken !== undefined) throw broken
+  expect(finished, 'every caller is answered in the end').toBe(clientsMax)
+
+  // The network heals, whatever is still under way arrives, and every process looks at its ledgers once more.
+  faulty = false
+  for (const process of processes) process.outageUntilMs = 0
+  while (log.late.length > 0) log.deliverLate(random.pick(log.late))
+  let settled = false
+  const settle = async (): Promise<void> => {
+    for (const { ledger } of processes) {
+      for (const organizationId of organizationIds) {
+        await ledger.account(organizationId)
+        await ledger.submit(organizationId, {
+          key: `last-${++sequence}`,
+          atMs: time.nowMs,
+          actor: 'system',
+          kind: 'expire',
+          grantId: 'none',
+        })
+        await ledger.account(organizationId)
+      }
+      await ledger.drain()
+    }
+    settled = true
+  }
+  let restless: unknown = 'a process never comes to rest'
+  settle().then(
+    () => {
+      restless = null
+    },
+    (error: unknown) => {
+      settled = true
+      restless = error
+    },
+  )
+  await time.run(() => settled)
+  await Promise.resolve()
+
+  let events = 0
+  for (const organizationId of organizationIds) {
+    const own = calls.filter((one) => one.organizationId === organizationId)
+    const recorded = recordedIn(log, organizationId)
+    checkMarks(own, recorded)
+    const verdict = await verify(log.client('auditor'), organizationId, recorded)
+    events += verdict.events
+    const probe = probeOf(recorded)
+    expect(probe.lowest, 'the balance never goes below the overdraft limit').toBeGreaterThanOrEqual(
+      -probe.overdraftLimit,
+    )
+    for (const call of own) checkCall(call, probe)
+    expect(restless, 'every process comes to rest').toBeNull()
+    const last = processes[0]?.ledger ?? fail('no process is left')
+    let account: Awaited<ReturnType<Ledger['account']>> | undefined
+    void last.account(organizationId).then((found) => {
+      account = found
+    })
+    await time.run(() => account !== undefined)
+    if (account === undefined) throw new Error('the account cannot be read')
+    // Lots that have expired but were not written off yet are still in the sum.
+    const beforeAnyExpiry = balanceOf(account, Number.NEGATIVE_INFINITY)
+    expect(beforeAnyExpiry, 'the sum of all movements is the balance').toBe(probe.sum)
+    expect(account.revision).toBe(verdict.events - 1)
+  }
+  expect(projector.rows(), 'the rows are what the log comes to').toEqual(projector.folded())
+  return { operations, events, counts }
+}
+
+type Recorded = { readonly id: string; readonly revision: number; readonly event: LedgerEvent }
+
+const recordedIn = (log: MemoryEventLog, organizationId: string): Recorded[] =>
+  log.eventsOf(ledgerStream(organizationId)).map((one) => {
+    const { type, data } = decodeEvent(one)
+    return { id: one.id, revision: one.revision, event: { type, data } as LedgerEvent }
+  })
+
+/** The ledger's own verification (chain, ids, charge ids, schemas, overdraft at every event), and ids once more by hand. */
+const verify = async (
+  eventLog: EventLog,
+  organizationId: string,
+  recorded: readonly Recorded[],
+): Promise<{ events: number }> => {
+  expect(new Set(recorded.map(({ id }) => id)).size, 'no event id is there twice').toBe(recorded.length)
+  const verdict = await verifyLedger(eventLog, organizationId)
+  expect(verdict.fault, 'the ledger verifies').toBeNull()
+  return { events: verdict.events }
+}
+
+/** However often a partner tries a call, it is charged once: counted by what was called, and not by any id. */
+const checkMarks = (calls: readonly Call[], recorded: readonly Recorded[]): void => {
+  const keyOf = new Map(calls.map((call) => [markOf(call), call.key]))
+  const charged = new Map<string, number>()
+  const markOfCharge = new Map<string, string>()
+  for (const [i, { event }] of recorded.entries()) {
+    const before = recorded[i - 1]?.event
+    if (event.type === 'CreditCharged' && before?.type === 'KeyUsed' && 'address_hmac' in before.data.facts) {
+      const mark = String(before.data.facts.address_hmac)
+      charged.set(mark, (charged.get(mark) ?? 0) + 1)
+      markOfCharge.set(event.data.charge_id, mark)
+    }
+    const mark = event.type === 'CreditAdjusted' ? markOfCharge.get(event.data.adjusts ?? '') : undefined
+    if (mark !== undefined) charged.set(mark, (charged.get(mark) ?? 0) - 1)
+  }
+  for (const [mark, times] of charged)
+    expect(times, `${keyOf.get(mark)} is charged once at most`).toBeLessThanOrEqual(1)
+}
+
+type Probe = {
+  readonly sum: MicroCredits
+  readonly lowest: MicroCredits
+  readonly overdraftLimit: MicroCredits
+  readonly byId: ReadonlyMap<string, Recorded>
+  readonly charges: ReadonlyMap<string, MicroCredits>
+  readonly reversed: ReadonlyMap<string, MicroCredits>
+}
+
+/** Sums what the events say, without lots, tariff or account: another way to the same figures. */
+const probeOf = (recorded: readonly Recorded[]): Probe => {
+  let sum = 0n
+  let lowest = 0n
+  let overdraftLimit = 0n
+  const charges = new Map<string, MicroCredits>()
+  const reversed = new Map<string, MicroCredits>()
+  for (const { event } of recorded) {
+    if (event.type === 'OrganizationRegistered') overdraftLimit = parseCredits(event.data.overdraft_limit)
+    if (event.type === 'CreditGranted') sum += parseCredits(event.data.amount)
+    if (event.type === 'CreditExpired') sum -= parseCredits(event.data.amount)
+    if (event.type === 'CreditCharged') {
+      sum -= parseCredits(event.data.amount)
+      expect(charges.has(event.data.charge_id), 'no charge id stands twice').toBe(false)
+      charges.set(event.data.charge_id, parseCredits(event.data.amount))
+    }
+    if (event.type === 'CreditAdjusted') {
+      const charge = event.data.adjusts ?? ''
+      sum += parseCredits(event.data.amount)
+      expect(reversed.has(charge), 'no charge is given back twice').toBe(false)
+      reversed.set(charge, parseCredits(event.data.amount))
+    }
+    if (sum < lowest) lowest = sum
+  }
+  return {
+    sum,
+    lowest,
+    overdraftLimit,
+    byId: new Map(recorded.map((one) => [one.id, one])),
+    charges,
+    reversed,
+  }
+}
+
+const checkCall = ({ organizationId, key, told }: Call, { byId, charges, reversed }: Probe): void => {
+  const used = byId.get(eventIdOf(organizationId, key, 0))
+  const chargeId = eventIdOf(organizationId, key, 1)
+  const charged = charges.get(chargeId) ?? 0n
+  const givenBack = reversed.get(chargeId) ?? 0n
+  for (const one of told) if (one.kind === 'failed') throw one.error
+  for (const one of told) {
+    if (one.kind !== 'committed') continue
+    const { events, revision } = one.committed
+    expect(used, `${key} was acknowledged and is in the ledger`).toBeDefined()
+    expect((used?.revision ?? 0) + events.length - 1, `${key} is where its caller was told`).toBe(revision)
+    const toldEvents = events.map((event, i) =>
+      byId.get(eventIdOf(organizationId, key, i))?.event === undefined ? null : event,
+    )
+    expect(toldEvents, `${key} is as its caller was told`).toEqual(
+      events.map((_, i) => byId.get(eventIdOf(organizationId, key, i))?.event),
+    )
+    const toldCharge = events.reduce(
+      (sum, event) => (event.type === 'CreditCharged' ? sum + parseCredits(event.data.amount) : sum),
+      0n,
+    )
+    expect(charged, `${key} was charged what its caller was told`).toBe(toldCharge)
+  }
+  const acknowledged = told.some(({ kind }) => kind === 'committed')
+  if (acknowledged && charged > 0n) expect(givenBack, `${key} was answered, so its charge stays`).toBe(0n)
+  const refusedBy = told.flatMap((one) => (one.kind === 'unavailable' ? [one.by] : []))
+  if (givenBack !== 0n) {
+    expect(refusedBy.length, `${key} was given back, so a caller was refused`).toBeGreaterThan(0)
+    expect(givenBack, `${key} was given back whole`).toBe(charged)
+  }
+  // Nobody but the process that refused it knows of the promise; it is kept for as long as that process lives.
+  const refusersAlive = refusedBy.length === told.length && refusedBy.every(({ alive }) => alive)
+  if (!acknowledged && refusersAlive && told.length > 0)
+    expect(charged - givenBack, `${key} was refused, so nothing is charged`).toBe(0n)
+}
