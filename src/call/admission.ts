@@ -5,7 +5,7 @@ import { callerAddress } from '../guard/caller-address.ts'
 import { type DirectoryKey, mayCallFrom } from '../guard/key-directory.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
 import { parseApiKey } from '../keys/api-key.ts'
-import type { AdmittedCall, Call, CallResult } from './call.ts'
+import type { AdmittedCall, Call } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
 import {
   addressNotAllowed,
@@ -17,6 +17,7 @@ import {
 } from './errors.ts'
 import type { AnyCapabilityForm } from './form.ts'
 import { balanceTold, refuse } from './recording.ts'
+import type { CallResult } from './result.ts'
 
 /** Whether a call is let in: authenticate, permit, limit, and whether the price book in force prices it at all. */
 

@@ -1,14 +1,13 @@
 import type { FastifyReply } from 'fastify'
-import { formatCredits, type MicroCredits } from '../billing/money.ts'
+import { formatCredits } from '../billing/money.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
-import type { Call, CallResult } from './call.ts'
+import type { Call } from './call.ts'
 import type { CallObserver } from './dependencies.ts'
 import { errorCatalogue, type Refusal } from './errors.ts'
 import type { AnyCapabilityForm, Decided } from './form.ts'
+import type { CallResult, Credits } from './result.ts'
 
 /** The only place, beside `error-handler.ts`, that knows how answers look in HTTP. */
-
-export type Credits = { readonly charged: MicroCredits; readonly remaining: MicroCredits }
 
 export type AnswerHeaders = Record<string, string>
 

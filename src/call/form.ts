@@ -2,8 +2,8 @@ import type { CallFacts } from '../events/calls.ts'
 import type { Capability, Permission } from '../events/capabilities.ts'
 import type { KeyLimits } from '../events/keys.ts'
 import type { KeyState } from '../keys/key-state.ts'
-import type { CallResult } from './call.ts'
 import type { Refusal } from './errors.ts'
+import type { CallResult } from './result.ts'
 
 /** A request body: any JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>

@@ -1,12 +1,14 @@
 import { LedgerUnavailable } from '../ledger/commit.ts'
 import { written } from './answer.ts'
 import type { LedgerFinding } from './attempts.ts'
-import { type AdmittedCall, byRequest, type CallResult, type Identity } from './call.ts'
+import type { AdmittedCall } from './call.ts'
 import type { StoredAnswer } from './claims.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { idempotencyInFlight, idempotencyMismatch, wrongParameter } from './errors.ts'
 import { claimWaitMs, fingerprintOf, type IdempotencyClaim, parseIdempotencyKey } from './idempotency.ts'
+import { byRequest, type Identity } from './identity.ts'
 import { lastSeen, record, refuse } from './recording.ts'
+import type { CallResult } from './result.ts'
 import { waitLeftMs } from './waiting.ts'
 
 /** Which call this is: one of its own, one under an Idempotency-Key, or one that was charged before (decision 15). */

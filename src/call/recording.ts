@@ -7,10 +7,12 @@ import { LedgerUnavailable } from '../ledger/commit.ts'
 import { affordabilityOf, outcomeOfCall, ratingOf } from '../ledger/decide.ts'
 import { statusOf } from './answer.ts'
 import { commandKeyOf, fingerprintText } from './attempts.ts'
-import { type AdmittedCall, byRequest, type CallResult, type Identity } from './call.ts'
+import type { AdmittedCall } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { notEnoughCredits, type Refusal } from './errors.ts'
 import type { IdempotencyClaim } from './idempotency.ts'
+import { byRequest, type Identity } from './identity.ts'
+import type { CallResult } from './result.ts'
 import { refusalWaitMs, unavailableWhenLate, waitLeftMs } from './waiting.ts'
 
 /** What a call leaves in the ledger: its facts and its charge in one append. An answer leaves when that is durable. */

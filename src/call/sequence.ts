@@ -4,12 +4,13 @@ import { LedgerUnavailable } from '../ledger/commit.ts'
 import { chargeLinesOf, outcomeOfCall } from '../ledger/decide.ts'
 import { admit } from './admission.ts'
 import { bodyOf, type Rendered, renderResult, send } from './answer.ts'
-import type { AdmittedCall, Call, CallResult, Identity } from './call.ts'
+import type { AdmittedCall, Call } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { internalError, type Refusal, temporarilyUnavailable } from './errors.ts'
 import type { AnyCapabilityForm, Caller, Decided, JsonObject, Unaffordable } from './form.ts'
 import type { IdempotencyClaim } from './idempotency.ts'
 import { identify, identifyAgain, keep, letGo } from './identify.ts'
+import type { Identity } from './identity.ts'
 import { readParameters } from './parameters.ts'
 import {
   balanceTold,
@@ -21,6 +22,7 @@ import {
   refuse,
   refusedUnpaid,
 } from './recording.ts'
+import type { CallResult } from './result.ts'
 
 /**
  * The sequence of every call, written once. It knows no capability:

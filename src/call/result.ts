@@ -1,0 +1,22 @@
+import type { MicroCredits } from '../billing/money.ts'
+import type { Refusal } from './errors.ts'
+
+export type Credits = { readonly charged: MicroCredits; readonly remaining: MicroCredits }
+
+/** How a call ends. What is known of the credits by then is told in the headers. */
+export type CallResult =
+  | {
+      readonly kind: 'answered'
+      readonly body: string
+      readonly credits: Credits
+      /** Where the ledger holds the call, if it was charged. */
+      readonly paidRevision: number | null
+    }
+  /** The answer of an earlier call with the same Idempotency-Key: the kept one, or made again without a charge. */
+  | {
+      readonly kind: 'replayed'
+      readonly status: number
+      readonly body: string
+      readonly credits: Credits
+    }
+  | { readonly kind: 'refused' | 'failed'; readonly refusal: Refusal; readonly credits?: Credits }
