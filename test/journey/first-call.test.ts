@@ -1,6 +1,8 @@
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
@@ -51,6 +53,24 @@ test('the printed curl line is a call that is answered with a location and charg
   expect(headers.get('x-request-id')).toBe(body.request_id)
   expect(headers.get('credits-charged')).toBe('1')
   expect(headers.get('credits-remaining')).toBe('999')
+})
+
+test('the first call of the README, as it is written there, is answered and charged', async () => {
+  const readme = await readFile(new URL('../../README.md', import.meta.url), 'utf8')
+  const typed = /^## First call$[\s\S]*?^```sh\n([\s\S]*?)^```$/m.exec(readme)?.[1] ?? ''
+  expect(typed).toContain('localhost:3000')
+  // In a directory whose .data is this service's, and at its port.
+  const directory = await mkdtemp(join(tmpdir(), 'reader-'))
+  await symlink(dataDir, join(directory, '.data'))
+  const { stdout } = await promisify(execFile)(
+    'sh',
+    ['-ec', typed.replaceAll('localhost:3000', new URL(demo.api_url).host)],
+    { cwd: directory, timeout: 20_000 },
+  )
+  await rm(directory, { recursive: true })
+  expect(stdout).toMatch(/^HTTP\/1\.1 200 /)
+  expect(stdout.toLowerCase()).toContain('credits-charged: 1\r\n')
+  expect(stdout).toContain('"country_code":"US"')
 })
 
 test('the ledger shows the call with its facts and, right after it, its charge', async () => {
