@@ -28,6 +28,7 @@ import {
   type Position,
   placeOf,
   type RecordedEvent,
+  readBytesMax,
   StreamMissing,
   type SubscribeOptions,
   type SubscriptionItem,
@@ -761,6 +762,18 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         const followed = (await readToEnd(eventLog, { after, prefixes: ['ledger-'] })).events()
         expect(ids(followed.filter((event) => event.stream === stream))).toEqual(written)
         expect((await readToEnd(eventLog, { after })).events()).toHaveLength(written.length + 600)
+      })
+
+      test('45 a read of more than fits into memory is refused, and a smaller one is not', async () => {
+        const stream = freshStream()
+        const bytes = 990_000
+        const count = Math.floor(readBytesMax / bytes) + 1
+        for (let n = 0; n < count; n++)
+          await eventLog.append(stream, n === 0 ? 'none' : n - 1, [
+            newEvent({ data: `"${'x'.repeat(bytes)}"` }),
+          ])
+        expect(await errorOf(() => eventLog.read(stream, { max: 1_000 }))).toBeInstanceOf(TooLarge)
+        expect(await eventLog.read(stream, { max: 10 })).toHaveLength(10)
       })
 
       test('46 a log restored to the middle of an append is another one to a reader of all of it', async (context) => {

@@ -1,5 +1,13 @@
 import type { ReadResp } from '@eventstore/db-client/generated/streams_pb.js'
-import { logStart, type Position, type RecordedEvent, StreamMissing, Unavailable } from '../port.ts'
+import {
+  logStart,
+  type Position,
+  type RecordedEvent,
+  readBytesMax,
+  StreamMissing,
+  TooLarge,
+  Unavailable,
+} from '../port.ts'
 import type { Connection } from './client.ts'
 import { type ReadRequest, readRequest, recordedEvent } from './messages.ts'
 
@@ -35,19 +43,27 @@ const readUntil = (
     call.on('end', () => settle())
   })
 
-/** Every event of one read, the server's own included. Throws `StreamMissing` and `Unavailable`. */
+/** Every event of one read, the server's own included. Throws `StreamMissing`, `Unavailable` and `TooLarge`. */
 export const readEvents = async (
   connection: Connection,
   request: ReadRequest,
   silenceMs: number,
 ): Promise<RecordedEvent[]> => {
   const events: RecordedEvent[] = []
+  let bytes = 0
   await readUntil(connection, request, {
     silenceMs,
     take: (response) => {
       if (response.hasStreamNotFound()) throw new StreamMissing(`there is no stream ${request.stream}`)
       const event = recordedEvent(response)
-      if (event !== undefined) events.push(event)
+      if (event !== undefined) {
+        events.push(event)
+        bytes += event.data.length + event.metadata.length
+      }
+      if (bytes > readBytesMax)
+        throw new TooLarge(
+          `${request.max} events of ${request.stream ?? 'the event log'} are more than ${readBytesMax} bytes; ask for fewer at a time`,
+        )
       return events.length < request.max ? 'more' : 'enough'
     },
   })

@@ -69,6 +69,19 @@ const lookAtBusy = afterPosition(
 
 const readAt = `select ${columns} from (select * from log_segments where last_position >= $1 order by last_position limit 1) page`
 
+const statements = {
+  read_forwards: readForwards,
+  read_backwards: readBackwards,
+  look_at_all: lookAtAll,
+  look_at_quiet: lookAtQuiet,
+  look_at_busy: lookAtBusy,
+  at: readAt,
+  head: 'select position from log_head',
+  last_revision: 'select revision from log_streams where name = $1',
+  streams: 'select name from log_streams where name like $1',
+}
+type Statement = keyof typeof statements
+
 type Nothing = { readonly last_position: null }
 type Looked = (SegmentRow | Nothing) & {
   readonly head: string
@@ -144,14 +157,17 @@ export type Reads = {
   streams(prefix: string): Promise<string[]>
 }
 
-/** Throws `Unavailable` where the database does not answer. */
-type Ask = <Row extends pg.QueryResultRow>(text: string, values: unknown[]) => Promise<Row[]>
+/**
+ * Throws `Unavailable` where the database does not answer. Statements are prepared by name: planning one costs several times what
+ * a look at the end of the log does. A plan is kept for as long as its connection, which is a minute.
+ */
+type Ask = <Row extends pg.QueryResultRow>(name: Statement, values: unknown[]) => Promise<Row[]>
 
 const askOf =
   (pool: pg.Pool): Ask =>
-  async <Row extends pg.QueryResultRow>(text: string, values: unknown[]) => {
+  async <Row extends pg.QueryResultRow>(name: Statement, values: unknown[]) => {
     try {
-      return (await pool.query<Row>(text, values)).rows
+      return (await pool.query<Row>({ name: `log_${name}`, text: statements[name], values })).rows
     } catch (error) {
       const message = error instanceof Error ? error.message : String(error)
       throw new Unavailable(`the event log cannot be read: ${message}`, { cause: error })
@@ -169,8 +185,8 @@ const read = async (
   let next = from ?? (forwards ? 0 : Number.MAX_SAFE_INTEGER)
   for (;;) {
     const wanted = max - events.length
-    const text = forwards ? readForwards : readBackwards
-    const rows = await ask<SegmentRow | Nothing>(text, [...boundsOf(wanted), stream, next])
+    const statement = forwards ? 'read_forwards' : 'read_backwards'
+    const rows = await ask<SegmentRow | Nothing>(statement, [...boundsOf(wanted), stream, next])
     if (rows.length === 0) throw new StreamMissing(`there is no stream ${stream}`)
     const segments = rows.filter(isSegment)
     for (const segment of segments) {
@@ -200,7 +216,7 @@ const lookAfter = async (
 ): Promise<Look> => {
   const all = prefixes.length === 0
   const busy = prefixes.some((prefix) => busyFamilies.some((family) => mayBegin(family, prefix)))
-  const rows = await ask<Looked>(all ? lookAtAll : busy ? lookAtBusy : lookAtQuiet, [
+  const rows = await ask<Looked>(all ? 'look_at_all' : busy ? 'look_at_busy' : 'look_at_quiet', [
     ...boundsOf(max),
     after.toString(),
     (last?.position ?? 0n).toString(),
@@ -227,22 +243,20 @@ export const createReads = (pool: pg.Pool): Reads => {
     read: (stream, options) => read(ask, stream, options),
     lookAfter: (from, prefixes, max) => lookAfter(ask, from, prefixes, max),
     head: async () => {
-      const [row] = await ask<{ position: string }>('select position from log_head', [])
+      const [row] = await ask<{ position: string }>('head', [])
       return BigInt(row?.position ?? 0)
     },
     at: async (position) => {
-      const [segment] = await ask<SegmentRow>(readAt, [position.toString()])
+      const [segment] = await ask<SegmentRow>('at', [position.toString()])
       const events = segment === undefined ? [] : openSegment(segment)
       return events.find((event) => event.position === position) ?? null
     },
     lastRevision: async (stream) => {
-      const text = 'select revision from log_streams where name = $1'
-      const [row] = await ask<{ revision: string }>(text, [stream])
+      const [row] = await ask<{ revision: string }>('last_revision', [stream])
       return row === undefined ? null : Number(row.revision)
     },
     streams: async (prefix) => {
-      const text = 'select name from log_streams where name like $1'
-      return (await ask<{ name: string }>(text, [likePrefix(prefix)])).map(({ name }) => name)
+      return (await ask<{ name: string }>('streams', [likePrefix(prefix)])).map(({ name }) => name)
     },
   }
 }
