@@ -124,12 +124,16 @@ export const copyOf = (change: Change, name: string): { readonly sql: string; re
 export const statementOf = (
   change: Change,
   name: string,
-): { readonly text: string; readonly values: readonly (readonly (string | null)[])[] } => {
+): { readonly text: string; readonly values: readonly string[] } => {
   const columns = columnsOf(change)
   return {
     text: sqlOf(change, name, columns),
     values: columns.map(({ column, write }) =>
-      change.rows.map(({ [column]: value }) => (value === null || value === undefined ? null : write(value))),
+      arrayOf(
+        change.rows.map(({ [column]: value }) =>
+          value === null || value === undefined ? null : write(value),
+        ),
+      ),
     ),
   }
 }
@@ -167,10 +171,15 @@ const namesOf = (columns: readonly Column[]): string => columns.map(({ column })
 /** How values become PostgreSQL's texts, where `String` does not do it. */
 const writers: Readonly<Record<string, (value: unknown) => string>> = {
   json: (value) => JSON.stringify(value),
-  'text[]': (value) =>
-    Array.isArray(value)
-      ? `{${value.map((text) => `"${String(text).replace(/["\\]/g, '\\$&')}"`).join(',')}}`
-      : String(value),
+  'text[]': (value) => (Array.isArray(value) ? arrayOf(value.map(String)) : String(value)),
+}
+
+/** The text of an array of PostgreSQL. node-postgres takes half as long again to write it. */
+const arrayOf = (texts: readonly (string | null)[]): string => {
+  const quoted = texts.map((text) =>
+    text === null ? 'NULL' : /["\\]/.test(text) ? `"${text.replace(/["\\]/g, '\\$&')}"` : `"${text}"`,
+  )
+  return `{${quoted.join(',')}}`
 }
 
 const escapes: Readonly<Record<string, string>> = { '\\': '\\\\', '\t': '\\t', '\n': '\\n', '\r': '\\r' }
