@@ -15,7 +15,7 @@ import {
   type ParsedEmail,
 } from './evidence.ts'
 
-/** What is known of an address when its verdict is due. Null: that far it did not get, or nobody was asked. */
+/** What is known of an address when its verdict is due. Null: it did not get that far, or no one was asked. */
 export type EmailEvidence = {
   readonly parsed: ParsedEmail
   readonly lists: ListEvidence | null

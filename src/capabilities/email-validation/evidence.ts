@@ -1,5 +1,5 @@
 /**
- * The kinds of evidence about an address, each gathered in a room of its own and judged together in `decide.ts`.
+ * The kinds of evidence about an address, each gathered in a folder of its own and judged together in `decide.ts`.
  * Failures outside are evidence too; what could not be determined is null, never false (decision 17).
  */
 
@@ -74,7 +74,7 @@ export type MxEvidence =
       readonly records: readonly MxRecord[]
       /** In the order to try them. Never empty. */
       readonly targets: readonly MxTarget[]
-      /** `google`, `microsoft`, …; null for nobody known. */
+      /** `google`, `microsoft`, …; null for no known one. */
       readonly provider: string | null
     }
   /** Every target is missing, an address literal, localhost or outside global address space. */
@@ -88,7 +88,7 @@ export type MxEvidence =
   | { readonly kind: 'null_mx' }
   | { readonly kind: 'domain_not_found' }
   | { readonly kind: 'no_mail_server' }
-  /** SERVFAIL, REFUSED, a time-out: nobody knows. `code` is the resolver's, such as ESERVFAIL. */
+  /** SERVFAIL, REFUSED, a time-out: it is not known. `code` is the resolver's, such as ESERVFAIL. */
   | { readonly kind: 'dns_error'; readonly code: string }
 
 /** What the servers' answers mean, classified by enhanced code, then reply code, then text. */
@@ -107,9 +107,9 @@ export type MailboxOutcome =
 
 export type MailboxEvidence = {
   readonly outcome: MailboxOutcome
-  /** Null where nobody was dialled: too many wait already, or a server that does not want us is left alone. */
+  /** Null where no server was dialled: too many wait already, or a server that does not want us is left alone. */
   readonly connected: boolean | null
-  /** Whether an address nobody has was accepted too; null where that is not known. */
+  /** Whether an address that no one has was accepted too; null where that is not known. */
   readonly catchAll: boolean | null
   /** The reply that decided, without its text: servers echo addresses in it. */
   readonly code: number | null

@@ -16,7 +16,7 @@ import { type Location, type RecordShape, toLocation } from './location.ts'
 
 export type { Location, RecordShape } from './location.ts'
 
-/** The part of pino's logger this room speaks to. */
+/** The part of pino's logger that is used here. */
 type GeoLogger = Record<'info' | 'warn' | 'error', (details: object, message: string) => void>
 
 export type GeoDatabaseOptions = {

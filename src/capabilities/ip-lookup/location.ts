@@ -1,5 +1,5 @@
 /**
- * A database record, whatever its shape, as the one location this room knows.
+ * A database record, whatever its shape, as the one shape of a location that answers have.
  *
  * Three shapes are understood: *nested* (GeoIP2, GeoLite2, DB-IP from db-ip.com), *flat* (the ip-location-db
  * packages) and *country* (IPinfo Lite: flat, without a place). The shape is judged record by record, so a file

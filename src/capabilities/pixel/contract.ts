@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { pixelDomain, pixelPeriod } from '../../events/pixel.ts'
 import { instant } from '../../events/primitives.ts'
 
-/** The wire of the pixel controls (Spec §4.5, §4.6, decisions 22 and 23): what stands in `result`. */
+/** The wire of the pixel controls (Spec §4.5, §4.6, decisions 22 and 23): what is in `result`. */
 
 /** A limit and how much of it is used. `used` and `remaining` are null when the counters did not answer. */
 export const pixelLimit = z.object({

@@ -90,7 +90,7 @@ export const decideBlocksListed = (
   facts: factsOf('blocks_listed'),
 })
 
-/** Decision 23: a hit nobody could judge does not fire, and that is an answer, not an error. */
+/** Decision 23: a hit that could not be judged does not fire, and that is an answer, not an error. */
 export const decideHit = (findings: HitVerdict | 'unavailable'): CallDecision<PixelDecision> => {
   const result = findings === 'unavailable' ? unavailable : decisionOf(findings)
   return { result, facts: factsOf('decided', result.domain, result.fire) }

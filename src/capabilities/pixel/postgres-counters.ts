@@ -19,7 +19,7 @@ import { hitHash, readRules, writeRules } from './hit-memory.ts'
  * Counters in PostgreSQL, one row per organization, domain and period. They survive whatever the database survives.
  *
  * Hits are gathered into one statement at a time (group commit). So a domain everybody hits costs one row version per batch instead of one per hit, and its row is locked
- * only inside a statement: a process that freezes holds nobody up. See migrations/0007_pixel.sql for the order of locks.
+ * only inside a statement: a process that freezes holds no other up. See migrations/0007_pixel.sql for the order of locks.
  */
 
 const batchAsksMax = 256
@@ -29,7 +29,7 @@ const batchAsksMax = 256
  */
 const queuedMaxMs = 500
 const serverTimeoutMs = 450
-/** Whoever waits for a connection waits in the queue. */
+/** What waits for a connection waits in the queue. */
 const connectTimeoutMs = 450
 const usedWindowsMax = 20_000
 
@@ -58,10 +58,10 @@ type TakenRow = {
 
 /** Connects on first use. The schema must have been migrated. */
 export const openPostgresCounters = ({ url, logger }: { url: string; logger: Logger }): PixelCounters => {
-  // A connection of its own for each: whoever lists many limits must not be what hits wait for.
+  // A connection of its own for each: hits must not wait for a list of many limits.
   const batches = openPool(url, logger)
   const reads = openPool(url, logger)
-  /** Hits with an id that are asked about now: whoever asks again meanwhile gets the same answer. */
+  /** Hits with an id that are asked about now: a caller who asks again meanwhile gets the same answer. */
   const asked = new Map<string, Promise<HitVerdict>>()
   let failing = false
   let closed = false

@@ -91,7 +91,7 @@ const notAnIdentifier = (submitted: string): Refusal => ({
   },
 })
 
-/** Spec §4.3 rule 2: absent, not accessible, or suppressed; which of them is nobody's business. */
+/** Spec §4.3 rule 2: absent, not accessible, or suppressed; which of them is not said. */
 export const profileNotFound = (id: string): Refusal => ({
   code: 'PROFNET_002',
   message: 'The profile was not found or is not accessible.',

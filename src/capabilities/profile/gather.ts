@@ -43,7 +43,7 @@ export const gather = async (
 const repeatMaxMs = 86_400_000
 /**
  * One charge is not a subscription: a repeated call gets the data of the person it paid for, as they were then or became
- * within a day. Whoever the identifier belongs to by now is somebody else.
+ * within a day. The identifier may belong to another person by now.
  */
 const leftBy = (paid: PaidCall, found: Retrieved, nowMs: number): Retrieved => {
   if (found.kind !== 'found') return found

@@ -38,7 +38,7 @@ const anyPrefix = /^(?:urn:)?[a-z][a-z0-9-]{1,30}$/
 const hostPattern = /^[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63})+$/
 const subdomainPattern = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/
 const localePattern = /^[a-z]{2}(?:[-_][a-z]{2})?$/i
-/** Reserved for examples and tests (RFC 2606): no public suffix, and nobody's. */
+/** Reserved for examples and tests (RFC 2606): no public suffix, and no one's. */
 const reservedSuffixes = new Set(['example', 'test', 'localhost', 'invalid'])
 
 export const createIdentifiers = (network: ProfileNetwork): Identifiers => {
@@ -60,7 +60,7 @@ export const createIdentifiers = (network: ProfileNetwork): Identifiers => {
 }
 
 /**
- * A lid as it stands in URLs or in a source's answer, in canonical form: percent-decoded once, NFC, lower case whatever
+ * A lid as it is written in URLs or in a source's answer, in canonical form: percent-decoded once, NFC, lower case whatever
  * the locale. Null where it cannot be one. A canonical lid is its own canonical form.
  */
 export const canonicalLid = (text: string): string | null => {

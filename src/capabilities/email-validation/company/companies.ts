@@ -3,7 +3,7 @@
  * home page.
  *
  * No company is an answer; a database that cannot be asked is not. The lookup then fails, and the call with it (503):
- * `not_found` would be a statement about the company that nobody made, and the partner would keep it.
+ * `not_found` would be a statement about the company that no source made, and the partner would keep it.
  */
 import { LRUCache } from 'lru-cache'
 import pg from 'pg'

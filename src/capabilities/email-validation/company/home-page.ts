@@ -1,6 +1,6 @@
 /**
  * What a company says about itself on its home page, as a schema.org Organization in JSON-LD: the second source, off unless
- * the operator switches it on. It sends requests to hosts that strangers name, so everything goes through the egress room.
+ * the operator switches it on. It sends requests to hosts that strangers name, so everything goes through `egress`.
  *
  * A page that is down, slow or silent is no company found and never an error: no home page owes us anything.
  */
@@ -11,7 +11,7 @@ import type { PageOfCompany } from './on-page.ts'
 import type { CompanyRecord } from './record.ts'
 import { registrableDomainOf } from './web-address.ts'
 
-/** `fetchBounded` of the egress room behind its door. */
+/** `fetchBounded` of `egress`, behind its guard. */
 export type FetchPage = (request: PageRequest) => Promise<PageAnswer>
 
 export type HomePages = {

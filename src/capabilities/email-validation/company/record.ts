@@ -35,7 +35,7 @@ export type CompanyRecord = {
   readonly source_updated_at: string
 }
 
-/** A company and how it stands against other records about the same domain. */
+/** A company, and its rank among the records about the same domain. */
 export type RankedCompany = {
   readonly company: CompanyRecord
   /** Among records of one edition the higher one counts; see `preferenceOf`. */
@@ -57,7 +57,7 @@ export type CompanyRefusal =
 
 /**
  * The professional network as data sets and pages write it: the field that holds a company's page there, and the domains
- * such pages have. Nothing else in the house uses its brand.
+ * such pages have. Nothing else in the source uses its brand.
  */
 const network = { field: 'linkedin_url', domains: ['linkedin.com', 'profnet.com'] } as const
 

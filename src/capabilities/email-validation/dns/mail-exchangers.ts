@@ -23,7 +23,7 @@ export type MailExchangers = {
 const searchDeadlineMsDefault = 5_000
 /** Of a domain; those with higher priority values are ignored. */
 const recordsMax = 10
-/** Nobody waits for the fourth host to refuse a mailbox. */
+/** No call waits for a fourth host to refuse a mailbox. */
 const targetsMax = 3
 const addressesPerTargetMax = 4
 
@@ -51,7 +51,7 @@ export const createMailExchangers = ({
     find: async (asciiDomain, { signal: abandoned } = {}) => {
       const signal = deadlineSignal(searchDeadlineMs, abandoned)
       const search: Search = { domain: asciiDomain.toLowerCase(), resolveHost, guard, signal }
-      // Their addresses are known without asking, and are nobody's mail exchangers.
+      // Their addresses are known without asking, and are no domain's mail exchangers.
       if (!isHostName(search.domain))
         return { kind: 'unroutable', implicit: true, records: [], provider: null }
       const evidence = await findWithin(search, dns, random)

@@ -81,7 +81,7 @@ const bySuffix: ReadonlyMap<string, string> = new Map(
   Object.entries(suffixes).flatMap(([provider, names]) => names.map((name) => [name, provider] as const)),
 )
 
-/** `google`, `microsoft`, …; null for nobody known. The host name is ASCII, in lower case, without a final dot. */
+/** `google`, `microsoft`, …; null for no known one. The host name is ASCII, in lower case, without a final dot. */
 export const providerOf = (exchange: string): string | null => {
   for (let at = 0; ; ) {
     const provider = bySuffix.get(exchange.slice(at))

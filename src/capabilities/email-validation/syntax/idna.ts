@@ -105,7 +105,7 @@ const letterSeparator = new RegExp(
 const joiner = /[\u200C\u200D]/
 const joinerAfter = /(.?)[\u200C\u200D]/gsu
 
-/** Whether every zero-width joiner and non-joiner stands where RFC 5892 allows it: after a virama, or between cursive letters. */
+/** Whether every zero-width joiner and non-joiner is where RFC 5892 allows it: after a virama, or between cursive letters. */
 export const joinersInContext = (text: string): boolean => {
   if (!joiner.test(text)) return true
   for (const [, before = ''] of text.replaceAll(letterSeparator, ' ').matchAll(joinerAfter))

@@ -146,7 +146,7 @@ const withoutNeedlessQuotes = (given: string): string => {
 }
 
 /**
- * Characters RFC 6531 would let pass, though nobody can see or type them: what separates, controls or reverses text, what is
+ * Characters RFC 6531 would let pass, though no one can see or type them: what separates, controls or reverses text, what is
  * unassigned, private or no character (its normal form may change), and the mark of a failed decoding. Two such addresses look
  * alike and are different mailboxes. The selectors of text and emoji style stay, as they do in what people paste.
  */
@@ -265,7 +265,7 @@ const normalIPv4 = (content: string): string | null => {
   return fine ? octets.map(Number).join('.') : null
 }
 
-/** In the form of RFC 5952. `::` stands for two groups or more here, while elsewhere it may stand for one. */
+/** In the form of RFC 5952. `::` means two groups or more here, while elsewhere it may mean one. */
 const normalIPv6 = (content: string): string | null => {
   const tailStart = content.lastIndexOf(':') + 1
   const tail = content.slice(tailStart)

@@ -170,7 +170,7 @@ const insertRows = `
   select lid_hmac, urn_hmac, sealed, $4
   from unnest($1::text[], $2::text[], $3::text[]) as given (lid_hmac, urn_hmac, sealed)`
 
-/** One transaction: nobody is missing in between, and nobody is written who was suppressed before it ends. */
+/** One transaction: no one is missing in between, and no one is written who was suppressed before it ends. */
 const writePeople = async ({
   pool,
   secrets,
@@ -189,7 +189,7 @@ const writePeople = async ({
   try {
     await client.query('begin')
     await client.query(lockDataset)
-    // After the lock, so that whoever is suppressed later finds these rows when erasing.
+    // After the lock, so that a later erasure finds these rows.
     const suppressed = await areSuppressed(people.map(aliasTexts))
     const kept = people.filter((_, index) => suppressed[index] === false)
     await writeRows(client, kept, { importedAt, secrets })

@@ -38,7 +38,7 @@ export const createDatasetProvider = ({
   },
 })
 
-/** What keeps the dataset unreadable for whoever has only the database. */
+/** What keeps the dataset unreadable for a person who has only the database. */
 export type DatasetSecrets = {
   readonly identifierHmac: (alias: string) => string
   readonly sealer: EpochSealer

@@ -19,7 +19,7 @@ import { languageCode } from './languages.ts'
 import { fromSchemaOrg, isSchemaOrgPerson } from './schema-org.ts'
 
 /**
- * What a source says about a person, in whatever shape, as the one shape this room knows. Three shapes are understood:
+ * What a source says about a person, in whatever shape, as the one shape of a profile that answers have. Three shapes are understood:
  * our own (the members of Spec §2.4), JSON Resume, and schema.org's Person; the latter two are first rewritten into our
  * own, so that every value passes the same checks. Nothing here throws, whatever it is given.
  */
@@ -235,7 +235,7 @@ const phoneCharactersMax = 64
 
 /**
  * E.164, the shortest of the international formats. Numbers without a country code are read as the person's country's.
- * What is no possible number anywhere is left out: a number that cannot be dialled as it stands reaches strangers.
+ * What is no possible number anywhere is left out: a number that cannot be dialled as it is written reaches strangers.
  */
 const phoneOf = (text: string, country: string | null): string | null => {
   if (text.length > phoneCharactersMax) return null

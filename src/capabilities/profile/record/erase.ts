@@ -28,7 +28,7 @@ export type Erasure = {
 }
 
 /**
- * Erases and suppresses whoever an identifier leads or ever led to. The projection must have caught up. Repeatable: again
+ * Erases and suppresses everyone an identifier leads or ever led to. The projection must have caught up. Repeatable: again
  * it suppresses the same and finds nothing left. What fails half-way has destroyed the keys, or done nothing.
  */
 export const eraseProfile = async (
@@ -47,7 +47,7 @@ export const eraseProfile = async (
       hmacs.add(hmac)
       subjectIds.add(subject_id)
     }
-    // Suppressed before they are removed: nobody is imported again in between.
+    // Suppressed before they are removed: no import brings them back in between.
     const at = new Date(atMs)
     for (const destroyed of await vault.forget({ hmacs: [...hmacs], subjectIds: [...subjectIds], at })) {
       subjectIds.add(destroyed.subjectId)

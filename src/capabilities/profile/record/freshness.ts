@@ -16,7 +16,7 @@ const freshReuseMaxMs = 55_000
 export const freshAgeMaxMs = 60_000
 /** From this age on, cached data are served and fetched again behind the caller's back. */
 const refreshAgeMs = 25 * dayMs
-/** That nobody was found is believed this long where cached answers will do. */
+/** That no person was found is believed this long where cached answers will do. */
 const missMaxMs = 24 * hourMs
 /** Identifiers change hands: one not confirmed for this long leads nowhere. */
 export const aliasAgeMaxMs = 30 * dayMs

@@ -10,7 +10,7 @@ import { profileStream } from '../../../events/streams.ts'
 
 type ProfileEvent = DomainEventOf<'ProfileFetched' | 'ProfileMissed' | 'ProfileGone' | 'ProfileErased'>
 
-/** An id for a person nobody has heard of. Says nothing about them. */
+/** An id for a person who is new here. Says nothing about them. */
 export const newSubjectId = (): string => `sub_${ulid()}`
 
 export const recordProfileEvent = async (

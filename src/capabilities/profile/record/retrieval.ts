@@ -52,7 +52,7 @@ export type Retrieval = {
       upstream?: boolean
     },
   ): Promise<Retrieved | Stopped>
-  /** Waits for fetches nobody waits for any more. */
+  /** Waits for fetches that no caller waits for any more. */
   close(): Promise<void>
 }
 
@@ -126,7 +126,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
     const done = fetchClaimed(asked, wants, result.resolve)
       .catch((error: unknown) => result.reject(error))
       .finally(() => fetches.delete(key))
-    // Nobody may be waiting any more.
+    // It may be that no caller waits any more.
     result.promise.catch((error: unknown) => logger.warn({ err: error }, 'a profile could not be fetched'))
     const fetch: Fetch = { result: result.promise, done, settledAtMs: null }
     result.promise.then(

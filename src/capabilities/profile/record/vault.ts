@@ -17,7 +17,7 @@ export type Vault = {
   open(payload: SealedPayload): Promise<string | null>
   /** The same with the sealed key at hand, read in the same moment as the payload; null where there was none. */
   openWith(sealedKey: string | null, payload: SealedPayload): string | null
-  /** Destroys a subject's keys; with `exceptKeyId` those that are older than it by a minute, for whoever fetched beside. */
+  /** Destroys a subject's keys; with `exceptKeyId` those that are older than it by a minute, for another fetch beside this one. */
   destroy(subjectId: string, exceptKeyId?: string): Promise<void>
   suppressed(hmacs: readonly string[]): Promise<boolean>
   /**
@@ -43,7 +43,7 @@ const besideMaxMs = 60_000
 /** What the key of a payload is sealed for, and the payload too. */
 export const keySealContext = (subjectId: string, keyId: string): string => `${subjectId}/${keyId}`
 
-/** `sealer` keeps the keys themselves unreadable for whoever has only the database, and ends with its epoch. */
+/** `sealer` keeps the keys themselves unreadable for a person who has only the database, and ends with its epoch. */
 export const createVault = ({
   pool,
   sealer,

@@ -12,7 +12,7 @@ type Ask = (ref: ProfileRef) => Promise<Sourced>
 const failed = ({ kind }: ProviderAnswer): boolean =>
   kind === 'transient' || kind === 'rate_limited' || kind === 'malformed'
 
-/** `idsOf` tells the identifiers last heard of whom `ref` leads to; null where nobody, or nothing readable, is known. */
+/** `idsOf` tells the identifiers last heard of whom `ref` leads to; null where no one, or nothing readable, is known. */
 export const askFor = async (
   provider: Pick<ProfileProvider, 'fetch'>,
   ref: ProfileRef,

@@ -86,7 +86,7 @@ export const answerOfStatus = ({ status, headers }: Page, nowMs: number): Provid
   return { kind: 'transient', detail, ...(seconds === null ? {} : { retryAfterSeconds: seconds }) }
 }
 
-/** Longer pauses are asked for by mistake, and would outlast whoever set them. */
+/** Longer pauses are asked for by mistake, and would outlast the one who set them. */
 export const retryAfterSecondsMax = 3_600
 
 /** RFC 9110 §10.2.3: seconds or a date. Null where it is neither. */

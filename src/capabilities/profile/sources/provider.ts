@@ -85,7 +85,7 @@ export type ProviderAnswer =
   | { readonly kind: 'malformed'; readonly detail: string }
 
 export type ProfileProvider = {
-  /** As it stands in events and metrics: `dataset`, `http`, `page`. */
+  /** As it is written in events and metrics: `dataset`, `http`, `page`. */
   readonly name: string
   /** Settles by the deadline, whatever the source does. Never rejects. */
   readonly fetch: (

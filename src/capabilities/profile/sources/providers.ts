@@ -35,7 +35,7 @@ export type Clock = {
 
 /** What operations wants to know about sources. Told on every request, so it has to be cheap. */
 export type ProviderObserver = {
-  /** A source answered, or its time was over. `abandoned`: nobody waits for it any longer, another source was faster. */
+  /** A source answered, or its time was over. `abandoned`: no one waits for it any longer, another source was faster. */
   readonly asked: (provider: string, answer: ProviderAnswer['kind'] | 'abandoned', seconds: number) => void
 }
 
