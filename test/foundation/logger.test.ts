@@ -48,13 +48,14 @@ test('a lost connection is logged without the client, which holds the key that c
 })
 
 test('a refused row is logged by its constraint, without what stands in it', async () => {
-  const pool = new pg.Pool({ connectionString: database.url, max: 1 })
+  const client = new pg.Client({ connectionString: database.url })
+  await client.connect()
   const name = randomUUID()
-  const insert = () => pool.query(`insert into users (name, password_phc) values ($1, 'x')`, [name])
+  const insert = () => client.query(`insert into users (name, password_phc) values ($1, 'x')`, [name])
   await insert()
   const line = logged(await insert().catch((error: unknown) => error))
   expect(line).toContain('users_pkey')
   expect(line).toContain('23505')
   expect(line).not.toContain(name)
-  await pool.end()
+  await client.end()
 })
