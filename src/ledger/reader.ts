@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
+import { within } from '../concurrency/deadline.ts'
 import {
   type EventLog,
   LogRewritten,
@@ -52,74 +53,37 @@ type ReaderLimits = {
   readonly retryPauseMs: number
 }
 
-export const createReader = (
-  organizationId: string,
-  {
-    eventLog,
-    snapshot,
-    logger,
-    limits,
-  }: {
-    readonly eventLog: Pick<EventLog, 'read'>
-    readonly snapshot: AccountSnapshot
-    readonly logger: Logger
-    readonly limits: ReaderLimits
-  },
-): LedgerReader => {
+type ReaderOptions = {
+  readonly eventLog: Pick<EventLog, 'read'>
+  readonly snapshot: AccountSnapshot
+  readonly logger: Logger
+  readonly limits: ReaderLimits
+}
+
+export const createReader = (organizationId: string, options: ReaderOptions): LedgerReader => {
+  const { eventLog, limits } = options
   const stream = ledgerStream(organizationId)
+  const { readDeadlineMs } = limits
 
   const page = (from: number, max = limits.readPageMax): Promise<RecordedEvent[]> =>
-    withinDeadline(
+    within(
       eventLog.read(stream, { from, max }).catch((error: unknown) => {
         if (error instanceof StreamMissing) return []
         throw error
       }),
-      limits.readDeadlineMs,
+      { waitMs: readDeadlineMs },
+      () => {
+        throw new Unavailable(`the event log did not answer a read within ${readDeadlineMs} ms`)
+      },
     )
-
-  /** Undefined where the ledger does not hold the event the account ends with. */
-  const foldOn = async (account: Account): Promise<Found | undefined> => {
-    const found: Found = new Map()
-    let events = await page(Math.max(0, account.revision))
-    if (account.revision >= 0) {
-      const [last, ...tail] = events
-      if (last === undefined || digestOf(last) !== account.digest) return undefined
-      if (events.length < limits.readPageMax) return note(found, account, tail)
-      note(found, account, tail)
-      events = await page(account.revision + 1)
-    }
-    for (;;) {
-      note(found, account, events)
-      if (events.length < limits.readPageMax) return found
-      events = await page(account.revision + 1)
-    }
-  }
-
-  const load: LedgerReader['load'] = async () => {
-    const known = await snapshot(organizationId)
-    if (known !== null && known !== 'not sealed') {
-      const found = await foldOn(known)
-      if (found !== undefined) return { account: known, found }
-      // Only the projector seals, and only what it read: the log has lost it, and with it perhaps what was paid since.
-      const message = `the read models know revision ${known.revision} of ${stream}, which the event log does not hold: it was restored from an older copy, or the ledger was cut`
-      logger.fatal({ organizationId, revision: known.revision }, `ledger: ${message}; see "ledger verify"`)
-      throw new LogRewritten(message)
-    }
-    if (known === 'not sealed')
-      logger.error(
-        { organizationId },
-        'ledger: the account\'s row in the read models was not written by the projector; the ledger is folded from its start. "projection rebuild accounts" mends the row',
-      )
-    const account = newAccount(organizationId)
-    return { account, found: (await foldOn(account)) ?? new Map() }
-  }
+  const pages = { page, max: limits.readPageMax }
 
   return {
     page,
-    load,
+    load: () => load(organizationId, pages, options),
     catchUp: async (account) => {
       for (let again = false; ; again = true) {
-        const found = await foldOn(account)
+        const found = await foldOn(account, pages)
         if (found !== undefined) return found
         if (again)
           throw new LogRewritten(
@@ -137,6 +101,50 @@ export const createReader = (
       return found
     },
   }
+}
+
+type Pages = { readonly page: LedgerReader['page']; readonly max: number }
+
+/** Folds what comes after an account into it. Undefined where the ledger does not hold the event the account ends with. */
+const foldOn = async (account: Account, { page, max }: Pages): Promise<Found | undefined> => {
+  const found: Found = new Map()
+  let events = await page(Math.max(0, account.revision))
+  let more = events.length === max
+  if (account.revision >= 0) {
+    const last = events[0]
+    if (last === undefined || digestOf(last) !== account.digest) return undefined
+    events = events.slice(1)
+  }
+  for (;;) {
+    note(found, account, events)
+    if (!more) return found
+    events = await page(account.revision + 1)
+    more = events.length === max
+  }
+}
+
+const load = async (
+  organizationId: string,
+  pages: Pages,
+  { snapshot, logger }: ReaderOptions,
+): Promise<{ readonly account: Account; readonly found: Found }> => {
+  const known = await snapshot(organizationId)
+  if (known !== null && known !== 'not sealed') {
+    const { revision } = known
+    const found = await foldOn(known, pages)
+    if (found !== undefined) return { account: known, found }
+    // Only the projector seals, and only what it read: the log has lost it, and with it perhaps what was paid since.
+    const message = `the read models know revision ${revision} of ${ledgerStream(organizationId)}, which the event log does not hold: it was restored from an older copy, or the ledger was cut`
+    logger.fatal({ organizationId, revision }, `ledger: ${message}; see "ledger verify"`)
+    throw new LogRewritten(message)
+  }
+  if (known === 'not sealed')
+    logger.error(
+      { organizationId },
+      'ledger: the account\'s row in the read models was not written by the projector; the ledger is folded from its start. "projection rebuild accounts" mends the row',
+    )
+  const account = newAccount(organizationId)
+  return { account, found: (await foldOn(account, pages)) ?? new Map() }
 }
 
 const note = (found: Found, account: Account, events: readonly RecordedEvent[]): Found => {
@@ -167,14 +175,3 @@ const record = (
 
 const digestOf = (recorded: RecordedEvent): string =>
   (JSON.parse(recorded.metadata) as EventMetadata).digest ?? ''
-
-const withinDeadline = <Value>(work: Promise<Value>, deadlineMs: number): Promise<Value> => {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(
-      () => reject(new Unavailable(`the event log did not answer a read within ${deadlineMs} ms`)),
-      deadlineMs,
-    )
-  })
-  return Promise.race([work, late]).finally(() => clearTimeout(timer))
-}
