@@ -1,6 +1,5 @@
 /** What mail servers see of us: few sessions, used again, at a rate; and nothing once they do not want us. */
 import { describe, expect, test, vi } from 'vitest'
-import { createBreaker } from '../../src/capabilities/email-validation/mailbox/breaker.ts'
 import { createTokenBucket } from '../../src/capabilities/email-validation/mailbox/rate.ts'
 import type { SmtpScript } from '../support/smtp-servers.ts'
 import { addressOf, loopback, only, probeAt, scene } from './mailbox-scene.ts'
@@ -445,25 +444,6 @@ describe('the circuit breaker', () => {
     expect(probe.status().breakersOpen).toBe(0)
   })
 
-  test('one trial at a time passes; one that never ended gives way to another', () => {
-    const breaker = createBreaker<string>({ strikesToOpen: 2, openMs: 100, openMsMax: 300, trialMs: 50 })
-    breaker.strike('a', 0)
-    expect(breaker.refuses(0)).toBeNull()
-    breaker.strike('b', 0)
-    expect(breaker.refuses(99)).toEqual({ cause: 'b', forMs: 1 })
-    expect(breaker.refuses(100)).toBeNull()
-    expect(breaker.refuses(101)).toEqual({ cause: 'b', forMs: 49 })
-    expect(breaker.refuses(150)).toBeNull()
-    breaker.strike('c', 151)
-    expect(breaker.refuses(151)).toEqual({ cause: 'c', forMs: 200 })
-    breaker.strike('late', 160)
-    expect(breaker.refuses(351)).toBeNull()
-    breaker.strike('d', 352)
-    expect(breaker.refuses(352)).toEqual({ cause: 'd', forMs: 300 })
-    breaker.succeed()
-    expect(breaker.refuses(353)).toBeNull()
-  })
-
   test('whoever a used session broke under gets no fresh one where the breaker opened meanwhile', async () => {
     const { ask, server } = await scene(
       {
@@ -481,20 +461,6 @@ describe('the circuit breaker', () => {
     server.conversations[0]?.cut()
     expect(await bob).toMatchObject({ outcome: 'temporary_failure', connected: true, code: null })
     expect(server.conversations).toHaveLength(2)
-  })
-
-  test('strikes about one thing are one strike until the next success, and a trial’s counts all the same', () => {
-    const breaker = createBreaker<string>({ strikesToOpen: 2, openMs: 100, openMsMax: 300, trialMs: 50 })
-    breaker.strike('a', 0, 'one')
-    breaker.strike('b', 0, 'one')
-    expect(breaker.refuses(0)).toBeNull()
-    breaker.succeed()
-    breaker.strike('c', 0, 'one')
-    breaker.strike('d', 0, 'two')
-    expect(breaker.refuses(0)).toEqual({ cause: 'd', forMs: 100 })
-    expect(breaker.refuses(100)).toBeNull()
-    breaker.strike('e', 100, 'one')
-    expect(breaker.refuses(100)).toEqual({ cause: 'e', forMs: 200 })
   })
 })
 

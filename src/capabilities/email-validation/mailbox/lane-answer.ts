@@ -1,8 +1,26 @@
-/** What is asked at one address of a mail server, and what comes of it. */
+/** What is asked at one address of a mail server, within which bounds, and what comes of it. */
 import type { SmtpStage } from './smtp-classify.ts'
 import { SmtpFailure } from './smtp-connection.ts'
 import type { SmtpReply } from './smtp-reply.ts'
 import { SmtpRefusal } from './smtp-session.ts'
+
+export type LaneBounds = {
+  readonly sessionsPerAddressMax: number
+  /** Recipients asked about at a time in one session, where the server can pipeline and answers promptly. */
+  readonly checksPerSessionAtOnceMax: number
+  readonly transactionsPerSessionMax: number
+  /** Postfix slows down a client after 10 errors, 4xx or 5xx, and sends it away after 20 (`smtpd_soft_error_limit`). */
+  readonly refusalsPerSessionMax: number
+  readonly waitingPerAddressMax: number
+  readonly checksPerSecond: number
+  readonly checksBurst: number
+  readonly sessionIdleMs: number
+  readonly breakerStrikes: number
+  readonly breakerOpenMs: number
+  readonly breakerOpenMsMax: number
+  /** For a whole check, from its beginning to its answer. */
+  readonly totalTimeoutMs: number
+}
 
 export type Question = {
   readonly exchange: string

@@ -2,31 +2,24 @@
  * Everything we do at one address of a mail server: a few sessions that are used again, a rate, a queue and a breaker. Providers
  * count what comes from us, so the bounds belong to the address and not to the caller.
  */
+import {
+  type CircuitBreaker,
+  createCircuitBreaker,
+  failuresInARow,
+} from '../../../concurrency/circuit-breaker.ts'
 import { within } from '../../../concurrency/deadline.ts'
-import { type Breaker, createBreaker } from './breaker.ts'
-import { type Cause, causeOf, isWornOut, type LaneAnswer, type Question } from './lane-answer.ts'
+import {
+  type Cause,
+  causeOf,
+  isWornOut,
+  type LaneAnswer,
+  type LaneBounds,
+  type Question,
+} from './lane-answer.ts'
 import { createTokenBucket, type TokenBucket } from './rate.ts'
 import { refusesClient } from './smtp-classify.ts'
 import { SmtpFailure } from './smtp-connection.ts'
 import { openSession, type SessionOptions, type SmtpSession } from './smtp-session.ts'
-
-export type LaneBounds = {
-  readonly sessionsPerAddressMax: number
-  /** Recipients asked about at a time in one session, where the server can pipeline and answers promptly. */
-  readonly checksPerSessionAtOnceMax: number
-  readonly transactionsPerSessionMax: number
-  /** Postfix slows down a client after 10 errors, 4xx or 5xx, and sends it away after 20 (`smtpd_soft_error_limit`). */
-  readonly refusalsPerSessionMax: number
-  readonly waitingPerAddressMax: number
-  readonly checksPerSecond: number
-  readonly checksBurst: number
-  readonly sessionIdleMs: number
-  readonly breakerStrikes: number
-  readonly breakerOpenMs: number
-  readonly breakerOpenMsMax: number
-  /** For a whole check, from its beginning to its answer. */
-  readonly totalTimeoutMs: number
-}
 
 /** What all lanes share. */
 export type LaneSurroundings = {
@@ -69,7 +62,7 @@ export class MailboxLane {
   readonly #address: string
   readonly #bounds: LaneBounds
   readonly #around: LaneSurroundings
-  readonly #breaker: Breaker<Cause>
+  readonly #breaker: CircuitBreaker<Cause>
   readonly #bucket: TokenBucket
   readonly #sessions = new Set<Held>()
   #waiting: Waiter[] = []
@@ -88,8 +81,7 @@ export class MailboxLane {
     this.#bounds = bounds
     this.#around = around
     this.#bucket = createTokenBucket({ perSecond: bounds.checksPerSecond, burst: bounds.checksBurst })
-    this.#breaker = createBreaker({
-      strikesToOpen: bounds.breakerStrikes,
+    this.#breaker = createCircuitBreaker(failuresInARow(bounds.breakerStrikes), {
       openMs: bounds.breakerOpenMs,
       openMsMax: bounds.breakerOpenMsMax,
       trialMs: bounds.totalTimeoutMs,
@@ -100,12 +92,12 @@ export class MailboxLane {
   get dormant(): boolean {
     const nowMs = this.#around.clock()
     const busy = this.#sessions.size + this.#opening + this.#waiting.length > 0
-    return !busy && !this.#breaker.open(nowMs) && this.#bucket.full(nowMs)
+    return !busy && this.#breaker.state(nowMs) !== 'open' && this.#bucket.full(nowMs)
   }
 
   get status(): { sessions: number; idle: number; waiting: number; breakerOpen: boolean } {
     const idle = [...this.#sessions].filter(({ underWay }) => underWay === 0).length
-    const breakerOpen = this.#breaker.open(this.#around.clock())
+    const breakerOpen = this.#breaker.state(this.#around.clock()) === 'open'
     return { sessions: this.#sessions.size + this.#opening, idle, waiting: this.#waiting.length, breakerOpen }
   }
 
@@ -135,8 +127,8 @@ export class MailboxLane {
       const { stage, reply } = answer
       // A policy at RCPT may be that of one domain, and the others of the server are not to suffer for it.
       const about = stage === 'rcpt' && reply.code >= 500 ? question.domain : null
-      if (refusesClient(stage, reply)) this.#breaker.strike(answer, this.#around.clock(), about)
-      else this.#breaker.succeed()
+      if (refusesClient(stage, reply)) this.#breaker.fail(answer, this.#around.clock(), about)
+      else this.#breaker.succeed(this.#around.clock())
     }
     return answer
   }
@@ -189,7 +181,7 @@ export class MailboxLane {
       if (answer.kind === 'reply' && answer.reply.code >= 400) held.refusals++
       if (answer.kind === 'failure' || answer.stage !== 'rcpt') held.retired = true
       // Not in a used one, which may be worn out. A silent server is as useless as one that goes away.
-      if (answer.kind === 'failure' && turn === 1) this.#breaker.strike(answer, this.#around.clock())
+      if (answer.kind === 'failure' && turn === 1) this.#breaker.fail(answer, this.#around.clock())
       this.#release(held)
       if (answer.kind === 'failure') return answer
       // A session that cannot be reset is worn out; a fresh one is never reset.
@@ -281,7 +273,7 @@ export class MailboxLane {
   #openFor(unserved: readonly Waiter[]): void {
     const [first] = unserved
     if (first === undefined) return
-    if (this.#breaker.open(this.#around.clock())) {
+    if (this.#breaker.state(this.#around.clock()) === 'open') {
       this.#turnAway()
       return
     }
@@ -371,7 +363,7 @@ export class MailboxLane {
       this.#fewSessions = { sessions: Math.max(this.#sessions.size, 1), untilMs }
       return
     }
-    this.#breaker.strike(cause, this.#around.clock())
+    this.#breaker.fail(cause, this.#around.clock())
     this.#waiting.shift()?.settle(cause)
   }
 

@@ -1,5 +1,6 @@
 /** The lanes of all addresses, and the sessions they may hold between them. */
-import { type LaneBounds, type LaneSurroundings, MailboxLane } from './lane.ts'
+import { type LaneSurroundings, MailboxLane } from './lane.ts'
+import type { LaneBounds } from './lane-answer.ts'
 
 export type PoolBounds = LaneBounds & {
   readonly sessionsMax: number

@@ -1,0 +1,71 @@
+import { describe, expect, test } from 'vitest'
+import { createCircuitBreaker, failureShare, failuresInARow } from '../../src/concurrency/circuit-breaker.ts'
+
+describe('a circuit breaker', () => {
+  test('one trial at a time passes; one that never ended gives way to another', () => {
+    const breaker = createCircuitBreaker<string>(failuresInARow(2), {
+      openMs: 100,
+      openMsMax: 300,
+      trialMs: 50,
+    })
+    breaker.fail('a', 0)
+    expect(breaker.refuses(0)).toBeNull()
+    breaker.fail('b', 0)
+    expect(breaker.refuses(99)).toEqual({ cause: 'b', forMs: 1 })
+    expect(breaker.refuses(100)).toBeNull()
+    expect(breaker.refuses(101)).toEqual({ cause: 'b', forMs: 49 })
+    expect(breaker.refuses(150)).toBeNull()
+    breaker.fail('c', 151)
+    expect(breaker.refuses(151)).toEqual({ cause: 'c', forMs: 200 })
+    breaker.fail('late', 160)
+    expect(breaker.refuses(351)).toBeNull()
+    breaker.fail('d', 352)
+    expect(breaker.refuses(352)).toEqual({ cause: 'd', forMs: 300 })
+    breaker.succeed(352)
+    expect(breaker.refuses(353)).toBeNull()
+  })
+
+  test('failures about one thing are one failure until the next success, and a trial’s counts all the same', () => {
+    const breaker = createCircuitBreaker<string>(failuresInARow(2), {
+      openMs: 100,
+      openMsMax: 300,
+      trialMs: 50,
+    })
+    breaker.fail('a', 0, 'one')
+    breaker.fail('b', 0, 'one')
+    expect(breaker.refuses(0)).toBeNull()
+    breaker.succeed(0)
+    breaker.fail('c', 0, 'one')
+    breaker.fail('d', 0, 'two')
+    expect(breaker.refuses(0)).toEqual({ cause: 'd', forMs: 100 })
+    expect(breaker.refuses(100)).toBeNull()
+    breaker.fail('e', 100, 'one')
+    expect(breaker.refuses(100)).toEqual({ cause: 'e', forMs: 200 })
+  })
+
+  test('a trial that tells nothing gives way to another', () => {
+    const breaker = createCircuitBreaker<string>(failuresInARow(1), {
+      openMs: 100,
+      openMsMax: 100,
+      trialMs: Number.POSITIVE_INFINITY,
+    })
+    breaker.fail('a', 0)
+    expect([breaker.refuses(100), breaker.refuses(100)?.cause]).toEqual([null, 'a'])
+    breaker.abandon()
+    expect(breaker.refuses(100)).toBeNull()
+    expect(breaker.state(100)).toBe('half_open')
+    breaker.succeed(100)
+    expect(breaker.state(100)).toBe('closed')
+  })
+})
+
+test('a share of failures counts over its window, and from enough calls on', () => {
+  const tally = failureShare({ windowMs: 3_000, callsMin: 4, shareMax: 0.5 })
+  const outcomes = [tally.failed(0, null), tally.failed(0, null), tally.failed(0, null)]
+  tally.succeeded(1_000)
+  expect([...outcomes, tally.failed(2_000, null)]).toEqual([false, false, false, true])
+  // Only the success and the failure after it are left of the window.
+  expect(tally.failed(3_500, null)).toBe(false)
+  tally.clear()
+  expect(tally.failed(3_500, null)).toBe(false)
+})
