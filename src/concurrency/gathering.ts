@@ -20,7 +20,7 @@ export type GatheringOptions<Ask, Answer> = {
  * Many callers, few statements: what is asked in one turn of the event loop, or while as many runs as may be are under
  * way, goes into the next run together, in the order it came. No ask waits for others to come.
  */
-type Gathering<Ask, Answer> = {
+export type Gathering<Ask, Answer> = {
   /** Settles as the run that takes it. */
   ask(ask: Ask): Promise<Answer>
   /** Resolves when nothing waits and nothing is under way. Never rejects. */

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
-import { createGathering } from '../../concurrency/gathering.ts'
+import { createGathering, type Gathering } from '../../concurrency/gathering.ts'
 import {
   answeredInTime,
   answerMaxMs,
@@ -18,8 +18,9 @@ import { hitHash, readRules, writeRules } from './hit-memory.ts'
 /**
  * Counters in PostgreSQL, one row per organization, domain and period. They survive whatever the database survives.
  *
- * Hits are gathered into one statement at a time (group commit). So a domain everybody hits costs one row version per batch instead of one per hit, and its row is locked
- * only inside a statement: a process that freezes holds no other up. See migrations/0007_pixel.sql for the order of locks.
+ * Hits are gathered into one statement at a time (group commit). So a domain that is hit often costs one row version per
+ * batch instead of one per hit, and its row is locked only inside a statement: a process that freezes blocks no other. The order
+ * of locks: see migrations/0007_pixel.sql.
  */
 
 const batchAsksMax = 256
@@ -61,19 +62,56 @@ export const openPostgresCounters = ({ url, logger }: { url: string; logger: Log
   // A connection of its own for each: hits must not wait for a list of many limits.
   const batches = openPool(url, logger)
   const reads = openPool(url, logger)
+  const hits = gatherHits(batches, createOutcomeLog(logger))
   /** Hits with an id that are asked about now: a caller who asks again meanwhile gets the same answer. */
   const asked = new Map<string, Promise<HitVerdict>>()
-  let failing = false
   let closed = false
 
-  const noted = (error: unknown): void => {
+  const enqueue = (ask: HitAsk, hash: string | null): Promise<HitVerdict> =>
+    closed
+      ? Promise.reject(new CountersUnavailable('the pixel counters are closed'))
+      : hits.ask({ ...ask, hash })
+
+  const counted = (ask: HitAsk): Promise<HitVerdict> => {
+    if (ask.hitId === null) return enqueue(ask, null)
+    const hash = hitHash(ask.host, ask.hitId)
+    const key = `${ask.organizationId}/${hash}`
+    const before = asked.get(key)
+    if (before !== undefined) return before
+    const counting = enqueue(ask, hash)
+    asked.set(key, counting)
+    const forget = (): void => void asked.delete(key)
+    counting.then(forget, forget)
+    return counting
+  }
+
+  return {
+    take: async (ask) => verdictFor(ask, await answeredInTime('pixel counters', counted(ask))),
+    used: (organizationId, windows) => usedIn(reads, organizationId, windows),
+    close: async () => {
+      closed = true
+      await hits.settled()
+      await Promise.all([batches.end(), reads.end()])
+    },
+  }
+}
+
+/** Is told how every batch ended: null or its error. Logs the first failure and the first success after it. */
+type OutcomeLog = (error: unknown) => void
+
+const createOutcomeLog = (logger: Logger): OutcomeLog => {
+  let failing = false
+  return (error) => {
     if (error === null && failing) logger.info('pixel counters: the database answers again')
     if (error !== null && !failing)
       logger.warn({ err: error }, 'pixel counters: the database does not answer, no limited pixel fires')
     failing = error !== null
   }
+}
 
-  const hits = createGathering<Queued, HitVerdict>({
+/** Counts the hits that come together in one statement. */
+const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitVerdict> =>
+  createGathering<Queued, HitVerdict>({
     batchMax: batchAsksMax,
     underWayMax: 1,
     waitingMax,
@@ -101,51 +139,22 @@ export const openPostgresCounters = ({ url, logger }: { url: string; logger: Log
     },
   })
 
-  const enqueue = (ask: HitAsk, hash: string | null): Promise<HitVerdict> =>
-    closed
-      ? Promise.reject(new CountersUnavailable('the pixel counters are closed'))
-      : hits.ask({ ...ask, hash })
-
-  const counted = (ask: HitAsk): Promise<HitVerdict> => {
-    if (ask.hitId === null) return enqueue(ask, null)
-    const hash = hitHash(ask.host, ask.hitId)
-    const key = `${ask.organizationId}/${hash}`
-    const before = asked.get(key)
-    if (before !== undefined) return before
-    const counting = enqueue(ask, hash)
-    asked.set(key, counting)
-    const forget = (): void => void asked.delete(key)
-    counting.then(forget, forget)
-    return counting
-  }
-
-  const take = async (ask: HitAsk): Promise<HitVerdict> =>
-    verdictFor(ask, await answeredInTime('pixel counters', counted(ask)))
-
-  const used = async (organizationId: string, windows: readonly CounterWindow[]): Promise<number[]> => {
-    if (windows.length > usedWindowsMax) throw new RangeError(`${windows.length} windows at once`)
-    const values = [
-      organizationId,
-      windows.map(({ domain }) => domain),
-      windows.map(({ period }) => period),
-      windows.map(({ periodStart }) => periodStart),
-    ]
-    const { rows } = await answeredInTime(
-      'pixel counters',
-      reads.query<{ used: number }>(usedStatement, values),
-    )
-    return rows.map((row) => row.used)
-  }
-
-  return {
-    take,
-    used,
-    close: async () => {
-      closed = true
-      await hits.settled()
-      await Promise.all([batches.end(), reads.end()])
-    },
-  }
+/** What was used in each window, in their order. */
+const usedIn = async (
+  reads: pg.Pool,
+  organizationId: string,
+  windows: readonly CounterWindow[],
+): Promise<number[]> => {
+  if (windows.length > usedWindowsMax) throw new RangeError(`${windows.length} windows at once`)
+  const values = [
+    organizationId,
+    windows.map(({ domain }) => domain),
+    windows.map(({ period }) => period),
+    windows.map(({ periodStart }) => periodStart),
+  ]
+  const query = reads.query<{ used: number }>(usedStatement, values)
+  const { rows } = await answeredInTime('pixel counters', query)
+  return rows.map((row) => row.used)
 }
 
 /** A connection on which something failed is not used again: what it still does is unknown. */
