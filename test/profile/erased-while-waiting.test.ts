@@ -1,8 +1,8 @@
 /** An erasure while a caller waits for another process that fetches the same person: nobody is asked for them any more. */
 import { expect, test, vi } from 'vitest'
 import { createClaims } from '../../src/capabilities/profile/record/claims.ts'
-import type { Retrieved } from '../../src/capabilities/profile/record/recording.ts'
 import type { Retrieval } from '../../src/capabilities/profile/record/retrieval.ts'
+import type { Retrieved } from '../../src/capabilities/profile/record/retrieved.ts'
 import type { Vault } from '../../src/capabilities/profile/record/vault.ts'
 import type { ProfileRef } from '../../src/capabilities/profile/sources/provider.ts'
 import { freshLid, freshUrn, lid, retrievalScene, subjectIdOf, urn } from './retrieval-scene.ts'

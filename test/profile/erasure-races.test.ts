@@ -1,7 +1,7 @@
 /** An erasure reaches what is being written while it runs, and whoever a name ever led to. */
 import { describe, expect, test, vi } from 'vitest'
 import type { Erasure } from '../../src/capabilities/profile/record/erase.ts'
-import type { Retrieved } from '../../src/capabilities/profile/record/recording.ts'
+import type { Retrieved } from '../../src/capabilities/profile/record/retrieved.ts'
 import type { Vault } from '../../src/capabilities/profile/record/vault.ts'
 import type { ProfileRef } from '../../src/capabilities/profile/sources/provider.ts'
 import { freshLid, freshUrn, lid, retrievalScene, type Source, subjectIdOf, urn } from './retrieval-scene.ts'

@@ -10,8 +10,8 @@ import { projections } from '../../projections/index.ts'
 import { profileDataOf } from '../../src/capabilities/profile/mapping/mapping.ts'
 import { createClaims } from '../../src/capabilities/profile/record/claims.ts'
 import { type Erasure, eraseProfile } from '../../src/capabilities/profile/record/erase.ts'
-import type { Retrieved } from '../../src/capabilities/profile/record/recording.ts'
 import { createRetrieval, type Retrieval } from '../../src/capabilities/profile/record/retrieval.ts'
+import type { Retrieved } from '../../src/capabilities/profile/record/retrieved.ts'
 import { createVault, type Vault } from '../../src/capabilities/profile/record/vault.ts'
 import type {
   ProfileData,

@@ -7,7 +7,7 @@ import {
   profileNotFound,
   resultOf,
 } from './contract.ts'
-import type { Retrieved } from './record/recording.ts'
+import type { Retrieved } from './record/retrieved.ts'
 
 export type ProfileFindings = {
   readonly retrieved: Retrieved

@@ -3,8 +3,8 @@ import type { ProfileFacts } from '../../events/profile.ts'
 import type { ProfileRequest } from './contract.ts'
 import type { ProfileFindings } from './decide.ts'
 import type { Identifiers } from './identifier.ts'
-import type { Retrieved } from './record/recording.ts'
 import type { Retrieval } from './record/retrieval.ts'
+import type { Retrieved } from './record/retrieved.ts'
 
 export type ProfileParts = {
   readonly identifiers: Identifiers

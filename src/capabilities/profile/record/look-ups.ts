@@ -5,7 +5,7 @@ import { createGathering } from '../../../concurrency/gathering.ts'
 import { Unavailable } from '../../../event-log/port.ts'
 
 /** What is known of whom an identifier leads to, read in one moment. */
-export type LookUp = {
+type LookUp = {
   readonly suppressed: boolean
   readonly row: ProfileAliasRow | undefined
   /** Of the row's payload; null where it was destroyed. */

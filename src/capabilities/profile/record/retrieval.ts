@@ -5,13 +5,10 @@ import { askFor } from '../sources/asking.ts'
 import type { ProfileProvider, ProfileRef, ProviderAnswer } from '../sources/provider.ts'
 import type { Claims } from './claims.ts'
 import { cachedAgeMaxMs, freshAgeMaxMs, judge, type Known } from './freshness.ts'
-import {
-  type Asked,
-  createRecording,
-  type Payload,
-  type RecordingParts,
-  type Retrieved,
-} from './recording.ts'
+import { createLookUps } from './look-ups.ts'
+import { type RecordingParts, recordAbsent, recordFound } from './recording.ts'
+import type { Asked, Payload, Retrieved } from './retrieved.ts'
+import { findAlias, idsOf, knownAliases } from './subjects.ts'
 
 /**
  * Where a profile comes from: the cache while it is young enough, else a provider, asked once for everybody who waits
@@ -68,7 +65,7 @@ type Fetch = {
 
 export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   const { vault, clock, logger } = parts
-  const recording = createRecording(parts)
+  const lookUps = createLookUps(parts.pool)
   const limits: RetrievalLimits = { ...retrievalLimits, ...parts.limits }
   const fetches = new Map<string, Fetch>()
   let refreshing = 0
@@ -156,7 +153,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
     if (!claimed) return settle({ kind: 'unavailable', retryAfterSeconds: retryAfterSeconds.late })
     try {
       // Somebody else may have fetched between our looking and our claim.
-      const { suppressed, row, sealedKey } = await recording.lookUp(asked.hmac)
+      const { suppressed, row, sealedKey } = await lookUps.of(asked.hmac)
       if (suppressed) return settle({ kind: 'missing' })
       const known = judge(row, clock.now(), wants)
       const left = served(known, sealedKey)
@@ -176,7 +173,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   const visible = async (hmac: string, atMs: number): Promise<void> => {
     const untilMs = performance.now() + limits.visibleMaxMs
     while (performance.now() < untilMs) {
-      const row = await recording.find(hmac)
+      const row = await findAlias(parts, hmac)
       const seen = [row?.fetched_at, row?.missed_at, row?.gone_at].map((at) => at?.getTime() ?? 0)
       if (Math.max(...seen) >= atMs) return
       await sleep(limits.claimPauseMs)
@@ -188,22 +185,22 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
     subjectId: string | null,
     { deadlineMs, wants }: { deadlineMs: number; wants: 'cached' | 'fresh' },
   ): Promise<{ result: Retrieved; changed: boolean; atMs: number }> => {
-    const known = subjectId === null ? [] : await recording.knownAliases(subjectId)
+    const known = subjectId === null ? [] : await knownAliases(parts, subjectId)
     const answer = await askFor(parts.provider, asked.ref, {
       deadlineMs,
       ageMaxMs: wants === 'fresh' ? freshAgeMaxMs : cachedAgeMaxMs,
       signal: AbortSignal.timeout(Math.max(1, Math.ceil(deadlineMs - performance.now()))),
-      idsOf: () => recording.idsOf(asked.hmac),
+      idsOf: () => idsOf(parts, asked.hmac),
     })
     const atMs = clock.now()
     const context = { subjectId, known, provider: answer.provider ?? parts.provider.name, atMs }
     switch (answer.kind) {
       case 'found':
-        return { result: await recording.found(asked, answer, context), changed: true, atMs }
+        return { result: await recordFound(parts, asked, answer, context), changed: true, atMs }
       case 'gone':
       case 'not_found':
       case 'inaccessible':
-        return { result: await recording.absent(asked, answer.kind, context), changed: true, atMs }
+        return { result: await recordAbsent(parts, asked, answer.kind, context), changed: true, atMs }
       case 'unsupported':
         return { result: { kind: 'missing' }, changed: false, atMs }
       case 'rate_limited':
@@ -236,7 +233,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   return {
     retrieve: async (ref, { wants, beforeUpstream, upstream = true }) => {
       const asked: Asked = { ref, hmac: parts.identifierHmac(`${ref.kind}:${ref.value}`) }
-      const { suppressed, row, sealedKey } = await recording.lookUp(asked.hmac)
+      const { suppressed, row, sealedKey } = await lookUps.of(asked.hmac)
       if (suppressed) return { kind: 'missing' }
       const known = judge(row, clock.now(), wants)
       const cached = served(known, sealedKey)

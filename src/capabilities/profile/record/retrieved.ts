@@ -1,0 +1,21 @@
+import type { ProfileData, ProfileIds, ProfileRef } from '../sources/provider.ts'
+
+/** Who is asked for; `hmac` is what the event log knows the identifier by. */
+export type Asked = { readonly ref: ProfileRef; readonly hmac: string }
+
+/** What a caller is told. */
+export type Retrieved =
+  | {
+      readonly kind: 'found'
+      readonly source: 'cached' | 'fresh'
+      readonly ageMs: number
+      readonly subjectId: string
+      readonly ids: ProfileIds
+      readonly data: ProfileData
+    }
+  | { readonly kind: 'deleted'; readonly subjectId: string; readonly ageMs: number }
+  | { readonly kind: 'missing' }
+  | { readonly kind: 'unavailable'; readonly retryAfterSeconds: number }
+
+/** What is sealed. */
+export type Payload = { readonly ids: ProfileIds; readonly data: ProfileData }

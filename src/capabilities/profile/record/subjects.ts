@@ -1,0 +1,86 @@
+import type pg from 'pg'
+import {
+  aliasesOf,
+  type ProfileAliasRow,
+  profileOf,
+  type SubjectAliasRow,
+} from '../../../../projections/profile-cache.ts'
+import { unavailableWhenAway } from '../../../call/unavailable.ts'
+import type { ProfileIds } from '../sources/provider.ts'
+import { aliasAgeMaxMs } from './freshness.ts'
+import type { KnownAlias } from './identity.ts'
+import { newSubjectId } from './records.ts'
+import type { Payload } from './retrieved.ts'
+import type { Vault } from './vault.ts'
+
+/** Which person an identifier leads to, and by which identifiers a person is known: read from the projection. */
+
+export type SubjectParts = {
+  readonly pool: pg.Pool
+  readonly vault: Vault
+  readonly clock: { now(): number }
+}
+
+/** What the identifier leads to; undefined where it is not known. */
+export const findAlias = async (
+  { pool }: Pick<SubjectParts, 'pool'>,
+  hmac: string,
+): Promise<ProfileAliasRow | undefined> => {
+  const { text, values } = profileOf(hmac)
+  return (await pool.query<ProfileAliasRow>(text, [...values]).catch(unavailableWhenAway)).rows[0]
+}
+
+/** Every identifier of a subject, however long ago it was confirmed. */
+export const allAliases = async (
+  { pool }: Pick<SubjectParts, 'pool'>,
+  subjectId: string,
+): Promise<(KnownAlias & { verifiedAtMs: number | null })[]> => {
+  const { text, values } = aliasesOf(subjectId)
+  const { rows } = await pool.query<SubjectAliasRow>(text, [...values]).catch(unavailableWhenAway)
+  return rows.flatMap(({ kind, hmac, verified_at: at }) =>
+    kind === 'lid' || kind === 'urn' ? [{ kind, hmac, verifiedAtMs: at?.getTime() ?? null }] : [],
+  )
+}
+
+/** The identifiers of a subject that were confirmed lately. */
+export const knownAliases = async (
+  parts: Pick<SubjectParts, 'pool' | 'clock'>,
+  subjectId: string,
+): Promise<KnownAlias[]> =>
+  (await allAliases(parts, subjectId))
+    .filter(({ verifiedAtMs: at }) => at !== null && parts.clock.now() - at <= aliasAgeMaxMs)
+    .map(({ kind, hmac }) => ({ kind, hmac }))
+
+/** The identifiers last told of the person an identifier leads to; null where they cannot be read any more. */
+export const idsOf = async (
+  parts: Pick<SubjectParts, 'pool' | 'vault'>,
+  hmac: string,
+): Promise<ProfileIds | null> => {
+  const row = await findAlias(parts, hmac)
+  if (row === undefined || row.key_id === null || row.sealed === null) return null
+  const payload = { subjectId: row.subject_id, keyId: row.key_id, sealed: row.sealed }
+  const text = await parts.vault.open(payload)
+  return text === null ? null : (JSON.parse(text) as Payload).ids
+}
+
+/**
+ * The subject that an answer with these identifiers is about; a new one where none is known. `subjectId` is who the
+ * identifier asked for led to. A number names a person for good; a name does for a while.
+ */
+export const subjectFor = async (
+  parts: Pick<SubjectParts, 'pool' | 'clock'>,
+  subjectId: string | null,
+  { lid, urn }: { lid: string; urn: string | null },
+): Promise<string> => {
+  const numbered = urn === null ? undefined : await findAlias(parts, urn)
+  if (numbered !== undefined) return numbered.subject_id
+  if (subjectId !== null) return subjectId
+  const named = await findAlias(parts, lid)
+  const known = named === undefined ? [] : await knownAliases(parts, named.subject_id)
+  // Known by that name under another number, or under none lately: somebody else, or nobody in particular.
+  return named !== undefined &&
+    known.length > 0 &&
+    !(urn !== null && known.some(({ kind }) => kind === 'urn'))
+    ? named.subject_id
+    : newSubjectId()
+}
