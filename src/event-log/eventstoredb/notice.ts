@@ -1,0 +1,34 @@
+/** That something may have come: given at any time, and waited for by one caller. */
+export type Notice = {
+  give(): void
+  /** Resolves to whether it was given since the last wait. Ends at once with the signal, at the latest after `ms`. */
+  wait(ms: number): Promise<boolean>
+}
+
+/** A notice not yet given. */
+export const createNotice = (signal: AbortSignal): Notice => {
+  let given = false
+  let wake: (() => void) | undefined
+  const give = (): void => {
+    given = true
+    wake?.()
+  }
+  const wait = async (ms: number): Promise<boolean> => {
+    if (!given && !signal.aborted)
+      await new Promise<void>((resolve) => {
+        const done = (): void => {
+          clearTimeout(timer)
+          signal.removeEventListener('abort', done)
+          wake = undefined
+          resolve()
+        }
+        const timer = setTimeout(done, ms)
+        signal.addEventListener('abort', done, { once: true })
+        wake = done
+      })
+    const was = given
+    given = false
+    return was
+  }
+  return { give, wait }
+}

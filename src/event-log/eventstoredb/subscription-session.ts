@@ -1,0 +1,177 @@
+import type { ReadResp } from '@eventstore/db-client/generated/streams_pb.js'
+import {
+  LogRewritten,
+  logStart,
+  type Position,
+  type RecordedEvent,
+  type SubscribeOptions,
+  type SubscriptionItem,
+} from '../port.ts'
+import type { Connection, ReadCall } from './client.ts'
+import { recordedEvent, subscribeRequest } from './messages.ts'
+import { createNotice, type Notice } from './notice.ts'
+import { isSystemEvent, readAt, readEvents, readHead } from './read.ts'
+
+/**
+ * One of the server's subscriptions, from its connection to its loss: what it has delivered, and in batches.
+ *
+ * The server's checkpoints are taken as a sign of life and nothing else. Servers have sent such that pass events not
+ * yet delivered, or that never move. Positions come from events that were seen: delivered, or read without filter.
+ */
+
+/** A batch is handed over before it holds more than this, whatever its number of events. */
+const batchBytesMax = 4 * 1024 * 1024
+/** A batch waits this long for one more event: events arrive in handfuls, and consumers like many. */
+const lingerMs = 10
+/** A live batch is handed over after this long although more events keep coming: they would fill it for seconds. */
+const liveBatchMs = 100
+
+/** An event that was delivered, by which the log is recognized. */
+export type Delivered = Pick<RecordedEvent, 'position' | 'id'>
+
+/** A subscription, and how far it has come. */
+export type Session = {
+  readonly connection: Connection
+  readonly call: ReadCall
+  readonly notice: Notice
+  readonly matches: (event: RecordedEvent) => boolean
+  /** The server filters: it does not show what lies between two events. */
+  readonly filtered: boolean
+  /** Where the log stood before the subscription was made. */
+  readonly headAtStart: Position
+  /** The last position the consumer was given. */
+  said: Position
+  /** Everything that matches up to here was taken from the call. */
+  seen: Position
+  /** A place in the log at or before `seen`. */
+  place: Position
+  serverCaughtUp: boolean
+  caughtUp: boolean
+  heardAtMs: number
+  beatAtMs: number
+  headAtBeat: Position
+  failure: Error | undefined
+}
+
+type Opening = Pick<SubscribeOptions, 'after' | 'prefixes' | 'signal'> & {
+  readonly connect: () => Promise<Connection>
+  /** How long a read may hear nothing. */
+  readonly silenceMs: number
+  /** Where the server's subscription begins: a place in its log. */
+  readonly from: Position
+  /** The last event delivered before, at or before `after`. */
+  readonly last: Delivered | undefined
+}
+
+/** Subscribes on a connection of its own, which the caller closes. Throws `LogRewritten` where the log lost what was read. */
+export const openSession = async ({
+  connect,
+  silenceMs,
+  from,
+  after,
+  last,
+  prefixes,
+  signal,
+}: Opening): Promise<Session> => {
+  const connection = await connect()
+  try {
+    // Before subscribing, and from the same server: so everything up to here is delivered before "caught up".
+    const headAtStart = await readHead(connection, silenceMs)
+    if (headAtStart < after) await refuseShortened(connection, after, silenceMs)
+    if (last !== undefined && (await readAt(connection, last.position, silenceMs))?.id !== last.id)
+      throw new LogRewritten(`the event log no longer holds the event ${last.id} read at ${last.position}`)
+    const now = performance.now()
+    const session: Session = {
+      connection,
+      call: connection.read(subscribeRequest(from, prefixes)),
+      notice: createNotice(signal),
+      matches: (event) =>
+        !isSystemEvent(event) &&
+        (prefixes.length === 0 || prefixes.some((prefix) => event.stream.startsWith(prefix))),
+      filtered: prefixes.length > 0,
+      headAtStart,
+      said: after,
+      seen: after,
+      place: from,
+      serverCaughtUp: false,
+      caughtUp: false,
+      heardAtMs: now,
+      beatAtMs: now,
+      headAtBeat: headAtStart,
+      failure: undefined,
+    }
+    const fail = (error: Error): void => {
+      session.failure ??= error
+      session.notice.give()
+    }
+    session.call.on('readable', session.notice.give)
+    session.call.on('error', fail)
+    session.call.on('end', () => fail(new Error('the server ended the subscription')))
+    return session
+  } catch (error) {
+    connection.close()
+    throw error
+  }
+}
+
+/** Positions of the server's own events may lie past the head, but none past the end of the log. */
+const refuseShortened = async (connection: Connection, after: Position, silenceMs: number): Promise<void> => {
+  const [last] = await readEvents(connection, { direction: 'backwards', from: undefined, max: 1 }, silenceMs)
+  const end = last?.position ?? logStart
+  if (end < after)
+    throw new LogRewritten(`the event log ends at ${end}, before ${after}, up to which it was read already`)
+}
+
+/** Whether what the log held when the subscription was made is delivered: as the server says, or as was seen. */
+export const isCaughtUp = ({ serverCaughtUp, seen, headAtStart }: Session): boolean =>
+  serverCaughtUp || seen >= headAtStart
+
+/** Says once that the consumer has caught up; positions move to the head as it was then. */
+export const catchUp = (session: Session): SubscriptionItem => {
+  const { headAtStart, said, seen } = session
+  session.caughtUp = true
+  if (headAtStart > said) session.said = headAtStart
+  if (headAtStart > seen) {
+    session.seen = headAtStart
+    session.place = headAtStart
+  }
+  return { kind: 'caught-up', position: session.said }
+}
+
+/**
+ * What waits on the server, up to a batch. The call holds a handful of it and fetches more only while it is read, so an
+ * empty call says nothing about the server. A lone live event is handed over at once; where there are two, there may be
+ * thousands, and a consumer that takes its time over every batch would never see the end of them by the handful.
+ */
+export const gather = async (session: Session, batchMax: number): Promise<RecordedEvent[]> => {
+  const batch: RecordedEvent[] = []
+  const startedAt = performance.now()
+  let bytes = 0
+  let responses = 0
+  while (batch.length < batchMax && bytes < batchBytesMax) {
+    const response: ReadResp | null = session.failure === undefined ? session.call.read() : null
+    if (response === null) {
+      if (batch.length === 0) break
+      const live = session.caughtUp || isCaughtUp(session)
+      if (live && (responses < 2 || performance.now() - startedAt >= liveBatchMs)) break
+      if (!(await session.notice.wait(lingerMs))) break
+      continue
+    }
+    responses++
+    const event = take(session, response)
+    if (event === undefined) continue
+    batch.push(event)
+    bytes += event.data.length + event.metadata.length
+  }
+  return batch
+}
+
+const take = (session: Session, response: ReadResp): RecordedEvent | undefined => {
+  session.heardAtMs = performance.now()
+  if (response.hasCaughtUp()) session.serverCaughtUp = true
+  const event = recordedEvent(response)
+  if (event === undefined || event.position <= session.seen) return undefined
+  session.seen = event.position
+  session.place = event.position
+  return session.matches(event) ? event : undefined
+}
