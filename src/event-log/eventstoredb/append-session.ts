@@ -1,0 +1,149 @@
+import { randomUUID } from 'node:crypto'
+import type { BatchAppendResp } from '@eventstore/db-client/generated/streams_pb.js'
+import type { Logger } from 'pino'
+import { AppendConflict, type ExpectedRevision, type NewEvent, Unavailable, UnknownOutcome } from '../port.ts'
+import type { AppendCall, Connection } from './client.ts'
+import { appendReply, appendRequest } from './messages.ts'
+
+/**
+ * One call to the server over which appends are sent, many at a time, and the connection it has for itself. A reply that
+ * does not come in time gives up both: what else was under way is unknown too.
+ */
+
+/** gRPC codes with which a server refuses a call before it reads any of it: unimplemented, denied, unauthenticated. */
+const callRefused = new Set([12, 7, 16])
+
+export type AppendSessionOptions = {
+  readonly connect: () => Promise<Connection>
+  /** The last revision of a stream, −1 where there is none. */
+  readonly lastRevision: (stream: string) => Promise<number>
+  /** How long an append may wait for its reply. */
+  readonly deadlineMs: number
+  readonly logger: Logger
+}
+
+type Pending = {
+  readonly stream: string
+  readonly expected: ExpectedRevision
+  readonly sentAtMs: number
+  readonly resolve: (result: { revision: number }) => void
+  readonly reject: (error: Error) => void
+}
+
+export type AppendSession = {
+  readonly options: AppendSessionOptions
+  readonly connection: Connection
+  readonly call: AppendCall
+  /** By correlation id, the oldest first. */
+  readonly pending: Map<string, Pending>
+  readonly watchdog: NodeJS.Timeout
+  /** Whether the server has answered anything yet. */
+  answered: boolean
+  /** Nothing can be sent any more. */
+  ended: boolean
+}
+
+/** Connects and makes the call. Throws what `connect` throws. */
+export const openAppendSession = async (options: AppendSessionOptions): Promise<AppendSession> => {
+  const connection = await options.connect()
+  const call = connection.batchAppend()
+  const session: AppendSession = {
+    options,
+    connection,
+    call,
+    pending: new Map(),
+    // One timer watches every append.
+    watchdog: setInterval(
+      () => endWhenLate(session),
+      Math.max(10, Math.min(250, options.deadlineMs / 8)),
+    ).unref(),
+    answered: false,
+    ended: false,
+  }
+  call.on('data', (response: BatchAppendResp) => {
+    try {
+      settle(session, response)
+    } catch (error) {
+      // A reply that cannot be read is no reply; thrown from here it would end the process.
+      endSession(session, new Error('the server answered what cannot be read', { cause: error }))
+    }
+  })
+  call.on('error', (error) => {
+    const code: unknown = Reflect.get(error, 'code')
+    const refused = !session.answered && typeof code === 'number' && callRefused.has(code)
+    endSession(session, error, refused ? 'refused' : 'unknown')
+  })
+  // Even politely: without a reply to every append, an ending is a loss.
+  call.on('end', () => endSession(session, new Error('the server ended the call')))
+  return session
+}
+
+/** Sends an append and settles with its reply, or with the end of the session. */
+export const sendAppend = (
+  session: AppendSession,
+  { stream, expected, events }: { stream: string; expected: ExpectedRevision; events: readonly NewEvent[] },
+): Promise<{ revision: number }> =>
+  new Promise((resolve, reject) => {
+    if (session.ended)
+      return reject(new Unavailable('the connection to the event store was lost before the append was sent'))
+    const id = randomUUID()
+    session.pending.set(id, { stream, expected, sentAtMs: performance.now(), resolve, reject })
+    try {
+      session.call.write(appendRequest(id, stream, expected, events))
+    } catch (error) {
+      endSession(session, error instanceof Error ? error : new Error(String(error)))
+    }
+  })
+
+/** Gives up the connection. What is under way is unknown, or `refused` where the server never looked at it. */
+export const endSession = (
+  session: AppendSession,
+  why: Error,
+  underWay: 'unknown' | 'refused' = 'unknown',
+): void => {
+  if (session.ended) return
+  session.ended = true
+  clearInterval(session.watchdog)
+  session.connection.close()
+  const { pending, options } = session
+  if (pending.size > 0)
+    options.logger.warn({ err: why, appends: pending.size }, 'event log: append connection lost')
+  for (const { stream, reject } of pending.values())
+    reject(
+      underWay === 'refused'
+        ? new Unavailable(`the event store refuses appends: ${why.message}`, { cause: why })
+        : new UnknownOutcome(`no answer to an append to ${stream}: ${why.message}`, { cause: why }),
+    )
+  pending.clear()
+}
+
+const endWhenLate = (session: AppendSession): void => {
+  const { deadlineMs } = session.options
+  const oldest = session.pending.values().next().value
+  if (oldest !== undefined && performance.now() - oldest.sentAtMs >= deadlineMs)
+    endSession(session, new Error(`no reply in ${deadlineMs} ms`))
+}
+
+const settle = (session: AppendSession, response: BatchAppendResp): void => {
+  session.answered = true
+  const { pending, options } = session
+  const { correlationId, outcome } = appendReply(response, (id) => pending.get(id))
+  const asked = pending.get(correlationId)
+  if (asked === undefined) return
+  pending.delete(correlationId)
+  if ('revision' in outcome) asked.resolve(outcome)
+  else if ('error' in outcome) asked.reject(outcome.error)
+  else rejectConflict(asked, options.lastRevision)
+}
+
+const rejectConflict = (
+  { stream, expected, reject }: Pending,
+  lastRevision: AppendSessionOptions['lastRevision'],
+): void => {
+  lastRevision(stream).then(
+    (actual) => reject(new AppendConflict(stream, expected, actual)),
+    // It was not written, but to say "conflict" one would have to know with what.
+    (error: unknown) =>
+      reject(new Unavailable(`${stream} stands at another revision than ${expected}`, { cause: error })),
+  )
+}
