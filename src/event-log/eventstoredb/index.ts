@@ -1,18 +1,6 @@
 import type { Logger } from 'pino'
 import { createOutage } from '../outage.ts'
-import {
-  AppendConflict,
-  checkAppend,
-  type EventLog,
-  logStart,
-  type Position,
-  type ReadOptions,
-  type RecordedEvent,
-  StreamMissing,
-  type SubscribeOptions,
-  type SubscriptionItem,
-  Unavailable,
-} from '../port.ts'
+import { checkAppend, type EventLog, logStart } from '../port.ts'
 import { createAppender } from './append.ts'
 import {
   type Connection,
@@ -22,8 +10,9 @@ import {
   dropsCredentials,
   redactedUrl,
 } from './client.ts'
-import type { ReadRequest } from './messages.ts'
-import { createOwnHead, readAt, readEvents, readHead } from './read.ts'
+import { withPrefix } from './prefix.ts'
+import { createOwnHead, readHead } from './read.ts'
+import { createSharedReads } from './shared-reads.ts'
 import { followAll } from './subscription.ts'
 
 export { redactedUrl }
@@ -65,96 +54,55 @@ export type EventStoreDbOptions = {
 }
 
 /** Opens the log; connects on first use. Throws where the connection string cannot be understood. */
-export const openEventStoreDb = ({
-  url,
-  prefix = '',
-  logger,
-  limits: own,
-}: EventStoreDbOptions): EventLog => {
+export const openEventStoreDb = ({ prefix = '', ...options }: EventStoreDbOptions): EventLog => {
+  const { url, logger } = options
   checkUrl(url)
   if (dropsCredentials(url))
     logger.warn(
       { url: redactedUrl(url) },
       'event log: without TLS no credentials are sent to the event store',
     )
+  const log =
+    prefix === ''
+      ? openServerLog(options, readHead)
+      : withPrefix(openServerLog(options, createOwnHead(prefix)), prefix)
+  return {
+    ...log,
+    append: (stream, expected, events) => {
+      // Before the prefix: it may hold what the name of a stream may not.
+      checkAppend(stream, expected, events)
+      return log.append(stream, expected, events)
+    },
+  }
+}
+
+/** The log under the names its streams have on the server. */
+const openServerLog = (
+  { url, logger, limits: own }: Omit<EventStoreDbOptions, 'prefix'>,
+  headOf: typeof readHead,
+): EventLog => {
   const limits = { ...eventStoreDbLimits, ...own }
   const closing = new AbortController()
   const connectAs = (role: ConnectOptions['role'], signal = closing.signal): Promise<Connection> =>
     connect({ url, role, timeoutMs: limits.connectTimeoutMs, signal })
 
-  /** A stream's name here, from its name on the server. Digests are over the name here. */
-  const inside = (event: RecordedEvent): RecordedEvent =>
-    prefix === '' ? event : { ...event, stream: event.stream.slice(prefix.length) }
-  const ownHead = prefix === '' ? readHead : createOwnHead(prefix)
+  const reads = createSharedReads({
+    connect: () => connectAs('read'),
+    headOf,
+    silenceMs: limits.readSilenceMs,
+  })
+  const appender = createAppender({
+    connect: () => connectAs('append'),
+    lastRevision: async (stream) => (await reads.lastRevision(stream)) ?? -1,
+    deadlineMs: limits.appendDeadlineMs,
+    logger,
+  })
 
-  let reading: Promise<Connection> | undefined
-  const dropReading = (): void => {
-    const dropped = reading
-    reading = undefined
-    dropped?.then(
-      (connection) => connection.close(),
-      () => undefined,
-    )
-  }
-
-  /** Reads over the shared connection, which does not survive a read that fails. */
-  const withConnection = async <Value>(work: (connection: Connection) => Promise<Value>): Promise<Value> => {
-    if (closing.signal.aborted) throw new Unavailable('the event log is closed')
-    reading ??= connectAs('read')
-    const used = reading
-    try {
-      return await work(await used)
-    } catch (error) {
-      if (error instanceof Unavailable && reading === used) dropReading()
-      throw error
-    }
-  }
-
-  const readPage = async (request: ReadRequest & { stream: string }): Promise<RecordedEvent[]> => {
-    const asked = { ...request, stream: `${prefix}${request.stream}` }
-    const page = await withConnection((connection) => readEvents(connection, asked, limits.readSilenceMs))
-    return page.map(inside)
-  }
-
-  const read = async (
-    stream: string,
-    { from, direction = 'forwards', max }: ReadOptions,
-  ): Promise<RecordedEvent[]> => {
-    const page = await readPage({ stream, from, direction, max })
-    if (direction === 'forwards' || from === undefined || page.length > 0) return page
-    // Nothing backwards from beyond the end: what is meant is from the end.
-    const [last] = await readPage({ stream, from: undefined, direction, max: 1 })
-    return last !== undefined && last.revision < from
-      ? readPage({ stream, from: undefined, direction, max })
-      : page
-  }
-
-  const lastRevision = async (stream: string): Promise<number | null> => {
-    try {
-      const [last] = await read(stream, { direction: 'backwards', max: 1 })
-      return last?.revision ?? null
-    } catch (error) {
-      if (error instanceof StreamMissing) return null
-      throw error
-    }
-  }
-
-  /** The server lists no streams but by projections of its own: their first events are looked for in the whole log. */
-  const streams = async (prefix: string): Promise<string[]> => {
-    const names = new Set<string>()
-    for await (const item of subscribe({ after: logStart, prefixes: [prefix], signal: closing.signal })) {
-      if (item.kind === 'events') for (const { stream } of item.events) names.add(stream)
-      if (item.kind === 'caught-up') break
-    }
-    return [...names]
-  }
-
-  /** Told once for all subscriptions: they are lost together. */
+  /** Logged once for all subscriptions: they are lost together. */
   const lost = createOutage({ logger, what: 'event log: a subscription' })
-  const subscribe = (options: SubscribeOptions): AsyncIterable<SubscriptionItem> => {
+  const subscribe: EventLog['subscribe'] = (options) => {
     const signal = AbortSignal.any([options.signal, closing.signal])
-    const prefixes = options.prefixes.length === 0 ? [''] : options.prefixes
-    const items = followAll(
+    return followAll(
       {
         connect: () => connectAs('subscribe', signal),
         heartbeatMs: limits.heartbeatMs,
@@ -162,51 +110,36 @@ export const openEventStoreDb = ({
         logger,
         lost,
       },
-      {
-        ...options,
-        prefixes: prefix === '' ? options.prefixes : prefixes.map((own) => `${prefix}${own}`),
-        signal,
-      },
+      { ...options, signal },
     )
-    return prefix === '' ? items : insideAll(items)
   }
-
-  async function* insideAll(items: AsyncIterable<SubscriptionItem>): AsyncGenerator<SubscriptionItem> {
-    for await (const item of items)
-      yield item.kind === 'events' ? { ...item, events: item.events.map(inside) } : item
-  }
-
-  const at = async (position: Position): Promise<RecordedEvent | null> => {
-    const event = await withConnection((connection) => readAt(connection, position, limits.readSilenceMs))
-    return event?.stream.startsWith(prefix) === true ? inside(event) : null
-  }
-
-  const appender = createAppender({
-    connect: () => connectAs('append'),
-    lastRevision: async (stream) => (await lastRevision(stream.slice(prefix.length))) ?? -1,
-    deadlineMs: limits.appendDeadlineMs,
-    logger,
-  })
 
   return {
-    append: (stream, expected, events) => {
-      checkAppend(stream, expected, events)
-      const appended = appender.append(`${prefix}${stream}`, expected, events)
-      if (prefix === '') return appended
-      return appended.catch((error: unknown) => {
-        throw error instanceof AppendConflict ? new AppendConflict(stream, expected, error.actual) : error
-      })
-    },
-    read,
+    append: appender.append,
+    read: reads.read,
     subscribe,
-    head: () => withConnection((connection) => ownHead(connection, limits.readSilenceMs)),
-    at,
-    lastRevision,
-    streams,
+    head: reads.head,
+    at: reads.at,
+    lastRevision: reads.lastRevision,
+    streams: (prefix) => streamsOf(subscribe, prefix, closing.signal),
     close: async () => {
       closing.abort()
-      dropReading()
+      reads.close()
       await appender.close()
     },
   }
+}
+
+/** The server lists no streams but by projections of its own: their first events are looked for in the whole log. */
+const streamsOf = async (
+  subscribe: EventLog['subscribe'],
+  prefix: string,
+  signal: AbortSignal,
+): Promise<string[]> => {
+  const names = new Set<string>()
+  for await (const item of subscribe({ after: logStart, prefixes: [prefix], signal })) {
+    if (item.kind === 'events') for (const { stream } of item.events) names.add(stream)
+    if (item.kind === 'caught-up') break
+  }
+  return [...names]
 }

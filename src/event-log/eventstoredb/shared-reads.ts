@@ -1,0 +1,92 @@
+import {
+  type EventLog,
+  type Position,
+  type ReadOptions,
+  type RecordedEvent,
+  StreamMissing,
+  Unavailable,
+} from '../port.ts'
+import type { Connection } from './client.ts'
+import type { ReadRequest } from './messages.ts'
+import { readAt, readEvents } from './read.ts'
+
+/** The log's reads, over one connection that all of them share. It does not survive a read that fails. */
+
+type SharedReads = Pick<EventLog, 'read' | 'lastRevision' | 'head' | 'at'> & {
+  /** Ends the reads under way, and refuses others. */
+  close(): void
+}
+
+type SharedReadsOptions = {
+  readonly connect: () => Promise<Connection>
+  readonly headOf: (connection: Connection, silenceMs: number) => Promise<Position>
+  /** How long a read may hear nothing. */
+  readonly silenceMs: number
+}
+
+/** Connects with the first read, and again with the first after one that failed. */
+export const createSharedReads = ({ connect, headOf, silenceMs }: SharedReadsOptions): SharedReads => {
+  let reading: Promise<Connection> | undefined
+  let closed = false
+
+  const drop = (): void => {
+    const dropped = reading
+    reading = undefined
+    dropped?.then(
+      (connection) => connection.close(),
+      () => undefined,
+    )
+  }
+
+  const withConnection = async <Value>(work: (connection: Connection) => Promise<Value>): Promise<Value> => {
+    if (closed) throw new Unavailable('the event log is closed')
+    reading ??= connect()
+    const used = reading
+    try {
+      return await work(await used)
+    } catch (error) {
+      if (error instanceof Unavailable && reading === used) drop()
+      throw error
+    }
+  }
+
+  const readPage: ReadPage = (request) =>
+    withConnection((connection) => readEvents(connection, request, silenceMs))
+
+  return {
+    read: (stream, options) => readStream(readPage, stream, options),
+    lastRevision: (stream) => lastRevision(readPage, stream),
+    head: () => withConnection((connection) => headOf(connection, silenceMs)),
+    at: (position) => withConnection((connection) => readAt(connection, position, silenceMs)),
+    close: () => {
+      closed = true
+      drop()
+    },
+  }
+}
+
+type ReadPage = (request: ReadRequest & { stream: string }) => Promise<RecordedEvent[]>
+
+const readStream = async (
+  readPage: ReadPage,
+  stream: string,
+  { from, direction = 'forwards', max }: ReadOptions,
+): Promise<RecordedEvent[]> => {
+  const page = await readPage({ stream, from, direction, max })
+  if (direction === 'forwards' || from === undefined || page.length > 0) return page
+  // Nothing backwards from beyond the end: what is meant is from the end.
+  const [last] = await readPage({ stream, from: undefined, direction, max: 1 })
+  return last !== undefined && last.revision < from
+    ? readPage({ stream, from: undefined, direction, max })
+    : page
+}
+
+const lastRevision = async (readPage: ReadPage, stream: string): Promise<number | null> => {
+  try {
+    const [last] = await readPage({ stream, from: undefined, direction: 'backwards', max: 1 })
+    return last?.revision ?? null
+  } catch (error) {
+    if (error instanceof StreamMissing) return null
+    throw error
+  }
+}
