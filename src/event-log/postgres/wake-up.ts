@@ -20,20 +20,13 @@ export type WakeUp = {
   close(): Promise<void>
 }
 
-export const createWakeUp = ({
-  url,
-  channel,
-  logger,
-}: {
-  url: string
-  channel: string
-  logger: Logger
-}): WakeUp => {
+type WakeUpOptions = { readonly url: string; readonly channel: string; readonly logger: Logger }
+
+/** Connects when it is first waited for. */
+export const createWakeUp = (options: WakeUpOptions): WakeUp => {
   const waiting = new Set<() => void>()
-  let client: pg.Client | undefined
-  let retry: NodeJS.Timeout | undefined
+  let listener: Listener | undefined
   let ring: NodeJS.Timeout | undefined
-  let started = false
   let closed = false
   let rings = 0
 
@@ -45,6 +38,55 @@ export const createWakeUp = ({
     for (const wake of all) wake()
   }
 
+  const wakeSoon = (): void => {
+    ring ??= setTimeout(wakeAll, wakeIntervalMs)
+  }
+
+  return {
+    rings: () => rings,
+    after: async (seen, signal) => {
+      if (!closed) listener ??= startListening({ ...options, listening: wakeAll, notified: wakeSoon })
+      if (rings === seen) await wait(pollIntervalMs, signal, waiting)
+    },
+    pause: (ms, signal) => wait(ms, signal),
+    close: async () => {
+      closed = true
+      clearTimeout(ring)
+      wakeAll()
+      await listener?.close()
+    },
+  }
+}
+
+/** Resolves after `ms` or at once when aborted; earlier where one of `waiting` is called, which it adds itself to. */
+const wait = (ms: number, signal: AbortSignal, waiting?: Set<() => void>): Promise<void> =>
+  new Promise((resolve) => {
+    const done = (): void => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', done)
+      waiting?.delete(done)
+      resolve()
+    }
+    const timer = setTimeout(done, ms)
+    if (signal.aborted) return done()
+    signal.addEventListener('abort', done, { once: true })
+    waiting?.add(done)
+  })
+
+type Listener = { close(): Promise<void> }
+
+/** Listens on the channel until closed, connecting again where the connection is lost. */
+const startListening = ({
+  url,
+  channel,
+  logger,
+  listening,
+  notified,
+}: WakeUpOptions & { readonly listening: () => void; readonly notified: () => void }): Listener => {
+  let client: pg.Client | undefined
+  let retry: NodeJS.Timeout | undefined
+  let closed = false
+
   const listen = async (): Promise<void> => {
     const fresh = new pg.Client({
       connectionString: url,
@@ -52,16 +94,14 @@ export const createWakeUp = ({
       application_name: 'event-log-listen',
       keepAlive: true,
     })
-    fresh.on('notification', () => {
-      ring ??= setTimeout(wakeAll, wakeIntervalMs)
-    })
+    fresh.on('notification', notified)
     fresh.on('error', () => again(fresh))
     fresh.on('end', () => again(fresh))
     client = fresh
     try {
       await fresh.connect()
       await fresh.query(`listen ${channel}`)
-      wakeAll()
+      listening()
     } catch (error) {
       logger.debug({ err: error }, 'event log: cannot listen, polling instead')
       again(fresh)
@@ -76,35 +116,11 @@ export const createWakeUp = ({
     retry.unref()
   }
 
-  const wait = (ms: number, signal: AbortSignal, early: boolean): Promise<void> =>
-    new Promise((resolve) => {
-      const done = (): void => {
-        clearTimeout(timer)
-        signal.removeEventListener('abort', done)
-        waiting.delete(done)
-        resolve()
-      }
-      const timer = setTimeout(done, ms)
-      if (signal.aborted) return done()
-      signal.addEventListener('abort', done, { once: true })
-      if (early) waiting.add(done)
-    })
-
+  void listen()
   return {
-    rings: () => rings,
-    after: (seen, signal) => {
-      if (!started && !closed) {
-        started = true
-        void listen()
-      }
-      return rings === seen ? wait(pollIntervalMs, signal, true) : Promise.resolve()
-    },
-    pause: (ms, signal) => wait(ms, signal, false),
     close: async () => {
       closed = true
       clearTimeout(retry)
-      clearTimeout(ring)
-      wakeAll()
       await client?.end().catch(() => undefined)
     },
   }
