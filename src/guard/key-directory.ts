@@ -10,7 +10,7 @@ import { isInDoubt, type KeyStream } from '../keys/key-stream.ts'
 import { type AllowList, allowList, isAllowed } from './allow-list.ts'
 import { foldRecorded, readKeyStream } from './key-stream-reader.ts'
 
-/** A key ready for the door: its state, and what is asked on every call computed once. */
+/** A key ready for use: its state, and what every call asks of it, computed once. */
 export type DirectoryKey = KeyState & {
   readonly endsAtMs: number
   /** Null: any address may use the key. */
@@ -22,7 +22,7 @@ export type FoundKey = DirectoryKey | 'in_doubt' | undefined
 
 /**
  * The API keys this process was asked for, in memory. A key is read from its own stream in the event log when it is
- * first used, and followed from then on: authenticating asks nobody afterwards, and a revocation anywhere reaches every
+ * first used, and followed from then on: authenticating asks no one afterwards, and a revocation anywhere reaches every
  * process as soon as its subscription delivers it, well within a second.
  *
  * No read model is asked what a key is. Rows that are late, edited or gone cost a look-up or save one, and no row lets
@@ -46,10 +46,27 @@ export type OpenKeyDirectory = KeyDirectory & {
 
 /** Well-formed ids that no key has. About 1 MB. */
 const missingMax = 10_000
-/** Look-ups of ids that nothing speaks for: anybody can make up a million, and each would be a question to the log. */
+/** Look-ups of ids that nothing has named: anyone can make up a million, and each would be a question to the log. */
 const strangersBurst = 500
 const strangersPerSecond = 100
 const readMaxMs = 5_000
+
+type Keys = {
+  readonly eventLog: EventLog
+  readonly logger: Logger
+  /** The keys read so far, by id, and what is answered for each. */
+  readonly known: Map<string, KeyStream & { readonly found: FoundKey }>
+  /** Ids the read model or the log has named. */
+  readonly named: Set<string>
+  readonly missing: LRUCache<string, true>
+  /** The reads under way, by id. */
+  readonly loading: Map<string, Loading>
+  /** Keys in doubt for what their stream holds. */
+  readonly unreadable: Set<string>
+}
+
+/** `heard`: the highest revision the subscription delivered while the stream was being read; nothing is noted once `over`. */
+type Loading = { heard: number; over: boolean; found: Promise<FoundKey> }
 
 /**
  * `listed` are the ids the read model knows: they are looked up whenever they are asked for. Any other is a stranger, and
@@ -64,42 +81,18 @@ export const openKeyDirectory = async ({
   listed: Iterable<string>
   logger: Logger
 }): Promise<OpenKeyDirectory> => {
-  const known = new Map<string, KeyStream & { readonly found: FoundKey }>()
-  const speakFor = new Set(listed)
-  const missing = new LRUCache<string, true>({ max: missingMax })
-  const loading = new Map<string, Loading>()
-  const unreadable = new Set<string>()
-  let parked: ReadonlySet<string> = new Set()
+  const keys: Keys = {
+    eventLog,
+    logger,
+    known: new Map(),
+    named: new Set(listed),
+    missing: new LRUCache({ max: missingMax }),
+    loading: new Map(),
+    unreadable: new Set(),
+  }
+  const { known, named, missing, unreadable } = keys
   const strangers = createAllowance(strangersBurst, strangersPerSecond)
-
-  const keep = (keyId: string, stream: KeyStream): FoundKey => {
-    const found = foundOf(stream)
-    known.set(keyId, { ...stream, found })
-    if (!isInDoubt(stream)) unreadable.delete(keyId)
-    else if (!unreadable.has(keyId)) {
-      unreadable.add(keyId)
-      logger.fatal(
-        { stream: keyStream(keyId), revision: stream.unreadableAt },
-        "an event of an API key's stream cannot be read: the key is refused until it is revoked or this release is replaced",
-      )
-    }
-    return found
-  }
-
-  const hear = (recorded: RecordedEvent): void => {
-    const { stream: name, revision } = recorded
-    const keyId = keyIdOf(name)
-    if (keyId === null) return
-    speakFor.add(keyId)
-    missing.delete(keyId)
-    const load = loading.get(keyId)
-    if (load !== undefined) load.heard = Math.max(load.heard, revision)
-    const stream = known.get(keyId)
-    if (stream === undefined || revision <= stream.revision) return
-    // What leaves a hole makes this process read again.
-    if (revision > stream.revision + 1) return void known.delete(keyId)
-    keep(keyId, foldRecorded(stream, recorded))
-  }
+  let parked: ReadonlySet<string> = new Set()
 
   // Asked before any stream is read: what is recorded in between is met twice, never missed.
   const following = follow({
@@ -107,59 +100,27 @@ export const openKeyDirectory = async ({
     after: await eventLog.head(),
     prefixes: [keyStream('')],
     logger,
-    apply: ({ recorded }) => hear(recorded),
+    apply: ({ recorded }) => hear(keys, recorded),
     unreadable: (recorded) => {
-      hear(recorded)
-      // So that it is known, and said, before the key is used.
+      hear(keys, recorded)
       const keyId = keyIdOf(recorded.stream)
-      if (keyId === null || known.has(keyId)) return
-      look(keyId).catch((error: unknown) => logger.error({ err: error, stream: recorded.stream }, cannotLook))
+      if (keyId !== null) void lookAhead(keys, keyId)
     },
   })
-
-  const load = async (keyId: string, own: Loading): Promise<FoundKey> => {
-    const before = known.get(keyId)
-    let stream = await readKeyStream(eventLog, keyId, before)
-    // Again for what was recorded after the read and heard meanwhile. Ends: it only reads forward.
-    while (own.heard > stream.revision && !own.over) stream = await readKeyStream(eventLog, keyId, stream)
-    // What was heard since is not in it.
-    if (own.over) throw new Unavailable(`${keyStream(keyId)} was read too late`)
-    if (stream.revision === -1) {
-      missing.set(keyId, true)
-      return undefined
-    }
-    // The subscription may have been faster.
-    const now = known.get(keyId)
-    return now !== undefined && now.revision >= stream.revision ? now.found : keep(keyId, stream)
-  }
-
-  const look = (keyId: string): Promise<FoundKey> => {
-    const under = loading.get(keyId)
-    if (under !== undefined) return under.found
-    const own: Loading = { heard: -1, over: false, found: Promise.resolve(undefined) }
-    loading.set(keyId, own)
-    own.found = within(load(keyId, own), { waitMs: readMaxMs }, tooLate).finally(() => {
-      own.over = true
-      loading.delete(keyId)
-    })
-    return own.found
-  }
-
-  const get: KeyDirectory['get'] = (keyId) => {
-    // Without the subscription what is known may be out of date, and a key that was revoked must stay out.
-    const heardOf = following.failure() === null
-    const stream = known.get(keyId)
-    if (stream !== undefined) return heardOf ? stream.found : look(keyId)
-    if (!speakFor.has(keyId) && ((heardOf && missing.has(keyId)) || !strangers.take())) return undefined
-    return look(keyId)
-  }
 
   const doubtful = (): string[] => [
     ...new Set([...unreadable, ...[...parked].filter((keyId) => known.get(keyId)?.revoked !== true)]),
   ]
 
   return {
-    get,
+    get: (keyId) => {
+      // Without the subscription what is known may be out of date, and a key that was revoked must stay out.
+      const heardOf = following.failure() === null
+      const stream = known.get(keyId)
+      if (stream !== undefined) return heardOf ? stream.found : look(keys, keyId)
+      if (!named.has(keyId) && ((heardOf && missing.has(keyId)) || !strangers.take())) return undefined
+      return look(keys, keyId)
+    },
     doubtful,
     caughtUp: following.caughtUp,
     stop: following.stop,
@@ -172,11 +133,7 @@ export const openKeyDirectory = async ({
     },
     parked: async (streams) => {
       parked = new Set(streams.map(keyIdOf).filter((keyId) => keyId !== null))
-      for (const keyId of parked)
-        if (!known.has(keyId))
-          await look(keyId).catch((error: unknown) =>
-            logger.error({ err: error, stream: keyStream(keyId) }, cannotLook),
-          )
+      for (const keyId of parked) await lookAhead(keys, keyId)
     },
   }
 }
@@ -187,10 +144,79 @@ const keyIdOf = (stream: string): string | null => {
   return stream.startsWith(keyStream('')) && keyIdSchema.safeParse(id).success ? id : null
 }
 
-const cannotLook = "an API key's stream cannot be looked at now"
+/** Notes an event the subscription delivered. */
+const hear = (keys: Keys, recorded: RecordedEvent): void => {
+  const { stream: name, revision } = recorded
+  const keyId = keyIdOf(name)
+  if (keyId === null) return
+  keys.named.add(keyId)
+  keys.missing.delete(keyId)
+  const loading = keys.loading.get(keyId)
+  if (loading !== undefined) loading.heard = Math.max(loading.heard, revision)
+  const stream = keys.known.get(keyId)
+  if (stream === undefined || revision <= stream.revision) return
+  // What leaves a hole makes this process read again.
+  if (revision > stream.revision + 1) return void keys.known.delete(keyId)
+  keep(keys, keyId, foldRecorded(stream, recorded))
+}
 
-/** `heard`: the highest revision the subscription delivered while the stream was being read; nothing is noted once `over`. */
-type Loading = { heard: number; over: boolean; found: Promise<FoundKey> }
+const keep = ({ known, unreadable, logger }: Keys, keyId: string, stream: KeyStream): FoundKey => {
+  const found = foundOf(stream)
+  known.set(keyId, { ...stream, found })
+  if (!isInDoubt(stream)) unreadable.delete(keyId)
+  else if (!unreadable.has(keyId)) {
+    unreadable.add(keyId)
+    logger.fatal(
+      { stream: keyStream(keyId), revision: stream.unreadableAt },
+      "an event of an API key's stream cannot be read: the key is refused until it is revoked or this release is replaced",
+    )
+  }
+  return found
+}
+
+/** Reads the key's stream within `readMaxMs`, once for all who ask meanwhile. */
+const look = (keys: Keys, keyId: string): Promise<FoundKey> => {
+  const underWay = keys.loading.get(keyId)
+  if (underWay !== undefined) return underWay.found
+  const own: Loading = { heard: -1, over: false, found: Promise.resolve(undefined) }
+  keys.loading.set(keyId, own)
+  own.found = within(load(keys, keyId, own), { waitMs: readMaxMs }, tooLate).finally(() => {
+    own.over = true
+    keys.loading.delete(keyId)
+  })
+  return own.found
+}
+
+/** Reads a key in doubt that is not known yet, so that it is known, and logged, before the key is used. */
+const lookAhead = async (keys: Keys, keyId: string): Promise<void> => {
+  if (keys.known.has(keyId)) return
+  await look(keys, keyId).catch((error: unknown) =>
+    keys.logger.error(
+      { err: error, stream: keyStream(keyId) },
+      "an API key's stream cannot be looked at now",
+    ),
+  )
+}
+
+const load = async (keys: Keys, keyId: string, own: Loading): Promise<FoundKey> => {
+  const { eventLog, known, missing } = keys
+  let stream = await readKeyStream(eventLog, keyId, known.get(keyId))
+  // Again for what was recorded after the read and heard meanwhile. Ends: it only reads forward.
+  while (own.heard > stream.revision && !own.over) stream = await readKeyStream(eventLog, keyId, stream)
+  // What was heard since is not in it.
+  if (own.over) throw new Unavailable(`${keyStream(keyId)} was read too late`)
+  if (stream.revision === -1) {
+    missing.set(keyId, true)
+    return undefined
+  }
+  // The subscription may have been faster.
+  const now = known.get(keyId)
+  return now !== undefined && now.revision >= stream.revision ? now.found : keep(keys, keyId, stream)
+}
+
+const tooLate = (): never => {
+  throw new Unavailable(`the event log did not tell of an API key within ${readMaxMs} ms`)
+}
 
 const foundOf = (stream: KeyStream): FoundKey => {
   if (isInDoubt(stream)) return 'in_doubt'
@@ -223,8 +249,4 @@ const createAllowance = (burst: number, perSecond: number): { take(): boolean } 
       return true
     },
   }
-}
-
-const tooLate = (): never => {
-  throw new Unavailable(`the event log did not tell of an API key within ${readMaxMs} ms`)
 }
