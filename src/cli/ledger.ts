@@ -19,18 +19,14 @@ const exporting: Command = {
   run: async ({ foundation, json, write }, given) => {
     const organizationId = given.required('org')
     const from = wholeNumber('from', given.text('from') ?? '0', revisionBounds)
-    let separator = ''
-    if (json) await write('[')
-    const events = await exportLedger(
-      await foundation({ anyHistory: true }),
-      { organizationId, from },
-      async (page) => {
-        const texts = page.map((recorded) => JSON.stringify(eventJson(recorded)))
-        await write(json ? `${separator}${texts.join(',')}` : `${texts.join('\n')}\n`)
-        separator = ','
-      },
-    )
-    if (json) await write(']\n')
+    const opened = await foundation({ anyHistory: true })
+    let separator = '['
+    const events = await exportLedger(opened, { organizationId, from }, async (page) => {
+      const texts = page.map((recorded) => JSON.stringify(eventJson(recorded)))
+      await write(json ? `${separator}${texts.join(',')}` : `${texts.join('\n')}\n`)
+      separator = ','
+    })
+    if (json) await write(events === 0 ? '[]\n' : ']\n')
     return { json: { organization_id: organizationId, events }, written: true }
   },
 }
