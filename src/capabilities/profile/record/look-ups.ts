@@ -12,7 +12,7 @@ type LookUp = {
   readonly sealedKey: string | null
 }
 
-type LookUps = {
+export type LookUps = {
   /** By the keyed HMAC of an identifier, as of some moment after this was called. */
   of(hmac: string): Promise<LookUp>
 }

@@ -4,7 +4,7 @@ import type { ProviderAnswer } from '../sources/provider.ts'
 import { freshAgeMaxMs } from './freshness.ts'
 import { belongs, type KnownAlias } from './identity.ts'
 import { newSubjectId, recordProfileEvent } from './records.ts'
-import type { Asked, Payload, Retrieved } from './retrieved.ts'
+import { type Asked, type Payload, type Retrieved, unavailable } from './retrieved.ts'
 import { allAliases, findAlias, idsOf, type SubjectParts, subjectFor } from './subjects.ts'
 
 /** What a provider's answer means for the person who was asked for, written into the event log. */
@@ -56,7 +56,7 @@ export const recordFound = async (
   const text = JSON.stringify({ ids, data } satisfies Payload)
   if (text.length > payloadCharactersMax) {
     parts.logger.warn({ characters: text.length }, 'profile provider: more data of one person than are kept')
-    return { kind: 'unavailable', retryAfterSeconds: tooMuchRetrySeconds }
+    return unavailable(tooMuchRetrySeconds)
   }
   const sealed = await vault.seal({
     subjectId,

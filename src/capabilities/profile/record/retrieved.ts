@@ -19,3 +19,12 @@ export type Retrieved =
 
 /** What is sealed. */
 export type Payload = { readonly ids: ProfileIds; readonly data: ProfileData }
+
+/** When a caller who was told nothing is to come back. */
+export const retryAfterSeconds = { late: 2, busy: 1, failed: 5 } as const
+
+/** Nothing can be told now. */
+export const unavailable = (retryAfterSeconds: number): Retrieved => ({
+  kind: 'unavailable',
+  retryAfterSeconds,
+})
