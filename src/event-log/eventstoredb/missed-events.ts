@@ -1,6 +1,6 @@
 import { logStart, type Position } from '../port.ts'
 import { searchWindow } from './messages.ts'
-import { readEvents, readHead } from './read.ts'
+import { readHead, readHeaders } from './read.ts'
 import type { Session } from './subscription-session.ts'
 
 /** Finds out whether a subscription that is silent misses events the log holds. */
@@ -41,7 +41,7 @@ const lookThrough = async (
 ): Promise<void> => {
   const { connection, place, matches } = session
   const from = place === logStart ? undefined : place
-  const page = await readEvents(connection, { direction: 'forwards', from, max: proofMax }, silenceMs)
+  const page = await readHeaders(connection, { direction: 'forwards', from, max: proofMax }, silenceMs)
   const missed = page.find((event) => event.position > session.seen && matches(event))
   if (missed !== undefined) {
     if (await isStalled(session, missed.position, signal))

@@ -70,8 +70,33 @@ export const readEvents = async (
   return events
 }
 
-/** Whether an event is the server's own: statistics, users, links of its projections. Nobody is given those. */
-export const isSystemEvent = ({ stream, type }: RecordedEvent): boolean =>
+/** An event without what it holds. */
+export type EventHeader = Pick<RecordedEvent, 'position' | 'stream' | 'type'>
+
+/**
+ * The headers of every event of one read of the whole log. A search over others' events must not fail for their size, and
+ * needs nothing of what they hold. Throws `Unavailable`.
+ */
+export const readHeaders = async (
+  connection: Connection,
+  request: ReadRequest & { readonly stream?: undefined },
+  silenceMs: number,
+): Promise<EventHeader[]> => {
+  const headers: EventHeader[] = []
+  await readUntil(connection, request, {
+    silenceMs,
+    take: (response) => {
+      const event = recordedEvent(response)
+      if (event !== undefined)
+        headers.push({ position: event.position, stream: event.stream, type: event.type })
+      return headers.length < request.max ? 'more' : 'enough'
+    },
+  })
+  return headers
+}
+
+/** Whether an event is the server's own: statistics, users, links of its projections. No reader is given those. */
+export const isSystemEvent = ({ stream, type }: EventHeader): boolean =>
   stream.startsWith('$') || type.startsWith('$')
 
 /**
@@ -111,7 +136,7 @@ export const createOwnHead = (
 ): ((connection: Connection, silenceMs: number) => Promise<Position>) => {
   let known = { head: logStart, end: logStart }
   return async (connection, silenceMs) => {
-    const [last] = await readEvents(
+    const [last] = await readHeaders(
       connection,
       { direction: 'backwards', from: undefined, max: 1 },
       silenceMs,
@@ -122,9 +147,9 @@ export const createOwnHead = (
     // Should the search fail, because the log was restored say, the next one begins anew.
     known = { head: logStart, end: logStart }
     const search = (request: Pick<ReadRequest, 'direction' | 'max'> & { from: Position | undefined }) =>
-      readEvents(connection, { ...request, prefix }, searchSilenceMs)
+      readHeaders(connection, { ...request, prefix }, searchSilenceMs)
     let head = from.head
-    let newer: readonly RecordedEvent[] | undefined
+    let newer: readonly EventHeader[] | undefined
     if (from.end !== logStart && from.end < end) {
       newer = await search({ direction: 'forwards', from: from.end, max: ownEventsMax })
       head = newer.at(-1)?.position ?? from.head

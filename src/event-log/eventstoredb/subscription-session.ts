@@ -10,7 +10,7 @@ import {
 import type { Connection, ReadCall } from './client.ts'
 import { recordedEvent, subscribeRequest } from './messages.ts'
 import { createNotice, type Notice } from './notice.ts'
-import { isSystemEvent, readAt, readEvents, readHead } from './read.ts'
+import { type EventHeader, isSystemEvent, readAt, readHead, readHeaders } from './read.ts'
 
 /**
  * One of the server's subscriptions, from its connection to its loss: what it has delivered, and in batches.
@@ -34,7 +34,7 @@ export type Session = {
   readonly connection: Connection
   readonly call: ReadCall
   readonly notice: Notice
-  readonly matches: (event: RecordedEvent) => boolean
+  readonly matches: (event: EventHeader) => boolean
   /** The server filters: it does not show what lies between two events. */
   readonly filtered: boolean
   /** Where the log stood before the subscription was made. */
@@ -116,7 +116,7 @@ export const openSession = async ({
 
 /** Positions of the server's own events may lie past the head, but none past the end of the log. */
 const refuseShortened = async (connection: Connection, after: Position, silenceMs: number): Promise<void> => {
-  const [last] = await readEvents(connection, { direction: 'backwards', from: undefined, max: 1 }, silenceMs)
+  const [last] = await readHeaders(connection, { direction: 'backwards', from: undefined, max: 1 }, silenceMs)
   const end = last?.position ?? logStart
   if (end < after)
     throw new LogRewritten(`the event log ends at ${end}, before ${after}, up to which it was read already`)
