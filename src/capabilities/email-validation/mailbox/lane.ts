@@ -8,6 +8,7 @@ import {
   failuresInARow,
 } from '../../../concurrency/circuit-breaker.ts'
 import { within } from '../../../concurrency/deadline.ts'
+import { type Held, HeldSessions } from './held-sessions.ts'
 import {
   type Cause,
   causeOf,
@@ -20,6 +21,7 @@ import { createTokenBucket, type TokenBucket } from './rate.ts'
 import { refusesClient } from './smtp-classify.ts'
 import { SmtpFailure } from './smtp-connection.ts'
 import { openSession, type SessionOptions, type SmtpSession } from './smtp-session.ts'
+import { type Given, type Waiter, Waiters } from './waiters.ts'
 
 /** What all lanes share. */
 export type LaneSurroundings = {
@@ -33,26 +35,6 @@ export type LaneSurroundings = {
   readonly opened: () => void
 }
 
-type Waiter = {
-  readonly question: Question
-  /** Only a session nobody has used: the last one was used before and broke. */
-  readonly fresh: boolean
-  readonly settle: (given: Given) => void
-}
-type Given =
-  /** `turn` is 1 for the first transaction of a session. */
-  | { readonly kind: 'session'; readonly held: Held; readonly turn: number }
-  | Exclude<LaneAnswer, { kind: 'deadline' }>
-
-type Held = {
-  readonly smtp: SmtpSession
-  begun: number
-  underWay: number
-  refusals: number
-  retired: boolean
-  idleTimer: NodeJS.Timeout | undefined
-}
-
 /** A slower answer, such as of a server that asks another one first, must not hold up those behind it. */
 const promptMsMax = 1_000
 /** How long a server whose TLS failed is asked without it, and one that takes few sessions is offered no more. */
@@ -64,13 +46,11 @@ export class MailboxLane {
   readonly #around: LaneSurroundings
   readonly #breaker: CircuitBreaker<Cause>
   readonly #bucket: TokenBucket
-  readonly #sessions = new Set<Held>()
-  #waiting: Waiter[] = []
+  readonly #sessions: HeldSessions
+  readonly #waiting = new Waiters()
   #opening = 0
   #rateTimer: NodeJS.Timeout | undefined
   #closing = false
-  /** The latest answer came fast enough for others to wait behind one. Nothing is known of a server not yet asked. */
-  #prompt = false
   #plainUntilMs = 0
   /** No more sessions than a server that refused one had then, or it would be tried again at once, and refused again. */
   #fewSessions = { sessions: 0, untilMs: 0 }
@@ -80,6 +60,7 @@ export class MailboxLane {
     this.#address = address
     this.#bounds = bounds
     this.#around = around
+    this.#sessions = new HeldSessions(bounds)
     this.#bucket = createTokenBucket({ perSecond: bounds.checksPerSecond, burst: bounds.checksBurst })
     this.#breaker = createCircuitBreaker(failuresInARow(bounds.breakerStrikes), {
       openMs: bounds.breakerOpenMs,
@@ -91,19 +72,19 @@ export class MailboxLane {
   /** Nothing is under way and nothing is remembered that would be missed. */
   get dormant(): boolean {
     const nowMs = this.#around.clock()
-    const busy = this.#sessions.size + this.#opening + this.#waiting.length > 0
+    const busy = this.#sessions.size + this.#opening + this.#waiting.line.length > 0
     return !busy && this.#breaker.state(nowMs) !== 'open' && this.#bucket.full(nowMs)
   }
 
   get status(): { sessions: number; idle: number; waiting: number; breakerOpen: boolean } {
-    const idle = [...this.#sessions].filter(({ underWay }) => underWay === 0).length
+    const { size, idle } = this.#sessions
     const breakerOpen = this.#breaker.state(this.#around.clock()) === 'open'
-    return { sessions: this.#sessions.size + this.#opening, idle, waiting: this.#waiting.length, breakerOpen }
+    return { sessions: size + this.#opening, idle, waiting: this.#waiting.line.length, breakerOpen }
   }
 
   /** There is a session that could take one more recipient at once. */
   get ready(): boolean {
-    return [...this.#sessions].some((held) => this.#hasRoom(held))
+    return this.#sessions.ready
   }
 
   /**
@@ -140,12 +121,7 @@ export class MailboxLane {
 
   /** Ends one session nobody uses, for the sake of another lane. */
   giveUpIdle(): boolean {
-    for (const held of this.#sessions) {
-      if (held.underWay > 0 || held.retired) continue
-      this.#retire(held)
-      return true
-    }
-    return false
+    return this.#sessions.retireIdle()
   }
 
   /** Nobody waits any longer; sessions end once they are not used. */
@@ -153,12 +129,12 @@ export class MailboxLane {
     this.#closing = true
     this.#ended.abort()
     clearTimeout(this.#rateTimer)
-    for (const { settle } of this.#waiting.splice(0)) settle({ kind: 'full' })
-    for (const held of this.#sessions) this.#retire(held)
+    for (const { settle } of this.#waiting.line.splice(0)) settle({ kind: 'full' })
+    for (const held of this.#sessions.all) this.#sessions.retire(held)
     const timer = setTimeout(() => {
-      for (const { smtp } of this.#sessions) smtp.cut()
+      for (const { smtp } of this.#sessions.all) smtp.cut()
     }, graceMs)
-    await Promise.all([...this.#sessions].map(({ smtp }) => smtp.closed))
+    await Promise.all(this.#sessions.all.map(({ smtp }) => smtp.closed))
     clearTimeout(timer)
   }
 
@@ -177,7 +153,7 @@ export class MailboxLane {
     }
     const askedAtMs = this.#around.clock()
     const asked = held.smtp.ask(question.mailbox, { smtputf8 }).then((answer): LaneAnswer => {
-      this.#prompt = answer.kind === 'reply' && this.#around.clock() - askedAtMs < promptMsMax
+      this.#sessions.prompt = answer.kind === 'reply' && this.#around.clock() - askedAtMs < promptMsMax
       if (answer.kind === 'reply' && answer.reply.code >= 400) held.refusals++
       if (answer.kind === 'failure' || answer.stage !== 'rcpt') held.retired = true
       // Not in a used one, which may be worn out. A silent server is as useless as one that goes away.
@@ -199,35 +175,21 @@ export class MailboxLane {
     { fresh, signal }: { fresh: boolean; signal: AbortSignal },
   ): Promise<Given | { kind: 'deadline'; connected: false | null }> {
     if (signal.aborted) return Promise.resolve({ kind: 'deadline', connected: null })
-    if (this.#closing || this.#waiting.length >= this.#bounds.waitingPerAddressMax)
+    if (this.#closing || this.#waiting.line.length >= this.#bounds.waitingPerAddressMax)
       return Promise.resolve({ kind: 'full' })
-    return new Promise((resolve) => {
-      const leave = (): void => {
-        this.#waiting = this.#waiting.filter((other) => other !== waiter)
-        resolve({ kind: 'deadline', connected: this.#opening > 0 ? false : null })
-      }
-      const waiter: Waiter = {
-        question,
-        fresh,
-        settle: (given) => {
-          signal.removeEventListener('abort', leave)
-          resolve(given)
-        },
-      }
-      signal.addEventListener('abort', leave, { once: true })
-      if (question.urgent || fresh) this.#waiting.unshift(waiter)
-      else this.#waiting.push(waiter)
-      this.#pump()
-    })
+    const late = () => ({ kind: 'deadline' as const, connected: this.#opening > 0 ? (false as const) : null })
+    const given = this.#waiting.join(question, { fresh, signal, late })
+    this.#pump()
+    return given
   }
 
   #pump(): void {
     if (this.#closing) return
     const unserved: Waiter[] = []
-    const before = this.#waiting
-    this.#waiting = []
+    const before = this.#waiting.line
+    this.#waiting.line = []
     for (const [index, waiter] of before.entries()) {
-      const held = this.#heldFor(waiter)
+      const held = this.#sessions.best(waiter)
       if (held === null) {
         unserved.push(waiter)
         continue
@@ -237,37 +199,14 @@ export class MailboxLane {
         clearTimeout(this.#rateTimer)
         this.#rateTimer = setTimeout(() => this.#pump(), waitMs)
         unserved.push(...before.slice(index))
-        this.#waiting = unserved
+        this.#waiting.line = unserved
         return
       }
-      clearTimeout(held.idleTimer)
-      held.underWay++
       // Counted when it is given away: several may be before the first of them begins.
-      waiter.settle({ kind: 'session', held, turn: ++held.begun })
+      waiter.settle({ kind: 'session', held, turn: this.#sessions.begin(held) })
     }
-    this.#waiting = unserved
+    this.#waiting.line = unserved
     this.#openFor(unserved)
-  }
-
-  #heldFor({ fresh }: Waiter): Held | null {
-    let best: Held | null = null
-    for (const held of this.#sessions) {
-      if (!this.#hasRoom(held) || (fresh && held.begun > 0)) continue
-      if (best === null || held.underWay < best.underWay) best = held
-    }
-    return best
-  }
-
-  #hasRoom(held: Held): boolean {
-    if (held.retired || !held.smtp.usable()) return false
-    if (held.begun >= this.#bounds.transactionsPerSessionMax) return false
-    // All that are under way may be refused.
-    const refusalsLeft = this.#bounds.refusalsPerSessionMax - held.refusals
-    return held.underWay < Math.min(this.#atOnceMax(held), refusalsLeft)
-  }
-
-  #atOnceMax({ smtp }: Held): number {
-    return this.#prompt && smtp.pipelining ? this.#bounds.checksPerSessionAtOnceMax : 1
   }
 
   #openFor(unserved: readonly Waiter[]): void {
@@ -279,14 +218,7 @@ export class MailboxLane {
     }
     while (this.#opening < unserved.length) {
       if (this.#sessions.size + this.#opening >= this.#sessionsMax()) {
-        // A session that stands idle and cannot serve holds the place of the one that is needed.
-        for (const held of this.#sessions) {
-          const useless = first.fresh || !this.#hasRoom(held)
-          // One that broke is about to be gone, and is counted then.
-          if (!useless || held.underWay > 0 || held.retired || !held.smtp.usable()) continue
-          this.#retire(held)
-          return
-        }
+        this.#sessions.retireUseless(first)
         return
       }
       if (!this.#around.takePlace(this)) return
@@ -297,11 +229,10 @@ export class MailboxLane {
 
   /** Where nobody is to knock any more, unless a session that stands may yet serve them. */
   #turnAway(): void {
-    if (this.#opening > 0 || [...this.#sessions].some(({ smtp, retired }) => smtp.usable() && !retired))
-      return
+    if (this.#opening > 0 || this.#sessions.usable) return
     const refused = this.#breaker.refuses(this.#around.clock())
     if (refused === null) return
-    for (const { settle } of this.#waiting.splice(0)) settle({ kind: 'open', ...refused })
+    for (const { settle } of this.#waiting.line.splice(0)) settle({ kind: 'open', ...refused })
   }
 
   #sessionsMax(): number {
@@ -329,28 +260,19 @@ export class MailboxLane {
   }
 
   #adopt(smtp: SmtpSession): void {
-    const held: Held = {
-      smtp,
-      begun: 0,
-      underWay: 0,
-      refusals: 0,
-      retired: false,
-      idleTimer: undefined,
-    }
     this.#opening--
     this.#around.opened()
-    this.#sessions.add(held)
+    const held = this.#sessions.add(smtp)
     void smtp.closed.then(() => {
-      clearTimeout(held.idleTimer)
-      this.#sessions.delete(held)
+      this.#sessions.remove(held)
       this.#around.returnPlace()
       // Over before anybody could use it: an opening that failed, or we would open the next one at once, for ever.
       if (held.begun === 0 && !held.retired)
         this.#failed({ kind: 'failure', failure: new SmtpFailure('closed', 'no session for long') })
       this.#pump()
     })
-    if (this.#closing) this.#retire(held)
-    else this.#restAwhile(held)
+    if (this.#closing) this.#sessions.retire(held)
+    else this.#sessions.restAwhile(held)
   }
 
   /** One who waited is told; the others try again, or learn that it is of no use. */
@@ -364,32 +286,13 @@ export class MailboxLane {
       return
     }
     this.#breaker.fail(cause, this.#around.clock())
-    this.#waiting.shift()?.settle(cause)
+    this.#waiting.line.shift()?.settle(cause)
   }
 
   #release(held: Held): void {
-    held.underWay--
-    // One that could take only a few more at a time is not worth its place.
-    const { refusalsPerSessionMax } = this.#bounds
-    const worth = Math.min(this.#atOnceMax(held), refusalsPerSessionMax) / 2
-    if (refusalsPerSessionMax - held.refusals < worth) held.retired = true
-    if (held.begun >= this.#bounds.transactionsPerSessionMax) held.retired = true
-    if (held.underWay === 0) {
-      if (held.retired || this.#closing) held.smtp.quit()
-      else this.#restAwhile(held)
-    }
+    if (this.#closing) held.retired = true
+    this.#sessions.end(held)
     this.#pump()
-    if (held.underWay === 0 && !held.retired && this.#around.placeWanted()) this.#retire(held)
-  }
-
-  #restAwhile(held: Held): void {
-    clearTimeout(held.idleTimer)
-    held.idleTimer = setTimeout(() => this.#retire(held), this.#bounds.sessionIdleMs)
-  }
-
-  #retire(held: Held): void {
-    held.retired = true
-    clearTimeout(held.idleTimer)
-    if (held.underWay === 0) held.smtp.quit()
+    if (held.underWay === 0 && !held.retired && this.#around.placeWanted()) this.#sessions.retire(held)
   }
 }
