@@ -7,7 +7,6 @@ import { encodeEvent } from '../event-log/stored-event.ts'
 import { operatorStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { knownEventLog, rememberEventLog } from '../foundation/own-event-log.ts'
-import type { RebuildProgress } from '../projector/beside.ts'
 import {
   type HaltedStream,
   readCheckpoints,
@@ -17,6 +16,7 @@ import {
 } from '../projector/checkpoints.ts'
 import { type OnlyInRows, onlyInRows } from '../projector/only-in-rows.ts'
 import { rebuildProjections } from '../projector/rebuild.ts'
+import type { RebuildProgress } from '../projector/second-set.ts'
 import { type Verdict, verifyProjections } from '../projector/verify.ts'
 import { catchUp } from './catch-up.ts'
 

@@ -7,8 +7,8 @@ import { priceBookStream } from '../events/streams.ts'
 import { readCheckpoints, strayCheckpoints, strayMessage } from '../projector/checkpoints.ts'
 import type { Closing } from './closing.ts'
 import type { Database } from './database.ts'
+import { keepPriceBookComplete } from './default-price-book.ts'
 import { openNamed, telling } from './open-event-log.ts'
-import { keepPriceBookComplete } from './price-books.ts'
 
 type OwnEventLogOptions = {
   readonly logger: Logger

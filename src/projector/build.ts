@@ -2,9 +2,9 @@ import type pg from 'pg'
 import type { Change } from '../../projections/rows.ts'
 import { logStart, type Position, type SubscriptionItem } from '../event-log/port.ts'
 import { type Decoded, decodeBatch, within } from './batch.ts'
-import type { Beside } from './beside.ts'
 import type { Folded, Folder, Poison } from './fold.ts'
 import { eventByEvent, isDataError } from './isolate.ts'
+import type { SecondSet } from './second-set.ts'
 import { writeChanges } from './tables.ts'
 
 /** A projection being folded into its next tables: how far they are, and how far they are to be. */
@@ -18,7 +18,7 @@ export type Build = {
 const batchMax = 5_000
 
 /** Folds every build up to its target. Reading, folding and writing overlap by one batch each. */
-export const foldUp = async (work: Beside, piece: Piece): Promise<void> => {
+export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
   const { eventLog, signal } = work.options
   const due = work.builds.filter(({ position, target }) => position < target)
   if (due.length === 0) return
@@ -64,7 +64,7 @@ const foldBatch = async (
 
 /** Moves the builds as far as the log was read, and returns how far that is on the way to the target. */
 const advance = (
-  { events, startedAt, options }: Beside,
+  { events, startedAt, options }: SecondSet,
   due: readonly Build[],
   { item, target }: { item: SubscriptionItem; target: Position },
 ): Position => {

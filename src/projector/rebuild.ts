@@ -1,12 +1,18 @@
 import type pg from 'pg'
 import { logStart, placeOf } from '../event-log/port.ts'
-import { type Beside, type BesideOptions, beside, foldToCheckpoints, foldToTargets } from './beside.ts'
 import type { Build } from './build.ts'
 import { readCheckpoints, readHaltedStreams, strayCheckpoints } from './checkpoints.ts'
 import { setAside } from './isolate.ts'
+import {
+  beside,
+  foldToCheckpoints,
+  foldToTargets,
+  type SecondSet,
+  type SecondSetOptions,
+} from './second-set.ts'
 import { createViews, liveTable, nextTable } from './tables.ts'
 
-type RebuildOptions = BesideOptions & {
+type RebuildOptions = SecondSetOptions & {
   /**
    * Asked before the switch where the live rows were folded from a log that no longer holds their place. False leaves
    * everything as it is. The tables to compare are named by `liveTable` and `nextTable`.
@@ -26,7 +32,7 @@ export const rebuildProjections = (options: RebuildOptions): Promise<Rebuilt> =>
     return { events: work.events, elapsedMs: performance.now() - work.startedAt, switched }
   })
 
-const mayReplace = async (work: Beside, options: RebuildOptions): Promise<boolean> => {
+const mayReplace = async (work: SecondSet, options: RebuildOptions): Promise<boolean> => {
   if (options.mayReplace === undefined) return true
   const stray = await strayCheckpoints(options.eventLog, await readCheckpoints(work.client))
   const replaced = work.builds.some(({ folder }) => stray.some(({ name }) => name === folder.projection.name))
@@ -35,7 +41,7 @@ const mayReplace = async (work: Beside, options: RebuildOptions): Promise<boolea
   return options.mayReplace(work.client)
 }
 
-const switchTables = async (work: Beside, { noNewHalts }: RebuildOptions): Promise<void> => {
+const switchTables = async (work: SecondSet, { noNewHalts }: RebuildOptions): Promise<void> => {
   const { client, builds } = work
   await client.query('begin')
   await client.query(`set local lock_timeout = '10s'`)
@@ -58,7 +64,7 @@ const switchTables = async (work: Beside, { noNewHalts }: RebuildOptions): Promi
   await client.query('commit')
 }
 
-const refuseNewHalts = async ({ client, builds }: Beside): Promise<void> => {
+const refuseNewHalts = async ({ client, builds }: SecondSet): Promise<void> => {
   const halted = await readHaltedStreams(client)
   for (const { folder, poison } of builds) {
     const { name, money } = folder.projection
@@ -71,7 +77,7 @@ const refuseNewHalts = async ({ client, builds }: Beside): Promise<void> => {
 }
 
 /** The live checkpoint names the event up to which the new rows were folded, and a new generation fences the projector. */
-const moveTo = async ({ client, options }: Beside, { folder, position }: Build): Promise<void> => {
+const moveTo = async ({ client, options }: SecondSet, { folder, position }: Build): Promise<void> => {
   const last = position === logStart ? null : await options.eventLog.at(position)
   if (last === null && position !== logStart)
     throw new Error(`the event log holds no event at ${position}, up to which it was folded`)

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import type { Projection } from '../../projections/projection.ts'
 import type { Position } from '../event-log/port.ts'
-import { type BesideOptions, beside, foldToCheckpoints } from './beside.ts'
+import { beside, foldToCheckpoints, type SecondSetOptions } from './second-set.ts'
 import { liveTable, nextTable } from './tables.ts'
 
 type Difference = {
@@ -23,7 +23,7 @@ export type Verdict = {
  * Rebuilds beside the live tables and compares row for row at the same position. The live projector waits for the length
  * of the comparison, readers do not. Tells the differences, at most five rows of each side per table.
  */
-export const verifyProjections = (options: BesideOptions): Promise<Verdict[]> =>
+export const verifyProjections = (options: SecondSetOptions): Promise<Verdict[]> =>
   beside(options, async (work) => {
     const { client, builds } = work
     await client.query('begin')

@@ -114,7 +114,7 @@ type ProcessOptions = {
 }
 
 export const startServiceProcess = ({ nodeArgs = [], ...options }: ProcessOptions): ChildProcess =>
-  startChild([...nodeArgs, main], environmentOf(options))
+  startChild(['--max-semi-space-size=16', ...nodeArgs, main], environmentOf(options))
 
 /** As its users start it. */
 export const startWithNpm = (options: ProcessOptions): ChildProcess =>

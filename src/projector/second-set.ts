@@ -11,16 +11,16 @@ import { createIndexes, createTables, nextTable, rebuildLock } from './tables.ts
  * projector go on. Several are folded together: the log is read and parsed once. A process that dies meanwhile leaves the
  * live tables as they were.
  */
-export type Beside = {
+export type SecondSet = {
   readonly client: pg.Client
-  readonly options: BesideOptions
+  readonly options: SecondSetOptions
   readonly builds: readonly Build[]
   /** Events read so far. */
   events: number
   readonly startedAt: number
 }
 
-export type BesideOptions = {
+export type SecondSetOptions = {
   readonly url: string
   readonly eventLog: EventLog
   readonly projections: readonly Projection[]
@@ -42,14 +42,14 @@ const switchLagMax = 2_000n
 
 /** Builds the next tables nearly up to the live checkpoints, hands them to `then`, and drops what `then` left of them. */
 export const beside = async <Result>(
-  options: BesideOptions,
-  then: (work: Beside) => Promise<Result>,
+  options: SecondSetOptions,
+  then: (work: SecondSet) => Promise<Result>,
 ): Promise<Result> => {
   const client = new pg.Client({ connectionString: options.url, application_name: 'rebuild' })
   client.on('error', () => undefined)
   await client.connect()
   const builds: Build[] = []
-  const work: Beside = { client, options, builds, events: 0, startedAt: performance.now() }
+  const work: SecondSet = { client, options, builds, events: 0, startedAt: performance.now() }
   try {
     // Read models are disposable: a rebuild that loses its last commits in a crash starts again anyway.
     await client.query('set synchronous_commit = off')
@@ -71,13 +71,13 @@ export const beside = async <Result>(
 }
 
 /** Folds every build up to its target as it is now, each batch in a transaction of its own. */
-export const foldToTargets = async (work: Beside): Promise<void> => {
+export const foldToTargets = async (work: SecondSet): Promise<void> => {
   await aim(work)
   await foldUp(work, inTransaction)
 }
 
 /** Holds the live projector where it is until the caller's transaction ends, and folds each build up to exactly there. */
-export const foldToCheckpoints = async (work: Beside): Promise<void> => {
+export const foldToCheckpoints = async (work: SecondSet): Promise<void> => {
   await work.client.query(
     'select 1 from projection_checkpoints where name = any ($1::text[]) order by name for update',
     [work.builds.map(({ folder }) => folder.projection.name)],
@@ -89,7 +89,7 @@ export const foldToCheckpoints = async (work: Beside): Promise<void> => {
 const openBuild = async (
   client: pg.Client,
   projection: Projection,
-  { eventLog, seal }: BesideOptions,
+  { eventLog, seal }: SecondSetOptions,
 ): Promise<Build> => {
   await exclusively(client, projection)
   const table = nextTable(projection)
@@ -111,7 +111,7 @@ const exclusively = async (client: pg.Client, projection: Projection): Promise<v
  * Sets how far each projection is to be folded: to its live checkpoint. Where that checkpoint is of another log, or of this
  * one before it was restored from an older copy, to the log's head.
  */
-const aim = async ({ client, builds, options: { eventLog } }: Beside): Promise<void> => {
+const aim = async ({ client, builds, options: { eventLog } }: SecondSet): Promise<void> => {
   const checkpoints = await readCheckpoints(client)
   const stray = new Set((await strayCheckpoints(eventLog, checkpoints)).map(({ name }) => name))
   const head = await eventLog.head()
