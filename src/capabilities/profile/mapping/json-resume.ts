@@ -6,7 +6,7 @@ import { type Fields, fieldsOf, isFields, itemsOf, known, memberOf, textOf } fro
 
 export const isJsonResume = (record: Fields): boolean => isFields(memberOf(record, 'basics'))
 
-/** SecondSet `basics`, a record may carry our own `lid`, `urn`, `observed_at` and `deleted`, which no resume has. */
+/** Beside `basics`, a record may carry our own `lid`, `urn`, `observed_at` and `deleted`, which no resume has. */
 export const fromJsonResume = (record: Fields, identifiers: Identifiers): Fields => {
   const basics = fieldsOf(memberOf(record, 'basics'))
   const place = fieldsOf(memberOf(basics, 'location'))
