@@ -4,7 +4,13 @@ import { LogRewritten, Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { type Account, balanceOf } from './account.ts'
 import { createAppendWatch } from './append-watch.ts'
 import type { Committed, LedgerCommand } from './command.ts'
-import { type LedgerOptions, LedgerUnavailable, ledgerLimits, type WriterReports } from './options.ts'
+import {
+  type LedgerLimits,
+  type LedgerOptions,
+  LedgerUnavailable,
+  ledgerLimits,
+  type WriterReports,
+} from './options.ts'
 import { createWriter, type Writer } from './writer.ts'
 import { isAtRest } from './writer-states.ts'
 
@@ -56,76 +62,51 @@ export type LedgerFailure = { readonly kind: 'rewritten' | 'appends_fail'; reado
 
 export const createLedger = (options: LedgerOptions): Ledger => {
   const limits = { ...ledgerLimits, ...options.limits }
-  const writers = new Map<string, Writer>()
+  const { eventLog, logger, clock } = options
   const balances = new Map<string, MicroCredits>()
   const tell = (organizationId: string, balance: MicroCredits): void => {
     if (balances.size >= limits.accountsMax && !balances.has(organizationId)) balances.clear()
     balances.set(organizationId, balance)
   }
   let rewritten: Error | undefined
-  const appends = createAppendWatch({
-    eventLog: options.eventLog,
-    logger: options.logger,
-    now: options.clock.now,
-  })
-  const away = createOutage({ logger: options.logger, what: 'ledger: writing', level: 'error' })
-  let checking: NodeJS.Timeout | undefined
-
   const giveUp = (error: Error): void => {
     if (rewritten !== undefined) return
     rewritten = error
-    options.logger.fatal(
+    logger.fatal(
       { err: error },
       'ledger: the event log is not the one this process has read; no more calls are taken. Was it restored from a copy? See src/guides/operators.md, "A restored event log"',
     )
   }
-
-  const reports: WriterReports = {
-    rewritten: giveUp,
-    appended: appends.succeeded,
-    notAppended: (error) => {
-      if (error instanceof LogRewritten) giveUp(error)
-      if (error instanceof Unavailable || error instanceof UnknownOutcome) appends.failed(error)
+  const appends = createAppendWatch({ eventLog, logger, now: clock.now })
+  const writers = createWriters(
+    { ...options, limits },
+    {
+      rewritten: giveUp,
+      appended: appends.succeeded,
+      notAppended: (error) => {
+        if (error instanceof LogRewritten) giveUp(error)
+        if (error instanceof Unavailable || error instanceof UnknownOutcome) appends.failed(error)
+      },
+      balance: tell,
     },
-    balance: tell,
-  }
-
-  const writerOf = (organizationId: string): Writer => {
-    const known = writers.get(organizationId)
-    if (known !== undefined) return known
-    if (writers.size >= limits.accountsMax) forgetOne(writers)
-    const writer = createWriter(organizationId, { ...options, limits, reports, away })
-    writers.set(organizationId, writer)
-    return writer
-  }
-
-  /** A caller who waits too long is refused, whatever the event log is doing. */
-  const checkLate = (): void => {
-    checking ??= setTimeout(() => {
-      checking = undefined
-      const busy = [...writers.values()].filter((writer) => !isAtRest(writer.state))
-      for (const writer of busy) writer.refuseLate()
-      if (busy.length > 0) checkLate()
-    }, lateCheckMs)
-    checking.unref()
-  }
-
-  const unlessRewritten = <Value>(ask: () => Promise<Value>): Promise<Value> =>
+  )
+  /** Rejects where the event log was found to be another one. */
+  const asking = <Value>(organizationId: string, ask: (writer: Writer) => Promise<Value>): Promise<Value> =>
     rewritten === undefined
-      ? ask()
+      ? ask(writers.of(organizationId))
       : Promise.reject(
           new LedgerUnavailable('the event log is not the one this process has read', { cause: rewritten }),
         )
 
   return {
     submit: (organizationId, command) => {
-      checkLate()
-      return unlessRewritten(() => writerOf(organizationId).submit(command))
+      writers.checkLate()
+      return asking(organizationId, (writer) => writer.submit(command))
     },
-    account: (organizationId) => unlessRewritten(() => writerOf(organizationId).current()),
+    account: (organizationId) => asking(organizationId, (writer) => writer.current()),
     lastSeen: async (organizationId) => {
-      const account = await unlessRewritten(() => writerOf(organizationId).lastSeen())
-      // Each command tells it anew; this is for who has sent none.
+      const account = await asking(organizationId, (writer) => writer.lastSeen())
+      // Each command tells it anew; this is for an organization that has sent none.
       if (!balances.has(organizationId)) tell(organizationId, balanceOf(account, Date.now()))
       return account
     },
@@ -136,9 +117,42 @@ export const createLedger = (options: LedgerOptions): Ledger => {
       return failing === null ? null : { kind: 'appends_fail', error: failing }
     },
     giveUp,
-    drain: async () => {
-      while ([...writers.values()].some(({ state }) => !isAtRest(state)))
-        await Promise.all([...writers.values()].map((writer) => writer.settled()))
+    drain: writers.drain,
+  }
+}
+
+/** The writers of this process, one for each organization that was asked about. */
+const createWriters = (
+  options: LedgerOptions & { readonly limits: LedgerLimits },
+  reports: WriterReports,
+) => {
+  const { logger, limits } = options
+  const writers = new Map<string, Writer>()
+  const away = createOutage({ logger, what: 'ledger: writing', level: 'error' })
+  const busy = (): Writer[] => [...writers.values()].filter(({ state }) => !isAtRest(state))
+  let checking: NodeJS.Timeout | undefined
+  /** A caller who waits too long is refused, whatever the event log is doing. */
+  const checkLate = (): void => {
+    checking ??= setTimeout(() => {
+      checking = undefined
+      const late = busy()
+      for (const writer of late) writer.refuseLate()
+      if (late.length > 0) checkLate()
+    }, lateCheckMs)
+    checking.unref()
+  }
+  return {
+    checkLate,
+    of: (organizationId: string): Writer => {
+      const known = writers.get(organizationId)
+      if (known !== undefined) return known
+      if (writers.size >= limits.accountsMax) forgetOne(writers)
+      const writer = createWriter(organizationId, { ...options, reports, away })
+      writers.set(organizationId, writer)
+      return writer
+    },
+    drain: async (): Promise<void> => {
+      while (busy().length > 0) await Promise.all([...writers.values()].map((writer) => writer.settled()))
     },
   }
 }
