@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { expectNone } from './none.ts'
 import { exportsOf, filesUnder, importsOf, readText, sources, targetOf } from './source.ts'
-import { expectNoneButListed } from './violators.ts'
 
 /** What is exported is imported by another file. */
 
@@ -66,7 +66,7 @@ describe('exports', () => {
   })
 
   test('every export is imported by another file, or by a test', () => {
-    expectNoneButListed(
+    expectNone(
       'exports that nothing imports',
       unimported(
         (path, name) =>
@@ -78,7 +78,7 @@ describe('exports', () => {
   })
 
   test('what tests alone import is known, with the reason', () => {
-    expectNoneButListed(
+    expectNone(
       'exports that only tests import',
       unimported(
         (path, name) =>

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { expectNone } from './none.ts'
 import { allPaths, folderOf, importsOf, sources, targetOf } from './source.ts'
-import { expectNoneButListed } from './violators.ts'
 
 /** Which folder may import which. A folder may always import itself. */
 
@@ -76,11 +76,11 @@ describe('who may import whom', () => {
   test('no file lies loose on the top of src', () => {
     const known = ['src/main.ts', 'src/cli.ts', 'src/config.ts']
     const loose = allPaths.filter((path) => /^src\/[^/]+$/.test(path) && !known.includes(path))
-    expectNoneButListed('loose files on the top of src', new Map(loose.map((path) => [path, 1])))
+    expectNone('loose files on the top of src', new Map(loose.map((path) => [path, 1])))
   })
 
   test('no folder imports what it may not know', () => {
-    expectNoneButListed(
+    expectNone(
       'imports of what a folder may not know',
       new Map(
         sources

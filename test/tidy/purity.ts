@@ -1,5 +1,6 @@
 import { basename } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { expectNone } from './none.ts'
 import {
   folderOf,
   type Import,
@@ -10,7 +11,6 @@ import {
   targetOf,
   walk,
 } from './source.ts'
-import { expectNoneButListed } from './violators.ts'
 
 /** What is pure: no async, no clock, no randomness, no input or output. */
 
@@ -121,7 +121,7 @@ describe('purity', () => {
   })
 
   test('a pure file does nothing but compute', () => {
-    expectNoneButListed(
+    expectNone(
       'impurities of a pure file',
       new Map(
         pureSources

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
+import { expectNone } from './none.ts'
 import { linesOf, type Source, type Syntax, sources, walk } from './source.ts'
-import { expectNoneButListed } from './violators.ts'
 
 /** How long files and functions may be, and how functions are written. */
 
@@ -50,7 +50,7 @@ describe('sizes', () => {
   })
 
   test(`files have at most ${fileLinesMax} lines`, () => {
-    expectNoneButListed(
+    expectNone(
       'lines of a file',
       foundIn(
         ({ text }) => text.split('\n').length - 1,
@@ -60,14 +60,14 @@ describe('sizes', () => {
   })
 
   test(`functions have at most ${functionLinesMax} lines`, () => {
-    expectNoneButListed(
+    expectNone(
       'lines of a function',
       foundIn(longestFunction, (lines) => lines > functionLinesMax),
     )
   })
 
   test('functions on the top of a file are const arrows', () => {
-    expectNoneButListed(
+    expectNone(
       'top-level functions that are no const arrows',
       foundIn(declaredFunctions, (names) => names.length > 0),
     )
