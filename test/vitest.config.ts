@@ -9,8 +9,8 @@ export default defineConfig({
     exclude: ['test/bench/**', 'test/journey/**', 'test/services/**', '**/node_modules/**'],
     globalSetup: ['test/support/global-setup.ts'],
     pool: 'forks',
-    // More would share two processor cores with the PostgreSQL that all of them use.
-    maxWorkers: 3,
+    // Some tests wait for time-outs; more workers would share two processor cores with the PostgreSQL that all of them use.
+    maxWorkers: 4,
     testTimeout: 20_000,
     hookTimeout: 30_000,
     teardownTimeout: 60_000,
