@@ -36,7 +36,7 @@ export const admit = async (dependencies: CallDependencies, call: Call): Promise
   const found = authenticate(request.headers['x-api-key'], { directory, secrets, nowMs: atMs })
   const key = found instanceof Promise ? await found : found
   if (typeof key === 'string')
-    return { kind: 'turned_away', verdict: undefined, result: stranger(dependencies, call, key) }
+    return { kind: 'turned_away', verdict: undefined, result: notKnown(dependencies, call, key) }
   const forbidden = notPermitted(form, key, request)
   const verdict = await (forbidden === null
     ? limiter.take(key, form.perSecond?.(key.limits))
@@ -52,13 +52,13 @@ export const admit = async (dependencies: CallDependencies, call: Call): Promise
   return turnedAway(await refuse(dependencies, admitted, temporarilyUnavailable()))
 }
 
-const stranger = (
-  { strangers, observe }: CallDependencies,
+const notKnown = (
+  { unauthenticated, observe }: CallDependencies,
   { request, requestId }: Call,
   reason: AuthenticationFailure,
 ): CallResult => {
   const about = { requestId, address: callerAddress(request), keyId: keyIdOf(reason, request) }
-  strangers.turnedAway(reason, about)
+  unauthenticated.turnedAway(reason, about)
   observe?.notAuthenticated(reason)
   return { kind: 'refused', refusal: notAuthenticated() }
 }

@@ -11,7 +11,7 @@ import type { PriceBooks } from '../ledger/price-books.ts'
 import type { Idempotency } from './idempotency.ts'
 import type { RefusedCalls } from './refused-calls.ts'
 import type { Reservations } from './reservations.ts'
-import type { Strangers } from './unauthenticated.ts'
+import type { UnauthenticatedRequests } from './unauthenticated.ts'
 
 /** What calls are answered with: one for all calls of a process. */
 export type CallDependencies = {
@@ -19,7 +19,7 @@ export type CallDependencies = {
   readonly secrets: Secrets
   readonly limiter: RateLimiter
   readonly refusedCalls: RefusedCalls
-  readonly strangers: Strangers
+  readonly unauthenticated: UnauthenticatedRequests
   readonly ledger: Ledger
   readonly prices: PriceBooks
   readonly idempotency: Idempotency

@@ -5,7 +5,7 @@ import type { AuthenticationFailure } from '../guard/authenticate.ts'
  * Requests without a valid key, as the logs show them: the first of a minute one by one, the others as one line with
  * how many there were of each kind. So they cannot fill the disk. Every one is counted in the metrics.
  */
-export type Strangers = {
+export type UnauthenticatedRequests = {
   /** `about` holds nothing that is secret: never the header itself. */
   turnedAway(reason: AuthenticationFailure, about: Readonly<Record<string, unknown>>): void
 }
@@ -13,7 +13,7 @@ export type Strangers = {
 const loggedMax = 10
 const minuteMs = 60_000
 
-export const createStrangers = (logger: Logger): Strangers => {
+export const createUnauthenticatedRequests = (logger: Logger): UnauthenticatedRequests => {
   let logged = 0
   let others: Partial<Record<AuthenticationFailure, number>> = {}
   let minute: NodeJS.Timeout | undefined

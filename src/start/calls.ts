@@ -7,7 +7,7 @@ import { createIdempotency } from '../call/idempotency.ts'
 import { createRefusedCalls } from '../call/refused-calls.ts'
 import { createRequestIds } from '../call/request-id.ts'
 import { createReservations } from '../call/reservations.ts'
-import { createStrangers } from '../call/unauthenticated.ts'
+import { createUnauthenticatedRequests } from '../call/unauthenticated.ts'
 import type { Config } from '../config.ts'
 import type { Closing } from '../foundation/closing.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -56,7 +56,7 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
       secrets,
       limiter: shared ?? local,
       refusedCalls,
-      strangers: createStrangers(logger),
+      unauthenticated: createUnauthenticatedRequests(logger),
       ledger,
       prices,
       idempotency: createIdempotency({

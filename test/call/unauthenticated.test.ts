@@ -2,7 +2,7 @@
 import { Writable } from 'node:stream'
 import { pino } from 'pino'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { createStrangers } from '../../src/call/unauthenticated.ts'
+import { createUnauthenticatedRequests } from '../../src/call/unauthenticated.ts'
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
@@ -16,19 +16,19 @@ const listening = () => {
       done()
     },
   })
-  return { lines, strangers: createStrangers(pino({ level: 'info' }, sink)) }
+  return { lines, unauthenticated: createUnauthenticatedRequests(pino({ level: 'info' }, sink)) }
 }
 
 test('the first ten of a minute are lines of their own at level info, the others one line with their number', () => {
-  const { lines, strangers } = listening()
+  const { lines, unauthenticated } = listening()
   for (let n = 0; n < 1_000; n++)
-    strangers.turnedAway(n % 4 === 0 ? 'missing' : 'unknown', { requestId: 'x' })
+    unauthenticated.turnedAway(n % 4 === 0 ? 'missing' : 'unknown', { requestId: 'x' })
   expect(lines).toHaveLength(10)
   expect(lines[1]).toEqual({ level: 30, msg: 'not authenticated', reason: 'unknown' })
   vi.advanceTimersByTime(60_000)
   expect(lines).toHaveLength(11)
   expect(lines[10]).toMatchObject({ level: 30, requests: { missing: 247, unknown: 743 } })
-  strangers.turnedAway('ended', {})
+  unauthenticated.turnedAway('ended', {})
   expect(lines[11]).toMatchObject({ reason: 'ended' })
   vi.advanceTimersByTime(120_000)
   expect(lines).toHaveLength(12)

@@ -10,7 +10,7 @@ import { createRefusedCalls } from '../../src/call/refused-calls.ts'
 import { createRequestIds } from '../../src/call/request-id.ts'
 import { createReservations } from '../../src/call/reservations.ts'
 import { createHost, type Reach } from '../../src/call/route.ts'
-import { createStrangers } from '../../src/call/unauthenticated.ts'
+import { createUnauthenticatedRequests } from '../../src/call/unauthenticated.ts'
 import { whoami } from '../../src/capabilities/whoami/index.ts'
 import { parseConfig } from '../../src/config.ts'
 import { dashboard } from '../../src/dashboard/dashboard.ts'
@@ -74,7 +74,7 @@ export const openDashboardHost = async ({
       secrets,
       limiter: createRateLimiter(),
       refusedCalls: createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() }),
-      strangers: createStrangers(logger),
+      unauthenticated: createUnauthenticatedRequests(logger),
       ledger,
       prices,
       idempotency: createIdempotency({

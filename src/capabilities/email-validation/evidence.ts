@@ -92,18 +92,21 @@ export type MxEvidence =
   | { readonly kind: 'dns_error'; readonly code: string }
 
 /** What the servers' answers mean, classified by enhanced code, then reply code, then text. */
-export type MailboxOutcome =
-  | 'accepted'
-  | 'mailbox_not_found'
-  | 'mailbox_disabled'
-  | 'mailbox_full'
-  | 'greylisted'
-  | 'temporary_failure'
-  | 'cannot_verify'
-  | 'blocked'
-  | 'smtputf8_unsupported'
-  | 'no_connect'
-  | 'timeout'
+export const mailboxOutcomes = [
+  'accepted',
+  'mailbox_not_found',
+  'mailbox_disabled',
+  'mailbox_full',
+  'greylisted',
+  'temporary_failure',
+  'cannot_verify',
+  'blocked',
+  'smtputf8_unsupported',
+  'no_connect',
+  'timeout',
+] as const
+
+export type MailboxOutcome = (typeof mailboxOutcomes)[number]
 
 export type MailboxEvidence = {
   readonly outcome: MailboxOutcome

@@ -1,5 +1,6 @@
 import type { Meters } from '../../call/capability.ts'
 import type { EmailStatus } from '../../events/email-validation.ts'
+import { mailboxOutcomes } from './evidence.ts'
 import type { EmailValidationObserver } from './gather.ts'
 import type { MailboxObserver, MailboxStatus } from './mailbox/probe.ts'
 
@@ -27,19 +28,7 @@ export const observerOf = (meters: Meters): EmailValidationObserver & MailboxObs
     mailboxChecked: meters.words(
       { name: 'mailbox_checks_total', help: 'Mailboxes asked about, by what came of it' },
       'outcome',
-      [
-        'accepted',
-        'mailbox_not_found',
-        'mailbox_disabled',
-        'mailbox_full',
-        'greylisted',
-        'temporary_failure',
-        'cannot_verify',
-        'blocked',
-        'smtputf8_unsupported',
-        'no_connect',
-        'timeout',
-      ],
+      mailboxOutcomes,
     ),
   }
 }

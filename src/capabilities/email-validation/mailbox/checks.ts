@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { z } from 'zod'
 import { unavailableWhenAway } from '../../../call/unavailable.ts'
-import type { MailboxEvidence } from '../evidence.ts'
+import { type MailboxEvidence, mailboxOutcomes } from '../evidence.ts'
 
 /**
  * What a later look at a mailbox found out. A server that defers mail from strangers (greylisting) answers truly only
@@ -22,19 +22,7 @@ export const checkHoursMax = 24
 export const forgottenAtOnceMax = 10_000
 
 const evidenceText = z.object({
-  outcome: z.enum([
-    'accepted',
-    'mailbox_not_found',
-    'mailbox_disabled',
-    'mailbox_full',
-    'greylisted',
-    'temporary_failure',
-    'cannot_verify',
-    'blocked',
-    'smtputf8_unsupported',
-    'no_connect',
-    'timeout',
-  ]),
+  outcome: z.enum(mailboxOutcomes),
   connected: z.boolean().nullable(),
   catchAll: z.boolean().nullable(),
   code: z.int().nullable(),
