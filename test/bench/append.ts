@@ -35,10 +35,11 @@ const type = 'KeyUsed'
 export const append = (options: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, logger }) => {
     const { rounds, seconds, begin, tell } = options
-    const { url } = foundation
+    const { url, migrationUrl } = foundation
     const eventLog = openPostgresEventLog({ url, logger })
-    const pool = new pg.Pool({ connectionString: url, max: poolMax })
-    const emmett = getPostgreSQLEventStore(await emmettDatabase(url))
+    // The others make tables of their own, which is the owner's right.
+    const pool = new pg.Pool({ connectionString: migrationUrl, max: poolMax })
+    const emmett = getPostgreSQLEventStore(await emmettDatabase(migrationUrl))
     await naiveSchema(pool)
     const { organizationId } = await openAccount(foundation)
     const book = priceBookOf(defaultPriceBook)

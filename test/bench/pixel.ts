@@ -39,8 +39,9 @@ const hitOn = (domain: string, hitId: string | null = null): HitAsk => ({
 })
 
 export const pixel = (options: BenchOptions): Promise<Row[]> =>
-  withFoundation(async ({ foundation: { url }, logger }) => {
-    const pool = new pg.Pool({ connectionString: url, max: poolMax })
+  withFoundation(async ({ foundation: { url, migrationUrl }, logger }) => {
+    // The naive counters are a table of their own, which is the owner's right.
+    const pool = new pg.Pool({ connectionString: migrationUrl, max: poolMax })
     const counters = openPostgresCounters({ url, logger })
     const redis = await startRedis()
     const shared = redis === null ? null : await openRedisCounters({ url: redis.url, logger })
