@@ -45,7 +45,7 @@ create index log_segments_quiet on log_segments (last_position) where family not
 revoke update, delete, truncate on log_segments from public;
 revoke update, delete, truncate on log_segments from current_user;
 
--- The answer to an append that was not written: the revision it reached before, if the same ids follow its expected
+-- The answer to an append that was not written: 2^52 and the revision it reached before, if the same ids follow its expected
 -- revision, in however many segments; else -2 - the stream's actual revision.
 create function append_again(p_stream text, p_expected bigint, p_count integer, p_ids bytea)
 returns bigint language sql stable as $$
@@ -54,7 +54,7 @@ returns bigint language sql stable as $$
                             from (16 * (p_expected + 1 - min(g.last_revision - g.count + 1)) + 1)::integer for 16 * p_count)
              from (select ids, last_revision, count from log_segments
                     where stream_id = s.id and last_revision > p_expected order by last_revision limit p_count) g)
-         then p_expected + p_count else -2 - coalesce(s.revision, -1) end
+         then (1::bigint << 52) + p_expected + p_count else -2 - coalesce(s.revision, -1) end
     from (select) one left join log_streams s on s.name = p_stream
 $$;
 
@@ -62,7 +62,8 @@ $$;
 -- per append: the stream, which a batch names once; its last revision, -1 for none; how many events; what they take, open
 -- and as they are stored. p_ids and p_events hold the ids and the events of one append after the other.
 --
--- results[n] is the revision the nth append reached, or -2 - the stream's actual revision for a conflict.
+-- results[n] is the revision the nth append reached; 2^52 more where it had been written before; or -2 - the stream's actual
+-- revision for a conflict.
 --
 -- The first statement locks the head; the statements after it get a fresh snapshot and so see all that was committed
 -- before the lock was granted.
