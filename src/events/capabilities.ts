@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { accountFacts, ledgerExportFacts } from './account.ts'
 import { emailValidationFacts } from './email-validation.ts'
 import { ipLookupFacts } from './ip-lookup.ts'
 import { pixelFacts } from './pixel.ts'
@@ -12,6 +13,8 @@ const callable = [
   { facts: profileFacts, permission: 'profnet_scraping' },
   { facts: pixelFacts, permission: 'pixel_control' },
   { facts: whoamiFacts, permission: null },
+  { facts: accountFacts, permission: null },
+  { facts: ledgerExportFacts, permission: 'ledger_read' },
 ] as const
 
 export const capabilityFacts = callable.map(({ facts }) => facts)
@@ -20,6 +23,6 @@ export const capabilityFacts = callable.map(({ facts }) => facts)
 export const capability = z.enum(capabilityFacts.map(({ shape }) => shape.kind.value))
 export type Capability = z.infer<typeof capability>
 
-/** What a key may be allowed to do (Spec §2.2, decision 6). Whoami needs none. */
+/** What a key may be allowed to do (Spec §2.2, decision 6). Whoami and a look at one's own account need none. */
 export const permission = z.enum(callable.flatMap((one) => one.permission ?? []))
 export type Permission = z.infer<typeof permission>

@@ -1,18 +1,51 @@
 import type { z } from 'zod'
 import { callsRefusedV1, keyUsedV1, rateLimitExceededV1 } from './calls.ts'
+import { logCheckpointedV1, logTreeBegunV1, signingKeyAnnouncedV1 } from './checkpoints.ts'
 import {
+  balanceThresholdSetV1,
   creditAdjustedV1,
+  creditAdjustedV2,
   creditChargedV1,
+  creditChargedV2,
   creditExpiredV1,
   creditGrantedV1,
+  creditGrantedV2,
+  monthClosedV1,
   organizationRegisteredV1,
   priceOverrideSetV1,
+  priceOverrideSetV2,
+  priceOverrideWithdrawnV1,
+  referenceReservedV1,
 } from './credits.ts'
 import { apiKeyIssuedV1, apiKeyLimitsChangedV1, apiKeyRevokedV1, apiKeyRotatedV1 } from './keys.ts'
-import { appendsResumedV1, ledgerFaultAcknowledgedV1, rebuildRequestedV1 } from './operator.ts'
+import {
+  appendsResumedV1,
+  ledgerFaultAcknowledgedV1,
+  ledgersReconciledV1,
+  operatorTokenIssuedV1,
+  operatorTokenRevokedV1,
+  rebuildRequestedV1,
+} from './operator.ts'
 import { pixelBlockedV1, pixelLimitRemovedV1, pixelLimitSetV1, pixelUnblockedV1 } from './pixel.ts'
-import { priceBookPublishedV1 } from './prices.ts'
+import {
+  priceBookProposedV1,
+  priceBookPublishedV1,
+  priceBookPublishedV2,
+  priceBookWithdrawnV1,
+  priceProposalWithdrawnV1,
+} from './prices.ts'
 import { profileErasedV1, profileFetchedV1, profileGoneV1, profileMissedV1 } from './profile.ts'
+import { parkedEventReleasedV1, projectionRolledBackV1, rebuildEndedV1 } from './rebuilds.ts'
+import {
+  rerateAbandonedV1,
+  rerateAppliedV1,
+  rerateApprovedV1,
+  rerateLedgerAppliedV1,
+  rerateLedgerLeftOutV1,
+  rerateLedgerPlannedV1,
+  rerateProposedV1,
+} from './rerates.ts'
+import { webhookCreatedV1, webhookDeletedV1 } from './webhooks.ts'
 
 /**
  * Every event type with every version ever released, oldest first; the last is what is written today. A released
@@ -21,19 +54,33 @@ import { profileErasedV1, profileFetchedV1, profileGoneV1, profileMissedV1 } fro
  */
 export const catalogue = {
   OrganizationRegistered: [organizationRegisteredV1],
-  CreditGranted: [creditGrantedV1],
+  CreditGranted: [creditGrantedV1, creditGrantedV2],
   CreditExpired: [creditExpiredV1],
-  PriceOverrideSet: [priceOverrideSetV1],
+  PriceOverrideSet: [priceOverrideSetV1, priceOverrideSetV2],
+  PriceOverrideWithdrawn: [priceOverrideWithdrawnV1],
+  BalanceThresholdSet: [balanceThresholdSetV1],
+  MonthClosed: [monthClosedV1],
   KeyUsed: [keyUsedV1],
   RateLimitExceeded: [rateLimitExceededV1],
   CallsRefused: [callsRefusedV1],
-  CreditCharged: [creditChargedV1],
-  CreditAdjusted: [creditAdjustedV1],
+  CreditCharged: [creditChargedV1, creditChargedV2],
+  CreditAdjusted: [creditAdjustedV1, creditAdjustedV2],
+  ReferenceReserved: [referenceReservedV1],
   ApiKeyIssued: [apiKeyIssuedV1],
   ApiKeyRotated: [apiKeyRotatedV1],
   ApiKeyLimitsChanged: [apiKeyLimitsChangedV1],
   ApiKeyRevoked: [apiKeyRevokedV1],
-  PriceBookPublished: [priceBookPublishedV1],
+  PriceBookProposed: [priceBookProposedV1],
+  PriceBookPublished: [priceBookPublishedV1, priceBookPublishedV2],
+  PriceBookWithdrawn: [priceBookWithdrawnV1],
+  PriceProposalWithdrawn: [priceProposalWithdrawnV1],
+  RerateLedgerPlanned: [rerateLedgerPlannedV1],
+  RerateProposed: [rerateProposedV1],
+  RerateApproved: [rerateApprovedV1],
+  RerateAbandoned: [rerateAbandonedV1],
+  RerateLedgerApplied: [rerateLedgerAppliedV1],
+  RerateLedgerLeftOut: [rerateLedgerLeftOutV1],
+  RerateApplied: [rerateAppliedV1],
   ProfileFetched: [profileFetchedV1],
   ProfileMissed: [profileMissedV1],
   ProfileGone: [profileGoneV1],
@@ -43,8 +90,19 @@ export const catalogue = {
   PixelBlocked: [pixelBlockedV1],
   PixelUnblocked: [pixelUnblockedV1],
   RebuildRequested: [rebuildRequestedV1],
+  RebuildEnded: [rebuildEndedV1],
+  ProjectionRolledBack: [projectionRolledBackV1],
+  ParkedEventReleased: [parkedEventReleasedV1],
   AppendsResumed: [appendsResumedV1],
   LedgerFaultAcknowledged: [ledgerFaultAcknowledgedV1],
+  LedgersReconciled: [ledgersReconciledV1],
+  OperatorTokenIssued: [operatorTokenIssuedV1],
+  OperatorTokenRevoked: [operatorTokenRevokedV1],
+  SigningKeyAnnounced: [signingKeyAnnouncedV1],
+  LogTreeBegun: [logTreeBegunV1],
+  LogCheckpointed: [logCheckpointedV1],
+  WebhookCreated: [webhookCreatedV1],
+  WebhookDeleted: [webhookDeletedV1],
 } as const satisfies Record<string, readonly [z.ZodType, ...z.ZodType[]]>
 
 export type EventType = keyof typeof catalogue
@@ -62,6 +120,9 @@ export type LedgerEvent = DomainEventOf<
   | 'CreditGranted'
   | 'CreditExpired'
   | 'PriceOverrideSet'
+  | 'PriceOverrideWithdrawn'
+  | 'BalanceThresholdSet'
+  | 'MonthClosed'
   | 'KeyUsed'
   | 'RateLimitExceeded'
   | 'CallsRefused'

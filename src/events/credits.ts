@@ -20,7 +20,25 @@ export const creditGrantedV1 = z.object({
   reason: label,
   overdraft_repaid: creditAmount,
 })
-export type CreditGranted = z.infer<typeof creditGrantedV1>
+
+/** With what an operator calls it elsewhere: the same reference is granted once. */
+export const creditGrantedV2 = creditGrantedV1.extend({ reference: label.nullable() })
+export type CreditGranted = z.infer<typeof creditGrantedV2>
+
+/**
+ * A reference of an organization names one movement of credits, for ever: the first one it was given for. The movement is in the
+ * ledger after `ledger_revision`, or was not written yet. `priority` is null for an adjustment.
+ */
+export const referenceReservedV1 = z.object({
+  organization_id: organizationId,
+  reference: label,
+  movement: z.enum(['grant', 'adjustment']),
+  amount: signedCreditAmount,
+  priority: z.int().min(0).max(1000).nullable(),
+  expires_at: instant.nullable(),
+  ledger_revision: z.int().nonnegative(),
+})
+export type ReferenceReserved = z.infer<typeof referenceReservedV1>
 
 /** What was left of a lot when it expired. */
 export const creditExpiredV1 = z.object({ grant_id: uuid, amount: creditAmount })
@@ -31,7 +49,24 @@ export const priceOverrideSetV1 = z.object({
   amount: creditAmount.nullable(),
   effective_from: instant,
 })
-export type PriceOverrideSet = z.infer<typeof priceOverrideSetV1>
+
+/** `override_id` is the event's own id. */
+export const priceOverrideSetV2 = priceOverrideSetV1.extend({
+  override_id: uuid.nullable(),
+  reason: label.nullable(),
+})
+export type PriceOverrideSet = z.infer<typeof priceOverrideSetV2>
+
+/** The override that the event at `override_revision` set counts no more. What it priced before keeps its price. */
+export const priceOverrideWithdrawnV1 = z.object({
+  override_id: uuid.nullable(),
+  override_revision: z.int().nonnegative(),
+  sku: z.string().min(1).max(64),
+  reason: label,
+})
+
+/** Below this balance the organization wants to be told; null: not at all. */
+export const balanceThresholdSetV1 = z.object({ amount: creditAmount.nullable() })
 
 const allocation = z.object({ grant_id: uuid, amount: creditAmount })
 export type Allocation = z.infer<typeof allocation>
@@ -58,6 +93,9 @@ export const creditChargedV1 = z.object({
   allocations: z.array(allocation),
 })
 
+/** With the digest of the price book that priced it (`bookDigest`); null in what was written before books had one. */
+export const creditChargedV2 = creditChargedV1.extend({ price_book_digest: z.string().length(43).nullable() })
+
 /**
  * A correction of an earlier charge, or of the balance. A positive amount first repays overdraft
  * (`overdraft_repaid`), the rest becomes a lot of its own that never expires and is drawn first. A negative amount is
@@ -72,3 +110,46 @@ export const creditAdjustedV1 = z.object({
   allocations: z.array(allocation),
   overdraft_repaid: creditAmount,
 })
+
+/** Credits that go back into a lot, with all that opens it again where it was empty. `revision` and `granted` are its grant's. */
+export const lotFill = z.object({
+  grant_id: uuid,
+  amount: creditAmount,
+  priority: z.int().min(0).max(1000),
+  expires_at: instant.nullable(),
+  revision: z.int().nonnegative(),
+  granted: creditAmount,
+})
+export type LotFill = z.infer<typeof lotFill>
+
+/**
+ * `refund`: an operator gave back what a call cost, or a part. `reversal`: the answer was never delivered. `void`: what was left of
+ * a lot was taken back. `rerate`: the charges of a range under other rules. `adjustment`: anything else.
+ *
+ * Of a positive amount, `overdraft_repaid` comes first, then `fills`; the rest becomes a lot of its own.
+ */
+export const creditAdjustedV2 = creditAdjustedV1.extend({
+  kind: z.enum(['refund', 'reversal', 'adjustment', 'void', 'rerate']),
+  fills: z.array(lotFill),
+})
+export type CreditAdjusted = z.infer<typeof creditAdjustedV2>
+
+/**
+ * The statement of a month is final: what this ledger holds up to `through_revision` with an effective time in it. Whatever comes
+ * later with such a time is a correction. `digest` is that of the statement's file.
+ */
+export const monthClosedV1 = z.object({
+  month: z.string().regex(/^\d{4}-(0[1-9]|1[0-2])$/),
+  through_revision: z.int().nonnegative(),
+  totals: z.object({
+    opening: signedCreditAmount,
+    granted: signedCreditAmount,
+    charged: signedCreditAmount,
+    adjusted: signedCreditAmount,
+    expired: signedCreditAmount,
+    closing: signedCreditAmount,
+    calls: z.int().nonnegative(),
+  }),
+  digest: z.string().length(43),
+})
+export type MonthClosed = z.infer<typeof monthClosedV1>

@@ -5,7 +5,10 @@ import { keyedHmac } from './primitives.ts'
 export const emailStatus = z.enum(['valid', 'invalid', 'risky', 'unknown'])
 export type EmailStatus = z.infer<typeof emailStatus>
 
-/** What became of the company enrichment. `not_applicable`: a free, disposable or relay domain, or an invalid address. */
+/**
+ * What became of the company enrichment. `not_applicable`: a free, disposable or relay domain, or an address that is invalid
+ * or of which too little is known.
+ */
 export const companyStatus = z.enum(['found', 'not_found', 'not_requested', 'not_applicable'])
 export type CompanyStatus = z.infer<typeof companyStatus>
 

@@ -5,7 +5,8 @@ import { instant, uuid } from './primitives.ts'
  * What accompanies every event. The organization is in the stream name of a ledger and in the data elsewhere, the
  * event id is the event log's own; neither is repeated here.
  *
- * `digest` is the hash chain of ledger streams and always the last member: it covers every byte before it.
+ * `recorded_at` and `digest` are added when the event is chained to the one before it in its stream. `digest` is always the
+ * last member and covers every byte before it. Both are missing in what earlier releases wrote outside of ledgers.
  */
 export const eventMetadata = z.object({
   schema_version: z.int().positive(),
@@ -13,10 +14,14 @@ export const eventMetadata = z.object({
   request_id: z.string().min(1).max(64).optional(),
   /** The event that caused this one: a charge names its fact. */
   causation_id: uuid.optional(),
-  /** `key:<key_id>`, `user:<name>`, `cli` or `system`. */
+  /** The request id of the call whose answer this call, under the same Idempotency-Key, got again. */
+  repeats: z.string().min(1).max(64).optional(),
+  /** `key:<key_id>`; `user:<name>`, a proved person; `cli` or `cli:<label>`, typed by anyone; or `system`. */
   actor: z.string().min(1).max(128),
-  /** When it happened to the partner; when it was recorded is the event log's own stamp. */
+  /** When it happened to the partner. */
   effective_at: instant,
+  /** The writer's clock at the append, never before that of the stream's event before it: copied logs keep it. */
+  recorded_at: instant.optional(),
   digest: z.string().length(43).optional(),
 })
 export type EventMetadata = z.infer<typeof eventMetadata>

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { instant, label, organizationId } from './primitives.ts'
+import { instant, keyedHmac, label, organizationId, publicId } from './primitives.ts'
 
 /** An operator asked for projections to be rebuilt from the event log. */
 export const rebuildRequestedV1 = z.object({ projections: z.array(z.string().max(64)).min(1), reason: label })
@@ -16,4 +16,31 @@ export const ledgerFaultAcknowledgedV1 = z.object({
   revision: z.int().nonnegative(),
   digest: z.string().length(43),
   reason: label,
+})
+
+/**
+ * A person has a token for the command line: acts with it are that person's. `secret_hmac` is what is kept of its secret.
+ * `user_created_at` tells the user from a later one of the same name.
+ */
+export const operatorTokenIssuedV1 = z.object({
+  token_id: publicId,
+  user: label,
+  user_created_at: instant,
+  secret_hmac: keyedHmac,
+})
+export type OperatorTokenIssued = z.infer<typeof operatorTokenIssuedV1>
+
+/** The token is refused from now on. */
+export const operatorTokenRevokedV1 = z.object({ token_id: publicId, user: label })
+
+/**
+ * Ledgers were compared with their read models and with what the tariff gives. `ledgers` says up to which revision, of those that
+ * had grown: the next time goes on from there. `whole`: from their beginning. `named` are differences, the first of them.
+ */
+export const ledgersReconciledV1 = z.object({
+  whole: z.boolean(),
+  ledgers: z.array(z.object({ organization_id: organizationId, revision: z.int().nonnegative() })).max(1_000),
+  calls: z.int().nonnegative(),
+  differences: z.int().nonnegative(),
+  named: z.array(z.string().max(400)).max(20),
 })

@@ -24,8 +24,11 @@ export const organizationId = z.string().regex(/^org_[0-9A-HJKMNP-TV-Z]{26}$/)
 /** `sub_` and a ULID: a person, by an id that means nothing outside this installation. Holds no hyphen. */
 export const subjectId = z.string().regex(/^sub_[0-9A-HJKMNP-TV-Z]{26}$/)
 
-/** The public half of an API key: 16 base62 characters. */
-export const keyId = z.string().regex(/^[0-9A-Za-z]{16}$/)
+/** The public half of a secret that people copy: 16 base62 characters. */
+export const publicId = z.string().regex(/^[0-9A-Za-z]{16}$/)
+
+/** The public half of an API key. */
+export const keyId = publicId
 
 /** A keyed HMAC-SHA-256 in base64url: it is in the event log instead of an address. */
 export const keyedHmac = z.string().regex(/^[A-Za-z0-9_-]{43}$/)

@@ -1,9 +1,21 @@
+import { hash } from 'node:crypto'
+
 /**
  * Stream names: a category, a hyphen, an id without hyphens. The category is what projections and live read
  * models select by.
  */
 
-const streamCategories = ['ledger', 'key', 'pricebook', 'profile', 'pixel', 'operator'] as const
+const streamCategories = [
+  'ledger',
+  'reference',
+  'key',
+  'pricebook',
+  'profile',
+  'pixel',
+  'operator',
+  'checkpoint',
+  'rerate',
+] as const
 
 /** The organization's ledger: grants, calls, facts, charges and adjustments in one order. */
 export const ledgerStream = (organizationId: string): string => `ledger-${organizationId}`
@@ -22,6 +34,16 @@ export const pixelStream = (organizationId: string): string => `pixel-${organiza
 
 /** Who did what: operators' actions. */
 export const operatorStream = 'operator'
+
+/** The signed checkpoints of the whole log, and the keys that sign them. */
+export const checkpointStream = 'checkpoint'
+
+/** One re-rate: its plan, and what was done with it. */
+export const rerateStream = (run: string): string => `rerate-${run}`
+
+/** What an operator's reference of an organization names. Of it a digest, for a reference may hold anything. */
+export const referenceStream = (organizationId: string, reference: string): string =>
+  `reference-${hash('sha256', `${organizationId}\n${reference}`, 'hex')}`
 
 /** The organization whose ledger this stream is; null for any other stream. */
 export const organizationOfStream = (stream: string): string | null =>

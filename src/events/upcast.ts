@@ -3,8 +3,25 @@ import { currentVersion, type DomainEvent, type EventType, isEventType } from '.
 /** Turns data of one version into the next version's. Pure and total over every event ever written. */
 export type Upcast = (data: unknown) => unknown
 
-/** `upcasts[type][n - 1]` leads from version n to n + 1. Every type has one version so far. */
-const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {}
+const also =
+  (members: Readonly<Record<string, unknown>>): Upcast =>
+  (data) => ({ ...(data as object), ...members })
+
+/** What the members that were there say of an adjustment's kind. */
+const withKind: Upcast = (data) => {
+  const { adjusts, rerate_run } = data as { adjusts: string | null; rerate_run: string | null }
+  const kind = rerate_run !== null ? 'rerate' : adjusts !== null ? 'reversal' : 'adjustment'
+  return { ...(data as object), kind, fills: [] }
+}
+
+/** `upcasts[type][n - 1]` leads from version n to n + 1. A type that is not here has one version so far. */
+const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {
+  CreditGranted: [also({ reference: null })],
+  PriceOverrideSet: [also({ override_id: null, reason: null })],
+  CreditCharged: [also({ price_book_digest: null })],
+  CreditAdjusted: [withKind],
+  PriceBookPublished: [also({ proposal: null, digest: null })],
+}
 
 /** The event type is not in the catalogue: written by a newer release, or not ours. Never skipped silently. */
 export class UnknownEventType extends Error {

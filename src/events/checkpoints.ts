@@ -1,0 +1,46 @@
+import { z } from 'zod'
+import { label } from './primitives.ts'
+
+/** A key by its own bytes: the first 16 of their SHA-256, base64url. */
+const signingKeyId = z.string().regex(/^[A-Za-z0-9_-]{22}$/)
+
+/** A position of the event log: a whole number, in decimal digits. */
+const position = z.string().regex(/^(0|[1-9]\d{0,19})$/)
+
+const origin = z.string().regex(/^[^\s+]{1,200}$/)
+
+/** A whole signed note, line breaks included, so that it can be kept outside as it is. */
+const note = z.string().min(1).max(10_000)
+
+/**
+ * From here on checkpoints are signed by this key (Ed25519, base64url). `signature`: the key before it has signed the new one;
+ * null for the first key of all, and where an operator announces a key because the one before it is lost.
+ */
+export const signingKeyAnnouncedV1 = z.object({
+  key_id: signingKeyId,
+  public_key: z.string().regex(/^[A-Za-z0-9_-]{43}$/),
+  previous_key_id: signingKeyId.nullable(),
+  signature: z
+    .string()
+    .regex(/^[A-Za-z0-9_-]{86}$/)
+    .nullable(),
+  announced_by: label,
+  reason: label.nullable(),
+})
+export type SigningKeyAnnounced = z.infer<typeof signingKeyAnnouncedV1>
+
+/**
+ * A new tree over all events of this log. `previous_note`: the last checkpoint of the log this one was copied from, whose SHA-256 is
+ * the tree's first leaf; null where there was none, and the first leaf is the first event.
+ */
+export const logTreeBegunV1 = z.object({ origin, previous_note: note.nullable() })
+
+/** The tree over the digests of all events up to a position, signed. */
+export const logCheckpointedV1 = z.object({
+  origin,
+  size: z.int().positive(),
+  root: z.string().regex(/^[A-Za-z0-9+/]{43}=$/),
+  position,
+  note,
+})
+export type LogCheckpointed = z.infer<typeof logCheckpointedV1>

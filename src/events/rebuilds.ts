@@ -1,0 +1,39 @@
+import { z } from 'zod'
+import { label, organizationId, uuid } from './primitives.ts'
+
+/** What became of projections that were to be rebuilt, rolled back, or to go on without an event. */
+
+const projection = z.string().max(64)
+const position = z.string().regex(/^\d{1,20}$/)
+
+/** `rebuild_id` is the id of the event by which it was asked for. `differences`: figures of money that were not what the replaced rows said, the first of them. */
+export const rebuildEndedV1 = z.object({
+  rebuild_id: uuid,
+  projections: z.array(projection).min(1),
+  result: z.enum(['switched', 'cancelled', 'failed', 'declined']),
+  events: z.int().nonnegative(),
+  elapsed_ms: z.int().nonnegative(),
+  differences: z.int().nonnegative(),
+  named: z
+    .array(
+      z.object({
+        projection,
+        organization_id: organizationId,
+        figure: z.string().max(40),
+        live: z.string().max(40).nullable(),
+        rebuilt: z.string().max(40).nullable(),
+      }),
+    )
+    .max(20),
+})
+
+/** The rows that a switch had replaced took their place again, at that position of the event log. */
+export const projectionRolledBackV1 = z.object({ projection, position, reason: label })
+
+/** A person decided that the projection goes on without this event. */
+export const parkedEventReleasedV1 = z.object({
+  projection,
+  position,
+  stream: z.string().max(300),
+  reason: label,
+})

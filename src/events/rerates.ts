@@ -1,0 +1,115 @@
+import { z } from 'zod'
+import { priceBookRule } from './prices.ts'
+import { creditAmount, instant, label, organizationId, signedCreditAmount, uuid } from './primitives.ts'
+
+/** Re-rates: what the calls of a range would have cost under other prices, and the difference as adjustments. */
+
+export const rerateRunId = z.string().regex(/^rr_[0-9A-HJKMNP-TV-Z]{26}$/)
+
+const count = z.int().nonnegative()
+
+/** Calls of one SKU and rule: what they cost now, and `rerated` under the run's prices. `rule` null: given back or re-rated before. */
+const difference = z.object({
+  sku: z.string(),
+  rule: z.string().nullable(),
+  calls: count,
+  now: signedCreditAmount,
+  rerated: signedCreditAmount,
+})
+
+/** An organization's own price as it was at the time of the calls: set at a revision, and withdrawn at another. */
+const override = z.object({
+  sku: z.string(),
+  amount: creditAmount.nullable(),
+  effective_from: instant,
+  set_revision: count,
+  withdrawn_revision: count.nullable(),
+})
+
+/**
+ * What a run comes to for one ledger, as it was read up to `revision`. `given` and `taken` are the sums of what calls become cheaper
+ * and dearer by. `unaffordable`: calls that the balance at their time could not have paid; they stay what they are.
+ */
+export const rerateLedgerPlannedV1 = z.object({
+  run: rerateRunId,
+  organization_id: organizationId,
+  revision: count,
+  digest: z.string(),
+  calls: count,
+  calls_affected: count,
+  given: creditAmount,
+  taken: creditAmount,
+  differences: z.array(difference).max(1_000),
+  balance: signedCreditAmount,
+  available: signedCreditAmount,
+  uncollected: creditAmount,
+  unaffordable: z.object({ calls: count, first: z.array(z.string()).max(20) }),
+  overrides: z.array(override).max(1_000),
+})
+export type RerateLedgerPlanned = z.infer<typeof rerateLedgerPlannedV1>
+
+/**
+ * The plan is complete: what comes before it in the stream is all of it, and `plan_digest` is the digest of all. `book` are the prices;
+ * `version` is null for prices that were never published. `signed_by` says by which key: `hmac` is the installation's secret.
+ */
+export const rerateProposedV1 = z.object({
+  run: rerateRunId,
+  from: instant,
+  to: instant,
+  organization_id: organizationId.nullable(),
+  book: z.object({
+    version: z.int().positive().nullable(),
+    effective_from: instant,
+    digest: z.string().length(43),
+    rules: z.array(priceBookRule).min(1).max(200),
+  }),
+  reason: label,
+  ledgers: count,
+  calls: count,
+  calls_affected: count,
+  given: creditAmount,
+  taken: creditAmount,
+  plan_digest: z.string().length(43),
+  signature: z.object({ signed_by: z.string().max(64), value: z.string().max(200) }),
+})
+export type RerateProposed = z.infer<typeof rerateProposedV1>
+
+/** The plan with this digest may be applied. */
+export const rerateApprovedV1 = z.object({
+  run: rerateRunId,
+  plan_digest: z.string().length(43),
+  approver: label,
+})
+
+/** It will not be applied, or not to what it has not been applied to yet. */
+export const rerateAbandonedV1 = z.object({ run: rerateRunId, reason: label })
+
+/**
+ * The run's adjustment of one ledger is at `revision`. What the balance could not pay of it is not collected: `collected_until` then
+ * names the last call that was charged more, by its revision, and by how much; those after it were charged nothing more.
+ */
+export const rerateLedgerAppliedV1 = z.object({
+  run: rerateRunId,
+  organization_id: organizationId,
+  revision: count,
+  adjustment_id: uuid,
+  amount: signedCreditAmount,
+  uncollected: creditAmount,
+  collected_until: z.object({ revision: count, amount: creditAmount }).nullable(),
+})
+
+/** The ledger was not adjusted: what its calls cost is not what the plan says any more. */
+export const rerateLedgerLeftOutV1 = z.object({
+  run: rerateRunId,
+  organization_id: organizationId,
+  reason: label,
+})
+
+/** Nothing is left to do. */
+export const rerateAppliedV1 = z.object({
+  run: rerateRunId,
+  applied: count,
+  left_out: count,
+  amount: signedCreditAmount,
+  uncollected: creditAmount,
+})

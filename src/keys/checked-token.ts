@@ -1,0 +1,67 @@
+import { crc32 } from 'node:zlib'
+
+/**
+ * The text of a secret that people copy: `<prefix><id>_<secret><crc>`. The id (16 base62 characters) is public; the
+ * secret (32, at least 190 random bits) is shown once and stored only as an HMAC; the checksum (6, base62 of the CRC-32
+ * of all that comes before it) answers a mistyped text, or a scanner, without any look-up.
+ */
+export const publicIdLength = 16
+export const secretLength = 32
+const crcLength = 6
+
+export const tokenLength = (prefix: string): number =>
+  prefix.length + publicIdLength + 1 + secretLength + crcLength
+
+const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+
+const checksum = (body: string): string => {
+  let rest = crc32(body)
+  let text = ''
+  for (let i = 0; i < crcLength; i++) {
+    text = (base62[rest % 62] ?? '0') + text
+    rest = Math.floor(rest / 62)
+  }
+  return text
+}
+
+/**
+ * Base62 text from random bytes, without bias: bytes of 248 and above are skipped. Returns fewer characters than
+ * asked when the bytes run out; callers pass twice as many as characters.
+ */
+const base62From = (bytes: Uint8Array, length: number): string => {
+  let text = ''
+  for (const byte of bytes) {
+    if (text.length === length) break
+    if (byte < 248) text += base62[byte % 62]
+  }
+  return text
+}
+
+/**
+ * Composes a text from randomness (at least 128 bytes); its id, which is public, from `named` where that is given (32
+ * bytes of a keyed hash). Throws when the bytes do not suffice.
+ */
+export const composeToken = (
+  prefix: string,
+  random: Uint8Array,
+  named?: Uint8Array,
+): { token: string; id: string; secret: string } => {
+  const text = base62From(random, publicIdLength + secretLength)
+  const id = named === undefined ? text.slice(0, publicIdLength) : base62From(named, publicIdLength)
+  if (text.length < publicIdLength + secretLength || id.length < publicIdLength)
+    throw new Error(`not enough random bytes for a text that begins with ${prefix}`)
+  const secret = text.slice(publicIdLength)
+  const body = `${prefix}${id}_${secret}`
+  return { token: body + checksum(body), id, secret }
+}
+
+const afterPrefix = /^[0-9A-Za-z]{16}_[0-9A-Za-z]{38}$/
+
+/** Splits a well-formed text with a correct checksum; null for anything else, at no look-up and no HMAC. */
+export const parseToken = (prefix: string, text: string): { id: string; secret: string } | null => {
+  if (!text.startsWith(prefix) || !afterPrefix.test(text.slice(prefix.length))) return null
+  const secretAt = prefix.length + publicIdLength + 1
+  const body = text.slice(0, -crcLength)
+  if (checksum(body) !== text.slice(-crcLength)) return null
+  return { id: text.slice(prefix.length, secretAt - 1), secret: text.slice(secretAt, -crcLength) }
+}

@@ -1,0 +1,18 @@
+import { composeToken, parseToken } from './checked-token.ts'
+
+/** A person's token for the command line, `enl_operator_<id>_<secret><crc>` (`checked-token.ts`). */
+const prefix = 'enl_operator_'
+
+/** From at least 128 random bytes. */
+export const composeOperatorToken = (
+  random: Uint8Array,
+): { token: string; tokenId: string; secret: string } => {
+  const { token, id, secret } = composeToken(prefix, random)
+  return { token, tokenId: id, secret }
+}
+
+/** Null for what is no such token, at no look-up and no HMAC. */
+export const parseOperatorToken = (text: string): { tokenId: string; secret: string } | null => {
+  const parsed = parseToken(prefix, text)
+  return parsed === null ? null : { tokenId: parsed.id, secret: parsed.secret }
+}
