@@ -1,12 +1,13 @@
+import { chainedTo, lastOf } from './append-chained.ts'
 import { appendUntilKnown } from './append-until-known.ts'
-import { AppendConflict, type EventLog, type NewEvent, StreamMissing } from './port.ts'
+import { AppendConflict, type EventLog, type NewEvent } from './port.ts'
 
 const conflictsMax = 8
 
 /**
- * Appends to a stream that several processes write to now and then, behind its last event. The ids must not depend on
- * the revision, so that events which may be there already are recognized. Not for ledgers: what may be appended there
- * depends on what they hold (`src/ledger`).
+ * Appends to a stream that several processes write to now and then, behind its last event and chained to it. The ids must not
+ * depend on the revision, so that events which may be there already are recognized. Not for ledgers: what may be appended
+ * there depends on what they hold (`src/ledger`).
  *
  * Throws what `appendUntilKnown` throws; `AppendConflict` after several attempts.
  */
@@ -18,19 +19,10 @@ export const appendNext = async (
   for (let conflicts = 0; ; conflicts++) {
     const last = await lastOf(eventLog, stream)
     try {
-      return await appendUntilKnown(eventLog, stream, last, events)
+      const chained = chainedTo(last, stream, events)
+      return await appendUntilKnown(eventLog, stream, last?.revision ?? 'none', chained)
     } catch (error) {
       if (!(error instanceof AppendConflict) || conflicts >= conflictsMax) throw error
     }
-  }
-}
-
-const lastOf = async (eventLog: Pick<EventLog, 'read'>, stream: string): Promise<number | 'none'> => {
-  try {
-    const [last] = await eventLog.read(stream, { direction: 'backwards', max: 1 })
-    return last?.revision ?? 'none'
-  } catch (error) {
-    if (error instanceof StreamMissing) return 'none'
-    throw error
   }
 }

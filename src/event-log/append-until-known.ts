@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
   AppendConflict,
+  type Appended,
   type EventLog,
   type ExpectedRevision,
   type NewEvent,
@@ -37,7 +38,7 @@ export const appendUntilKnown = async (
     now = () => performance.now(),
     onUnknown,
   }: AppendPatience & { readonly now?: () => number; readonly onUnknown?: () => void } = appendPatience,
-): Promise<{ revision: number }> => {
+): Promise<Appended> => {
   const startedMs = now()
   for (let unknown = false; ; await sleep(pauseMs)) {
     try {

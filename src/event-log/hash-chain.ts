@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { NewEvent } from './port.ts'
 
 /**
- * The hash chain of a ledger. Every event's metadata ends with
+ * The hash chain of a stream. Every event's metadata ends with `recorded_at` and
  *
  *   digest = base64url(SHA-256(previous digest LF stream LF revision LF event id LF type LF metadata LF data))
  *
@@ -18,9 +18,16 @@ const digestMember = ',"digest":"'
 
 type ChainPlace = { readonly stream: string; readonly revision: number; readonly previous: string }
 
-/** Completes an event whose `metadata` has no digest yet. Metadata must be a non-empty JSON object on one line. */
-export const chain = (event: NewEvent, place: ChainPlace): { event: NewEvent; digest: string } => {
-  const open = event.metadata.slice(0, -1)
+/**
+ * Completes an event whose `metadata` has no digest yet. Metadata must be a non-empty JSON object on one line. `recordedAt`: ISO
+ * 8601, not before that of the event before it.
+ */
+export const chain = (
+  event: NewEvent,
+  place: ChainPlace,
+  recordedAt: string,
+): { event: NewEvent; digest: string } => {
+  const open = `${event.metadata.slice(0, -1)},"recorded_at":"${recordedAt}"`
   const digest = digestOf(event, open, place)
   return { event: { ...event, metadata: `${open}${digestMember}${digest}"}` }, digest }
 }

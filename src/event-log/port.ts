@@ -79,6 +79,9 @@ export type SubscriptionItem =
   | { readonly kind: 'caught-up'; readonly position: Position }
   | { readonly kind: 'idle'; readonly position: Position }
 
+/** What an append came to. `repeated`: whether its ids were there already; undefined where the engine does not tell. */
+export type Appended = { readonly revision: number; readonly repeated?: boolean }
+
 export type EventLog = {
   /**
    * Appends atomically at exactly `expected` + 1 and settles within the adapter's append deadline. Resending the same
@@ -87,11 +90,7 @@ export type EventLog = {
    * Throws `AppendConflict`, `TooLarge`, `UnknownOutcome` (may or may not have been written: resend the identical
    * append), `Unavailable` (was not written) and TypeError for events no engine could take.
    */
-  append(
-    stream: string,
-    expected: ExpectedRevision,
-    events: readonly NewEvent[],
-  ): Promise<{ revision: number }>
+  append(stream: string, expected: ExpectedRevision, events: readonly NewEvent[]): Promise<Appended>
   /**
    * Reads one stream. Fewer events than `max` are all there are. Throws `StreamMissing` where there is no stream,
    * `Unavailable` when the log cannot be reached, `EventsUnreadable`, and `TooLarge` where a page exceeds `readBytesMax`.

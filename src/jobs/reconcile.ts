@@ -1,6 +1,10 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { unbalancedAccounts } from '../../projections/ledger-lines.ts'
+import { organizationsOf } from '../administration/ledgers.ts'
+import { reconcileLedgers } from '../administration/reconcile.ts'
+import { recordReconciled } from '../administration/reconciliations.ts'
+import type { Foundation } from '../foundation/foundation.ts'
 
 type Unbalanced = {
   readonly organization_id: string
@@ -37,4 +41,24 @@ export const reconcile = async (url: string, logger: Logger): Promise<Unbalanced
     await client.query('rollback').catch(() => undefined)
     await client.end()
   }
+}
+
+/** Ten million calls take some minutes; a day's are a part of them. */
+export const reconcileSecondsMax = 6 * 3_600
+
+/**
+ * Compares what came since ledgers were last found to agree: log, read models and tariff. The result is an event; differences are
+ * logged besides. Returns how many there are, which must be none.
+ */
+export const reconcileOnward = async (foundation: Foundation, logger: Logger): Promise<number> => {
+  const organizations = await organizationsOf(foundation)
+  const found = await reconcileLedgers(foundation, { organizations, onward: true })
+  await recordReconciled(foundation, found, { whole: false, actor: 'system' })
+  const differing = found.filter(({ differences }) => differences > 0)
+  for (const { organizationId, differences, named } of differing)
+    logger.fatal(
+      { organizationId, differences, named },
+      'reconciliation: log, read models and tariff disagree; see "ledger reconcile"',
+    )
+  return differing.reduce((sum, { differences }) => sum + differences, 0)
 }

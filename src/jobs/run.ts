@@ -1,11 +1,14 @@
 import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
+import { projections } from '../../projections/index.ts'
 import type { OpenCapability, QueuedJob, ScheduledJob, SealedStore } from '../call/capability.ts'
 import { createOutage } from '../event-log/outage.ts'
+import { askedCheckpointJob } from '../event-log/tree/checkpoints.ts'
 import type { Foundation } from '../foundation/foundation.ts'
+import { dropExpiredKept } from '../projector/kept.ts'
 import { expireCredits } from './expire.ts'
 import { queuedJobOptions } from './queue.ts'
-import { reconcile } from './reconcile.ts'
+import { reconcile, reconcileOnward, reconcileSecondsMax } from './reconcile.ts'
 import { renewSeals } from './renew-seals.ts'
 import { forgetAnswers, forgottenAtOnceMax, inPortions } from './retain.ts'
 
@@ -19,6 +22,8 @@ type CapabilityWork = {
 }
 
 const stopTimeoutMs = 10_000
+/** The first checkpoint of a long log reads all of it. */
+const checkpointSecondsMax = 3_600
 const pollingSeconds = { scheduled: 30, queued: 5 } as const
 
 export const startJobs = async (
@@ -46,27 +51,13 @@ export const startJobs = async (
       throw error
     }
   }
-  const own: Record<string, ScheduledJob> = {
-    'expire-credits': { cron: '*/5 * * * *', run: () => expireCredits(foundation) },
-    'forget-answers': {
-      cron: '17 * * * *',
-      run: () => inPortions(forgottenAtOnceMax, () => forgetAnswers(foundation.pool)),
-    },
-    reconcile: { cron: '43 * * * *', run: () => reconcile(foundation.url, logger) },
-    'renew-seals': {
-      cron: '3 * * * *',
-      run: () =>
-        renewSeals({
-          keys: foundation.epochKeys,
-          stores,
-          clock: Date,
-          databaseNowMs: () => databaseNowMs(foundation.pool),
-          logger,
-        }),
-    },
-  }
-  const schedule = async (name: string, { cron, run, portionMax }: ScheduledJob): Promise<void> => {
+  const own = ownJobs(foundation, logger, stores)
+  const schedule = async (
+    name: string,
+    { cron, run, portionMax, expireSeconds }: ScheduledJob,
+  ): Promise<void> => {
     await boss.createQueue(name, { retryLimit: 0, policy: 'singleton' })
+    if (expireSeconds !== undefined) await boss.updateQueue(name, { expireInSeconds: expireSeconds })
     await boss.schedule(name, cron)
     await boss.work(name, { pollingIntervalSeconds: pollingSeconds.scheduled }, () =>
       logged(name, () => (portionMax === undefined ? run() : inPortions(portionMax, run))),
@@ -90,6 +81,43 @@ export const startJobs = async (
   for (const [name, job] of Object.entries({ ...own, ...jobs }))
     await ('cron' in job ? schedule(name, job) : serve(name, job))
   return { stop: () => boss.stop({ graceful: true, timeout: stopTimeoutMs }) }
+}
+
+const ownJobs = (
+  foundation: Foundation,
+  logger: Logger,
+  stores: readonly SealedStore[],
+): Record<string, ScheduledJob | QueuedJob> => {
+  const checkpoint = async () => (await foundation.checkpoints.make()).size
+  return {
+    checkpoint: { cron: '7 * * * *', run: checkpoint },
+    [askedCheckpointJob]: { run: checkpoint, concurrencyMax: 1, expireSeconds: checkpointSecondsMax },
+    'expire-credits': { cron: '*/5 * * * *', run: () => expireCredits(foundation) },
+    'forget-answers': {
+      cron: '17 * * * *',
+      run: () => inPortions(forgottenAtOnceMax, () => forgetAnswers(foundation.pool)),
+    },
+    // What a rebuild replaced is kept for some days.
+    'drop-kept-rows': { cron: '29 * * * *', run: () => dropExpiredKept(foundation.pool, projections) },
+    reconcile: { cron: '43 * * * *', run: () => reconcile(foundation.url, logger) },
+    // Every day: all that came since ledgers were last found to agree with their read models and the tariff.
+    'reconcile-ledgers': {
+      cron: '37 2 * * *',
+      expireSeconds: reconcileSecondsMax,
+      run: () => reconcileOnward(foundation, logger),
+    },
+    'renew-seals': {
+      cron: '3 * * * *',
+      run: () =>
+        renewSeals({
+          keys: foundation.epochKeys,
+          stores,
+          clock: Date,
+          databaseNowMs: () => databaseNowMs(foundation.pool),
+          logger,
+        }),
+    },
+  }
 }
 
 const databaseNowMs = async (pool: Foundation['pool']): Promise<number> => {

@@ -44,7 +44,7 @@ test.each<[string, AppendFault[]]>([
   ['the log was away for a moment', ['unavailable', 'unavailable']],
   ['nothing was wrong', []],
 ])('%s: it is written once, by identical appends', async (_, faults) => {
-  expect(await append(faults)).toEqual({ revision: 0 })
+  expect(await append(faults)).toEqual({ revision: 0, repeated: faults[0] === 'lose-reply' })
   expect(log.eventsOf(stream)).toHaveLength(1)
   expect(log.attempts).toHaveLength(faults.length + 1)
   for (const attempt of log.attempts) expect(attempt).toEqual(log.attempts[0])
@@ -54,6 +54,7 @@ describe('once unknown', () => {
   test('a refusal of the second copy does not make it known: it is sent for the longer time', async () => {
     expect(await append(['lose-reply', ...Array<AppendFault>(7).fill('unavailable')])).toEqual({
       revision: 0,
+      repeated: true,
     })
     expect(unknowns).toBe(1)
   })

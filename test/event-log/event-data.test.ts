@@ -18,12 +18,15 @@ const granted = {
   expires_at: null,
   reason: 'bought',
   overdraft_repaid: '0',
+  reference: null,
 }
 const book = {
   version: 2,
   effective_from: '2026-09-14T08:31:07.123Z',
   rules: [{ rule: 'whoami', rule_version: 1, sku: null, amount: '0' }],
   approver: 'finance',
+  proposal: null,
+  digest: null,
 }
 
 const hot = ['KeyUsed', 'CreditCharged']

@@ -1,6 +1,13 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
-import { AppendConflict, type ExpectedRevision, type NewEvent, Unavailable, UnknownOutcome } from '../port.ts'
+import {
+  AppendConflict,
+  type Appended,
+  type ExpectedRevision,
+  type NewEvent,
+  Unavailable,
+  UnknownOutcome,
+} from '../port.ts'
 import { packSegment, type Segment } from './segment.ts'
 
 /** Gathers appends and writes one batch at a time over one connection of its own. */
@@ -23,16 +30,12 @@ type QueuedAppend = {
   readonly count: number
   /** Packed while the batch before is under way. */
   readonly segment: Segment
-  readonly resolve: (result: { revision: number }) => void
+  readonly resolve: (result: Appended) => void
   readonly reject: (error: Error) => void
 }
 
 type Appender = {
-  append(
-    stream: string,
-    expected: ExpectedRevision,
-    events: readonly NewEvent[],
-  ): Promise<{ revision: number }>
+  append(stream: string, expected: ExpectedRevision, events: readonly NewEvent[]): Promise<Appended>
   close(): Promise<void>
 }
 
@@ -167,10 +170,14 @@ const write = async (connection: Connection, batch: readonly QueuedAppend[]): Pr
   }
 }
 
+/** What `append_again` adds to the revision of an append that had been written before. No revision comes near it. */
+const repeatedFrom = 2 ** 52
+
 const settle = (append: QueuedAppend, result: number | undefined): void => {
   if (result === undefined || Number.isNaN(result))
     append.reject(new UnknownOutcome(`the event log answered nothing about ${append.stream}`))
-  else if (result >= 0) append.resolve({ revision: result })
+  else if (result >= repeatedFrom) append.resolve({ revision: result - repeatedFrom, repeated: true })
+  else if (result >= 0) append.resolve({ revision: result, repeated: false })
   else append.reject(new AppendConflict(append.stream, append.expected, -2 - result))
 }
 

@@ -40,6 +40,8 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
     application_name: 'event-log-read',
   })
   pool.on('error', (error) => logger.warn({ err: error }, 'event log: idle connection lost'))
+  // The pool no longer listens to a connection that it is closing, and the server may end it just then.
+  pool.on('connect', (client) => client.on('error', () => undefined))
   const reads = createReads(pool)
   const appender = createAppender({ url, logger })
   const following = {

@@ -1,0 +1,87 @@
+import type { EventMetadata } from '../events/envelope.ts'
+import { type AppendPatience, appendPatience, appendUntilKnown } from './append-until-known.ts'
+import { chain, genesisDigest, recompute } from './hash-chain.ts'
+import {
+  AppendConflict,
+  type Appended,
+  type EventLog,
+  type ExpectedRevision,
+  type NewEvent,
+  type RecordedEvent,
+  StreamMissing,
+} from './port.ts'
+
+type Log = Pick<EventLog, 'append' | 'read'>
+
+/** A stream's last event: what the next one is chained to. */
+export type LastEvent = Omit<RecordedEvent, 'position' | 'recordedAtMs'>
+
+/**
+ * Appends at exactly `expected`, each event chained to the one before it. Not for ledgers, whose writers know the digest they
+ * go on from. Throws what `appendUntilKnown` throws; `AppendConflict` also where the stream does not end at `expected`.
+ */
+export const appendChained = async (
+  eventLog: Log,
+  stream: string,
+  expected: ExpectedRevision,
+  events: readonly NewEvent[],
+  patience: AppendPatience = appendPatience,
+): Promise<Appended> => {
+  const base = expected === 'none' ? -1 : expected
+  const last = await lastOf(eventLog, stream)
+  const revision = last?.revision ?? -1
+  if (revision === base)
+    return appendUntilKnown(eventLog, stream, expected, chainedTo(last, stream, events), patience)
+  // The very same events, sent again: what is there is the truth, whatever instant this process would have written.
+  if (revision >= base + events.length && (await holds(eventLog, stream, base + 1, events)))
+    return { revision: base + events.length, repeated: true }
+  throw new AppendConflict(stream, expected, revision)
+}
+
+/** The stream's last event; null: there is none. */
+export const lastOf = async (eventLog: Log, stream: string): Promise<RecordedEvent | null> => {
+  try {
+    const [last] = await eventLog.read(stream, { direction: 'backwards', max: 1 })
+    return last ?? null
+  } catch (error) {
+    if (error instanceof StreamMissing) return null
+    throw error
+  }
+}
+
+/** The events as they follow `last`. What an earlier release wrote without a digest counts as the first of its chain. */
+export const chainedTo = (
+  last: LastEvent | null,
+  stream: string,
+  events: readonly NewEvent[],
+): NewEvent[] => {
+  let revision = last?.revision ?? -1
+  let previous = last === null ? genesisDigest : digestAfter(last)
+  const recordedAt = new Date(Math.max(Date.now(), last === null ? 0 : recordedMsOf(last))).toISOString()
+  return events.map((event) => {
+    revision++
+    const chained = chain(event, { stream, revision, previous }, recordedAt)
+    previous = chained.digest
+    return chained.event
+  })
+}
+
+const digestAfter = (last: LastEvent): string => {
+  const { carried, computed } = recompute(last, { ...last, previous: genesisDigest })
+  return carried ?? computed
+}
+
+const recordedMsOf = ({ metadata }: LastEvent): number => {
+  const { recorded_at } = JSON.parse(metadata) as EventMetadata
+  return recorded_at === undefined ? 0 : Date.parse(recorded_at)
+}
+
+const holds = async (
+  eventLog: Log,
+  stream: string,
+  from: number,
+  events: readonly NewEvent[],
+): Promise<boolean> => {
+  const there = await eventLog.read(stream, { from, max: events.length })
+  return events.every(({ id }, n) => there[n]?.id === id)
+}

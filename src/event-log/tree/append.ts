@@ -1,0 +1,77 @@
+import { randomUUID } from 'node:crypto'
+import type { DomainEventOf } from '../../events/catalogue.ts'
+import { checkpointStream } from '../../events/streams.ts'
+import { appendChained } from '../append-chained.ts'
+import { eventIdOf } from '../event-id.ts'
+import { AppendConflict, type EventLog } from '../port.ts'
+import { encodeEvent } from '../stored-event.ts'
+import { announcementText, type CheckpointStream } from './checkpoint-stream.ts'
+import type { SigningKey } from './signing-key.ts'
+
+/** The events of the stream `checkpoint`, and how they are appended: exactly behind what was read, so that one process wins. */
+
+/** An event and what its id is made of. */
+export type Keyed = {
+  readonly key: string
+  readonly event: DomainEventOf<'SigningKeyAnnounced' | 'LogTreeBegun' | 'LogCheckpointed'>
+}
+
+/** A key, vouched for by the one before it where that is at hand. */
+export const announcementOf = (
+  key: Pick<SigningKey, 'id' | 'publicKey'>,
+  {
+    previous,
+    actor,
+    reason,
+  }: {
+    /** `key` is null where it is lost. */
+    readonly previous: { readonly id: string; readonly key: SigningKey | null } | null
+    readonly actor: string
+    readonly reason: string | null
+  },
+): Keyed => {
+  const announced = {
+    key_id: key.id,
+    public_key: key.publicKey.toString('base64url'),
+    previous_key_id: previous?.id ?? null,
+  }
+  const signature = previous?.key?.sign(announcementText(announced)).toString('base64url') ?? null
+  return {
+    key: `key/${key.id}`,
+    event: { type: 'SigningKeyAnnounced', data: { ...announced, signature, announced_by: actor, reason } },
+  }
+}
+
+/** A tree of its own name, which no other tree in the world has. */
+export const treeBegun = (previousNote: string | null): Keyed => {
+  const origin = `enrichment-ledger/${randomUUID()}`
+  return {
+    key: `tree/${origin}`,
+    event: { type: 'LogTreeBegun', data: { origin, previous_note: previousNote } },
+  }
+}
+
+/** Whether the events now follow what was read; not so where another process was first. */
+export const appendedTo = async (
+  eventLog: Pick<EventLog, 'append' | 'read'>,
+  stream: Pick<CheckpointStream, 'revision'>,
+  events: readonly Keyed[],
+  actor = 'system',
+): Promise<boolean> => {
+  const effectiveAt = new Date().toISOString()
+  const encoded = events.map(({ key, event }) =>
+    encodeEvent(event, { id: eventIdOf(checkpointStream, key, 0), actor, effectiveAt }),
+  )
+  try {
+    await appendChained(
+      eventLog,
+      checkpointStream,
+      stream.revision === -1 ? 'none' : stream.revision,
+      encoded,
+    )
+    return true
+  } catch (error) {
+    if (error instanceof AppendConflict) return false
+    throw error
+  }
+}

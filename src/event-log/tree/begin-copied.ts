@@ -1,0 +1,20 @@
+import type { EventLog } from '../port.ts'
+import { appendedTo, treeBegun } from './append.ts'
+import { createStreamReader } from './checkpoint-stream.ts'
+
+/**
+ * A copied log holds the same events in another order, so its tree is another: it begins with the last checkpoint that was copied, under a
+ * name of its own. Does nothing where nothing was signed yet, or where that was done before.
+ */
+export const beginCopiedTree = async ({
+  from,
+  to,
+}: {
+  readonly from: Pick<EventLog, 'read'>
+  readonly to: Pick<EventLog, 'read' | 'append'>
+}): Promise<void> => {
+  const [source, target] = await Promise.all([createStreamReader(from)(), createStreamReader(to)()])
+  if (target.tree === null || target.tree.origin !== source.tree?.origin) return
+  if (!(await appendedTo(to, target, [treeBegun(target.lastOfAll?.note ?? null)])))
+    throw new Error('something else writes to the target. Stop it, and start the copy again')
+}

@@ -1,0 +1,78 @@
+import type { EventLog, Position } from '../port.ts'
+import { announceKey } from './announce-key.ts'
+import { type Checkpoint, createStreamReader } from './checkpoint-stream.ts'
+import { makeCheckpoint } from './make-checkpoint.ts'
+import { type ConsistencyProof, type InclusionProof, prove, proveConsistency } from './prove.ts'
+import { isSignature } from './signed-note.ts'
+import type { SigningKeyFiles } from './signing-key.ts'
+import type { TreeStore } from './store.ts'
+
+/**
+ * Signed checkpoints of the whole event log, and what proves to a stranger that an event is in it. A checkpoint is a note
+ * that says how many leaves there are and the root of the tree over them, signed.
+ */
+
+export { type Checkpoint, CheckpointFault } from './checkpoint-stream.ts'
+export { CheckpointRefused } from './make-checkpoint.ts'
+export { type ConsistencyProof, type InclusionProof, ProofFault } from './prove.ts'
+
+export type Checkpoints = {
+  /**
+   * Signs a checkpoint over everything the log holds now and appends it. `anew`: over tiles that are made anew from the log.
+   * Throws `CheckpointRefused` where that cannot be done, `CheckpointFault` where the stream `checkpoint` is not sound.
+   */
+  make(options?: { anew?: boolean }): Promise<Checkpoint>
+  /** The last one; null before the first. */
+  last(): Promise<Checkpoint | null>
+  /** The proof up to the last checkpoint; null while none covers this position, or no event of ours stands there. */
+  proofOfInclusion(position: Position): Promise<InclusionProof | null>
+  /** That the tree at an earlier size is the beginning of the last checkpoint's; null before the first checkpoint. */
+  proofOfConsistency(size: number): Promise<ConsistencyProof | null>
+  /** Signs a text of another kind than a checkpoint with the announced key; null while none was announced, or it is not here. */
+  sign(text: string): Promise<KeySignature | null>
+  /** Whether the signature is that of a key which the log announced. */
+  isSigned(text: string, signature: KeySignature): Promise<boolean>
+  /** Announces a new signing key: vouched for by the present one, or by an operator where that is lost. */
+  announceKey(by: { actor: string; reason: string }): Promise<{ keyId: string; vouchedFor: boolean }>
+}
+
+/** In base64url. */
+type KeySignature = { readonly keyId: string; readonly value: string }
+
+/** The name of the job that makes a checkpoint because someone asked. */
+export const askedCheckpointJob = 'checkpoint-asked'
+/** So many seconds gather: however many ask, no more checkpoints than this are made. */
+const gatherSeconds = 20
+
+/** Asks for a checkpoint that covers everything the log holds now: it is made within a minute, by the process that runs jobs. */
+export const requestCheckpoint = (queue: {
+  send(name: string, data: string, options: { afterSeconds: number; key: string }): Promise<void>
+}): Promise<void> => queue.send(askedCheckpointJob, '', { afterSeconds: gatherSeconds, key: 'checkpoint' })
+
+type Dependencies = {
+  readonly eventLog: Pick<EventLog, 'append' | 'read' | 'subscribe' | 'head' | 'at'>
+  readonly store: TreeStore
+  readonly keys: SigningKeyFiles
+}
+
+export const createCheckpoints = (dependencies: Dependencies): Checkpoints => {
+  const read = createStreamReader(dependencies.eventLog)
+  return {
+    make: (options) => makeCheckpoint({ ...dependencies, read }, options),
+    last: async () => (await read()).last,
+    proofOfInclusion: (position) => prove({ ...dependencies, read }, position),
+    proofOfConsistency: (size) => proveConsistency({ ...dependencies, read }, size),
+    sign: async (text) => {
+      const announced = (await read()).keys.at(-1)
+      const key = announced === undefined ? null : await dependencies.keys.find(announced.id)
+      return key === null ? null : { keyId: key.id, value: key.sign(text).toString('base64url') }
+    },
+    isSigned: async (text, { keyId, value }) => {
+      const announced = (await read()).keys.find(({ id }) => id === keyId)
+      return (
+        announced !== undefined && isSignature(text, Buffer.from(value, 'base64url'), announced.publicKey)
+      )
+    },
+    announceKey: (by) => announceKey({ ...dependencies, read }, by),
+  }
+}

@@ -1,0 +1,113 @@
+import { hash } from 'node:crypto'
+import { type EventLog, logStart, type Position, placeOf, type RecordedEvent, stillHolds } from '../port.ts'
+import { leafDigestOf, ownEventsAfter } from './leaves.ts'
+import { writeLeafHash } from './merkle-tree.ts'
+import { packPositions, type StoredTile, type StoredTree, type TreeStore, unpackPositions } from './store.ts'
+import { TileStack, tileName, tileWidth } from './tiles.ts'
+
+/** Brings the stored tiles up to the log's head. What was stored before an interruption stays, and is gone on from. */
+
+/** Leaves that are held in memory before they are stored. */
+const leavesPerWrite = 16_384
+
+/** The first leaf of a copied log: the SHA-256 of the checkpoint's whole note in UTF-8, base64url. */
+export const noteDigest = (note: string): string => hash('sha256', note, 'base64url')
+
+type Growing = {
+  readonly eventLog: Pick<EventLog, 'head' | 'subscribe' | 'at'>
+  readonly store: TreeStore
+  readonly tree: { readonly origin: string; readonly previousNote: string | null }
+}
+
+export type GrownTree = StoredTree & { readonly root: Buffer }
+
+/** Resolves with how far the tiles go, which is up to the log's head as of the call or further. `anew`: from its beginning. */
+export const growTree = async (growing: Growing, { anew = false } = {}): Promise<GrownTree> => {
+  const { eventLog, store, tree } = growing
+  if (anew) await store.begin(tree.origin)
+  for (;;) {
+    const stored = await store.read()
+    const usable =
+      stored !== null &&
+      stored.origin === tree.origin &&
+      // A log that was restored from an older copy has lost what the tiles are about.
+      (stored.place === null || (await stillHolds(eventLog, stored.place)))
+    const growth = usable ? await growthOf(growing, stored) : null
+    if (growth !== null) {
+      if (await growOn(growing, growth)) return { ...growth.reached, root: growth.stack.root() }
+      // Where another process has grown it between two questions, the tiles are sound.
+    } else if ((await store.read())?.size === stored?.size) await store.begin(tree.origin)
+  }
+}
+
+/** Leaves that are not stored yet, on top of those that are. */
+type Growth = {
+  /** How far the stored tiles go. */
+  reached: StoredTree
+  readonly stack: TileStack
+  /** Of the last tile of level 0. */
+  positions: Position[]
+  readonly completed: StoredTile[]
+  last: RecordedEvent | null
+}
+
+/** Null where the stored tiles are not those of such a tree. */
+const growthOf = async ({ store, tree }: Growing, stored: StoredTree): Promise<Growth | null> => {
+  const places = lastTiles(stored.size)
+  const tiles = await store.tiles(places)
+  const stack = TileStack.at(stored.size, (level, index) => tiles.get(tileName({ level, index })))
+  const [lowest] = await store.lowest(Math.floor(stored.size / tileWidth), 1)
+  const positions = unpackPositions(lowest?.positions ?? Buffer.alloc(0))
+  if (stack === null || positions.length !== stored.size % tileWidth) return null
+  const growth: Growth = { reached: stored, stack, positions, completed: [], last: null }
+  if (stored.size === 0 && tree.previousNote !== null)
+    addLeaf(growth, { digest: noteDigest(tree.previousNote), position: logStart })
+  return growth
+}
+
+const lastTiles = (size: number): { level: number; index: number }[] => {
+  const places: { level: number; index: number }[] = []
+  for (let level = 0, entries = size; entries > 0; level++, entries = Math.floor(entries / tileWidth))
+    places.push({ level, index: Math.floor(entries / tileWidth) })
+  return places
+}
+
+const addLeaf = (growth: Growth, { digest, position }: { digest: string; position: Position }): void => {
+  growth.positions.push(position)
+  growth.stack.add(
+    (target, at) => writeLeafHash(digest, target, at),
+    (tile) => {
+      const positions = tile.level === 0 ? packPositions(growth.positions) : null
+      if (tile.level === 0) growth.positions = []
+      growth.completed.push({ ...tile, positions })
+    },
+  )
+}
+
+/** Whether all of it could be stored; not so where another process was first. */
+const growOn = async ({ eventLog, store }: Growing, growth: Growth): Promise<boolean> => {
+  const known = growth.reached.place ?? undefined
+  for await (const { events } of ownEventsAfter(eventLog, known && { after: known.position, known }))
+    for (const event of events) {
+      addLeaf(growth, { digest: leafDigestOf(event), position: event.position })
+      growth.last = event
+      if (growth.completed.length * tileWidth >= leavesPerWrite && !(await write(store, growth))) return false
+    }
+  return growth.stack.size === growth.reached.size || write(store, growth)
+}
+
+const write = async (store: TreeStore, growth: Growth): Promise<boolean> => {
+  const { reached, stack, positions, completed, last } = growth
+  const to: StoredTree = {
+    origin: reached.origin,
+    size: stack.size,
+    place: last === null ? reached.place : placeOf(last),
+  }
+  const partial = stack
+    .partial()
+    .map((tile) => ({ ...tile, positions: tile.level === 0 ? packPositions(positions) : null }))
+  if (!(await store.grow(reached, to, [...completed, ...partial]))) return false
+  completed.length = 0
+  growth.reached = to
+  return true
+}

@@ -1,0 +1,88 @@
+import { isStreamOfOurs } from '../../events/streams.ts'
+import { genesisDigest, recompute } from '../hash-chain.ts'
+import { type EventLog, type LogPlace, logStart, type Position, type RecordedEvent } from '../port.ts'
+import { hasEnvelope } from '../stored-event.ts'
+
+/**
+ * The leaves of the tree: the digests of all events of ours, in log order. An event's leaf is the digest its metadata carry; for
+ * an event of an earlier release without one, the digest its bytes give with nothing before them.
+ */
+
+/** Metadata as this service writes them, which need not be parsed to know that they are. */
+const ownMetadata =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON holds none of them unescaped.
+  /^\{"schema_version":[1-9]\d{0,8}(?:,"request_id":"[^"\\\x00-\x1f]*")?(?:,"causation_id":"[^"\\\x00-\x1f]*")?,"actor":"[^"\\\x00-\x1f]*","effective_at":"[^"\\\x00-\x1f]*"(?:,"recorded_at":"[^"\\\x00-\x1f]*")?(?:,"digest":"[^"\\\x00-\x1f]*")?\}$/
+
+/** Says which events are ours. Remembers the stream it was asked about last: events come in runs of one stream. */
+export const createOwnership = (): ((event: RecordedEvent) => boolean) => {
+  let stream = ''
+  let ours = false
+  return (event) => {
+    if (event.stream !== stream) {
+      stream = event.stream
+      ours = isStreamOfOurs(stream)
+    }
+    return ours && (ownMetadata.test(event.metadata) || hasEnvelope(event))
+  }
+}
+
+const digestMember = ',"digest":"'
+const tailLength = digestMember.length + 43 + 2
+
+/** The digest an event carries at the end of its metadata; null: none. */
+const carriedDigest = (metadata: string): string | null => {
+  const at = metadata.length - tailLength
+  return at > 0 && metadata.startsWith(digestMember, at) && metadata.endsWith('"}')
+    ? metadata.slice(at + digestMember.length, -2)
+    : null
+}
+
+/** Base64url, 43 characters. */
+export const leafDigestOf = (event: RecordedEvent): string =>
+  carriedDigest(event.metadata) ?? recompute(event, { ...event, previous: genesisDigest }).computed
+
+/** Events of ours, in log order, a page at a time. `position`: all up to there were looked at. */
+type OwnEvents = { readonly events: readonly RecordedEvent[]; readonly position: Position }
+
+/**
+ * Reads the log from after a position to its head as of now. While a page is worked on, the next one is on its way. Throws what
+ * `subscribe` throws: `LogRewritten` where the log no longer holds `known`.
+ */
+export async function* ownEventsAfter(
+  eventLog: Pick<EventLog, 'head' | 'subscribe'>,
+  {
+    after = logStart,
+    known,
+    batchMax = 1_000,
+  }: { after?: Position; known?: LogPlace; batchMax?: number } = {},
+): AsyncGenerator<OwnEvents> {
+  const head = await eventLog.head()
+  if (head <= after) return
+  const isOurs = createOwnership()
+  const done = new AbortController()
+  const items = eventLog
+    .subscribe({ after, known, prefixes: [], batchMax, signal: done.signal })
+    [Symbol.asyncIterator]()
+  try {
+    for (let next = items.next(); ; ) {
+      const item = await next
+      if (item.done === true) throw new Error('the event log ended the subscription')
+      const { value } = item
+      const last = value.position >= head
+      if (!last) {
+        next = items.next()
+        // Whoever leaves in the middle does not wait for it.
+        next.catch(() => undefined)
+      }
+      const events = value.kind === 'events' ? value.events : []
+      yield {
+        events: events.filter((event) => event.position <= head && isOurs(event)),
+        position: value.position,
+      }
+      if (last) return
+    }
+  } finally {
+    done.abort()
+    await items.return?.(undefined)
+  }
+}

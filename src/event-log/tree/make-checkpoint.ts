@@ -1,0 +1,118 @@
+import { strict as assert } from 'node:assert'
+import { type EventLog, logStart } from '../port.ts'
+import { announcementOf, appendedTo, type Keyed, treeBegun } from './append.ts'
+import type { Checkpoint, CheckpointStream } from './checkpoint-stream.ts'
+import { type GrownTree, growTree } from './grow.ts'
+import { signedNote } from './signed-note.ts'
+import type { SigningKey, SigningKeyFiles } from './signing-key.ts'
+import type { TreeStore } from './store.ts'
+import { rangeRoot, tilesOf } from './tiles.ts'
+
+/** Why no checkpoint can be signed, or no proof given, and what to do. */
+export class CheckpointRefused extends Error {
+  override name = 'CheckpointRefused'
+}
+
+export type Making = {
+  readonly eventLog: Pick<EventLog, 'append' | 'read' | 'subscribe' | 'head' | 'at'>
+  readonly store: TreeStore
+  readonly keys: SigningKeyFiles
+  /** What the stream `checkpoint` says now. */
+  readonly read: () => Promise<CheckpointStream>
+}
+
+/** The first needs two more appends before it; and other processes may be first, but each of them makes a checkpoint. */
+const attemptsMax = 10
+
+/** As `Checkpoints.make`. */
+export const makeCheckpoint = async (making: Making, { anew = false } = {}): Promise<Checkpoint> => {
+  const wanted = await making.eventLog.head()
+  for (let attempt = 0; attempt < attemptsMax; attempt++) {
+    const stream = await making.read()
+    const { last } = stream
+    // Another process was first, and its checkpoint covers what this one was to cover.
+    if (attempt > 0 && last !== null && BigInt(last.position) >= wanted) return last
+    const key = await signingKeyOf(making, stream)
+    const begun = beginning(stream, key)
+    const next = begun ?? [await signed(making, { stream, key, anew: anew && attempt === 0 })]
+    const appended = await appendedTo(making.eventLog, stream, next)
+    if (appended && begun === null) return (await making.read()).last ?? missing()
+  }
+  throw new CheckpointRefused(
+    'no checkpoint was made: other processes were first, again and again. Ask again',
+  )
+}
+
+const missing = (): never => {
+  throw new CheckpointRefused('the checkpoint that was appended is not in the log')
+}
+
+/** The key that was announced last; before the first, the one that KEY_DIR holds, which is made if there is none. */
+const signingKeyOf = async ({ keys }: Making, stream: CheckpointStream): Promise<SigningKey> => {
+  const announced = stream.keys.at(-1)
+  const key = announced === undefined ? await keys.first() : await keys.find(announced.id)
+  if (key !== null) return key
+  throw new CheckpointRefused(
+    `no checkpoint can be signed: ${keys.path} does not hold the key ${announced?.id} that the log announced. Name the right ` +
+      'KEY_DIR, or if the key is lost, announce another: event-log announce-key --reason TEXT',
+  )
+}
+
+/** What comes before the first checkpoint of all; null where it is there. */
+const beginning = (stream: CheckpointStream, key: SigningKey): readonly Keyed[] | null => {
+  const announcement: Keyed[] =
+    stream.keys.length > 0 ? [] : [announcementOf(key, { previous: null, actor: 'system', reason: null })]
+  const tree: Keyed[] = stream.tree === null ? [treeBegun(null)] : []
+  return announcement.length + tree.length === 0 ? null : [...announcement, ...tree]
+}
+
+/** Grows the tree to the log's head and signs it. */
+const signed = async (
+  making: Making,
+  { stream, key, anew }: { stream: CheckpointStream; key: SigningKey; anew: boolean },
+): Promise<Keyed> => {
+  const { tree, last } = stream
+  assert(tree !== null)
+  const { origin, size, place, root } = await grownAsSigned({ ...making, tree }, { last, anew })
+  return {
+    key: `checkpoint/${origin}/${size}`,
+    event: {
+      type: 'LogCheckpointed',
+      data: {
+        ...{ origin, size, root: root.toString('base64') },
+        position: (place?.position ?? logStart).toString(),
+        note: signedNote({ origin, size, root }, key),
+      },
+    },
+  }
+}
+
+/**
+ * The tree up to the log's head. Its beginning has to be what was signed before: tiles that give another root are made anew, and
+ * where the log itself gives another one nothing is signed.
+ */
+const grownAsSigned = async (
+  growing: Parameters<typeof growTree>[0],
+  { last, anew }: { last: Checkpoint | null; anew: boolean },
+): Promise<GrownTree> => {
+  for (let attempt = 0, making = anew; attempt < attemptsMax; attempt++) {
+    const grown = await growTree(growing, { anew: making })
+    const before = last === null ? null : await rootAt(growing.store, last.size)
+    if (last === null || before?.toString('base64') === last.root) return grown
+    // Another process is making them anew.
+    if (making && before === null) continue
+    if (making)
+      throw new CheckpointRefused(
+        `no checkpoint is signed: the log's first ${last.size} leaves no longer give the root that was signed on ${last.at}. ` +
+          'What was written before then was changed, or is gone: run event-log verify',
+      )
+    making = true
+  }
+  throw new CheckpointRefused('no checkpoint was made: other processes throw the tiles away, again and again')
+}
+
+/** The root at an earlier size, from the stored tiles; null where they lack some. */
+const rootAt = async (store: TreeStore, size: number): Promise<Buffer | null> => {
+  const whole = { from: 0, to: size }
+  return rangeRoot(whole, await store.tiles(tilesOf([whole])))
+}

@@ -1,0 +1,112 @@
+import type { EventLog, Position } from '../port.ts'
+import type { Checkpoint, CheckpointStream } from './checkpoint-stream.ts'
+import { createOwnership, leafDigestOf } from './leaves.ts'
+import {
+  consistencyRanges,
+  inclusionRanges,
+  isConsistent,
+  leafHash,
+  rootFromInclusion,
+} from './merkle-tree.ts'
+import { signerOf, verifierKey } from './signed-note.ts'
+import type { TreeStore } from './store.ts'
+import { inclusionProof, rangeRoot, tilesOf } from './tiles.ts'
+
+/** That an event is in the log, up to a signed checkpoint. */
+export type InclusionProof = {
+  /** Of the event's leaf, counted from 0. */
+  readonly index: number
+  /** The leaf: the event's digest, base64url. Its hash in the tree is SHA-256 of 0x00 and these 32 bytes. */
+  readonly leaf: string
+  /** From the leaf upwards, 32 bytes each, base64. */
+  readonly hashes: readonly string[]
+  /** The checkpoint as it was signed. */
+  readonly note: string
+  readonly checkpoint: Checkpoint
+  /** The key that signed it, as verifiers of C2SP signed notes take it: `<origin>+<id>+<key>`. */
+  readonly verifierKey: string
+}
+
+/** The stored tiles do not prove what the log holds: one of the two was changed. `message` says which event it is about. */
+export class ProofFault extends Error {
+  override name = 'ProofFault'
+}
+
+type Proving = {
+  readonly eventLog: Pick<EventLog, 'at'>
+  readonly store: TreeStore
+  readonly read: () => Promise<CheckpointStream>
+}
+
+/** As `Checkpoints.proofOfInclusion`. The tiles are believed only where they lead from the log's own event to the signed root. */
+export const prove = async (
+  { eventLog, store, read }: Proving,
+  position: Position,
+): Promise<InclusionProof | null> => {
+  const { last: checkpoint, keys } = await read()
+  if (checkpoint === null || BigInt(checkpoint.position) < position) return null
+  const [event, stored] = await Promise.all([eventLog.at(position), store.leafAt(position)])
+  if (event === null || !createOwnership()(event)) return null
+  const key = signerOf(checkpoint.note, checkpoint.origin, keys)
+  const { size } = checkpoint
+  const tiles =
+    stored === null || stored.index >= size
+      ? null
+      : await store.tiles(tilesOf(inclusionRanges(stored.index, size)))
+  const leaf = leafDigestOf(event)
+  const hashes = stored === null || tiles === null ? null : inclusionProof(stored.index, size, tiles)
+  const root =
+    stored === null || hashes === null
+      ? null
+      : rootFromInclusion(leafHash(Buffer.from(leaf, 'base64url')), hashes, { index: stored.index, size })
+  if (stored === null || hashes === null || key === undefined || root?.toString('base64') !== checkpoint.root)
+    throw new ProofFault(
+      `the event at position ${position} cannot be proved: the stored tree does not lead from it to the checkpoint at ${size} leaves. ` +
+        'Run event-log verify; if it names nothing but tiles, event-log checkpoint --rebuild makes them anew',
+    )
+  return {
+    index: stored.index,
+    leaf,
+    hashes: hashes.map((hash) => hash.toString('base64')),
+    note: checkpoint.note,
+    checkpoint,
+    verifierKey: verifierKey(checkpoint.origin, key.publicKey),
+  }
+}
+
+/** That one tree is the beginning of another: RFC 6962 §2.1.2. */
+export type ConsistencyProof = {
+  /** Of the earlier tree. */
+  readonly size: number
+  readonly root: string
+  /** 32 bytes each, base64. */
+  readonly hashes: readonly string[]
+  readonly checkpoint: Checkpoint
+}
+
+/** As `Checkpoints.proofOfConsistency`. Throws `ProofFault` also for a size the last checkpoint does not reach. */
+export const proveConsistency = async (
+  { store, read }: Pick<Proving, 'store' | 'read'>,
+  size: number,
+): Promise<ConsistencyProof | null> => {
+  const { last: checkpoint } = await read()
+  if (checkpoint === null) return null
+  if (size > checkpoint.size)
+    throw new ProofFault(`the last checkpoint is at ${checkpoint.size} leaves, not at ${size} or more`)
+  const earlier = { from: 0, to: size }
+  const ranges = consistencyRanges(size, checkpoint.size)
+  const tiles = await store.tiles(tilesOf([earlier, ...ranges]))
+  const root = rangeRoot(earlier, tiles)
+  const hashes = ranges.map((range) => rangeRoot(range, tiles)).filter((hash) => hash !== null)
+  const last = { size: checkpoint.size, root: Buffer.from(checkpoint.root, 'base64') }
+  if (root === null || !isConsistent({ size, root }, last, hashes))
+    throw new ProofFault(
+      `the stored tree does not lead from ${size} leaves to the checkpoint at ${checkpoint.size}. Run event-log verify`,
+    )
+  return {
+    size,
+    root: root.toString('base64'),
+    hashes: hashes.map((hash) => hash.toString('base64')),
+    checkpoint,
+  }
+}

@@ -1,0 +1,74 @@
+import type { EventMetadata } from '../../events/envelope.ts'
+import { genesisDigest, recompute } from '../hash-chain.ts'
+import type { EventLog, RecordedEvent } from '../port.ts'
+import type { Checkpoints, InclusionProof } from './checkpoints.ts'
+
+/** An event as a receipt holds it. Metadata and data are exact texts: its digest covers their bytes. */
+type ReceiptEvent = {
+  readonly stream: string
+  readonly revision: number
+  readonly event_id: string
+  readonly type: string
+  readonly metadata: string
+  readonly data: string
+  readonly previous_digest: string
+  /** C2SP tlog-proof, up to a signed checkpoint. */
+  readonly proof: string
+}
+
+/** What proves to a stranger that a call was recorded as it says. `test/support/verify-receipt.ts` verifies it offline. */
+export type Receipt = {
+  readonly request_id: string
+  /** The key that signed the checkpoint, as verifiers of C2SP signed notes take it. */
+  readonly verifier_key: string
+  readonly events: readonly ReceiptEvent[]
+}
+
+/** A call and its charge: never more. */
+const eventsMax = 2
+
+/**
+ * The receipt of the call whose first event has this revision; null while no checkpoint covers all of its events. Throws
+ * `ProofFault` where what is stored does not prove what the log holds, and what the event log throws.
+ */
+export const receiptOf = async (
+  {
+    eventLog,
+    checkpoints,
+  }: { eventLog: Pick<EventLog, 'read'>; checkpoints: Pick<Checkpoints, 'proofOfInclusion'> },
+  { stream, revision, requestId }: { stream: string; revision: number; requestId: string },
+): Promise<Receipt | null> => {
+  const from = Math.max(0, revision - 1)
+  const page = await eventLog.read(stream, { from, max: revision - from + eventsMax })
+  const call = page.find((event) => event.revision === revision)
+  if (call === undefined) return null
+  const charge = page.find(
+    (event) => event.revision === revision + 1 && metadataOf(event).causation_id === call.id,
+  )
+  const events: ReceiptEvent[] = []
+  let signer: string | undefined
+  for (const event of charge === undefined ? [call] : [call, charge]) {
+    const proof = await checkpoints.proofOfInclusion(event.position)
+    if (proof === null) return null
+    signer = proof.verifierKey
+    const before = page.find((one) => one.revision === event.revision - 1)
+    const { stream: name, id: event_id, type, metadata, data } = event
+    events.push({
+      ...{ stream: name, revision: event.revision, event_id, type, metadata, data },
+      previous_digest: before === undefined ? genesisDigest : digestAfter(before),
+      proof: proofText(proof),
+    })
+  }
+  return signer === undefined ? null : { request_id: requestId, verifier_key: signer, events }
+}
+
+const metadataOf = ({ metadata }: RecordedEvent): EventMetadata => JSON.parse(metadata) as EventMetadata
+
+const digestAfter = (event: RecordedEvent): string => {
+  const { carried, computed } = recompute(event, { ...event, previous: genesisDigest })
+  return carried ?? computed
+}
+
+/** https://c2sp.org/tlog-proof */
+const proofText = ({ index, hashes, note }: InclusionProof): string =>
+  ['c2sp.org/tlog-proof@v1', `index ${index}`, ...hashes, '', note].join('\n')

@@ -1,0 +1,108 @@
+import { createPublicKey, hash, verify } from 'node:crypto'
+import { hashBytes } from './merkle-tree.ts'
+
+/**
+ * Checkpoints as C2SP tlog-checkpoint writes them: a signed note of three lines, origin, size and root, and one line for each
+ * signature. Signatures are Ed25519 over the text, by a key that goes by the origin's name.
+ */
+
+/** A tree at one size. `origin` names the tree, in the world. */
+type TreeHead = { readonly origin: string; readonly size: number; readonly root: Buffer }
+
+/** A text that is no checkpoint, or not signed by who it should be. `message` says why. */
+export class NoteFault extends Error {
+  override name = 'NoteFault'
+}
+
+const noteBytesMax = 10_000
+const signaturesMax = 16
+const keyIdBytes = 4
+const signatureBytes = 64
+const publicKeyBytes = 32
+const ed25519 = Buffer.of(1)
+
+/** No white space and no plus sign, as for every key's name. */
+const originPattern = /^[^\s+]{1,200}$/u
+const sizePattern = /^(0|[1-9]\d{0,15})$/
+
+const textOf = ({ origin, size, root }: TreeHead): string => {
+  if (!originPattern.test(origin)) throw new NoteFault(`"${origin}" is no origin`)
+  return `${origin}\n${size}\n${root.toString('base64')}\n`
+}
+
+/** What a signature line begins with, so that a reader finds the key. */
+const keyHash = (name: string, publicKey: Buffer): Buffer =>
+  Buffer.from(
+    hash('sha256', Buffer.concat([Buffer.from(`${name}\n`), ed25519, publicKey]), 'hex'),
+    'hex',
+  ).subarray(0, keyIdBytes)
+
+/** The key as verifiers take it: `<name>+<id>+<key>`. */
+export const verifierKey = (name: string, publicKey: Buffer): string =>
+  `${name}+${keyHash(name, publicKey).toString('hex')}+${Buffer.concat([ed25519, publicKey]).toString('base64')}`
+
+type Signer = { readonly publicKey: Buffer; sign(text: string): Buffer }
+
+export const signedNote = (head: TreeHead, signer: Signer): string => {
+  const text = textOf(head)
+  const id = keyHash(head.origin, signer.publicKey)
+  return `${text}\n— ${head.origin} ${Buffer.concat([id, signer.sign(text)]).toString('base64')}\n`
+}
+
+type Signature = { readonly name: string; readonly keyHash: Buffer; readonly signature: Buffer }
+
+/** The note's text, which is what was signed, and its signatures. Throws `NoteFault`. */
+export const partsOf = (note: string): { text: string; signatures: Signature[] } => {
+  if (Buffer.byteLength(note) > noteBytesMax) throw new NoteFault(`a note has at most ${noteBytesMax} bytes`)
+  const blank = note.lastIndexOf('\n\n')
+  if (blank === -1 || !note.endsWith('\n'))
+    throw new NoteFault('a signed note has its text, an empty line, and lines of signatures')
+  const lines = note.slice(blank + 2, -1).split('\n')
+  if (lines.length > signaturesMax) throw new NoteFault(`a note has at most ${signaturesMax} signatures`)
+  return { text: note.slice(0, blank + 1), signatures: lines.map(signatureOf) }
+}
+
+const signatureOf = (line: string): Signature => {
+  const [, name = '', encoded = ''] = /^— ([^\s+]+) ([A-Za-z0-9+/]+={0,2})$/u.exec(line) ?? []
+  const bytes = Buffer.from(encoded, 'base64')
+  if (name === '' || bytes.length <= keyIdBytes || bytes.toString('base64') !== encoded)
+    throw new NoteFault('a line of the note is no signature')
+  return { name, keyHash: bytes.subarray(0, keyIdBytes), signature: bytes.subarray(keyIdBytes) }
+}
+
+/** What a checkpoint says, whoever signed it. Throws `NoteFault`. */
+export const headOf = (note: string): TreeHead => {
+  const [origin = '', size = '', encoded = '', ...rest] = partsOf(note).text.split('\n')
+  const root = Buffer.from(encoded, 'base64')
+  if (!originPattern.test(origin) || !sizePattern.test(size) || rest.length === 0)
+    throw new NoteFault('the lines of a checkpoint are its origin, its size and its root')
+  if (root.length !== hashBytes || root.toString('base64') !== encoded)
+    throw new NoteFault('the root of the checkpoint is not 32 bytes in base64')
+  if (!Number.isSafeInteger(Number(size))) throw new NoteFault(`no tree has ${size} leaves`)
+  return { origin, size: Number(size), root }
+}
+
+/** Which of the keys has signed the note under its own name; undefined: none. Throws `NoteFault` where it is no note. */
+export const signerOf = <Key extends { readonly publicKey: Buffer }>(
+  note: string,
+  name: string,
+  keys: readonly Key[],
+): Key | undefined => {
+  const { text, signatures } = partsOf(note)
+  return keys.find(({ publicKey }) => {
+    const id = keyHash(name, publicKey)
+    return signatures.some(
+      (one) => one.name === name && one.keyHash.equals(id) && isSignature(text, one.signature, publicKey),
+    )
+  })
+}
+
+/** Whether these bytes are the key's signature of the text. */
+export const isSignature = (text: string, signature: Buffer, publicKey: Buffer): boolean => {
+  if (signature.length !== signatureBytes || publicKey.length !== publicKeyBytes) return false
+  const key = createPublicKey({
+    key: { kty: 'OKP', crv: 'Ed25519', x: publicKey.toString('base64url') },
+    format: 'jwk',
+  })
+  return verify(null, Buffer.from(text), key, signature)
+}

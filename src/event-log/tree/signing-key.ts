@@ -1,0 +1,140 @@
+import { createPrivateKey, createPublicKey, generateKeyPairSync, randomUUID, sign } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { link, open, rename, unlink } from 'node:fs/promises'
+import { join } from 'node:path'
+import { keyIdOf } from './checkpoint-stream.ts'
+
+/**
+ * The key that signs checkpoints, as a file of KEY_DIR that all processes of an installation share: `checkpoint.key` (mode 0600), an
+ * Ed25519 key as PKCS #8 PEM. It appears as a whole and once: written and synced under another name, then linked to its own.
+ *
+ * A new key waits as `checkpoint-next.key` until the log has announced it, and takes the other's place the first time it is used.
+ */
+export type SigningKeyFiles = {
+  /** Where they are, for a person. */
+  readonly path: string
+  /** The key with this id; null: it is not here. */
+  find(id: string): Promise<SigningKey | null>
+  /** The keys that are here. Changes nothing. */
+  present(): SigningKey[]
+  /** The key that is here, whoever announced it; made if there is none. */
+  first(): Promise<SigningKey>
+  /** A new key beside it; the same until it is used. */
+  next(): Promise<SigningKey>
+}
+
+export type SigningKey = {
+  readonly id: string
+  readonly publicKey: Buffer
+  sign(text: string): Buffer
+}
+
+/** The key cannot be used as it is. `message` says what is wrong and what to do. */
+class SigningKeyFault extends Error {
+  override name = 'SigningKeyFault'
+}
+
+export const createSigningKeyFiles = ({
+  dir,
+  makeDir,
+}: {
+  readonly dir: string
+  readonly makeDir: () => Promise<void>
+}): SigningKeyFiles => {
+  const path = join(dir, 'checkpoint.key')
+  const nextPath = join(dir, 'checkpoint-next.key')
+  const made = async (at: string): Promise<SigningKey> => {
+    const there = readKey(at)
+    if (there !== null) return there
+    await makeDir()
+    await makeKey(dir, at)
+    return readKey(at) ?? fail(at, 'it was removed while it was made')
+  }
+  return {
+    path,
+    find: async (id) => {
+      const current = readKey(path)
+      if (current?.id === id) return current
+      const next = readKey(nextPath)
+      if (next?.id !== id) return null
+      await rename(nextPath, path).catch((error: unknown) => {
+        // Another process did it.
+        if (codeOf(error) !== 'ENOENT') throw error
+      })
+      await syncDirectory(dir)
+      return next
+    },
+    present: () => [readKey(path), readKey(nextPath)].filter((key) => key !== null),
+    first: () => made(path),
+    next: () => made(nextPath),
+  }
+}
+
+const fail = (path: string, why: string, cause?: unknown): never => {
+  throw new SigningKeyFault(`${path}: ${why}`, { cause })
+}
+
+const readKey = (path: string): SigningKey | null => {
+  let pem: string
+  try {
+    pem = readFileSync(path, 'utf8')
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return null
+    return fail(path, `it cannot be read (${codeOf(error) ?? 'unknown'})`, error)
+  }
+  try {
+    return keyFrom(pem)
+  } catch (error) {
+    return fail(
+      path,
+      'it is damaged. Put it back from where it was copied to, or remove it and see "event-log announce-key"',
+      error,
+    )
+  }
+}
+
+const keyFrom = (pem: string): SigningKey => {
+  const key = createPrivateKey(pem)
+  if (key.asymmetricKeyType !== 'ed25519') throw new Error('not an Ed25519 key')
+  const publicKey = Buffer.from(createPublicKey(key).export({ format: 'jwk' }).x ?? '', 'base64url')
+  return { id: keyIdOf(publicKey), publicKey, sign: (text) => sign(null, Buffer.from(text), key) }
+}
+
+const makeKey = async (dir: string, path: string): Promise<void> => {
+  const draft = join(dir, `.checkpoint-${randomUUID()}`)
+  try {
+    const pem = generateKeyPairSync('ed25519').privateKey.export({ format: 'pem', type: 'pkcs8' })
+    const file = await open(draft, 'wx', 0o600)
+    try {
+      await file.writeFile(pem)
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+    await link(draft, path).catch((error: unknown) => {
+      // Another process was first: its key counts.
+      if (codeOf(error) !== 'EEXIST') throw error
+    })
+    await unlink(draft)
+    await syncDirectory(dir)
+  } catch (cause) {
+    await unlink(draft).catch(() => undefined)
+    fail(
+      path,
+      `it cannot be made (${codeOf(cause) ?? 'unknown'}). KEY_DIR is a directory this user can write to, on a file system with hard links`,
+      cause,
+    )
+  }
+}
+
+const syncDirectory = async (dir: string): Promise<void> => {
+  const directory = await open(dir, 'r')
+  try {
+    await directory.sync()
+  } finally {
+    await directory.close()
+  }
+}
+
+const codeOf = (error: unknown): string | undefined =>
+  error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined

@@ -1,0 +1,171 @@
+import type pg from 'pg'
+import type { LogPlace, Position } from '../port.ts'
+import { hashBytes } from './merkle-tree.ts'
+import { type Tile, type TileHashes, tileName, tileWidth } from './tiles.ts'
+
+/** The tree's tiles in PostgreSQL: derived, disposable, and grown by whichever process is first. */
+
+/** How far the stored tiles go: this many leaves of this tree, the last of them of the event at `place`. */
+export type StoredTree = {
+  readonly origin: string
+  readonly size: number
+  /** Null where no leaf is of an event yet. */
+  readonly place: LogPlace | null
+}
+
+/** `positions`, on level 0: of the events of its leaves, packed. 0 is of none. */
+export type StoredTile = Tile & { readonly positions: Buffer | null }
+
+export type TreeStore = {
+  read(): Promise<StoredTree | null>
+  /** Throws away what there is; nothing is left of it when it resolves. */
+  begin(origin: string): Promise<void>
+  /** Adds what leads from one size to another, unless another process changed the tree meanwhile: then `false`, and nothing. */
+  grow(
+    from: Pick<StoredTree, 'origin' | 'size'>,
+    to: StoredTree,
+    tiles: readonly StoredTile[],
+  ): Promise<boolean>
+  /** Those that exist, by their names. */
+  tiles(places: readonly Pick<Tile, 'level' | 'index'>[]): Promise<TileHashes>
+  /** The hashes and positions of some tiles of level 0, in order. */
+  lowest(from: number, count: number): Promise<StoredTile[]>
+  /** The leaf of the event at a position; null: there is none. */
+  leafAt(position: Position): Promise<{ readonly index: number; readonly hash: Buffer } | null>
+}
+
+const positionBytes = 8
+
+export const packPositions = (positions: readonly Position[]): Buffer => {
+  const packed = Buffer.alloc(positions.length * positionBytes)
+  for (const [n, position] of positions.entries()) packed.writeBigUInt64BE(position, n * positionBytes)
+  return packed
+}
+
+export const unpackPositions = (packed: Buffer): Position[] =>
+  Array.from({ length: Math.floor(packed.length / positionBytes) }, (_, n) =>
+    packed.readBigUInt64BE(n * positionBytes),
+  )
+
+type TreeRow = {
+  readonly origin: string
+  readonly size: string
+  readonly position: string
+  readonly event_id: string | null
+  readonly digest: string | null
+}
+type TileRow = {
+  readonly level: number
+  readonly index: string
+  readonly hashes: Buffer
+  readonly positions: Buffer | null
+}
+
+const treeOf = ({ origin, size, position, event_id, digest }: TreeRow): StoredTree => ({
+  origin,
+  size: Number(size),
+  place:
+    event_id === null || digest === null ? null : { position: BigInt(position), eventId: event_id, digest },
+})
+
+const tileOf = ({ level, index, hashes, positions }: TileRow): StoredTile => ({
+  level,
+  index: Number(index),
+  hashes,
+  positions,
+})
+
+export const createTreeStore = (pool: pg.Pool): TreeStore => ({
+  read: async () => {
+    const { rows } = await pool.query<TreeRow>(
+      'select origin, size, position, event_id, digest from log_tree',
+    )
+    return rows[0] === undefined ? null : treeOf(rows[0])
+  },
+  begin: (origin) =>
+    inTransaction(pool, async (client) => {
+      // The row first: who grows the tree meanwhile waits for it, and finds another size.
+      await client.query(
+        `insert into log_tree (origin, size, position) values ($1, 0, 0)
+         on conflict (one) do update set origin = excluded.origin, size = 0, position = 0, event_id = null, digest = null`,
+        [origin],
+      )
+      await client.query('delete from log_tree_tiles')
+    }),
+  grow: (from, to, tiles) =>
+    inTransaction(pool, async (client) => {
+      const { rowCount } = await client.query(
+        `update log_tree set size = $3, position = $4, event_id = $5, digest = $6
+          where origin = $1 and size = $2`,
+        [
+          from.origin,
+          from.size,
+          to.size,
+          (to.place?.position ?? 0n).toString(),
+          to.place?.eventId ?? null,
+          to.place?.digest ?? null,
+        ],
+      )
+      if (rowCount !== 1) return false
+      await client.query(growSql, [
+        tiles.map(({ level }) => level),
+        tiles.map(({ index }) => index),
+        tiles.map(({ hashes }) => hashes),
+        tiles.map(({ positions }) => positions?.readBigUInt64BE(0).toString() ?? null),
+        tiles.map(({ positions }) => positions),
+      ])
+      return true
+    }),
+  tiles: async (places) => {
+    const { rows } = await pool.query<TileRow>(
+      `select t.level, t.index, t.hashes, null as positions from log_tree_tiles t
+         join unnest($1::smallint[], $2::bigint[]) as place (level, index) on t.level = place.level and t.index = place.index`,
+      [places.map(({ level }) => level), places.map(({ index }) => index)],
+    )
+    return new Map(rows.map(tileOf).map((tile) => [tileName(tile), tile.hashes]))
+  },
+  lowest: async (from, count) => {
+    const { rows } = await pool.query<TileRow>(
+      `select level, index, hashes, positions from log_tree_tiles
+        where level = 0 and index >= $1 and index < $2 order by index`,
+      [from, from + count],
+    )
+    return rows.map(tileOf)
+  },
+  leafAt: async (position) => {
+    const { rows } = await pool.query<TileRow>(
+      `select level, index, hashes, positions from log_tree_tiles
+        where level = 0 and first_position <= $1 order by first_position desc limit 1`,
+      [position.toString()],
+    )
+    if (rows[0] === undefined) return null
+    const { index, hashes, positions } = tileOf(rows[0])
+    const at = positions === null ? -1 : unpackPositions(positions).indexOf(position)
+    const hash = hashes.subarray(at * hashBytes, (at + 1) * hashBytes)
+    return at === -1 || hash.length < hashBytes ? null : { index: index * tileWidth + at, hash }
+  },
+})
+
+const growSql = `
+  insert into log_tree_tiles (level, index, hashes, first_position, positions)
+  select * from unnest($1::smallint[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bytea[])
+  on conflict (level, index) do update
+     set hashes = excluded.hashes, first_position = excluded.first_position, positions = excluded.positions`
+
+const inTransaction = async <Result>(
+  pool: pg.Pool,
+  work: (client: pg.PoolClient) => Promise<Result>,
+): Promise<Result> => {
+  const client = await pool.connect()
+  try {
+    await client.query('begin')
+    const result = await work(client)
+    await client.query('commit')
+    client.release()
+    return result
+  } catch (error) {
+    // A connection in the middle of something is not used again.
+    client.release(true)
+    throw error
+  }
+}

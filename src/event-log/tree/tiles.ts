@@ -1,0 +1,152 @@
+import { hashBytes, inclusionRanges, type LeafRange, nodeHash, rootOf, splitOf } from './merkle-tree.ts'
+
+/**
+ * The tree in tiles, as C2SP tlog-tiles has them: a tile of level 0 holds the hashes of 256 leaves; one of level n + 1 the roots
+ * of 256 tiles of level n. The last tile of a level may be partial. Pure.
+ */
+
+export const tileWidth = 256
+
+export type Tile = {
+  readonly level: number
+  readonly index: number
+  /** One after the other; fewer than 256 in the last tile of a level. */
+  readonly hashes: Buffer
+}
+
+export const tileName = ({ level, index }: Pick<Tile, 'level' | 'index'>): string => `${level}/${index}`
+
+/** Leaves as they come. Holds the last tile of each level and nothing else. */
+export class TileStack {
+  #size = 0
+  readonly #levels: { hashes: Buffer; count: number }[] = []
+
+  /** How many leaves there are. */
+  get size(): number {
+    return this.#size
+  }
+
+  /** The stack of a tree of this size, whose last tiles `lastTile` knows; null where it knows too little. */
+  static at(size: number, lastTile: (level: number, index: number) => Buffer | undefined): TileStack | null {
+    const stack = new TileStack()
+    for (let level = 0, entries = size; entries > 0; level++, entries = Math.floor(entries / tileWidth)) {
+      const count = entries % tileWidth
+      const own = stack.#level(level)
+      if (count === 0) continue
+      const hashes = lastTile(level, Math.floor(entries / tileWidth))
+      if (hashes === undefined || hashes.length < count * hashBytes) return null
+      hashes.copy(own.hashes, 0, 0, count * hashBytes)
+      own.count = count
+    }
+    stack.#size = size
+    return stack
+  }
+
+  /** Adds a leaf. `write` writes its hash where it is told to. Tells of every tile that the leaf completes, the lowest first. */
+  add(write: (target: Buffer, at: number) => void, completed: (tile: Tile) => void): void {
+    const lowest = this.#level(0)
+    write(lowest.hashes, lowest.count * hashBytes)
+    lowest.count++
+    this.#size++
+    let entries = this.#size
+    for (let level = 0; this.#level(level).count === tileWidth; level++) {
+      const full = this.#level(level)
+      const hashes = Buffer.from(full.hashes)
+      full.count = 0
+      entries = entries / tileWidth
+      completed({ level, index: entries - 1, hashes })
+      const next = this.#level(level + 1)
+      rootOf(hashes).copy(next.hashes, next.count * hashBytes)
+      next.count++
+    }
+  }
+
+  /** The tiles that are not complete, the lowest first. */
+  partial(): Tile[] {
+    return this.#levels.flatMap(({ hashes, count }, level) =>
+      count === 0
+        ? []
+        : [
+            {
+              level,
+              index: Math.floor(this.#size / tileWidth ** (level + 1)),
+              hashes: Buffer.from(hashes.subarray(0, count * hashBytes)),
+            },
+          ],
+    )
+  }
+
+  root(): Buffer {
+    let root: Buffer | null = null
+    for (const { hashes, count } of this.#levels) {
+      const own = hashes.subarray(0, count * hashBytes)
+      if (root !== null) root = rootOf(Buffer.concat([own, root]))
+      else if (count > 0) root = rootOf(own)
+    }
+    return root ?? rootOf(Buffer.alloc(0))
+  }
+
+  #level(level: number): { hashes: Buffer; count: number } {
+    const known = this.#levels[level]
+    if (known !== undefined) return known
+    const added = { hashes: Buffer.alloc(tileWidth * hashBytes), count: 0 }
+    this.#levels[level] = added
+    return added
+  }
+}
+
+/** A complete subtree: 2^height leaves, the index-th of its height. */
+type Subtree = { readonly height: number; readonly index: number }
+
+const heightOf = (leaves: number): number => Math.round(Math.log2(leaves))
+const tileHeight = heightOf(tileWidth)
+
+const subtreesOf = ({ from, to }: LeafRange): Subtree[] => {
+  const leaves = to - from
+  if (leaves === 0) return []
+  const split = leaves === 1 ? 1 : splitOf(leaves)
+  if (split * 2 === leaves || leaves === 1) return [{ height: heightOf(leaves), index: from / leaves }]
+  return [...subtreesOf({ from, to: from + split }), ...subtreesOf({ from: from + split, to })]
+}
+
+const placeOf = ({
+  height,
+  index,
+}: Subtree): Pick<Tile, 'level' | 'index'> & { first: number; count: number } => {
+  const level = Math.floor(height / tileHeight)
+  const count = 2 ** (height % tileHeight)
+  const first = index * count
+  return { level, index: Math.floor(first / tileWidth), first: first % tileWidth, count }
+}
+
+/** The tiles that hold what the roots of these ranges are made of, each once. */
+export const tilesOf = (ranges: readonly LeafRange[]): Pick<Tile, 'level' | 'index'>[] => {
+  const tiles = ranges.flatMap(subtreesOf).map(placeOf)
+  return [
+    ...new Map(tiles.map(({ level, index }) => [tileName({ level, index }), { level, index }])).values(),
+  ]
+}
+
+/** The hashes of tiles by their names, as `tileName` gives them. */
+export type TileHashes = ReadonlyMap<string, Buffer>
+
+/** The root of the leaves of a range that begins where such a subtree may begin; null where a tile is missing or too short. */
+export const rangeRoot = ({ from, to }: LeafRange, tiles: TileHashes): Buffer | null => {
+  if (from === to) return rootOf(Buffer.alloc(0))
+  const [subtree, more] = subtreesOf({ from, to })
+  if (subtree === undefined) return null
+  if (more === undefined) {
+    const { first, count, ...tile } = placeOf(subtree)
+    const hashes = tiles.get(tileName(tile))?.subarray(first * hashBytes, (first + count) * hashBytes)
+    return hashes === undefined || hashes.length < count * hashBytes ? null : rootOf(hashes)
+  }
+  const middle = from + splitOf(to - from)
+  const [left, right] = [rangeRoot({ from, to: middle }, tiles), rangeRoot({ from: middle, to }, tiles)]
+  return left === null || right === null ? null : nodeHash(left, right)
+}
+
+/** The hashes that prove a leaf of a tree of this size; null where a tile is missing. */
+export const inclusionProof = (index: number, size: number, tiles: TileHashes): Buffer[] | null => {
+  const hashes = inclusionRanges(index, size).map((range) => rangeRoot(range, tiles))
+  return hashes.every((hash) => hash !== null) ? hashes : null
+}

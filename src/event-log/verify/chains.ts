@@ -1,0 +1,123 @@
+import { currentVersion, isEventType } from '../../events/catalogue.ts'
+import { organizationOfStream } from '../../events/streams.ts'
+import { genesisDigest, recompute } from '../hash-chain.ts'
+import type { RecordedEvent } from '../port.ts'
+import { decodeEvent } from '../stored-event.ts'
+
+/**
+ * The hash chains of all streams at once, event by event in whatever order the streams lie among each other. Of each stream only its
+ * end is held. Pure.
+ */
+
+/** Where a stream has been followed to. */
+type ChainEnd = {
+  revision: number
+  digest: string
+  /** The first revision with a digest; null while there is none. */
+  chainedFrom: number | null
+  /** Its first fault was named; nothing after it is judged. */
+  broken: boolean
+}
+
+/** Whether an event whose bytes give this digest is known to be broken. */
+export type IsKnown = (event: RecordedEvent, digest: string) => boolean
+
+export type Chains = {
+  /** What is wrong with the stream's next event; null: nothing, or its stream was named already. */
+  check(event: RecordedEvent): string | null
+  /** The last revision that was met; −1: none. */
+  lastOf(stream: string): number
+  isBroken(stream: string): boolean
+  /** Names the stream: what else is wrong with it is not told. */
+  giveUp(stream: string): void
+  /** How many streams there are, how many events of theirs an earlier release wrote without digests, and how many faults are known. */
+  counts(): { readonly streams: number; readonly unchained: number; readonly known: number }
+}
+
+export const createChains = (isKnown: IsKnown = () => false): Chains => {
+  let known = 0
+  const ends = new Map<string, ChainEnd>()
+  const endOf = (stream: string): ChainEnd => {
+    const met = ends.get(stream)
+    if (met !== undefined) return met
+    const end = { revision: -1, digest: genesisDigest, chainedFrom: null, broken: false }
+    ends.set(stream, end)
+    return end
+  }
+  // Events come in runs of one stream.
+  let last: { stream: string; end: ChainEnd } = { stream: '', end: endOf('') }
+  ends.delete('')
+  return {
+    check: (event) => {
+      if (event.stream !== last.stream) last = { stream: event.stream, end: endOf(event.stream) }
+      const { end } = last
+      if (end.broken) return null
+      const fault = faultOf(event, end, isKnown)
+      if (fault === 'known') known++
+      else if (fault !== null) end.broken = true
+      return fault === 'known' ? null : fault
+    },
+    lastOf: (stream) => ends.get(stream)?.revision ?? -1,
+    isBroken: (stream) => ends.get(stream)?.broken === true,
+    giveUp: (stream) => {
+      endOf(stream).broken = true
+    },
+    counts: () => {
+      let unchained = 0
+      for (const { chainedFrom, revision } of ends.values()) unchained += chainedFrom ?? revision + 1
+      return { streams: ends.size, unchained, known }
+    },
+  }
+}
+
+const faultOf = (event: RecordedEvent, end: ChainEnd, isKnown: IsKnown): string | null => {
+  const { stream } = event
+  const revision = end.revision + 1
+  const { carried, computed } = recompute(event, { stream, revision, previous: end.digest })
+  const fault =
+    event.revision !== revision
+      ? `expected revision ${revision}: an event is missing`
+      : carried === null
+        ? withoutDigest(event, end)
+        : (mismatch(carried, computed) ?? unknown(event))
+  if (fault !== null && !isKnown(event, computed)) return fault
+  // What an earlier release wrote without a digest counts as the first of its chain. What comes after a known fault was chained to
+  // what that carries.
+  end.digest =
+    carried ??
+    (revision === 0 ? computed : recompute(event, { stream, revision, previous: genesisDigest }).computed)
+  end.revision = event.revision
+  if (carried !== null && end.chainedFrom === null) end.chainedFrom = event.revision
+  return fault === null ? null : 'known'
+}
+
+const mismatch = (carried: string, computed: string): string | null =>
+  carried === computed
+    ? null
+    : 'its bytes do not give the digest it carries: it, or the event before it, was changed'
+
+/** Earlier releases chained ledgers alone. */
+const withoutDigest = (event: RecordedEvent, { chainedFrom }: ChainEnd): string | null => {
+  if (chainedFrom !== null) return `carries no digest, and every event since revision ${chainedFrom} has to`
+  if (organizationOfStream(event.stream) !== null) return 'carries no digest'
+  try {
+    decodeEvent(event)
+    return null
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
+
+const versionStart = '{"schema_version":'
+
+/** The digest says that the bytes are those that were written; so it is enough that this release knows what they are of. */
+const unknown = ({ type, metadata }: RecordedEvent): string | null => {
+  const newest = isEventType(type) ? currentVersion(type) : 0
+  const version = metadata.startsWith(versionStart)
+    ? Number.parseInt(metadata.slice(versionStart.length, versionStart.length + 6), 10)
+    : 0
+  if (version >= 1 && version <= newest) return null
+  return newest === 0
+    ? `event type ${type} is not in the catalogue of this release`
+    : `${type} version ${version} is not known to this release (newest: ${newest})`
+}

@@ -1,0 +1,149 @@
+import { logStart, type RecordedEvent } from '../port.ts'
+import { noteDigest } from '../tree/grow.ts'
+import { leafDigestOf } from '../tree/leaves.ts'
+import { writeLeafHash } from '../tree/merkle-tree.ts'
+import { packPositions, type StoredTile, type TreeStore } from '../tree/store.ts'
+import { type Tile, TileStack, tileName, tileWidth } from '../tree/tiles.ts'
+
+/** The tree over the log, grown anew, against the roots that were signed and the tiles that are stored. */
+
+/** A root the log has to give at a size. */
+export type ExpectedRoot = {
+  readonly size: number
+  readonly root: string
+  /** Of the event of the last leaf; null where that is not said. */
+  readonly position: string | null
+  /** What is told where it does not. */
+  readonly refuted: (why: string) => void
+}
+
+export type Roots = {
+  /** The next event of ours in log order. */
+  add(event: RecordedEvent): void
+  /** Compares what was completed with what is stored. After every page, so that little is held. */
+  settle(): Promise<void>
+  /** When the log is at its end. */
+  end(): Promise<void>
+  readonly size: number
+}
+
+/** So many tiles of level 0 are fetched at a time. */
+const fetchedTiles = 64
+
+export const createRoots = async ({
+  tree,
+  expected,
+  store,
+  tileFault,
+}: {
+  readonly tree: { readonly origin: string; readonly previousNote: string | null } | null
+  readonly expected: readonly ExpectedRoot[]
+  /** Null where tiles are not to be looked at. */
+  readonly store: TreeStore | null
+  readonly tileFault: (message: string) => void
+}): Promise<Roots> => {
+  const due = [...expected].sort((a, b) => a.size - b.size)
+  const stored = store === null ? null : await store.read()
+  const tiles =
+    store === null || stored === null || stored.origin !== tree?.origin
+      ? null
+      : compareTiles(store, stored.size, tileFault)
+  // What comes after the last root that anyone expects is hashed for no one.
+  const sizeMax = Math.max(due.at(-1)?.size ?? 0, tiles === null ? 0 : (stored?.size ?? 0))
+  const stack = new TileStack()
+  let positions: bigint[] = []
+  let size = 0
+  let next = 0
+
+  const completed = (tile: Tile): void => {
+    const lowest = tile.level === 0
+    tiles?.completed({ ...tile, positions: lowest ? packPositions(positions) : null })
+    if (lowest) positions = []
+  }
+  const addLeaf = (digest: string, position: bigint): void => {
+    size++
+    if (size > sizeMax) return
+    positions.push(position)
+    stack.add((target, at) => writeLeafHash(digest, target, at), completed)
+    for (; due[next]?.size === size; next++) compareRoot(due[next], stack, position)
+    if (size === stored?.size) tiles?.reached(stack.partial(), packPositions(positions))
+  }
+  if (tree !== null && tree.previousNote !== null) addLeaf(noteDigest(tree.previousNote), logStart)
+  return {
+    add: (event) => addLeaf(leafDigestOf(event), event.position),
+    settle: async () => tiles?.settle(),
+    end: async () => {
+      await tiles?.settle()
+      for (const { refuted } of due.slice(next))
+        refuted(`the log has ${size} leaves only: its end is missing`)
+      if (tiles !== null && stored !== null && stored.size > size)
+        tileFault(`the stored tree has ${stored.size} leaves, and the log only ${size}`)
+    },
+    get size() {
+      return size
+    },
+  }
+}
+
+const compareRoot = (expected: ExpectedRoot | undefined, stack: TileStack, position: bigint): void => {
+  if (expected === undefined) return
+  const root = stack.root().toString('base64')
+  if (root !== expected.root)
+    expected.refuted(
+      `the log's first ${expected.size} leaves give the root ${root}: something that was written before it was changed`,
+    )
+  else if (expected.position !== null && expected.position !== position.toString())
+    expected.refuted(`its last leaf is the event at position ${position}, not at ${expected.position}`)
+}
+
+type TileComparison = {
+  completed(tile: StoredTile): void
+  /** The tiles that are partial at the stored size, and the positions of the lowest of them. */
+  reached(partial: readonly Tile[], positions: Buffer): void
+  settle(): Promise<void>
+}
+
+const compareTiles = (
+  store: TreeStore,
+  storedSize: number,
+  tileFault: (message: string) => void,
+): TileComparison => {
+  let waiting: StoredTile[] = []
+  let fetched = new Map<number, StoredTile>()
+  const lowest = async (index: number): Promise<StoredTile | undefined> => {
+    if (!fetched.has(index))
+      fetched = new Map((await store.lowest(index, fetchedTiles)).map((tile) => [tile.index, tile]))
+    return fetched.get(index)
+  }
+  const higher = async (tile: Tile): Promise<StoredTile | undefined> => {
+    const hashes = (await store.tiles([tile])).get(tileName(tile))
+    return hashes && { ...tile, hashes, positions: null }
+  }
+  return {
+    completed: (tile) => {
+      if ((tile.index + 1) * tileWidth ** (tile.level + 1) <= storedSize) waiting.push(tile)
+    },
+    reached: (partial, positions) => {
+      waiting.push(...partial.map((tile) => ({ ...tile, positions: tile.level === 0 ? positions : null })))
+    },
+    settle: async () => {
+      for (const tile of waiting) {
+        const there = await (tile.level === 0 ? lowest(tile.index) : higher(tile))
+        const same =
+          there !== undefined &&
+          begins(there.hashes, tile.hashes) &&
+          (tile.positions === null || begins(there.positions, tile.positions))
+        if (!same)
+          tileFault(
+            `the stored tile ${tileName(tile)} ${there === undefined ? 'is missing' : 'is not what the log gives'}; ` +
+              'event-log checkpoint --rebuild makes the tiles anew',
+          )
+      }
+      waiting = []
+    },
+  }
+}
+
+/** A partial tile may have grown since. */
+const begins = (there: Buffer | null, expected: Buffer): boolean =>
+  there?.subarray(0, expected.length).equals(expected) === true

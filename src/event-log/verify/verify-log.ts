@@ -1,0 +1,222 @@
+import { checkpointStream, isStreamOfOurs } from '../../events/streams.ts'
+import { type EventLog, EventsUnreadable, type Position, type RecordedEvent } from '../port.ts'
+import { readOpenable } from '../read-openable.ts'
+import {
+  type Checkpoint,
+  CheckpointFault,
+  type CheckpointStream,
+  createStreamReader,
+  emptyStream,
+} from '../tree/checkpoint-stream.ts'
+import { ownEventsAfter } from '../tree/leaves.ts'
+import type { TreeStore } from '../tree/store.ts'
+import { type Chains, createChains, type IsKnown } from './chains.ts'
+import { type OutsideCheckpoint, outsideCheckpoint } from './outside.ts'
+import { createRoots, type ExpectedRoot, type Roots } from './roots.ts'
+
+/**
+ * Reads the whole log once, in log order, and proves it as far as it can be proved without anything else: that each stream's chain
+ * holds and ends where the engine says, that the tree over all of it gives every root that was signed, and that the stored tiles are
+ * those of this tree.
+ */
+
+/** Where the log stops being what was written. `revision` and `event_id` are null where it is about no event. */
+export type LogFault = {
+  readonly stream: string
+  readonly revision: number | null
+  readonly event_id: string | null
+  readonly fault: string
+}
+
+export type LogVerdict = {
+  readonly events: number
+  readonly streams: number
+  /** Events that an earlier release wrote without digests, at the beginning of their streams. */
+  readonly unchained: number
+  /** Broken events that an operator knows of. */
+  readonly known: number
+  readonly checkpoints: {
+    /** Of this log's own tree, each recomputed. */
+    readonly recomputed: number
+    /** Of logs this one was copied from: their signatures hold, and the last of each is the next tree's first leaf. */
+    readonly earlier: number
+    readonly last: Checkpoint | null
+    /** Keys that an operator announced because the one before was lost, and why. */
+    readonly announced: readonly { readonly key_id: string; readonly reason: string }[]
+  }
+  /** The checkpoint kept outside; null: none was given. */
+  readonly against: OutsideCheckpoint | null
+  /** The first fault of each stream, in log order, and what is wrong with the tree; at most `faultsMax`. */
+  readonly faults: readonly LogFault[]
+}
+
+export type VerifyLogOptions = {
+  /** The text of a checkpoint that was kept outside. */
+  readonly against?: string | undefined
+  readonly isKnown?: IsKnown | undefined
+  readonly onProgress?:
+    | undefined
+    | ((progress: { events: number; position: Position; head: Position; elapsedMs: number }) => void)
+}
+
+type Log = Pick<EventLog, 'read' | 'subscribe' | 'head' | 'lastRevision' | 'streams'>
+
+const faultsMax = 100
+const pageEvents = 1_000
+const askedAtOnce = 16
+
+/** Throws what reading throws, but `EventsUnreadable`; and `NoteFault` where `against` is no checkpoint. */
+export const verifyLog = async (
+  { eventLog, store }: { eventLog: Log; store: TreeStore | null },
+  { against, isKnown, onProgress }: VerifyLogOptions = {},
+): Promise<LogVerdict> => {
+  const faults: LogFault[] = []
+  const told = (fault: LogFault): void => void (faults.length < faultsMax && faults.push(fault))
+  const { stream, expected, earlier } = await signedRoots(eventLog, told)
+  const recomputed = expected.length
+  const outside = against === undefined ? null : outsideCheckpoint(against, stream, told)
+  const roots = await createRoots({
+    tree: stream.tree,
+    expected: [...expected, ...(outside?.expected ?? [])],
+    store,
+    tileFault: (fault) => told({ stream: checkpointStream, revision: null, event_id: null, fault }),
+  })
+  const chains = createChains(isKnown)
+  await readAll(eventLog, { chains, roots, told, onProgress })
+  await complete(eventLog, chains, told)
+  const { streams, unchained, known } = chains.counts()
+  return {
+    events: roots.size - (stream.tree?.previousNote == null ? 0 : 1),
+    streams,
+    unchained,
+    known,
+    checkpoints: {
+      recomputed,
+      earlier,
+      last: stream.last,
+      announced: stream.keys.flatMap(({ id, reason }) => (reason === null ? [] : [{ key_id: id, reason }])),
+    },
+    against: outside?.checkpoint() ?? null,
+    faults,
+  }
+}
+
+type Told = (fault: LogFault) => void
+
+/** What was signed, as far as the stream of checkpoints is sound. It is read before the log: a root then is at most at the log's head. */
+const signedRoots = async (
+  eventLog: Log,
+  told: Told,
+): Promise<{ stream: CheckpointStream; expected: ExpectedRoot[]; earlier: number }> => {
+  const all: Checkpoint[] = []
+  let stream = emptyStream
+  try {
+    stream = await createStreamReader(eventLog, {
+      folded: (folded) => {
+        stream = folded
+        if (folded.last?.revision === folded.revision) all.push(folded.last)
+      },
+    })()
+  } catch (error) {
+    // What cannot be opened is named where the log is read.
+    if (error instanceof CheckpointFault)
+      told({
+        stream: checkpointStream,
+        revision: error.revision,
+        event_id: error.eventId,
+        fault: error.message,
+      })
+    else if (!(error instanceof EventsUnreadable)) throw error
+  }
+  const own = all.filter(({ origin }) => origin === stream.tree?.origin)
+  return {
+    stream,
+    earlier: all.length - own.length,
+    expected: own.map(({ size, root, position, revision, eventId }) => ({
+      size,
+      root,
+      position,
+      refuted: (why) => told({ stream: checkpointStream, revision, event_id: eventId, fault: why }),
+    })),
+  }
+}
+
+const readAll = async (
+  eventLog: Log,
+  {
+    chains,
+    roots,
+    told,
+    onProgress,
+  }: { chains: Chains; roots: Roots; told: Told } & Pick<VerifyLogOptions, 'onProgress'>,
+): Promise<void> => {
+  const startedAt = performance.now()
+  const head = await eventLog.head()
+  try {
+    for await (const { events, position } of ownEventsAfter(eventLog, { batchMax: pageEvents })) {
+      for (const event of events) {
+        const fault = chains.check(event)
+        if (fault !== null) told(faultAt(event, fault))
+        roots.add(event)
+      }
+      await roots.settle()
+      onProgress?.({ events: roots.size, position, head, elapsedMs: performance.now() - startedAt })
+    }
+  } catch (error) {
+    if (!(error instanceof EventsUnreadable)) throw error
+    // Log order ends here; each stream goes on by itself, up to where it cannot be opened. The tree is not grown any further.
+    return readStreams(eventLog, chains, told)
+  }
+  await roots.end()
+}
+
+const faultAt = ({ stream, revision, id }: RecordedEvent, fault: string): LogFault => ({
+  stream,
+  revision,
+  event_id: id,
+  fault,
+})
+
+const readStreams = async (eventLog: Log, chains: Chains, told: Told): Promise<void> => {
+  for (const stream of (await eventLog.streams('')).filter(isStreamOfOurs).sort())
+    for (let from = chains.lastOf(stream) + 1; !chains.isBroken(stream); ) {
+      const { events, unreadable } = await readOpenable(eventLog, stream, { from, max: 1_000 })
+      for (const event of events) {
+        const fault = chains.check(event)
+        if (fault !== null) told(faultAt(event, fault))
+      }
+      from += events.length
+      if (unreadable === null && events.length === 0) break
+      if (unreadable === null || chains.isBroken(stream)) continue
+      told({ stream, revision: from, event_id: null, fault: unreadable.message })
+      chains.giveUp(stream)
+    }
+}
+
+/** Every stream has to end where the engine itself says. One that has grown since is looked at once more. */
+const complete = async (eventLog: Log, chains: Chains, told: Told): Promise<void> => {
+  const streams = (await eventLog.streams('')).filter(isStreamOfOurs).sort()
+  for (let n = 0; n < streams.length; n += askedAtOnce) {
+    const faults = await Promise.all(
+      streams.slice(n, n + askedAtOnce).map((one) => endFault(eventLog, chains, one)),
+    )
+    for (const fault of faults) if (fault !== null) told(fault)
+  }
+}
+
+const endFault = async (eventLog: Log, chains: Chains, stream: string): Promise<LogFault | null> => {
+  if (chains.isBroken(stream)) return null
+  const met = chains.lastOf(stream)
+  const engine = await eventLog.lastRevision(stream)
+  if (engine === null || engine === met) return null
+  const missing = (fault: string): LogFault => ({ stream, revision: met + 1, event_id: null, fault })
+  if (engine < met)
+    return missing(
+      `the stream goes up to revision ${met}, and the event log itself counts it up to ${engine} only`,
+    )
+  const { events, unreadable } = await readOpenable(eventLog, stream, { from: met + 1, max: 1 })
+  if (unreadable !== null) return missing(unreadable.message)
+  // Written while the log was read.
+  if (events[0]?.revision === met + 1) return null
+  return missing(`the stream ends before revision ${engine}, up to which the event log itself counts it`)
+}

@@ -1,0 +1,79 @@
+/** Streams of other families than ledgers are chained by whoever appends to them. */
+import { describe, expect, test } from 'vitest'
+import { appendChained } from '../../src/event-log/append-chained.ts'
+import { appendNext } from '../../src/event-log/append-next.ts'
+import { recompute } from '../../src/event-log/hash-chain.ts'
+import { AppendConflict, type NewEvent } from '../../src/event-log/port.ts'
+import { createMemoryEventLog } from '../support/memory-event-log.ts'
+
+const stream = 'operator'
+const event = (n: number): NewEvent => ({
+  id: `00000000-0000-5000-8000-${String(n).padStart(12, '0')}`,
+  type: 'RebuildRequested',
+  data: `{"projections":["accounts"],"reason":"r${n}"}`,
+  metadata: '{"schema_version":1,"actor":"cli","effective_at":"2026-03-01T12:00:00.000Z"}',
+})
+const recordedAts = (events: readonly NewEvent[]): string[] =>
+  events.map(({ metadata }) => JSON.parse(metadata).recorded_at)
+
+/** Recomputes the chain as an outsider would; the revisions whose digest is wrong. */
+const broken = (events: readonly NewEvent[]): number[] => {
+  let previous = ''
+  return events.flatMap((one, revision) => {
+    const { carried, computed } = recompute(one, { stream, revision, previous })
+    previous = carried ?? computed
+    return carried === computed ? [] : [revision]
+  })
+}
+
+describe('an append', () => {
+  test('goes on from the digest of the event before it, whichever function appends', async () => {
+    const log = createMemoryEventLog().client('a')
+    await appendChained(log, stream, 'none', [event(0), event(1)])
+    await appendNext(log, stream, [event(2)])
+    await appendChained(log, stream, 2, [event(3)])
+    const all = await log.read(stream, { max: 10 })
+    expect(all).toHaveLength(4)
+    expect(broken(all)).toEqual([])
+    expect(recordedAts(all).toSorted()).toEqual(recordedAts(all))
+  })
+
+  test('goes on from what an earlier release wrote without a digest as from the first of a chain', async () => {
+    const log = createMemoryEventLog().client('a')
+    await log.append(stream, 'none', [event(0), event(1)])
+    await appendNext(log, stream, [event(2)])
+    const all = await log.read(stream, { max: 10 })
+    expect(broken(all.slice(0, 2))).toEqual([0, 1])
+    const previous = recompute(event(1), { stream, revision: 1, previous: '' }).computed
+    const [last] = all.slice(2)
+    if (last === undefined) throw new Error('not appended')
+    const { carried, computed } = recompute(last, { stream, revision: 2, previous })
+    expect(carried).toBe(computed)
+  })
+
+  test('is never recorded before the event it follows, though the clock was set back', async () => {
+    const log = createMemoryEventLog().client('a')
+    const later = '2999-01-01T00:00:00.000Z'
+    await log.append(stream, 'none', [
+      { ...event(0), metadata: event(0).metadata.replace('}', `,"recorded_at":"${later}"}`) },
+    ])
+    await appendNext(log, stream, [event(1)])
+    expect(recordedAts(await log.read(stream, { max: 10 }))).toEqual([later, later])
+  })
+
+  test('that was made before changes nothing, though its bytes would be others now', async () => {
+    const log = createMemoryEventLog().client('a')
+    await appendChained(log, stream, 'none', [event(0)])
+    await appendNext(log, stream, [event(1)])
+    const before = await log.read(stream, { max: 10 })
+    expect(await appendChained(log, stream, 'none', [event(0)])).toEqual({ revision: 0, repeated: true })
+    expect(await log.read(stream, { max: 10 })).toEqual(before)
+  })
+
+  test('at another revision than the last is a conflict', async () => {
+    const log = createMemoryEventLog().client('a')
+    await appendChained(log, stream, 'none', [event(0)])
+    await expect(appendChained(log, stream, 'none', [event(1)])).rejects.toThrow(AppendConflict)
+    await expect(appendChained(log, stream, 5, [event(1)])).rejects.toThrow(AppendConflict)
+  })
+})

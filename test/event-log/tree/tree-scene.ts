@@ -1,0 +1,93 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import pino from 'pino'
+import { appendNext } from '../../../src/event-log/append-next.ts'
+import { eventIdOf } from '../../../src/event-log/event-id.ts'
+import { openEventStoreDb } from '../../../src/event-log/eventstoredb/index.ts'
+import type { EventLog } from '../../../src/event-log/port.ts'
+import { openPostgresEventLog } from '../../../src/event-log/postgres/index.ts'
+import { encodeEvent } from '../../../src/event-log/stored-event.ts'
+import { type Checkpoints, createCheckpoints } from '../../../src/event-log/tree/checkpoints.ts'
+import { createSigningKeyFiles } from '../../../src/event-log/tree/signing-key.ts'
+import { createTreeStore, type TreeStore } from '../../../src/event-log/tree/store.ts'
+import { makeDataDir } from '../../../src/foundation/data-dir.ts'
+import { startEventStoreDouble } from '../../support/eventstore-double.ts'
+import { createMemoryEventLog } from '../../support/memory-event-log.ts'
+import { type TestDatabase, testDatabase } from '../../support/postgres.ts'
+
+/** An event log of each kind, a database for the tiles, and a directory for the signing key. */
+
+export type LogKind = 'memory' | 'postgres' | 'eventstoredb'
+
+export type TreeScene = {
+  readonly eventLog: EventLog
+  readonly pool: pg.Pool
+  readonly database: TestDatabase
+  readonly store: TreeStore
+  readonly keyDir: string
+  /** As a process has them. */
+  checkpoints(keyDir?: string): Checkpoints
+  /** Appends events of ours to a stream of the operators' kind, some at a time. */
+  write(count: number, stream?: string): Promise<void>
+  close(): Promise<void>
+}
+
+export const signingKeysIn = (dir: string) =>
+  createSigningKeyFiles({ dir, makeDir: () => makeDataDir(dir, 'KEY_DIR') })
+
+const appendEventsMax = 500
+const logger = pino({ level: 'silent' })
+
+export const openTreeScene = async (kind: LogKind): Promise<TreeScene> => {
+  const database = await testDatabase()
+  const pool = new pg.Pool({ connectionString: database.url, max: 4 })
+  // What is still being closed when the database is dropped is ended by the server.
+  pool.on('connect', (client) => client.on('error', () => undefined))
+  const keyDir = await mkdtemp(join(tmpdir(), 'signing-key-'))
+  const double = kind === 'eventstoredb' ? await startEventStoreDouble({ systemEventEvery: 7 }) : null
+  const eventLog =
+    kind === 'memory'
+      ? createMemoryEventLog().client('scene')
+      : kind === 'postgres'
+        ? openPostgresEventLog({ url: database.url, logger })
+        : openEventStoreDb({ url: double?.url ?? '', logger })
+  const store = createTreeStore(pool)
+  let written = 0
+  return {
+    eventLog,
+    pool,
+    database,
+    store,
+    keyDir,
+    checkpoints: (dir = keyDir) => createCheckpoints({ eventLog, store, keys: signingKeysIn(dir) }),
+    write: async (count, stream = 'operator') => {
+      for (let left = count; left > 0; left -= appendEventsMax)
+        await appendNext(
+          eventLog,
+          stream,
+          Array.from({ length: Math.min(left, appendEventsMax) }, () =>
+            encodeEvent(
+              {
+                type: 'RebuildRequested',
+                data: { projections: ['accounts'], reason: `reason ${written++}` },
+              },
+              {
+                id: eventIdOf(stream, String(written), 0),
+                actor: 'system',
+                effectiveAt: '2026-01-01T00:00:00.000Z',
+              },
+            ),
+          ),
+        )
+    },
+    close: async () => {
+      await eventLog.close()
+      await double?.close()
+      await pool.end()
+      await database.drop()
+      await rm(keyDir, { recursive: true, force: true })
+    },
+  }
+}

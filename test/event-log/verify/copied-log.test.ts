@@ -1,0 +1,76 @@
+import { afterEach, expect, test } from 'vitest'
+import { copyEventLog } from '../../../src/administration/copy-event-log.ts'
+import { leafHash, rootFromInclusion } from '../../../src/event-log/tree/merkle-tree.ts'
+import { headOf } from '../../../src/event-log/tree/signed-note.ts'
+import { verifyLog } from '../../../src/event-log/verify/verify-log.ts'
+import { checkpointStream } from '../../../src/events/streams.ts'
+import { type LogKind, openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
+
+/** A log that moved house: another order, another tree, and the old one's last word as its first leaf. */
+
+const scenes: TreeScene[] = []
+const opened = async (kind: LogKind): Promise<TreeScene> => {
+  const scene = await openTreeScene(kind)
+  scenes.push(scene)
+  return scene
+}
+afterEach(async () => {
+  for (const scene of scenes.splice(0)) await scene.close()
+})
+
+test('a copy begins a tree of its own with the last checkpoint of the old log, and both verify', async () => {
+  const [source, target] = [await opened('postgres'), await opened('eventstoredb')]
+  await source.write(40, 'operator')
+  const older = await source.checkpoints().make()
+  await source.write(40, 'pricebook')
+  await source.write(40, 'operator')
+  const last = await source.checkpoints().make()
+  const receipt = await source.checkpoints().proofOfInclusion(5n)
+  await source.write(3, 'pricebook')
+
+  await copyEventLog({ from: source.eventLog, to: target.eventLog })
+  const again = await copyEventLog({ from: source.eventLog, to: target.eventLog })
+  expect(again.already).toBe(again.events)
+  const begun = await target.eventLog.read(checkpointStream, { direction: 'backwards', max: 1 })
+  expect(begun.map(({ type, revision, data }) => [type, revision, JSON.parse(data).previous_note])).toEqual([
+    ['LogTreeBegun', 4, last.note],
+  ])
+
+  // The installation moves with its keys; the tiles are made anew.
+  const moved = target.checkpoints(source.keyDir)
+  const first = await moved.make()
+  expect(first.origin).not.toBe(last.origin)
+  // One leaf more than there are events: 123, two keys' worth of announcements, two checkpoints, and the new tree.
+  expect(first.size).toBe(1 + 123 + 2 + 2 + 1)
+  const sound = await verifyLog(target, { against: last.note })
+  expect(sound).toMatchObject({
+    events: 129,
+    faults: [],
+    checkpoints: { recomputed: 1, earlier: 2 },
+    against: { verdict: 'begun_from' },
+  })
+  expect(await verifyLog(target, { against: older.note })).toMatchObject({
+    against: { verdict: 'refuted' },
+    faults: [{ fault: expect.stringContaining('A copied log proves only') }],
+  })
+  expect((await verifyLog(source, { against: older.note })).faults).toEqual([])
+
+  // What a partner was given before the move still holds, against the note it came with.
+  const { size, root } = headOf(receipt?.note ?? '')
+  const proved = rootFromInclusion(
+    leafHash(Buffer.from(receipt?.leaf ?? '', 'base64url')),
+    (receipt?.hashes ?? []).map((hash) => Buffer.from(hash, 'base64')),
+    { index: receipt?.index ?? -1, size },
+  )
+  expect(proved).toEqual(root)
+})
+
+test('a log without checkpoints is copied as it is', async () => {
+  const [source, target] = [await opened('memory'), await opened('memory')]
+  await source.write(4)
+  expect(await copyEventLog({ from: source.eventLog, to: target.eventLog })).toMatchObject({
+    events: 4,
+    streams: 1,
+  })
+  expect(await target.eventLog.head()).toBe(4n)
+})
