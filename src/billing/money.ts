@@ -31,10 +31,17 @@ const formattedMax = 4096
 export const formatCredits = (micro: MicroCredits): string => {
   const known = formatted.get(micro)
   if (known !== undefined) return known
-  const magnitude = micro < 0n ? -micro : micro
-  // recheck: of 6 digits.
-  const fraction = (magnitude % microPerCredit).toString().padStart(fractionDigits, '0').replace(/0+$/, '')
-  const text = `${micro < 0n ? '-' : ''}${magnitude / microPerCredit}${fraction === '' ? '' : `.${fraction}`}`
+  const text = decimalOf(micro)
   if (formatted.size < formattedMax) formatted.set(micro, text)
   return text
+}
+
+const decimalOf = (micro: MicroCredits): string => {
+  const magnitude = micro < 0n ? -micro : micro
+  const whole = magnitude / microPerCredit
+  const rest = magnitude - whole * microPerCredit
+  const sign = micro < 0n ? '-' : ''
+  if (rest === 0n) return `${sign}${whole}`
+  // recheck: of 6 digits.
+  return `${sign}${whole}.${rest.toString().padStart(fractionDigits, '0').replace(/0+$/, '')}`
 }

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import type { PriceBookPublished } from '../events/prices.ts'
 import { type MicroCredits, parseCredits } from './money.ts'
 import { tariff } from './tariff.ts'
@@ -14,9 +15,34 @@ export type PriceBook = {
   readonly version: number
   readonly effectiveFromMs: number
   readonly rules: ReadonlyMap<string, PricedRule>
+  /** `bookDigest` of all of it. */
+  readonly digest: string
 }
 
-export const priceBookOf = (published: PriceBookPublished): PriceBook => ({
+/**
+ * base64url SHA-256 of what a book says, so that a charge can name it: the JSON text
+ * `[version,"effective_from",[["rule",rule_version,"sku" or null,"amount"],…]]` in the order of its rules.
+ */
+const bookDigest = ({
+  version,
+  effective_from,
+  rules,
+}: Pick<PriceBookPublished, 'version' | 'effective_from' | 'rules'>): string =>
+  hash(
+    'sha256',
+    JSON.stringify([
+      version,
+      effective_from,
+      rules.map(({ rule, rule_version, sku, amount }) => [rule, rule_version, sku, amount]),
+    ]),
+    'base64url',
+  )
+
+/** What a book is made of. */
+type BookText = Pick<PriceBookPublished, 'version' | 'effective_from' | 'rules'>
+
+/** The book as its text has it now, which is not always the text that was published. */
+export const priceBookOf = (published: BookText): PriceBook => ({
   version: published.version,
   effectiveFromMs: Date.parse(published.effective_from),
   rules: new Map(
@@ -25,7 +51,18 @@ export const priceBookOf = (published: PriceBookPublished): PriceBook => ({
       { ruleVersion: rule_version, sku, amount: parseCredits(amount) },
     ]),
   ),
+  digest: bookDigest(published),
 })
+
+/** The same, to price calls by. Throws for a book without a date, and for one that is not what its own digest says. */
+export const soundPriceBookOf = (published: BookText & Pick<PriceBookPublished, 'digest'>): PriceBook => {
+  const book = priceBookOf(published)
+  if (Number.isNaN(book.effectiveFromMs))
+    throw new Error(`price book ${book.version} is dated ${published.effective_from}, which does not exist`)
+  if (published.digest !== null && published.digest !== book.digest)
+    throw new Error(`price book ${book.version} is not the one that was published: its digest differs`)
+  return book
+}
 
 /**
  * The price book in force at an instant: of those effective by then, the one effective last; of several effective at
@@ -61,4 +98,7 @@ export const defaultPriceBook = {
     })),
   ),
   approver: 'default',
+  proposal: null,
+  // It is what this release says it is.
+  digest: null,
 } satisfies PriceBookPublished

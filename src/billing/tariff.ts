@@ -19,9 +19,17 @@ type Rule<K extends CallFacts['kind']> = {
   readonly versions: readonly ((facts: Facts<K>) => boolean)[]
   /** In credits, in the price book that a new installation starts with. Null: free there. */
   readonly startPrice: { readonly sku: string; readonly amount: string } | null
+  /** Holds, in version 1 and free, also under a price book that does not name it: operators' books are older than the rule. */
+  readonly unnamed?: true
 }
 
+const freeUnnamed = { ruleVersion: 1, sku: null, amount: 0n } as const
+
 type Tariff = { readonly [K in CallFacts['kind']]: readonly Rule<K>[] }
+
+/** Decision 10: company data are paid for with a verdict that stays, and never for a disposable address. */
+const isCertainEnough = ({ status, sub_status }: Facts<'email_validation'>): boolean =>
+  status === 'valid' || (status === 'risky' && sub_status !== 'disposable')
 
 /** The most decisive rule comes first. */
 export const tariff: Tariff = {
@@ -35,7 +43,11 @@ export const tariff: Tariff = {
     },
     {
       id: 'email_validation.company_found',
-      versions: [(facts) => facts.company_status === 'found'],
+      versions: [
+        (facts) => facts.company_status === 'found',
+        // Partners ask again for what is unknown: they would pay for the same company each time.
+        (facts) => facts.company_status === 'found' && isCertainEnough(facts),
+      ],
       startPrice: { sku: 'company_data', amount: '2' },
     },
     { id: 'email_validation.invalid', versions: [(facts) => facts.status === 'invalid'], startPrice: null },
@@ -69,6 +81,9 @@ export const tariff: Tariff = {
   pixel: [{ id: 'pixel', versions: [() => true], startPrice: null }],
   // Decision 11: whoami costs nothing.
   whoami: [{ id: 'whoami', versions: [() => true], startPrice: null }],
+  // A look at one's own account and ledger costs nothing, whatever book prices the calls.
+  account: [{ id: 'account', versions: [() => true], startPrice: null, unnamed: true }],
+  ledger_export: [{ id: 'ledger_export', versions: [() => true], startPrice: null, unnamed: true }],
   // Decision 15: the same Idempotency-Key is charged once, ever.
   replay: [{ id: 'replay', versions: [() => true], startPrice: null }],
   // Spec §4.1 rule 5, decision 11: whatever is refused costs nothing.
@@ -108,8 +123,8 @@ export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride)
   const lines: RatedLine[] = []
   let first: { rule: string; ruleVersion: number } | undefined
   let total = 0n
-  for (const { id, versions } of tariff[facts.kind] as readonly Rule<CallFacts['kind']>[]) {
-    const priced = book.rules.get(id)
+  for (const { id, versions, unnamed } of tariff[facts.kind] as readonly Rule<CallFacts['kind']>[]) {
+    const priced = book.rules.get(id) ?? (unnamed === true ? freeUnnamed : undefined)
     if (priced === undefined) continue
     const matches = versions[priced.ruleVersion - 1] as ((facts: CallFacts) => boolean) | undefined
     if (matches === undefined)
@@ -130,7 +145,13 @@ export const rate = (facts: CallFacts, book: PriceBook, override: PriceOverride)
 
 /** Whether a price book says anything about facts of a kind; without it no such call can be rated. */
 export const isPriced = (book: PriceBook, kind: CallFacts['kind']): boolean =>
-  tariff[kind].some(({ id }) => book.rules.has(id))
+  tariff[kind].some(({ id, unnamed }) => unnamed === true || book.rules.has(id))
+
+/** Rules without which calls of their kind cannot be rated. */
+export const neededRules = (): readonly string[] =>
+  Object.values(tariff).flatMap((rules: readonly { id: string; unnamed?: true }[]) =>
+    rules.flatMap(({ id, unnamed }) => (unnamed === true ? [] : [id])),
+  )
 
 /** The rule ids and versions this release knows: what a price book may name. */
 export const knownRules = (): ReadonlyMap<string, number> =>

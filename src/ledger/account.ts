@@ -1,7 +1,14 @@
 import { draw, drawable, drawOrder, type Lot } from '../billing/lots.ts'
 import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
+import {
+  overrideAt,
+  type PriceOverrideEntry,
+  withOverride,
+  withoutOverride,
+} from '../billing/price-overrides.ts'
 import { genesisDigest } from '../event-log/hash-chain.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
+import type { LotFill } from '../events/credits.ts'
 
 /**
  * What a ledger says now, folded from its events: enough to decide the next one, and nothing else.
@@ -11,6 +18,10 @@ export type Account = {
   readonly organizationId: string
   revision: number
   digest: string
+  /** When the event at `revision` was recorded, by its writer's clock; 0 where that is not known. */
+  recordedAtMs: number
+  /** The last correction of a charge or a balance is not after this revision; −1: there is none. */
+  adjustedRevision: number
   registered: boolean
   name: string
   overdraftLimit: MicroCredits
@@ -19,13 +30,15 @@ export type Account = {
   /** Lots with something left, in draw order. */
   lots: Lot[]
   /** Prices of this organization's own by SKU, oldest first; null returns to the price book. */
-  overrides: Map<string, readonly { amount: MicroCredits | null; fromMs: number }[]>
+  overrides: Map<string, readonly PriceOverrideEntry[]>
 }
 
 export const newAccount = (organizationId: string): Account => ({
   organizationId,
   revision: -1,
   digest: genesisDigest,
+  recordedAtMs: 0,
+  adjustedRevision: -1,
   registered: false,
   name: '',
   overdraftLimit: 0n,
@@ -51,7 +64,7 @@ export const availableOf = (account: Account, atMs: number): MicroCredits =>
 
 /** This organization's own price of a SKU at an instant; undefined: the price book's. */
 export const overrideOf = (account: Account, sku: string, atMs: number): MicroCredits | undefined =>
-  account.overrides.get(sku)?.findLast(({ fromMs }) => fromMs <= atMs)?.amount ?? undefined
+  overrideAt(account.overrides.get(sku), atMs)?.amount ?? undefined
 
 /**
  * Folds one event into the account, in place: callers own the draft they pass. Total over every event that can stand
@@ -80,12 +93,17 @@ export const evolve = (account: Account, event: LedgerEvent, revision: number): 
       return
     case 'PriceOverrideSet': {
       const { sku, amount, effective_from } = event.data
-      const own = [...(account.overrides.get(sku) ?? [])]
-      own.push({ amount: amount === null ? null : parseCredits(amount), fromMs: Date.parse(effective_from) })
-      account.overrides.set(
-        sku,
-        own.sort((a, b) => a.fromMs - b.fromMs),
-      )
+      const entry = {
+        revision,
+        amount: amount === null ? null : parseCredits(amount),
+        fromMs: Date.parse(effective_from),
+      }
+      account.overrides.set(sku, withOverride(account.overrides.get(sku), entry))
+      return
+    }
+    case 'PriceOverrideWithdrawn': {
+      const { sku, override_revision } = event.data
+      account.overrides.set(sku, withoutOverride(account.overrides.get(sku), override_revision))
       return
     }
     case 'CreditCharged':
@@ -93,6 +111,7 @@ export const evolve = (account: Account, event: LedgerEvent, revision: number): 
       return
     case 'CreditAdjusted': {
       const amount = parseCredits(event.data.amount)
+      account.adjustedRevision = revision
       if (amount < 0n) {
         account.overdrawn += -amount - take(account, event.data.allocations)
         return
@@ -101,12 +120,14 @@ export const evolve = (account: Account, event: LedgerEvent, revision: number): 
         grantId: event.data.adjustment_id,
         priority: 0,
         expiresAt: null,
-        amount,
+        amount: amount - fill(account, event.data.fills),
         overdraftRepaid: parseCredits(event.data.overdraft_repaid),
         revision,
       })
       return
     }
+    case 'BalanceThresholdSet':
+    case 'MonthClosed':
     case 'KeyUsed':
     case 'RateLimitExceeded':
     case 'CallsRefused':
@@ -133,6 +154,28 @@ const grant = (
   const expiresAtMs = expiresAt === null ? Number.POSITIVE_INFINITY : Date.parse(expiresAt)
   account.lots.push({ grantId, priority, expiresAtMs, revision, granted: amount, remaining })
   account.lots.sort(drawOrder)
+}
+
+/** Gives back into lots, opens those again that were empty, and returns what was given in all. */
+const fill = (account: Account, fills: readonly LotFill[]): MicroCredits => {
+  let given = 0n
+  for (const { grant_id, amount, priority, expires_at, revision, granted } of fills) {
+    const part = parseCredits(amount)
+    given += part
+    const lot = account.lots.find(({ grantId }) => grantId === grant_id)
+    if (lot !== undefined) lot.remaining += part
+    else
+      account.lots.push({
+        grantId: grant_id,
+        priority,
+        expiresAtMs: expires_at === null ? Number.POSITIVE_INFINITY : Date.parse(expires_at),
+        revision,
+        granted: parseCredits(granted),
+        remaining: part,
+      })
+  }
+  account.lots.sort(drawOrder)
+  return given
 }
 
 /** Takes allocations from their lots, drops lots that became empty, and returns what was taken in all. */

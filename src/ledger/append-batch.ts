@@ -4,7 +4,11 @@ import type { Batch } from './batch.ts'
 import type { LedgerLimits, LedgerObserver } from './options.ts'
 import type { LedgerReader } from './reader.ts'
 
-/** Writes a batch, and finds out what became of it. An append is atomic and at exactly its revision. */
+/**
+ * Writes a batch, and finds out what became of it. An append is atomic and at exactly its revision, and the digest of its last
+ * event is over all before it. Only that one tells whose append is there: another process that has some of the
+ * commands may have written the first of these events byte for byte, and none of the others.
+ */
 
 export type BatchAppend = {
   readonly eventLog: Pick<EventLog, 'append'>
@@ -25,50 +29,66 @@ export const appendBatch = async (
 ): Promise<'written' | 'conflict'> => {
   const { base, events, decided, contended } = batch
   const startedAt = now()
+  let repeated: boolean | undefined
   try {
-    await appendUntilKnown(eventLog, stream, base === -1 ? 'none' : base, events, {
+    const appended = await appendUntilKnown(eventLog, stream, base === -1 ? 'none' : base, events, {
       unknownMs: limits.unknownRetryMs,
       unavailableMs: limits.unavailableRetryMs,
       pauseMs: limits.retryPauseMs,
       now,
       onUnknown: () => observe?.unknownOutcome?.(),
     })
+    repeated = appended.repeated
   } catch (error) {
     if (!(error instanceof AppendConflict)) throw error
     observe?.conflict?.()
     return 'conflict'
   }
   observe?.batch?.(decided.length, events.length, now() - startedAt)
-  if (!contended) return 'written'
+  if (!contended || repeated === false) return 'written'
   try {
-    return await isAsDecided(batch, reader)
+    return (await isThere(placeOf(batch), reader)) ? 'written' : 'conflict'
   } catch (error) {
     throw new UnknownOutcome(`${stream} cannot be read after an append`, { cause: error })
   }
 }
 
+/** Where a batch ends, and the metadata of its last event, which hold its digest. */
+export type Place = {
+  readonly base: number
+  readonly lastRevision: number
+  readonly metadata: string | undefined
+}
+
+export const placeOf = ({ base, events }: Batch): Place => ({
+  base,
+  lastRevision: base + events.length,
+  metadata: events.at(-1)?.metadata,
+})
+
 /**
  * The log recognizes a resent append by its ids. Where another process may have written the same ids with other bytes (the
- * same Idempotency-Key, at another time), what is there is the truth, and the chain continues from it.
+ * same Idempotency-Key, at another time; a command that was passed on), what is there is the truth, and the chain
+ * continues from it.
  */
-const isAsDecided = async (
-  { base, events }: Batch,
+const isThere = async (
+  { lastRevision, metadata }: Place,
   reader: Pick<LedgerReader, 'page'>,
-): Promise<'written' | 'conflict'> => {
-  const [last] = await reader.page(base + events.length, 1)
-  return last?.metadata === events.at(-1)?.metadata ? 'written' : 'conflict'
+): Promise<boolean> => {
+  const [last] = await reader.page(lastRevision, 1)
+  return last !== undefined && last.metadata === metadata
 }
 
 /**
- * What is in a batch's place, whose append was never answered. `nothing`: it may still arrive. Throws where the log cannot
- * be read.
+ * What is in the place of a batch whose append was never answered. `nothing`: it may still arrive. Throws where the log
+ * cannot be read.
  */
 export const findOut = async (
-  { base, events }: Batch,
+  place: Place,
   reader: Pick<LedgerReader, 'page'>,
 ): Promise<'the batch' | 'something else' | 'nothing'> => {
-  const [there] = await reader.page(base + 1, 1)
-  if (there === undefined) return 'nothing'
-  // The metadata holds the digest: the same ids with other bytes would be another process's.
-  return there.metadata === events[0]?.metadata ? 'the batch' : 'something else'
+  // Its beginning first: it arrives whole, and between two reads.
+  const [first] = await reader.page(place.base + 1, 1)
+  if (first === undefined) return 'nothing'
+  return (await isThere(place, reader)) ? 'the batch' : 'something else'
 }

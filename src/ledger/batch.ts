@@ -4,7 +4,8 @@ import { encodeEvent } from '../event-log/stored-event.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import { type Account, balanceOf, draftOf, evolve } from './account.ts'
 import { CommandRefused, type Committed } from './command.ts'
-import { type decideCommand, isRefusal } from './decide.ts'
+import type { decideCommand } from './decide.ts'
+import { isRefusal } from './decision.ts'
 import type { Queued } from './queue.ts'
 
 /** Commands decided together, serialised and chained. No I/O. */
@@ -21,7 +22,8 @@ export type Batch = {
   readonly byFirstEventId: Map<string, Committed>
   bytes: number
   /**
-   * A command's key is not a fresh request id, so another process may be writing the very same ids with other bytes.
+   * A command's key is not a fresh request id, or more than one process has the command: another one may be writing the very
+   * same ids with other bytes.
    */
   contended: boolean
 }
@@ -33,6 +35,8 @@ type BatchRules = {
   readonly stream: string
   readonly limits: { readonly batchCommandsMax: number; readonly batchBytesMax: number }
   readonly decide: Decide
+  /** The time of day, by which events are recorded. */
+  readonly nowMs: number
 }
 
 const newBatch = (from: Account): Batch => ({
@@ -53,13 +57,27 @@ export const commandsOf = ({ decided, refused }: Batch): Queued[] =>
 /** The commands of a batch that came to nothing, to be decided anew: those whose callers still wait. */
 export const waitingOf = (batch: Batch): Queued[] => commandsOf(batch).filter(({ gaveUp }) => !gaveUp)
 
-/** What a durable batch wrote for commands all of whose callers were refused before, by first event id. */
+/**
+ * What a durable batch wrote for commands all of whose callers were refused before, by first event id. The callers of what was
+ * passed here are told elsewhere: where their request is not the one that was written, they are not among these.
+ */
 export const unheardOf = ({ decided }: Pick<Batch, 'decided'>): Map<string, Committed> => {
   const unheard = new Map<string, Committed>()
   for (const { queued, committed } of decided) if (queued.gaveUp) unheard.set(queued.firstEventId, committed)
-  for (const { queued } of decided) if (!queued.gaveUp) unheard.delete(queued.firstEventId)
+  for (const { queued } of decided)
+    if (!queued.gaveUp && queued.command.passed !== 'here') unheard.delete(queued.firstEventId)
+  for (const firstEventId of writtenForPeers({ decided })) unheard.delete(firstEventId)
   return unheard
 }
+
+/**
+ * What was written for commands that were passed here, by first event id: their senders see to it, who alone know what their
+ * callers were told. One that shares the events of another request here is no such.
+ */
+export const writtenForPeers = ({ decided }: Pick<Batch, 'decided'>): string[] =>
+  decided
+    .filter(({ queued, committed }) => queued.command.passed === 'here' && !committed.repeated)
+    .map(({ queued }) => queued.firstEventId)
 
 /**
  * Takes commands from the front of the queue and decides each against the account as the ones before it left it, until
@@ -84,7 +102,7 @@ export const decideBatch = (account: Account, queue: Queued[], rules: BatchRules
 const decideInto = (
   batch: Batch,
   queue: Queued[],
-  { stream, limits, decide }: BatchRules,
+  { stream, limits, decide, nowMs }: BatchRules,
 ): Batch['refused'][number] | undefined => {
   let taken = 0
   for (const queued of queue) {
@@ -95,7 +113,7 @@ const decideInto = (
     if (decided === 'full') break
     if (decided !== null) {
       try {
-        addToBatch(batch, stream, queued, decided)
+        addToBatch(batch, queued, decided, { stream, nowMs })
       } catch (error) {
         return { queued, error: asError(error) }
       }
@@ -148,29 +166,39 @@ const encodeDecision = (
       actor: command.actor,
       effectiveAt,
       requestId: command.requestId,
+      repeats: command.repeats,
       causationId: i === 0 ? undefined : firstEventId,
     }),
   )
 }
 
 /** Chains encoded events onto the batch and folds them into its draft. Throws where they contradict the account. */
-const addToBatch = (batch: Batch, stream: string, queued: Queued, { events, encoded }: Decided): void => {
+const addToBatch = (
+  batch: Batch,
+  queued: Queued,
+  { events, encoded }: Decided,
+  { stream, nowMs }: Pick<BatchRules, 'stream' | 'nowMs'>,
+): void => {
   const { draft, byFirstEventId } = batch
+  // A clock that was set back does not put an event before the one it follows.
+  draft.recordedAtMs = Math.max(draft.recordedAtMs, nowMs)
+  const recordedAt = new Date(draft.recordedAtMs).toISOString()
   const { command, firstEventId } = queued
   encoded.forEach((bare, i) => {
     const event = events[i]
     if (event === undefined) return
     const revision = draft.revision + 1
-    const chained = chain(bare, { stream, revision, previous: draft.digest })
+    const chained = chain(bare, { stream, revision, previous: draft.digest }, recordedAt)
     evolve(draft, event, revision)
     draft.digest = chained.digest
     batch.events.push(chained.event)
     batch.bytes += chained.event.data.length + chained.event.metadata.length
   })
   const { revision } = draft
-  const committed = { events, revision, balance: balanceOf(draft, command.atMs), repeated: false }
+  const { requestId } = command
+  const committed = { events, revision, balance: balanceOf(draft, command.atMs), repeated: false, requestId }
   batch.decided.push({ queued, committed })
   // What came to nothing left no trace: the same key may come again and lead to something.
   if (events.length > 0) byFirstEventId.set(firstEventId, committed)
-  batch.contended ||= command.key !== command.requestId
+  batch.contended ||= command.key !== command.requestId || command.passed !== undefined
 }

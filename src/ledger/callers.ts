@@ -2,8 +2,9 @@ import { createOutage, type Outage } from '../event-log/outage.ts'
 import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { type Abandoned, reversalCommand } from './abandoned.ts'
 import { type Batch, unheardOf } from './batch.ts'
+import type { LedgerCommand } from './command.ts'
 import { LedgerUnavailable, type WriterOptions } from './options.ts'
-import type { CommandQueue, Queued } from './queue.ts'
+import type { Caller, CommandQueue, Queued } from './queue.ts'
 import type { Found } from './reader.ts'
 
 /**
@@ -42,10 +43,25 @@ export class Callers {
     this.#trouble = createOutage({ logger, what: `ledger: writing ${organizationId}`, level: 'error' })
   }
 
+  /** Queues a command. False: its caller is refused, as too many wait. */
+  queue(command: LedgerCommand, caller: Caller): boolean {
+    const { length } = this.#queue.waiting
+    const queued = this.#queue.queuedOf(command, caller)
+    const takes = length < this.#options.limits.queuedPerOrganizationMax
+    if (takes) this.#queue.waiting.push(queued)
+    else
+      this.#turnAway(
+        queued,
+        new LedgerUnavailable(`${length} calls of this organization are waiting already`),
+      )
+    return takes
+  }
+
   /** Answers queued commands that were found in the ledger. */
   answer(found: Found): void {
-    for (const { firstEventId } of this.#queue.answer(found)) {
-      this.#abandoned.answered(firstEventId)
+    for (const { firstEventId, command } of this.#queue.answer(found)) {
+      // Whether a caller elsewhere is answered is not known here.
+      if (command.passed !== 'here') this.#abandoned.answered(firstEventId)
       const committed = found.get(firstEventId)
       if (committed !== undefined) this.#options.reports.balance(this.#organizationId, committed.balance)
     }
@@ -60,7 +76,16 @@ export class Callers {
 
   /** A batch is durable, or leads to no events. */
   settle({ base, decided, refused }: Batch): void {
-    for (const { queued, committed } of decided) if (!queued.gaveUp) queued.resolve(committed)
+    for (const { queued, committed } of decided) {
+      if (queued.gaveUp) continue
+      // Nothing is written for it here, where it was decided late: the other process may find the account as it demands. Told
+      // that nothing is, its caller would send another command of the same request, and both would stand.
+      const { kind } = queued.command
+      const demands = kind === 'record' || kind === 'refuse'
+      const open = queued.elsewhere && demands && committed.events.length === 0
+      if (open) this.#turnAway(queued, new LedgerUnavailable('another process may still record the call'))
+      else queued.resolve(committed)
+    }
     for (const { queued, error } of refused) queued.reject(error)
     const last = decided.at(-1)
     if (last !== undefined) this.#options.reports.balance(this.#organizationId, last.committed.balance)
@@ -71,12 +96,26 @@ export class Callers {
   }
 
   /** Nothing was written for them, as far as is known. */
-  refuse(commands: readonly Queued[], cause: unknown): void {
+  refuse(
+    commands: readonly Queued[],
+    cause: unknown,
+    { mayArrive = false }: { mayArrive?: boolean } = {},
+  ): void {
     if (commands.length === 0) return
     if (cause instanceof Unavailable || cause instanceof UnknownOutcome) this.#options.away.failed(cause)
     else this.#trouble.failed(cause)
-    const error = new LedgerUnavailable('the ledger cannot be written now', { cause })
-    for (const { reject } of commands) reject(error)
+    const error = new LedgerUnavailable('the ledger cannot be written now', { cause, mayArrive })
+    for (const queued of commands) this.#turnAway(queued, error)
+  }
+
+  /** Refuses one caller. What another process may still write for it is looked for from now on. */
+  #turnAway(queued: Queued, error: LedgerUnavailable): void {
+    if (queued.elsewhere) {
+      const { clock, limits } = this.#options
+      this.#abandoned.watch(queued, (clock.monotonic ?? clock.now)() + limits.watchElsewhereMs)
+      this.lookLater()
+    }
+    queued.reject(error)
   }
 
   /** Refuses those who have waited too long, also those whose commands are under way. */
@@ -84,7 +123,11 @@ export class Callers {
     const { callerWaitMaxMs } = this.#options.limits
     const isLate = ({ queuedAtMs, gaveUp, command }: Queued): boolean =>
       !gaveUp && nowMs - queuedAtMs >= Math.min(callerWaitMaxMs, command.waitMaxMs ?? callerWaitMaxMs)
-    const late = [...this.#queue.takeOut(isLate), ...underWay.filter(isLate)]
+    // The caller of what was passed here is refused by the process that passed it, and hears from here how it ended.
+    const late = [
+      ...this.#queue.takeOut(isLate),
+      ...underWay.filter((queued) => queued.command.passed !== 'here' && isLate(queued)),
+    ]
     for (const queued of late) queued.gaveUp = true
     this.refuse(late, new Unavailable('no word of the event log for as long as a caller waits'))
   }
@@ -110,7 +153,7 @@ export class Callers {
     for (const reversal of this.#abandoned.due()) {
       const command = reversalCommand(reversal, { nowMs: clock.now(), logger })
       if (this.#queue.has(command.key)) continue
-      this.#queue.push(command, {
+      const queued = this.#queue.queuedOf(command, {
         queuedAtMs: nowMs,
         resolve: ({ events }) => {
           this.#abandoned.done(reversal)
@@ -126,6 +169,7 @@ export class Callers {
           this.lookLater()
         },
       })
+      this.#queue.waiting.push(queued)
     }
     if (!this.#abandoned.empty()) this.lookLater()
   }

@@ -3,6 +3,7 @@ import type { PriceBook } from '../billing/price-book.ts'
 import type { CallFacts, CallOutcome, CallsRefused, RateLimitExceeded } from '../events/calls.ts'
 import type { Capability } from '../events/capabilities.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
+import type { CreditAdjusted, LotFill, MonthClosed } from '../events/credits.ts'
 
 /** What a ledger can be asked to do. Plain data: a command can be queued, sent elsewhere and decided again. */
 
@@ -33,13 +34,26 @@ export type Instruction =
       /** ISO 8601; null: never. */
       readonly expiresAt: string | null
       readonly reason: string
+      /** What the operator calls it elsewhere. */
+      readonly reference?: string
     }
   | {
       readonly kind: 'override_price'
       readonly sku: string
       readonly amount: MicroCredits | null
       readonly effectiveFrom: string
+      readonly reason?: string
     }
+  | {
+      readonly kind: 'withdraw_override'
+      readonly overrideId: string | null
+      /** That of the event which set it. */
+      readonly overrideRevision: number
+      readonly sku: string
+      readonly reason: string
+    }
+  | { readonly kind: 'set_threshold'; readonly amount: MicroCredits | null }
+  | { readonly kind: 'close_month'; readonly closed: MonthClosed }
   /** Writes off what is left of a lot whose expiry has come. */
   | { readonly kind: 'expire'; readonly grantId: string }
   /** Corrects a charge, or the balance where `adjusts` is null. Positive amounts are given back. */
@@ -49,7 +63,17 @@ export type Instruction =
       readonly amount: MicroCredits
       readonly reason: string
       readonly rerateRun: string | null
+      /** Default: `adjustment`. */
+      readonly correction?: Exclude<CreditAdjusted['kind'], 'void'>
+      /** Lots that a positive amount goes back into, in this order, at most so much each; not into one that has expired. */
+      readonly into?: readonly LotFill[]
+      /** The amount was worked out from the ledger up to this revision: refused where another correction came after it. */
+      readonly unlessAdjustedAfter?: number
+      /** Of a negative amount no more is taken than can be charged now: what is not stays with the organization. */
+      readonly upToAvailable?: true
     }
+  /** Takes back what is left of a lot. */
+  | { readonly kind: 'void'; readonly grantId: string; readonly reason: string }
   /** Records a call and charges what its facts cost. `only`: nothing is written where the account says otherwise. */
   | {
       readonly kind: 'record'
@@ -82,6 +106,8 @@ export type Envelope = {
   readonly atMs: number
   readonly actor: string
   readonly requestId?: string
+  /** The request id of the call whose answer this call gets again. */
+  readonly repeats?: string
   /**
    * The ledger is known not to hold the command up to this revision: given for keys that may come back. What comes
    * after it is looked through before the command is decided.
@@ -89,21 +115,52 @@ export type Envelope = {
   readonly absentUpTo?: number
   /** How long its caller waits, where that is less than the ledger's own limit. */
   readonly waitMaxMs?: number
+  /**
+   * More than one process has the command. `here`: it was passed here, and the process that did so sees to it that no caller
+   * who was refused stays charged. `on`: it was passed on to another process as well, which may still write it.
+   */
+  readonly passed?: 'here' | 'on'
+  /**
+   * With `passed: 'here'`: the command's key is new. Where the ledger would have to be read to tell whether it is there, its
+   * sender is told so (`LooksTooFarBack`) and sends it again with a later `absentUpTo`.
+   */
+  readonly fresh?: true
   /** The command delivers what another one charged, by that one's first event id: that charge is owed after all. */
   readonly owes?: string
 }
 
 export type LedgerCommand = Envelope & Instruction
 
-/** What a command led to, durably. `repeated`: the ledger held its events already. */
+/**
+ * What a command led to, durably. `repeated`: the ledger held its events already, perhaps because another process wrote
+ * this very one. `requestId` tells: it is of the request that its events name.
+ */
 export type Committed = {
   readonly events: readonly LedgerEvent[]
   readonly revision: number
   readonly balance: MicroCredits
   readonly repeated: boolean
+  readonly requestId?: string | undefined
+}
+
+/** Nothing was written, nor will be: what was looked through lately begins after `absentUpTo`. */
+export class LooksTooFarBack extends Error {
+  override name = 'LooksTooFarBack'
+  /** The ledger's last revision, as far as this process knows. */
+  readonly revision: number
+  constructor(revision: number) {
+    super('the ledger would have to be read to tell whether it holds the command')
+    this.revision = revision
+  }
 }
 
 /** The ledger's rules forbid the command; nothing was written. */
 export class CommandRefused extends Error {
   override name = 'CommandRefused'
 }
+
+/** How a refusal begins that means: read the ledger again, for it was corrected since. It crosses processes as text. */
+export const adjustedMeanwhile = 'the ledger was corrected meanwhile'
+
+/** How a refusal begins that means: more came since what a closing counted than may lie between. It crosses processes as text. */
+export const movedOn = 'the ledger has moved on'

@@ -4,6 +4,7 @@ import { LogRewritten, Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { type Account, balanceOf } from './account.ts'
 import { createAppendWatch } from './append-watch.ts'
 import type { Committed, LedgerCommand } from './command.ts'
+import { type Figures, type FiguresQuestion, figuresOf } from './figures.ts'
 import {
   type LedgerLimits,
   type LedgerOptions,
@@ -11,6 +12,12 @@ import {
   ledgerLimits,
   type WriterReports,
 } from './options.ts'
+import {
+  createReservations,
+  type ReservationMade,
+  type ReservationRequest,
+  reserveOn,
+} from './reservations.ts'
 import { createWriter, type Writer } from './writer.ts'
 import { isAtRest } from './writer-states.ts'
 
@@ -41,10 +48,12 @@ export type Ledger = {
    * known not to have been written or the log cannot be reached.
    */
   submit(organizationId: string, command: LedgerCommand): Promise<Committed>
+  /** What an account says, for checks before a call is recorded: cheap enough for calls that are turned away. */
+  figures(organizationId: string, question: FiguresQuestion): Promise<Figures>
+  /** Holds what a call may come to cost, beside what other calls in progress hold. */
+  reserve(organizationId: string, request: ReservationRequest): Promise<ReservationMade>
   /** The account as the log has it now. */
   account(organizationId: string): Promise<Account>
-  /** The account as this process last saw it: cheap enough for calls that are turned away. Not to be changed. */
-  lastSeen(organizationId: string): Promise<Account>
   /**
    * Why nothing can be written: appends fail now, or the event log was found to be another one, which stays so until the
    * process is started again. Null while all is well.
@@ -58,24 +67,34 @@ export type Ledger = {
   drain(): Promise<void>
 }
 
+/** The ledger of this process alone. */
+export type LocalLedger = Ledger & {
+  /** The account as this process last saw it. Not to be changed. */
+  lastSeen(organizationId: string): Promise<Account>
+  /** The process that a command was passed on to says that it will not write it. */
+  dropped(organizationId: string, command: Pick<LedgerCommand, 'key' | 'requestId'>): void
+  /** Another process told this balance. */
+  told(organizationId: string, balance: MicroCredits): void
+}
+
 export type LedgerFailure = { readonly kind: 'rewritten' | 'appends_fail'; readonly error: Error }
 
-export const createLedger = (options: LedgerOptions): Ledger => {
+const rewrittenMessage =
+  'ledger: the event log is not the one this process has read; no more calls are taken. Was it restored from a copy? See src/guides/operators.md, "A restored event log"'
+
+export const createLedger = (options: LedgerOptions): LocalLedger => {
   const limits = { ...ledgerLimits, ...options.limits }
   const { eventLog, logger, clock } = options
   const balances = new Map<string, MicroCredits>()
+  const reservations = createReservations()
   const tell = (organizationId: string, balance: MicroCredits): void => {
     if (balances.size >= limits.accountsMax && !balances.has(organizationId)) balances.clear()
     balances.set(organizationId, balance)
   }
   let rewritten: Error | undefined
   const giveUp = (error: Error): void => {
-    if (rewritten !== undefined) return
-    rewritten = error
-    logger.fatal(
-      { err: error },
-      'ledger: the event log is not the one this process has read; no more calls are taken. Was it restored from a copy? See src/guides/operators.md, "A restored event log"',
-    )
+    if (rewritten === undefined) logger.fatal({ err: error }, rewrittenMessage)
+    rewritten ??= error
   }
   const appends = createAppendWatch({ eventLog, logger, now: clock.now })
   const writers = createWriters(
@@ -98,18 +117,28 @@ export const createLedger = (options: LedgerOptions): Ledger => {
           new LedgerUnavailable('the event log is not the one this process has read', { cause: rewritten }),
         )
 
+  const account = (organizationId: string) => asking(organizationId, (writer) => writer.current())
+  const lastSeen = async (organizationId: string): Promise<Account> => {
+    const seen = await asking(organizationId, (writer) => writer.lastSeen())
+    // Each command tells it anew; this is for an organization that has sent none.
+    if (!balances.has(organizationId)) tell(organizationId, balanceOf(seen, Date.now()))
+    return seen
+  }
+
   return {
     submit: (organizationId, command) => {
       writers.checkLate()
       return asking(organizationId, (writer) => writer.submit(command))
     },
-    account: (organizationId) => asking(organizationId, (writer) => writer.current()),
-    lastSeen: async (organizationId) => {
-      const account = await asking(organizationId, (writer) => writer.lastSeen())
-      // Each command tells it anew; this is for an organization that has sent none.
-      if (!balances.has(organizationId)) tell(organizationId, balanceOf(account, Date.now()))
-      return account
+    figures: async (organizationId, question) => {
+      const found = await (question.fresh === true ? account(organizationId) : lastSeen(organizationId))
+      return figuresOf(found, question, reservations.held(organizationId))
     },
+    reserve: async (id, request) => reserveOn(reservations, await lastSeen(id), request),
+    account,
+    lastSeen,
+    dropped: (organizationId, command) => writers.known(organizationId)?.dropped(command),
+    told: tell,
     knownBalance: (organizationId) => (rewritten === undefined ? balances.get(organizationId) : undefined),
     failure: () => {
       if (rewritten !== undefined) return { kind: 'rewritten', error: rewritten }
@@ -143,6 +172,7 @@ const createWriters = (
   }
   return {
     checkLate,
+    known: (organizationId: string): Writer | undefined => writers.get(organizationId),
     of: (organizationId: string): Writer => {
       const known = writers.get(organizationId)
       if (known !== undefined) return known

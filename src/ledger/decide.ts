@@ -6,14 +6,10 @@ import type { LedgerEvent } from '../events/catalogue.ts'
 import type { CreditGranted, PriceOverrideSet } from '../events/credits.ts'
 import { type Account, allocationsFor, availableOf, overrideOf, repaidBy } from './account.ts'
 import type { Affordability, CallToRecord, LedgerCommand } from './command.ts'
+import { adjustCredits, closeMonth, expireLot, voidLot } from './corrections.ts'
+import { type Decision, ifRegistered } from './decision.ts'
 
 /** What may be written into a ledger. Pure: account in, events out. Ids arrive as arguments, time as `atMs`. */
-
-/** The ledger does not allow it. `message` is for the operator who asked. */
-type LedgerRefusal = { readonly refused: string }
-export type Decision = readonly LedgerEvent[] | LedgerRefusal
-
-export const isRefusal = (decision: Decision): decision is LedgerRefusal => 'refused' in decision
 
 /** What a command may write into an account's ledger. `idOf(n)` is the id its nth event will have. */
 export const decideCommand = (
@@ -28,7 +24,15 @@ export const decideCommand = (
     case 'grant':
       return grantCredits(account, { ...command, grantId: idOf(0) })
     case 'override_price':
-      return overridePrice(account, command)
+      return overridePrice(account, { ...command, overrideId: idOf(0) })
+    case 'withdraw_override':
+      return withdrawOverride(account, command)
+    case 'set_threshold':
+      return setThreshold(account, command.amount)
+    case 'close_month':
+      return closeMonth(account, command.closed)
+    case 'void':
+      return voidLot(account, { ...command, adjustmentId: idOf(0) })
     case 'expire':
       return expireLot(account, command)
     case 'adjust':
@@ -96,6 +100,7 @@ export const recordCall = (
         rule_version: rating.ruleVersion,
         price_book_version: rating.priceBookVersion,
         allocations: allocationsFor(account, rating.total, atMs),
+        price_book_digest: book.digest,
       },
     },
   ]
@@ -160,6 +165,7 @@ export const grantCredits = (
     priority: number
     expiresAt: string | null
     reason: string
+    reference?: string
   },
 ): Decision =>
   ifRegistered(account, () => ({
@@ -171,12 +177,25 @@ export const grantCredits = (
       expires_at: grant.expiresAt,
       reason: grant.reason,
       overdraft_repaid: repaidBy(account, grant.amount),
+      reference: grant.reference ?? null,
     } satisfies CreditGranted,
   }))
 
 export const overridePrice = (
   account: Account,
-  { sku, amount, effectiveFrom }: { sku: string; amount: MicroCredits | null; effectiveFrom: string },
+  {
+    overrideId,
+    sku,
+    amount,
+    effectiveFrom,
+    reason = null,
+  }: {
+    overrideId: string
+    sku: string
+    amount: MicroCredits | null
+    effectiveFrom: string
+    reason?: string | null
+  },
 ): Decision =>
   ifRegistered(account, () => ({
     type: 'PriceOverrideSet',
@@ -184,7 +203,33 @@ export const overridePrice = (
       sku,
       amount: amount === null ? null : formatCredits(amount),
       effective_from: effectiveFrom,
+      override_id: overrideId,
+      reason,
     } satisfies PriceOverrideSet,
+  }))
+
+const withdrawOverride = (
+  account: Account,
+  {
+    overrideId,
+    overrideRevision,
+    sku,
+    reason,
+  }: { overrideId: string | null; overrideRevision: number; sku: string; reason: string },
+): Decision =>
+  account.overrides.get(sku)?.some(({ revision }) => revision === overrideRevision) === true
+    ? [
+        {
+          type: 'PriceOverrideWithdrawn',
+          data: { override_id: overrideId, override_revision: overrideRevision, sku, reason },
+        },
+      ]
+    : { refused: `no override of ${sku} was set at revision ${overrideRevision}, or it is withdrawn already` }
+
+const setThreshold = (account: Account, amount: MicroCredits | null): Decision =>
+  ifRegistered(account, () => ({
+    type: 'BalanceThresholdSet',
+    data: { amount: amount === null ? null : formatCredits(amount) },
   }))
 
 export const recordRateLimit = (account: Account, exceeded: RateLimitExceeded): Decision =>
@@ -203,47 +248,3 @@ const recordCallsRefused = (
       data: { ...refused, free_by: { rule, rule_version: ruleVersion } },
     }
   })
-
-/** Corrects a charge or a balance. What is given back repays an overdraft first; what is taken is taken from lots. */
-export const adjustCredits = (
-  account: Account,
-  {
-    adjustmentId,
-    adjusts,
-    amount,
-    reason,
-    rerateRun,
-    atMs,
-  }: {
-    adjustmentId: string
-    adjusts: string | null
-    amount: MicroCredits
-    reason: string
-    rerateRun: string | null
-    atMs: number
-  },
-): Decision =>
-  ifRegistered(account, () => ({
-    type: 'CreditAdjusted',
-    data: {
-      adjustment_id: adjustmentId,
-      adjusts,
-      amount: formatCredits(amount),
-      reason,
-      rerate_run: rerateRun,
-      allocations: amount < 0n ? allocationsFor(account, -amount, atMs) : [],
-      overdraft_repaid: amount < 0n ? '0' : repaidBy(account, amount),
-    },
-  }))
-
-/** Writes off what is left of a lot whose expiry has come. No event where nothing is left. */
-export const expireLot = (account: Account, { grantId, atMs }: { grantId: string; atMs: number }): Decision =>
-  account.lots
-    .filter((lot) => lot.grantId === grantId && lot.expiresAtMs <= atMs)
-    .map((lot) => ({
-      type: 'CreditExpired',
-      data: { grant_id: lot.grantId, amount: formatCredits(lot.remaining) },
-    }))
-
-const ifRegistered = (account: Account, event: () => LedgerEvent): Decision =>
-  account.registered ? [event()] : { refused: `organization ${account.organizationId} is not registered` }

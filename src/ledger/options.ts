@@ -19,6 +19,8 @@ export type LedgerLimits = {
   readonly retryPauseMs: number
   /** How often a refused batch is looked for that may still arrive, while nothing else makes the writer look. */
   readonly abandonedCheckMs: number
+  /** How long a command is looked for that was passed on and whose caller was refused: longer than any process holds one. */
+  readonly watchElsewhereMs: number
   readonly readPageMax: number
   /** How long one read may take. */
   readonly readDeadlineMs: number
@@ -37,6 +39,7 @@ export const ledgerLimits: LedgerLimits = {
   unknownRetryMs: 15_000,
   retryPauseMs: 50,
   abandonedCheckMs: 5_000,
+  watchElsewhereMs: 600_000,
   readPageMax: 1_000,
   readDeadlineMs: 5_000,
   callerWaitMaxMs: 10_000,
@@ -63,6 +66,8 @@ export type LedgerObserver = {
   conflict?(): void
   unknownOutcome?(): void
   reversal?(): void
+  /** A command that another process was to write was written there, or `alone`, here. */
+  passedOn?(end: 'answered' | 'alone'): void
 }
 
 export type WriterOptions = LedgerOptions & {
@@ -86,4 +91,18 @@ export type WriterReports = {
 /** The ledger cannot take the command now; nothing was charged. The caller may try again. */
 export class LedgerUnavailable extends Error {
   override name = 'LedgerUnavailable'
+  /** An append that holds the command may still arrive. Where it does, its charge is given back by who refuses the caller. */
+  readonly mayArrive: boolean
+  constructor(
+    message: string,
+    { mayArrive = false, ...options }: ErrorOptions & { mayArrive?: boolean } = {},
+  ) {
+    super(message, options)
+    this.mayArrive = mayArrive
+  }
+}
+
+/** For `catch`. Whichever of its sources failed, read models or event log: who asks is told to come back. */
+export const cannotBeRead = (cause: unknown): never => {
+  throw new LedgerUnavailable('the ledger cannot be read now', { cause })
 }

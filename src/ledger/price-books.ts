@@ -1,13 +1,13 @@
 import type { Logger } from 'pino'
-import { type PriceBook, priceBookAt, priceBookOf } from '../billing/price-book.ts'
+import { type PriceBook, priceBookAt, soundPriceBookOf } from '../billing/price-book.ts'
+import { evolveSoundPrices, noPrices, type Prices, standingBooks } from '../billing/prices.ts'
 import { type Following, follow } from '../event-log/follow.ts'
-import { type EventLog, type RecordedEvent, StreamMissing, Unavailable } from '../event-log/port.ts'
-import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
+import { type EventLog, type RecordedEvent, Unavailable } from '../event-log/port.ts'
+import type { DecodedEvent } from '../event-log/stored-event.ts'
 import { priceBookStream } from '../events/streams.ts'
+import { readPrices } from './price-stream.ts'
 
-const booksMax = 100_000
-
-/** Every published price book, in memory, fed by the event log. */
+/** Every price book that was published and not withdrawn, in memory, fed by the event log. */
 export type PriceBooks = {
   /**
    * The book in force at an instant. Throws when none is: an installation without a price book cannot charge; and
@@ -24,17 +24,22 @@ export type PriceBooks = {
 
 /** Price books are few: all of them are read, and what is published later is followed. */
 export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logger: Logger }): PriceBooks => {
-  const books: PriceBook[] = []
+  let prices: Prices = noPrices
+  let books: readonly PriceBook[] = []
   let current: PriceBook | undefined
   let validUntilMs = Number.NEGATIVE_INFINITY
   let following: Following | undefined
   let unreadable: Error | null = null
 
-  const apply = (event: DecodedEvent): void => {
-    if (event.type !== 'PriceBookPublished' || event.recorded.stream !== priceBookStream) return
-    if (books.some(({ version }) => version === event.data.version)) return
-    books.push(priceBookOf(event.data))
+  const know = (known: Prices): void => {
+    // Throws for a book that is not what its digest says: then nothing changes here, and it cannot be read.
+    books = standingBooks(known).map(soundPriceBookOf)
+    prices = known
     validUntilMs = Number.NEGATIVE_INFINITY
+  }
+
+  const apply = (event: DecodedEvent): void => {
+    if (event.recorded.stream === priceBookStream) know(evolveSoundPrices(prices, event))
   }
 
   /** It is unknown from when on which prices hold: a call charged by the old ones may be charged wrongly. */
@@ -47,11 +52,7 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
   const open = async (): Promise<Following> => {
     // Asked before the stream is read: what is published in between is met twice, never missed.
     const after = await eventLog.head()
-    const published = await eventLog.read(priceBookStream, { max: booksMax }).catch((error: unknown) => {
-      if (error instanceof StreamMissing) return []
-      throw error
-    })
-    for (const recorded of published) apply(decodeEvent(recorded))
+    know((await readPrices(eventLog)).prices)
     following = follow({ eventLog, after, prefixes: [priceBookStream], logger, apply, unreadable: refuse })
     return following
   }
@@ -66,7 +67,10 @@ export const openPriceBooks = ({ eventLog, logger }: { eventLog: EventLog; logge
       // The book in force changes a few times a year and is asked for on every call.
       if (current !== undefined && atMs < validUntilMs && atMs >= current.effectiveFromMs) return current
       const book = priceBookAt(books, atMs)
-      if (book === undefined) throw new Error('no price book is in force; publish one with "price publish"')
+      if (book === undefined)
+        throw new Error(
+          'no price book is in force; propose and approve one with "price propose" and "price approve"',
+        )
       current = book
       validUntilMs = Math.min(
         Number.POSITIVE_INFINITY,

@@ -1,7 +1,8 @@
 import { eventIdOf } from '../event-log/event-id.ts'
 import type { Account } from './account.ts'
-import type { Committed, LedgerCommand } from './command.ts'
+import { type Committed, type LedgerCommand, LooksTooFarBack } from './command.ts'
 import type { Found, LedgerReader } from './reader.ts'
+import type { RecentCommands } from './recent-commands.ts'
 
 /** A command on its way into a ledger, and its caller. */
 export type Queued = {
@@ -16,9 +17,11 @@ export type Queued = {
   readonly queuedAtMs: number
   /** Its caller waited too long and was refused: what it is charged, should it still be written, is given back. */
   gaveUp: boolean
+  /** It was passed on to another process, which may still write it. */
+  elsewhere: boolean
 }
 
-type Caller = Pick<Queued, 'resolve' | 'reject' | 'queuedAtMs'>
+export type Caller = Pick<Queued, 'resolve' | 'reject' | 'queuedAtMs'>
 
 /** The commands of one organization that wait to be decided, in the order in which they arrived. */
 export class CommandQueue {
@@ -30,11 +33,12 @@ export class CommandQueue {
     this.#organizationId = organizationId
   }
 
-  push(command: LedgerCommand, { resolve, reject, queuedAtMs }: Caller): void {
+  /** Not in the queue yet. */
+  queuedOf(command: LedgerCommand, { resolve, reject, queuedAtMs }: Caller): Queued {
     const ids: string[] = []
     const idOf = (index: number): string =>
       (ids[index] ??= eventIdOf(this.#organizationId, command.key, index))
-    this.waiting.push({
+    return {
       command,
       firstEventId: idOf(0),
       idOf,
@@ -43,7 +47,8 @@ export class CommandQueue {
       absentUpTo: command.absentUpTo ?? Number.POSITIVE_INFINITY,
       queuedAtMs,
       gaveUp: false,
-    })
+      elsewhere: command.passed === 'on',
+    }
   }
 
   has(key: string): boolean {
@@ -66,6 +71,24 @@ export class CommandQueue {
       if (committed !== undefined) resolve({ ...committed, repeated: true })
     }
     return answered
+  }
+
+  /**
+   * Takes commands that were passed as absent where they are not among those the ledger got lately. One that was known to
+   * be absent so long ago that this cannot be told is handed back to a sender who can look again.
+   */
+  lookBack({ revision }: Account, recent: RecentCommands): void {
+    let tooFar = false
+    for (const queued of this.waiting) {
+      if (queued.command.passed === undefined || queued.absentUpTo >= revision) continue
+      const there = recent.mayHold(queued.firstEventId, queued.absentUpTo)
+      if (there === false) queued.absentUpTo = revision
+      tooFar ||= there === null && queued.command.fresh === true
+    }
+    if (!tooFar) return
+    const handedBack = ({ absentUpTo, command, firstEventId }: Queued): boolean =>
+      command.fresh === true && absentUpTo < revision && recent.mayHold(firstEventId, absentUpTo) === null
+    for (const { reject } of this.takeOut(handedBack)) reject(new LooksTooFarBack(revision))
   }
 
   /** Whether a command may be in a part of the ledger that was not looked through for it. */

@@ -29,12 +29,15 @@ export type AccountSnapshot = (organizationId: string) => Promise<Account | null
 /** Commands found in a stream, by the id of their first event. */
 export type Found = Map<string, Committed>
 
+/** `found` are all commands behind the revision `since`. */
+export type Loaded = { readonly account: Account; readonly found: Found; readonly since: number }
+
 export type LedgerReader = {
   /**
-   * The account as the log has it, and what was found after its snapshot. Throws `LogRewritten` where the projector had
+   * The account as the log has it, and what was found in it. Throws `LogRewritten` where the projector had
    * read more of the ledger than there is.
    */
-  load(): Promise<{ readonly account: Account; readonly found: Found }>
+  load(): Promise<Loaded>
   /**
    * Folds everything after the account's revision into it. Throws `LogRewritten` where the ledger does not hold the
    * event the account ends with: what this process wrote, or was given, is gone.
@@ -96,7 +99,8 @@ export const createReader = (organizationId: string, options: ReaderOptions): Le
     findBetween: async (account, { from, to, atMs }) => {
       const found: Found = new Map()
       for (let next = from; next <= to; next += limits.readPageMax)
-        for (const recorded of await page(next))
+        // Not beyond its end, where a page may hold a part of a command.
+        for (const recorded of await page(next, Math.min(limits.readPageMax, to - next + 1)))
           record(found, decodeEvent(recorded), balanceOf(account, atMs))
       return found
     },
@@ -112,7 +116,9 @@ const foldOn = async (account: Account, { page, max }: Pages): Promise<Found | u
   let more = events.length === max
   if (account.revision >= 0) {
     const last = events[0]
-    if (last === undefined || digestOf(last) !== account.digest) return undefined
+    const metadata = last === undefined ? undefined : metadataOf(last)
+    if (metadata === undefined || (metadata.digest ?? '') !== account.digest) return undefined
+    account.recordedAtMs = recordedMsOf(metadata)
     events = events.slice(1)
   }
   for (;;) {
@@ -127,12 +133,12 @@ const load = async (
   organizationId: string,
   pages: Pages,
   { snapshot, logger }: ReaderOptions,
-): Promise<{ readonly account: Account; readonly found: Found }> => {
+): Promise<Loaded> => {
   const known = await snapshot(organizationId)
   if (known !== null && known !== 'not sealed') {
     const { revision } = known
     const found = await foldOn(known, pages)
-    if (found !== undefined) return { account: known, found }
+    if (found !== undefined) return { account: known, found, since: revision }
     // Only the projector seals, and only what it read: the log has lost it, and with it perhaps what was paid since.
     const message = `the read models know revision ${revision} of ${ledgerStream(organizationId)}, which the event log does not hold: it was restored from an older copy, or the ledger was cut`
     logger.fatal({ organizationId, revision }, `ledger: ${message}; see "ledger verify"`)
@@ -144,7 +150,7 @@ const load = async (
       'ledger: the account\'s row in the read models was not written by the projector; the ledger is folded from its start. "projection rebuild accounts" mends the row',
     )
   const account = newAccount(organizationId)
-  return { account, found: (await foldOn(account, pages)) ?? new Map() }
+  return { account, found: (await foldOn(account, pages)) ?? new Map(), since: -1 }
 }
 
 const note = (found: Found, account: Account, events: readonly RecordedEvent[]): Found => {
@@ -154,6 +160,7 @@ const note = (found: Found, account: Account, events: readonly RecordedEvent[]):
     const decoded = decodeEvent(recorded)
     evolve(account, { type: decoded.type, data: decoded.data } as LedgerEvent, recorded.revision)
     account.digest = decoded.metadata.digest ?? ''
+    account.recordedAtMs = recordedMsOf(decoded.metadata)
     record(found, decoded, balanceOf(account, Date.parse(decoded.metadata.effective_at)))
   }
   return found
@@ -170,8 +177,11 @@ const record = (
   // A snapshot may lie between a call and its charge: the charge alone is not what became of the command.
   if (before === undefined && first !== recorded.id) return
   const events = [...(before?.events ?? []), { type, data } as LedgerEvent]
-  found.set(first, { events, revision: recorded.revision, balance, repeated: true })
+  const requestId = metadata.request_id
+  found.set(first, { events, revision: recorded.revision, balance, repeated: true, requestId })
 }
 
-const digestOf = (recorded: RecordedEvent): string =>
-  (JSON.parse(recorded.metadata) as EventMetadata).digest ?? ''
+const metadataOf = (recorded: RecordedEvent): EventMetadata => JSON.parse(recorded.metadata) as EventMetadata
+
+const recordedMsOf = ({ recorded_at }: EventMetadata): number =>
+  recorded_at === undefined ? 0 : Date.parse(recorded_at)

@@ -1,3 +1,4 @@
+import type { PriceBook } from '../billing/price-book.ts'
 import { genesisDigest, recompute } from '../event-log/hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../event-log/port.ts'
 import { readOpenable } from '../event-log/read-openable.ts'
@@ -5,6 +6,7 @@ import { decodeEvent } from '../event-log/stored-event.ts'
 import { checkEventData, isEventType, type LedgerEvent } from '../events/catalogue.ts'
 import { ledgerStream } from '../events/streams.ts'
 import { type Account, availableOf, evolve, newAccount } from './account.ts'
+import { type Contradicted, type Recomputing, recomputing } from './recompute.ts'
 
 /** Where a ledger stops being what was written, and why. `event_id` is null where an event is missing. */
 export type LedgerFault = {
@@ -26,6 +28,8 @@ type LedgerVerdict = {
   readonly fault: LedgerFault | null
   /** Faults an operator has acknowledged. */
   readonly known: readonly LedgerFault[]
+  /** Price books that do not say any more what they said when they priced charges of this ledger. */
+  readonly contradicted: readonly Contradicted[]
 }
 
 /** What else tells of a ledger. Each was written by itself, and has to be told by the ledger again. */
@@ -42,6 +46,8 @@ type VerifyOptions = {
   readonly witnesses?: readonly LedgerWitness[]
   /** Whether a fault with these bytes at this revision is known already. */
   readonly acknowledged?: (revision: number, digest: string) => boolean
+  /** Every price book that was published and not withdrawn: by them charges are recomputed. Default: they are not. */
+  readonly books?: readonly PriceBook[]
   readonly onProgress?: (events: number) => void
 }
 
@@ -49,13 +55,13 @@ const pageMax = 1_000
 
 /**
  * Recomputes the hash chain of a ledger from its first event and folds it as it goes: every digest, contiguous
- * revisions, no event or charge id twice, data that fits its schema, no charge beyond the overdraft limit. Then compares
- * its end with the engine's own last revision and with every witness. Stops at the first fault that was not acknowledged.
+ * revisions, no event or charge id twice, data that fits its schema, no charge beyond the overdraft limit, none that its facts, the
+ * tariff and the price book in force do not give, nothing recorded before what it follows. Then compares its end with the engine's own last revision and with every witness. Stops at the first fault that was not acknowledged.
  */
 export const verifyLedger = async (
   eventLog: Pick<EventLog, 'read' | 'lastRevision'>,
   organizationId: string,
-  { witnesses = [], acknowledged = () => false, onProgress }: VerifyOptions = {},
+  { witnesses = [], acknowledged = () => false, books, onProgress }: VerifyOptions = {},
 ): Promise<LedgerVerdict> => {
   const stream = ledgerStream(organizationId)
   const engine = await eventLog.lastRevision(stream)
@@ -66,7 +72,7 @@ export const verifyLedger = async (
   const account = newAccount(organizationId)
   const known: LedgerFault[] = []
   const seen = new Seen()
-  const folding = { sound: true }
+  const folding = { sound: true, recomputing: books === undefined ? null : recomputing(books) }
   let digest = genesisDigest
   let events = 0
   const verdict = (fault: LedgerFault | null): LedgerVerdict => ({
@@ -76,6 +82,7 @@ export const verifyLedger = async (
     account,
     fault,
     known,
+    contradicted: folding.recomputing?.contradicted ?? [],
   })
   /** Whether to go on. */
   const isKnown = (fault: LedgerFault): boolean => {
@@ -153,7 +160,7 @@ const faultOf = (
     seen: Seen
     account: Account
     /** Whether the account still is what the ledger makes of it: rules are judged on nothing else. */
-    folding: { sound: boolean }
+    folding: { sound: boolean; readonly recomputing: Recomputing | null }
   },
 ): string | null => {
   const { expectedRevision, carried, computed, seen, account, folding } = found
@@ -165,7 +172,8 @@ const faultOf = (
   if (seen.has(recorded.id)) return 'its event id stands in this ledger twice'
   seen.add(recorded.id)
   try {
-    const { type, data, metadata } = decodeEvent(recorded)
+    const decoded = decodeEvent(recorded)
+    const { type, data, metadata } = decoded
     if (isEventType(recorded.type))
       checkEventData(recorded.type, metadata.schema_version, JSON.parse(recorded.data))
     if (type === 'CreditCharged') {
@@ -175,9 +183,15 @@ const faultOf = (
       seen.add(data.charge_id)
     }
     if (!folding.sound) return null
+    const wrong = folding.recomputing?.faultOf(account, decoded) ?? null
     folding.sound = false
     evolve(account, { type, data } as LedgerEvent, recorded.revision)
     folding.sound = true
+    if (wrong !== null) return wrong
+    const recordedMs =
+      metadata.recorded_at === undefined ? account.recordedAtMs : Date.parse(metadata.recorded_at)
+    if (recordedMs < account.recordedAtMs) return 'says that it was recorded before the event it follows'
+    account.recordedAtMs = recordedMs
     const available = availableOf(account, Date.parse(metadata.effective_at))
     if (type === 'CreditCharged' && available < 0n)
       return 'charges more than the balance and overdraft limit allow'

@@ -1,15 +1,18 @@
+import { eventIdOf } from '../event-log/event-id.ts'
 import { LogRewritten, Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { ledgerStream } from '../events/streams.ts'
 import { Abandoned } from './abandoned.ts'
 import { type Account, draftOf } from './account.ts'
-import { appendBatch, type BatchAppend, findOut } from './append-batch.ts'
+import { appendBatch, type BatchAppend, findOut, placeOf } from './append-batch.ts'
 import { type Batch, commandsOf, decideBatch, waitingOf } from './batch.ts'
 import { Callers } from './callers.ts'
 import type { Committed, LedgerCommand } from './command.ts'
 import { decideCommand } from './decide.ts'
-import { LedgerUnavailable, type WriterOptions } from './options.ts'
-import { CommandQueue } from './queue.ts'
+import { cannotBeRead, type WriterOptions } from './options.ts'
+import { CommandQueue, type Queued } from './queue.ts'
 import { createReader, type LedgerReader } from './reader.ts'
+import { Tail } from './tail.ts'
+import { afterLoss, freeTurn, limitsOf, type Turn } from './turn-taking.ts'
 import { isAtRest, nextOf, type StateKind, type WriterEvent, type WriterState } from './writer-states.ts'
 
 /**
@@ -30,6 +33,8 @@ export type Writer = {
   settled(): Promise<void>
   /** Refuses callers who have waited too long. */
   refuseLate(): void
+  /** A command that was passed on will not be written by the process it was passed on to. */
+  dropped(command: Pick<LedgerCommand, 'key' | 'requestId'>): void
 }
 
 export const createWriter = (organizationId: string, options: WriterOptions): Writer =>
@@ -43,12 +48,12 @@ class LedgerWriter implements Writer {
   readonly #abandoned: Abandoned
   readonly #callers: Callers
   readonly #queue: CommandQueue
+  readonly #tail: Tail
   #state: WriterState = { kind: 'unloaded' }
+  #turn: Turn = freeTurn
   /** Callers who wait for the account. */
   #asking: PromiseWithResolvers<Account> | undefined
   #settling: PromiseWithResolvers<void> | undefined
-  /** Appends refused in a row although the ledger holds nothing new. */
-  #idleConflicts = 0
 
   constructor(organizationId: string, options: WriterOptions) {
     const { eventLog, limits, clock, observe } = options
@@ -61,6 +66,12 @@ class LedgerWriter implements Writer {
       queue: this.#queue,
       abandoned: this.#abandoned,
       onDue: () => this.#on('due'),
+    })
+    this.#tail = new Tail(organizationId, options, {
+      reader: this.#reader,
+      queue: this.#queue,
+      callers: this.#callers,
+      abandoned: this.#abandoned,
     })
     this.#appending = {
       eventLog,
@@ -78,34 +89,34 @@ class LedgerWriter implements Writer {
 
   submit(command: LedgerCommand): Promise<Committed> {
     return new Promise((resolve, reject) => {
-      const { length } = this.#queue.waiting
-      if (length >= this.#options.limits.queuedPerOrganizationMax) {
-        reject(new LedgerUnavailable(`${length} calls of this organization are waiting already`))
-        return
-      }
-      this.#queue.push(command, { resolve, reject, queuedAtMs: this.#appending.now() })
-      this.#on('submit')
+      const queuedAtMs = this.#appending.now()
+      if (this.#callers.queue(command, { resolve, reject, queuedAtMs })) this.#on('submit')
     })
+  }
+
+  /** The commands that are being appended, or were. */
+  #underWay(): Queued[] {
+    return 'batch' in this.#state ? commandsOf(this.#state.batch) : []
   }
 
   async current(): Promise<Account> {
     const freshly = this.#state.kind === 'unloaded'
-    const fresh = draftOf(await this.#known())
-    if (!freshly)
-      await this.#reader.catchUp(fresh).catch((error: unknown) => {
-        if (error instanceof LogRewritten) this.#options.reports.rewritten(error)
-        throw error
-      })
+    const fresh = draftOf(await this.lastSeen())
+    if (freshly) return fresh
+    const found = await this.#reader.catchUp(fresh).catch((error: unknown) => {
+      if (error instanceof LogRewritten) this.#options.reports.rewritten(error)
+      return cannotBeRead(error)
+    })
     // What others have appended is read once, and not again by everyone who asks while this process appends nothing.
-    if (this.#state.kind === 'idle' && this.#state.account.revision < fresh.revision)
+    if (this.#state.kind === 'idle' && this.#state.account.revision < fresh.revision) {
+      this.#tail.note(found)
       this.#state = { kind: 'idle', account: draftOf(fresh) }
+    }
     return fresh
   }
 
   lastSeen(): Promise<Account> {
-    return this.#known().catch((error: unknown) => {
-      throw new LedgerUnavailable('the ledger cannot be read now', { cause: error })
-    })
+    return this.#known().catch(cannotBeRead)
   }
 
   forgettable(): boolean {
@@ -119,8 +130,15 @@ class LedgerWriter implements Writer {
   }
 
   refuseLate(): void {
-    const underWay = 'batch' in this.#state ? commandsOf(this.#state.batch) : []
-    this.#callers.refuseLate(underWay, this.#appending.now())
+    this.#callers.refuseLate(this.#underWay(), this.#appending.now())
+  }
+
+  dropped({ key, requestId }: Pick<LedgerCommand, 'key' | 'requestId'>): void {
+    const firstEventId = eventIdOf(this.#organizationId, key, 0)
+    this.#abandoned.dropped(firstEventId, requestId)
+    for (const queued of [...this.#queue.waiting, ...this.#underWay()])
+      if (queued.firstEventId === firstEventId && queued.command.requestId === requestId)
+        queued.elsewhere = false
   }
 
   /** The account of the state, or the one that is being read. */
@@ -158,8 +176,8 @@ class LedgerWriter implements Writer {
   #load(): void {
     this.#state = { kind: 'loading' }
     this.#reader.load().then(
-      ({ account, found }) => {
-        this.#callers.answer(found)
+      ({ account, ...read }) => {
+        this.#tail.loaded(read)
         const asking = this.#asking
         this.#asking = undefined
         this.#on('loaded', account)
@@ -171,9 +189,11 @@ class LedgerWriter implements Writer {
 
   /** To the next batch, or to rest. `looked`: the ledger was just looked through for what was queued then. */
   #onwards(account: Account, looked: boolean): void {
-    const { limits, decide = decideCommand } = this.#options
+    const { decide = decideCommand } = this.#options
     const { stream } = this.#appending
+    const limits = limitsOf(this.#turn, this.#options.limits)
     for (;;) {
+      this.#tail.lookBack(account)
       const [first] = this.#queue.waiting
       const mayBeThere = looked
         ? first !== undefined && first.absentUpTo < account.revision
@@ -186,7 +206,8 @@ class LedgerWriter implements Writer {
         this.#rest({ kind: 'idle', account })
         return
       }
-      const batch = decideBatch(account, this.#queue.waiting, { stream, limits, decide })
+      const nowMs = this.#options.clock.now()
+      const batch = decideBatch(account, this.#queue.waiting, { stream, limits, decide, nowMs })
       if (batch.events.length > 0) {
         this.#write(account, batch)
         return
@@ -197,20 +218,13 @@ class LedgerWriter implements Writer {
 
   #look(account: Account): void {
     this.#state = { kind: 'looking', account }
-    this.#lookFor(account).then(
+    this.#tail.look(account, this.#appending.now()).then(
       () => this.#on('looked'),
-      (error: unknown) => this.#failed(error),
+      (error: unknown) => {
+        if (error instanceof LogRewritten) this.#options.reports.rewritten(error)
+        this.#failed(error)
+      },
     )
-  }
-
-  /** Ahead of a batch: an abandoned one may arrive in its place, and queued commands may be in the ledger. */
-  async #lookFor(account: Account): Promise<void> {
-    if (!this.#abandoned.empty()) {
-      this.#callers.answer(await this.#abandoned.lookAgain(this.#queue.waiting))
-      this.#callers.giveBack(this.#appending.now())
-    }
-    if (this.#queue.mayHold(account))
-      this.#callers.answer(await this.#queue.find(account, this.#reader, this.#options.clock.now()))
   }
 
   #write(account: Account, batch: Batch): void {
@@ -218,6 +232,7 @@ class LedgerWriter implements Writer {
     appendBatch(batch, this.#appending).then(
       (outcome) => {
         if (outcome === 'written') return this.#written(batch)
+        this.#turn = afterLoss(this.#turn, batch.decided.length)
         this.#queue.waiting.unshift(...waitingOf(batch))
         this.#on('conflict')
       },
@@ -232,8 +247,10 @@ class LedgerWriter implements Writer {
 
   #written(batch: Batch): void {
     const { base, draft, byFirstEventId } = batch
-    this.#idleConflicts = 0
+    this.#turn = freeTurn
+    this.#tail.works()
     this.#callers.works()
+    this.#tail.note(byFirstEventId)
     this.#callers.answer(byFirstEventId)
     this.#queue.lookedThrough(base, draft.revision)
     if (!this.#abandoned.empty())
@@ -244,7 +261,7 @@ class LedgerWriter implements Writer {
 
   #catchUp(account: Account): void {
     this.#state = { kind: 'catching_up', account }
-    this.#foldTail(account).then(
+    this.#tail.foldAfterConflict(account).then(
       () => this.#on('caught_up'),
       (error: unknown) => {
         this.#options.reports.notAppended(error)
@@ -253,36 +270,18 @@ class LedgerWriter implements Writer {
     )
   }
 
-  /** Where nothing is there although the engine says so, the log contradicts itself, and going on would repeat this for ever. */
-  async #foldTail(account: Account): Promise<void> {
-    const after = account.revision
-    const { eventLog, logger, limits } = this.#options
-    // The account is untouched by the draft: only what is in the stream is folded into it.
-    this.#callers.answer(await this.#reader.catchUp(account))
-    const { revision } = account
-    this.#queue.lookedThrough(after, revision)
-    this.#idleConflicts = revision > after ? 0 : this.#idleConflicts + 1
-    if (this.#idleConflicts < limits.idleConflictsMax) return
-    this.#idleConflicts = 0
-    const engine = await eventLog.lastRevision(this.#appending.stream)
-    logger.fatal(
-      { organizationId: this.#organizationId, revision, engine },
-      'ledger: the event log refuses appends after the last event it shows; see "ledger verify". Calls of this organization are refused',
-    )
-    throw new Unavailable('the ledger cannot be appended to after its last event')
-  }
-
   #findOut(batch: Batch): void {
     this.#state = { kind: 'finding_out', batch }
-    findOut(batch, this.#reader)
+    findOut(placeOf(batch), this.#reader)
       .then((there) => {
         if (there === 'the batch') return this.#callers.settle(batch)
-        if (there === 'nothing') this.#callers.abandon(batch)
-        this.#callers.refuse(commandsOf(batch), new Unavailable('the append was not written'))
+        const mayArrive = there === 'nothing'
+        if (mayArrive) this.#callers.abandon(batch)
+        this.#callers.refuse(commandsOf(batch), new Unavailable('the append was not written'), { mayArrive })
       })
       .catch((error: unknown) => {
         this.#callers.abandon(batch)
-        this.#callers.refuse(commandsOf(batch), error)
+        this.#callers.refuse(commandsOf(batch), error, { mayArrive: true })
       })
       .then(() => this.#on('found_out'))
   }

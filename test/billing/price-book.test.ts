@@ -1,4 +1,5 @@
 /** Which price book is in force: dated, complete, never changed. */
+import { createHash } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
 import { defaultPriceBook, type PriceBook, priceBookAt, priceBookOf } from '../../src/billing/price-book.ts'
 
@@ -24,6 +25,12 @@ test('a published book is read whole, its amounts as micro-credits', () => {
       ['ip_lookup.located', { ruleVersion: 2, sku: 'ip_lookup', amount: 800_001n }],
       ['whoami', { ruleVersion: 1, sku: null, amount: 0n }],
     ]),
+    // Of what it says, and nothing else: anyone can recompute it.
+    digest: createHash('sha256')
+      .update(
+        '[3,"2026-10-01T00:00:00.000Z",[["ip_lookup.located",2,"ip_lookup","0.800001"],["whoami",1,null,"0"]]]',
+      )
+      .digest('base64url'),
   })
 })
 

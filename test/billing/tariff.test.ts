@@ -10,7 +10,7 @@ import {
 } from '../../src/billing/price-book.ts'
 import { knownRules, NoRule, type PriceOverride, rate, tariff } from '../../src/billing/tariff.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
-import { priceBookPublishedV1 } from '../../src/events/prices.ts'
+import { priceBookPublishedV2 } from '../../src/events/prices.ts'
 
 const hmac = 'q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA'
 const located = {
@@ -88,10 +88,16 @@ const table: Row[] = [
     lines: [companyLine],
   },
   {
-    fact: 'an undetermined one whose company was found',
+    fact: 'an undetermined one, if ever its company was found (decision 10)',
     facts: validated('unknown', 'found'),
-    rule: 'email_validation.company_found',
-    lines: [companyLine],
+    rule: 'email_validation.unknown',
+    lines: [],
+  },
+  {
+    fact: 'a disposable one, if ever its company was found (decision 10)',
+    facts: { ...validated('risky', 'found'), sub_status: 'disposable', decision_row: 8 },
+    rule: 'email_validation.risky',
+    lines: [],
   },
   {
     fact: '4.1.3 an invalid e-mail address',
@@ -139,6 +145,13 @@ const table: Row[] = [
   },
   { fact: 'an address that was not', facts: notLocated, rule: 'ip_lookup.not_located', lines: [] },
   { fact: 'whoami', facts: { kind: 'whoami' }, rule: 'whoami', lines: [] },
+  { fact: 'a look at the balance', facts: { kind: 'account', view: 'balance' }, rule: 'account', lines: [] },
+  {
+    fact: 'an export',
+    facts: { kind: 'ledger_export', from_revision: 0, through_revision: 9 },
+    rule: 'ledger_export',
+    lines: [],
+  },
   { fact: 'an answer that went out again', facts: { kind: 'replay' }, rule: 'replay', lines: [] },
   { fact: 'a refusal', facts: { kind: 'refusal', code: 'REQ_002' }, rule: 'refusal', lines: [] },
   {
@@ -165,15 +178,19 @@ describe('the default price book', () => {
   test.each(table)('$fact is decided by $rule', ({ facts, rule, lines }) => {
     expect(rate(facts, book, noOverride)).toEqual({
       total: lines.reduce((sum, { amount }) => sum + parseCredits(amount), 0n),
-      lines: lines.map((line) => ({ ...line, amount: parseCredits(line.amount), ruleVersion: 1 })),
+      lines: lines.map((line) => ({
+        ...line,
+        amount: parseCredits(line.amount),
+        ruleVersion: knownRules().get(line.rule),
+      })),
       rule,
-      ruleVersion: 1,
+      ruleVersion: knownRules().get(rule),
       priceBookVersion: 1,
     })
   })
 
   test('can be published: it fits its own event', () => {
-    expect(priceBookPublishedV1.parse(defaultPriceBook)).toEqual(defaultPriceBook)
+    expect(priceBookPublishedV2.parse(defaultPriceBook)).toEqual(defaultPriceBook)
   })
 
   test('names every rule there is, in its newest version, and no other', () => {
@@ -191,6 +208,17 @@ describe('the default price book', () => {
   test('prices only what is charged: a rule without a SKU has no price', () => {
     for (const { sku, amount } of defaultPriceBook.rules)
       expect(sku === null).toBe(parseCredits(amount) === 0n)
+  })
+})
+
+describe('email_validation.company_found', () => {
+  test('version 1 still prices what it priced, when the company of an unknown address was charged', () => {
+    const first = bookWith({ 'email_validation.company_found': { ruleVersion: 1 } })
+    expect(rate(validated('unknown', 'found'), first, noOverride)).toMatchObject({
+      total: 2_000_000n,
+      rule: 'email_validation.company_found',
+      ruleVersion: 1,
+    })
   })
 })
 

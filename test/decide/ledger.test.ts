@@ -5,7 +5,7 @@ import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, type PriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { NoRule } from '../../src/billing/tariff.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
-import { checkEventData, type LedgerEvent } from '../../src/events/catalogue.ts'
+import { checkEventData, currentVersion, type LedgerEvent } from '../../src/events/catalogue.ts'
 import {
   type Account,
   availableOf,
@@ -15,12 +15,9 @@ import {
   newAccount,
 } from '../../src/ledger/account.ts'
 import type { CallToRecord } from '../../src/ledger/command.ts'
+import { adjustCredits, expireLot } from '../../src/ledger/corrections.ts'
 import {
-  adjustCredits,
-  type Decision,
-  expireLot,
   grantCredits,
-  isRefusal,
   outcomeOfCall,
   overridePrice,
   ratingOf,
@@ -28,6 +25,7 @@ import {
   recordRateLimit,
   registerOrganization,
 } from '../../src/ledger/decide.ts'
+import { type Decision, isRefusal } from '../../src/ledger/decision.ts'
 
 const organizationId = 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'
 const keyId = 'Hq3Zk9Lw2Xc7Vb1N'
@@ -71,12 +69,13 @@ const granted = (
     expires_at: own.expires ?? null,
     reason: 'plan',
     overdraft_repaid: own.repaid ?? '0',
+    reference: null,
   },
 })
 const charged = (
   amount: string,
   allocations: [string, string][] = [],
-  own: { id?: string; book?: number } = {},
+  own: { id?: string; book?: number; digest?: string } = {},
 ): LedgerEvent => ({
   type: 'CreditCharged',
   data: {
@@ -88,6 +87,7 @@ const charged = (
     rule_version: 1,
     price_book_version: own.book ?? 1,
     allocations: allocations.map(([grant_id, part]) => ({ grant_id, amount: part })),
+    price_book_digest: own.digest ?? book.digest,
   },
 })
 const expired = (grantId: string, amount: string): LedgerEvent => ({
@@ -96,7 +96,7 @@ const expired = (grantId: string, amount: string): LedgerEvent => ({
 })
 const overridden = (amount: string | null, from: string, sku = 'ip_lookup'): LedgerEvent => ({
   type: 'PriceOverrideSet',
-  data: { sku, amount, effective_from: from },
+  data: { sku, amount, effective_from: from, override_id: uuid(0x0f), reason: null },
 })
 const adjusted = (
   amount: string,
@@ -111,6 +111,8 @@ const adjusted = (
     rerate_run: null,
     allocations: (own.allocations ?? []).map(([grant_id, part]) => ({ grant_id, amount: part })),
     overdraft_repaid: own.repaid ?? '0',
+    kind: 'adjustment',
+    fills: [],
   },
 })
 const used = (call: CallToRecord, freeBy?: string): LedgerEvent => ({
@@ -170,7 +172,7 @@ const given = (...history: LedgerEvent[]) => ({
       then: (...events: LedgerEvent[]) => {
         expect(decision).toEqual(events)
         for (const { type, data } of events)
-          expect(checkEventData(type, 1, data), 'fits its schema').toEqual(data)
+          expect(checkEventData(type, currentVersion(type), data), 'fits its schema').toEqual(data)
         // What was decided can always be folded: the ledger takes what it lets happen.
         fold([...history, ...events])
       },
@@ -235,7 +237,10 @@ describe('a call that costs something', () => {
   test('names the price book that priced it', () => {
     given(registered(), granted(grantA, '10'))
       .when(call({}, { book: bookAt('0.000001') }))
-      .then(used(lookup), charged('0.000001', [[grantA, '0.000001']], { book: 2 }))
+      .then(
+        used(lookup),
+        charged('0.000001', [[grantA, '0.000001']], { book: 2, digest: bookAt('0.000001').digest }),
+      )
   })
 
   test('draws the lot of lower priority number first, whatever expires when', () => {
@@ -432,7 +437,7 @@ describe('an overdraft', () => {
   test('once repaid leaves only the rest of the grant to be drawn', () => {
     given(registered('5'), charged('3', [], { id: uuid(7) }), granted(grantA, '3.75', { repaid: '3' }))
       .when(call({}, { book: bookAt('5') }))
-      .then(used(lookup), charged('5', [[grantA, '0.75']], { book: 2 }))
+      .then(used(lookup), charged('5', [[grantA, '0.75']], { book: 2, digest: bookAt('5').digest }))
   })
 })
 
@@ -452,7 +457,13 @@ describe('an organization', () => {
     ],
     [
       'own price',
-      (account) => overridePrice(account, { sku: 'ip_lookup', amount: 1n, effectiveFrom: day(1) }),
+      (account) =>
+        overridePrice(account, {
+          overrideId: uuid(0x0f),
+          sku: 'ip_lookup',
+          amount: 1n,
+          effectiveFrom: day(1),
+        }),
     ],
     [
       'reversal',
@@ -505,11 +516,23 @@ describe("an organization's own price", () => {
   test('is an event', () => {
     given(registered())
       .when((account) =>
-        overridePrice(account, { sku: 'ip_lookup', amount: 500_000n, effectiveFrom: day(10) }),
+        overridePrice(account, {
+          overrideId: uuid(0x0f),
+          sku: 'ip_lookup',
+          amount: 500_000n,
+          effectiveFrom: day(10),
+        }),
       )
       .then(overridden('0.5', day(10)))
     given(registered())
-      .when((account) => overridePrice(account, { sku: 'ip_lookup', amount: null, effectiveFrom: day(25) }))
+      .when((account) =>
+        overridePrice(account, {
+          overrideId: uuid(0x0f),
+          sku: 'ip_lookup',
+          amount: null,
+          effectiveFrom: day(25),
+        }),
+      )
       .then(overridden(null, day(25)))
   })
 
@@ -778,6 +801,7 @@ describe('whatever is asked in whatever order', () => {
         })
       case 'override':
         return overridePrice(account, {
+          overrideId: uuid(0x0f),
           sku: 'ip_lookup',
           amount: wanted.amount,
           effectiveFrom: dated(wanted.days),
@@ -812,7 +836,7 @@ describe('whatever is asked in whatever order', () => {
         const account = newAccount(organizationId)
         const record = (events: readonly LedgerEvent[]): void => {
           for (const event of events) {
-            expect(checkEventData(event.type, 1, event.data)).toEqual(event.data)
+            expect(checkEventData(event.type, currentVersion(event.type), event.data)).toEqual(event.data)
             evolve(account, event, history.length)
             history.push(event)
           }

@@ -11,10 +11,10 @@ import { balanceOf } from '../../src/ledger/account.ts'
 import type { Instruction } from '../../src/ledger/command.ts'
 import {
   createLedger,
-  type Ledger,
   type LedgerCommand,
   type LedgerLimits,
   LedgerUnavailable,
+  type LocalLedger,
 } from '../../src/ledger/commit.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { type ClientFaults, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
@@ -49,7 +49,11 @@ afterEach(async () => {
   expect((await verifyLedger(log.client('verifier'), org)).fault).toBeNull()
 })
 
-const processOf = (name: string, faults: ClientFaults = {}, limits: Partial<LedgerLimits> = {}): Ledger =>
+const processOf = (
+  name: string,
+  faults: ClientFaults = {},
+  limits: Partial<LedgerLimits> = {},
+): LocalLedger =>
   createLedger({
     eventLog: log.client(name, faults),
     snapshot: async () => null,
@@ -94,7 +98,7 @@ const reversalOf = (key: string, absentUpTo: number): Reversal => ({
   firstEventId: eventIdOf(org, key, 0),
   absentUpTo,
 })
-const reverse = (ledger: Ledger, reversal: Reversal) =>
+const reverse = (ledger: LocalLedger, reversal: Reversal) =>
   ledger.submit(org, reversalCommand(reversal, { nowMs, logger }))
 
 describe('a reversal asked for twice', () => {
@@ -180,7 +184,7 @@ test('the ledger is looked through for a reversal from the place of its charge o
 
 describe('a charge whose caller was refused is given back or its answer is delivered, never both', () => {
   /** The answer is delivered after all: a free call of its own. */
-  const deliver = (ledger: Ledger, { firstEventId }: Reversal, absentUpTo: number) =>
+  const deliver = (ledger: LocalLedger, { firstEventId }: Reversal, absentUpTo: number) =>
     ledger.submit(org, {
       ...command(settlementKeyOf(firstEventId), {
         kind: 'record',
@@ -197,7 +201,12 @@ describe('a charge whose caller was refused is given back or its answer is deliv
     })
 
   /** The charge stands, and both processes have seen it. */
-  const charged = async (): Promise<{ one: Ledger; other: Ledger; reversal: Reversal; seen: number }> => {
+  const charged = async (): Promise<{
+    one: LocalLedger
+    other: LocalLedger
+    reversal: Reversal
+    seen: number
+  }> => {
     const one = processOf('one')
     const other = processOf('other')
     const { revision } = await one.submit(org, call('first'))

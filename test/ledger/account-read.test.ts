@@ -40,3 +40,27 @@ test('what another process appended is read once, however often the account is a
   expect(from).toEqual([0, 50, 50])
   expect((await asking.lastSeen(organizationId)).revision).toBe(50)
 })
+
+test.each([{ fresh: false }, { fresh: true }])(
+  'whichever of its sources is away, who asks for figures is told to come back: %o',
+  async ({ fresh }) => {
+    let broken = new Error('Connection terminated unexpectedly')
+    const ledger = createLedger({
+      eventLog: createMemoryEventLog().client('asking', {
+        onRead: () => {
+          throw broken
+        },
+      }),
+      snapshot: () => Promise.reject(broken),
+      logger: pino({ level: 'silent' }),
+      clock: { now: () => atMs },
+    })
+    for (const message of ['Connection terminated unexpectedly', 'read ECONNRESET']) {
+      broken = new Error(message)
+      await expect(ledger.figures(organizationId, { atMs, fresh })).rejects.toMatchObject({
+        name: 'LedgerUnavailable',
+        cause: { message },
+      })
+    }
+  },
+)

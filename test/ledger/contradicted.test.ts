@@ -13,10 +13,10 @@ import type { Instruction } from '../../src/ledger/command.ts'
 import {
   type AccountSnapshot,
   createLedger,
-  type Ledger,
   type LedgerCommand,
   type LedgerLimits,
   LedgerUnavailable,
+  type LocalLedger,
 } from '../../src/ledger/commit.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
@@ -37,7 +37,7 @@ const processOf = (
     snapshot = async () => null,
     limits = {},
   }: { eventLog?: EventLog; snapshot?: AccountSnapshot; limits?: Partial<LedgerLimits> } = {},
-): Ledger =>
+): LocalLedger =>
   createLedger({
     eventLog,
     snapshot,
@@ -84,7 +84,7 @@ const opened = async (credits: string): Promise<void> => {
 
 /** Which of many calls were paid, and which the ledger refused to take. */
 const make = async (
-  ledger: Ledger,
+  ledger: LocalLedger,
   count: number,
   name = 'call',
 ): Promise<{ paid: number; refused: number }> => {
@@ -241,7 +241,7 @@ test('appends that fail are told until one succeeds, which is found out without 
   expect(await make(ledger, 2)).toEqual({ paid: 0, refused: 2 })
   expect(ledger.failure()).toMatchObject({ kind: 'appends_fail' })
   full = false
-  await expect.poll(() => ledger.failure(), { timeout: 15_000 }).toBeNull()
+  await expect.poll(() => ledger.failure()).toBeNull()
   expect(log.eventsOf(operatorStream).map(({ type }) => type)).toEqual(['AppendsResumed'])
   expect(await make(ledger, 2)).toEqual({ paid: 2, refused: 0 })
 })

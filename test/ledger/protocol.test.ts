@@ -19,13 +19,14 @@ import {
   type AccountSnapshot,
   CommandRefused,
   createLedger,
-  type Ledger,
   type LedgerCommand,
   type LedgerLimits,
   LedgerUnavailable,
+  type LocalLedger,
   ledgerLimits,
 } from '../../src/ledger/commit.ts'
-import { type Decision, decideCommand } from '../../src/ledger/decide.ts'
+import { decideCommand } from '../../src/ledger/decide.ts'
+import type { Decision } from '../../src/ledger/decision.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import {
   type AppendAttempt,
@@ -68,7 +69,7 @@ const processOf = (
     snapshot?: AccountSnapshot
     eventLog?: EventLog
   } = {},
-): Ledger =>
+): LocalLedger =>
   createLedger({
     eventLog: options.eventLog ?? log.client(name, options.faults),
     snapshot: options.snapshot ?? (async () => null),
@@ -169,6 +170,7 @@ const folded = (count: number, organizationId = org): Account => {
   for (const { type, data, revision, metadata } of standing(organizationId).slice(0, count)) {
     evolve(account, { type, data } as LedgerEvent, revision)
     account.digest = metadata.digest ?? ''
+    account.recordedAtMs = Date.parse(metadata.recorded_at ?? '')
   }
   return account
 }
@@ -279,7 +281,10 @@ describe('rule 2: batches', () => {
       hostileCommand(key, () =>
         Array.from({ length: 400 }, () => ({
           type: 'PriceOverrideSet' as const,
-          data: { sku: 'ip_lookup', amount: null, effective_from: new Date(nowMs).toISOString() },
+          data: {
+            ...{ sku: 'ip_lookup', amount: null, override_id: null, reason: null },
+            effective_from: new Date(nowMs).toISOString(),
+          },
         })),
       )
     const outcomes = await Promise.all(
@@ -516,7 +521,7 @@ describe('rule 3: unknown outcomes', () => {
     const refused = async (
       keys: readonly string[],
       { snapshot }: { snapshot?: AccountSnapshot } = {},
-    ): Promise<{ ledger: Ledger; reach: () => void; failAppends: (times: number) => void }> => {
+    ): Promise<{ ledger: LocalLedger; reach: () => void; failAppends: (times: number) => void }> => {
       await opened()
       let reachable = true
       let failing = 0
@@ -649,7 +654,7 @@ describe('rule 3: unknown outcomes', () => {
 
 describe('rule 4: conflicts', () => {
   /** Process `a`, whose appends run `before` once when they are about to arrive. */
-  const interrupted = (before: () => Promise<unknown>): Ledger => {
+  const interrupted = (before: () => Promise<unknown>): LocalLedger => {
     let once = true
     return processOf('a', {
       faults: {

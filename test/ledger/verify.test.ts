@@ -18,7 +18,15 @@ let digests: string[]
 
 const grant = (amount: string, grant_id: string): LedgerEvent => ({
   type: 'CreditGranted',
-  data: { grant_id, amount, priority: 1, expires_at: null, reason: 'test', overdraft_repaid: '0' },
+  data: {
+    grant_id,
+    amount,
+    priority: 1,
+    expires_at: null,
+    reason: 'test',
+    overdraft_repaid: '0',
+    reference: null,
+  },
 })
 
 beforeEach(async () => {
@@ -33,6 +41,7 @@ beforeEach(async () => {
     const one = chain(
       encodeEvent(event, { id: eventIdOf(org, `e${revision}`, 0), actor: 'system', effectiveAt: at }),
       { stream, revision, previous },
+      at,
     )
     previous = one.digest
     digests.push(one.digest)

@@ -3,7 +3,7 @@
  * state and made to meet each event. What the table does not hold must not be survived.
  */
 import { pino } from 'pino'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
 import { createOutage } from '../../src/event-log/outage.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
@@ -85,6 +85,12 @@ type Scene = {
   settle(): Promise<void>
 }
 
+const abandonedCheckMs = 5
+
+// When it is time to look again is said by a test, and by no clock that runs on while a state is looked at.
+beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] }))
+afterEach(() => void vi.useRealTimers())
+
 const sceneOf = (): Scene => {
   const appends: Held<AppendFault>[] = []
   const reads: Held<'unavailable'>[] = []
@@ -105,7 +111,7 @@ const sceneOf = (): Scene => {
       retryPauseMs: 0,
       unknownRetryMs: 0,
       unavailableRetryMs: 0,
-      abandonedCheckMs: 5,
+      abandonedCheckMs,
     },
   })
   const turn = async (): Promise<void> => {
@@ -189,7 +195,7 @@ const happen: Record<WriterEvent, (scene: Scene) => Promise<void>> = {
   submit: async ({ submit }) => submit('arrives'),
   ask: async ({ writer }) => void writer.lastSeen().catch(() => undefined),
   // The timer is started by an abandoned batch; tests of `due` begin with one.
-  due: async () => void (await new Promise((resolve) => setTimeout(resolve, 20))),
+  due: async () => void (await vi.advanceTimersByTimeAsync(abandonedCheckMs)),
   late: async ({ writer }) => {
     nowMs += ledgerLimits.callerWaitMaxMs
     writer.refuseLate()

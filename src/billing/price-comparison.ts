@@ -1,0 +1,48 @@
+import type { CallFacts } from '../events/calls.ts'
+import type { MicroCredits } from './money.ts'
+import type { PriceBook } from './price-book.ts'
+import { NoRule, type PriceOverride, rate } from './tariff.ts'
+
+/** What calls that were recorded would have cost under a price book, added up. Pure but for the sum, which grows. */
+export type Cost = {
+  calls: number
+  /** Calls that the book has no rule for: under it they would have been refused. */
+  unrated: number
+  total: MicroCredits
+  readonly skus: Map<string, { lines: number; amount: MicroCredits }>
+}
+
+export const noCost = (): Cost => ({ calls: 0, unrated: 0, total: 0n, skus: new Map() })
+
+/** Adds what a call established. The same rating as that of live calls. */
+export const addCall = (cost: Cost, facts: CallFacts, book: PriceBook, override: PriceOverride): void => {
+  cost.calls++
+  try {
+    const { total, lines } = rate(facts, book, override)
+    cost.total += total
+    for (const { sku, amount } of lines) addLines(cost, sku, { lines: 1, amount })
+  } catch (error) {
+    if (!(error instanceof NoRule)) throw error
+    cost.unrated++
+  }
+}
+
+export const addCost = (sum: Cost, cost: Cost): void => {
+  sum.calls += cost.calls
+  sum.unrated += cost.unrated
+  sum.total += cost.total
+  for (const [sku, part] of cost.skus) addLines(sum, sku, part)
+}
+
+const addLines = (
+  { skus }: Cost,
+  sku: string,
+  { lines, amount }: { lines: number; amount: MicroCredits },
+): void => {
+  const known = skus.get(sku)
+  if (known === undefined) skus.set(sku, { lines, amount })
+  else {
+    known.lines += lines
+    known.amount += amount
+  }
+}

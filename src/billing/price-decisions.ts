@@ -1,0 +1,129 @@
+import type { DomainEventOf } from '../events/catalogue.ts'
+import type { PriceBookRule } from '../events/prices.ts'
+import { priceBookOf } from './price-book.ts'
+import { rulesDigest } from './price-rules.ts'
+import { nextVersion, type PriceProposal, type Prices, publishedAt } from './prices.ts'
+
+/** What may happen to price books: proposed, approved, withdrawn. Pure: time and who acts arrive as arguments. */
+
+type PriceAct = DomainEventOf<
+  'PriceBookProposed' | 'PriceBookPublished' | 'PriceBookWithdrawn' | 'PriceProposalWithdrawn'
+>
+/** `field`: what was typed wrongly, if that is what is wrong. */
+export type PriceDecision<Act extends PriceAct = PriceAct> =
+  | Act
+  | { readonly refused: string; readonly field?: string }
+
+/** Every process hears of a new book well within this, so none prices a call by the old one after it took effect. */
+const priceNoticeMs = 5_000
+
+/** Whether someone can still approve it. */
+export const isOpen = ({ version, withdrawn, effective_from }: PriceProposal, nowMs: number): boolean =>
+  version === null && withdrawn === null && Date.parse(effective_from) >= nowMs + priceNoticeMs
+
+type ProposalWanted = {
+  readonly rules: readonly PriceBookRule[]
+  readonly effectiveFrom: string
+  readonly reason: string | null
+  readonly proposer: string
+  readonly nowMs: number
+}
+
+export const proposeBook = (
+  prices: Prices,
+  { rules, effectiveFrom, reason, proposer, nowMs }: ProposalWanted,
+): PriceDecision<DomainEventOf<'PriceBookProposed'>> => {
+  const fromMs = Date.parse(effectiveFrom)
+  if (fromMs < nowMs + priceNoticeMs)
+    return {
+      refused: `${effectiveFrom} is not at least ${priceNoticeMs / 1000} s ahead; prices never change backwards`,
+      field: 'from',
+    }
+  const digest = rulesDigest(rules)
+  const base = publishedAt(prices, fromMs)
+  if (base !== null && rulesDigest(base.rules) === digest)
+    return { refused: `price book ${base.version}, which is in force then, has these very rules` }
+  const twin = prices.proposals.find((one) => isOpen(one, nowMs) && one.digest === digest)
+  if (twin !== undefined) return { refused: `proposal p${twin.proposal} has these very rules, and is open` }
+  return {
+    type: 'PriceBookProposed',
+    data: {
+      proposal: Math.max(0, ...prices.proposals.map(({ proposal }) => proposal)) + 1,
+      effective_from: effectiveFrom,
+      rules: [...rules],
+      digest,
+      base: base?.version ?? null,
+      reason,
+      proposer,
+    },
+  }
+}
+
+export const approveProposal = (
+  prices: Prices,
+  { proposal: number, approver, nowMs }: { proposal: number; approver: string; nowMs: number },
+): PriceDecision<DomainEventOf<'PriceBookPublished'>> => {
+  const found = prices.proposals.find(({ proposal }) => proposal === number)
+  const gone = whyGone(found, number)
+  if (found === undefined || gone !== null) return { refused: gone ?? '' }
+  const fromMs = Date.parse(found.effective_from)
+  if (fromMs < nowMs + priceNoticeMs)
+    return {
+      refused: `p${number} is dated ${found.effective_from}, and an approval comes at least ${priceNoticeMs / 1000} s before that: propose it again with a later --from`,
+    }
+  if (rulesDigest(found.rules) !== found.digest)
+    return { refused: `the rules of p${number} are not those that were proposed; see "event-log verify"` }
+  const base = publishedAt(prices, fromMs)
+  // What was proposed as a change of one book would undo what another one changed meanwhile.
+  if ((base?.version ?? null) !== found.base)
+    return {
+      refused: `p${number} was proposed as a change of price book ${found.base ?? 'none'}, and the book in force then is ${base?.version ?? 'none'} now: propose it again`,
+    }
+  const book = {
+    version: nextVersion(prices),
+    effective_from: found.effective_from,
+    rules: found.rules,
+    approver,
+    proposal: number,
+  }
+  return { type: 'PriceBookPublished', data: { ...book, digest: priceBookOf(book).digest } }
+}
+
+const whyGone = (found: PriceProposal | undefined, number: number): string | null => {
+  if (found === undefined) return `there is no proposal p${number}; see "price show"`
+  if (found.withdrawn !== null) return `p${number} was withdrawn at ${found.withdrawn.at}`
+  if (found.version !== null) return `p${number} is approved already: it is price book ${found.version}`
+  return null
+}
+
+export const withdrawProposal = (
+  prices: Prices,
+  { proposal: number, reason }: { proposal: number; reason: string },
+): PriceDecision<DomainEventOf<'PriceProposalWithdrawn'>> => {
+  const gone = whyGone(
+    prices.proposals.find(({ proposal }) => proposal === number),
+    number,
+  )
+  if (gone !== null) return { refused: gone }
+  return { type: 'PriceProposalWithdrawn', data: { proposal: number, reason } }
+}
+
+export const withdrawBook = (
+  prices: Prices,
+  { version, reason, nowMs }: { version: number; reason: string; nowMs: number },
+): PriceDecision<DomainEventOf<'PriceBookWithdrawn'>> => {
+  const book = prices.books.find((one) => one.version === version)
+  if (book === undefined) return { refused: `there is no price book ${version}; see "price show"` }
+  if (book.withdrawn !== null)
+    return { refused: `price book ${version} was withdrawn at ${book.withdrawn.at}` }
+  const leftMs = Date.parse(book.effective_from) - nowMs
+  if (leftMs <= 0)
+    return {
+      refused: `price book ${version} is in force since ${book.effective_from}: propose another one`,
+    }
+  if (leftMs < priceNoticeMs)
+    return {
+      refused: `price book ${version} is in force in less than ${priceNoticeMs / 1000} s, and not every process would hear of it in time: propose another one`,
+    }
+  return { type: 'PriceBookWithdrawn', data: { version, reason } }
+}

@@ -1,0 +1,50 @@
+import { hash } from 'node:crypto'
+import type { PriceBookRule } from '../events/prices.ts'
+
+/** The rules of a price book as they are written: what makes two books the same, and how they differ. Pure. */
+
+/** base64url SHA-256 of rules, whatever their order: two books with one digest price every call alike. */
+export const rulesDigest = (rules: readonly PriceBookRule[]): string =>
+  hash(
+    'sha256',
+    JSON.stringify(
+      rules
+        .map(({ rule, rule_version, sku, amount }) => [rule, rule_version, sku, amount] as const)
+        .sort(([a], [b]) => (a < b ? -1 : 1)),
+    ),
+    'base64url',
+  )
+
+/** Rules of which some are to be others: those of `base` in their order, then what is new. */
+export const patchedRules = (
+  base: readonly PriceBookRule[],
+  patch: readonly PriceBookRule[],
+): PriceBookRule[] => {
+  const changed = new Map(patch.map((rule) => [rule.rule, rule]))
+  const known = new Set(base.map(({ rule }) => rule))
+  return [
+    ...base.map((rule) => changed.get(rule.rule) ?? rule),
+    ...patch.filter(({ rule }) => !known.has(rule)),
+  ]
+}
+
+/** One rule that is not the same in both; null: it is not in that book. */
+export type RuleChange = {
+  readonly rule: string
+  readonly from: PriceBookRule | null
+  readonly to: PriceBookRule | null
+}
+
+export const ruleChanges = (from: readonly PriceBookRule[], to: readonly PriceBookRule[]): RuleChange[] => {
+  const ids = [...new Set([...from, ...to].map(({ rule }) => rule))]
+  return ids
+    .map((id) => ({
+      rule: id,
+      from: from.find(({ rule }) => rule === id) ?? null,
+      to: to.find(({ rule }) => rule === id) ?? null,
+    }))
+    .filter((change) => !isSame(change.from, change.to))
+}
+
+const isSame = (a: PriceBookRule | null, b: PriceBookRule | null): boolean =>
+  a !== null && b !== null && a.rule_version === b.rule_version && a.sku === b.sku && a.amount === b.amount

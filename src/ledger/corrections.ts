@@ -1,0 +1,120 @@
+import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
+import { closingGapMax } from '../billing/months.ts'
+import type { CreditAdjusted, LotFill, MonthClosed } from '../events/credits.ts'
+import { type Account, allocationsFor, availableOf, repaidBy } from './account.ts'
+import { adjustedMeanwhile, movedOn } from './command.ts'
+import { type Decision, ifRegistered } from './decision.ts'
+
+/** What may be corrected in a ledger: charges, balances and lots. Pure, like `decide.ts`. */
+
+type Adjustment = {
+  readonly adjustmentId: string
+  readonly adjusts: string | null
+  readonly amount: MicroCredits
+  readonly reason: string
+  readonly rerateRun: string | null
+  readonly correction?: Exclude<CreditAdjusted['kind'], 'void'>
+  readonly into?: readonly LotFill[]
+  readonly unlessAdjustedAfter?: number
+  readonly upToAvailable?: true
+  readonly atMs: number
+}
+
+/**
+ * Corrects a charge or a balance. What is given back repays an overdraft first; what is taken is taken from lots, and never more
+ * than a charge could take (decision 13).
+ */
+export const adjustCredits = (account: Account, adjustment: Adjustment): Decision => {
+  const { adjustmentId, adjusts, reason, rerateRun, into = [], unlessAdjustedAfter, atMs } = adjustment
+  if (unlessAdjustedAfter !== undefined && account.adjustedRevision > unlessAdjustedAfter)
+    return { refused: `${adjustedMeanwhile}: read it again from revision ${unlessAdjustedAfter + 1}` }
+  const available = availableOf(account, atMs)
+  const amount =
+    adjustment.upToAvailable === true ? noMoreThan(available, adjustment.amount) : adjustment.amount
+  if (amount < 0n && -amount > available)
+    return {
+      refused: `${formatCredits(-amount)} credits cannot be taken: ${formatCredits(available)} are available`,
+    }
+  const overdraftRepaid = amount < 0n ? '0' : repaidBy(account, amount)
+  return ifRegistered(account, () => ({
+    type: 'CreditAdjusted',
+    data: {
+      adjustment_id: adjustmentId,
+      adjusts,
+      amount: formatCredits(amount),
+      reason,
+      rerate_run: rerateRun,
+      allocations: amount < 0n ? allocationsFor(account, -amount, atMs) : [],
+      overdraft_repaid: overdraftRepaid,
+      kind: adjustment.correction ?? 'adjustment',
+      fills: amount < 0n ? [] : fillsOf(into, amount - parseCredits(overdraftRepaid), atMs),
+    },
+  }))
+}
+
+/** A negative amount takes at most what is available, and nothing where that is below zero. */
+const noMoreThan = (available: MicroCredits, amount: MicroCredits): MicroCredits => {
+  const most = available < 0n ? 0n : -available
+  return amount < most ? most : amount
+}
+
+/** How an amount goes back into lots: in their order, none beyond its part, and none that has expired. */
+const fillsOf = (into: readonly LotFill[], amount: MicroCredits, atMs: number): LotFill[] => {
+  const fills: LotFill[] = []
+  let left = amount
+  for (const lot of into) {
+    if (left === 0n) break
+    if (lot.expires_at !== null && Date.parse(lot.expires_at) <= atMs) continue
+    const most = parseCredits(lot.amount)
+    const part = most < left ? most : left
+    if (part === 0n) continue
+    fills.push({ ...lot, amount: formatCredits(part) })
+    left -= part
+  }
+  return fills
+}
+
+/** Takes back what is left of a lot. What had expired is written off as that, whenever somebody comes by. */
+export const voidLot = (
+  account: Account,
+  {
+    adjustmentId,
+    grantId,
+    reason,
+    atMs,
+  }: { adjustmentId: string; grantId: string; reason: string; atMs: number },
+): Decision => {
+  const lot = account.lots.find((one) => one.grantId === grantId)
+  if (lot === undefined) return { refused: `lot ${grantId} has nothing left, or does not exist` }
+  if (lot.expiresAtMs <= atMs)
+    return { refused: `lot ${grantId} expired at ${new Date(lot.expiresAtMs).toISOString()}` }
+  return ifRegistered(account, () => ({
+    type: 'CreditAdjusted',
+    data: {
+      adjustment_id: adjustmentId,
+      adjusts: null,
+      amount: formatCredits(-lot.remaining),
+      reason,
+      rerate_run: null,
+      allocations: [{ grant_id: grantId, amount: formatCredits(lot.remaining) }],
+      overdraft_repaid: '0',
+      kind: 'void',
+      fills: [],
+    },
+  }))
+}
+
+/** Writes off what is left of a lot whose expiry has come. No event where nothing is left. */
+export const expireLot = (account: Account, { grantId, atMs }: { grantId: string; atMs: number }): Decision =>
+  account.lots
+    .filter((lot) => lot.grantId === grantId && lot.expiresAtMs <= atMs)
+    .map((lot) => ({
+      type: 'CreditExpired',
+      data: { grant_id: lot.grantId, amount: formatCredits(lot.remaining) },
+    }))
+
+/** Records what a month came to. What it counted may lie only so far back: readers look no further ahead for closings. */
+export const closeMonth = (account: Account, closed: MonthClosed): Decision =>
+  account.revision - closed.through_revision >= closingGapMax
+    ? { refused: `${movedOn} since revision ${closed.through_revision}` }
+    : ifRegistered(account, () => ({ type: 'MonthClosed', data: closed }))

@@ -1,0 +1,48 @@
+import { formatCredits, parseCredits } from '../billing/money.ts'
+import type { LedgerEvent } from '../events/catalogue.ts'
+import type { Allocation, LotFill } from '../events/credits.ts'
+
+/** Lots as the events tell of them that opened them, and what a charge took from them. Pure. */
+
+/** A lot as it was opened. */
+export type GrantedLot = Omit<LotFill, 'amount'> & {
+  readonly reason: string
+  readonly reference: string | null
+}
+
+/** The lot an event opened; null for an event that opens none. */
+export const grantedLotOf = (event: LedgerEvent, revision: number): GrantedLot | null => {
+  if (event.type === 'CreditGranted') {
+    const { grant_id, priority, expires_at, amount, reason, reference } = event.data
+    return { grant_id, priority, expires_at, granted: amount, revision, reason, reference }
+  }
+  if (event.type !== 'CreditAdjusted') return null
+  const { adjustment_id, amount, fills, reason } = event.data
+  const own = fills.reduce((rest, fill) => rest - parseCredits(fill.amount), parseCredits(amount))
+  if (own <= 0n) return null
+  const granted = formatCredits(own)
+  return {
+    grant_id: adjustment_id,
+    priority: 0,
+    expires_at: null,
+    granted,
+    revision,
+    reason,
+    reference: null,
+  }
+}
+
+/**
+ * What a charge took from lots and what has not gone back into them, the lot that was drawn last first: where a refund goes.
+ * `fills` are those of its corrections so far.
+ */
+export const drawnStill = (allocations: readonly Allocation[], fills: readonly LotFill[]): Allocation[] => {
+  const back = new Map<string, bigint>()
+  for (const { grant_id, amount } of fills)
+    back.set(grant_id, (back.get(grant_id) ?? 0n) + parseCredits(amount))
+  return allocations
+    .map(({ grant_id, amount }) => ({ grant_id, left: parseCredits(amount) - (back.get(grant_id) ?? 0n) }))
+    .filter(({ left }) => left > 0n)
+    .map(({ grant_id, left }) => ({ grant_id, amount: formatCredits(left) }))
+    .reverse()
+}

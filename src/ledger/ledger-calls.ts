@@ -1,0 +1,169 @@
+import { type MicroCredits, parseCredits } from '../billing/money.ts'
+import { type EventLog, type Position, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
+import type { DomainEventOf, LedgerEvent } from '../events/catalogue.ts'
+import type { EventMetadata } from '../events/envelope.ts'
+import { ledgerStream } from '../events/streams.ts'
+import { upcast } from '../events/upcast.ts'
+import { type Account, evolve, newAccount } from './account.ts'
+import type { RatedCall } from './rerate-part.ts'
+
+/** A ledger, read from an end to the other, as calls with their charges: for what looks at millions of them. */
+
+export type LedgerCall = RatedCall & {
+  readonly eventId: string
+  readonly requestId: string | null
+  /** The rule that made it free; null: it was charged. */
+  readonly freeBy: string | null
+  /** Null: it was free. */
+  charge: DomainEventOf<'CreditCharged'>['data'] | null
+  charged: MicroCredits
+}
+
+export type Walk = {
+  /** A call, when its charge is known. The account is as it was before the call, but for its lots. */
+  readonly call: (call: LedgerCall) => void
+  /** Before the call is folded, with the account it was decided on. */
+  readonly decided?: (call: RatedCall, account: Account) => void
+  readonly adjusted?: (event: AdjustedEvent) => void
+  /** Anything but a call, its charge and an adjustment. */
+  readonly other?: (event: DecodedEvent) => void
+  /** After each page: how many events it had, and the last revision whose call is complete. */
+  readonly page?: (events: number, complete: number) => void | Promise<void>
+}
+
+export type AdjustedEvent = DecodedEvent & DomainEventOf<'CreditAdjusted'>
+
+type Reach = {
+  readonly from?: number
+  /** The last revision; default: the ledger's end. */
+  readonly upTo?: number
+  /** Nothing that is behind this position of the log, nor a call whose charge may be. */
+  readonly until?: Position
+  readonly account?: Account
+  /** Default: `evolve`. */
+  readonly fold?: (account: Account, event: LedgerEvent, revision: number) => void
+}
+
+const pageMax = 4_000
+
+/**
+ * Hands over what a ledger holds up to a revision (its end, without one), folding the account as it goes. Resolves with the account,
+ * whose revision is −1 where there is no ledger.
+ */
+export const walkLedger = async (
+  eventLog: Pick<EventLog, 'read'>,
+  organizationId: string,
+  walk: Walk,
+  reach: Reach = {},
+): Promise<Account> => {
+  const { from = 0, upTo = Number.MAX_SAFE_INTEGER, until, fold = evolve } = reach
+  const account = reach.account ?? newAccount(organizationId)
+  let pending: LedgerCall | null = null
+  const settle = (): void => {
+    if (pending !== null) walk.call(pending)
+    pending = null
+  }
+  for await (const page of pagesOf(eventLog, ledgerStream(organizationId), { from, upTo })) {
+    let events = 0
+    let last: RecordedEvent | undefined
+    for (const recorded of page) {
+      if (until !== undefined && recorded.position > until) break
+      events++
+      last = recorded
+      const event = decoded(recorded)
+      const charge = event.type === 'CreditCharged' ? event.data : null
+      if (charge !== null && pending !== null && isCausedBy(recorded, pending.eventId)) {
+        pending.charge = charge
+        pending.charged = parseCredits(charge.amount)
+      }
+      settle()
+      if (event.type === 'KeyUsed') {
+        pending = callOf(event, recorded)
+        walk.decided?.(pending, account)
+      } else if (charge === null) {
+        const whole = decodeEvent(recorded)
+        if (whole.type === 'CreditAdjusted') walk.adjusted?.(whole)
+        else walk.other?.(whole)
+      }
+      fold(account, event, recorded.revision)
+      account.revision = recorded.revision
+    }
+    if (last !== undefined) account.digest = decodeEvent(last).metadata.digest ?? ''
+    await walk.page?.(events, pending === null ? account.revision : account.revision - 1)
+    // What follows a call may be its charge.
+    if (events < page.length) return account
+  }
+  settle()
+  await walk.page?.(0, account.revision)
+  return account
+}
+
+/** What every event of ours begins with: its metadata is written member by member (`stored-event.ts`). */
+const opening = '{"schema_version":'
+
+/** Most of a ledger is calls, and of their metadata only little is asked: parsing all of it would cost as much as the data. */
+const decoded = (recorded: RecordedEvent): LedgerEvent => {
+  const { type, metadata, data } = recorded
+  const isMost = type === 'KeyUsed' || type === 'CreditCharged'
+  if (!isMost || !metadata.startsWith(opening)) return decodeEvent(recorded) as unknown as LedgerEvent
+  const version = Number.parseInt(metadata.slice(opening.length, opening.length + 4), 10)
+  return upcast(type, version, JSON.parse(data)) as LedgerEvent
+}
+
+/** A member of the metadata that is a text without escapes; undefined where there is none, or it has to be parsed. */
+const memberOf = ({ metadata }: RecordedEvent, name: 'request_id' | 'causation_id' | 'effective_at') => {
+  const at = metadata.indexOf(`"${name}":"`)
+  if (at === -1) return undefined
+  const start = at + name.length + 4
+  const text = metadata.slice(start, metadata.indexOf('"', start))
+  return text.includes('\\') ? (JSON.parse(metadata) as EventMetadata)[name] : text
+}
+
+const isCausedBy = (recorded: RecordedEvent, eventId: string): boolean =>
+  memberOf(recorded, 'causation_id') === eventId
+
+const callOf = (
+  { data }: Extract<LedgerEvent, { type: 'KeyUsed' }>,
+  recorded: RecordedEvent,
+): LedgerCall => ({
+  revision: recorded.revision,
+  eventId: recorded.id,
+  requestId: memberOf(recorded, 'request_id') ?? null,
+  freeBy: data.free_by?.rule ?? null,
+  facts: data.facts,
+  atMs: Date.parse(memberOf(recorded, 'effective_at') ?? ''),
+  charge: null,
+  charged: 0n,
+})
+
+/** Pages of a stream; the next one is read while one is looked at. */
+export async function* pagesOf(
+  eventLog: Pick<EventLog, 'read'>,
+  stream: string,
+  { from, upTo }: { readonly from: number; readonly upTo: number },
+): AsyncGenerator<readonly RecordedEvent[]> {
+  const read = (next: number): Promise<readonly RecordedEvent[]> => {
+    const max = Math.min(pageMax, upTo - next + 1)
+    const page =
+      max <= 0
+        ? Promise.resolve([])
+        : eventLog.read(stream, { from: next, max }).catch((error: unknown) => {
+            if (error instanceof StreamMissing) return []
+            throw error
+          })
+    // It may fail while the page before it is looked at.
+    page.catch(() => undefined)
+    return page
+  }
+  let next = from
+  let reading = read(next)
+  for (;;) {
+    const page = await reading
+    next += page.length
+    const last = page.length < pageMax
+    if (!last) reading = read(next)
+    if (page.length > 0) yield page
+    if (last) return
+  }
+}

@@ -1,0 +1,117 @@
+import { Unavailable } from '../event-log/port.ts'
+import { ledgerStream } from '../events/streams.ts'
+import type { Abandoned } from './abandoned.ts'
+import type { Account } from './account.ts'
+import type { Callers } from './callers.ts'
+import type { WriterOptions } from './options.ts'
+import type { CommandQueue } from './queue.ts'
+import type { Found, LedgerReader, Loaded } from './reader.ts'
+import { RecentCommands } from './recent-commands.ts'
+
+type TailParts = {
+  readonly reader: LedgerReader
+  readonly queue: CommandQueue
+  readonly callers: Callers
+  readonly abandoned: Abandoned
+}
+
+/**
+ * What is at the end of a ledger, as a writer reads it between its batches: what others appended, and commands that may be there
+ * although they wait here. Whoever waits for what is found is answered by it.
+ */
+export class Tail {
+  readonly #organizationId: string
+  readonly #options: WriterOptions
+  readonly #parts: TailParts
+  readonly #recent = new RecentCommands()
+  /** Appends refused in a row although the ledger holds nothing new. */
+  #idleConflicts = 0
+
+  constructor(organizationId: string, options: WriterOptions, parts: TailParts) {
+    this.#organizationId = organizationId
+    this.#options = options
+    this.#parts = parts
+  }
+
+  /** The account was read. */
+  loaded({ found, since }: Pick<Loaded, 'found' | 'since'>): void {
+    this.#recent.reset(since)
+    this.#found(found)
+  }
+
+  /** Commands that the ledger got, behind all that were noted before. */
+  note(commands: Found): void {
+    for (const [firstEventId, { revision }] of commands) this.#recent.note(firstEventId, revision)
+  }
+
+  /** The log took an append. */
+  works(): void {
+    this.#idleConflicts = 0
+  }
+
+  /** Queued commands that the ledger certainly did not get lately need not be looked for in it. */
+  lookBack(account: Account): void {
+    this.#parts.queue.lookBack(account, this.#recent)
+  }
+
+  /** Folds what others have appended into the account. */
+  async fold(account: Account): Promise<void> {
+    const { reader, queue } = this.#parts
+    const after = account.revision
+    this.#found(await reader.catchUp(account))
+    queue.lookedThrough(after, account.revision)
+  }
+
+  /**
+   * The same where an append was refused. Where nothing is there although the engine says so, the log contradicts itself: going
+   * on would repeat this for ever, and it throws.
+   */
+  async foldAfterConflict(account: Account): Promise<void> {
+    const { eventLog, logger, limits } = this.#options
+    const after = account.revision
+    // The account is untouched by the draft: only what is in the stream is folded into it.
+    await this.fold(account)
+    const { revision } = account
+    this.#idleConflicts = revision > after ? 0 : this.#idleConflicts + 1
+    if (this.#idleConflicts < limits.idleConflictsMax) return
+    this.#idleConflicts = 0
+    const engine = await eventLog.lastRevision(ledgerStream(this.#organizationId))
+    logger.fatal(
+      { organizationId: this.#organizationId, revision, engine },
+      'ledger: the event log refuses appends after the last event it shows; see "ledger verify". Calls of this organization are refused',
+    )
+    throw new Unavailable('the ledger cannot be appended to after its last event')
+  }
+
+  /** Ahead of a batch: an abandoned one may arrive in its place, and queued commands may be in the ledger. */
+  async look(account: Account, nowMs: number): Promise<void> {
+    const { reader, queue, callers, abandoned } = this.#parts
+    if (abandoned.watches()) await this.#lookElsewhere(account, nowMs)
+    if (!abandoned.empty()) {
+      callers.answer(await abandoned.lookAgain(queue.waiting))
+      callers.giveBack(nowMs)
+    }
+    if (queue.mayHold(account)) callers.answer(await queue.find(account, reader, this.#options.clock.now()))
+  }
+
+  /** Whether another process has written what was passed on to it and whose caller was refused here. */
+  async #lookElsewhere(account: Account, nowMs: number): Promise<void> {
+    const { reader, abandoned } = this.#parts
+    const { clock, logger } = this.#options
+    await this.fold(account)
+    const behind = abandoned.watchedBehind()
+    const range = { from: behind + 1, to: account.revision, atMs: clock.now() }
+    const found: Found = behind < account.revision ? await reader.findBetween(account, range) : new Map()
+    const tooOld = abandoned.seen(found, account.revision, nowMs)
+    if (tooOld.length > 0)
+      logger.error(
+        { organizationId: this.#organizationId, eventIds: tooOld },
+        'ledger: calls were refused here after they had been passed to another process, and no word of them came: should one be written after all, its charge has to be given back by hand; see "ledger explain"',
+      )
+  }
+
+  #found(found: Found): void {
+    this.note(found)
+    this.#parts.callers.answer(found)
+  }
+}
