@@ -16,10 +16,15 @@ export type AccountState = {
   adjusted: bigint
   /** Lots with something left. */
   readonly lots: Map<string, LotState>
-  readonly overrides: OverrideState[]
+  overrides: OverrideState[]
   /** False: nothing is known to be written, and rows that are there count for nothing. */
   written: boolean
-  readonly changed: { readonly lots: Map<string, LotState>; readonly overrides: OverrideState[] }
+  readonly changed: {
+    readonly lots: Map<string, LotState>
+    readonly overrides: OverrideState[]
+    /** The revisions of overrides that were withdrawn. */
+    readonly withdrawn: number[]
+  }
 }
 
 export type LotState = {
@@ -54,7 +59,7 @@ export const initialState = (organizationId: string): AccountState => ({
   lots: new Map(),
   overrides: [],
   written: false,
-  changed: { lots: new Map(), overrides: [] },
+  changed: { lots: new Map(), overrides: [], withdrawn: [] },
 })
 
 /**
@@ -73,7 +78,8 @@ export const evolve = (state: AccountState, event: ProjectedEvent): void => {
     case 'CreditGranted': {
       const { grant_id, priority, expires_at, amount, overdraft_repaid } = event.data
       state.granted += microOf(amount)
-      grant(state, { grantId: grant_id, priority, expiresAt: expires_at, amount, overdraft_repaid, event })
+      const lot = { grantId: grant_id, priority, expiresAt: expires_at, overdraft_repaid, event }
+      grant(state, { ...lot, amount: microOf(amount) })
       break
     }
     case 'CreditExpired':
@@ -85,7 +91,7 @@ export const evolve = (state: AccountState, event: ProjectedEvent): void => {
       state.overdrawn += microOf(event.data.amount) - take(state, event.data.allocations)
       break
     case 'CreditAdjusted': {
-      const { adjustment_id, amount, allocations, overdraft_repaid } = event.data
+      const { adjustment_id, amount, allocations, overdraft_repaid, fills } = event.data
       const micro = microOf(amount)
       state.adjusted += micro
       if (micro < 0n) state.overdrawn += -micro - take(state, allocations)
@@ -94,7 +100,7 @@ export const evolve = (state: AccountState, event: ProjectedEvent): void => {
           grantId: adjustment_id,
           priority: 0,
           expiresAt: null,
-          amount,
+          amount: micro - fill(state, fills),
           overdraft_repaid,
           event,
         })
@@ -110,6 +116,12 @@ export const evolve = (state: AccountState, event: ProjectedEvent): void => {
       }
       state.overrides.push(override)
       state.changed.overrides.push(override)
+      break
+    }
+    case 'PriceOverrideWithdrawn': {
+      const gone = event.data.override_revision
+      state.overrides = state.overrides.filter(({ revision }) => revision !== gone)
+      state.changed.withdrawn.push(gone)
     }
   }
   state.revision = event.revision
@@ -122,7 +134,7 @@ const grant = (
     grantId: string
     priority: number
     expiresAt: string | null
-    amount: string
+    amount: bigint
     overdraft_repaid: string
     event: ProjectedEvent
   },
@@ -132,7 +144,9 @@ const grant = (
   if (repaid > state.overdrawn) throw new Error(`grant ${grantId} repays more than was overdrawn`)
   if (state.lots.has(grantId)) throw new Error(`lot ${grantId} is granted twice`)
   state.overdrawn -= repaid
-  const amount = microOf(granted.amount)
+  const { amount } = granted
+  // All of it went back into other lots.
+  if (amount === 0n) return
   setLot(state, {
     grantId,
     priority,
@@ -141,6 +155,24 @@ const grant = (
     granted: amount,
     remaining: amount - repaid,
   })
+}
+
+/** Gives back into lots, and returns what was given in all. */
+const fill = (
+  state: AccountState,
+  fills: Extract<ProjectedEvent, { type: 'CreditAdjusted' }>['data']['fills'],
+): bigint => {
+  let given = 0n
+  for (const { grant_id, amount, priority, expires_at, revision, granted } of fills) {
+    const part = microOf(amount)
+    const lot = state.lots.get(grant_id) ?? {
+      ...{ grantId: grant_id, priority, revision, granted: microOf(granted), remaining: 0n },
+      expiresAtMs: expires_at === null ? null : Date.parse(expires_at),
+    }
+    setLot(state, { ...lot, remaining: lot.remaining + part })
+    given += part
+  }
+  return given
 }
 
 /** Takes allocations from their lots, and returns what was taken in all. */

@@ -69,13 +69,26 @@ export const accounts: StatefulProjection<AccountState, AccountRow> = {
   prefixes: ['ledger-'],
   money: true,
   tables: [accountsTable, lotsTable, overridesTable],
+  totals: (table) => ({
+    text: `select a.organization_id, f.figure, f.amount::text as amount
+             from ${table('accounts')} a
+             left join (select organization_id, sum(remaining_micro) as remaining from ${table('account_lots')} group by 1) l
+                  using (organization_id)
+             cross join lateral (values ('balance', coalesce(l.remaining, 0) - a.overdrawn_micro), ('granted', a.granted_micro),
+                  ('charged', a.charged_micro), ('expired', a.expired_micro), ('adjusted', a.adjusted_micro)) f (figure, amount)`,
+    values: [],
+  }),
   states: {
     initial: (stream) => initialState(organizationOf(stream)),
     copy: (state) => ({
       ...state,
       lots: new Map(state.lots),
       overrides: [...state.overrides],
-      changed: { lots: new Map(state.changed.lots), overrides: [...state.changed.overrides] },
+      changed: {
+        lots: new Map(state.changed.lots),
+        overrides: [...state.changed.overrides],
+        withdrawn: [...state.changed.withdrawn],
+      },
     }),
     evolve,
     write: (states, seal) => changesOf(states, seal),
@@ -83,6 +96,7 @@ export const accounts: StatefulProjection<AccountState, AccountRow> = {
       state.written = true
       state.changed.lots.clear()
       state.changed.overrides.length = 0
+      state.changed.withdrawn.length = 0
     },
     rows: (streams, table) => ({
       text: rowsOf({
@@ -124,6 +138,12 @@ const changesOf = (states: readonly AccountState[], seal: (text: string) => stri
       overridesTable,
       states.flatMap(({ organizationId, changed }) =>
         changed.overrides.map((override) => overrideRow(organizationId, override)),
+      ),
+    ),
+    remove(
+      overridesTable,
+      states.flatMap(({ organizationId, changed }) =>
+        changed.withdrawn.map((revision) => ({ organization_id: organizationId, revision })),
       ),
     ),
   ]
@@ -185,15 +205,23 @@ export const allOrganizations = (): Query<OrganizationRow> => ({
   values: [],
 })
 
+/** Organizations that have, or had, prices of their own. */
+export const allOverridden = (): Query<{ organization_id: string }> => ({
+  text: 'select distinct organization_id from account_price_overrides order by organization_id',
+  values: [],
+})
+
 /** Every ledger that has a row, registered or not. */
 export const allAccounts = (): Query<{ organization_id: string }> => ({
   text: 'select organization_id from accounts',
   values: [],
 })
 
+export type ExpirableLotRow = { organization_id: string; grant_id: string; expires_at: Date }
+
 /** Lots that are past their expiry with something left: what the expiry job writes off. */
-export const expirableLots = (max: number): Query<{ organization_id: string; grant_id: string }> => ({
-  text: `select organization_id, grant_id from account_lots
+export const expirableLots = (max: number): Query<ExpirableLotRow> => ({
+  text: `select organization_id, grant_id, expires_at from account_lots
           where remaining_micro > 0 and expires_at <= now() order by expires_at limit $1`,
   values: [max],
 })

@@ -1,9 +1,17 @@
 import { accounts } from './accounts.ts'
 import { apiKeys } from './api-keys.ts'
 import { keyUsage } from './key-usage.ts'
+import { ledgerIndex } from './ledger-index.ts'
 import { ledgerLines } from './ledger-lines.ts'
 import { profileCache } from './profile-cache.ts'
 import type { Projection } from './projection.ts'
 
 /** Every read model there is, in the order operators see them. */
-export const projections: readonly Projection[] = [accounts, ledgerLines, apiKeys, keyUsage, profileCache]
+export const projections: readonly Projection[] = [
+  accounts,
+  ledgerLines,
+  ledgerIndex,
+  apiKeys,
+  keyUsage,
+  profileCache,
+]

@@ -27,7 +27,12 @@ type Declared = {
   /** Its rows tell who may do what. An event that is set aside is logged as fatal. */
   readonly guards?: true
   readonly tables: readonly Table[]
+  /** Of a read model of money: what its rows come to, by organization. Two sets of rows at one position must agree in it. */
+  readonly totals?: (table: TableName) => Query<Total>
 }
+
+/** `amount` is a whole number, as text. */
+type Total = { readonly organization_id: string; readonly figure: string; readonly amount: string }
 
 /** Each batch becomes changes by itself: rows are added, or changed by what the events say. */
 export type StatelessProjection = Declared & {

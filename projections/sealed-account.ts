@@ -46,10 +46,10 @@ export const rowsOf = (table: { accounts: string; lots: string; overrides: strin
                    from ${table.overrides} o where o.organization_id = a.organization_id), '[]') as overrides
     from ${table.accounts} a where a.organization_id = any ($1::text[])`
 
-/** One account with its open lots and price overrides: one row, one snapshot; no row for an unknown ledger. */
-export const accountSnapshot = (organizationId: string): Query<AccountRow> => ({
+/** Accounts with their open lots and price overrides: one row each, one snapshot; no row for an unknown ledger. */
+export const accountSnapshots = (organizationIds: readonly string[]): Query<AccountRow> => ({
   text: rowsOf({ accounts: 'accounts', lots: 'account_lots', overrides: 'account_price_overrides' }),
-  values: [[organizationId]],
+  values: [organizationIds],
 })
 
 /** Everything a reader relies on, in one text that does not depend on the order of rows. */

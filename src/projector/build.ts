@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { Change } from '../../projections/rows.ts'
-import { logStart, type Position, type SubscriptionItem } from '../event-log/port.ts'
+import { type LogPlace, logStart, type Position, placeOf, type SubscriptionItem } from '../event-log/port.ts'
 import { type Decoded, decodeBatch, within } from './batch.ts'
 import type { Folded, Folder, Poison } from './fold.ts'
 import { eventByEvent, isDataError } from './isolate.ts'
@@ -13,6 +13,8 @@ export type Build = {
   position: Position
   target: Position
   readonly poison: Poison[]
+  /** Notes how far the rows are, in the transaction that writes them: whoever goes on with them begins there. */
+  readonly note?: (to: LogPlace, poison: readonly Poison[]) => Promise<void>
 }
 
 const batchMax = 5_000
@@ -70,7 +72,11 @@ const advance = (
 ): Position => {
   // Caught up: all the log held was delivered. The last events up to the target may concern no projection here.
   const reached = item.kind === 'caught-up' || item.position > target ? target : item.position
-  for (const build of due) build.position = reached < build.target ? reached : build.target
+  for (const build of due) {
+    const to = reached < build.target ? reached : build.target
+    // One that goes on from further ahead than the others is not led back.
+    if (to > build.position) build.position = to
+  }
   options.onProgress?.({ position: reached, target, events, elapsedMs: performance.now() - startedAt })
   return reached
 }
@@ -87,6 +93,12 @@ export const inSavepoint: Piece = {
 /** What one build's fold made of a batch. */
 type Batch = Folded & { readonly build: Build; readonly decoded: Decoded }
 
+/** Of a batch's last event; null where it has none. */
+const lastOf = ({ recorded }: Decoded): LogPlace | null => {
+  const last = recorded.at(-1)
+  return last === undefined ? null : placeOf(last)
+}
+
 type Writer = {
   /** Begins to write what was folded, once what was given before is written. */
   write(batches: readonly Batch[]): Promise<void>
@@ -101,10 +113,15 @@ const createWriter = (client: pg.Client, piece: Piece): Writer => {
   /** Resolves with the batches the database refused, of which nothing was written. */
   let writing: Promise<readonly Batch[]> = Promise.resolve([])
 
-  const writePiece = async ({ table }: Folder, changes: readonly Change[]): Promise<void> => {
+  const writePiece = async (
+    { folder, note, poison }: Build,
+    changes: readonly Change[],
+    { to, more = [] }: { readonly to: LogPlace | null; readonly more?: readonly Poison[] },
+  ): Promise<void> => {
     await client.query(piece.begin)
     try {
-      await writeChanges(client, changes, table)
+      await writeChanges(client, changes, folder.table)
+      if (to !== null) await note?.(to, [...poison, ...more])
       await client.query(piece.keep)
     } catch (error) {
       await client.query(piece.undo).catch(() => undefined)
@@ -115,9 +132,9 @@ const createWriter = (client: pg.Client, piece: Piece): Writer => {
   const writeBatches = async (batches: readonly Batch[]): Promise<Batch[]> => {
     const refused: Batch[] = []
     for (const batch of batches) {
-      if (batch.changes.some(({ rows }) => rows.length > 0))
+      if (batch.changes.some(({ rows }) => rows.length > 0) || batch.poison.length > 0)
         try {
-          await writePiece(batch.build.folder, batch.changes)
+          await writePiece(batch.build, batch.changes, { to: lastOf(batch.decoded), more: batch.poison })
         } catch (error) {
           if (!isDataError(error)) throw error
           refused.push(batch)
@@ -135,7 +152,8 @@ const createWriter = (client: pg.Client, piece: Piece): Writer => {
     for (const { build, decoded, undo } of refused) {
       undo()
       await eventByEvent(build.folder, decoded, {
-        write: (_, changes) => writePiece(build.folder, changes),
+        write: (position, changes) =>
+          writePiece(build, changes, { to: lastOf(within(decoded, { after: position - 1n, to: position })) }),
         refused: async (poison) => void build.poison.push(poison),
       })
     }

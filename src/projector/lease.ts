@@ -4,7 +4,7 @@ import type pg from 'pg'
  * Who may work: a row with an owner, an epoch and an expiry by the database's clock. A session advisory lock is lost behind
  * a transaction pooler; a row is not. The epoch fences whatever the holder writes.
  */
-type Lease = { readonly name: string; readonly owner: string }
+export type Lease = { readonly name: string; readonly owner: string }
 
 export const leaseTtlMs = 10_000
 export const leaseRenewMs = 3_000

@@ -6,7 +6,8 @@ import { createOutage } from '../event-log/outage.ts'
 import type { EventLog } from '../event-log/port.ts'
 import { Fenced } from './checkpoints.ts'
 import { follow } from './follow.ts'
-import { acquireLease, leaseRenewMs, releaseLease } from './lease.ts'
+import { whileRenewed } from './held-lease.ts'
+import { acquireLease } from './lease.ts'
 
 /**
  * Moves facts to rows. One process at a time holds the lease; it follows the event log, folds each batch in memory
@@ -95,40 +96,5 @@ export const createProjector = (options: ProjectorOptions): Projector => {
       await running
       await pool.end()
     },
-  }
-}
-
-/**
- * Renews the lease of this epoch while `work` runs, and releases it after. The signal of `work` aborts when the lease is
- * lost or cannot be renewed; `failed` hears why it cannot.
- */
-const whileRenewed = async (
-  pool: pg.Pool,
-  {
-    lease,
-    epoch,
-    failed,
-  }: {
-    lease: { readonly name: string; readonly owner: string }
-    epoch: bigint
-    failed: (error: unknown) => void
-  },
-  work: (lost: AbortSignal) => Promise<void>,
-): Promise<void> => {
-  const lost = new AbortController()
-  const renew = async (): Promise<void> => {
-    try {
-      if ((await acquireLease(pool, lease)) !== epoch) lost.abort()
-    } catch (error) {
-      failed(error)
-      lost.abort()
-    }
-  }
-  const renewing = setInterval(() => void renew(), leaseRenewMs)
-  try {
-    await work(lost.signal)
-  } finally {
-    clearInterval(renewing)
-    await releaseLease(pool, lease).catch(() => undefined)
   }
 }

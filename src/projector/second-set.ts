@@ -1,10 +1,11 @@
 import pg from 'pg'
-import type { Projection } from '../../projections/projection.ts'
+import type { Projection, TableName } from '../../projections/projection.ts'
 import { type EventLog, logStart, type Position } from '../event-log/port.ts'
 import { type Build, foldUp, inSavepoint, inTransaction } from './build.ts'
 import { readCheckpoints, strayCheckpoints } from './checkpoints.ts'
 import { createFolder } from './fold.ts'
-import { createIndexes, createTables, nextTable, rebuildLock } from './tables.ts'
+import { beginNoted, endNoted, noteBuild, noteIndexed, readNoted } from './noted-build.ts'
+import { createIndexes, createTables, dropTables, nextTable, rebuildLock, verifyTable } from './tables.ts'
 
 /**
  * Projections being folded anew from the log's beginning into tables beside the live ones, while readers and the live
@@ -14,10 +15,16 @@ import { createIndexes, createTables, nextTable, rebuildLock } from './tables.ts
 export type SecondSet = {
   readonly client: pg.Client
   readonly options: SecondSetOptions
-  readonly builds: readonly Build[]
+  readonly builds: readonly OpenBuild[]
   /** Events read so far. */
   events: number
   readonly startedAt: number
+}
+
+type OpenBuild = Build & {
+  /** The place it went on from, of a build that was killed. */
+  readonly from: Position
+  readonly indexed: boolean
 }
 
 export type SecondSetOptions = {
@@ -28,6 +35,8 @@ export type SecondSetOptions = {
   readonly seal: (text: string) => string
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: RebuildProgress) => void
+  /** Begins at the log's beginning, whatever a rebuild that was killed has left. */
+  readonly anew?: boolean
 }
 
 export type RebuildProgress = {
@@ -37,37 +46,70 @@ export type RebuildProgress = {
   readonly elapsedMs: number
 }
 
+/** What the set is for: to take the place of the live one, in which case a later one goes on with it; or to be compared. */
+type Purpose = 'replace' | 'compare'
+
+const tablesFor: Readonly<Record<Purpose, (projection: Projection) => TableName>> = {
+  replace: nextTable,
+  compare: verifyTable,
+}
+
 /** What may be left to fold while the live projector waits for the switch, in events. */
 const switchLagMax = 2_000n
 
-/** Builds the next tables nearly up to the live checkpoints, hands them to `then`, and drops what `then` left of them. */
+/** The set was not wanted any more: nothing of it is left. */
+export class Cancelled extends Error {
+  override name = 'Cancelled'
+}
+
+/**
+ * Builds the next tables nearly up to the live checkpoints, hands them to `then`, and drops what `then` left of them. A failure
+ * leaves those that are to replace the live ones, for the next rebuild to go on with; a `Cancelled` does not.
+ */
 export const beside = async <Result>(
+  purpose: Purpose,
   options: SecondSetOptions,
   then: (work: SecondSet) => Promise<Result>,
 ): Promise<Result> => {
   const client = new pg.Client({ connectionString: options.url, application_name: 'rebuild' })
   client.on('error', () => undefined)
   await client.connect()
-  const builds: Build[] = []
+  const builds: OpenBuild[] = []
   const work: SecondSet = { client, options, builds, events: 0, startedAt: performance.now() }
+  let leaves = false
   try {
-    // Read models are disposable: a rebuild that loses its last commits in a crash starts again anyway.
+    // Read models are disposable: a rebuild that loses its last commits in a crash goes on from before them.
     await client.query('set synchronous_commit = off')
-    for (const projection of options.projections) builds.push(await openBuild(client, projection, options))
+    for (const projection of options.projections)
+      builds.push(await openBuild(client, projection, purpose, options))
     for (;;) {
       await aim(work)
       if (builds.every(({ position, target }) => target - position <= switchLagMax)) break
       await foldUp(work, inTransaction)
     }
-    for (const { folder } of builds) await createIndexes(client, folder.projection, folder.table)
+    for (const build of builds) await index(work, build)
     return await then(work)
+  } catch (error) {
+    leaves = purpose === 'replace' && !(error instanceof Cancelled)
+    throw error
   } finally {
     await client.query('rollback').catch(() => undefined)
-    for (const { folder } of builds)
-      for (const { name } of folder.projection.tables)
-        await client.query(`drop table if exists ${folder.table(name)}`).catch(() => undefined)
+    if (!leaves) for (const build of builds) await drop(client, build, purpose).catch(() => undefined)
     await client.end()
   }
+}
+
+const index = async ({ client }: SecondSet, { folder, indexed }: OpenBuild): Promise<void> => {
+  if (indexed) return
+  await client.query('begin')
+  await createIndexes(client, folder.projection, folder.table)
+  await noteIndexed(client, folder.projection)
+  await client.query('commit')
+}
+
+const drop = async (client: pg.Client, { folder }: OpenBuild, purpose: Purpose): Promise<void> => {
+  await dropTables(client, folder.projection, folder.table)
+  if (purpose === 'replace') await endNoted(client, folder.projection)
 }
 
 /** Folds every build up to its target as it is now, each batch in a transaction of its own. */
@@ -78,24 +120,51 @@ export const foldToTargets = async (work: SecondSet): Promise<void> => {
 
 /** Holds the live projector where it is until the caller's transaction ends, and folds each build up to exactly there. */
 export const foldToCheckpoints = async (work: SecondSet): Promise<void> => {
-  await work.client.query(
-    'select 1 from projection_checkpoints where name = any ($1::text[]) order by name for update',
-    [work.builds.map(({ folder }) => folder.projection.name)],
+  await holdCheckpoints(
+    work.client,
+    work.builds.map(({ folder }) => folder.projection),
   )
   await aim(work)
   await foldUp(work, inSavepoint)
 }
 
+/** No projector moves them until the caller's transaction ends. */
+export const holdCheckpoints = async (
+  client: pg.ClientBase,
+  projections: readonly Projection[],
+): Promise<void> => {
+  await client.query(
+    'select 1 from projection_checkpoints where name = any ($1::text[]) order by name for update',
+    [projections.map(({ name }) => name)],
+  )
+}
+
 const openBuild = async (
   client: pg.Client,
   projection: Projection,
-  { eventLog, seal }: SecondSetOptions,
-): Promise<Build> => {
+  purpose: Purpose,
+  { eventLog, seal, anew = false }: SecondSetOptions,
+): Promise<OpenBuild> => {
   await exclusively(client, projection)
-  const table = nextTable(projection)
+  const table = tablesFor[purpose](projection)
+  const open = { folder: createFolder(projection, { table, eventLog, seal }), target: logStart }
+  if (purpose === 'compare') {
+    await createTables(client, projection, table)
+    return { ...open, position: logStart, from: logStart, indexed: true, poison: [] }
+  }
+  const note: Build['note'] = (to, poison) => noteBuild(client, projection, to, poison)
+  const noted = anew ? null : await readNoted(client, eventLog, projection)
+  if (noted !== null) {
+    const { place, poison, indexed } = noted
+    const halted = projection.money ? poison.map(({ stream }) => stream) : []
+    const folder = createFolder(projection, { table, eventLog, seal, halted })
+    return { ...open, folder, position: place.position, from: place.position, indexed, poison, note }
+  }
+  await client.query('begin')
   await createTables(client, projection, table)
-  const folder = createFolder(projection, { table, eventLog, seal })
-  return { folder, position: logStart, target: logStart, poison: [] }
+  await beginNoted(client, projection)
+  await client.query('commit')
+  return { ...open, position: logStart, from: logStart, indexed: false, poison: [], note }
 }
 
 /** One rebuild of a projection at a time: two would share the next tables. */
@@ -104,7 +173,9 @@ const exclusively = async (client: pg.Client, projection: Projection): Promise<v
     rebuildLock(projection),
   ])
   if (rows[0]?.got !== true)
-    throw new Error(`${projection.name} is being rebuilt by another process; wait for it to end`)
+    throw new Error(
+      `${projection.name} is being rebuilt by another process; wait for it to end, or "projection cancel ${projection.name}"`,
+    )
 }
 
 /**

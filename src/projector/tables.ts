@@ -5,12 +5,12 @@ import type { Projection, TableName } from '../../projections/projection.ts'
 import { type Change, copyOf, definitionOf, statementOf } from '../../projections/rows.ts'
 
 /**
- * Physical tables of projections: `<name>_v<version>` is live, `<name>_v<version>_next` is being rebuilt, and the
- * view `<name>` is what readers use.
+ * Physical tables of projections: `<name>_v<version>` is live, `<name>_v<version>_next` is being rebuilt, `…_kept` is what the last
+ * rebuild replaced, `…_verify` is built to be compared. The view `<name>` is what readers use.
  */
 
 export const liveTable =
-  ({ version }: Projection): TableName =>
+  ({ version }: Pick<Projection, 'version'>): TableName =>
   (name) =>
     `${name}_v${version}`
 
@@ -18,6 +18,16 @@ export const nextTable =
   (projection: Projection): TableName =>
   (name) =>
     `${liveTable(projection)(name)}_next`
+
+export const verifyTable =
+  (projection: Projection): TableName =>
+  (name) =>
+    `${liveTable(projection)(name)}_verify`
+
+export const keptTable =
+  (projection: Pick<Projection, 'version'>): TableName =>
+  (name) =>
+    `${name}_v${projection.version}_kept`
 
 export const createTables = async (
   client: pg.ClientBase,
@@ -38,6 +48,23 @@ export const createIndexes = async (
 ): Promise<void> => {
   for (const { name, indexes = [] } of projection.tables)
     for (const index of indexes) await client.query(index.replaceAll('$table', table(name)))
+}
+
+export const dropTables = async (
+  client: pg.ClientBase,
+  { tables }: Pick<Projection, 'tables'>,
+  table: TableName,
+): Promise<void> => {
+  for (const { name } of tables) await client.query(`drop table if exists ${table(name)}`)
+}
+
+export const renameTables = async (
+  client: pg.ClientBase,
+  { tables }: Pick<Projection, 'tables'>,
+  { from, to }: { readonly from: TableName; readonly to: TableName },
+): Promise<void> => {
+  for (const { name } of tables)
+    await client.query(`alter table if exists ${from(name)} rename to ${to(name)}`)
 }
 
 /** Points the reading names at the live tables. */
@@ -102,17 +129,26 @@ export const prepareProjections = async (
 /** The lock a rebuild of the projection holds while it runs, as arguments of PostgreSQL's advisory locks. */
 export const rebuildLock = ({ name }: Projection): string => `rebuild ${name}`
 
+/** A build that was killed is gone on with by the next rebuild; one that nobody asked for again is not kept for ever. */
+const leftOverDays = 7
+
 const dropLeftOver = async (client: pg.ClientBase, projection: Projection): Promise<void> => {
-  const tables = projection.tables.map(({ name }) => nextTable(projection)(name))
-  const { rows } = await client.query(
-    'select from pg_tables where tablename = any ($1::text[]) and schemaname = any (current_schemas(false))',
-    [tables],
+  const tables = projection.tables.flatMap(({ name }) => [
+    nextTable(projection)(name),
+    verifyTable(projection)(name),
+  ])
+  const { rows } = await client.query<{ tablename: string; wanted: boolean }>(
+    `select tablename, tablename like '%\\_next' and exists (select from projection_builds
+             where name = $2 and version = $3 and updated_at > now() - $4 * interval '1 d') as wanted
+       from pg_tables where tablename = any ($1::text[]) and schemaname = any (current_schemas(false))`,
+    [tables, projection.name, projection.version, leftOverDays],
   )
-  if (rows.length === 0) return
+  const unwanted = rows.filter(({ wanted }) => !wanted)
+  if (unwanted.length === 0) return
   const lock = await client.query<{ idle: boolean }>(
     'select pg_try_advisory_xact_lock(hashtext($1)) as idle',
     [rebuildLock(projection)],
   )
   if (lock.rows[0]?.idle !== true) return
-  for (const table of tables) await client.query(`drop table if exists ${table}`)
+  for (const { tablename } of unwanted) await client.query(`drop table if exists ${tablename}`)
 }

@@ -2,7 +2,7 @@ import type pg from 'pg'
 import type { Projection } from '../../projections/projection.ts'
 import type { Position } from '../event-log/port.ts'
 import { beside, foldToCheckpoints, type SecondSetOptions } from './second-set.ts'
-import { liveTable, nextTable } from './tables.ts'
+import { liveTable, verifyTable } from './tables.ts'
 
 type Difference = {
   readonly table: string
@@ -24,7 +24,7 @@ export type Verdict = {
  * of the comparison, readers do not. Tells the differences, at most five rows of each side per table.
  */
 export const verifyProjections = (options: SecondSetOptions): Promise<Verdict[]> =>
-  beside(options, async (work) => {
+  beside('compare', options, async (work) => {
     const { client, builds } = work
     await client.query('begin')
     await foldToCheckpoints(work)
@@ -48,7 +48,7 @@ export const verifyProjections = (options: SecondSetOptions): Promise<Verdict[]>
   })
 
 const compare = async (client: pg.Client, projection: Projection, name: string): Promise<Difference> => {
-  const [live, next] = [liveTable(projection)(name), nextTable(projection)(name)]
+  const [live, next] = [liveTable(projection)(name), verifyTable(projection)(name)]
   const { rows } = await client.query<{
     live: string
     rebuilt: string

@@ -368,7 +368,7 @@ describe('events that cannot be folded', () => {
     const { messages } = house.start()
     await untilProjected(house)
     expect(await stopped()).toEqual(
-      ['accounts', 'ledger_lines'].map((projection) => ({
+      ['accounts', 'ledger_index', 'ledger_lines'].map((projection) => ({
         projection,
         stream: ledgerStream(org),
         position: String(broken),
@@ -418,6 +418,7 @@ describe('events that cannot be folded', () => {
     await untilProjected(house)
     expect(await stopped()).toMatchObject([
       { projection: 'accounts', stream: ledgerStream(org) },
+      { projection: 'ledger_index', stream: ledgerStream(org) },
       { projection: 'ledger_lines', stream: ledgerStream(org) },
     ])
     expect(await parked()).toEqual([

@@ -1,10 +1,12 @@
 /** Rebuilding read models from the log: beside the live ones, compared, switched, and never seen half. */
+import { setTimeout } from 'node:timers/promises'
 import pg from 'pg'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
 import { apiKeys } from '../../projections/api-keys.ts'
 import { projections } from '../../projections/index.ts'
 import { keyUsage } from '../../projections/key-usage.ts'
+import { ledgerIndex } from '../../projections/ledger-index.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
 import { profileCache } from '../../projections/profile-cache.ts'
 import type { Projection } from '../../projections/projection.ts'
@@ -13,7 +15,13 @@ import { keyStream, ledgerStream } from '../../src/events/streams.ts'
 import type { Ledger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
-import { liveTable, nextTable, prepareProjections, rebuildLock } from '../../src/projector/tables.ts'
+import {
+  keptTable,
+  liveTable,
+  nextTable,
+  prepareProjections,
+  rebuildLock,
+} from '../../src/projector/tables.ts'
 import {
   appendTo,
   type House,
@@ -146,6 +154,8 @@ describe('rebuild', () => {
     let round = 0
     const writer = looping(async () => {
       await calls(`live-${round++}`, 30)
+      // Otherwise the log grows faster than a busy machine folds it.
+      await setTimeout(20)
     })
     const snapshot = snapshotFrom(house.pool, seal)
     const loader = looping(async () => {
@@ -191,7 +201,7 @@ describe('rebuild', () => {
     })
   })
 
-  test('one that is given up leaves the live tables as they were and nothing behind', async () => {
+  test('one that is given up leaves the live tables as they were, and the next one goes on', async () => {
     await open()
     house.start()
     await calls('c', 30)
@@ -216,8 +226,11 @@ describe('rebuild', () => {
     await expect(given).rejects.toThrow(/abort/i)
     expect(await house.live(ledgerLines)).toEqual(before)
     expect(await seen(ledgerLines)).toEqual(before)
+    // The next one may go on with what there is; this one had not written anything.
+    expect(await leftovers()).toEqual([nextTable(ledgerLines)('ledger_lines')])
+    expect(await house.rebuild(ledgerLines)).toMatchObject({ resumed: false, differences: [] })
     expect(await leftovers()).toEqual([])
-    expect(await house.rebuild(ledgerLines)).toMatchObject({ events: expect.any(Number) })
+    expect(await house.live(ledgerLines)).toEqual(before)
   })
 
   test('what one that was killed left behind is dropped at the next start, and nothing of one that runs', async () => {
@@ -356,7 +369,7 @@ describe('a raised version', () => {
     ),
   }
 
-  test('is built beside the old one and switched; the old tables stay for the way back', async () => {
+  test('is built beside the old one and switched; the old rows stay for the way back', async () => {
     await open()
     const old = house.start()
     await calls('old', 30)
@@ -364,13 +377,13 @@ describe('a raised version', () => {
     await old.stop()
     const before = await house.live(keyUsage)
     await calls('between', 30)
-    house.start({ only: [accounts, ledgerLines, apiKeys, usageV2, profileCache] })
+    house.start({ only: [accounts, ledgerLines, ledgerIndex, apiKeys, usageV2, profileCache] })
     await until(
       'the version is raised',
       async () => (await house.checkpointOf(keyUsage)).version === usageV2.version,
     )
     await untilProjected(house)
-    expect(await house.live(keyUsage)).toEqual(before)
+    expect(await rowsOf(house.pool, keyUsage, keptTable(keyUsage))).toEqual(before)
     const { rows } = await house.pool.query(
       'select remark, (select sum(calls) from key_usage)::integer as calls from key_last_used',
     )
@@ -398,7 +411,7 @@ describe('a raised version', () => {
         return usageV2.fold(events)
       },
     }
-    house.start({ only: [accounts, ledgerLines, apiKeys, watched, profileCache] })
+    house.start({ only: [accounts, ledgerLines, ledgerIndex, apiKeys, watched, profileCache] })
     await until('the version is raised', async () => {
       const { rows } = await house.pool.query<{ calls: number }>(
         'select sum(calls)::integer as calls from key_usage',
@@ -418,7 +431,7 @@ describe('a raised version', () => {
     const old = house.start()
     await untilProjected(house)
     await old.stop()
-    house.start({ only: [accounts, ledgerLines, raised(apiKeys), keyUsage, profileCache] })
+    house.start({ only: [accounts, ledgerLines, ledgerIndex, raised(apiKeys), keyUsage, profileCache] })
     await calls('after', 5)
     await until(
       'the version is raised',

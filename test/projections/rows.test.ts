@@ -6,6 +6,14 @@ import { apiKeys, keysOf } from '../../projections/api-keys.ts'
 import { projections } from '../../projections/index.ts'
 import { keyUsage, lastUsedOf } from '../../projections/key-usage.ts'
 import {
+  correctionsAfter,
+  ledgerIndex,
+  movedBefore,
+  movementOf,
+  placesOfRequest,
+  replaysOf,
+} from '../../projections/ledger-index.ts'
+import {
   type IdempotentCallRow,
   idempotentCalls,
   ledgerLines,
@@ -164,11 +172,20 @@ describe('batches', () => {
   })
 })
 
+/** What rows do not tell: when the last event was recorded, and whether it was a correction. */
+const asInRows = (account: Account): Account => ({
+  ...account,
+  recordedAtMs: 0,
+  adjustedRevision: account.revision,
+})
+
 describe('accounts', () => {
   test('a snapshot is the fold of the stream, at every event of it', async () => {
     const snapshot = snapshotFrom(house.pool, seal)
     for (const organizationId of organizationIds)
-      expect(await snapshot(organizationId)).toEqual(eachLedgerEvent(organizationId, () => undefined))
+      expect(await snapshot(organizationId)).toEqual(
+        asInRows(eachLedgerEvent(organizationId, () => undefined)),
+      )
     expect(await snapshot('org_01K9NNNNNNNNNNNNNNNNNNNNNN')).toBeNull()
   })
 
@@ -195,7 +212,7 @@ describe('accounts', () => {
         evolve(account, { type: decoded.type, data: decoded.data } as LedgerEvent, event.revision)
         account.digest = decoded.metadata.digest ?? ''
         expect(await snapshot(account.organizationId), `after ${event.type} ${event.position}`).toEqual(
-          account,
+          asInRows(account),
         )
       }
     } finally {
@@ -471,6 +488,79 @@ describe('key_usage', () => {
   })
 })
 
+describe('ledger_index', () => {
+  const ask = async <Row extends pg.QueryResultRow>({
+    text,
+    values,
+  }: {
+    text: string
+    values: readonly unknown[]
+  }) => (await house.pool.query<Row>(text, [...values])).rows
+
+  test('what a ledger moved before a line is what its events before it say', async () => {
+    for (const organizationId of organizationIds) {
+      let moved = 0n
+      for (const { type, data, recorded } of history) {
+        if (recorded.stream !== ledgerStream(organizationId)) continue
+        const event = { type, data } as LedgerEvent
+        if (type !== 'CreditCharged') {
+          const [row] = await ask<{ amount_micro: string }>(movedBefore(organizationId, recorded.revision))
+          expect(BigInt(row?.amount_micro ?? 0)).toBe(moved)
+        }
+        moved += movementOf(event)
+      }
+      expect(moved).toBe(
+        balanceOf(
+          eachLedgerEvent(organizationId, () => undefined),
+          0,
+        ),
+      )
+    }
+  })
+
+  test('blocks of revisions sum up to the whole, however long the ledger', async () => {
+    const [organizationId = ''] = organizationIds
+    const rows = await ask<{ sum: string }>({
+      text: 'select sum(amount_micro)::text as sum from movement_blocks where organization_id = $1',
+      values: [organizationId],
+    })
+    const account = eachLedgerEvent(organizationId, () => undefined)
+    expect(rows[0]?.sum).toBe(String(balanceOf(account, 0)))
+  })
+
+  test('usage is what the calls of the ledgers say', async () => {
+    const expected = { calls: 0, charged: 0n }
+    for (const { type, data } of history) {
+      if (type === 'KeyUsed') expected.calls++
+      if (type === 'CreditCharged') expected.charged += parseCredits(data.amount)
+      if (type === 'RateLimitExceeded') expected.calls += data.count
+      if (type === 'CallsRefused') for (const { count } of data.counts) expected.calls += count
+    }
+    const [row] = await ask<{ calls: string; charged: string }>({
+      text: 'select sum(calls)::text as calls, sum(charged_micro)::text as charged from usage_days',
+      values: [],
+    })
+    expect(row).toEqual({ calls: String(expected.calls), charged: String(expected.charged) })
+  })
+
+  test('calls, corrections and replays are where it says', async () => {
+    for (const { type, data, metadata, recorded } of history) {
+      const organizationId = recorded.stream.slice('ledger-'.length)
+      if (type === 'KeyUsed' && metadata.request_id !== undefined) {
+        const asked = { requestId: metadata.request_id, max: 10 }
+        const found = await ask<{ revision: string }>(placesOfRequest(organizationId, asked))
+        expect(found.map(({ revision }) => Number(revision))).toContain(recorded.revision)
+      }
+      if (type === 'CreditAdjusted' && data.adjusts !== null) {
+        const asked = { revision: 0, chargeId: data.adjusts, max: 10 }
+        const found = await ask<{ revision: string }>(correctionsAfter(organizationId, asked))
+        expect(found.map(({ revision }) => Number(revision))).toContain(recorded.revision)
+      }
+    }
+    expect(await ask(replaysOf(organizationIds[0] ?? '', { repeats: 'none', max: 1 }))).toEqual([])
+  })
+})
+
 test('every projection there is has its test, here or in a file of its own', () => {
-  expect(projections).toEqual([accounts, ledgerLines, apiKeys, keyUsage, profileCache])
+  expect(projections).toEqual([accounts, ledgerLines, ledgerIndex, apiKeys, keyUsage, profileCache])
 })

@@ -1,0 +1,223 @@
+import type { DomainEvent } from '../src/events/catalogue.ts'
+import { microOf } from './micro.ts'
+import type { ProjectedEvent, Query, StatelessProjection } from './projection.ts'
+import { insert, type RowOf, type Table, upsert } from './rows.ts'
+import { addUsage, organizationOf, type UsageRow, usageOf, usageTable } from './usage.ts'
+
+/** Movements of credits by every so many revisions: what a balance was at any revision is a sum over few rows. */
+const blockRevisions = 1_024
+const blocksTable = {
+  name: 'movement_blocks',
+  columns: {
+    organization_id: 'text not null',
+    block: 'bigint not null',
+    amount_micro: 'numeric not null',
+  },
+  key: ['organization_id', 'block'],
+} as const satisfies Table
+
+const correctionsTable = {
+  name: 'corrections',
+  columns: {
+    organization_id: 'text not null',
+    revision: 'bigint not null',
+    // The charge it corrects; null for one of a balance, or of many charges.
+    adjusts: 'uuid',
+    rerate_run: 'text',
+  },
+  key: ['organization_id', 'revision'],
+  indexes: [
+    'create index on $table (adjusts) where adjusts is not null',
+    'create index on $table (organization_id, revision) where rerate_run is not null',
+  ],
+} as const satisfies Table
+
+const replaysTable = {
+  name: 'replays',
+  columns: {
+    organization_id: 'text not null',
+    // The request id of the first call.
+    repeats: 'text not null',
+    revision: 'bigint not null',
+  },
+  key: ['organization_id', 'repeats', 'revision'],
+} as const satisfies Table
+
+/** Up to which revision each ledger is in these tables. */
+const indexedTable = {
+  name: 'indexed_ledgers',
+  columns: { organization_id: 'text not null', revision: 'bigint not null' },
+  key: ['organization_id'],
+} as const satisfies Table
+
+const thresholdsTable = {
+  name: 'balance_thresholds',
+  columns: { organization_id: 'text not null', amount_micro: 'bigint' },
+  key: ['organization_id'],
+} as const satisfies Table
+
+/**
+ * Where things are in a ledger, and its sums: what a partner or finance asks of a single call, a day or an instant, without the
+ * ledger being read for it. What it says of a place is checked there.
+ */
+export const ledgerIndex: StatelessProjection = {
+  name: 'ledger_index',
+  version: 1,
+  prefixes: ['ledger-'],
+  money: true,
+  tables: [usageTable, blocksTable, correctionsTable, replaysTable, thresholdsTable, indexedTable],
+  fold: (events) => {
+    const usage = new Map<string, UsageRow>()
+    const blocks = new Map<string, BlockRow>()
+    const corrections: RowOf<typeof correctionsTable>[] = []
+    const replays: RowOf<typeof replaysTable>[] = []
+    const thresholds = new Map<string, RowOf<typeof thresholdsTable>>()
+    const indexed = new Map<string, RowOf<typeof indexedTable>>()
+    for (const event of events) {
+      for (const used of usageOf(event)) addUsage(usage, used)
+      const moved = movementOf(event)
+      if (moved !== 0n) addMovement(blocks, event, moved)
+      const organization_id = organizationOf(event)
+      const { revision } = event
+      indexed.set(organization_id, { organization_id, revision })
+      if (event.type === 'CreditAdjusted') {
+        const { adjusts, rerate_run } = event.data
+        corrections.push({ organization_id, revision, adjusts, rerate_run })
+      } else if (event.type === 'KeyUsed' && event.metadata.repeats !== undefined)
+        replays.push({ organization_id, repeats: event.metadata.repeats, revision })
+      else if (event.type === 'BalanceThresholdSet') {
+        const { amount } = event.data
+        const amount_micro = amount === null ? null : microOf(amount)
+        thresholds.set(organization_id, { organization_id, amount_micro })
+      }
+    }
+    return [
+      upsert(usageTable, [...usage.values()], {
+        calls: 't.calls + excluded.calls',
+        charged_micro: 't.charged_micro + excluded.charged_micro',
+      }),
+      upsert(blocksTable, [...blocks.values()], { amount_micro: 't.amount_micro + excluded.amount_micro' }),
+      insert(correctionsTable, corrections),
+      insert(replaysTable, replays),
+      upsert(thresholdsTable, [...thresholds.values()]),
+      upsert(indexedTable, [...indexed.values()]),
+    ]
+  },
+}
+
+type BlockRow = RowOf<typeof blocksTable> & { readonly amount_micro: bigint }
+
+/** What the balance changes by. */
+export const movementOf = (event: DomainEvent): bigint => {
+  switch (event.type) {
+    case 'CreditGranted':
+    case 'CreditAdjusted':
+      return microOf(event.data.amount)
+    case 'CreditExpired':
+    case 'CreditCharged':
+      return -microOf(event.data.amount)
+    default:
+      return 0n
+  }
+}
+
+const addMovement = (blocks: Map<string, BlockRow>, event: ProjectedEvent, moved: bigint): void => {
+  const organization_id = organizationOf(event)
+  // A charge belongs to its call's line in the statement, which is one revision before it.
+  const line = event.type === 'CreditCharged' ? event.revision - 1 : event.revision
+  const block = Math.floor(line / blockRevisions)
+  const cell = `${organization_id} ${block}`
+  const before = blocks.get(cell)?.amount_micro ?? 0n
+  blocks.set(cell, { organization_id, block, amount_micro: before + moved })
+}
+
+/** The movements of a ledger before a revision that has a line of the statement, summed. */
+export const movedBefore = (
+  organizationId: string,
+  revision: number,
+): Query<{ amount_micro: string | null }> => {
+  const block = Math.floor(revision / blockRevisions)
+  return {
+    text: `select (coalesce((select sum(amount_micro) from movement_blocks where organization_id = $1 and block < $2), 0)
+                 + coalesce((select sum(amount_micro) from ledger_lines
+                              where organization_id = $1 and revision >= $3 and revision < $4), 0))::text as amount_micro`,
+    values: [organizationId, block, block * blockRevisions, revision],
+  }
+}
+
+/** Where a charge was corrected, and where re-rates were written after a revision. */
+export const correctionsAfter = (
+  organizationId: string,
+  { revision, chargeId, max }: { revision: number; chargeId: string | null; max: number },
+): Query<{ revision: string }> => ({
+  text: `select revision::text from (
+           select revision from corrections where adjusts = $3::uuid and organization_id = $1
+           union
+           select revision from corrections where organization_id = $1 and revision > $2 and rerate_run is not null
+         ) found order by revision limit $4`,
+  values: [organizationId, revision, chargeId, max],
+})
+
+export type CallPlaceRow = { indexed: string; revision: string | null }
+
+/**
+ * Where the calls of a request are in a ledger, and up to which revision the rows know it (-1: not at all): one row at least, its
+ * `revision` null where they know no such call. The request's lines are found before the organization's are looked at: a
+ * planner without statistics would read the organization's lines instead.
+ */
+export const placesOfRequest = (
+  organizationId: string,
+  { requestId, max }: { requestId: string; max: number },
+): Query<CallPlaceRow> => ({
+  text: `with found as materialized (select organization_id, revision, kind from ledger_lines where request_id = $2 limit $3)
+         select least(
+                  coalesce((select revision from indexed_ledgers where organization_id = $1), -1),
+                  coalesce((select max(revision) from ledger_lines where organization_id = $1), -1))::text as indexed,
+                found.revision::text
+           from (select 1) one left join found on found.organization_id = $1 and found.kind = 'call'
+          order by found.revision`,
+  values: [organizationId, requestId, max],
+})
+
+/** Whose request it was: at most a few organizations, for an id is given once. */
+export const organizationsOfRequest = (
+  requestId: string,
+  max: number,
+): Query<{ organization_id: string }> => ({
+  text: `select distinct organization_id from (select organization_id from ledger_lines where request_id = $1 limit $2) found`,
+  values: [requestId, max],
+})
+
+/** Where lots were opened. */
+export const placesOfLots = (
+  organizationId: string,
+  lotIds: readonly string[],
+): Query<{ grant_id: string; revision: string }> => ({
+  text: `select grant_id, revision::text from account_lots where organization_id = $1 and grant_id = any ($2::uuid[])`,
+  values: [organizationId, lotIds],
+})
+
+/** Where prices of its own that an organization has of SKUs were set before a revision, and were not withdrawn. */
+export const placesOfOverrides = (
+  organizationId: string,
+  { skus, before, max }: { skus: readonly string[]; before: number; max: number },
+): Query<{ revision: string }> => ({
+  text: `select revision::text from account_price_overrides
+          where organization_id = $1 and sku = any ($2) and revision < $3 order by revision desc limit $4`,
+  values: [organizationId, skus, before, max],
+})
+
+/** Where the calls are that repeat one, by its request id. */
+export const replaysOf = (
+  organizationId: string,
+  { repeats, max }: { repeats: string; max: number },
+): Query<{ revision: string }> => ({
+  text: `select revision::text from replays where organization_id = $1 and repeats = $2 order by revision limit $3`,
+  values: [organizationId, repeats, max],
+})
+
+/** Below which balance the organization wants to be told; null: not at all. */
+export const thresholdOf = (organizationId: string): Query<{ amount_micro: string | null }> => ({
+  text: 'select amount_micro::text from balance_thresholds where organization_id = $1',
+  values: [organizationId],
+})
