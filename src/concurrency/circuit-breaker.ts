@@ -7,13 +7,19 @@
 export type CircuitBreaker<Cause> = {
   /** Why no call may pass now, and for how long; null to let one pass. Once the time is over, one at a time may try. */
   refuses(nowMs: number): { cause: Cause; forMs: number } | null
-  /** `about`: failures about the same thing may count as one. */
-  fail(cause: Cause, nowMs: number, about?: string | null): void
+  fail(cause: Cause, nowMs: number, options?: FailureOptions): void
   /** Closes it, also before its time is over. */
   succeed(nowMs: number): void
   /** A call that passed came to no end that tells anything: another may try. */
   abandon(): void
   state(nowMs: number): 'closed' | 'open' | 'half_open'
+}
+
+type FailureOptions = {
+  /** Failures about the same thing may count as one. */
+  readonly about?: string | null
+  /** A trial that no caller waited for: it keeps the breaker open for as long as before, and no longer. */
+  readonly background?: boolean
 }
 
 type Tally = {
@@ -25,7 +31,7 @@ type Tally = {
 
 type BreakerBounds = {
   readonly openMs: number
-  /** Each trial that fails doubles the time, up to this. */
+  /** Each trial of a caller that fails doubles the time, up to this. */
   readonly openMsMax: number
   /** A trial that has not ended by then is over: its caller went away. */
   readonly trialMs: number
@@ -42,11 +48,12 @@ export const createCircuitBreaker = <Cause>(tally: Tally, bounds: BreakerBounds)
       opened.trialUntilMs = nowMs + bounds.trialMs
       return null
     },
-    fail: (cause, nowMs, about = null) => {
+    fail: (cause, nowMs, { about = null, background = false } = {}) => {
       // Calls that were under way when it opened tell nothing new.
       if (isOpen(nowMs)) return
       if (opened === null && !tally.failed(nowMs, about)) return
-      const forMs = opened === null ? bounds.openMs : Math.min(opened.forMs * 2, bounds.openMsMax)
+      const nextMs = opened === null ? bounds.openMs : opened.forMs * (background ? 1 : 2)
+      const forMs = Math.min(nextMs, bounds.openMsMax)
       opened = { cause, untilMs: nowMs + forMs, forMs, trialUntilMs: 0 }
     },
     succeed: (nowMs) => {

@@ -14,7 +14,8 @@ type Deadline = {
   readonly after?: After
 }
 
-const afterMs: After = (ms, run) => {
+/** By the system's clock. */
+export const afterMs: After = (ms, run) => {
   const timer = setTimeout(run, ms)
   return () => clearTimeout(timer)
 }

@@ -1,6 +1,6 @@
 import { createSecretKey, hkdfSync, randomBytes, randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { link, open, readdir, readFile, unlink } from 'node:fs/promises'
+import { link, open, readdir, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Sealer, sealerOf } from './secrets.ts'
 
@@ -12,7 +12,8 @@ import { type Sealer, sealerOf } from './secrets.ts'
  *
  * A key appears as a whole and once: it is written and synced under another name, then linked to its own, which fails if
  * another process was first. The mark of a destroyed key is written before the key is removed. So a key that is missing
- * without a mark is lost: the directory is not mounted, is another one, or was restored from a copy.
+ * without a mark is lost: the directory is not mounted, is another one, or was restored from a copy. A key disappears as a whole
+ * too: it loses its name before its bytes, so nobody who reads it meanwhile, or after a kill, finds it damaged.
  *
  * The sealing key is derived from the file's bytes and SECRET_KEY together: neither opens anything alone. The key's id is derived
  * from both too, so a damaged file, or one made with another SECRET_KEY, is recognized.
@@ -103,25 +104,33 @@ const parsed = (directory: KeyDirectory, epoch: number, text: string): EpochKey 
 const namesIn = ({ dir }: KeyDirectory): Promise<string[]> => readdir(dir).catch(nothingThere([], dir))
 
 const listed = async (directory: KeyDirectory): ReturnType<EpochKeyFiles['list']> => {
-  const { dir } = directory
   const names = await namesIn(directory)
   const keys: EpochKey[] = []
   for (const name of names) {
     const epoch = keyFile.exec(name)?.[1]
-    const text =
-      epoch === undefined ? null : await readFile(join(dir, name), 'utf8').catch(nothingThere(null, dir))
-    if (text !== null) keys.push(parsed(directory, Number(epoch), text))
+    const key = epoch === undefined ? null : readKey(directory, Number(epoch))
+    if (key !== null) keys.push(key)
   }
   return { keys, destroyed: new Set(names.flatMap((name) => destroyedFile.exec(name)?.[1] ?? [])) }
 }
 
 const readKey = (directory: KeyDirectory, epoch: number): EpochKey | null => {
   const { dir } = directory
+  const text = (): string | null => {
+    try {
+      return readFileSync(join(dir, `${epoch}.key`), 'utf8')
+    } catch (error) {
+      return nothingThere(null, dir)(error)
+    }
+  }
+  const first = text()
+  if (first === null) return null
   try {
-    return parsed(directory, epoch, readFileSync(join(dir, `${epoch}.key`), 'utf8'))
+    return parsed(directory, epoch, first)
   } catch (error) {
-    if (error instanceof EpochKeyFault) throw error
-    return nothingThere(null, dir)(error)
+    // Opened before another process destroyed it, read after: it has no name any more.
+    if (text() === null) return null
+    throw error
   }
 }
 
@@ -154,10 +163,11 @@ const destroyKey = async (
   const { dir } = directory
   await writeSynced(join(dir, `${id}.destroyed`), 'a', Buffer.alloc(0))
   await syncDirectory(dir)
+  const isHere = readKey(directory, epoch)?.id === id
   for (const name of await namesIn(directory)) {
-    // A process that died while it made the key left a draft that may be the key.
-    if (name !== `${epoch}.key` && !name.startsWith(`.${epoch}-`)) continue
-    await overwrite(join(dir, name)).catch((error: unknown) => {
+    // A process that died while it made the key, or while it destroyed it, left a file that may be the key.
+    if (!(isHere && name === `${epoch}.key`) && !name.startsWith(`.${epoch}-`)) continue
+    await overwrite(dir, name, epoch).catch((error: unknown) => {
       // Another process destroys it too.
       if (codeOf(error) !== 'ENOENT') throw error
     })
@@ -189,10 +199,12 @@ const writeSynced = async (path: string, flags: string, bytes: Buffer): Promise<
   }
 }
 
-/** Overwritten first, for disks that write in place; no promise depends on it. */
-const overwrite = async (path: string): Promise<void> => {
-  await writeSynced(path, 'r+', randomBytes(128))
-  await unlink(path)
+/** Its name goes first, then its bytes, for disks that write in place; no promise depends on the latter. */
+const overwrite = async (dir: string, name: string, epoch: number): Promise<void> => {
+  const nameless = join(dir, `.${epoch}-${randomUUID()}`)
+  await rename(join(dir, name), nameless)
+  await writeSynced(nameless, 'r+', randomBytes(128))
+  await unlink(nameless)
 }
 
 /** Makes names durable that came or went. */

@@ -226,7 +226,8 @@ const settleDestroyed = async (
   { pool, files, logger, opened }: Held,
   { id, epoch, state }: KnownKey,
 ): Promise<void> => {
-  if (state === 'present') await files.destroy({ id, epoch })
+  // Of one that has gone, a process that was killed may have left the bytes.
+  if (state !== 'lost') await files.destroy({ id, epoch })
   opened.delete(id)
   await pool.query('update epoch_keys set destroyed_at = now() where key_id = $1 and destroyed_at is null', [
     id,

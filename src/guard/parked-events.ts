@@ -26,7 +26,7 @@ export const watchParked = async ({
 
   const look = async (): Promise<void> => {
     const { rows } = await pool.query<{ stream: string; error: string }>(
-      `select distinct on (stream) stream, error from parked_events where projection = $1
+      `select distinct on (stream) stream, error from parked_events where projection = $1 and released_at is null
         order by stream, position limit $2`,
       [projection, streamsMax],
     )

@@ -39,7 +39,7 @@ const minuteSeconds = 60
 const daySeconds = 86_400
 
 /** A window as headers and refusals show it. */
-export const windowState = (
+const windowState = (
   counted: { readonly used: number; readonly leftMs: number },
   { policy, limit, windowSeconds }: Window,
 ): WindowState => ({
@@ -47,7 +47,7 @@ export const windowState = (
   limit,
   windowSeconds,
   remaining: Math.max(0, limit - counted.used),
-  resetSeconds: Math.max(1, Math.ceil(Math.round(counted.leftMs) / 1000)),
+  resetSeconds: Math.max(1, Math.ceil(counted.leftMs / 1000)),
 })
 
 /** A window a call is counted in. */
@@ -69,46 +69,78 @@ export const refusedWindowOf = ({ limits }: DirectoryKey): Window => ({
   windowSeconds: minuteSeconds,
 })
 
+/** What counters say of a call: 1 where it is denied, then of each window what is used and how many milliseconds are left. */
+export type Counted = readonly number[]
+
+/** What that means for the windows that were asked about. Throws where it cannot be about them. */
+export const verdictOf = ([denied, ...counted]: Counted, windows: readonly Window[]): RateVerdict => {
+  if (counted.length !== 2 * windows.length)
+    throw new Error('the counters answered something else than was asked')
+  let exceeded: RateVerdict['exceeded'] = null
+  const states = windows.map((window, i) => {
+    const used = counted[2 * i] ?? 0
+    const state = windowState({ used, leftMs: counted[2 * i + 1] ?? 0 }, window)
+    // Of several full windows the last and longest is named.
+    if (denied === 1 && used >= window.limit) exceeded = state
+    return state
+  })
+  return { exceeded, windows: states }
+}
+
+/** Counters of this process. */
+export type Counters = {
+  /** Counts a call in every window, or in none when one of them is full. */
+  take(keyId: string, windows: readonly Window[]): Counted
+}
+
 type Counter = { used: number; endsAtMs: number }
 
 /**
- * Counts in this process alone: the embedded default. `redis-counters.ts` has the counters that processes share. There
- * are as many counters as there are keys. There is no await between look and count, so no other call comes between them.
+ * There are as many counters as there are keys. There is no await between look and count, so no other call comes between
+ * them.
  *
- * `clock` is monotonic: a window measured by the time of day would end early, or late, when that is
- * corrected.
+ * `clock` is monotonic: a window measured by the time of day would end early, or late, when that is corrected.
  */
-export const createRateLimiter = (clock: { now(): number } = performance): RateLimiter => {
+export const createCounters = (clock: { now(): number } = performance): Counters => {
   const counters: Readonly<Record<RatePolicy, Map<string, Counter>>> = {
     second: new Map(),
     minute: new Map(),
     day: new Map(),
     refused: new Map(),
   }
-
-  const take = ({ keyId }: DirectoryKey, windows: readonly Window[]): RateVerdict => {
-    const nowMs = clock.now()
-    const counted = windows.map((window) => {
-      const counter = counters[window.policy].get(keyId)
-      const open = counter !== undefined && nowMs < counter.endsAtMs
-      return { window, counter: open ? counter : { used: 0, endsAtMs: nowMs + window.windowSeconds * 1000 } }
-    })
-    const denied = counted.some(({ window, counter }) => counter.used >= window.limit)
-    if (!denied)
-      for (const { window, counter } of counted) {
-        counter.used++
-        counters[window.policy].set(keyId, counter)
+  return {
+    take: (keyId, windows) => {
+      const nowMs = clock.now()
+      const open = windows.map(({ policy, windowSeconds }): Counter => {
+        const counter = counters[policy].get(keyId)
+        return counter !== undefined && nowMs < counter.endsAtMs
+          ? counter
+          : { used: 0, endsAtMs: nowMs + windowSeconds * 1000 }
+      })
+      const denied = windows.some(({ limit }, i) => (open[i]?.used ?? 0) >= limit)
+      const counted: number[] = [denied ? 1 : 0]
+      for (const [i, { policy }] of windows.entries()) {
+        const counter = open[i]
+        if (counter === undefined) continue
+        if (!denied) {
+          counter.used++
+          counters[policy].set(keyId, counter)
+        }
+        // Whole numbers, for they may cross to another process as text.
+        counted.push(counter.used, Math.round(counter.endsAtMs - nowMs))
       }
-    const states = counted.map(({ window, counter }) =>
-      windowState({ used: counter.used, leftMs: counter.endsAtMs - nowMs }, window),
-    )
-    // Of several full windows the last and longest is named.
-    return {
-      exceeded: denied ? (states.findLast(({ remaining }) => remaining === 0) ?? null) : null,
-      windows: states,
-    }
+      return counted
+    },
   }
+}
 
+/**
+ * Counts in this process alone: the embedded default. `redis-counters.ts` and `forked-counters.ts` have counters that
+ * processes share.
+ */
+export const createRateLimiter = (counters: Counters = createCounters()): RateLimiter => {
+  const take = ({ keyId }: DirectoryKey, windows: readonly Window[]): RateVerdict =>
+    verdictOf(counters.take(keyId, windows), windows)
   return {
     take: async (key, perSecond) => take(key, windowsOf(key, perSecond)),
     takeRefused: async (key) => take(key, [refusedWindowOf(key)]),

@@ -1,6 +1,6 @@
 import type { Redis } from 'ioredis'
 import type { DirectoryKey } from './key-directory.ts'
-import { type RateVerdict, type Window, windowState } from './rate-limit.ts'
+import type { Counted, Window } from './rate-limit.ts'
 
 /**
  * One script takes all windows of a call in one round trip. `rate-limiter-flexible` knows one window at a time and gives
@@ -33,32 +33,15 @@ return answer
 `
 
 /** Runs the script for a call's windows. */
-export const askRedis = (redis: Redis, key: DirectoryKey, windows: readonly Window[]): Promise<number[]> => {
+export const askRedis = (redis: Redis, key: DirectoryKey, windows: readonly Window[]): Promise<Counted> => {
   const args: (string | number)[] = []
   // The braces keep a key's windows together in a cluster.
   for (const { policy } of windows) args.push(`enrichment:rate:{${key.keyId}}:${policy}`)
   for (const { limit, windowSeconds } of windows) args.push(limit, windowSeconds * 1_000)
-  return redis.runScript(windows.length, ...args).then((answer) => answer as number[])
+  return redis.runScript(windows.length, ...args).then((answer) => answer as Counted)
 }
 
 /** Tries the script itself: a Redis that can be reached but not written to does not serve. */
 export const probeRedis = async (redis: Redis): Promise<void> => {
   await redis.runScript(1, 'enrichment:rate:probe', Number.MAX_SAFE_INTEGER, 1_000)
-}
-
-/** What the answer to `askRedis` says of the same windows. Throws where it is none. */
-export const verdictOf = (
-  [denied, ...counted]: readonly number[],
-  windows: readonly Window[],
-): RateVerdict => {
-  if (counted.length !== 2 * windows.length) throw new Error('Redis answered something else than was asked')
-  let exceeded: RateVerdict['exceeded'] = null
-  const states = windows.map((window, i) => {
-    const used = counted[2 * i] ?? 0
-    const state = windowState({ used, leftMs: counted[2 * i + 1] ?? 0 }, window)
-    // Of several full windows the last and longest is named.
-    if (denied === 1 && used >= window.limit) exceeded = state
-    return state
-  })
-  return { exceeded, windows: states }
 }

@@ -17,14 +17,22 @@ import {
 export type Secrets = {
   /** HMAC-SHA-256 of an API key's secret part, base64url. What is stored instead of the secret. */
   apiKeyHmac(secret: string): string
+  /** HMAC-SHA-256 of the secret part of a person's token for the command line, base64url. */
+  operatorTokenHmac(secret: string): string
   /** HMAC-SHA-256 of an address, base64url. It is in the event log instead of the address. */
   addressHmac(address: string): string
+  /** HMAC-SHA-256 of a mail domain, base64url: what a recipient that no one has there is made of. */
+  recipientHmac(text: string): string
   /** HMAC-SHA-256 of a person's identifier, base64url: requests, erasures and the event log know a person by it. */
   identifierHmac(identifier: string): string
   /** HMAC-SHA-256 of what a request said: equal for equal requests, and of no use to someone who guesses at the request. */
   requestHmac(text: string): Buffer
   /** HMAC-SHA-256 of a row of a read model, base64url: someone without the key can change the row, but the change is not believed. */
   rowSeal(text: string): string
+  /** The same of the digest of a re-rate's plan, where no signing key is at hand. */
+  planSeal(text: string): string
+  /** What the processes of an installation prove themselves to each other with. */
+  readonly peerKey: Uint8Array
   /** For what others keep for us, such as cookies. What is kept here about people is sealed under epoch keys, which end. */
   sealer(purpose: string): Sealer
 }
@@ -55,10 +63,16 @@ export const createSecrets = (secretKey: string): Secrets => {
   const requestKey = derive('request')
   return {
     apiKeyHmac: (secret) => createHmac('sha256', apiKeyPepper).update(secret).digest('base64url'),
+    operatorTokenHmac: shortHmac(
+      Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'operator-token', 32)),
+    ),
     addressHmac: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'address', 32))),
+    recipientHmac: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'random-recipient', 32))),
     identifierHmac: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'identifier', 32))),
     rowSeal: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'row-seal', 32))),
+    planSeal: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'rerate-plan', 32))),
     requestHmac: (text) => createHmac('sha256', requestKey).update(text).digest(),
+    peerKey: Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'peers', 32)),
     sealer: (purpose) => sealerOf(derive(`seal/${purpose}`)),
   }
 }

@@ -31,16 +31,33 @@ describe('a circuit breaker', () => {
       openMsMax: 300,
       trialMs: 50,
     })
-    breaker.fail('a', 0, 'one')
-    breaker.fail('b', 0, 'one')
+    breaker.fail('a', 0, { about: 'one' })
+    breaker.fail('b', 0, { about: 'one' })
     expect(breaker.refuses(0)).toBeNull()
     breaker.succeed(0)
-    breaker.fail('c', 0, 'one')
-    breaker.fail('d', 0, 'two')
+    breaker.fail('c', 0, { about: 'one' })
+    breaker.fail('d', 0, { about: 'two' })
     expect(breaker.refuses(0)).toEqual({ cause: 'd', forMs: 100 })
     expect(breaker.refuses(100)).toBeNull()
-    breaker.fail('e', 100, 'one')
+    breaker.fail('e', 100, { about: 'one' })
     expect(breaker.refuses(100)).toEqual({ cause: 'e', forMs: 200 })
+  })
+
+  test('a trial that no caller waited for does not make the time longer', () => {
+    const breaker = createCircuitBreaker<string>(failuresInARow(1), {
+      openMs: 100,
+      openMsMax: 300,
+      trialMs: 50,
+    })
+    breaker.fail('a', 0)
+    for (const nowMs of [100, 200, 300]) {
+      expect(breaker.refuses(nowMs)).toBeNull()
+      breaker.fail('b', nowMs, { background: true })
+      expect(breaker.refuses(nowMs)).toEqual({ cause: 'b', forMs: 100 })
+    }
+    expect(breaker.refuses(400)).toBeNull()
+    breaker.fail('c', 400)
+    expect(breaker.refuses(400)).toEqual({ cause: 'c', forMs: 200 })
   })
 
   test('a trial that tells nothing gives way to another', () => {

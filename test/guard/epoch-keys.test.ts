@@ -21,14 +21,11 @@ const opened: EpochKeys[] = []
 
 beforeAll(async () => {
   database = await testDatabase()
+})
+afterAll(() => database?.drop())
+beforeEach(async () => {
   pool = new pg.Pool({ connectionString: database.url, max: 8 })
   pool.on('error', () => undefined)
-})
-afterAll(async () => {
-  await pool?.end()
-  await database?.drop()
-})
-beforeEach(async () => {
   await pool.query('truncate epoch_keys')
   root = await mkdtemp(join(tmpdir(), 'epoch-keys-'))
   dir = join(root, 'keys')
@@ -36,6 +33,8 @@ beforeEach(async () => {
 })
 afterEach(async () => {
   for (const keys of opened.splice(0)) keys.close()
+  // A look that is under way registers no key any more, which the next test would miss in its directory.
+  await pool.end()
   await rm(root, { recursive: true, force: true })
 })
 
@@ -188,6 +187,36 @@ describe('at an epoch’s end', () => {
     await seal(again)
     await settle(again)
     expect((await registered()).map(({ gone }) => gone)).toEqual([true, false])
+  })
+
+  test('what a process left that was killed while it destroyed a key is removed with the next look', async () => {
+    const keys = process()
+    await seal(keys)
+    const { id } = await keys.current()
+    nowMs += epochMs
+    await seal(keys)
+    await writeFile(join(dir, `${id}.destroyed`), '')
+    await rename(join(dir, '716.key'), join(dir, '.716-that-lost-its-name'))
+    const next = process()
+    expect((await next.list()).map(({ state }) => state)).toEqual(['present', 'destroyed'])
+    await settle(next)
+    expect((await keyFiles()).map((name) => name.replace(/-.{8}/, ''))).toEqual(['716.destroyed', '717.key'])
+  })
+
+  test('who reads the keys while one is destroyed finds it whole or not at all', async () => {
+    const keys = process()
+    for (let round = 0; round < 40; round++) {
+      nowMs += epochMs
+      const { id, epoch: current } = await keys.current()
+      const files = createEpochKeyFiles({ dir, makeDir: async () => undefined, secretKey })
+      let destroyed = false
+      const destroying = files.destroy({ id, epoch: current }).finally(() => {
+        destroyed = true
+      })
+      while (!destroyed) expect([[], [id]]).toContainEqual((await files.list()).keys.map((key) => key.id))
+      await destroying
+      expect((await files.list()).keys).toEqual([])
+    }
   })
 
   test('the last copy of what is deleted today is gone at most 31 days after today', async () => {

@@ -292,14 +292,14 @@ describe('an event of a key that the projector set aside', () => {
       ] as const) {
         expect(await whoami(app.dashboardUrl, key)).toBe(401)
         expect(await readyOf(app.dashboardUrl)).toEqual({ status: 503, api_keys: 'failed' })
-        expect(await doubtful(app.metricsUrl)).toBe('1')
+        expect(await doubtful(app.metricsUrl ?? '')).toBe('1')
         expect(fatal.join()).toContain(keyStream(key.keyId))
       }
       await revoke(house.foundation, { keyId: key.keyId, reason: 'its stream cannot be read', actor: 'cli' })
       for (const app of [old, young]) {
         await until('ready', async () => (await readyOf(app.dashboardUrl)).status === 200)
         expect(await whoami(app.dashboardUrl, key)).toBe(401)
-        expect(await doubtful(app.metricsUrl)).toBe('0')
+        expect(await doubtful(app.metricsUrl ?? '')).toBe('0')
       }
     } finally {
       await old.close()

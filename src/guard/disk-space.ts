@@ -1,0 +1,149 @@
+import { statfs } from 'node:fs/promises'
+import type { OutageLogger } from '../event-log/outage.ts'
+
+/**
+ * Room on the disk that this installation writes to. A PostgreSQL without room for its next piece of log ends in the middle
+ * of calls. So new calls are refused before that, while those in flight are still answered.
+ */
+
+export type DiskSpace = {
+  /** What a process without special rights may still write. */
+  readonly freeBytes: number
+  readonly totalBytes: number
+  /** Of bytes or of files, whichever is scarcer: a disk without inodes takes no new file either. */
+  readonly freeRatio: number
+}
+
+type DiskState = 'ok' | 'low' | 'full'
+
+export type DiskWatch = {
+  /** Looks now, and again and again until `close`. Never rejects. */
+  watch(): Promise<void>
+  /** Whether new calls are to be refused. False while nothing is watched. */
+  isFull(): boolean
+  /** What was seen last; null: nothing is watched, or the disk was never told. */
+  seen(): { readonly space: DiskSpace; readonly state: DiskState } | null
+  close(): void
+}
+
+/** The share of the disk, and never less than so many bytes: a piece of PostgreSQL's log alone takes 16 MiB. */
+const limits = {
+  low: { ratio: 0.05, bytes: 256 * 1024 * 1024 },
+  full: { ratio: 0.01, bytes: 64 * 1024 * 1024 },
+} as const
+/** A state ends only so far above its limit: at the limit it would come and go with every file. */
+const leaveFactor = 1.25
+const lookMs = { ok: 2_000, low: 250, full: 1_000 } as const
+/** Enough calls come back at once; the disk is not emptied in a second. */
+export const fullDiskRetrySeconds = 30
+
+/**
+ * Of the directory whose disk has least: any of them may be a disk of its own. What is not there yet does not count. Throws what `statfs`
+ * throws where none can be told.
+ */
+export const scarcestOf = async (
+  dirs: readonly string[],
+  read: (dir: string) => Promise<DiskSpace> = readDiskSpace,
+): Promise<DiskSpace> => {
+  const told = await Promise.allSettled(dirs.map((dir) => read(dir)))
+  const spaces = told.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []))
+  const [scarcest] = spaces.toSorted(
+    (one, other) => rank[diskStateOf(one)] - rank[diskStateOf(other)] || one.freeBytes - other.freeBytes,
+  )
+  if (scarcest !== undefined) return scarcest
+  throw told.find((one) => one.status === 'rejected')?.reason ?? new Error('no directory was named')
+}
+
+const rank = { full: 0, low: 1, ok: 2 } as const
+
+/** Throws what `statfs` throws. */
+const readDiskSpace = async (path: string): Promise<DiskSpace> => {
+  const { bavail, bfree, blocks, bsize, ffree, files } = await statfs(path)
+  // As df counts: what is kept for root is neither used nor free.
+  const usable = blocks - bfree + bavail
+  const bytesRatio = usable === 0 ? 0 : bavail / usable
+  // Some file systems have no fixed number of files.
+  const filesRatio = files === 0 ? 1 : ffree / files
+  return {
+    freeBytes: bavail * bsize,
+    totalBytes: usable * bsize,
+    freeRatio: Math.min(bytesRatio, filesRatio),
+  }
+}
+
+const isBelow = ({ freeBytes, freeRatio }: DiskSpace, state: 'low' | 'full', factor: number): boolean =>
+  freeRatio < limits[state].ratio * factor || freeBytes < limits[state].bytes * factor
+
+/** The state of a disk that was in another one before. */
+export const diskStateOf = (space: DiskSpace, before: DiskState = 'ok'): DiskState => {
+  if (isBelow(space, 'full', before === 'full' ? leaveFactor : 1)) return 'full'
+  return isBelow(space, 'low', before === 'ok' ? 1 : leaveFactor) ? 'low' : 'ok'
+}
+
+/** `dirs`: where it writes; none where the disk cannot be seen from here, as that of a server of one's own. */
+export const createDiskWatch = ({
+  dirs,
+  logger,
+  read = readDiskSpace,
+}: {
+  readonly dirs: readonly string[]
+  readonly logger: OutageLogger
+  readonly read?: (dir: string) => Promise<DiskSpace>
+}): DiskWatch => {
+  let seen: ReturnType<DiskWatch['seen']> = null
+  let timer: NodeJS.Timeout | undefined
+  let watching: Promise<void> | undefined
+  let closed = false
+  let failed = false
+
+  const look = async (): Promise<void> => {
+    try {
+      const space = await scarcestOf(dirs, read)
+      const before = seen?.state ?? 'ok'
+      const state = diskStateOf(space, before)
+      seen = { space, state }
+      if (state !== before) tell(logger, dirs[0], seen)
+      failed = false
+    } catch (error) {
+      // What was known stays known: that the disk cannot be asked says nothing about its room.
+      if (!failed) logger.warn({ err: error, dir: dirs[0] }, 'disk space: it cannot be told how much is free')
+      failed = true
+    }
+    if (!closed) timer = setTimeout(() => void look(), lookMs[seen?.state ?? 'ok']).unref()
+  }
+  return {
+    watch: async () => {
+      if (dirs.length === 0) return
+      watching ??= look()
+      await watching
+    },
+    isFull: () => seen?.state === 'full',
+    seen: () => seen,
+    close: () => {
+      closed = true
+      clearTimeout(timer)
+    },
+  }
+}
+
+const tell = (
+  logger: OutageLogger,
+  dir: string | undefined,
+  { space, state }: { readonly space: DiskSpace; readonly state: DiskState },
+): void => {
+  const fields = { dir, free_bytes: space.freeBytes, free_ratio: Math.round(space.freeRatio * 1e4) / 1e4 }
+  if (state === 'full') logger.error(fields, 'disk space: new calls are refused until there is more')
+  else if (state === 'low') logger.warn(fields, 'disk space: little is left; see "doctor"')
+  else logger.info(fields, 'disk space: there is enough again')
+}
+
+/** How much is free, for a person. */
+export const spaceText = ({ freeBytes, totalBytes, freeRatio }: DiskSpace): string =>
+  `${(freeRatio * 100).toFixed(1)} % free, ${bytesText(freeBytes)} of ${bytesText(totalBytes)}`
+
+export const bytesText = (bytes: number): string => {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB', 'PB']
+  const step = bytes < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log10(bytes) / 3))
+  const value = bytes / 1_000 ** step
+  return `${step === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[step]}`
+}

@@ -1,0 +1,172 @@
+/** When a disk is low or full, when it is not any more, and what is said of it. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import {
+  bytesText,
+  createDiskWatch,
+  type DiskSpace,
+  diskStateOf,
+  scarcestOf,
+} from '../../src/guard/disk-space.ts'
+
+const tera = 1e12
+const mebi = 1024 ** 2
+
+const large = (freeRatio: number): DiskSpace => ({ freeBytes: tera * freeRatio, totalBytes: tera, freeRatio })
+const small = (freeBytes: number): DiskSpace => ({
+  freeBytes,
+  totalBytes: 1_000 * mebi,
+  freeRatio: freeBytes / (1_000 * mebi),
+})
+
+describe('the state of a disk', () => {
+  test.each([
+    [0.06, 'ok', 'ok'],
+    [0.0499, 'ok', 'low'],
+    [0.0101, 'low', 'low'],
+    [0.0099, 'low', 'full'],
+    [0.0099, 'ok', 'full'],
+    [0.012, 'full', 'full'],
+    [0.0126, 'full', 'low'],
+    [0.06, 'low', 'low'],
+    [0.0626, 'low', 'ok'],
+    [0.5, 'full', 'ok'],
+  ] as const)('with %d of it free, after "%s", is "%s"', (ratio, before, expected) => {
+    expect(diskStateOf(large(ratio), before)).toBe(expected)
+  })
+
+  test('of a small disk goes by bytes: a piece of the log of PostgreSQL is 16 MiB, however small the disk', () => {
+    expect(diskStateOf(small(300 * mebi))).toBe('ok')
+    expect(diskStateOf(small(200 * mebi))).toBe('low')
+    expect(diskStateOf(small(60 * mebi))).toBe('full')
+    expect(diskStateOf(small(75 * mebi), 'full')).toBe('full')
+    expect(diskStateOf(small(85 * mebi), 'full')).toBe('low')
+  })
+
+  test('goes by files where they are scarcer than bytes', () => {
+    expect(diskStateOf({ freeBytes: tera, totalBytes: 2 * tera, freeRatio: 0.004 })).toBe('full')
+  })
+})
+
+test('the disk of a directory is told as df tells it', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'disk-space-'))
+  const { freeBytes, totalBytes, freeRatio } = await scarcestOf([dir])
+  expect(freeBytes).toBeGreaterThan(0)
+  expect(totalBytes).toBeGreaterThan(freeBytes)
+  expect(freeRatio).toBeLessThanOrEqual(freeBytes / totalBytes)
+  await rm(dir, { recursive: true })
+})
+
+test('of several disks the one that fails first counts, and what is not there does not', async () => {
+  const disks: Record<string, DiskSpace> = {
+    '/data': large(0.5),
+    '/data/postgres': small(300 * mebi),
+    '/data/postgres/pg_wal': { ...large(0.9), freeBytes: 60 * mebi },
+  }
+  const read = async (dir: string): Promise<DiskSpace> => {
+    const found = disks[dir]
+    if (found === undefined) throw Object.assign(new Error('ENOENT'), { code: 'ENOENT' })
+    return found
+  }
+  expect(await scarcestOf([...Object.keys(disks), '/nowhere'], read)).toBe(disks['/data/postgres/pg_wal'])
+  expect(await scarcestOf(['/data', '/data/postgres'], read)).toBe(disks['/data/postgres'])
+  await expect(scarcestOf(['/nowhere'], read)).rejects.toThrow('ENOENT')
+})
+
+test.each([
+  [0, '0 B'],
+  [999, '999 B'],
+  [1_280, '1.3 kB'],
+  [123_456_789, '123 MB'],
+  [2.5e12, '2.5 TB'],
+])('%d bytes are "%s"', (bytes, text) => {
+  expect(bytesText(bytes)).toBe(text)
+})
+
+describe('the watch', () => {
+  const said: string[] = []
+  const logger = {
+    info: (_fields: object, message: string) => void said.push(`info ${message}`),
+    warn: (_fields: object, message: string) => void said.push(`warn ${message}`),
+    error: (_fields: object, message: string) => void said.push(`error ${message}`),
+  }
+  beforeEach(() => {
+    said.length = 0
+    vi.useFakeTimers()
+  })
+  afterEach(() => void vi.useRealTimers())
+
+  /** Answers with what it is given, and with the last again and again. */
+  const answering = (...answers: (DiskSpace | Error)[]) => {
+    let asked = 0
+    const read = async (): Promise<DiskSpace> => {
+      const answer = answers[Math.min(asked++, answers.length - 1)] ?? new Error('no answer')
+      if (answer instanceof Error) throw answer
+      return answer
+    }
+    return { read, asked: () => asked }
+  }
+  const pass = (ms: number) => vi.advanceTimersByTimeAsync(ms)
+
+  test('says once what changes, and recovers by itself', async () => {
+    const { read } = answering(large(0.5), large(0.04), large(0.03), large(0.009), large(0.009), large(0.4))
+    const watch = createDiskWatch({ dirs: ['/data'], logger, read })
+    expect([watch.isFull(), watch.seen()]).toEqual([false, null])
+    await watch.watch()
+    await watch.watch()
+    expect([watch.isFull(), watch.seen()?.state, said]).toEqual([false, 'ok', []])
+    await pass(2_000 + 250 + 250)
+    expect(watch.isFull()).toBe(true)
+    await pass(2_000)
+    expect([watch.isFull(), watch.seen()?.state]).toEqual([false, 'ok'])
+    expect(said).toEqual([
+      'warn disk space: little is left; see "doctor"',
+      'error disk space: new calls are refused until there is more',
+      'info disk space: there is enough again',
+    ])
+    watch.close()
+  })
+
+  test('keeps what it knew while the disk cannot be asked, says so once, and goes on asking', async () => {
+    const away = new Error('EIO')
+    const { read } = answering(large(0.009), away, away, away, large(0.5))
+    const watch = createDiskWatch({ dirs: ['/data'], logger, read })
+    await watch.watch()
+    await pass(3_000)
+    expect(watch.isFull()).toBe(true)
+    expect(said.slice(1)).toEqual(['warn disk space: it cannot be told how much is free'])
+    await pass(1_000)
+    expect(watch.isFull()).toBe(false)
+    watch.close()
+  })
+
+  test('refuses nothing where the disk was never told, or is not here', async () => {
+    const { read } = answering(new Error('ENOENT'))
+    const unknown = createDiskWatch({ dirs: ['/nowhere'], logger, read })
+    await unknown.watch()
+    expect([unknown.isFull(), unknown.seen()]).toEqual([false, null])
+    unknown.close()
+    const elsewhere = answering(large(0))
+    const none = createDiskWatch({ dirs: [], logger, read: elsewhere.read })
+    await none.watch()
+    expect([none.isFull(), none.seen(), elsewhere.asked()]).toEqual([false, null, 0])
+  })
+
+  test('ends with close, also while it asks', async () => {
+    const told = Promise.withResolvers<DiskSpace>()
+    let asked = 0
+    const read = () => {
+      asked++
+      return told.promise
+    }
+    const watch = createDiskWatch({ dirs: ['/data'], logger, read })
+    const looked = watch.watch()
+    watch.close()
+    told.resolve(large(0.5))
+    await looked
+    await pass(60_000)
+    expect([asked, vi.getTimerCount()]).toEqual([1, 0])
+  })
+})
