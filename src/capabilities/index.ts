@@ -1,3 +1,4 @@
+import { account } from './account/index.ts'
 import { emailValidation } from './email-validation/index.ts'
 import { ipLookup } from './ip-lookup/index.ts'
 import { pixel } from './pixel/index.ts'
@@ -11,4 +12,4 @@ import { whoami } from './whoami/index.ts'
  * 2. A line in `billing/tariff.ts`: its rules, and what they cost where no other price book was published.
  * 3. `capabilities/<name>/`: `contract`, `gather`, `decide`, and `index`, which exports one `Capability`; and its name here.
  */
-export const capabilities = [ipLookup, emailValidation, profile, pixel, whoami] as const
+export const capabilities = [ipLookup, emailValidation, profile, pixel, whoami, account] as const

@@ -2,6 +2,7 @@ import type { Dns } from './dns.ts'
 import type { EgressGuard } from './guard.ts'
 import { hostsOf } from './hosts.ts'
 import { fetchBounded, type PageAnswer, type PageRequest } from './page.ts'
+import { type PostAnswer, type PostRequest, postBounded } from './post.ts'
 
 /** The ways out of this process, shared by all that use them: one guard, one resolver with one cache. */
 export type Outside = {
@@ -11,6 +12,8 @@ export type Outside = {
   readonly fetchPage: (request: PageRequest) => Promise<PageAnswer>
   /** For a source the operator chose: as many at a time as the caller asks for. */
   readonly fetchUpstream: (request: PageRequest) => Promise<PageAnswer>
+  /** For messages to strangers: as many at a time as the caller sends. */
+  readonly post: (request: PostRequest) => Promise<PostAnswer>
 }
 
 /** A hostile page may take this many times its decoded maximum before it is let go. */
@@ -25,6 +28,7 @@ export const createOutside = ({ guard, dns }: Pick<Outside, 'guard' | 'dns'>): O
     guard,
     dns,
     fetchUpstream: (request) => fetchBounded(request, dialling),
+    post: (request) => postBounded(request, dialling),
     fetchPage: async (request) => {
       const startedMs = performance.now()
       if (fetching < pagesMax) fetching += 1

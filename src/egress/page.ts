@@ -1,10 +1,16 @@
-import { isIPv6, type LookupFunction } from 'node:net'
 import { PassThrough, type Readable, type Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
-import { Client, type Dispatcher, errors } from 'undici'
-import type { EgressGuard } from './guard.ts'
-import type { ResolveHost } from './hosts.ts'
+import type { Dispatcher } from 'undici'
+import {
+  addressesToDial,
+  clientTo,
+  type Dialling,
+  failureToReach,
+  type NoPage,
+  refusalOf,
+  urlLengthMax,
+} from './dial.ts'
 
 /**
  * One page from a stranger's web server, with every dimension bounded: time, bytes on the wire, bytes after
@@ -56,27 +62,9 @@ export type PageAnswer =
     }
   | NoPage
 
-export type NoPage = {
-  readonly kind: 'refused' | 'timeout' | 'too_large' | 'unreachable' | 'too_many_redirects'
-  readonly detail: string
-}
-
-type Dialling = {
-  readonly guard: EgressGuard
-  readonly resolveHost: ResolveHost
-  /** Certificate authorities in PEM to trust instead of the built-in ones. */
-  readonly ca?: string
-}
-
 const wireBytesMaxDefault = 2 * 1024 * 1024
 const decodedBytesMaxDefault = 8 * 1024 * 1024
 const redirectsMaxDefault = 3
-const connectTimeoutMsDefault = 3_000
-const headerBytesMax = 16_384
-const urlLengthMax = 2_048
-const addressesDialledMax = 4
-/** Until the next address is dialled. Node's 250 ms give up on another continent's first address. */
-const attemptTimeoutMs = 600
 
 const redirectStatuses = new Set([301, 302, 303, 307, 308])
 const bodilessStatuses = new Set([204, 205, 304])
@@ -121,21 +109,10 @@ const fetchOnce = async (hop: Hop, dialling: Dialling): Promise<PageAnswer | Red
   if (refusal !== null) return { kind: 'refused', detail: refusal }
   const dialled = await addressesToDial(hop, dialling)
   if (dialled.kind !== 'addresses') return dialled
-  const client = new Client(url.origin, {
-    connect: {
-      lookup: alwaysTo(dialled.addresses),
-      timeout: hop.connectTimeoutMs ?? connectTimeoutMsDefault,
-      autoSelectFamily: true,
-      autoSelectFamilyAttemptTimeout: attemptTimeoutMs,
-      // Stated, because NODE_TLS_REJECT_UNAUTHORIZED in the environment must not switch this check off.
-      rejectUnauthorized: true,
-      ...(dialling.ca === undefined ? {} : { ca: dialling.ca }),
-    },
-    allowH2: false,
-    maxHeaderSize: headerBytesMax,
-    // The deadline covers both.
-    headersTimeout: 0,
-    bodyTimeout: 0,
+  const client = clientTo(url, {
+    addresses: dialled.addresses,
+    connectTimeoutMs: hop.connectTimeoutMs,
+    ca: dialling.ca,
   })
   try {
     const response = await client.request({
@@ -153,40 +130,6 @@ const fetchOnce = async (hop: Hop, dialling: Dialling): Promise<PageAnswer | Red
     await client.destroy()
   }
 }
-
-const refusalOf = (url: URL): string | null => {
-  if (url.href.length > urlLengthMax) return 'url'
-  if (url.protocol !== 'http:' && url.protocol !== 'https:') return 'scheme'
-  return url.username === '' && url.password === '' ? null : 'userinfo'
-}
-
-const addressesToDial = async (
-  { url, signal, deadline }: Hop,
-  { guard, resolveHost }: Dialling,
-): Promise<NoPage | { kind: 'addresses'; addresses: readonly string[] }> => {
-  const host = url.hostname.startsWith('[') ? url.hostname.slice(1, -1) : url.hostname
-  const { addresses, code } = await resolveHost(host, signal)
-  if (signal.aborted) return lateness(deadline)
-  if (addresses.length === 0)
-    return code === 'ETIMEOUT'
-      ? { kind: 'timeout', detail: 'dns' }
-      : { kind: 'unreachable', detail: code ?? 'ENOTFOUND' }
-  const permitted = addresses.filter((address) => guard.mayDial(address))
-  if (permitted.length === 0) return { kind: 'refused', detail: 'address' }
-  // WHATWG URLs leave the port empty where it is the scheme's own.
-  const dialled = url.port === '' ? permitted : permitted.filter((address) => guard.exempts(address))
-  if (dialled.length === 0) return { kind: 'refused', detail: 'port' }
-  return { kind: 'addresses', addresses: dialled.slice(0, addressesDialledMax) }
-}
-
-const alwaysTo =
-  (addresses: readonly string[]): LookupFunction =>
-  (_host, { all }, callback) => {
-    const found = addresses.map((address) => ({ address, family: isIPv6(address) ? 6 : 4 }))
-    const [first] = found
-    if (all === true || first === undefined) callback(null, found)
-    else callback(null, first.address, first.family)
-  }
 
 const answerOf = async (response: Dispatcher.ResponseData, hop: Hop): Promise<PageAnswer | Redirect> => {
   const { statusCode: status, body } = response
@@ -262,17 +205,5 @@ const upTo = (bytesMax: number, what: 'wire' | 'decoded') =>
     }
   }
 
-const lateness = (deadline: AbortSignal): NoPage => ({
-  kind: 'timeout',
-  detail: deadline.aborted ? 'deadline' : 'aborted',
-})
-
-/** Only a request that cannot be written is thrown: that is a bug here. Servers make parsers fail in unnamed ways. */
-const failureOf = (error: unknown, { signal, deadline }: Hop): NoPage => {
-  if (error instanceof TooLarge) return { kind: 'too_large', detail: error.message }
-  if (signal.aborted) return lateness(deadline)
-  if (!(error instanceof Error) || error instanceof errors.InvalidArgumentError) throw error
-  if (error instanceof errors.ConnectTimeoutError) return { kind: 'timeout', detail: 'connect' }
-  if (error instanceof errors.HeadersOverflowError) return { kind: 'too_large', detail: 'headers' }
-  return { kind: 'unreachable', detail: 'code' in error && error.code ? String(error.code) : error.name }
-}
+const failureOf = (error: unknown, hop: Hop): NoPage =>
+  error instanceof TooLarge ? { kind: 'too_large', detail: error.message } : failureToReach(error, hop)

@@ -323,7 +323,7 @@ describe('memory', () => {
     await vi.waitFor(
       async () => expect(await dns.resolve('more.test', 'A')).toMatchObject({ kind: 'not_found' }),
       {
-        timeout: 10_000,
+        timeout: 30_000,
       },
     )
   })

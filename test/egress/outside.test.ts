@@ -66,7 +66,7 @@ const page = (deadlineMs: number, signal?: AbortSignal) =>
   })
 
 const asked = (count: number) =>
-  vi.waitFor(() => expect(server.asked()).toBe(count), { timeout: 10_000, interval: 5 })
+  vi.waitFor(() => expect(server.asked()).toBe(count), { timeout: 30_000, interval: 5 })
 
 /** Takes every place there is. */
 const takeAll = async () => {

@@ -55,11 +55,43 @@ const slipLines = [
   'earthlink.net earthlnk.net earthlink.ner eathlink.net',
 ]
 
+/**
+ * What others collected: the tables of a photo network's sign-up, of a clean-up library and of plug-ins. The rules were written
+ * without them; only a doubled ending and one entry of a list were mended afterwards. Some of these no rule should correct
+ * (`man.com`, `sol.com`).
+ */
+const foundLines = [
+  'hotmail.com homail.com hootmail.com hormail.com hotmai.com hotmaik.com hotmail.cim hotmail.cm hotmail.co hotmail.comm hotmail.con hotmail.cpm hotmail.om hotmaill.com hotmal.com hotmale.com hotmali.com hotmial.co hotmial.com hotmil.com hotnail.com jotmail.com hitmail.com hotail.com hotmaol.com hotmsil.com hotamil.com htmail.com hotmmail.com hotmeil.com hotmaikl.com hottmail.com hoymail.com hptmail.com htomali.com hotmaul.com hotamail.com gotmail.com hatmail.com hotmaii.com hotmail.clm hotmail.come hotmaiil.com hotmail.comi hotmaim.com hotmaio.com hotmail.col hotmail.como hotmail.coml hotmailm.com hotimail.com otmail.com hotmail.coma hotmall.com botmail.com hotmail.comp hotmail.comu hotmail.cok hogmail.com hotmaip.com hotmail.com.com hotmail.comcom hotma.com hotmel.com hotmile.com hemail.com hoail.com jotamail.com otmil.com',
+  'icloud.com icload.com iclod.cim iclod.co iclod.com iclodmail.com iclou.com icloud.cim icloud.cm icloud.co icloud.comm icloud.con icloud.cpm icloud.om icloudd.com icloude.com iclould.com iclud.co iclud.com icluod.com icoud.com icolud.com iclound.com iclooud.com',
+  'outlook.com otlook.com otulook.com oulok.com oultoook.com outllk.com outllok.com outllook.com outlluk.com outlock.com outlok.co outlok.com outlokk.com outlook.cim outlook.cm outlook.co outlook.comm outlook.con outlook.cpm outlook.om outloook.com outluk.com outlukc.com outolok.com ourlook.com oitlook.com putlook.com outlookk.com outloo.com outlool.com outlouk.com outook.com oulook.com ootlook.com',
+  'yahoo.com yaahu.com yahho.com yaho.co yaho.com yaho0.com yahoo.cim yahoo.cm yahoo.co yahoo.comm yahoo.con yahoo.cpm yahoo.om yahooh.com yahool.com yahu.com yaoho.com yaohoo.com yaoo.com yhaoo.com yhoo.com yahooi.com tahoo.com uahoo.com yaboo.com yanoo.com yahhoo.com yshoo.com yaaho.com yahooc.om yahooco.m yahoom.com yahol.com aho.com ahoo.com yahooo.com yahoo.come yahoi.com yohoo.com yahop.com yahoo.clm yajoo.com yahio.com yahpo.com yahoo.comi yagoo.com yahoo.cok yahoo.coom yahoo.com.com yahoo.comcom',
+  'aol.com aol.co aol.con aol.cm aol.comm ail.com apl.com aoll.com ao.com ol.com sol.com',
+  'protonmail.com protonmal.com protonmial.com protonmail.con protonmail.co protonmai.com protonmaill.com',
+  'live.com liv.com live.co live.con lve.com livee.com',
+  'comcast.net comcast.ne comcast.nt comcat.net comast.net concast.net comcast.met comcast.ney comcast.ner comcas.net comacast.net comcastn.et',
+  'sbcglobal.net sbcglobal.com sbcgloble.net sbcglobal.ne sbcglobl.net sbcgloba.net',
+  'att.net att.ne att.nt',
+  'gmail.com gmail.c gmeil.com gimail.com gmail.ocm gmakl.com gmail.in gmail.cpm gmail.xom gmail.vom gmila.com gmaal.com gmailc.om gmail.coim gmail.comj gmail.comn gmail.comme gmail.colm gmai.cmo gmal.cmo gmil.cmo gmali.cmo gmaill.cmo gamil.cmo gmai.cm gmal.cm gmil.cm gmali.cm gmaill.cm gamil.cm gmai.com gmail.co gmail.con gmil.com gmal.com gmail.cim gmsil.com gmaill.com gamail.com hmail.com gemail.com gmail.comm g-mail.com g.mail.com tmail.com gmaik.com gail.com gmaol.com gmaul.com fmail.com gmail.come jmail.com gmail.cm gmail.clm gmail.om gmail.col gmall.com gmail.comi gmaiil.com gmail.coml gmaim.com gmail.como gnail.com gmail.com.com gamil.com gmail.net gmial.com gmail.comcom gmali.com gaiml.com gemeil.com',
+  'hotmail.co.uk hotmail.co.ul homail.co.uk hitmail.co.uk hotmail.co.ik hotnail.co.uk hotmail.co.uj hotmai.co.uk hormail.co.uk hotmail.com.uk',
+  'hotmail.fr hotmai.fr hotmail.ft homail.fr hormail.fr hotmail.dr hotmail.ff',
+  'mail.ru mail.ri mai.ru mail.ry maul.ru mail.tu',
+  'msn.com man.com msm.com msn.con',
+  'rediffmail.com rediffmal.com rediffmail.co redifmail.com reddiffmail.com',
+  '163.com 163.co',
+  '126.com 126.co',
+  'qq.com qq.co',
+  'hotmail.es hitmail.es hotmeil.es',
+]
+
 /** Pairs of a mistyped domain and the one that was meant. */
-export const mistyped: readonly (readonly [string, string])[] = slipLines.flatMap((line) => {
-  const [meant = '', ...slips] = line.split(' ')
-  return slips.filter((slip) => !slip.endsWith('.')).map((slip) => [slip, meant] as const)
-})
+const pairsOf = (lines: readonly string[]): readonly (readonly [string, string])[] =>
+  lines.flatMap((line) => {
+    const [meant = '', ...slips] = line.split(' ')
+    return slips.filter((slip) => !slip.endsWith('.')).map((slip) => [slip, meant] as const)
+  })
+
+export const mistyped = pairsOf(slipLines)
+export const foundMistyped = pairsOf(foundLines)
 
 /** Real domains that are nobody's slip: organizations of every kind, and names that look like a provider's. */
 export const realDomains: readonly string[] = [

@@ -5,7 +5,7 @@ import { readList, vendoredListFolder } from '../../src/capabilities/email-valid
 import { vendoredDomains } from '../../src/capabilities/email-validation/lists/listed-domains.ts'
 import { siftLists } from '../../src/capabilities/email-validation/lists/sieve.ts'
 import { slipsBetween } from '../../src/capabilities/email-validation/lists/slips.ts'
-import { mistyped, realDomains } from './did-you-mean-corpus.ts'
+import { foundMistyped, mistyped, realDomains } from './did-you-mean-corpus.ts'
 
 const { curated, raw, kindOf } = vendoredDomains()
 const suggestDomain = (domain: string) => suggestionFor(domain, kindOf)
@@ -14,7 +14,8 @@ const listed = [
   ...files.flatMap((name) => readList(vendoredListFolder, name)),
   ...siftLists(raw, curated).free.entries,
 ]
-const right = mistyped.filter(([slip, meant]) => suggestDomain(slip) === meant)
+const rightOf = (pairs: typeof mistyped) => pairs.filter(([slip, meant]) => suggestDomain(slip) === meant)
+const right = rightOf(mistyped)
 const wrong = mistyped.filter(([slip, meant]) => ![meant, null].includes(suggestDomain(slip)))
 const falseOf = (domains: readonly string[]): string[] =>
   domains.filter((domain) => suggestDomain(domain) !== null)
@@ -23,6 +24,11 @@ describe('mistyped provider domains', () => {
   test(`at least 85 % of the gold set are corrected: ${right.length} of ${mistyped.length}`, () => {
     expect(new Set(mistyped.map(([slip]) => slip)).size).toBeGreaterThanOrEqual(200)
     expect(right.length / mistyped.length).toBeGreaterThanOrEqual(0.85)
+  })
+
+  test(`at least 88 % of those that others found: ${rightOf(foundMistyped).length} of ${foundMistyped.length}`, () => {
+    expect(foundMistyped.length).toBeGreaterThanOrEqual(300)
+    expect(rightOf(foundMistyped).length / foundMistyped.length).toBeGreaterThanOrEqual(0.88)
   })
 
   test(`what is not corrected gets no suggestion rather than a wrong one: ${wrong.length} wrong`, () => {
@@ -53,6 +59,23 @@ describe('mistyped provider domains', () => {
     'localhost',
   ])('"%s" gets none', (domain) => {
     expect(suggestDomain(domain)).toBeNull()
+  })
+
+  test.each([
+    ['gmail.com.com', 'gmail.com'],
+    ['icould.com', 'icloud.com'],
+    ['tahoo.com', 'yahoo.com'],
+    ['gimal.com', 'gmail.com'],
+    ['yahoo.co', 'yahoo.com'],
+    ['outlook.co', 'outlook.com'],
+    ['gmail', 'gmail.com'],
+    ['gmial', 'gmail.com'],
+    ['yahoomail.co', 'yahoo.com'],
+    ['ahoo.com', 'yahoo.com'],
+    ['yahho.com', 'yahoo.com'],
+    ['comcast.ne', 'comcast.net'],
+  ])('%s is a slip of %s', (slip, meant) => {
+    expect(suggestDomain(slip)).toBe(meant)
   })
 
   test('a squatted slip on a disposable list is still explained', () => {

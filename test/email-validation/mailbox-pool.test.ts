@@ -1,5 +1,5 @@
 /** What mail servers see of us: few sessions, used again, at a rate; and nothing once they do not want us. */
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { createTokenBucket } from '../../src/capabilities/email-validation/mailbox/rate.ts'
 import type { SmtpScript } from '../support/smtp-servers.ts'
 import { addressOf, loopback, only, probeAt, scene } from './mailbox-scene.ts'
@@ -35,9 +35,10 @@ describe('sessions are used again', () => {
   test('a session nobody uses is ended with QUIT', async () => {
     const { ask, server, probe } = await scene({}, { sessionIdleMs: 20 })
     await ask('ann')
-    await vi.waitFor(() => expect(server.open()).toBe(0))
+    await expect.poll(() => server.open()).toBe(0)
     expect(server.conversations[0]?.said.at(-1)).toBe('QUIT')
-    expect(probe.status()).toMatchObject({ sessions: 0, sessionsOpened: 1 })
+    // Our side of the connection learns of its end after the server's.
+    await expect.poll(() => probe.status()).toMatchObject({ sessions: 0, sessionsOpened: 1 })
   })
 
   test('a session carries no more transactions than it may', async () => {
@@ -177,7 +178,7 @@ describe('no more than a server is to bear', () => {
       { sessionsPerAddressMax: 1, waitingPerAddressMax: 2, totalTimeoutMs: 800 },
     )
     const first = probe.probe(addressOf('ann'), loopback)
-    await vi.waitFor(() => expect(server.recipients()).toHaveLength(1))
+    await expect.poll(() => server.recipients()).toHaveLength(1)
     const waiting = names(2).map((name) => probe.probe(addressOf(name), loopback))
     expect(probe.status()).toMatchObject({ waiting: 2, checksUnderWay: 3 })
     // For them nobody was dialled, so whether one could have been is not known.
@@ -244,7 +245,7 @@ describe('no more than a server is to bear', () => {
       { sessionsMax: 1, connectTimeoutMs: 300, sessionIdleMs: 60_000, totalTimeoutMs: 5_000 },
     )
     const first = probe.probe(addressOf('ann'), loopback)
-    await vi.waitFor(() => expect(server.conversations).toHaveLength(1))
+    await expect.poll(() => server.conversations).toHaveLength(1)
     const dead = { targets: [{ exchange: 'mx.example.com', addresses: ['127.0.0.2'] }] }
     const second = probe.probe(addressOf('bob'), dead)
     expect(await second).toMatchObject({ outcome: 'no_connect' })
@@ -456,7 +457,7 @@ describe('the circuit breaker', () => {
     )
     await ask('ann')
     const bob = ask('bob')
-    await vi.waitFor(() => expect(server.recipients()).toHaveLength(2))
+    await expect.poll(() => server.recipients()).toHaveLength(2)
     expect(await ask('eve')).toMatchObject({ outcome: 'blocked', code: 554 })
     server.conversations[0]?.cut()
     expect(await bob).toMatchObject({ outcome: 'temporary_failure', connected: true, code: null })
@@ -478,7 +479,7 @@ describe('the end', () => {
     const { ask, probe, server } = await scene()
     await ask('ann')
     await probe.close()
-    await vi.waitFor(() => expect(server.open()).toBe(0))
+    await expect.poll(() => server.open()).toBe(0)
     expect(server.conversations[0]?.said.at(-1)).toBe('QUIT')
     expect(await ask('ann')).toMatchObject({ outcome: 'timeout', connected: null })
     expect(probe.status()).toMatchObject({ sessions: 0, checksUnderWay: 0, checks: 2 })
@@ -489,7 +490,7 @@ describe('the end', () => {
       reply: (line) => (line.startsWith('RCPT') ? null : undefined),
     })
     const hanging = ask('ann')
-    await vi.waitFor(() => expect(server.recipients()).toHaveLength(1))
+    await expect.poll(() => server.recipients()).toHaveLength(1)
     await probe.close()
     expect(await hanging).toMatchObject({ outcome: 'temporary_failure', connected: true })
     expect(probe.status().sessions).toBe(0)
@@ -498,10 +499,10 @@ describe('the end', () => {
   test('closing ends an opening', async () => {
     const { ask, probe, server } = await scene({ greeting: null })
     const hanging = ask('ann')
-    await vi.waitFor(() => expect(server.conversations).toHaveLength(1))
+    await expect.poll(() => server.conversations).toHaveLength(1)
     await probe.close()
     expect(await hanging).toMatchObject({ outcome: 'timeout' })
-    await vi.waitFor(() => expect(probe.status().sessions).toBe(0))
+    await expect.poll(() => probe.status().sessions).toBe(0)
   })
 
   test('a bad name or sender stops the start', () => {

@@ -1,5 +1,4 @@
 /** A probe, and a server that does what a test wants, on loopback. */
-import { randomBytes } from 'node:crypto'
 import { afterEach, vi } from 'vitest'
 import type { EmailAddress, MailboxEvidence } from '../../src/capabilities/email-validation/evidence.ts'
 import {
@@ -7,6 +6,8 @@ import {
   type MailboxBounds,
   type MailboxProbe,
 } from '../../src/capabilities/email-validation/mailbox/probe.ts'
+import { createRecipientOf } from '../../src/capabilities/email-validation/mailbox/recipient-of.ts'
+import { shortHmac } from '../../src/guard/secrets.ts'
 import { type SmtpScript, type SmtpServer, startSmtpServer } from '../support/smtp-servers.ts'
 
 export const ends: (() => Promise<void>)[] = []
@@ -43,7 +44,7 @@ export const probeAt = (
     helo: more.helo ?? 'probe.example.net',
     mailFrom: more.mailFrom ?? '<>',
     clock: more.now ?? Date.now,
-    random: randomBytes,
+    recipientOf: createRecipientOf({ hmac: shortHmac(Buffer.alloc(32, 7)), clock: Date }),
     logger,
     bounds: { checksPerSecond: 10_000, checksBurst: 10_000, ...bounds },
   })

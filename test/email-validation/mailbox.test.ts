@@ -1,5 +1,5 @@
 /** What a mail server does, and what becomes known of it. */
-import { describe, expect, test, vi } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { closedPort, type SmtpScript, startSmtpServer } from '../support/smtp-servers.ts'
 import { addressOf, ends, loopback, only, probeAt, scene } from './mailbox-scene.ts'
 
@@ -49,7 +49,8 @@ describe('what a recipient is answered', () => {
   ] as const)('%s', async (reply, outcome, retryAfterSeconds) => {
     const { ask, server } = await scene({ recipient: () => reply })
     expect(await ask('ann')).toMatchObject({ outcome, connected: true, retryAfterSeconds, catchAll: null })
-    expect(server.recipients()).toHaveLength(1)
+    // Where it greylists, the recipient that no one has is made known to it as well.
+    expect(server.recipients()).toHaveLength(outcome === 'greylisted' ? 2 : 1)
   })
 
   test('a quoted local part keeps its quotes', async () => {
@@ -78,15 +79,12 @@ describe('catch-all', () => {
     expect(server.recipients()).toHaveLength(5)
   })
 
-  test('that recipient cannot be foreseen and comes after the real one was accepted', async () => {
-    const one = await scene()
-    await one.ask('ann')
-    const [first, random] = one.server.recipients()
+  test('that recipient comes after the real one was accepted', async () => {
+    const { ask, server } = await scene()
+    await ask('ann')
+    const [first, random] = server.recipients()
     expect(first).toBe('ann@example.com')
     expect(random).toMatch(/^[a-z][a-z2-9]{19}@example\.com$/)
-    const other = await scene()
-    await other.ask('ann')
-    expect(other.server.recipients()[1]).not.toBe(random)
   })
 
   test.each([
@@ -270,7 +268,7 @@ describe('a server that does not answer', () => {
     const { probe, server } = await scene({ reply: (line) => (line.startsWith('RCPT') ? null : undefined) })
     const caller = new AbortController()
     const asked = probe.probe(addressOf('ann'), loopback, { signal: caller.signal })
-    await vi.waitFor(() => expect(server.recipients()).toHaveLength(1))
+    await expect.poll(() => server.recipients()).toHaveLength(1)
     caller.abort()
     expect(await asked).toEqual({ ...nothing, outcome: 'timeout', connected: true })
   })
@@ -353,7 +351,7 @@ describe('TLS', () => {
     expect(await ask('ann')).toMatchObject({ outcome: 'accepted', catchAll: false })
     expect(server.conversations).toHaveLength(2)
     expect(server.conversations[1]?.said).not.toContain('STARTTLS')
-    await vi.waitFor(() => expect(server.open()).toBe(0))
+    await expect.poll(() => server.open()).toBe(0)
     await ask('ann')
     expect(server.conversations).toHaveLength(3)
   })
@@ -456,7 +454,7 @@ describe('several exchangers', () => {
     async (reply) => {
       const { probe, server } = await scene({ recipient: () => reply })
       await probe.probe(addressOf('ann'), twoExchanges)
-      expect(server.recipients()).toHaveLength(1)
+      expect(server.recipients().filter((mailbox) => mailbox === 'ann@example.com')).toHaveLength(1)
     },
   )
 

@@ -54,6 +54,10 @@ test.each([
   expect(mailboxOf({ localPart, asciiDomain })).toBe(`${localPart}@${asciiDomain}`)
 })
 
+test.each(['a..b', 'a.', 'a.b..'])('%s has dots that only quotes allow', (localPart) => {
+  expect(mailboxOf({ localPart, asciiDomain: 'docomo.ne.jp' })).toBe(`"${localPart}"@docomo.ne.jp`)
+})
+
 test.each([
   ['', 'example.com'],
   ['a b', 'example.com'],

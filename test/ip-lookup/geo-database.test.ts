@@ -407,7 +407,7 @@ describe('a replaced file is checked, then swapped', () => {
       buildEpoch: builtSeconds + 1,
     })
     await vi.waitFor(() => expect(at(database, '1.1.1.1')?.city).toBe('After'), {
-      timeout: 5_000,
+      timeout: 30_000,
       interval: 5,
     })
     expect(database.status().reloads).toBe(1)
@@ -418,13 +418,13 @@ describe('a replaced file is checked, then swapped', () => {
     const database = await open([path], { pollIntervalMs: 5 })
     const serving = at(database, '1.7.0.1')
     await replaceFile(path, Buffer.from('not a database'))
-    await vi.waitFor(() => expect(database.status().failed_reloads).toBe(1), { timeout: 5_000, interval: 5 })
+    await vi.waitFor(() => expect(database.status().failed_reloads).toBe(1), { timeout: 30_000, interval: 5 })
     await database.reload()
     expect(database.status()).toMatchObject({ reloads: 0, failed_reloads: 2 })
     expect(database.status().last_error).toContain(path)
     expect(at(database, '1.7.0.1')).toBe(serving)
     await replaceFile(path, wide(4, builtSeconds + 1))
-    await vi.waitFor(() => expect(database.status().reloads).toBe(1), { timeout: 5_000, interval: 5 })
+    await vi.waitFor(() => expect(database.status().reloads).toBe(1), { timeout: 30_000, interval: 5 })
     expect(database.status()).toMatchObject({ failed_reloads: 2, last_error: null })
   })
 

@@ -119,6 +119,7 @@ describe('rules folded from events', () => {
     )
     expect(rules).toEqual({
       revision: 7,
+      last: null,
       limits: new Map([['example.com', { day: 7 }]]),
       blocks: new Map([['example.org', '2026-09-14T00:00:03.000Z']]),
       count: 2,
@@ -133,7 +134,14 @@ describe('rules folded from events', () => {
       limitRemoved('example.com', 'day'),
       unblocked('example.org'),
     )
-    expect(rules).toEqual({ revision: 3, limits: new Map(), blocks: new Map(), count: 0, unreadableAt: null })
+    expect(rules).toEqual({
+      revision: 3,
+      last: null,
+      limits: new Map(),
+      blocks: new Map(),
+      count: 0,
+      unreadableAt: null,
+    })
   })
 
   test('remember the first event that cannot be read', () => {

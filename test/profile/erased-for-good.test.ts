@@ -100,7 +100,7 @@ const leaveTraces = async (): Promise<void> => {
     clock: Date,
     logger,
   })
-  const asked = { wants: 'cached', beforeUpstream: async () => null } as const
+  const asked = { wants: 'cached', organizationId: 'org_a', beforeUpstream: async () => null } as const
   expect(await retrieval.retrieve({ kind: 'lid', value: 'zorvina' }, asked)).toMatchObject({ kind: 'found' })
   await retrieval.close()
   const line = JSON.stringify({ lid: 'zorvina', urn: '12', firstname: 'Zorvina', lastname: mark })

@@ -22,6 +22,7 @@ const beginAsking = async (
   const fetching = Promise.withResolvers<void>()
   const told = retrieval.retrieve<never>(ref, {
     wants,
+    organizationId: 'org_a',
     beforeUpstream: async () => {
       fetching.resolve()
       return null
@@ -76,7 +77,7 @@ test('a tombstone that is still projected is not served to who waited', async ()
   await destroying
   const waiting = processOver([http])
   const { told } = await beginAsking(waiting, lid(name), 'fresh')
-  await vi.waitFor(async () => expect(await goneOf(subjectId)).toBe('gone'), { timeout: 10_000 })
+  await vi.waitFor(async () => expect(await goneOf(subjectId)).toBe('gone'), { timeout: 30_000 })
 
   const { pool } = scene.foundation()
   const holder = await pool.connect()

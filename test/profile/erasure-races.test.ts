@@ -134,7 +134,7 @@ describe('an erasure between recording and the projection', () => {
     }
     // The projection comes to the same in the end.
     await vi.waitFor(async () => expect(await scene.aliasesOf(lid(name), urn(number))).toEqual([]), {
-      timeout: 10_000,
+      timeout: 30_000,
     })
   })
 })

@@ -402,7 +402,11 @@ describe('two sources', () => {
 })
 
 describe('what the configuration names', () => {
-  const settings: ProfileSettings = { PROFILE_PROVIDER: ['dataset'], PROFILE_HTTP_TIMEOUT_MS: 8_000 }
+  const settings: ProfileSettings = {
+    PROFILE_PROVIDER: ['dataset'],
+    PROFILE_HTTP_TIMEOUT_MS: 8_000,
+    PROFILE_FETCHES_MAX: 100,
+  }
   const open = (more: Partial<ProfileSettings>) =>
     openProviders(
       { ...settings, ...more },

@@ -56,9 +56,14 @@ export type RetrievalScene = {
   /** One process's view of its sources, the first being asked first; of one source alone, with no breaker or pause before it. */
   processOver(
     sources: Source | readonly Source[],
-    options?: { vault?: Vault; answerMaxMs?: number },
+    options?: { vault?: Vault; answerMaxMs?: number; fetchesMax?: number },
   ): Retrieval
-  ask(retrieval: Retrieval, ref: ProfileRef, wants?: 'cached' | 'fresh'): Promise<Retrieved>
+  ask(
+    retrieval: Retrieval,
+    ref: ProfileRef,
+    wants?: 'cached' | 'fresh',
+    organizationId?: string,
+  ): Promise<Retrieved>
   /** Asks, and waits until what came of it can be read back. */
   askAndSettle(retrieval: Retrieval, ref: ProfileRef, wants?: 'cached' | 'fresh'): Promise<Retrieved>
   erase(ref: ProfileRef): Promise<Erasure>
@@ -125,8 +130,8 @@ export const retrievalScene = (): RetrievalScene => {
   const hmacOf = ({ kind, value }: ProfileRef): string =>
     foundation.secrets.identifierHmac(`${kind}:${value}`)
 
-  const ask: RetrievalScene['ask'] = (retrieval, ref, wants = 'cached') =>
-    retrieval.retrieve<never>(ref, { wants, beforeUpstream: async () => null })
+  const ask: RetrievalScene['ask'] = (retrieval, ref, wants = 'cached', organizationId = 'org_a') =>
+    retrieval.retrieve<never>(ref, { wants, organizationId, beforeUpstream: async () => null })
 
   return {
     now: clock.now,
@@ -155,7 +160,7 @@ export const retrievalScene = (): RetrievalScene => {
       }
       return self
     },
-    processOver: (sources, { vault: over = vault(), answerMaxMs = 5_000 } = {}) =>
+    processOver: (sources, { vault: over = vault(), answerMaxMs = 5_000, fetchesMax = 100 } = {}) =>
       createRetrieval({
         pool: foundation.pool,
         eventLog: foundation.eventLog,
@@ -165,7 +170,7 @@ export const retrievalScene = (): RetrievalScene => {
         identifierHmac: foundation.secrets.identifierHmac,
         clock,
         logger,
-        limits: { answerMaxMs, claimPauseMs: 5 },
+        limits: { answerMaxMs, claimPauseMs: 5, fetchesMax },
       }),
     ask,
     askAndSettle: async (retrieval, ref, wants) => {

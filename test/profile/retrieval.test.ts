@@ -132,7 +132,7 @@ describe('one fetch for everybody', () => {
     const callers = Array.from({ length: 1_000 }, (_, n) =>
       ask(processes[n % 2] as Retrieval, lid(id), 'fresh'),
     )
-    await vi.waitFor(() => expect(http.asked).toHaveLength(1), { timeout: 20_000 })
+    await vi.waitFor(() => expect(http.asked).toHaveLength(1), { timeout: 30_000 })
     answering.resolve()
     const answers = await Promise.all(callers)
     expect(answers.filter((answer) => answer.kind === 'found' && answer.source === 'fresh')).toHaveLength(
@@ -172,6 +172,7 @@ describe('one fetch for everybody', () => {
     const http = source(() => foundAs('x', null))
     const broke = processOver(http).retrieve(lid(freshLid()), {
       wants: 'fresh',
+      organizationId: 'org_a',
       beforeUpstream: () => Promise.reject(new Error('cannot pay')),
     })
     await expect(broke).rejects.toThrow('cannot pay')
@@ -271,7 +272,7 @@ describe('erasure', () => {
     })
     const retrieval = processOver(http)
     const asking = ask(retrieval, lid(name))
-    await vi.waitFor(() => expect(http.asked).toHaveLength(1), { timeout: 20_000 })
+    await vi.waitFor(() => expect(http.asked).toHaveLength(1), { timeout: 30_000 })
     await scene.erase(lid(name))
     answering.resolve()
     expect(await asking).toEqual({ kind: 'missing' })
@@ -325,3 +326,34 @@ describe('erasure', () => {
     expect(await askAndSettle(retrieval, lid(name))).toMatchObject({ kind: 'found', source: 'fresh' })
   })
 })
+
+describe('a source that can be asked twice at once', () => {
+  test('an organization that asks for one person waits for one answer, however many another one asks for', async () => {
+    const releases: (() => void)[] = []
+    const http = source(async (ref) => {
+      await new Promise<void>((resolve) => releases.push(resolve))
+      return foundAs(ref.value, null)
+    })
+    const retrieval = processOver(http, { fetchesMax: 2 })
+    const flood = Array.from({ length: 20 }, () => ask(retrieval, lid(freshLid()), 'cached', 'org_flood'))
+    await vi.waitUntil(() => releases.length === 2, 30_000)
+    const one = freshLid()
+    const quiet = ask(retrieval, lid(one), 'cached', 'org_quiet')
+    // It is in line when its looking into the cache is over: the answer that it waits for comes after that.
+    await expect(retrieval.retrieve(lid(freshLid()), { ...asks, upstream: false })).resolves.toBeDefined()
+    releases.shift()?.()
+    await vi.waitUntil(() => http.asked.length === 3, 30_000)
+    expect(http.asked[2]).toEqual(lid(one))
+    const end = setInterval(() => {
+      for (const release of releases.splice(0)) release()
+    }, 1)
+    expect(await quiet).toMatchObject({ kind: 'found', ids: { lid: one } })
+    const told = await Promise.all(flood)
+    clearInterval(end)
+    // Some may have waited too long on a slow machine: they are told to come back, and nothing else.
+    for (const { kind } of told) expect(['found', 'unavailable']).toContain(kind)
+    await retrieval.close()
+  })
+})
+
+const asks = { wants: 'cached', organizationId: 'org_quiet', beforeUpstream: async () => null } as const

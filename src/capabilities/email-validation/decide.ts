@@ -14,6 +14,7 @@ import {
   type MxEvidence,
   type ParsedEmail,
 } from './evidence.ts'
+import type { AddressReading } from './read-address.ts'
 
 /** What is known of an address when its verdict is due. Null: it did not get that far, or no one was asked. */
 export type EmailEvidence = {
@@ -51,6 +52,7 @@ const verdict = (row: number, status: EmailStatus, subStatus: string, score: num
 })
 
 const roleBasedPenalty = 10
+const disposableRow = 8
 
 /** The first row that matches decides. Only row 17 is `valid`. */
 export const verdictOf = ({ parsed, lists, mx, disposableExchange, mailbox }: EmailEvidence): Verdict => {
@@ -70,7 +72,7 @@ export const verdictOf = ({ parsed, lists, mx, disposableExchange, mailbox }: Em
     case undefined:
       return verdict(7, 'unknown', 'dns_error', 40)
   }
-  if (lists.disposable || disposableExchange) return verdict(8, 'risky', 'disposable', 10)
+  if (lists.disposable || disposableExchange) return verdict(disposableRow, 'risky', 'disposable', 10)
   if (mailbox === null) return verdict(9, 'unknown', 'probe_not_supported', 50)
   if (mailbox.outcome === 'accepted') return acceptedVerdict(mailbox.catchAll, lists.roleBased)
   const [row, status, subStatus, score] = mailboxRows[mailbox.outcome]
@@ -100,14 +102,19 @@ const acceptedVerdict = (catchAll: boolean | null, roleBased: boolean): Verdict 
   return verdict(17, 'valid', 'accepted', roleBased ? 95 - roleBasedPenalty : 95)
 }
 
-/** Decision 10: companies are looked for where the address is not invalid and its domain is a business's own. */
+/**
+ * Decision 10: companies are looked for where the mailbox's server said something of use, and the domain is a business's own.
+ * Not where the verdict is unknown: partners ask again then, and would pay for the same company each time.
+ */
 export const companyApplies = (lists: ListEvidence | null, { status, row }: Verdict): boolean =>
-  status !== 'invalid' && row !== 8 && lists !== null && isBusinessDomain(lists)
+  (status === 'valid' || (status === 'risky' && row !== disposableRow)) &&
+  lists !== null &&
+  isBusinessDomain(lists)
 
 /** Spec §4.1, decisions 9, 10 and 17: answer and facts from the same evidence. */
 export const decide = (
   findings: EmailFindings,
-  { email, companyRequested }: EmailRequest,
+  { email, companyRequested, didYouMean }: EmailRequest & Pick<AddressReading, 'didYouMean'>,
 ): CallDecision<EmailValidationResult> => {
   const { parsed, lists, company, mailbox } = findings
   const judged = verdictOf(findings)
@@ -123,11 +130,11 @@ export const decide = (
       status: judged.status,
       sub_status: judged.subStatus,
       score: judged.score,
-      did_you_mean: lists?.didYouMean ?? null,
+      did_you_mean: didYouMean,
       checks: checksOf(findings),
       company,
       company_status: companyStatus,
-      billing: { billable: judged.status === 'valid', validation_credits: '0', company_credits: '0' },
+      billing: { billable: false, validation_credits: '0', company_credits: '0' },
       cached: findings.cached,
       checked_at: findings.checkedAt,
       retry_after: judged.status === 'unknown' ? (mailbox?.retryAfterSeconds ?? null) : null,

@@ -110,7 +110,7 @@ export type MailboxOutcome = (typeof mailboxOutcomes)[number]
 
 export type MailboxEvidence = {
   readonly outcome: MailboxOutcome
-  /** Null where no server was dialled: too many wait already, or a server that does not want us is left alone. */
+  /** Null where no server was dialled: too many wait already, or one that does not want us or takes everything is left alone. */
   readonly connected: boolean | null
   /** Whether an address that no one has was accepted too; null where that is not known. */
   readonly catchAll: boolean | null

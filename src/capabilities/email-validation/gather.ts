@@ -7,10 +7,12 @@ import type { Companies } from './company/companies.ts'
 import type { EmailRequest } from './contract.ts'
 import { companyApplies, type EmailEvidence, type EmailFindings, verdictOf } from './decide.ts'
 import type { MailExchangers } from './dns/mail-exchangers.ts'
-import { isBusinessDomain, type ListEvidence, type MailboxEvidence, type ParsedEmail } from './evidence.ts'
+import { isBusinessDomain, type MailboxEvidence } from './evidence.ts'
 import { isDisposableExchange } from './lists/inspect.ts'
 import type { MailboxChecks } from './mailbox/checks.ts'
 import type { MailboxProbe } from './mailbox/probe.ts'
+import { acceptedUnasked, acceptsEverything } from './mailbox/providers.ts'
+import type { AddressReading } from './read-address.ts'
 
 export type EmailValidationParts = {
   readonly secrets: Secrets
@@ -35,17 +37,17 @@ export type EmailValidationObserver = {
 }
 
 /** A request with what its text alone tells. */
-export type EmailInput = EmailRequest & { readonly parsed: ParsedEmail; readonly lists: ListEvidence | null }
+export type EmailInput = EmailRequest & AddressReading
 
-/** What the call costs if its address has the status, and its company, if asked for, is found. */
+/** What the call costs if its address is valid, and its company, if asked for, is found. */
 const dearest = (
   { parsed, lists, companyRequested }: EmailInput,
-  status: EmailStatus,
+  open: EmailEvidence,
 ): EmailValidationFacts => ({
   kind: 'email_validation',
-  status,
-  sub_status: 'accepted',
-  decision_row: 17,
+  ...(isWorthAsking(open)
+    ? { status: 'valid', sub_status: 'accepted', decision_row: 17 }
+    : { status: 'risky', sub_status: 'catch_all_undetermined', decision_row: 16 }),
   company_status: companyRequested && lists !== null && isBusinessDomain(lists) ? 'found' : 'not_requested',
   domain: parsed.valid ? parsed.address.asciiDomain : null,
   address_hmac: '',
@@ -54,8 +56,12 @@ const dearest = (
 /** What an answer waits for the queue of later work. */
 const queueMaxMs = 1_000
 
-const addressHmacOf = (secrets: Secrets, input: EmailInput): string =>
-  secrets.addressHmac((input.parsed.valid ? input.parsed.address.normalized : input.email).toLowerCase())
+/** What facts name an address by: as it is read, whatever its case. */
+export const addressHmacOf = (
+  secrets: Pick<Secrets, 'addressHmac'>,
+  input: Pick<AddressReading, 'parsed' | 'meant'>,
+): string =>
+  secrets.addressHmac((input.parsed.valid ? input.parsed.address.normalized : input.meant).toLowerCase())
 
 type MailboxFinding = {
   readonly evidence: MailboxEvidence
@@ -73,15 +79,15 @@ export const gather = async (
   const open = await gatherDomain(parts, input)
   const asking = mailboxDecides(open) && parts.mailbox !== null
   // A refusal for want of credits, given after a mailbox was asked, would say for free that it exists.
-  const unaffordable = asking ? await caller.reserve(dearest(input, 'valid')) : null
+  const unaffordable = asking ? await caller.reserve(dearest(input, open)) : null
   if (unaffordable !== null) return unaffordable
-  const finding = asking ? await askMailbox(parts, open) : null
+  const finding = asking ? await askMailbox(parts, open, caller) : null
   const evidence: EmailEvidence = { ...open, mailbox: finding?.evidence ?? null }
   const domain = evidence.lists?.registrableDomain ?? null
   const judged = verdictOf(evidence)
-  const enriching = input.companyRequested && domain !== null && companyApplies(evidence.lists, judged)
-  const unpaid = enriching && !asking ? await caller.reserve(dearest(input, judged.status)) : null
-  if (unpaid !== null) return unpaid
+  // Credits for a company are held only where a mailbox was asked, and only there a company can apply.
+  const enriching =
+    asking && input.companyRequested && domain !== null && companyApplies(evidence.lists, judged)
   const company = enriching ? await parts.companies.find(domain) : null
   parts.observe?.verdict(judged.row, judged.status)
   return {
@@ -108,16 +114,24 @@ const gatherDomain = async (
 /** Whether only the mailbox's server can tell more: the verdict without it is row 9. */
 const mailboxDecides = (evidence: EmailEvidence): boolean => verdictOf(evidence).row === 9
 
+/** Not where the servers accept every recipient anyway. */
+const isWorthAsking = ({ mx }: EmailEvidence): boolean =>
+  mx?.kind !== 'found' || !acceptsEverything(mx.records)
+
 const askMailbox = async (
   { mailbox, checks, secrets, sealer, later, clock, logger }: EmailValidationParts,
-  { parsed, mx }: EmailEvidence,
+  open: EmailEvidence,
+  { key }: Caller,
 ): Promise<MailboxFinding | null> => {
+  const { parsed, mx } = open
   if (mailbox === null || !parsed.valid || mx?.kind !== 'found') return null
+  const checkedAt = (): string => new Date(clock.now()).toISOString()
+  if (!isWorthAsking(open)) return { evidence: acceptedUnasked, checkedAt: checkedAt(), cached: false }
   // Not the HMAC of the facts, which folds case: whether case matters is the server's to say (RFC 5321 §2.4).
   const mailboxHmac = secrets.addressHmac(parsed.address.normalized)
   const known = await checks.find(mailboxHmac)
   if (known !== null) return { ...known, cached: true }
-  const evidence = await mailbox.probe(parsed.address, mx)
+  const evidence = await mailbox.probe(parsed.address, mx, { party: key.organizationId })
   if (evidence.retryAfterSeconds !== null) {
     const options = { afterSeconds: evidence.retryAfterSeconds, key: mailboxHmac }
     // No answer waits for the queue long: it says either way that asking again later may tell more.
@@ -127,5 +141,5 @@ const askMailbox = async (
       .catch((error: unknown) => logger.warn({ err: error }, 'a mailbox cannot be asked again later'))
     await within(asked, { waitMs: queueMaxMs }, () => undefined)
   }
-  return { evidence, checkedAt: new Date(clock.now()).toISOString(), cached: false }
+  return { evidence, checkedAt: checkedAt(), cached: false }
 }

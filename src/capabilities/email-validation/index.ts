@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import {
   type Capability,
@@ -6,17 +5,23 @@ import {
   type ScheduledJob,
   SettingFault,
 } from '../../call/capability.ts'
+import { sameHmac } from '../../guard/secrets.ts'
 import { companiesImport, companiesShow } from './company/commands.ts'
 import { createCompanies } from './company/companies.ts'
 import { createHomePages } from './company/home-page.ts'
+import { emailValidationCall } from './contract.ts'
 import { createMailExchangers } from './dns/mail-exchangers.ts'
 import { emailValidationForm } from './form.ts'
+import { addressHmacOf } from './gather.ts'
+import { listsAge } from './lists/age.ts'
 import { listsRefresh } from './lists/commands.ts'
 import { rereadLists } from './lists/inspect.ts'
 import { createMailboxChecks, forgottenAtOnceMax } from './mailbox/checks.ts'
 import { createMailboxProbe, type MailboxObserver, type MailboxProbe } from './mailbox/probe.ts'
+import { createRecipientOf } from './mailbox/recipient-of.ts'
 import { askAgain, retrySealPurpose } from './mailbox/retry.ts'
 import { meterMailboxes, observerOf } from './metrics.ts'
+import { readAddress } from './read-address.ts'
 
 type EmailValidationSettings = {
   readonly EMAIL_PROBE: 'on' | 'off'
@@ -37,6 +42,7 @@ const userAgent = 'enrichment-ledger'
  */
 export const emailValidation: Capability<EmailValidationSettings> = {
   host: 'api',
+  calls: [emailValidationCall],
   open: (ports) => {
     const { pool, secrets, epochKeys, settings, queue, outside, meters, logger } = ports
     const observe = observerOf(meters)
@@ -91,7 +97,13 @@ export const emailValidation: Capability<EmailValidationSettings> = {
       close: async () => mailbox?.close(),
     }
   },
+  checks: () => [listsAge()],
   commands: [companiesImport, companiesShow, listsRefresh],
+  recognizes: ({ secrets }, facts, text) => {
+    if (facts.kind !== 'email_validation') return null
+    const hmac = addressHmacOf(secrets, readAddress(text))
+    return { verdict: sameHmac(hmac, facts.address_hmac) ? 'yes' : 'no' }
+  },
 }
 
 /** This machine's name, where mail servers would take it for one. */
@@ -99,7 +111,11 @@ const ownName = (): string =>
   /^[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?$/.test(hostname()) ? hostname() : 'localhost'
 
 const openProbe = (
-  { settings, logger }: Pick<CapabilityPorts<EmailValidationSettings>, 'settings' | 'logger'>,
+  {
+    secrets,
+    settings,
+    logger,
+  }: Pick<CapabilityPorts<EmailValidationSettings>, 'secrets' | 'settings' | 'logger'>,
   observe: MailboxObserver,
 ): MailboxProbe => {
   try {
@@ -108,7 +124,7 @@ const openProbe = (
       helo: settings.SMTP_HELO ?? ownName(),
       mailFrom: settings.SMTP_MAIL_FROM,
       clock: () => performance.now(),
-      random: (size) => randomBytes(size),
+      recipientOf: createRecipientOf({ hmac: secrets.recipientHmac, clock: Date }),
       logger,
       observe,
     })

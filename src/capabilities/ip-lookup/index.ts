@@ -1,8 +1,10 @@
 import type { Capability } from '../../call/capability.ts'
 import type { CapabilityForm } from '../../call/form.ts'
 import { type ParsedAddress, parseAddress } from '../../egress/address.ts'
+import { sameHmac } from '../../guard/secrets.ts'
+import { geoAge } from './checks.ts'
 import { geoStatus } from './commands.ts'
-import { ipMissing, ipOfAnotherType, notAnAddress } from './contract.ts'
+import { ipLookupCall, ipMissing, ipOfAnotherType, notAnAddress } from './contract.ts'
 import { decide, type IpFindings, type LocatedAddress } from './decide.ts'
 import { gather, type IpLookupParts } from './gather.ts'
 import { type GeoSettings, openConfiguredDatabase } from './geo-settings.ts'
@@ -14,6 +16,7 @@ import { renderResult } from './render.ts'
  */
 export const ipLookup: Capability<GeoSettings> = {
   host: 'api',
+  calls: [ipLookupCall],
   open: async ({ settings, answersCalls, secrets, meters, logger }) => {
     // A process that only does jobs has no use for the location files.
     if (!answersCalls) return { forms: [] }
@@ -29,13 +32,17 @@ export const ipLookup: Capability<GeoSettings> = {
     }
   },
   commands: [geoStatus],
+  checks: (settings) => [geoAge(settings)],
+  recognizes: ({ secrets }, facts, text) => {
+    if (facts.kind !== 'ip_lookup') return null
+    const address = parseAddress(text)
+    if (address === null) return { verdict: 'no', why: 'it is no IP address' }
+    return { verdict: sameHmac(secrets.addressHmac(address.canonical), facts.address_hmac) ? 'yes' : 'no' }
+  },
 }
 
 const lookup = (parts: IpLookupParts): CapabilityForm<ParsedAddress, IpFindings, LocatedAddress> => ({
-  capability: 'ip_lookup',
-  permission: 'ip_lookup',
-  method: 'POST',
-  path: '/v1/ip/lookup',
+  ...ipLookupCall,
   parse: ({ ip }) => {
     if (ip === undefined || ip === null) return { refusal: ipMissing() }
     if (typeof ip !== 'string') return { refusal: ipOfAnotherType() }

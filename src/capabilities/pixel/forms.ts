@@ -1,12 +1,13 @@
 import type { AnyCapabilityForm, CapabilityForm } from '../../call/form.ts'
-import type {
-  PixelBlock,
-  PixelBlockRemoval,
-  PixelBlocks,
-  PixelDecision,
-  PixelLimit,
-  PixelLimitRemoval,
-  PixelLimits,
+import {
+  type PixelBlock,
+  type PixelBlockRemoval,
+  type PixelBlocks,
+  type PixelDecision,
+  type PixelLimit,
+  type PixelLimitRemoval,
+  type PixelLimits,
+  pixelCalls,
 } from './contract.ts'
 import type { HitVerdict } from './counters.ts'
 import {
@@ -43,14 +44,8 @@ export const pixelForms = (parts: PixelParts): AnyCapabilityForm[] => [
   decided(parts),
 ]
 
-const shared = { capability: 'pixel', permission: 'pixel_control' } as const
-const limitPath = '/pixel/limit'
-const blockPath = '/pixel/block'
-
 const limitSet = (parts: PixelParts): CapabilityForm<LimitInput, Changed<CountedLimit>, PixelLimit> => ({
-  ...shared,
-  method: 'POST',
-  path: limitPath,
+  ...pixelCalls.setLimit,
   parse: parseLimit,
   gather: (input, caller) => setLimit(parts, input, caller),
   decide: decideLimitSet,
@@ -59,18 +54,14 @@ const limitSet = (parts: PixelParts): CapabilityForm<LimitInput, Changed<Counted
 const limitRemoved = (
   parts: PixelParts,
 ): CapabilityForm<PeriodInput, { removed: boolean }, PixelLimitRemoval> => ({
-  ...shared,
-  method: 'DELETE',
-  path: limitPath,
+  ...pixelCalls.removeLimit,
   parse: parsePeriod,
   gather: (input, caller) => remove(parts, { kind: 'unlimit', ...input }, caller),
   decide: decideLimitRemoved,
 })
 
 const limitsListed = (parts: PixelParts): CapabilityForm<null, readonly CountedLimit[], PixelLimits> => ({
-  ...shared,
-  method: 'GET',
-  path: limitPath,
+  ...pixelCalls.listLimits,
   parse: () => ({ input: null }),
   gather: (_input, caller) => listLimits(parts, caller),
   decide: decideLimitsListed,
@@ -79,9 +70,7 @@ const limitsListed = (parts: PixelParts): CapabilityForm<null, readonly CountedL
 const blocked = (
   parts: PixelParts,
 ): CapabilityForm<DomainInput, Changed<{ blockedAt: string }>, PixelBlock> => ({
-  ...shared,
-  method: 'POST',
-  path: blockPath,
+  ...pixelCalls.block,
   parse: parseDomainOnly,
   gather: (input, caller) => block(parts, input, caller),
   decide: decideBlocked,
@@ -90,9 +79,7 @@ const blocked = (
 const unblocked = (
   parts: PixelParts,
 ): CapabilityForm<DomainInput, { removed: boolean }, PixelBlockRemoval> => ({
-  ...shared,
-  method: 'DELETE',
-  path: blockPath,
+  ...pixelCalls.unblock,
   parse: parseDomainOnly,
   gather: ({ domain }, caller) => remove(parts, { kind: 'unblock', domain }, caller),
   decide: decideUnblocked,
@@ -101,18 +88,14 @@ const unblocked = (
 const blocksListed = (
   parts: PixelParts,
 ): CapabilityForm<null, readonly (readonly [string, string])[], PixelBlocks> => ({
-  ...shared,
-  method: 'GET',
-  path: blockPath,
+  ...pixelCalls.listBlocks,
   parse: () => ({ input: null }),
   gather: (_input, caller) => listBlocks(parts, caller),
   decide: decideBlocksListed,
 })
 
 const decided = (parts: PixelParts): CapabilityForm<HitInput, HitVerdict | 'unavailable', PixelDecision> => ({
-  ...shared,
-  method: 'POST',
-  path: '/pixel/decide',
+  ...pixelCalls.decide,
   parse: parseHit,
   gather: (input, caller) => judgeHit(parts, input, caller),
   decide: (verdict) => {

@@ -1,4 +1,5 @@
 import type { Capability, Meters } from '../../call/capability.ts'
+import { pixelCalls } from './contract.ts'
 import { pixelForms } from './forms.ts'
 import type { PixelObserver } from './gather.ts'
 import {
@@ -26,6 +27,7 @@ export const pixel: Capability<{
   readonly REDIS_URL?: string | undefined
 }> = {
   host: 'api',
+  calls: Object.values(pixelCalls),
   open: async (ports) => {
     const jobs = {
       'forget-pixel-hits': {

@@ -153,6 +153,7 @@ const foldRecorded = (rules: LiveRules, recorded: RecordedEvent): void => {
   if (revision !== rules.revision + 1) return
   const event = readable(recorded)
   applyPixelEvent(rules, event, { revision, effectiveAt: event?.metadata.effective_at ?? '' })
+  rules.last = recorded
 }
 
 /** The event, if all of it can be relied on: what JSON holds is no proof that the members are there. */

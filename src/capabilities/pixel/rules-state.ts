@@ -1,3 +1,4 @@
+import type { LastEvent } from '../../event-log/append-chained.ts'
 import type { DomainEvent, DomainEventOf } from '../../events/catalogue.ts'
 import type { PixelPeriod } from '../../events/pixel.ts'
 import { coveringDomains } from './domain.ts'
@@ -70,6 +71,8 @@ export const changeOf = (
 /** Rules that change in place: a copy of ten thousand for every event of a long stream would cost its square. */
 export type LiveRules = {
   revision: number
+  /** The event at that revision, to which the next is chained. */
+  last: LastEvent | null
   readonly limits: Map<string, DomainLimits>
   readonly blocks: Map<string, string>
   count: number
@@ -78,6 +81,7 @@ export type LiveRules = {
 
 export const emptyRules = (): LiveRules => ({
   revision: -1,
+  last: null,
   limits: new Map(),
   blocks: new Map(),
   count: 0,

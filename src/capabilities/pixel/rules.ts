@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import { chainedTo } from '../../event-log/append-chained.ts'
 import { type AppendPatience, appendPatience, appendUntilKnown } from '../../event-log/append-until-known.ts'
 import { eventIdOf } from '../../event-log/event-id.ts'
 import { AppendConflict, type EventLog, Unavailable, UnknownOutcome } from '../../event-log/port.ts'
@@ -126,8 +127,12 @@ const change = async (
     const encoded = encodeEvent(event, { id, actor, effectiveAt, requestId })
     try {
       const expected = rules.revision === -1 ? 'none' : rules.revision
-      const { revision } = await appendUntilKnown(memory.eventLog, name, expected, [encoded], patience)
-      const foldInto = (into: LiveRules): void => applyPixelEvent(into, event, { revision, effectiveAt })
+      const chained = chainedTo(rules.last, name, [encoded])
+      const { revision } = await appendUntilKnown(memory.eventLog, name, expected, chained, patience)
+      const foldInto = (into: LiveRules): void => {
+        applyPixelEvent(into, event, { revision, effectiveAt })
+        into.last = { ...encoded, ...chained[0], stream: name, revision }
+      }
       advance(memory, organizationId, { revision, foldInto })
       // These may have been put aside for others in the meantime.
       if (rules.revision < revision) foldInto(rules)

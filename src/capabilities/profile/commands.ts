@@ -59,7 +59,7 @@ export const profilesErase: CapabilityCommand<ProfileSettings> = {
     await caughtUp()
     const ref = identifiersOf(settings).parse(given.required('id'))
     if (ref === null) throw new InputFault('id', 'neither a profile id, nor a profile URL, nor a person URN')
-    const erased = await eraseProfile(erasureParts(open), ref, { actor: 'cli', note })
+    const erased = await eraseProfile(erasureParts(open), ref, { ...open.operator, note })
     await caughtUp()
     const kept = await vacuum({ tables: ['profile_keys', 'profile_dataset'], projections: [profileCache] })
     const goneBy = new Date(await open.epochKeys.lastCopyGoneByMs()).toISOString()

@@ -29,6 +29,7 @@ export const gather = async (
   const { repeated } = caller
   const found = await retrieval.retrieve(ref, {
     wants: cached || repeated !== null ? 'cached' : 'fresh',
+    organizationId: caller.key.organizationId,
     upstream: repeated === null,
     // The upstream costs whether or not the caller can pay.
     beforeUpstream: () => caller.reserve(dearest('fresh')),

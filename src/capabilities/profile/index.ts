@@ -1,12 +1,14 @@
 import type { Capability } from '../../call/capability.ts'
 import type { CapabilityForm } from '../../call/form.ts'
+import { afterMs } from '../../concurrency/deadline.ts'
 import { readJsonLd } from '../../egress/json-ld.ts'
 import { profilesErase, profilesImport } from './commands.ts'
-import { type ProfileRequest, type ProfileResult, parseProfileRequest } from './contract.ts'
+import { type ProfileRequest, type ProfileResult, parseProfileRequest, profileCall } from './contract.ts'
 import { seedProfiles } from './dataset/installed.ts'
 import { decide, type ProfileFindings } from './decide.ts'
 import { gather, type ProfileParts } from './gather.ts'
 import { meterProviders, observerOf } from './metrics.ts'
+import { recognizePerson } from './recognize.ts'
 import { createClaims } from './record/claims.ts'
 import { dropOldProfiles, retainedAtOnceMax } from './record/erase.ts'
 import { createRetrieval } from './record/retrieval.ts'
@@ -21,6 +23,7 @@ import { datasetSecretsOf, vaultOf } from './storage.ts'
  */
 export const profile: Capability<ProfileSettings> = {
   host: 'api',
+  calls: [profileCall],
   open: async (ports) => {
     const { pool, eventLog, secrets, settings, meters, logger } = ports
     const observe = observerOf(meters)
@@ -32,7 +35,7 @@ export const profile: Capability<ProfileSettings> = {
       identifiers,
       fetchPage: ports.outside.fetchUpstream,
       readJsonLd,
-      clock: { now: () => performance.now(), after },
+      clock: { now: () => performance.now(), after: afterMs },
       epochMs: Date.now,
       logger,
       observe,
@@ -47,6 +50,7 @@ export const profile: Capability<ProfileSettings> = {
       identifierHmac: secrets.identifierHmac,
       clock: Date,
       logger,
+      limits: { fetchesMax: settings.PROFILE_FETCHES_MAX },
     })
     if (ports.embedded && settings.PROFILE_PROVIDER.includes('dataset')) await seedProfiles(ports, settings)
     return {
@@ -65,6 +69,7 @@ export const profile: Capability<ProfileSettings> = {
     }
   },
   commands: [profilesImport, profilesErase],
+  recognizes: recognizePerson,
   sealed: ({ pool, epochKeys }) => [
     profileKeyStore({ pool, sealer: epochKeys.sealer('profile-key'), clock: Date }),
     datasetStore({ pool, sealer: epochKeys.sealer('profile-dataset') }),
@@ -74,17 +79,9 @@ export const profile: Capability<ProfileSettings> = {
 const profileForm = (
   parts: ProfileParts,
 ): CapabilityForm<ProfileRequest, ProfileFindings, ProfileResult> => ({
-  capability: 'profile',
-  permission: 'profnet_scraping',
-  method: 'POST',
-  path: '/v1/profnet/profile',
+  ...profileCall,
   personal: true,
   parse: (body) => parseProfileRequest(body, parts.identifiers),
   gather: (input, caller) => gather(parts, input, caller),
   decide,
 })
-
-const after = (ms: number, run: () => void): (() => void) => {
-  const timer = setTimeout(run, ms)
-  return () => clearTimeout(timer)
-}

@@ -10,6 +10,8 @@ export type ProfileSettings = {
   readonly PROFILE_PAGE_URL?: string | undefined
   /** What one attempt at a source on the network may take. */
   readonly PROFILE_HTTP_TIMEOUT_MS: number
+  /** Sources asked at once by one process. */
+  readonly PROFILE_FETCHES_MAX: number
   readonly PROFILE_DOMAIN?: string | undefined
   readonly PROFILE_URN_PREFIX?: string | undefined
 }

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { DescribedCall } from '../../call/form.ts'
 import { permission } from '../../events/capabilities.ts'
 import { instant } from '../../events/primitives.ts'
 
@@ -12,3 +13,19 @@ export const whoamiBody = z.object({
   last_used: instant,
 })
 export type Whoami = z.infer<typeof whoamiBody>
+
+export const whoamiCall: DescribedCall = {
+  capability: 'whoami',
+  permission: null,
+  method: 'GET',
+  path: '/whoami',
+  body: 'flat',
+  document: {
+    operationId: 'whoami',
+    summary: 'Whose key is this?',
+    description: 'The organization and the details of the key that asks. On the host of the dashboard. Free.',
+    request: null,
+    result: whoamiBody,
+    codes: [],
+  },
+}

@@ -7,7 +7,8 @@
 const suffixes: Readonly<Record<string, readonly string[]>> = {
   google: ['google.com', 'googlemail.com', 'smtp.goog'],
   microsoft: ['outlook.com', 'hotmail.com', 'office365.us', 'outlook.cn', 'outlook.de', 'mx.microsoft'],
-  yahoo: ['yahoodns.net', 'yahoo.co.jp'],
+  yahoo: ['yahoodns.net'],
+  yahoo_japan: ['yahoo.co.jp'],
   apple: ['icloud.com', 'me.com', 'apple.com'],
   zoho: [
     'zoho.com',

@@ -2,7 +2,11 @@
  * The lists of disposable and free domains that come with npm packages, as they are: `sieve.ts` says which entries are
  * believed. Sources and licences are in `provenance.md`.
  */
+import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
+
+/** When the newest of the packages was published, as provenance.md has it: they carry no date of their own. */
+export const packagesPublished = '2026-09-21'
 
 /** What other projects list, unjudged. */
 export type RawLists = {
@@ -10,15 +14,33 @@ export type RawLists = {
   readonly free: ReadonlySet<string>
 }
 
-/** Loads them at the call: an import would cost every command 40 ms. */
+const require = createRequire(import.meta.url)
+
+/** Read as a file and not required: the cache of modules would keep the arrays beside the set. */
+const entriesOf = (path: string): readonly string[] => {
+  const text = readFileSync(require.resolve(path), 'utf8')
+  return path.endsWith('.json') ? JSON.parse(text) : text.split('\n').filter((line) => /^[^#\s]/.test(line))
+}
+
+/** By package, each loaded at its call. None of them has all domains: what one lists, some of the others list as well. */
+export const disposableLists: Readonly<Record<string, () => Iterable<string>>> = {
+  mailchecker: () => {
+    const { blacklist }: typeof import('mailchecker') = require('mailchecker')
+    return blacklist()
+  },
+  'disposable-email-domains-js': () => {
+    const { disposableEmailBlocklist }: typeof import('disposable-email-domains-js') =
+      require('disposable-email-domains-js')
+    return disposableEmailBlocklist()
+  },
+  'disposable-domains': () => entriesOf('disposable-domains/index.json'),
+  '@dahoom/disposable-email': () => entriesOf('@dahoom/disposable-email/domains.json'),
+  fakefilter: () => entriesOf('fakefilter/txt/data.txt'),
+}
+
+/** Loads them at the call: an import would cost every command a tenth of a second. */
 export const packagedLists = (): RawLists => {
-  const require = createRequire(import.meta.url)
-  const { blacklist }: typeof import('mailchecker') = require('mailchecker')
-  const { disposableEmailBlocklist }: typeof import('disposable-email-domains-js') =
-    require('disposable-email-domains-js')
-  const free: readonly string[] = require('email-providers/all.json')
-  // The package's own set, with more in it: a copy would cost as much again.
-  const disposable = blacklist()
-  for (const domain of disposableEmailBlocklist()) disposable.add(domain)
-  return { disposable, free: new Set(free) }
+  const disposable = new Set<string>()
+  for (const load of Object.values(disposableLists)) for (const domain of load()) disposable.add(domain)
+  return { disposable, free: new Set(entriesOf('email-providers/all.json')) }
 }

@@ -17,7 +17,7 @@ export type ListSource = {
   /** Also the name of its file, with `.txt` added, in a folder of downloads. */
   readonly name: string
   readonly url: string
-  readonly licence: 'CC0-1.0' | 'MIT'
+  readonly licence: 'CC0-1.0' | 'MIT' | 'BSD-3-Clause'
   readonly feeds: 'disposable' | 'free'
 }
 
@@ -32,6 +32,24 @@ const defaultListSources: readonly ListSource[] = [
     name: 'mailchecker',
     url: 'https://raw.githubusercontent.com/FGRibreau/mailchecker/master/list.txt',
     licence: 'MIT',
+    feeds: 'disposable',
+  },
+  {
+    name: 'disposable-domains',
+    url: 'https://raw.githubusercontent.com/tompec/disposable-email-domains/HEAD/index.json',
+    licence: 'MIT',
+    feeds: 'disposable',
+  },
+  {
+    name: 'disposable',
+    url: 'https://raw.githubusercontent.com/disposable/disposable-email-domains/HEAD/domains.txt',
+    licence: 'MIT',
+    feeds: 'disposable',
+  },
+  {
+    name: 'fakefilter',
+    url: 'https://raw.githubusercontent.com/7c/fakefilter/HEAD/txt/data.txt',
+    licence: 'BSD-3-Clause',
     feeds: 'disposable',
   },
   {

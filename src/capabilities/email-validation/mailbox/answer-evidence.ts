@@ -74,12 +74,15 @@ const failed = ({ kind }: SmtpFailure): MailboxEvidence => {
   }
 }
 
-/** No other target would know better: the mailbox was asked about, we are not welcome, or there is no time. */
+/**
+ * No other target would know better: the mailbox was asked about, our sender was refused, or there is no time. A server that
+ * turns us away before that speaks for itself alone.
+ */
 export const isFinal = (answer: LaneAnswer): boolean => {
   if (answer.kind !== 'reply') return ['smtputf8_unsupported', 'full', 'deadline'].includes(answer.kind)
   const { stage, reply } = answer
   if (reply.code === 421) return false
-  return reply.code >= 500 || stage === 'mail' || stage === 'rcpt'
+  return stage === 'mail' || stage === 'rcpt'
 }
 
 /** Another address of the same exchanger may be reached. */

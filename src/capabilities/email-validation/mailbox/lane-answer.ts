@@ -1,5 +1,7 @@
 /** What is asked at one address of a mail server, within which bounds, and what comes of it. */
-import type { SmtpStage } from './smtp-classify.ts'
+import type { CircuitBreaker } from '../../../concurrency/circuit-breaker.ts'
+import type { SmtpStage } from './reply-rules.ts'
+import { refusesClient } from './smtp-classify.ts'
 import { SmtpFailure } from './smtp-connection.ts'
 import type { SmtpReply } from './smtp-reply.ts'
 import { SmtpRefusal } from './smtp-session.ts'
@@ -28,8 +30,12 @@ export type Question = {
   /** The mailbox's. A server may refuse us for one of those it serves. */
   readonly domain: string
   readonly smtputf8: boolean
-  /** Goes before what waits: it completes a check that is under way. */
-  readonly urgent: boolean
+  /** A recipient of ours that no one has: it completes a check that is under way, and so goes before what waits. */
+  readonly own: boolean
+  /** No caller waits for the answer. */
+  readonly background: boolean
+  /** On whose behalf: parties take turns. */
+  readonly party: string
 }
 
 export type LaneAnswer =
@@ -52,6 +58,32 @@ export const isWornOut = (answer: LaneAnswer): boolean => {
   if (answer.kind !== 'reply') return false
   const { stage, reply } = answer
   return stage === 'mail' || reply.code === 421 || reply.code === 503 || reply.enhancedCode === '4.5.3'
+}
+
+/**
+ * Tells the breaker of an address what the answer to a question says about us. Openings that failed are not counted here, but
+ * where they failed: once, however many waited for them.
+ */
+export const countAnswer = (
+  breaker: CircuitBreaker<Cause>,
+  { domain, own, background }: Question,
+  answer: LaneAnswer,
+  nowMs: number,
+): void => {
+  if (answer.kind !== 'reply' || (answer.stage !== 'mail' && answer.stage !== 'rcpt')) return
+  const { stage, reply } = answer
+  if (!refusesClient(stage, reply)) {
+    breaker.succeed(nowMs)
+    return
+  }
+  // A gateway may refuse such recipients by a policy. The mailboxes that it takes mail for are not to suffer for it.
+  if (own) {
+    breaker.abandon()
+    return
+  }
+  // A policy at RCPT may be that of one domain, and the others of the server are not to suffer for it.
+  const about = stage === 'rcpt' && reply.code >= 500 ? domain : null
+  breaker.fail(answer, nowMs, { about, background })
 }
 
 export const causeOf = (error: unknown): Cause => {

@@ -12,13 +12,13 @@ import { type Held, HeldSessions } from './held-sessions.ts'
 import {
   type Cause,
   causeOf,
+  countAnswer,
   isWornOut,
   type LaneAnswer,
   type LaneBounds,
   type Question,
 } from './lane-answer.ts'
 import { createTokenBucket, type TokenBucket } from './rate.ts'
-import { refusesClient } from './smtp-classify.ts'
 import { SmtpFailure } from './smtp-connection.ts'
 import { openSession, type SessionOptions, type SmtpSession } from './smtp-session.ts'
 import { type Given, type Waiter, Waiters } from './waiters.ts'
@@ -103,14 +103,7 @@ export class MailboxLane {
       // The used one was there.
       if (answer.kind === 'full' || answer.kind === 'deadline') answer = { kind: 'deadline', connected: true }
     }
-    // Failed openings were counted where they failed: once, however many waited for them.
-    if (answer.kind === 'reply' && (answer.stage === 'mail' || answer.stage === 'rcpt')) {
-      const { stage, reply } = answer
-      // A policy at RCPT may be that of one domain, and the others of the server are not to suffer for it.
-      const about = stage === 'rcpt' && reply.code >= 500 ? question.domain : null
-      if (refusesClient(stage, reply)) this.#breaker.fail(answer, this.#around.clock(), about)
-      else this.#breaker.succeed(this.#around.clock())
-    }
+    countAnswer(this.#breaker, question, answer, this.#around.clock())
     return answer
   }
 
@@ -146,7 +139,7 @@ export class MailboxLane {
     const given = await this.#session(question, { fresh, signal })
     if (given.kind !== 'session') return { answer: given, used: false }
     const { held, turn } = given
-    const { smtputf8 } = question
+    const { smtputf8, own, background } = question
     if (smtputf8 && !held.smtp.smtputf8) {
       this.#release(held)
       return { answer: { kind: 'smtputf8_unsupported' }, used: false }
@@ -157,7 +150,8 @@ export class MailboxLane {
       if (answer.kind === 'reply' && answer.reply.code >= 400) held.refusals++
       if (answer.kind === 'failure' || answer.stage !== 'rcpt') held.retired = true
       // Not in a used one, which may be worn out. A silent server is as useless as one that goes away.
-      if (answer.kind === 'failure' && turn === 1) this.#breaker.fail(answer, this.#around.clock())
+      if (answer.kind === 'failure' && turn === 1 && !own)
+        this.#breaker.fail(answer, this.#around.clock(), { background })
       this.#release(held)
       if (answer.kind === 'failure') return answer
       // A session that cannot be reset is worn out; a fresh one is never reset.
@@ -175,7 +169,7 @@ export class MailboxLane {
     { fresh, signal }: { fresh: boolean; signal: AbortSignal },
   ): Promise<Given | { kind: 'deadline'; connected: false | null }> {
     if (signal.aborted) return Promise.resolve({ kind: 'deadline', connected: null })
-    if (this.#closing || this.#waiting.line.length >= this.#bounds.waitingPerAddressMax)
+    if (this.#closing || this.#waiting.full(this.#bounds.waitingPerAddressMax, question.party))
       return Promise.resolve({ kind: 'full' })
     const late = () => ({ kind: 'deadline' as const, connected: this.#opening > 0 ? (false as const) : null })
     const given = this.#waiting.join(question, { fresh, signal, late })
@@ -285,7 +279,9 @@ export class MailboxLane {
       this.#fewSessions = { sessions: Math.max(this.#sessions.size, 1), untilMs }
       return
     }
-    this.#breaker.fail(cause, this.#around.clock())
+    const background =
+      this.#waiting.line.length > 0 && this.#waiting.line.every((one) => one.question.background)
+    this.#breaker.fail(cause, this.#around.clock(), { background })
     this.#waiting.line.shift()?.settle(cause)
   }
 

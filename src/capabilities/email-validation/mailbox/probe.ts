@@ -5,13 +5,13 @@
  * may be dialled was decided before. It sends a recipient nobody has only after the real one was accepted, and remembers for
  * a day what came of it.
  */
-import { LRUCache } from 'lru-cache'
-import { deadlineSignal, within } from '../../../concurrency/deadline.ts'
+import { deadlineSignal } from '../../../concurrency/deadline.ts'
+import { createFairShare } from '../../../concurrency/fair-share.ts'
 import type { EmailAddress, MailboxEvidence, MailboxOutcome, MxTarget } from '../evidence.ts'
 import { evidence, evidenceOf, isFinal, isUnreached, moreTelling } from './answer-evidence.ts'
-import type { MailboxLane } from './lane.ts'
 import { MailboxPool, type PoolBounds, type PoolStatus } from './pool.ts'
-import { catchAllOf } from './smtp-classify.ts'
+import { refusesUnknown } from './providers.ts'
+import { RandomRecipients } from './random-recipients.ts'
 import { ehlo, mailboxOf, rcpt, senderOf } from './smtp-command.ts'
 
 /** The part of pino's logger this room speaks to. Neither addresses nor replies are ever told. */
@@ -71,8 +71,8 @@ type MailboxProbeOptions = {
   readonly mailFrom: string
   /** Milliseconds since the epoch. */
   readonly clock: () => number
-  /** So many random octets that nobody can foresee. */
-  readonly random: (size: number) => Uint8Array
+  /** The local part of a recipient that no one has at a domain, the same for days. */
+  readonly recipientOf: (domain: string) => string
   readonly logger: MailboxLogger
   readonly observe?: MailboxObserver | undefined
   readonly bounds?: Partial<MailboxBounds>
@@ -84,6 +84,14 @@ export type MailboxStatus = PoolStatus & {
   readonly catchAllDomains: number
 }
 
+type ProbeCallOptions = {
+  readonly signal?: AbortSignal | undefined
+  /** No caller waits for it. */
+  readonly background?: boolean
+  /** On whose behalf: parties share what one process does at once. */
+  readonly party?: string
+}
+
 export type MailboxProbe = {
   /**
    * Never rejects because of what a server does, and never takes longer than `totalTimeoutMs`; a signal that is aborted ends it
@@ -92,22 +100,12 @@ export type MailboxProbe = {
   probe(
     address: EmailAddress,
     mx: { readonly targets: readonly MxTarget[] },
-    options?: { readonly signal?: AbortSignal | undefined },
+    options?: ProbeCallOptions,
   ): Promise<MailboxEvidence>
   /** Whoever waits for a session is told at once, checks under way have a second; sessions are taken leave of. */
   close(): Promise<void>
   status(): MailboxStatus
 }
-
-/**
- * Domains whose servers are known to refuse recipients that do not exist, for everybody: asking would tell nothing. Only where
- * a wrong entry is out of the question, because it would make a charge wrong. Yahoo, for one, is no such domain.
- */
-const neverCatchAll: ReadonlySet<string> = new Set(['gmail.com', 'googlemail.com'])
-
-/** 20 letters and digits of 32 make 100 bits: nobody has them as a mailbox, and nobody can guess them. */
-const randomLocalPartLength = 20
-const localPartAlphabet = 'abcdefghijkmnpqrstuvwxyz23456789'
 
 /** @throws AssertionError where the HELO name or the sender is not well-formed. */
 export const createMailboxProbe = (options: MailboxProbeOptions): MailboxProbe => {
@@ -116,31 +114,29 @@ export const createMailboxProbe = (options: MailboxProbeOptions): MailboxProbe =
   return new Probe(options, { ...mailboxBounds, ...options.bounds }, senderOf(options.mailFrom))
 }
 
-/** What a catch-all finding is about. */
-const serverOf = (domain: string, { exchange }: Pick<Asked, 'exchange'>): string =>
-  `${domain} ${exchange.toLowerCase()}`
-
-type Asked = { readonly lane: MailboxLane; readonly exchange: string; readonly signal: AbortSignal }
-
-/** `unasked`: whoever asked ran out of time, which tells nothing; null: the server's answer tells nothing. */
-type CatchAllFinding = boolean | null | 'unasked'
+type Recipient = {
+  readonly mailbox: string
+  readonly smtputf8: boolean
+  readonly domain: string
+  readonly background: boolean
+  readonly party: string
+}
 
 class Probe implements MailboxProbe {
   readonly #options: MailboxProbeOptions
   readonly #bounds: MailboxBounds
   readonly #pool: MailboxPool
-  readonly #catchAll: LRUCache<string, { readonly catchAll: boolean; readonly untilMs: number }>
-  /** One random recipient at a time, domain and server: those who come meanwhile share the answer. */
-  readonly #asking = new Map<string, Promise<CatchAllFinding>>()
+  readonly #random: RandomRecipients
   #checks = 0
-  #underWay = 0
+  readonly #underWay = createFairShare(() => this.#bounds.checksMax)
   #closed = false
 
   constructor(options: MailboxProbeOptions, bounds: MailboxBounds, sender: string) {
     this.#options = options
     this.#bounds = bounds
-    this.#catchAll = new LRUCache({ max: bounds.catchAllDomainsMax })
-    const { port, helo, clock } = options
+    const { port, helo, clock, recipientOf } = options
+    const { catchAllDomainsMax, catchAllMs } = bounds
+    this.#random = new RandomRecipients({ clock, recipientOf, catchAllDomainsMax, catchAllMs })
     const { connectTimeoutMs, replyTimeoutMs, greetingTimeoutMs, openTimeoutMs } = bounds
     const session = { port, helo, sender, connectTimeoutMs, replyTimeoutMs, greetingTimeoutMs, openTimeoutMs }
     this.#pool = new MailboxPool(bounds, { clock, session })
@@ -149,9 +145,9 @@ class Probe implements MailboxProbe {
   async probe(
     address: EmailAddress,
     mx: { readonly targets: readonly MxTarget[] },
-    { signal }: { readonly signal?: AbortSignal | undefined } = {},
+    { signal, background = false, party = '' }: ProbeCallOptions = {},
   ): Promise<MailboxEvidence> {
-    const found = await this.#check(address, mx.targets, signal)
+    const found = await this.#check(address, mx.targets, { signal, background, party })
     this.#options.observe?.mailboxChecked(found.outcome)
     return found
   }
@@ -165,37 +161,41 @@ class Probe implements MailboxProbe {
     return {
       ...this.#pool.status(),
       checks: this.#checks,
-      checksUnderWay: this.#underWay,
-      catchAllDomains: this.#catchAll.size,
+      checksUnderWay: this.#underWay.inProgress,
+      catchAllDomains: this.#random.size,
     }
   }
 
   async #check(
     address: EmailAddress,
     targets: readonly MxTarget[],
-    signal: AbortSignal | undefined,
+    {
+      signal,
+      background,
+      party,
+    }: Required<Omit<ProbeCallOptions, 'signal'>> & Pick<ProbeCallOptions, 'signal'>,
   ): Promise<MailboxEvidence> {
     const mailbox = mailboxOf(address)
     // By the octets that would be sent, whatever the address says of itself.
     const smtputf8 = !/^[ -~]*$/.test(mailbox)
     rcpt(mailbox, { smtputf8 })
     this.#checks++
-    if (this.#closed || this.#underWay >= this.#bounds.checksMax) return evidence('timeout')
-    this.#underWay++
+    const leave = this.#closed ? null : this.#underWay.enter(party)
+    if (leave === null) return evidence('timeout')
     const ends = deadlineSignal(this.#bounds.totalTimeoutMs, signal)
     try {
       const domain = address.asciiDomain.toLowerCase()
-      const found = await this.#tryTargets({ mailbox, smtputf8, domain }, targets, ends)
+      const found = await this.#tryTargets({ mailbox, smtputf8, domain, background, party }, targets, ends)
       const { outcome, code, connected } = found
       this.#options.logger.debug({ outcome, code, connected }, 'mailbox: checked')
       return found
     } finally {
-      this.#underWay--
+      leave()
     }
   }
 
   async #tryTargets(
-    recipient: { mailbox: string; smtputf8: boolean; domain: string },
+    recipient: Recipient,
     targets: readonly MxTarget[],
     signal: AbortSignal,
   ): Promise<MailboxEvidence> {
@@ -204,58 +204,22 @@ class Probe implements MailboxProbe {
     for (const { exchange, addresses } of targets.slice(0, targetsMax)) {
       for (const address of this.#pool.inOrder(addresses).slice(0, addressesPerTargetMax)) {
         const lane = this.#pool.lane(address)
-        const answer = await lane.ask({ exchange, ...recipient, urgent: false }, signal)
+        const answer = await lane.ask({ exchange, ...recipient, own: false }, signal)
         const found = evidenceOf(answer)
+        const { domain, background } = recipient
+        const server = { domain, exchange, lane, signal, background }
+        this.#random.answered(server, answer)
         if (found.outcome === 'accepted') {
-          const catchAll = await this.#catchAllOf(recipient.domain, { lane, exchange, signal })
+          const catchAll = refusesUnknown(domain) ? false : await this.#random.isCatchAll(server)
           return { ...found, catchAll }
         }
+        // The server is to know both when we come again, or it would put off the other one then.
+        if (found.outcome === 'greylisted' && !refusesUnknown(domain)) await this.#random.isCatchAll(server)
         if (isFinal(answer)) return moreTelling(best, found)
         best = moreTelling(best, found)
         if (!isUnreached(answer)) break
       }
     }
     return best
-  }
-
-  async #catchAllOf(domain: string, asked: Asked): Promise<boolean | null> {
-    if (neverCatchAll.has(domain)) return false
-    // Of a server, not of the domain: a backup takes mail for anybody where the first one refuses the unknown.
-    const server = serverOf(domain, asked)
-    const known = this.#catchAll.get(server)
-    if (known !== undefined && this.#options.clock() < known.untilMs) return known.catchAll
-    const shared = this.#asking.get(server)
-    const finding =
-      shared === undefined
-        ? 'unasked'
-        : await within(shared, { signal: asked.signal }, () => 'unasked' as const)
-    if (finding !== 'unasked') return finding
-    if (asked.signal.aborted) return null
-    const own = this.#askRandom(domain, asked)
-    this.#asking.set(server, own)
-    try {
-      const answer = await own
-      return answer === 'unasked' ? null : answer
-    } finally {
-      if (this.#asking.get(server) === own) this.#asking.delete(server)
-    }
-  }
-
-  async #askRandom(domain: string, asked: Asked): Promise<CatchAllFinding> {
-    const { lane, exchange, signal } = asked
-    const octets = this.#options.random(randomLocalPartLength)
-    // A letter first: there are systems that do not take a digit for the beginning of a name.
-    const localPart = [...octets].map((octet, i) => localPartAlphabet[octet % (i === 0 ? 16 : 32)]).join('')
-    const mailbox = mailboxOf({ localPart, asciiDomain: domain })
-    const question = { exchange, mailbox, domain, smtputf8: false, urgent: true }
-    const answer = await lane.ask(question, signal)
-    if (answer.kind === 'deadline') return 'unasked'
-    const catchAll = answer.kind === 'reply' && answer.stage === 'rcpt' ? catchAllOf(answer.reply) : null
-    if (catchAll !== null)
-      this.#catchAll.set(serverOf(domain, asked), {
-        catchAll,
-        untilMs: this.#options.clock() + this.#bounds.catchAllMs,
-      })
-    return catchAll
   }
 }

@@ -49,5 +49,5 @@ const askServers = async (
   address: EmailAddress,
 ): Promise<MailboxEvidence | null> => {
   const mx = await exchangers.find(address.asciiDomain)
-  return mx.kind === 'found' ? mailbox.probe(address, mx) : null
+  return mx.kind === 'found' ? mailbox.probe(address, mx, { background: true }) : null
 }

@@ -1,5 +1,6 @@
 /** The lines we say. Everything in them was checked before; it is checked again here, where it would do harm. */
 import assert from 'node:assert/strict'
+import { isWithAnyDots } from '../syntax/local-part.ts'
 
 /** RFC 5321 §4.5.3.1.4 with the ten octets that SMTPUTF8 adds (RFC 6531 §3.4); the line end included. */
 const commandOctetsMax = 522
@@ -22,9 +23,11 @@ const lineOf = (text: string): string => {
 /** `local@domain` for a path. @throws AssertionError where it is no RFC 5321 Mailbox with a domain name of ASCII labels. */
 export const mailboxOf = ({ localPart, asciiDomain }: { localPart: string; asciiDomain: string }): string => {
   assert(!control.test(localPart), 'a local part holds a control character')
-  assert(dotString.test(localPart) || quotedString.test(localPart), 'a local part is not well-formed')
+  const plain = dotString.test(localPart) || !isWithAnyDots({ localPart, asciiDomain })
+  const written = plain ? localPart : `"${localPart}"`
+  assert(dotString.test(written) || quotedString.test(written), 'a local part is not well-formed')
   assert(hostName.test(asciiDomain), 'a domain is not a host name')
-  return `${localPart}@${asciiDomain}`
+  return `${written}@${asciiDomain}`
 }
 
 const heloName = (name: string): string => {

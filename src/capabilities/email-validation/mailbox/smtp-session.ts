@@ -2,7 +2,7 @@
  * The dialogue with one mail server up to RCPT, and never further: no message is ever sent (RFC 5321, RFC 3207, RFC 2920, RFC 6531).
  */
 
-import type { SmtpStage } from './smtp-classify.ts'
+import type { SmtpStage } from './reply-rules.ts'
 import { ehlo, helo, mail, quit, rcpt, reset, startTls } from './smtp-command.ts'
 import { type DialOptions, dial, type Exchange, type SmtpConnection, SmtpFailure } from './smtp-connection.ts'
 import type { SmtpReply } from './smtp-reply.ts'

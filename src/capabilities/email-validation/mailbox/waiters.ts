@@ -14,9 +14,14 @@ export type Given =
   | { readonly kind: 'session'; readonly held: Held; readonly turn: number }
   | Exclude<LaneAnswer, { kind: 'deadline' }>
 
-/** The callers who wait for a session at one address of a mail server, the next one first. */
+/** The callers who wait for a session at one address of a mail server, the next one first. Parties take turns. */
 export class Waiters {
   line: Waiter[] = []
+
+  /** Whether one more of the party would be too many. One that has nobody in line is never too many. */
+  full(waitingMax: number, party: string): boolean {
+    return this.line.length >= waitingMax && this.line.some(({ question }) => question.party === party)
+  }
 
   /** Resolves with what the waiter is given, or with `late()` when the caller's time is over. */
   join<Late>(
@@ -37,8 +42,20 @@ export class Waiters {
         },
       }
       signal.addEventListener('abort', leave, { once: true })
-      if (question.urgent || fresh) this.line.unshift(waiter)
-      else this.line.push(waiter)
+      if (question.own || fresh) this.line.unshift(waiter)
+      else this.line.splice(this.#turnOf(question.party), 0, waiter)
     })
+  }
+
+  /** Behind as many of each other party as there are of its own: parties take turns, however many wait for one of them. */
+  #turnOf(party: string): number {
+    const own = this.line.filter(({ question }) => question.party === party).length
+    const before = new Map<string, number>()
+    const index = this.line.findIndex(({ question }) => {
+      const turn = before.get(question.party) ?? 0
+      before.set(question.party, turn + 1)
+      return turn > own
+    })
+    return index < 0 ? this.line.length : index
   }
 }

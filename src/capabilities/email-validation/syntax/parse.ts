@@ -3,14 +3,30 @@
  *
  * An address is what an SMTP client may put between the angle brackets of RCPT TO: Mailbox of RFC 5321 §4.1.2 with the
  * extensions of RFC 6531 §3.3. What only a message header knows (display names, comments, folding white space, obsolete forms)
- * is refused, and nothing is trimmed. Whether a domain exists or could be routed is not judged here.
+ * is refused, and nothing is trimmed: `as-meant.ts` comes before. Whether a domain exists or could be routed is not judged here.
  *
  * The scanner walks from left to right and never goes back, over `lengthMax` characters at most. Only text with characters
  * outside ASCII, or an `xn--` label, pays for what Unicode takes.
  */
 import { formatIPv6, parseIPv6 } from '../../../egress/address.ts'
 import { type ParsedEmail, type SyntaxReason, syntaxReasons } from '../evidence.ts'
-import { joinersInContext, parseIdna } from './idna.ts'
+import {
+  dot,
+  hasControl,
+  hyphen,
+  isAscii,
+  isControl,
+  isDigit,
+  isHyphen,
+  isLetter,
+  isNotAscii,
+  isUpper,
+  kinds,
+  openBracket,
+  quote,
+} from './characters.ts'
+import { parseIdna } from './idna.ts'
+import { endOfQuoted, endOfUnquoted, isUnicodeLocalPart, withoutNeedlessQuotes } from './local-part.ts'
 
 /** UTF-16 units. Longer text is refused unread: a local part and a domain of full length, with `@`, have 318. */
 const lengthMax = 320
@@ -22,33 +38,6 @@ const domainOctetsMax = 253
 const labelOctetsMax = 63
 /** RFC 5321 §4.5.3.1.3: a path has 256 octets, two of them angle brackets. */
 const addressOctetsMax = 254
-
-const dot = 46
-const hyphen = 45
-const at = 64
-const quote = 34
-const backslash = 92
-const openBracket = 91
-const del = 127
-
-const isAtext = 1
-const isLetter = 2
-const isDigit = 4
-const isUpper = 8
-const isHyphen = 16
-const isNotAscii = 32
-const lowerLetters = 'abcdefghijklmnopqrstuvwxyz'
-
-/** What each ASCII character may be, as a sum of the above; the hyphen of a domain is told apart where it is met. */
-const kinds = new Uint8Array(128)
-for (const [characters, kind] of [
-  [lowerLetters, isAtext | isLetter],
-  [lowerLetters.toUpperCase(), isAtext | isLetter | isUpper],
-  ['0123456789', isAtext | isDigit],
-  ["!#$%&'*+-/=?^_`{|}~", isAtext],
-] as const) {
-  for (const character of characters) kinds[character.charCodeAt(0)] = kind
-}
 
 const refusals = new Map(syntaxReasons.map((reason) => [reason, { valid: false, reason } as const]))
 const refuse = (reason: SyntaxReason): ParsedEmail => refusals.get(reason) ?? { valid: false, reason }
@@ -77,7 +66,7 @@ const parseUnicode = (text: string): ParsedEmail => {
 
 const parseNormal = (text: string, ascii: boolean): ParsedEmail => {
   const quoted = text.charCodeAt(0) === quote
-  const atIndex = quoted ? endOfQuoted(text) : endOfDotAtom(text)
+  const atIndex = quoted ? endOfQuoted(text) : endOfUnquoted(text)
   if (typeof atIndex === 'string') return refuse(atIndex)
   const given = text.slice(0, atIndex)
   const smtputf8 = !ascii && !isAscii(given)
@@ -89,7 +78,7 @@ const parseNormal = (text: string, ascii: boolean): ParsedEmail => {
   if (typeof domain === 'string') return refuse(domain)
   if (localOctets + 1 + domain.octets > addressOctetsMax) return refuse('too_long')
 
-  const localPart = quoted ? withoutNeedlessQuotes(given) : given
+  const localPart = quoted ? withoutNeedlessQuotes(given, domain.ascii) : given
   return {
     valid: true,
     address: {
@@ -102,62 +91,6 @@ const parseNormal = (text: string, ascii: boolean): ParsedEmail => {
       domainLiteral: domain.literal,
     },
   }
-}
-
-// --- The local part ---
-
-/** The index of the `@` after a Dot-string. */
-const endOfDotAtom = (text: string): number | SyntaxReason => {
-  let atomStart = 0
-  for (let index = 0; index < text.length; index++) {
-    const code = text.charCodeAt(index)
-    if (code < 128 && ((kinds[code] ?? 0) & isAtext) !== 0) continue
-    if (code === dot) {
-      if (index === atomStart) return 'local_part_dot'
-      atomStart = index + 1
-    } else if (code === at) {
-      if (index === 0) return 'local_part_empty'
-      return index === atomStart ? 'local_part_dot' : index
-    } else if (code < 128) return isControl(code) ? 'control_character' : 'local_part_character'
-  }
-  return 'no_at_sign'
-}
-
-/** The index of the `@` after a Quoted-string, which may be empty. RFC 6531 lets no backslash stand before what is not ASCII. */
-const endOfQuoted = (text: string): number | SyntaxReason => {
-  for (let index = 1; index < text.length; index++) {
-    const code = text.charCodeAt(index)
-    if (isControl(code)) return 'control_character'
-    if (code === quote) return text.charCodeAt(index + 1) === at ? index + 1 : 'quoted_string'
-    if (code !== backslash) continue
-    const escaped = text.charCodeAt(++index)
-    // NaN at the end of the text fails the first comparison.
-    if (!(escaped < 128)) return 'quoted_string'
-    if (isControl(escaped)) return 'control_character'
-  }
-  return 'quoted_string'
-}
-
-/** The same mailbox in its shortest spelling: RFC 5321 §4.1.2 says that quotes and backslashes are no part of its name. */
-const withoutNeedlessQuotes = (given: string): string => {
-  const content = given.slice(1, -1).replace(/\\(.)/gsu, '$1')
-  const plain = typeof endOfDotAtom(`${content}@`) === 'number' && !content.includes('@')
-  return plain ? content : `"${content.replace(/["\\]/g, '\\$&')}"`
-}
-
-/**
- * Characters RFC 6531 would let pass, though no one can see or type them: what separates, controls or reverses text, what is
- * unassigned, private or no character (its normal form may change), and the mark of a failed decoding. Two such addresses look
- * alike and are different mailboxes. The selectors of text and emoji style stay, as they do in what people paste.
- */
-const unseen = /[[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\uFFFD]--[\u0020\u200C\u200D\uFE0E\uFE0F]]/v
-
-/** A mark without a letter before it would change the sign that precedes the address, wherever that is printed. */
-const leadingMark = /^"?\p{M}/u
-
-const isUnicodeLocalPart = (given: string): boolean => {
-  if (unseen.test(given) || leadingMark.test(given)) return false
-  return joinersInContext(given)
 }
 
 // --- The domain ---
@@ -275,18 +208,4 @@ const normalIPv6 = (content: string): string | null => {
   if (ipv4 === null || !parseIPv6(content.slice(0, tailStart) + ipv4, words)) return null
   const groups = content.split(':').filter((group) => group !== '').length + (dotted ? 1 : 0)
   return content.includes('::') && groups > 6 ? null : formatIPv6(words)
-}
-
-// --- Characters ---
-
-const isControl = (code: number): boolean => code < 32 || code === del
-
-const hasControl = (text: string): boolean => {
-  for (let index = 0; index < text.length; index++) if (isControl(text.charCodeAt(index))) return true
-  return false
-}
-
-const isAscii = (text: string): boolean => {
-  for (let index = 0; index < text.length; index++) if (text.charCodeAt(index) > del) return false
-  return true
 }

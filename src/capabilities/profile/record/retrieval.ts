@@ -1,4 +1,4 @@
-import { within } from '../../../concurrency/deadline.ts'
+import { afterMs, within } from '../../../concurrency/deadline.ts'
 import type { ProfileProvider, ProfileRef } from '../sources/provider.ts'
 import { readCache } from './cache.ts'
 import { type FetchLimits, type FetchParts, fetchClaimed, fetchLimits } from './claimed-fetch.ts'
@@ -28,6 +28,8 @@ export type Retrieval = {
     ref: ProfileRef,
     options: {
       wants: 'cached' | 'fresh'
+      /** On whose behalf a provider is asked. */
+      organizationId: string
       beforeUpstream: () => Promise<Stopped | null>
       /** False: what is cached or nothing; the provider is not asked, not even behind the answer. */
       upstream?: boolean
@@ -45,10 +47,11 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
     fetch: (request, settle) => fetchClaimed(fetchParts, request, settle),
     limits,
     clock,
+    after: afterMs,
     logger,
   })
   return {
-    retrieve: async (ref, { wants, beforeUpstream, upstream = true }) => {
+    retrieve: async (ref, { wants, organizationId, beforeUpstream, upstream = true }) => {
       const asked: Asked = { ref, hmac: parts.identifierHmac(`${ref.kind}:${ref.value}`) }
       const { served, refresh } = await readCache(fetchParts, asked, wants)
       if (served !== null) {
@@ -60,7 +63,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
       if (!upstream) return late
       const stopped = await beforeUpstream()
       if (stopped !== null) return stopped
-      const result = fetches.result(asked, wants)
+      const result = fetches.result(asked, wants, organizationId)
       const retrieved = await within(result, { waitMs: limits.answerMaxMs }, () => late)
       // A source that has nothing current does not make what it has current.
       return retrieved.kind === 'found' && wants === 'fresh' && retrieved.source !== 'fresh'

@@ -1,10 +1,15 @@
 import type { Logger } from 'pino'
+import type { After } from '../../../concurrency/deadline.ts'
+import { FairPlaces } from '../../../concurrency/fair-places.ts'
 import { type Asked, type Retrieved, retryAfterSeconds, unavailable } from './retrieved.ts'
 
-/** The fetches of this process: callers who ask for the same person at the same time wait for one of them. */
+/**
+ * The fetches of this process: callers who ask for the same person at the same time wait for one of them. So many providers are
+ * asked at once; organizations share that fairly, and who waits too long is told to come back.
+ */
 type SharedFetches = {
-  /** The result of the fetch under way, or of a new one. */
-  result(asked: Asked, wants: 'cached' | 'fresh'): Promise<Retrieved>
+  /** The result of the fetch under way, or of a new one, which counts as the organization's. */
+  result(asked: Asked, wants: 'cached' | 'fresh', organizationId: string): Promise<Retrieved>
   /**
    * What a fetch has left that cannot be read back yet: it was there before this caller came, so it is cached data, as it
    * will be in a moment. Null while there is none.
@@ -24,13 +29,17 @@ type SharedFetchesOptions = {
   ) => Promise<void>
   readonly limits: SharedFetchLimits
   readonly clock: { now(): number }
+  readonly after: After
   readonly logger: Logger
 }
 
 export type SharedFetchLimits = typeof sharedFetchLimits
 export const sharedFetchLimits = {
-  /** Providers asked at once by this process; one more is told to come back. */
+  /** Providers asked at once by this process. */
   fetchesMax: 100,
+  /** Fetches that wait for that; one more is told to come back. */
+  waitingMax: 400,
+  waitMaxMs: 2_000,
   /** Of those, for refreshing what is served from the cache meanwhile. */
   refreshesMax: 10,
 }
@@ -44,28 +53,27 @@ type Fetch = {
 }
 
 export const createSharedFetches = (options: SharedFetchesOptions): SharedFetches => {
-  const { limits, clock } = options
+  const { limits, clock, after } = options
+  const { fetchesMax, waitingMax, waitMaxMs } = limits
+  const places = new FairPlaces({ placesMax: fetchesMax, waitingMax, waitMaxMs }, after)
   const fetches = new Map<string, Fetch>()
   let refreshing = 0
 
   const underWay = (asked: Asked, wants: 'cached' | 'fresh'): Fetch | undefined =>
     fetches.get(keyOf(asked, 'fresh')) ?? fetches.get(keyOf(asked, wants))
 
-  const join = (asked: Asked, wants: 'cached' | 'fresh'): Fetch => {
+  const join = (asked: Asked, wants: 'cached' | 'fresh', party: string): Fetch => {
     const running = underWay(asked, wants)
     if (running !== undefined) return running
-    if (fetches.size >= limits.fetchesMax) {
-      const busy = unavailable(retryAfterSeconds.busy)
-      return { result: Promise.resolve(busy), done: Promise.resolve(), settledAtMs: null }
-    }
     const key = keyOf(asked, wants)
-    const fetch = begin(options, { asked, wants }, () => fetches.delete(key))
+    const inTurn = { ...options, fetch: inPlace(options.fetch, places, party) }
+    const fetch = begin(inTurn, { asked, wants }, () => fetches.delete(key))
     fetches.set(key, fetch)
     return fetch
   }
 
   return {
-    result: (asked, wants) => join(asked, wants).result,
+    result: (asked, wants, organizationId) => join(asked, wants, organizationId).result,
     leftUnread: async (asked) => {
       const fetch = underWay(asked, 'cached')
       if (fetch === undefined || fetch.settledAtMs === null) return null
@@ -77,7 +85,7 @@ export const createSharedFetches = (options: SharedFetchesOptions): SharedFetche
     refresh: (asked) => {
       if (refreshing >= limits.refreshesMax) return
       refreshing += 1
-      void join(asked, 'fresh')
+      void join(asked, 'fresh', refreshes)
         .done.catch(() => undefined)
         .finally(() => {
           refreshing -= 1
@@ -88,6 +96,25 @@ export const createSharedFetches = (options: SharedFetchesOptions): SharedFetche
     },
   }
 }
+
+/** No caller waits for them: all together they count as one more organization. */
+const refreshes = 'refreshes'
+
+/** The same fetch, once a place is free, which it gives back with its result. Whoever gets none is told to come back. */
+const inPlace =
+  (fetch: SharedFetchesOptions['fetch'], places: FairPlaces, party: string): SharedFetchesOptions['fetch'] =>
+  async (request, settle) => {
+    const place = await places.take(party)
+    if (typeof place === 'string') return settle(unavailable(retryAfterSeconds.busy))
+    try {
+      await fetch(request, (result) => {
+        place()
+        settle(result)
+      })
+    } finally {
+      place()
+    }
+  }
 
 /** By identifier: whose it is now is part of what is asked. */
 const keyOf = ({ hmac }: Asked, wants: 'cached' | 'fresh'): string => `${hmac} ${wants}`

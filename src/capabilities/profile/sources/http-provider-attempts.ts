@@ -1,4 +1,5 @@
-import type { NoPage, PageAnswer, PageRequest } from '../../../egress/page.ts'
+import type { NoPage } from '../../../egress/dial.ts'
+import type { PageAnswer, PageRequest } from '../../../egress/page.ts'
 import type { ProviderAnswer } from './provider.ts'
 
 /** How a source on the network is asked, and what its statuses mean; whatever it serves. */

@@ -1,0 +1,135 @@
+import { upstreamUnavailable } from '../../call/errors.ts'
+import type { CallDecision, Caller, StreamedBody } from '../../call/form.ts'
+import { publishedBooks } from '../../call/own-account.ts'
+import { type EventLog, type RecordedEvent, Unavailable } from '../../event-log/port.ts'
+import type { PriceBookPublished } from '../../events/prices.ts'
+import { ledgerStream } from '../../events/streams.ts'
+import type { ExportInput } from './parse.ts'
+
+/**
+ * A partner's own ledger, as JSON Lines. Each event leaves with the exact texts of its metadata and data, because the digests
+ * cover their bytes: what is changed or left out could not be verified. So operators' names leave as they were recorded.
+ */
+
+const pageMax = 500
+/** Each holds a page of events; a process has room for so many beside its calls. */
+const exportsMax = 8
+
+type ExportFindings =
+  | 'too_many'
+  | {
+      readonly organizationId: string
+      readonly from: number
+      readonly through: number
+      readonly head: number
+      /** The digest of the event before the first, to go on with. */
+      readonly previousDigest: string | null
+      readonly books: readonly PriceBookPublished[]
+    }
+type LedgerExport = Exclude<ExportFindings, string>
+
+type Exports = {
+  gather(input: ExportInput, caller: Pick<Caller, 'key'>): Promise<ExportFindings>
+  decide(findings: ExportFindings): CallDecision<LedgerExport>
+  stream(found: LedgerExport): StreamedBody
+}
+
+export const createExports = (eventLog: Pick<EventLog, 'read'>): Exports => {
+  let underWay = 0
+  return {
+    gather: async ({ fromRevision: from, max }, { key: { organizationId } }) => {
+      if (underWay >= exportsMax) return 'too_many'
+      const stream = ledgerStream(organizationId)
+      const [last] = await eventLog.read(stream, { direction: 'backwards', max: 1 })
+      const head = last?.revision ?? -1
+      const [before] =
+        from === 0 || from > head + 1 ? [] : await eventLog.read(stream, { from: from - 1, max: 1 })
+      return {
+        organizationId,
+        from,
+        head,
+        through: Math.max(from - 1, Math.min(head, from + max - 1)),
+        previousDigest: before === undefined ? null : digestIn(before),
+        books: await publishedBooks(eventLog),
+      }
+    },
+    decide: (findings) =>
+      findings === 'too_many'
+        ? { refusal: upstreamUnavailable(5) }
+        : {
+            result: findings,
+            facts: {
+              kind: 'ledger_export',
+              from_revision: findings.from,
+              through_revision: findings.through,
+            },
+          },
+    stream: (found) => ({
+      type: 'application/jsonl; charset=utf-8',
+      headers: linkOf(found),
+      chunks: async function* () {
+        underWay++
+        try {
+          yield* linesOf(eventLog, found)
+        } finally {
+          underWay--
+        }
+      },
+    }),
+  }
+}
+
+const nextOf = ({ through, head }: LedgerExport): number | null => (through < head ? through + 1 : null)
+
+const linkOf = (found: LedgerExport): Record<string, string> => {
+  const next = nextOf(found)
+  return next === null ? {} : { link: `</v1/ledger/export?from_revision=${next}>; rel="next"` }
+}
+
+async function* linesOf(eventLog: Pick<EventLog, 'read'>, found: LedgerExport): AsyncGenerator<string> {
+  const { organizationId, from, through } = found
+  const stream = ledgerStream(organizationId)
+  yield line(headerOf(found))
+  let digest = found.previousDigest
+  for (let next = from; next <= through; ) {
+    const page = await eventLog.read(stream, { from: next, max: Math.min(pageMax, through - next + 1) })
+    const last = page.at(-1)
+    if (last === undefined) throw new Unavailable(`${stream} ends before revision ${next}`)
+    yield page.map((event) => line(eventOf(event))).join('')
+    digest = digestIn(last)
+    next = last.revision + 1
+  }
+  // A reader knows by this line that nothing is missing.
+  yield line({ kind: 'end', through_revision: through, digest, next_revision: nextOf(found) })
+}
+
+const line = (value: object): string => `${JSON.stringify(value)}\n`
+
+const headerOf = ({ organizationId, from, through, head, previousDigest, books, ...rest }: LedgerExport) => ({
+  kind: 'ledger',
+  organization_id: organizationId,
+  stream: ledgerStream(organizationId),
+  from_revision: from,
+  through_revision: through,
+  head_revision: head,
+  next_revision: nextOf({ organizationId, from, through, head, previousDigest, books, ...rest }),
+  previous_digest: previousDigest,
+  price_books: books.map(({ version, effective_from, rules }) => ({
+    version,
+    effective_from,
+    rules: rules.map(({ rule, rule_version, sku, amount }) => ({ rule, rule_version, sku, amount })),
+  })),
+})
+
+const eventOf = ({ stream, revision, id, type, metadata, data }: RecordedEvent) => ({
+  kind: 'event',
+  stream,
+  revision,
+  event_id: id,
+  type,
+  metadata,
+  data,
+})
+
+const digestIn = ({ metadata }: RecordedEvent): string | null =>
+  (JSON.parse(metadata) as { readonly digest?: string }).digest ?? null

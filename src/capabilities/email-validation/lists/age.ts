@@ -1,0 +1,41 @@
+import { readFileSync } from 'node:fs'
+import type { CapabilityCheck } from '../../../call/capability.ts'
+import { listPath, readRefreshed, vendoredListFolder } from './file.ts'
+import { packagesPublished } from './packages.ts'
+
+/** Throw-away services take new domains every day: what a list of a quarter ago misses is what is used now. */
+const ageDaysMax = 90
+const dayMs = 86_400_000
+
+/** When the lists of disposable and free domains that count are from: refreshed ones say so in their first line. */
+export const listsAge = (folder = vendoredListFolder, clock: { now(): number } = Date): CapabilityCheck => ({
+  about: 'lists',
+  look: async () => {
+    const refreshed = (['disposable', 'free'] as const).flatMap((name) => {
+      const entries = readRefreshed(folder, name)
+      return entries === null ? [] : [{ name, count: entries.size, day: generatedOn(folder, name) }]
+    })
+    const days = [...refreshed.map(({ day }) => day), ...(refreshed.length === 2 ? [] : [packagesPublished])]
+    const oldest = days.toSorted()[0] ?? packagesPublished
+    const age = Math.floor((clock.now() - Date.parse(oldest)) / dayMs)
+    const from =
+      refreshed.length === 0
+        ? 'of the packages'
+        : `refreshed: ${refreshed.map(({ name, count }) => `${name} ${count}`).join(', ')}`
+    const says = `domains ${from}; of ${oldest}, ${age} days ago`
+    return age > ageDaysMax
+      ? {
+          level: 'warning',
+          says,
+          remedy: '"lists refresh", then SIGHUP to the service. Have it done every month.',
+        }
+      : { level: 'ok', says, remedy: null }
+  },
+})
+
+const generatedOn = (folder: string, name: 'disposable' | 'free'): string => {
+  const path = listPath(folder, name)
+  const day = /^# Generated (\d{4}-\d{2}-\d{2}),/.exec(readFileSync(path, 'utf8'))?.[1]
+  if (day === undefined) throw new Error(`${path} does not say when it was generated`)
+  return day
+}

@@ -1,0 +1,153 @@
+/** The names of mailbox providers that people mistype, and what the search among them needs. */
+import { letterBits } from './letters.ts'
+
+export type ProviderName = {
+  readonly name: string
+  /** Where the provider has mailboxes; the first is assumed when nothing says otherwise. */
+  readonly endings: readonly string[]
+  /** Nobody else uses this name: any unknown ending is a slip. */
+  readonly sole: boolean
+  /** The name itself may be corrected. */
+  readonly fuzzy: boolean
+  /** So many mailboxes that a slip of it is likelier than a small company one letter away. */
+  readonly big: boolean
+  readonly letters: number
+}
+
+/** In order of popularity, which breaks ties. `!`: sole. `~`: fuzzy. `^`: big. */
+const providerTable = [
+  '!~gmail com',
+  '!~^hotmail com,co.uk,fr,de,it,es,be,nl,se,dk,no,gr,ch,at,ca,com.br,com.ar,com.au,com.mx,com.tr,co.jp,co.nz',
+  '~^yahoo com,co.uk,fr,de,it,es,ca,in,ie,co.in,co.jp,co.id,co.nz,co.za,com.br,com.ar,com.au,com.mx,com.tw,com.hk,com.ph,com.sg,com.vn,gr,se,no,dk,pl,ro',
+  '~^outlook com,fr,de,es,it,pt,be,at,dk,in,jp,com.br,com.au,com.ar,co.id',
+  '!~icloud com',
+  '!~^googlemail com',
+  '!~^protonmail com,ch',
+  '!~^rocketmail com',
+  '!~^rediffmail com',
+  '~ymail com',
+  '~comcast net',
+  '~verizon net',
+  '!~sbcglobal net',
+  '~bellsouth net',
+  '~btinternet com',
+  '~btopenworld com',
+  '~virginmedia com',
+  '~ntlworld com',
+  '~blueyonder co.uk',
+  '~talktalk net',
+  '~earthlink net',
+  '~roadrunner com',
+  '~optonline net',
+  '~windstream net',
+  '~centurylink net',
+  '~frontiernet net',
+  '~ameritech net',
+  '~bigpond com,net.au',
+  '~optusnet com.au',
+  '~sympatico ca',
+  '~videotron ca',
+  '~t-online de',
+  '~freenet de',
+  '~wanadoo fr',
+  '~laposte net',
+  '~numericable fr',
+  '~orange fr',
+  '~libero it',
+  '~virgilio it',
+  '~fastwebnet it',
+  '~tiscali it',
+  '~telenet be',
+  '~skynet be',
+  '~hetnet nl',
+  '~ziggo nl',
+  '~bluewin ch',
+  '~yandex ru,com',
+  '~rambler ru',
+  '~seznam cz',
+  '~interia pl',
+  '~hanmail net',
+  'naver com',
+  '~foxmail com',
+  '~tutanota com,de',
+  '~fastmail com,fm',
+  '~hushmail com',
+  '~mailbox org',
+  '~windowslive com',
+  '~zohomail com',
+  '~uol com.br',
+  '~bol com.br',
+  '~terra com.br',
+  '^live com,co.uk,fr,nl,it,de,ca,be,se,dk,no,com.au,com.mx',
+  '^msn com',
+  '^aol com,co.uk,de,fr,it',
+  'me com',
+  'mac com',
+  'mail com,ru',
+  'gmx de,net,at,ch,com',
+  'web de',
+  'arcor de',
+  'free fr',
+  'sfr fr',
+  'neuf fr',
+  'alice it',
+  'att net',
+  'cox net',
+  'charter net',
+  'juno com',
+  'sky com',
+  'shaw ca',
+  'rogers com',
+  'telus net',
+  'bell net',
+  'proton me',
+  'zoho com',
+  '^qq com',
+  '^163 com',
+  '^126 com',
+  'sina com',
+  'ukr net',
+  'abv bg',
+  'wp pl',
+  'o2 pl',
+  'onet pl',
+  'sapo pt',
+  'telia com',
+]
+
+/** Below this a name is only corrected in its ending. */
+const fuzzyLengthMin = 5
+
+const providers: readonly ProviderName[] = providerTable.map((line) => {
+  const [marked = '', endings = ''] = line.split(' ')
+  const name = marked.replace(/^[!~^]+/, '')
+  const fuzzy = marked.includes('~') && name.length >= fuzzyLengthMin
+  const [sole, big] = [marked.includes('!'), marked.includes('^')]
+  return { name, endings: endings.split(','), sole, fuzzy, big, letters: letterBits(name) }
+})
+export const byName: ReadonlyMap<string, ProviderName> = new Map(
+  providers.map((provider) => [provider.name, provider]),
+)
+const fuzzyProviders = providers.filter(({ fuzzy }) => fuzzy)
+/** Those whose first or second letter it is, in their order: what a name with this first letter can be a slip of. */
+export const fuzzyByLetter: ReadonlyMap<string, readonly ProviderName[]> = new Map(
+  [...'abcdefghijklmnopqrstuvwxyz'].map((letter) => [
+    letter,
+    fuzzyProviders.filter(({ name }) => name[0] === letter || name[1] === letter),
+  ]),
+)
+/** Big providers by their names without the first letter. */
+export const bigByTail: ReadonlyMap<string, ProviderName> = new Map(
+  fuzzyProviders.filter(({ big }) => big).map((provider) => [provider.name.slice(1), provider]),
+)
+/** `gmailcom`: where a dot is missing or in the wrong place. */
+export const byLettersOnly: ReadonlyMap<string, string> = new Map(
+  providers.flatMap(({ name, endings }) =>
+    name.length + (endings[0]?.length ?? 0) < 6
+      ? []
+      : endings.map((ending): [string, string] => [
+          `${name}${ending.replaceAll('.', '')}`,
+          `${name}.${ending}`,
+        ]),
+  ),
+)

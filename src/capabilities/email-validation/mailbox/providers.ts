@@ -1,0 +1,73 @@
+/**
+ * What a reply to RCPT is worth at the providers that have most mailboxes. A provider that is not here is asked, and so is its
+ * random recipient.
+ */
+import { providerOf } from '../dns/mail-providers.ts'
+import type { MailboxEvidence, MxRecord } from '../evidence.ts'
+
+type ProviderRow = {
+  /** As in `mx.provider`. */
+  readonly provider: string
+  /** `says`: mailboxes that are missing are refused; `accepts_everything`: they are accepted, and refused after DATA if at all. */
+  readonly rcpt: 'says' | 'accepts_everything'
+  /**
+   * Domains of the provider's own that are known to refuse what does not exist: no random recipient is asked there. Only where a
+   * wrong entry is out of the question, because it would make a charge wrong. Domains of its customers may take everything.
+   */
+  readonly neverCatchAll: readonly string[]
+  readonly source: string
+}
+
+export const providerRows: readonly ProviderRow[] = [
+  {
+    provider: 'google',
+    rcpt: 'says',
+    neverCatchAll: ['gmail.com', 'googlemail.com'],
+    source:
+      'support.google.com/a/answer/3726730 (550 5.1.1, 452 4.2.2), github.com/zytzagoo/smtp-validate-email/issues/84 (2024-08)',
+  },
+  {
+    provider: 'microsoft',
+    rcpt: 'says',
+    neverCatchAll: [],
+    source:
+      'github.com/AfterShip/email-verifier/issues/72 (550 5.5.0 for a missing one, 452 4.5.3 for a second recipient in a ' +
+      'transaction), github.com/sisimai/rb-sisimai/issues/77 (550 5.4.1 of Microsoft 365)',
+  },
+  {
+    provider: 'apple',
+    rcpt: 'says',
+    neverCatchAll: [],
+    source: 'github.com/ActiveCampaign/smtp-field-manual, iCloud (550 5.1.1 user does not exist)',
+  },
+  {
+    provider: 'yahoo',
+    rcpt: 'accepts_everything',
+    neverCatchAll: [],
+    source:
+      'github.com/truemail-rb/truemail-go/issues/91 (2024-04-30: 250 to every recipient, a missing one is refused after DATA), ' +
+      'github.com/AfterShip/email-verifier/issues/57',
+  },
+]
+
+const accepting = new Set(
+  providerRows.filter(({ rcpt }) => rcpt === 'accepts_everything').map(({ provider }) => provider),
+)
+const strictDomains = new Set(providerRows.flatMap(({ neverCatchAll }) => neverCatchAll))
+
+/** All mail of a domain goes to servers that accept every recipient: asking them says nothing. */
+export const acceptsEverything = (records: readonly MxRecord[]): boolean =>
+  records.length > 0 && records.every(({ exchange }) => accepting.has(providerOf(exchange) ?? ''))
+
+/** Whether a domain is known to refuse recipients that do not exist, from everyone. */
+export const refusesUnknown = (domain: string): boolean => strictDomains.has(domain)
+
+/** A mailbox of such a provider, which was not asked about. */
+export const acceptedUnasked: MailboxEvidence = {
+  outcome: 'accepted',
+  connected: null,
+  catchAll: null,
+  code: null,
+  enhancedCode: null,
+  retryAfterSeconds: null,
+}

@@ -1,0 +1,31 @@
+import type { ListEvidence, ParsedEmail, SyntaxReason } from './evidence.ts'
+import { inspectLists } from './lists/inspect.ts'
+import { readAsMeant } from './syntax/as-meant.ts'
+import { parseEmail } from './syntax/parse.ts'
+import { repairedAddress } from './syntax/repair.ts'
+
+/** What a text alone tells about the address it is, or was meant to be. */
+export type AddressReading = {
+  /** The text without what pasting put around and into it. */
+  readonly meant: string
+  readonly parsed: ParsedEmail
+  /** Null where the text is no address. */
+  readonly lists: ListEvidence | null
+  /** The whole corrected address: of a mistyped provider, or of a malformed text. */
+  readonly didYouMean: string | null
+}
+
+/** Reads an address as it is meant (decision 16), and asks the lists about it. Asks no network; never throws. */
+export const readAddress = (text: string): AddressReading => {
+  const meant = readAsMeant(text)
+  const parsed = parseEmail(meant)
+  if (!parsed.valid) return { meant, parsed, lists: null, didYouMean: repairOf(meant, parsed.reason) }
+  const lists = inspectLists(parsed.address)
+  return { meant, parsed, lists, didYouMean: lists.didYouMean }
+}
+
+/** A slip may hide behind another: `x@gmial,com`. */
+const repairOf = (meant: string, reason: SyntaxReason): string | null => {
+  const address = repairedAddress(meant, reason)
+  return address === null ? null : (inspectLists(address).didYouMean ?? address.normalized)
+}

@@ -1,0 +1,81 @@
+/** The part before the `@`: a Dot-string or a Quoted-string of RFC 5321 §4.1.2, with the extensions of RFC 6531 §3.3. */
+import type { SyntaxReason } from '../evidence.ts'
+import { at, backslash, dot, isAtext, isControl, kinds, quote } from './characters.ts'
+import { joinersInContext } from './idna.ts'
+
+/**
+ * Japanese carriers gave out names with dots side by side or at the end until 2009, against RFC 5321. Their owners still have
+ * them, at these domains and nowhere else.
+ */
+const domainsWithAnyDots: ReadonlySet<string> = new Set(['docomo.ne.jp', 'ezweb.ne.jp'])
+const withAnyDots = /^[\w!#$%&'*+/=?^`{|}~-][\w!#$%&'*+/=?^`{|}~.-]*$/
+
+/** The index of the `@` after a local part without quotes. */
+export const endOfUnquoted = (text: string): number | SyntaxReason => {
+  const end = endOfDotAtom(text)
+  return end === 'local_part_dot' ? endOfAnyDots(text) : end
+}
+
+const endOfAnyDots = (text: string): number | SyntaxReason => {
+  const end = text.indexOf('@')
+  const named = { localPart: text.slice(0, end), asciiDomain: text.slice(end + 1).toLowerCase() }
+  return isWithAnyDots(named) ? end : 'local_part_dot'
+}
+
+/** Whether the name has, or may have, dots that RFC 5321 allows in quotes only. `asciiDomain` in lower case. */
+export const isWithAnyDots = (named: { localPart: string; asciiDomain: string }): boolean =>
+  domainsWithAnyDots.has(named.asciiDomain) && withAnyDots.test(named.localPart)
+
+/** The index of the `@` after a Dot-string. */
+const endOfDotAtom = (text: string): number | SyntaxReason => {
+  let atomStart = 0
+  for (let index = 0; index < text.length; index++) {
+    const code = text.charCodeAt(index)
+    if (code < 128 && ((kinds[code] ?? 0) & isAtext) !== 0) continue
+    if (code === dot) {
+      if (index === atomStart) return 'local_part_dot'
+      atomStart = index + 1
+    } else if (code === at) {
+      if (index === 0) return 'local_part_empty'
+      return index === atomStart ? 'local_part_dot' : index
+    } else if (code < 128) return isControl(code) ? 'control_character' : 'local_part_character'
+  }
+  return 'no_at_sign'
+}
+
+/** The index of the `@` after a Quoted-string, which may be empty. RFC 6531 lets no backslash stand before what is not ASCII. */
+export const endOfQuoted = (text: string): number | SyntaxReason => {
+  for (let index = 1; index < text.length; index++) {
+    const code = text.charCodeAt(index)
+    if (isControl(code)) return 'control_character'
+    if (code === quote) return text.charCodeAt(index + 1) === at ? index + 1 : 'quoted_string'
+    if (code !== backslash) continue
+    const escaped = text.charCodeAt(++index)
+    // NaN at the end of the text fails the first comparison.
+    if (!(escaped < 128)) return 'quoted_string'
+    if (isControl(escaped)) return 'control_character'
+  }
+  return 'quoted_string'
+}
+
+/** The same mailbox in its shortest spelling: RFC 5321 §4.1.2 says that quotes and backslashes are no part of its name. */
+export const withoutNeedlessQuotes = (given: string, asciiDomain: string): string => {
+  const content = given.slice(1, -1).replace(/\\(.)/gsu, '$1')
+  const plain = !content.includes('@') && typeof endOfUnquoted(`${content}@${asciiDomain}`) === 'number'
+  return plain ? content : `"${content.replace(/["\\]/g, '\\$&')}"`
+}
+
+/**
+ * Characters RFC 6531 would let pass, though no one can see or type them: what separates, controls or reverses text, what is
+ * unassigned, private or no character (its normal form may change), and the mark of a failed decoding. Two such addresses look
+ * alike and are different mailboxes. The selectors of text and emoji style stay, as they do in what people paste.
+ */
+const unseen = /[[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\uFFFD]--[\u0020\u200C\u200D\uFE0E\uFE0F]]/v
+
+/** A mark without a letter before it would change the sign that precedes the address, wherever that is printed. */
+const leadingMark = /^"?\p{M}/u
+
+export const isUnicodeLocalPart = (given: string): boolean => {
+  if (unseen.test(given) || leadingMark.test(given)) return false
+  return joinersInContext(given)
+}

@@ -1,0 +1,85 @@
+/**
+ * The address that a malformed text was probably meant to be: `x@gmail,com`, `Name <x@gmail.com>`, `mailto:x@gmail.com`.
+ *
+ * A repair is a question to a person, never a verdict: the text stays malformed. Where two addresses could be meant there is no
+ * repair. Pure, and linear in the length of the text.
+ */
+import type { EmailAddress, SyntaxReason } from '../evidence.ts'
+import { isAscii } from './characters.ts'
+import { parseEmail } from './parse.ts'
+
+/** UTF-16 units. An address with a name before it is no longer. */
+const repairableMax = 512
+
+/** What a repair can help against. The rest is too long, or has signs that no one types by mistake. */
+const repairable: ReadonlySet<SyntaxReason> = new Set([
+  'local_part_empty',
+  'local_part_character',
+  'local_part_dot',
+  'quoted_string',
+  'domain_character',
+  'domain_dot',
+  'label_idna',
+])
+
+/** Null where nothing close to the text is well-formed. `text` as `readAsMeant` gives it, with the reason it was refused for. */
+export const repairedAddress = (text: string, reason: SyntaxReason): EmailAddress | null => {
+  if (!repairable.has(reason) || text.length > repairableMax) return null
+  const bare = withOneAt(unwrapped(text))
+  if (bare === null || bare === text) return null
+  const parsed = parseEmail(bare)
+  return parsed.valid ? parsed.address : null
+}
+
+const openers = `<([{'"\`«‹“‘„`
+const closers = `>)]}'"\`»›”’“.,;:!?`
+
+const mailScheme = 'mailto:'
+
+/** What is between angle brackets, or after `mailto:`, without quotation marks and punctuation around it. */
+const unwrapped = (text: string): string => {
+  const open = text.lastIndexOf('<')
+  const inner = open === -1 || !text.includes('@', open) ? text : text.slice(open + 1)
+  const scheme = inner.toLowerCase().lastIndexOf(mailScheme)
+  return stripped(scheme === -1 ? inner : (inner.slice(scheme + mailScheme.length).split('?', 1)[0] ?? ''))
+}
+
+const stripped = (text: string): string => {
+  let start = 0
+  let end = text.length
+  while (end > start && (closers.includes(text.charAt(end - 1)) || isBlank(text.charAt(end - 1)))) end--
+  // A quoted local part keeps its quotes: they are no wrapping.
+  const quoted = text.startsWith('"') && text.slice(0, end).includes('"@')
+  while (!quoted && start < end && (openers.includes(text.charAt(start)) || isBlank(text.charAt(start))))
+    start++
+  return text.slice(start, end)
+}
+
+const isBlank = (character: string): boolean => character <= ' ' || character === '\u00A0'
+
+/** Both sides repaired; null where there is no `@`, or more than one place that has some. */
+const withOneAt = (text: string): string | null => {
+  const at = text.indexOf('@')
+  if (at === -1 || text.startsWith('"')) return at === -1 ? null : text
+  let end = at
+  while (text.charAt(end) === '@') end++
+  const localPart = text.slice(0, at).trimEnd()
+  const domain = text.slice(end).trimStart()
+  return domain.includes('@') ? null : `${withSingleDots(localPart)}@${repairedDomain(domain)}`
+}
+
+const strayDot = /\.\.|^\.|\.$/
+
+const withSingleDots = (text: string): string =>
+  strayDot.test(text)
+    ? text
+        .split('.')
+        .filter((part) => part !== '')
+        .join('.')
+    : text
+
+/** The comma and the semicolon are beside the dot; wide letters are those of an input method that was left on. */
+const repairedDomain = (domain: string): string => {
+  const narrow = isAscii(domain) ? domain : domain.normalize('NFKC')
+  return withSingleDots(narrow.replace(/[,;]/g, '.').replace(/ ?\. ?/g, '.'))
+}

@@ -1,0 +1,209 @@
+/** A message to a stranger's server: where it may go, and what a hostile receiver can do to its sender. */
+import { once } from 'node:events'
+import { createServer, type RequestListener } from 'node:http'
+import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net'
+import { afterEach, describe, expect, test, vi } from 'vitest'
+import { createEgressGuard } from '../../src/egress/guard.ts'
+import type { HostAddresses } from '../../src/egress/hosts.ts'
+import { postBounded } from '../../src/egress/post.ts'
+
+const closers: (() => Promise<void>)[] = []
+afterEach(async () => {
+  for (const close of closers.splice(0)) await close()
+})
+
+const listen = async (server: Server) => {
+  const open = new Set<Socket>()
+  let connections = 0
+  server.on('connection', (socket: Socket) => {
+    connections++
+    open.add(socket)
+    socket.on('error', () => undefined)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  closers.push(async () => {
+    for (const socket of open) socket.destroy()
+    await once(server.close(), 'close')
+  })
+  const { port } = server.address() as AddressInfo
+  return { port, connections: () => connections }
+}
+const web = (answer: RequestListener) => listen(createServer(answer))
+const raw = (answer: (socket: Socket) => void) => listen(createTcpServer(answer))
+
+const leadsTo =
+  (...addresses: string[]) =>
+  async (): Promise<HostAddresses> => ({ addresses, code: null })
+/** The loopback is exempt here, as `EGRESS_ALLOW` makes it. */
+const exempt = createEgressGuard({ allow: ['127.0.0.1'] })
+const strict = createEgressGuard({ allow: [] })
+
+const post = (
+  url: string,
+  {
+    resolveHost = leadsTo('127.0.0.1'),
+    guard = exempt,
+    deadlineMs = 10_000,
+    signal,
+  }: {
+    resolveHost?: () => Promise<HostAddresses>
+    guard?: typeof exempt
+    deadlineMs?: number
+    signal?: AbortSignal
+  } = {},
+) =>
+  postBounded(
+    {
+      url,
+      headers: { 'content-type': 'application/json', 'x-own': 'yes' },
+      body: '{"a":"ä"}',
+      deadlineMs,
+      signal,
+    },
+    { guard, resolveHost },
+  )
+
+describe('a message', () => {
+  test('arrives as it is, and its answer is a status with the beginning of the text', async () => {
+    let seen: unknown
+    const { port } = await web(async (request, response) => {
+      const chunks: Buffer[] = []
+      for await (const chunk of request) chunks.push(chunk)
+      const { method, url, headers } = request
+      seen = [method, url, headers['x-own'], headers.host, Buffer.concat(chunks).toString()]
+      response.writeHead(202, { 'content-type': 'application/pdf' }).end('taken')
+    })
+    expect(await post(`http://a.test:${port}/hook?x=1#y`)).toEqual({
+      kind: 'answered',
+      status: 202,
+      text: 'taken',
+    })
+    expect(seen).toEqual(['POST', '/hook?x=1', 'yes', `a.test:${port}`, '{"a":"ä"}'])
+  })
+
+  test('is not sent on: a redirect is an answer, and its target is never dialled', async () => {
+    const target = await web((_, response) => response.end())
+    const { port } = await web((_, response) => {
+      response.writeHead(307, { location: `http://127.0.0.1:${target.port}/` }).end()
+    })
+    expect(await post(`http://a.test:${port}/`)).toMatchObject({ kind: 'answered', status: 307 })
+    expect(target.connections()).toBe(0)
+  })
+})
+
+describe('where it may not go', () => {
+  test.each([
+    '127.0.0.1',
+    '10.1.2.3',
+    '192.168.1.1',
+    '169.254.169.254',
+    '100.64.0.1',
+    '::1',
+    'fd00::1',
+    'fe80::1',
+    '::ffff:10.0.0.1',
+    '64:ff9b::a00:1',
+    '0.0.0.0',
+  ])('%s, whatever the name', async (address) => {
+    const { connections, port } = await web((_, response) => response.end())
+    for (const url of ['https://a.test/', `https://a.test:${port}/`, 'http://a.test/'])
+      expect(await post(url, { guard: strict, resolveHost: leadsTo(address) })).toEqual({
+        kind: 'refused',
+        detail: 'address',
+      })
+    expect(connections()).toBe(0)
+  })
+
+  test('a name that is resolved anew: what was judged is what is dialled', async () => {
+    const { port } = await web((_, response) => response.writeHead(204).end())
+    const resolveHost = vi
+      .fn<() => Promise<HostAddresses>>()
+      .mockResolvedValueOnce({ addresses: ['127.0.0.1'], code: null })
+      .mockResolvedValue({ addresses: ['10.0.0.1'], code: null })
+    expect(await post(`http://a.test:${port}/`, { resolveHost })).toMatchObject({ status: 204 })
+    expect(resolveHost).toHaveBeenCalledTimes(1)
+  })
+
+  test('anywhere without TLS, unless the address is exempt', async () => {
+    expect(await post('http://a.test/', { resolveHost: leadsTo('8.8.8.8') })).toEqual({
+      kind: 'refused',
+      detail: 'scheme',
+    })
+  })
+
+  test.each([
+    ['ftp://a.test/', 'scheme'],
+    ['https://user:secret@a.test/', 'userinfo'],
+    ['no url', 'url'],
+    ['https://a.test:8443/', 'port'],
+  ])('%s', async (url, detail) => {
+    expect(await post(url, { resolveHost: leadsTo('8.8.8.8') })).toEqual({ kind: 'refused', detail })
+  })
+})
+
+describe('a hostile receiver', () => {
+  test('that never answers costs the deadline', async () => {
+    const { port } = await raw(() => undefined)
+    expect(await post(`http://a.test:${port}/`, { deadlineMs: 50 })).toEqual({
+      kind: 'timeout',
+      detail: 'deadline',
+    })
+  })
+
+  test('that never answers is left when its sender ends', async () => {
+    const ending = new AbortController()
+    const { port } = await raw((socket) => void socket.once('data', () => ending.abort()))
+    expect(await post(`http://a.test:${port}/`, { signal: ending.signal })).toEqual({
+      kind: 'timeout',
+      detail: 'aborted',
+    })
+  })
+
+  test('whose headers come one byte at a time costs the deadline', async () => {
+    const { port } = await raw((socket) => {
+      socket.write('HTTP/1.1 200 OK\r\nx: ')
+      const dripping = setInterval(() => socket.write('x'), 5)
+      socket.on('close', () => clearInterval(dripping))
+    })
+    expect(await post(`http://a.test:${port}/`, { deadlineMs: 100 })).toEqual({
+      kind: 'timeout',
+      detail: 'deadline',
+    })
+  })
+
+  test('whose headers have no end is let go', async () => {
+    const { port } = await raw((socket) => {
+      socket.write(`HTTP/1.1 200 OK\r\n${'x: yyyyyyyyyyyyyyy\r\n'.repeat(5_000)}`)
+    })
+    expect(await post(`http://a.test:${port}/`)).toEqual({ kind: 'too_large', detail: 'headers' })
+  })
+
+  test('whose body has no end is heard: the status counts, and a kilobyte is read', async () => {
+    const { port } = await web((_, response) => {
+      response.writeHead(200)
+      const flow = (): void => {
+        while (!response.destroyed && response.write('x'.repeat(16_384)));
+        response.once('drain', flow)
+      }
+      flow()
+    })
+    const answer = await post(`http://a.test:${port}/`)
+    expect(answer).toMatchObject({ kind: 'answered', status: 200 })
+    expect(answer.kind === 'answered' && answer.text.length).toBe(1_024)
+  })
+
+  test('whose body never comes is heard as soon as the deadline allows', async () => {
+    const { port } = await web((_, response) => void response.writeHead(500).write('a'))
+    expect(await post(`http://a.test:${port}/`, { deadlineMs: 100 })).toEqual({
+      kind: 'answered',
+      status: 500,
+      text: 'a',
+    })
+  })
+
+  test('that hangs up is unreachable', async () => {
+    const { port } = await raw((socket) => socket.destroy())
+    expect(await post(`http://a.test:${port}/`)).toMatchObject({ kind: 'unreachable' })
+  })
+})
