@@ -2,6 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import { isPriced } from '../billing/tariff.ts'
 import { type AuthenticationFailure, authenticate } from '../guard/authenticate.ts'
 import { callerAddress } from '../guard/caller-address.ts'
+import { fullDiskRetrySeconds } from '../guard/disk-space.ts'
 import { type DirectoryKey, mayCallFrom } from '../guard/key-directory.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
 import { parseApiKey } from '../keys/api-key.ts'
@@ -15,11 +16,12 @@ import {
   rateLimitExceeded,
   temporarilyUnavailable,
 } from './errors.ts'
+import { balanceTold } from './figures.ts'
 import type { AnyCapabilityForm } from './form.ts'
-import { balanceTold, refuse } from './recording.ts'
+import { refuse } from './recording.ts'
 import type { CallResult } from './result.ts'
 
-/** Whether a call is let in: authenticate, permit, limit, and whether the price book in force prices it at all. */
+/** Whether a call is let in: authenticate, room on the disk, permit, limit, and whether the price book in force prices it at all. */
 
 type Admission =
   | { readonly kind: 'admitted'; readonly verdict: RateVerdict; readonly call: AdmittedCall }
@@ -37,6 +39,8 @@ export const admit = async (dependencies: CallDependencies, call: Call): Promise
   const key = found instanceof Promise ? await found : found
   if (typeof key === 'string')
     return { kind: 'turned_away', verdict: undefined, result: notKnown(dependencies, call, key) }
+  if (dependencies.isFull?.() === true)
+    return { kind: 'turned_away', verdict: undefined, result: withoutRoom(dependencies, key) }
   const forbidden = notPermitted(form, key, request)
   const verdict = await (forbidden === null
     ? limiter.take(key, form.perSecond?.(key.limits))
@@ -50,6 +54,16 @@ export const admit = async (dependencies: CallDependencies, call: Call): Promise
   if (isPriced(prices.at(atMs), form.capability)) return { kind: 'admitted', verdict, call: admitted }
   logger.error({ capability: form.capability }, 'the price book in force does not price this capability')
   return turnedAway(await refuse(dependencies, admitted, temporarilyUnavailable()))
+}
+
+/** Nothing is written about it, not even that it was refused: what is left of the disk is for calls in flight. */
+const withoutRoom = ({ ledger }: CallDependencies, { organizationId }: DirectoryKey): CallResult => {
+  const remaining = ledger.knownBalance(organizationId)
+  return {
+    kind: 'failed',
+    refusal: temporarilyUnavailable(fullDiskRetrySeconds),
+    ...(remaining === undefined ? {} : { credits: { charged: 0n, remaining } }),
+  }
 }
 
 const notKnown = (

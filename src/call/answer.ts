@@ -1,10 +1,11 @@
+import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import { formatCredits } from '../billing/money.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
 import type { Call } from './call.ts'
 import type { CallObserver } from './dependencies.ts'
 import { errorCatalogue, type Refusal } from './errors.ts'
-import type { AnyCapabilityForm, Decided } from './form.ts'
+import type { AnyCapabilityForm, Decided, StreamedBody } from './form.ts'
 import type { CallResult, Credits } from './result.ts'
 
 /** The only place, beside `error-handler.ts`, that knows how answers look in HTTP. */
@@ -78,10 +79,10 @@ export const bodyOf = ({ form, requestId, startedMs }: Call, { json, beside }: R
 export const written = (
   result: CallResult,
   requestId: string,
-): { readonly status: number; readonly body: string } => {
+): { readonly status: number; readonly body: string | StreamedBody } => {
   switch (result.kind) {
     case 'answered':
-      return { status: 200, body: result.body }
+      return { status: result.retryAfterSeconds === undefined ? 200 : 202, body: result.body }
     case 'replayed':
       return result
     case 'refused':
@@ -107,7 +108,8 @@ export const send = (
   const { requestId, form, startedMs } = call
   const refusal = 'refusal' in result ? result.refusal : undefined
   const headers = callHeaders(requestId, verdict, result.credits)
-  if (refusal?.retryAfterSeconds !== undefined) headers['retry-after'] = String(refusal.retryAfterSeconds)
+  const retryAfterSeconds = result.kind === 'answered' ? result.retryAfterSeconds : refusal?.retryAfterSeconds
+  if (retryAfterSeconds !== undefined) headers['retry-after'] = String(retryAfterSeconds)
   if (result.kind === 'replayed') headers['idempotent-replayed'] = 'true'
   // A request without a valid key is no call.
   if (observe !== undefined && refusal?.code !== 'AUTH_001') {
@@ -116,7 +118,22 @@ export const send = (
     observe.answered(form.capability, outcome, refusal?.code, seconds, result.credits?.charged ?? 0n)
   }
   const { status, body } = written(result, requestId)
-  return reply.code(status).headers(headers).send(body)
+  if (typeof body === 'string') return reply.code(status).headers(headers).send(body)
+  return reply
+    .code(status)
+    .headers({ ...headers, ...body.headers, 'content-type': body.type })
+    .send(streamOf(body))
+}
+
+/** How long a caller may take to read an answer that is streamed. */
+const streamMaxMs = 60_000
+
+/** One piece is held beside the one that is being sent: a caller who reads slowly makes the source wait. */
+const streamOf = ({ chunks }: StreamedBody): Readable => {
+  const stream = Readable.from(chunks(), { highWaterMark: 1 })
+  const late = setTimeout(() => stream.destroy(new Error('the answer was not read in time')), streamMaxMs)
+  stream.once('close', () => clearTimeout(late))
+  return stream
 }
 
 /** Refuses a request that never became a call. */

@@ -49,6 +49,7 @@ export type LedgerFinding =
       readonly revision: number
       /** What the call established then. */
       readonly call: PaidCall
+      readonly requestId: string | undefined
       readonly settle: { readonly absentUpTo: number } | null
     }
   /** The key was used with another request. */
@@ -163,6 +164,7 @@ const judge = async (
     ...place,
     eventId: id,
     call: { facts, atMs: Date.parse(event.metadata.effective_at) },
+    requestId: event.metadata.request_id,
     settle: settlement === null ? { absentUpTo: located.upTo } : null,
   }
 }

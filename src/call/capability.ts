@@ -2,9 +2,12 @@ import type pg from 'pg'
 import type { Logger } from 'pino'
 import type { Outside } from '../egress/outside.ts'
 import type { EventLog } from '../event-log/port.ts'
+import type { Checkpoints } from '../event-log/tree/checkpoints.ts'
+import type { CallFacts } from '../events/calls.ts'
 import type { EpochSealer, Secrets } from '../guard/secrets.ts'
+import type { Ledger } from '../ledger/commit.ts'
 import type { CapabilityCommand } from './command.ts'
-import type { AnyCapabilityForm } from './form.ts'
+import type { AnyCapabilityForm, DescribedCall } from './form.ts'
 
 /**
  * What a capability is to the rest of the service: one value, exported by `capabilities/<name>/index.ts`. The composition,
@@ -14,13 +17,42 @@ import type { AnyCapabilityForm } from './form.ts'
 export type Capability<Settings = unknown> = {
   /** The host that answers its calls. */
   readonly host: 'api' | 'dashboard'
+  /** The kinds of its calls: what partners read does not depend on what a process has opened. */
+  readonly calls: readonly DescribedCall[]
   /** Rejects with `SettingFault` where a setting makes no sense. */
   readonly open: (ports: CapabilityPorts<Settings>) => OpenCapability | Promise<OpenCapability>
   /** Outside `open`, because `--help` needs no database. */
   readonly commands?: readonly CapabilityCommand<Settings>[]
+  /**
+   * Whether a text was what a call was about, by the keyed hashes in its facts: the event log holds nothing else of it. Null where
+   * the facts are another capability's.
+   */
+  readonly recognizes?: (
+    storage: CapabilityStorage & { readonly settings: Settings },
+    facts: CallFacts,
+    text: string,
+  ) => InputVerdict | null | Promise<InputVerdict | null>
+  /** What "doctor" looks at of it, without the database. */
+  readonly checks?: (settings: Settings) => readonly CapabilityCheck[]
   /** All stores of values that are sealed for more than a day. A value in no store ends with its epoch's key. */
   readonly sealed?: (storage: CapabilityStorage) => readonly SealedStore[]
 }
+
+export type CapabilityCheck = {
+  /** In a word or two. */
+  readonly about: string
+  readonly look: () => Promise<CapabilityFinding>
+}
+
+type CapabilityFinding = {
+  readonly level: 'ok' | 'warning' | 'fault'
+  /** A sentence with the value. */
+  readonly says: string
+  /** What to do; null where nothing is to be done. */
+  readonly remedy: string | null
+}
+
+export type InputVerdict = { readonly verdict: 'yes' | 'no' | 'cannot_be_told'; readonly why?: string }
 
 /** Where a capability keeps what it keeps. */
 export type CapabilityStorage = {
@@ -40,6 +72,9 @@ export type CapabilityPorts<Settings> = CapabilityStorage & {
   /** The installation is for trying out: invented data are welcome. */
   readonly embedded: boolean
   readonly queue: CapabilityQueue
+  /** The account of an organization as its ledger has it now. */
+  readonly ledger: Pick<Ledger, 'account'>
+  readonly checkpoints: Pick<Checkpoints, 'last' | 'proofOfInclusion'>
   readonly outside: Outside
   readonly meters: Meters
   readonly logger: Logger
@@ -71,8 +106,10 @@ export type LiveModel = {
   doubtful(): number
 }
 
-/** Done by the clock: `cron` is UTC, in minutes. */
-export type ScheduledJob = { readonly cron: string } & (
+/**
+ * Done by the clock: `cron` is UTC, in minutes. After `expireSeconds` (15 minutes, without it) it counts as failed, and may be run again beside itself.
+ */
+export type ScheduledJob = { readonly cron: string; readonly expireSeconds?: number } & (
   | { readonly run: () => Promise<unknown>; readonly portionMax?: undefined }
   /** Returns how much it did, at most `portionMax`, and runs again until it does less. */
   | { readonly run: () => Promise<number>; readonly portionMax: number }

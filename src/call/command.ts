@@ -8,6 +8,8 @@ export type CommandOf<Context> = {
   readonly name: string
   readonly summary: string
   readonly parameters: readonly Parameter[]
+  /** Works in an environment that makes no sense: what is wrong there is left out. */
+  readonly anyEnvironment?: true
   /** Throws `InputFault` for a value that it cannot take. */
   readonly run: (context: Context, given: Given) => Promise<Answer>
 }
@@ -58,6 +60,8 @@ export type CapabilityCommand<Settings = unknown> = CommandOf<{
 }>
 
 type CommandStorage = CapabilityStorage & {
+  /** Who gives the command. */
+  readonly operator: { readonly actor: string }
   /** `lastCopyGoneByMs`: by when no key opens what is deleted today. */
   readonly epochKeys: { lastCopyGoneByMs(): Promise<number> }
 }

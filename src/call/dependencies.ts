@@ -9,8 +9,8 @@ import type { Secrets } from '../guard/secrets.ts'
 import type { Ledger } from '../ledger/commit.ts'
 import type { PriceBooks } from '../ledger/price-books.ts'
 import type { Idempotency } from './idempotency.ts'
+import type { Overload } from './overload.ts'
 import type { RefusedCalls } from './refused-calls.ts'
-import type { Reservations } from './reservations.ts'
 import type { UnauthenticatedRequests } from './unauthenticated.ts'
 
 /** What calls are answered with: one for all calls of a process. */
@@ -19,11 +19,13 @@ export type CallDependencies = {
   readonly secrets: Secrets
   readonly limiter: RateLimiter
   readonly refusedCalls: RefusedCalls
+  readonly overload: Overload
   readonly unauthenticated: UnauthenticatedRequests
   readonly ledger: Ledger
   readonly prices: PriceBooks
   readonly idempotency: Idempotency
-  readonly reservations: Reservations
+  /** Whether the disk is too full to record another call. */
+  readonly isFull?: () => boolean
   readonly requestIds: (nowMs: number) => string
   readonly clock: { now(): number }
   readonly logger: Logger

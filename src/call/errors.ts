@@ -37,6 +37,11 @@ export const errorCatalogue = {
     when: 'id is not a profile id, profile URL or person URN',
   },
   PROFNET_002: { status: 404, error: 'not_found', when: 'the profile is not found or not accessible' },
+  CALL_001: {
+    status: 404,
+    error: 'not_found',
+    when: 'the organization has no recorded call of this request id',
+  },
   CREDIT_001: { status: 402, error: 'payment_required', when: 'not enough credits' },
   RATE_001: { status: 429, error: 'rate_limited', when: 'a rate limit of the key is exceeded' },
   IDEMP_001: {
@@ -57,7 +62,7 @@ export const errorCatalogue = {
   },
 } as const satisfies Record<string, CatalogueEntry>
 
-type ErrorCode = keyof typeof errorCatalogue
+export type ErrorCode = keyof typeof errorCatalogue
 
 /** What went wrong before there was a body, or with it, beside 400. */
 type UnreadableStatus = 408 | 413 | 415 | 431
@@ -130,6 +135,13 @@ export const wrongMethod = (method: string, allowed: readonly string[]): Refusal
   details: { method, allowed },
 })
 
+/** Of another organization, or of none: which of the two is not told. */
+export const callNotFound = (requestId: string): Refusal => ({
+  code: 'CALL_001',
+  message: `There is no recorded call with the request id ${requestId}. Calls without a valid key are not recorded; calls refused by a rate limit, and refusals beyond the first 60 of a minute, are recorded as counts.`,
+  details: { request_id: requestId },
+})
+
 export const notEnoughCredits = ({
   required,
   available,
@@ -180,9 +192,17 @@ export const upstreamUnavailable = (retryAfterSeconds: number): Refusal => ({
   retryAfterSeconds,
 })
 
-export const temporarilyUnavailable = (): Refusal => ({
+/** More calls than can be made at once. */
+export const tooBusy = (): Refusal => ({
+  code: 'SYS_002',
+  message: 'Too many calls are in progress. Nothing was charged; try again shortly, with fewer at once.',
+  details: {},
+  retryAfterSeconds: 1,
+})
+
+export const temporarilyUnavailable = (retryAfterSeconds = 1): Refusal => ({
   code: 'SYS_002',
   message: 'Temporarily unavailable. Nothing was charged; try again shortly.',
   details: {},
-  retryAfterSeconds: 1,
+  retryAfterSeconds,
 })

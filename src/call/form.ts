@@ -2,23 +2,31 @@ import type { CallFacts } from '../events/calls.ts'
 import type { Capability, Permission } from '../events/capabilities.ts'
 import type { KeyLimits } from '../events/keys.ts'
 import type { KeyState } from '../keys/key-state.ts'
+import type { CallDocument } from './document.ts'
 import type { Refusal } from './errors.ts'
 import type { CallResult } from './result.ts'
 
 /** A request body: any JSON object. */
 export type JsonObject = Readonly<Record<string, unknown>>
 
-/**
- * The form a capability fills in. The sequence of a call is written once, in `sequence.ts`; a capability cannot forget
- * to authenticate, to limit, to record or to charge, because it never does any of these.
- */
-export type CapabilityForm<Input, Findings, Result extends object> = {
+/** What is known of a kind of call without making one: how it is made, and what partners read about it. */
+export type DescribedCall = {
   readonly capability: Capability
   /** Null: every valid key may call it. */
   readonly permission: Permission | null
   readonly method: 'GET' | 'POST' | 'DELETE'
   readonly path: string
-  /** Checks the request body, an empty object for methods without one. Unknown members are ignored (decision 7). */
+  readonly document: CallDocument
+  /** `enveloped` (default): `{result, processing_time_ms, request_id}`. `flat`: the result is the whole body. */
+  readonly body?: 'enveloped' | 'flat'
+}
+
+/**
+ * The form a capability fills in. The sequence of a call is written once, in `sequence.ts`; a capability cannot forget
+ * to authenticate, to limit, to record or to charge, because it never does any of these.
+ */
+export type CapabilityForm<Input, Findings, Result extends object> = DescribedCall & {
+  /** Checks the request body; for a GET, the parameters of query and path as texts. Unknown members are ignored (decision 7). */
   readonly parse: (body: JsonObject) => { readonly input: Input } | { readonly refusal: Refusal }
   /** The key's limit of such calls a second, in a window beside its others. */
   readonly perSecond?: (limits: KeyLimits) => number
@@ -35,8 +43,15 @@ export type CapabilityForm<Input, Findings, Result extends object> = {
   ) => Result
   /** The JSON text of the result, where it can be had cheaper than by JSON.stringify. */
   readonly renderResult?: (result: Result) => string
-  /** `enveloped` (default): `{result, processing_time_ms, request_id}`. `flat`: the result is the whole body. */
-  readonly body?: 'enveloped' | 'flat'
+  /** The answer is too long to be held: it goes out piece by piece in place of the result, once the call is recorded. */
+  readonly stream?: (result: Result) => StreamedBody
+}
+
+/** An answer that is made while it is sent. Where a piece cannot be had, the connection breaks off. */
+export type StreamedBody = {
+  readonly type: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly chunks: () => AsyncIterable<string>
 }
 
 /** A call that was charged: what it established, and when. */
@@ -66,6 +81,8 @@ export type Decided<Result = object> = {
   readonly facts: CallFacts
   /** Members of the envelope beside the result. */
   readonly beside?: Readonly<Record<string, boolean | number>>
+  /** The answer says that there will be one: status 202, with Retry-After. */
+  readonly retryAfterSeconds?: number
 }
 
 export type CallDecision<Result> = Decided<Result> | { readonly refusal: Refusal }

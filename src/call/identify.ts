@@ -5,9 +5,10 @@ import type { AdmittedCall } from './call.ts'
 import type { StoredAnswer } from './claims.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { idempotencyInFlight, idempotencyMismatch, wrongParameter } from './errors.ts'
+import { figuresFor } from './figures.ts'
 import { claimWaitMs, fingerprintOf, type IdempotencyClaim, parseIdempotencyKey } from './idempotency.ts'
 import { byRequest, type Identity } from './identity.ts'
-import { lastSeen, record, refuse } from './recording.ts'
+import { record, refuse } from './recording.ts'
 import type { CallResult } from './result.ts'
 import { waitLeftMs } from './waiting.ts'
 
@@ -36,7 +37,7 @@ export const identify = async (
   const fingerprint = fingerprintOf(dependencies.secrets, { organizationId, key }, asked)
   const claim = { organizationId, key, fingerprint }
   // Needed in any case, and what is read for it is not read again to look for the key.
-  await lastSeen(dependencies, call, claimWaitMs)
+  await figuresFor(dependencies, call, { keptMs: claimWaitMs })
   const claimed = await dependencies.idempotency.claim(claim)
   return claimed.kind === 'replay'
     ? ended(replay(dependencies, call, claimed.answer))
@@ -77,8 +78,8 @@ const identityOf = async (
     case 'first':
       return { ...found, kind: 'keyed', claim }
     case 'charged': {
-      const { eventId, attempt, revision, call: paid, settle } = found
-      const before = { claim, eventId, place: { attempt, revision }, paid }
+      const { eventId, attempt, revision, call: paid, requestId: repeats, settle } = found
+      const before = { claim, eventId, place: { attempt, revision }, paid, repeats }
       return settle === null ? { kind: 'redelivers', ...before } : { kind: 'settles', ...before, ...settle }
     }
   }
@@ -91,8 +92,15 @@ const replay = async (
   { status, body }: StoredAnswer,
 ): Promise<CallResult> => {
   const outcome = status < 400 ? 'answered' : 'refused'
-  const { balance } = await record(dependencies, call, byRequest, { outcome, facts: { kind: 'replay' } })
+  const first: Identity = { kind: 'request', repeats: requestIdIn(body) }
+  const { balance } = await record(dependencies, call, first, { outcome, facts: { kind: 'replay' } })
   return { kind: 'replayed', status, body, credits: { charged: 0n, remaining: balance } }
+}
+
+/** Answers and errors alike name their request. */
+const requestIdIn = (body: string): string | undefined => {
+  const { request_id } = JSON.parse(body) as { readonly request_id?: unknown }
+  return typeof request_id === 'string' ? request_id : undefined
 }
 
 /**
@@ -108,7 +116,7 @@ export const keep = async (
   if (identity.kind === 'request') return
   const { claim } = identity
   const { status, body } = written(result, requestId)
-  const kept = form.personal === true && status === 200 ? null : body
+  const kept = (form.personal === true && status === 200) || typeof body !== 'string' ? null : body
   const delivered = result.kind === 'answered' || result.kind === 'replayed'
   try {
     if (identity.kind !== 'keyed') {

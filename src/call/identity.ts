@@ -3,7 +3,8 @@ import type { PaidCall } from './form.ts'
 
 /** What a call's events derive their ids from, and so what makes it the same call when it comes again. */
 export type Identity =
-  | { readonly kind: 'request' }
+  /** `repeats`: it got the kept answer of an earlier call, by that one's request id. */
+  | { readonly kind: 'request'; readonly repeats?: string | undefined }
   /** An Idempotency-Key, used up by a charge. The ledger does not hold this attempt up to `absentUpTo`. */
   | {
       readonly kind: 'keyed'
@@ -25,6 +26,8 @@ type ChargedBefore = {
   readonly eventId: string
   readonly place: PaidPlace
   readonly paid: PaidCall
+  /** Its request id. */
+  readonly repeats: string | undefined
 }
 
 export const byRequest: Identity = { kind: 'request' }

@@ -7,11 +7,12 @@ import type { JsonObject } from './form.ts'
 type Parameters = { readonly body: JsonObject } | { readonly refusal: Refusal }
 
 /**
- * The body; none for a GET. For a DELETE the query counts too: clients and proxies exist that send no body with it. What is in
- * both counts as the body says.
+ * The body; for a GET the query and what the path names. For a DELETE the query counts too: clients and proxies exist that send no
+ * body with it. What is in both counts as the body says.
  */
 export const readParameters = (method: string, request: FastifyRequest): Parameters => {
-  if (method === 'GET') return { body: {} }
+  if (method === 'GET')
+    return { body: { ...(request.query as JsonObject), ...(request.params as JsonObject) } }
   if (method !== 'DELETE') return readBody(request)
   // A parameter that comes twice is a list, and so of the wrong type.
   const query: JsonObject = { ...(request.query as JsonObject) }

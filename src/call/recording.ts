@@ -1,75 +1,59 @@
 import { formatCredits, type MicroCredits } from '../billing/money.ts'
 import type { CallFacts, CallOutcome } from '../events/calls.ts'
 import { settlementKeyOf } from '../ledger/abandoned.ts'
-import { type Account, availableOf, balanceOf } from '../ledger/account.ts'
 import type { CallToRecord, Committed, Envelope } from '../ledger/command.ts'
 import { LedgerUnavailable } from '../ledger/commit.ts'
-import { affordabilityOf, outcomeOfCall, ratingOf } from '../ledger/decide.ts'
+import { outcomeOfCall } from '../ledger/decide.ts'
+import type { ReservationMade } from '../ledger/reservations.ts'
 import { statusOf } from './answer.ts'
 import { commandKeyOf, fingerprintText } from './attempts.ts'
 import type { AdmittedCall } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { notEnoughCredits, type Refusal } from './errors.ts'
+import { figuresFor } from './figures.ts'
 import type { IdempotencyClaim } from './idempotency.ts'
 import { byRequest, type Identity } from './identity.ts'
 import type { CallResult } from './result.ts'
-import { refusalWaitMs, unavailableWhenLate, waitLeftMs } from './waiting.ts'
+import { unavailableWhenLate, waitLeftMs } from './waiting.ts'
 
 /** What a call leaves in the ledger: its facts and its charge in one append. An answer leaves when that is durable. */
 
 /** What a call comes to: what it established and how it ends. */
 type Conclusion = { readonly outcome: CallOutcome; readonly code?: string; readonly facts: CallFacts }
 
-/** The account as this process last saw it. It may have to be loaded: within the caller's patience, less what is kept of it. */
-export const lastSeen = (
-  { ledger }: CallDependencies,
-  call: Pick<AdmittedCall, 'key' | 'startedMs'>,
-  keptMs = 0,
-): Promise<Account> =>
-  unavailableWhenLate(ledger.lastSeen(call.key.organizationId), {
-    waitMs: waitLeftMs(call) - keptMs,
-    what: 'the ledger',
-  })
-
-/** What is left, by the ledger or as it was told last: an answer that is no charge does not wait for a ledger that is away. */
-export const balanceTold = (
-  { ledger }: CallDependencies,
-  { key: { organizationId }, atMs }: AdmittedCall,
-): Promise<MicroCredits | undefined> =>
-  unavailableWhenLate(ledger.lastSeen(organizationId), { waitMs: refusalWaitMs, what: 'the ledger' }).then(
-    (account) => balanceOf(account, atMs),
-    () => ledger.knownBalance(organizationId),
-  )
-
 /**
  * One append: what the call established and what it costs. Durable when this resolves. `only`: nothing is written, and no events
  * come back, where the account the append is decided on says otherwise.
  */
 export const record = (
-  { ledger, prices }: CallDependencies,
+  { ledger, prices, overload }: CallDependencies,
   call: AdmittedCall,
   identity: Identity,
   conclusion: Conclusion,
   only?: 'free' | 'paid',
 ): Promise<Committed> =>
-  ledger.submit(call.key.organizationId, {
-    ...envelopeOf(call, identity, conclusion),
-    kind: 'record',
-    call: callToRecord(call, identity, conclusion),
-    book: prices.at(call.atMs),
-    ...(only === undefined ? {} : { only }),
-  })
+  overload.recording(
+    ledger.submit(call.key.organizationId, {
+      ...envelopeOf(call, identity, conclusion),
+      kind: 'record',
+      call: callToRecord(call, identity, conclusion),
+      book: prices.at(call.atMs),
+      ...(only === undefined ? {} : { only }),
+    }),
+  )
 
 const envelopeOf = (
   { key, requestId, atMs, startedMs }: AdmittedCall,
   identity: Identity,
   { outcome }: Conclusion,
 ): Envelope => {
+  const { repeats } = { repeats: undefined, ...identity }
   const from = {
     atMs,
     actor: `key:${key.keyId}`,
     requestId,
     waitMaxMs: waitLeftMs({ startedMs }),
+    ...(repeats === undefined ? {} : { repeats }),
   }
   switch (identity.kind) {
     case 'request':
@@ -133,7 +117,7 @@ export const recordAnswer = async (
   for (let ratings = 0; ratings < ratingsMax; ratings++) {
     const seen = appendDecides
       ? 'paid'
-      : affordabilityOf(await lastSeen(dependencies, call), facts, { book: prices.at(atMs), atMs })
+      : (await figuresFor(dependencies, call, { cost: { facts, book: prices.at(atMs) } })).cost?.affordability
     if (seen === 'unpaid') {
       const remaining = await recordUnpaid(dependencies, call, facts, 0n)
       if (remaining !== null) return { kind: 'unpaid', remaining }
@@ -142,13 +126,14 @@ export const recordAnswer = async (
     const committed = await record(
       dependencies,
       call,
-      seen === 'paid' ? identity : byRequest,
+      seen === 'free' ? byRequest : identity,
       { outcome: 'answered', facts },
       // Without an Idempotency-Key the append decides whatever it finds.
       identity.kind === 'keyed' ? seen : undefined,
     )
     if (committed.events.length === 0) continue
-    if (identity.kind === 'keyed' && committed.repeated)
+    // Its own events are not another's: the process that was asked to write them did, and its answer came late or not at all.
+    if (identity.kind === 'keyed' && committed.repeated && committed.requestId !== call.requestId)
       return { kind: 'written_before', claim: identity.claim }
     const { unpaid, charged } = outcomeOfCall(committed.events)
     if (unpaid) {
@@ -173,22 +158,21 @@ const unpaid: Conclusion = {
  * minute no append decides that, so the ledger is read: credits granted elsewhere count here too.
  */
 const recordUnpaid = async (
-  { ledger, prices, refusedCalls }: CallDependencies,
+  dependencies: CallDependencies,
   call: AdmittedCall,
   dearest: CallFacts,
   held: MicroCredits,
 ): Promise<MicroCredits | null> => {
+  const { ledger, prices, refusedCalls } = dependencies
   const { form, key, atMs, startedMs } = call
   const book = prices.at(atMs)
   if (!refusedCalls.single(key, startedMs)) {
-    const account = await unavailableWhenLate(ledger.account(key.organizationId), {
-      waitMs: waitLeftMs(call),
-      what: 'the ledger',
-    })
-    if (affordabilityOf(account, dearest, { book, atMs, held }) === 'unpaid') {
+    const cost = { facts: dearest, book, held }
+    const now = await figuresFor(dependencies, call, { fresh: true, cost })
+    if (now.cost?.affordability === 'unpaid') {
       const { capability } = form
       refusedCalls.refused(key, { code: 'CREDIT_001', outcome: 'refused', capability }, atMs)
-      return balanceOf(account, atMs)
+      return now.balance
     }
   }
   const { events, balance } = await ledger.submit(key.organizationId, {
@@ -226,7 +210,7 @@ export const recordRefusal = async (
     return (await record(dependencies, call, byRequest, conclusion)).balance
   }
   refusedCalls.refused(key, { code, outcome, capability: form.capability }, atMs)
-  return balanceOf(await lastSeen(dependencies, call), atMs)
+  return (await figuresFor(dependencies, call)).balance
 }
 
 /** The refusal of a call whose facts the balance cannot pay; it is recorded already. */
@@ -236,12 +220,10 @@ export const refusedUnpaid = async (
   facts: CallFacts,
   remaining: MicroCredits,
 ): Promise<CallResult> => {
-  const { key, atMs } = call
-  const account = await lastSeen(dependencies, call)
-  const available = availableOf(account, atMs) - dependencies.reservations.held(key.organizationId)
-  const { total } = ratingOf(account, facts, dependencies.prices.at(atMs), atMs)
+  const book = dependencies.prices.at(call.atMs)
+  const { available, cost } = await figuresFor(dependencies, call, { cost: { facts, book } })
   const refusal = notEnoughCredits({
-    required: formatCredits(total),
+    required: formatCredits(cost?.required ?? 0n),
     available: formatCredits(available > 0n ? available : 0n),
   })
   return { kind: 'refused', refusal, credits: { charged: 0n, remaining } }
@@ -258,8 +240,21 @@ export type Reservation = {
   release(): void
 }
 
+/** What is held too late for its caller is let go at once. */
+const reserved = async (reserving: Promise<ReservationMade>, waitMs: number): Promise<ReservationMade> => {
+  try {
+    return await unavailableWhenLate(reserving, { waitMs, what: 'the ledger' })
+  } catch (error) {
+    reserving.then(
+      (made) => (made.kind === 'held' ? made.release() : undefined),
+      () => undefined,
+    )
+    throw error
+  }
+}
+
 export const createReservation = (dependencies: CallDependencies, call: AdmittedCall): Reservation => {
-  const { prices, reservations } = dependencies
+  const { prices, ledger } = dependencies
   const { key, atMs } = call
   let release: () => void = () => undefined
   return {
@@ -268,14 +263,13 @@ export const createReservation = (dependencies: CallDependencies, call: Admitted
       release()
       const book = prices.at(atMs)
       for (let ratings = 0; ratings < ratingsMax; ratings++) {
-        const account = await lastSeen(dependencies, call)
-        // Read and added to without an await between: two calls at once do not hold the same credits.
-        const held = reservations.held(key.organizationId)
-        if (affordabilityOf(account, dearest, { book, atMs, held }) !== 'unpaid') {
-          release = reservations.hold(key.organizationId, ratingOf(account, dearest, book, atMs).total)
+        const reserving = ledger.reserve(key.organizationId, { facts: dearest, book, atMs })
+        const made = await reserved(reserving, waitLeftMs(call))
+        if (made.kind === 'held') {
+          release = made.release
           return null
         }
-        const remaining = await recordUnpaid(dependencies, call, dearest, held)
+        const remaining = await recordUnpaid(dependencies, call, dearest, made.held)
         if (remaining !== null) return refusedUnpaid(dependencies, call, dearest, remaining)
       }
       throw changesTooFast()

@@ -54,7 +54,7 @@ type Counter = {
 }
 
 type Parts = {
-  readonly ledger: Pick<Ledger, 'submit' | 'lastSeen'>
+  readonly ledger: Pick<Ledger, 'submit' | 'figures'>
   readonly prices: PriceBooks
   readonly logger: Logger
   /** Tells this process's counts from another's of the same key and minute. */
@@ -160,7 +160,7 @@ const write = async (counter: Counter, { ledger, prices, logger, instanceId }: P
   const { key, cause, windowStartMs, counts } = counter
   const atMs = Math.min(windowStartMs + windowMs, Date.now())
   try {
-    counter.absentUpTo ??= (await ledger.lastSeen(key.organizationId)).revision
+    counter.absentUpTo ??= (await ledger.figures(key.organizationId, { atMs })).revision
     await ledger.submit(key.organizationId, {
       absentUpTo: counter.absentUpTo,
       key: `refused/${instanceId}/${counter.serial}`,

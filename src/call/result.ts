@@ -1,5 +1,6 @@
 import type { MicroCredits } from '../billing/money.ts'
 import type { Refusal } from './errors.ts'
+import type { StreamedBody } from './form.ts'
 
 export type Credits = { readonly charged: MicroCredits; readonly remaining: MicroCredits }
 
@@ -7,10 +8,12 @@ export type Credits = { readonly charged: MicroCredits; readonly remaining: Micr
 export type CallResult =
   | {
       readonly kind: 'answered'
-      readonly body: string
+      readonly body: string | StreamedBody
       readonly credits: Credits
       /** Where the ledger holds the call, if it was charged. */
       readonly paidRevision: number | null
+      /** It is no more than that there will be an answer. */
+      readonly retryAfterSeconds?: number | undefined
     }
   /** The answer of an earlier call with the same Idempotency-Key: the kept one, or made again without a charge. */
   | {

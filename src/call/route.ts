@@ -71,7 +71,7 @@ export const createHost = (
     unreadable: (reply) => refuse(reply, unreadableBody('The request could not be read.')),
     broken: (error, socket) => connections.endBroken(error, socket),
   })
-  const missing = missingOn(host)
+  const missing = missingOn(host, forms)
   const connections = brokenConnections({ dependencies, host, missing, breakOff: bodies.breakOff })
   host.removeAllContentTypeParsers()
   host.addContentTypeParser('*', (request: FastifyRequest) => bodies.read(request.raw))
@@ -185,19 +185,30 @@ type Broken = (error: BrokenRequest, socket: Socket) => void
 type Missing = (method: string, url: string) => { refusal: Refusal; headers: AnswerHeaders }
 
 /** Why nothing answers a method at an address: no route (404), or not this method (405). */
-const missingOn = (host: FastifyInstance): Missing => {
+const missingOn = (host: FastifyInstance, forms: readonly AnyCapabilityForm[]): Missing => {
   const methodsOf = new Map<string, string[]>()
   host.addHook('onRoute', ({ url, method }) => {
-    // Pages whose path has parameters are for people who are signed in: whether there is one is not told.
+    // Pages whose path has parameters are for people who are signed in: whether there is one is not told. Calls are for all.
     if (!/[:*]/.test(url)) methodsOf.set(url, [...(methodsOf.get(url) ?? []), ...[method].flat()])
   })
   return (method, url) => {
     const path = pathOf(url)
-    const allowed = methodsOf.get(path) ?? (method === 'CONNECT' ? [] : undefined)
+    const allowed = methodsOf.get(path) ?? takenBy(forms, path) ?? (method === 'CONNECT' ? [] : undefined)
     return allowed === undefined
       ? { refusal: noRoute(method, path.slice(0, echoedCharactersMax)), headers: {} }
       : { refusal: wrongMethod(method, allowed), headers: { allow: allowed.join(', ') } }
   }
+}
+
+/** The methods of calls at an address that is a parameter of theirs in part; undefined where there are none. */
+const takenBy = (forms: readonly AnyCapabilityForm[], path: string): string[] | undefined => {
+  const parts = path.split('/')
+  const isAt = (form: AnyCapabilityForm): boolean => {
+    const named = form.path.split('/')
+    return named.length === parts.length && named.every((one, i) => one.startsWith(':') || one === parts[i])
+  }
+  const methods = forms.filter((form) => form.path.includes(':') && isAt(form)).map(({ method }) => method)
+  return methods.length === 0 ? undefined : methods
 }
 
 /** Connections whose bytes make no sense or do not come are told so, once, and ended. */

@@ -6,14 +6,14 @@ import { admit } from './admission.ts'
 import { bodyOf, type Rendered, renderResult, send } from './answer.ts'
 import type { AdmittedCall, Call } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
-import { internalError, type Refusal, temporarilyUnavailable } from './errors.ts'
+import { internalError, type Refusal, temporarilyUnavailable, tooBusy } from './errors.ts'
+import { balanceTold } from './figures.ts'
 import type { AnyCapabilityForm, Caller, Decided, JsonObject, Unaffordable } from './form.ts'
 import type { IdempotencyClaim } from './idempotency.ts'
 import { identify, identifyAgain, keep, letGo } from './identify.ts'
 import type { Identity } from './identity.ts'
 import { readParameters } from './parameters.ts'
 import {
-  balanceTold,
   createReservation,
   type Reservation,
   record,
@@ -28,6 +28,7 @@ import type { CallResult } from './result.ts'
  * The sequence of every call, written once. It knows no capability:
  *
  *   authenticate, permit, limit   admit          admission.ts
+ *   is there room for it          enter          overload.ts
  *   read the parameters           readParameters parameters.ts
  *   which call is this            identify       identify.ts (Idempotency-Key)
  *   parse, gather, decide         make           the capability's form; `gather` may reserve credits
@@ -54,17 +55,39 @@ export const answerCall = async (
   const atMs = clock.now()
   const call: Call = { form, request, requestId: requestIds(atMs), atMs, startedMs: performance.now() }
   let admitted: AdmittedCall | null = null
+  let leave: (() => void) | null = null
   try {
     const admission = await admit(dependencies, call)
     const { verdict } = admission
     if (admission.kind === 'turned_away')
       return send(reply, call, { verdict, result: admission.result, observe })
     admitted = admission.call
-    const result = await perform(dependencies, admitted, unreadable)
+    leave = dependencies.overload.enter(admitted.key.organizationId)
+    const result =
+      leave === null
+        ? refuseAtOnce(dependencies, admitted)
+        : await perform(dependencies, admitted, unreadable)
     return send(reply, call, { verdict, result, observe })
   } catch (error) {
     const result = await failed(dependencies, call, admitted, error)
     return send(reply, call, { verdict: admitted?.verdict, result, observe })
+  } finally {
+    leave?.()
+  }
+}
+
+/** There is no room for the call: nothing is read, written or waited for. It is counted, and recorded with others. */
+const refuseAtOnce = (
+  { refusedCalls, ledger }: CallDependencies,
+  { key, form, atMs }: AdmittedCall,
+): CallResult => {
+  const refusal = tooBusy()
+  refusedCalls.refused(key, { code: refusal.code, outcome: 'failed', capability: form.capability }, atMs)
+  const remaining = ledger.knownBalance(key.organizationId)
+  return {
+    kind: 'failed',
+    refusal,
+    ...(remaining === undefined ? {} : { credits: { charged: 0n, remaining } }),
   }
 }
 
@@ -168,7 +191,9 @@ const charge = async (
       const billed = call.form.billed?.(decision.result, chargeLinesOf(events))
       const text = billed === undefined ? rendered : renderResult(call.form, { ...decision, result: billed })
       const credits = { charged: outcomeOfCall(events).charged, remaining: balance }
-      return { kind: 'answered', body: bodyOf(call, text), credits, paidRevision: recorded.paidRevision }
+      const body = call.form.stream?.(decision.result) ?? bodyOf(call, text)
+      const { retryAfterSeconds } = decision
+      return { kind: 'answered', body, credits, paidRevision: recorded.paidRevision, retryAfterSeconds }
     }
   }
 }

@@ -30,3 +30,8 @@ export const unavailableWhenAway = (error: unknown): never => {
     throw error
   throw new Unavailable('the database cannot be asked now', { cause: error })
 }
+
+/** The same where work does more than ask the database: whatever else fails stays what it is. */
+export const unavailableIfAway = (error: unknown): never => {
+  throw isDatabaseAway(error) ? new Unavailable('the database cannot be asked now', { cause: error }) : error
+}

@@ -11,6 +11,7 @@ import type { CommandContext } from '../../src/cli/command.ts'
 import { ConfigError } from '../../src/config.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { openCapabilities } from '../../src/start/capabilities.ts'
+import { someDocument } from '../support/call-document.ts'
 import { type House, openHouse, until } from '../support/house.ts'
 
 const happened: string[] = []
@@ -18,6 +19,7 @@ let failure: Error | null = null
 
 const imaginary: Capability<{ readonly LOG_LEVEL: string }> = {
   host: 'api',
+  calls: [],
   open: ({ settings, queue, meters }) => {
     if (settings.LOG_LEVEL === 'trace') throw new SettingFault('LOG_LEVEL: too much to say')
     const asked = meters.counter({ name: 'echoes_total', help: 'Texts sent back' })
@@ -28,6 +30,7 @@ const imaginary: Capability<{ readonly LOG_LEVEL: string }> = {
           permission: null,
           method: 'POST',
           path: '/v1/echo',
+          document: someDocument,
           parse: ({ text }) => ({ input: String(text) }),
           gather: async (text: string) => {
             asked()

@@ -6,10 +6,12 @@
 import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { parseCredits } from '../../src/billing/money.ts'
 import { createIdempotency, fingerprintOf, type Idempotency } from '../../src/call/idempotency.ts'
 import { type EventLog, Unavailable } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
+import { decideCommand } from '../../src/ledger/decide.ts'
 import { createKeyedEvents } from '../../src/ledger/keyed-events.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { buy, chargesOf, forget, loseAnswers, rerate, unpaid } from '../spec/ledger-scene.ts'
@@ -21,11 +23,19 @@ let house: House
 /** Another process: the house's own ledger does not hear of what this one writes. */
 let otherLog: EventLog
 let other: Ledger
+/** One of an earlier release, whose corrections took more than there was. */
+let earlier: Ledger
 
 beforeAll(async () => {
   house = await openHouse()
   otherLog = openPostgresEventLog({ url: house.foundation.url, logger })
-  other = createLedger({ eventLog: otherLog, snapshot: async () => null, logger, clock: Date })
+  const options = { eventLog: otherLog, snapshot: async () => null, logger, clock: Date }
+  other = createLedger(options)
+  earlier = createLedger({
+    ...options,
+    decide: (account, command, idOf) =>
+      decideCommand({ ...account, overdraftLimit: parseCredits('1000') }, command, idOf),
+  })
 })
 afterAll(async () => {
   await otherLog?.close()
@@ -89,7 +99,7 @@ describe.each(bothWays)('a call %s', (_, key) => {
 
   test('that is free is answered below zero, too', async () => {
     const partner = await house.partner({ credits: '1' })
-    await rerate(house, partner, { amount: '-3', adjusts: null })
+    await rerate(house, partner, { amount: '-3', adjusts: null }, earlier)
     const answer = await lookup(partner, key, nowhere)
     expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 200, code: undefined })
     expectCredits(answer, '0', '-2')

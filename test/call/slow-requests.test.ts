@@ -8,6 +8,7 @@ import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
 import { expectErrorObject, expectNoCallHeaders, expectNotAuthenticated } from '../spec/wire.ts'
+import { someDocument } from '../support/call-document.ts'
 import { type Answer, openRaw, sendRaw, until } from '../support/house.ts'
 
 const requestTimeoutMs = 400
@@ -27,6 +28,7 @@ beforeAll(async () => {
         permission: null,
         method: 'POST',
         path: '/echo',
+        document: someDocument,
         parse: (body) => ({ input: body }),
         gather: (input) => input,
         decide: (result) => ({ result, facts: { kind: 'whoami' } }),

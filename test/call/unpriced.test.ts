@@ -187,6 +187,8 @@ describe('the price book of an installation that is opened', () => {
     effective_from,
     rules: without('profile', 'pixel').map((rule) => (rule.sku === null ? rule : { ...rule, amount: '9' })),
     approver: 'finance',
+    proposal: null,
+    digest: null,
   })
   const future = '2099-01-01T00:00:00.000Z'
 

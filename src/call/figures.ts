@@ -1,0 +1,29 @@
+import type { MicroCredits } from '../billing/money.ts'
+import type { Figures, FiguresQuestion } from '../ledger/figures.ts'
+import type { AdmittedCall } from './call.ts'
+import type { CallDependencies } from './dependencies.ts'
+import { refusalWaitMs, unavailableWhenLate, waitLeftMs } from './waiting.ts'
+
+/** What the ledger says of the caller's account. It may have to be read: within the caller's patience, less what is kept of it. */
+export const figuresFor = (
+  { ledger }: CallDependencies,
+  call: Pick<AdmittedCall, 'key' | 'startedMs' | 'atMs'>,
+  { keptMs = 0, ...question }: Omit<FiguresQuestion, 'atMs'> & { readonly keptMs?: number } = {},
+): Promise<Figures> =>
+  unavailableWhenLate(ledger.figures(call.key.organizationId, { ...question, atMs: call.atMs }), {
+    waitMs: waitLeftMs(call) - keptMs,
+    what: 'the ledger',
+  })
+
+/** What is left, by the ledger or as it was told last: an answer that is no charge does not wait for a ledger that is away. */
+export const balanceTold = (
+  { ledger }: CallDependencies,
+  { key: { organizationId }, atMs }: AdmittedCall,
+): Promise<MicroCredits | undefined> =>
+  unavailableWhenLate(ledger.figures(organizationId, { atMs }), {
+    waitMs: refusalWaitMs,
+    what: 'the ledger',
+  }).then(
+    ({ balance }) => balance,
+    () => ledger.knownBalance(organizationId),
+  )

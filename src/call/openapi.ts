@@ -1,0 +1,228 @@
+import { z } from 'zod'
+import { type ErrorCode, errorCatalogue } from './errors.ts'
+import type { DescribedCall } from './form.ts'
+import {
+  errorSchemas,
+  headerRefs,
+  headers,
+  idempotencyKey,
+  type Json,
+  requestId,
+} from './openapi-components.ts'
+
+/**
+ * The OpenAPI 3.1 document of the calls, made from the schemas by which they are answered. Pure. A client that is generated from
+ * it needs nothing else; what is true of every call (keys, limits, retries) is written once, in the components.
+ */
+
+/** The kinds of calls of the two hosts. `dashboardUrl`: where whoami is asked, unless a proxy has it elsewhere. */
+type Documented = {
+  readonly api: readonly DescribedCall[]
+  readonly dashboard: readonly DescribedCall[]
+  readonly dashboardUrl: string
+  readonly version: string
+}
+
+export const openApiOf = ({ api, dashboard, dashboardUrl, version }: Documented): Json => {
+  const paths: Record<string, Record<string, unknown>> = {}
+  const elsewhere = {
+    servers: [
+      {
+        url: '{dashboard_url}',
+        description: 'The host of the dashboard',
+        variables: { dashboard_url: { default: dashboardUrl } },
+      },
+    ],
+  }
+  for (const [calls, shared] of [
+    [api, {}],
+    [dashboard, elsewhere],
+  ] as const)
+    for (const call of calls) {
+      const path = call.path.replaceAll(/:(\w+)/g, '{$1}')
+      paths[path] ??= { ...shared }
+      paths[path][call.method.toLowerCase()] = operationOf(call)
+    }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Enrichment ledger',
+      version,
+      summary: 'E-mail validations, IP lookups and profiles, each with a bill that can be proved.',
+      description,
+      license: { name: 'Proprietary', identifier: 'LicenseRef-Proprietary' },
+    },
+    servers: [{ url: '/', description: 'The host of the API' }],
+    security: [{ apiKey: [] }],
+    tags: [...new Set([...api, ...dashboard].map(tagOf))].map((name) => ({
+      name,
+      description: tagDescriptions[name] ?? name,
+    })),
+    paths,
+    components: {
+      securitySchemes: {
+        apiKey: {
+          type: 'apiKey',
+          in: 'header',
+          name: 'x-api-key',
+          description: 'A key of your organization.',
+        },
+      },
+      headers: headers(),
+      parameters: { IdempotencyKey: idempotencyKey },
+      schemas: errorSchemas(),
+    },
+  }
+}
+
+const description = [
+  'Every request carries an API key and asks for one e-mail address, one IP address or one profile.',
+  'Amounts of credits are decimal strings with at most six fractional digits.',
+  'Members that are not listed here may be added to answers; members of requests that are not known are ignored.',
+  `A path that does not exist is answered 404 \`REQ_004\`, a method that a path does not take 405 \`REQ_005\`. No error costs credits.`,
+].join('\n\n')
+
+const tagDescriptions: Readonly<Record<string, string>> = {
+  email_validation: 'E-mail addresses: whether mail can be delivered, and to what kind of mailbox.',
+  ip_lookup: 'IP addresses: where they are.',
+  profile: 'People of the professional network.',
+  pixel: 'Limits and blocks of pixels, and whether one may fire.',
+  account: 'Your own account: balance, usage, calls, receipts and the ledger.',
+  whoami: 'The key itself.',
+}
+
+const tagOf = ({ capability }: DescribedCall): string => capability.replace('ledger_export', 'account')
+
+/** Of every call; of one for which a key needs a permission; of one that takes an Idempotency-Key. */
+const sharedCodes = {
+  every: ['AUTH_001', 'AUTH_003', 'RATE_001', 'SYS_001', 'SYS_002', 'REQ_001'],
+  permitted: ['AUTH_002'],
+  keyed: ['IDEMP_001', 'IDEMP_002'],
+} as const satisfies Record<string, readonly ErrorCode[]>
+
+const codesOf = ({ permission, method, document }: DescribedCall): readonly ErrorCode[] => [
+  ...sharedCodes.every,
+  ...(permission === null ? [] : sharedCodes.permitted),
+  ...(method === 'POST' ? sharedCodes.keyed : []),
+  ...document.codes,
+]
+
+const operationOf = (call: DescribedCall): Json => {
+  const { method, document, permission, path } = call
+  const { operationId, summary, description: about, request, accepted } = document
+  const properties = request === null ? {} : (schemaOf(request, 'input').properties as Record<string, Json>)
+  const required = request === null ? [] : ((schemaOf(request, 'input').required ?? []) as string[])
+  const parameters = Object.entries(properties).map(([name, { description: help, ...schema }]) => {
+    const inPath = path.includes(`:${name}`)
+    return {
+      ...{ name, in: inPath ? 'path' : 'query', required: inPath || required.includes(name) },
+      ...{ ...(help === undefined ? {} : { description: help }), schema },
+    }
+  })
+  return {
+    ...{ operationId, summary, tags: [tagOf(call)] },
+    description: permission === null ? about : `${about}\n\nThe key needs the permission \`${permission}\`.`,
+    parameters: [
+      ...(method === 'GET' ? parameters : []),
+      ...(method === 'POST' ? [{ $ref: '#/components/parameters/IdempotencyKey' }] : []),
+    ],
+    ...(method === 'GET' || request === null
+      ? {}
+      : {
+          requestBody: {
+            required: true,
+            content: { 'application/json': { schema: schemaOf(request, 'input') } },
+          },
+        }),
+    responses: {
+      200: answerOf(call),
+      ...(accepted === undefined
+        ? {}
+        : {
+            202: {
+              description: 'There will be an answer. Ask again after `Retry-After`.',
+              headers: headerRefs('RetryAfter', ...answerHeaders),
+              content: { 'application/json': { schema: enveloped(accepted) } },
+            },
+          }),
+      ...refusalsOf(codesOf(call)),
+    },
+  }
+}
+
+const answerHeaders = [
+  'RequestId',
+  'CreditsCharged',
+  'CreditsRemaining',
+  'RateLimitPolicy',
+  'RateLimit',
+] as const
+
+const answerOf = ({ method, body, document }: DescribedCall): Json => {
+  const { result, beside, streams } = document
+  const replayed = method === 'POST' ? (['IdempotentReplayed'] as const) : []
+  const schema =
+    streams !== undefined
+      ? { type: 'string', description: 'JSON documents, one a line.' }
+      : body === 'flat'
+        ? schemaOf(result, 'output')
+        : enveloped(result, beside)
+  return {
+    description: 'The answer.',
+    headers: headerRefs(...answerHeaders, ...replayed),
+    content: { [streams ?? 'application/json']: { schema } },
+  }
+}
+
+const enveloped = (result: z.ZodType, beside?: z.ZodObject): Json => {
+  const more = beside === undefined ? {} : (schemaOf(beside, 'output').properties as Json)
+  return {
+    type: 'object',
+    required: ['result', 'processing_time_ms', 'request_id'],
+    properties: {
+      result: schemaOf(result, 'output'),
+      processing_time_ms: { type: 'number', minimum: 0, description: 'Milliseconds.' },
+      request_id: requestId,
+      ...more,
+    },
+  }
+}
+
+/** Refusals by status: what they mean, and which codes say so. */
+const refusalsOf = (codes: readonly ErrorCode[]): Json => {
+  const byStatus = Map.groupBy(new Set(codes), (code) => errorCatalogue[code].status)
+  return Object.fromEntries(
+    [...byStatus].map(([status, some]) => [
+      status,
+      {
+        description: some.map((code) => `\`${code}\`: ${errorCatalogue[code].when}.`).join(' '),
+        headers: headerRefs(
+          'RequestId',
+          ...(status === 429 || status === 503 || status === 409 ? (['RetryAfter'] as const) : []),
+        ),
+        content: {
+          'application/json': {
+            schema:
+              some.length === 1
+                ? { $ref: `#/components/schemas/${some[0]}` }
+                : { oneOf: some.map((code) => ({ $ref: `#/components/schemas/${code}` })) },
+          },
+        },
+      },
+    ]),
+  )
+}
+
+/** Without what a reader does not need: patterns of dates and of addresses, which run over lines. */
+const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): Json => {
+  const { $schema, ...made } = z.toJSONSchema(schema, {
+    target: 'draft-2020-12',
+    io,
+    override: ({ jsonSchema }) => {
+      if (jsonSchema.format !== undefined) delete jsonSchema.pattern
+      // Members may be added to answers and requests (decision 7).
+      delete jsonSchema.additionalProperties
+    },
+  })
+  return made
+}

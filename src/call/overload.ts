@@ -1,0 +1,86 @@
+import { createFairShare } from '../concurrency/fair-share.ts'
+
+/**
+ * How many calls may be in progress in this process, shared fairly by organizations. The bound follows what the process can do: while its
+ * event loop is late, or no append of the last moment was quick (a standing queue, whatever its length), it falls towards what is in progress less
+ * a third; otherwise it rises again. A call beyond it is refused at once, in place of being answered late.
+ */
+export type Overload = {
+  /** A call of the organization begins. What ends it, to be called once; null: it is to be refused. */
+  enter(organizationId: string): (() => void) | null
+  /** Measures how long it takes until a call is in the ledger; settles as `work` does. */
+  recording<Value>(work: Promise<Value>): Promise<Value>
+  /** Looks at what was measured since the last look, and moves the bound. Due every quarter of a second. */
+  look(): void
+  readonly inProgress: number
+  readonly inProgressMax: number
+  /** Calls refused so far. */
+  readonly refused: number
+}
+
+type OverloadBounds = {
+  readonly inProgressMost: number
+  /** What the bound never falls below: so many cost no one a noticeable wait. */
+  readonly inProgressLeast: number
+  /** Of the event loop, in the mean of a look. */
+  readonly loopDelayMaxMs: number
+  readonly recordingMaxMs: number
+}
+
+/** `now` counts milliseconds and never goes back. */
+type OverloadOptions = { readonly bounds?: OverloadBounds; readonly now?: () => number }
+
+const overloadBounds: OverloadBounds = {
+  inProgressMost: 4_096,
+  inProgressLeast: 256,
+  loopDelayMaxMs: 150,
+  recordingMaxMs: 500,
+}
+
+/** Fewer say nothing about a queue. */
+const recordedMin = 4
+
+/** `loopDelayMs` gives the mean delay of the event loop since it was last asked. */
+export const createOverload = (
+  loopDelayMs: () => number,
+  { bounds = overloadBounds, now = () => performance.now() }: OverloadOptions = {},
+): Overload => {
+  let inProgressMax = bounds.inProgressMost
+  let recordings = 0
+  let quickestMs = Number.POSITIVE_INFINITY
+  let refused = 0
+  const calls = createFairShare(() => inProgressMax)
+  return {
+    enter: (organizationId) => {
+      const leave = calls.enter(organizationId)
+      if (leave === null) refused += 1
+      return leave
+    },
+    recording: async (work) => {
+      const beganMs = now()
+      const recorded = await work
+      recordings += 1
+      quickestMs = Math.min(quickestMs, now() - beganMs)
+      return recorded
+    },
+    look: () => {
+      const queueStands = recordings >= recordedMin && quickestMs > bounds.recordingMaxMs
+      const late = loopDelayMs() > bounds.loopDelayMaxMs || queueStands
+      recordings = 0
+      quickestMs = Number.POSITIVE_INFINITY
+      const next = late
+        ? Math.floor((Math.min(inProgressMax, calls.inProgress) * 2) / 3)
+        : Math.ceil(inProgressMax * 1.25)
+      inProgressMax = Math.min(bounds.inProgressMost, Math.max(bounds.inProgressLeast, next))
+    },
+    get inProgress() {
+      return calls.inProgress
+    },
+    get inProgressMax() {
+      return inProgressMax
+    },
+    get refused() {
+      return refused
+    },
+  }
+}

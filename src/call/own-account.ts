@@ -1,0 +1,168 @@
+import type pg from 'pg'
+import { thresholdOf } from '../../projections/ledger-index.ts'
+import { type UsageGroup, type UsageGroupRow, usageBetween } from '../../projections/usage.ts'
+import { formatCredits } from '../billing/money.ts'
+import { priceBookOf } from '../billing/price-book.ts'
+import { standingBooks } from '../billing/prices.ts'
+import type { EventLog } from '../event-log/port.ts'
+import { type Checkpoints, requestCheckpoint } from '../event-log/tree/checkpoints.ts'
+import { type Receipt, receiptOf } from '../event-log/tree/receipt.ts'
+import type { EventMetadata } from '../events/envelope.ts'
+import type { PriceBookPublished } from '../events/prices.ts'
+import { ledgerStream } from '../events/streams.ts'
+import { availableOf, balanceOf } from '../ledger/account.ts'
+import { findCall, mainCall } from '../ledger/call-evidence.ts'
+import type { Ledger } from '../ledger/commit.ts'
+import { type Explanation, explain } from '../ledger/explanation.ts'
+import { readPricesAsTheyAre } from '../ledger/price-stream.ts'
+
+export type { Explanation } from '../ledger/explanation.ts'
+
+/** What an organization may know of its own account: each question is bounded, however long the ledger is. */
+
+type AccountSources = {
+  readonly pool: pg.Pool
+  readonly eventLog: Pick<EventLog, 'read' | 'head' | 'at'>
+  readonly ledger: Pick<Ledger, 'account'>
+  readonly checkpoints: Pick<Checkpoints, 'last' | 'proofOfInclusion'>
+}
+
+/** Where the read models are that far behind, a partner is told to ask again; operators have the command line. */
+const tailMax = 5_000
+const expiringMax = 10
+
+/** Null: the organization has no such call by itself. */
+export const explainOwnCall = async (
+  sources: AccountSources,
+  organizationId: string,
+  requestId: string,
+): Promise<Explanation | null> => {
+  const evidence = await findCall(sources, { organizationId, requestId, tailMax })
+  if (evidence === null) return null
+  const books = (await publishedBooks(sources.eventLog)).map(priceBookOf)
+  return explain(evidence, requestId, { ...sources, books })
+}
+
+/** `receipt` is null while no checkpoint covers the call: one is asked for. */
+export type OwnReceipt = { readonly receipt: Receipt | null }
+
+/** What proves a call to a stranger. Null: the organization has no such call by itself. */
+export const ownReceipt = async (
+  sources: AccountSources & { readonly queue: Parameters<typeof requestCheckpoint>[0] },
+  organizationId: string,
+  requestId: string,
+): Promise<OwnReceipt | null> => {
+  const evidence = await findCall(sources, { organizationId, requestId, tailMax })
+  if (evidence === null) return null
+  const { revision } = mainCall(evidence.calls).call.recorded
+  const receipt = await receiptOf(sources, { stream: ledgerStream(organizationId), revision, requestId })
+  if (receipt === null) await requestCheckpoint(sources.queue)
+  return { receipt }
+}
+
+/** Every price book that prices calls, did or will. */
+export const publishedBooks = async (
+  eventLog: Pick<EventLog, 'read'>,
+): Promise<readonly PriceBookPublished[]> => standingBooks((await readPricesAsTheyAre(eventLog)).prices)
+
+/** The last event that was taken into account. */
+type AsOf = { readonly revision: number; readonly position: string; readonly recorded_at: string | null }
+
+export type OwnBalance = {
+  readonly balance: string
+  readonly available: string
+  readonly overdraft_limit: string
+  readonly threshold: string | null
+  readonly expiring: readonly {
+    readonly grant_id: string
+    readonly remaining: string
+    readonly expires_at: string
+  }[]
+  readonly as_of: AsOf
+}
+
+/** From the ledger itself; the threshold from the read model, which is a second behind at most. */
+export const ownBalance = async (
+  { pool, eventLog, ledger }: AccountSources,
+  organizationId: string,
+  atMs: number,
+): Promise<OwnBalance> => {
+  const account = await ledger.account(organizationId)
+  const { text, values } = thresholdOf(organizationId)
+  const [row] = (await pool.query<{ amount_micro: string | null }>(text, [...values])).rows
+  const threshold = row?.amount_micro ?? null
+  const { revision, overdraftLimit } = account
+  const [last] = await eventLog.read(ledgerStream(organizationId), { from: revision, max: 1 })
+  const recordedAt = last === undefined ? undefined : (JSON.parse(last.metadata) as EventMetadata).recorded_at
+  return {
+    balance: formatCredits(balanceOf(account, atMs)),
+    available: formatCredits(availableOf(account, atMs)),
+    overdraft_limit: formatCredits(overdraftLimit),
+    threshold: threshold === null ? null : formatCredits(BigInt(threshold)),
+    expiring: account.lots
+      .filter(({ expiresAtMs }) => Number.isFinite(expiresAtMs) && expiresAtMs > atMs)
+      .toSorted((a, b) => a.expiresAtMs - b.expiresAtMs)
+      .slice(0, expiringMax)
+      .map(({ grantId, remaining, expiresAtMs }) => ({
+        grant_id: grantId,
+        remaining: formatCredits(remaining),
+        expires_at: new Date(expiresAtMs).toISOString(),
+      })),
+    as_of: { revision, position: String(last?.position ?? ''), recorded_at: recordedAt ?? null },
+  }
+}
+
+type UsageFigures = {
+  readonly calls: number
+  readonly answered: number
+  readonly refused: number
+  readonly failed: number
+  readonly rate_limited: number
+  /** As it was charged: corrections since are not taken off. */
+  readonly charged: string
+}
+
+export type OwnUsage = {
+  readonly groups: readonly ({ readonly name: string } & UsageFigures)[]
+  readonly total: UsageFigures
+  /** Everything recorded until then, which is up to that position. */
+  readonly as_of: { readonly position: string; readonly at: string }
+}
+
+/** Of keys, of which an organization may have any number, so many are told; the total is of those that are. */
+const usageGroupsMax = 10_000
+
+export const ownUsage = async (
+  { pool, eventLog }: Pick<AccountSources, 'pool' | 'eventLog'>,
+  organizationId: string,
+  { from, to, groupBy, atMs }: { from: string; to: string; groupBy: UsageGroup; atMs: number },
+): Promise<OwnUsage> => {
+  // Asked before the rows: what they hold beyond it was recorded since.
+  const head = await eventLog.head()
+  const { text, values } = usageBetween(organizationId, { from, to, groupBy, max: usageGroupsMax })
+  const { rows } = await pool.query<UsageGroupRow>(text, [...values])
+  const position = BigInt(rows[0]?.position ?? 0)
+  const last = position >= head ? null : await eventLog.at(position)
+  const groups = rows.flatMap(({ name, ...row }) => (name === null ? [] : [{ name, ...figuresOf([row]) }]))
+  return {
+    groups,
+    total: figuresOf(rows.filter(({ name }) => name !== null)),
+    as_of: {
+      position: position.toString(),
+      at: new Date(position >= head ? atMs : (last?.recordedAtMs ?? 0)).toISOString(),
+    },
+  }
+}
+
+const figuresOf = (rows: readonly Omit<UsageGroupRow, 'name'>[]): UsageFigures => {
+  const sum = (member: 'calls' | 'answered' | 'refused' | 'failed' | 'rate_limited'): number =>
+    rows.reduce((total, row) => total + Number(row[member]), 0)
+  return {
+    calls: sum('calls'),
+    answered: sum('answered'),
+    refused: sum('refused'),
+    failed: sum('failed'),
+    rate_limited: sum('rate_limited'),
+    charged: formatCredits(rows.reduce((total, { charged_micro }) => total + BigInt(charged_micro), 0n)),
+  }
+}

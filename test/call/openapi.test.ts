@@ -1,0 +1,206 @@
+/** The OpenAPI document: valid, complete, and true of what is answered, whatever is asked. */
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
+import addFormats from 'ajv-formats'
+import fc from 'fast-check'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { errorCatalogue } from '../../src/call/errors.ts'
+import { capabilities } from '../../src/capabilities/index.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
+import { openCapabilities } from '../../src/start/capabilities.ts'
+import { type Answer, type House, openHouse, type Partner, places, send } from '../support/house.ts'
+import { logger } from './quiet.ts'
+
+type Parameter = { readonly name?: string; readonly in?: string; readonly $ref?: string }
+type Operation = {
+  readonly operationId: string
+  readonly parameters: readonly Parameter[]
+  readonly requestBody?: {
+    readonly content: Record<string, { schema: { properties: Record<string, unknown> } }>
+  }
+  readonly responses: Readonly<Record<string, { readonly content: Readonly<Record<string, unknown>> }>>
+  readonly servers?: unknown
+}
+type Document = { readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>> }
+
+let house: House
+let partner: Partner
+let document: Document
+let answerSchema: (path: string, method: string, status: number) => ValidateFunction | undefined
+
+beforeAll(async () => {
+  house = await openHouse({ environment: { EMAIL_PROBE: 'off', DNS_SERVERS: '127.0.0.1:1' } })
+  const limits = {
+    requests_per_minute: 1_000_000,
+    requests_per_day: 1_000_000,
+    email_validations_per_second: 10_000,
+  }
+  const permissions = [
+    'email_validation',
+    'ip_lookup',
+    'profnet_scraping',
+    'pixel_control',
+    'ledger_read',
+  ] as const
+  partner = await house.partner({ credits: '100000', limits, permissions })
+  document = (await (await fetch(`${house.apiUrl}/openapi.json`)).json()) as Document
+  const ajv = new Ajv2020({ strict: false, allErrors: false })
+  addFormats.default(ajv)
+  ajv.addSchema({ $id: 'openapi', ...document })
+  answerSchema = (path, method, status) => {
+    const content = document.paths[path]?.[method]?.responses[status]?.content
+    if (content?.['application/json'] === undefined) return undefined
+    const pointer = [path, method, 'responses', String(status), 'content', 'application/json', 'schema']
+      .map((part) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1')))
+      .join('/')
+    return ajv.getSchema(`openapi#/paths/${pointer}`)
+  }
+}, 90_000)
+afterAll(() => house?.close())
+
+describe('the document', () => {
+  test('is valid OpenAPI 3.1', async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'openapi-'))
+    const file = join(dir, 'openapi.json')
+    await writeFile(file, JSON.stringify(document))
+    const redocly = fileURLToPath(new URL('../../node_modules/@redocly/cli/bin/cli.js', import.meta.url))
+    const linted = promisify(execFile)(process.execPath, [redocly, 'lint', file], {
+      cwd: dir,
+      env: { ...process.env, REDOCLY_TELEMETRY: 'off', REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true' },
+    })
+    await expect(linted).resolves.toBeDefined()
+    await rm(dir, { recursive: true, force: true })
+  })
+
+  test('is the same from both hosts', async () => {
+    expect(await (await fetch(`${house.dashboardUrl}/openapi.json`)).json()).toEqual(document)
+  })
+
+  test('describes every call that is answered, and no other', async () => {
+    const open = await openCapabilities(capabilities, {
+      ...{ foundation: house.foundation, config: house.config, logger, metrics: createMetrics() },
+    })
+    const answered = [...open.formsOn('api'), ...open.formsOn('dashboard')]
+    await open.close()
+    const named = (calls: readonly { method: string; path: string; permission: string | null }[]): string[] =>
+      calls.map(({ method, path, permission }) => `${method} ${path} ${permission}`).sort()
+    expect(named(answered)).toEqual(named(capabilities.flatMap(({ calls }) => calls)))
+  })
+
+  test('names every error of the catalogue', () => {
+    const text = JSON.stringify(document)
+    expect(
+      Object.keys(errorCatalogue).filter((code) => !text.includes(`"#/components/schemas/${code}"`)),
+    ).toEqual([
+      // Of what no path answers.
+      'REQ_004',
+      'REQ_005',
+    ])
+    expect(Object.keys(errorCatalogue).filter((code) => !text.includes(`"${code}":`))).toEqual([])
+  })
+})
+
+/** Values a member is given: right ones, wrong ones, and what nobody would send. */
+const membersValue = (name: string): fc.Arbitrary<unknown> => {
+  const known: Readonly<Record<string, readonly unknown[]>> = {
+    ip: [places.london, '10.0.0.1', '::1', '2001:db8::1', '8.8.8', ''],
+    email: ['ann@example.com', 'info@gmail.com', 'not an address', 'x'.repeat(400)],
+    include_company_data: [true, false],
+    id: ['ada-lovelace', 'https://www.profnet.com/in/somebody', 'urn:profnet:person:17', '!!'],
+    cached: [true, false],
+    domain: ['example.com', 'a.example.co.uk', 'com', 'http://x'],
+    period: ['day', 'month', 'year'],
+    number: [1, 10, 0, 1.5, 10 ** 12],
+    url: ['https://example.com/x', 'ftp://x', 'x'],
+    hit_id: ['h1', '', 'x'.repeat(200)],
+    from: ['2026-01-01', '2026-02-30', '20260101'],
+    to: ['2026-01-31', '2030-01-01'],
+    group_by: ['day', 'capability', 'key', 'nothing'],
+    request_id: ['01M7YKBR1318CPB17F0R6929Z4', 'zzz'],
+    from_revision: ['0', '5', '-1', '9'.repeat(20)],
+    max: ['1', '10000', '0'],
+  }
+  return fc.oneof(
+    { weight: 4, arbitrary: fc.constantFrom(...(known[name] ?? ['x'])) },
+    { weight: 1, arbitrary: fc.jsonValue({ maxDepth: 2 }) },
+  )
+}
+
+const operations = (): { path: string; method: string; operation: Operation }[] =>
+  Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).flatMap(([method, operation]) =>
+      method === 'servers' ? [] : [{ path, method, operation }],
+    ),
+  )
+
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
+
+const askAs = (
+  path: string,
+  method: string,
+  operation: Operation,
+  values: Record<string, unknown>,
+): Promise<Answer> => {
+  const host = path === '/whoami' ? house.dashboardUrl : house.apiUrl
+  const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
+    encodeURIComponent(textOf(values[name] ?? 'x') || 'x'),
+  )
+  const headers: Record<string, string> = { 'x-api-key': partner.apiKey }
+  if (operation.requestBody !== undefined)
+    return send(`${host}${filled}`, {
+      method: method.toUpperCase(),
+      headers: { ...headers, 'content-type': 'application/json' },
+      body: values,
+    })
+  const query = new URLSearchParams(
+    operation.parameters.flatMap(({ name = '', in: place }) =>
+      place === 'query' && values[name] !== undefined
+        ? [[name, textOf(values[name])] as [string, string]]
+        : [],
+    ),
+  )
+  return send(`${host}${filled}${query.size === 0 ? '' : `?${query}`}`, {
+    method: method.toUpperCase(),
+    headers,
+  })
+}
+
+test('whatever is asked, what is answered is in the document: its status, its members and their types', async () => {
+  for (const { path, method, operation } of operations()) {
+    const schema = operation.requestBody?.content['application/json']?.schema
+    const names = [
+      ...Object.keys(schema?.properties ?? {}),
+      ...operation.parameters.flatMap(({ name, in: place }) =>
+        place === 'header' || name === undefined ? [] : [name],
+      ),
+    ]
+    const members = Object.fromEntries(names.map((name) => [name, membersValue(name)]))
+    const request = fc.record(members, { requiredKeys: [] })
+    const checked = fc.asyncProperty(request, async (values) => {
+      const { status, text, headers } = await askAs(
+        path,
+        method,
+        operation,
+        values as Record<string, unknown>,
+      )
+      const type = headers.get('content-type') ?? ''
+      if (type.split(';')[0] !== 'application/json') {
+        expect(Object.keys(operation.responses[status]?.content ?? {})).toContain(type.split(';')[0])
+        return
+      }
+      const validate = answerSchema(path, method, status)
+      expect(validate, `${method} ${path} answers ${status}: ${text.slice(0, 200)}`).toBeDefined()
+      const fits = validate?.(JSON.parse(text)) === true
+      expect(
+        fits,
+        `${method} ${path} ${status}: ${JSON.stringify(validate?.errors)} in ${text.slice(0, 300)}`,
+      ).toBe(true)
+    })
+    await fc.assert(checked, { numRuns: 25, seed: 7 })
+  }
+}, 120_000)
