@@ -1,0 +1,55 @@
+import type pg from 'pg'
+import type { Notice } from './notices.ts'
+import { putDown } from './outbox.ts'
+
+/**
+ * Keys that end soon: an expiry that was set, or the end of a rotated key's grace. Looked for by the clock, in the rows people see.
+ * A row that is wrong makes a wrong warning and nothing else.
+ */
+
+const dayMs = 24 * 3_600_000
+/** How long before the end it is told. Who has less time left than the last but one is told once. */
+const daysBefore = [7, 1] as const
+const keysMax = 10_000
+
+type EndingKey = {
+  readonly key_id: string
+  readonly organization_id: string
+  readonly successor_id: string | null
+  readonly ends_at: Date
+}
+
+/** The notice a key that ends then is due now; null: none is. Pure. */
+export const expiryNotice = (
+  { key_id, organization_id, successor_id, ends_at }: EndingKey,
+  nowMs: number,
+): Notice | null => {
+  const leftMs = ends_at.getTime() - nowMs
+  const days = daysBefore.findLast((many) => leftMs <= many * dayMs)
+  if (days === undefined || leftMs <= 0) return null
+  const expires_at = ends_at.toISOString()
+  return {
+    event: 'key.expiring',
+    organizationId: organization_id,
+    source: `${key_id}/${expires_at}/${days}`,
+    at: new Date(nowMs).toISOString(),
+    // Whoever listens now is told, also where it was created after the key came near its end.
+    recordedAtMs: nowMs,
+    data: { api_key_id: key_id, expires_at, days_before: days, successor_api_key_id: successor_id },
+  }
+}
+
+/** Puts down what is due. Returns the webhooks that have a message more. */
+export const tellOfExpiringKeys = async (pool: pg.Pool, nowMs: number): Promise<string[]> => {
+  const { rows } = await pool.query<EndingKey>(
+    `select k.key_id, k.organization_id, k.successor_id, least(k.expires_at, k.grace_until) as ends_at
+       from api_keys k
+      where k.revoked_at is null and least(k.expires_at, k.grace_until) > $1 and least(k.expires_at, k.grace_until) <= $2
+        and exists (select from webhook_endpoints e where e.disabled_at is null and 'key.expiring' = any (e.events)
+                     and e.organization_id = k.organization_id)
+      order by ends_at limit $3`,
+    [new Date(nowMs), new Date(nowMs + daysBefore[0] * dayMs), keysMax],
+  )
+  const notices = rows.map((key) => expiryNotice(key, nowMs)).filter((notice) => notice !== null)
+  return putDown(pool, notices, nowMs)
+}

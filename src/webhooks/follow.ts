@@ -1,0 +1,256 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
+import type { Logger } from 'pino'
+import { createOutage } from '../event-log/outage.ts'
+import {
+  type EventLog,
+  type LogPlace,
+  LogRewritten,
+  logStart,
+  placeOf,
+  type RecordedEvent,
+} from '../event-log/port.ts'
+import { decodeEvent } from '../event-log/stored-event.ts'
+import { organizationOfStream } from '../events/streams.ts'
+import { whileRenewed } from '../projector/held-lease.ts'
+import { acquireLease } from '../projector/lease.ts'
+import { type Balance, type Notice, noticedTypes, noticeOf } from './notices.ts'
+import { putDown } from './outbox.ts'
+
+/**
+ * Reads the event log for webhooks. One process at a time does; the place it has come to, the balances there, and the messages
+ * that follow from what it read are written in one transaction. It is no projection: a rebuild would tell everything again.
+ *
+ * While there is no webhook, nothing is read. The first one has the log read from its beginning, for the balances.
+ */
+type WebhookFollower = {
+  /** Runs until stopped; never throws. */
+  run(): Promise<void>
+  stop(): Promise<void>
+}
+
+type Settings = {
+  readonly pool: pg.Pool
+  readonly eventLog: EventLog
+  readonly logger: Logger
+  /** Unique among the processes that share the database. */
+  readonly owner: string
+  readonly clock: { now(): number }
+  /** Told which webhooks have messages more. Never rejects. */
+  readonly put: (webhookIds: readonly string[]) => Promise<void>
+}
+
+const prefixes = ['ledger-', 'pricebook', 'checkpoint'] as const
+const batchMax = 2_000
+/** Small batches cost as much as large ones; a webhook may wait this long. */
+const batchIntervalMs = 250
+const leaseRetryMs = 1_000
+/** How soon the first webhook is noticed. */
+const listenersRetryMs = 2_000
+const failurePauseMs = 500
+const failurePauseMaxMs = 10_000
+
+/** Another process has moved the place: nothing of the batch may stay. */
+class Overtaken extends Error {
+  override name = 'Overtaken'
+}
+
+export const createWebhookFollower = (settings: Settings): WebhookFollower => {
+  const { pool, logger, owner } = settings
+  const lease = { name: 'webhooks', owner }
+  const stopping = new AbortController()
+  const outage = createOutage({ logger, what: 'webhooks: reading the event log', level: 'error' })
+  let failures = 0
+  let running: Promise<void> | undefined
+  const pause = (ms: number): Promise<void> =>
+    sleep(ms, undefined, { signal: stopping.signal }).catch(() => undefined)
+  const works = (): void => {
+    failures = 0
+    outage.works()
+  }
+
+  const work = async (): Promise<void> => {
+    if (!(await isHeard(pool))) return pause(listenersRetryMs)
+    const epoch = await acquireLease(pool, lease)
+    if (epoch === null) return pause(leaseRetryMs)
+    await whileRenewed(pool, { lease, epoch, failed: outage.failed }, (lost) =>
+      followLog(settings, AbortSignal.any([stopping.signal, lost]), works),
+    )
+  }
+
+  const run = async (): Promise<void> => {
+    while (!stopping.signal.aborted) {
+      try {
+        await work()
+      } catch (error) {
+        if (stopping.signal.aborted) return
+        outage.failed(error)
+        await pause(Math.min(failurePauseMs * 2 ** failures++, failurePauseMaxMs))
+      }
+    }
+  }
+  return {
+    run: () => (running ??= run()),
+    stop: async () => {
+      stopping.abort()
+      await running
+    },
+  }
+}
+
+const isHeard = async (pool: pg.Pool): Promise<boolean> =>
+  (await pool.query('select from webhook_endpoints where disabled_at is null limit 1')).rows.length > 0
+
+/** Reads on until the signal aborts. Throws what ends it otherwise. */
+const followLog = async (settings: Settings, signal: AbortSignal, works: () => void): Promise<void> => {
+  const { pool, eventLog, logger } = settings
+  let place = await readPlace(pool)
+  const after = place?.position ?? logStart
+  try {
+    for await (const item of eventLog.subscribe({ after, known: place, prefixes, batchMax, signal })) {
+      works()
+      if (item.kind !== 'events') continue
+      place = await takeBatch(settings, place, item.events)
+      if (item.events.length < batchMax)
+        await sleep(batchIntervalMs, undefined, { signal }).catch(() => undefined)
+    }
+  } catch (error) {
+    if (!(error instanceof LogRewritten)) throw error
+    await forgetPlace(pool)
+    // What was told is known by its id, and is not told again.
+    logger.warn(
+      { err: error },
+      'webhooks: the event log is another one than before and is read from its beginning',
+    )
+  }
+}
+
+const readPlace = async (pool: pg.Pool): Promise<LogPlace | undefined> => {
+  const { rows } = await pool.query<{ position: string; event_id: string; digest: string }>(
+    'select position, event_id, digest from webhook_progress',
+  )
+  const [row] = rows
+  return row && { position: BigInt(row.position), eventId: row.event_id, digest: row.digest }
+}
+
+const forgetPlace = (pool: pg.Pool): Promise<void> =>
+  inTransaction(pool, async (client) => {
+    await client.query('delete from webhook_progress')
+    await client.query('delete from webhook_balances')
+  })
+
+const takeBatch = async (
+  { pool, logger, clock, put }: Settings,
+  from: LogPlace | undefined,
+  events: readonly RecordedEvent[],
+): Promise<LogPlace | undefined> => {
+  const last = events.at(-1)
+  if (last === undefined) return from
+  const to = placeOf(last)
+  const webhookIds = await inTransaction(pool, async (client) => {
+    await movePlace(client, from, to)
+    const noticed = events.filter(({ type }) => noticedTypes.has(type))
+    const balances = await readBalances(client, noticed)
+    const notices = noticed
+      .map((event) => readNotice(event, balances, logger))
+      .filter((notice) => notice !== null)
+    await writeBalances(client, balances)
+    return putDown(client, notices, clock.now())
+  })
+  if (webhookIds.length > 0) await put(webhookIds)
+  return to
+}
+
+/** An event that cannot be read is not told; that it cannot is said elsewhere too, by whatever depends on it. */
+const readNotice = (
+  recorded: RecordedEvent,
+  balances: Map<string, Balance>,
+  logger: Logger,
+): Notice | null => {
+  try {
+    return noticeOf(decodeEvent(recorded), balances)
+  } catch (error) {
+    const { stream, revision } = recorded
+    logger.error({ err: error, stream, revision }, 'webhooks: an event cannot be read and is not told')
+    return null
+  }
+}
+
+const movePlace = async (client: pg.ClientBase, from: LogPlace | undefined, to: LogPlace): Promise<void> => {
+  const values = [to.position.toString(), to.eventId, to.digest]
+  const { rowCount } =
+    from === undefined
+      ? await client.query(
+          'insert into webhook_progress (position, event_id, digest) values ($1, $2, $3) on conflict do nothing',
+          values,
+        )
+      : await client.query(
+          'update webhook_progress set position = $1, event_id = $2, digest = $3 where position = $4',
+          [...values, from.position.toString()],
+        )
+  if (rowCount !== 1) throw new Overtaken('another process has read on')
+}
+
+const readBalances = async (
+  client: pg.ClientBase,
+  events: readonly RecordedEvent[],
+): Promise<Map<string, Balance>> => {
+  const organizations = new Set(events.map(({ stream }) => organizationOfStream(stream)))
+  organizations.delete(null)
+  const balances = new Map<string, Balance>()
+  if (organizations.size === 0) return balances
+  const { rows } = await client.query<{
+    organization_id: string
+    balance_micro: string
+    threshold_micro: string | null
+  }>(
+    'select organization_id, balance_micro, threshold_micro from webhook_balances where organization_id = any ($1)',
+    [[...organizations]],
+  )
+  for (const { organization_id, balance_micro, threshold_micro } of rows)
+    balances.set(organization_id, {
+      micro: BigInt(balance_micro),
+      threshold: threshold_micro === null ? null : BigInt(threshold_micro),
+    })
+  return balances
+}
+
+const writeBalances = async (client: pg.ClientBase, balances: Map<string, Balance>): Promise<void> => {
+  if (balances.size === 0) return
+  const all = [...balances]
+  await client.query(
+    `insert into webhook_balances (organization_id, balance_micro, threshold_micro)
+     select * from unnest($1::text[], $2::numeric[], $3::numeric[])
+     on conflict (organization_id) do update
+        set balance_micro = excluded.balance_micro, threshold_micro = excluded.threshold_micro`,
+    [
+      all.map(([organizationId]) => organizationId),
+      all.map(([, { micro }]) => micro.toString()),
+      all.map(([, { threshold }]) => threshold?.toString() ?? null),
+    ],
+  )
+}
+
+const inTransaction = async <Result>(
+  pool: pg.Pool,
+  work: (client: pg.PoolClient) => Promise<Result>,
+): Promise<Result> => {
+  const client = await pool.connect()
+  let broken: Error | undefined
+  const breaks = (error: Error): void => {
+    broken = error
+  }
+  client.on('error', breaks)
+  try {
+    await client.query('begin')
+    const result = await work(client)
+    await client.query('commit')
+    return result
+  } catch (error) {
+    await client.query('rollback').catch(breaks)
+    throw error
+  } finally {
+    client.off('error', breaks)
+    client.release(broken)
+  }
+}

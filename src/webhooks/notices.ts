@@ -1,0 +1,125 @@
+import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
+import type { DecodedEvent } from '../event-log/stored-event.ts'
+import { organizationOfStream } from '../events/streams.ts'
+import type { WebhookEvent } from '../events/webhooks.ts'
+
+/**
+ * What receivers are told of an event of the log. Pure: the same events in the same order give the same notices, however
+ * they are cut into batches, and so the same ids.
+ */
+
+/** Something to tell, before it is known whom. */
+export type Notice = {
+  readonly event: WebhookEvent
+  /** Null: it concerns everyone. */
+  readonly organizationId: string | null
+  /** What it is told of: the same source is told once. */
+  readonly source: string
+  /** When it happened, ISO 8601. */
+  readonly at: string
+  /** Who began to listen after this is not told. */
+  readonly recordedAtMs: number
+  /** Without the organization. Neither secrets nor anything about a person. */
+  readonly data: Readonly<Record<string, unknown>>
+}
+
+/** As far as it matters here: what is in the ledger up to now. */
+export type Balance = { readonly micro: MicroCredits; readonly threshold: MicroCredits | null }
+
+const noBalance: Balance = { micro: 0n, threshold: null }
+
+const isLow = ({ micro, threshold }: Balance): boolean => threshold !== null && micro < threshold
+
+/** What notices are made of. Other events are not even parsed: most of a ledger are facts about calls. */
+export const noticedTypes: ReadonlySet<string> = new Set<DecodedEvent['type']>([
+  'CreditGranted',
+  'CreditCharged',
+  'CreditExpired',
+  'CreditAdjusted',
+  'BalanceThresholdSet',
+  'PriceOverrideSet',
+  'PriceOverrideWithdrawn',
+  'PriceBookPublished',
+  'PriceBookWithdrawn',
+  'LogCheckpointed',
+])
+
+/** The balance after an event of the organization's ledger. */
+const balanceAfter = (before: Balance, event: DecodedEvent): Balance => {
+  switch (event.type) {
+    case 'CreditGranted':
+    case 'CreditAdjusted':
+      return { ...before, micro: before.micro + parseCredits(event.data.amount) }
+    case 'CreditCharged':
+    case 'CreditExpired':
+      return { ...before, micro: before.micro - parseCredits(event.data.amount) }
+    case 'BalanceThresholdSet':
+      return { ...before, threshold: event.data.amount === null ? null : parseCredits(event.data.amount) }
+    default:
+      return before
+  }
+}
+
+/**
+ * The notice an event gives, if any. Events come in log order; `balances` has the balance of every organization among
+ * them, and is moved on. A balance is low while it is below the threshold: that it has become low is told once, until it is not low
+ * any more. Throws where the event's data are not what its type says.
+ */
+export const noticeOf = (event: DecodedEvent, balances: Map<string, Balance>): Notice | null => {
+  const organizationId = organizationOfStream(event.recorded.stream)
+  const told = organizationId === null ? noticeOfAll(event) : noticeOfOne(organizationId, event, balances)
+  return told === null ? null : { ...placeOf(event), organizationId, ...told }
+}
+
+type Told = Pick<Notice, 'event' | 'data'>
+
+const noticeOfOne = (
+  organizationId: string,
+  event: DecodedEvent,
+  balances: Map<string, Balance>,
+): Told | null => {
+  const before = balances.get(organizationId) ?? noBalance
+  const after = balanceAfter(before, event)
+  balances.set(organizationId, after)
+  return !isLow(before) && isLow(after) ? lowBalance(after) : overrideNotice(event)
+}
+
+const placeOf = ({ recorded, metadata }: DecodedEvent): Pick<Notice, 'source' | 'at' | 'recordedAtMs'> => ({
+  source: recorded.id,
+  at: metadata.effective_at,
+  // The writer's clock, which a copy of the log keeps; earlier releases did not write it down.
+  recordedAtMs: Date.parse(metadata.recorded_at ?? metadata.effective_at),
+})
+
+const lowBalance = ({ micro, threshold }: Balance): Told => ({
+  event: 'balance.low',
+  data: { balance: formatCredits(micro), threshold: threshold === null ? null : formatCredits(threshold) },
+})
+
+const overrideNotice = (event: DecodedEvent): Told | null => {
+  if (event.type === 'PriceOverrideSet') {
+    const { sku, amount, effective_from } = event.data
+    return { event: 'price.changed', data: { change: 'override', sku, amount, effective_from } }
+  }
+  if (event.type !== 'PriceOverrideWithdrawn') return null
+  const { sku } = event.data
+  const effective_from = event.metadata.effective_at
+  return { event: 'price.changed', data: { change: 'override_withdrawn', sku, effective_from } }
+}
+
+const noticeOfAll = (event: DecodedEvent): Told | null => {
+  if (event.type === 'LogCheckpointed') {
+    const { size, note } = event.data
+    return { event: 'checkpoint', data: { size, note } }
+  }
+  if (event.type === 'PriceBookWithdrawn') {
+    const data = { change: 'price_book_withdrawn', price_book_version: event.data.version }
+    return { event: 'price.changed', data }
+  }
+  if (event.type !== 'PriceBookPublished') return null
+  const { version, effective_from } = event.data
+  return {
+    event: 'price.changed',
+    data: { change: 'price_book', price_book_version: version, effective_from },
+  }
+}

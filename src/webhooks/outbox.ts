@@ -1,0 +1,159 @@
+import type pg from 'pg'
+import { uuidV5 } from '../event-log/event-id.ts'
+import type { WebhookEvent } from '../events/webhooks.ts'
+import type { Notice } from './notices.ts'
+
+/**
+ * The messages to be sent, one row for each webhook and notice. They are written in the transaction that moves the
+ * place up to which the event log was read, so that none is lost. A message's id derives from the webhook and from what it
+ * is told of, and messages outlive what may be read again: so none is told twice, also where the whole log is read anew.
+ */
+
+/** A notice older than this when it is read is told to no one: it is news no more. Far less than messages are kept. */
+const noticeMsMax = 30 * 24 * 3_600_000
+/** After this a message that was delivered, or given up, is forgotten. */
+const keptDays = 90
+/** Messages that wait for one webhook. What comes on top is counted and not kept. */
+export const pendingMax = 1_000
+
+type Listener = {
+  readonly webhook_id: string
+  readonly organization_id: string | null
+  readonly events: readonly WebhookEvent[]
+  readonly created_at: Date
+}
+
+type Delivery = {
+  readonly deliveryId: string
+  readonly webhookId: string
+  readonly event: string
+  readonly payload: string
+}
+
+/** The body of a message; `organizationId` is whose webhook it is sent to. */
+export const payloadOf = (
+  { event, at, data }: { event: string; at: string; data: Notice['data'] },
+  organizationId: string | null,
+): string =>
+  JSON.stringify({ type: event, timestamp: at, data: { organization_id: organizationId, ...data } })
+
+/** Who is told of what. Pure. */
+export const deliveriesOf = (
+  notices: readonly Notice[],
+  listeners: readonly Listener[],
+  nowMs: number,
+): Delivery[] =>
+  notices
+    .filter(({ recordedAtMs }) => nowMs - recordedAtMs <= noticeMsMax)
+    .flatMap((notice) =>
+      listeners
+        .filter(
+          ({ organization_id, events, created_at }) =>
+            events.includes(notice.event) &&
+            created_at.getTime() <= notice.recordedAtMs &&
+            (notice.organizationId === null || notice.organizationId === organization_id),
+        )
+        .map(({ webhook_id, organization_id }) => ({
+          deliveryId: deliveryIdOf(webhook_id, notice),
+          webhookId: webhook_id,
+          event: notice.event,
+          payload: payloadOf(notice, organization_id),
+        })),
+    )
+
+const deliveryIdOf = (webhookId: string, { event, source }: Notice): string =>
+  `msg_${uuidV5(`webhook/${webhookId}/${event}/${source}`).replaceAll('-', '')}`
+
+const isFull = `(select count(*) from webhook_deliveries d where d.webhook_id = n.webhook_id and d.state = 'pending') >= ${pendingMax}`
+
+/** Puts notices down for everyone who listens, in the caller's transaction. Returns the webhooks that have a message more. */
+export const putDown = async (
+  client: pg.ClientBase | pg.Pool,
+  notices: readonly Notice[],
+  nowMs: number,
+): Promise<string[]> => {
+  if (notices.length === 0) return []
+  const { rows } = await client.query<Listener>(
+    `select webhook_id, organization_id, events, created_at from webhook_endpoints
+      where disabled_at is null and events && $1::text[] and (organization_id is null or $3 or organization_id = any ($2))`,
+    [
+      [...new Set(notices.map(({ event }) => event))],
+      [...new Set(notices.map(({ organizationId }) => organizationId))],
+      notices.some(({ organizationId }) => organizationId === null),
+    ],
+  )
+  const deliveries = deliveriesOf(notices, rows, nowMs)
+  if (deliveries.length === 0) return []
+  const columns = [
+    deliveries.map(({ deliveryId }) => deliveryId),
+    deliveries.map(({ webhookId }) => webhookId),
+  ]
+  await client.query(
+    `update webhook_endpoints e set dropped = e.dropped + n.count
+       from (select n.webhook_id, count(*) from unnest($1::text[], $2::text[]) as n (delivery_id, webhook_id)
+              where ${isFull} and not exists (select from webhook_deliveries d where d.delivery_id = n.delivery_id)
+              group by n.webhook_id) n
+      where e.webhook_id = n.webhook_id`,
+    columns,
+  )
+  const put = await client.query<{ webhook_id: string }>(
+    `insert into webhook_deliveries (delivery_id, webhook_id, event, payload, created_at, next_attempt_at)
+     select n.delivery_id, n.webhook_id, n.event, n.payload, $5, $5
+       from unnest($1::text[], $2::text[], $3::text[], $4::text[]) as n (delivery_id, webhook_id, event, payload)
+      where not ${isFull}
+     on conflict (delivery_id) do nothing returning webhook_id`,
+    [
+      ...columns,
+      deliveries.map(({ event }) => event),
+      deliveries.map(({ payload }) => payload),
+      new Date(nowMs),
+    ],
+  )
+  return [...new Set(put.rows.map(({ webhook_id }) => webhook_id))]
+}
+
+/** Webhooks with a message whose time has come, those that wait longest first. */
+export const dueWebhooks = async (
+  pool: pg.Pool,
+  { nowMs, max }: { nowMs: number; max: number },
+): Promise<{ webhookId: string; failing: boolean }[]> => {
+  const { rows } = await pool.query<{ webhook_id: string; failing: boolean }>(
+    `select e.webhook_id, e.failing_since is not null as failing
+       from webhook_endpoints e
+       join (select webhook_id, min(next_attempt_at) as next from webhook_deliveries
+              where state = 'pending' and next_attempt_at <= $1 group by webhook_id) d using (webhook_id)
+      where e.disabled_at is null and (e.busy_until is null or e.busy_until < $1) order by d.next limit $2`,
+    [new Date(nowMs), max],
+  )
+  return rows.map(({ webhook_id, failing }) => ({ webhookId: webhook_id, failing }))
+}
+
+export const forgottenAtOnceMax = 5_000
+
+/** Forgets messages that were delivered or given up long ago. Returns how many; call again while it returns the maximum. */
+export const forgetDeliveries = async (pool: pg.Pool): Promise<number> => {
+  const { rowCount } = await pool.query(
+    `delete from webhook_deliveries where delivery_id in (
+       select delivery_id from webhook_deliveries
+        where state <> 'pending' and created_at < now() - $1 * interval '1 d' order by created_at limit $2)`,
+    [keptDays, forgottenAtOnceMax],
+  )
+  return rowCount ?? 0
+}
+
+/** What waits to be sent, and since when; of webhooks that are disabled nothing waits. */
+export const pendingDeliveries = async (
+  pool: pg.Pool,
+): Promise<{ count: number; oldestSeconds: number; disabled: number }> => {
+  const { rows } = await pool.query<{ count: string; oldest: string; disabled: string }>(
+    `select count(*), coalesce(extract(epoch from now() - min(created_at)), 0) as oldest,
+            (select count(*) from webhook_endpoints where disabled_at is not null) as disabled
+       from webhook_deliveries where state = 'pending'`,
+  )
+  const [row] = rows
+  return {
+    count: Number(row?.count ?? 0),
+    oldestSeconds: Math.max(0, Number(row?.oldest ?? 0)),
+    disabled: Number(row?.disabled ?? 0),
+  }
+}

@@ -1,0 +1,192 @@
+import type pg from 'pg'
+import type { PostAnswer, PostRequest } from '../egress/post.ts'
+import type { Sealer } from '../guard/secrets.ts'
+import { type Verdict, verdictOf } from './schedule.ts'
+import { type Message, signedHeaders } from './signature.ts'
+
+/**
+ * Sends what is due to one webhook, one message after another, in the order in which they became due. One process at a time
+ * works on a webhook. A message that a process sent and did not live to write down is sent again, under the same id.
+ */
+
+export type Sending = {
+  readonly pool: pg.Pool
+  /** `webhookSealPurpose`. */
+  readonly sealer: Sealer
+  readonly post: (request: PostRequest) => Promise<PostAnswer>
+  readonly clock: { now(): number }
+  /** From 0 to 1. */
+  readonly chance: () => number
+  readonly logger: { warn(fields: object, message: string): void }
+  readonly observe?: (outcome: AttemptOutcome) => void
+  /** Aborts when the process ends: what is under way is left, as if it had never been tried. */
+  readonly signal?: AbortSignal
+}
+
+export const attemptOutcomes = ['delivered', 'failed', 'dead', 'disabled'] as const
+type AttemptOutcome = (typeof attemptOutcomes)[number]
+
+/** Under which secrets are sealed; the context is the webhook's id. */
+export const webhookSealPurpose = 'webhook-secret'
+
+/** Of one attempt: a receiver takes the message and works on it later. */
+const deadlineMs = 10_000
+/** Then other webhooks have their turn. */
+const roundMessagesMax = 50
+const roundMsMax = 20_000
+/** Longer than a round with its last attempt: only a process that died holds a webhook this long. */
+const busyMs = 60_000
+const resultCharsMax = 300
+
+type Claimed = {
+  readonly webhook_id: string
+  readonly url: string
+  readonly sealed_secret: string
+  readonly failing_since: Date | null
+}
+
+/** What came back, for people: never more than a line, and nothing that moves their cursor. */
+export const resultText = (answer: PostAnswer): string => {
+  if (answer.kind !== 'answered') return `${answer.kind} ${answer.detail}`
+  const text = answer.text.replaceAll(/[\p{C}\p{Z}]+/gu, ' ').trim()
+  return `${answer.status}${text === '' ? '' : ` ${text}`}`.slice(0, resultCharsMax)
+}
+
+/** Signs a message and sends it. A secret that cannot be opened is a failure like another. */
+export const sendOnce = async (
+  { sealer, post, signal }: Pick<Sending, 'sealer' | 'post' | 'signal'>,
+  { webhook_id: id, url, sealed_secret }: Pick<Claimed, 'webhook_id' | 'url' | 'sealed_secret'>,
+  message: Message,
+): Promise<PostAnswer> => {
+  const secret = sealer.open(sealed_secret, id)
+  if (secret === null) return { kind: 'refused', detail: 'secret' }
+  return post({
+    url,
+    headers: {
+      'content-type': 'application/json',
+      'user-agent': 'enrichment-ledger-webhooks',
+      ...signedHeaders(secret, message),
+    },
+    body: message.body,
+    deadlineMs,
+    signal,
+  })
+}
+
+/** `sent`: attempts. `more`: the round ended for no other reason than that others are to have their turn. */
+type Round = { readonly sent: number; readonly more: boolean }
+
+/**
+ * One round for a webhook. Nothing is sent while another process sends to it, nor where it fails or works otherwise than
+ * the caller took it to: `failing`.
+ */
+export const sendRound = async (
+  sending: Sending,
+  webhookId: string,
+  { failing }: { failing: boolean },
+): Promise<Round> => {
+  const { pool, clock } = sending
+  const startedMs = clock.now()
+  const claimed = await claim(pool, webhookId, { nowMs: startedMs, failing })
+  if (claimed === null) return { sent: 0, more: false }
+  let failingSinceMs = claimed.failing_since?.getTime() ?? null
+  let sent = 0
+  try {
+    while (sent < roundMessagesMax && clock.now() - startedMs < roundMsMax) {
+      const due = await firstDue(pool, webhookId, clock.now())
+      if (due === null) return { sent, more: false }
+      const message = { id: due.delivery_id, atMs: clock.now(), body: due.payload }
+      const answer = await sendOnce(sending, claimed, message)
+      if (sending.signal?.aborted === true && answer.kind !== 'answered') return { sent, more: false }
+      sent += 1
+      const nowMs = clock.now()
+      const status = answer.kind === 'answered' ? answer.status : null
+      failingSinceMs ??= nowMs
+      const attempts = due.attempts + 1
+      const verdict = verdictOf({ status, attempts, failingSinceMs, nowMs, chance: sending.chance() })
+      await writeDown(pool, { ...due, webhookId, verdict, nowMs, result: resultText(answer) })
+      tell(sending, webhookId, verdict)
+      if (verdict.kind === 'delivered') failingSinceMs = null
+      // What did not answer at all would not answer the next message either.
+      if (status === null || verdict.kind === 'disable' || sending.signal?.aborted === true)
+        return { sent, more: false }
+    }
+    return { sent, more: (failingSinceMs !== null) === failing }
+  } finally {
+    await pool.query('update webhook_endpoints set busy_until = null where webhook_id = $1', [webhookId])
+  }
+}
+
+const tell = ({ logger, observe }: Sending, webhookId: string, verdict: Verdict): void => {
+  const outcomes = { delivered: 'delivered', again: 'failed', dead: 'dead', disable: 'disabled' } as const
+  observe?.(outcomes[verdict.kind])
+  if (verdict.kind === 'disable')
+    logger.warn(
+      { webhook: webhookId, reason: verdict.reason },
+      'webhooks: one is disabled; "webhook test" takes it up again once it answers',
+    )
+}
+
+const claim = async (
+  pool: pg.Pool,
+  webhookId: string,
+  { nowMs, failing }: { nowMs: number; failing: boolean },
+): Promise<Claimed | null> => {
+  const { rows } = await pool.query<Claimed>(
+    `update webhook_endpoints set busy_until = $3
+      where webhook_id = $1 and disabled_at is null and (busy_until is null or busy_until < $2)
+        and (failing_since is not null) = $4
+     returning webhook_id, url, sealed_secret, failing_since`,
+    [webhookId, new Date(nowMs), new Date(nowMs + busyMs), failing],
+  )
+  return rows[0] ?? null
+}
+
+type Due = { readonly delivery_id: string; readonly payload: string; readonly attempts: number }
+
+const firstDue = async (pool: pg.Pool, webhookId: string, nowMs: number): Promise<Due | null> => {
+  const { rows } = await pool.query<Due>(
+    `select delivery_id, payload, attempts from webhook_deliveries
+      where webhook_id = $1 and state = 'pending' and next_attempt_at <= $2
+      order by next_attempt_at, delivery_id limit 1`,
+    [webhookId, new Date(nowMs)],
+  )
+  return rows[0] ?? null
+}
+
+const stateAfter = { delivered: 'delivered', again: 'pending', dead: 'dead', disable: 'dead' } as const
+
+const writeDown = async (
+  pool: pg.Pool,
+  {
+    delivery_id,
+    webhookId,
+    verdict,
+    nowMs,
+    result,
+  }: Due & { webhookId: string; verdict: Verdict; nowMs: number; result: string },
+): Promise<void> => {
+  const at = new Date(nowMs)
+  await pool.query(
+    `with done as (
+       update webhook_deliveries set state = $2, attempts = attempts + 1, last_attempt_at = $3, last_result = $4, next_attempt_at = $5
+        where delivery_id = $1 and state = 'pending')
+     update webhook_endpoints set failing_since = case when $2 = 'delivered' then null else coalesce(failing_since, $3) end
+      where webhook_id = $6`,
+    [
+      delivery_id,
+      stateAfter[verdict.kind],
+      at,
+      result,
+      verdict.kind === 'again' ? new Date(verdict.atMs) : at,
+      webhookId,
+    ],
+  )
+  if (verdict.kind !== 'disable') return
+  await pool.query(
+    `with given_up as (update webhook_deliveries set state = 'dead', last_result = coalesce(last_result, 'not sent: the webhook was disabled')
+        where webhook_id = $1 and state = 'pending')
+     update webhook_endpoints set disabled_at = $2, disabled_reason = $3 where webhook_id = $1`,
+    [webhookId, at, verdict.reason],
+  )
+}

@@ -1,0 +1,30 @@
+import { createHmac } from 'node:crypto'
+
+/**
+ * Standard Webhooks (https://www.standardwebhooks.com): what a receiver needs to know that a message is ours, whole and
+ * recent. Pure.
+ */
+
+const secretPrefix = 'whsec_'
+/** The specification asks for 24 to 64. */
+export const secretBytes = 32
+
+/** A secret as receivers are given it. */
+export const secretText = (bytes: Buffer): string => `${secretPrefix}${bytes.toString('base64')}`
+
+export type Message = {
+  /** The same for every attempt, so that a receiver can tell a repetition. */
+  readonly id: string
+  readonly atMs: number
+  readonly body: string
+}
+
+export const signedHeaders = (
+  secret: string,
+  { id, atMs, body }: Message,
+): Readonly<Record<'webhook-id' | 'webhook-timestamp' | 'webhook-signature', string>> => {
+  const timestamp = String(Math.floor(atMs / 1_000))
+  const key = Buffer.from(secret.slice(secretPrefix.length), 'base64')
+  const signature = createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64')
+  return { 'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': `v1,${signature}` }
+}

@@ -1,0 +1,405 @@
+/** From an event to a receiver: what is put down, what is sent when, and what is never told twice. */
+import { createHmac } from 'node:crypto'
+import pg from 'pg'
+import pino from 'pino'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { formatCredits } from '../../src/billing/money.ts'
+import type { PostAnswer, PostRequest } from '../../src/egress/post.ts'
+import { uuidV5 } from '../../src/event-log/event-id.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import type { DomainEvent } from '../../src/events/catalogue.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import { createSecrets } from '../../src/guard/secrets.ts'
+import { expiryNotice } from '../../src/webhooks/expiring-keys.ts'
+import { createWebhookFollower } from '../../src/webhooks/follow.ts'
+import { dueWebhooks, forgetDeliveries, pendingMax, putDown } from '../../src/webhooks/outbox.ts'
+import { retryDelaysMs } from '../../src/webhooks/schedule.ts'
+import { type Sending, sendRound, webhookSealPurpose } from '../../src/webhooks/send.ts'
+import { until } from '../support/house.ts'
+import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { organization } from './events.ts'
+
+const logger = pino({ level: 'silent' })
+const secret = `whsec_${Buffer.alloc(32, 3).toString('base64')}`
+const sealer = createSecrets('a secret of at least thirty-two characters').sealer(webhookSealPurpose)
+const startMs = Date.parse('2026-11-22T10:00:00.000Z')
+const dayMs = 24 * 3_600_000
+
+let database: TestDatabase
+let pool: pg.Pool
+let memory: MemoryEventLog
+let log: EventLog
+/** Followers to be stopped. */
+let running: { stop(): Promise<void> }[]
+
+beforeAll(async () => {
+  database = await testDatabase()
+  pool = new pg.Pool({ connectionString: database.url, max: 4 })
+  pool.on('error', () => undefined)
+})
+afterAll(async () => {
+  await pool?.end()
+  await database?.drop()
+})
+beforeEach(() => {
+  memory = createMemoryEventLog()
+  log = memory.client('test')
+  running = []
+})
+afterEach(async () => {
+  for (const one of running) await one.stop()
+  await log.close()
+  await pool.query(
+    'truncate webhook_endpoints, webhook_deliveries, webhook_progress, webhook_balances, leases',
+  )
+})
+
+let made = 0
+const webhook = async (
+  events: readonly string[],
+  { organizationId = organization.id as string | null, createdAtMs = startMs - dayMs } = {},
+): Promise<string> => {
+  const id = `wh_${String(++made).padStart(26, '0')}`
+  await pool.query(
+    `insert into webhook_endpoints (webhook_id, organization_id, url, events, sealed_secret, created_at)
+     values ($1, $2, 'https://a.test/', $3, $4, $5)`,
+    [id, organizationId, events, sealer.seal(secret, id), new Date(createdAtMs)],
+  )
+  return id
+}
+
+const deliveries = async (id?: string) => {
+  const { rows } = await pool.query<{
+    delivery_id: string
+    webhook_id: string
+    state: string
+    attempts: number
+    payload: string
+    last_result: string | null
+  }>(
+    `select delivery_id, webhook_id, state, attempts, payload, last_result from webhook_deliveries
+      where $1::text is null or webhook_id = $1 order by created_at, delivery_id`,
+    [id ?? null],
+  )
+  return rows
+}
+
+let appended = 0
+const append = async (event: DomainEvent, stream = ledgerStream(organization.id), atMs = startMs) => {
+  const revision = memory.eventsOf(stream).length - 1
+  const at = new Date(atMs).toISOString()
+  const encoded = encodeEvent(event, { id: uuidV5(`${++appended}`), actor: 'system', effectiveAt: at })
+  await log.append(stream, revision < 0 ? 'none' : revision, [encoded])
+}
+
+const threshold = (amount: number): DomainEvent => ({
+  type: 'BalanceThresholdSet',
+  data: { amount: String(amount) },
+})
+const moved = (by: number): DomainEvent => ({
+  type: 'CreditAdjusted',
+  data: {
+    ...{ adjustment_id: organization.uuid, adjusts: null, reason: 'r', rerate_run: null, allocations: [] },
+    ...{
+      overdraft_repaid: '0',
+      kind: 'adjustment',
+      fills: [],
+      amount: formatCredits(BigInt(by) * 1_000_000n),
+    },
+  },
+})
+
+const follow = (owner = 'one', eventLog = log) => {
+  const follower = createWebhookFollower({
+    ...{ pool, eventLog, logger, owner, clock: { now: () => startMs } },
+    put: async () => undefined,
+  })
+  void follower.run()
+  running.push(follower)
+  return follower
+}
+
+const readUpTo = (position: number) =>
+  until(`read up to ${position}`, async () => {
+    const { rows } = await pool.query('select position from webhook_progress')
+    return Number(rows[0]?.position) === position
+  })
+
+describe('what the event log says', () => {
+  test('is told from the first webhook on, once for each crossing, in the balances of the whole ledger', async () => {
+    for (const event of [moved(20), threshold(10), moved(-15)])
+      await append(event, undefined, startMs - 2 * dayMs)
+    const id = await webhook(['balance.low'])
+    follow()
+    await readUpTo(3)
+    expect(await deliveries()).toEqual([])
+    for (const event of [moved(-1), moved(10), moved(-10), moved(-1)]) await append(event)
+    await readUpTo(7)
+    expect((await deliveries(id)).map(({ payload }) => JSON.parse(payload))).toEqual([
+      {
+        type: 'balance.low',
+        timestamp: '2026-11-22T10:00:00.000Z',
+        data: { organization_id: organization.id, balance: '4', threshold: '10' },
+      },
+    ])
+  })
+
+  test('is told once also after a restart, by several processes, and when everything is read from the beginning', async () => {
+    await webhook(['balance.low'])
+    for (const event of [moved(5), threshold(10), moved(10)]) await append(event)
+    await follow()
+      .stop()
+      .then(() => undefined)
+    follow('two')
+    follow('three')
+    await readUpTo(3)
+    const once = await deliveries()
+    expect(once).toHaveLength(1)
+    for (const one of running.splice(0)) await one.stop()
+    // As if nothing had ever been read.
+    await pool.query('truncate webhook_progress, webhook_balances')
+    await append(moved(-10))
+    follow('four')
+    await readUpTo(4)
+    const twice = await deliveries()
+    expect(twice).toHaveLength(2)
+    expect(twice.map(({ delivery_id }) => delivery_id)).toContain(once[0]?.delivery_id)
+  })
+
+  test('of a log that was restored is read from its beginning, and told no second time', async () => {
+    await webhook(['balance.low'])
+    for (const event of [moved(5), threshold(10), moved(1)]) await append(event)
+    follow()
+    await readUpTo(3)
+    for (const one of running.splice(0)) await one.stop()
+    memory.restore(2)
+    await append(moved(2))
+    follow('two')
+    await until('read anew', async () => {
+      const { rows } = await pool.query('select balance_micro::text as balance from webhook_balances')
+      return rows[0]?.balance === '7000000'
+    })
+    expect(await deliveries()).toHaveLength(1)
+  })
+
+  test('that cannot be read is left out, and the rest is told', async () => {
+    await webhook(['balance.low'])
+    await append(moved(5))
+    const bad = { id: uuidV5('bad'), type: 'CreditAdjusted', data: '{"amount":"much"}', metadata: '{}' }
+    await log.append(ledgerStream(organization.id), 0, [bad])
+    await append(threshold(10))
+    follow()
+    await readUpTo(3)
+    expect(await deliveries()).toHaveLength(1)
+  })
+})
+
+/** Answers in turn; the last one for ever. */
+const receiver = (...answers: (number | null)[]) => {
+  const requests: PostRequest[] = []
+  const post = async (request: PostRequest): Promise<PostAnswer> => {
+    requests.push(request)
+    const status = answers[Math.min(requests.length, answers.length) - 1] ?? null
+    return status === null
+      ? { kind: 'timeout', detail: 'deadline' }
+      : { kind: 'answered', status, text: `said\u001b[2J ${status}` }
+  }
+  return { requests, post }
+}
+
+/** With a clock that is set by hand. */
+const sendingTo = (post: Sending['post']) => {
+  const clock = { nowMs: startMs, now: () => clock.nowMs }
+  const sending: Sending = { pool, sealer, post, clock, chance: () => 0, logger }
+  return { clock, sending }
+}
+
+const message = (n = 0, event: 'price.changed' | 'checkpoint' = 'price.changed') => ({
+  ...{ event, organizationId: null, source: `source ${n}`, at: new Date(startMs).toISOString() },
+  ...{ recordedAtMs: startMs, data: { n } },
+})
+
+const nextAttemptMs = async (): Promise<number> => {
+  const { rows } = await pool.query<{ at: Date }>(
+    "select min(next_attempt_at) as at from webhook_deliveries where state = 'pending'",
+  )
+  return rows[0]?.at?.getTime() ?? Number.NaN
+}
+
+describe('a message', () => {
+  test('is signed, and delivered once', async () => {
+    const id = await webhook(['price.changed'])
+    await putDown(pool, [message()], startMs)
+    const { post, requests } = receiver(200)
+    const { sending } = sendingTo(post)
+    expect(await sendRound(sending, id, { failing: false })).toEqual({ sent: 1, more: false })
+    expect(await sendRound(sending, id, { failing: false })).toEqual({ sent: 0, more: false })
+    const [row] = await deliveries(id)
+    const [request] = requests
+    expect(row).toMatchObject({ state: 'delivered', attempts: 1, last_result: '200 said [2J 200' })
+    expect(request?.body).toBe(row?.payload)
+    const signed = `${row?.delivery_id}.${startMs / 1000}.${request?.body}`
+    expect(request?.headers).toMatchObject({
+      'webhook-id': row?.delivery_id,
+      'webhook-timestamp': String(startMs / 1000),
+      'webhook-signature': `v1,${createHmac('sha256', Buffer.alloc(32, 3)).update(signed).digest('base64')}`,
+    })
+  })
+
+  test('is tried again by the schedule, under the same id with a new time, until it is given up', async () => {
+    const id = await webhook(['price.changed'])
+    await putDown(pool, [message()], startMs)
+    const { post, requests } = receiver(500, null, 302)
+    const { clock, sending } = sendingTo(post)
+    await sendRound(sending, id, { failing: false })
+    const pauses: number[] = []
+    for (;;) {
+      const next = await nextAttemptMs()
+      if (Number.isNaN(next)) break
+      clock.nowMs = next - 1
+      expect(await dueWebhooks(pool, { nowMs: clock.nowMs, max: 10 })).toEqual([])
+      pauses.push(next - Number(requests.at(-1)?.headers['webhook-timestamp']) * 1_000)
+      clock.nowMs = next
+      expect(await dueWebhooks(pool, { nowMs: next, max: 10 })).toEqual([{ webhookId: id, failing: true }])
+      await sendRound(sending, id, { failing: true })
+    }
+    expect(pauses).toEqual([...retryDelaysMs])
+    expect(new Set(requests.map(({ headers }) => headers['webhook-id'])).size).toBe(1)
+    expect(new Set(requests.map(({ headers }) => headers['webhook-signature'])).size).toBe(8)
+    expect(await deliveries(id)).toMatchObject([{ state: 'dead', attempts: 8 }])
+  })
+
+  test('that reached nobody holds up the others of its webhook for one attempt only', async () => {
+    const id = await webhook(['price.changed'])
+    await putDown(pool, [message(1), message(2)], startMs)
+    const { post, requests } = receiver(null, 200)
+    const { clock, sending } = sendingTo(post)
+    expect(await sendRound(sending, id, { failing: false })).toEqual({ sent: 1, more: false })
+    expect(await sendRound(sending, id, { failing: true })).toEqual({ sent: 1, more: false })
+    clock.nowMs += retryDelaysMs[0] ?? 0
+    await sendRound(sending, id, { failing: false })
+    expect(requests).toHaveLength(3)
+    expect((await deliveries(id)).map(({ state }) => state)).toEqual(['delivered', 'delivered'])
+  })
+
+  test('that is under way when the process ends is left as if it had never been tried', async () => {
+    const id = await webhook(['price.changed'])
+    await putDown(pool, [message(1), message(2)], startMs)
+    const ending = new AbortController()
+    const post = async ({ signal }: PostRequest): Promise<PostAnswer> => {
+      expect(signal).toBe(ending.signal)
+      ending.abort()
+      return { kind: 'timeout', detail: 'aborted' }
+    }
+    const sending = { ...sendingTo(post).sending, signal: ending.signal }
+    expect(await sendRound(sending, id, { failing: false })).toEqual({ sent: 0, more: false })
+    expect(await deliveries(id)).toMatchObject([{ attempts: 0 }, { attempts: 0 }])
+    const { rows } = await pool.query('select busy_until, failing_since from webhook_endpoints')
+    expect(rows).toEqual([{ busy_until: null, failing_since: null }])
+  })
+
+  test('waits while another process sends to its webhook, and no longer than a process lives', async () => {
+    const id = await webhook(['price.changed'])
+    await putDown(pool, [message()], startMs)
+    const { post } = receiver(200)
+    const { clock, sending } = sendingTo(post)
+    await pool.query('update webhook_endpoints set busy_until = $1', [new Date(startMs + 60_000)])
+    expect(await dueWebhooks(pool, { nowMs: startMs, max: 10 })).toEqual([])
+    expect(await sendRound(sending, id, { failing: false })).toMatchObject({ sent: 0 })
+    clock.nowMs += 60_001
+    expect(await sendRound(sending, id, { failing: false })).toMatchObject({ sent: 1 })
+  })
+
+  test('whose secret is not ours is not sent', async () => {
+    const id = await webhook(['price.changed'])
+    await pool.query("update webhook_endpoints set sealed_secret = 'AAAA'")
+    await putDown(pool, [message()], startMs)
+    const { post, requests } = receiver(200)
+    await sendRound(sendingTo(post).sending, id, { failing: false })
+    expect(requests).toEqual([])
+    expect(await deliveries(id)).toMatchObject([{ state: 'pending', last_result: 'refused secret' }])
+  })
+
+  test('is not kept where a thousand wait, and that is counted', async () => {
+    const id = await webhook(['price.changed'])
+    const many = Array.from({ length: pendingMax }, (_, n) => message(n))
+    await putDown(pool, many, startMs)
+    await putDown(pool, [message(pendingMax), message(0)], startMs)
+    expect(await deliveries(id)).toHaveLength(pendingMax)
+    const { rows } = await pool.query('select dropped::int from webhook_endpoints')
+    expect(rows).toEqual([{ dropped: 1 }])
+  })
+
+  test('that is done is forgotten after 90 days, one that waits is not', async () => {
+    const id = await webhook(['price.changed'])
+    await putDown(pool, [message(1), message(2)], startMs)
+    await pool.query("update webhook_deliveries set created_at = now() - interval '91 d'")
+    await pool.query(
+      "update webhook_deliveries set state = 'dead' where delivery_id = (select min(delivery_id) from webhook_deliveries)",
+    )
+    expect(await forgetDeliveries(pool)).toBe(1)
+    expect(await deliveries(id)).toMatchObject([{ state: 'pending' }])
+  })
+})
+
+describe('a webhook', () => {
+  test('that answers 410 is disabled, with everything that waits', async () => {
+    const id = await webhook(['price.changed'])
+    await putDown(pool, [message(1), message(2)], startMs)
+    const { post, requests } = receiver(410)
+    const { sending } = sendingTo(post)
+    await sendRound(sending, id, { failing: false })
+    expect(requests).toHaveLength(1)
+    expect((await deliveries(id)).map(({ state }) => state)).toEqual(['dead', 'dead'])
+    const { rows } = await pool.query('select disabled_reason from webhook_endpoints')
+    expect(rows).toEqual([{ disabled_reason: 'it answered 410 Gone' }])
+    expect(await putDown(pool, [message(3)], startMs)).toEqual([])
+  })
+
+  test('that fails for three days is disabled and says since when', async () => {
+    const id = await webhook(['price.changed'])
+    const { sending, clock } = sendingTo(receiver(503).post)
+    await putDown(pool, [message(1)], startMs)
+    await sendRound(sending, id, { failing: false })
+    clock.nowMs = startMs + 3 * dayMs
+    await pool.query('update webhook_deliveries set attempts = 7')
+    await sendRound(sending, id, { failing: true })
+    const { rows } = await pool.query('select disabled_reason from webhook_endpoints')
+    expect(rows).toEqual([{ disabled_reason: 'every attempt failed since 2026-11-22T10:00:00.000Z' }])
+  })
+})
+
+describe('a key that ends', () => {
+  const key = (leftMs: number) => ({
+    ...{ key_id: 'AAAAAAAAAAAAAAAA', organization_id: organization.id, successor_id: null },
+    ends_at: new Date(startMs + leftMs),
+  })
+
+  test.each([
+    [8 * dayMs, null],
+    [7 * dayMs, 7],
+    [2 * dayMs, 7],
+    [dayMs, 1],
+    [1, 1],
+    [0, null],
+    [-1, null],
+  ])('in %d ms: %s days before', (leftMs, days) => {
+    expect(expiryNotice(key(leftMs), startMs)?.data.days_before ?? null).toBe(days)
+  })
+
+  test('is told once for each, however often it is looked at', async () => {
+    const id = await webhook(['key.expiring'])
+    for (const [leftMs, nowMs] of [
+      [6 * dayMs, startMs],
+      [6 * dayMs, startMs + dayMs],
+      [6 * dayMs, startMs + 5.5 * dayMs],
+      [6 * dayMs, startMs + 5.7 * dayMs],
+    ] as const) {
+      const notice = expiryNotice(key(leftMs), nowMs)
+      await putDown(pool, notice === null ? [] : [notice], nowMs)
+    }
+    expect(await deliveries(id)).toHaveLength(2)
+  })
+})

@@ -1,0 +1,24 @@
+/** Events as the event log gives them. */
+import { uuidV5 } from '../../src/event-log/event-id.ts'
+import type { DecodedEvent } from '../../src/event-log/stored-event.ts'
+import type { DomainEvent } from '../../src/events/catalogue.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+
+export const organization = {
+  id: 'org_01JAAAAAAAAAAAAAAAAAAAAAAA',
+  uuid: '00000000-0000-5000-8000-000000000000',
+} as const
+
+/** The nth event of the log; its id is made of `n`. */
+export const decoded = (
+  event: DomainEvent,
+  n: number,
+  stream: string = ledgerStream(organization.id),
+): DecodedEvent => ({
+  ...event,
+  recorded: {
+    ...{ id: uuidV5(`${n}`), type: event.type, data: JSON.stringify(event.data), metadata: '{}' },
+    ...{ position: BigInt(n + 1), stream, revision: n, recordedAtMs: 0 },
+  },
+  metadata: { schema_version: 1, actor: 'system', effective_at: '2026-11-01T00:00:00.000Z' },
+})

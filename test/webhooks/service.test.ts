@@ -1,0 +1,273 @@
+/**
+ * The whole way, by the running service: a webhook is made, something happens, and a receiver on the loopback, which
+ * `EGRESS_ALLOW` names, is told. A second receiver never answers.
+ */
+import { once } from 'node:events'
+import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { projections } from '../../projections/index.ts'
+import {
+  createWebhook,
+  deleteWebhook,
+  listDeliveries,
+  listWebhooks,
+  resendDelivery,
+  testWebhook,
+  webhookEventsOf,
+  webhookUrlOf,
+} from '../../src/administration/webhooks.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import { createEgressGuard } from '../../src/egress/guard.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { operatorStream } from '../../src/events/streams.ts'
+import type { WebhookEvent } from '../../src/events/webhooks.ts'
+import { rebuildProjections } from '../../src/projector/rebuild.ts'
+import { openOutside } from '../../src/start/capabilities.ts'
+import { tellOfExpiringKeys } from '../../src/webhooks/expiring-keys.ts'
+import { signedHeaders } from '../../src/webhooks/signature.ts'
+import { type House, openHouse, type Partner, places } from '../support/house.ts'
+import { eventually } from '../support/service.ts'
+
+type Received = { readonly headers: IncomingHttpHeaders; readonly body: string }
+
+const deadlineMs = 60_000
+const received: Received[] = []
+let house: House
+let partner: Partner
+let receiver: Server
+let base: string
+let good: { webhookId: string; secret: string }
+let silent: { webhookId: string; secret: string }
+
+const make = (path: string, events: readonly WebhookEvent[], organizationId: string | null) =>
+  createWebhook(house.foundation, { organizationId, url: new URL(path, base), events, actor: 'cli' })
+
+beforeAll(async () => {
+  receiver = createServer(async (request, response) => {
+    if (request.url === '/silent') return
+    const chunks: Buffer[] = []
+    for await (const chunk of request) chunks.push(chunk)
+    received.push({ headers: request.headers, body: Buffer.concat(chunks).toString() })
+    response.writeHead(204).end()
+  })
+  receiver.listen(0, '127.0.0.1')
+  await once(receiver, 'listening')
+  base = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}`
+  house = await openHouse({
+    environment: { ROLES: 'api,dashboard,projector,jobs', EGRESS_ALLOW: '127.0.0.1' },
+  })
+  partner = await house.partner({ credits: '100' })
+  silent = await make('/silent', ['price.changed'], partner.organizationId)
+  good = await make('/a-secret-path', ['price.changed', 'balance.low'], partner.organizationId)
+  await make('/outside', ['checkpoint'], null)
+}, deadlineMs)
+afterAll(async () => {
+  receiver?.closeAllConnections()
+  receiver?.close()
+  await house?.close()
+})
+
+const publish = async (hours: number): Promise<void> => {
+  const [book] = (await house.recorded())
+    .map(decodeEvent)
+    .flatMap(({ type, data }) => (type === 'PriceBookPublished' ? [data] : []))
+  if (book === undefined) throw new Error('there is no price book')
+  const effective_from = new Date(Date.now() + hours * 3_600_000).toISOString()
+  await house.publishPriceBook({ rules: book.rules, effective_from })
+}
+
+const receivedSoon = (count: number): Promise<true> =>
+  eventually(async () => (received.length >= count ? true : undefined), deadlineMs)
+
+describe('a webhook', () => {
+  test(
+    'is told what happened, signed, while another one of its kind never answers',
+    async () => {
+      const { organizationId } = partner
+      const { foundation } = house
+      await foundation.ledger.submit(organizationId, {
+        ...{ key: 'threshold', atMs: Date.now(), actor: 'cli', kind: 'set_threshold' },
+        amount: parseCredits('100'),
+      })
+      await publish(24)
+      expect(await house.lookup(partner, { ip: places.london })).toMatchObject({ status: 200 })
+      await foundation.checkpoints.make()
+      await receivedSoon(3)
+      const told = new Map(received.map((one) => [JSON.parse(one.body).type, one]))
+      const messages = [...told.values()].map(({ body }) => JSON.parse(body))
+      expect(messages.find(({ type }) => type === 'price.changed')?.data).toMatchObject({
+        ...{ organization_id: organizationId, change: 'price_book', price_book_version: 2 },
+      })
+      expect(messages.find(({ type }) => type === 'balance.low')?.data).toEqual({
+        ...{ organization_id: organizationId, balance: '99', threshold: '100' },
+      })
+      // As it is in the event log, to be kept outside.
+      const [last] = await foundation.eventLog.read('checkpoint', { direction: 'backwards', max: 1 })
+      const { note, size } = JSON.parse(last?.data ?? '')
+      expect(messages.find(({ type }) => type === 'checkpoint')?.data).toEqual({
+        ...{ organization_id: null, size, note },
+      })
+      const { headers, body } = told.get('balance.low') ?? { headers: {}, body: '' }
+      const id = String(headers['webhook-id'])
+      const atMs = Number(headers['webhook-timestamp']) * 1_000
+      expect(headers).toMatchObject(signedHeaders(good.secret, { id, atMs, body }))
+      const statesOf = async (webhookId: string) =>
+        (await listDeliveries(foundation, { webhookId, state: null })).map(({ state }) => state)
+      // It is written down after the receiver has heard it.
+      await eventually(async () =>
+        (await statesOf(good.webhookId)).join() === 'delivered,delivered' ? true : undefined,
+      )
+      expect(await statesOf(silent.webhookId)).toEqual(['pending'])
+    },
+    deadlineMs,
+  )
+
+  test(
+    'is told nothing again when projections are rebuilt',
+    async () => {
+      const { url, eventLog, secrets } = house.foundation
+      await rebuildProjections({ url, eventLog, seal: secrets.rowSeal, projections })
+      const before = received.length
+      // What comes next comes after everything a rebuild could have brought.
+      await publish(48)
+      await receivedSoon(before + 1)
+      expect(received).toHaveLength(before + 1)
+      expect(JSON.parse(received.at(-1)?.body ?? '').data.price_book_version).toBe(3)
+    },
+    deadlineMs,
+  )
+
+  test('is told of a key that ends, once', async () => {
+    const { foundation } = house
+    const { organizationId } = partner
+    const { webhookId } = await make('/other', ['key.expiring'], organizationId)
+    const expiresAt = new Date(Date.now() + 3 * 24 * 3_600_000).toISOString()
+    const { keyId } = await house.key(organizationId, { expiresAt })
+    // The rows people see are a moment behind.
+    const told = await eventually(async () => {
+      const ids = await tellOfExpiringKeys(foundation.pool, Date.now())
+      return ids.length > 0 ? ids : undefined
+    })
+    expect(told).toEqual([webhookId])
+    expect(await tellOfExpiringKeys(foundation.pool, Date.now())).toEqual([])
+    const rows = await house.query('select payload from webhook_deliveries where webhook_id = $1', [
+      webhookId,
+    ])
+    expect(rows.map(({ payload }) => JSON.parse(String(payload)).data)).toEqual([
+      {
+        ...{ organization_id: organizationId, api_key_id: keyId, expires_at: expiresAt, days_before: 7 },
+        successor_api_key_id: null,
+      },
+    ])
+    await deleteWebhook(foundation, { webhookId, actor: 'cli' })
+  })
+
+  test('can be tried at once, and is not told of what a test is about', async () => {
+    const { post } = openOutside(house.config)
+    const before = received.length
+    const tested = await testWebhook(house.foundation, { webhookId: good.webhookId, post })
+    expect(tested).toMatchObject({ delivered: true, result: '204', enabled: false })
+    expect(JSON.parse(received[before]?.body ?? '')).toMatchObject({ type: 'webhook.test' })
+  })
+
+  test('that was disabled is in use again once a test succeeds, and what was given up is sent again', async () => {
+    const { foundation } = house
+    const { webhookId } = good
+    const [delivery] = await listDeliveries(foundation, { webhookId, state: 'delivered' })
+    const deliveryId = delivery?.delivery_id ?? ''
+    await house.query(
+      "update webhook_endpoints set disabled_at = now(), disabled_reason = 'r' where webhook_id = $1",
+      [webhookId],
+    )
+    await expect(resendDelivery(foundation, deliveryId)).rejects.toThrow(
+      `"webhook test ${webhookId}" succeeds`,
+    )
+    const tested = await testWebhook(foundation, { webhookId, post: openOutside(house.config).post })
+    expect(tested).toMatchObject({ delivered: true, enabled: true })
+    await resendDelivery(foundation, deliveryId)
+    expect(await listDeliveries(foundation, { webhookId, state: 'pending' })).toMatchObject([
+      { delivery_id: deliveryId, attempts: 0 },
+    ])
+    expect(await listWebhooks(foundation, partner.organizationId)).toMatchObject([
+      { webhook_id: silent.webhookId },
+      { webhook_id: webhookId, disabled_at: null, pending: 1, dead: 0 },
+    ])
+  })
+
+  test('is on record when it is made and when it is ended: its host, and neither path nor secret', async () => {
+    const made = await make('/another-path', ['checkpoint'], null)
+    await deleteWebhook(house.foundation, { webhookId: made.webhookId, actor: 'user:ada' })
+    const events = (await house.recorded()).filter(({ stream }) => stream === operatorStream).map(decodeEvent)
+    const { host } = new URL(base)
+    const told = { webhook_id: made.webhookId, organization_id: null, host }
+    expect(
+      events.filter(({ data }) => 'webhook_id' in data && data.webhook_id === made.webhookId),
+    ).toMatchObject([
+      { type: 'WebhookCreated', data: { ...told, events: ['checkpoint'] }, metadata: { actor: 'cli' } },
+      { type: 'WebhookDeleted', data: told, metadata: { actor: 'user:ada' } },
+    ])
+    expect(JSON.stringify(events.map(({ data }) => data))).not.toMatch(/path|whsec_/)
+    const { rows } = await house.foundation.pool.query('select * from webhook_endpoints')
+    expect(JSON.stringify(rows)).not.toContain('whsec_')
+    await expect(
+      deleteWebhook(house.foundation, { webhookId: made.webhookId, actor: 'cli' }),
+    ).rejects.toThrow('see "webhook list"')
+  })
+
+  test('shows in the metrics', async () => {
+    const text = await (await fetch(`${house.metricsUrl}/metrics`)).text()
+    expect(text).toMatch(/^enrichment_webhook_attempts_total\{outcome="delivered"\} \d+$/m)
+    expect(text).toMatch(/^enrichment_webhook_pending_messages \d+$/m)
+    expect(text).toMatch(/^enrichment_webhook_oldest_pending_seconds \d/m)
+  })
+})
+
+describe('what a webhook can be made of', () => {
+  const strict = { guard: createEgressGuard({ allow: [] }), exemptions: false }
+  const exempt = { guard: createEgressGuard({ allow: ['10.0.0.0/8'] }), exemptions: true }
+
+  test.each([
+    ['https://hooks.example.com/a?b=c', strict],
+    ['https://10.1.2.3:8443/', exempt],
+    ['http://10.1.2.3/', exempt],
+  ])('%s', (url, where) => {
+    expect(webhookUrlOf(url, where).href).toBe(url)
+  })
+
+  test.each([
+    ['hooks.example.com', strict, 'a whole URL'],
+    ['ftp://a.test/', exempt, 'https://'],
+    ['http://a.test/', strict, 'https://'],
+    ['https://a.test:8443/', strict, 'port 8443'],
+    ['https://user:word@a.test/', strict, 'name or password'],
+    ['https://10.1.2.3/', strict, '10.1.2.3 is not an address of the Internet'],
+    ['https://192.168.1.1/', exempt, '192.168.1.1 is not'],
+    ['https://[::1]/', strict, '::1 is not'],
+    ['https://0x7f000001/', strict, '127.0.0.1 is not'],
+  ])('not %s', (url, where, why) => {
+    expect(() => webhookUrlOf(url, where)).toThrow(why)
+  })
+
+  test('no URL of any length', () => {
+    expect(() => webhookUrlOf(`https://a.test/${'x'.repeat(2_048)}`, strict)).toThrow('at most 2048')
+  })
+
+  test('known events, each once; those of one organization only with one', () => {
+    expect(webhookEventsOf(['checkpoint', 'checkpoint'], null)).toEqual(['checkpoint'])
+    expect(() => webhookEventsOf(['balance.low', 'checkpoint'], null)).toThrow(
+      'balance.low concern one organization',
+    )
+    expect(() => webhookEventsOf(['balance.high'], null)).toThrow('there are balance.low, ')
+    expect(() => webhookEventsOf([], null)).toThrow('at least one')
+  })
+
+  test('twenty of one organization at most', async () => {
+    const { organizationId } = await house.partner()
+    for (let n = 0; n < 20; n++) await make('/many', ['balance.low'], organizationId)
+    await expect(make('/many', ['balance.low'], organizationId)).rejects.toThrow(
+      'there are 20 webhooks already',
+    )
+    await expect(make('/x', ['balance.low'], 'org_01JAAAAAAAAAAAAAAAAAAAAAAA')).rejects.toThrow()
+  })
+})

@@ -1,0 +1,54 @@
+/** Signatures by the rules of Standard Webhooks, checked by what others publish and not by the code that makes them. */
+import { readFileSync } from 'node:fs'
+import { stripTypeScriptTypes } from 'node:module'
+import { describe, expect, test } from 'vitest'
+import { secretText, signedHeaders } from '../../src/webhooks/signature.ts'
+
+describe('a signature', () => {
+  test('is the one of the reference implementations for the message of their test', () => {
+    const headers = signedHeaders('whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', {
+      id: 'msg_p5jXN8AQM9LWM0D4loKWxJek',
+      atMs: 1_614_265_330_999,
+      body: '{"test": 2432232314}',
+    })
+    expect(headers).toEqual({
+      'webhook-id': 'msg_p5jXN8AQM9LWM0D4loKWxJek',
+      'webhook-timestamp': '1614265330',
+      'webhook-signature': 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=',
+    })
+  })
+})
+
+/** The lines partners are given, as they stand in the guide. */
+const published = async (): Promise<(secret: string, headers: object, body: string) => boolean> => {
+  const guide = readFileSync(new URL('../../src/guides/partners.md', import.meta.url), 'utf8')
+  const [, code = ''] = /```ts\n([\s\S]*?verifyWebhook[\s\S]*?)```/.exec(guide) ?? []
+  const source = stripTypeScriptTypes(code)
+  const module = await import(`data:text/javascript,${encodeURIComponent(source)}`)
+  return module.verifyWebhook
+}
+
+describe('what the guide for partners verifies messages with', () => {
+  const secret = secretText(Buffer.alloc(32, 7))
+  const message = { id: 'msg_1', atMs: Date.now(), body: '{"type":"balance.low"}' }
+  const headers = signedHeaders(secret, message)
+
+  test('takes what we sign', async () => {
+    expect((await published())(secret, headers, message.body)).toBe(true)
+  })
+
+  test.each([
+    ['another body', headers, '{"type":"balance.low" }', secret],
+    ['another id', { ...headers, 'webhook-id': 'msg_2' }, message.body, secret],
+    ['another secret', headers, message.body, secretText(Buffer.alloc(32, 8))],
+    ['no signature', { ...headers, 'webhook-signature': '' }, message.body, secret],
+    [
+      'a message of ten minutes ago',
+      signedHeaders(secret, { ...message, atMs: message.atMs - 600_000 }),
+      message.body,
+      secret,
+    ],
+  ])('refuses %s', async (_, given, body, key) => {
+    expect((await published())(key, given, body)).toBe(false)
+  })
+})
