@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import type { Logger } from 'pino'
 import { ulid } from 'ulid'
 import { type ApiKeyRow, keysOf } from '../../projections/api-keys.ts'
-import { appendUntilKnown } from '../event-log/append-until-known.ts'
+import { appendChained } from '../event-log/append-chained.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { AppendConflict, type EventLog, type ExpectedRevision } from '../event-log/port.ts'
 import { encodeEvent } from '../event-log/stored-event.ts'
@@ -221,7 +221,7 @@ const append = async (
   actor: string,
 ): Promise<void> => {
   const id = eventIdOf(keyId, ulid(), 0)
-  await appendUntilKnown(eventLog, keyStream(keyId), expected, [
+  await appendChained(eventLog, keyStream(keyId), expected, [
     encodeEvent(event, { id, actor, effectiveAt: new Date().toISOString() }),
   ])
 }

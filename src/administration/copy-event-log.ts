@@ -8,6 +8,7 @@ import {
   StreamMissing,
 } from '../event-log/port.ts'
 import { hasEnvelope } from '../event-log/stored-event.ts'
+import { beginCopiedTree } from '../event-log/tree/begin-copied.ts'
 import { isStreamOfOurs } from '../events/streams.ts'
 
 export type CopyProgress = {
@@ -30,7 +31,8 @@ const appendsAtOnceMax = 64
 /**
  * Copies everything one log holds, up to its head at the start, into another: ids, types, data and metadata byte for byte,
  * at the same revisions. What other software wrote to the same event store is left out. Positions and recording times are
- * the new log's own. Nothing may be written to either meanwhile: stop the service first.
+ * the new log's own. Nothing may be written to either meanwhile: stop the service first. Where checkpoints were copied, one more event
+ * begins the new log's own tree.
  *
  * Can be interrupted and started again: appends at exact revisions with the same ids change nothing the second time.
  * Throws where the target holds something else at a revision.
@@ -74,6 +76,7 @@ export const copyEventLog = async ({
     if (item.position >= head) break
   }
   done.abort()
+  await beginCopiedTree({ from, to })
   return { events, already, streams: streams.size, leftOut }
 }
 

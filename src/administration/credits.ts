@@ -1,12 +1,18 @@
 import { randomBytes } from 'node:crypto'
 import type { MicroCredits } from '../billing/money.ts'
-import { eventIdOf } from '../event-log/event-id.ts'
+import type { LedgerEvent } from '../events/catalogue.ts'
+import type { CreditGranted } from '../events/credits.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import { availableOf, balanceOf } from '../ledger/account.ts'
-import { CommandRefused } from '../ledger/commit.ts'
+import { availableOf, balanceOf, evolve } from '../ledger/account.ts'
+import { CommandRefused, type LedgerCommand } from '../ledger/commit.ts'
+import { decideCommand } from '../ledger/decide.ts'
+import { isRefusal } from '../ledger/decision.ts'
+import { lookUpMovement, type Movement, moveOnce } from './references.ts'
 
 /** A ledger command's key that no other command has: an operator's command is never repeated by a machine. */
 export const uniqueCommandKey = (what: string): string => `${what}/${randomBytes(16).toString('hex')}`
+
+type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
 
 type GrantRequest = {
   readonly organizationId: string
@@ -20,20 +26,88 @@ type GrantRequest = {
 /** Grants a lot of credits. Throws `CommandRefused` for an organization that is not registered. */
 export const grant = async (
   { ledger }: Pick<Foundation, 'ledger'>,
-  { organizationId, amount, priority, expiresAt, reason, actor }: GrantRequest,
-): Promise<{ grantId: string; balance: MicroCredits; revision: number }> => {
-  const key = uniqueCommandKey('grant')
-  const { balance, revision } = await ledger.submit(organizationId, {
-    key,
+  { organizationId, ...request }: GrantRequest,
+): Promise<{ granted: CreditGranted; balance: MicroCredits; revision: number }> => {
+  const { events, balance, revision } = await ledger.submit(organizationId, {
+    ...request,
+    key: uniqueCommandKey('grant'),
     atMs: Date.now(),
-    actor,
     kind: 'grant',
-    amount,
-    priority,
-    expiresAt,
-    reason,
   })
-  return { grantId: eventIdOf(organizationId, key, 0), balance, revision }
+  return { granted: grantIn(events[0]), balance, revision }
+}
+
+/**
+ * Grants a lot of credits that a reference names, once: given again, the command finds the lot there (`already`). Throws
+ * `CommandRefused` where the reference names something else.
+ */
+export const grantOnce = async (
+  sources: Sources,
+  { reference, ...request }: GrantRequest & { readonly reference: string },
+): Promise<{ granted: CreditGranted; balance: MicroCredits; revision: number; already: boolean }> => {
+  const { organizationId, actor, amount, priority, expiresAt, reason } = request
+  const { event, revision, already } = await moveOnce(sources, {
+    organizationId,
+    reference,
+    named: grantNamed(request),
+    command: { kind: 'grant', amount, priority, expiresAt, reason, reference, actor },
+  })
+  const account = await sources.ledger.account(organizationId)
+  return { granted: grantIn(event), balance: balanceOf(account, Date.now()), revision, already }
+}
+
+const grantNamed = ({ amount, priority, expiresAt }: GrantRequest): Movement => ({
+  movement: 'grant',
+  amount,
+  priority,
+  expiresAt,
+})
+
+const grantIn = (event: LedgerEvent | undefined): CreditGranted => {
+  if (event?.type !== 'CreditGranted') throw new Error(`a grant came to ${event?.type ?? 'nothing'}`)
+  return event.data
+}
+
+/** What a grant would do. Throws as it would. */
+export const previewGrant = async (
+  sources: Sources,
+  { organizationId, ...request }: GrantRequest & { readonly reference?: string },
+): Promise<Preview & { already: boolean }> => {
+  const { reference } = request
+  const named = grantNamed({ organizationId, ...request })
+  const known =
+    reference === undefined ? null : await lookUpMovement(sources, { organizationId, reference, named })
+  const preview = await previewOf(sources, organizationId, { ...request, kind: 'grant' })
+  if (known?.there === null || known === null) return { ...preview, already: false }
+  return { ...preview, events: [known.there.event], balanceAfter: preview.balanceBefore, already: true }
+}
+
+/** What a command would write now, and the balance around it. */
+export type Preview = {
+  readonly events: readonly LedgerEvent[]
+  readonly balanceBefore: MicroCredits
+  readonly balanceAfter: MicroCredits
+}
+
+/** What its first event would be called: nothing has that id. */
+const noEventId = '00000000-0000-0000-0000-000000000000'
+
+type Unkeyed<Command> = Command extends LedgerCommand ? Omit<Command, 'key' | 'atMs'> : never
+
+/** Decides a command as the ledger would now, and writes nothing. Throws `CommandRefused` as it would. */
+export const previewOf = async (
+  { ledger }: Pick<Foundation, 'ledger'>,
+  organizationId: string,
+  unkeyed: Unkeyed<LedgerCommand>,
+): Promise<Preview> => {
+  const atMs = Date.now()
+  const account = await ledger.account(organizationId)
+  const command: LedgerCommand = { ...unkeyed, key: 'preview', atMs }
+  const events = decideCommand(account, command, () => noEventId)
+  if (isRefusal(events)) throw new CommandRefused(events.refused)
+  const balanceBefore = balanceOf(account, atMs)
+  for (const event of events) evolve(account, event, account.revision + 1)
+  return { events, balanceBefore, balanceAfter: balanceOf(account, atMs) }
 }
 
 /** The balance as the ledger has it at this moment. Throws `CommandRefused` for an organization that is not registered. */

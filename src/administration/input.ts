@@ -40,9 +40,18 @@ export const instantOf = (field: string, text: string): string => {
   return instant
 }
 
-/** An instant that is still to come, in UTC. */
-export const futureInstantOf = (field: string, text: string, nowMs: number): string => {
+const dayMs = 86_400_000
+
+/** An expiry, in UTC: an instant, or the end of a day (UTC) where no time is given. */
+export const expiryOf = (field: string, text: string): string => {
   const instant = instantOf(field, text)
+  if (!/^\d{4}-\d\d-\d\d$/.test(text.trim())) return instant
+  return instantOf(field, new Date(Date.parse(instant) + dayMs).toISOString())
+}
+
+/** An expiry that is still to come. */
+export const futureExpiryOf = (field: string, text: string, nowMs: number): string => {
+  const instant = expiryOf(field, text)
   if (Date.parse(instant) <= nowMs) throw new InputFault(field, `${text} has passed already`)
   return instant
 }
@@ -68,6 +77,12 @@ export const durationMsOf = (field: string, text: string): number => {
 
 /** A thousand million credits: far below where the read models' integers end, far above any real grant. */
 const amountMax = 1_000_000_000n * microPerCredit
+
+/** A decimal number of credits other than zero: negative takes, positive gives. */
+export const signedAmountOf = (field: string, text: string): MicroCredits =>
+  text.startsWith('-')
+    ? -amountOf(field, text.slice(1), { zero: false })
+    : amountOf(field, text, { zero: false })
 
 /** A decimal number of credits, positive or, if `zero` is set, zero; at most a thousand million. */
 export const amountOf = (field: string, text: string, { zero }: { zero: boolean }): MicroCredits => {

@@ -2,9 +2,12 @@ import { type Permission, permission } from '../events/capabilities.ts'
 import type { KeyLimits } from '../events/keys.ts'
 import { allowList } from '../guard/allow-list.ts'
 import { graceDaysMax } from '../keys/key-state.ts'
-import { durationMsOf, futureInstantOf, InputFault, listOf, wholeNumber } from './input.ts'
+import { durationMsOf, futureExpiryOf, InputFault, listOf, wholeNumber } from './input.ts'
 
 /** The rules for what an operator may ask of an API key. All throw `InputFault`. */
+
+/** What a key may do where nothing is said: everything but to take the whole ledger away, operators' names with it. */
+export const permissionsByDefault = permission.options.filter((one) => one !== 'ledger_read')
 
 /** At least one of the permissions there are, each once. */
 export const permissionsOf = (names: readonly string[]): Permission[] => {
@@ -74,7 +77,7 @@ export const limitsOf = (textOf: (field: string) => string | undefined): Partial
 
 /** Undefined: the key does not expire. */
 export const expiryOf = (text: string | undefined): string | null =>
-  text === undefined ? null : futureInstantOf('expires-at', text, Date.now())
+  text === undefined ? null : futureExpiryOf('expires-at', text, Date.now())
 
 const dayMs = 86_400_000
 

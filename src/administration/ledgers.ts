@@ -1,7 +1,9 @@
 import { allAccounts } from '../../projections/accounts.ts'
 import { lastLineOf } from '../../projections/ledger-lines.ts'
-import { type AccountRow, accountSnapshot, sealedState } from '../../projections/sealed-account.ts'
+import { type AccountRow, accountSnapshots, sealedState } from '../../projections/sealed-account.ts'
 import type { MicroCredits } from '../billing/money.ts'
+import { priceBookOf } from '../billing/price-book.ts'
+import { standingBooks } from '../billing/prices.ts'
 import { appendNext } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { type EventLog, EventsUnreadable, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
@@ -11,33 +13,56 @@ import { ledgerStream, operatorStream, organizationOfStream } from '../events/st
 import type { Foundation } from '../foundation/foundation.ts'
 import { balanceOf } from '../ledger/account.ts'
 import { CommandRefused } from '../ledger/commit.ts'
+import { readLedger } from '../ledger/pages.ts'
+import { readPricesAsTheyAre } from '../ledger/price-stream.ts'
+import type { Contradicted } from '../ledger/recompute.ts'
+import { effectiveAtOf } from '../ledger/recorded-text.ts'
 import { type LedgerFault, type LedgerWitness, verifyLedger } from '../ledger/verify.ts'
 import { readCheckpoints, strayCheckpoints, strayMessage } from '../projector/checkpoints.ts'
 
 const pageMax = 1_000
 
-const missingLedger = (organizationId: string): CommandRefused =>
+export const missingLedger = (organizationId: string): CommandRefused =>
   new CommandRefused(`there is no ledger of ${organizationId}; see "org list"`)
 
+/** Which events of a ledger: by revision, both ends included, or by effective time, the end excluded. */
+export type LedgerRange =
+  | { readonly by: 'revision'; readonly from: number; readonly to: number | null }
+  | { readonly by: 'time'; readonly from: string | null; readonly until: string | null }
+
 /**
- * Hands over an organization's events from a revision on, a page at a time, and counts them. Throws `CommandRefused` where
- * there is no such ledger.
+ * Hands over an organization's events of a range, some at a time, and counts them. Memory does not grow with the ledger. Throws
+ * `CommandRefused` where there is no such ledger.
  */
 export const exportLedger = async (
   { eventLog }: Pick<Foundation, 'eventLog'>,
-  { organizationId, from }: { organizationId: string; from: number },
+  { organizationId, range }: { organizationId: string; range: LedgerRange },
   onPage: (events: readonly RecordedEvent[]) => Promise<void>,
 ): Promise<number> => {
-  for (let next = from; ; ) {
-    const page = await eventLog
-      .read(ledgerStream(organizationId), { from: next, max: pageMax })
-      .catch((error: unknown) => {
-        throw error instanceof StreamMissing ? missingLedger(organizationId) : error
-      })
-    if (page.length > 0) await onPage(page)
-    next += page.length
-    if (page.length < pageMax) return next - from
+  const { pages } = readLedger(eventLog, organizationId, {
+    from: range.by === 'revision' ? range.from : 0,
+    ...(range.by === 'revision' && range.to !== null ? { to: range.to } : {}),
+  })
+  let events = 0
+  try {
+    for await (const page of pages()) {
+      const wanted = range.by === 'revision' ? page : page.filter((event) => isWithin(event, range))
+      events += wanted.length
+      if (wanted.length > 0) await onPage(wanted)
+    }
+  } catch (error) {
+    throw error instanceof StreamMissing ? missingLedger(organizationId) : error
   }
+  return events
+}
+
+const isWithin = (
+  event: RecordedEvent,
+  { from, until }: Extract<LedgerRange, { readonly by: 'time' }>,
+): boolean => {
+  if (from === null && until === null) return true
+  const at = effectiveAtOf(event)
+  return (from === null || at >= from) && (until === null || at < until)
 }
 
 export type VerifiedLedger = {
@@ -48,6 +73,7 @@ export type VerifiedLedger = {
   readonly balance: MicroCredits
   readonly fault: LedgerFault | null
   readonly known: readonly LedgerFault[]
+  readonly contradicted: readonly Contradicted[]
   /** Whether its row in accounts is as the projector wrote it. */
   readonly accountRow: 'sealed' | 'changed' | 'none'
 }
@@ -66,23 +92,22 @@ export const verifyLedgers = async (
   const { eventLog } = foundation
   const acknowledged = await acknowledgedFaults(eventLog)
   const readModels = await readModelsFault(foundation)
+  const books = standingBooks((await readPricesAsTheyAre(eventLog)).prices).map(priceBookOf)
   const ledgers: VerifiedLedger[] = []
   for (const organizationId of asked === undefined ? await organizationsOf(foundation) : [asked]) {
     const { witnesses, accountRow } = await witnessesOf(foundation, organizationId)
-    const { events, digest, account, fault, known } = await verifyLedger(eventLog, organizationId, {
+    const { account, ...verdict } = await verifyLedger(eventLog, organizationId, {
       witnesses,
-      acknowledged: (revision, digest) => acknowledged.has(faultName(organizationId, revision, digest)),
+      books,
+      acknowledged: (revision, digest) => acknowledged(organizationId, revision, digest),
       onProgress: (events) => onProgress?.(organizationId, events),
     })
+    const { events, fault, contradicted } = verdict
     if (asked !== undefined && events === 0 && fault === null) throw missingLedger(organizationId)
     ledgers.push({
-      organizationId,
-      ok: fault === null && accountRow !== 'changed',
-      events,
-      digest,
+      ...verdict,
+      ok: fault === null && contradicted.length === 0 && accountRow !== 'changed',
       balance: balanceOf(account, Date.now()),
-      fault,
-      known,
       accountRow,
     })
   }
@@ -130,7 +155,10 @@ export const acknowledgeFault = async (
 const faultName = (organizationId: string, revision: number, digest: string): string =>
   `${organizationId} ${revision} ${digest}`
 
-const acknowledgedFaults = async (eventLog: EventLog): Promise<Set<string>> => {
+/** Says of a fault, by the ledger, the revision and what the bytes there give, whether an operator knows of it. */
+export const acknowledgedFaults = async (
+  eventLog: EventLog,
+): Promise<(organizationId: string, revision: number, digest: string) => boolean> => {
   const known = new Set<string>()
   for (let from = 0; ; from += pageMax) {
     // What cannot be opened acknowledges nothing: a fault it may have been about is new.
@@ -138,7 +166,8 @@ const acknowledgedFaults = async (eventLog: EventLog): Promise<Set<string>> => {
     for (const { type, data } of page.map(decodeEvent))
       if (type === 'LedgerFaultAcknowledged')
         known.add(faultName(data.organization_id, data.revision, data.digest))
-    if (page.length < pageMax) return known
+    if (page.length < pageMax)
+      return (organizationId, revision, digest) => known.has(faultName(organizationId, revision, digest))
   }
 }
 
@@ -148,7 +177,7 @@ const witnessesOf = async (
   organizationId: string,
 ): Promise<{ witnesses: LedgerWitness[]; accountRow: VerifiedLedger['accountRow'] }> => {
   const witnesses: LedgerWitness[] = []
-  const snapshot = accountSnapshot(organizationId)
+  const snapshot = accountSnapshots([organizationId])
   const [row] = (await pool.query<AccountRow>(snapshot.text, [...snapshot.values])).rows
   const sealed = row !== undefined && sealedState(row, secrets.rowSeal) !== null
   if (row !== undefined && sealed)
@@ -160,7 +189,8 @@ const witnessesOf = async (
   return { witnesses, accountRow: row === undefined ? 'none' : sealed ? 'sealed' : 'changed' }
 }
 
-const organizationsOf = async ({ eventLog, pool }: Foundation): Promise<string[]> => {
+/** Every organization whose ledger the event log or the read models know of. */
+export const organizationsOf = async ({ eventLog, pool }: Foundation): Promise<string[]> => {
   const { text, values } = allAccounts()
   const { rows } = await pool.query<{ organization_id: string }>(text, [...values])
   const streams = await eventLog.streams(ledgerStream(''))

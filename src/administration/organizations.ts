@@ -31,3 +31,7 @@ export const listOrganizations = async (
   const { text, values } = allOrganizations()
   return (await foundation.pool.query<OrganizationRow>(text, [...values])).rows
 }
+
+/** The ids of all organizations, in the order in which they were registered. */
+export const organizationIds = async (foundation: Foundation, logger: Logger): Promise<string[]> =>
+  (await listOrganizations(foundation, logger)).map(({ organization_id }) => organization_id)

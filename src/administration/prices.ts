@@ -1,142 +1,194 @@
 import { randomUUID } from 'node:crypto'
-import { z } from 'zod'
-import { formatCredits, type MicroCredits } from '../billing/money.ts'
-import { priceBookAt, priceBookOf } from '../billing/price-book.ts'
-import { knownRules } from '../billing/tariff.ts'
-import { appendUntilKnown } from '../event-log/append-until-known.ts'
+import {
+  approveProposal,
+  isOpen,
+  type PriceDecision,
+  proposeBook,
+  withdrawBook,
+  withdrawProposal,
+} from '../billing/price-decisions.ts'
+import { type RuleChange, ruleChanges } from '../billing/price-rules.ts'
+import {
+  type PriceProposal,
+  type Prices,
+  type PublishedBook,
+  publishedAt,
+  standingBooks,
+} from '../billing/prices.ts'
+import { appendChained } from '../event-log/append-chained.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
-import { encodeEvent, faultOf } from '../event-log/stored-event.ts'
-import { type PriceBookPublished, priceBookRule } from '../events/prices.ts'
+import { AppendConflict } from '../event-log/port.ts'
+import { encodeEvent } from '../event-log/stored-event.ts'
+import type { PriceBookProposed, PriceBookPublished, PriceBookRule } from '../events/prices.ts'
 import { priceBookStream } from '../events/streams.ts'
-import { publishedBooks } from '../foundation/default-price-book.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import { uniqueCommandKey } from './credits.ts'
-import { amountOf, InputFault, instantOf } from './input.ts'
+import { CommandRefused } from '../ledger/commit.ts'
+import { readPrices } from '../ledger/price-stream.ts'
+import { approvalRefusal } from './approval.ts'
+import { InputFault } from './input.ts'
+import { provedUserOf } from './operator.ts'
 
-/** Every process reads a new book well within this, so that none prices a call by the old one after it took effect. */
-const noticeMs = 5_000
-/** What a request may take to arrive here after its instant was chosen. */
-const noticeToleranceMs = 1_000
+/** Price books: who proposes, approves and withdraws them. What was charged before keeps its price. */
 
-/** The price book in force at an instant, and those that take effect after it. */
+type Log = Pick<Foundation, 'eventLog'>
+
+/** The book in force at an instant, those that take effect after it, and what waits for an approval. */
 export const pricesAt = async (
-  { eventLog }: Pick<Foundation, 'eventLog'>,
+  { eventLog }: Log,
   atMs: number,
-): Promise<{ inForce: PriceBookPublished | null; upcoming: PriceBookPublished[] }> => {
-  const published = await publishedBooks(eventLog)
-  const inForce = priceBookAt(published.map(priceBookOf), atMs)
+): Promise<{ inForce: PublishedBook | null; upcoming: PublishedBook[]; open: PriceProposal[] }> => {
+  const { prices } = await readPrices(eventLog)
   return {
-    inForce: published.find(({ version }) => version === inForce?.version) ?? null,
-    upcoming: published.filter(({ effective_from }) => Date.parse(effective_from) > atMs),
+    inForce: publishedAt(prices, atMs),
+    upcoming: standingBooks(prices).filter(({ effective_from }) => Date.parse(effective_from) > atMs),
+    open: prices.proposals.filter((one) => isOpen(one, Date.now())),
   }
 }
 
-/** When a book takes effect: `text`, or as soon as possible. Throws `InputFault` for an instant that is too near. */
-export const effectiveFromOf = (text: string | undefined): string => {
-  const field = 'effective-from'
-  const effectiveFrom =
-    text === undefined ? new Date(Date.now() + noticeMs).toISOString() : instantOf(field, text)
-  if (Date.parse(effectiveFrom) < Date.now() + noticeMs - noticeToleranceMs)
-    throw new InputFault(
-      field,
-      `${effectiveFrom} is not at least ${noticeMs / 1000} s ahead; prices never change backwards`,
-    )
-  return effectiveFrom
+/** What a person calls a book or a proposal: `2`, or `p3`. */
+export type PriceName = { readonly kind: 'book' | 'proposal'; readonly number: number }
+
+export const priceNameOf = (text: string): PriceName | null => {
+  const [, p, digits] = /^(p?)([1-9]\d{0,8})$/.exec(text.trim()) ?? []
+  if (digits === undefined) return null
+  return { kind: p === 'p' ? 'proposal' : 'book', number: Number(digits) }
 }
 
-/** Publishes the next price book. What was charged before keeps its price. */
-export const publishPriceBook = async (
-  { eventLog }: Pick<Foundation, 'eventLog'>,
+/** The book or the proposal of that name. Throws `CommandRefused` where there is none. */
+export const namedPrices = async (
+  { eventLog }: Log,
+  { kind, number }: PriceName,
+): Promise<PublishedBook | PriceProposal> => {
+  const { prices } = await readPrices(eventLog)
+  const found =
+    kind === 'book'
+      ? prices.books.find(({ version }) => version === number)
+      : prices.proposals.find(({ proposal }) => proposal === number)
+  if (found === undefined)
+    throw new CommandRefused(
+      kind === 'book'
+        ? `there is no price book ${number}; see "price show"`
+        : `there is no proposal p${number}; see "price show"`,
+    )
+  return found
+}
+
+/** A proposal with what it changes of the book in force then, and why no one can approve it; null: there is no such one. */
+export const proposalAt = async (
+  { eventLog }: Log,
+  number: number,
+  nowMs: number,
+): Promise<{ proposal: PriceProposal; changes: RuleChange[]; gone: string | null } | null> => {
+  const { prices } = await readPrices(eventLog)
+  const proposal = prices.proposals.find((one) => one.proposal === number)
+  if (proposal === undefined) return null
+  const base = prices.books.find(({ version }) => version === proposal.base)
+  const decision = approveProposal(prices, { proposal: number, approver: 'cli', nowMs })
+  return {
+    proposal,
+    changes: ruleChanges(base?.rules ?? [], proposal.rules),
+    gone: 'refused' in decision ? decision.refused : null,
+  }
+}
+
+/** Proposes a book. `rulesOver` makes its rules of those of the book that will be in force then. */
+export const proposePriceBook = async (
+  { eventLog }: Log,
   {
-    rules,
-    approver,
-    effectiveFrom,
+    rulesOver,
+    ...wanted
+  }: {
+    readonly rulesOver: (base: readonly PriceBookRule[]) => readonly PriceBookRule[]
+    readonly effectiveFrom: string
+    readonly reason: string | null
+    readonly actor: string
+  },
+): Promise<PriceBookProposed> => {
+  const { data } = await decideNext(eventLog, wanted.actor, (prices, nowMs) => {
+    const base = publishedAt(prices, Date.parse(wanted.effectiveFrom))
+    return proposeBook(prices, {
+      ...wanted,
+      rules: rulesOver(base?.rules ?? []),
+      proposer: wanted.actor,
+      nowMs,
+    })
+  })
+  return data
+}
+
+/** Publishes what was proposed. Throws `CommandRefused` for someone who may not approve it, and where it is too late. */
+export const approvePriceBook = async (
+  { eventLog }: Log,
+  {
+    proposal,
     actor,
-  }: { rules: PriceBookPublished['rules']; approver: string; effectiveFrom: string; actor: string },
+    twoPerson,
+    consents,
+  }: { proposal: number; actor: string; twoPerson: boolean; consents: boolean },
 ): Promise<PriceBookPublished> => {
-  const books = await publishedBooks(eventLog)
-  const version = (books.at(-1)?.version ?? 0) + 1
-  const book: PriceBookPublished = { version, effective_from: effectiveFrom, rules, approver }
-  await appendUntilKnown(eventLog, priceBookStream, books.length - 1, [
-    encodeEvent(
-      { type: 'PriceBookPublished', data: book },
-      {
-        id: eventIdOf(priceBookStream, `${version}/${randomUUID()}`, 0),
-        actor,
-        effectiveAt: new Date().toISOString(),
-      },
-    ),
-  ])
-  return book
+  const { data } = await decideNext(eventLog, actor, (prices, nowMs) => {
+    const decision = approveProposal(prices, { proposal, approver: approverOf(actor), nowMs })
+    const proposer = prices.proposals.find((one) => one.proposal === proposal)?.proposed.by
+    if (proposer === undefined || 'refused' in decision) return decision
+    const refused = approvalRefusal({ proposer, approver: actor, twoPerson, consents })
+    return refused === null ? decision : { refused }
+  })
+  return data
 }
 
-type PriceOverride = {
-  readonly organizationId: string
-  readonly sku: string
-  /** Null: the price book's price again. */
-  readonly amount: MicroCredits | null
-  readonly effectiveFrom: string
-  readonly actor: string
-}
+/** A label approves nothing: it is the command line, with a word of consent. */
+const approverOf = (actor: string): string => (provedUserOf(actor) === null ? 'cli' : actor)
 
-/** Gives one organization its own price of a SKU. Throws `InputFault` for a SKU that no price book has. */
-export const setPriceOverride = async (
-  { eventLog, ledger }: Pick<Foundation, 'eventLog' | 'ledger'>,
-  { organizationId, ...override }: PriceOverride,
+/** Takes back a proposal, or a book that is not in force yet. Throws `CommandRefused`. */
+export const withdrawPrices = async (
+  { eventLog }: Log,
+  {
+    name: { kind, number },
+    reason,
+    actor,
+    twoPerson,
+  }: { name: PriceName; reason: string; actor: string; twoPerson: boolean },
 ): Promise<void> => {
-  const skus = new Set((await publishedBooks(eventLog)).flatMap(({ rules }) => rules.map(({ sku }) => sku)))
-  if (!skus.has(override.sku))
-    throw new InputFault(
-      'sku',
-      `no price book knows "${override.sku}"; known are ${[...skus].filter((sku) => sku !== null).join(', ')}`,
-    )
-  await ledger.submit(organizationId, {
-    key: uniqueCommandKey('price-override'),
-    atMs: Date.now(),
-    kind: 'override_price',
-    ...override,
+  await decideNext(eventLog, actor, (prices, nowMs) => {
+    if (kind === 'proposal') return withdrawProposal(prices, { proposal: number, reason })
+    // What two people agreed on is not undone by someone whom anyone could be.
+    if (twoPerson && provedUserOf(actor) === null)
+      return {
+        refused: `"${actor}" is a label only, and price book ${number} was approved by a proved person: set OPERATOR_TOKEN (see "user token")`,
+      }
+    return withdrawBook(prices, { version: number, reason, nowMs })
   })
 }
 
-/**
- * The rules in a document that was parsed as JSON: complete, each once, and all of them known to this release. It may be
- * the rules alone, a book, or what `price show --json` prints. Throws `InputFault` of the field `file`.
- */
-export const priceRulesOf = (content: unknown, named: string): PriceBookPublished['rules'] => {
-  const document = rulesIn(content)
-  const read = rulesDocument.safeParse(document)
-  if (!read.success) throw new InputFault('file', `${named}: ${faultOf(read.error, document)}`)
-  const rules = read.data.rules.map((rule) => ({ ...rule, amount: canonicalAmount(rule) }))
-  const known = knownRules()
-  for (const [i, { rule, rule_version }] of rules.entries()) {
-    const newest = known.get(rule)
-    if (newest === undefined)
-      throw new InputFault('file', `there is no rule "${rule}"; there are ${[...known.keys()].join(', ')}`)
-    if (rule_version > newest)
-      throw new InputFault('file', `rule ${rule} has no version ${rule_version}; the newest is ${newest}`)
-    if (rules.findIndex((one) => one.rule === rule) !== i)
-      throw new InputFault('file', `rule ${rule} stands in it twice`)
+const conflictsMax = 8
+/** Less than the notice that is given: an append that arrives later than this is not waited for. */
+const patience = { unknownMs: 4_000, unavailableMs: 0, pauseMs: 50 }
+
+/** Decides on what the stream says, and appends at exactly that place; decides anew where someone else was first. */
+const decideNext = async <Event extends Exclude<PriceDecision, { refused: string }>>(
+  eventLog: Foundation['eventLog'],
+  actor: string,
+  decide: (prices: Prices, nowMs: number) => PriceDecision<Event>,
+): Promise<Event> => {
+  const once = randomUUID()
+  for (let conflicts = 0; ; conflicts++) {
+    const { prices, revision } = await readPrices(eventLog)
+    const nowMs = Date.now()
+    const decision = decide(prices, nowMs)
+    if ('refused' in decision) {
+      if (decision.field !== undefined) throw new InputFault(decision.field, decision.refused)
+      throw new CommandRefused(decision.refused)
+    }
+    const event = encodeEvent(decision, {
+      id: eventIdOf(priceBookStream, once, 0),
+      actor,
+      effectiveAt: new Date(nowMs).toISOString(),
+    })
+    try {
+      await appendChained(eventLog, priceBookStream, revision === -1 ? 'none' : revision, [event], patience)
+      return decision
+    } catch (error) {
+      if (!(error instanceof AppendConflict) || conflicts >= conflictsMax) throw error
+    }
   }
-  const missing = [...known.keys()].filter((id) => !rules.some(({ rule }) => rule === id))
-  if (missing.length > 0)
-    throw new InputFault('file', `a price book is complete; it lacks ${missing.join(', ')}`)
-  return rules
 }
-
-const canonicalAmount = ({ rule, amount }: { rule: string; amount: string }): string => {
-  try {
-    return formatCredits(amountOf('file', amount, { zero: true }))
-  } catch (error) {
-    throw error instanceof InputFault ? new InputFault('file', `rule ${rule}: ${error.message}`) : error
-  }
-}
-
-const memberOf = (value: unknown, name: string): unknown =>
-  typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined
-
-const rulesIn = (content: unknown): { rules: unknown } => ({
-  rules: Array.isArray(content) ? content : memberOf(memberOf(content, 'in_force') ?? content, 'rules'),
-})
-
-/** Amounts are taken as an operator types them; events hold them in one form only. */
-const rulesDocument = z.object({ rules: z.array(priceBookRule.extend({ amount: z.string() })) })

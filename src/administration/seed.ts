@@ -25,9 +25,8 @@ export const demoFile = 'demo.json'
 /** Seeds a demo organization; every call makes another one. */
 export const seedDemo = async (
   foundation: Foundation,
-  { apiUrl, dashboardUrl }: { apiUrl: string; dashboardUrl: string },
+  { apiUrl, dashboardUrl, actor }: { apiUrl: string; dashboardUrl: string; actor: string },
 ): Promise<Demo> => {
-  const actor = 'system'
   const { organizationId } = await createOrganization(foundation, { name: 'Demo', overdraftLimit: 0n, actor })
   await grant(foundation, {
     organizationId,

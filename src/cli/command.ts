@@ -1,4 +1,5 @@
 import type { Logger } from 'pino'
+import type { Operator } from '../administration/operator.ts'
 import type { CommandOf, Parameter } from '../call/command.ts'
 import type { Config } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -7,10 +8,16 @@ export type { Answer, Given, Parameter } from '../call/command.ts'
 
 export type Command = CommandOf<CommandContext>
 
+export type OperatedFoundation = Foundation & { readonly operator: Operator }
+
 export type CommandContext = {
   readonly config: Config
   readonly logger: Logger
-  readonly foundation: (options?: { anyEventLog?: boolean; anyHistory?: boolean }) => Promise<Foundation>
+  /** Opened when it is first asked for, with who acts: a token that does not work opens nothing. */
+  readonly foundation: (options?: {
+    anyEventLog?: boolean
+    anyHistory?: boolean
+  }) => Promise<OperatedFoundation>
   readonly json: boolean
   /** Shows how far long work is; on a terminal the line is overwritten. */
   readonly progress: (line: string) => void

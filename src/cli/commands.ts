@@ -2,6 +2,7 @@ import { capabilities } from '../capabilities/index.ts'
 import { commandsOf } from './capability.ts'
 import type { Command } from './command.ts'
 import { creditsCommands } from './credits.ts'
+import { doctorCommand } from './doctor.ts'
 import { epochKeyCommands } from './epoch-key.ts'
 import { eventLogCommands } from './event-log.ts'
 import { keyCommands } from './key.ts'
@@ -9,9 +10,13 @@ import { ledgerCommands } from './ledger.ts'
 import { migrateCommand } from './migrate.ts'
 import { organizationCommands } from './organization.ts'
 import { priceCommands } from './price.ts'
+import { processCommands } from './process.ts'
 import { projectionCommands } from './projection.ts'
+import { rerateCommands } from './rerate.ts'
 import { seedCommands } from './seed.ts'
+import { statementCommands } from './statement.ts'
 import { userCommands } from './user.ts'
+import { webhookCommands } from './webhook.ts'
 
 /** Every command, in the order in which help lists them. */
 export const commands: readonly Command[] = [
@@ -20,11 +25,16 @@ export const commands: readonly Command[] = [
   ...creditsCommands,
   ...priceCommands,
   ...ledgerCommands,
+  ...statementCommands,
+  ...rerateCommands,
   ...projectionCommands,
+  ...processCommands,
   ...eventLogCommands,
   ...seedCommands,
   ...userCommands,
+  ...webhookCommands,
   ...commandsOf(capabilities),
   ...epochKeyCommands,
+  doctorCommand,
   migrateCommand,
 ]

@@ -1,59 +1,136 @@
-import { balance, grant } from '../administration/credits.ts'
-import { amountOf, futureInstantOf, labelOf, wholeNumber } from '../administration/input.ts'
+import { balanceAt } from '../administration/balance-at.ts'
+import { balance, grant, grantOnce, previewGrant } from '../administration/credits.ts'
+import {
+  amountOf,
+  expiryOf,
+  futureExpiryOf,
+  instantOf,
+  labelOf,
+  wholeNumber,
+} from '../administration/input.ts'
+import { lotsLeft } from '../administration/lots.ts'
 import { formatCredits } from '../billing/money.ts'
 import { type Command, organizationParameter } from './command.ts'
+import { creditCorrections } from './credit-corrections.ts'
+import { dryRunParameter, referenceParameter } from './credit-parameters.ts'
 
-export const creditsCommands: readonly Command[] = [
-  {
-    name: 'credits grant',
-    summary: 'grant a lot of credits',
-    parameters: [
-      organizationParameter,
-      { name: 'amount', help: 'credits, at most 6 decimals', required: true },
-      { name: 'expires-at', help: 'ISO 8601 instant from which the rest is worth nothing (default never)' },
-      { name: 'priority', help: '0 to 1000, lower is drawn first (default 100)' },
-      { name: 'reason', help: 'kept in the event log (default "granted by operator")' },
-    ],
-    run: async ({ foundation }, given) => {
-      const organizationId = given.required('org')
-      const amount = amountOf('amount', given.required('amount'), { zero: false })
-      const expiry = given.text('expires-at')
-      const wanted = {
-        organizationId,
-        amount,
-        priority: wholeNumber('priority', given.text('priority') ?? '100', { min: 0, max: 1000 }),
-        expiresAt: expiry === undefined ? null : futureInstantOf('expires-at', expiry, Date.now()),
-        reason: labelOf('reason', given.text('reason') ?? 'granted by operator'),
-        actor: 'cli',
-      }
-      const granted = await grant(await foundation(), wanted)
+const granting: Command = {
+  name: 'credits grant',
+  summary: 'grant a lot of credits',
+  parameters: [
+    organizationParameter,
+    { name: 'amount', help: 'credits, at most 6 decimals', required: true },
+    {
+      name: 'expires-at',
+      help: 'ISO 8601 instant from which the rest is worth nothing; a date alone: the end of that day, UTC (default never)',
+    },
+    { name: 'priority', help: '0 to 1000, lower is drawn first (default 100)' },
+    { name: 'reason', help: 'kept in the event log (default "granted by operator")' },
+    referenceParameter,
+    dryRunParameter,
+  ],
+  run: async ({ foundation }, given) => {
+    const expiry = given.text('expires-at')
+    const label = given.text('reference')
+    const reference = label === undefined ? undefined : labelOf('reference', label)
+    const asked = {
+      organizationId: given.required('org'),
+      amount: amountOf('amount', given.required('amount'), { zero: false }),
+      priority: wholeNumber('priority', given.text('priority') ?? '100', { min: 0, max: 1000 }),
+      // A lot that a reference names may be there since before it expired.
+      expiresAt:
+        expiry === undefined
+          ? null
+          : reference === undefined
+            ? futureExpiryOf('expires-at', expiry, Date.now())
+            : expiryOf('expires-at', expiry),
+      reason: labelOf('reason', given.text('reason') ?? 'granted by operator'),
+    }
+    const open = await foundation()
+    const wanted = { ...asked, ...open.operator }
+    if (given.flag('dry-run')) {
+      const preview = await previewGrant(open, reference === undefined ? wanted : { ...wanted, reference })
       return {
         json: {
-          organization_id: organizationId,
-          grant_id: granted.grantId,
-          amount: formatCredits(amount),
-          balance: formatCredits(granted.balance),
-          revision: granted.revision,
+          ...{ dry_run: true, already_granted: preview.already },
+          ...{ organization_id: asked.organizationId, grant_id: null, amount: formatCredits(asked.amount) },
+          ...{ expires_at: asked.expiresAt, priority: asked.priority, reason: asked.reason },
+          ...{ reference: reference ?? null, balance: formatCredits(preview.balanceAfter) },
         },
       }
-    },
+    }
+    const { granted, balance, revision, already } =
+      reference === undefined
+        ? { ...(await grant(open, wanted)), already: false }
+        : await grantOnce(open, { ...wanted, reference })
+    const { grant_id, amount, expires_at, priority, reason } = granted
+    return {
+      json: {
+        ...{ organization_id: asked.organizationId, grant_id, amount, expires_at, priority, reason },
+        ...{ reference: granted.reference, already_granted: already },
+        ...{ balance: formatCredits(balance), revision },
+      },
+    }
   },
-  {
-    name: 'credits balance',
-    summary: 'the balance, from the ledger itself',
-    parameters: [organizationParameter],
-    run: async ({ foundation }, given) => {
-      const organizationId = given.required('org')
-      const found = await balance(await foundation(), organizationId)
+}
+
+const showing: Command = {
+  name: 'credits balance',
+  summary: 'the balance, from the ledger itself: now, or as of an instant',
+  parameters: [
+    organizationParameter,
+    { name: 'at', help: 'ISO 8601 instant: what had happened by then (default now)' },
+    { name: 'known-at', help: 'ISO 8601 instant: of what was recorded by then (default now)' },
+  ],
+  run: async ({ foundation, progress }, given) => {
+    const organizationId = given.required('org')
+    const [at, knownAt] = [given.text('at'), given.text('known-at')]
+    if (at !== undefined || knownAt !== undefined) {
+      const now = new Date().toISOString()
+      const wanted = {
+        at: at === undefined ? now : instantOf('at', at),
+        knownAt: knownAt === undefined ? now : instantOf('known-at', knownAt),
+      }
+      const found = await balanceAt(await foundation({ anyHistory: true }), {
+        organizationId,
+        asOf: { atMs: Date.parse(wanted.at), knownAtMs: Date.parse(wanted.knownAt) },
+        onProgress: (events) => progress(`${events} events`),
+      })
       return {
         json: {
-          organization_id: organizationId,
-          name: found.name,
-          balance: formatCredits(found.balance),
-          available: formatCredits(found.available),
+          ...{ organization_id: organizationId, at: wanted.at, known_at: wanted.knownAt },
+          ...{ balance: formatCredits(found.balance), overdrawn: formatCredits(found.overdrawn) },
           revision: found.revision,
         },
       }
-    },
+    }
+    const found = await balance(await foundation(), organizationId)
+    return {
+      json: {
+        organization_id: organizationId,
+        name: found.name,
+        balance: formatCredits(found.balance),
+        available: formatCredits(found.available),
+        revision: found.revision,
+      },
+    }
   },
-]
+}
+
+const lots: Command = {
+  name: 'credits lots',
+  summary: 'what is left of each lot, in the order in which charges draw them',
+  parameters: [organizationParameter],
+  run: async ({ foundation }, given) => {
+    const found = await lotsLeft(await foundation(), given.required('org'))
+    return {
+      json: found.lots.map(
+        ({ grant_id, left, granted, priority, expires_at, reason, reference, revision }) => ({
+          ...{ grant_id, left, granted, priority, expires_at, reason, reference, revision },
+        }),
+      ),
+    }
+  },
+}
+
+export const creditsCommands: readonly Command[] = [granting, showing, lots, ...creditCorrections]

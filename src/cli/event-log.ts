@@ -1,7 +1,8 @@
 import { copyBetween, eventStoreUserOf, prepareEventStore } from '../administration/event-logs.ts'
-import { showEvents, verifyEventLog } from '../administration/events.ts'
+import { showEvents } from '../administration/events.ts'
 import { InputFault, wholeNumber } from '../administration/input.ts'
 import { eventLogPrefix, eventLogPrefixRule } from '../config.ts'
+import { checkpointCommands } from './checkpoint.ts'
 import { type Command, UsageError } from './command.ts'
 import { eventJson } from './event-json.ts'
 
@@ -131,28 +132,4 @@ const show: Command = {
   },
 }
 
-const verify: Command = {
-  name: 'event-log verify',
-  summary:
-    'read every stream of the event log; names the first broken event of each, or what cannot be opened',
-  parameters: [],
-  run: async ({ foundation, progress }) => {
-    const { streams, events, faults } = await verifyEventLog(
-      await foundation({ anyHistory: true }),
-      (stream, count) => progress(`${stream}: ${count} events`),
-    )
-    return {
-      json: { ok: faults.length === 0, streams, events, faults },
-      failed: faults.length > 0,
-      lines:
-        faults.length === 0
-          ? [`ok      ${streams} streams, ${events} events`]
-          : faults.map(
-              ({ stream, revision, event_id, fault }) =>
-                `BROKEN  ${stream}  revision ${revision}${event_id === null ? '' : `, event ${event_id}`}: ${fault}`,
-            ),
-    }
-  },
-}
-
-export const eventLogCommands: readonly Command[] = [show, verify, copy, prepare]
+export const eventLogCommands: readonly Command[] = [show, ...checkpointCommands, copy, prepare]

@@ -12,6 +12,7 @@ export const overview = (shown: readonly Command[]): string => {
     ...shown.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`),
     '',
     `${invocation} <noun> <verb> --help shows a command's parameters. --json prints one JSON document.`,
+    'OPERATOR_TOKEN proves who you are; --as NAME, or OPERATOR, only labels what you do.',
     'Exit codes: 0 done, 1 failed, 2 wrong usage.',
   ].join('\n')
 }

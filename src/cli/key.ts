@@ -14,6 +14,7 @@ import {
   graceMsOf,
   limitFields,
   limitsOf,
+  permissionsByDefault,
   permissionsOf,
 } from '../administration/key-request.ts'
 import { type Permission, permission } from '../events/capabilities.ts'
@@ -37,7 +38,10 @@ export const keyCommands: readonly Command[] = [
     parameters: [
       organizationParameter,
       { name: 'name', help: 'what the key is for (default "default")' },
-      { name: 'permissions', help: `comma-separated, of ${permission.options.join(', ')} (default all)` },
+      {
+        name: 'permissions',
+        help: `comma-separated, of ${permission.options.join(', ')} (default all but ledger_read)`,
+      },
       ...limitParameters,
       {
         name: 'allow',
@@ -53,9 +57,9 @@ export const keyCommands: readonly Command[] = [
         limits: { ...defaultKeyLimits, ...limitsOf(given.text) },
         allowedCidrs: allowedCidrsOf(given.text('allow')),
         expiresAt: expiryOf(given.text('expires-at')),
-        actor: 'cli',
       }
-      const { keyId, apiKey } = await issueKey(await foundation(), request)
+      const open = await foundation()
+      const { keyId, apiKey } = await issueKey(open, { ...request, ...open.operator })
       return {
         json: {
           organization_id: request.organizationId,
@@ -82,7 +86,8 @@ export const keyCommands: readonly Command[] = [
     run: async ({ foundation }, given) => {
       const keyId = given.required('key')
       const graceMs = graceMsOf(given.text('grace') ?? '24h')
-      const rotated = await rotate(await foundation(), { keyId, graceMs, actor: 'cli' })
+      const open = await foundation()
+      const rotated = await rotate(open, { keyId, graceMs, ...open.operator })
       return {
         json: {
           organization_id: rotated.issued.organization_id,
@@ -104,7 +109,8 @@ export const keyCommands: readonly Command[] = [
     run: async ({ foundation }, given) => {
       const keyId = given.required('key')
       const reason = labelOf('reason', given.text('reason') ?? 'revoked by operator')
-      await revoke(await foundation(), { keyId, reason, actor: 'cli' })
+      const open = await foundation()
+      await revoke(open, { keyId, reason, ...open.operator })
       return { json: { api_key_id: keyId, revoked: true } }
     },
   },
@@ -119,10 +125,11 @@ export const keyCommands: readonly Command[] = [
         throw new UsageError(
           'give --requests-per-minute, --requests-per-day or --email-validations-per-second',
         )
+      const open = await foundation()
       return {
         json: {
           api_key_id: keyId,
-          rate_limits: await changeLimits(await foundation(), { keyId, limits, actor: 'cli' }),
+          rate_limits: await changeLimits(open, { keyId, limits, ...open.operator }),
         },
       }
     },
@@ -175,4 +182,4 @@ const stateOf = (row: ApiKeyRow, nowMs: number): string => {
 }
 
 const permissionsGiven = (text: string | undefined): Permission[] =>
-  text === undefined ? [...permission.options] : permissionsOf(listOf(text))
+  text === undefined ? permissionsByDefault : permissionsOf(listOf(text))

@@ -1,39 +1,18 @@
 import { labelOf, wholeNumber } from '../administration/input.ts'
-import {
-  acknowledgeFault,
-  exportLedger,
-  type VerifiedLedger,
-  verifyLedgers,
-} from '../administration/ledgers.ts'
+import { acknowledgeFault, type VerifiedLedger, verifyLedgers } from '../administration/ledgers.ts'
 import { formatCredits } from '../billing/money.ts'
 import type { LedgerFault } from '../ledger/verify.ts'
 import { type Command, organizationParameter } from './command.ts'
-import { eventJson } from './event-json.ts'
+import { explainCommand } from './explain.ts'
+import { exportCommand } from './export.ts'
+import { reconcileCommand } from './reconcile.ts'
 
 const revisionBounds = { min: 0, max: Number.MAX_SAFE_INTEGER }
 
-const exporting: Command = {
-  name: 'ledger export',
-  summary: "write an organization's ledger, one event a line (JSON Lines; --json: one array)",
-  parameters: [organizationParameter, { name: 'from', help: 'first revision to write (default 0)' }],
-  run: async ({ foundation, json, write }, given) => {
-    const organizationId = given.required('org')
-    const from = wholeNumber('from', given.text('from') ?? '0', revisionBounds)
-    const opened = await foundation({ anyHistory: true })
-    let separator = '['
-    const events = await exportLedger(opened, { organizationId, from }, async (page) => {
-      const texts = page.map((recorded) => JSON.stringify(eventJson(recorded)))
-      await write(json ? `${separator}${texts.join(',')}` : `${texts.join('\n')}\n`)
-      separator = ','
-    })
-    if (json) await write(events === 0 ? '[]\n' : ']\n')
-    return { json: { organization_id: organizationId, events }, written: true }
-  },
-}
-
 const verify: Command = {
   name: 'ledger verify',
-  summary: 'recompute the hash chain and the rules of a ledger, or of all; names the first broken event',
+  summary:
+    'recompute the hash chain, the rules and every charge of a ledger, or of all; names the first broken event',
   parameters: [{ name: 'org', help: 'of this organization only (default: all)' }],
   run: async ({ foundation, progress }, given) => {
     const { ok, readModels, ledgers } = await verifyLedgers(await foundation({ anyHistory: true }), {
@@ -59,6 +38,11 @@ const verdictJson = (ledger: VerifiedLedger) => ({
   balance: formatCredits(ledger.balance),
   fault: ledger.fault,
   known_faults: ledger.known,
+  contradicted: ledger.contradicted.map(({ priceBookVersion, charges, first }) => ({
+    price_book_version: priceBookVersion,
+    charges,
+    first: { revision: first.revision, request_id: first.requestId, charge_id: first.chargeId },
+  })),
   account_row: ledger.accountRow,
 })
 
@@ -68,6 +52,7 @@ const verdictLines = ({
   digest,
   fault,
   known,
+  contradicted,
   accountRow,
 }: VerifiedLedger): string[] => [
   fault === null
@@ -78,6 +63,10 @@ const verdictLines = ({
         `CHANGED ${organizationId}  its row in accounts is not as the projector wrote it: calls do not go by it, figures do; "projection rebuild accounts" mends it`,
       ]
     : []),
+  ...contradicted.map(
+    ({ priceBookVersion, charges, first }) =>
+      `BROKEN  ${organizationId}  price book ${priceBookVersion} does not say any more what it said when it priced ${charges} charge${charges === 1 ? '' : 's'}, the first at revision ${first.revision} (call ${first.requestId ?? 'without a request id'}); "event-log verify" names the changed event`,
+  ),
   ...known.map((one) => `known   ${organizationId}  ${described(one)}`),
 ]
 
@@ -98,12 +87,13 @@ const acknowledge: Command = {
     const revision = wholeNumber('revision', given.required('revision'), revisionBounds)
     const digest = given.required('digest')
     const reason = labelOf('reason', given.required('reason'))
-    await acknowledgeFault(await foundation({ anyHistory: true }), {
+    const open = await foundation({ anyHistory: true })
+    await acknowledgeFault(open, {
       organizationId: organization_id,
       revision,
       digest,
       reason,
-      actor: 'cli',
+      ...open.operator,
     })
     return {
       json: { organization_id, revision, digest, reason },
@@ -112,4 +102,10 @@ const acknowledge: Command = {
   },
 }
 
-export const ledgerCommands: readonly Command[] = [exporting, verify, acknowledge]
+export const ledgerCommands: readonly Command[] = [
+  explainCommand,
+  exportCommand,
+  verify,
+  acknowledge,
+  reconcileCommand,
+]

@@ -15,10 +15,11 @@ export const organizationCommands: readonly Command[] = [
     run: async ({ foundation }, given) => {
       const name = labelOf('name', given.required('name'))
       const overdraftLimit = amountOf('overdraft-limit', given.text('overdraft-limit') ?? '0', { zero: true })
-      const { organizationId } = await createOrganization(await foundation(), {
+      const open = await foundation()
+      const { organizationId } = await createOrganization(open, {
         name,
         overdraftLimit,
-        actor: 'cli',
+        ...open.operator,
       })
       return {
         json: { organization_id: organizationId, name, overdraft_limit: formatCredits(overdraftLimit) },

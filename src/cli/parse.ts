@@ -21,8 +21,9 @@ const unveiled = (text: string): string => text.replace(/^\0/, '')
 export const givenOf = (
   { parameters }: Command,
   args: string[],
-): { given: Given; json: boolean; help: boolean } => {
+): { given: Given; as: string | undefined; json: boolean; help: boolean } => {
   const options: NonNullable<ParseArgsConfig['options']> = {
+    as: { type: 'string' },
     json: { type: 'boolean' },
     help: { type: 'boolean', short: 'h' },
   }
@@ -46,7 +47,7 @@ export const givenOf = (
     },
     flag: (name) => values[name] === true,
   }
-  return { given, json: values.json === true, help: values.help === true }
+  return { given, as: texts.get('as'), json: values.json === true, help: values.help === true }
 }
 
 /** Whether a command was typed wrongly, by our rules or by those of `parseArgs`. */

@@ -1,119 +1,179 @@
-import { readFile, stat } from 'node:fs/promises'
-import { amountOf, InputFault, instantOf, labelOf } from '../administration/input.ts'
+import { InputFault, instantOf, labelOf } from '../administration/input.ts'
+import { priceRulesOf } from '../administration/price-file.ts'
 import {
-  effectiveFromOf,
-  priceRulesOf,
+  approvePriceBook,
+  namedPrices,
+  type PriceName,
+  priceNameOf,
   pricesAt,
-  publishPriceBook,
-  setPriceOverride,
+  proposalAt,
+  proposePriceBook,
+  withdrawPrices,
 } from '../administration/prices.ts'
-import { formatCredits } from '../billing/money.ts'
-import type { PriceBookPublished } from '../events/prices.ts'
-import { type Command, organizationParameter } from './command.ts'
-import { table } from './table.ts'
+import { ruleChanges } from '../billing/price-rules.ts'
+import type { PriceProposal, PublishedBook } from '../billing/prices.ts'
+import { twoPersonOf } from '../config.ts'
+import type { PriceBookRule } from '../events/prices.ts'
+import type { Command, OperatedFoundation } from './command.ts'
+import { priceDiff } from './price-diff.ts'
+import { readPriceFile } from './price-file.ts'
+import { priceOverride, priceOverridesList } from './price-override.ts'
+import { changeLines, ruleLines } from './price-tables.ts'
 
 const show: Command = {
   name: 'price show',
-  summary: 'the price book in force, and those to come',
-  parameters: [{ name: 'at', help: 'at another instant than now' }],
+  summary: 'the price book in force, those to come and open proposals; or one of them, such as 2 or p3',
+  parameters: [
+    { name: 'name', help: 'a version, such as 2, or a proposal, such as p3' },
+    { name: 'at', help: 'at another instant than now' },
+  ],
   run: async ({ foundation }, given) => {
-    const at = given.text('at')
+    const [text, at] = [given.text('name'), given.text('at')]
     const atMs = at === undefined ? Date.now() : Date.parse(instantOf('at', at))
-    const { inForce, upcoming } = await pricesAt(await foundation(), atMs)
+    if (text !== undefined) {
+      const found = await namedPrices(await foundation(), nameGiven(text))
+      return { json: found, lines: 'base' in found ? proposalLines(found) : bookLines('', found) }
+    }
+    const { inForce, upcoming, open } = await pricesAt(await foundation(), atMs)
     return {
-      json: { in_force: inForce, upcoming },
+      json: { in_force: inForce, upcoming, proposals: open },
       lines: [
-        ...(inForce === null ? ['no price book is in force'] : shown('in force', inForce)),
-        ...upcoming.flatMap((book) => ['', ...shown('to come', book)]),
+        ...(inForce === null ? ['no price book is in force'] : bookLines('in force', inForce)),
+        ...upcoming.flatMap((book) => ['', ...bookLines('to come', book)]),
+        ...open.flatMap((proposal) => ['', ...proposalLines(proposal)]),
       ],
     }
   },
 }
 
-const publish: Command = {
-  name: 'price publish',
-  summary: 'publish a price book; it never re-prices what was charged before',
+const propose: Command = {
+  name: 'price propose',
+  summary: 'propose a price book, whole or what changes; it prices nothing until it is approved',
   parameters: [
     {
       name: 'file',
-      help: 'JSON: [{"rule","rule_version","sku","amount"}, …], complete; start from "price show --json"',
+      help: 'JSON: [{"rule","rule_version","sku","amount"}, …], or only what changes, such as [{"rule","amount"}]',
       required: true,
     },
-    { name: 'approver', help: 'who approved it', required: true },
-    { name: 'effective-from', help: 'ISO 8601 instant, at least 5 s ahead (default: 5 s from now)' },
+    { name: 'from', help: 'ISO 8601 instant from which it is to price calls', required: true },
+    { name: 'reason', help: 'kept in the event log' },
   ],
   run: async ({ foundation }, given) => {
     const file = given.required('file')
-    const wanted = {
-      rules: priceRulesOf(await readJson(file), file),
-      approver: labelOf('approver', given.required('approver')),
-      effectiveFrom: effectiveFromOf(given.text('effective-from')),
-      actor: 'cli',
-    }
-    const book = await publishPriceBook(await foundation(), wanted)
-    return { json: book, lines: shown('published', book) }
-  },
-}
-
-const override: Command = {
-  name: 'price override',
-  summary: 'give one organization its own price of a SKU',
-  parameters: [
-    organizationParameter,
-    { name: 'sku', help: 'as in the price book', required: true },
-    { name: 'amount', help: 'credits, or "none" to return to the price book', required: true },
-    { name: 'effective-from', help: 'ISO 8601 instant (default now)' },
-  ],
-  run: async ({ foundation }, given) => {
-    const amount = given.required('amount')
-    const from = given.text('effective-from')
-    const wanted = {
-      organizationId: given.required('org'),
-      sku: given.required('sku'),
-      amount: amount === 'none' ? null : amountOf('amount', amount, { zero: true }),
-      effectiveFrom: from === undefined ? new Date().toISOString() : instantOf('effective-from', from),
-      actor: 'cli',
-    }
-    await setPriceOverride(await foundation(), wanted)
-    return {
-      json: {
-        organization_id: wanted.organizationId,
-        sku: wanted.sku,
-        amount: wanted.amount === null ? null : formatCredits(wanted.amount),
-        effective_from: wanted.effectiveFrom,
+    const effectiveFrom = instantOf('from', given.required('from'))
+    const reason = given.text('reason')
+    const content = await readPriceFile(file)
+    const open = await foundation()
+    let before: readonly PriceBookRule[] = []
+    const proposed = await proposePriceBook(open, {
+      rulesOver: (base) => {
+        before = base
+        return priceRulesOf(content, { named: file, base })
       },
+      effectiveFrom,
+      reason: reason === undefined ? null : labelOf('reason', reason),
+      ...open.operator,
+    })
+    return {
+      json: proposed,
+      lines: [
+        `proposed as p${proposed.proposal}, from ${proposed.effective_from}, digest ${proposed.digest}`,
+        ...changeLines(ruleChanges(before, proposed.rules)),
+        `It prices nothing until "price approve p${proposed.proposal}"; "price diff ${proposed.base ?? ''} p${proposed.proposal}" says what it would have cost.`,
+      ],
     }
   },
 }
 
-export const priceCommands: readonly Command[] = [show, publish, override]
+const approve: Command = {
+  name: 'price approve',
+  summary: 'approve a proposal: it is published, and prices calls from its instant on',
+  parameters: [
+    { name: 'proposal', help: 'such as p3', required: true },
+    { name: 'yes', help: 'where one person is enough (TWO_PERSON=off): without being asked', kind: 'flag' },
+  ],
+  run: async ({ foundation, config, ask }, given) => {
+    const { number } = nameGiven(given.required('proposal'), 'proposal')
+    const twoPerson = twoPersonOf(config)
+    const open = await foundation()
+    const consents = given.flag('yes') || (!twoPerson && (await ask(await questionOf(open, number))) === true)
+    const book = await approvePriceBook(open, { proposal: number, twoPerson, consents, ...open.operator })
+    return {
+      json: book,
+      lines: [
+        `approved by ${book.approver}: p${number} is price book ${book.version}, from ${book.effective_from}, digest ${book.digest}`,
+      ],
+    }
+  },
+}
 
-/** A book for people: what it is, then a row for each rule. */
-const shown = (what: string, { version, effective_from, approver, rules }: PriceBookPublished): string[] => [
-  `price book ${version}, ${what}: effective from ${effective_from}, approved by ${approver}`,
-  ...table(
-    rules.map(({ rule, rule_version, sku, amount }) => ({
-      rule,
-      version: rule_version,
-      sku,
-      credits: amount,
-    })),
-  ),
+const questionOf = async (open: OperatedFoundation, proposal: number): Promise<string> => {
+  const found = await proposalAt(open, proposal, Date.now())
+  if (found === null) return `Approve p${proposal}?`
+  const { effective_from } = found.proposal
+  return [...changeLines(found.changes), `Approve p${proposal}, for calls from ${effective_from} on?`].join(
+    '\n',
+  )
+}
+
+const withdraw: Command = {
+  name: 'price withdraw',
+  summary: 'withdraw a proposal, or a price book that is not in force yet',
+  parameters: [
+    { name: 'name', help: 'a version, such as 2, or a proposal, such as p3', required: true },
+    { name: 'reason', help: 'kept in the event log (default "withdrawn by operator")' },
+  ],
+  run: async ({ foundation, config }, given) => {
+    const text = given.required('name')
+    const name = nameGiven(text)
+    const reason = labelOf('reason', given.text('reason') ?? 'withdrawn by operator')
+    const open = await foundation()
+    await withdrawPrices(open, { name, reason, twoPerson: twoPersonOf(config), ...open.operator })
+    const what = name.kind === 'proposal' ? `proposal p${name.number}` : `price book ${name.number}`
+    return {
+      json: { withdrawn: text.trim(), reason },
+      lines: [`${what} is withdrawn and will never price a call`],
+    }
+  },
+}
+
+export const priceCommands: readonly Command[] = [
+  show,
+  propose,
+  priceDiff,
+  approve,
+  withdraw,
+  priceOverride,
+  priceOverridesList,
 ]
 
-/** Far above what a price book of every rule takes. */
-const fileBytesMax = 1_000_000
-
-const readJson = async (path: string): Promise<unknown> => {
-  try {
-    const { size } = await stat(path)
-    if (size > fileBytesMax)
-      throw new RangeError(`it has ${size} bytes; a price book has at most ${fileBytesMax}`)
-    return JSON.parse(await readFile(path, 'utf8'))
-  } catch (error) {
+/** A proposal may be named without its letter where nothing else is meant. */
+const nameGiven = (text: string, only?: 'proposal'): PriceName => {
+  const name = priceNameOf(text)
+  if (name === null)
     throw new InputFault(
-      'file',
-      `${path} cannot be read as JSON: ${error instanceof Error ? error.message : String(error)}`,
+      only ?? 'name',
+      `"${text}" is ${only === undefined ? 'neither a version, such as 2, nor' : 'not'} a proposal, such as p3`,
     )
-  }
+  return only === undefined ? name : { ...name, kind: only }
 }
+
+/** A book for people: what it is, then a row for each rule. */
+const bookLines = (what: string, book: PublishedBook): string[] => [
+  `price book ${book.version}${what === '' ? '' : `, ${what}`}: effective from ${book.effective_from}, approved by ${book.approver}${book.proposal === null ? '' : ` as proposed in p${book.proposal}`}`,
+  ...(book.withdrawn === null
+    ? []
+    : [`withdrawn at ${book.withdrawn.at} by ${book.withdrawn.by}: ${book.withdrawn.reason}`]),
+  ...(book.digest === null ? [] : [`digest ${book.digest}`]),
+  ...ruleLines(book.rules),
+]
+
+const proposalLines = (proposal: PriceProposal): string[] => [
+  `proposal p${proposal.proposal}: from ${proposal.effective_from}, proposed by ${proposal.proposer} at ${proposal.proposed.at}${proposal.reason === null ? '' : `: ${proposal.reason}`}`,
+  ...(proposal.version === null ? [] : [`approved: it is price book ${proposal.version}`]),
+  ...(proposal.withdrawn === null
+    ? []
+    : [`withdrawn at ${proposal.withdrawn.at} by ${proposal.withdrawn.by}: ${proposal.withdrawn.reason}`]),
+  `digest of the rules ${proposal.digest}`,
+  ...ruleLines(proposal.rules),
+]

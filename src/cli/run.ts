@@ -2,11 +2,13 @@ import { InputFault } from '../administration/input.ts'
 import { ConfigError, parseConfig } from '../config.ts'
 import { EventDataError } from '../event-log/stored-event.ts'
 import { type Closing, createClosing } from '../foundation/closing.ts'
-import { type Foundation, openFoundation } from '../foundation/foundation.ts'
+import { openFoundation } from '../foundation/foundation.ts'
 import { createLogger } from '../foundation/logger.ts'
-import type { Answer, Command, CommandContext, Given } from './command.ts'
+import { parseSoundConfig } from '../foundation/sound-config.ts'
+import type { Answer, Command, CommandContext, Given, OperatedFoundation } from './command.ts'
 import { commands } from './commands.ts'
 import { notFound, overview, usageOf } from './help.ts'
+import { operatorOf } from './operator.ts'
 import { findCommand, givenOf, isUsageError } from './parse.ts'
 import { members, type Row, table } from './table.ts'
 import { ask, progressLine, write } from './terminal.ts'
@@ -24,12 +26,12 @@ export const runCommandLine = async (args: string[]): Promise<number> => {
   const { command, rest } = found
   const closing = createClosing()
   try {
-    const { given, json, help } = givenOf(command, rest)
+    const { given, as, json, help } = givenOf(command, rest)
     if (help) {
       await write(`${usageOf(command)}\n`)
       return 0
     }
-    return await runCommand(command, { given, json, closing })
+    return await runCommand(command, { given, as, json, closing })
   } catch (error) {
     const wrongUsage = error instanceof InputFault || isUsageError(error)
     process.stderr.write(`${sentenceOf(error)}\n${wrongUsage ? `\n${usageOf(command)}\n` : ''}`)
@@ -50,16 +52,19 @@ const withoutCommand = async (args: readonly string[]): Promise<number> => {
 
 const runCommand = async (
   command: Command,
-  { given, json, closing }: { given: Given; json: boolean; closing: Closing },
+  { given, as, json, closing }: { given: Given; as: string | undefined; json: boolean; closing: Closing },
 ): Promise<number> => {
-  const config = parseConfig(process.env)
+  const config =
+    command.anyEnvironment === true ? parseSoundConfig(process.env).config : parseConfig(process.env)
   const logger = createLogger(process.env.LOG_LEVEL === undefined ? 'error' : config.LOG_LEVEL)
   const progress = progressLine()
-  let opened: Foundation | undefined
+  const operatorIn = operatorOf(config, as)
+  let opened: OperatedFoundation | undefined
   const foundation: CommandContext['foundation'] = async (options) => {
     if (opened !== undefined) return opened
-    opened = await openFoundation(config, { logger, waitMs: databaseWaitMs, ...options })
-    closing.add(opened.close)
+    const open = await openFoundation(config, { logger, waitMs: databaseWaitMs, ...options })
+    closing.add(open.close)
+    opened = { ...open, operator: await operatorIn(open) }
     return opened
   }
   const context = { config, logger, json, write, ask, progress: progress.show, foundation }

@@ -11,7 +11,7 @@ export const seedCommands: readonly Command[] = [
     parameters: [],
     run: async ({ foundation, config }) => {
       const open = await foundation()
-      const demo = await seedDemo(open, await addressesNow(config))
+      const demo = await seedDemo(open, { ...(await addressesNow(config)), ...open.operator })
       if (!open.embedded) return { json: demo }
       // Later starts tell of what that file says.
       await writeDemo(config.DATA_DIR, demo)

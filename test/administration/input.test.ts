@@ -2,19 +2,21 @@ import { expect, test } from 'vitest'
 import {
   amountOf,
   durationMsOf,
-  futureInstantOf,
+  futureExpiryOf,
   InputFault,
   instantOf,
   labelOf,
   wholeNumber,
 } from '../../src/administration/input.ts'
 import { allowedCidrsOf, graceMsOf, limitsOf, permissionsOf } from '../../src/administration/key-request.ts'
-import { priceRulesOf } from '../../src/administration/prices.ts'
+import { priceRulesOf } from '../../src/administration/price-file.ts'
 import { faultOf } from '../../src/dashboard/form.ts'
 
 /** Every rule for what operators type names the field it refuses, and no face has to look for it in the message. */
 
 const nowMs = Date.parse('2026-11-22T12:00:00Z')
+
+const inFile = { named: 'book.json', base: [] }
 
 const refusals: readonly (readonly [field: string, message: string, read: () => unknown])[] = [
   ['name', 'nothing but white space was given', () => labelOf('name', '  ')],
@@ -33,7 +35,7 @@ const refusals: readonly (readonly [field: string, message: string, read: () => 
   [
     'expires-at',
     '2026-11-22T12:00:00Z has passed already',
-    () => futureInstantOf('expires-at', '2026-11-22T12:00:00Z', nowMs),
+    () => futureExpiryOf('expires-at', '2026-11-22T12:00:00Z', nowMs),
   ],
   [
     'grace',
@@ -61,9 +63,9 @@ const refusals: readonly (readonly [field: string, message: string, read: () => 
   [
     'file',
     expect.stringMatching(/^rule whoami: a decimal number of credits, /),
-    () => priceRulesOf([{ rule: 'whoami', rule_version: 1, sku: null, amount: '-1' }], 'book.json'),
+    () => priceRulesOf([{ rule: 'whoami', rule_version: 1, sku: null, amount: '-1' }], inFile),
   ],
-  ['file', 'book.json: rules: a list is expected; it is missing', () => priceRulesOf({ a: 1 }, 'book.json')],
+  ['file', 'book.json: rules: a list is expected; it is missing', () => priceRulesOf({ a: 1 }, inFile)],
 ]
 
 test.each(refusals)('%s: %s', (field, message, read) => {

@@ -1,0 +1,34 @@
+import { provedUserOf } from './operator.ts'
+
+/**
+ * Who may approve what changes prices: one rule for price books and re-rates. Pure.
+ *
+ * With `twoPerson` a second person has to, and both are proved. Otherwise it takes a word of consent (`consents`, such as
+ * `--yes`), and that is all it takes.
+ */
+type ApprovalAsked = {
+  /** The actors of the proposal and of the approval. */
+  readonly proposer: string
+  readonly approver: string
+  readonly twoPerson: boolean
+  readonly consents: boolean
+}
+
+const howToProve = 'set OPERATOR_TOKEN (see "user token"), or sign in to the dashboard'
+
+/** Why it may not be approved, and what to do; null: it may. */
+export const approvalRefusal = ({
+  proposer,
+  approver,
+  twoPerson,
+  consents,
+}: ApprovalAsked): string | null => {
+  if (!twoPerson) return consents ? null : 'nothing is approved without --yes'
+  const [first, second] = [provedUserOf(proposer), provedUserOf(approver)]
+  if (second === null)
+    return `an approval needs a proved person, and "${approver}" is a label only: ${howToProve}`
+  if (first === null)
+    return `it was proposed by "${proposer}", which is a label only: withdraw it, and let a proved person propose it`
+  if (first === second) return `${first} proposed it: another person has to approve it (TWO_PERSON=on)`
+  return null
+}

@@ -1,0 +1,34 @@
+import type { MicroCredits } from '../billing/money.ts'
+import { decodeEvent } from '../event-log/stored-event.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { type AsOf, balanceOfFold, foldBalance, newBalanceFold, recordedMsOf } from '../ledger/balance-at.ts'
+import { CommandRefused } from '../ledger/commit.ts'
+import { ledgerPages } from '../ledger/read-ledger.ts'
+
+/**
+ * The balance as of an instant, as it was known at another, folded from the ledger. `revision` is the last event that was
+ * recorded by then; −1: none was. Throws `CommandRefused` where there is no such ledger.
+ */
+export const balanceAt = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  {
+    organizationId,
+    asOf,
+    onProgress,
+  }: { organizationId: string; asOf: AsOf; onProgress?: (events: number) => void },
+): Promise<{ balance: MicroCredits; overdrawn: MicroCredits; revision: number }> => {
+  const fold = newBalanceFold()
+  let read = 0
+  reading: for await (const page of ledgerPages(eventLog, organizationId)) {
+    read += page.length
+    for (const recorded of page) {
+      const event = decodeEvent(recorded)
+      // None is recorded before the one it follows. Of earlier releases' the event log's own clock tells, which may step back.
+      if (event.metadata.recorded_at !== undefined && recordedMsOf(event) > asOf.knownAtMs) break reading
+      foldBalance(fold, event, asOf)
+    }
+    onProgress?.(read)
+  }
+  if (read === 0) throw new CommandRefused(`there is no ledger of ${organizationId}; see "org list"`)
+  return { balance: balanceOfFold(fold, asOf), overdrawn: fold.overdrawn, revision: fold.revision }
+}

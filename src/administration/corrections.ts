@@ -1,0 +1,118 @@
+import type { MicroCredits } from '../billing/money.ts'
+import type { CreditAdjusted } from '../events/credits.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { balanceOf } from '../ledger/account.ts'
+import { type Preview, previewOf, uniqueCommandKey } from './credits.ts'
+import { lookUpMovement, type Movement, moveOnce } from './references.ts'
+
+/** What an operator corrects by hand: a lot is taken back, a balance is adjusted, a threshold is set. */
+
+type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
+
+/** What a correction came to. `already`: it was there before, under its reference. Of a dry run the balances are as they would be. */
+export type Corrected = {
+  readonly adjusted: CreditAdjusted
+  readonly balance: MicroCredits
+  /** Null where nothing was written. */
+  readonly revision: number | null
+  readonly already: boolean
+}
+
+type Asked = {
+  readonly organizationId: string
+  readonly reason: string
+  readonly actor: string
+  /** Nothing is written. */
+  readonly dryRun: boolean
+}
+
+/** Takes back what is left of a lot. Throws `CommandRefused` where nothing is. */
+export const voidGrant = async (
+  sources: Sources,
+  { organizationId, dryRun, ...asked }: Asked & { readonly grantId: string },
+): Promise<Corrected> => {
+  const command = { ...asked, kind: 'void' } as const
+  if (dryRun) return previewed(await previewOf(sources, organizationId, command))
+  const { events, balance, revision } = await sources.ledger.submit(organizationId, {
+    ...command,
+    key: uniqueCommandKey('void'),
+    atMs: Date.now(),
+  })
+  return { adjusted: adjustmentIn(events[0]), balance, revision, already: false }
+}
+
+/**
+ * Gives credits, or takes them where the amount is negative. Throws `CommandRefused` where more is taken than is available, and
+ * where the reference names something else.
+ */
+export const adjust = async (
+  sources: Sources,
+  {
+    organizationId,
+    dryRun,
+    reference,
+    ...asked
+  }: Asked & { readonly amount: MicroCredits; readonly reference?: string | undefined },
+): Promise<Corrected> => {
+  const command = { ...asked, kind: 'adjust', adjusts: null, rerateRun: null } as const
+  const named: Movement = {
+    movement: 'adjustment',
+    amount: asked.amount,
+    priority: null,
+    expiresAt: null,
+  }
+  if (dryRun) {
+    const known =
+      reference === undefined ? null : await lookUpMovement(sources, { organizationId, reference, named })
+    if (known?.there != null) return written(sources, organizationId, { ...known.there, already: true })
+    return previewed(await previewOf(sources, organizationId, command))
+  }
+  if (reference !== undefined)
+    return written(
+      sources,
+      organizationId,
+      await moveOnce(sources, { organizationId, reference, named, command }),
+    )
+  const { events, balance, revision } = await sources.ledger.submit(organizationId, {
+    ...command,
+    key: uniqueCommandKey('adjust'),
+    atMs: Date.now(),
+  })
+  return { adjusted: adjustmentIn(events[0]), balance, revision, already: false }
+}
+
+const written = async (
+  { ledger }: Sources,
+  organizationId: string,
+  { event, revision, already }: Awaited<ReturnType<typeof moveOnce>>,
+): Promise<Corrected> => {
+  const balance = balanceOf(await ledger.account(organizationId), Date.now())
+  return { adjusted: adjustmentIn(event), balance, revision, already }
+}
+
+/** What a preview says of a correction. */
+export const previewed = ({ events, balanceAfter }: Preview): Corrected => ({
+  adjusted: adjustmentIn(events[0]),
+  balance: balanceAfter,
+  revision: null,
+  already: false,
+})
+
+/** The correction that a command wrote. */
+export const adjustmentIn = (event: Preview['events'][number] | undefined): CreditAdjusted => {
+  if (event?.type !== 'CreditAdjusted') throw new Error(`a correction came to ${event?.type ?? 'nothing'}`)
+  return event.data
+}
+
+/** Sets below which balance an organization wants to be told; null: not at all. */
+export const setThreshold = async (
+  { ledger }: Pick<Foundation, 'ledger'>,
+  { organizationId, amount, actor }: { organizationId: string; amount: MicroCredits | null; actor: string },
+): Promise<{ revision: number }> =>
+  ledger.submit(organizationId, {
+    key: uniqueCommandKey('threshold'),
+    atMs: Date.now(),
+    actor,
+    kind: 'set_threshold',
+    amount,
+  })

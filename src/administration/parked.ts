@@ -1,0 +1,140 @@
+import type pg from 'pg'
+import type { Projection } from '../../projections/projection.ts'
+import { appendNext } from '../event-log/append-next.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import type { Position } from '../event-log/port.ts'
+import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
+import { operatorStream } from '../events/streams.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { CommandRefused } from '../ledger/command.ts'
+
+/** Events that projections could not take: what they are, whether they could be taken now, and going on without one. */
+
+export type ParkedEvent = {
+  readonly projection: string
+  readonly position: Position
+  readonly stream: string
+  /** As the log says; null where it no longer holds the event. */
+  readonly type: string | null
+  readonly error: string
+  readonly parkedAt: Date
+  /** `parked`: the rows go on without it until it is retried. `halted`: the rows of its stream end before it. */
+  readonly state: 'parked' | 'halted' | 'released'
+  readonly releasedBy: string | null
+  readonly reason: string | null
+}
+
+const listedMax = 1_000
+
+/** The first of them, by projection and position; of one projection where it is named. */
+export const parkedEvents = async (
+  { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
+  projection: string | null,
+): Promise<ParkedEvent[]> => {
+  const { rows } = await pool.query<{
+    projection: string
+    position: string
+    stream: string
+    error: string
+    parked_at: Date
+    state: ParkedEvent['state']
+    released_by: string | null
+    reason: string | null
+  }>(
+    `select projection, position, stream, error, parked_at, released_by, reason,
+            case when released_at is null then 'parked' else 'released' end as state
+       from parked_events where $1::text is null or projection = $1
+     union all
+     select projection, position, stream, error, halted_at, null, null, 'halted' from halted_streams
+      where $1::text is null or projection = $1
+     order by projection, position limit $2`,
+    [projection, listedMax],
+  )
+  const listed: ParkedEvent[] = []
+  for (const { position: text, parked_at, released_by, ...row } of rows) {
+    const position = BigInt(text)
+    const type = (await eventLog.at(position))?.type ?? null
+    listed.push({ ...row, position, type, parkedAt: parked_at, releasedBy: released_by })
+  }
+  return listed
+}
+
+/** Why this release still cannot read an event; null: it can. Whether its stream takes it, only folding tells. */
+export const stillUnreadable = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  { position }: Pick<ParkedEvent, 'position'>,
+): Promise<string | null> => {
+  const event = await eventLog.at(position)
+  if (event === null) return 'the event log does not hold it any more'
+  try {
+    decodeEvent(event)
+    return null
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
+
+/**
+ * The projection goes on without the event, for ever, by a person's decision. Throws `CommandRefused` for rows of money, which are whole or stop, and
+ * for rows that tell who may do what.
+ */
+export const releaseParked = async (
+  { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
+  {
+    projection,
+    position,
+    reason,
+    actor,
+  }: {
+    readonly projection: Projection
+    readonly position: Position
+    readonly reason: string
+    readonly actor: string
+  },
+): Promise<void> => {
+  const { name, money, guards } = projection
+  if (money)
+    throw new CommandRefused(
+      `${name} is of money: its rows are whole, or they stop. Run the release that knows the event and "projection rebuild ${name}", or acknowledge the fault of the ledger`,
+    )
+  if (guards === true)
+    throw new CommandRefused(
+      `${name} tells who may call: an event that cannot be read may have taken something away. Run the release that knows it, or revoke the key and issue another one`,
+    )
+  const client = await pool.connect()
+  try {
+    await release(client, { name, position, reason, actor }, async (stream) => {
+      const effectiveAt = new Date().toISOString()
+      const id = eventIdOf(operatorStream, `release/${name}/${position}/${effectiveAt}`, 0)
+      const data = { projection: name, position: position.toString(), stream, reason }
+      await appendNext(eventLog, operatorStream, [
+        encodeEvent({ type: 'ParkedEventReleased', data }, { id, actor, effectiveAt }),
+      ])
+    })
+  } finally {
+    client.release()
+  }
+}
+
+const release = async (
+  client: pg.PoolClient,
+  { name, position, reason, actor }: { name: string; position: Position; reason: string; actor: string },
+  recorded: (stream: string) => Promise<void>,
+): Promise<void> => {
+  await client.query('begin')
+  try {
+    const { rows } = await client.query<{ stream: string }>(
+      `update parked_events set released_at = now(), released_by = $3, reason = $4
+        where projection = $1 and position = $2 and released_at is null returning stream`,
+      [name, position.toString(), actor, reason],
+    )
+    const stream = rows[0]?.stream
+    if (stream === undefined)
+      throw new CommandRefused(`${name} has set no event aside at position ${position}`)
+    await recorded(stream)
+    await client.query('commit')
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined)
+    throw error
+  }
+}

@@ -1,0 +1,287 @@
+import type { Logger } from 'pino'
+import type { Projection } from '../../projections/projection.ts'
+import { appendNext } from '../event-log/append-next.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import type { Position } from '../event-log/port.ts'
+import { encodeEvent } from '../event-log/stored-event.ts'
+import type { DomainEvent, DomainEventOf } from '../events/catalogue.ts'
+import { operatorStream } from '../events/streams.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { knownEventLog, rememberEventLog } from '../foundation/own-event-log.ts'
+import type { TotalDifference } from '../projector/compare-totals.ts'
+import { type OnlyInRows, onlyInRows } from '../projector/only-in-rows.ts'
+import { rebuildProjections } from '../projector/rebuild.ts'
+import { rollBack } from '../projector/rollback.ts'
+import { Cancelled, type RebuildProgress } from '../projector/second-set.ts'
+import { prepareProjections } from '../projector/tables.ts'
+
+/** Rebuilds, as an operator asks for them, watches them, ends them and takes them back. Who and why is in the event log. */
+
+type Rebuild = {
+  readonly projections: readonly Projection[]
+  readonly reason: string
+  readonly actor: string
+  readonly logger: Pick<Logger, 'fatal'>
+  /** Does not go on with what a rebuild that was killed has left. */
+  readonly anew?: boolean
+  /** Asked with what a rebuild from a shorter log would forget; `false` leaves the rows as they are. */
+  readonly mayForget: (lost: readonly OnlyInRows[]) => Promise<boolean>
+  readonly onProgress: (progress: RebuildProgress) => void
+}
+
+export type RebuildResult = {
+  readonly rebuildId: string
+  readonly events: number
+  readonly elapsedMs: number
+  readonly switched: boolean
+  readonly resumed: boolean
+  readonly differences: readonly TotalDifference[]
+}
+
+type Ended = DomainEventOf<'RebuildEnded'>['data']
+
+/** How often the row that others watch is written, and looked at for a wish to end it. */
+const beatMs = 500
+const namedMax = 20
+
+/**
+ * Records who asked, folds the projections anew and switches to the new rows. Throws `Cancelled` where somebody ended it
+ * meanwhile. Figures of money that differ from those of the replaced rows are told at level fatal, and the switch stands: rows that were wrong must
+ * differ.
+ */
+export const rebuild = async (foundation: Foundation, asked: Rebuild): Promise<RebuildResult> => {
+  const { url, eventLog, pool, eventLogName, secrets } = foundation
+  const { projections: chosen, reason, actor, mayForget, onProgress, logger, anew = false } = asked
+  const known = await knownEventLog(pool)
+  const names = chosen.map(({ name }) => name)
+  const at = new Date().toISOString()
+  const rebuildId = eventIdOf(operatorStream, `rebuild/${at}/${process.pid}`, 0)
+  const request: DomainEvent = { type: 'RebuildRequested', data: { projections: names, reason } }
+  await appendNext(eventLog, operatorStream, [
+    encodeEvent(request, { id: rebuildId, actor, effectiveAt: at }),
+  ])
+  const row = await beginRow(foundation, { rebuildId, names, reason, actor })
+  const end = async (
+    ended: Pick<Ended, 'result' | 'events' | 'elapsed_ms'>,
+    differences: readonly TotalDifference[],
+    error?: unknown,
+  ) => {
+    await row.end(ended.result, differences, error)
+    const named = differences.slice(0, namedMax)
+    await record(foundation, actor, `${rebuildId}/ended`, {
+      type: 'RebuildEnded',
+      data: { ...ended, rebuild_id: rebuildId, projections: names, differences: differences.length, named },
+    })
+  }
+  try {
+    const rebuilt = await rebuildProjections({
+      ...{ url, eventLog, seal: secrets.rowSeal, projections: chosen, anew, signal: row.signal },
+      mayReplace: async (client) => mayForget(await onlyInRows(client, chosen)),
+      onProgress: (progress) => {
+        row.beat(progress)
+        onProgress(progress)
+      },
+    })
+    const { switched, events, differences } = rebuilt
+    if (switched && known !== undefined && known !== eventLogName) await rememberEventLog(pool, eventLogName)
+    if (differences.length > 0)
+      logger.fatal(
+        { projections: names, differences: differences.length, named: differences.slice(0, namedMax) },
+        'rebuild: the new rows say other amounts of money than those they replaced',
+      )
+    await end(
+      { result: switched ? 'switched' : 'declined', events, elapsed_ms: Math.round(rebuilt.elapsedMs) },
+      differences,
+    )
+    return { rebuildId, ...rebuilt }
+  } catch (error) {
+    const cancelled = row.signal.reason instanceof Cancelled
+    const { events, elapsedMs } = row.last()
+    await end(
+      { result: cancelled ? 'cancelled' : 'failed', events, elapsed_ms: Math.round(elapsedMs) },
+      [],
+      error,
+    ).catch(() => undefined)
+    throw cancelled ? row.signal.reason : error
+  } finally {
+    row.close()
+  }
+}
+
+/** The row that others watch: how far the rebuild is, and whether somebody wants it to end. */
+const beginRow = async (
+  { pool }: Pick<Foundation, 'pool'>,
+  {
+    rebuildId,
+    names,
+    reason,
+    actor,
+  }: { rebuildId: string; names: readonly string[]; reason: string; actor: string },
+) => {
+  // One that was killed says that it runs, for ever; this one has its tables now, or its lock refuses.
+  await pool.query(
+    `insert into projection_rebuilds (rebuild_id, projections, actor, reason) values ($1, $2, $3, $4)`,
+    [rebuildId, names, actor, reason],
+  )
+  const ending = new AbortController()
+  let last: RebuildProgress = { position: 0n, target: 0n, events: 0, elapsedMs: 0 }
+  let writing: Promise<void> | undefined
+  const write = async (): Promise<void> => {
+    const { rows } = await pool.query<{ cancelled_by: string | null }>(
+      `update projection_rebuilds set position = $2, target = $3, events = $4, elapsed_ms = $5, updated_at = now()
+        where rebuild_id = $1 returning cancelled_by`,
+      [rebuildId, last.position.toString(), last.target.toString(), last.events, Math.round(last.elapsedMs)],
+    )
+    const by = rows[0]?.cancelled_by
+    if (typeof by === 'string') ending.abort(new Cancelled(`the rebuild was cancelled by ${by}`))
+  }
+  const timer = setInterval(() => {
+    // A database that is away ends the rebuild itself.
+    writing ??= write()
+      .catch(() => undefined)
+      .finally(() => {
+        writing = undefined
+      })
+  }, beatMs)
+  return {
+    signal: ending.signal,
+    last: () => last,
+    beat: (progress: RebuildProgress): void => {
+      last = progress
+    },
+    end: async (
+      result: Ended['result'],
+      differences: readonly TotalDifference[],
+      error?: unknown,
+    ): Promise<void> => {
+      clearInterval(timer)
+      await writing
+      await pool.query(
+        `update projection_rebuilds set state = $2, position = $3, target = $4, events = $5, elapsed_ms = $6, differences = $7,
+                error = $8, updated_at = now(), ended_at = now() where rebuild_id = $1`,
+        [
+          ...[rebuildId, result, last.position.toString(), last.target.toString(), last.events],
+          ...[Math.round(last.elapsedMs), JSON.stringify(differences)],
+          error === undefined ? null : String(error instanceof Error ? error.message : error).slice(0, 1_000),
+        ],
+      )
+    },
+    close: (): void => clearInterval(timer),
+  }
+}
+
+export type RebuildRow = {
+  readonly rebuildId: string
+  readonly projections: readonly string[]
+  readonly actor: string
+  readonly reason: string
+  /** `interrupted`: its process is gone; the next rebuild goes on with what it left. */
+  readonly state: 'running' | 'interrupted' | Ended['result']
+  readonly position: Position
+  readonly target: Position
+  readonly events: number
+  readonly elapsedMs: number
+  readonly differences: readonly TotalDifference[]
+  readonly error: string | null
+  readonly startedAt: Date
+  readonly endedAt: Date | null
+}
+
+const listedMax = 100
+/** Without a beat for so long, its process is gone. */
+const silentMs = 20 * beatMs
+
+/** The newest rebuilds, running ones among them, newest first. */
+export const rebuilds = async ({ pool }: Pick<Foundation, 'pool'>): Promise<RebuildRow[]> => {
+  const { rows } = await pool.query<{
+    rebuild_id: string
+    projections: string[]
+    actor: string
+    reason: string
+    state: RebuildRow['state']
+    position: string
+    target: string
+    events: string
+    elapsed_ms: string
+    differences: TotalDifference[]
+    error: string | null
+    started_at: Date
+    ended_at: Date | null
+  }>(
+    `select rebuild_id, projections, actor, reason, position, target, events, elapsed_ms, differences, error, started_at, ended_at,
+            case when state = 'running' and updated_at < now() - $1 * interval '1 ms' then 'interrupted' else state end as state
+       from projection_rebuilds order by started_at desc limit $2`,
+    [silentMs, listedMax],
+  )
+  return rows.map(({ rebuild_id, position, target, events, elapsed_ms, started_at, ended_at, ...row }) => ({
+    ...row,
+    rebuildId: rebuild_id,
+    position: BigInt(position),
+    target: BigInt(target),
+    events: Number(events),
+    elapsedMs: Number(elapsed_ms),
+    startedAt: started_at,
+    endedAt: ended_at,
+  }))
+}
+
+/**
+ * Has running rebuilds of these projections end, in whichever process they run, and what killed ones left dropped. Returns the ids of
+ * those that were told.
+ */
+export const cancelRebuilds = async (
+  { pool }: Pick<Foundation, 'pool'>,
+  { projections: chosen, actor }: { readonly projections: readonly Projection[]; readonly actor: string },
+): Promise<string[]> => {
+  const names = chosen.map(({ name }) => name)
+  const { rows } = await pool.query<{ rebuild_id: string; silent: boolean }>(
+    `update projection_rebuilds set cancelled_by = $2,
+            state = case when updated_at < now() - $3 * interval '1 ms' then 'cancelled' else state end,
+            ended_at = case when updated_at < now() - $3 * interval '1 ms' then now() end
+      where state = 'running' and projections && $1::text[] returning rebuild_id`,
+    [names, actor, silentMs],
+  )
+  // What a killed one left is dropped here; a running one drops its own.
+  await pool.query(
+    `delete from projection_builds b where name = any ($1::text[])
+        and not exists (select from projection_rebuilds r where r.state = 'running' and b.name = any (r.projections))`,
+    [names],
+  )
+  const client = await pool.connect()
+  try {
+    await prepareProjections(client, chosen)
+  } finally {
+    client.release()
+  }
+  return rows.map(({ rebuild_id }) => rebuild_id)
+}
+
+/** Puts kept rows back in their place, and records who asked and why. Throws `NotKept`. */
+export const rollBackProjection = async (
+  foundation: Foundation,
+  {
+    projection,
+    reason,
+    actor,
+  }: { readonly projection: Projection; readonly reason: string; readonly actor: string },
+): Promise<{ readonly position: Position; readonly folded: number }> => {
+  const { url, eventLog, secrets } = foundation
+  const done = await rollBack({ url, eventLog, seal: secrets.rowSeal }, projection)
+  const position = done.position.toString()
+  await record(foundation, actor, `rollback/${projection.name}/${new Date().toISOString()}`, {
+    type: 'ProjectionRolledBack',
+    data: { projection: projection.name, position, reason },
+  })
+  return done
+}
+
+const record = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  actor: string,
+  key: string,
+  event: DomainEvent,
+): Promise<void> => {
+  const effectiveAt = new Date().toISOString()
+  const id = eventIdOf(operatorStream, key, 0)
+  await appendNext(eventLog, operatorStream, [encodeEvent(event, { id, actor, effectiveAt })])
+}

@@ -1,0 +1,240 @@
+import { type LinesRange, lineSums, linesOf } from '../../projections/ledger-lines.ts'
+import { type AccountRow, accountSnapshots } from '../../projections/sealed-account.ts'
+import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
+import { priceBookOf } from '../billing/price-book.ts'
+import { standingBooks } from '../billing/prices.ts'
+import { type EventLog, logStart, type Position } from '../event-log/port.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import type { AdjustedEvent } from '../ledger/ledger-calls.ts'
+import { readPricesAsTheyAre } from '../ledger/price-stream.ts'
+import {
+  balanceDifference,
+  type ComparedPage,
+  columnsOf,
+  type ExpectedLine,
+  PricesUnknown,
+  type Reconciled,
+  type ReconcileOptions,
+  reconcileLedger,
+} from '../ledger/reconcile.ts'
+import { readRun } from '../ledger/rerate-run.ts'
+import { readCheckpoints } from '../projector/checkpoints.ts'
+import { lastReconciled } from './reconciliations.ts'
+
+/**
+ * Ledgers compared with their read models and with the tariff. On demand whole, or a month; every day from where it was last found
+ * to agree.
+ */
+
+type Reconciling = Pick<Foundation, 'eventLog' | 'pool' | 'ledger'>
+
+type ReconcileAsked = {
+  readonly organizations: readonly string[]
+  /** Effective times; default: all. */
+  readonly range?: { readonly fromMs: number; readonly toMs: number }
+  /** From where each was last found to agree. */
+  readonly onward?: boolean
+  readonly onProgress?: (organizationId: string, events: number) => void
+}
+
+const always = {
+  fromMs: Date.parse('0001-01-01T00:00:00.000Z'),
+  toMs: Date.parse('9999-12-31T00:00:00.000Z'),
+}
+
+export const reconcileLedgers = async (
+  foundation: Reconciling,
+  { organizations, range = always, onward = false, onProgress }: ReconcileAsked,
+): Promise<Reconciled[]> => {
+  const { eventLog, pool, ledger } = foundation
+  const books = standingBooks((await readPricesAsTheyAre(eventLog)).prices).map(priceBookOf)
+  const before = onward ? await lastReconciled(eventLog) : new Map<string, number>()
+  const found: Reconciled[] = []
+  for (const organizationId of organizations) {
+    let events = 0
+    const since = before.get(organizationId)
+    // Prices of its own are known only to who has read the ledger from where they were set.
+    const from =
+      since === undefined || (await ledger.account(organizationId)).overrides.size > 0 ? 0 : since + 1
+    const row = range === always ? await accountRow(pool, organizationId) : null
+    // After the row, whose revision it then covers.
+    const until = await foldedUntil(foundation)
+    const own = {
+      ...{ organizationId, books, until, ...range },
+      rowRevision: row?.revision ?? null,
+      compare: comparing(pool, organizationId, range),
+      rerated: (event: AdjustedEvent) => reratedDifference(eventLog, organizationId, event),
+      onPage: (more: number) => {
+        events += more
+        onProgress?.(organizationId, events)
+      },
+    }
+    found.push(withBalance(await reconciled(eventLog, own, from), row))
+  }
+  return found
+}
+
+const reconciled = async (
+  eventLog: EventLog,
+  options: Omit<ReconcileOptions, 'from'>,
+  from: number,
+): Promise<Reconciled> => {
+  try {
+    return await reconcileLedger(eventLog, { ...options, from })
+  } catch (error) {
+    if (!(error instanceof PricesUnknown)) throw error
+    return await reconcileLedger(eventLog, { ...options, from: 0 })
+  }
+}
+
+const withBalance = (
+  found: Reconciled,
+  row: { revision: number; balance: MicroCredits } | null,
+): Reconciled => {
+  if (row === null || found.account === null) return found
+  const difference = balanceDifference(found.account, row)
+  return difference === null
+    ? found
+    : { ...found, differences: found.differences + 1, named: [...found.named, difference] }
+}
+
+/** What both read models of money have folded. */
+const foldedUntil = async ({ pool }: Pick<Foundation, 'pool'>): Promise<Position> => {
+  const own = (await readCheckpoints(pool)).filter(
+    ({ name, state }) => state === 'live' && (name === 'ledger_lines' || name === 'accounts'),
+  )
+  return own.reduce<Position>(
+    (least, { position }) => (position < least ? position : least),
+    own[0]?.position ?? logStart,
+  )
+}
+
+const accountRow = async (
+  pool: Foundation['pool'],
+  organizationId: string,
+): Promise<{ revision: number; balance: MicroCredits } | null> => {
+  const { text, values } = accountSnapshots([organizationId])
+  const [row] = (await pool.query<AccountRow>(text, [...values])).rows
+  if (row === undefined) return null
+  const lots = row.lots.reduce((sum, { remaining_micro }) => sum + BigInt(remaining_micro), 0n)
+  return { revision: Number(row.revision), balance: lots - BigInt(row.overdrawn_micro) }
+}
+
+type Group = {
+  count: number
+  amount: MicroCredits
+  readonly rule: string | null
+  readonly kind: string
+  readonly lines: string | null
+}
+
+const keyOf = ({ kind, rule, lines }: Pick<Group, 'kind' | 'rule' | 'lines'>): string =>
+  JSON.stringify([kind, rule, lines])
+
+const unspaced = (lines: string | null): string | null =>
+  lines === null ? null : JSON.stringify(JSON.parse(lines))
+
+/** Sums first, for a page of some thousand lines; its lines only where the sums differ. */
+const comparing =
+  (pool: Foundation['pool'], organizationId: string, range: { fromMs: number; toMs: number }) =>
+  async ({ from, to, lines, sums, skuOf }: ComparedPage): Promise<readonly string[]> => {
+    const of: LinesRange = { from, to, ...range }
+    const query = lineSums(organizationId, of)
+    const { rows } = await pool.query<NonNullable<(typeof query)['row']>>(query.text, [...query.values])
+    const told: Group[] = rows.map((row) => ({
+      ...row,
+      lines: unspaced(row.lines),
+      amount: BigInt(row.amount_micro),
+    }))
+    for (const group of told) addGroup(sums, skuOf, group)
+    const expected = new Map<string, Group>()
+    for (const line of lines) {
+      const key = keyOf(line)
+      const group = expected.get(key)
+      if (group === undefined) expected.set(key, { ...line, count: 1 })
+      else {
+        group.count++
+        group.amount += line.amount
+      }
+    }
+    const isCounted = ({ kind }: Group): boolean => counted.has(kind)
+    const same =
+      told.filter(isCounted).length === expected.size &&
+      told.filter(isCounted).every((group) => {
+        const own = expected.get(keyOf(group))
+        return own?.count === group.count && own.amount === group.amount
+      })
+    // Equal sums of swapped lines are told by the chain, not here.
+    return same ? [] : lineDifferences(pool, organizationId, of, lines)
+  }
+
+/** Lines of credits and calls; the others count refusals. */
+const counted = new Set(['call', 'adjustment', 'grant', 'expiry'])
+
+const addGroup = (
+  sums: ComparedPage['sums'],
+  skuOf: ComparedPage['skuOf'],
+  { kind, rule, lines, count, amount }: Group,
+): void => {
+  if (!counted.has(kind)) return
+  if (kind !== 'call') columnsOf(sums, `(${kind})`).projections += amount
+  else if (lines !== null)
+    for (const { sku, amount: part } of JSON.parse(lines) as { sku: string; amount: string }[])
+      columnsOf(sums, sku).projections += BigInt(count) * parseCredits(part)
+  else if (amount !== 0n) columnsOf(sums, skuOf.get(rule ?? '') ?? `${rule}`).projections -= amount
+}
+
+const lineDifferences = async (
+  pool: Foundation['pool'],
+  organizationId: string,
+  range: LinesRange,
+  lines: readonly ExpectedLine[],
+): Promise<string[]> => {
+  const query = linesOf(organizationId, range)
+  const { rows } = await pool.query<NonNullable<(typeof query)['row']>>(query.text, [...query.values])
+  const told = new Map(rows.filter(({ kind }) => counted.has(kind)).map((row) => [Number(row.revision), row]))
+  const differences: string[] = []
+  for (const line of lines) {
+    const row = told.get(line.revision)
+    told.delete(line.revision)
+    const said =
+      row === undefined
+        ? 'have no such line'
+        : BigInt(row.amount_micro) !== line.amount
+          ? `say ${formatCredits(BigInt(row.amount_micro))}`
+          : row.kind !== line.kind || row.rule !== line.rule || unspaced(row.lines) !== line.lines
+            ? `say ${row.kind} by ${row.rule}`
+            : null
+    if (said !== null)
+      differences.push(
+        `${nameOf(line)}: the log says ${formatCredits(line.amount)}${line.rule === null ? '' : ` by ${line.rule}`}, ledger_lines ${said}`,
+      )
+  }
+  for (const [revision, { kind, request_id, amount_micro }] of told)
+    differences.push(
+      `${nameOf({ revision, kind, requestId: request_id })}: ledger_lines say ${formatCredits(BigInt(amount_micro))}, and the log has no such line`,
+    )
+  return differences
+}
+
+const nameOf = ({
+  kind,
+  revision,
+  requestId,
+}: Pick<ExpectedLine, 'kind' | 'revision' | 'requestId'>): string =>
+  kind === 'call' && requestId !== null ? `request ${requestId}` : `${kind} at revision ${revision}`
+
+const reratedDifference = async (
+  eventLog: EventLog,
+  organizationId: string,
+  { data, recorded }: AdjustedEvent,
+): Promise<string | null> => {
+  const run = data.rerate_run ?? ''
+  const done = (await readRun(eventLog, run)).done.get(organizationId)
+  const named = `adjustment at revision ${recorded.revision} by re-rate ${run}`
+  if (done === undefined || !('adjustment_id' in done))
+    return `${named}: the run does not say that it was applied`
+  return done.adjustment_id === data.adjustment_id && done.amount === data.amount
+    ? null
+    : `${named}: the log says ${data.amount}, the run ${done.amount}`
+}

@@ -1,0 +1,94 @@
+import { randomUUID } from 'node:crypto'
+import { lastOf } from '../event-log/append-chained.ts'
+import { appendNext } from '../event-log/append-next.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import type { EventLog } from '../event-log/port.ts'
+import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
+import { operatorStream } from '../events/streams.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { pagesOf } from '../ledger/ledger-calls.ts'
+import type { Reconciled } from '../ledger/reconcile.ts'
+
+/** What reconciliations came to, in the stream of operators' acts. */
+
+const pageMax = 500
+const ledgersPerEvent = 1_000
+
+/** Records what was found. The next time goes on from there where a ledger agreed, and comes back to it where not. */
+export const recordReconciled = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  found: readonly Reconciled[],
+  { whole, actor }: { whole: boolean; actor: string },
+): Promise<void> => {
+  const agreeing = found.filter(({ differences, through, from }) => differences === 0 && through >= from)
+  const once = randomUUID()
+  for (let at = 0; at === 0 || at < agreeing.length; at += ledgersPerEvent) {
+    await appendNext(eventLog, operatorStream, [
+      encodeEvent(
+        {
+          type: 'LedgersReconciled',
+          data: {
+            whole,
+            ledgers: agreeing
+              .slice(at, at + ledgersPerEvent)
+              .map(({ organizationId, through }) => ({ organization_id: organizationId, revision: through })),
+            calls: found.reduce((sum, { calls }) => sum + calls, 0),
+            differences: found.reduce((sum, { differences }) => sum + differences, 0),
+            named: found
+              .flatMap(({ organizationId, named }) =>
+                named.map((one) => `${organizationId}: ${one}`.slice(0, 200)),
+              )
+              .slice(0, 20),
+          },
+        },
+        {
+          id: eventIdOf(operatorStream, `reconciled/${once}`, at),
+          actor,
+          effectiveAt: new Date().toISOString(),
+        },
+      ),
+    ])
+  }
+}
+
+/** Up to where each ledger was found to agree. */
+export const lastReconciled = async (eventLog: Pick<EventLog, 'read'>): Promise<Map<string, number>> => {
+  const last = new Map<string, number>()
+  for await (const page of pagesOf(eventLog, operatorStream, { from: 0, upTo: Number.MAX_SAFE_INTEGER }))
+    for (const recorded of page) {
+      if (recorded.type !== 'LedgersReconciled') continue
+      const { type, data } = decodeEvent(recorded)
+      if (type === 'LedgersReconciled')
+        for (const { organization_id, revision } of data.ledgers) last.set(organization_id, revision)
+    }
+  return last
+}
+
+/** What the last reconciliation of all ledgers came to. */
+export type LastReconciled = {
+  readonly at: string
+  readonly whole: boolean
+  readonly calls: number
+  readonly differences: number
+  readonly named: readonly string[]
+}
+
+/** Operators and the service do little else in a day than this many things. */
+const lookBackMax = 5_000
+
+/** Null where there was none lately. */
+export const lastReconciliation = async (eventLog: EventLog): Promise<LastReconciled | null> => {
+  const last = await lastOf(eventLog, operatorStream)
+  for (
+    let to = last?.revision ?? -1, left = lookBackMax;
+    to >= 0 && left > 0;
+    to -= pageMax, left -= pageMax
+  ) {
+    const page = await eventLog.read(operatorStream, { from: to, direction: 'backwards', max: pageMax })
+    const found = page.find(({ type }) => type === 'LedgersReconciled')
+    if (found === undefined) continue
+    const { type, data, metadata } = decodeEvent(found)
+    if (type === 'LedgersReconciled') return { ...data, at: metadata.effective_at }
+  }
+  return null
+}

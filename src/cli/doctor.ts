@@ -1,0 +1,46 @@
+import { styleText } from 'node:util'
+import type { Finding } from '../administration/doctor/finding.ts'
+import { examine } from '../start/doctor.ts'
+import type { Command } from './command.ts'
+
+/** A connection on which no answer comes would keep the process from ending. */
+const endMaxMs = 2_000
+
+export const doctorCommand: Command = {
+  name: 'doctor',
+  summary:
+    'look at everything this installation needs, whether it runs or not: what is wrong, and what to do; changes nothing',
+  parameters: [],
+  anyEnvironment: true,
+  run: async () => {
+    const findings = await examine(process.env)
+    const count = (level: Finding['level']): number => findings.filter((one) => one.level === level).length
+    const [faults, warnings] = [count('fault'), count('warning')]
+    setTimeout(() => process.exit(), endMaxMs).unref()
+    return {
+      json: {
+        ok: faults === 0,
+        faults,
+        warnings,
+        findings: findings.map(({ figures = {}, ...finding }) => ({ ...finding, figures })),
+      },
+      lines: [
+        ...findings.flatMap(findingLines),
+        '',
+        `${findings.length} things looked at: ${faults} ${faults === 1 ? 'fault' : 'faults'}, ${warnings} ${warnings === 1 ? 'warning' : 'warnings'}`,
+      ],
+      failed: faults > 0,
+    }
+  },
+}
+
+const colours = { ok: 'green', warning: 'yellow', fault: 'red' } as const
+const levelLength = 'warning'.length
+
+const findingLines = ({ level, about, says, remedy }: Finding): string[] => [
+  `${styleText(colours[level], level.padEnd(levelLength), { stream: process.stdout })}  ${about}: ${plain(says)}`,
+  ...(remedy === null ? [] : [`${' '.repeat(levelLength)}  → ${plain(remedy)}`]),
+]
+
+/** What is quoted from elsewhere must not move the reader's cursor. */
+const plain = (text: string): string => text.replace(/\p{Cc}/gu, '\u{fffd}')

@@ -1,0 +1,138 @@
+import { explainCall } from '../administration/explain.ts'
+import type { InputVerdict } from '../call/capability.ts'
+import { capabilities } from '../capabilities/index.ts'
+import type { Config } from '../config.ts'
+import type { CallFacts } from '../events/calls.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import type { Explanation } from '../ledger/explanation.ts'
+import type { AnyCapability } from '../start/capabilities.ts'
+import type { Command } from './command.ts'
+
+export const explainCommand: Command = {
+  name: 'ledger explain',
+  summary:
+    'why a call cost what it did, by its request id: facts, rule, price, lots, and what was corrected since',
+  parameters: [
+    { name: 'request', help: 'request id, such as 01JB2ZQ5V7N3K2M4P6R8T0W1X2', required: true },
+    { name: 'org', help: 'in the ledger of this organization only (default: whichever has it)' },
+    {
+      name: 'input',
+      help: 'also say whether this e-mail address, IP address or profile was what the call was about',
+    },
+    { name: 'whole', kind: 'flag', help: 'read the whole ledger and go by no read model' },
+  ],
+  run: async ({ foundation, config, progress }, given) => {
+    const opened = await foundation({ anyHistory: true })
+    const explanation = await explainCall(opened, {
+      requestId: given.required('request'),
+      organizationId: given.text('org'),
+      whole: given.flag('whole'),
+      onProgress: (organizationId, events) => progress(`${organizationId}: ${events} events`),
+    })
+    const text = given.text('input')
+    const input = text === undefined ? null : await inputVerdict(opened, config, explanation, text)
+    return {
+      json: { ...explanation, ...(input === null ? {} : { input }) },
+      lines: [...linesOf(explanation), ...(input === null ? [] : ['', inputLine(input)])],
+    }
+  },
+}
+
+const inputVerdict = async (
+  storage: Foundation,
+  settings: Config,
+  { facts, repeats }: Explanation,
+  text: string,
+): Promise<InputVerdict> => {
+  for (const { recognizes } of capabilities as readonly AnyCapability[]) {
+    const verdict = await recognizes?.({ ...storage, settings }, facts, text)
+    if (verdict !== null && verdict !== undefined) return verdict
+  }
+  return { verdict: 'cannot_be_told', why: whyUntold(facts, repeats) }
+}
+
+const whyUntold = ({ kind }: CallFacts, repeats: string | null): string => {
+  if (kind === 'replay')
+    return repeats === null ? 'it repeats an earlier call' : `it repeats ${repeats}: ask about that one`
+  if (kind === 'refusal') return 'of a call that was refused or failed, the log holds nothing of the input'
+  return 'the log holds no hash of what such a call is about; see its facts'
+}
+
+const inputLine = ({ verdict, why }: InputVerdict): string =>
+  `Was that the input? ${verdict === 'cannot_be_told' ? 'That cannot be told' : verdict === 'yes' ? 'Yes' : 'No'}${why === undefined ? '.' : `: ${why}.`}`
+
+/** For people: sentences, most important first. */
+const linesOf = (call: Explanation): string[] => [
+  `${call.capability} call ${call.request_id}, ${call.at}`,
+  `  organization ${call.organization_id}, key ${call.key_id}`,
+  `  ${call.outcome}${call.code === null ? '' : ` with ${call.code}`}; facts: ${factsOf(call.facts)}`,
+  ...(call.repeats === null
+    ? []
+    : [`  repeats the answer of ${call.repeats}, under the same Idempotency-Key`]),
+  ...call.replays.map(
+    ({ request_id, at }) => `  was answered again at ${at}, as ${request_id ?? 'a call without an id'}`,
+  ),
+  '',
+  ...costLines(call),
+  ...lotLines(call),
+  `Balance before: ${call.balance.before}, after: ${call.balance.after}`,
+  ...adjustmentLines(call),
+  '',
+  ...call.events.map(
+    ({ type, revision, event_id, position, digest }) =>
+      `revision ${revision}  ${type}  ${event_id}  position ${position}  digest ${digest ?? 'none'}`,
+  ),
+  call.checkpoint === null
+    ? 'No signed checkpoint covers it yet.'
+    : `Covered by the checkpoint of ${call.checkpoint.at} over ${call.checkpoint.size} events, root ${call.checkpoint.root}`,
+  `As of revision ${call.as_of.revision} of the ledger.`,
+]
+
+const factsOf = (facts: CallFacts): string =>
+  Object.entries(facts)
+    .filter(([name]) => name !== 'kind')
+    .map(([name, value]) => `${name} ${String(value)}`)
+    .join(', ') || 'none'
+
+const costLines = ({ cost }: Explanation): string[] => {
+  const book =
+    cost.price_book === null
+      ? []
+      : [
+          `  price book ${cost.price_book.version}${cost.price_book.digest === null ? '' : `, digest ${cost.price_book.digest}`}`,
+        ]
+  if (cost.free_by !== null)
+    return [
+      `It cost nothing: ${cost.free_by.because || 'no price applied'} (rule ${cost.free_by.rule} version ${cost.free_by.rule_version})`,
+      ...book,
+    ]
+  return [
+    `It cost ${cost.charged} credits${cost.now === cost.charged ? '' : `; now, after corrections, ${cost.now}`}`,
+    ...cost.lines.map(
+      ({ sku, amount, rule, rule_version, because, book_amount, override }) =>
+        `  ${amount} for ${sku}: ${because || 'its rule applied'} (rule ${rule} version ${rule_version})` +
+        (override === null
+          ? ''
+          : `; a price of the organization's own since ${override.effective_from}${override.reason === null ? '' : ` (${override.reason})`}, in place of ${book_amount ?? "the book's"}`),
+    ),
+    ...book,
+  ]
+}
+
+const lotLines = ({ lots, overdraft }: Explanation): string[] => [
+  ...lots.map(
+    ({ grant_id, amount, opened }) =>
+      `  ${amount} from lot ${grant_id}` +
+      (opened === null
+        ? ''
+        : `: ${opened.amount} ${opened.by === 'grant' ? 'granted' : 'given back'} ${opened.at} (${opened.reason}), ${opened.expires_at === null ? 'never expires' : `expires ${opened.expires_at}`}`),
+  ),
+  ...(overdraft === '0' ? [] : [`  ${overdraft} from the overdraft`]),
+]
+
+const adjustmentLines = ({ adjustments }: Explanation): string[] =>
+  adjustments.map(
+    ({ kind, amount, at, reason, rerate_run, event }) =>
+      `${amount.startsWith('-') ? `Raised by ${amount.slice(1)}` : `Lowered by ${amount}`} at ${at}: ${kind}, ${reason}` +
+      `${rerate_run === null ? '' : `, run ${rerate_run}`}${event === null ? '' : ` (revision ${event.revision}, digest ${event.digest ?? 'none'})`}`,
+  )

@@ -1,0 +1,40 @@
+import { labelOf } from '../administration/input.ts'
+import { labelledOperator, type Operator, provedOperator } from '../administration/operator.ts'
+import { checkTokenForm, userOfToken } from '../administration/operator-tokens.ts'
+import { userNameMax } from '../administration/users.ts'
+import { type Config, ConfigError } from '../config.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { UsageError } from './command.ts'
+
+/**
+ * Who gives a command: the person whose `OPERATOR_TOKEN` it is; without one, what `--as` or `OPERATOR` calls itself. What
+ * can be known to be wrong before anything is opened is refused here and now.
+ *
+ * Throws `ConfigError`, `InputFault` and `UsageError`, all of which are wrong usage.
+ */
+export const operatorOf = (
+  { OPERATOR_TOKEN: token, OPERATOR }: Config,
+  as: string | undefined,
+): ((foundation: Foundation) => Promise<Operator>) => {
+  const label = as === undefined ? labelOfEnvironment(OPERATOR) : labelOf('as', as, labelMax)
+  if (token === undefined) return async () => labelledOperator(label)
+  checkTokenForm(token)
+  return async (foundation) => {
+    const user = await userOfToken(foundation, token)
+    if (as !== undefined && as !== user)
+      throw new UsageError(`--as: the OPERATOR_TOKEN is that of ${user}; unset it, or leave --as out`)
+    return provedOperator(user)
+  }
+}
+
+/** An actor has at most 128 characters, and `cli:` is shorter than `user:`. */
+const labelMax = userNameMax
+
+const labelOfEnvironment = (text: string | undefined): string | null => {
+  if (text === undefined) return null
+  try {
+    return labelOf('OPERATOR', text, labelMax)
+  } catch (error) {
+    throw new ConfigError(`OPERATOR: ${error instanceof Error ? error.message : String(error)}`)
+  }
+}

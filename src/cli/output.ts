@@ -1,0 +1,84 @@
+import { randomBytes } from 'node:crypto'
+import { link, open, rename, rm, stat } from 'node:fs/promises'
+import { InputFault } from '../administration/input.ts'
+import type { CommandContext, Given, Parameter } from './command.ts'
+
+/** Where long output goes: a file that appears when it is whole, or standard output. */
+
+export const outputParameters: readonly Parameter[] = [
+  { name: 'out', help: 'write to this file, readable by its owner alone (default: standard output)' },
+  { name: 'force', help: 'replace the file if it exists', kind: 'flag' },
+]
+
+/** A write costs a system call: texts are gathered up to this many characters. */
+const chunkLength = 256 * 1024
+
+/**
+ * Runs `use` with a `write` that waits until its text was taken. A file is there when `use` is done, whole, and not at all when
+ * it fails.
+ */
+export const withOutput = async <Result>(
+  { write }: Pick<CommandContext, 'write'>,
+  given: Given,
+  use: (write: (text: string) => Promise<void>) => Promise<Result>,
+): Promise<Result> => {
+  const path = given.text('out')
+  if (path === undefined) return gathered(write, use)
+  if (path.trim() === '') throw new InputFault('out', 'the name of a file is empty')
+  const replace = given.flag('force')
+  if (!replace) await refuseExisting(path)
+  const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`
+  const file = await open(draft, 'wx', 0o600).catch(toldAs(path))
+  try {
+    const result = await gathered(async (text) => {
+      await file.appendFile(text)
+    }, use)
+    await file.sync()
+    await file.close()
+    // A link fails where the name was taken meanwhile; a rename would replace it.
+    if (replace) await rename(draft, path)
+    else await link(draft, path).catch(toldAs(path))
+    return result
+  } finally {
+    await file.close().catch(() => undefined)
+    await rm(draft, { force: true })
+  }
+}
+
+const gathered = async <Result>(
+  write: (text: string) => Promise<void>,
+  use: (write: (text: string) => Promise<void>) => Promise<Result>,
+): Promise<Result> => {
+  let waiting = ''
+  const result = await use(async (text) => {
+    waiting += text
+    if (waiting.length < chunkLength) return
+    const chunk = waiting
+    waiting = ''
+    await write(chunk)
+  })
+  if (waiting !== '') await write(waiting)
+  return result
+}
+
+const refuseExisting = async (path: string): Promise<void> => {
+  const exists = await stat(path).then(
+    () => true,
+    () => false,
+  )
+  if (exists) throw alreadyThere(path)
+}
+
+const alreadyThere = (path: string): InputFault =>
+  new InputFault('out', `${path} exists already; give another name, or --force to replace it`)
+
+const toldAs =
+  (path: string) =>
+  (error: unknown): never => {
+    const code = error instanceof Error && 'code' in error ? error.code : undefined
+    if (code === 'EEXIST') throw alreadyThere(path)
+    throw new InputFault(
+      'out',
+      `${path} cannot be written: ${error instanceof Error ? error.message : String(error)}`,
+    )
+  }

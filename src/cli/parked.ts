@@ -1,0 +1,104 @@
+import { InputFault, labelOf } from '../administration/input.ts'
+import { type ParkedEvent, parkedEvents, releaseParked, stillUnreadable } from '../administration/parked.ts'
+import { rebuild } from '../administration/rebuilds.ts'
+import { projectionNamed, projectionParameter, reporter } from './chosen-projections.ts'
+import type { Command } from './command.ts'
+import { table } from './table.ts'
+
+const parkedJson = (one: ParkedEvent) => ({
+  projection: one.projection,
+  position: one.position.toString(),
+  stream: one.stream,
+  type: one.type,
+  state: one.state,
+  error: one.error,
+  parked_at: one.parkedAt.toISOString(),
+  released_by: one.releasedBy,
+  reason: one.reason,
+})
+
+const list: Command = {
+  name: 'projection parked',
+  summary: 'the events that could not be folded, with their errors',
+  parameters: [{ name: 'name', help: 'one projection; default: all' }],
+  run: async ({ foundation }, given) => {
+    const name = given.text('name')
+    const projection = name === undefined ? null : projectionNamed(name).name
+    const rows = (await parkedEvents(await foundation({ anyHistory: true }), projection)).map(parkedJson)
+    return {
+      json: rows,
+      failed: rows.some(({ state }) => state !== 'released'),
+      lines: rows.length === 0 ? ['nothing is set aside'] : table(rows),
+    }
+  },
+}
+
+const retry: Command = {
+  name: 'projection retry',
+  summary: 'fold a projection anew if this release can read what was set aside',
+  parameters: [projectionParameter],
+  run: async (context, given) => {
+    const projection = projectionNamed(given.required('name'))
+    const foundation = await context.foundation()
+    const waiting = (await parkedEvents(foundation, projection.name)).filter(
+      ({ state }) => state !== 'released',
+    )
+    if (waiting.length === 0)
+      return { json: { name: projection.name, retried: 0, left: [] }, lines: ['nothing is set aside'] }
+    const unreadable: string[] = []
+    for (const one of waiting) {
+      const why = await stillUnreadable(foundation, one)
+      if (why !== null) unreadable.push(`position ${one.position} of ${one.stream}: ${why}`)
+    }
+    if (unreadable.length > 0)
+      return {
+        json: { name: projection.name, retried: 0, left: waiting.map(parkedJson) },
+        failed: true,
+        lines: [...unreadable, 'nothing was changed: run the release that knows these events'],
+      }
+    // Later events of these streams were folded without them: only all of it anew gives what they come to.
+    await rebuild(foundation, {
+      ...{ projections: [projection], reason: 'retry of events that were set aside', ...foundation.operator },
+      ...{
+        logger: context.logger,
+        mayForget: async () => false,
+        onProgress: reporter([projection], context),
+      },
+    })
+    const left = (await parkedEvents(foundation, projection.name)).filter(({ state }) => state !== 'released')
+    return {
+      json: { name: projection.name, retried: waiting.length, left: left.map(parkedJson) },
+      failed: left.length > 0,
+      lines: [
+        `${projection.name}: ${waiting.length - left.length} of ${waiting.length} events are folded now`,
+        ...left.map(({ position, stream, error }) => `position ${position} of ${stream}: ${error}`),
+      ],
+    }
+  },
+}
+
+const release: Command = {
+  name: 'projection release',
+  summary: 'let a projection go on without an event for ever; not of money, not of keys',
+  parameters: [
+    projectionParameter,
+    { name: 'position', help: 'of the event, as "projection parked" says', required: true },
+    { name: 'reason', help: 'kept in the event log', required: true },
+  ],
+  run: async ({ foundation }, given) => {
+    const projection = projectionNamed(given.required('name'))
+    const text = given.required('position')
+    if (!/^\d{1,19}$/.test(text))
+      throw new InputFault('position', `"${text}" is not a position of the event log`)
+    const reason = labelOf('reason', given.required('reason'))
+    const open = await foundation()
+    const position = BigInt(text)
+    await releaseParked(open, { projection, position, reason, ...open.operator })
+    return {
+      json: { name: projection.name, position: text, reason },
+      lines: [`${projection.name} goes on without the event at position ${text}`],
+    }
+  },
+}
+
+export const parkedCommands: readonly Command[] = [list, retry, release]

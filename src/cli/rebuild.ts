@@ -1,0 +1,202 @@
+import { projections } from '../../projections/index.ts'
+import { labelOf } from '../administration/input.ts'
+import {
+  cancelRebuilds,
+  type RebuildResult,
+  type RebuildRow,
+  rebuild,
+  rebuilds,
+  rollBackProjection,
+} from '../administration/rebuilds.ts'
+import { formatCredits } from '../billing/money.ts'
+import type { TotalDifference } from '../projector/compare-totals.ts'
+import type { OnlyInRows } from '../projector/only-in-rows.ts'
+import { NotKept } from '../projector/rollback.ts'
+import {
+  chosenOrAll,
+  namesOf,
+  projectionNamed,
+  projectionParameter,
+  projectionParameters,
+  rateOf,
+  reporter,
+} from './chosen-projections.ts'
+import type { Answer, Command, CommandContext, Given } from './command.ts'
+import { table } from './table.ts'
+
+const reasonParameter = {
+  name: 'reason',
+  help: 'kept in the event log (default "asked by operator")',
+} as const
+const reasonOf = (given: Given): string => labelOf('reason', given.text('reason') ?? 'asked by operator')
+
+const rebuilding: Command = {
+  name: 'projection rebuild',
+  summary: 'fold projections anew from the event log and switch; readers see the old rows until then',
+  parameters: [
+    ...projectionParameters,
+    reasonParameter,
+    { name: 'anew', help: 'begin at the start of the log, whatever a killed rebuild has left', kind: 'flag' },
+    { name: 'yes', help: 'forget what only the rows know, without being asked', kind: 'flag' },
+  ],
+  run: async (context, given) => {
+    const chosen = chosenOrAll(given)
+    const reason = reasonOf(given)
+    const foundation = await context.foundation({
+      anyEventLog: chosen.length === projections.length,
+      anyHistory: true,
+    })
+    const rebuilt = await rebuild(foundation, {
+      projections: chosen,
+      reason,
+      ...foundation.operator,
+      logger: context.logger,
+      anew: given.flag('anew'),
+      mayForget: (lost) => mayForget(lost, given, context),
+      onProgress: reporter(chosen, context),
+    })
+    return rebuilt.switched
+      ? rebuiltAnswer(chosen, rebuilt)
+      : {
+          json: { projections: [], switched: false },
+          failed: true,
+          lines: ['nothing was changed: the rows are as they were, and halted'],
+        }
+  },
+}
+
+const rebuiltAnswer = (
+  chosen: Parameters<typeof namesOf>[0],
+  { rebuildId, events, elapsedMs, resumed, differences }: RebuildResult,
+): Answer => {
+  const seconds = Math.round(elapsedMs) / 1000
+  return {
+    json: {
+      rebuild_id: rebuildId,
+      projections: chosen.map(({ name, version }) => ({ name, version })),
+      ...{ events, seconds, events_per_second: rateOf(events, elapsedMs), resumed, differences },
+    },
+    lines: [
+      `rebuilt ${namesOf(chosen)} from ${events} events in ${seconds} s${resumed ? ', going on where another rebuild was killed' : ''}`,
+      ...differences.map(differenceLine),
+      ...(differences.length === 0
+        ? []
+        : [
+            'The rows before were wrong where they differ, or these are: "projection rollback NAME" takes the switch back.',
+          ]),
+    ],
+  }
+}
+
+const differenceLine = ({ projection, organization_id, figure, live, rebuilt }: TotalDifference): string => {
+  const told = (amount: string | null): string =>
+    amount === null ? 'nothing' : figure === 'lines' ? amount : formatCredits(BigInt(amount))
+  return `DIFFERENT  ${projection}  ${organization_id}  ${figure}: ${told(live)} before, ${told(rebuilt)} now`
+}
+
+const cancel: Command = {
+  name: 'projection cancel',
+  summary: 'end running rebuilds, wherever they run; the live rows stay as they are',
+  parameters: projectionParameters,
+  run: async ({ foundation }, given) => {
+    const chosen = chosenOrAll(given)
+    const open = await foundation({ anyHistory: true })
+    const ended = await cancelRebuilds(open, { projections: chosen, ...open.operator })
+    return {
+      json: { cancelled: ended },
+      lines: [
+        ended.length === 0
+          ? `no rebuild of ${namesOf(chosen)} is running`
+          : `${ended.length} told to end; "projection rebuilds" says when they have`,
+      ],
+    }
+  },
+}
+
+const listed: Command = {
+  name: 'projection rebuilds',
+  summary: 'the newest rebuilds: who asked, how far they are, what came of them',
+  parameters: [],
+  run: async ({ foundation }) => {
+    const rows = (await rebuilds(await foundation({ anyHistory: true }))).map(rowJson)
+    return {
+      json: rows,
+      lines: table(
+        rows.map(({ projections: names, differences, reason, ...row }) => ({
+          ...row,
+          projections: names.join(', '),
+          differences: differences.length,
+        })),
+      ),
+    }
+  },
+}
+
+const rowJson = (one: RebuildRow) => ({
+  rebuild_id: one.rebuildId,
+  projections: one.projections,
+  state: one.state,
+  position: one.position.toString(),
+  target: one.target.toString(),
+  events: one.events,
+  events_per_second: rateOf(one.events, one.elapsedMs),
+  started_at: one.startedAt.toISOString(),
+  ended_at: one.endedAt?.toISOString() ?? null,
+  actor: one.actor,
+  reason: one.reason,
+  differences: one.differences,
+  error: one.error,
+})
+
+const rollback: Command = {
+  name: 'projection rollback',
+  summary: 'put the rows that the last rebuild replaced back in their place, at the same position',
+  parameters: [projectionParameter, reasonParameter],
+  run: async ({ foundation }, given) => {
+    const projection = projectionNamed(given.required('name'))
+    const reason = reasonOf(given)
+    const open = await foundation({ anyHistory: true })
+    try {
+      const { position, folded } = await rollBackProjection(open, { projection, reason, ...open.operator })
+      return {
+        json: { name: projection.name, position: position.toString(), folded },
+        lines: [
+          `${projection.name} has the rows of before the last rebuild, at position ${position}; "projection rollback ${projection.name}" again takes that back`,
+        ],
+      }
+    } catch (error) {
+      if (!(error instanceof NotKept)) throw error
+      return { json: { name: projection.name, error: error.message }, failed: true, lines: [error.message] }
+    }
+  },
+}
+
+export const rebuildCommands: readonly Command[] = [rebuilding, cancel, listed, rollback]
+
+const lostMax = 1_000
+
+/** Lists what a rebuild from a shorter log would forget, and asks. Standard output is kept for the answer. */
+const mayForget = async (
+  lost: readonly OnlyInRows[],
+  given: Given,
+  { ask }: CommandContext,
+): Promise<boolean> => {
+  if (lost.length === 0) return true
+  const lines = [
+    'The event log was restored from an older copy, or replaced. Only the rows know the following, and the rebuild forgets it:',
+    ...lost.slice(0, lostMax).map(lostLine),
+    ...(lost.length > lostMax ? [`  and ${lost.length - lostMax} more`] : []),
+    'Revoked keys work again, erased people come back, and credits are as the log has them, until you repeat what is listed.',
+  ]
+  process.stderr.write(`${lines.join('\n')}\n`)
+  if (given.flag('yes')) return true
+  const answer = await ask('Rebuild from this log and forget the above?')
+  if (answer === null)
+    process.stderr.write('Nobody can be asked here: run it on a terminal, or with --yes.\n')
+  return answer === true
+}
+
+const lostLine = ({ kind, what, organization_id, at, amount_micro }: OnlyInRows): string => {
+  const amount = amount_micro === null ? null : `${formatCredits(BigInt(amount_micro))} credits`
+  return [`  ${kind}`, what, organization_id, at, amount].filter((part) => part !== null).join('  ')
+}

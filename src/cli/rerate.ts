@@ -1,0 +1,164 @@
+import { readFile, stat, writeFile } from 'node:fs/promises'
+import { InputFault, instantOf, labelOf } from '../administration/input.ts'
+import { organizationsOf } from '../administration/ledgers.ts'
+import { abandonRerate, applyRerate, approveRerate } from '../administration/rerate-apply.ts'
+import { checkPlanFile, type ProvedRun, planFileOf, provedRun } from '../administration/rerate-proof.ts'
+import { checkRange, listRerates, planRerate, pricesNamed } from '../administration/rerates.ts'
+import { twoPersonOf } from '../config.ts'
+import { rerateRunId } from '../events/rerates.ts'
+import type { Command, Given, OperatedFoundation, Parameter } from './command.ts'
+import { readPriceFile } from './price-file.ts'
+import { doneJson, planLines, runLines } from './rerate-lines.ts'
+
+const runParameter: Parameter = { name: 'run', help: 'as "rerate plan" names it: rr_…', required: true }
+const planParameter: Parameter = {
+  name: 'plan',
+  help: 'file that "rerate plan --out" wrote: refused where it is not the plan of the run',
+}
+
+/** The plan of every organization of a large installation; far below what would fill memory. */
+const fileBytesMax = 256 * 1024 * 1024
+
+const readJson = async (field: string, path: string): Promise<unknown> => {
+  try {
+    const { size } = await stat(path)
+    if (size > fileBytesMax) throw new RangeError(`it has ${size} bytes; at most ${fileBytesMax} are read`)
+    return JSON.parse(await readFile(path, 'utf8'))
+  } catch (error) {
+    throw new InputFault(
+      field,
+      `${path} cannot be read as JSON: ${error instanceof Error ? error.message : String(error)}`,
+    )
+  }
+}
+
+const plan: Command = {
+  name: 'rerate plan',
+  summary: 'what calls that were made would have cost under other prices; nothing is charged',
+  parameters: [
+    {
+      name: 'book',
+      help: 'version of a price book, a proposal (p3), or a file of rules (those that differ are enough)',
+      required: true,
+    },
+    { name: 'from', help: 'ISO 8601 instant: of calls made then or later', required: true },
+    { name: 'to', help: 'ISO 8601 instant: of calls made before it', required: true },
+    { name: 'org', help: 'of this organization only (default: all)' },
+    { name: 'reason', help: 'kept in the event log, and shown to the organization', required: true },
+    { name: 'out', help: 'write the plan into this file as well (JSON)' },
+  ],
+  run: async ({ foundation, progress }, given) => {
+    const from = instantOf('from', given.required('from'))
+    const to = instantOf('to', given.required('to'))
+    checkRange(from, to, Date.now())
+    const reason = labelOf('reason', given.required('reason'))
+    const open = await foundation()
+    const organization = given.text('org')
+    const planned = await planRerate(
+      open,
+      {
+        book: await pricesNamed(open, given.required('book'), { from, readJson: readPriceFile }),
+        organizationId: organization ?? null,
+        organizations: organization === undefined ? await organizationsOf(open) : [organization],
+        ...{ from, to, reason },
+        ...open.operator,
+      },
+      (organizationId, events) => progress(`${organizationId}: ${events} events`),
+    )
+    const out = given.text('out')
+    const file = planFileOf(planned)
+    if (out !== undefined) await writeFile(out, `${JSON.stringify(file, null, 2)}\n`)
+    return { json: { run: planned.proposed.run, ...file }, lines: planLines(planned) }
+  },
+}
+
+const runOf = (given: Given): string => {
+  const run = given.required('run')
+  if (!rerateRunId.safeParse(run).success)
+    throw new InputFault('run', `"${run}" is not the name of a re-rate, such as rr_01J…; see "rerate list"`)
+  return run
+}
+
+/** The run, and that a file of its plan, where one is given, is its plan. */
+const checked = async (foundation: OperatedFoundation, given: Given): Promise<ProvedRun> => {
+  const found = await provedRun(foundation, runOf(given))
+  const file = given.text('plan')
+  if (file !== undefined) checkPlanFile(found, await readJson('plan', file), file)
+  return found
+}
+
+const answerOf = (found: ProvedRun) => ({
+  json: {
+    run: found.run,
+    ...planFileOf({ proposed: found.proposed, ledgers: [...found.ledgers.values()] }),
+    ...doneJson(found),
+  },
+  lines: runLines(found),
+})
+
+const show: Command = {
+  name: 'rerate show',
+  summary: 'the plan of a re-rate, and what became of it; verifies its digest and signature',
+  parameters: [runParameter, planParameter],
+  run: async ({ foundation }, given) =>
+    answerOf(await checked(await foundation({ anyHistory: true }), given)),
+}
+
+const list: Command = {
+  name: 'rerate list',
+  summary: 'every re-rate that was planned',
+  parameters: [],
+  run: async ({ foundation }) => ({ json: await listRerates(await foundation({ anyHistory: true })) }),
+}
+
+const approve: Command = {
+  name: 'rerate approve',
+  summary: 'approve a plan; with TWO_PERSON=on by another person than who planned it',
+  parameters: [
+    runParameter,
+    planParameter,
+    { name: 'yes', help: 'with TWO_PERSON=off: approve it alone', kind: 'flag' },
+  ],
+  run: async ({ foundation, config }, given) => {
+    const open = await foundation()
+    const { run } = await checked(open, given)
+    const found = await approveRerate(open, {
+      run,
+      ...open.operator,
+      twoPerson: twoPersonOf(config),
+      consents: given.flag('yes'),
+    })
+    return answerOf(found)
+  },
+}
+
+const apply: Command = {
+  name: 'rerate apply',
+  summary: 'write the adjustments of an approved plan; goes on where it was interrupted',
+  parameters: [runParameter, planParameter],
+  run: async ({ foundation, config, progress }, given) => {
+    const open = await foundation()
+    const { run } = await checked(open, given)
+    const found = await applyRerate(open, {
+      run,
+      ...open.operator,
+      twoPerson: twoPersonOf(config),
+      onProgress: (done, of) => progress(`${done} of ${of} ledgers`),
+    })
+    return answerOf(found)
+  },
+}
+
+const abandon: Command = {
+  name: 'rerate abandon',
+  summary: 'give a plan up; what it was applied to stays',
+  parameters: [runParameter, { name: 'reason', help: 'kept in the event log', required: true }],
+  run: async ({ foundation }, given) => {
+    const run = runOf(given)
+    const reason = labelOf('reason', given.required('reason'))
+    const open = await foundation()
+    return answerOf(await abandonRerate(open, { run, reason, ...open.operator }))
+  },
+}
+
+export const rerateCommands: readonly Command[] = [plan, list, show, approve, apply, abandon]

@@ -1,0 +1,198 @@
+import { closeMonth } from '../administration/close-month.ts'
+import { organizationsOf } from '../administration/ledgers.ts'
+import {
+  type MonthStatement,
+  monthOf,
+  monthStatement,
+  type StatementFile,
+} from '../administration/statements.ts'
+import { formatCredits } from '../billing/money.ts'
+import type { StatementLine } from '../billing/statement.ts'
+import { closedTotals } from '../billing/statement.ts'
+import { csv, jsonLines, summaryJson } from '../billing/statement-file.ts'
+import { CommandRefused } from '../ledger/commit.ts'
+import { type Command, organizationParameter, UsageError } from './command.ts'
+import { outputParameters, withOutput } from './output.ts'
+import { cut, members, type Row, table } from './table.ts'
+
+/** As many as a person reads; a file holds all of them. */
+const shownMax = 1_000
+const reasonCharsMax = 30
+
+const monthParameter = { name: 'month', help: 'such as 2026-11, in UTC', required: true } as const
+
+const statement: Command = {
+  name: 'ledger statement',
+  summary: "what an organization's month comes to, and every line of it",
+  parameters: [
+    organizationParameter,
+    monthParameter,
+    { name: 'csv', help: 'as CSV', kind: 'flag' },
+    { name: 'jsonl', help: 'as JSON Lines, the form whose digest a closed month keeps', kind: 'flag' },
+    ...outputParameters,
+  ],
+  run: async ({ foundation, json, progress, write }, given) => {
+    const organizationId = given.required('org')
+    const month = monthOf('month', given.required('month'))
+    const form = given.flag('csv') ? csv : given.flag('jsonl') ? jsonLines : null
+    if (given.flag('csv') && given.flag('jsonl')) throw new UsageError('give --csv or --jsonl, not both')
+    if (form === null && given.text('out') !== undefined)
+      throw new UsageError('--out needs --csv or --jsonl: say which form the file has')
+    if (form !== null && json)
+      throw new UsageError('--json is the summary alone: leave out --csv and --jsonl')
+    const opened = await foundation({ anyHistory: true })
+    const shown: StatementLine[] = []
+    const read = (file: StatementFile | null) =>
+      monthStatement(opened, {
+        organizationId,
+        month,
+        nowMs: Date.now(),
+        file,
+        onLines: (lines) => {
+          if (form === null) shown.push(...lines.slice(0, shownMax - shown.length))
+        },
+        onProgress: (events) => progress(`${organizationId}: ${events} events`),
+      })
+    if (form === null) {
+      const found = await read(null)
+      return { json: statementJson(found), lines: statementLines(found, shown) }
+    }
+    const found = await withOutput({ write }, given, (output) => read({ form, write: output }))
+    const out = given.text('out')
+    return {
+      json: statementJson(found),
+      lines: [`${out}: ${stateOf(found)}; ${found.summary.lines} lines`],
+      ...(out === undefined ? { written: true } : {}),
+    }
+  },
+}
+
+const stateOf = ({ head, closing, through }: MonthStatement): string => {
+  if (closing === null) return `open, as of revision ${through}`
+  if (closing.month !== head.month) return `closed with ${closing.month}, for nothing counted in it`
+  return `closed, through revision ${closing.closed.through_revision}, digest ${closing.closed.digest}`
+}
+
+const statementJson = (found: MonthStatement) => {
+  const { head, summary, closing, through } = found
+  return {
+    organization_id: head.organizationId,
+    name: head.name,
+    month: head.month,
+    state: closing === null ? 'open' : 'closed',
+    as_of_revision: closing === null ? through : closing.closed.through_revision,
+    digest: closing === null || closing.month !== head.month ? null : closing.closed.digest,
+    ...summaryJson(summary),
+  }
+}
+
+const statementLines = (found: MonthStatement, shown: readonly StatementLine[]): string[] => {
+  const { head, summary } = found
+  const { calls, ...totals } = closedTotals(summary)
+  const json = summaryJson(summary)
+  const section = (title: string, rows: readonly Row[]): string[] =>
+    rows.length === 0 ? [] : ['', title, ...table(rows)]
+  const more = summary.lines - shown.length
+  return [
+    `${cut(head.name, 80)}, ${head.organizationId}, ${head.month}: ${stateOf(found)}`,
+    '',
+    ...members({ ...totals, calls }),
+    ...section('Charges', json.charges),
+    ...section('Free calls', json.free_calls),
+    ...section(
+      'Grants, refunds, adjustments and expiries',
+      json.movements.filter(({ kind }) => kind !== 'charge'),
+    ),
+    ...section('Corrections of months that were closed before, all counted above', json.corrections),
+    ...section('Lines', shown.map(shownLine)),
+    ...(more > 0 ? ['', `… and ${more} lines more: --csv or --jsonl writes all of them`] : []),
+  ]
+}
+
+const shownLine = (line: StatementLine): Row => ({
+  effective_at: line.effectiveAt,
+  kind: line.kind,
+  request_id: line.requestId,
+  what: line.sku ?? line.code ?? line.capability ?? line.grantId ?? line.adjusts,
+  rule: line.rule === null ? null : `${line.rule} v${line.ruleVersion}`,
+  book: line.priceBookVersion,
+  override: line.override === null ? null : 'yes',
+  calls: line.calls,
+  amount: formatCredits(line.amount),
+  balance: formatCredits(line.balance),
+  corrects: line.corrects,
+  reason: line.reason === null ? null : cut(line.reason, reasonCharsMax),
+})
+
+type Outcome = {
+  readonly organization_id: string
+  readonly state: 'closed' | 'closed already' | 'nothing to close' | 'refused'
+  readonly through_revision: number | null
+  readonly closing: string | null
+  readonly expired_lots: number
+  readonly digest: string | null
+  readonly reason: string | null
+}
+
+const close: Command = {
+  name: 'ledger close',
+  summary: "make a month's statement final: what comes later for it is a correction in the open month",
+  parameters: [
+    { name: 'org', help: 'organization id; not with --all' },
+    { name: 'month', help: monthParameter.help },
+    { name: 'all', help: 'of every organization', kind: 'flag' },
+  ],
+  run: async ({ foundation, progress }, given) => {
+    const all = given.flag('all')
+    // With --all the month is the first value.
+    const monthText = given.text('month') ?? (all ? given.text('org') : undefined)
+    if (monthText === undefined) throw new UsageError('--month is required')
+    const month = monthOf('month', monthText)
+    if (all && given.text('org') !== undefined && given.text('month') !== undefined)
+      throw new UsageError('give an organization or --all, not both')
+    const opened = await foundation()
+    const outcomes: Outcome[] = []
+    for (const organizationId of all ? await organizationsOf(opened) : [given.required('org')]) {
+      const closing = closeMonth(opened, {
+        organizationId,
+        month,
+        nowMs: Date.now(),
+        ...opened.operator,
+        onProgress: (events) => progress(`${organizationId}: ${events} events`),
+      })
+      outcomes.push(outcomeOf(organizationId, await (all ? closing.catch(refusal) : closing)))
+    }
+    return {
+      json: all ? outcomes : (outcomes[0] ?? {}),
+      failed: outcomes.some(({ state }) => state === 'refused'),
+      ...(all ? { sections: [outcomes] } : {}),
+    }
+  },
+}
+
+/** One organization's refusal keeps no other one open. */
+const refusal = (error: unknown): CommandRefused => {
+  if (error instanceof CommandRefused) return error
+  throw error
+}
+
+const outcomeOf = (
+  organization_id: string,
+  closed: Awaited<ReturnType<typeof closeMonth>> | CommandRefused,
+): Outcome => {
+  const nothing = { through_revision: null, closing: null, expired_lots: 0, digest: null }
+  if (closed instanceof CommandRefused)
+    return { organization_id, state: 'refused', ...nothing, reason: closed.message }
+  if (closed === null) return { organization_id, state: 'nothing to close', ...nothing, reason: null }
+  return {
+    organization_id,
+    state: closed.already ? 'closed already' : 'closed',
+    through_revision: closed.closed.through_revision,
+    closing: closed.closed.totals.closing,
+    expired_lots: closed.expired,
+    digest: closed.closed.digest,
+    reason: null,
+  }
+}
+
+export const statementCommands: readonly Command[] = [statement, close]

@@ -1,0 +1,154 @@
+import { InputFault, listOf } from '../administration/input.ts'
+import {
+  createWebhook,
+  type DeliveryRow,
+  deleteWebhook,
+  listDeliveries,
+  listWebhooks,
+  resendDelivery,
+  testWebhook,
+  type WebhookRow,
+  webhookEventsOf,
+  webhookUrlOf,
+} from '../administration/webhooks.ts'
+import { webhookEvent } from '../events/webhooks.ts'
+import { openOutside } from '../start/capabilities.ts'
+import type { Command, Parameter } from './command.ts'
+import { cut, nameCharsMax, table } from './table.ts'
+
+const webhookParameter: Parameter = { name: 'webhook', help: 'webhook id, such as wh_01J…', required: true }
+
+const create: Command = {
+  name: 'webhook create',
+  summary: 'have messages sent to a URL; the secret they are signed with is shown once, here',
+  parameters: [
+    { name: 'org', help: 'organization id; without one the webhook is yours, for checkpoints' },
+    { name: 'url', help: 'https://…', required: true },
+    { name: 'events', help: `comma-separated, of ${webhookEvent.options.join(', ')}`, required: true },
+  ],
+  run: async ({ config, foundation }, given) => {
+    const organizationId = given.text('org') ?? null
+    const url = webhookUrlOf(given.required('url'), {
+      guard: openOutside(config).guard,
+      exemptions: config.EGRESS_ALLOW.length > 0,
+    })
+    const events = webhookEventsOf(listOf(given.required('events')), organizationId)
+    const open = await foundation()
+    const { webhookId, secret } = await createWebhook(open, {
+      ...{ organizationId, url, events },
+      ...open.operator,
+    })
+    return {
+      json: { webhook_id: webhookId, organization_id: organizationId, url: url.href, events, secret },
+    }
+  },
+}
+
+const list: Command = {
+  name: 'webhook list',
+  summary: 'list webhooks, with what waits to be sent and what was given up',
+  parameters: [{ name: 'org', help: 'of this organization only' }],
+  run: async ({ foundation }, given) => {
+    const rows = await listWebhooks(await foundation(), given.text('org') ?? null)
+    return { json: rows.map(webhookJson), lines: table(rows.map(shownWebhook)) }
+  },
+}
+
+type Listed = WebhookRow & { pending: number; dead: number }
+
+const webhookJson = (row: Listed) => ({
+  webhook_id: row.webhook_id,
+  organization_id: row.organization_id,
+  url: row.url,
+  events: row.events,
+  created_at: row.created_at.toISOString(),
+  failing_since: row.failing_since?.toISOString() ?? null,
+  disabled_at: row.disabled_at?.toISOString() ?? null,
+  disabled_reason: row.disabled_reason,
+  pending: row.pending,
+  dead: row.dead,
+  dropped: Number(row.dropped),
+})
+
+const shownWebhook = (row: Listed) => ({
+  webhook_id: row.webhook_id,
+  organization_id: row.organization_id ?? 'operator',
+  url: cut(row.url, nameCharsMax),
+  events: row.events,
+  pending: row.pending,
+  dead: row.dead,
+  dropped: row.dropped,
+  state: stateOf(row),
+})
+
+const stateOf = ({ disabled_at, disabled_reason, failing_since }: WebhookRow): string => {
+  if (disabled_at !== null) return `disabled ${disabled_at.toISOString()}: ${disabled_reason}`
+  return failing_since === null ? 'works' : `fails since ${failing_since.toISOString()}`
+}
+
+const states: readonly DeliveryRow['state'][] = ['pending', 'delivered', 'dead']
+
+const deliveries: Command = {
+  name: 'webhook deliveries',
+  summary: 'list the newest messages of a webhook, and what came of them',
+  parameters: [webhookParameter, { name: 'state', help: `only ${states.join(', ')}` }],
+  run: async ({ foundation }, given) => {
+    const text = given.text('state')
+    const state = states.find((one) => one === text) ?? null
+    if (text !== undefined && state === null)
+      throw new InputFault('state', `"${text}" is none of ${states.join(', ')}`)
+    const rows = await listDeliveries(await foundation(), { webhookId: given.required('webhook'), state })
+    const json = rows.map((row) => ({
+      delivery_id: row.delivery_id,
+      event: row.event,
+      state: row.state,
+      attempts: row.attempts,
+      created_at: row.created_at.toISOString(),
+      next_attempt_at: row.state === 'pending' ? row.next_attempt_at.toISOString() : null,
+      last_attempt_at: row.last_attempt_at?.toISOString() ?? null,
+      last_result: row.last_result,
+    }))
+    return { json, lines: table(json) }
+  },
+}
+
+const remove: Command = {
+  name: 'webhook delete',
+  summary: 'end a webhook; what waits to be sent to it is dropped',
+  parameters: [webhookParameter],
+  run: async ({ foundation }, given) => {
+    const webhookId = given.required('webhook')
+    const open = await foundation()
+    await deleteWebhook(open, { webhookId, ...open.operator })
+    return { json: { webhook_id: webhookId, deleted: true } }
+  },
+}
+
+const test: Command = {
+  name: 'webhook test',
+  summary: 'send a test message now and tell what came back; a disabled webhook that answers is in use again',
+  parameters: [webhookParameter],
+  run: async ({ config, foundation }, given) => {
+    const webhookId = given.required('webhook')
+    const { post } = openOutside(config)
+    const tested = await testWebhook(await foundation(), { webhookId, post })
+    const { delivered, result, ms, enabled } = tested
+    return {
+      json: { webhook_id: webhookId, delivered, result, milliseconds: ms, enabled_again: enabled },
+      failed: !delivered,
+    }
+  },
+}
+
+const resend: Command = {
+  name: 'webhook resend',
+  summary: 'send a message again under its own id, within two minutes',
+  parameters: [{ name: 'delivery', help: 'delivery id, such as msg_5f0c…', required: true }],
+  run: async ({ foundation }, given) => {
+    const deliveryId = given.required('delivery')
+    const { webhookId } = await resendDelivery(await foundation(), deliveryId)
+    return { json: { delivery_id: deliveryId, webhook_id: webhookId, state: 'pending' } }
+  },
+}
+
+export const webhookCommands: readonly Command[] = [create, list, deliveries, remove, test, resend]

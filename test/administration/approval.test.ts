@@ -1,0 +1,57 @@
+/** Who may approve what changes prices: the whole rule, most decisive case first. */
+import { describe, expect, test } from 'vitest'
+import { approvalRefusal } from '../../src/administration/approval.ts'
+import { labelledOperator, provedOperator, provedUserOf } from '../../src/administration/operator.ts'
+
+const ada = provedOperator('ada').actor
+const bob = provedOperator('bob').actor
+const cli = labelledOperator(null).actor
+const labelledBob = labelledOperator('bob').actor
+
+describe('with two persons', () => {
+  test.each([
+    ['another proved person approves', ada, bob, null],
+    [
+      'a label never approves',
+      ada,
+      labelledBob,
+      'an approval needs a proved person, and "cli:bob" is a label only',
+    ],
+    ['a label that looks like a proof does not', ada, labelledOperator('user:bob').actor, 'is a label only'],
+    ['the command line alone never approves', ada, cli, 'an approval needs a proved person, and "cli" is'],
+    ['the system never approves', ada, 'system', 'an approval needs a proved person'],
+    ['a key never approves', ada, 'key:l1WO9Eavc8p3Riys', 'an approval needs a proved person'],
+    ['what a label proposed is approved by no one', labelledBob, ada, 'it was proposed by "cli:bob"'],
+    ['nor what the command line alone proposed', cli, ada, 'it was proposed by "cli"'],
+    ['the proposer does not approve', ada, ada, 'ada proposed it: another person has to approve it'],
+  ])('%s', (_, proposer, approver, refusal) => {
+    for (const consents of [true, false]) {
+      const said = approvalRefusal({ proposer, approver, twoPerson: true, consents })
+      if (refusal === null) expect(said).toBeNull()
+      else expect(said).toContain(refusal)
+    }
+  })
+})
+
+describe('alone', () => {
+  test.each([
+    [ada, ada],
+    [cli, cli],
+    [labelledBob, cli],
+    [ada, bob],
+  ])('what %s proposed is approved by %s with a word of consent, and never without', (proposer, approver) => {
+    const asked = { proposer, approver, twoPerson: false }
+    expect(approvalRefusal({ ...asked, consents: true })).toBeNull()
+    expect(approvalRefusal({ ...asked, consents: false })).toBe('nothing is approved without --yes')
+  })
+})
+
+test('only a session or a token names a person', () => {
+  expect([ada, cli, labelledBob, labelledOperator('user:ada').actor, 'system'].map(provedUserOf)).toEqual([
+    'ada',
+    null,
+    null,
+    null,
+    null,
+  ])
+})

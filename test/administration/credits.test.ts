@@ -1,0 +1,388 @@
+/** Movements of credits that operators make: once by reference, and never more back than a call cost, whoever asks at once. */
+import { pino } from 'pino'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { adjust, voidGrant } from '../../src/administration/corrections.ts'
+import { grant, grantOnce } from '../../src/administration/credits.ts'
+import { lotsLeft } from '../../src/administration/lots.ts'
+import { refund } from '../../src/administration/refunds.ts'
+import { formatCredits, parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { ledgerStream, referenceStream } from '../../src/events/streams.ts'
+import type { Foundation } from '../../src/foundation/foundation.ts'
+import { reversalCommand } from '../../src/ledger/abandoned.ts'
+import { balanceOf } from '../../src/ledger/account.ts'
+import { createLedger, ledgerLimits } from '../../src/ledger/commit.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
+import { type ClientFaults, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+
+const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
+const stream = ledgerStream(org)
+const logger = pino({ level: 'silent' })
+const reference = 'INV-2026-117'
+const who = { actor: 'user:anna', dryRun: false }
+
+type Process = Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>
+
+let log: MemoryEventLog
+
+/** Read models that know nothing: whatever is found is found in the log. */
+const noRows = { query: async () => ({ rows: [] }) } as unknown as Foundation['pool']
+
+const processOf = (name: string, faults: ClientFaults = {}, pool = noRows): Process => {
+  const eventLog: EventLog = log.client(name, faults)
+  const ledger = createLedger({
+    eventLog,
+    snapshot: async () => null,
+    logger,
+    clock: { now: Date.now },
+    limits: { ...ledgerLimits, retryPauseMs: 1, unknownRetryMs: 20, unavailableRetryMs: 20 },
+  })
+  return { eventLog, ledger, pool }
+}
+
+let one: Process
+let other: Process
+
+beforeEach(async () => {
+  log = createMemoryEventLog()
+  one = processOf('one')
+  other = processOf('other')
+  await one.ledger.submit(org, {
+    ...{ key: 'register', atMs: Date.now(), actor: 'test' },
+    ...{ kind: 'register', name: 'Acme', overdraftLimit: 0n },
+  })
+})
+
+const grantOf = (amount: string, more: { expiresAt?: string | null; priority?: number } = {}) => ({
+  ...{ organizationId: org, amount: parseCredits(amount), priority: 100, expiresAt: null },
+  ...{ reason: 'plan', actor: 'user:anna', ...more },
+})
+const eventsOf = (type: string): RecordedEvent[] => log.eventsOf(stream).filter((one) => one.type === type)
+const balance = async (): Promise<string> =>
+  formatCredits(balanceOf(await processOf('reader').ledger.account(org), Date.now()))
+const sound = async (): Promise<void> =>
+  expect((await verifyLedger(log.client('verifier'), org)).fault).toBeNull()
+
+const requestIdOf = (n: number): string => `01M7YKBQZN92PN3ABTVNQE6E${String(n).padStart(2, '0')}`
+
+/** A call that costs so much. Returns its request id. */
+const call = async (n: number, price: string): Promise<string> => {
+  const requestId = requestIdOf(n)
+  await one.ledger.submit(org, {
+    ...{ key: requestId, requestId, atMs: Date.now(), actor: 'key:Hq3Zk9Lw2Xc7Vb1N', kind: 'record' },
+    call: {
+      ...{ keyId: 'Hq3Zk9Lw2Xc7Vb1N', capability: 'ip_lookup', outcome: 'answered' },
+      facts: { kind: 'ip_lookup', success: true, country_code: 'GB', address_hmac: 'x'.repeat(43) },
+    },
+    book: priceBookOf({
+      ...defaultPriceBook,
+      rules: defaultPriceBook.rules.map((rule) => (rule.sku === null ? rule : { ...rule, amount: price })),
+    }),
+  })
+  return requestId
+}
+
+describe('a grant with a reference', () => {
+  const wanted = { ...grantOf('100', { expiresAt: '2999-01-01T00:00:00.000Z' }), reference }
+
+  test('is made once, and says when it was there already', async () => {
+    const first = await grantOnce(one, wanted)
+    const again = await grantOnce(other, { ...wanted, reason: 'sent twice' })
+    expect(first.already).toBe(false)
+    expect(again).toEqual({ ...first, already: true })
+    expect(first.granted).toMatchObject({ amount: '100', reason: 'plan', reference })
+    expect(await balance()).toBe('100')
+    await sound()
+  })
+
+  test('that asks for another amount, expiry, priority or kind is refused, naming both', async () => {
+    await grantOnce(one, wanted)
+    const first = `reference "${reference}" names a grant of 100 credits with priority 100 that expires at 2999-01-01T00:00:00.000Z already; asked for was `
+    for (const [changed, text] of [
+      [
+        { amount: parseCredits('200') },
+        'a grant of 200 credits with priority 100 that expires at 2999-01-01',
+      ],
+      [{ expiresAt: null }, 'a grant of 100 credits with priority 100 that never expires'],
+      [{ priority: 5 }, 'a grant of 100 credits with priority 5'],
+    ] as const)
+      await expect(grantOnce(other, { ...wanted, ...changed })).rejects.toThrow(`${first}${text}`)
+    await expect(
+      adjust(other, { organizationId: org, amount: parseCredits('100'), reason: 'x', reference, ...who }),
+    ).rejects.toThrow(`${first}an adjustment of 100 credits`)
+    expect(await balance()).toBe('100')
+  })
+
+  test('by two processes at once is one lot, and one of them says it was there', async () => {
+    for (let n = 0; n < 8; n++) {
+      const same = { ...grantOf('1'), reference: `at once ${n}` }
+      const made = await Promise.all([grantOnce(one, same), grantOnce(other, same)])
+      expect(made.map(({ already }) => already).sort()).toEqual([false, true])
+      expect(made[0]?.granted).toEqual(made[1]?.granted)
+    }
+    expect(await balance()).toBe('8')
+    await sound()
+  })
+
+  test('that another process made after this one had looked for it is found by the ledger', async () => {
+    await grantOnce(one, { ...wanted, reference: 'another' })
+    const { ledger } = one
+    const behind: Process = {
+      ...one,
+      ledger: {
+        ...ledger,
+        submit: async (organizationId, command) => {
+          await grantOnce(other, wanted)
+          await ledger.account(org)
+          return ledger.submit(organizationId, command)
+        },
+      },
+    }
+    expect((await grantOnce(behind, wanted)).already).toBe(true)
+    expect(await balance()).toBe('200')
+    await sound()
+  })
+
+  test('of two amounts at once is the one or the other', async () => {
+    const made = await Promise.allSettled([
+      grantOnce(one, { ...grantOf('1'), reference }),
+      grantOnce(other, { ...grantOf('2'), reference }),
+    ])
+    expect(made.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
+    expect(eventsOf('CreditGranted')).toHaveLength(1)
+  })
+
+  test.each(['lose-reply', 'lose-request', 'late', 'unavailable'] as const)(
+    'whose process ends between reservation and lot, or never hears of it (%s), is finished by giving it again',
+    async (fault) => {
+      let broken = true
+      const dying = processOf('dying', {
+        onAppend: ({ stream: to }) => (broken && to === stream ? fault : undefined),
+      })
+      await grantOnce(dying, wanted).catch(() => undefined)
+      expect(log.eventsOf(referenceStream(org, reference))).toHaveLength(1)
+      broken = false
+      await grantOnce(other, wanted)
+      while (log.late.length > 0) log.deliverLate()
+      await grantOnce(one, wanted)
+      expect(eventsOf('CreditGranted')).toHaveLength(1)
+      expect(await balance()).toBe('100')
+      await sound()
+    },
+  )
+
+  test('is found behind everything that came after it', async () => {
+    await grantOnce(one, wanted)
+    for (let n = 0; n < 3; n++) await call(n, '1')
+    expect((await grantOnce(other, wanted)).already).toBe(true)
+    expect(await balance()).toBe('97')
+  })
+
+  test('reserves nothing for an organization that does not exist, nor for a lot that has expired', async () => {
+    const nobody = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZY'
+    await expect(grantOnce(one, { ...wanted, organizationId: nobody })).rejects.toThrow('is not registered')
+    await expect(grantOnce(one, { ...wanted, expiresAt: '2020-01-01T00:00:00.000Z' })).rejects.toThrow(
+      'has passed already',
+    )
+    expect(log.streams).toEqual([stream])
+  })
+})
+
+describe('adjustments and voids', () => {
+  test('an adjustment takes and gives, once by its reference, and never takes more than is available', async () => {
+    await grant(one, grantOf('10'))
+    const asked = { organizationId: org, reason: 'agreed', reference: 'CRN-1', ...who }
+    const taken = await adjust(one, { ...asked, amount: parseCredits('-4') })
+    expect(taken.adjusted).toMatchObject({ kind: 'adjustment', amount: '-4' })
+    expect(await adjust(other, { ...asked, amount: parseCredits('-4') })).toEqual({ ...taken, already: true })
+    await expect(adjust(one, { ...asked, reference: 'CRN-2', amount: parseCredits('-7') })).rejects.toThrow(
+      '7 credits cannot be taken: 6 are available',
+    )
+    await adjust(one, { ...asked, reference: undefined, amount: parseCredits('1.5') })
+    expect(await balance()).toBe('7.5')
+  })
+
+  test('a void takes what is left of its lot and of no other', async () => {
+    const { granted } = await grant(one, grantOf('10'))
+    await grant(one, grantOf('5', { priority: 200 }))
+    await call(1, '3')
+    const asked = { organizationId: org, grantId: granted.grant_id, reason: 'granted twice', ...who }
+    expect((await voidGrant(one, { ...asked, dryRun: true })).adjusted.amount).toBe('-7')
+    expect(await balance()).toBe('12')
+    expect((await voidGrant(one, asked)).adjusted).toMatchObject({ kind: 'void', amount: '-7' })
+    expect((await lotsLeft(one, org)).lots.map(({ left }) => left)).toEqual(['5'])
+    await expect(voidGrant(one, asked)).rejects.toThrow('has nothing left, or does not exist')
+  })
+})
+
+describe('a refund', () => {
+  const asked = { organizationId: org, reason: 'wrong answer', ...who }
+  const refundsOf = (requestId: string, amount?: string) => ({
+    ...asked,
+    requestId,
+    amount: amount === undefined ? undefined : parseCredits(amount),
+  })
+
+  test('goes back into the lots the call was drawn from, the last first, and opens emptied ones again', async () => {
+    const first = (await grant(one, grantOf('2', { priority: 1, expiresAt: '2999-01-01T00:00:00.000Z' })))
+      .granted
+    const second = (await grant(one, grantOf('10', { priority: 2 }))).granted
+    const requestId = await call(1, '5')
+    const fills = async (amount?: string) =>
+      (await refund(one, refundsOf(requestId, amount))).adjusted.fills.map((fill) => [
+        fill.grant_id,
+        fill.amount,
+      ])
+    expect(await fills('1')).toEqual([[second.grant_id, '1']])
+    expect(await fills('2.5')).toEqual([
+      [second.grant_id, '2'],
+      [first.grant_id, '0.5'],
+    ])
+    expect(await fills()).toEqual([[first.grant_id, '1.5']])
+    expect(
+      (await lotsLeft(one, org)).lots.map(({ grant_id, left, priority, expires_at }) => ({
+        ...{ grant_id, left, priority, expires_at },
+      })),
+    ).toEqual([
+      { grant_id: first.grant_id, left: '2', priority: 1, expires_at: '2999-01-01T00:00:00.000Z' },
+      { grant_id: second.grant_id, left: '10', priority: 2, expires_at: null },
+    ])
+    await expect(refund(one, refundsOf(requestId))).rejects.toThrow(
+      /has nothing left to refund: it was charged 5; since then: 1 given back at .* \(refund\), 2\.5 given back at .* \(refund\), 1\.5 given back/,
+    )
+    await sound()
+  })
+
+  test('of lots that have expired is a lot of its own', async () => {
+    const expiresAt = new Date(Date.now() + 60_000).toISOString()
+    const { granted } = await grant(one, grantOf('5', { expiresAt }))
+    const requestId = await call(1, '5')
+    const realNow = Date.now
+    try {
+      Date.now = () => realNow() + 120_000
+      const { adjusted } = await refund(one, refundsOf(requestId))
+      expect(adjusted).toMatchObject({ amount: '5', fills: [], kind: 'refund' })
+      const { lots } = await lotsLeft(one, org)
+      expect(lots).toMatchObject([{ grant_id: adjusted.adjustment_id, left: '5', expires_at: null }])
+      expect(granted.grant_id).not.toBe(adjusted.adjustment_id)
+    } finally {
+      Date.now = realNow
+    }
+  })
+
+  test('shows what it would do, and does nothing, with a dry run', async () => {
+    await grant(one, grantOf('10'))
+    const requestId = await call(1, '4')
+    const before = log.eventsOf(stream).length
+    const would = await refund(one, { ...refundsOf(requestId, '3'), dryRun: true })
+    expect(would).toMatchObject({ revision: null, adjusted: { amount: '3' } })
+    expect([would.costs, would.balance].map(formatCredits)).toEqual(['1', '9'])
+    expect(log.eventsOf(stream)).toHaveLength(before)
+  })
+
+  test('of more than the call still costs, of a free call, of none, is refused', async () => {
+    await grant(one, grantOf('10'))
+    const [paid, free] = [await call(1, '4'), await call(2, '0')]
+    await refund(one, refundsOf(paid, '3'))
+    await expect(refund(one, refundsOf(paid, '1.5'))).rejects.toThrow(
+      `call ${paid} costs 1 now, which is less than 1.5: it was charged 4; since then: 3 given back`,
+    )
+    await expect(refund(one, refundsOf(free))).rejects.toThrow('cost nothing')
+    await expect(refund(one, refundsOf(requestIdOf(9)))).rejects.toThrow('holds no call with the request id')
+    await expect(refund(one, { ...refundsOf(requestIdOf(9)), organizationId: undefined })).rejects.toThrow(
+      'no statement has a call with the request id',
+    )
+    await expect(refund(one, refundsOf('abc'))).rejects.toThrow('is no request id')
+  })
+
+  test('is worked out from the log: a row that points elsewhere, or at another call, changes nothing', async () => {
+    await grant(one, grantOf('10'))
+    const [first, second] = [await call(1, '4'), await call(2, '1')]
+    const rows = [
+      { organization_id: org, revision: '3', grant_id: 'none' },
+      { organization_id: 'org_01K9ZZZZZZZZZZZZZZZZZZZZZY', revision: '1' },
+    ]
+    const pool = { query: async () => ({ rows }) } as unknown as Foundation['pool']
+    const misled = processOf('misled', {}, pool)
+    expect((await refund(misled, refundsOf(second))).adjusted.amount).toBe('1')
+    expect((await refund(misled, refundsOf(first))).adjusted.amount).toBe('4')
+  })
+
+  test('of a request that was recorded twice is of what was charged', async () => {
+    await grant(one, grantOf('10'))
+    const requestId = requestIdOf(1)
+    await one.ledger.submit(org, {
+      ...{ key: 'broke', requestId, atMs: Date.now(), actor: 'key:Hq3Zk9Lw2Xc7Vb1N', kind: 'record' },
+      call: {
+        ...{ keyId: 'Hq3Zk9Lw2Xc7Vb1N', capability: 'ip_lookup', outcome: 'failed', code: 'SYS_002' },
+        facts: { kind: 'refusal', code: 'SYS_002' },
+      },
+      book: priceBookOf(defaultPriceBook),
+    })
+    await call(1, '4')
+    const broke = { organization_id: org, revision: '2', grant_id: 'none' }
+    const pool = { query: async () => ({ rows: [broke] }) } as unknown as Foundation['pool']
+    expect((await refund(processOf('by a row', {}, pool), refundsOf(requestId, '1'))).adjusted.amount).toBe(
+      '1',
+    )
+    expect((await refund(one, refundsOf(requestId))).adjusted.amount).toBe('3')
+  })
+
+  test('by several at once is never more than the call cost in all', async () => {
+    await grant(one, grantOf('1000'))
+    for (let n = 0; n < 12; n++) {
+      const requestId = await call(n, '4')
+      const processes = [one, other, processOf(`third ${n}`)]
+      const done = await Promise.allSettled(
+        processes.flatMap((process) =>
+          ['1', '2', undefined].map((part) => refund(process, refundsOf(requestId, part))),
+        ),
+      )
+      const given = done.flatMap((end) =>
+        end.status === 'fulfilled' ? parseCredits(end.value.adjusted.amount) : [],
+      )
+      // What no one was told of was not given: each that says so has an event of its own.
+      expect(given.reduce((sum, part) => sum + part, 0n)).toBe(parseCredits('4'))
+    }
+    expect(await balance()).toBe('1000')
+    await sound()
+  })
+
+  test('and the reversal of an answer that was never delivered exclude each other', async () => {
+    await grant(one, grantOf('1000'))
+    for (let n = 0; n < 8; n++) {
+      const requestId = await call(n, '4')
+      const [used, charged] = log.eventsOf(stream).slice(-2)
+      if (used === undefined || charged === undefined) throw new Error('no call')
+      const { data } = decodeEvent(charged)
+      const chargeId = 'charge_id' in data ? String(data.charge_id) : ''
+      const due = { chargeId, amount: parseCredits('4'), firstEventId: used.id, absentUpTo: charged.revision }
+      const reverse = () => other.ledger.submit(org, reversalCommand(due, { nowMs: Date.now(), logger }))
+      const refunded = refund(one, refundsOf(requestId, n % 2 === 0 ? undefined : '1'))
+      // A process that was refused its append may find out late that it arrived.
+      if (n >= 4) await refunded
+      await Promise.allSettled([refunded, reverse()])
+    }
+    expect(parseCredits(await balance())).toBeLessThanOrEqual(parseCredits('1000'))
+    await sound()
+  })
+
+  test.each(['lose-reply', 'late'] as const)(
+    'whose answer is lost (%s) is not given twice by asking for all again',
+    async (fault) => {
+      await grant(one, grantOf('10'))
+      const requestId = await call(1, '4')
+      let broken = true
+      const dying = processOf('dying', { onAppend: () => (broken ? fault : undefined) })
+      await refund(dying, refundsOf(requestId)).catch(() => undefined)
+      broken = false
+      await refund(other, refundsOf(requestId)).catch(() => undefined)
+      while (log.late.length > 0) log.deliverLate()
+      await refund(one, refundsOf(requestId)).catch(() => undefined)
+      expect(await balance()).toBe('10')
+      await sound()
+    },
+  )
+})

@@ -1,0 +1,177 @@
+/** Tokens of people for the command line: whose they are, and when they are refused. */
+import pg from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import {
+  issueOperatorToken,
+  operatorTokens,
+  revokeOperatorTokens,
+  userOfToken,
+} from '../../src/administration/operator-tokens.ts'
+import { putUser } from '../../src/administration/users.ts'
+import { operatorOf } from '../../src/cli/operator.ts'
+import { parseConfig, twoPersonOf } from '../../src/config.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import type { Foundation } from '../../src/foundation/foundation.ts'
+import { createSecrets } from '../../src/guard/secrets.ts'
+import { composeToken } from '../../src/keys/checked-token.ts'
+import { composeOperatorToken } from '../../src/keys/operator-token.ts'
+import { createMemoryEventLog } from '../support/memory-event-log.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+
+const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+
+let database: TestDatabase
+let pool: pg.Pool
+let eventLog: EventLog
+const secrets = createSecrets('a secret of at least thirty-two characters')
+const parts = () => ({ pool, eventLog, secrets })
+
+beforeAll(async () => {
+  database = await testDatabase()
+  pool = new pg.Pool({ connectionString: database.url, max: 2 })
+  for (const name of ['ada', 'bob']) await putUser(pool, { name, password: 'correct horse battery staple' })
+})
+afterAll(async () => {
+  await pool.end()
+  await database.drop()
+})
+beforeEach(() => {
+  eventLog = createMemoryEventLog().client('cli')
+})
+
+const issue = (user: string) => issueOperatorToken(parts(), { user, actor: 'cli' })
+const refusal = async (token: string): Promise<string> =>
+  userOfToken(parts(), token).then(
+    (user) => `works for ${user}`,
+    (error: Error) => `${error.name}: ${error.message}`,
+  )
+
+describe('a token', () => {
+  test('is the person it was made for', async () => {
+    const [first, second] = [await issue('ada'), await issue('bob')]
+    expect(await userOfToken(parts(), first.token)).toBe('ada')
+    expect(await userOfToken(parts(), second.token)).toBe('bob')
+  })
+
+  test('is stored as a keyed hash only', async () => {
+    const { token, tokenId } = await issue('ada')
+    const [event] = await eventLog.read('operator', { from: 0, max: 10 })
+    const secret = token.slice(token.indexOf(tokenId) + tokenId.length + 1, -6)
+    expect(secret).toHaveLength(32)
+    expect(`${event?.data}${event?.metadata}`).not.toContain(secret)
+    expect(JSON.parse(event?.data ?? '')).toMatchObject({ token_id: tokenId, user: 'ada' })
+  })
+
+  test('of a user that does not exist is not made', async () => {
+    await expect(issue('carol')).rejects.toThrow('there is no user "carol"; "user create" makes one')
+    expect(await operatorTokens(parts())).toEqual([])
+  })
+
+  test('works no more once it is revoked, and the other ones of the person work on', async () => {
+    const [first, second] = [await issue('ada'), await issue('ada')]
+    expect(
+      await revokeOperatorTokens(parts(), { user: 'ada', tokenId: first.tokenId, actor: 'user:bob' }),
+    ).toEqual([first.tokenId])
+    expect(await refusal(first.token)).toMatch(
+      new RegExp(
+        `^ConfigError: OPERATOR_TOKEN: token ${first.tokenId} of ada was revoked at .* by user:bob$`,
+      ),
+    )
+    expect(await refusal(second.token)).toBe('works for ada')
+    expect(await operatorTokens(parts())).toMatchObject([
+      { tokenId: first.tokenId, issuedBy: 'cli', revoked: { by: 'user:bob' } },
+      { tokenId: second.tokenId, revoked: null },
+    ])
+  })
+
+  test('is revoked once, and only with the name of its user', async () => {
+    const { tokenId } = await issue('ada')
+    const revoke = (user: string) => revokeOperatorTokens(parts(), { user, tokenId, actor: 'cli' })
+    await expect(revoke('bob')).rejects.toThrow(`bob has no token ${tokenId} that works`)
+    await revoke('ada')
+    await expect(revoke('ada')).rejects.toThrow(`ada has no token ${tokenId} that works`)
+  })
+
+  test('all of a person are revoked at once', async () => {
+    const made = [await issue('ada'), await issue('bob'), await issue('ada')]
+    await revokeOperatorTokens(parts(), { user: 'ada', tokenId: undefined, actor: 'cli' })
+    expect(
+      (await Promise.all(made.map(({ token }) => refusal(token)))).map((said) => said.slice(0, 11)),
+    ).toEqual(['ConfigError', 'works for b', 'ConfigError'])
+  })
+
+  test('of another installation, with another secret, or cut off is refused without telling whose it is', async () => {
+    const { token, tokenId } = await issue('ada')
+    const unknown = 'ConfigError: OPERATOR_TOKEN: no token of this installation; "user token" makes one'
+    const bytes = Uint8Array.from({ length: 128 }, (_, i) => i)
+    expect(await refusal(composeOperatorToken(bytes).token)).toBe(unknown)
+    const sameId = Uint8Array.from(tokenId, (character) => base62.indexOf(character))
+    const guessed = composeToken('enl_operator_', bytes, sameId)
+    expect(guessed.id).toBe(tokenId)
+    expect(await refusal(guessed.token)).toBe(unknown)
+    expect(await refusal(token.slice(0, -1))).toContain('not a token as "user token" shows it')
+    expect(await refusal(token.replace(tokenId.slice(0, 4), '0000'))).toContain('not a token')
+    const elsewhere = createSecrets('another secret of thirty-two characters')
+    await expect(userOfToken({ ...parts(), secrets: elsewhere }, token)).rejects.toThrow('no token of this')
+  })
+
+  test('does not pass to a later user of the same name', async () => {
+    await putUser(pool, { name: 'eve', password: 'one' })
+    const { token } = await issue('eve')
+    await putUser(pool, { name: 'eve', password: 'two' })
+    expect(await refusal(token)).toBe('works for eve')
+    await pool.query("delete from users where name = 'eve'")
+    expect(await refusal(token)).toContain('the user eve it was made for does not exist any more')
+    await putUser(pool, { name: 'eve', password: 'three' })
+    expect(await refusal(token)).toContain('the user eve it was made for does not exist any more')
+  })
+
+  test('is not made beside 20 that work', async () => {
+    for (let n = 0; n < 20; n++) await issue('ada')
+    await expect(issue('ada')).rejects.toThrow('ada has 20 tokens; revoke those that are not used any more')
+    await revokeOperatorTokens(parts(), { user: 'ada', tokenId: undefined, actor: 'cli' })
+    await issue('ada')
+  })
+})
+
+describe('who gives a command', () => {
+  const by = async (environment: Record<string, string>, as?: string): Promise<string> =>
+    (await operatorOf(parseConfig(environment), as)(parts() as unknown as Foundation)).actor
+
+  test('is proved by a token, and labelled by anything else', async () => {
+    const { token } = await issue('ada')
+    expect(await by({ OPERATOR_TOKEN: token })).toBe('user:ada')
+    expect(await by({ OPERATOR_TOKEN: token, OPERATOR: 'bob' })).toBe('user:ada')
+    expect(await by({ OPERATOR_TOKEN: token }, 'ada')).toBe('user:ada')
+    expect(await by({ OPERATOR: 'bob' })).toBe('cli:bob')
+    expect(await by({ OPERATOR: 'bob' }, 'carol')).toBe('cli:carol')
+    expect(await by({}, 'user:ada')).toBe('cli:user:ada')
+    expect(await by({})).toBe('cli')
+    expect(await by({ OPERATOR_TOKEN: '' })).toBe('cli')
+  })
+
+  test('does not call itself another than the token says', async () => {
+    const { token } = await issue('ada')
+    await expect(by({ OPERATOR_TOKEN: token }, 'bob')).rejects.toThrow(
+      '--as: the OPERATOR_TOKEN is that of ada',
+    )
+  })
+
+  test('is refused before anything is opened where a token or a label cannot be one', () => {
+    expect(() => operatorOf(parseConfig({ OPERATOR_TOKEN: 'ada' }), undefined)).toThrow(
+      'OPERATOR_TOKEN: not a',
+    )
+    expect(() => operatorOf(parseConfig({}), ' ')).toThrow('nothing but white space')
+    expect(() => operatorOf(parseConfig({}), 'a'.repeat(124))).toThrow('at most 123 characters')
+    expect(() => operatorOf(parseConfig({ OPERATOR: 'a\u0007' }), undefined)).toThrow('OPERATOR: control')
+  })
+})
+
+test.each([
+  [{}, false],
+  [{ DATABASE_URL: 'postgres://127.0.0.1/a' }, true],
+  [{ TWO_PERSON: 'on' }, true],
+  [{ TWO_PERSON: 'off', DATABASE_URL: 'postgres://127.0.0.1/a' }, false],
+])('with %o, two persons are needed: %s', (environment, needed) => {
+  expect(twoPersonOf(parseConfig(environment))).toBe(needed)
+})

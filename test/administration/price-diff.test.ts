@@ -1,0 +1,164 @@
+/** What a month's calls would have cost under two price books: by the ledgers' own facts, and of that month alone. */
+import { beforeEach, describe, expect, test } from 'vitest'
+import { comparePrices, lastMonth, rulesNamed } from '../../src/administration/price-diff.ts'
+import { defaultPriceBook } from '../../src/billing/price-book.ts'
+import { eventIdOf } from '../../src/event-log/event-id.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import type { CallFacts } from '../../src/events/calls.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import { newAccount } from '../../src/ledger/account.ts'
+import type { Ledger } from '../../src/ledger/commit.ts'
+import { recordedCalls } from '../../src/ledger/recorded-calls.ts'
+import { createMemoryEventLog } from '../support/memory-event-log.ts'
+
+const nobody = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZN'
+const [acme, other] = ['org_01K9ZZZZZZZZZZZZZZZZZZZZZA', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZB']
+let eventLog: EventLog
+
+beforeEach(() => {
+  eventLog = createMemoryEventLog().client('one')
+})
+
+const located: CallFacts = {
+  kind: 'ip_lookup',
+  success: true,
+  country_code: 'GB',
+  address_hmac: 'A'.repeat(43),
+} as CallFacts
+const notLocated = { ...located, success: false, country_code: null } as CallFacts
+
+let calls = 0
+/** As an earlier release wrote them: when they were recorded is not said, so it is when they happened. */
+const call = async (organizationId: string, at: string, facts: CallFacts = located): Promise<void> => {
+  const stream = ledgerStream(organizationId)
+  const event = encodeEvent(
+    {
+      type: 'KeyUsed',
+      data: { key_id: 'A'.repeat(16), capability: 'ip_lookup', outcome: 'answered', facts },
+    },
+    { id: eventIdOf(stream, `call ${calls++}`, 0), actor: 'key:a', effectiveAt: at },
+  )
+  const [last] = await eventLog.read(stream, { direction: 'backwards', max: 1 }).catch(() => [])
+  await eventLog.append(stream, last?.revision ?? 'none', [event])
+}
+
+/** Accounts without credits; `overrides` as they are set today. */
+const ledger = (
+  ofAcme: ReadonlyMap<string, { revision: number; amount: bigint; fromMs: number }[]> = new Map(),
+) =>
+  ({
+    account: async (id: string) => ({
+      ...newAccount(id),
+      registered: id !== nobody,
+      ...(id === acme ? { overrides: new Map(ofAcme) } : {}),
+    }),
+  }) as unknown as Ledger
+
+const rules = (amount: string) =>
+  defaultPriceBook.rules.map((rule) => (rule.sku === 'ip_lookup' ? { ...rule, amount } : rule))
+
+const compare = (
+  overrides?: Parameters<typeof ledger>[0],
+  to = rules('1.25'),
+  organizations: readonly string[] = [acme, other, 'org_01K9ZZZZZZZZZZZZZZZZZZZZZC'],
+) =>
+  comparePrices(
+    { eventLog, ledger: ledger(overrides) },
+    {
+      from: { name: '1', rules: defaultPriceBook.rules },
+      to: { name: 'p1', rules: to },
+      month: '2026-10',
+      organizations,
+      onProgress: () => undefined,
+    },
+  )
+
+const history = async (): Promise<void> => {
+  await call(acme, '2026-09-30T23:59:59.999Z')
+  await call(acme, '2026-10-01T00:00:00.000Z')
+  await call(acme, '2026-10-15T00:00:00.000Z', notLocated)
+  await call(acme, '2026-10-31T23:59:59.999Z')
+  await call(acme, '2026-11-01T00:00:00.000Z')
+  await call(other, '2026-10-02T00:00:00.000Z')
+  await call(other, '2026-12-02T00:00:00.000Z')
+}
+
+describe('what a month would have cost', () => {
+  test('counts the calls of that month in UTC, by organization and SKU, free ones too', async () => {
+    await history()
+    const { organizations, sum, changes } = await compare()
+    expect(organizations).toMatchObject([
+      { organizationId: acme, from: { calls: 3, total: 2_000_000n }, to: { calls: 3, total: 2_500_000n } },
+      { organizationId: other, from: { calls: 1, total: 1_000_000n }, to: { calls: 1, total: 1_250_000n } },
+    ])
+    expect(sum.to).toEqual({
+      calls: 4,
+      unrated: 0,
+      total: 3_750_000n,
+      skus: new Map([['ip_lookup', { lines: 3, amount: 3_750_000n }]]),
+    })
+    expect(changes.map(({ rule }) => rule)).toEqual(['ip_lookup.located'])
+  })
+
+  test('is refused for an organization that no one registered', async () => {
+    await expect(compare(undefined, undefined, [nobody])).rejects.toThrow(
+      `there is no organization ${nobody}`,
+    )
+  })
+
+  test('goes by an organization’s own prices, from their date on', async () => {
+    await history()
+    const overrides = new Map([
+      ['ip_lookup', [{ revision: 0, amount: 500_000n, fromMs: Date.UTC(2026, 9, 20) }]],
+    ])
+    const { organizations } = await compare(overrides)
+    expect(organizations[0]).toMatchObject({ from: { total: 1_500_000n }, to: { total: 1_750_000n } })
+  })
+
+  test('counts calls that a book has no rule for, instead of taking them for free', async () => {
+    await history()
+    const without = defaultPriceBook.rules.filter(({ rule }) => !rule.startsWith('ip_lookup'))
+    expect((await compare(undefined, without)).sum.to).toMatchObject({ calls: 4, unrated: 4, total: 0n })
+  })
+})
+
+test('the calls of a range are found wherever it lies in the ledger', async () => {
+  const hour = (n: number): string => new Date(Date.UTC(2026, 0, 1, n)).toISOString()
+  for (let n = 0; n < 60; n++) await call(acme, hour(n))
+  for (const [from, until] of [
+    [0, 60],
+    [0, 1],
+    [17, 18],
+    [17, 43],
+    [59, 60],
+    [58, 99],
+    [30, 30],
+    [60, 99],
+  ] as const) {
+    const found: string[] = []
+    const range = { fromMs: Date.parse(hour(from)), untilMs: Date.parse(hour(until)) }
+    for await (const page of recordedCalls(eventLog, acme, range))
+      found.push(...page.map(({ metadata }) => metadata.effective_at))
+    expect(found).toEqual(
+      Array.from({ length: Math.max(0, Math.min(until, 60) - from) }, (_, i) => hour(from + i)),
+    )
+  }
+})
+
+test.each([
+  ['2026-11-22T00:00:00.000Z', '2026-10'],
+  ['2026-11-30T23:59:59.999Z', '2026-10'],
+  ['2027-01-01T00:00:00.000Z', '2026-12'],
+])('the last month at %s is %s', (now, month) => {
+  expect(lastMonth(Date.parse(now))).toBe(month)
+})
+
+test('a file may hold what changes of the other book alone', async () => {
+  const readJson = async () => [{ rule: 'ip_lookup.located', amount: '3' }]
+  const { rules: read } = await rulesNamed({ eventLog }, 'book.json', { readJson, over: rules('2') })
+  expect(read).toEqual(rules('3'))
+  await expect(rulesNamed({ eventLog }, 'p7', { readJson, over: null })).rejects.toThrow(
+    'there is no proposal p7',
+  )
+})

@@ -1,0 +1,56 @@
+/** A price book in a file: whole, or what changes. */
+import { describe, expect, test } from 'vitest'
+import { priceRulesOf } from '../../src/administration/price-file.ts'
+import { defaultPriceBook } from '../../src/billing/price-book.ts'
+
+const base = defaultPriceBook.rules
+const read = (content: unknown, over = base as typeof base) =>
+  priceRulesOf(content, { named: 'b.json', base: over })
+const withAmount = (amount: string) =>
+  base.map((rule) => (rule.rule === 'ip_lookup.located' ? { ...rule, amount } : rule))
+
+describe('a file', () => {
+  test.each([
+    ['rules alone', withAmount('1.5')],
+    ['a book', { version: 3, rules: withAmount('1.5') }],
+    ['what "price show" prints', { in_force: { rules: withAmount('1.5') }, upcoming: [] }],
+  ])('may hold %s, whole', (_, content) => {
+    expect(read(content, [])).toEqual(withAmount('1.5'))
+  })
+
+  test.each([
+    ['a rule', [{ rule: 'ip_lookup.located', rule_version: 1, sku: 'ip_lookup', amount: '1.5' }]],
+    ['what changes of a rule', [{ rule: 'ip_lookup.located', amount: '1.50' }]],
+  ])('may hold %s alone: the rest is that of the book it changes', (_, content) => {
+    expect(read(content)).toEqual(withAmount('1.5'))
+  })
+
+  test('may make a rule free of its SKU', () => {
+    const [changed] = read([{ rule: 'ip_lookup.located', sku: null, amount: '0' }]).filter(
+      ({ rule }) => rule === 'ip_lookup.located',
+    )
+    expect(changed).toEqual({ rule: 'ip_lookup.located', rule_version: 1, sku: null, amount: '0' })
+  })
+
+  test.each([
+    ['b.json: rules: a list is expected', {}],
+    ['b.json: rules: at least 1', []],
+    ['b.json: rules[0].rule: ', [{ amount: '1' }]],
+    ['there is no rule "sold"', [{ rule: 'sold', rule_version: 1, sku: null, amount: '0' }]],
+    ['rule whoami has no version 2', [{ rule: 'whoami', rule_version: 2 }]],
+    ['rule whoami stands in it twice', [{ rule: 'whoami' }, { rule: 'whoami' }]],
+    ['rule ip_lookup.located: a decimal number', [{ rule: 'ip_lookup.located', amount: '1e3' }]],
+  ])('is refused in a sentence: %s', (sentence, content) => {
+    expect(() => read(content)).toThrow(sentence)
+  })
+
+  test('is refused where it and the book it changes are no whole book', () => {
+    const some = base.filter(({ rule }) => rule !== 'whoami')
+    expect(() => read([{ rule: 'ip_lookup.located', amount: '2' }], some)).toThrow(
+      'a price book is complete; neither the file nor the book in force then has whoami',
+    )
+    expect(() => read([{ rule: 'whoami', amount: '2' }], some)).toThrow(
+      'rule whoami is not in the book it changes: give its rule_version, sku and amount',
+    )
+  })
+})

@@ -1,0 +1,173 @@
+/** Rebuilds, rollbacks and events set aside, as an operator deals with them: who and why is in the event log. */
+import pino from 'pino'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { accounts } from '../../projections/accounts.ts'
+import { apiKeys } from '../../projections/api-keys.ts'
+import { keyUsage } from '../../projections/key-usage.ts'
+import { ledgerLines } from '../../projections/ledger-lines.ts'
+import type { Projection } from '../../projections/projection.ts'
+import { parkedEvents, releaseParked, stillUnreadable } from '../../src/administration/parked.ts'
+import { cancelRebuilds, rebuild, rebuilds, rollBackProjection } from '../../src/administration/rebuilds.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { operatorStream } from '../../src/events/streams.ts'
+import type { Foundation } from '../../src/foundation/foundation.ts'
+import { Cancelled } from '../../src/projector/second-set.ts'
+import { liveTable } from '../../src/projector/tables.ts'
+import { type House, openHouse, type Partner, send, until } from '../support/house.ts'
+
+let house: House
+let partner: Partner
+
+beforeAll(async () => {
+  house = await openHouse({ environment: { ROLES: 'api,dashboard,projector' } })
+  const limits = { requests_per_minute: 1_000_000, requests_per_day: 1_000_000 }
+  partner = await house.partner({ credits: '100', limits })
+  for (let call = 0; call < 5; call++) await house.lookup(partner, { ip: '81.2.69.142' })
+  await caughtUp()
+})
+afterAll(() => house?.close())
+
+const caughtUp = async (): Promise<void> => {
+  const head = await house.foundation.eventLog.head()
+  await until('the rows are there', async () => {
+    const rows = await house.query('select 1 from projection_checkpoints where position < $1', [head])
+    return rows.length === 0
+  })
+}
+
+/** The newest events of the operator stream, the newest first. */
+const recorded = async (max: number) =>
+  (await house.foundation.eventLog.read(operatorStream, { max, direction: 'backwards' })).map((event) => {
+    const { type, data, metadata } = decodeEvent(event)
+    return { type, data, actor: metadata.actor, id: event.id }
+  })
+
+const asked = (projections: readonly Projection[], foundation: Foundation = house.foundation) =>
+  rebuild(foundation, {
+    ...{ projections, reason: 'a rule changed', actor: 'user:ann', logger: pino({ level: 'silent' }) },
+    ...{ mayForget: async () => false, onProgress: () => undefined },
+  })
+
+test('a rebuild says who asked and why, and how it ended; what differs is named in its event, its row and its answer', async () => {
+  const { organizationId } = partner
+  await house.query(
+    `update ${liveTable(ledgerLines)('ledger_lines')} set amount_micro = amount_micro - 1 where kind = 'grant'`,
+  )
+  const { rebuildId, differences, switched } = await asked([ledgerLines])
+  expect(switched).toBe(true)
+  expect(differences).toMatchObject([{ organization_id: organizationId, figure: 'balance' }])
+  const [ended, request] = await recorded(2)
+  expect(request).toMatchObject({
+    type: 'RebuildRequested',
+    id: rebuildId,
+    actor: 'user:ann',
+    data: { reason: 'a rule changed' },
+  })
+  expect(ended).toMatchObject({
+    ...{ type: 'RebuildEnded', actor: 'user:ann' },
+    data: { rebuild_id: rebuildId, result: 'switched', differences: 1, named: differences },
+  })
+  expect((await rebuilds(house.foundation))[0]).toMatchObject({ rebuildId, state: 'switched', differences })
+})
+
+test('one that is cancelled ends in the process where it runs, and leaves the live rows', async () => {
+  const started = Promise.withResolvers<void>()
+  const { eventLog } = house.foundation
+  const slow: EventLog = {
+    ...eventLog,
+    async *subscribe(options) {
+      started.resolve()
+      // Nothing comes until the subscription is given up.
+      await new Promise<void>((resolve) =>
+        options.signal?.addEventListener('abort', () => resolve(), { once: true }),
+      )
+      yield* []
+    },
+  }
+  // More than is folded in the transaction of the switch.
+  const ask = () =>
+    send(`${house.apiUrl}/v1/ip/lookup`, {
+      headers: { 'x-api-key': partner.apiKey, 'content-type': 'application/json' },
+      body: { ip: '10.0.0.1' },
+    })
+  for (let calls = 0; calls < 2_200; calls += 50) await Promise.all(Array.from({ length: 50 }, ask))
+  await caughtUp()
+  const running = asked([keyUsage], { ...house.foundation, eventLog: slow })
+  running.catch(() => undefined)
+  await started.promise
+  const told = await cancelRebuilds(house.foundation, { projections: [keyUsage], actor: 'user:bob' })
+  expect(told).toHaveLength(1)
+  await expect(running).rejects.toThrow(Cancelled)
+  await expect(running).rejects.toThrow('by user:bob')
+  expect((await recorded(1))[0]).toMatchObject({
+    type: 'RebuildEnded',
+    data: { rebuild_id: told[0], result: 'cancelled' },
+  })
+  expect((await rebuilds(house.foundation))[0]).toMatchObject({ state: 'cancelled', rebuildId: told[0] })
+  expect(await house.query(`select tablename from pg_tables where tablename like '%\\_next'`)).toEqual([])
+  expect(await cancelRebuilds(house.foundation, { projections: [keyUsage], actor: 'user:bob' })).toEqual([])
+}, 120_000)
+
+test('one whose process is gone is told as interrupted, and what it left is dropped when it is cancelled', async () => {
+  await house.query(
+    `insert into projection_rebuilds (rebuild_id, projections, actor, reason, updated_at) values ('gone', '{accounts}', 'cli', 'x', now() - interval '1 h')`,
+  )
+  await house.query(`insert into projection_builds (name, version, fold) values ('accounts', $1, 'x')`, [
+    accounts.version,
+  ])
+  await house.foundation.pool.query(`create table accounts_v${accounts.version}_next (a integer)`)
+  expect((await rebuilds(house.foundation)).find(({ rebuildId }) => rebuildId === 'gone')).toMatchObject({
+    state: 'interrupted',
+  })
+  expect(await cancelRebuilds(house.foundation, { projections: [accounts], actor: 'cli' })).toEqual(['gone'])
+  expect(await house.query(`select tablename from pg_tables where tablename like '%\\_next'`)).toEqual([])
+})
+
+test('a rollback is an event with its reason and the position it took place at', async () => {
+  await asked([accounts])
+  const { position } = await rollBackProjection(house.foundation, {
+    ...{ projection: accounts, reason: 'the new rows are wrong', actor: 'user:ann' },
+  })
+  expect((await recorded(1))[0]).toMatchObject({
+    type: 'ProjectionRolledBack',
+    actor: 'user:ann',
+    data: { projection: 'accounts', position: position.toString(), reason: 'the new rows are wrong' },
+  })
+})
+
+test('events set aside are listed with what they are; one of money or of keys is not released, another one is, by name', async () => {
+  const [event] = await house.query(`select last_position from log_segments order by 1 limit 1`)
+  const position = BigInt(String(event?.last_position))
+  for (const name of ['key_usage', 'api_keys'])
+    await house.query(
+      `insert into parked_events (projection, position, stream, error) values ($1, $2, 'some-stream', 'cannot be read')`,
+      [name, position.toString()],
+    )
+  const listed = await parkedEvents(house.foundation, 'key_usage')
+  expect(listed).toMatchObject([
+    { projection: 'key_usage', position, type: expect.any(String), state: 'parked', error: 'cannot be read' },
+  ])
+  expect(await stillUnreadable(house.foundation, { position })).toBeNull()
+  expect(await stillUnreadable(house.foundation, { position: 10n ** 12n })).toContain('does not hold it')
+  const release = (projection: Projection) =>
+    releaseParked(house.foundation, {
+      projection,
+      position,
+      reason: 'of a release that was taken back',
+      actor: 'user:ann',
+    })
+  await expect(release(ledgerLines)).rejects.toThrow('is of money')
+  await expect(release(apiKeys)).rejects.toThrow('tells who may call')
+  await release(keyUsage)
+  expect(await parkedEvents(house.foundation, 'key_usage')).toMatchObject([
+    { state: 'released', releasedBy: 'user:ann' },
+  ])
+  expect((await recorded(1))[0]).toMatchObject({
+    type: 'ParkedEventReleased',
+    data: { stream: 'some-stream', projection: 'key_usage' },
+  })
+  await expect(release(keyUsage)).rejects.toThrow('has set no event aside')
+  // A key of which an event is set aside stays doubtful until it is folded.
+  await house.query(`delete from parked_events where projection = 'api_keys'`)
+})

@@ -1,0 +1,404 @@
+/** Re-rates: what a plan says, what applying it does, and what is refused. */
+import fc from 'fast-check'
+import { pino } from 'pino'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { abandonRerate, applyRerate, approveRerate } from '../../src/administration/rerate-apply.ts'
+import { checkPlanFile, planFileOf, provedRun } from '../../src/administration/rerate-proof.ts'
+import { planRerate, pricesNamed, type ReratePlan } from '../../src/administration/rerates.ts'
+import { formatCredits, parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { eventIdOf } from '../../src/event-log/event-id.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { type DecodedEvent, decodeEvent } from '../../src/event-log/stored-event.ts'
+import { ledgerStream, rerateStream } from '../../src/events/streams.ts'
+import { createSecrets } from '../../src/guard/secrets.ts'
+import { balanceOf } from '../../src/ledger/account.ts'
+import { costsOf } from '../../src/ledger/call-costs.ts'
+import { createLedger, type LocalLedger } from '../../src/ledger/commit.ts'
+import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+
+const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
+const startMs = Date.parse('2026-03-01T00:00:00.000Z')
+const book = priceBookOf(defaultPriceBook)
+const secrets = createSecrets('a secret of the test, long enough to be one')
+const checkpoints = { sign: async () => null, isSigned: async () => false }
+
+type Scene = Parameters<typeof applyRerate>[0]
+
+let log: MemoryEventLog
+let nowMs: number
+let calls: number
+
+const processOf = (name: string, change: (eventLog: EventLog) => EventLog = (same) => same): Scene => {
+  const eventLog = change(log.client(name))
+  const ledger: LocalLedger = createLedger({
+    eventLog,
+    snapshot: async () => null,
+    logger: pino({ level: 'silent' }),
+    clock: { now: () => nowMs },
+    limits: { retryPauseMs: 0 },
+  })
+  return { eventLog, ledger, secrets, checkpoints: checkpoints as unknown as Scene['checkpoints'] }
+}
+
+beforeEach(() => {
+  nowMs = startMs
+  calls = 0
+  log = createMemoryEventLog({ now: () => nowMs })
+})
+
+const open = async (scene: Scene, credits: string): Promise<void> => {
+  const base = { atMs: startMs, actor: 'system' }
+  await scene.ledger.submit(org, {
+    ...base,
+    key: 'register',
+    kind: 'register',
+    name: 'Example',
+    overdraftLimit: 0n,
+  })
+  const grant = { kind: 'grant', priority: 1, expiresAt: null, reason: 'bought' } as const
+  await scene.ledger.submit(org, { ...base, ...grant, key: 'grant', amount: parseCredits(credits) })
+}
+
+/** A look-up one second after the one before it; returns its request. */
+const call = async (scene: Scene, located = true): Promise<string> => {
+  const requestId = `r${calls++}`
+  await scene.ledger.submit(org, {
+    key: requestId,
+    requestId,
+    atMs: startMs + calls * 1_000,
+    actor: 'key:K9abcdefghijklmn',
+    kind: 'record',
+    call: {
+      keyId: 'K9abcdefghijklmn',
+      capability: 'ip_lookup',
+      outcome: 'answered',
+      facts: {
+        kind: 'ip_lookup',
+        success: located,
+        country_code: located ? 'AT' : null,
+        address_hmac: 'A'.repeat(43),
+      },
+    },
+    book,
+  })
+  return requestId
+}
+
+const eventsOf = (): DecodedEvent[] => log.eventsOf(ledgerStream(org)).map(decodeEvent)
+
+const costOf = async (scene: Scene, requestId: string) =>
+  (await costsOf(eventsOf(), { requestId }, scene))?.now
+
+const refund = (scene: Scene, requestId: string, amount: string): Promise<unknown> =>
+  scene.ledger.submit(org, {
+    key: `refund/${requestId}/${amount}`,
+    atMs: startMs + 500_000,
+    actor: 'cli',
+    kind: 'adjust',
+    adjusts: eventIdOf(org, requestId, 1),
+    amount: parseCredits(amount),
+    reason: 'refund',
+    rerateRun: null,
+    correction: 'refund',
+  })
+
+const instant = (afterMs: number): string => new Date(startMs + afterMs).toISOString()
+
+/** Look-ups that were located at `located` credits each, the others at `other`. */
+const prices = (located: string, other = '0') =>
+  defaultPriceBook.rules.map((rule) =>
+    rule.rule === 'ip_lookup.located'
+      ? { ...rule, amount: located }
+      : rule.rule === 'ip_lookup.not_located'
+        ? { ...rule, sku: other === '0' ? null : 'ip_lookup', amount: other }
+        : rule,
+  )
+
+const plan = async (scene: Scene, under: ReturnType<typeof prices>, toMs = 400_000): Promise<ReratePlan> =>
+  planRerate(
+    scene,
+    {
+      book: await pricesNamed(scene, 'prices.json', { from: instant(0), readJson: async () => under }),
+      from: instant(0),
+      to: instant(toMs),
+      organizationId: null,
+      organizations: [org],
+      reason: 'priced anew',
+      actor: 'user:ann',
+    },
+    () => undefined,
+  )
+
+const approved = async (scene: Scene, planned: ReratePlan): Promise<string> => {
+  const { run } = planned.proposed
+  await approveRerate(scene, { run, actor: 'user:bob', twoPerson: true, consents: false })
+  return run
+}
+
+const apply = (scene: Scene, run: string) => applyRerate(scene, { run, actor: 'user:bob', twoPerson: true })
+
+const balance = async (scene: Scene): Promise<string> =>
+  formatCredits(balanceOf(await scene.ledger.account(org), nowMs))
+
+describe('a plan', () => {
+  test('says the difference from what calls cost now, by sku and rule, and changes nothing', async () => {
+    const scene = processOf('a')
+    await open(scene, '10')
+    const [one] = [await call(scene), await call(scene), await call(scene, false)]
+    await refund(scene, one, '0.25')
+    const before = eventsOf().length
+    const { ledgers, proposed } = await plan(scene, prices('0.5', '0.1'))
+    expect(ledgers).toMatchObject([
+      {
+        organization_id: org,
+        calls: 3,
+        calls_affected: 3,
+        given: '0.75',
+        taken: '0.1',
+        differences: [
+          { sku: 'ip_lookup', rule: 'ip_lookup.located', calls: 2, now: '2', rerated: '1' },
+          { sku: 'ip_lookup', rule: null, calls: 1, now: '-0.25', rerated: '0' },
+          { sku: 'ip_lookup', rule: 'ip_lookup.not_located', calls: 1, now: '0', rerated: '0.1' },
+        ],
+        balance: '8.25',
+        uncollected: '0',
+        unaffordable: { calls: 0, first: [] },
+      },
+    ])
+    expect(proposed.signature.signed_by).toBe('hmac')
+    expect(eventsOf()).toHaveLength(before)
+  })
+
+  test('is about calls effective in the range alone', async () => {
+    const scene = processOf('a')
+    await open(scene, '10')
+    for (let n = 0; n < 5; n++) await call(scene)
+    // Calls are at 1 s, 2 s, …: the end of a range is not in it.
+    expect((await plan(scene, prices('2'), 3_000)).ledgers[0]?.calls).toBe(2)
+  })
+
+  test('names calls that could not have been paid, in the order they were made', async () => {
+    const scene = processOf('a')
+    await open(scene, '5')
+    for (let n = 0; n < 4; n++) await call(scene)
+    const { ledgers } = await plan(scene, prices('2'))
+    expect(ledgers[0]).toMatchObject({
+      taken: '4',
+      available: '1',
+      uncollected: '3',
+      unaffordable: { calls: 2, first: ['r2', 'r3'] },
+    })
+  })
+
+  test("keeps an organization's own price as it was when the call was made", async () => {
+    const scene = processOf('a')
+    await open(scene, '10')
+    const override = { atMs: startMs, actor: 'cli', kind: 'override_price', sku: 'ip_lookup' } as const
+    const set = { ...override, amount: parseCredits('0.5'), effectiveFrom: instant(0) }
+    const { revision } = await scene.ledger.submit(org, { key: 'own', ...set })
+    const own = await call(scene)
+    const gone = { kind: 'withdraw_override', overrideId: null, overrideRevision: revision } as const
+    await scene.ledger.submit(org, { ...override, key: 'gone', ...gone, reason: 'over' })
+    const after = await call(scene)
+    await apply(scene, await approved(scene, await plan(scene, prices('2'))))
+    expect([await costOf(scene, own), await costOf(scene, after)]).toEqual([500_000n, 2_000_000n])
+  })
+})
+
+describe('applying a plan', () => {
+  test('makes every call of the range cost what the prices say, by one adjustment', async () => {
+    const scene = processOf('a')
+    await open(scene, '10')
+    const made = [await call(scene), await call(scene), await call(scene, false)]
+    await refund(scene, made[0] ?? '', '0.25')
+    const found = await apply(scene, await approved(scene, await plan(scene, prices('0.5', '0.1'))))
+    expect(found.applied).toMatchObject({ applied: 1, left_out: 0, amount: '0.65', uncollected: '0' })
+    expect(await balance(scene)).toBe('8.9')
+    expect(await Promise.all(made.map((one) => costOf(scene, one)))).toEqual([500_000n, 500_000n, 100_000n])
+    expect((await plan(scene, prices('0.5', '0.1'))).proposed.calls_affected).toBe(0)
+  })
+
+  test('is refused twice, and before an approval, and after it was abandoned', async () => {
+    const scene = processOf('a')
+    await open(scene, '10')
+    await call(scene)
+    const planned = await plan(scene, prices('2'))
+    await expect(apply(scene, planned.proposed.run)).rejects.toThrow('is not approved')
+    const run = await approved(scene, planned)
+    await apply(scene, run)
+    await expect(apply(scene, run)).rejects.toThrow('never applied twice')
+    const other = await approved(scene, await plan(scene, prices('3')))
+    await abandonRerate(scene, { run: other, reason: 'no', actor: 'user:ann' })
+    await expect(apply(scene, other)).rejects.toThrow('was abandoned')
+  })
+
+  test('is not approved by who planned it, nor by a label', async () => {
+    const scene = processOf('a')
+    await open(scene, '10')
+    await call(scene)
+    const { run } = (await plan(scene, prices('2'))).proposed
+    const rule = { run, twoPerson: true, consents: true }
+    await expect(approveRerate(scene, { ...rule, actor: 'user:ann' })).rejects.toThrow('another person')
+    await expect(approveRerate(scene, { ...rule, actor: 'cli:bob' })).rejects.toThrow('a label only')
+  })
+
+  test('takes what is available, reports the rest, and says whose calls were not collected', async () => {
+    const scene = processOf('a')
+    await open(scene, '5')
+    const made = [await call(scene), await call(scene), await call(scene), await call(scene)]
+    const found = await apply(scene, await approved(scene, await plan(scene, prices('1.7'))))
+    expect(found.applied).toMatchObject({ amount: '-1', uncollected: '1.8' })
+    expect(await balance(scene)).toBe('0')
+    expect(await Promise.all(made.map((one) => costOf(scene, one)))).toEqual([
+      1_700_000n,
+      1_300_000n,
+      1_000_000n,
+      1_000_000n,
+    ])
+  })
+
+  test('leaves an organization out, by name, whose calls were corrected since', async () => {
+    const scene = processOf('a')
+    await open(scene, '10')
+    const one = await call(scene)
+    const run = await approved(scene, await plan(scene, prices('2')))
+    await refund(scene, one, '0.5')
+    const { done, applied } = await apply(scene, run)
+    expect(done.get(org)).toMatchObject({ reason: `call ${one} of the range was corrected since (refund)` })
+    expect(applied).toMatchObject({ applied: 0, left_out: 1, amount: '0' })
+    expect(await balance(scene)).toBe('9.5')
+  })
+
+  test('does not mind corrections of other calls, or of the balance', async () => {
+    const scene = processOf('a')
+    await open(scene, '10')
+    await call(scene)
+    const run = await approved(scene, await plan(scene, prices('2'), 1_500))
+    const later = await call(scene)
+    await refund(scene, later, '0.5')
+    expect((await apply(scene, run)).applied).toMatchObject({ applied: 1, amount: '-1' })
+  })
+
+  test('by two processes at once adjusts each ledger once', async () => {
+    const scene = processOf('a')
+    await open(scene, '10')
+    await call(scene)
+    const run = await approved(scene, await plan(scene, prices('2')))
+    await Promise.allSettled([apply(processOf('b'), run), apply(processOf('c'), run)])
+    expect(eventsOf().filter(({ type }) => type === 'CreditAdjusted')).toHaveLength(1)
+    expect((await provedRun(scene, run)).applied).toMatchObject({ applied: 1, amount: '-1' })
+  })
+
+  test('goes on where it was interrupted, whatever was written last', async () => {
+    const scene = processOf('a')
+    await open(scene, '10')
+    await call(scene)
+    const run = await approved(scene, await plan(scene, prices('2')))
+    for (const failing of [ledgerStream(org), rerateStream(run)]) {
+      const dying = processOf(`dying/${failing}`, (eventLog) => ({
+        ...eventLog,
+        append: async (stream, expected, events) => {
+          const appended = await eventLog.append(stream, expected, events)
+          if (stream === failing) throw new TypeError('killed')
+          return appended
+        },
+      }))
+      await expect(apply(dying, run)).rejects.toThrow()
+    }
+    expect((await apply(processOf('b'), run)).applied).toMatchObject({ applied: 1, amount: '-1' })
+    expect(await balance(processOf('c'))).toBe('8')
+  })
+})
+
+describe('a plan that was changed is named', () => {
+  let scene: Scene
+  let planned: ReratePlan
+  beforeEach(async () => {
+    scene = processOf('a')
+    await open(scene, '10')
+    await call(scene)
+    planned = await plan(scene, prices('2'))
+  })
+
+  test('an event of it', async () => {
+    const { run } = planned.proposed
+    const changed = {
+      ...scene,
+      eventLog: {
+        ...scene.eventLog,
+        read: async (...[stream, options]: Parameters<EventLog['read']>) =>
+          (await scene.eventLog.read(stream, options)).map((event) =>
+            event.type === 'RerateLedgerPlanned'
+              ? { ...event, data: event.data.replace('"taken":"1"', '"taken":"9"') }
+              : event,
+          ),
+      },
+    }
+    await expect(provedRun(changed, run)).rejects.toThrow(
+      `event 0 of rerate-${run} (RerateLedgerPlanned) was changed`,
+    )
+  })
+
+  test('its signature', async () => {
+    const others = { ...scene, secrets: createSecrets('another secret, that is long enough to be one') }
+    await expect(provedRun(others, planned.proposed.run)).rejects.toThrow('is not signed by hmac')
+  })
+
+  test('a member of its file', async () => {
+    const found = await provedRun(scene, planned.proposed.run)
+    const file = JSON.stringify(planFileOf(planned))
+    checkPlanFile(found, JSON.parse(file), 'plan.json')
+    for (const [from, to, what] of [
+      ['"taken":"1","differences"', '"taken":"2","differences"', `what it says of ${org}`],
+      ['priced anew', 'priced', 'plan differs'],
+      ['"hmac"', '"none"', 'signature'],
+    ] as const) {
+      expect(file).toContain(from)
+      expect(() => checkPlanFile(found, JSON.parse(file.replace(from, to)), 'plan.json')).toThrow(what)
+    }
+  })
+})
+
+test('whatever was refunded and re-rated before: balance and calls agree with every run', async () => {
+  const price = fc.integer({ min: 0, max: 30 }).map((tenths) => String(tenths / 10))
+  const step = fc.oneof(
+    fc.record({ kind: fc.constant('call' as const), located: fc.boolean() }),
+    fc.record({ kind: fc.constant('refund' as const), of: fc.nat(), part: fc.integer({ min: 1, max: 10 }) }),
+    fc.record({ kind: fc.constant('rerate' as const), located: price, other: price, toMs: fc.nat(20_000) }),
+  )
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(step, { minLength: 3, maxLength: 14 }),
+      fc.integer({ min: 1, max: 20 }),
+      async (steps, credits) => {
+        nowMs = startMs
+        calls = 0
+        log = createMemoryEventLog({ now: () => nowMs })
+        const scene = processOf('a')
+        await open(scene, String(credits))
+        const made: string[] = []
+        for (const one of steps) {
+          if (one.kind === 'call') made.push(await call(scene, one.located))
+          const request = one.kind === 'refund' ? made[one.of % Math.max(1, made.length)] : undefined
+          if (one.kind === 'refund' && request !== undefined) {
+            const now = (await costOf(scene, request)) ?? 0n
+            const charged = eventsOf().some(
+              ({ data }) => 'charge_id' in data && data.charge_id === eventIdOf(org, request, 1),
+            )
+            const amount = (now * BigInt(one.part)) / 10n
+            if (charged && amount > 0n) await refund(scene, request, formatCredits(amount))
+          }
+          if (one.kind === 'rerate') {
+            const planned = await plan(scene, prices(one.located, one.other), one.toMs).catch(() => null)
+            if (planned !== null) await apply(scene, await approved(scene, planned))
+          }
+          let spent = 0n
+          for (const requestId of made) spent += (await costOf(scene, requestId)) ?? 0n
+          expect(await balance(scene)).toBe(formatCredits(parseCredits(String(credits)) - spent))
+        }
+      },
+    ),
+    { numRuns: 40 },
+  )
+})

@@ -1,0 +1,391 @@
+/** Statements of months over any history of a ledger, and what closing a month makes final. */
+import fc from 'fast-check'
+import { pino } from 'pino'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { type ClosedMonth, closeMonth } from '../../src/administration/close-month.ts'
+import { monthStatement } from '../../src/administration/statements.ts'
+import { formatCredits, parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { csv, jsonLines, type StatementForm } from '../../src/billing/statement-file.ts'
+import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import type { Instruction } from '../../src/ledger/command.ts'
+import { CommandRefused, createLedger, type LocalLedger } from '../../src/ledger/commit.ts'
+import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+
+const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
+const stream = ledgerStream(org)
+const book = priceBookOf(defaultPriceBook)
+const seed = 20_261_122
+const ms = (instant: string): number => Date.parse(instant)
+
+let log: MemoryEventLog
+let eventLog: EventLog
+let ledger: LocalLedger
+let nowMs: number
+let keys: number
+
+beforeEach(() => open('2026-01-10T00:00:00.000Z'))
+
+const open = async (at: string): Promise<void> => {
+  log = createMemoryEventLog()
+  eventLog = log.client('one')
+  nowMs = ms(at)
+  keys = 0
+  ledger = createLedger({
+    eventLog,
+    snapshot: async () => null,
+    logger: pino({ level: 'silent' }),
+    clock: { now: () => nowMs },
+  })
+  await submit(nowMs, { kind: 'register', name: '=Example, "quoted"', overdraftLimit: parseCredits('3') })
+}
+
+const submit = (atMs: number, instruction: Instruction) =>
+  ledger.submit(org, { key: `key${keys++}`, requestId: `req${keys}`, atMs, actor: 'test', ...instruction })
+
+const grant = (atMs: number, amount: string, expiresAt: string | null = null, reason = 'test') =>
+  submit(atMs, { kind: 'grant', amount: parseCredits(amount), priority: 100, expiresAt, reason })
+
+const call = (atMs: number, located = true) =>
+  submit(atMs, {
+    kind: 'record',
+    book,
+    call: {
+      keyId: 'K9abcdefghijklmn',
+      capability: 'ip_lookup',
+      outcome: 'answered',
+      facts: {
+        kind: 'ip_lookup',
+        success: located,
+        country_code: located ? 'AT' : null,
+        address_hmac: 'A'.repeat(43),
+      },
+    },
+  })
+
+const adjust = (atMs: number, amount: string, reason = 'test') =>
+  submit(atMs, { kind: 'adjust', adjusts: null, amount: parseCredits(amount), reason, rerateRun: null })
+
+const close = (month: string): Promise<ClosedMonth | null> =>
+  closeMonth({ eventLog, ledger }, { organizationId: org, month, actor: 'test', nowMs })
+
+const statement = async (month: string, form: StatementForm = jsonLines, from: EventLog = eventLog) => {
+  let text = ''
+  const found = await monthStatement(
+    { eventLog: from },
+    {
+      organizationId: org,
+      month,
+      nowMs,
+      file: {
+        form,
+        write: async (more) => {
+          text += more
+        },
+      },
+    },
+  )
+  return { ...found, text }
+}
+
+type Line = { kind: string; balance: string; amount?: string; corrects_month?: string }
+const linesOf = (text: string): Line[] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Line)
+
+/** A step of a history: what happens, how long after the step before, and how much of that it was effective earlier. */
+const step = fc.record({
+  what: fc.constantFrom('call', 'call', 'free', 'grant', 'expiring', 'give', 'take', 'override', 'close'),
+  amount: fc.integer({ min: 1, max: 6_000_000 }).map((micro) => formatCredits(BigInt(micro))),
+  daysLater: fc.integer({ min: 0, max: 16 }),
+  daysEarlier: fc.oneof({ weight: 2, arbitrary: fc.constant(0) }, fc.integer({ min: 0, max: 40 })),
+})
+type Step = typeof step extends fc.Arbitrary<infer One> ? One : never
+const day = 86_400_000
+
+const perform = async ({ what, amount, daysLater, daysEarlier }: Step): Promise<void> => {
+  nowMs += daysLater * day
+  const atMs = nowMs - daysEarlier * day
+  if (what === 'call' || what === 'free') await call(atMs, what === 'call')
+  if (what === 'grant') await grant(atMs, amount)
+  if (what === 'expiring') await grant(atMs, amount, new Date(nowMs + 20 * day).toISOString())
+  if (what === 'give') await adjust(atMs, amount)
+  if (what === 'take')
+    await adjust(atMs, `-${amount}`).catch((error: unknown) => {
+      // No more than is available.
+      if (!(error instanceof CommandRefused)) throw error
+    })
+  if (what === 'override')
+    await submit(atMs, {
+      kind: 'override_price',
+      sku: 'ip_lookup',
+      amount: parseCredits(amount),
+      effectiveFrom: new Date(nowMs).toISOString(),
+    })
+  if (what === 'close') await closeAll()
+}
+
+/** Every month that is over. */
+const closeAll = async (): Promise<void> => {
+  for (const month of monthsUntilNow()) await close(month).catch(() => null)
+}
+
+/** Calls may be effective forty days before the ledger was opened. */
+const monthsUntilNow = (): string[] => {
+  const months: string[] = []
+  for (let at = new Date('2025-11-01T00:00:00.000Z'); at.getTime() <= nowMs; ) {
+    months.push(at.toISOString().slice(0, 7))
+    at = new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth() + 1))
+  }
+  return months
+}
+
+describe('any history', () => {
+  test('opening and movements are the closing balance, which is the next opening; closed files never change', async () => {
+    let closings = 0
+    let corrections = 0
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 50, size: 'max' }), async (steps) => {
+        await open('2026-01-10T00:00:00.000Z')
+        const closedFiles = new Map<string, string>()
+        for (const one of steps) {
+          await perform(one)
+          if (one.what !== 'close') continue
+          for (const month of monthsUntilNow()) {
+            const { closing, text } = await statement(month)
+            if (closing?.month === month && !closedFiles.has(month)) closedFiles.set(month, text)
+          }
+        }
+        closings += closedFiles.size
+        let opening = 0n
+        let movements = 0
+        for (const month of monthsUntilNow()) {
+          const { text, summary } = await statement(month)
+          expect(summary.opening).toBe(opening)
+          let balance = opening
+          for (const line of linesOf(text).slice(1, -1)) {
+            balance += parseCredits(line.amount ?? '')
+            expect(line.balance).toBe(formatCredits(balance))
+            movements++
+          }
+          expect(summary.closing).toBe(balance)
+          const sum = summary.movements.reduce((all, { amount }) => all + amount, 0n)
+          expect(opening + sum).toBe(balance)
+          corrections += summary.corrections.length
+          opening = balance
+          if (closedFiles.has(month)) expect(text).toBe(closedFiles.get(month))
+        }
+        // Every event that moves credits is on one statement, and what they come to is what the lots hold.
+        const account = await ledger.account(org)
+        expect(opening).toBe(account.lots.reduce((sum, { remaining }) => sum + remaining, -account.overdrawn))
+        const counted = log
+          .eventsOf(stream)
+          .filter(({ type }) => /^(KeyUsed|CreditGr|CreditAd|CreditEx)/.test(type))
+        expect(movements).toBe(counted.length)
+      }),
+      { seed, numRuns: 25 },
+    )
+    expect({ closings, corrections }).toEqual({
+      closings: expect.toSatisfy((n) => n > 20),
+      corrections: expect.toSatisfy((n) => n > 10),
+    })
+  })
+})
+
+describe('a closed month', () => {
+  const history = async (): Promise<void> => {
+    await grant(ms('2026-01-11T00:00:00.000Z'), '10', '2026-01-20T12:00:00.000Z')
+    await grant(ms('2026-01-12T00:00:00.000Z'), '5')
+    await call(ms('2026-01-13T00:00:00.000Z'))
+    await call(ms('2026-01-13T00:00:01.000Z'), false)
+    nowMs = ms('2026-02-03T00:00:00.000Z')
+    await call(nowMs)
+  }
+
+  test('has what expired in it written off at its instant, and says what it comes to', async () => {
+    await history()
+    expect(await close('2026-01')).toMatchObject({
+      already: false,
+      expired: 1,
+      closed: {
+        month: '2026-01',
+        totals: {
+          opening: '0',
+          granted: '15',
+          charged: '-1',
+          adjusted: '0',
+          expired: '-9',
+          closing: '5',
+          calls: 2,
+        },
+      },
+    })
+    const { text } = await statement('2026-01')
+    expect(linesOf(text).find(({ kind }) => kind === 'expiry')).toMatchObject({
+      effective_at: '2026-01-20T12:00:00.000Z',
+      amount: '-9',
+    })
+    expect((await statement('2026-02')).summary.opening).toBe(parseCredits('5'))
+  })
+
+  test('is closed once: asked again nothing is written', async () => {
+    await history()
+    const first = await close('2026-01')
+    const held = log.eventsOf(stream).length
+    expect(await close('2026-01')).toMatchObject({ already: true, expired: 0, closed: first?.closed })
+    expect(log.eventsOf(stream)).toHaveLength(held)
+  })
+
+  test('two who close it at a time write one closing', async () => {
+    await history()
+    const both = await Promise.all([close('2026-01'), close('2026-01')])
+    expect(both.map((one) => one?.closed.digest)).toEqual(Array(2).fill(both[0]?.closed.digest))
+    expect(log.eventsOf(stream).filter(({ type }) => type === 'MonthClosed')).toHaveLength(1)
+  })
+
+  test('stays the same bytes when more comes for it, which is a correction in the open month', async () => {
+    await history()
+    await close('2026-01')
+    const before = { json: (await statement('2026-01')).text, csv: (await statement('2026-01', csv)).text }
+    const late = await adjust(ms('2026-01-15T00:00:00.000Z'), '2.5', 'forgotten')
+    expect((await statement('2026-01')).text).toBe(before.json)
+    expect((await statement('2026-01', csv)).text).toBe(before.csv)
+    const { text, summary } = await statement('2026-02')
+    expect(linesOf(text)).toContainEqual(
+      expect.objectContaining({
+        kind: 'adjustment',
+        amount: '2.5',
+        corrects_month: '2026-01',
+        revision: late.revision,
+      }),
+    )
+    expect(summary.corrections).toEqual([{ month: '2026-01', count: 1, amount: parseCredits('2.5') }])
+  })
+
+  test('is not closed too early, nor before an earlier one, nor where nothing counts in it', async () => {
+    await history()
+    await grant(ms('2025-12-30T00:00:00.000Z'), '1')
+    await expect(close('2026-01')).rejects.toThrow('2025-12 of org_01K9ZZZZZZZZZZZZZZZZZZZZZZ is open')
+    await expect(close('2026-02')).rejects.toThrow('2026-02 can be closed from 2026-03-01T00:15:00.000Z on')
+    expect(await close('2025-11')).toBeNull()
+    nowMs = ms('2026-01-01T00:14:59.999Z')
+    await expect(close('2025-12')).rejects.toThrow('can be closed from 2026-01-01T00:15:00.000Z')
+  })
+
+  test('that was changed is refused, and the event that was is named', async () => {
+    await history()
+    await close('2026-01')
+    const changed = (change: (event: RecordedEvent) => RecordedEvent): EventLog => ({
+      ...eventLog,
+      read: async (...asked) => (await eventLog.read(...asked)).map(change),
+    })
+    const cheaper = changed((event) =>
+      event.revision === 2 ? { ...event, data: event.data.replace('"amount":"5"', '"amount":"6"') } : event,
+    )
+    await expect(statement('2026-01', jsonLines, cheaper)).rejects.toThrow(
+      /^the statement of 2026-01 of org_\w+ is not the one that was closed: .* revision 2, event [0-9a-f-]{36} \(CreditGranted\)/,
+    )
+    // A reason is not money, and is on the statement all the same.
+    const otherwise = changed((event) =>
+      event.revision === 2 ? { ...event, data: event.data.replace('test', 'gift') } : event,
+    )
+    await expect(statement('2026-01', csv, otherwise)).rejects.toThrow('is not the one that was closed')
+  })
+
+  test('closing means the ledger has hardly moved on since it was read', async () => {
+    await history()
+    const closed = {
+      month: '2026-01',
+      through_revision: 0,
+      totals: {
+        opening: '0',
+        granted: '0',
+        charged: '0',
+        adjusted: '0',
+        expired: '0',
+        closing: '0',
+        calls: 0,
+      },
+      digest: 'd'.repeat(43),
+    }
+    await ledger.submit(org, { key: 'far', atMs: nowMs, actor: 'test', kind: 'close_month', closed })
+    // What lies between a closing and what it counted is a correction, also before the closing.
+    const { text } = await statement('2026-02')
+    expect(linesOf(text).filter(({ corrects_month }) => corrects_month === '2026-01')).toHaveLength(4)
+  })
+})
+
+describe('a file', () => {
+  test('of an open month says up to where; a call of two prices has a line for each', async () => {
+    await grant(ms('2026-01-11T00:00:00.000Z'), '10')
+    await submit(ms('2026-01-12T00:00:00.000Z'), {
+      kind: 'override_price',
+      sku: 'company_data',
+      amount: parseCredits('0.5'),
+      effectiveFrom: '2026-01-12T00:00:00.000Z',
+    })
+    await submit(ms('2026-01-13T00:00:00.000Z'), {
+      kind: 'record',
+      book,
+      call: {
+        keyId: 'K9abcdefghijklmn',
+        capability: 'email_validation',
+        outcome: 'answered',
+        facts: {
+          kind: 'email_validation',
+          status: 'valid',
+          sub_status: 'ok',
+          decision_row: 'valid',
+          company_status: 'found',
+          domain: 'example.com',
+          address_hmac: 'A'.repeat(43),
+        } as never,
+      },
+    })
+    const { text } = await statement('2026-01')
+    const lines = linesOf(text)
+    expect(lines.filter(({ kind }) => kind === 'charge')).toEqual([
+      expect.objectContaining({ sku: 'email_validation', amount: '-1', calls: 1, balance: '9' }),
+      expect.objectContaining({
+        sku: 'company_data',
+        amount: '-0.5',
+        calls: 0,
+        balance: '8.5',
+        override: log.eventsOf(stream)[2]?.id,
+      }),
+    ])
+    expect(lines.at(-1)).toMatchObject({ kind: 'closing', open_as_of_revision: 4, balance: '8.5' })
+  })
+
+  test('CSV: texts are no formulas, quotes and commas are quoted, amounts stay numbers', async () => {
+    const hostile = ['=HYPERLINK("http://x","y")', '+1', '-1', '@SUM(A1)', 'a, "b"', "it's"]
+    for (const reason of hostile) await grant(ms('2026-01-11T00:00:00.000Z'), '1', null, reason)
+    await adjust(ms('2026-01-11T00:00:00.000Z'), '-2', '-2')
+    const { text } = await statement('2026-01', csv)
+    const [head = '', ...rows] = text.trimEnd().split('\r\n')
+    const reasonAt = head.split(',').indexOf('reason')
+    const amountAt = head.split(',').indexOf('amount')
+    expect(reasonAt).toBeGreaterThan(amountAt)
+    const reasons = rows.slice(1, -1).map((row) => cellsOf(row)[reasonAt])
+    expect(reasons).toEqual([
+      '\'=HYPERLINK("http://x","y")',
+      "'+1",
+      "'-1",
+      "'@SUM(A1)",
+      'a, "b"',
+      "it's",
+      "'-2",
+    ])
+    expect(rows.at(-2)?.split(',')[amountAt]).toBe('-2')
+    for (const row of rows) expect(cellsOf(row)).toHaveLength(head.split(',').length)
+  })
+})
+
+/** Cells of an RFC 4180 row. */
+const cellsOf = (row: string): string[] =>
+  [...`,${row}`.matchAll(/,(?:"((?:[^"]|"")*)"|([^,]*))/g)].map(([, quoted, plain]) =>
+    quoted === undefined ? (plain ?? '') : quoted.replaceAll('""', '"'),
+  )
