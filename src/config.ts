@@ -1,4 +1,5 @@
 import { isIP } from 'node:net'
+import { availableParallelism } from 'node:os'
 import { z } from 'zod'
 
 /**
@@ -49,9 +50,13 @@ const isProxyBlock = (text: string): boolean => isCidr(text) && !/\/0+$/.test(te
  * without a prefix would be taken for those of one that has it.
  */
 export const eventLogPrefix =
-  /^(?!(?:ledger|key|pricebook|profile|pixel|operator|checkpoint)-)[a-z][a-z0-9]{0,29}-$/
+  /^(?!(?:ledger|reference|key|pricebook|profile|pixel|operator|checkpoint|rerate)-)[a-z][a-z0-9]{0,29}-$/
 export const eventLogPrefixRule =
   'lower-case letters and digits and one hyphen, at the end, such as enrichment-; not ledger-, key- and the like'
+
+const processesMax = 64
+/** One core is left to the database and to what the first process does besides. */
+const processesOf = (cores: number): number => Math.min(processesMax, Math.max(1, cores - 1))
 
 const variables = z.object({
   API_PORT: port.default(3000),
@@ -101,6 +106,10 @@ const variables = z.object({
   EVENT_LOG_TO: z.string().optional(),
   EVENT_LOG_ADMIN_URL: z.string().optional(),
   EVENT_LOG_USER_PASSWORD: z.string().min(12, 'at least 12 characters').max(200).optional(),
+  // Of the command line alone: who acts.
+  OPERATOR_TOKEN: z.string().max(200).optional(),
+  OPERATOR: z.string().max(200).optional(),
+  TWO_PERSON: z.enum(['on', 'off']).optional(),
   REDIS_URL: z
     .string()
     .refine(
@@ -113,6 +122,24 @@ const variables = z.object({
     .transform(list)
     .pipe(z.array(roleName).min(1))
     .default(['api', 'dashboard', 'projector', 'jobs']),
+  PEER_HOST: z
+    .string()
+    .refine(
+      (text) => isIP(text) !== 0 || /^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$/.test(text),
+      'an address or a name of this machine, 0.0.0.0 or :: for all, or auto',
+    )
+    .default('127.0.0.1'),
+  PEER_PORT: port.default(0),
+  LEDGER_OWNERS: z.enum(['on', 'off']).default('on'),
+  API_PROCESSES: z
+    .string()
+    .refine(
+      (text) =>
+        text === 'auto' || (/^\d{1,2}$/.test(text) && Number(text) >= 1 && Number(text) <= processesMax),
+      `a number from 1 to ${processesMax}, or auto: one for each core but one`,
+    )
+    .transform((text) => (text === 'auto' ? processesOf(availableParallelism()) : Number(text)))
+    .default(1),
   SECRET_KEY: z.string().min(32, 'at least 32 characters').optional(),
   GEOIP_CITY_DB: z.string().transform(list).pipe(z.array(z.string()).min(1).max(2)).optional(),
   DNS_SERVERS: z
@@ -169,6 +196,11 @@ const variables = z.object({
     )
     .transform(Number)
     .default(8_000),
+  PROFILE_FETCHES_MAX: z
+    .string()
+    .refine((text) => /^\d{1,4}$/.test(text) && Number(text) >= 1, 'how many at once, from 1 to 9999')
+    .transform(Number)
+    .default(100),
   PROFILE_PAGE_URL: z
     .string()
     .regex(/^https?:\/\//, 'a URL with {lid} in it')
@@ -187,6 +219,13 @@ const variables = z.object({
 
 export type Config = Readonly<z.infer<typeof variables>>
 
+/** Every variable this service reads. */
+export const variableNames: readonly string[] = Object.keys(variables.shape)
+
+/** Whether price books and re-rates need a second person: as it is set, else wherever the database is one's own. */
+export const twoPersonOf = ({ TWO_PERSON, DATABASE_URL }: Config): boolean =>
+  TWO_PERSON === undefined ? DATABASE_URL !== undefined : TWO_PERSON === 'on'
+
 const secretVariables = new Set([
   'SECRET_KEY',
   'DATABASE_URL',
@@ -196,6 +235,7 @@ const secretVariables = new Set([
   'EVENT_LOG_TO',
   'EVENT_LOG_ADMIN_URL',
   'EVENT_LOG_USER_PASSWORD',
+  'OPERATOR_TOKEN',
   'REDIS_URL',
   'PROFILE_HTTP_KEY',
 ])

@@ -34,12 +34,13 @@ export const dashboard =
   (
     foundation: Foundation,
     logger: Logger,
-    { insecureCookies = false }: { insecureCookies?: boolean } = {},
+    { insecureCookies = false, twoPerson }: { insecureCookies?: boolean; twoPerson: boolean },
   ): FastifyPluginAsync =>
   async (host) => {
     const context: Dashboard = {
       foundation,
       logger,
+      twoPerson,
       signIn: createSignIn(foundation.pool, foundation.secrets.sealer('dashboard device')),
     }
     await host.register(helmet, securityHeaders)

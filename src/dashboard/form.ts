@@ -5,9 +5,9 @@ import {
   expiryOf,
   limitFields,
   limitsOf,
+  permissionsByDefault,
   permissionsOf,
 } from '../administration/key-request.ts'
-import { permission } from '../events/capabilities.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { capitalized } from './format.ts'
 import type { FormFault } from './pages/layout.ts'
@@ -33,9 +33,9 @@ export const faultOf = (error: unknown): FormFault | null => {
 
 const sentence = (text: string): string => `${capitalized(text)}.`
 
-/** The form that issues a key as it is shown first: every permission, and the usual limits. */
+/** The form that issues a key as it is shown first: the permissions and limits that are usual. */
 export const freshIssueForm: Form = formOf({
-  permissions: permission.options,
+  permissions: permissionsByDefault,
   ...Object.fromEntries(limitFields.map(({ field, limit }) => [field, String(defaultKeyLimits[limit])])),
 })
 

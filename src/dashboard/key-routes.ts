@@ -4,6 +4,7 @@ import { ulid } from 'ulid'
 import { issueKey, KeyIssuedBefore, revoke, rotate } from '../administration/api-keys.ts'
 import { labelOf } from '../administration/input.ts'
 import { graceMsOf } from '../administration/key-request.ts'
+import { provedOperator } from '../administration/operator.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { readCheckpoints } from '../projector/checkpoints.ts'
 import { faultOf, formOf, freshIssueForm, parseIssue } from './form.ts'
@@ -75,7 +76,7 @@ const issueRoutes = (pages: FastifyInstance, context: Dashboard): void => {
       return issueKey(context.foundation, {
         organizationId: account.organization_id,
         ...asked,
-        actor: `user:${viewer.user}`,
+        ...provedOperator(viewer.user),
         once: `${viewer.user} ${once}`,
       }).catch((error: unknown) => {
         if (error instanceof KeyIssuedBefore) return error
@@ -117,7 +118,7 @@ const rotateRoutes = (pages: FastifyInstance, context: Dashboard): void => {
       rotate(context.foundation, {
         keyId: key.key_id,
         graceMs: graceMsOf(grace),
-        actor: `user:${viewer.user}`,
+        ...provedOperator(viewer.user),
       }),
     )
     if ('fault' in outcome)
@@ -148,7 +149,7 @@ const revokeRoutes = (pages: FastifyInstance, context: Dashboard): void => {
       revoke(context.foundation, {
         keyId: key.key_id,
         reason: labelOf('reason', form.text('reason')),
-        actor: `user:${viewer.user}`,
+        ...provedOperator(viewer.user),
       }),
     )
     if ('fault' in outcome)

@@ -14,6 +14,8 @@ export type Dashboard = {
   readonly foundation: Foundation
   readonly logger: Logger
   readonly signIn: SignIn
+  /** What one person proposes another one approves. */
+  readonly twoPerson: boolean
 }
 
 /** There is no such page, organization or key. */

@@ -1,6 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import { projectionStates } from '../administration/projections.ts'
+import { lastReconciliation } from '../administration/reconciliations.ts'
+import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { callerAddress } from '../guard/caller-address.ts'
+import { callRoutes } from './call-routes.ts'
 import { formOf } from './form.ts'
 import { keyRoutes } from './key-routes.ts'
 import {
@@ -15,6 +18,7 @@ import {
 import { organizationPage, type StatementView } from './pages/organization.ts'
 import { overviewPage } from './pages/overview.ts'
 import { signInPage } from './pages/sign-in.ts'
+import { priceRoutes } from './price-routes.ts'
 import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import { deviceCookie, deviceCookieOptions, sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
@@ -27,7 +31,9 @@ const keysMax = 200
 
 /** The only places a sign-in leads to: an address from elsewhere must not send people elsewhere. */
 const nextOf = (text: string): string =>
-  /^\/organizations\/org_[0-9A-Z]{26}(\?request_id=[0-9A-Z]{26})?$/.test(text) ? text : '/'
+  /^\/(organizations\/org_[0-9A-Z]{26}(\?request_id=[0-9A-Z]{26})?|prices(\/p\d{1,9})?)$/.test(text)
+    ? text
+    : '/'
 
 /** Signing in and out: for everyone. */
 export const visitorRoutes = (pages: FastifyInstance, { signIn, logger }: Dashboard): void => {
@@ -84,15 +90,25 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   overviewRoute(pages, context)
   organizationRoute(pages, context)
   keyRoutes(pages, context)
+  priceRoutes(pages, context)
+  callRoutes(pages, context)
 }
 
-const overviewRoute = (pages: FastifyInstance, { foundation: { pool, eventLog } }: Dashboard): void => {
+const overviewRoute = (
+  pages: FastifyInstance,
+  { foundation: { pool, eventLog, checkpoints } }: Dashboard,
+): void => {
   pages.get('/', async (request, reply) => {
     const asked = formOf(request.query).text('after')
     const after = organizationPattern.test(asked) ? asked : ''
-    const [found, { head, states }] = await Promise.all([
+    const [found, { head, states }, checkpoint, reconciliation] = await Promise.all([
       rowsOf(pool, organizations({ after, max: organizationsMax + 1 })),
       projectionStates({ pool, eventLog }),
+      checkpoints.last().catch((error: unknown) => {
+        if (error instanceof CheckpointFault) return { fault: `${error.message}.` }
+        throw error
+      }),
+      lastReconciliation(eventLog),
     ])
     const shown = found.slice(0, organizationsMax)
     const page = overviewPage({
@@ -102,6 +118,9 @@ const overviewRoute = (pages: FastifyInstance, { foundation: { pool, eventLog } 
       next: found.length > shown.length ? (shown.at(-1)?.organization_id ?? null) : null,
       head,
       projections: states,
+      checkpoint,
+      reconciliation,
+      nowMs: Date.now(),
     })
     return sendPage(reply, page)
   })

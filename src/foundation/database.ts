@@ -20,6 +20,10 @@ export type Database = {
 }
 
 const poolMax = 8
+/** PostgreSQL's own. */
+const connectionsDefault = 100
+/** Read models, readers and writer of the event log, its notices, the queue of jobs, pixel counters, peers. */
+const connectionsOfProcessMax = 20
 const connectTimeoutMs = 5_000
 const queryTimeoutMs = 30_000
 /** After a failover a connection kept for ever would go on asking the server that was. */
@@ -28,9 +32,9 @@ const connectionLifetimeSeconds = 60
 /** Opens the operator's database, or starts the embedded one, and migrates it. Throws `ConfigError`. */
 export const openDatabase = async (
   config: Config,
-  { logger, waitMs, closing }: { logger: Logger; waitMs: number; closing: Closing },
+  { logger, waitMs, guest, closing }: { logger: Logger; waitMs: number; guest: boolean; closing: Closing },
 ): Promise<Database> => {
-  const { url, migrationUrl, stop } = await locateDatabase(config, logger, waitMs)
+  const { url, migrationUrl, stop } = await locateDatabase(config, { logger, waitMs, guest })
   closing.add(stop)
   const pool = new pg.Pool({
     connectionString: url,
@@ -48,8 +52,7 @@ export const openDatabase = async (
 
 const locateDatabase = async (
   config: Config,
-  logger: Logger,
-  waitMs: number,
+  options: { logger: Logger; waitMs: number; guest: boolean },
 ): Promise<{ url: string; migrationUrl: string; stop(): Promise<void> }> => {
   if (config.DATABASE_URL !== undefined)
     return {
@@ -57,7 +60,10 @@ const locateDatabase = async (
       migrationUrl: config.DATABASE_MIGRATION_URL ?? config.DATABASE_URL,
       stop: async () => undefined,
     }
-  const { url, serviceUrl, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger, waitMs })
+  const { DATA_DIR: dataDir, API_PROCESSES: processes } = config
+  const enough = { max_connections: String(connectionsDefault + processes * connectionsOfProcessMax) }
+  const settings = processes === 1 ? {} : { settings: enough }
+  const { url, serviceUrl, stop } = await startEmbeddedPostgres({ dataDir, ...options, ...settings })
   return { url: serviceUrl, migrationUrl: url, stop }
 }
 

@@ -1,15 +1,24 @@
 import type { Logger } from 'pino'
 import type { Config } from '../config.ts'
 import type { EventLog } from '../event-log/port.ts'
+import { type Checkpoints, createCheckpoints } from '../event-log/tree/checkpoints.ts'
+import { createSigningKeyFiles } from '../event-log/tree/signing-key.ts'
+import { createTreeStore, type TreeStore } from '../event-log/tree/store.ts'
+import { createDiskWatch, type DiskWatch } from '../guard/disk-space.ts'
 import { createEpochKeyFiles } from '../guard/epoch-key-files.ts'
 import { type EpochKeys, openEpochKeys } from '../guard/epoch-keys.ts'
 import { createSecrets, type Secrets } from '../guard/secrets.ts'
+import { answerPeers } from '../ledger/answer-peers.ts'
 import { createLedger, type Ledger, type LedgerObserver } from '../ledger/commit.ts'
 import { createKeyedEvents, type KeyedEvents } from '../ledger/keyed-events.ts'
+import { passOn } from '../ledger/pass-on.ts'
 import { snapshotFrom } from '../ledger/snapshot.ts'
+import { noPeers, openPeers, type Peers, type PeersOptions } from '../peers/members.ts'
+import type { AnswerPeer } from '../peers/peer.ts'
 import { openingWith } from './closing.ts'
 import { keyDirOf, makeDataDir } from './data-dir.ts'
 import { type Database, openDatabase, prepareReadModels } from './database.ts'
+import { writtenDirs } from './embedded/cluster.ts'
 import { startTimeoutMs } from './embedded/server.ts'
 import { openOwnEventLog, tellingRewritten } from './own-event-log.ts'
 import { sameSecretKey, secretKeyOf } from './secret-key.ts'
@@ -20,7 +29,18 @@ export type Foundation = Database & {
   readonly eventLog: EventLog
   readonly secrets: Secrets
   readonly epochKeys: EpochKeys
+  /** Signed checkpoints of the whole event log, and proofs up to them. */
+  readonly checkpoints: Checkpoints
+  /** The tiles they are made from. */
+  readonly treeStore: TreeStore
+  /** Commands go to the process that is to write the organization's ledger. */
   readonly ledger: Ledger
+  /** Takes the commands of other processes. */
+  readonly answerPeers: AnswerPeer
+  /** The other processes of the installation. */
+  readonly peers: Peers
+  /** Of the disk of the embedded PostgreSQL; it sees nothing where the database is one's own. */
+  readonly diskSpace: DiskWatch
   /** What the ledger's own reading and appending tells of calls under Idempotency-Keys. */
   readonly keyedEvents: KeyedEvents
   /** Which event log this is, without secrets. */
@@ -28,6 +48,26 @@ export type Foundation = Database & {
   /** Closes everything, the embedded PostgreSQL last if this process owns it. */
   close(): Promise<void>
 }
+
+const silent = { info: () => undefined, warn: () => undefined, error: () => undefined }
+
+/** Also tells how many commands were written. */
+const counting = (
+  observe: LedgerObserver | undefined,
+  wrote: (commands: number) => void,
+): LedgerObserver => ({
+  ...observe,
+  batch: (commands, ...batch) => {
+    wrote(commands)
+    observe?.batch?.(commands, ...batch)
+  },
+})
+
+const peersOf = (
+  config: Config,
+  { secrets, ...options }: Pick<PeersOptions, 'url' | 'logger' | 'family' | 'written'> & { secrets: Secrets },
+): Peers =>
+  config.LEDGER_OWNERS === 'off' ? noPeers : openPeers({ ...options, config, key: secrets.peerKey })
 
 type FoundationOptions = {
   readonly logger: Logger
@@ -37,27 +77,51 @@ type FoundationOptions = {
   readonly anyHistory?: boolean
   /** How long to wait for a database that another process starts, or that is recovering. Default: a minute. */
   readonly waitMs?: number
+  /** The embedded PostgreSQL is another process's, and stays so when that process ends. */
+  readonly guest?: boolean
+  /** What the process that forked this one calls all of its forks. */
+  readonly family?: string | undefined
 }
 
 /** Opens or starts the database, migrates it, and opens the event log and the ledger. Throws `ConfigError`. */
 export const openFoundation = (
   config: Config,
-  { logger, observe, anyEventLog = false, anyHistory = false, waitMs = startTimeoutMs }: FoundationOptions,
+  {
+    logger,
+    observe,
+    anyEventLog = false,
+    anyHistory = false,
+    waitMs = startTimeoutMs,
+    guest = false,
+    family,
+  }: FoundationOptions,
 ): Promise<Foundation> =>
   openingWith(async (closing) => {
     const secretKey = await secretKeyOf(config)
-    const database = await openDatabase(config, { logger, waitMs, closing })
+    const database = await openDatabase(config, { logger, waitMs, guest, closing })
     const { pool } = database
     await sameSecretKey(pool, config, secretKey)
     await prepareReadModels(pool)
     const own = await openOwnEventLog(config, database, { logger, anyEventLog, anyHistory, closing })
     const secrets = createSecrets(secretKey)
+    let written = 0
+    const peers = peersOf(config, {
+      ...{ url: database.url, secrets, logger, family },
+      written: () => written,
+    })
+    closing.add(peers.close)
     const keyedEvents = createKeyedEvents(own.eventLog)
-    const ledger = createLedger({
+    const local = createLedger({
       eventLog: keyedEvents.eventLog,
       snapshot: snapshotFrom(pool, secrets.rowSeal),
       logger,
       clock: { now: Date.now, monotonic: () => performance.now() },
+      observe: counting(observe, (commands) => (written += commands)),
+    })
+    const ledger = passOn({
+      local,
+      owners: peers,
+      monotonic: () => performance.now(),
       ...(observe ? { observe } : {}),
     })
     const keyDir = keyDirOf(config)
@@ -65,6 +129,14 @@ export const openFoundation = (
     const files = createEpochKeyFiles({ dir: keyDir, makeDir, secretKey })
     const epochKeys = openEpochKeys({ pool, files, clock: Date, logger })
     closing.add(epochKeys.close)
+    const diskSpace = createDiskWatch({
+      dirs: config.DATABASE_URL === undefined ? writtenDirs(config.DATA_DIR) : [],
+      // Of processes that were forked the first one tells.
+      logger: guest ? silent : logger,
+    })
+    closing.add(diskSpace.close)
+    const treeStore = createTreeStore(pool)
+    const keys = createSigningKeyFiles({ dir: keyDir, makeDir })
     return {
       ...database,
       embedded: config.DATABASE_URL === undefined,
@@ -72,7 +144,12 @@ export const openFoundation = (
       eventLogName: own.name,
       secrets,
       epochKeys,
+      diskSpace,
+      treeStore,
+      checkpoints: createCheckpoints({ eventLog: own.eventLog, store: treeStore, keys }),
       ledger,
+      answerPeers: answerPeers(local, { logger }),
+      peers,
       keyedEvents,
       close: closing.close,
     }

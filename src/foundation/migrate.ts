@@ -73,7 +73,17 @@ export const migrate = async ({
   }
 }
 
-const appliedTo = async (client: pg.Client): Promise<Applied[]> => {
+/** The files that are still to be applied, without applying any. Throws as `migrate` where the database's history is not a beginning of ours. */
+export const pendingMigrations = async (client: Pick<pg.Pool, 'query'>): Promise<string[]> => {
+  const files = await readMigrations(MIGRATIONS_DIR)
+  const { rows } = await client.query<{ made: boolean }>(
+    `select to_regclass('schema_migrations') is not null as made`,
+  )
+  const applied = rows[0]?.made === true ? await appliedTo(client) : []
+  return judge({ files, applied, dir: MIGRATIONS_DIR }).map(({ fileName }) => fileName)
+}
+
+const appliedTo = async (client: Pick<pg.Pool, 'query'>): Promise<Applied[]> => {
   const { rows } = await client.query<Applied>(
     'select number, name, sha256 from schema_migrations order by number',
   )

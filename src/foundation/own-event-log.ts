@@ -29,7 +29,7 @@ export const openOwnEventLog = async (
   { logger, anyEventLog, anyHistory, closing }: OwnEventLogOptions,
 ): Promise<{ eventLog: EventLog; name: string }> => {
   const { EVENT_LOG_URL, EVENT_LOG_PREFIX: prefix } = config
-  const name = EVENT_LOG_URL === undefined ? 'PostgreSQL' : nameOf(EVENT_LOG_URL, prefix)
+  const name = nameOfEventLog(config)
   const named = { variable: 'EVENT_LOG_URL', url: EVENT_LOG_URL ?? url, prefix }
   const eventLog = await openNamed(named, logger)
   closing.add(() => eventLog.close())
@@ -43,6 +43,10 @@ export const openOwnEventLog = async (
   })
   return { eventLog, name }
 }
+
+/** Which event log the configuration names, without secrets. */
+export const nameOfEventLog = ({ EVENT_LOG_URL: url, EVENT_LOG_PREFIX: prefix }: Config): string =>
+  url === undefined ? 'PostgreSQL' : nameOf(url, prefix)
 
 /** The name of the log the read models were folded from; undefined before the first start. */
 export const knownEventLog = async (pool: pg.Pool): Promise<string | undefined> =>
@@ -90,7 +94,7 @@ const sameHistory = async (pool: pg.Pool, eventLog: EventLog): Promise<void> => 
 }
 
 /** Sends the first price book again: that changes nothing, and is refused where the user may not write. */
-const mayAppend = async (eventLog: EventLog): Promise<void> => {
+export const mayAppend = async (eventLog: EventLog): Promise<void> => {
   const [first] = await eventLog.read(priceBookStream, { max: 1 }).catch((error: unknown) => {
     if (error instanceof StreamMissing) return []
     throw error

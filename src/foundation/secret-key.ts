@@ -60,7 +60,11 @@ const holdsData = (dataDir: string): Promise<boolean> =>
  * not be opened, and erased people would not be recognized. The database keeps a hash of the key under a purpose of its
  * own, from the first start on; nothing leads back from it to the key.
  */
-export const sameSecretKey = async (pool: pg.Pool, config: Config, secretKey: string): Promise<void> => {
+export const sameSecretKey = async (
+  pool: Pick<pg.Pool, 'query'>,
+  config: Config,
+  secretKey: string,
+): Promise<void> => {
   const hash = Buffer.from(hkdfSync('sha256', secretKey, 'enrichment-ledger', 'check', 32)).toString(
     'base64url',
   )

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { deadlineSignal, within } from '../concurrency/deadline.ts'
 import type { EventLog, Position } from '../event-log/port.ts'
+import { type DiskWatch, spaceText } from '../guard/disk-space.ts'
 import type { Ledger } from '../ledger/commit.ts'
 import {
   type Checkpoint,
@@ -42,6 +43,11 @@ type Check = {
   readonly halted?: readonly string[]
   /** Streams whose rows have stopped: named where rows are shown, counted elsewhere. */
   readonly halted_streams?: readonly string[] | number
+  /** A sentence for a person. */
+  readonly detail?: string
+  /** Of the processes this one forked: how many are to answer calls, and how many do. */
+  readonly wanted?: number
+  readonly answering?: number
 }
 
 type Readiness = {
@@ -71,6 +77,8 @@ export type HealthOptions = {
   /** Where this process writes: not ready while appends fail, or once the log was found to be another one. */
   readonly ledger?: Pick<Ledger, 'failure'>
   readonly pool: pg.Pool
+  /** Not ready while calls are refused for want of room. */
+  readonly diskSpace?: Pick<DiskWatch, 'seen'>
   /** Measures durations; the time of day is the log's own, and never compared with this machine's. */
   readonly monotonic: () => number
   readonly projections: readonly { readonly name: string }[]
@@ -78,6 +86,8 @@ export type HealthOptions = {
   readonly liveModels?: readonly LiveModel[]
   /** Undefined where rate limits were never meant to be shared. */
   readonly rateLimitsShared?: () => boolean
+  /** Null while all processes count rate limits together; otherwise what to do about it. */
+  readonly rateLimitsApart?: () => string | null
 }
 
 type Told<Value> = { readonly value: Value } | { readonly status: 'failed' | 'timed_out' }
@@ -86,10 +96,12 @@ export const createHealth = ({
   eventLog,
   ledger,
   pool,
+  diskSpace,
   monotonic,
   projections,
   liveModels = [],
   rateLimitsShared,
+  rateLimitsApart = () => null,
 }: HealthOptions): Health => {
   const names = new Set(projections.map(({ name }) => name))
   const head = askedInTime(() => eventLog.head())
@@ -136,16 +148,22 @@ export const createHealth = ({
         projections: checkOf(lags, showsRows),
       }
       if (ledger !== undefined) checks.ledger = { status: ledger.failure() === null ? 'ok' : 'failed' }
+      const disk = diskSpace?.seen() ?? null
+      if (disk !== null) checks.disk_space = { status: diskStatus[disk.state], detail: spaceText(disk.space) }
       // Asked each time: it costs nothing, and a revoked key must not pass for as long as a look is remembered.
       for (const { name, failure } of liveModels)
         checks[name] = { status: failure() === null ? 'ok' : 'failed' }
-      if (rateLimitsShared !== undefined)
+      const apart = rateLimitsApart()
+      if (apart !== null) checks.rate_limiter = { status: 'degraded', detail: apart }
+      else if (rateLimitsShared !== undefined)
         checks.rate_limiter = { status: rateLimitsShared() ? 'ok' : 'degraded' }
       const ready = Object.values(checks).every(({ status }) => status === 'ok' || status === 'degraded')
       return { ready, checks }
     },
   }
 }
+
+const diskStatus = { ok: 'ok', low: 'degraded', full: 'failed' } as const
 
 const statusOf = (told: Told<unknown>): CheckStatus => ('value' in told ? 'ok' : told.status)
 

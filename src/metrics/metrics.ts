@@ -7,11 +7,14 @@ import { type CallOutcome, callOutcome, rateLimitExceededV1 } from '../events/ca
 import { type Capability, capability } from '../events/capabilities.ts'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'
 import type { RatePolicy } from '../guard/rate-limit.ts'
-import type { RateLimiterObserver } from '../guard/redis-counters.ts'
+import type { RateLimiterObserver } from '../guard/shared-rate-limiter.ts'
 import type { LedgerObserver } from '../ledger/commit.ts'
 import { CallDurations, type Durations } from './call-durations.ts'
 import type { ProjectionLag } from './health.ts'
+import type { MetricData } from './merged.ts'
 import { createMeters } from './meters.ts'
+import { type KnownPeers, peerGauge } from './peers.ts'
+import { type LastReconciliation, reconciliationGauges } from './reconciliation.ts'
 
 /**
  * What operations measures, for Prometheus: one registry per process, handed down and never global. Other folders do not
@@ -19,7 +22,7 @@ import { createMeters } from './meters.ts'
  *
  * Base units, names with the prefix `enrichment_`; those of the process and of Node.js have the names every Node.js
  * process gives them. Labels hold words of ours only: capability, outcome, code, policy,
- * reason, projection, model, row, status, source, provider, answer. Never a key, an organization, an address, a domain, or
+ * reason, projection, model, row, status, source, provider, answer, state. Never a key, an organization, an address, a domain, or
  * anything else that came with a request.
  *
  * It is not a record: the event log is. A counter starts at zero with its process.
@@ -37,6 +40,8 @@ export type Metrics = {
   watch(sources: Partial<MetricSources>): void
   /** Everything, as Prometheus reads it. */
   text(): Promise<string>
+  /** The same as data, for the process that forked this one to add up. */
+  data(): Promise<readonly MetricData[]>
   readonly contentType: string
 }
 
@@ -45,8 +50,11 @@ type MetricSources = {
   projectionLags(): Promise<readonly ProjectionLag[] | null>
   /** Whether rate limits are counted where all processes see them. */
   rateLimitsShared(): boolean
+  /** When ledgers were last compared with their read models and the tariff, and how much differed; null: never. */
+  reconciliation(): Promise<LastReconciliation | null>
   /** The models in memory that calls depend on. */
   liveModels: readonly Pick<LiveModel, 'name' | 'doubtful'>[]
+  peers: KnownPeers
 }
 
 const durationBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -66,20 +74,26 @@ const eventLoopLookMs = 20
 
 /**
  * `service`: the running process is this release of the service. Then its figures and those of Node.js are among them,
- * whose collectors run until the process ends.
+ * whose collectors run until the process ends. `forked`: its release is told by the process that forked it.
  */
-export const createMetrics = ({ service }: { service?: { readonly version: string } } = {}): Metrics => {
+export const createMetrics = ({
+  service,
+  forked = false,
+}: {
+  service?: { readonly version: string }
+  forked?: boolean
+} = {}): Metrics => {
   const registry = new Registry()
   const meters = createMeters(registry)
   if (service !== undefined) {
     collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: eventLoopLookMs })
-    buildInfo(meters, service)
+    if (!forked) buildInfo(meters, service)
   }
   let sources: Partial<MetricSources> = {}
   meters.gauge(
     {
       name: 'rate_limiter_degraded',
-      help: '1 while Redis does not serve and the process counts rate limits for itself',
+      help: '1 while the shared counters do not serve and the process counts rate limits for itself',
     },
     () => [{ value: sources.rateLimitsShared?.() === false ? 1 : 0 }],
   )
@@ -95,14 +109,16 @@ export const createMetrics = ({ service }: { service?: { readonly version: strin
         value: doubtful(),
       })),
   )
+  peerGauge(meters, () => sources.peers?.() ?? null)
   lagGauges(meters, () => sources.projectionLags?.() ?? Promise.resolve(null))
+  reconciliationGauges(meters, () => sources.reconciliation?.() ?? Promise.resolve(null))
   return {
     call: callMetrics(registry, meters),
     ledger: ledgerMetrics(meters),
     rateLimiter: {
       degraded: meters.counter({
         name: 'rate_limiter_degradations_total',
-        help: 'Times Redis stopped serving and the process began to count rate limits for itself',
+        help: 'Times the shared counters stopped serving and the process began to count rate limits for itself',
       }),
     },
     meters,
@@ -114,6 +130,7 @@ export const createMetrics = ({ service }: { service?: { readonly version: strin
       sources = { ...sources, ...more }
     },
     text: () => registry.metrics(),
+    data: () => registry.getMetricsAsJSON(),
     contentType: registry.contentType,
   }
 }
@@ -144,6 +161,14 @@ const ledgerMetrics = (meters: Meters): Required<LedgerObserver> => {
       name: 'ledger_conflicts_total',
       help: 'Appends another process was ahead of; decided anew',
     }),
+    passedOn: meters.words(
+      {
+        name: 'ledger_commands_passed_total',
+        help: 'Commands another process was to write, by where they were written: answered there, or alone here',
+      },
+      'end',
+      ['answered', 'alone'],
+    ),
     unknownOutcome: meters.counter({
       name: 'ledger_unknown_outcomes_total',
       help: 'Appends whose outcome had to be found out by sending them again',

@@ -14,19 +14,26 @@ import type { App } from './app.ts'
  */
 export const announce = async (
   foundation: Foundation,
-  { apiUrl, dashboardUrl, metricsUrl }: Pick<App, 'apiUrl' | 'dashboardUrl' | 'metricsUrl'>,
+  {
+    apiUrl,
+    dashboardUrl,
+    metricsUrl,
+    processes = 1,
+  }: Pick<App, 'apiUrl' | 'dashboardUrl' | 'metricsUrl'> & { readonly processes?: number },
   config: Config,
   print: (line: string) => void,
 ): Promise<void> => {
-  if (apiUrl !== null) print(`API        ${apiUrl}`)
+  if (apiUrl !== null) print(`API        ${apiUrl}${processes === 1 ? '' : `  (${processes} processes)`}`)
   if (dashboardUrl !== null) print(`Dashboard  ${dashboardUrl}`)
-  print(`Metrics    ${metricsUrl}/metrics`)
+  if (metricsUrl !== null) print(`Metrics    ${metricsUrl}/metrics`)
   if (apiUrl === null || dashboardUrl === null) return
   const urls = { apiUrl, dashboardUrl }
   await noteAddresses(config.DATA_DIR, urls)
   if (!foundation.embedded) return
   const known = await knownDemo(config, urls)
-  const demo = known ?? ((await noOrganizations(foundation)) ? await seedDemo(foundation, urls) : null)
+  const demo =
+    known ??
+    ((await noOrganizations(foundation)) ? await seedDemo(foundation, { ...urls, actor: 'system' }) : null)
   if (demo === null) return
   await writeDemo(config.DATA_DIR, demo)
   const path = join(config.DATA_DIR, demoFile)

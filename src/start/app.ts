@@ -1,28 +1,51 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import { projections } from '../../projections/index.ts'
+import { lastReconciliation } from '../administration/reconciliations.ts'
 import { capabilities as allCapabilities } from '../capabilities/index.ts'
+import type { Channel } from '../concurrency/channel.ts'
 import { type Config, ConfigError } from '../config.ts'
-import { openingWith } from '../foundation/closing.ts'
+import { type Closing, openingWith } from '../foundation/closing.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { EpochKeyFault } from '../guard/epoch-key-files.ts'
+import type { Counters } from '../guard/rate-limit.ts'
 import { startJobs } from '../jobs/run.ts'
-import { createHealth } from '../metrics/health.ts'
+import { meterCheckpoints } from '../metrics/checkpoint.ts'
+import { meterDiskSpace } from '../metrics/disk-space.ts'
+import { type ForkedProcesses, withForks } from '../metrics/forks.ts'
+import { createHealth, type Health } from '../metrics/health.ts'
 import { createMetricsHost } from '../metrics/host.ts'
 import { createMetrics, type Metrics } from '../metrics/metrics.ts'
 import { createProjector } from '../projector/run.ts'
+import { apartIn, warnOfApart } from './apart.ts'
 import { openCalls } from './calls.ts'
 import { type AnyCapability, openCapabilities } from './capabilities.ts'
 import { type OpenHosts, openHosts } from './hosts.ts'
 import { closeHost, listenForMetrics } from './listen.ts'
+import { openWebhooks } from './webhooks.ts'
 
 /** The running service: the hosts and workers this process was asked for. */
 export type App = Pick<OpenHosts, 'apiUrl' | 'dashboardUrl'> & {
-  readonly metricsUrl: string
+  /** Null in a forked process, whose metrics the primary tells. */
+  readonly metricsUrl: string | null
+  /** Whether calls should be sent here. */
+  isReady(): Promise<boolean>
   /** Reads location files and lists again; calls go on meanwhile, and a bad file leaves the old one in place. */
   reload(): Promise<void>
   /** Answers what is in flight, takes nothing new, flushes what was counted, and closes everything it opened. */
   close(): Promise<void>
+}
+
+/** What this process is to others of its machine that it forked, or that forked it. */
+export type Kin = {
+  /** The process that forked this one, which counts rate limits and tells the metrics. */
+  readonly primary?: Channel
+  /** What that process calls all of its forks. */
+  readonly family?: string | undefined
+  /** Counts rate limits for forks too. */
+  readonly counters?: Counters
+  /** The forks of this process. */
+  readonly forks?: ForkedProcesses
 }
 
 const noHosts: OpenHosts = { apiUrl: null, dashboardUrl: null, renewCertificate: async () => undefined }
@@ -37,6 +60,7 @@ export const startApp = (
   logger: Logger,
   metrics: Metrics = createMetrics(),
   capabilities: readonly AnyCapability[] = allCapabilities,
+  kin: Kin = {},
 ): Promise<App> =>
   openingWith(async (closing) => {
     const has = (role: Config['ROLES'][number]): boolean => config.ROLES.includes(role)
@@ -48,12 +72,15 @@ export const startApp = (
     closing.add(open.close)
     if (has('jobs')) {
       const stores = capabilities.flatMap(({ sealed }) => sealed?.(foundation) ?? [])
-      const jobs = await startJobs(foundation, logger, { jobs: open.jobs, stores })
+      const webhooks = openWebhooks(foundation, { config, logger, metrics })
+      closing.add(webhooks.close)
+      const jobs = await startJobs(foundation, logger, { jobs: { ...open.jobs, ...webhooks.jobs }, stores })
       closing.add(() => jobs.stop())
+      closing.add(webhooks.leaveOff)
     }
     const calls =
       has('api') || has('dashboard')
-        ? await openCalls({ foundation, config, logger, metrics, closing })
+        ? await openCalls({ foundation, config, logger, metrics, closing, kin })
         : null
     const liveModels = calls === null ? [] : [...calls.liveModels, ...open.liveModels]
     const health = createHealth({
@@ -65,8 +92,11 @@ export const startApp = (
       ],
       monotonic: () => performance.now(),
       ...(calls?.rateLimitsShared === undefined ? {} : { rateLimitsShared: calls.rateLimitsShared }),
+      rateLimitsApart: () => apartIn(foundation.peers.processes()),
     })
-    metrics.watch({ liveModels, projectionLags: health.projectionLags })
+    // The same for every process: one tells it.
+    const ofAll = kin.primary === undefined ? ofInstallation(foundation, health) : {}
+    metrics.watch({ liveModels, ...ofAll, peers: foundation.peers.processes })
     const hosts =
       calls === null
         ? noHosts
@@ -75,15 +105,18 @@ export const startApp = (
             dependencies: calls.dependencies,
             capabilities: open,
           })
-    const metricsHost = createMetricsHost({
-      ...{ health, metrics, logger },
-      showsRows: has('projector') || has('dashboard'),
-    })
-    closing.add(() => closeHost(metricsHost))
+    const metricsUrl = await openMetrics(config, { metrics, logger, health, kin, closing, foundation })
+    // Last, for what others send is answered from now on; and first at the end, so that they send nothing more.
+    if (has('api')) {
+      closing.add(foundation.peers.leave)
+      await foundation.peers.join(foundation.answerPeers)
+      closing.add(warnOfApart(foundation.peers, logger))
+    }
     return {
       apiUrl: hosts.apiUrl,
       dashboardUrl: hosts.dashboardUrl,
-      metricsUrl: await listenForMetrics(metricsHost, config, logger),
+      metricsUrl,
+      isReady: async () => (await health.readiness({ showsRows: false })).ready,
       reload: async () => {
         await open.reload()
         await hosts.renewCertificate()
@@ -91,6 +124,33 @@ export const startApp = (
       close: closing.close,
     }
   })
+
+type MetricsOptions = {
+  readonly metrics: Metrics
+  readonly logger: Logger
+  readonly health: Health
+  readonly kin: Kin
+  readonly closing: Closing
+  readonly foundation: Pick<Foundation, 'checkpoints' | 'diskSpace'>
+}
+
+/** Null in a fork. */
+const openMetrics = async (
+  config: Config,
+  { metrics, logger, health, kin, closing, foundation }: MetricsOptions,
+): Promise<string | null> => {
+  if (kin.primary !== undefined) return null
+  meterCheckpoints(metrics.meters, foundation.checkpoints)
+  await foundation.diskSpace.watch()
+  meterDiskSpace(metrics.meters, foundation.diskSpace)
+  const host = createMetricsHost({
+    ...{ metrics, logger },
+    health: kin.forks === undefined ? health : withForks(health, kin.forks),
+    showsRows: config.ROLES.some((role) => role === 'projector' || role === 'dashboard'),
+  })
+  closing.add(() => closeHost(host))
+  return listenForMetrics(host, config, logger)
+}
 
 const watchEpochKeys = ({ epochKeys }: Foundation): Promise<void> =>
   epochKeys.watch().catch((cause: unknown) => {
@@ -107,3 +167,9 @@ const startProjector = ({ url, eventLog, secrets }: Foundation, logger: Logger):
   void projector.run()
   return () => projector.stop()
 }
+
+/** What is measured of the installation rather than of a process. */
+const ofInstallation = ({ eventLog }: Foundation, { projectionLags }: Pick<Health, 'projectionLags'>) => ({
+  projectionLags,
+  reconciliation: () => lastReconciliation(eventLog),
+})

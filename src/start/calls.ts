@@ -6,17 +6,21 @@ import type { CallDependencies } from '../call/dependencies.ts'
 import { createIdempotency } from '../call/idempotency.ts'
 import { createRefusedCalls } from '../call/refused-calls.ts'
 import { createRequestIds } from '../call/request-id.ts'
-import { createReservations } from '../call/reservations.ts'
 import { createUnauthenticatedRequests } from '../call/unauthenticated.ts'
 import type { Config } from '../config.ts'
 import type { Closing } from '../foundation/closing.ts'
 import type { Foundation } from '../foundation/foundation.ts'
+import { openForkedCounters } from '../guard/forked-counters.ts'
 import { openKeyDirectory } from '../guard/key-directory.ts'
 import { watchParked } from '../guard/parked-events.ts'
-import { createRateLimiter } from '../guard/rate-limit.ts'
-import { openSharedRateLimiter, type SharedRateLimiter } from '../guard/redis-counters.ts'
+import { createRateLimiter, type RateLimiter } from '../guard/rate-limit.ts'
+import { openRedisCounters } from '../guard/redis-counters.ts'
+import { type SharedRateLimiter, shareRateLimiter } from '../guard/shared-rate-limiter.ts'
 import { openPriceBooks } from '../ledger/price-books.ts'
+import { meterCalls } from '../metrics/calls-in-progress.ts'
 import type { Metrics } from '../metrics/metrics.ts'
+import type { Kin } from './app.ts'
+import { watchOverload } from './overload.ts'
 
 type CallsOptions = {
   readonly foundation: Foundation
@@ -24,6 +28,7 @@ type CallsOptions = {
   readonly logger: Logger
   readonly metrics: Metrics
   readonly closing: Closing
+  readonly kin: Kin
 }
 
 type OpenCalls = {
@@ -36,7 +41,7 @@ type OpenCalls = {
 
 /** Opens what every call needs, on any host of this process. Keys and prices are as the event log has them now. */
 export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
-  const { foundation, logger, metrics, closing } = options
+  const { foundation, logger, metrics, closing, kin } = options
   const { eventLog, pool, secrets, ledger } = foundation
   const prices = openPriceBooks({ eventLog, logger })
   closing.add(prices.stop)
@@ -46,9 +51,13 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   const parked = await watchParked({ pool, projection: apiKeys.name, tell: directory.parked, logger })
   closing.add(parked.stop)
   closing.add(ledger.drain)
+  await foundation.diskSpace.watch()
   const refusedCalls = createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() })
   closing.add(refusedCalls.flush)
-  const local = createRateLimiter()
+  const { overload, stop } = watchOverload()
+  closing.add(stop)
+  meterCalls(metrics.meters, overload)
+  const local = createRateLimiter(kin.counters)
   const shared = await openShared(local, options)
   return {
     dependencies: {
@@ -56,6 +65,7 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
       secrets,
       limiter: shared ?? local,
       refusedCalls,
+      overload,
       unauthenticated: createUnauthenticatedRequests(logger),
       ledger,
       prices,
@@ -63,8 +73,8 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
         ...foundation,
         sealer: foundation.epochKeys.sealer('idempotent-answer'),
       }),
-      reservations: createReservations(),
       requestIds: createRequestIds(),
+      isFull: () => foundation.diskSpace.isFull(),
       clock: Date,
       logger,
       observe: metrics.call,
@@ -77,12 +87,16 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   }
 }
 
+/** Undefined where this process counts for itself alone. */
 const openShared = async (
-  local: ReturnType<typeof createRateLimiter>,
-  { config: { REDIS_URL: url }, logger, metrics, closing }: CallsOptions,
+  local: RateLimiter,
+  { config: { REDIS_URL: url }, logger, metrics, closing, kin }: CallsOptions,
 ): Promise<SharedRateLimiter | undefined> => {
-  if (url === undefined) return undefined
-  const shared = await openSharedRateLimiter({ url, local, logger, observe: metrics.rateLimiter })
+  // Redis first: other machines' processes count there too.
+  const store =
+    url === undefined ? kin.primary && openForkedCounters(kin.primary) : await openRedisCounters(url)
+  if (store === undefined) return undefined
+  const shared = await shareRateLimiter(store, { local, logger, observe: metrics.rateLimiter })
   closing.add(shared.close)
   metrics.watch({ rateLimitsShared: shared.shared })
   return shared

@@ -82,7 +82,8 @@ const opened = async (capability: AnyCapability, ports: CapabilityPorts<Config>)
   }
 }
 
-const openOutside = ({ DNS_SERVERS, EGRESS_ALLOW }: Config): Outside =>
+/** Throws `ConfigError`. */
+export const openOutside = ({ DNS_SERVERS, EGRESS_ALLOW }: Config): Outside =>
   createOutside({
     guard: naming('EGRESS_ALLOW', () => createEgressGuard({ allow: EGRESS_ALLOW })),
     dns: naming('DNS_SERVERS', () => createDns({ servers: DNS_SERVERS ?? null, clock: performance })),

@@ -24,14 +24,25 @@ type Running = {
 /** A start takes some seconds; one that waits longer for its database has nothing to finish. */
 const startMs = 10_000
 
+export type Ending = {
+  /** What runs from now on, and how it is closed. */
+  started(running: Running): void
+  /** Ends it as a signal does. */
+  now(why: string): void
+  /** Aborted once the end began: what is still starting need not go on. */
+  readonly signal: AbortSignal
+  /** What the process ends with, if nothing else goes wrong. */
+  code(): 0 | 1
+}
+
 /**
  * Listens from the first moment. A signal or an uncaught error closes what runs, once, and ends the process: 0 after a
  * signal, 1 after an error or when closing took longer than `drainMs`. One that comes while starting waits for the start,
  * so that what was begun is closed in order too. SIGHUP ends nothing.
  */
-export const listenForEnd = (): { started(running: Running): void } => {
+export const listenForEnd = (): Ending => {
   let running: Running | undefined
-  let ending = false
+  const ending = new AbortController()
   let code: 0 | 1 = 0
 
   const close = (now: Running): void => {
@@ -47,20 +58,17 @@ export const listenForEnd = (): { started(running: Running): void } => {
       },
     )
   }
-  const end = (): void => {
-    if (ending) return
-    ending = true
+  const end = (why: object): void => {
+    running?.logger.info(why, ending.signal.aborted ? 'ending already' : 'ending')
+    if (ending.signal.aborted) return
+    ending.abort()
     if (running === undefined) setTimeout(() => process.exit(code), startMs)
     else close(running)
   }
 
-  for (const signal of endingSignals)
-    process.on(signal, () => {
-      running?.logger.info({ signal }, ending ? 'ending already' : 'ending')
-      end()
-    })
+  for (const signal of endingSignals) process.on(signal, () => end({ signal }))
   process.on('SIGHUP', () => {
-    if (running === undefined || ending) return
+    if (running === undefined || ending.signal.aborted) return
     const { reload, logger } = running
     logger.info('SIGHUP: reading location files and lists again')
     reload().catch((error: unknown) => logger.error({ err: error }, 'files could not be read again'))
@@ -70,14 +78,17 @@ export const listenForEnd = (): { started(running: Running): void } => {
     if (running === undefined)
       process.stderr.write(`${error instanceof Error ? error.stack : String(error)}\n`)
     else running.logger.fatal({ err: error }, 'ending after an error')
-    end()
+    end({})
   }
   process.on('uncaughtException', failed)
   process.on('unhandledRejection', failed)
   return {
     started: (now) => {
       running = now
-      if (ending) close(now)
+      if (ending.signal.aborted) close(now)
     },
+    now: (why) => end({ why }),
+    signal: ending.signal,
+    code: () => code,
   }
 }

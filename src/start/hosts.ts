@@ -2,7 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import type { CallDependencies } from '../call/dependencies.ts'
 import { createHost, type Reach } from '../call/route.ts'
-import type { Config } from '../config.ts'
+import { type Config, twoPersonOf } from '../config.ts'
 import { dashboard } from '../dashboard/dashboard.ts'
 import type { Closing } from '../foundation/closing.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -11,6 +11,8 @@ import type { Health } from '../metrics/health.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { operations } from '../metrics/routes.ts'
 import type { OpenCapabilities } from './capabilities.ts'
+import { documentation } from './documentation.ts'
+import { downloads } from './downloads.ts'
 import { closeHost, listen, type Place } from './listen.ts'
 import { readTls, serveRenewed } from './tls.ts'
 
@@ -56,7 +58,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
     const host = hostOf('dashboard', reach, options)
     const insecureCookies = INSECURE_COOKIES === '1'
     if (insecureCookies) logger.warn('INSECURE_COOKIES: a sign-in over plain HTTP can be listened to')
-    host.register(dashboard(foundation, logger, { insecureCookies }))
+    host.register(dashboard(foundation, logger, { insecureCookies, twoPerson: twoPersonOf(config) }))
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
   }
   if (tls === null) return { apiUrl, dashboardUrl, renewCertificate: async () => undefined }
@@ -65,13 +67,15 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
   return { apiUrl, dashboardUrl, renewCertificate: renewed.look }
 }
 
-/** A host with the calls of its capabilities and the routes of operations. Only the dashboard shows rows. */
+/** A host with the calls of its capabilities, the routes of operations and what partners download. Only the dashboard shows rows. */
 const hostOf = (
   name: 'api' | 'dashboard',
   reach: Reach,
-  { dependencies, capabilities, health }: HostsOptions,
+  { dependencies, capabilities, health, logger, config }: HostsOptions,
 ): FastifyInstance => {
   const host = createHost(dependencies, capabilities.formsOn(name), reach)
   host.register(operations({ health, showsRows: name === 'dashboard' }))
+  host.register(downloads(logger))
+  host.register(documentation(config))
   return host
 }

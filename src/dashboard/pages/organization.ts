@@ -175,7 +175,7 @@ const statementLines = (
           caption: 'Statement, newest line first',
           rows: lines,
           idOf: (line) => `line-${line.revision}`,
-          columns: lineColumns,
+          columns: lineColumns(organizationId),
         }),
     html`<nav class="pager" aria-label="Pages of the statement">${pager(path, statement)}</nav>`,
   ]
@@ -204,12 +204,18 @@ const pager = (path: string, statement: Exclude<StatementView, { kind: 'fault' }
   ]
 }
 
-const lineColumns: readonly Column<StatementRow>[] = [
+const lineColumns = (organizationId: string): readonly Column<StatementRow>[] => [
   { head: 'Time (UTC)', cell: (line) => instant(line.effective_at, { milliseconds: true }) },
   { head: 'What', cell: (line) => whatOf(line) },
   {
     head: 'Request id',
-    cell: (line) => line.request_id !== null && html`<span class="id">${line.request_id}</span>`,
+    cell: ({ request_id: id, kind }) => {
+      if (id === null) return null
+      const shown = html`<span class="id">${id}</span>`
+      return kind === 'call'
+        ? html`<a href="/organizations/${organizationId}/calls/${id}">${shown}</a>`
+        : shown
+    },
   },
   { head: 'Outcome', cell: (line) => outcomeOf(line) },
   { head: 'Credits', kind: 'number', cell: (line) => movement(line.amount_micro) },

@@ -1,8 +1,11 @@
 import type { ProjectionState } from '../../administration/projections.ts'
+import type { LastReconciled } from '../../administration/reconciliations.ts'
 import { count, credits, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { OrganizationLine } from '../queries.ts'
+import { type CheckpointView, checkpointSection } from './checkpoint.ts'
 import { layout, table, type Viewer } from './layout.ts'
+import { reconciliationSection } from './reconciliation.ts'
 
 type Overview = {
   readonly viewer: Viewer
@@ -12,9 +15,22 @@ type Overview = {
   readonly next: string | null
   readonly head: bigint
   readonly projections: readonly ProjectionState[]
+  readonly checkpoint: CheckpointView
+  readonly reconciliation: LastReconciled | null
+  readonly nowMs: number
 }
 
-export const overviewPage = ({ viewer, organizations, further, next, head, projections }: Overview): Html =>
+export const overviewPage = ({
+  viewer,
+  organizations,
+  further,
+  next,
+  head,
+  projections,
+  checkpoint,
+  reconciliation,
+  nowMs,
+}: Overview): Html =>
   layout({
     title: 'Overview',
     viewer,
@@ -49,6 +65,7 @@ ${further && html`<a href="/">First page</a>`}
 ${next !== null && html`<a href="/?after=${next}">Next page</a>`}
 </nav>
 </section>
+<p><a href="/prices">Prices</a>: what calls cost, and what is proposed.</p>
 <section aria-labelledby="projections">
 <h2 id="projections">Projections</h2>
 <p class="note">The event log ends at position ${count(head)}. Pages show what the projections have folded.</p>
@@ -67,7 +84,9 @@ ${table({
     { head: 'Moved (UTC)', cell: (row) => instant(row.updatedAt) },
   ],
 })}
-</section>`,
+</section>
+${checkpointSection(checkpoint, nowMs)}
+${reconciliationSection(reconciliation)}`,
   })
 
 const namedMax = 20

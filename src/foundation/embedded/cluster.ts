@@ -49,6 +49,12 @@ export const placeIn = (directory: string) => {
   }
 }
 
+/** What the server writes to. An operator may have put any of these on a disk of its own. */
+export const writtenDirs = (directory: string): readonly string[] => {
+  const { dataDir, cluster } = placeIn(directory)
+  return [dataDir, cluster, join(cluster, 'pg_wal')]
+}
+
 /** A cluster that exists, and what it takes to run its server. */
 export type Cluster = {
   readonly place: Place

@@ -19,6 +19,8 @@ type EmbeddedPostgresOptions = ServerOptions & {
   readonly dataDir: string
   /** How long to wait for a server that another process starts or brings back. */
   readonly waitMs?: number
+  /** Waits for the server of another process, and never becomes its owner. */
+  readonly guest?: boolean
 }
 
 /**
@@ -31,16 +33,16 @@ type EmbeddedPostgresOptions = ServerOptions & {
  * Throws an Error with the directory and the remedy, and the end of the server's log where the server is the reason.
  */
 export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
-  const { logger, waitMs = startTimeoutMs } = options
+  const { logger, waitMs = startTimeoutMs, guest = false } = options
   const place = placeIn(options.dataDir)
   await makeDataDir(place.dataDir)
   const deadline = performance.now() + waitMs
   for (;;) {
-    const lock = takeLock(place)
+    const lock = guest ? null : takeLock(place)
     if (lock !== null) {
       try {
         const { url, cluster } = await bringUp(place, options)
-        return supervise({ place, options, url, owned: { lock, cluster } })
+        return supervise({ place, options, url, owned: { lock, cluster }, guest })
       } catch (error) {
         lock.release()
         throw error
@@ -49,7 +51,7 @@ export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions): P
     const running = await readRunningPostgres(place.dataDir)
     if (running !== null) {
       logger?.info({ dataDir: place.dataDir }, 'using the embedded PostgreSQL of another process')
-      return supervise({ place, options, url: running.url, owned: null })
+      return supervise({ place, options, url: running.url, owned: null, guest })
     }
     if (performance.now() > deadline)
       throw new Error(

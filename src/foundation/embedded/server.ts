@@ -246,6 +246,21 @@ export const readRunningPostgres = async (dataDir: string): Promise<{ url: strin
   return (await answers(url)) ? { url } : null
 }
 
+/**
+ * Whether there is a cluster and its server process runs, which may not answer for all that. Starts nothing, and connects to nothing. The URL
+ * holds the password. Throws as `readRunningPostgres`.
+ */
+export const runningPostgres = async (
+  dataDir: string,
+): Promise<{ state: 'none' } | { state: 'stopped' } | { state: 'running'; url: string }> => {
+  const place = placeIn(dataDir)
+  const password = await readPassword(place)
+  if (password === null) return { state: 'none' }
+  const server = findServer(place)
+  if (server === null) return { state: 'stopped' }
+  return { state: 'running', url: urlOf({ password }, server.port, databaseName) }
+}
+
 const freePort = async (): Promise<number> => {
   const probe = createServer().listen(0, '127.0.0.1')
   await once(probe, 'listening')

@@ -90,6 +90,8 @@ type Supervised = {
   readonly url: string
   /** Null: another process owns the server. */
   owned: { readonly lock: Lock; readonly cluster: Cluster } | null
+  /** Never becomes its owner. */
+  readonly guest: boolean
 }
 
 /** Watches the server from here until `stop()`. */
@@ -109,7 +111,7 @@ export const supervise = (supervised: Supervised): EmbeddedPostgres => {
     }
   }
   process.once('exit', atExit)
-  const watching = watch(supervised, ending.signal)
+  const watching = supervised.guest ? Promise.resolve() : watch(supervised, ending.signal)
 
   let stopping: Promise<void> | undefined
   const stop = async () => {
@@ -201,7 +203,7 @@ const revive = async (supervised: Supervised, port: number, signal: AbortSignal)
 }
 
 /** Its password follows from the owner's, and does not lead back to it: one secret less to keep. */
-const serviceUrlOf = (url: string): string => {
+export const serviceUrlOf = (url: string): string => {
   const service = new URL(url)
   service.username = serviceRole
   service.password = createHash('sha256')

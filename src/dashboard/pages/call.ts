@@ -1,0 +1,147 @@
+import type { Explanation } from '../../ledger/explanation.ts'
+import { words } from '../format.ts'
+import { type Html, html, type Renderable } from '../html.ts'
+import type { AccountRow } from '../queries.ts'
+import { figures, layout, table, type Viewer } from './layout.ts'
+
+/** One call: what it established, why it cost what it did, and what became of that since. */
+
+type CallView = { readonly viewer: Viewer; readonly account: AccountRow; readonly call: Explanation }
+
+export const callPage = ({ viewer, account, call }: CallView): Html =>
+  layout({
+    title: `Call ${call.request_id}`,
+    viewer,
+    main: html`<p class="eyebrow"><a href="/organizations/${account.organization_id}">${account.name}</a></p>
+<h1>${words(call.capability)}, ${call.outcome}</h1>
+<p class="note"><span class="id">${call.request_id}</span> · ${call.at} · key <span class="id">${call.key_id}</span>${
+      call.code !== null && html` · <span class="code">${call.code}</span>`
+    }</p>
+${figures([
+  ['Cost, credits', html`<strong>${call.cost.charged}</strong>`],
+  ['Costs now', call.cost.now],
+  ['Balance before', call.balance.before],
+  ['Balance after', call.balance.after],
+])}
+${whySection(call)}
+${adjustmentsSection(call)}
+${factsSection(call)}
+${eventsSection(call)}`,
+  })
+
+const whySection = (call: Explanation): Html => html`<section aria-labelledby="why">
+<h2 id="why">Why</h2>
+${
+  call.repeats !== null &&
+  html`<p>It got the answer of <a href="${pathOf(call, call.repeats)}">${call.repeats}</a> again, under the same Idempotency-Key.</p>`
+}
+${call.replays.map(
+  ({ request_id, at }) =>
+    request_id !== null &&
+    html`<p class="note">Answered again ${at} as <a href="${pathOf(call, request_id)}">${request_id}</a></p>`,
+)}
+${call.cost.free_by === null ? chargeTable(call) : html`<p>${freeText(call.cost.free_by)}</p>`}
+${bookNote(call)}
+${call.lots.length > 0 && lotsTable(call)}
+${call.overdraft !== '0' && html`<p class="note">${call.overdraft} credits came from the overdraft.</p>`}
+</section>`
+
+const pathOf = ({ organization_id }: Explanation, requestId: string): string =>
+  `/organizations/${organization_id}/calls/${requestId}`
+
+const freeText = ({ rule, rule_version, because }: NonNullable<Explanation['cost']['free_by']>): string =>
+  `Free: ${because} (rule ${rule} version ${rule_version}).`
+
+const chargeTable = ({ cost }: Explanation): Html =>
+  table({
+    caption: 'What the call was charged for',
+    rows: cost.lines,
+    columns: [
+      { head: 'For', kind: 'name', cell: (line) => words(line.sku) },
+      { head: 'Because', cell: (line) => line.because },
+      { head: 'Rule', cell: (line) => `${line.rule} v${line.rule_version}` },
+      { head: 'Price book', kind: 'number', cell: (line) => line.book_amount },
+      {
+        head: 'Own price',
+        cell: ({ override }) =>
+          override !== null && `since ${override.effective_from} ${override.reason ?? ''}`,
+      },
+      { head: 'Credits', kind: 'number', cell: (line) => line.amount },
+    ],
+  })
+
+const bookNote = ({ cost: { price_book: book } }: Explanation): Renderable =>
+  book !== null &&
+  html`<p class="note">Price book ${book.version}${book.digest !== null && html`, digest <span class="id whole">${book.digest}</span>`}</p>`
+
+const lotsTable = ({ lots }: Explanation): Html =>
+  table({
+    caption: 'The lots that paid',
+    rows: lots,
+    columns: [
+      { head: 'Lot', kind: 'name', cell: (lot) => html`<span class="id">${lot.grant_id}</span>` },
+      { head: 'Opened (UTC)', cell: ({ opened }) => opened?.at },
+      { head: 'Reason', cell: ({ opened }) => opened?.reason },
+      {
+        head: 'Expires (UTC)',
+        cell: ({ opened }) => (opened === null ? null : (opened.expires_at ?? 'never')),
+      },
+      { head: 'Credits', kind: 'number', cell: (lot) => lot.amount },
+    ],
+  })
+
+const adjustmentsSection = ({ adjustments }: Explanation): Renderable =>
+  adjustments.length > 0 &&
+  html`<section aria-labelledby="since">
+<h2 id="since">Since</h2>
+${table({
+  caption: 'Corrections of what the call costs',
+  rows: adjustments,
+  columns: [
+    { head: 'Time (UTC)', kind: 'name', cell: (row) => row.at },
+    { head: 'What', cell: (row) => words(row.kind) },
+    { head: 'Reason', cell: (row) => row.reason },
+    { head: 'Revision', kind: 'number', cell: (row) => row.event?.revision },
+    { head: 'Given back', kind: 'number', cell: (row) => row.amount },
+  ],
+})}
+</section>`
+
+const factsSection = ({ facts }: Explanation): Html => html`<section aria-labelledby="facts">
+<h2 id="facts">Facts</h2>
+<p class="note">All that its price depends on. What was asked for is in the log as a keyed hash only.</p>
+${table({
+  caption: 'What the call established',
+  rows: Object.entries(facts).map(([name, value]) => ({ name, value: String(value) })),
+  columns: [
+    { head: 'Fact', kind: 'name', cell: ({ name }) => words(name) },
+    { head: 'Value', cell: ({ value }) => html`<span class="id whole">${value}</span>` },
+  ],
+})}
+</section>`
+
+const eventsSection = ({
+  events,
+  checkpoint,
+  as_of,
+}: Explanation): Html => html`<section aria-labelledby="events">
+<h2 id="events">Events</h2>
+${table({
+  caption: 'The events of the call',
+  rows: events,
+  columns: [
+    { head: 'Event', kind: 'name', cell: (event) => event.type },
+    { head: 'Revision', kind: 'number', cell: (event) => event.revision },
+    { head: 'Event id', cell: (event) => html`<span class="id">${event.event_id}</span>` },
+    {
+      head: 'Digest',
+      cell: (event) => event.digest !== null && html`<span class="id whole">${event.digest}</span>`,
+    },
+  ],
+})}
+<p class="note">${
+  checkpoint === null
+    ? 'No signed checkpoint covers them yet.'
+    : `Covered by the checkpoint of ${checkpoint.at} over ${checkpoint.size} events.`
+} As of ledger revision ${as_of.revision}.</p>
+</section>`

@@ -1,0 +1,111 @@
+import type { RuleChange } from '../../billing/price-rules.ts'
+import type { PriceProposal, PublishedBook } from '../../billing/prices.ts'
+import type { PriceBookRule } from '../../events/prices.ts'
+import { type Html, html, type Renderable } from '../html.ts'
+import { csrfField, type FormFault, faultNotice, layout, table, type Viewer } from './layout.ts'
+
+/** What calls cost, what they will cost, and what someone proposes they should. */
+
+type PricesView = {
+  readonly viewer: Viewer
+  readonly inForce: PublishedBook | null
+  readonly upcoming: readonly PublishedBook[]
+  readonly open: readonly PriceProposal[]
+}
+
+export const pricesPage = ({ viewer, inForce, upcoming, open }: PricesView): Html =>
+  layout({
+    title: 'Prices',
+    viewer,
+    main: html`<p class="eyebrow"><a href="/">Overview</a></p>
+<h1>Prices</h1>
+${
+  open.length > 0 &&
+  html`<section aria-labelledby="proposals">
+<h2 id="proposals">Proposals</h2>
+${table({
+  caption: 'Proposals that can still be approved',
+  rows: open,
+  columns: [
+    {
+      head: 'Proposal',
+      kind: 'name',
+      cell: (row) => html`<a href="/prices/p${row.proposal}">p${row.proposal}</a>`,
+    },
+    { head: 'From (UTC)', cell: (row) => row.effective_from },
+    { head: 'Proposed by', cell: (row) => row.proposer },
+    { head: 'Reason', cell: (row) => row.reason ?? '' },
+  ],
+})}
+</section>`
+}
+<section aria-labelledby="in-force">
+<h2 id="in-force">In force</h2>
+${inForce === null ? html`<p class="empty">No price book is in force.</p>` : bookPart(inForce)}
+</section>
+${upcoming.map(
+  (book) => html`<section aria-labelledby="book-${book.version}">
+<h2 id="book-${book.version}">From ${book.effective_from}</h2>
+${bookPart(book)}
+</section>`,
+)}`,
+  })
+
+const bookPart = (
+  book: PublishedBook,
+): Html => html`<p class="note">Price book ${book.version}, effective from ${book.effective_from}, approved by ${book.approver}.</p>
+${rulesTable(`Rules of price book ${book.version}`, book.rules)}`
+
+const rulesTable = (caption: string, rules: readonly PriceBookRule[]): Html =>
+  table({
+    caption,
+    rows: rules,
+    columns: [
+      { head: 'Rule', kind: 'name', cell: (row) => row.rule },
+      { head: 'Version', kind: 'number', cell: (row) => String(row.rule_version) },
+      { head: 'SKU', cell: (row) => row.sku ?? '' },
+      { head: 'Credits', kind: 'number', cell: (row) => row.amount },
+    ],
+  })
+
+type ProposalView = {
+  readonly viewer: Viewer
+  readonly proposal: PriceProposal
+  /** Against the book that would be in force then without it. */
+  readonly changes: readonly RuleChange[]
+  /** Why this person may not approve it, or no one can any more; null: there is a button. */
+  readonly refused: string | null
+  readonly fault: FormFault | null
+}
+
+export const proposalPage = ({ viewer, proposal, changes, refused, fault }: ProposalView): Html =>
+  layout({
+    title: `Proposal p${proposal.proposal}`,
+    viewer,
+    main: html`<p class="eyebrow"><a href="/">Overview</a> / <a href="/prices">Prices</a></p>
+<h1>Proposal p${proposal.proposal}</h1>
+${faultNotice(fault)}
+<p>Proposed by ${proposal.proposer}, to price calls from ${proposal.effective_from} on${proposal.reason !== null && html`: ${proposal.reason}`}.</p>
+<p class="note">Digest of its rules <span class="id">${proposal.digest}</span></p>
+${table({
+  caption: `What proposal p${proposal.proposal} changes`,
+  rows: changes,
+  columns: [
+    { head: 'Rule', kind: 'name', cell: (row) => row.rule },
+    { head: 'SKU', cell: (row) => (row.to ?? row.from)?.sku ?? '' },
+    { head: 'Version', kind: 'number', cell: ({ from, to }) => moved(from?.rule_version, to?.rule_version) },
+    { head: 'Credits', kind: 'number', cell: ({ from, to }) => moved(from?.amount, to?.amount) },
+  ],
+})}
+${
+  refused === null
+    ? html`<form class="fields" method="post" action="/prices/p${proposal.proposal}/approve">
+${csrfField(viewer.csrf)}
+<p class="actions"><button type="submit">Approve p${proposal.proposal}</button> <a href="/prices">Cancel</a></p>
+</form>`
+    : html`<p class="notice">${refused}</p>`
+}`,
+  })
+
+const moved = (from: string | number | undefined, to: string | number | undefined): Renderable =>
+  from === to ? String(to ?? '') : `${from ?? 'none'} → ${to ?? 'none'}`

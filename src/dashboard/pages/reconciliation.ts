@@ -1,0 +1,25 @@
+import type { LastReconciled } from '../../administration/reconciliations.ts'
+import { count, utc } from '../format.ts'
+import { type Html, html } from '../html.ts'
+import { figures } from './layout.ts'
+
+/** The last comparison of ledgers with their read models and with the tariff. */
+export const reconciliationSection = (last: LastReconciled | null): Html =>
+  html`<section aria-labelledby="reconciliation">
+<h2 id="reconciliation">Reconciliation</h2>
+${
+  last === null
+    ? html`<p class="empty">None was made yet. One is made every night, or now with <code>npm run -s cli -- ledger reconcile</code>.</p>`
+    : html`${figures([
+        ['Made', utc(new Date(last.at))],
+        ['Calls', count(last.calls)],
+        ['Ledgers', last.whole ? 'from their beginning' : 'from where they agreed last'],
+        ['Differences', count(last.differences)],
+      ])}
+${
+  last.differences > 0 &&
+  html`<div class="notice bad" role="alert"><p>Log, read models and tariff disagree. Run <code>npm run -s cli -- ledger reconcile</code>.</p>
+<ul>${last.named.map((one) => html`<li>${one}</li>`)}</ul></div>`
+}`
+}
+</section>`

@@ -1,0 +1,20 @@
+import type { Meters } from '../call/capability.ts'
+import type { Overload } from '../call/overload.ts'
+
+/** How full the process is, and how many calls it refused for it. */
+export const meterCalls = (
+  { gauge, total }: Meters,
+  overload: Pick<Overload, 'inProgress' | 'inProgressMax' | 'refused'>,
+): void => {
+  gauge({ name: 'calls_in_progress', help: 'Calls being made' }, () => [{ value: overload.inProgress }])
+  gauge(
+    {
+      name: 'calls_in_progress_max',
+      help: 'Calls that may be made at once; it falls while the process is late',
+    },
+    () => [{ value: overload.inProgressMax }],
+  )
+  total({ name: 'calls_refused_busy_total', help: 'Calls refused because too many were in progress' }, () => [
+    { value: overload.refused },
+  ])
+}

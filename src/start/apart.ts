@@ -1,0 +1,40 @@
+import type { Logger } from 'pino'
+import type { KnownProcess, Peers } from '../peers/members.ts'
+
+/**
+ * Processes that count rate limits apart multiply every limit. Forks of one process count together, and so do all that
+ * have one REDIS_URL; others are told of here, by the table of processes.
+ */
+
+/** Processes come and go; a limit that is doubled for so long is no accident. */
+const lookMs = 10_000
+
+type Counting = Pick<KnownProcess, 'counters' | 'roles'>
+
+/** What is wrong, and what to do; null while all api processes count together. */
+export const apartIn = (processes: readonly Counting[]): string | null => {
+  const api = processes.filter(({ roles }) => roles.includes('api'))
+  const places = new Set(api.map(({ counters }) => counters)).size
+  return places < 2
+    ? null
+    : `each of ${places} processes counts for itself; set REDIS_URL to one Redis for all`
+}
+
+/** Warns where processes count apart, now or later. Gives what ends the looking. */
+export const warnOfApart = (
+  peers: Pick<Peers, 'processes'>,
+  logger: Pick<Logger, 'warn' | 'info'>,
+): (() => void) => {
+  let told: string | null = null
+  const look = (): void => {
+    const now = apartIn(peers.processes())
+    if (now === told) return
+    if (now === null) logger.info('rate limits: processes count together')
+    else logger.warn(`rate limits: ${now}`)
+    told = now
+  }
+  look()
+  const timer = setInterval(look, lookMs)
+  timer.unref()
+  return () => clearInterval(timer)
+}

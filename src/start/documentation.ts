@@ -1,0 +1,31 @@
+import type { FastifyPluginAsync } from 'fastify'
+import service from '../../package.json' with { type: 'json' }
+import { openApiOf } from '../call/openapi.ts'
+import { capabilities } from '../capabilities/index.ts'
+import type { Config } from '../config.ts'
+
+/** `/openapi.json`, for everyone: what can be asked, and what is answered. The same from every process and both hosts. */
+export const documentation = ({
+  HOST,
+  DASHBOARD_PORT,
+  TLS_CERT,
+}: Pick<Config, 'HOST' | 'DASHBOARD_PORT' | 'TLS_CERT'>): FastifyPluginAsync => {
+  const callsOn = (host: 'api' | 'dashboard') =>
+    capabilities.filter((one) => one.host === host).flatMap(({ calls }) => calls)
+  const name = HOST.includes(':') ? `[${HOST}]` : HOST
+  const text = JSON.stringify(
+    openApiOf({
+      ...{ api: callsOn('api'), dashboard: callsOn('dashboard'), version: service.version },
+      dashboardUrl: `${TLS_CERT === undefined ? 'http' : 'https'}://${name}:${DASHBOARD_PORT}`,
+    }),
+  )
+  return async (host) => {
+    host.get('/openapi.json', (_request, reply) =>
+      reply
+        .type('application/json; charset=utf-8')
+        .header('cache-control', 'no-cache')
+        .header('access-control-allow-origin', '*')
+        .send(text),
+    )
+  }
+}

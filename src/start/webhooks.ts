@@ -1,0 +1,146 @@
+import { randomUUID } from 'node:crypto'
+import type { Logger } from 'pino'
+import type { OpenCapability } from '../call/capability.ts'
+import type { Config } from '../config.ts'
+import { createOutage, type Outage } from '../event-log/outage.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { type JobQueue, openJobQueue } from '../jobs/queue.ts'
+import type { Metrics } from '../metrics/metrics.ts'
+import { tellOfExpiringKeys } from '../webhooks/expiring-keys.ts'
+import { createWebhookFollower } from '../webhooks/follow.ts'
+import { dueWebhooks, forgetDeliveries, forgottenAtOnceMax, pendingDeliveries } from '../webhooks/outbox.ts'
+import { attemptOutcomes, type Sending, sendRound, webhookSealPurpose } from '../webhooks/send.ts'
+import { openOutside } from './capabilities.ts'
+
+/** Webhooks at work, where jobs are done: what is read from the event log, and the jobs that send it. */
+
+type OpenWebhooks = {
+  readonly jobs: NonNullable<OpenCapability['jobs']>
+  /** Leaves what is being sent: a receiver that does not answer must not keep the jobs from ending. */
+  leaveOff(): void
+  /** After the jobs have ended. */
+  close(): Promise<void>
+}
+
+/**
+ * A webhook that fails takes its turn among those that fail: ten seconds of silence for each would make the others wait.
+ */
+const queues = { works: 'send-webhooks', failing: 'send-failing-webhooks' } as const
+const concurrencyMax = { works: 8, failing: 4 } as const
+/** A round takes half of it. */
+const roundSecondsMax = 60
+const dueMax = 1_000
+
+export const openWebhooks = (
+  foundation: Foundation,
+  { config, logger, metrics }: { config: Config; logger: Logger; metrics: Metrics },
+): OpenWebhooks => {
+  const { pool, eventLog, secrets } = foundation
+  const queue = openJobQueue(foundation.url, logger)
+  const outage = createOutage({ logger, what: 'webhooks: asking for them to be sent' })
+  const ending = new AbortController()
+  const sending: Sending = {
+    ...{ pool, logger, clock: Date, chance: Math.random },
+    sealer: secrets.sealer(webhookSealPurpose),
+    post: openOutside(config).post,
+    observe: meterWebhooks(metrics, foundation),
+    signal: ending.signal,
+  }
+  const { ask, askAll, askDue } = asking({ queue, pool, outage })
+  const round = (failing: boolean) => async (webhookId: string) => {
+    const { sent, more } = await sendRound(sending, webhookId, { failing })
+    if (more) await ask(webhookId, failing)
+    return sent
+  }
+  const follower = createWebhookFollower({
+    ...{ pool, eventLog, logger, clock: Date, put: askAll },
+    owner: `${process.pid}-${randomUUID()}`,
+  })
+  void follower.run()
+  // What the process before this one left goes on at once, and not with the job of the next minute.
+  askDue().catch(outage.failed)
+  return {
+    jobs: {
+      [queues.works]: {
+        run: round(false),
+        concurrencyMax: concurrencyMax.works,
+        expireSeconds: roundSecondsMax,
+      },
+      [queues.failing]: {
+        run: round(true),
+        concurrencyMax: concurrencyMax.failing,
+        expireSeconds: roundSecondsMax,
+      },
+      'due-webhooks': {
+        cron: '* * * * *',
+        run: async () => {
+          await tellOfExpiringKeys(pool, Date.now())
+          return askDue()
+        },
+      },
+      'forget-webhooks': {
+        cron: '29 * * * *',
+        run: () => forgetDeliveries(pool),
+        portionMax: forgottenAtOnceMax,
+      },
+    },
+    leaveOff: () => ending.abort(),
+    close: async () => {
+      await follower.stop()
+      await queue.close()
+    },
+  }
+}
+
+/** Asks for rounds: of one webhook, of those that have messages more, and of all that are due. */
+const asking = ({ queue, pool, outage }: { queue: JobQueue; pool: Foundation['pool']; outage: Outage }) => {
+  const ask = (webhookId: string, failing: boolean): Promise<void> =>
+    queue.send(failing ? queues.failing : queues.works, webhookId, { afterSeconds: 0, key: webhookId })
+  return {
+    ask,
+    /** Where it cannot be asked now, the job of the next minute finds it. Never rejects. */
+    askAll: async (webhookIds: readonly string[]): Promise<void> => {
+      try {
+        for (const webhookId of webhookIds) await ask(webhookId, false)
+        outage.works()
+      } catch (error) {
+        outage.failed(error)
+      }
+    },
+    askDue: async (): Promise<number> => {
+      const due = await dueWebhooks(pool, { nowMs: Date.now(), max: dueMax })
+      for (const { webhookId, failing } of due) await ask(webhookId, failing)
+      return due.length
+    },
+  }
+}
+
+const meterWebhooks = (
+  { meters }: Metrics,
+  { pool }: Pick<Foundation, 'pool'>,
+): NonNullable<Sending['observe']> => {
+  // The gauges are read together: one question serves them.
+  let asked: Promise<Awaited<ReturnType<typeof pendingDeliveries>> | null> | undefined
+  const pending = () =>
+    (asked ??= pendingDeliveries(pool)
+      .catch(() => null)
+      .finally(() => {
+        asked = undefined
+      }))
+  const gauge = (name: string, help: string, value: 'count' | 'oldestSeconds' | 'disabled'): void =>
+    meters.gauge({ name: `webhook_${name}`, help }, async () => {
+      const now = await pending()
+      return now === null ? [] : [{ value: now[value] }]
+    })
+  gauge('pending_messages', 'Messages to webhooks that wait for their first or next attempt', 'count')
+  gauge('oldest_pending_seconds', 'Age of the oldest message that waits', 'oldestSeconds')
+  gauge('disabled', 'Webhooks that are sent nothing because they failed for days or answered 410', 'disabled')
+  return meters.words(
+    {
+      name: 'webhook_attempts_total',
+      help: 'Attempts to send a message to a webhook: delivered, failed and tried again, given up (dead), given up with the webhook (disabled)',
+    },
+    'outcome',
+    attemptOutcomes,
+  )
+}
