@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type LoadGenerator, type LoadResult, openLoadGenerator } from './load.ts'
+import { type LoadGenerator, type LoadResult, onOne, openLoadGenerator } from './load.ts'
 import { processorMsOf } from './processor-time.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
 import { type BareRoute, type Service, startBareRoute, startService } from './service.ts'
@@ -65,8 +65,7 @@ const against = async (
       seed: number,
       rate: number | null,
       forSeconds = seconds,
-    ): Promise<LoadResult> =>
-      generator.run({ port: place.port, apiKey: place.apiKey, connections, seconds: forSeconds, rate, seed })
+    ): Promise<LoadResult> => generator.run({ ...onOne(place), connections, seconds: forSeconds, rate, seed })
     await load(bareAt, 1, null, warmUpSeconds)
     await load(service, 1, null, warmUpSeconds)
     const ours: Measured[] = []

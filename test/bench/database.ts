@@ -7,11 +7,15 @@ import { newDataDir } from './service.ts'
 /** A foundation of our own in this process, on an embedded PostgreSQL with the service's own settings. */
 export const withFoundation = async <Result>(
   use: (opened: { foundation: Foundation; dataDir: string; logger: Logger }) => Promise<Result>,
+  /** Default: the log in that PostgreSQL. */
+  eventLogUrl?: string,
 ): Promise<Result> => {
   const dataDir = await newDataDir()
   const logger = pino({ level: 'warn' }, pino.destination(2))
   try {
-    const foundation = await openFoundation(parseConfig({ DATA_DIR: dataDir }), { logger })
+    const foundation = await openFoundation(parseConfig({ DATA_DIR: dataDir, EVENT_LOG_URL: eventLogUrl }), {
+      logger,
+    })
     try {
       return await use({ foundation, dataDir, logger })
     } finally {

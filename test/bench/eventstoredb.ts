@@ -85,12 +85,14 @@ const perSecond = async (append: (stream: string, revision: number) => Promise<v
   return (appendsPerRound * 1_000) / (performance.now() - startedAt)
 }
 
-export const startDouble = async (): Promise<{ url: string; stop(): Promise<void> }> => {
+/** `pid` is of the double: what it takes is no part of ours. */
+export const startDouble = async (): Promise<{ url: string; pid: number; stop(): Promise<void> }> => {
   const path = fileURLToPath(new URL('../support/eventstore-double.ts', import.meta.url))
   const child = spawn(process.execPath, [path], { stdio: ['ignore', 'pipe', 'inherit'] })
   const [printed] = (await once(child.stdout, 'data')) as [Buffer]
   return {
     url: printed.toString().trim(),
+    pid: child.pid ?? 0,
     stop: async () => {
       const ended = once(child, 'exit')
       child.kill()

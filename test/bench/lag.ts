@@ -1,5 +1,5 @@
 import { startDouble } from './eventstoredb.ts'
-import { openLoadGenerator } from './load.ts'
+import { onOne, openLoadGenerator } from './load.ts'
 import { type BenchOptions, figureRow, type Row } from './row.ts'
 import { startService } from './service.ts'
 import { caughtUp, watchLag } from './standing.ts'
@@ -39,8 +39,7 @@ const lagOn = async (
   const generator = openLoadGenerator()
   const load = (rate: number, forSeconds: number) =>
     generator.run({
-      port: service.port,
-      apiKey: service.apiKey,
+      ...onOne(service),
       connections,
       seconds: forSeconds,
       rate,

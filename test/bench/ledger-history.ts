@@ -10,13 +10,8 @@ import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { evolve, newAccount } from '../../src/ledger/account.ts'
-import {
-  type Decision,
-  grantCredits,
-  isRefusal,
-  recordCall,
-  registerOrganization,
-} from '../../src/ledger/decide.ts'
+import { grantCredits, recordCall, registerOrganization } from '../../src/ledger/decide.ts'
+import { type Decision, isRefusal } from '../../src/ledger/decision.ts'
 
 /**
  * Ledgers of any length, decided, encoded and chained by the service's own functions and written in bulk: as if the
@@ -78,7 +73,11 @@ function* history(organizationId: string, events: number): Generator<NewEvent> {
         causationId: i === 0 ? undefined : eventIdOf(organizationId, key, 0),
       })
       const revision = account.revision + 1
-      const { event: done, digest } = chain(encoded, { stream, revision, previous: account.digest })
+      const { event: done, digest } = chain(
+        encoded,
+        { stream, revision, previous: account.digest },
+        new Date(atMs).toISOString(),
+      )
       evolve(account, event, revision)
       account.digest = digest
       return done

@@ -1,7 +1,8 @@
 import { connect, type Socket } from 'node:net'
 import { performance } from 'node:perf_hooks'
 import { parseAddress } from '../../src/egress/address.ts'
-import type { Load, LoadResult } from './load.ts'
+import type { Load, LoadedPlace, LoadResult } from './load.ts'
+import { randomOf } from './random.ts'
 
 /**
  * Sends IP lookups over raw sockets and counts what comes back. A process of its own, so that it neither waits for
@@ -27,16 +28,26 @@ const addressesOf = (seed: number): (() => string) => {
   }
 }
 
-const requestsOf = ({ apiKey, seed, port }: Load): (() => string) => {
-  const address = addressesOf(seed)
-  const head = `POST /v1/ip/lookup HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-type: application/json\r\nx-api-key: ${apiKey}\r\ncontent-length: `
+/** Requests to one place. Null: each key was to be used once, and was. */
+const requestsOf = (
+  { port, apiKeys }: LoadedPlace,
+  { address, random, once }: { address: () => string; random: () => number; once: boolean },
+): (() => string | null) => {
+  const heads = apiKeys.map(
+    (apiKey) =>
+      `POST /v1/ip/lookup HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-type: application/json\r\nx-api-key: ${apiKey}\r\ncontent-length: `,
+  )
+  let next = 0
   return () => {
+    const head = heads[once ? next++ : heads.length === 1 ? 0 : Math.floor(random() * heads.length)]
+    if (head === undefined) return null
     const ip = address()
     return `${head}${ip.length + 9}\r\n\r\n{"ip":"${ip}"}`
   }
 }
 
 type Lane = {
+  readonly place: number
   socket: Socket
   scheduledAt: number
   sentAt: number
@@ -46,7 +57,11 @@ type Lane = {
 }
 
 const run = async (load: Load): Promise<LoadResult> => {
-  const request = requestsOf(load)
+  const address = addressesOf(load.seed)
+  const random = randomOf(load.seed)
+  const once = load.eachKeyOnce === true
+  const requests = load.places.map((place) => requestsOf(place, { address, random, once }))
+  const answeredAt = load.places.map(() => 0)
   const fromSchedule = new Uint32Array(steps)
   const fromSend = new Uint32Array(steps)
   const others: Record<string, number> = {}
@@ -63,19 +78,23 @@ const run = async (load: Load): Promise<LoadResult> => {
   let overdueAt = 0
 
   const send = (lane: Lane, scheduledAt: number): void => {
+    const request = requests[lane.place]?.() ?? null
+    if (request === null) return
     lane.scheduledAt = scheduledAt
     lane.sentAt = performance.now()
     lane.busy = true
     inFlight++
-    lane.socket.write(request(), 'latin1')
+    lane.socket.write(request, 'latin1')
   }
 
   const done = (lane: Lane, status: string): void => {
     const now = performance.now()
     lane.busy = false
     inFlight--
-    if (status === '200') answered++
-    else others[status] = (others[status] ?? 0) + 1
+    if (status === '200') {
+      answered++
+      answeredAt[lane.place] = (answeredAt[lane.place] ?? 0) + 1
+    } else others[status] = (others[status] ?? 0) + 1
     const schedule = Math.min(steps - 1, Math.floor(((now - lane.scheduledAt) * 1_000) / stepUs))
     const sent = Math.min(steps - 1, Math.floor(((now - lane.sentAt) * 1_000) / stepUs))
     fromSchedule[schedule] = (fromSchedule[schedule] ?? 0) + 1
@@ -84,7 +103,7 @@ const run = async (load: Load): Promise<LoadResult> => {
       if (!ended) send(lane, now)
     } else if (overdueAt < overdue.length) send(lane, overdue[overdueAt++] ?? now)
     else idle.push(lane)
-    if (ended && inFlight === 0) finish()
+    if ((ended || once) && inFlight === 0) finish()
   }
 
   /** One answer per request and no pipelining, so an answer ends where its content-length says. */
@@ -109,12 +128,13 @@ const run = async (load: Load): Promise<LoadResult> => {
     if (rest <= 0) done(lane, status)
   }
 
-  const open = (): Promise<Lane> =>
+  const open = (place: number): Promise<Lane> =>
     new Promise((resolve, reject) => {
       const lane: Lane = {
+        place,
         socket: connect({
           host: '127.0.0.1',
-          port: load.port,
+          port: load.places[place]?.port ?? 0,
           noDelay: true,
           onread: {
             buffer: Buffer.allocUnsafe(16_384),
@@ -143,7 +163,9 @@ const run = async (load: Load): Promise<LoadResult> => {
       })
     })
 
-  const lanes = await Promise.all(Array.from({ length: load.connections }, open))
+  const lanes = await Promise.all(
+    Array.from({ length: load.connections }, (_, n) => open(n % load.places.length)),
+  )
   const before = process.cpuUsage()
   const startedAt = performance.now()
   const endsAt = startedAt + load.seconds * 1_000
@@ -162,7 +184,10 @@ const run = async (load: Load): Promise<LoadResult> => {
       }
     }, 1)
   }
-  await new Promise((resolve) => setTimeout(resolve, load.seconds * 1_000))
+  await Promise.race([
+    new Promise((resolve) => setTimeout(resolve, load.seconds * 1_000)),
+    ...(once ? [finished] : []),
+  ])
   ended = true
   const countedMs = performance.now() - startedAt
   const answeredInTime = answered
@@ -173,6 +198,7 @@ const run = async (load: Load): Promise<LoadResult> => {
   for (const { socket } of lanes) socket.destroy()
   return {
     answered,
+    answeredAt,
     perSecond: (answeredInTime * 1_000) / countedMs,
     others,
     unanswered: inFlight + overdue.length - overdueAt,

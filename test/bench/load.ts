@@ -1,11 +1,17 @@
 import { fileURLToPath } from 'node:url'
 import { startChild, stopChild } from './children.ts'
 
+/** Where calls go, and the keys they are made with, each as often as any other. */
+export type LoadedPlace = { readonly port: number; readonly apiKeys: readonly string[] }
+
 export type Load = {
-  readonly port: number
-  readonly apiKey: string
+  /** Connections are spread evenly over them. */
+  readonly places: readonly LoadedPlace[]
   readonly connections: number
+  /** At most so long, where each key is used once. */
   readonly seconds: number
+  /** Ends when every place has seen each of its keys once. */
+  readonly eachKeyOnce?: boolean
   /** Requests per second, scheduled evenly; null for as many as get answered. */
   readonly rate: number | null
   /** The same seed gives the same addresses in the same order. */
@@ -14,6 +20,8 @@ export type Load = {
 
 export type LoadResult = {
   readonly answered: number
+  /** Answered calls of each place. */
+  readonly answeredAt: readonly number[]
   readonly perSecond: number
   /** Statuses that were not 200, and sockets that failed. */
   readonly others: Readonly<Record<string, number>>
@@ -29,6 +37,11 @@ export type LoadResult = {
 export type LoadGenerator = { run(load: Load): Promise<LoadResult>; stop(): Promise<void> }
 
 const spareMs = 30_000
+
+/** A load on one service with one key. */
+export const onOne = ({ port, apiKey }: { port: number; apiKey: string }): Pick<Load, 'places'> => ({
+  places: [{ port, apiKeys: [apiKey] }],
+})
 
 export const openLoadGenerator = (): LoadGenerator => {
   const child = startChild([fileURLToPath(new URL('load-process.ts', import.meta.url))], {

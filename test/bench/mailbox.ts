@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import dns from 'node:dns'
 import net, { connect, createServer, type Socket } from 'node:net'
 import { createMailboxProbe } from '../../src/capabilities/email-validation/mailbox/probe.ts'
@@ -81,7 +80,7 @@ const openProbe = (
     helo: 'probe.example.net',
     mailFrom: '<>',
     clock: Date.now,
-    random: randomBytes,
+    recipientOf: () => 'qzv7m2xk4t9w3h8r5n6b',
     logger: { debug: () => undefined },
     bounds: { checksPerSecond: 1e6, checksBurst: 1e6, ...bounds },
   })

@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { Session } from 'node:inspector/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { openLoadGenerator } from './load.ts'
+import { onOne, openLoadGenerator } from './load.ts'
 import { processorMsOf } from './processor-time.ts'
 import { type Service, startService } from './service.ts'
 
@@ -36,7 +36,7 @@ export const profileCall = async ({
   const generator = openLoadGenerator()
   try {
     const service = await startService({ roles, nodeArgs: ['--cpu-prof', `--cpu-prof-dir=${directory}`] })
-    const at = { port: service.port, apiKey: service.apiKey, connections, rate: null }
+    const at = { ...onOne(service), connections, rate: null }
     let window = { fromUs: 0, toUs: 0 }
     let perSecond = 0
     let postgres = ''

@@ -5,18 +5,24 @@ import { call } from './call.ts'
 import { companies } from './companies.ts'
 import { emailLists } from './email-lists.ts'
 import { emailSyntax } from './email-syntax.ts'
+import { eventLogVerify } from './event-log-verify.ts'
 import { eventstoredb } from './eventstoredb.ts'
+import { finance } from './finance.ts'
 import { keyed } from './keyed.ts'
 import { lag } from './lag.ts'
 import { lookup } from './lookup.ts'
 import { mailbox } from './mailbox.ts'
 import { mxLookups } from './mx-lookups.ts'
+import { overload } from './overload.ts'
+import { ownerCost } from './owner-cost.ts'
 import { pixel } from './pixel.ts'
+import { processes } from './processes.ts'
 import { profileCall, profileHere } from './profile.ts'
 import { cachedProfiles } from './profile-call.ts'
 import { rebuild } from './rebuild.ts'
 import { type BenchOptions, type Row, tableOf } from './row.ts'
 import { start } from './start.ts'
+import { statement } from './statement.ts'
 import { takeTurn } from './turn.ts'
 
 /**
@@ -30,11 +36,17 @@ const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[
   append,
   eventstoredb,
   rebuild,
+  'event-log-verify': eventLogVerify,
+  finance,
   age,
   keyed,
   lag,
+  processes,
+  'owner-cost': ownerCost,
+  overload,
   lookup,
   start,
+  statement,
   'email-syntax': emailSyntax,
   'email-lists': emailLists,
   'mx-lookups': mxLookups,

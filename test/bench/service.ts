@@ -44,6 +44,8 @@ export type ServiceOptions = {
   readonly dataDir?: string
   /** Default: the log in the service's PostgreSQL. */
   readonly eventLogUrl?: string
+  /** Variables beside those every benchmark sets. */
+  readonly environment?: Readonly<Record<string, string>>
 }
 
 export const startService = async ({
@@ -51,6 +53,7 @@ export const startService = async ({
   nodeArgs = [],
   dataDir: given,
   eventLogUrl,
+  environment,
 }: ServiceOptions): Promise<Service> => {
   const dataDir = given ?? (await newDataDir())
   const child = startServiceProcess({
@@ -58,6 +61,7 @@ export const startService = async ({
     nodeArgs,
     dataDir,
     ...(eventLogUrl === undefined ? {} : { eventLogUrl }),
+    ...(environment === undefined ? {} : { environment }),
   })
   const url = new URL(
     await printed(child, /^API +(http:\S+)$/m).catch(async (error: unknown) => {
@@ -110,7 +114,9 @@ type ProcessOptions = {
   readonly roles: string
   readonly nodeArgs?: readonly string[]
   readonly dataDir: string
-  readonly eventLogUrl?: string
+  readonly eventLogUrl?: string | undefined
+  /** Variables beside those every benchmark sets. */
+  readonly environment?: Readonly<Record<string, string>>
 }
 
 export const startServiceProcess = ({ nodeArgs = [], ...options }: ProcessOptions): ChildProcess =>
@@ -120,7 +126,7 @@ export const startServiceProcess = ({ nodeArgs = [], ...options }: ProcessOption
 export const startWithNpm = (options: ProcessOptions): ChildProcess =>
   startCommand('npm', ['start', '--silent'], { ...environmentOf(options), cwd: root })
 
-const environmentOf = ({ roles, dataDir, eventLogUrl }: ProcessOptions): SpawnOptions => ({
+const environmentOf = ({ roles, dataDir, eventLogUrl, environment }: ProcessOptions): SpawnOptions => ({
   env: {
     PATH: process.env.PATH,
     HOME: process.env.HOME,
@@ -129,7 +135,9 @@ const environmentOf = ({ roles, dataDir, eventLogUrl }: ProcessOptions): SpawnOp
     ROLES: roles,
     API_PORT: '0',
     DASHBOARD_PORT: '0',
+    METRICS_PORT: '0',
     LOG_LEVEL: 'warn',
+    ...environment,
   },
   stdio: ['ignore', 'pipe', openSync(join(dataDir, 'service.log'), 'a')],
 })

@@ -1,7 +1,7 @@
 import { readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { printed, stopChild, until } from './children.ts'
-import { openLoadGenerator } from './load.ts'
+import { onOne, openLoadGenerator } from './load.ts'
 import { residentMbOf } from './processor-time.ts'
 import { type BenchOptions, figureRow, median, type Row } from './row.ts'
 import { answers, newDataDir, startService, startWithNpm } from './service.ts'
@@ -59,8 +59,7 @@ const residentUnderLoad = async (seconds: number, tell: (line: string) => void):
       most = Math.max(most, residentMbOf(service.pid))
     }, 100)
     await generator.run({
-      port: service.port,
-      apiKey: service.apiKey,
+      ...onOne(service),
       connections,
       seconds: seconds * 3,
       rate: null,

@@ -81,6 +81,7 @@ const openBehindProxy = async (settings = '') => {
 }
 
 eventLogContract('PostgreSQL', {
+  tellsRepetition: true,
   open,
   openSilenceable: async () => {
     // The client's own patience with a query, shortened from ten seconds: the mechanism is the same.
@@ -259,8 +260,8 @@ describe('the event log in PostgreSQL', () => {
       await expect(append).rejects.toThrow(UnknownOutcome)
       await blocker.query('rollback')
       await blocker.end()
-      expect(await waiting).toEqual({ revision: 0 })
-      expect(await appendUntilKnown(eventLog, one, 'none', first)).toEqual({ revision: 1 })
+      expect(await waiting).toEqual({ revision: 0, repeated: false })
+      expect(await appendUntilKnown(eventLog, one, 'none', first)).toEqual({ revision: 1, repeated: false })
       expect((await readAll(eventLog, one)).map(asWritten)).toEqual(first)
     })
 
@@ -281,6 +282,7 @@ describe('the event log in PostgreSQL', () => {
           const expected = written.length === 0 ? 'none' : written.length - 1
           expect(await appendUntilKnown(writer, stream, expected, events)).toEqual({
             revision: written.length,
+            repeated: false,
           })
           written.push(...events)
         }
@@ -310,8 +312,11 @@ describe('the event log in PostgreSQL', () => {
           await expect(own.eventLog.append('ledger-a', 0, events)).rejects.toThrow(UnknownOutcome)
           await happened
           expect(await beside.head()).toBe(1n + 2n * BigInt(there))
-          expect(await own.eventLog.append('ledger-a', 0, events)).toEqual({ revision: 2 })
-          expect(await own.eventLog.append('ledger-a', 0, events)).toEqual({ revision: 2 })
+          expect(await own.eventLog.append('ledger-a', 0, events)).toEqual({
+            revision: 2,
+            repeated: lost === 'reply',
+          })
+          expect(await own.eventLog.append('ledger-a', 0, events)).toEqual({ revision: 2, repeated: true })
           expect((await readAll(own.eventLog, 'ledger-a')).map(asWritten)).toEqual([...before, ...events])
           expect(await beside.head()).toBe(3n)
         } finally {
@@ -335,7 +340,10 @@ describe('the event log in PostgreSQL', () => {
           expect(outcome).toMatchObject({ status: 'rejected', reason: expect.any(UnknownOutcome) })
         await Promise.all(
           appends.map(async ({ stream, events }) =>
-            expect(await own.eventLog.append(stream, 'none', events)).toEqual({ revision: 0 }),
+            expect(await own.eventLog.append(stream, 'none', events)).toEqual({
+              revision: 0,
+              repeated: true,
+            }),
           ),
         )
         expect(await own.eventLog.head()).toBe(21n)
@@ -356,7 +364,7 @@ describe('the event log in PostgreSQL', () => {
     await expect(own.append(stream, 'none', events)).rejects.toThrow(Unavailable)
     await sql.query('rollback')
     await expect(readAll(own, stream)).rejects.toThrow(StreamMissing)
-    expect(await own.append(stream, 'none', events)).toEqual({ revision: 0 })
+    expect(await own.append(stream, 'none', events)).toEqual({ revision: 0, repeated: false })
     await own.close()
   })
 
@@ -448,9 +456,9 @@ describe('the event log in PostgreSQL', () => {
         if (ending === 'is cut off')
           await sql.query('select pg_terminate_backend($1, 5000)', [paused.rows[0]?.pid])
         await sql.query('select pg_advisory_unlock($1)', [pauseLock])
-        if (ending === 'commits') expect(await slowAppend).toEqual({ revision: 1 })
+        if (ending === 'commits') expect(await slowAppend).toEqual({ revision: 1, repeated: false })
         else await expect(slowAppend).rejects.toThrow(UnknownOutcome)
-        expect(await fastAppend).toEqual({ revision: 0 })
+        expect(await fastAppend).toEqual({ revision: 0, repeated: false })
         const expected = ending === 'commits' ? [...slowEvents, ...fastEvents] : fastEvents
         await reader.until((now) => now.events().length >= expected.length)
         await reader.stop()
@@ -486,7 +494,9 @@ describe('the event log in PostgreSQL', () => {
       expect(conflict).toMatchObject({ reason: expect.any(AppendConflict) })
       expect(conflict).toMatchObject({ reason: { actual: 2 } })
       expect(future).toMatchObject({ reason: { actual: -1 } })
-      expect(others).toEqual(others.map(() => ({ status: 'fulfilled', value: { revision: 1 } })))
+      expect(others).toEqual(
+        others.map(() => ({ status: 'fulfilled', value: { revision: 1, repeated: false } })),
+      )
       expect(await transactionsOf(streams)).toBe(1)
     })
 
@@ -520,7 +530,10 @@ describe('the event log in PostgreSQL', () => {
         expect((await readAll(eventLog, stream)).slice(before).map(asWritten)).toEqual(batches.flat())
         // The stream itself knows where it stands.
         await expect(eventLog.append(stream, before, newEvents(1))).rejects.toThrow(AppendConflict)
-        expect(await eventLog.append(stream, before + 9, newEvents(1))).toEqual({ revision: before + 10 })
+        expect(await eventLog.append(stream, before + 9, newEvents(1))).toEqual({
+          revision: before + 10,
+          repeated: false,
+        })
       },
     )
 
@@ -536,7 +549,7 @@ describe('the event log in PostgreSQL', () => {
       const refused = eventLog.append(bad, 1, newEvents(1))
       refused.catch(() => undefined)
       const outcomes = await Promise.all(good.map(({ stream, events }) => append(stream, events)))
-      expect(outcomes).toEqual(outcomes.map(() => ({ revision: 0 })))
+      expect(outcomes).toEqual(outcomes.map(() => ({ revision: 0, repeated: false })))
       // Known not to be written: nobody has to find out.
       expect(await refused.catch((error: unknown) => error)).toBeInstanceOf(Error)
       expect(await refused.catch((error: unknown) => error)).not.toBeInstanceOf(UnknownOutcome)
@@ -556,7 +569,7 @@ describe('the event log in PostgreSQL', () => {
           expectUnchangedOrRefused(eventLog, newEvent({ [member]: '' })),
         ),
       ])
-      expect(appended).toEqual(appended.map(() => ({ revision: 1 })))
+      expect(appended).toEqual(appended.map(() => ({ revision: 1, repeated: false })))
       for (const { stream, events } of good)
         expect((await readAll(eventLog, stream)).map(asWritten)).toEqual(events)
     })

@@ -6,13 +6,13 @@ import pino from 'pino'
 import { projections } from '../../projections/index.ts'
 import type { AnyCapabilityForm } from '../../src/call/form.ts'
 import { createIdempotency } from '../../src/call/idempotency.ts'
+import { createOverload, type Overload } from '../../src/call/overload.ts'
 import { createRefusedCalls } from '../../src/call/refused-calls.ts'
 import { createRequestIds } from '../../src/call/request-id.ts'
-import { createReservations } from '../../src/call/reservations.ts'
 import { createHost, type Reach } from '../../src/call/route.ts'
 import { createUnauthenticatedRequests } from '../../src/call/unauthenticated.ts'
 import { whoami } from '../../src/capabilities/whoami/index.ts'
-import { parseConfig } from '../../src/config.ts'
+import { parseConfig, twoPersonOf } from '../../src/config.ts'
 import { dashboard } from '../../src/dashboard/dashboard.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { openKeyDirectory } from '../../src/guard/key-directory.ts'
@@ -40,11 +40,13 @@ export const openDashboardHost = async ({
   reach = {},
   forms = [],
   insecureCookies = false,
+  overload = createOverload(() => 0),
 }: {
   reach?: Reach
   /** Answered beside whoami. */
   forms?: readonly AnyCapabilityForm[]
   insecureCookies?: boolean
+  overload?: Overload
 } = {}): Promise<DashboardHost> => {
   const database = await testDatabase()
   const config = parseConfig({
@@ -74,6 +76,7 @@ export const openDashboardHost = async ({
       secrets,
       limiter: createRateLimiter(),
       refusedCalls: createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() }),
+      overload,
       unauthenticated: createUnauthenticatedRequests(logger),
       ledger,
       prices,
@@ -84,7 +87,6 @@ export const openDashboardHost = async ({
         secrets,
         sealer: foundation.epochKeys.sealer('idempotent-answer'),
       }),
-      reservations: createReservations(),
       requestIds: createRequestIds(),
       clock: Date,
       logger,
@@ -92,7 +94,7 @@ export const openDashboardHost = async ({
     [...open.formsOn('dashboard'), ...forms],
     reach,
   )
-  host.register(dashboard(foundation, logger, { insecureCookies }))
+  host.register(dashboard(foundation, logger, { insecureCookies, twoPerson: twoPersonOf(config) }))
   await host.ready()
   return {
     url: database.url,

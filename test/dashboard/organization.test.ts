@@ -124,6 +124,14 @@ describe('the overview', () => {
       expect(text).toContain(`${name} version ${version} ${head} 0 live`)
   })
 
+  test('shows the last signed checkpoint, as it was signed', async () => {
+    expect(textOf((await browser.get('/')).body)).toContain('Checkpoint None was signed yet.')
+    const { note, size } = await room.foundation.checkpoints.make()
+    const { body } = await browser.get('/')
+    expect(body).toContain(note)
+    expect(textOf(body)).toContain(`Leaves ${String(size)} Signed`)
+  })
+
   test('escapes what partners and operators have named', async () => {
     const name = `<script>alert(1)</script> "quoted" 'single' & more`
     const id = await organization(name)
@@ -535,8 +543,28 @@ describe('the statement', () => {
     }
   })
 
+  test('leads from a line to the call, explained', async () => {
+    const found = await browser.get(`/organizations/${id}?request_id=${requestIds[5]}`)
+    const path = `/organizations/${id}/calls/${requestIds[5]}`
+    expect(found.body).toContain(`href="${path}"`)
+    const answer = await browser.get(path)
+    expect(answer.statusCode).toBe(200)
+    const text = textOf(answer.body)
+    for (const part of [
+      requestIds[5],
+      'Why',
+      'Price book 1, digest',
+      'Facts',
+      'KeyUsed',
+      'As of ledger revision',
+    ])
+      expect(text).toContain(part)
+  })
+
   test('does not show another organization’s call', async () => {
     const other = await organization('Other Ltd', '10')
+    for (const name of [requestIds[5], ulid(0), 'x'])
+      expect((await browser.get(`/organizations/${other}/calls/${name}`)).statusCode).toBe(404)
     const answer = await browser.get(`/organizations/${other}?request_id=${requestIds[5]}`)
     expect(textOf(answer.body)).toContain('This ledger has no line of request')
   })

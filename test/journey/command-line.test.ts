@@ -103,25 +103,24 @@ describe('a price book', () => {
   }, 60_000)
 
   test.each([
-    ['cannot be read as JSON', 'not JSON', 'finance'],
-    ['rules: a list is expected; it is missing', '{"a":1}', 'finance'],
-    ['rules[0].rule_version: a number is expected; it is missing', '[{"rule":"whoami"}]', 'finance'],
+    ['cannot be read as JSON', 'not JSON'],
+    ['rules: a list is expected; it is missing', '{"a":1}'],
     [
       'rules[0].sku: at most 64 characters; it has 65',
       JSON.stringify([{ rule: 'whoami', rule_version: 1, sku: 's'.repeat(65), amount: '0' }]),
-      'finance',
     ],
     [
       'rule whoami: a decimal number of credits',
       '[{"rule":"whoami","rule_version":1,"sku":null,"amount":"-1"}]',
-      'finance',
     ],
-    ['approver: at most 200 characters; it has 201', 'as it is', long],
-    ['--approver: nothing but white space', 'as it is', ' '],
-    ['rule whoami stands in it twice', 'whoami twice', 'finance'],
+    ['--reason: at most 200 characters; it has 201', 'as it is', '2099-01-01', long],
+    ['--from: "tomorrow" is not an ISO 8601 instant', 'as it is', 'tomorrow'],
+    ['--from: 2026-01-01T00:00:00.000Z is not at least 5 s ahead', 'as it is', '2026-01-01'],
+    ['--from is required', 'as it is', ''],
+    ['rule whoami stands in it twice', 'whoami twice'],
   ])(
     'is refused in a sentence: %s',
-    async (sentence, content, approver) => {
+    async (sentence, content, from = '2099-01-01', reason = 'a test') => {
       const before = await written()
       const twice = [...rules, ...rules.filter(({ rule }) => rule === 'whoami')]
       const texts: Record<string, string> = {
@@ -129,7 +128,7 @@ describe('a price book', () => {
         'whoami twice': JSON.stringify(twice),
       }
       await writeFile(join(dir, 'book.json'), texts[content] ?? content)
-      const { code, out, err } = await run('price', 'publish', '<dir>/book.json', approver)
+      const { code, out, err } = await run('price', 'propose', '<dir>/book.json', from, reason)
       expect(err.split('\n')[0]).toContain(sentence)
       expect({ code, out }).toEqual({ code: 2, out: '' })
       expect(await written()).toBe(before)

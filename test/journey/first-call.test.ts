@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -93,6 +93,44 @@ test('the ledger shows the call with its facts and, right after it, its charge',
     metadata: { causation_id: call?.event_id, request_id: body.request_id },
     data: { amount: '1', rule: 'ip_lookup.located', rule_version: 1, price_book_version: 1 },
   })
+})
+
+test('ledger explain tells why the call cost what it did, and whether an address was its input', async () => {
+  const { body } = await lookup(demo.api_url, demo.api_key, '1.0.0.1')
+  const explain = (...more: string[]) =>
+    cli(['ledger', 'explain', String(body.request_id), ...more], environment())
+  const { code, out } = await explain('--input', '1.0.0.1')
+  expect(code).toBe(0)
+  for (const said of [
+    'It cost 1 credits',
+    'the address was located',
+    'price book 1, digest',
+    'Was that the input? Yes.',
+  ])
+    expect(out).toContain(said)
+  expect((await explain('--input', '1.0.0.2', '--whole')).out).toContain('Was that the input? No.')
+  const unknown = await cli(['ledger', 'explain', '01JB2ZQ5V7N3K2M4P6R8T0W1X2'], environment())
+  expect(unknown).toMatchObject({ code: 1, err: expect.stringContaining('RateLimitExceeded') })
+})
+
+test('the script from the service recomputes the ledger that a partner takes away, and finds one changed character', async () => {
+  const headers = { 'x-api-key': demo.api_key }
+  const directory = await mkdtemp(join(tmpdir(), 'partner-'))
+  try {
+    const script = join(directory, 'recompute-ledger.ts')
+    const pages = join(directory, '1.jsonl')
+    await writeFile(script, await (await fetch(`${demo.api_url}/docs/recompute-ledger.ts`)).text())
+    const exported = await fetch(`${demo.api_url}/v1/ledger/export`, { headers })
+    const remaining = exported.headers.get('credits-remaining')
+    const text = await exported.text()
+    await writeFile(pages, text)
+    const run = () => promisify(execFile)(process.execPath, [script, pages], { timeout: 20_000 })
+    expect((await run()).stdout).toContain(`balance: '${remaining}'`)
+    await writeFile(pages, text.replace('located', 'Located'))
+    await expect(run()).rejects.toThrow('was changed')
+  } finally {
+    await rm(directory, { recursive: true })
+  }
 })
 
 test('whoami tells the key and, within a second, when it was last used', async () => {

@@ -54,6 +54,20 @@ describe('the service', () => {
   )
 })
 
+test('a variable that is spelt nearly like one of ours is named beside what is wrong, without its value', async () => {
+  const started = startService({
+    ...{ DATA_DIR: join(dir, 'data'), API_PORT: 'abc', DATABSE_URL: `postgres://user:${password}@db/x` },
+  })
+  const told = await started.then(
+    () => 'it started',
+    (error: unknown) => (error instanceof Error ? error.message : ''),
+  )
+  expect(told.trimEnd().split('\n').slice(1)).toEqual([
+    'Configuration: API_PORT: a port number from 0 to 65535 (it is "abc")',
+    'Warning: DATABSE_URL is no variable of this service, and nothing reads it; is DATABASE_URL meant?',
+  ])
+}, 60_000)
+
 test('the command line says the same', async () => {
   const { code, out, err } = await cli(['org', 'list'], {
     SECRET_KEY: 'a secret of the test, long enough to be one',

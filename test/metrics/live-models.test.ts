@@ -271,7 +271,15 @@ describe('a process whose live model no longer follows the event log', () => {
     })
   })
 
-  test('prices nothing from when a book that cannot be read was published, and is not ready', async () => {
+  test.each([
+    ['of a later release', 'PriceBookRewritten', '{}'],
+    ['without what it has to hold', 'PriceBookWithdrawn', '{}'],
+    [
+      'of no date',
+      'PriceBookPublished',
+      JSON.stringify({ ...defaultPriceBook, version: 2, effective_from: '2026-02-30T25:00:00.000Z' }),
+    ],
+  ])('prices nothing from when an event %s is among the books, and is not ready', async (_, type, data) => {
     await append(1)
     const prices = openPriceBooks({ eventLog: fragile.eventLog, logger })
     stopping.push(prices.stop)
@@ -280,9 +288,13 @@ describe('a process whose live model no longer follows the event log', () => {
     await fragile.eventLog.append(priceBookStream, 0, [
       {
         id: eventIdOf(priceBookStream, 'tomorrow', 0),
-        type: 'PriceBookWithdrawn',
-        data: '{}',
-        metadata: '{"schema_version":1,"actor":"cli","effective_at":"2026-09-14T00:00:00.000Z"}',
+        type,
+        data,
+        metadata: JSON.stringify({
+          schema_version: type === 'PriceBookPublished' ? 2 : 1,
+          actor: 'cli',
+          effective_at: '2026-09-14T00:00:00.000Z',
+        }),
       },
     ])
     await until(() => prices.failure() !== null)

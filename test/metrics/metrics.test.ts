@@ -168,6 +168,11 @@ test('projections show no lag once they have caught up, and the location file it
   expect(samples(written, 'geo_database_age_seconds')['']).toBeGreaterThan(3_600)
 })
 
+test('the age of the last signed checkpoint', async () => {
+  await foundation.checkpoints.make()
+  expect(samples(await text(), 'checkpoint_age_seconds')[''] ?? -1).toBeGreaterThanOrEqual(0)
+})
+
 describe('what is written', () => {
   test('names no key, organization or address, and every name has the prefix', async () => {
     const written = await text()
@@ -179,6 +184,7 @@ describe('what is written', () => {
     expect([...labelWords(written).keys()].sort()).toEqual([
       'capability',
       'code',
+      'end',
       'le',
       'model',
       'outcome',
@@ -187,6 +193,7 @@ describe('what is written', () => {
       'provider',
       'reason',
       'source',
+      'state',
     ])
   })
 

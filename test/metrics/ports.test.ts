@@ -112,7 +112,7 @@ describe('the port', () => {
       await start({ ROLES: 'dashboard', METRICS_HOST: host }),
     ]
     try {
-      const ports = [one, other].map(({ metricsUrl }) => new URL(metricsUrl).port)
+      const ports = [one, other].map(({ metricsUrl }) => new URL(metricsUrl ?? '').port)
       expect(ports).not.toContain(String(defaultPort))
       expect(new Set(ports).size).toBe(2)
       expect(logged.filter((line) => line.includes('the default port is taken'))).toHaveLength(2)

@@ -137,17 +137,36 @@ describe('a mailbox that was deferred', () => {
     })
   })
 
-  test('by a Postgrey that defers missing ones too: row 16, for the recipient nobody has is deferred in its turn; kept is nothing', async () => {
+  test('by a Postgrey that defers missing ones too: row 17, for the recipient that no one has was made known to it as well', async () => {
     const asking = await openOwn({ mailFrom: 'first@sender.example.net' })
     const address = fullAddress('known@greylisting-all')
     expect(await asking.ask(address)).toMatchObject({ row: 12, retryAfter: 300 })
-    // Whether the domain takes anybody may be known to the next call, which a kept answer would hide.
     expect(await retried(asking, address)).toMatchObject({
-      row: 16,
-      verdict: 'risky/catch_all_undetermined',
+      row: 17,
+      verdict: 'valid/accepted',
       reply: '250 2.1.5',
-      cached: false,
+      catchAll: false,
+      cached: true,
     })
+  })
+
+  test.each(['greylisting', 'greylisting-all'])(
+    'by Postgrey (%s) is judged by the server itself when it is asked again: row 17',
+    async (domain) => {
+      const asking = await openOwn({ mailFrom: 'second@sender.example.net' })
+      const address = fullAddress(`known@${domain}`)
+      expect(await asking.ask(address)).toMatchObject({ row: 12, verdict: 'unknown/greylisted' })
+      await sleep(2 * greylistedSeconds * 1_000)
+      expect(await asking.ask(address)).toMatchObject({ row: 17, verdict: 'valid/accepted', cached: false })
+    },
+  )
+
+  test('by a Postgrey that defers missing ones too is missing when it is asked again: row 14', async () => {
+    const asking = await openOwn({ mailFrom: 'third@sender.example.net' })
+    const address = fullAddress('nobody@greylisting-all')
+    expect(await asking.ask(address)).toMatchObject({ row: 12, verdict: 'unknown/greylisted' })
+    await sleep(2 * greylistedSeconds * 1_000)
+    expect(await asking.ask(address)).toMatchObject({ row: 14, reply: '550 5.1.1' })
   })
 
   test('by postscreen, which wants to see a client come back: row 17', async () => {

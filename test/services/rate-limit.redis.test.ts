@@ -3,7 +3,8 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import { createRateLimiter } from '../../src/guard/rate-limit.ts'
-import { openSharedRateLimiter, type SharedRateLimiter } from '../../src/guard/redis-counters.ts'
+import { openRedisCounters } from '../../src/guard/redis-counters.ts'
+import { type SharedRateLimiter, shareRateLimiter } from '../../src/guard/shared-rate-limiter.ts'
 import { keyOf, passing, rateLimitContract, remainingOf } from '../contract/rate-limit.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson, createPartner, eventually, lookup, type Service, startService } from '../support/service.ts'
@@ -22,8 +23,7 @@ const opened: SharedRateLimiter[] = []
 const open = async (url = redis.url, answerMaxMs = 2_000): Promise<Opened> => {
   const written: string[] = []
   let degradations = 0
-  const limiter = await openSharedRateLimiter({
-    url,
+  const limiter = await shareRateLimiter(await openRedisCounters(url), {
     answerMaxMs,
     local: createRateLimiter(),
     logger: pino({ level: 'debug' }, { write: (line: string) => void written.push(line) }),

@@ -1,8 +1,8 @@
-import { mergeConfig } from 'vitest/config'
-import base from '../vitest.config.ts'
+import { defineConfig } from 'vitest/config'
+import { common, root } from '../vitest.config.ts'
 
 /** Tests against servers that `npm test` does without. They start them from PATH, and fail where there are none. */
-export default mergeConfig(
-  { ...base, test: { ...base.test, include: [], exclude: [] } },
-  { test: { include: ['test/services/**/*.test.ts'], exclude: ['**/node_modules/**'] } },
-)
+export default defineConfig({
+  root,
+  test: { ...common, maxWorkers: 4, include: ['test/services/**/*.test.ts'] },
+})

@@ -11,10 +11,12 @@ import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { type EventLog, StreamMissing } from '../../src/event-log/port.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import type { CallFacts } from '../../src/events/calls.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { settlementKeyOf } from '../../src/ledger/abandoned.ts'
 import { balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
+import { answerPeers } from '../../src/ledger/answer-peers.ts'
 import {
   type AccountSnapshot,
   type Committed,
@@ -22,8 +24,13 @@ import {
   type Ledger,
   type LedgerCommand,
   LedgerUnavailable,
+  type LocalLedger,
 } from '../../src/ledger/commit.ts'
+import { passOn } from '../../src/ledger/pass-on.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
+import { noOwners, type Owners } from '../../src/peers/owners.ts'
+import type { AnswerPeer } from '../../src/peers/peer.ts'
+
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
 import {
   type AppendAttempt,
@@ -31,6 +38,7 @@ import {
   createMemoryEventLog,
   type MemoryEventLog,
 } from '../support/memory-event-log.ts'
+import { createNetwork, type Station } from './network.ts'
 import { createProjector } from './projector.ts'
 import { time } from './time.ts'
 
@@ -39,17 +47,28 @@ const book = priceBookOf(defaultPriceBook)
 const keyId = 'K9abcdefghijklmn'
 const organizationIds = ['A', 'B', 'C'].map((letter) => `org_01K9SSSSSSSSSSSSSSSSSSSSS${letter}`)
 const overdrafts = ['0', '5', '20']
-export const operationsPerSeed = 4_400
+/** A command that is passed on is more work. */
+const operationsDefault = { alone: 4_400, passing: 2_000 }
 const clientsMax = 24
 /** How far the projection that gives snapshots is behind. */
 const snapshotLagMs = 400
+/** The ledger's own limit, questions to other processes before it, and how often those who are late are looked for. */
+const answerMaxMs = 19_000
+/** How much later than its time a caller is told: who the owner is may be found out for 500 ms first, and who is late is looked for that often. */
+const overdueMaxMs = 1_200
+/** What is under way when the network heals has arrived by then, and was given back where it has to be. */
+const restMs = 60_000
 
 type Process = {
   readonly name: string
   readonly ledger: Ledger
+  readonly local: LocalLedger
+  readonly station: Station
   readonly eventLog: EventLog
   alive: boolean
   outageUntilMs: number
+  /** Callers who wait for it. */
+  readonly waiting: Set<object>
   crash: () => void
   readonly crashed: Promise<never>
 }
@@ -58,6 +77,8 @@ type Process = {
 type Told =
   | { readonly kind: 'committed'; readonly committed: Committed }
   | { readonly kind: 'unavailable'; readonly by: Process }
+  /** Nothing was written, as the account is not what the command demands. */
+  | { readonly kind: 'nothing'; readonly by: Process }
   | { readonly kind: 'crashed' }
   /** The charge stands, and whether the answer settled it is not known: nothing was delivered. */
   | { readonly kind: 'unsettled' }
@@ -81,8 +102,12 @@ class ProcessCrashed extends Error {
  * truth.
  */
 export type Mutant = {
-  /** The event log of one process's ledger. */
-  readonly eventLog?: (eventLog: EventLog) => EventLog
+  /** The event log of one process's ledger, and whom that process takes for the owners. */
+  readonly eventLog?: (eventLog: EventLog, owners: Owners) => EventLog
+  /** The ledger of one process alone, as its part that passes commands on has it. */
+  readonly local?: (local: LocalLedger) => LocalLedger
+  /** What a process answers its peers. */
+  readonly answerPeer?: (answer: AnswerPeer) => AnswerPeer
   /** The ledger as callers have it. The same function wraps that of every process of a simulation. */
   readonly ledger?: () => (ledger: Ledger) => Ledger
   /** Which events of a ledger the snapshot's content is folded from, where it says that it is of the first `cut`. */
@@ -91,10 +116,21 @@ export type Mutant = {
   readonly checkpointApart?: true
 }
 
+export type Simulated = {
+  readonly operationsMax?: number
+  readonly mutant?: Mutant
+  /** The processes pass commands on to the owners of ledgers. Default: in every other seed. */
+  readonly passing?: boolean
+}
+
 export const simulate = async (
   seed: number,
-  { operationsMax = operationsPerSeed, mutant = {} }: { operationsMax?: number; mutant?: Mutant } = {},
-): Promise<{ operations: number; events: number; counts: Record<string, number> }> => {
+  {
+    passing = seed % 2 === 0,
+    operationsMax = operationsDefault[passing ? 'passing' : 'alone'],
+    mutant = {},
+  }: Simulated = {},
+): Promise<{ operations: number; events: number; counts: Record<string, number>; longestMs: number }> => {
   const random = seededRandom(seed)
   const chance = (probability: number): boolean => random.next() < probability
   const counts: Record<string, number> = {}
@@ -136,16 +172,25 @@ export const simulate = async (
     return draw < 0.12 ? 'unavailable' : undefined
   }
 
+  const network = createNetwork({ random, count, faulty: () => faulty })
   const wrapped = mutant.ledger?.() ?? ((ledger: Ledger) => ledger)
+  // Where little is read at once, a command lies across the end of a page.
+  const limits = passing && chance(0.3) ? { readPageMax: 5 + random.integer(20) } : {}
   let started = 0
   const startProcess = (): Process => {
     const name = `process-${++started}`
+    const station: Station = { id: name, alive: true, frozenUntilMs: 0, answer: () => undefined }
+    const owners = passing && !chance(0.1) ? network.ownersOf(station) : noOwners
+    const thaw = async (): Promise<void> => {
+      if (time.nowMs < station.frozenUntilMs) await time.wait(station.frozenUntilMs - time.nowMs)
+    }
     const crashed = Promise.withResolvers<never>()
     crashed.promise.catch(() => undefined)
     const never = new Promise<never>(() => undefined)
-    const eventLog = log.client(name, {
+    const client = log.client(name, {
       onAppend: async () => {
         await time.wait(1 + random.integer(6))
+        await thaw()
         if (!process.alive) {
           // The request may have left before the process died.
           return chance(0.5) ? never : deliverSoon('late').then(() => never)
@@ -156,30 +201,53 @@ export const simulate = async (
       },
       onRead: async () => {
         await time.wait(1 + random.integer(6))
+        await thaw()
         if (!process.alive) return never
         return faulty && (time.nowMs < process.outageUntilMs || chance(0.005)) ? 'unavailable' : undefined
       },
     })
+    // A process that is frozen hears late what was read or written.
+    const eventLog: EventLog = passing
+      ? {
+          ...client,
+          append: (...append) => client.append(...append).finally(thaw),
+          read: (...read) => client.read(...read).finally(thaw),
+        }
+      : client
+    const observe = {
+      conflict: () => count('conflict'),
+      reversal: () => count('reversal'),
+      passedOn: (end: string) => count(`passed on: ${end}`),
+    }
+    const own = createLedger({
+      eventLog: mutant.eventLog?.(eventLog, owners) ?? eventLog,
+      snapshot,
+      logger,
+      clock,
+      limits,
+      observe,
+    })
+    const local = mutant.local?.(own) ?? own
+    station.answer = answerPeers(own, { logger })
+    station.answer = mutant.answerPeer?.(station.answer) ?? station.answer
     const process: Process = {
       name,
       eventLog,
-      ledger: wrapped(
-        createLedger({
-          eventLog: mutant.eventLog?.(eventLog) ?? eventLog,
-          snapshot,
-          logger,
-          clock,
-          observe: { conflict: () => count('conflict'), reversal: () => count('reversal') },
-        }),
-      ),
+      ledger: wrapped(passOn({ local, owners, monotonic: clock.now, observe })),
+      local: own,
+      station,
       alive: true,
       outageUntilMs: 0,
+      waiting: new Set(),
       crashed: crashed.promise,
       crash: () => {
         process.alive = false
+        station.alive = false
+        network.crashed(station)
         crashed.reject(new ProcessCrashed(name))
       },
     }
+    if (passing) network.join(station)
     return process
   }
 
@@ -204,17 +272,67 @@ export const simulate = async (
   }
   const anyProcess = (): Process => random.pick(processes)
 
+  let longestMs = 0
+  let overdueMs = 0
+  /** The answer of a process, which comes in bounded time unless it is frozen or crashes. */
+  const answered = async <Value>(
+    process: Process,
+    asked: Promise<Value>,
+    waitMaxMs = Number.POSITIVE_INFINITY,
+  ): Promise<Value> => {
+    const startedMs = time.nowMs
+    const waits = {}
+    process.waiting.add(waits)
+    try {
+      return await Promise.race([asked, process.crashed])
+    } finally {
+      process.waiting.delete(waits)
+      if (process.station.frozenUntilMs < startedMs) {
+        longestMs = Math.max(longestMs, time.nowMs - startedMs)
+        overdueMs = Math.max(overdueMs, time.nowMs - startedMs - waitMaxMs)
+      }
+    }
+  }
+
   const submit = async (process: Process, organizationId: string, command: LedgerCommand): Promise<Told> => {
     try {
-      return {
-        kind: 'committed',
-        committed: await Promise.race([process.ledger.submit(organizationId, command), process.crashed]),
-      }
+      const committed = await answered(
+        process,
+        process.ledger.submit(organizationId, command),
+        command.waitMaxMs,
+      )
+      const nothing = committed.events.length === 0 && command.kind === 'record'
+      return nothing ? { kind: 'nothing', by: process } : { kind: 'committed', committed }
     } catch (error) {
       if (error instanceof ProcessCrashed) return { kind: 'crashed' }
       if (error instanceof LedgerUnavailable) return { kind: 'unavailable', by: process }
       return { kind: 'failed', error }
     }
+  }
+
+  /** What the house asks before a call with a key is recorded: whether it is paid, which the append then demands. */
+  const demandOf = async (
+    process: Process,
+    organizationId: string,
+    facts: CallFacts,
+  ): Promise<{ only?: 'paid' } | null> => {
+    const figures = process.ledger.figures(organizationId, { atMs: time.nowMs, cost: { facts, book } })
+    const cost = await answered(process, figures).then(
+      (found) => found.cost?.affordability,
+      () => undefined,
+    )
+    if (cost === 'paid') return { only: cost }
+    return cost === 'free' ? {} : null
+  }
+
+  /** Holds what a call may cost while it is made. Null: it is not made. */
+  const reserve = async (process: Process, organizationId: string, facts: CallFacts) => {
+    const asked = process.ledger.reserve(organizationId, { facts, book, atMs: time.nowMs })
+    const made = await answered(process, asked).catch(() => null)
+    if (made?.kind !== 'held') return null
+    count('reserved')
+    await time.wait(random.integer(chance(0.8) ? 50 : 3_000))
+    return made.release
   }
 
   /** What the house does before it makes a call with a key: up to where the ledger does not hold it; null: nobody knows. */
@@ -276,18 +394,32 @@ export const simulate = async (
     const facts = chance(0.85)
       ? ({ kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac } as const)
       : ({ kind: 'ip_lookup', success: false, country_code: null, address_hmac } as const)
-    const told = await submit(process, call.organizationId, {
+    const { organizationId } = call
+    const release = passing && chance(0.2) ? await reserve(process, organizationId, facts) : undefined
+    if (release === null) return
+    const demand = passing && idempotent && chance(0.5) ? await demandOf(process, organizationId, facts) : {}
+    if (demand === null) {
+      release?.()
+      return
+    }
+    const requestId = idempotent ? `request-${++sequence}` : call.key
+    const told = await submit(process, organizationId, {
       key: call.key,
       atMs,
       actor: `key:${keyId}`,
-      requestId: idempotent ? `request-${++sequence}` : call.key,
+      requestId,
       ...(looked === null ? {} : { absentUpTo: looked }),
       kind: 'record',
       call: { keyId, capability: 'ip_lookup', outcome: 'answered', facts },
       book,
+      ...demand,
+      ...(passing && chance(0.5) ? { waitMaxMs: 500 + random.integer(10_000) } : {}),
     })
+    release?.()
     count(`call ${told.kind}`)
-    const before = idempotent && told.kind === 'committed' && told.committed.repeated
+    // What another request with the key wrote may have been given back: this one settles it.
+    const before =
+      told.kind === 'committed' && told.committed.repeated && told.committed.requestId !== requestId
     call.told.push(before ? await settleCharge(call, process, told) : told)
   }
 
@@ -365,10 +497,47 @@ export const simulate = async (
     count('price')
   }
 
+  /** A process that ends in good order leaves first, answers all who wait, and comes to rest. */
+  const end = async (process: Process): Promise<void> => {
+    network.leave(process.station)
+    // Calls that it took go on.
+    await time.wait(random.integer(3_000))
+    const waiting = [...process.waiting]
+    let rested = false
+    try {
+      await Promise.race([process.ledger.drain(), process.crashed])
+      rested = true
+    } catch {
+      // It crashed meanwhile.
+    }
+    if (rested && waiting.some((one) => process.waiting.has(one)))
+      broken = new Error(`${process.name} came to rest while callers waited`)
+    while (rested && process.waiting.size > 0) await time.wait(100)
+    if (process.alive) process.crash()
+  }
+
+  const mishapAmongPeers = (process: Process, at: number): void => {
+    const draw = random.next()
+    if (draw < 0.3) {
+      process.station.frozenUntilMs = time.nowMs + random.integer(chance(0.6) ? 3_000 : 20_000)
+      count('frozen')
+    } else if (draw < 0.6) network.cut(process.station)
+    else if (draw < 0.8) {
+      if (processes.length < 6) processes.push(startProcess())
+      count('join')
+    } else {
+      if (processes.length > 2) processes.splice(at, 1)
+      else processes[at] = startProcess()
+      void end(process)
+      count('drain')
+    }
+  }
+
   const misfortune = async (): Promise<void> => {
     const at = random.integer(processes.length)
     const process = processes[at]
     if (process === undefined) return
+    if (passing && chance(0.7)) return mishapAmongPeers(process, at)
     if (chance(0.5)) {
       process.crash()
       processes[at] = startProcess()
@@ -390,7 +559,7 @@ export const simulate = async (
     if (draw < 0.86) return makeCall()
     if (draw < 0.92) return grant(anyOrganization())
     if (draw < 0.97) return sweep()
-    return draw < 0.99 ? setPrice() : misfortune()
+    return draw < (passing ? 0.98 : 0.99) ? setPrice() : misfortune()
   }
 
   const projector = createProjector({
@@ -399,6 +568,7 @@ export const simulate = async (
     random: seededRandom(seed + 1),
     apart: mutant.checkpointApart === true,
   })
+  let broken: unknown
   let operations = 0
   let finished = 0
   const client = async (): Promise<void> => {
@@ -406,7 +576,7 @@ export const simulate = async (
       operations++
       await act()
       projector.tick()
-      await time.wait(random.integer(chance(0.7) ? 12 : 300))
+      await time.wait(random.integer(chance(0.7) ? 12 : passing ? 3_000 : 300))
     }
     finished++
   }
@@ -432,7 +602,6 @@ export const simulate = async (
       }
     await Promise.all(Array.from({ length: clientsMax }, client))
   }
-  let broken: unknown
   open().catch((error: unknown) => {
     broken = error
   })
@@ -444,9 +613,17 @@ export const simulate = async (
   faulty = false
   for (const process of processes) process.outageUntilMs = 0
   while (log.late.length > 0) log.deliverLate(random.pick(log.late))
+  if (passing) {
+    let rested = false
+    void time.wait(restMs).then(() => {
+      rested = true
+    })
+    await time.run(() => rested)
+    while (log.late.length > 0) log.deliverLate(random.pick(log.late))
+  }
   let settled = false
   const settle = async (): Promise<void> => {
-    for (const { ledger } of processes) {
+    for (const { ledger, local } of processes) {
       for (const organizationId of organizationIds) {
         await ledger.account(organizationId)
         await ledger.submit(organizationId, {
@@ -456,7 +633,10 @@ export const simulate = async (
           kind: 'expire',
           grantId: 'none',
         })
-        await ledger.account(organizationId)
+        const account = await ledger.account(organizationId)
+        const figures = await local.figures(organizationId, { atMs: time.nowMs, fresh: true })
+        const held = figures.balance + account.overdraftLimit - figures.available
+        if (held !== 0n) throw new Error(`${held} micro-credits are held by no call`)
       }
       await ledger.drain()
     }
@@ -501,7 +681,9 @@ export const simulate = async (
     expect(account.revision).toBe(verdict.events - 1)
   }
   expect(projector.rows(), 'the rows are what the log comes to').toEqual(projector.folded())
-  return { operations, events, counts }
+  expect(longestMs, 'every caller is told in bounded time').toBeLessThan(answerMaxMs)
+  expect(overdueMs, 'every caller is told in its time').toBeLessThan(overdueMaxMs)
+  return { operations, events, counts, longestMs }
 }
 
 type Recorded = { readonly id: string; readonly revision: number; readonly event: LedgerEvent }
@@ -512,14 +694,14 @@ const recordedIn = (log: MemoryEventLog, organizationId: string): Recorded[] =>
     return { id: one.id, revision: one.revision, event: { type, data } as LedgerEvent }
   })
 
-/** The ledger's own verification (chain, ids, charge ids, schemas, overdraft at every event), and ids once more by hand. */
+/** the ledger's own verification (chain, ids, charge ids, schemas, every charge recomputed, overdraft at every event), and ids once more by hand. */
 const verify = async (
   eventLog: EventLog,
   organizationId: string,
   recorded: readonly Recorded[],
 ): Promise<{ events: number }> => {
   expect(new Set(recorded.map(({ id }) => id)).size, 'no event id is there twice').toBe(recorded.length)
-  const verdict = await verifyLedger(eventLog, organizationId)
+  const verdict = await verifyLedger(eventLog, organizationId, { books: [book] })
   expect(verdict.fault, 'the ledger verifies').toBeNull()
   return { events: verdict.events }
 }
@@ -611,7 +793,9 @@ const checkCall = ({ organizationId, key, told }: Call, { byId, charges, reverse
   }
   const acknowledged = told.some(({ kind }) => kind === 'committed')
   if (acknowledged && charged > 0n) expect(givenBack, `${key} was answered, so its charge stays`).toBe(0n)
-  const refusedBy = told.flatMap((one) => (one.kind === 'unavailable' ? [one.by] : []))
+  const refusedBy = told.flatMap((one) =>
+    one.kind === 'unavailable' || one.kind === 'nothing' ? [one.by] : [],
+  )
   if (givenBack !== 0n) {
     expect(refusedBy.length, `${key} was given back, so a caller was refused`).toBeGreaterThan(0)
     expect(givenBack, `${key} was given back whole`).toBe(charged)

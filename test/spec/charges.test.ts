@@ -1,7 +1,11 @@
 /** Specification 4.1's billing rules as decisions 8 to 14 carry them over to the IP lookup: who pays what, when. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { grant } from '../../src/administration/credits.ts'
-import { setPriceOverride } from '../../src/administration/prices.ts'
+import {
+  priceOverrides,
+  setPriceOverride,
+  withdrawPriceOverride,
+} from '../../src/administration/price-overrides.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook } from '../../src/billing/price-book.ts'
 import { type House, type LedgerFact, openHouse, type Partner, places, until } from '../support/house.ts'
@@ -28,6 +32,7 @@ const override = (partner: Partner, amount: string | null, effectiveFrom = new D
     sku: 'ip_lookup',
     amount: amount === null ? null : parseCredits(amount),
     effectiveFrom,
+    reason: 'contract',
     actor: 'cli',
   })
 
@@ -222,6 +227,39 @@ describe('decision 14: every charge names its rule, its version and the price bo
     expectCredits(await house.lookup(partner, { ip: places.london }), '3', '96.5')
     await override(partner, null)
     expectCredits(await house.lookup(partner, { ip: places.london }), '1', '95.5')
+  })
+
+  test('an own price that is withdrawn prices no call from then on; what it priced keeps its price', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const { organizationId } = partner
+    const { overrideId } = await override(partner, '0.25')
+    await override(partner, '4', new Date(Date.now() + hourMs).toISOString())
+    expectCredits(await house.lookup(partner, { ip: places.london }), '0.25', '9.75')
+    const listed = await priceOverrides(house.foundation, organizationId)
+    expect(listed.map(({ amount, inForce }) => ({ amount, inForce }))).toEqual([
+      { amount: '0.25', inForce: true },
+      { amount: '4', inForce: false },
+    ])
+    expect(listed[0]).toMatchObject({ overrideId, setBy: 'cli', reason: 'contract' })
+    const withdraw = () =>
+      withdrawPriceOverride(house.foundation, {
+        organizationId,
+        overrideId,
+        reason: 'a mistake',
+        actor: 'user:ada',
+      })
+    await withdraw()
+    expectCredits(await house.lookup(partner, { ip: places.london }), '1', '8.75')
+    await expect(withdraw()).rejects.toThrow(`${organizationId} has no override ${overrideId} that counts`)
+  })
+
+  test('an own price is not dated in the past', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const before = (await house.eventsOf(partner.organizationId)).length
+    await expect(override(partner, '0.25', new Date(Date.now() - 1_500).toISOString())).rejects.toThrow(
+      'has passed; prices never change backwards',
+    )
+    expect(await house.eventsOf(partner.organizationId)).toHaveLength(before)
   })
 
   test('an own price of 0 makes a located address free, by its rule', async () => {

@@ -1,6 +1,6 @@
 /** Specification 4.1, billing rules 1 to 5, with decisions 9, 10, 12, 15 and 24. */
 import { describe, expect, test } from 'vitest'
-import { setPriceOverride } from '../../src/administration/prices.ts'
+import { setPriceOverride } from '../../src/administration/price-overrides.ts'
 import {
   type Answer,
   type House,
@@ -69,7 +69,8 @@ describe('4.1.1 a valid result consumes credits', () => {
       organizationId: partner.organizationId,
       sku: 'email_validation',
       amount: 123_456n,
-      effectiveFrom: '2020-01-01T00:00:00.000Z',
+      effectiveFrom: new Date().toISOString(),
+      reason: 'contract',
       actor: 'cli',
     })
     const answer = await validate(house, partner, 'someone@valid.example.com')
@@ -145,11 +146,38 @@ describe('4.1.2 company enrichment is charged in addition only when requested an
       ),
     )
     expect(resultOf(answer).billing).toEqual({
-      billable: false,
+      billable: true,
       validation_credits: '0',
       company_credits: '2',
     })
     expectCredits(answer, '2', '8')
+  })
+
+  test('an unknown address has none: one that is asked for again pays for its company once (decision 10)', async () => {
+    let greylisting = true
+    const known = mailboxes('someone')
+    const domain = 'greylisting-widgets.com'
+    await world.host(domain, {
+      recipient: (...asked) => (greylisting ? '450 4.7.1 greylisted, try again later' : known(...asked)),
+    })
+    await knowCompany(house, domain, 'Greylisting Widgets')
+    const partner = await emailPartner(house, { credits: '10' })
+    const first = await validate(house, partner, `someone@${domain}`, { company: true })
+    expect(resultOf(first)).toMatchObject({
+      sub_status: 'greylisted',
+      company: null,
+      company_status: 'not_applicable',
+      billing: { billable: false, validation_credits: '0', company_credits: '0' },
+    })
+    expectCredits(first, '0', '10')
+    greylisting = false
+    const again = await validate(house, partner, `someone@${domain}`, { company: true })
+    expect(resultOf(again)).toMatchObject({
+      status: 'valid',
+      company_status: 'found',
+      billing: { billable: true, validation_credits: '1', company_credits: '2' },
+    })
+    expectCredits(again, '3', '7')
   })
 
   test('a disposable address has no company to look for, even if only its mail exchanger is disposable', async () => {
@@ -302,7 +330,7 @@ describe('decision 15: with an Idempotency-Key', () => {
     expect(resultOf(again)).toMatchObject({
       status: 'valid',
       company_status: 'found',
-      billing: { billable: true, validation_credits: '0', company_credits: '0' },
+      billing: { billable: false, validation_credits: '0', company_credits: '0' },
     })
     expectCredits(again, '0', '7')
     expect(bare(again.events)).toMatchObject([{ type: 'KeyUsed', data: { facts: { kind: 'replay' } } }])

@@ -1,6 +1,7 @@
 /** Domains with mail servers of their own on loopback, and what calls about their mailboxes look like. */
 import { connect, createServer, type Server } from 'node:net'
 import { afterAll, beforeAll, expect } from 'vitest'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import {
   type EmailValidationResult,
   emailValidationResult,
@@ -178,17 +179,24 @@ export const freeValidation = (partner: Partner, facts: ExpectedFacts) => [
   },
 ]
 
-export type ExpectedLine = { readonly sku: string; readonly amount: string; readonly rule: string }
+export type ExpectedLine = {
+  readonly sku: string
+  readonly amount: string
+  readonly rule: string
+  readonly rule_version: number
+}
 
 export const validLine: ExpectedLine = {
   sku: 'email_validation',
   amount: '1',
   rule: 'email_validation.valid',
+  rule_version: 1,
 }
 export const companyLine: ExpectedLine = {
   sku: 'company_data',
   amount: '2',
   rule: 'email_validation.company_found',
+  rule_version: 2,
 }
 
 /** A charged one: the facts, and the charge right after them. */
@@ -204,10 +212,11 @@ export const chargedValidation = (
       charge_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
       sku: lines.length === 1 ? lines[0]?.sku : expect.any(String),
       amount,
-      lines: lines.map((line) => ({ ...line, rule_version: 1 })),
+      lines,
       rule: lines[0]?.rule,
-      rule_version: 1,
+      rule_version: lines[0]?.rule_version,
       price_book_version: 1,
+      price_book_digest: priceBookOf(defaultPriceBook).digest,
       allocations: [{ grant_id: expect.any(String), amount }],
     },
   },

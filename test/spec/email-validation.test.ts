@@ -195,6 +195,66 @@ describe('4.1 the answer', () => {
   })
 })
 
+describe('decision 16: what people paste is read as they mean it', () => {
+  const spellings = [
+    '\u00A0someone@pasted.example.com\r\n',
+    'some\u200Bone@pasted.example.com',
+    'someone@pasted.example.com.',
+    'someone\uFF20pasted\u3002example\uFF0Ecom',
+  ]
+
+  test('its server is asked for the plain address, the facts are the same, and what was sent is repeated', async () => {
+    const server = await world.host('pasted.example.com', { recipient: mailboxes('someone') })
+    const plain = await validate(house, partner, 'someone@pasted.example.com')
+    for (const email of spellings) {
+      const answer = await validate(house, partner, email)
+      expect(resultOf(answer)).toMatchObject({
+        email,
+        normalized: 'someone@pasted.example.com',
+        status: 'valid',
+        did_you_mean: null,
+      })
+      expect(answer.events[0]?.data.facts).toEqual(plain.events[0]?.data.facts)
+    }
+    const real = server.recipients().filter((mailbox) => !/^[a-z0-9]{20}@/.test(mailbox))
+    expect(new Set(real)).toEqual(new Set(['someone@pasted.example.com']))
+  })
+
+  test('an Idempotency-Key holds for the body as it was sent', async () => {
+    const headers = { 'idempotency-key': 'pasted-and-plain' }
+    await validate(house, partner, 'nobody@nowhere.example.com', { headers })
+    const { status, body } = await validate(house, partner, ' nobody@nowhere.example.com', { headers })
+    expect({ status, code: body.code }).toEqual({ status: 422, code: 'IDEMP_001' })
+  })
+
+  test.each([
+    ['x@gmail,com', 'x@gmail.com'],
+    ['x@gmail..com', 'x@gmail.com'],
+    ['x@@gmail.com', 'x@gmail.com'],
+    ['mailto:ada@acme.com', 'ada@acme.com'],
+    ['Ada Byron <ada@acme.com>', 'ada@acme.com'],
+  ])('%s is no address, and may be meant as %s', async (email, meant) => {
+    const answer = await validate(house, partner, email)
+    expect(resultOf(answer)).toMatchObject({
+      normalized: null,
+      sub_status: 'invalid_syntax',
+      did_you_mean: meant,
+    })
+    expectCredits(answer, '0', answer.headers.get('credits-remaining') ?? '')
+  })
+
+  test('a name with any dots is asked for in quotes, at the carriers that gave such names out', async () => {
+    const server = await world.host('docomo.ne.jp', { recipient: mailboxes('"a..b."') })
+    const { status, normalized, checks } = resultOf(await validate(house, partner, 'a..b.@docomo.ne.jp'))
+    expect({ status, normalized, quoted: checks.syntax.quoted }).toEqual({
+      status: 'valid',
+      normalized: 'a..b.@docomo.ne.jp',
+      quoted: false,
+    })
+    expect(server.recipients()[0]).toBe('"a..b."@docomo.ne.jp')
+  })
+})
+
 describe('decision 17: what DNS says', () => {
   const cases: [string, () => void, string, number, Record<string, unknown>][] = [
     [

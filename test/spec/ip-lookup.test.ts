@@ -1,5 +1,6 @@
 /** Specification 2.3 and 4.2, with decisions 1, 4, 5, 7, 11, 18 and 19. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { london, nowhere } from '../ip-lookup/locations.ts'
 import { type AnswerAndFacts, type House, openHouse, type Partner, places } from '../support/house.ts'
 import { bare, expectCredits, expectRefusedCall, jsonType, rateLimitsOf, ulid } from './wire.ts'
@@ -33,6 +34,7 @@ const chargedLookup = (countryCode: string) => [
       rule: 'ip_lookup.located',
       rule_version: 1,
       price_book_version: 1,
+      price_book_digest: priceBookOf(defaultPriceBook).digest,
       allocations: [{ grant_id: expect.any(String), amount: '1' }],
     },
   },

@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { type ProfileResult, profileResult } from '../../src/capabilities/profile/contract.ts'
 import { parseConfig } from '../../src/config.ts'
 import { type App, startApp } from '../../src/start/app.ts'
@@ -221,6 +222,7 @@ const charged = (by: Partner, source: Source, ageSeconds: unknown = expect.any(N
       rule: `profile.${source}`,
       rule_version: 1,
       price_book_version: 1,
+      price_book_digest: priceBookOf(defaultPriceBook).digest,
       allocations: [{ grant_id: expect.any(String), amount: prices[source] }],
     },
   },

@@ -286,6 +286,8 @@ describe('networks', () => {
     expect(caddyfile({})).toMatch(
       /api\.localhost \{.*dynamic a api 3000.*dashboard\.localhost \{.*dashboard:3001/s,
     )
+    // By the hash of the key, over the processes that have the name now.
+    expect(caddyfile({})).toMatch(/refresh 1s\s+\}\s+lb_policy header X-Api-Key\s+lb_try_duration 5s/)
     const { edge } = Object(service('edge').networks)
     for (const more of [{}, { EDGE_ADDRESS: '10.9.0.2' }])
       expect(environmentOf('api', more).TRUSTED_PROXIES).toBe(filled(edge.ipv4_address, more))
@@ -305,7 +307,7 @@ describe('the configuration', () => {
     ...['GEOIP_CITY_DB', 'PROFILE_HTTP_MAPPING'],
     // For commands, which get them from whoever runs them.
     ...['EVENT_LOG_FROM', 'EVENT_LOG_TO', 'EVENT_LOG_ADMIN_URL', 'EVENT_LOG_USER_PASSWORD'],
-    'DATABASE_MIGRATION_URL',
+    ...['DATABASE_MIGRATION_URL', 'OPERATOR_TOKEN', 'OPERATOR'],
   ]
 
   test('every variable reaches the service, or is known not to', () => {

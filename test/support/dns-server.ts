@@ -4,7 +4,7 @@ import type { Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createTCPServer, createUDPServer, Packet } from 'dns2'
 
-export type RecordType = 'A' | 'AAAA' | 'MX' | 'CNAME'
+export type RecordType = 'A' | 'AAAA' | 'MX' | 'CNAME' | 'PTR'
 
 type Mx = { readonly priority: number; readonly exchange: string }
 
@@ -55,6 +55,7 @@ export const startDnsServer = async (
 ): Promise<DnsServerDouble> => {
   const table = tableOf(zones)
   const asked: string[] = []
+  let closed = false
   const { port, close } = await listen(async (request, send, overUdp) => {
     const [question] = request.questions
     if (question === undefined) return
@@ -62,6 +63,7 @@ export const startDnsServer = async (
     const type = typeNames[question.type ?? 0] ?? `TYPE${question.type}`
     asked.push(`${type} ${name}`)
     if (options.delayMs !== undefined) await delay(options.delayMs)
+    if (closed) return
     const response = Packet.createResponseFromRequest(request)
     if (options.truncate === true && overUdp) response.header.tc = 1
     else if (!fill(response, table, { name, type }, options)) return
@@ -74,11 +76,20 @@ export const startDnsServer = async (
       const types = table.get(name) ?? new Map<string, ZoneAnswer>()
       table.set(name, types.set(type, answer))
     },
-    close,
+    close: () => {
+      closed = true
+      return close()
+    },
   }
 }
 
-const typeNames: Readonly<Record<number, RecordType>> = { 1: 'A', 5: 'CNAME', 15: 'MX', 28: 'AAAA' }
+const typeNames: Readonly<Record<number, RecordType>> = {
+  1: 'A',
+  5: 'CNAME',
+  12: 'PTR',
+  15: 'MX',
+  28: 'AAAA',
+}
 const recordTypes: readonly RecordType[] = ['A', 'AAAA', 'MX', 'CNAME']
 
 type Table = Map<string, Map<string, ZoneAnswer>>
@@ -139,6 +150,7 @@ const recordsOf = (answer: ZoneAnswer | undefined, ttlSeconds: number) => {
 const resource = (name: string, type: string, record: string | Mx, ttl: number) => {
   const envelope = new Packet.Resource(name, Packet.TYPE.A, Packet.CLASS.IN, ttl)
   if (typeof record !== 'string') return Object.assign(envelope, record, { type: Packet.TYPE.MX })
+  if (type === 'PTR') return Object.assign(envelope, { type: Packet.TYPE.PTR, domain: record })
   if (type === 'CNAME') return Object.assign(envelope, { type: Packet.TYPE.CNAME, domain: record })
   return Object.assign(envelope, { type: type === 'A' ? Packet.TYPE.A : Packet.TYPE.AAAA, address: record })
 }

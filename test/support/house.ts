@@ -100,7 +100,7 @@ export type House = {
   ): Promise<AnswerAndFacts>
   lookup(partner: Partner, body: unknown, headers?: Readonly<Record<string, string>>): Promise<AnswerAndFacts>
   whoami(partner: Partner): Promise<AnswerAndFacts>
-  publishPriceBook(book: Omit<PriceBookPublished, 'version' | 'approver'>): Promise<number>
+  publishPriceBook(book: Pick<PriceBookPublished, 'effective_from' | 'rules'>): Promise<number>
   /** Resolves when the hosts know every key event recorded until now. */
   heard(): Promise<void>
   /** Lets time pass for this process; only with `clock: 'movable'`. Less than nothing: sets the time of day back. */
@@ -189,7 +189,7 @@ const fixture = (): Buffer =>
   })
 
 const secretKey = 'a secret of at least thirty-two characters'
-const conditionDeadlineMs = 10_000
+const conditionDeadlineMs = 30_000
 const ledgerEventsMax = 10_000
 
 /** Resolves when the condition holds; asks every 5 ms. */
@@ -380,7 +380,8 @@ const createHouse = ({
   dispose: () => Promise<void>
 }): House => {
   const { apiUrl, dashboardUrl, metricsUrl } = app
-  if (apiUrl === null || dashboardUrl === null) throw new Error('the house has no hosts')
+  if (apiUrl === null || dashboardUrl === null || metricsUrl === null)
+    throw new Error('the house has no hosts')
   let ended = false
   let canary: Promise<string> | undefined
 
@@ -485,7 +486,10 @@ const createHouse = ({
       const version = books.length + 1
       await foundation.eventLog.append(priceBookStream, books.length - 1, [
         encodeEvent(
-          { type: 'PriceBookPublished', data: { version, ...book, approver: 'finance' } },
+          {
+            type: 'PriceBookPublished',
+            data: { version, ...book, approver: 'finance', proposal: null, digest: null },
+          },
           {
             id: eventIdOf(priceBookStream, String(version), 0),
             actor: 'cli',

@@ -135,7 +135,8 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
         }
         throw new UnknownOutcome(`${name}: the reply was lost`)
       }
-      return { revision: place(attempt).revision }
+      const { revision, written } = place(attempt)
+      return { revision, repeated: !written }
     }
 
     const read: EventLog['read'] = async (stream, options) => {

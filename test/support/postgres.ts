@@ -1,6 +1,7 @@
 /** Databases for tests: real PostgreSQL, migrated, one per caller, independent of every other. */
 import { randomBytes } from 'node:crypto'
 import { rm } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import { inject } from 'vitest'
 // For its declaration of what the run provides.
@@ -52,11 +53,31 @@ async function createTestDatabase(template: string): Promise<TestDatabase> {
     serviceUrl: service.href,
     keyDir,
     drop: async () => {
+      await leftBy(adminUrl, name)
       await asAdmin(adminUrl, `drop database if exists ${name} with (force)`)
       await rm(keyDir, { recursive: true, force: true })
     },
   }
 }
+
+/**
+ * A pool has ended before the server has let go of its connections: one that is ended by force meanwhile is an error that no one
+ * listens to any more. Those that stay are ended all the same.
+ */
+async function leftBy(adminUrl: string, name: string): Promise<void> {
+  const client = new pg.Client({ connectionString: adminUrl })
+  await client.connect()
+  try {
+    for (const until = performance.now() + leavingMs; performance.now() < until; await sleep(10)) {
+      const { rows } = await client.query('select from pg_stat_activity where datname = $1 limit 1', [name])
+      if (rows.length === 0) return
+    }
+  } finally {
+    await client.end()
+  }
+}
+
+const leavingMs = 500
 
 async function asAdmin(url: string, statement: string): Promise<void> {
   const client = new pg.Client({ connectionString: url })

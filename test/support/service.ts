@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { keyDirOf } from './key-dir.ts'
 
@@ -13,6 +14,7 @@ const answerDeadlineMs = 60_000
 
 export type Service = {
   readonly apiUrl: string
+  /** Empty where its ROLES are without the dashboard. */
   readonly dashboardUrl: string
   readonly metricsUrl: string
   readonly child: ChildProcess
@@ -22,11 +24,15 @@ export type Service = {
   end(signal: NodeJS.Signals): Promise<number | string>
 }
 
+/** What Node compiled, for the next process that loads it: hundreds are started, and most of what one costs is compiling. */
+export const compileCache = { NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/compiled') }
+
 /** What a child process gets to see: nothing of the test run's own environment beyond the path. */
 const environmentOf = (variables: Readonly<Record<string, string>>): Record<string, string> => ({
   PATH: process.env.PATH ?? '',
   HOME: process.env.HOME ?? '',
   LOG_LEVEL: 'warn',
+  ...compileCache,
   ...(variables.DATABASE_URL === undefined ? {} : { KEY_DIR: keyDirOf(variables.DATABASE_URL) }),
   ...variables,
 })
@@ -79,7 +85,7 @@ const spawnService = (
 export const startWorker = (variables: Readonly<Record<string, string>>): ServiceProcess =>
   spawnService({ ROLES: 'projector', ...variables })
 
-/** Starts the service on free ports and resolves when it says that it answers. */
+/** Starts the service, with the API among its roles, on free ports and resolves when it says that it answers. */
 export const startService = async (
   variables: Readonly<Record<string, string>>,
   launch?: Launch,
@@ -92,8 +98,9 @@ export const startService = async (
     reject,
   } = Promise.withResolvers<Pick<Service, 'apiUrl' | 'dashboardUrl' | 'metricsUrl'>>()
   const look = (): void => {
-    const api = /^API +(http\S+)$/m.exec(output())?.[1]
-    const dashboard = /^Dashboard +(http\S+)$/m.exec(output())?.[1]
+    const api = /^API +(http\S+)(?: {2}\(\d+ processes\))?$/m.exec(output())?.[1]
+    const shows = variables.ROLES?.includes('dashboard') ?? true
+    const dashboard = shows ? /^Dashboard +(http\S+)$/m.exec(output())?.[1] : ''
     const metrics = /^Metrics +(http\S+)\/metrics$/m.exec(output())?.[1]
     // The embedded default is ready to be tried only when it has said how.
     const announced = variables.DATABASE_URL !== undefined || /^curl /m.test(output())
@@ -237,8 +244,14 @@ export const exportLedger = async (
     .map((line) => JSON.parse(line) as ExportedEvent)
 }
 
+/** Above what anything takes on a busy machine. */
+const eventualMs = 30_000
+
 /** Resolves when `check` gives something else than undefined; asks every 20 ms. */
-export const eventually = async <T>(check: () => Promise<T | undefined>, deadlineMs = 10_000): Promise<T> => {
+export const eventually = async <T>(
+  check: () => Promise<T | undefined>,
+  deadlineMs = eventualMs,
+): Promise<T> => {
   const end = Date.now() + deadlineMs
   for (;;) {
     const value = await check()

@@ -5,6 +5,8 @@ export type TcpProxy = {
   readonly port: number
   /** Nothing passes either way any more; connections stay open and new ones are accepted. */
   freeze(): void
+  /** All connections are cut, and every new one as soon as it is made, until `thaw`. */
+  refuse(): void
   /** What waited passes on. */
   thaw(): void
   /**
@@ -22,10 +24,15 @@ type Loss = { readonly done: () => void }
 export const startTcpProxy = async (server: { host: string; port: number }): Promise<TcpProxy> => {
   const sockets = new Set<Socket>()
   let frozen = false
+  let refusing = false
   let loseReply: Loss | undefined
   let loseRequest: Loss | undefined
 
   const join = (client: Socket): void => {
+    if (refusing) {
+      client.destroy()
+      return
+    }
     const upstream = connect(server)
     const cut = (): void => {
       client.destroy()
@@ -73,8 +80,13 @@ export const startTcpProxy = async (server: { host: string; port: number }): Pro
       frozen = true
       for (const socket of sockets) socket.pause()
     },
+    refuse: () => {
+      refusing = true
+      for (const socket of sockets) socket.destroy()
+    },
     thaw: () => {
       frozen = false
+      refusing = false
       for (const socket of sockets) socket.resume()
     },
     loseNextReply: () => new Promise((done) => (loseReply = { done })),

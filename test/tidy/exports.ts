@@ -12,15 +12,23 @@ const known: readonly { readonly which: RegExp; readonly why: string }[] = [
   { which: /\/contract\.ts#/, why: 'the wire: tests read answers by it' },
   { which: /#[a-z]\w*(?:Max|Min|Ms|Length|Seconds|Limits|Count)$/, why: 'a number: tests go to its edge' },
   { which: /#[A-Z]/, why: 'a type: tests build such a value, or get one' },
-  { which: /ledger\/decide\.ts#/, why: 'pure decisions, which tests take one by one' },
+  {
+    which: /ledger\/(?:decide|call-costs)\.ts#/,
+    why: 'pure decisions and folds, which tests take one by one',
+  },
+  {
+    which: /tree\/(?:merkle-tree|signed-note|checkpoints)\.ts#/,
+    why: 'what strangers verify by: tests go by the published vectors',
+  },
+  { which: /#(?:openLink|openPeerListener)$/, why: 'what a process opens when it takes part' },
   {
     which:
-      /#(?:tariff|catalogue|callFacts|eventMetadata|writerTable|ipv6Embedding|listFileNames|listEntries|apiKeyPrefix)$/,
+      /#(?:tariff|catalogue|providerRows|callFacts|eventMetadata|writerTable|ipv6Embedding|listFileNames|listEntries|disposableLists|apiKeyPrefix)$/,
     why: 'a table: tests go through all of it',
   },
   {
     which:
-      /#(?:suggestDomain|slipsBetween|countryCodeOf|instantOf|plainAddress|shortHmac|uuidV5|boundsFor|loggedError|credentials)$/,
+      /#(?:suggestDomain|slipsBetween|countryCodeOf|instantOf|plainAddress|shortHmac|uuidV5|boundsFor|loggedError|credentials|ruleFor|deliveriesOf|expiryNotice)$/,
     why: 'a function of values with a table of cases of its own',
   },
 ]

@@ -11,7 +11,7 @@ const belowFoundation = [...pure, ...engine, 'config']
 const outer = [
   ...belowFoundation,
   ...['call', 'capabilities', 'egress', 'foundation', 'administration'],
-  ...['cli', 'dashboard', 'jobs', 'metrics', 'start'],
+  ...['cli', 'dashboard', 'jobs', 'metrics', 'peers', 'start', 'webhooks'],
 ]
 
 /** A word is a folder, or the list of capabilities (`capabilities`), or `config`; a path is that one file. */
@@ -21,31 +21,40 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   keys: ['events'],
   projections: ['events'],
   'event-log': pure,
-  ledger: [...pure, 'event-log'],
+  ledger: [...pure, 'event-log', 'src/peers/peer.ts', 'src/peers/owners.ts'],
   guard: [...pure, 'event-log'],
   projector: [...pure, 'event-log'],
   // Of egress, the type of what capabilities are given.
   call: [...pure, ...engine, 'src/egress/outside.ts'],
   metrics: [...pure, ...engine, 'call'],
   concurrency: [],
+  // Of the event log, how an outage is told.
+  peers: ['src/event-log/outage.ts', 'config'],
   egress: [],
   // A capability calls, reads projections, follows the event log, hashes what is personal, and asks outside.
   capability: [
     ...['call', 'egress', 'events', 'projections', 'src/guard/secrets.ts'],
-    ...['port', 'append-next', 'append-until-known', 'follow', 'stored-event', 'event-id'].map(
-      (name) => `src/event-log/${name}.ts`,
-    ),
+    ...[
+      'port',
+      'append-chained',
+      'append-next',
+      'append-until-known',
+      'follow',
+      'stored-event',
+      'event-id',
+    ].map((name) => `src/event-log/${name}.ts`),
     // The rules for what operators type, for commands about what a capability keeps.
     'src/administration/input.ts',
   ],
+  webhooks: [...pure, ...engine, 'egress'],
   capabilities: ['call', 'events', 'every capability'],
-  foundation: belowFoundation,
-  administration: [...belowFoundation, 'foundation'],
+  foundation: [...belowFoundation, 'peers'],
+  administration: [...belowFoundation, 'foundation', 'webhooks', 'src/egress/guard.ts', 'src/egress/post.ts'],
   cli: outer,
   dashboard: outer,
   jobs: outer,
-  start: outer,
-  main: [...outer, 'package.json'],
+  start: [...outer, 'package.json'],
+  main: outer,
   config: [],
 }
 

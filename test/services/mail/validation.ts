@@ -1,5 +1,4 @@
 /** E-mail validation as a process has it, against the mail hosts of a test: verdicts with what they rest on. */
-import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import { pino } from 'pino'
 import { defaultKeyLimits } from '../../../src/administration/api-keys.ts'
@@ -14,6 +13,7 @@ import {
   createMailboxProbe,
   type MailboxStatus,
 } from '../../../src/capabilities/email-validation/mailbox/probe.ts'
+import { createRecipientOf } from '../../../src/capabilities/email-validation/mailbox/recipient-of.ts'
 import { askAgain, retrySealPurpose } from '../../../src/capabilities/email-validation/mailbox/retry.ts'
 import { createDns } from '../../../src/egress/dns.ts'
 import { createEgressGuard } from '../../../src/egress/guard.ts'
@@ -68,7 +68,7 @@ export const openValidation = async ({
   const mailbox = createMailboxProbe({
     ...{ port, helo, mailFrom, logger },
     clock: () => performance.now(),
-    random: (size) => randomBytes(size),
+    recipientOf: createRecipientOf({ hmac: secrets.recipientHmac, clock: Date }),
   })
   const checks = createMailboxChecks(pool)
   const sealer = processKeys({ pool, dir: database.keyDir }).sealer(retrySealPurpose)

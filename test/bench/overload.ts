@@ -1,0 +1,212 @@
+import { readFile } from 'node:fs/promises'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Pool } from 'undici'
+import { issueKey } from '../../src/administration/api-keys.ts'
+import type { Foundation } from '../../src/foundation/foundation.ts'
+import { type BenchOptions, figureRow, type Row, ratioRow } from './row.ts'
+import { openAccount, startService } from './service.ts'
+
+/**
+ * One organization that asks for ten times what a source of profiles can answer, beside one that asks for a little: what the other one
+ * notices, what the first is told, what it costs in memory, and how soon all is as before.
+ */
+
+const sourceMs = 200
+const sourceAtOnce = 8
+const floodPerSecond = (10 * sourceAtOnce * 1_000) / sourceMs
+const usualPerSecond = 5
+const usualSeconds = 10
+const callsAtOnceMax = 900
+const slowdownMost = 5
+const recoverySecondsMost = 2
+const grownMbMost = 100
+
+export const overload = async ({ seconds, long, begin, tell }: BenchOptions): Promise<Row[]> => {
+  const floodSeconds = long ? 30 : Math.max(5, seconds)
+  const source = await openSource()
+  const service = await startService({
+    roles: 'api,dashboard,projector,jobs',
+    environment: {
+      PROFILE_PROVIDER: 'http',
+      PROFILE_HTTP_URL: `http://127.0.0.1:${source.port}/people?lid={lid}`,
+      PROFILE_FETCHES_MAX: String(sourceAtOnce),
+      EGRESS_ALLOW: '127.0.0.1/32',
+    },
+  })
+  const pool = new Pool(`http://127.0.0.1:${service.port}`, { connections: callsAtOnceMax })
+  try {
+    const normal = await keyOf(service.foundation)
+    const flooding = await keyOf(service.foundation)
+    begin()
+    const usual = await offered(pool, { apiKey: normal, perSecond: usualPerSecond, seconds: usualSeconds })
+    tell(`overload: alone ${told(usual)}`)
+    const memory = watchMemory(service.pid)
+    const [flood, beside] = await Promise.all([
+      offered(pool, { apiKey: flooding, perSecond: floodPerSecond, seconds: floodSeconds }),
+      offered(pool, { apiKey: normal, perSecond: usualPerSecond, seconds: floodSeconds }),
+    ])
+    tell(`overload: ${floodPerSecond}/s of one: ${told(flood)}; the other ${told(beside)}`)
+    const recoverySeconds = await recovery(pool, normal, 2 * p99(usual))
+    const grown = await memory.stop()
+    const others = [...flood, ...beside].filter(({ status }) => ![200, 429, 503].includes(status))
+    return [
+      ratioRow(`a normal organization's p99 beside one that offers ${floodPerSecond} calls/s`, {
+        ...{ measured: p99(beside), against: p99(usual), unit: 'ms', bound: { most: slowdownMost } },
+      }),
+      figureRow(
+        'its calls that were not answered',
+        beside.filter(({ status }) => status !== 200).length,
+        'calls',
+        {
+          most: 0,
+        },
+      ),
+      figureRow(
+        'the other one: answered',
+        flood.filter(({ status }) => status === 200).length / floodSeconds,
+        'calls/s',
+        null,
+      ),
+      figureRow('answers other than 200, 429, 503', others.length, 'calls', { most: 0 }),
+      figureRow('memory of the service: grown by', grown / 2 ** 20, 'MB', { most: grownMbMost }),
+      figureRow('until all is as before', recoverySeconds, 's', { most: recoverySecondsMost }),
+    ]
+  } finally {
+    await pool.destroy()
+    await service.stop()
+    await source.close()
+  }
+}
+
+type Answered = { readonly status: number; readonly ms: number }
+
+const p99 = (answers: readonly Answered[]): number => {
+  const sorted = answers.map(({ ms }) => ms).sort((a, b) => a - b)
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * 0.99))] ?? Number.NaN
+}
+
+const told = (answers: readonly Answered[]): string => {
+  const by = Map.groupBy(answers, ({ status }) => status)
+  const counts = [...by].map(([status, some]) => `${some.length} x ${status}`).join(', ')
+  return `${counts}, p99 ${Math.round(p99(answers))} ms`
+}
+
+let people = 0
+
+/** 0: no answer at all. */
+const ask = async (pool: Pool, apiKey: string): Promise<Answered> => {
+  const startedMs = performance.now()
+  try {
+    const { statusCode, body } = await pool.request({
+      method: 'POST',
+      path: '/v1/profnet/profile',
+      headers: { 'content-type': 'application/json', 'x-api-key': apiKey },
+      body: JSON.stringify({ id: `person-${++people}` }),
+      headersTimeout: 20_000,
+    })
+    await body.dump()
+    return { status: statusCode, ms: performance.now() - startedMs }
+  } catch {
+    return { status: 0, ms: performance.now() - startedMs }
+  }
+}
+
+/** Evenly, whether answers come or not. */
+const offered = async (
+  pool: Pool,
+  { apiKey, perSecond, seconds }: { apiKey: string; perSecond: number; seconds: number },
+): Promise<Answered[]> => {
+  const asked: Promise<Answered>[] = []
+  const startedMs = performance.now()
+  for (let n = 0; n < perSecond * seconds; n++) {
+    const waitMs = startedMs + (n * 1_000) / perSecond - performance.now()
+    if (waitMs > 1) await sleep(waitMs)
+    asked.push(ask(pool, apiKey))
+  }
+  return Promise.all(asked)
+}
+
+/** Seconds until three calls in a row are answered as quickly as usual. */
+const recovery = async (pool: Pool, apiKey: string, quickMs: number): Promise<number> => {
+  const startedMs = performance.now()
+  for (let quick = 0, firstMs = startedMs; performance.now() - startedMs < 60_000; ) {
+    const askedMs = performance.now()
+    const { status, ms } = await ask(pool, apiKey)
+    if (quick === 0) firstMs = askedMs
+    quick = status === 200 && ms <= quickMs ? quick + 1 : 0
+    if (quick === 3) return (firstMs - startedMs) / 1_000
+  }
+  return Number.POSITIVE_INFINITY
+}
+
+const lookMs = 200
+
+/** What a process's resident memory grew by, at most, since the call. */
+const watchMemory = (pid: number): { stop(): Promise<number> } => {
+  const residentBytes = async (): Promise<number> =>
+    Number(/VmRSS:\s+(\d+)/.exec(await readFile(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1_024
+  let most = 0
+  let ended = false
+  const watching = (async () => {
+    const before = await residentBytes()
+    while (!ended) {
+      most = Math.max(most, (await residentBytes()) - before)
+      await sleep(lookMs)
+    }
+  })()
+  return {
+    stop: async () => {
+      ended = true
+      await watching
+      return most
+    },
+  }
+}
+
+/** A source on the loopback that answers each question after a while, so many at once and the others in turn. */
+const openSource = async (): Promise<{ port: number; close(): Promise<void> }> => {
+  const waiting: { lid: string; response: ServerResponse }[] = []
+  let busy = 0
+  const next = (): void => {
+    if (busy >= sourceAtOnce) return
+    const one = waiting.shift()
+    if (one === undefined) return
+    busy += 1
+    setTimeout(() => {
+      busy -= 1
+      one.response
+        .writeHead(200, { 'content-type': 'application/json' })
+        .end(JSON.stringify({ lid: one.lid, firstname: 'Zorvina', lastname: 'Quell' }))
+      next()
+    }, sourceMs)
+  }
+  const server = createServer(({ url = '' }, response) => {
+    waiting.push({ lid: new URL(url, 'http://source').searchParams.get('lid') ?? '', response })
+    next()
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: async () => {
+      server.closeAllConnections()
+      await new Promise((resolve) => server.close(resolve))
+    },
+  }
+}
+
+const keyOf = async (foundation: Foundation): Promise<string> => {
+  const { organizationId } = await openAccount(foundation)
+  const perMinute = 100_000_000
+  const { apiKey } = await issueKey(foundation, {
+    ...{ organizationId, name: 'profiles', permissions: ['profnet_scraping'] },
+    limits: {
+      requests_per_minute: perMinute,
+      requests_per_day: perMinute * 10,
+      email_validations_per_second: 10,
+    },
+    ...{ allowedCidrs: [], expiresAt: null, actor: 'system' },
+  })
+  return apiKey
+}

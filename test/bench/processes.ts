@@ -1,0 +1,313 @@
+import type { Logger } from 'pino'
+import { catchUp } from '../../src/administration/catch-up.ts'
+import type { Foundation } from '../../src/foundation/foundation.ts'
+import { type ProcessFigures, startApiProcesses } from './api-processes.ts'
+import { withFoundation } from './database.ts'
+import { startDouble } from './eventstoredb.ts'
+import { type LoadedPlace, type LoadGenerator, type LoadResult, openLoadGenerator } from './load.ts'
+import { processorMsOf } from './processor-time.ts'
+import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
+import { openAccount } from './service.ts'
+
+/**
+ * What more processes do for a partner: k api processes on one database, 64 connections in all, spread evenly over them.
+ * Against as many processes that serve organizations of their own, which is what they would reach if they never met.
+ *
+ * Nothing projects while calls are measured; the projections catch up before each set of processes starts, so that it
+ * finds accounts as it would where a projector runs. Processes are started anew for every figure, in turns.
+ */
+
+const connections = 64
+const manyOrganizations = 2_000
+const roundsMax = 3
+const warmUpSeconds = 2
+/** Everything is touched once, at 1 ms of processor time each, by every process. */
+const firstTouchSecondsMax = 60
+const openedAtOnce = 32
+
+/**
+ * `shared`: every process is called for every organization. `owners off`: the same, and each writes for itself. `own`: each
+ * organization is called at one process alone.
+ */
+type Arrangement = 'shared' | 'owners off' | 'own'
+
+type Installation = {
+  readonly log: string
+  readonly eventLogUrl: string | undefined
+  /** Of a log that is a process of this machine, but not of PostgreSQL. */
+  readonly logPid: number | undefined
+  readonly foundation: Foundation
+  readonly dataDir: string
+  readonly logger: Logger
+  readonly apiKeys: readonly string[]
+}
+
+type Measured = {
+  readonly perSecond: number
+  readonly p50Ms: number
+  readonly p99Ms: number
+  /** Service and PostgreSQL. */
+  readonly processorUs: number
+  readonly postgresUs: number
+  readonly logUs: number
+  readonly conflictsPerThousand: number
+  /** Calls of the slowest process over the mean. */
+  readonly slowest: number
+  readonly callsPerAppend: number
+  /** Calls per second while every organization was called for the first time; null: there is one each. */
+  readonly firstTouch: number | null
+}
+
+export const processes = async (options: BenchOptions): Promise<Row[]> => {
+  const generator = openLoadGenerator()
+  const counts = [1, 2, 4, ...(options.long ? [8] : [])]
+  const most = Math.max(...counts)
+  try {
+    const rows = await withInstallation('the Postgres log', manyOrganizations, {}, async (on) => [
+      ...(await compare(on, 1, counts, generator, options)),
+      ...(await compare(on, manyOrganizations, counts, generator, options)),
+    ])
+    const given = process.env.TEST_EVENTSTORE_URL
+    const server =
+      given === undefined ? await startDouble() : { url: given, pid: undefined, stop: async () => undefined }
+    const log = given === undefined ? 'the EventStoreDB double' : 'a real EventStoreDB'
+    try {
+      return [
+        ...rows,
+        ...(await withInstallation(log, most, { url: server.url, pid: server.pid }, (on) =>
+          compare(on, 1, counts, generator, options),
+        )),
+      ]
+    } finally {
+      await server.stop()
+    }
+  } finally {
+    await generator.stop()
+  }
+}
+
+const withInstallation = <Result>(
+  log: string,
+  organizations: number,
+  { url, pid }: { readonly url?: string; readonly pid?: number | undefined },
+  use: (installation: Installation) => Promise<Result>,
+): Promise<Result> =>
+  withFoundation(async ({ foundation, dataDir, logger }) => {
+    const apiKeys: string[] = []
+    let left = organizations
+    await Promise.all(
+      Array.from({ length: Math.min(organizations, openedAtOnce) }, async () => {
+        while (left-- > 0) apiKeys.push((await openAccount(foundation)).apiKey)
+      }),
+    )
+    return use({ log, eventLogUrl: url, logPid: pid, foundation, dataDir, logger, apiKeys })
+  }, url)
+
+const compare = async (
+  installation: Installation,
+  organizations: number,
+  counts: readonly number[],
+  generator: LoadGenerator,
+  { rounds, seconds, tell }: BenchOptions,
+): Promise<Row[]> => {
+  const measured = new Map<string, Measured[]>()
+  const of = (count: number, arrangement: Arrangement): Measured[] =>
+    measured.get(`${count} ${arrangement}`) ?? []
+  const title = (count: number): string =>
+    `${organizations === 1 ? 'one organization' : `${organizations.toLocaleString('en-US')} organizations`}, ${installation.log}, k = ${count}`
+  for (let round = 0; round < Math.min(rounds, roundsMax); round++)
+    for (const count of counts)
+      for (const arrangement of arrangementsOf(organizations, count)) {
+        const run = { organizations, count, arrangement, seconds, seed: 100 + round }
+        const one = await measure(installation, run, generator)
+        measured.set(`${count} ${arrangement}`, [...of(count, arrangement), one])
+        tell(`${title(count)}, ${arrangement}: ${told(one)}`)
+      }
+  return counts.flatMap((count) => {
+    const alone = of(1, 'shared')
+    if (count === 1) return aloneRows(title(1), alone)
+    return [
+      ...ownRows(title(count), of(count, 'shared'), of(count, 'own')),
+      ...(organizations === 1
+        ? [
+            figureRow(
+              `${title(count)}, owners off: the slowest process against the mean`,
+              middle(of(count, 'owners off'), ({ slowest }) => slowest),
+              '',
+              { least: 0.5 },
+            ),
+          ]
+        : [
+            ratioRow(`${title(count)}: throughput against one warm process`, {
+              ...versus(of(count, 'shared'), alone, ({ perSecond }) => perSecond),
+              unit: 'calls/s',
+              bound: { least: 0.6 },
+            }),
+          ]),
+    ]
+  })
+}
+
+const arrangementsOf = (organizations: number, count: number): readonly Arrangement[] => {
+  if (count === 1) return ['shared']
+  return organizations === 1 ? ['shared', 'own', 'owners off'] : ['shared', 'own']
+}
+
+type Run = {
+  readonly organizations: number
+  readonly count: number
+  readonly arrangement: Arrangement
+  readonly seconds: number
+  readonly seed: number
+}
+
+const measure = async (
+  { foundation, logger, dataDir, eventLogUrl, logPid, apiKeys }: Installation,
+  { organizations, count, arrangement, seconds, seed }: Run,
+  generator: LoadGenerator,
+): Promise<Measured> => {
+  await catchUp(foundation, logger)
+  const started = await startApiProcesses({
+    count,
+    dataDir,
+    eventLogUrl,
+    environment: { LEDGER_OWNERS: arrangement === 'shared' ? 'on' : 'off' },
+  })
+  try {
+    const places = started.ports.map(
+      (port, i): LoadedPlace => ({
+        port,
+        apiKeys: keysAt(i, { apiKeys, organizations, count, arrangement }),
+      }),
+    )
+    const load = { places, connections, rate: null, seed }
+    const first =
+      organizations === 1
+        ? null
+        : await generator.run({ ...load, seconds: firstTouchSecondsMax, eachKeyOnce: true })
+    await generator.run({ ...load, seconds: warmUpSeconds })
+    const from = { ...(await started.figures()), logMs: processorMsOf(logPid ?? 0) }
+    const result = await generator.run({ ...load, seconds })
+    const logMs = processorMsOf(logPid ?? 0) - from.logMs
+    return measuredOf(result, { from, to: await started.figures(), logMs, firstTouch: first?.perSecond })
+  } finally {
+    await started.stop()
+  }
+}
+
+const keysAt = (
+  place: number,
+  {
+    apiKeys,
+    organizations,
+    count,
+    arrangement,
+  }: Pick<Run, 'organizations' | 'count' | 'arrangement'> & Pick<Installation, 'apiKeys'>,
+): readonly string[] => {
+  if (arrangement !== 'own') return apiKeys.slice(0, organizations)
+  if (organizations === 1) return apiKeys.slice(place, place + 1)
+  return apiKeys.slice(0, organizations).filter((_, i) => i % count === place)
+}
+
+const measuredOf = (
+  { answered, answeredAt, perSecond, p50Ms, p99Ms }: LoadResult,
+  {
+    from,
+    to,
+    logMs,
+    firstTouch = null,
+  }: {
+    from: ProcessFigures
+    to: ProcessFigures
+    logMs: number
+    firstTouch: number | null | undefined
+  },
+): Measured => {
+  const perCall = (ms: number): number => (ms * 1_000) / answered
+  const postgresMs = to.postgresMs - from.postgresMs
+  return {
+    perSecond,
+    p50Ms,
+    p99Ms,
+    processorUs: perCall(to.serviceMs - from.serviceMs + postgresMs),
+    postgresUs: perCall(postgresMs),
+    logUs: perCall(logMs),
+    conflictsPerThousand: ((to.conflicts - from.conflicts) * 1_000) / answered,
+    slowest: (Math.min(...answeredAt) * answeredAt.length) / answered,
+    callsPerAppend: (to.commands - from.commands) / Math.max(1, to.appends - from.appends),
+    firstTouch,
+  }
+}
+
+const told = (one: Measured): string =>
+  `${one.perSecond.toFixed(0)}/s, ${one.processorUs.toFixed(0)} us a call, of it PostgreSQL ${one.postgresUs.toFixed(0)}` +
+  `${one.logUs === 0 ? '' : `, and the log ${one.logUs.toFixed(0)}`}; p50 ${one.p50Ms} p99 ${one.p99Ms} ms; ` +
+  `${one.conflictsPerThousand.toFixed(1)} conflicts in 1,000; slowest ${one.slowest.toFixed(2)}; ${one.callsPerAppend.toFixed(1)} calls/append` +
+  `${one.firstTouch === null ? '' : `; first touch ${one.firstTouch.toFixed(0)}/s`}`
+
+const middle = (runs: readonly Measured[], figure: (one: Measured) => number): number =>
+  median(runs.map(figure))
+
+const versus = (
+  ours: readonly Measured[],
+  theirs: readonly Measured[],
+  figure: (one: Measured) => number,
+): { measured: number; against: number; ratio: number } => ({
+  measured: middle(ours, figure),
+  against: middle(theirs, figure),
+  ratio: median(ours.map((one, i) => figure(one) / middle(theirs.slice(i, i + 1), figure))),
+})
+
+const aloneRows = (title: string, alone: readonly Measured[]): Row[] => [
+  figureRow(
+    `${title}: throughput`,
+    middle(alone, ({ perSecond }) => perSecond),
+    'calls/s',
+    null,
+  ),
+  figureRow(
+    `${title}: processor time per call`,
+    middle(alone, ({ processorUs }) => processorUs),
+    'us',
+    null,
+  ),
+  figureRow(
+    `${title}: p99`,
+    middle(alone, ({ p99Ms }) => p99Ms),
+    'ms',
+    null,
+  ),
+]
+
+/** Against as many processes with organizations of their own. */
+const ownRows = (title: string, shared: readonly Measured[], own: readonly Measured[]): Row[] => [
+  ratioRow(`${title}: throughput against organizations of their own`, {
+    ...versus(shared, own, ({ perSecond }) => perSecond),
+    unit: 'calls/s',
+    bound: { least: 0.9 },
+  }),
+  ratioRow(`${title}: processor time per call`, {
+    ...versus(shared, own, ({ processorUs }) => processorUs),
+    unit: 'us',
+    bound: { most: 1.15 },
+  }),
+  ratioRow(`${title}: p99`, {
+    ...versus(shared, own, ({ p99Ms }) => p99Ms),
+    unit: 'ms',
+    bound: { most: 1.5 },
+  }),
+  figureRow(
+    `${title}: conflicts per 1,000 calls`,
+    middle(shared, ({ conflictsPerThousand }) => conflictsPerThousand),
+    '',
+    { most: 1 },
+  ),
+  figureRow(
+    `${title}: the slowest process against the mean`,
+    middle(shared, ({ slowest }) => slowest),
+    '',
+    {
+      least: 0.8,
+    },
+  ),
+]

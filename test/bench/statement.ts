@@ -1,0 +1,102 @@
+import { createHash } from 'node:crypto'
+import { ulid } from 'ulid'
+import { exportLedger } from '../../src/administration/ledgers.ts'
+import { monthStatement } from '../../src/administration/statements.ts'
+import { csv, jsonLines, type StatementForm } from '../../src/billing/statement-file.ts'
+import { eventLine } from '../../src/cli/event-json.ts'
+import type { Foundation } from '../../src/foundation/foundation.ts'
+import { withFoundation } from './database.ts'
+import { writeHistory } from './ledger-history.ts'
+import { type BenchOptions, figureRow, median, type Row } from './row.ts'
+
+/**
+ * The statement of a month, in both forms, and the export of the events, for one organization that made all its calls in the
+ * first month. Nothing is closed, so the statement reads the ledger twice: once for its opening balance, once for its lines.
+ * Texts are hashed, not written: a disk is no part of it. `--events 20000000` is ten million lines and more.
+ */
+
+const month = '2026-01'
+const megabyte = 1_000_000
+const roundsMax = 3
+
+export const statement = ({ events, rounds, begin, tell }: BenchOptions): Promise<Row[]> =>
+  withFoundation(async ({ foundation }) => {
+    const organizationId = `org_${ulid()}`
+    const startedAt = performance.now()
+    // Events of a busy month lie closer together than those of the other benchmarks.
+    const written = await writeHistory(foundation.url, [{ organizationId, events }])
+    tell(`statement: wrote ${written} events in ${((performance.now() - startedAt) / 1_000).toFixed(1)} s`)
+    begin()
+    const contenders = {
+      'statement, JSON Lines': () => writeStatement(foundation, organizationId, jsonLines),
+      'statement, CSV': () => writeStatement(foundation, organizationId, csv),
+      'ledger export': () => writeExport(foundation, organizationId),
+    }
+    const perSecond = new Map<string, number[]>()
+    const memory = watchMemory()
+    for (let round = 0; round < Math.min(rounds, roundsMax); round++)
+      for (const [name, run] of Object.entries(contenders)) {
+        const from = performance.now()
+        const cpuFrom = process.cpuUsage()
+        const lines = await run()
+        const seconds = (performance.now() - from) / 1_000
+        const cpu = process.cpuUsage(cpuFrom)
+        perSecond.set(name, [...(perSecond.get(name) ?? []), lines / seconds])
+        tell(
+          `${name}: ${lines} lines in ${seconds.toFixed(2)} s, processor time here ${((cpu.user + cpu.system) / 1e6).toFixed(2)} s`,
+        )
+      }
+    return [
+      ...[...perSecond].map(([name, figures]) =>
+        figureRow(name, median(figures), 'lines/s', { least: 200_000 }),
+      ),
+      figureRow('memory beyond what it began with, at most', memory.end() / megabyte, 'MB', { most: 300 }),
+    ]
+  })
+
+const writeStatement = async (
+  { eventLog }: Foundation,
+  organizationId: string,
+  form: StatementForm,
+): Promise<number> => {
+  const hash = createHash('sha256')
+  const { summary } = await monthStatement(
+    { eventLog },
+    {
+      organizationId,
+      month,
+      nowMs: Date.parse('2026-01-31T00:00:00.000Z'),
+      file: { form, write: async (text) => void hash.update(text) },
+    },
+  )
+  return summary.lines
+}
+
+const writeExport = ({ eventLog }: Foundation, organizationId: string): Promise<number> => {
+  const hash = createHash('sha256')
+  return exportLedger(
+    { eventLog },
+    { organizationId, range: { by: 'revision', from: 0, to: null } },
+    async (page) => {
+      let text = ''
+      for (const event of page) text += `${eventLine(event)}\n`
+      hash.update(text)
+    },
+  )
+}
+
+const sampleEveryMs = 50
+
+const watchMemory = (): { end: () => number } => {
+  const before = process.memoryUsage().rss
+  let most = before
+  const timer = setInterval(() => {
+    most = Math.max(most, process.memoryUsage().rss)
+  }, sampleEveryMs)
+  return {
+    end: () => {
+      clearInterval(timer)
+      return most - before
+    },
+  }
+}

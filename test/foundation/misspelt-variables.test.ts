@@ -1,0 +1,107 @@
+import { describe, expect, test } from 'vitest'
+import { variableNames } from '../../src/config.ts'
+import { misspeltText, misspeltVariables } from '../../src/foundation/misspelt-variables.ts'
+
+const meantOf = (name: string): string | null | undefined => misspeltVariables({ [name]: 'x' })[0]?.meant
+
+describe('a variable that is like one of ours', () => {
+  test.each([
+    ['API_PORTS', 'API_PORT'],
+    ['DATABSE_URL', 'DATABASE_URL'],
+    ['DATABASE_ULR', 'DATABASE_URL'],
+    ['DATABASE-URL', 'DATABASE_URL'],
+    ['database_url', 'DATABASE_URL'],
+    ['SECERT_KEY', 'SECRET_KEY'],
+    ['SECRETKEY', 'SECRET_KEY'],
+    ['REDIS_URI', 'REDIS_URL'],
+    ['HOSTS', 'HOST'],
+    ['ROLE', 'ROLES'],
+    ['DATADIR', 'DATA_DIR'],
+    ['LOG_LEVL', 'LOG_LEVEL'],
+    ['EMAIL_PROBES', 'EMAIL_PROBE'],
+    ['TRUSTED_PROXY', null],
+    ['EVENT_LOG_UR', 'EVENT_LOG_URL'],
+    ['EVENT_LOG_ADDRESS', null],
+    ['METRICS_ADDRESS', null],
+  ])('%s is told, and %s may be meant', (name, meant) => {
+    expect(meantOf(name)).toBe(meant)
+  })
+
+  test('is told by its name alone: its value may be a secret', () => {
+    const [one] = misspeltVariables({ SECRET_KEYS: 'geheimnis' })
+    expect(one).toEqual({ name: 'SECRET_KEYS', meant: 'SECRET_KEY' })
+    expect(misspeltText({ name: 'SECRET_KEYS', meant: 'SECRET_KEY' })).toBe(
+      'SECRET_KEYS is no variable of this service, and nothing reads it; is SECRET_KEY meant?',
+    )
+  })
+
+  test('and is empty says nothing', () => {
+    expect(misspeltVariables({ API_PORTS: '', DATABSE_URL: undefined })).toEqual([])
+  })
+
+  test('is told among many, twenty at most', () => {
+    const many = Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`EVENT_LOG_${i}`, 'x']))
+    expect(misspeltVariables(many)).toHaveLength(20)
+  })
+})
+
+test('no variable of ours is told', () => {
+  expect(misspeltVariables(Object.fromEntries(variableNames.map((name) => [name, 'x'])))).toEqual([])
+})
+
+test.each([
+  // What a shell, npm, CI, systemd, containers and Kubernetes set.
+  ...[
+    'PATH',
+    'HOME',
+    'PWD',
+    'OLDPWD',
+    'SHLVL',
+    'TERM',
+    'USER',
+    'LANG',
+    'LC_ALL',
+    'HOSTNAME',
+    'SHELL',
+    'PAGER',
+  ],
+  ...[
+    'NODE_ENV',
+    'NODE_OPTIONS',
+    'NODE_VERSION',
+    'npm_config_cache',
+    'npm_lifecycle_event',
+    'INIT_CWD',
+    'PORT',
+  ],
+  ...[
+    'CI',
+    'TZ',
+    'TMPDIR',
+    'EDITOR',
+    'LOGNAME',
+    'MAIL',
+    'DISPLAY',
+    'COLORTERM',
+    'NO_COLOR',
+    'FORCE_COLOR',
+    'LISTEN_FDS',
+  ],
+  ...[
+    'PGHOST',
+    'PGPASSWORD',
+    'PGDATA',
+    'POSTGRES_PASSWORD',
+    'DATABASE_PASSWORD',
+    'OTEL_EXPORTER_OTLP_ENDPOINT',
+  ],
+  ...[
+    'KUBERNETES_SERVICE_HOST',
+    'API_SERVICE_HOST',
+    'API_PORT_3000_TCP_ADDR',
+    'METRICS_SERVICE_PORT',
+    'PEER_SERVICE_HOST',
+  ],
+])('%s of other programs is not told', (name) => {
+  expect(misspeltVariables({ [name]: 'x' })).toEqual([])
+})

@@ -1,0 +1,83 @@
+import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { changeEvent } from '../support/segments.ts'
+import { cli, cliJson } from '../support/service.ts'
+
+/** A checkpoint is signed, kept outside, and convicts a log that was changed; the key that signs is lost and replaced. */
+
+let database: TestDatabase
+let environment: Record<string, string>
+let dir = ''
+
+beforeAll(async () => {
+  database = await testDatabase()
+  dir = await mkdtemp(join(tmpdir(), 'checkpoints-'))
+  environment = {
+    DATABASE_URL: database.url,
+    SECRET_KEY: 'a secret of the test, long enough to be one',
+    KEY_DIR: join(dir, 'keys'),
+  }
+}, 60_000)
+
+afterAll(async () => {
+  await database.drop()
+  await rm(dir, { recursive: true, force: true })
+})
+
+test('kept outside, a checkpoint proves what came after it, and convicts what was changed before it', async () => {
+  const { organization_id: org } = await cliJson<{ organization_id: string }>(
+    ['org', 'create', 'One'],
+    environment,
+  )
+  const signed = await cli(['event-log', 'checkpoint'], environment)
+  expect(signed.code).toBe(0)
+  const note = join(dir, 'note.txt')
+  await writeFile(note, signed.out)
+  expect(signed.out).toMatch(/^enrichment-ledger\/\S+\n\d+\n\S{44}\n\n— enrichment-ledger\/\S+ \S+\n$/)
+
+  await cliJson(['credits', 'grant', org, '10', '--reason', 'opening'], environment)
+  const sound = await cli(['event-log', 'verify', '--against', note], environment)
+  expect(sound).toMatchObject({
+    code: 0,
+    out: expect.stringMatching(/^ok .*\nok {6}the log extends the checkpoint/m),
+  })
+  expect(await cliJson(['event-log', 'checkpoints'], environment)).toMatchObject([{ note: signed.out }])
+
+  const nonsense = await cli(['event-log', 'verify', '--against', join(dir, 'nothing')], environment)
+  expect(nonsense).toMatchObject({ code: 2, err: expect.stringContaining('--against') })
+
+  // The key is lost: nothing is signed until somebody says so.
+  await rename(join(dir, 'keys', 'checkpoint.key'), join(dir, 'lost.key'))
+  const refused = await cli(['event-log', 'checkpoint'], environment)
+  expect(refused).toMatchObject({ code: 1, err: expect.stringContaining('event-log announce-key --reason') })
+  const reason = 'the disk is gone'
+  expect(await cliJson(['event-log', 'announce-key', '--reason', reason], environment)).toMatchObject({
+    vouched_for_by_previous: false,
+    announced_by: 'cli',
+  })
+  const { size } = await cliJson<{ size: number }>(['event-log', 'checkpoint', '--rebuild'], environment)
+  const known = await cli(['event-log', 'verify', '--against', note], environment)
+  expect(known).toMatchObject({
+    code: 0,
+    out: expect.stringContaining(`announced by an operator alone: ${reason}`),
+  })
+  expect(await cliJson(['event-log', 'consistency', '2'], environment)).toMatchObject({
+    size: 2,
+    note: expect.stringContaining(`\n${size}\n`),
+  })
+
+  const pool = new pg.Pool({ connectionString: database.url, max: 1 })
+  await changeEvent(pool, { stream: `ledger-${org}`, revision: 0 }, ({ data }) => ({
+    data: data.replace('One', 'Two'),
+  }))
+  await pool.end()
+  const broken = await cli(['event-log', 'verify', '--against', note], environment)
+  expect(broken).toMatchObject({
+    code: 1,
+    out: expect.stringMatching(/^BROKEN {2}ledger-\S+ {2}revision 0, event /),
+  })
+}, 180_000)

@@ -1,0 +1,145 @@
+/** "doctor" on a database and an event log of one's own: what is theirs to do, and what happens to the rest while one of them hangs. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pino from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Finding } from '../../src/administration/doctor/finding.ts'
+import { parseConfig } from '../../src/config.ts'
+import { openFoundation } from '../../src/foundation/foundation.ts'
+import { examine } from '../../src/start/doctor.ts'
+import { certificateFiles, renewedCertificate } from '../support/certificate.ts'
+import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.ts'
+
+const logger = pino({ level: 'silent' })
+const common = {
+  SECRET_KEY: 'oXb0sP2vDk9tQ4mZ7rYw1uCg6hJf3nEa',
+  EMAIL_PROBE: 'off',
+  ROLES: 'jobs',
+  METRICS_PORT: '1',
+}
+
+let dir = ''
+let database: TestDatabase
+let proxy: TcpProxy
+let store: EventStoreDouble
+let environment: Record<string, string>
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'doctor-own-'))
+  database = await testDatabase()
+  const { hostname, port } = new URL(database.url)
+  proxy = await startTcpProxy({ host: hostname, port: Number(port) })
+  store = await startEventStoreDouble()
+  const through = new URL(database.serviceUrl)
+  through.port = String(proxy.port)
+  environment = {
+    ...common,
+    DATA_DIR: dir,
+    KEY_DIR: database.keyDir,
+    DATABASE_URL: database.serviceUrl,
+    EVENT_LOG_URL: store.url,
+  }
+  // As a first start does: the schema, the roles, and the first price book.
+  const open = { ...environment, DATABASE_MIGRATION_URL: database.url, EVENT_LOG_URL: store.url }
+  await (await openFoundation(parseConfig(open), { logger })).close()
+  environment.DATABASE_URL = through.href
+})
+afterAll(async () => {
+  proxy.thaw()
+  await store.close()
+  await proxy.close()
+  await database.drop()
+  await rm(dir, { recursive: true, force: true })
+})
+
+const about = (findings: readonly Finding[], ...what: string[]): string[] =>
+  findings.filter((one) => what.includes(one.about)).map(({ level, says }) => `${level}: ${says}`)
+
+test('a role of its own and an EventStoreDB that takes events are well, and nothing is written to find that out', async () => {
+  const appends = store.eventsOf('pricebook').length
+  const findings = await examine(environment)
+  expect(about(findings, 'database rights', 'event log', 'SECRET_KEY', 'migrations')).toEqual([
+    expect.stringMatching(/^ok: esdb:\/\/\S+, at position \d+, the last event \d+ m?s ago$/),
+    'ok: the role test_service reads the event log and appends to it, and cannot change it',
+    'ok: all are applied',
+    'ok: it is the one this database was set up with',
+  ])
+  // No process folds them here, and that has one cause.
+  expect(about(findings, 'projections')).toEqual([
+    expect.stringMatching(/^fault: accounts, .*: \d+ positions behind the event log, and not moving$/),
+  ])
+  expect(about(findings, 'growth')).toEqual([
+    expect.stringMatching(/how fast EventStoreDB grows, its own metrics tell$/),
+  ])
+  expect(store.eventsOf('pricebook')).toHaveLength(appends)
+  // The embedded PostgreSQL's disk is none of this installation's.
+  expect(about(findings, 'disk of DATA_DIR')).toEqual([])
+  expect(about(findings, 'disk of KEY_DIR')).toHaveLength(1)
+})
+
+test('a service that works as the owner is a warning', async () => {
+  const findings = await examine({ ...environment, DATABASE_URL: database.url })
+  expect(about(findings, 'database rights')).toEqual([
+    expect.stringMatching(/^warning: the service works as \S+, which could change the event log$/),
+  ])
+})
+
+test('another event log than the rows were folded from is a fault', async () => {
+  const { EVENT_LOG_URL: _, ...rest } = environment
+  expect(about(await examine(rest), 'event log')).toEqual([
+    expect.stringMatching(
+      /^fault: the read models were folded from esdb:\/\/\S+, and the event log is PostgreSQL$/,
+    ),
+  ])
+})
+
+describe('what hangs', () => {
+  test('an EventStoreDB that says nothing is a fault of its own lines, in seconds', async () => {
+    store.silence()
+    const startedMs = performance.now()
+    const findings = await examine(environment)
+    store.speak()
+    expect(about(findings, 'event log')).toEqual([
+      expect.stringMatching(/^fault: esdb:.* no answer within 5 s$/),
+      expect.stringMatching(/^warning: not looked at without it: /),
+    ])
+    // The server of the tests trades durability for speed.
+    const faults = findings.filter(
+      ({ level, about: what }) => level === 'fault' && what !== 'database settings',
+    )
+    expect(faults).toHaveLength(1)
+    expect(about(findings, 'migrations', 'database')).toEqual([
+      expect.stringMatching(/^ok: PostgreSQL/),
+      'ok: all are applied',
+    ])
+    expect(performance.now() - startedMs).toBeLessThan(20_000)
+  })
+
+  test('a database that takes connections and says nothing leaves all else looked at', async () => {
+    proxy.freeze()
+    const findings = await examine(environment)
+    proxy.thaw()
+    expect(about(findings, 'database')).toEqual([
+      expect.stringMatching(/^fault: at 127\.0\.0\.1:\d+ does not answer: /),
+      expect.stringMatching(/^warning: not looked at without it: /),
+    ])
+    expect(about(findings, 'environment', 'Node.js', 'KEY_DIR', 'lists', 'location files')).toHaveLength(5)
+  })
+})
+
+test('a certificate is told by when it expires; files that are none are a fault once', async () => {
+  const files = await certificateFiles(renewedCertificate)
+  const rest = { ...common, DATA_DIR: join(dir, 'none'), ROLES: 'api', API_PORT: '0' }
+  expect(about(await examine({ ...rest, ...files.variables }), 'TLS')).toEqual([
+    expect.stringMatching(/^ok: the certificate of CN=pinned.test expires in \d+ days$/),
+  ])
+  await files.replace({ cert: 'none' })
+  const broken = await examine({ ...rest, ...files.variables })
+  expect(about(broken, 'TLS', 'surroundings')).toEqual([
+    expect.stringMatching(/^fault: TLS_CERT: .* is not a certificate in PEM/),
+  ])
+  await files.remove()
+})

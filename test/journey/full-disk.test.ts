@@ -1,0 +1,153 @@
+import { execFile } from 'node:child_process'
+import { mkdtemp, open, readFile, rm, statfs } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import {
+  cli,
+  cliJson,
+  createPartner,
+  eventually,
+  exportLedger,
+  lookup,
+  type Service,
+  startService,
+} from '../support/service.ts'
+
+/**
+ * The disk of the embedded PostgreSQL fills under load, and not so far that PostgreSQL ends: new calls are refused before that, those in
+ * flight are answered, and with room calls go on by themselves.
+ */
+
+const run = promisify(execFile)
+const callers = 8
+const mib = 1024 * 1024
+/** Below the 64 MiB from which on calls are refused, above the 16 that PostgreSQL needs next. */
+const leftBytes = 44 * mib
+
+let dataDir = ''
+let mounted = false
+let service: Service | undefined
+
+beforeEach(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), 'full-disk-'))
+})
+afterEach(async () => {
+  await service?.end('SIGTERM')
+  if (mounted) await run('umount', [dataDir])
+  mounted = false
+  await rm(dataDir, { recursive: true, force: true })
+}, 60_000)
+
+/** Root may mount a disk small enough to fill. */
+const smallDisk = async (): Promise<boolean> => {
+  if (process.getuid?.() !== 0) return false
+  mounted = await run('mount', ['-t', 'tmpfs', '-o', 'size=600m', 'tmpfs', dataDir]).then(
+    () => true,
+    () => false,
+  )
+  return mounted
+}
+
+const freeBytes = async (): Promise<number> => {
+  const { bavail, bsize } = await statfs(dataDir)
+  return bavail * bsize
+}
+
+const fillUpTo = async (path: string, left: number): Promise<void> => {
+  const file = await open(path, 'w')
+  try {
+    while ((await freeBytes()) > left + mib) await file.write(Buffer.alloc(mib))
+  } finally {
+    await file.close()
+  }
+}
+
+const readiness = async (url: string) => {
+  const response = await fetch(`${url}/readyz`)
+  const { checks } = (await response.json()) as {
+    checks: Record<string, { status: string; detail?: string }>
+  }
+  return { status: response.status, disk: checks.disk_space }
+}
+
+const figure = async (url: string, name: string): Promise<number> =>
+  Number(new RegExp(`^${name} (\\S+)$`, 'm').exec(await (await fetch(`${url}/metrics`)).text())?.[1])
+
+test('a disk that is nearly full: 503 with Retry-After before PostgreSQL fails, and no call is lost or charged twice', async ({
+  skip,
+}) => {
+  if (!(await smallDisk())) skip('only root can mount a disk that is small enough to fill')
+  const environment = { DATA_DIR: dataDir, EMAIL_PROBE: 'off' }
+  const running = await startService(environment)
+  service = running
+  const partner = await createPartner('1000000', environment)
+  const postmaster = async (): Promise<string> =>
+    (await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0] ?? ''
+  const pid = await postmaster()
+
+  const answered: string[] = []
+  const refused: string[] = []
+  const strange: unknown[] = []
+  let ended = false
+  const call = async (caller: number): Promise<void> => {
+    for (let i = 0; !ended; i++) {
+      const { status, body, headers } = await lookup(
+        running.apiUrl,
+        partner.apiKey,
+        `8.${caller}.${i % 250}.8`,
+      )
+      if (status === 200) answered.push(String(body.request_id))
+      else {
+        if (status !== 503 || body.code !== 'SYS_002' || headers.get('retry-after') !== '30')
+          strange.push([status, body, headers.get('retry-after')])
+        refused.push(String(body.request_id))
+        // What a caller does who was told to come again, only sooner.
+        await new Promise((resolve) => setTimeout(resolve, 20))
+      }
+    }
+  }
+  const calling = Promise.all(Array.from({ length: callers }, (_, caller) => call(caller)))
+  await eventually(async () => (answered.length >= 200 ? true : undefined))
+  expect((await readiness(running.apiUrl)).disk?.status).toBe('ok')
+
+  await fillUpTo(join(dataDir, 'ballast'), leftBytes)
+  await eventually(async () => (refused.length >= 100 ? true : undefined))
+  const full = await readiness(running.apiUrl)
+  expect([full.status, full.disk?.status]).toEqual([503, 'failed'])
+  expect(full.disk?.detail).toMatch(/% free, \d+(\.\d)? MB of 629 MB/)
+  expect(await figure(running.metricsUrl, 'enrichment_disk_full')).toBe(1)
+  expect(await figure(running.metricsUrl, 'enrichment_disk_free_ratio')).toBeLessThan(0.12)
+  const { code, out } = await cli(['doctor', '--json'], environment)
+  expect(code).toBe(1)
+  expect(JSON.parse(out).findings).toContainEqual(
+    expect.objectContaining({ about: 'disk of DATA_DIR', level: 'fault' }),
+  )
+  // Nothing is written about calls that are refused: what is left stays left, however long they come.
+  const before = await freeBytes()
+  const refusedBefore = refused.length
+  await eventually(async () => (refused.length >= refusedBefore + 500 ? true : undefined))
+  expect(before - (await freeBytes())).toBeLessThan(16 * mib)
+  expect(await postmaster()).toBe(pid)
+
+  const answeredBefore = answered.length
+  await rm(join(dataDir, 'ballast'))
+  await eventually(async () => (answered.length >= answeredBefore + 100 ? true : undefined))
+  expect((await readiness(running.apiUrl)).status).toBe(200)
+  ended = true
+  await calling
+  expect(strange).toEqual([])
+
+  expect(running.output()).toContain('new calls are refused until there is more')
+  expect(running.output()).not.toContain('ended by itself')
+  const events = await exportLedger(partner.organizationId, environment)
+  const charges = events.filter(({ type }) => type === 'CreditCharged')
+  expect(charges.map(({ metadata }) => metadata.request_id).toSorted()).toEqual(answered.toSorted())
+  const recorded = new Set(events.map(({ metadata }) => metadata.request_id))
+  expect(refused.filter((requestId) => recorded.has(requestId))).toEqual([])
+  expect(await cliJson(['ledger', 'verify', partner.organizationId], environment)).toMatchObject({ ok: true })
+  console.log(
+    `${answered.length} answered, ${refused.length} refused; the PostgreSQL of the start still runs`,
+  )
+}, 180_000)

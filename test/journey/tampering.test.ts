@@ -1,0 +1,234 @@
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { chain } from '../../src/event-log/hash-chain.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { changeEvent, recordedEvents } from '../support/segments.ts'
+import {
+  cli,
+  cliJson,
+  createPartner,
+  eventually,
+  lookup,
+  type Partner,
+  startService,
+} from '../support/service.ts'
+
+/**
+ * Somebody with all rights in the database changes what a bill rests on. Which command names it, and in which words: a table for
+ * finance. That the command line is told of nothing where nothing was changed is the first row.
+ */
+
+let database: TestDatabase
+let pool: pg.Pool
+let environment: Record<string, string>
+let partner: Partner
+let ledger = ''
+const requests: string[] = []
+/** What is changed below, and put back after each row. */
+const tables = [
+  'log_segments',
+  'log_streams',
+  'account_lots_v1',
+  'ledger_lines_v1',
+  'log_tree_tiles',
+  'log_head',
+  'projection_checkpoints',
+]
+
+beforeAll(async () => {
+  database = await testDatabase()
+  pool = new pg.Pool({ connectionString: database.url, max: 1 })
+  environment = {
+    DATABASE_URL: database.url,
+    SECRET_KEY: 'a secret of the test, long enough to be one',
+    KEY_DIR: database.keyDir,
+  }
+  partner = await createPartner('10', environment)
+  ledger = `ledger-${partner.organizationId}`
+  const service = await startService(environment)
+  try {
+    for (const ip of ['8.8.8.8', '10.0.0.1', '8.8.8.8']) {
+      const { headers } = await lookup(service.apiUrl, partner.apiKey, ip)
+      requests.push(headers.get('x-request-id') ?? '')
+    }
+    await eventually(async () => {
+      const { rows } = await pool.query(
+        'select count(*)::int as n from ledger_lines where request_id is not null',
+      )
+      return rows[0].n === 3 ? true : undefined
+    })
+  } finally {
+    await service.end('SIGTERM')
+  }
+  await cliJson(['event-log', 'checkpoint'], environment)
+  for (const table of tables) await pool.query(`create table kept_${table} as table ${table}`)
+}, 120_000)
+
+afterAll(async () => {
+  await pool?.end()
+  await database?.drop()
+})
+
+afterEach(async () => {
+  await pool.query('begin')
+  for (const table of tables) {
+    await pool.query(`delete from ${table}`)
+    await pool.query(`insert into ${table} overriding system value table kept_${table}`)
+  }
+  await pool.query('commit')
+})
+
+const sql = (text: string, values: unknown[] = []) => pool.query(text, values)
+const revisionOf = async (stream: string, type: string, data = ''): Promise<number> => {
+  const found = (await recordedEvents(pool)).find(
+    (event) => event.stream === stream && event.type === type && event.data.includes(data),
+  )
+  if (found === undefined) throw new Error(`${stream} holds no ${type}`)
+  return found.revision
+}
+const changed = async (stream: string, type: string, from: string, to: string): Promise<void> =>
+  changeEvent(pool, { stream, revision: await revisionOf(stream, type, from) }, ({ data }) => ({
+    data: data.replace(from, to),
+  }))
+
+/** Changes an event of a ledger and makes every later digest of it anew: the chain is whole. */
+const rechained = async (type: string, from: string, to: string): Promise<void> => {
+  const first = await revisionOf(ledger, type, from)
+  const events = (await recordedEvents(pool)).filter(({ stream }) => stream === ledger)
+  let previous = ''
+  for (const event of events) {
+    const [, open = '', recordedAt = '', digest = ''] =
+      /^(.*),"recorded_at":"([^"]+)","digest":"([^"]+)"\}$/.exec(event.metadata) ?? []
+    if (event.revision < first) {
+      previous = digest
+      continue
+    }
+    const data = event.revision === first ? event.data.replaceAll(from, to) : event.data
+    const place = { stream: ledger, revision: event.revision, previous }
+    const fresh = chain({ ...event, data, metadata: `${open}}` }, place, recordedAt)
+    previous = fresh.digest
+    await changeEvent(pool, event, () => ({ data, metadata: fresh.event.metadata }))
+  }
+}
+
+const said = async (command: string): Promise<string> => {
+  const { code, out, err } = await cli(command.split(' '), environment)
+  if (code !== 1) throw new Error(`${command} ended with ${code}: ${out}${err}`)
+  return `${out}${err}`
+}
+
+test('untouched, every command finds everything sound', async () => {
+  for (const command of ['ledger verify', 'event-log verify', 'ledger reconcile', 'projection verify --all'])
+    expect({ command, ...(await cli(command.split(' '), environment)) }).toMatchObject({ command, code: 0 })
+}, 60_000)
+
+type Row = { what: string; tamper: () => Promise<unknown>; named: Readonly<Record<string, RegExp>> }
+
+const rows: Row[] = [
+  {
+    what: 'one letter of a grant',
+    tamper: () => changed(ledger, 'CreditGranted', '"amount":"10"', '"amount":"90"'),
+    named: {
+      'ledger verify': /revision 1, event \S+ \(CreditGranted\).*its bytes do not give the digest it carries/,
+      'event-log verify': /its bytes do not give the digest it carries/,
+    },
+  },
+  {
+    what: 'what a key may do',
+    tamper: () =>
+      changed(
+        `key-${partner.keyId}`,
+        'ApiKeyIssued',
+        '"email_validations_per_second":10',
+        '"email_validations_per_second":99',
+      ),
+    named: { 'event-log verify': /key-\w+.*its bytes do not give the digest it carries/s },
+  },
+  {
+    what: 'a price of the book that priced the calls',
+    tamper: () =>
+      changed(
+        'pricebook',
+        'PriceBookPublished',
+        '"sku":"ip_lookup","amount":"1"',
+        '"sku":"ip_lookup","amount":"2"',
+      ),
+    named: {
+      'ledger verify':
+        /price book 1 does not say any more what it said when it priced 2 charges, the first at revision \d+/,
+      'event-log verify': /pricebook.*its bytes do not give the digest it carries/s,
+    },
+  },
+  {
+    what: 'two events of a ledger, swapped',
+    tamper: async () => {
+      const [one, two] = (await recordedEvents(pool)).filter(
+        ({ stream, type }) => stream === ledger && type === 'KeyUsed',
+      )
+      if (one === undefined || two === undefined) throw new Error('two calls')
+      await changeEvent(pool, one, () => ({ id: two.id, data: two.data, metadata: two.metadata }))
+      await changeEvent(pool, two, () => ({ id: one.id, data: one.data, metadata: one.metadata }))
+    },
+    named: {
+      'ledger verify': /\(KeyUsed\).*its bytes do not give the digest it carries/,
+      'event-log verify': /its bytes do not give the digest it carries/,
+    },
+  },
+  {
+    what: 'the append of a call, deleted from the middle of a ledger',
+    tamper: async () =>
+      sql(
+        `delete from log_segments g using log_streams s where s.id = g.stream_id and s.name = $1
+           and g.last_revision = (select min(last_revision) from log_segments where stream_id = s.id and last_revision > 2)`,
+        [ledger],
+      ),
+    named: {
+      'ledger verify': /an event is missing|cannot be opened|ends before/,
+      'event-log verify': /missing|ends before/,
+    },
+  },
+  {
+    what: 'a cheaper charge, with every later digest made anew',
+    tamper: () => rechained('CreditCharged', '"amount":"1"', '"amount":"0.5"'),
+    named: {
+      'ledger verify': /\(CreditCharged\).*charges 0\.5 .*; facts, tariff and price book 1 give 1 /,
+      'event-log verify': /leaves give the root/,
+    },
+  },
+  {
+    what: 'a call made free, with every later digest made anew',
+    tamper: () => rechained('KeyUsed', '"success":true', '"success":false'),
+    named: {
+      'ledger verify': /facts, tariff and price book 1 give 0/,
+      'event-log verify': /leaves give the root/,
+    },
+  },
+  {
+    what: "an account's row",
+    tamper: () => sql('update account_lots_v1 set remaining_micro = remaining_micro + 1'),
+    named: {
+      'ledger verify': /CHANGED .* its row in accounts is not as the projector wrote it/,
+      'projection verify accounts': /account/,
+    },
+  },
+  {
+    what: 'a line of a statement',
+    tamper: () =>
+      sql('update ledger_lines_v1 set amount_micro = amount_micro + 500000 where request_id = $1', [
+        requests[0],
+      ]),
+    named: { 'ledger reconcile': /\w{26}/, 'projection verify ledger_lines': /ledger_lines/ },
+  },
+  {
+    what: 'a checkpoint',
+    tamper: () => changed('checkpoint', 'LogCheckpointed', '"size":', '"size":1'),
+    named: { 'event-log verify': /checkpoint.*its bytes do not give the digest it carries/s },
+  },
+]
+
+describe('is named', () => {
+  test.each(rows)('$what', { timeout: 60_000 }, async ({ tamper, named }) => {
+    await tamper()
+    for (const [command, words] of Object.entries(named)) expect(await said(command)).toMatch(words)
+  })
+})

@@ -1,0 +1,136 @@
+import { once } from 'node:events'
+import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import pg from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { signedHeaders } from '../../src/webhooks/signature.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { cli, cliJson, eventually, type ServiceProcess, startWorker } from '../support/service.ts'
+
+/**
+ * Webhooks as an operator types them, against a receiver on the loopback, which `EGRESS_ALLOW` names. Of its two paths one
+ * never answers.
+ */
+
+type Created = { readonly webhook_id: string; readonly secret: string }
+
+let database: TestDatabase
+let pool: pg.Pool
+let environment: Record<string, string>
+let receiver: Server
+let base: string
+let organization: string
+let worker: ServiceProcess | undefined
+const received: { readonly headers: IncomingHttpHeaders; readonly body: string }[] = []
+let unanswered = 0
+
+beforeAll(async () => {
+  receiver = createServer(async (request, response) => {
+    if (request.url === '/silent') {
+      unanswered++
+      return
+    }
+    const chunks: Buffer[] = []
+    for await (const chunk of request) chunks.push(chunk)
+    received.push({ headers: request.headers, body: Buffer.concat(chunks).toString() })
+    response.writeHead(200).end('thank you')
+  })
+  receiver.listen(0, '127.0.0.1')
+  await once(receiver, 'listening')
+  base = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}`
+  database = await testDatabase()
+  pool = new pg.Pool({ connectionString: database.url, max: 1 })
+  environment = {
+    DATABASE_URL: database.url,
+    SECRET_KEY: 'a secret of the test, long enough to be one',
+    EGRESS_ALLOW: '127.0.0.1',
+  }
+  const made = await cliJson<{ organization_id: string }>(['org', 'create', 'Acme'], environment)
+  organization = made.organization_id
+}, 60_000)
+
+afterAll(async () => {
+  await worker?.end('SIGKILL')
+  receiver?.closeAllConnections()
+  receiver?.close()
+  await pool?.end()
+  await database?.drop()
+})
+
+test.each([
+  ['--url: it must begin with https://', ['<org>', 'http://127.0.0.1/', 'checkpoint'], ''],
+  [
+    '--url: 10.0.0.1 is not an address of the Internet',
+    ['<org>', 'https://10.0.0.1/', 'checkpoint'],
+    '127.0.0.1',
+  ],
+  ['--events: there is no "balance"', ['<org>', 'https://a.test/', 'balance'], ''],
+  [
+    '--events: balance.low concern one organization',
+    ['--url', 'https://a.test/', '--events', 'balance.low'],
+    '',
+  ],
+])(
+  'a webhook that makes no sense is refused in a sentence: %s',
+  async (sentence, args, EGRESS_ALLOW) => {
+    const given = args.map((arg) => (arg === '<org>' ? organization : arg))
+    const { code, out, err } = await cli(['webhook', 'create', ...given], { ...environment, EGRESS_ALLOW })
+    expect(err).toContain(sentence)
+    expect({ code, out }).toEqual({ code: 2, out: '' })
+  },
+  60_000,
+)
+
+test('a webhook is made, tried, listed and ended; its secret is shown once', async () => {
+  const { webhook_id, secret } = await cliJson<Created>(
+    ['webhook', 'create', organization, `${base}/heard`, 'balance.low,price.changed'],
+    environment,
+  )
+  const tried = await cli(['webhook', 'test', webhook_id], environment)
+  expect(tried.code).toBe(0)
+  expect(tried.out).toContain('200 thank you')
+  const [message] = received
+  const id = String(message?.headers['webhook-id'])
+  const atMs = Number(message?.headers['webhook-timestamp']) * 1_000
+  expect(message?.headers).toMatchObject(signedHeaders(secret, { id, atMs, body: message?.body ?? '' }))
+  const listed = await cli(['webhook', 'list', '--json'], environment)
+  expect(JSON.parse(listed.out)).toMatchObject([
+    { webhook_id, organization_id: organization, events: ['balance.low', 'price.changed'], pending: 0 },
+  ])
+  expect(listed.out).not.toContain('whsec_')
+  expect((await cli(['webhook', 'deliveries', webhook_id], environment)).out.trim()).toBe('none')
+  expect((await cli(['webhook', 'delete', webhook_id], environment)).code).toBe(0)
+  const again = await cli(['webhook', 'delete', webhook_id], environment)
+  expect(again).toMatchObject({ code: 1 })
+  expect(again.err).toContain(`there is no webhook ${webhook_id}`)
+  const shown = await cliJson<{ type: string; data: { host?: string } }[]>(
+    ['event-log', 'show', 'operator'],
+    environment,
+  )
+  const own = shown.filter(({ type }) => type.startsWith('Webhook'))
+  expect(own.map(({ type }) => type)).toEqual(['WebhookCreated', 'WebhookDeleted'])
+  expect(own[0]?.data.host).toBe(new URL(base).host)
+}, 120_000)
+
+test('a receiver that never answers costs a test ten seconds, and a process that ends not one', async () => {
+  const { webhook_id } = await cliJson<Created>(
+    ['webhook', 'create', '--url', `${base}/silent`, '--events', 'checkpoint'],
+    environment,
+  )
+  const tried = await cli(['webhook', 'test', webhook_id], environment)
+  expect(tried.code).toBe(1)
+  expect(tried.out).toContain('timeout deadline')
+  await pool.query(
+    `insert into webhook_deliveries (delivery_id, webhook_id, event, payload, created_at, next_attempt_at)
+     values ('msg_1', $1, 'checkpoint', '{}', now(), now())`,
+    [webhook_id],
+  )
+  const before = unanswered
+  worker = startWorker({ ...environment, ROLES: 'jobs' })
+  await eventually(async () => (unanswered > before ? true : undefined), 150_000)
+  expect(await worker.end('SIGTERM')).toBe(0)
+  const { rows } = await pool.query(
+    'select state, attempts, busy_until from webhook_deliveries join webhook_endpoints using (webhook_id)',
+  )
+  expect(rows).toEqual([{ state: 'pending', attempts: 0, busy_until: null }])
+}, 240_000)

@@ -1,0 +1,91 @@
+/** Where a real Caddy with the Caddyfile of docker-compose.yml sends the calls of a key, among two api processes. */
+import { once } from 'node:events'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { type DnsServerDouble, startDnsServer } from '../support/dns-server.ts'
+import { ask } from './ask.ts'
+import { accepts, freePort, type ServerProcess, startProcess } from './mail/process.ts'
+
+const addresses = ['127.0.0.1', '127.0.0.4'] as const
+/** Linux answers on all of 127.0.0.0/8. */
+const servers = new Map<string, Server>()
+let dns: DnsServerDouble
+let caddy: ServerProcess
+let directory = ''
+let [port, edgePort] = [0, 0]
+
+const listen = async (address: string): Promise<void> => {
+  const server = createServer((_request, response) => response.end(address))
+  server.listen(port, address)
+  await once(server, 'listening')
+  port = (server.address() as AddressInfo).port
+  servers.set(address, server)
+}
+const stop = async (address: string): Promise<void> => {
+  const server = servers.get(address)
+  server?.closeAllConnections()
+  await new Promise((resolve) => server?.close(resolve))
+}
+
+/** Compose's site of the API, over plain HTTP and with a resolver that knows both processes. */
+const caddyfile = async (): Promise<string> => {
+  const { configs } = parse(await readFile(new URL('../../docker-compose.yml', import.meta.url), 'utf8'))
+  const here = String(configs.caddyfile.content)
+    .replace(/\$\{API_HOSTNAME:-[^}]*\}/, `http://127.0.0.1:${edgePort}`)
+    .replace(/\$\{DASHBOARD_HOSTNAME:-[^}]*\}/, `http://127.0.0.1:${await freePort()}`)
+    .replace('dynamic a api 3000 {', `dynamic a api.test ${port} {\n            resolvers ${dns.address}`)
+  expect(here).toContain('resolvers 127.0.0.1:')
+  return here
+}
+
+beforeAll(async () => {
+  for (const address of addresses) await listen(address)
+  dns = await startDnsServer({ 'api.test': { A: addresses } }, { ttlSeconds: 0 })
+  edgePort = await freePort()
+  directory = await mkdtemp(join(tmpdir(), 'sticky-'))
+  await writeFile(join(directory, 'Caddyfile'), await caddyfile())
+  caddy = await startProcess({
+    command: 'caddy',
+    args: ['run', '--adapter', 'caddyfile', '--config', join(directory, 'Caddyfile')],
+    ready: () => accepts('127.0.0.1', edgePort),
+  })
+}, 30_000)
+
+afterAll(async () => {
+  await caddy?.close()
+  await dns?.close()
+  await Promise.all(addresses.map(stop))
+  if (directory !== '') await rm(directory, { recursive: true, force: true })
+})
+
+/** The process that a call reached. */
+const reached = async (key: string | null): Promise<string> => {
+  const headers = key === null ? {} : { 'x-api-key': key }
+  const { status, text } = await ask(`http://127.0.0.1:${edgePort}/`, '127.0.0.2', { headers })
+  expect(status).toBe(200)
+  return text
+}
+const reachedBy = async (key: string | null, calls: number): Promise<Set<string>> =>
+  new Set(await Promise.all(Array.from({ length: calls }, () => reached(key))))
+
+const keys = Array.from({ length: 20 }, (_, n) => `enl_live_${n}`)
+
+test('all calls of a key reach one process, keys spread over both, and calls without a key reach any', async () => {
+  const places = await Promise.all(keys.map((key) => reachedBy(key, 10)))
+  expect(places.every(({ size }) => size === 1)).toBe(true)
+  expect(new Set(places.flatMap((place) => [...place]))).toEqual(new Set(addresses))
+  expect(await reachedBy(null, 40)).toEqual(new Set(addresses))
+})
+
+test('a process that is gone: its keys’ calls wait until its name is forgotten, and reach the other one', async () => {
+  const [left, gone] = addresses
+  await stop(gone)
+  const waiting = Promise.all(keys.map(reached))
+  dns.set('api.test', 'A', [left])
+  expect(new Set(await waiting)).toEqual(new Set([left]))
+}, 20_000)

@@ -1,0 +1,538 @@
+/** A partner's look at its own account: balance, usage, one call, the ledger. Decisions 6, 11 and 24. */
+import { hash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { balanceResult, callResult, usageResult } from '../../src/capabilities/account/contract.ts'
+import type { Capability } from '../../src/events/capabilities.ts'
+import { type AnswerAndFacts, type House, openHouse, type Partner, places, until } from '../support/house.ts'
+import { createRecomputation } from '../support/recompute-ledger.ts'
+import { buy } from './ledger-scene.ts'
+import {
+  bare,
+  expectCredits,
+  expectErrorObject,
+  expectNotAuthenticated,
+  expectRefusedCall,
+  rateLimitsOf,
+} from './wire.ts'
+
+let house: House
+
+beforeAll(async () => {
+  house = await openHouse()
+})
+afterAll(() => house?.close())
+
+const look = (
+  partner: Partner,
+  path: string,
+  headers: Record<string, string> = {},
+): Promise<AnswerAndFacts> => house.ask(partner, { method: 'GET', path, headers })
+
+const projected = (): Promise<void> =>
+  until('the rows are at the head', async () => {
+    const rows = await house.query(
+      `select position from projection_checkpoints where name in ('ledger_index', 'ledger_lines')`,
+    )
+    const head = await house.foundation.eventLog.head()
+    return rows.length === 2 && rows.every(({ position }) => BigInt(String(position)) >= head)
+  })
+
+const freeFact = ({ keyId }: Partner, capability: Capability, facts: Record<string, unknown>) => ({
+  type: 'KeyUsed',
+  data: {
+    key_id: keyId,
+    capability,
+    outcome: 'answered',
+    facts: { kind: capability, ...facts },
+    free_by: { rule: capability, rule_version: 1 },
+  },
+})
+
+const callOf = (answer: AnswerAndFacts) => callResult.strict().parse(answer.body.result)
+const idOf = (answer: AnswerAndFacts): string => String(answer.body.request_id)
+const today = (): string => new Date().toISOString().slice(0, 10)
+
+describe('every look', () => {
+  const looks = [
+    { path: '/v1/balance', capability: 'account' },
+    { path: `/v1/usage?from=${today()}&to=${today()}`, capability: 'account' },
+    { path: '/v1/calls/01JB2ZQ5V7N3K2M4P6R8T0W1X2', capability: 'account' },
+    { path: '/v1/ledger/export', capability: 'ledger_export' },
+  ] as const
+
+  test.each(looks)('$path needs a key', async ({ path }) => {
+    const partner = await house.partner()
+    const answer = await look(partner, path, { 'x-api-key': 'none' })
+    expectNotAuthenticated(answer)
+    expect(answer.events).toEqual([])
+  })
+
+  test.each(looks)('$path is refused outside the allow-list of the key', async ({ path, capability }) => {
+    const partner = await house.partner({ allowedCidrs: ['192.0.2.0/24'], permissions: ['ledger_read'] })
+    const refusal = { status: 403, error: 'forbidden', code: 'AUTH_003', details: { address: '127.0.0.1' } }
+    expectRefusedCall(await look(partner, path), partner, refusal, capability)
+  })
+
+  test.each(looks)('$path is limited as any call is', async ({ path }) => {
+    const partner = await house.partner({ limits: { requests_per_minute: 1 }, permissions: ['ledger_read'] })
+    await look(partner, '/v1/balance')
+    const answer = await look(partner, path)
+    expect(answer).toMatchObject({ status: 429, body: { code: 'RATE_001' } })
+    expect(answer.headers.get('retry-after')).toMatch(/^\d+$/)
+  })
+
+  test('takes no other method, also where its path names a call', async () => {
+    const partner = await house.partner()
+    for (const path of ['/v1/balance', '/v1/calls/01JB2ZQ5V7N3K2M4P6R8T0W1X2']) {
+      const answer = await house.post(partner, path, {})
+      expect(answer).toMatchObject({ status: 405, body: { code: 'REQ_005' } })
+      expect(answer.headers.get('allow')).toBe('GET')
+    }
+  })
+
+  test('works under a price book that is older than it', async () => {
+    const other = await openHouse()
+    try {
+      const limits = { requests_per_minute: 100_000 }
+      const partner = await other.partner({ permissions: ['ip_lookup', 'ledger_read'], limits })
+      await other.publishPriceBook({
+        effective_from: '2020-01-02T00:00:00.000Z',
+        rules: [
+          { rule: 'ip_lookup.located', rule_version: 1, sku: 'ip_lookup', amount: '3' },
+          { rule: 'ip_lookup.not_located', rule_version: 1, sku: null, amount: '0' },
+          { rule: 'refusal', rule_version: 1, sku: null, amount: '0' },
+        ],
+      })
+      await until(
+        'the book is in force',
+        async () =>
+          (await other.lookup(partner, { ip: places.london })).headers.get('credits-charged') === '3',
+      )
+      for (const path of ['/v1/balance', '/v1/ledger/export'])
+        expect((await other.ask(partner, { method: 'GET', path })).status).toBe(200)
+    } finally {
+      await other.close()
+    }
+  })
+})
+
+describe('GET /v1/balance', () => {
+  test('says what there is, what can be spent and what expires next; free and recorded', async () => {
+    const partner = await house.partner({ credits: '7', overdraft: '2.5' })
+    await house.lookup(partner, { ip: places.london })
+    const answer = await look(partner, '/v1/balance')
+    const last = (await house.eventsOf(partner.organizationId)).at(-2)
+    expect(answer.status).toBe(200)
+    expect(balanceResult.strict().parse(answer.body.result)).toEqual({
+      balance: '6',
+      available: '8.5',
+      overdraft_limit: '2.5',
+      threshold: null,
+      expiring: [],
+      as_of: {
+        revision: last?.revision,
+        position: expect.stringMatching(/^\d+$/),
+        recorded_at: expect.any(String),
+      },
+    })
+    expectCredits(answer, '0', '6')
+    expect(Object.keys(rateLimitsOf(answer))).toEqual(['minute', 'day'])
+    expect(bare(answer.events)).toEqual([freeFact(partner, 'account', { view: 'balance' })])
+  })
+
+  test('is the balance after credits that another process granted', async () => {
+    const partner = await house.partner({ credits: '1' })
+    await look(partner, '/v1/balance')
+    await buy(house, partner, '4')
+    expect((await look(partner, '/v1/balance')).body.result).toMatchObject({ balance: '5' })
+  })
+})
+
+describe('GET /v1/usage', () => {
+  const usage = async (partner: Partner, groupBy: string) => {
+    const answer = await look(partner, `/v1/usage?from=${today()}&to=${today()}&group_by=${groupBy}`)
+    return { answer, result: usageResult.strict().parse(answer.body.result) }
+  }
+
+  test('counts calls and credits by day, capability, key and rule, and only those of the organization', async () => {
+    const partner = await house.partner({ credits: '7' })
+    const second = await house.key(partner.organizationId)
+    const stranger = await house.partner()
+    await house.lookup(partner, { ip: places.london })
+    await house.lookup(partner, { ip: places.unknown })
+    await house.lookup(second, { ip: places.munich })
+    await house.lookup(second, { ip: 'nonsense' })
+    await house.lookup(stranger, { ip: places.london })
+    await projected()
+    const counts = (answered: number, refused: number, charged: string) => ({
+      ...{ calls: answered + refused, answered, refused, failed: 0, rate_limited: 0 },
+      charged,
+    })
+    const { answer, result } = await usage(partner, 'rule')
+    expect(result.groups).toEqual([
+      { name: 'ip_lookup.located', ...counts(2, 0, '2') },
+      { name: 'ip_lookup.not_located', ...counts(1, 0, '0') },
+      { name: 'refusal', ...counts(0, 1, '0') },
+    ])
+    expect(result.total).toEqual(counts(3, 1, '2'))
+    expect(result.as_of.position).toMatch(/^\d+$/)
+    expectCredits(answer, '0', '5')
+    expect(bare(answer.events)).toEqual([freeFact(partner, 'account', { view: 'usage' })])
+    const byKey = (await usage(partner, 'key')).result.groups
+    expect(byKey).toEqual(
+      expect.arrayContaining([
+        { name: second.keyId, ...counts(1, 1, '1') },
+        expect.objectContaining({ name: partner.keyId, charged: '1' }),
+      ]),
+    )
+    expect((await usage(partner, 'day')).result.groups.map(({ name }) => name)).toEqual([today()])
+    expect((await usage(partner, 'capability')).result.groups.at(-1)).toEqual({
+      name: 'ip_lookup',
+      ...counts(3, 1, '2'),
+    })
+  })
+
+  test.each([
+    ['to=2026-11-01', 'REQ_002', { missing_parameter: 'from', parameter_type: 'string' }],
+    ['from=2026-11-01', 'REQ_002', { missing_parameter: 'to', parameter_type: 'string' }],
+    ['from=2026-02-30&to=2026-03-01', 'REQ_003', { parameter: 'from' }],
+    ['from=2026-11-02&to=2026-11-01', 'REQ_003', { parameter: 'to' }],
+    ['from=2025-01-01&to=2026-02-05', 'REQ_003', { parameter: 'to' }],
+    ['from=2026-11-01&to=2026-11-01&group_by=hour', 'REQ_003', { parameter: 'group_by' }],
+    ['from=2026-11-01&from=2026-11-01&to=2026-11-01', 'REQ_003', { parameter: 'from' }],
+  ])('?%s is %s', async (query, code, details) => {
+    const partner = await house.partner()
+    const answer = await look(partner, `/v1/usage?${query}`)
+    expect(answer).toMatchObject({ status: 400, body: { code, details } })
+    expectCredits(answer, '0', '1000')
+  })
+
+  test('takes 400 days', async () => {
+    const partner = await house.partner()
+    expect((await look(partner, '/v1/usage?from=2025-01-01&to=2026-02-04')).status).toBe(200)
+  })
+})
+
+describe('GET /v1/calls/{request_id}', () => {
+  test('explains a charge, at once and once the read models have it', async () => {
+    const partner = await house.partner({ credits: '7' })
+    const paid = await house.lookup(partner, { ip: places.london })
+    const events = await house.eventsOf(partner.organizationId)
+    const [, granted, used, charged] = events
+    const early = callOf(await look(partner, `/v1/calls/${idOf(paid)}`))
+    await projected()
+    const answer = await look(partner, `/v1/calls/${idOf(paid).toLowerCase()}`)
+    const call = callOf(answer)
+    expect({ ...early, as_of: null }).toEqual({ ...call, as_of: null })
+    expect(call).toMatchObject({
+      request_id: idOf(paid),
+      organization_id: partner.organizationId,
+      key_id: partner.keyId,
+      at: used?.metadata.effective_at,
+      capability: 'ip_lookup',
+      outcome: 'answered',
+      code: null,
+      facts: used?.data.facts,
+      repeats: null,
+      replays: [],
+      cost: {
+        charged: '1',
+        now: '1',
+        charge_id: charged?.data.charge_id,
+        free_by: null,
+        lines: [
+          {
+            ...{ sku: 'ip_lookup', amount: '1', book_amount: '1', override: null },
+            ...{ rule: 'ip_lookup.located', rule_version: 1, because: 'the address was located' },
+          },
+        ],
+        price_book: { version: 1, digest: charged?.data.price_book_digest },
+      },
+      lots: [
+        {
+          grant_id: granted?.data.grant_id,
+          amount: '1',
+          opened: { by: 'grant', amount: '7', reason: 'bought', expires_at: null, revision: 1 },
+        },
+      ],
+      overdraft: '0',
+      balance: { before: '7', after: '6' },
+      adjustments: [],
+      events: [
+        { type: 'KeyUsed', event_id: used?.id, revision: 2 },
+        { type: 'CreditCharged', event_id: charged?.id, revision: 3 },
+      ],
+      checkpoint: null,
+    })
+    expectCredits(answer, '0', '6')
+    expect(bare(answer.events)).toEqual([freeFact(partner, 'account', { view: 'call' })])
+  })
+
+  test('explains what was free, and what was refused', async () => {
+    const partner = await house.partner()
+    const free = await house.lookup(partner, { ip: places.unknown })
+    const refused = await house.lookup(partner, { ip: 'nonsense' })
+    expect(callOf(await look(partner, `/v1/calls/${idOf(free)}`))).toMatchObject({
+      cost: {
+        ...{ charged: '0', now: '0', charge_id: null, lines: [], price_book: { version: 1 } },
+        free_by: { rule: 'ip_lookup.not_located', because: expect.stringContaining('costs nothing') },
+      },
+      balance: { before: '1000', after: '1000' },
+    })
+    expect(callOf(await look(partner, `/v1/calls/${idOf(refused)}`))).toMatchObject({
+      outcome: 'refused',
+      code: 'IP_001',
+      cost: { free_by: { rule: 'refusal' } },
+    })
+  })
+
+  test('a call of another organization is as unknown as one that never was', async () => {
+    const partner = await house.partner()
+    const stranger = await house.partner()
+    const paid = idOf(await house.lookup(stranger, { ip: places.london }))
+    await projected()
+    for (const id of [paid, '01JB2ZQ5V7N3K2M4P6R8T0W1X2'])
+      expectRefusedCall(
+        await look(partner, `/v1/calls/${id}`),
+        partner,
+        { status: 404, error: 'not_found', code: 'CALL_001', details: { request_id: id } },
+        'account',
+      )
+  })
+
+  test('what no request id looks like is refused as that', async () => {
+    const partner = await house.partner()
+    const answer = await look(partner, '/v1/calls/nonsense')
+    expectErrorObject(answer, {
+      status: 400,
+      error: 'validation_error',
+      code: 'REQ_003',
+      details: { parameter: 'request_id', expected: expect.any(String) },
+    })
+  })
+
+  test('a replay names the first call, and the first its replays', async () => {
+    const partner = await house.partner()
+    const headers = { 'idempotency-key': 'twice' }
+    const first = await house.lookup(partner, { ip: places.london }, headers)
+    const again = await house.lookup(partner, { ip: places.london }, headers)
+    expect(again.headers.get('idempotent-replayed')).toBe('true')
+    const replayId = String(again.headers.get('x-request-id'))
+    const replays = [{ request_id: replayId, at: again.events[0]?.metadata.effective_at }]
+    expect(callOf(await look(partner, `/v1/calls/${idOf(first)}`)).replays).toEqual(replays)
+    await projected()
+    expect(callOf(await look(partner, `/v1/calls/${idOf(first)}`)).replays).toEqual(replays)
+    expect(callOf(await look(partner, `/v1/calls/${replayId}`))).toMatchObject({
+      repeats: idOf(first),
+      cost: { charged: '0', free_by: { rule: 'replay' } },
+    })
+  })
+
+  test('says which price of its own the organization had, and what was given back since', async () => {
+    const partner = await house.partner()
+    const { ledger } = house.foundation
+    const by = { actor: 'cli', atMs: Date.now() }
+    await ledger.submit(partner.organizationId, {
+      ...{ ...by, key: 'price', kind: 'override_price', sku: 'ip_lookup' },
+      ...{ amount: 500_000n, effectiveFrom: '2026-01-01T00:00:00.000Z', reason: 'agreed' },
+    } as const)
+    const paid = await house.lookup(partner, { ip: places.london })
+    const chargeId = String(paid.events[1]?.data.charge_id)
+    const back = (key: string, amount: bigint) =>
+      ledger.submit(partner.organizationId, {
+        ...{ ...by, key, kind: 'adjust', adjusts: chargeId, amount, reason: key },
+        ...{ rerateRun: null, correction: 'refund' },
+      } as const)
+    await back('a part', 200_000n)
+    await projected()
+    await back('another', 100_000n)
+    expect(callOf(await look(partner, `/v1/calls/${idOf(paid)}`))).toMatchObject({
+      cost: {
+        charged: '0.5',
+        now: '0.2',
+        lines: [{ amount: '0.5', book_amount: '1', override: { amount: '0.5', reason: 'agreed' } }],
+      },
+      balance: { before: '1000', after: '999.5' },
+      adjustments: [
+        { kind: 'refund', amount: '0.2', reason: 'a part' },
+        { kind: 'refund', amount: '0.1', reason: 'another' },
+      ],
+    })
+  })
+})
+
+describe('GET /v1/ledger/export', () => {
+  /** All pages of an export, line by line. */
+  const pagesOf = async (partner: Partner, max: number): Promise<AnswerAndFacts[]> => {
+    const pages: AnswerAndFacts[] = []
+    for (
+      let next: string | undefined = `/v1/ledger/export?from_revision=0&max=${max}`;
+      next !== undefined;
+    ) {
+      const page: AnswerAndFacts = await look(partner, next)
+      expect(page.status).toBe(200)
+      pages.push(page)
+      const target = /^<([^>]+)>; rel="next"$/.exec(page.headers.get('link') ?? '')?.[1]
+      next = target === undefined ? undefined : `${target}&max=${max}`
+    }
+    return pages
+  }
+  const linesIn = (text: string): string[] => text.trimEnd().split('\n')
+  const objectsIn = (text: string): Record<string, unknown>[] => linesIn(text).map((line) => JSON.parse(line))
+  const recomputed = (lines: readonly string[]) => {
+    const recomputation = createRecomputation()
+    for (const line of lines) recomputation.line(line)
+    return recomputation.result()
+  }
+
+  test('needs the permission ledger_read, which whoever may call everything else does not have', async () => {
+    const partner = await house.partner({
+      permissions: ['ip_lookup', 'email_validation', 'profnet_scraping', 'pixel_control'],
+    })
+    const refusal = {
+      ...{ status: 403, error: 'forbidden', code: 'AUTH_002' },
+      details: { required_permission: 'ledger_read' },
+    }
+    expectRefusedCall(await look(partner, '/v1/ledger/export'), partner, refusal, 'ledger_export')
+  })
+
+  test('streams every event with the exact bytes that its digest covers, and is recorded with its range', async () => {
+    const partner = await house.partner({ permissions: ['ip_lookup', 'ledger_read'] })
+    await house.lookup(partner, { ip: places.london })
+    const stream = `ledger-${partner.organizationId}`
+    const recorded = (await house.recorded()).filter((event) => event.stream === stream)
+    const answer = await look(partner, '/v1/ledger/export')
+    expect(answer.headers.get('content-type')).toBe('application/jsonl; charset=utf-8')
+    expect(answer.headers.get('link')).toBeNull()
+    const [header, ...lines] = objectsIn(answer.text)
+    expect(header).toMatchObject({
+      kind: 'ledger',
+      stream,
+      from_revision: 0,
+      through_revision: recorded.length - 1,
+      next_revision: null,
+      previous_digest: null,
+      price_books: [{ version: 1, rules: expect.any(Array) }],
+    })
+    expect(lines.slice(0, -1)).toEqual(
+      recorded.map(({ revision, id, type, metadata, data }) => ({
+        ...{ kind: 'event', stream, revision, event_id: id, type, metadata, data },
+      })),
+    )
+    expect(lines.at(-1)).toMatchObject({
+      kind: 'end',
+      through_revision: recorded.length - 1,
+      next_revision: null,
+    })
+    expectCredits(answer, '0', '999')
+    expect(bare(answer.events)).toEqual([
+      freeFact(partner, 'ledger_export', { from_revision: 0, through_revision: recorded.length - 1 }),
+    ])
+  })
+
+  test('what is beyond the end is nothing, and what is no revision is refused', async () => {
+    const partner = await house.partner({ permissions: ['ledger_read'] })
+    const beyond = objectsIn((await look(partner, '/v1/ledger/export?from_revision=900')).text)
+    expect(beyond).toMatchObject([
+      { kind: 'ledger', next_revision: null },
+      { kind: 'end', through_revision: 899 },
+    ])
+    for (const query of ['from_revision=-1', 'from_revision=x', 'max=0', 'max=10001'])
+      expect(await look(partner, `/v1/ledger/export?${query}`)).toMatchObject({
+        status: 400,
+        body: { code: 'REQ_003', details: { parameter: query.split('=')[0] } },
+      })
+  })
+
+  test('the published script recomputes charges, own prices, corrections and balance from it', async () => {
+    const partner = await house.partner({
+      credits: '2',
+      overdraft: '1.5',
+      permissions: ['ip_lookup', 'ledger_read'],
+    })
+    const { ledger } = house.foundation
+    const by = { actor: 'cli', atMs: Date.now() }
+    const lookup = (ip: string) => house.lookup(partner, { ip })
+    await lookup(places.london)
+    await lookup(places.unknown)
+    await lookup('nonsense')
+    await ledger.submit(partner.organizationId, {
+      ...{ ...by, key: 'price', kind: 'override_price', sku: 'ip_lookup', amount: 750_000n },
+      effectiveFrom: '2026-01-01T00:00:00.000Z',
+    } as const)
+    for (const ip of [places.munich, places.london, places.munich, places.london]) await lookup(ip)
+    await buy(house, partner, '5')
+    const paid = await lookup(places.london)
+    await ledger.submit(partner.organizationId, {
+      ...{ ...by, key: 'back', kind: 'adjust', adjusts: String(paid.events[1]?.data.charge_id) },
+      ...{ amount: 750_000n, reason: 'refund', rerateRun: null, correction: 'refund' },
+    } as const)
+    const pages = await pagesOf(partner, 5)
+    expect(pages.length).toBeGreaterThan(3)
+    const { balance, charged, events, digest } = recomputed(pages.flatMap(({ text }) => linesIn(text)))
+    const last = (await look(partner, '/v1/balance')).body.result
+    expect(last).toMatchObject({ balance })
+    // The fourth that would have cost 0.75 was beyond the overdraft limit.
+    expect(charged).toBe('4')
+    const stored = (await house.recorded()).filter(
+      ({ stream }) => stream === `ledger-${partner.organizationId}`,
+    )
+    expect(JSON.parse(stored[events - 1]?.metadata ?? '{}').digest).toBe(digest)
+  })
+
+  test('and finds whatever was changed, left out, moved or priced wrongly', async () => {
+    const partner = await house.partner({ permissions: ['ip_lookup', 'ledger_read'] })
+    await house.lookup(partner, { ip: places.london })
+    await house.lookup(partner, { ip: places.unknown })
+    const lines = linesIn((await look(partner, '/v1/ledger/export')).text)
+    expect(recomputed(lines)).toMatchObject({ charged: '1', balance: '999' })
+    const changed = (n: number, change: (line: string) => string) =>
+      lines.map((line, i) => (i === n ? change(line) : line))
+    const without = (n: number) => lines.filter((_, i) => i !== n)
+    const book = (amount: string) =>
+      changed(0, (line) =>
+        line.replace('"sku":"ip_lookup","amount":"1"', `"sku":"ip_lookup","amount":"${amount}"`),
+      )
+    const [header = '', first = '', second = '', ...rest] = lines
+    for (const [tampered, fault] of [
+      [changed(2, (line) => line.replace('1000', '1001')), 'was changed'],
+      [without(3), 'revision 2 is missing'],
+      [[header, second, first, ...rest], 'revision 0 is missing'],
+      [without(lines.length - 2), 'is missing'],
+      [book('2'), 'price book 1 was changed'],
+      [rechained(lines, { '\\"amount\\":\\"1\\"': '\\"amount\\":\\"2\\"' }), 'due was'],
+      [rechained(lines, { '\\"success\\":true': '\\"success\\":false' }), 'due was nothing'],
+      [rechained(lines, { '\\"success\\":false': '\\"success\\":true' }), 'it was free, and has a price'],
+      [rechained(lines, { '\\"amount\\":\\"1000\\"': '\\"amount\\":\\"0.5\\"' }), 'does not hold'],
+    ] as const)
+      expect(() => recomputed(tampered)).toThrow(fault)
+  })
+
+  test('the script is for everyone to download, and is the one that these tests run', async () => {
+    for (const name of ['recompute-ledger.ts', 'verify-receipt.ts']) {
+      const response = await fetch(`${house.apiUrl}/docs/${name}`)
+      expect(response.headers.get('content-type')).toBe('text/plain; charset=utf-8')
+      expect(await response.text()).toBe(await readFile(`test/support/${name}`, 'utf8'))
+    }
+    const lines = (await readFile('test/support/recompute-ledger.ts', 'utf8')).trimEnd().split('\n')
+    expect(lines.length).toBeLessThanOrEqual(150)
+    expect(lines.filter((line) => line.startsWith('import')).every((line) => line.includes("'node:"))).toBe(
+      true,
+    )
+  })
+})
+
+/** A ledger that was changed by someone who made all digests anew. */
+const rechained = (lines: readonly string[], changes: Record<string, string>): string[] => {
+  let digest = ''
+  return lines.map((line) => {
+    if (!line.includes('"kind":"event"')) return line
+    const text = Object.entries(changes).reduce((changed, [from, to]) => changed.replaceAll(from, to), line)
+    const event = JSON.parse(text)
+    const open = event.metadata.slice(0, event.metadata.lastIndexOf(',"digest":"'))
+    const { stream, revision, event_id, type, data } = event
+    digest = hash('sha256', [digest, stream, revision, event_id, type, open, data].join('\n'), 'base64url')
+    return JSON.stringify({ ...event, metadata: `${open},"digest":"${digest}"}` })
+  })
+}

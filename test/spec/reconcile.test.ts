@@ -1,0 +1,134 @@
+/** Log, read models and tariff agree about every call; where one was changed, the request is named. */
+import pino from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { catchUp } from '../../src/administration/catch-up.ts'
+import { setPriceOverride } from '../../src/administration/price-overrides.ts'
+import { reconcileLedgers } from '../../src/administration/reconcile.ts'
+import { recordReconciled } from '../../src/administration/reconciliations.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import type { Reconciled } from '../../src/ledger/reconcile.ts'
+import { type House, openHouse, type Partner, places } from '../support/house.ts'
+
+let house: House
+let partner: Partner
+const requests: string[] = []
+const logger = pino({ level: 'silent' })
+
+const look = async (): Promise<void> => {
+  const { headers } = await house.lookup(partner, { ip: places.london })
+  requests.push(headers.get('x-request-id') ?? '')
+}
+
+beforeAll(async () => {
+  house = await openHouse()
+  partner = await house.partner({ credits: '100' })
+  for (let n = 0; n < 3; n++) await look()
+  await house.lookup(partner, { ip: '10.0.0.1' })
+  await setPriceOverride(house.foundation, {
+    organizationId: partner.organizationId,
+    sku: 'ip_lookup',
+    amount: parseCredits('0.25'),
+    effectiveFrom: new Date().toISOString(),
+    reason: 'contract',
+    actor: 'cli',
+  })
+  await look()
+})
+afterAll(() => house?.close())
+
+const reconcile = async (options: { onward?: boolean } = {}): Promise<Reconciled> => {
+  await catchUp(house.foundation, logger)
+  const [found] = await reconcileLedgers(house.foundation, {
+    organizations: [partner.organizationId],
+    ...options,
+  })
+  if (found === undefined) throw new Error('nothing was reconciled')
+  return found
+}
+
+const rowsChanged = async (set: string, request: string, run: () => Promise<void>): Promise<void> => {
+  const [before] = await house.query('select * from ledger_lines where request_id = $1', [request])
+  await house.query(`update ledger_lines set ${set} where request_id = $1`, [request])
+  await run()
+  await house.query('update ledger_lines set amount_micro = $2, rule = $3 where request_id = $1', [
+    request,
+    before?.amount_micro,
+    before?.rule,
+  ])
+}
+
+describe('reconciling', () => {
+  test('tells each SKU three times, and finds no difference', async () => {
+    const { differences, named, sums, calls } = await reconcile()
+    expect({ differences, named, calls }).toEqual({ differences: 0, named: [], calls: 5 })
+    const credits = (text: string): bigint => parseCredits(text)
+    expect(Object.fromEntries(sums)).toEqual({
+      '(grant)': { log: credits('100'), projections: credits('100'), tariff: 0n },
+      ip_lookup: { log: credits('3.25'), projections: credits('3.25'), tariff: credits('3.25') },
+    })
+  })
+
+  test('names the request whose row is not what the log says', async () => {
+    const [request = ''] = requests
+    await rowsChanged('amount_micro = -2000000', request, async () => {
+      expect((await reconcile()).named).toEqual([
+        `request ${request}: the log says -1 by ip_lookup.located, ledger_lines say -2`,
+      ])
+    })
+    await rowsChanged("rule = 'profile.fresh'", request, async () => {
+      expect((await reconcile()).differences).toBe(1)
+    })
+    expect((await reconcile()).differences).toBe(0)
+  })
+
+  test('goes on from where a ledger was last found to agree, and comes back to what differed', async () => {
+    await recordReconciled(house.foundation, [await reconcile()], { whole: true, actor: 'cli' })
+    await look()
+    const last = requests.at(-1) ?? ''
+    // The organization has a price of its own: it is read whole.
+    expect(await reconcile({ onward: true })).toMatchObject({ from: 0, calls: 6, differences: 0 })
+    const other = await house.partner({ credits: '10' })
+    await house.lookup(other, { ip: places.london })
+    const onward = async () => {
+      await catchUp(house.foundation, logger)
+      return reconcileLedgers(house.foundation, { organizations: [other.organizationId], onward: true })
+    }
+    await recordReconciled(house.foundation, await onward(), { whole: false, actor: 'system' })
+    await house.lookup(other, { ip: places.london })
+    expect(await onward()).toMatchObject([{ calls: 1, differences: 0 }])
+    await house.query('update ledger_lines set amount_micro = 0 where organization_id = $1 and kind = $2', [
+      other.organizationId,
+      'call',
+    ])
+    const differing = await onward()
+    expect(differing).toMatchObject([{ calls: 1, differences: 1 }])
+    await recordReconciled(house.foundation, differing, { whole: false, actor: 'system' })
+    expect(await onward()).toMatchObject([{ calls: 1, differences: 1 }])
+    expect(last).not.toBe('')
+  })
+
+  test('names the charge that the tariff does not give', async () => {
+    const [request = ''] = requests
+    // As if the charge had been another: its own event says so now, and the tariff does not.
+    const { eventLog } = house.foundation
+    const changed = {
+      ...house.foundation,
+      eventLog: {
+        ...eventLog,
+        read: async (...[stream, options]: Parameters<typeof eventLog.read>) =>
+          (await eventLog.read(stream, options)).map((event) =>
+            event.type === 'CreditCharged' && event.metadata.includes(request)
+              ? { ...event, data: event.data.replaceAll('"amount":"1"', '"amount":"2"') }
+              : event,
+          ),
+      },
+    }
+    const [found] = await reconcileLedgers(changed, { organizations: [partner.organizationId] })
+    expect(found?.named).toContain(
+      `request ${request}: the log charges 2, facts, tariff and price book 1 give 1`,
+    )
+    expect(found?.named).toContain(
+      `request ${request}: the log says -2 by ip_lookup.located, ledger_lines say -1`,
+    )
+  })
+})

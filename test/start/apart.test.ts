@@ -1,0 +1,48 @@
+/** Processes that count rate limits apart are told of, by name and with the remedy. */
+import { expect, test, vi } from 'vitest'
+import { apartIn, warnOfApart } from '../../src/start/apart.ts'
+
+const counting = (...counters: string[]) => counters.map((one) => ({ counters: one, roles: ['api'] }))
+
+test.each([
+  { name: 'none', processes: [], says: null },
+  { name: 'one', processes: counting('a'), says: null },
+  { name: 'forks of one', processes: counting('a', 'a', 'a'), says: null },
+  { name: 'all in Redis', processes: counting('redis', 'redis'), says: null },
+  { name: 'two that were started', processes: counting('a', 'b'), says: 2 },
+  { name: 'forks of two', processes: counting('a', 'a', 'b', 'b'), says: 2 },
+  { name: 'one without Redis beside others', processes: counting('redis', 'redis', 'c'), says: 2 },
+  {
+    name: 'one that takes no calls',
+    processes: [...counting('a'), { counters: 'b', roles: ['jobs'] }],
+    says: null,
+  },
+])('$name', ({ processes, says }) => {
+  expect(apartIn(processes)).toBe(
+    says === null ? null : `each of ${says} processes counts for itself; set REDIS_URL to one Redis for all`,
+  )
+})
+
+test('the log says it once when it begins, and once when it is over', () => {
+  vi.useFakeTimers()
+  try {
+    const said: string[] = []
+    let processes = counting('a', 'b')
+    const logger = { warn: (text: string) => said.push(text), info: (text: string) => said.push(text) }
+    const peers = { processes: () => processes }
+    const end = warnOfApart(peers as never, logger as never)
+    vi.advanceTimersByTime(60_000)
+    expect(said).toEqual([
+      'rate limits: each of 2 processes counts for itself; set REDIS_URL to one Redis for all',
+    ])
+    processes = counting('a')
+    vi.advanceTimersByTime(60_000)
+    expect(said.slice(1)).toEqual(['rate limits: processes count together'])
+    end()
+    processes = counting('a', 'b')
+    vi.advanceTimersByTime(60_000)
+    expect(said).toHaveLength(2)
+  } finally {
+    vi.useRealTimers()
+  }
+})

@@ -1,0 +1,12 @@
+import { z } from 'zod'
+import type { CallDocument } from '../../src/call/document.ts'
+
+/** For calls that only a test knows. */
+export const someDocument: CallDocument = {
+  operationId: 'someCall',
+  summary: 'A call of a test',
+  description: 'No one reads it.',
+  request: null,
+  result: z.looseObject({}),
+  codes: [],
+}

@@ -1,0 +1,238 @@
+/** Callers that keep their connections, and what each of their calls came to. */
+import { Agent, request } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { parseCredits } from '../../../src/billing/money.ts'
+import { type SeededRandom, seededRandom } from '../../ip-lookup/seeded-random.ts'
+import type { Place } from './places.ts'
+
+export type CallingPartner = { readonly organizationId: string; readonly apiKey: string }
+
+/** One request of a call. A call without an Idempotency-Key has one. */
+export type Try = {
+  readonly place: number
+  readonly run: number
+  readonly sentMs: number
+  readonly endedMs: number
+  readonly end: Answer | { readonly kind: 'cut' | 'unreached' | 'silent' }
+}
+
+export type Answer = {
+  readonly kind: 'answered'
+  readonly status: number
+  readonly requestId: string
+  readonly charged: bigint
+  readonly replayed: boolean
+  /** Of what is not 200. */
+  readonly body: string
+}
+
+export type MadeCall = {
+  readonly organizationId: string
+  /** The Idempotency-Key. */
+  readonly key: string | null
+  /** A call that is made costs something. */
+  readonly costs: boolean
+  readonly path: string
+  readonly body: string
+  readonly apiKey: string
+  readonly tries: Try[]
+}
+
+export type Load = {
+  readonly calls: readonly MadeCall[]
+  /** Makes no further call; resolves when all that were made have ended. */
+  stop(): Promise<void>
+  /** Asks again for every call with a key that has no answer, each a few times. */
+  askAgain(): Promise<void>
+}
+
+type LoadOptions = {
+  readonly places: readonly Place[]
+  /** The first is called as often as all others together. */
+  readonly partners: readonly CallingPartner[]
+  readonly profiles: readonly string[]
+  readonly callersPerPlace: number
+  /** On average, between an answer and the next call of a caller. */
+  readonly thinkMs: number
+  readonly seed: number
+  /** Tells the keys of this load from all others. */
+  readonly name: string
+}
+
+const silentMs = 40_000
+const triesMax = 4
+const askedAgainMax = 5
+
+export const startLoad = (options: LoadOptions): Load => {
+  const { places, callersPerPlace, thinkMs, seed } = options
+  const calls: MadeCall[] = []
+  const lines = createLines()
+  let stopped = false
+  const caller = async (place: Place, number: number): Promise<void> => {
+    const random = seededRandom(seed * 1_000 + number)
+    const line = `caller ${number}`
+    while (!stopped) {
+      if (place.url !== null) {
+        const call = nextCall(options, random, `${number}-${calls.length}`)
+        calls.push(call)
+        await make(call, { ...options, place, random, send: lines.sender(line) })
+      }
+      await sleep(random.next() * 2 * thinkMs)
+    }
+  }
+  const calling = Promise.all(
+    places.flatMap((place) =>
+      Array.from({ length: callersPerPlace }, (_, n) => caller(place, place.number * callersPerPlace + n)),
+    ),
+  )
+  return {
+    calls,
+    stop: async () => {
+      stopped = true
+      await calling
+    },
+    askAgain: async () => {
+      const open = calls.filter((call) => call.key !== null && !isOver(call))
+      const send = lines.sender('again')
+      for (const call of open)
+        for (let n = 0; n < askedAgainMax && !isOver(call); n++) {
+          const place = places[n % places.length]
+          if (place !== undefined) await send(call, place)
+        }
+      lines.close()
+    },
+  }
+}
+
+/** 402 lets the key go: the next request with it is a first one again. */
+const isOver = ({ tries }: MadeCall): boolean =>
+  tries.some(({ end }) => end.kind === 'answered' && [200, 402].includes(end.status))
+
+const nextCall = (
+  { partners, profiles, name }: LoadOptions,
+  random: SeededRandom,
+  serial: string,
+): MadeCall => {
+  const [first, ...others] = partners
+  const partner = random.next() < 0.5 || others.length === 0 ? first : random.pick(others)
+  if (partner === undefined) throw new Error('no partner')
+  const kind = random.next()
+  const isProfile = kind < 0.15
+  const isFree = kind > 0.95
+  const ip = isFree ? '10.0.0.1' : `8.${random.integer(250)}.${random.integer(250)}.8`
+  return {
+    ...partner,
+    key: random.next() < 0.5 ? `${name.replaceAll(' ', '-')}-${serial}` : null,
+    costs: !isFree,
+    path: isProfile ? '/v1/profnet/profile' : '/v1/ip/lookup',
+    body: JSON.stringify(isProfile ? { id: random.pick(profiles), cached: random.next() < 0.5 } : { ip }),
+    tries: [],
+  }
+}
+
+/** As a load balancer sees it: callers who ask again ask a process that answers. */
+const isUp = ({ url, down }: Place): boolean =>
+  url !== null && (down.at(-1)?.toMs ?? 0) < Number.POSITIVE_INFINITY
+
+type Send = (call: MadeCall, place: Place, dropAfterMs?: number) => Promise<Try['end']>
+type Making = Pick<LoadOptions, 'places'> & {
+  readonly place: Place
+  readonly random: SeededRandom
+  readonly send: Send
+}
+
+/** A call with a key is asked again elsewhere until it is answered; now and then twice at once, or although it was. */
+const make = async (call: MadeCall, { places, place, random, send }: Making): Promise<void> => {
+  if (call.key === null) {
+    await send(call, place)
+    return
+  }
+  const elsewhere = (): Place => {
+    const others = places.filter((one) => one.number !== place.number && isUp(one))
+    return others.length === 0 ? place : random.pick(others)
+  }
+  const manner = random.next()
+  if (manner < 0.05) await Promise.all([send(call, place), send(call, elsewhere())])
+  else await send(call, place, manner < 0.1 ? random.next() * 30 : undefined)
+  while (!isOver(call) && call.tries.length < triesMax) {
+    await sleep(50 + random.next() * 200)
+    await send(call, elsewhere())
+  }
+  if (manner > 0.95) await send(call, elsewhere())
+}
+
+/** Connections that are kept, one for each caller and process. */
+const createLines = () => {
+  const agents = new Map<string, Agent>()
+  const agentOf = (name: string): Agent => {
+    const known = agents.get(name) ?? new Agent({ keepAlive: true, maxSockets: 2 })
+    agents.set(name, known)
+    return known
+  }
+  return {
+    sender:
+      (name: string): Send =>
+      async (call, place, dropAfterMs) => {
+        const { number, run, url } = place
+        const sentMs = performance.now()
+        const end =
+          url === null
+            ? ({ kind: 'unreached' } as const)
+            : await ask(call, url, agentOf(`${name} ${number}`), dropAfterMs)
+        call.tries.push({ place: number, run, sentMs, endedMs: performance.now(), end })
+        return end
+      },
+    close: () => {
+      for (const agent of agents.values()) agent.destroy()
+    },
+  }
+}
+
+const ask = (
+  { apiKey, key, path, body }: MadeCall,
+  url: string,
+  agent: Agent,
+  dropAfterMs: number | undefined,
+): Promise<Try['end']> =>
+  new Promise((resolve) => {
+    const asked = request(`${url}${path}`, {
+      ...{ agent, method: 'POST' },
+      headers: {
+        ...{ 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) },
+        ...{ 'x-api-key': apiKey, ...(key === null ? {} : { 'idempotency-key': key }) },
+      },
+    })
+    const late = setTimeout(() => {
+      resolve({ kind: 'silent' })
+      asked.destroy()
+    }, silentMs)
+    const dropping = dropAfterMs === undefined ? undefined : setTimeout(() => asked.destroy(), dropAfterMs)
+    asked.on('error', (error: NodeJS.ErrnoException) => {
+      resolve({ kind: error.code === 'ECONNREFUSED' ? 'unreached' : 'cut' })
+    })
+    asked.on('response', (response) => {
+      let text = ''
+      response.setEncoding('utf8')
+      response.on('data', (chunk: string) => {
+        text += chunk
+      })
+      response.on('error', () => resolve({ kind: 'cut' }))
+      response.on('end', () => {
+        const { statusCode: status = 0, headers } = response
+        resolve({
+          kind: 'answered',
+          status,
+          requestId: String(headers['x-request-id'] ?? ''),
+          charged: parseCredits(String(headers['credits-charged'] ?? '0')),
+          replayed: headers['idempotent-replayed'] === 'true',
+          body: status === 200 ? '' : text.slice(0, 300),
+        })
+      })
+    })
+    asked.on('close', () => {
+      clearTimeout(late)
+      clearTimeout(dropping)
+      resolve({ kind: 'cut' })
+    })
+    asked.end(body)
+  })
