@@ -2,6 +2,7 @@ import type { FastifyRequest } from 'fastify'
 import type { DirectoryKey } from '../guard/key-directory.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
 import type { AnyCapabilityForm } from './form.ts'
+import type { TraceContext } from './trace-context.ts'
 
 /** A request that is being answered. `startedMs` is of `performance.now()`, `atMs` the time of day. */
 export type Call = {
@@ -10,6 +11,8 @@ export type Call = {
   readonly requestId: string
   readonly atMs: number
   readonly startedMs: number
+  /** Of the trace that the partner's request belongs to, where it names one. */
+  readonly trace: TraceContext | null
 }
 
 /** A call whose key is known, permitted and within its rate limits. */

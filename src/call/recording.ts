@@ -43,7 +43,7 @@ export const record = (
   )
 
 const envelopeOf = (
-  { key, requestId, atMs, startedMs }: AdmittedCall,
+  { key, requestId, atMs, startedMs, trace }: AdmittedCall,
   identity: Identity,
   { outcome }: Conclusion,
 ): Envelope => {
@@ -54,6 +54,7 @@ const envelopeOf = (
     requestId,
     waitMaxMs: waitLeftMs({ startedMs }),
     ...(repeats === undefined ? {} : { repeats }),
+    ...(trace === null ? {} : { traceId: trace.traceId }),
   }
   switch (identity.kind) {
     case 'request':

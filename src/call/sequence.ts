@@ -23,6 +23,7 @@ import {
   refusedUnpaid,
 } from './recording.ts'
 import type { CallResult } from './result.ts'
+import { traceContextOf } from './trace-context.ts'
 
 /**
  * The sequence of every call, written once. It knows no capability:
@@ -53,7 +54,8 @@ export const answerCall = async (
 ): Promise<FastifyReply> => {
   const { clock, requestIds, observe } = dependencies
   const atMs = clock.now()
-  const call: Call = { form, request, requestId: requestIds(atMs), atMs, startedMs: performance.now() }
+  const trace = traceContextOf(request.headers.traceparent)
+  const call: Call = { form, request, requestId: requestIds(atMs), atMs, startedMs: performance.now(), trace }
   let admitted: AdmittedCall | null = null
   let leave: (() => void) | null = null
   try {

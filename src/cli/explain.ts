@@ -69,6 +69,7 @@ const linesOf = (call: Explanation): string[] => [
   ...(call.repeats === null
     ? []
     : [`  repeats the answer of ${call.repeats}, under the same Idempotency-Key`]),
+  ...(call.trace_id === null ? [] : [`  trace ${call.trace_id}, as its request named it`]),
   ...call.replays.map(
     ({ request_id, at }) => `  was answered again at ${at}, as ${request_id ?? 'a call without an id'}`,
   ),

@@ -54,6 +54,8 @@ type NewEnvelope = {
   readonly requestId?: string | undefined
   readonly causationId?: string | undefined
   readonly repeats?: string | undefined
+  /** 32 hexadecimal digits. */
+  readonly traceId?: string | undefined
 }
 
 /** An event its own schema could not read again. `message` names the member and its limit; what it holds is not told. */
@@ -163,10 +165,11 @@ const faithful = (text: string, data: unknown): string => (text.includes('null')
 /** Put together by hand, member by member as `EventMetadata` lists them: on every event, and twice as fast as an object. */
 const metadataJson = (
   schemaVersion: number,
-  { requestId, causationId, repeats, actor, effectiveAt }: NewEnvelope,
+  { requestId, causationId, repeats, traceId, actor, effectiveAt }: NewEnvelope,
 ): string => {
   const request = requestId === undefined ? '' : `,"request_id":${JSON.stringify(requestId)}`
   const causation = causationId === undefined ? '' : `,"causation_id":"${causationId}"`
   const repeated = repeats === undefined ? '' : `,"repeats":${JSON.stringify(repeats)}`
-  return `{"schema_version":${schemaVersion}${request}${causation}${repeated},"actor":${JSON.stringify(actor)},"effective_at":"${effectiveAt}"}`
+  const trace = traceId === undefined ? '' : `,"trace_id":"${traceId}"`
+  return `{"schema_version":${schemaVersion}${request}${causation}${repeated}${trace},"actor":${JSON.stringify(actor)},"effective_at":"${effectiveAt}"}`
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { instant, uuid } from './primitives.ts'
+import { instant, traceId, uuid } from './primitives.ts'
 
 /**
  * What accompanies every event. The organization is in the stream name of a ledger and in the data elsewhere, the
@@ -16,6 +16,8 @@ export const eventMetadata = z.object({
   causation_id: uuid.optional(),
   /** The request id of the call whose answer this call, under the same Idempotency-Key, got again. */
   repeats: z.string().min(1).max(64).optional(),
+  /** The trace that the partner's request belongs to, where it named one (W3C Trace Context): told by the partner, not proved. */
+  trace_id: traceId.optional(),
   /** `key:<key_id>`; `user:<name>`, a proved person; `cli` or `cli:<label>`, typed by anyone; or `system`. */
   actor: z.string().min(1).max(128),
   /** When it happened to the partner. */

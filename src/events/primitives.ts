@@ -18,6 +18,9 @@ export const instant = z.string().regex(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z
 /** A UUID in lower case. Event, charge and grant ids are deterministic UUIDv5s. */
 export const uuid = z.string().regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
 
+/** The trace-id of W3C Trace Context. All zero is none, and is not recorded. */
+export const traceId = z.string().regex(/^[0-9a-f]{32}$/)
+
 /** `org_` and a ULID. Holds no hyphen: the hyphen separates a stream's category from its id. */
 export const organizationId = z.string().regex(/^org_[0-9A-HJKMNP-TV-Z]{26}$/)
 

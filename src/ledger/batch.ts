@@ -167,6 +167,7 @@ const encodeDecision = (
       effectiveAt,
       requestId: command.requestId,
       repeats: command.repeats,
+      traceId: command.traceId,
       causationId: i === 0 ? undefined : firstEventId,
     }),
   )

@@ -108,6 +108,8 @@ export type Envelope = {
   readonly requestId?: string
   /** The request id of the call whose answer this call gets again. */
   readonly repeats?: string
+  /** The trace that the partner's request names: 32 hexadecimal digits. */
+  readonly traceId?: string
   /**
    * The ledger is known not to hold the command up to this revision: given for keys that may come back. What comes
    * after it is looked through before the command is decided.

@@ -26,6 +26,8 @@ export type Explanation = {
   readonly facts: CallFacts
   /** The request id of the first call under its Idempotency-Key, where this one got that one's answer again. */
   readonly repeats: string | null
+  /** The trace that its request named (W3C Trace Context). */
+  readonly trace_id: string | null
   readonly replays: readonly { readonly request_id: string | null; readonly at: string }[]
   readonly cost: ExplainedCost
   /** What paid, in the order in which it was drawn. */
@@ -142,6 +144,7 @@ export const explain = async (
     code: data.code ?? null,
     facts: data.facts,
     repeats: metadata.repeats ?? null,
+    trace_id: metadata.trace_id ?? null,
     replays: evidence.replays.map((replay) => ({
       request_id: replay.metadata.request_id ?? null,
       at: replay.metadata.effective_at,

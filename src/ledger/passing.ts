@@ -12,6 +12,7 @@ import { capability } from '../events/capabilities.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import { creditAdjustedV2, lotFill, monthClosedV1 } from '../events/credits.ts'
 import { priceBookPublishedV1 } from '../events/prices.ts'
+import { traceId } from '../events/primitives.ts'
 import type { Committed, LedgerCommand } from './command.ts'
 import type { Figures, FiguresQuestion } from './figures.ts'
 import type { ReservationRequest } from './reservations.ts'
@@ -113,6 +114,7 @@ const envelope = z.object({
   actor: z.string().max(1_000),
   requestId: z.string().exactOptional(),
   repeats: z.string().max(64).exactOptional(),
+  traceId: traceId.exactOptional(),
   absentUpTo: revision,
   fresh: z.literal(true).exactOptional(),
   waitMaxMs: z.number().positive(),
@@ -188,8 +190,8 @@ export const submitMessage = (
   command: LedgerCommand,
   { serial, bookName: named, absentUpTo, fresh, waitMaxMs }: SubmitOptions,
 ) => {
-  const { key, atMs, actor, requestId, repeats, owes } = command
-  const from = { key, atMs, actor, requestId, repeats, owes }
+  const { key, atMs, actor, requestId, repeats, traceId, owes } = command
+  const from = { key, atMs, actor, requestId, repeats, traceId, owes }
   return {
     ask: 'submit',
     serial,

@@ -63,16 +63,17 @@ export const chargedBy = (recorded: RecordedEvent): MicroCredits => {
 
 /** Members in the order in which every release has written them, each text without an escape. */
 const metadataText =
-  /^\{"schema_version":(\d{1,9})(?:,"request_id":"([^"\\]*)")?(?:,"causation_id":"([^"\\]*)")?,"actor":"([^"\\]*)","effective_at":"([^"\\]*)"(?:,"recorded_at":"([^"\\]*)")?(?:,"digest":"[^"\\]*")?\}$/
+  /^\{"schema_version":(\d{1,9})(?:,"request_id":"([^"\\]*)")?(?:,"causation_id":"([^"\\]*)")?(?:,"trace_id":"([^"\\]*)")?,"actor":"([^"\\]*)","effective_at":"([^"\\]*)"(?:,"recorded_at":"([^"\\]*)")?(?:,"digest":"[^"\\]*")?\}$/
 
 const metadataOf = (text: string): EventMetadata | null => {
   const found = metadataText.exec(text)
   if (found === null) return null
-  const [, version, request_id, causation_id, actor = '', effective_at = '', recorded_at] = found
+  const [, version, request_id, causation_id, trace_id, actor = '', effective_at = '', recorded_at] = found
   return {
     schema_version: Number(version),
     ...(request_id === undefined ? {} : { request_id }),
     ...(causation_id === undefined ? {} : { causation_id }),
+    ...(trace_id === undefined ? {} : { trace_id }),
     actor,
     effective_at,
     ...(recorded_at === undefined ? {} : { recorded_at }),

@@ -48,3 +48,21 @@ test.each([null, 'profile', {}, { kind: 'no such' }, { kind: ['profile'] }])(
     expect(arrives({ ask: 'reserve', organizationId: 'org', id: 1, atMs: 1, cost })).toBeNull()
   },
 )
+
+test('a trace is passed on, and only as one', () => {
+  const call = {
+    keyId: 'k',
+    capability: 'profile',
+    outcome: 'refused',
+    facts: { kind: 'refusal', code: 'CREDIT_001' },
+  } as const
+  const command = { key: 'k', atMs: 1, actor: 'system', kind: 'record', call, book } as const
+  const options = { serial: 1, bookName: named, absentUpTo: 0, fresh: true, waitMaxMs: 1 }
+  const traceId = '4bf92f3577b34da6a3ce929d0e0e4736'
+  expect(arrives(submitMessage('org', { ...command, traceId }, options))).toMatchObject({
+    command: { traceId },
+  })
+  expect(arrives(submitMessage('org', command, options))).not.toHaveProperty('command.traceId')
+  // It is written into the envelope as it is.
+  expect(arrives(submitMessage('org', { ...command, traceId: '","actor":"cli' }, options))).toBeNull()
+})

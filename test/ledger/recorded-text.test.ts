@@ -11,7 +11,7 @@ import { chargedBy, effectiveAtOf, recordOf } from '../../src/ledger/recorded-te
 const id = '11111111-2222-5333-8444-555555555555'
 const recorded = (
   event: LedgerEvent,
-  own: { actor: string; requestId?: string | undefined },
+  own: { actor: string; requestId?: string | undefined; traceId?: string | undefined },
 ): RecordedEvent => ({
   ...chain(
     encodeEvent(event, { id, effectiveAt: '2026-01-31T23:59:59.999Z', causationId: id, ...own }),
@@ -100,16 +100,26 @@ const said = (data: object): object => ({
 describe('calls and charges', () => {
   test('whatever their texts hold', () => {
     fc.assert(
-      fc.property(fc.oneof(charge, call), text, fc.option(text), (event, actor, requestId) => {
-        const one = recorded(event, { actor, requestId: requestId ?? undefined })
-        const decoded = decodeEvent(one)
-        const { digest: _, ...metadata } = decoded.metadata
-        const record = recordOf(one)
-        expect({ ...record.metadata, digest: undefined }).toEqual({ ...metadata, digest: undefined })
-        expect(said(record.data)).toEqual(said(decoded.data))
-        expect(effectiveAtOf(one)).toBe(decoded.metadata.effective_at)
-        if (decoded.type === 'CreditCharged') expect(chargedBy(one)).toBe(parseCredits(decoded.data.amount))
-      }),
+      fc.property(
+        fc.oneof(charge, call),
+        text,
+        fc.option(text),
+        fc.boolean(),
+        (event, actor, requestId, traced) => {
+          const one = recorded(event, {
+            actor,
+            requestId: requestId ?? undefined,
+            traceId: traced ? 'a1'.repeat(16) : undefined,
+          })
+          const decoded = decodeEvent(one)
+          const { digest: _, ...metadata } = decoded.metadata
+          const record = recordOf(one)
+          expect({ ...record.metadata, digest: undefined }).toEqual({ ...metadata, digest: undefined })
+          expect(said(record.data)).toEqual(said(decoded.data))
+          expect(effectiveAtOf(one)).toBe(decoded.metadata.effective_at)
+          if (decoded.type === 'CreditCharged') expect(chargedBy(one)).toBe(parseCredits(decoded.data.amount))
+        },
+      ),
       { seed: 20_261_122, numRuns: 500 },
     )
   })

@@ -235,6 +235,7 @@ describe('GET /v1/calls/{request_id}', () => {
       code: null,
       facts: used?.data.facts,
       repeats: null,
+      trace_id: null,
       replays: [],
       cost: {
         charged: '1',

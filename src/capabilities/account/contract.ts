@@ -4,7 +4,14 @@ import type { DescribedCall } from '../../call/form.ts'
 import { callFacts, callOutcome } from '../../events/calls.ts'
 import { capability } from '../../events/capabilities.ts'
 import { creditAdjustedV2 } from '../../events/credits.ts'
-import { creditAmount, instant, organizationId, signedCreditAmount, uuid } from '../../events/primitives.ts'
+import {
+  creditAmount,
+  instant,
+  organizationId,
+  signedCreditAmount,
+  traceId,
+  uuid,
+} from '../../events/primitives.ts'
 
 /** The wire of a partner's look at its own account. */
 
@@ -59,6 +66,7 @@ export const callResult = z.object({
   code: z.string().nullable(),
   facts: callFacts,
   repeats: z.string().nullable(),
+  trace_id: traceId.nullable(),
   replays: z.array(z.object({ request_id: z.string().nullable(), at: instant })).readonly(),
   cost: z.object({
     charged: creditAmount,

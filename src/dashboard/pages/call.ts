@@ -16,7 +16,7 @@ export const callPage = ({ viewer, account, call }: CallView): Html =>
 <h1>${words(call.capability)}, ${call.outcome}</h1>
 <p class="note"><span class="id">${call.request_id}</span> · ${call.at} · key <span class="id">${call.key_id}</span>${
       call.code !== null && html` · <span class="code">${call.code}</span>`
-    }</p>
+    }${call.trace_id !== null && html` · trace <span class="id">${call.trace_id}</span>`}</p>
 ${figures([
   ['Cost, credits', html`<strong>${call.cost.charged}</strong>`],
   ['Costs now', call.cost.now],

@@ -11,7 +11,7 @@ import { hasEnvelope } from '../stored-event.ts'
 /** Metadata as this service writes them, which need not be parsed to know that they are. */
 const ownMetadata =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON holds none of them unescaped.
-  /^\{"schema_version":[1-9]\d{0,8}(?:,"request_id":"[^"\\\x00-\x1f]*")?(?:,"causation_id":"[^"\\\x00-\x1f]*")?,"actor":"[^"\\\x00-\x1f]*","effective_at":"[^"\\\x00-\x1f]*"(?:,"recorded_at":"[^"\\\x00-\x1f]*")?(?:,"digest":"[^"\\\x00-\x1f]*")?\}$/
+  /^\{"schema_version":[1-9]\d{0,8}(?:,"request_id":"[^"\\\x00-\x1f]*")?(?:,"causation_id":"[^"\\\x00-\x1f]*")?(?:,"trace_id":"[^"\\\x00-\x1f]*")?,"actor":"[^"\\\x00-\x1f]*","effective_at":"[^"\\\x00-\x1f]*"(?:,"recorded_at":"[^"\\\x00-\x1f]*")?(?:,"digest":"[^"\\\x00-\x1f]*")?\}$/
 
 /** Says which events are ours. Remembers the stream it was asked about last: events come in runs of one stream. */
 export const createOwnership = (): ((event: RecordedEvent) => boolean) => {

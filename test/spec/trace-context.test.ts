@@ -1,0 +1,86 @@
+/** A partner's `traceparent` is correlation: kept with the call's events, told again, and nothing is decided by it. */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type House, openHouse, type Partner, places, sendRaw } from '../support/house.ts'
+import { keyDirOf } from '../support/key-dir.ts'
+import { cli } from '../support/service.ts'
+
+const trace = '4bf92f3577b34da6a3ce929d0e0e4736'
+const traceparent = `00-${trace}-00f067aa0ba902b7-01`
+
+let house: House
+let partner: Partner
+
+beforeAll(async () => {
+  house = await openHouse()
+  partner = await house.partner({ credits: '100' })
+})
+afterAll(() => house?.close())
+
+const traces = (events: readonly { readonly metadata: object }[]) =>
+  events.map(({ metadata }) => ('trace_id' in metadata ? metadata.trace_id : null))
+
+test('every event of the call names the trace, charged or refused', async () => {
+  const charged = await house.lookup(partner, { ip: places.london }, { traceparent })
+  expect(charged.events.map(({ type }) => type)).toEqual(['KeyUsed', 'CreditCharged'])
+  expect(traces(charged.events)).toEqual([trace, trace])
+  const refused = await house.lookup(partner, { ip: 'nonsense' }, { traceparent })
+  expect(refused.status).toBe(400)
+  expect(traces(refused.events)).toEqual([trace])
+  expect([...charged.headers.keys()]).not.toContain('traceresponse')
+})
+
+test('a replay is of the trace of its own request', async () => {
+  const key = { 'idempotency-key': 'once' }
+  const other = trace.replaceAll('4', '5')
+  const first = await house.lookup(partner, { ip: places.london }, { ...key, traceparent })
+  const again = await house.lookup(
+    partner,
+    { ip: places.london },
+    { ...key, traceparent: traceparent.replace(trace, other) },
+  )
+  expect(again.headers.get('idempotent-replayed')).toBe('true')
+  expect([traces(first.events), traces(again.events)]).toEqual([[trace, trace], [other]])
+})
+
+test('one that is not as the standard says is ignored, and answered as a request without one is', async () => {
+  for (const broken of ['nonsense', `${traceparent}-more`, `00-${'0'.repeat(32)}-00f067aa0ba902b7-01`, '"']) {
+    const answer = await house.lookup(partner, { ip: places.london }, { traceparent: broken })
+    expect([answer.status, traces(answer.events)]).toEqual([200, [null, null]])
+    // Not even an empty member: the bytes are those of earlier releases.
+    for (const { metadata } of answer.events) expect(Object.keys(metadata)).not.toContain('trace_id')
+  }
+})
+
+test('two headers are none', async () => {
+  const body = JSON.stringify({ ip: places.london })
+  const before = await house.eventsOf(partner.organizationId)
+  const [answer] = await sendRaw(
+    house.apiUrl,
+    `POST /v1/ip/lookup HTTP/1.1\r\nhost: x\r\nx-api-key: ${partner.apiKey}\r\ntraceparent: ${traceparent}\r\n` +
+      `traceparent: ${traceparent}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  )
+  expect(answer?.status).toBe(200)
+  const events = await house.eventsOf(partner.organizationId)
+  expect(traces(events.slice(before.length))).toEqual([null, null])
+})
+
+test('the partner and "ledger explain" are told it', async () => {
+  const { body } = await house.lookup(partner, { ip: places.london }, { traceparent })
+  const told = await house.ask(partner, { method: 'GET', path: `/v1/calls/${body.request_id}` })
+  expect(told.body.result).toMatchObject({ request_id: body.request_id, trace_id: trace })
+  const { DATABASE_URL = '', SECRET_KEY = '' } = house.config
+  const variables = { DATABASE_URL, SECRET_KEY, KEY_DIR: keyDirOf(DATABASE_URL) }
+  const { code, out, err } = await cli(['ledger', 'explain', String(body.request_id)], variables)
+  expect([code, err]).toEqual([0, ''])
+  expect(out).toContain(`trace ${trace}`)
+})
+
+test('the ledger is as it should be', async () => {
+  const { DATABASE_URL = '', SECRET_KEY = '' } = house.config
+  const variables = { DATABASE_URL, SECRET_KEY, KEY_DIR: keyDirOf(DATABASE_URL) }
+  for (const command of [
+    ['ledger', 'verify'],
+    ['event-log', 'verify'],
+  ])
+    expect(await cli(command, variables)).toMatchObject({ code: 0 })
+})
