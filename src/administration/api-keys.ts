@@ -11,11 +11,13 @@ import type { DomainEvent } from '../events/catalogue.ts'
 import type { ApiKeyIssued, KeyLimits } from '../events/keys.ts'
 import { keyId as keyIdSchema } from '../events/primitives.ts'
 import { keyStream } from '../events/streams.ts'
+import { isTestOrganization } from '../events/test-organization.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { readKeyStream } from '../guard/key-stream-reader.ts'
 import { composeApiKey } from '../keys/api-key.ts'
 import { type KeyEvent, type KeyRefusal, type KeyState, revokeKey, rotateKey } from '../keys/key-state.ts'
 import { emptyKeyStream, isInDoubt, type KeyStream } from '../keys/key-stream.ts'
+import { composeTestKey } from '../keys/test-key.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { catchUp } from './catch-up.ts'
 import { balance } from './credits.ts'
@@ -70,7 +72,8 @@ const issue = async (
   const { once } = request
   const named =
     once === undefined ? undefined : secrets.requestHmac(`issue\n${request.organizationId}\n${once}`)
-  const { apiKey, keyId, secret } = composeApiKey(randomBytes(256), named)
+  const compose = isTestOrganization(request.organizationId) ? composeTestKey : composeApiKey
+  const { apiKey, keyId, secret } = compose(randomBytes(256), named)
   const issued: ApiKeyIssued = {
     key_id: keyId,
     organization_id: request.organizationId,

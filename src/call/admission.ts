@@ -6,6 +6,7 @@ import { fullDiskRetrySeconds } from '../guard/disk-space.ts'
 import { type DirectoryKey, mayCallFrom } from '../guard/key-directory.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
 import { parseApiKey } from '../keys/api-key.ts'
+import { parseTestKey } from '../keys/test-key.ts'
 import type { AdmittedCall, Call } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
 import {
@@ -78,10 +79,11 @@ const notKnown = (
 }
 
 /** The public half of a key that is or was one; of anything else nothing is repeated. */
-const keyIdOf = (reason: AuthenticationFailure, { headers }: FastifyRequest): string | undefined =>
-  reason === 'ended' || reason === 'wrong_secret'
-    ? parseApiKey(String(headers['x-api-key']))?.keyId
-    : undefined
+const keyIdOf = (reason: AuthenticationFailure, { headers }: FastifyRequest): string | undefined => {
+  if (reason !== 'ended' && reason !== 'wrong_secret') return undefined
+  const text = String(headers['x-api-key'])
+  return (parseApiKey(text) ?? parseTestKey(text))?.keyId
+}
 
 const notPermitted = (
   form: AnyCapabilityForm,

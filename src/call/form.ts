@@ -34,6 +34,8 @@ export type CapabilityForm<Input, Findings, Result extends object> = DescribedCa
   readonly personal?: true
   /** All I/O of the call. What fails outside is a finding where it can be one; what is thrown becomes SYS_001. */
   readonly gather: (input: Input, caller: Caller) => Findings | Promise<Findings | Unaffordable>
+  /** How a test key's call comes to its findings. */
+  readonly rehearse: Rehearsal<Input, Findings>
   /** Pure: answer and facts from the same findings, so that they cannot disagree. */
   readonly decide: (findings: Findings, input: Input) => CallDecision<Result>
   /** The result with what it was charged, line by line, where it says so. Canonical decimal strings (decision 8). */
@@ -46,6 +48,21 @@ export type CapabilityForm<Input, Findings, Result extends object> = DescribedCa
   /** The answer is too long to be held: it goes out piece by piece in place of the result, once the call is recorded. */
   readonly stream?: (result: Result) => StreamedBody
 }
+
+/**
+ * `own`: `gather` itself, because it reads and changes nothing but what the key's organization has here: a test key's is its test
+ * organization. Otherwise what takes the place of `gather`: it asks nothing outside and looks at no one's data.
+ */
+export type Rehearsal<Input, Findings> =
+  | 'own'
+  | {
+      /** The word in the input that says what is to be answered; null where it says nothing. An error code in lower case is that error. */
+      readonly asked: (input: Input) => string | null
+      readonly gather: (
+        input: Input,
+        rehearsed: { readonly word: string | null; readonly atMs: number },
+      ) => Findings | Promise<Findings>
+    }
 
 /** An answer that is made while it is sent. Where a piece cannot be had, the connection breaks off. */
 export type StreamedBody = {

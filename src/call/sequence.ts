@@ -22,6 +22,7 @@ import {
   refuse,
   refusedUnpaid,
 } from './recording.ts'
+import { rehearsalOf } from './rehearsal.ts'
 import type { CallResult } from './result.ts'
 import { traceContextOf } from './trace-context.ts'
 
@@ -32,7 +33,7 @@ import { traceContextOf } from './trace-context.ts'
  *   is there room for it          enter          overload.ts
  *   read the parameters           readParameters parameters.ts
  *   which call is this            identify       identify.ts (Idempotency-Key)
- *   parse, gather, decide         make           the capability's form; `gather` may reserve credits
+ *   parse, gather, decide         make           the capability's form; `gather` may reserve credits (rehearsal.ts: of test keys)
  *   record and charge             charge         recording.ts: ONE append, and nothing leaves before it is durable (decision 12)
  *   answer                        send           answer.ts
  *
@@ -134,10 +135,13 @@ const make = async (
   const { form } = call
   const parsed = form.parse(body)
   if ('refusal' in parsed) return refuse(dependencies, call, parsed.refusal)
+  const rehearsed = rehearsalOf(call, parsed.input)
+  if (rehearsed !== null && 'refusal' in rehearsed) return refuse(dependencies, call, rehearsed.refusal)
   const reservation = createReservation(dependencies, call)
   let findings: unknown
   try {
-    const gathered = form.gather(parsed.input, callerOf(call, identity, reservation))
+    const { gather } = rehearsed ?? form
+    const gathered = gather(parsed.input, callerOf(call, identity, reservation))
     findings = gathered instanceof Promise ? await gathered : gathered
   } finally {
     // From here on the append decides.

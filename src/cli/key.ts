@@ -17,13 +17,14 @@ import {
   permissionsByDefault,
   permissionsOf,
 } from '../administration/key-request.ts'
+import { openTestOrganization } from '../administration/test-keys.ts'
 import { type Permission, permission } from '../events/capabilities.ts'
 import { type Command, organizationParameter, type Parameter, UsageError } from './command.ts'
 import { cut, nameCharsMax, table } from './table.ts'
 
 const keyParameter: Parameter = {
   name: 'key',
-  help: 'API key id: the 16 characters after enl_live_',
+  help: 'API key id: the 16 characters after enl_live_ or enl_test_',
   required: true,
 }
 const limitParameters: readonly Parameter[] = limitFields.map(({ field, limit, what }) => ({
@@ -48,6 +49,11 @@ export const keyCommands: readonly Command[] = [
         help: 'comma-separated addresses or CIDR blocks the key may be used from (default any)',
       },
       { name: 'expires-at', help: 'ISO 8601 instant (default never)' },
+      {
+        name: 'test',
+        kind: 'flag',
+        help: 'a test key: free, answered from made-up data, in a ledger of its own',
+      },
     ],
     run: async ({ foundation }, given) => {
       const request = {
@@ -59,10 +65,13 @@ export const keyCommands: readonly Command[] = [
         expiresAt: expiryOf(given.text('expires-at')),
       }
       const open = await foundation()
-      const { keyId, apiKey } = await issueKey(open, { ...request, ...open.operator })
+      const organizationId = given.flag('test')
+        ? await openTestOrganization(open, { ...request, ...open.operator })
+        : request.organizationId
+      const { keyId, apiKey } = await issueKey(open, { ...request, organizationId, ...open.operator })
       return {
         json: {
-          organization_id: request.organizationId,
+          organization_id: organizationId,
           api_key_id: keyId,
           api_key: apiKey,
           permissions: request.permissions,

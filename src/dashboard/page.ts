@@ -43,7 +43,7 @@ export const viewerOf = (request: FastifyRequest, reply: FastifyReply): Viewer =
 export type OrganizationParams = { Params: { organization: string } }
 export type KeyParams = { Params: { organization: string; key: string } }
 
-export const organizationPattern = /^org_[0-9A-HJKMNP-TV-Z]{26}$/
+export const organizationPattern = /^org_(test_)?[0-9A-HJKMNP-TV-Z]{26}$/
 const keyIdPattern = /^[0-9A-Za-z]{16}$/
 
 export const accountAt = async (context: Dashboard, organizationId: string): Promise<AccountRow> => {

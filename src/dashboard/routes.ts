@@ -31,7 +31,7 @@ const keysMax = 200
 
 /** The only places a sign-in leads to: an address from elsewhere must not send people elsewhere. */
 const nextOf = (text: string): string =>
-  /^\/(organizations\/org_[0-9A-Z]{26}(\?request_id=[0-9A-Z]{26})?|prices(\/p\d{1,9})?)$/.test(text)
+  /^\/(organizations\/org_(test_)?[0-9A-Z]{26}(\?request_id=[0-9A-Z]{26})?|prices(\/p\d{1,9})?)$/.test(text)
     ? text
     : '/'
 

@@ -21,8 +21,11 @@ export const uuid = z.string().regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}
 /** The trace-id of W3C Trace Context. All zero is none, and is not recorded. */
 export const traceId = z.string().regex(/^[0-9a-f]{32}$/)
 
-/** `org_` and a ULID. Holds no hyphen: the hyphen separates a stream's category from its id. */
-export const organizationId = z.string().regex(/^org_[0-9A-HJKMNP-TV-Z]{26}$/)
+/**
+ * `org_` and a ULID; `org_test_` and the same of an organization's test organization (`test-organization.ts`). Holds no hyphen: the
+ * hyphen separates a stream's category from its id.
+ */
+export const organizationId = z.string().regex(/^org_(test_)?[0-9A-HJKMNP-TV-Z]{26}$/)
 
 /** `sub_` and a ULID: a person, by an id that means nothing outside this installation. Holds no hyphen. */
 export const subjectId = z.string().regex(/^sub_[0-9A-HJKMNP-TV-Z]{26}$/)

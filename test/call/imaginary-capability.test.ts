@@ -32,6 +32,7 @@ const imaginary: Capability<{ readonly LOG_LEVEL: string }> = {
           path: '/v1/echo',
           document: someDocument,
           parse: ({ text }) => ({ input: String(text) }),
+          rehearse: 'own',
           gather: async (text: string) => {
             asked()
             await queue.send('echo-again', text, { afterSeconds: 0, key: text })

@@ -68,6 +68,7 @@ describe('calls beyond the bound', () => {
     path: '/v1/slow',
     document: someDocument,
     parse: () => ({ input: null }),
+    rehearse: 'own',
     gather: () => new Promise((resolve) => waiting.push(() => resolve(null))),
     decide: () => ({ result: {}, facts: { kind: 'whoami' } }),
   }

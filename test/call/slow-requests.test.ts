@@ -30,6 +30,7 @@ beforeAll(async () => {
         path: '/echo',
         document: someDocument,
         parse: (body) => ({ input: body }),
+        rehearse: 'own',
         gather: (input) => input,
         decide: (result) => ({ result, facts: { kind: 'whoami' } }),
       },

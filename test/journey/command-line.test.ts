@@ -95,6 +95,26 @@ describe('what no event may hold is refused before anything is written', () => {
   )
 })
 
+test('a test key is issued into the test ledger of the organization, which is opened once', async () => {
+  const issue = (of: string) =>
+    cliJson<Record<string, unknown>>(
+      ['key', 'issue', of, '--test', '--permissions', 'ip_lookup'],
+      environment,
+    )
+  const testOrg = org.replace('org_', 'org_test_')
+  const first = await issue(org)
+  expect(first).toMatchObject({ organization_id: testOrg, permissions: ['ip_lookup'] })
+  expect(first.api_key).toMatch(/^enl_test_/)
+  expect(await issue(testOrg)).toMatchObject({ organization_id: testOrg })
+  const listed = await cliJson<Record<string, unknown>[]>(['org', 'list'], environment)
+  const both = listed.filter(({ organization_id: id }) => id === org || id === testOrg)
+  expect(both.map(({ charged, balance }) => [charged, balance])).toContainEqual(['0', '1000000'])
+  expect(both.find(({ organization_id: id }) => id === testOrg)?.name).toMatch(/ \(test\)$/)
+  expect((await run('key', 'issue', 'org_01ARZ3NDEKTSV4RRFFQ69G5FAV', '--test')).err).toContain(
+    'there is no organization',
+  )
+}, 90_000)
+
 describe('a price book', () => {
   let rules: Record<string, unknown>[] = []
   beforeAll(async () => {

@@ -58,7 +58,9 @@ describe('the README and the guides', () => {
       'Working on it',
     ])
     expect(guides).toEqual(
-      ['decisions', 'finance', 'operators', 'partners', 'scaling'].map((name) => `src/guides/${name}.md`),
+      ['decisions', 'finance', 'operators', 'partners', 'scaling', 'testing'].map(
+        (name) => `src/guides/${name}.md`,
+      ),
     )
     expect(guides.filter((path) => !readme.includes(`](${path})`))).toEqual([])
   })

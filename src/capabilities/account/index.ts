@@ -45,6 +45,7 @@ const formsOf = (ports: Ports): AnyCapabilityForm[] => [
 const balanceForm = (ports: Ports): CapabilityForm<null, OwnBalance, BalanceResult> => ({
   ...accountCalls.balance,
   parse: () => ({ input: null }),
+  rehearse: 'own',
   gather: (_input, { key, atMs }) => ownBalance(ports, key.organizationId, atMs).catch(unavailableIfAway),
   decide: ({ expiring, ...balance }) => ({
     result: { ...balance, expiring: [...expiring] },
@@ -55,6 +56,7 @@ const balanceForm = (ports: Ports): CapabilityForm<null, OwnBalance, BalanceResu
 const usageForm = (ports: Ports): CapabilityForm<UsageInput, OwnUsage, UsageResult> => ({
   ...accountCalls.usage,
   parse: parseUsage,
+  rehearse: 'own',
   gather: (input, { key, atMs }) =>
     ownUsage(ports, key.organizationId, { ...input, atMs }).catch(unavailableIfAway),
   decide: ({ groups, total, as_of }, { from, to, groupBy }) => ({
@@ -68,6 +70,7 @@ type CallFindings = { readonly requestId: string; readonly explanation: Explanat
 const callForm = (ports: Ports): CapabilityForm<string, CallFindings, CallResult> => ({
   ...accountCalls.call,
   parse: parseRequestId,
+  rehearse: 'own',
   gather: async (requestId, { key }) => ({
     requestId,
     explanation: await explainOwnCall(ports, key.organizationId, requestId).catch(unavailableIfAway),
@@ -86,6 +89,7 @@ type ReceiptFindings = { readonly requestId: string; readonly found: OwnReceipt 
 const receiptForm = (ports: Ports): CapabilityForm<string, ReceiptFindings, ReceiptResult> => ({
   ...accountCalls.receipt,
   parse: parseRequestId,
+  rehearse: 'own',
   gather: async (requestId, { key }) => ({
     requestId,
     found: await ownReceipt(ports, key.organizationId, requestId).catch(unavailableIfAway),
@@ -106,5 +110,6 @@ const receiptForm = (ports: Ports): CapabilityForm<string, ReceiptFindings, Rece
 const exportForm = ({ eventLog }: Ports) => ({
   ...accountCalls.ledger,
   parse: parseExport,
+  rehearse: 'own' as const,
   ...createExports(eventLog),
 })

@@ -3,6 +3,7 @@ import { type EmailValidationResult, emailValidationCall, parseEmailRequest } fr
 import { decide, type EmailFindings } from './decide.ts'
 import { type EmailInput, type EmailValidationParts, gather } from './gather.ts'
 import { readAddress } from './read-address.ts'
+import { rehearsal } from './rehearsal.ts'
 
 export const emailValidationForm = (
   parts: EmailValidationParts,
@@ -14,6 +15,7 @@ export const emailValidationForm = (
     if ('refusal' in read) return read
     return { input: { ...read.input, ...readAddress(read.input.email) } }
   },
+  rehearse: rehearsal(parts),
   gather: (input, caller) => gather(parts, input, caller),
   decide,
   billed: (result, lines) => ({

@@ -8,6 +8,7 @@ import { ipLookupCall, ipMissing, ipOfAnotherType, notAnAddress } from './contra
 import { decide, type IpFindings, type LocatedAddress } from './decide.ts'
 import { gather, type IpLookupParts } from './gather.ts'
 import { type GeoSettings, openConfiguredDatabase } from './geo-settings.ts'
+import { rehearsal } from './rehearsal.ts'
 import { renderResult } from './render.ts'
 
 /**
@@ -49,6 +50,7 @@ const lookup = (parts: IpLookupParts): CapabilityForm<ParsedAddress, IpFindings,
     const address = parseAddress(ip)
     return address === null ? { refusal: notAnAddress(ip) } : { input: address }
   },
+  rehearse: rehearsal(parts),
   gather: (address) => gather(parts, address),
   decide,
   renderResult,

@@ -47,6 +47,7 @@ export const pixelForms = (parts: PixelParts): AnyCapabilityForm[] => [
 const limitSet = (parts: PixelParts): CapabilityForm<LimitInput, Changed<CountedLimit>, PixelLimit> => ({
   ...pixelCalls.setLimit,
   parse: parseLimit,
+  rehearse: 'own',
   gather: (input, caller) => setLimit(parts, input, caller),
   decide: decideLimitSet,
 })
@@ -56,6 +57,7 @@ const limitRemoved = (
 ): CapabilityForm<PeriodInput, { removed: boolean }, PixelLimitRemoval> => ({
   ...pixelCalls.removeLimit,
   parse: parsePeriod,
+  rehearse: 'own',
   gather: (input, caller) => remove(parts, { kind: 'unlimit', ...input }, caller),
   decide: decideLimitRemoved,
 })
@@ -63,6 +65,7 @@ const limitRemoved = (
 const limitsListed = (parts: PixelParts): CapabilityForm<null, readonly CountedLimit[], PixelLimits> => ({
   ...pixelCalls.listLimits,
   parse: () => ({ input: null }),
+  rehearse: 'own',
   gather: (_input, caller) => listLimits(parts, caller),
   decide: decideLimitsListed,
 })
@@ -72,6 +75,7 @@ const blocked = (
 ): CapabilityForm<DomainInput, Changed<{ blockedAt: string }>, PixelBlock> => ({
   ...pixelCalls.block,
   parse: parseDomainOnly,
+  rehearse: 'own',
   gather: (input, caller) => block(parts, input, caller),
   decide: decideBlocked,
 })
@@ -81,6 +85,7 @@ const unblocked = (
 ): CapabilityForm<DomainInput, { removed: boolean }, PixelBlockRemoval> => ({
   ...pixelCalls.unblock,
   parse: parseDomainOnly,
+  rehearse: 'own',
   gather: ({ domain }, caller) => remove(parts, { kind: 'unblock', domain }, caller),
   decide: decideUnblocked,
 })
@@ -90,6 +95,7 @@ const blocksListed = (
 ): CapabilityForm<null, readonly (readonly [string, string])[], PixelBlocks> => ({
   ...pixelCalls.listBlocks,
   parse: () => ({ input: null }),
+  rehearse: 'own',
   gather: (_input, caller) => listBlocks(parts, caller),
   decide: decideBlocksListed,
 })
@@ -97,6 +103,7 @@ const blocksListed = (
 const decided = (parts: PixelParts): CapabilityForm<HitInput, HitVerdict | 'unavailable', PixelDecision> => ({
   ...pixelCalls.decide,
   parse: parseHit,
+  rehearse: 'own',
   gather: (input, caller) => judgeHit(parts, input, caller),
   decide: (verdict) => {
     const decision = decideHit(verdict)

@@ -13,6 +13,7 @@ import { createClaims } from './record/claims.ts'
 import { dropOldProfiles, retainedAtOnceMax } from './record/erase.ts'
 import { createRetrieval } from './record/retrieval.ts'
 import { datasetStore, profileKeyStore } from './record/sealed-stores.ts'
+import { rehearsal } from './rehearsal.ts'
 import { identifiersOf, type ProfileSettings } from './settings.ts'
 import { openProviders } from './sources/configured.ts'
 import { datasetSecretsOf, vaultOf } from './storage.ts'
@@ -82,6 +83,7 @@ const profileForm = (
   ...profileCall,
   personal: true,
   parse: (body) => parseProfileRequest(body, parts.identifiers),
+  rehearse: rehearsal(parts.identifiers),
   gather: (input, caller) => gather(parts, input, caller),
   decide,
 })

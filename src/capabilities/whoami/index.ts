@@ -15,6 +15,7 @@ export const whoami: Capability = {
 const whoamiForm = (pool: pg.Pool): CapabilityForm<null, WhoamiFindings, Whoami> => ({
   ...whoamiCall,
   parse: () => ({ input: null }),
+  rehearse: 'own',
   gather: (_input, caller) => gather(pool, caller),
   decide,
 })

@@ -1,0 +1,53 @@
+import { parseCredits } from '../billing/money.ts'
+import { testOrganizationOf } from '../events/test-organization.ts'
+import { labelMax } from '../events/text.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { availableOf } from '../ledger/account.ts'
+import { CommandRefused } from '../ledger/commit.ts'
+import { balance, grant } from './credits.ts'
+
+/** A test organization gets so many credits whenever a test key is issued and fewer than `testCreditsMin` are left. */
+const testCredits = parseCredits('1000000')
+const testCreditsMin = parseCredits('100000')
+
+const suffix = ' (test)'
+
+/**
+ * The test organization of a registered organization, with its ledger open and test credits in it: keys that are issued to it are
+ * test keys. Asked again, it opens nothing twice. Throws `CommandRefused` where there is no such organization.
+ */
+export const openTestOrganization = async (
+  foundation: Pick<Foundation, 'ledger'>,
+  { organizationId: asked, actor }: { organizationId: string; actor: string },
+): Promise<string> => {
+  const { ledger } = foundation
+  const organizationId = testOrganizationOf(asked)
+  if (!(await ledger.account(organizationId)).registered) {
+    const { name } = await balance(foundation, asked)
+    const request = { name: `${cutTo(name, labelMax - suffix.length)}${suffix}`, overdraftLimit: 0n }
+    try {
+      const envelope = { key: 'register', atMs: Date.now(), actor }
+      await ledger.submit(organizationId, { ...envelope, kind: 'register', ...request })
+    } catch (error) {
+      // Two operators at once: the other was first.
+      if (!(error instanceof CommandRefused) || !(await ledger.account(organizationId)).registered)
+        throw error
+    }
+  }
+  const available = availableOf(await ledger.account(organizationId), Date.now())
+  if (available < testCreditsMin)
+    await grant(foundation, {
+      ...{ organizationId, amount: testCredits, priority: 100, expiresAt: null },
+      ...{ reason: 'test credits', actor },
+    })
+  return organizationId
+}
+
+/** No half of a character is left. */
+const cutTo = (text: string, charactersMax: number): string =>
+  text.length <= charactersMax
+    ? text
+    : text
+        .slice(0, charactersMax)
+        .toWellFormed()
+        .replace(/\uFFFD$/, '')

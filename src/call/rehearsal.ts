@@ -1,0 +1,72 @@
+import { isTestOrganization } from '../events/test-organization.ts'
+import type { AdmittedCall } from './call.ts'
+import {
+  addressNotAllowed,
+  idempotencyInFlight,
+  internalError,
+  lacksPermission,
+  notEnoughCredits,
+  type Refusal,
+  rateLimitExceeded,
+  temporarilyUnavailable,
+} from './errors.ts'
+import type { AnyCapabilityForm } from './form.ts'
+
+/**
+ * Calls of test keys. They go through the sequence of every call: limits, Idempotency-Key, a ledger, charges. Only `gather` is
+ * replaced, by what the capability says (`Rehearsal` in `form.ts`), and a word in the input asks for an error by its code. The
+ * errors that a request comes to by itself (another type, a missing parameter, an unknown id) have no word: send such a request.
+ */
+
+type Rehearsed =
+  | { readonly refusal: Refusal }
+  /** What takes the place of the form's `gather`. */
+  | { readonly gather: AnyCapabilityForm['gather'] }
+
+/** How the call of a test key goes on once its input is read; null: the key is a live one. */
+export const rehearsalOf = (call: AdmittedCall, input: unknown): Rehearsed | null => {
+  const { form, key, atMs } = call
+  if (!isTestOrganization(key.organizationId)) return null
+  const { rehearse } = form
+  if (rehearse === 'own') return { gather: form.gather }
+  const word = rehearse.asked(input)
+  const refusal = word === null ? null : refusalNamed(word, call)
+  return refusal === null ? { gather: () => rehearse.gather(input, { word, atMs }) } : { refusal }
+}
+
+/** For what asks for an error by number, where no word fits. */
+export const codeOfStatus: Readonly<Record<number, string>> = {
+  402: 'credit_001',
+  403: 'auth_002',
+  409: 'idemp_002',
+  429: 'rate_001',
+  500: 'sys_001',
+  503: 'sys_002',
+}
+
+/** An address of those that are for documentation (RFC 5737). */
+const someAddress = '203.0.113.9'
+const retrySeconds = 2
+
+const refusalNamed = (word: string, { form, key }: AdmittedCall): Refusal | null => {
+  switch (word) {
+    case 'auth_002':
+      return form.permission === null ? null : lacksPermission(form.permission)
+    case 'auth_003':
+      return addressNotAllowed(someAddress)
+    case 'credit_001':
+      return notEnoughCredits({ required: '1', available: '0' })
+    case 'rate_001': {
+      const limit = key.limits.requests_per_minute
+      return rateLimitExceeded({ policy: 'minute', limit, resetSeconds: retrySeconds })
+    }
+    case 'idemp_002':
+      return idempotencyInFlight()
+    case 'sys_001':
+      return internalError()
+    case 'sys_002':
+      return temporarilyUnavailable(retrySeconds)
+    default:
+      return null
+  }
+}

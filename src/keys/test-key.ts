@@ -1,0 +1,19 @@
+import { composeToken, parseToken } from './checked-token.ts'
+
+/** A test key, `enl_test_<id>_<secret><crc>`: its calls are free and answered from made-up data (`call/rehearsal.ts`). */
+const testKeyPrefix = 'enl_test_'
+
+/** `named`: 32 bytes of a keyed hash, from which the key's public id is made. */
+export const composeTestKey = (
+  random: Uint8Array,
+  named?: Uint8Array,
+): { apiKey: string; keyId: string; secret: string } => {
+  const { token, id, secret } = composeToken(testKeyPrefix, random, named)
+  return { apiKey: token, keyId: id, secret }
+}
+
+/** Splits a well-formed test key with a correct checksum; null for anything else, at no look-up and no HMAC. */
+export const parseTestKey = (text: string): { keyId: string; secret: string } | null => {
+  const parsed = parseToken(testKeyPrefix, text)
+  return parsed === null ? null : { keyId: parsed.id, secret: parsed.secret }
+}
