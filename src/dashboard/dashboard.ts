@@ -5,11 +5,14 @@ import helmet from '@fastify/helmet'
 import session from '@fastify/session'
 import type { FastifyError, FastifyInstance, FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
+import { InputFault } from '../administration/input.ts'
 import { isDatabaseAway } from '../call/unavailable.ts'
 import { Unavailable } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { LedgerUnavailable } from '../ledger/commit.ts'
+import { assetOf, assetVersion } from './assets.ts'
 import { ConnectionInsecure, nameCookies } from './cookies.ts'
+import { capitalized } from './format.ts'
 import { type Dashboard, PageMissing, sendPage } from './page.ts'
 import { faultPage } from './pages/fault.ts'
 import { pageRoutes, visitorRoutes } from './routes.ts'
@@ -22,7 +25,6 @@ import {
   sessionStore,
 } from './session.ts'
 import { createSignIn } from './sign-in.ts'
-import { stylesheet } from './stylesheet.ts'
 
 /**
  * The pages people click: a plugin of the host that also answers calls. Parsers, cookies, headers and errors of the
@@ -50,12 +52,16 @@ export const dashboard =
       if (fault.status >= 500) logger.error({ err: error, path: request.routeOptions.url }, 'a page failed')
       return sendPage(reply.code(fault.status), faultPage(fault))
     })
-    host.get(stylesheet.path, (_request, reply) =>
-      reply
-        .type('text/css; charset=utf-8')
-        .header('cache-control', 'public, max-age=31536000, immutable')
-        .send(stylesheet.css),
-    )
+    host.get<AssetParams>('/assets/:version/:name', (request, reply) => {
+      const asset = assetOf(request.params.name)
+      if (asset === undefined) throw new PageMissing()
+      // What another release asked for may be kept by no one under its address.
+      const kept = request.params.version === assetVersion
+      return reply
+        .type(asset.type)
+        .header('cache-control', kept ? 'public, max-age=31536000, immutable' : 'no-cache')
+        .send(asset.text)
+    })
     // People get a page that says so; a client that did not ask for HTML gets the host's own answer.
     host.get('/*', (request, reply) => {
       if (request.headers.accept?.includes('text/html') !== true) return reply.callNotFound()
@@ -104,6 +110,8 @@ const openPages = async (
   await pages.register(async (own) => pageRoutes(own, context))
 }
 
+type AssetParams = { Params: { version: string; name: string } }
+
 const awaySeconds = 5
 
 const securityHeaders = {
@@ -111,7 +119,10 @@ const securityHeaders = {
     useDefaults: false,
     directives: {
       defaultSrc: ["'none'"],
+      scriptSrc: ["'self'"],
       styleSrc: ["'self'"],
+      imgSrc: ["'self'"],
+      connectSrc: ["'self'"],
       formAction: ["'self'"],
       baseUri: ["'none'"],
       frameAncestors: ["'none'"],
@@ -150,6 +161,12 @@ const faultShown = (error: FastifyError): ShownFault => {
       status: 503,
       title: 'Not available right now',
       advice: 'The event log cannot be reached. Try again in a moment.',
+    }
+  if (error instanceof InputFault)
+    return {
+      status: 422,
+      title: 'Not an address of ours',
+      advice: `${capitalized(error.field)}: ${error.message}.`,
     }
   if (isDatabaseAway(error))
     return {

@@ -44,7 +44,7 @@ export type OrganizationParams = { Params: { organization: string } }
 export type KeyParams = { Params: { organization: string; key: string } }
 
 export const organizationPattern = /^org_(test_)?[0-9A-HJKMNP-TV-Z]{26}$/
-const keyIdPattern = /^[0-9A-Za-z]{16}$/
+export const keyIdPattern = /^[0-9A-Za-z]{16}$/
 
 export const accountAt = async (context: Dashboard, organizationId: string): Promise<AccountRow> => {
   // What no id looks like is not asked for: PostgreSQL refuses a text with U+0000.

@@ -6,6 +6,7 @@ import { callerAddress } from '../guard/caller-address.ts'
 import { callRoutes } from './call-routes.ts'
 import { formOf } from './form.ts'
 import { keyRoutes } from './key-routes.ts'
+import { nextOf } from './next.ts'
 import {
   accountAt,
   csrfOf,
@@ -22,18 +23,13 @@ import { priceRoutes } from './price-routes.ts'
 import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import { deviceCookie, deviceCookieOptions, sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
+import { usageRoutes } from './usage-routes.ts'
 
 /** Signing in and out, and every page; the forms about keys are in `key-routes.ts`. Reading is GET and changes nothing. */
 
 const organizationsMax = 100
 const lotsMax = 100
 const keysMax = 200
-
-/** The only places a sign-in leads to: an address from elsewhere must not send people elsewhere. */
-const nextOf = (text: string): string =>
-  /^\/(organizations\/org_(test_)?[0-9A-Z]{26}(\?request_id=[0-9A-Z]{26})?|prices(\/p\d{1,9})?)$/.test(text)
-    ? text
-    : '/'
 
 /** Signing in and out: for everyone. */
 export const visitorRoutes = (pages: FastifyInstance, { signIn, logger }: Dashboard): void => {
@@ -92,6 +88,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   keyRoutes(pages, context)
   priceRoutes(pages, context)
   callRoutes(pages, context)
+  usageRoutes(pages, context)
 }
 
 const overviewRoute = (

@@ -5,7 +5,13 @@ import { grant } from '../../src/administration/credits.ts'
 import { createOrganization } from '../../src/administration/organizations.ts'
 import { putUser } from '../../src/administration/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
-import { type DashboardHost, openBrowser, openDashboardHost, signedIn } from './dashboard-host.ts'
+import {
+  type DashboardHost,
+  openBrowser,
+  openDashboardHost,
+  signedIn,
+  withoutOwnScripts,
+} from './dashboard-host.ts'
 
 let room: DashboardHost
 let apiKey = ''
@@ -92,7 +98,7 @@ test('every page carries the security headers and may not be kept', async () => 
   for (const path of ['/', '/login', '/nothing', '/organizations/x']) {
     const { headers } = await browser.get(path)
     expect(headers['content-security-policy']).toBe(
-      "default-src 'none';style-src 'self';form-action 'self';base-uri 'none';frame-ancestors 'none'",
+      "default-src 'none';script-src 'self';style-src 'self';img-src 'self';connect-src 'self';form-action 'self';base-uri 'none';frame-ancestors 'none'",
     )
     expect(headers).toMatchObject({
       'x-content-type-options': 'nosniff',
@@ -103,17 +109,31 @@ test('every page carries the security headers and may not be kept', async () => 
   }
 })
 
-test('pages hold no script and no inline style; their one stylesheet is served, may be kept, and sets no cookie', async () => {
+test('pages hold no script but files of ours, and no inline style; the files are served, may be kept, and set no cookie', async () => {
   const browser = await signedIn(room, ada)
   const { body } = await browser.get('/')
-  expect(body).not.toMatch(/<script|<style|\sstyle=|\son[a-z]+=|javascript:/i)
-  const href = /<link rel="stylesheet" href="([^"]+)">/.exec(body)?.[1] ?? ''
-  const sheet = await browser.get(href)
-  expect(sheet.statusCode).toBe(200)
-  expect(sheet.headers['content-type']).toBe('text/css; charset=utf-8')
-  expect(sheet.headers['cache-control']).toContain('immutable')
-  expect(sheet.headers['set-cookie']).toBeUndefined()
-  expect(sheet.body).not.toMatch(/url\(|@import/)
+  expect(withoutOwnScripts(body)).not.toMatch(/<script|<style|\sstyle=|\son[a-z]+=|javascript:/i)
+  const files = [...body.matchAll(/(?:href|src)="(\/assets\/[^"]+)"/g)].map(([, href = '']) => href)
+  expect(files.map((href) => href.slice(href.lastIndexOf('/')))).toEqual([
+    '/mark.svg',
+    '/style.css',
+    '/page.js',
+  ])
+  for (const href of files) {
+    const file = await browser.get(href)
+    expect(file.statusCode).toBe(200)
+    expect(file.headers['content-type']).toMatch(/^(text\/(css|javascript); charset=utf-8|image\/svg\+xml)$/)
+    expect(file.headers['cache-control']).toContain('immutable')
+    expect(file.headers['set-cookie']).toBeUndefined()
+    expect(file.body).not.toMatch(/url\(|@import/)
+  }
+})
+
+test('files of another release are served and not kept; others are no files', async () => {
+  const stranger = openBrowser(room.host)
+  expect((await stranger.get('/assets/000000000000/style.css')).headers['cache-control']).toBe('no-cache')
+  for (const path of ['/assets/x/nothing.js', '/assets/x/..%2F..%2Fpage.ts', '/assets/x/%00'])
+    expect((await stranger.get(path)).statusCode).toBe(404)
 })
 
 test('the source of the locations is named on every page', async () => {

@@ -195,3 +195,7 @@ export const signedIn = async (
   if (statusCode !== 303) throw new Error(`not signed in: ${statusCode}`)
   return browser
 }
+
+/** A page without the scripts that pages name: files of ours, with nothing in them. */
+export const withoutOwnScripts = (page: string): string =>
+  page.replaceAll(/<script type="module" src="\/assets\/[0-9a-f]{12}\/[a-z]+\.js"><\/script>/g, '')

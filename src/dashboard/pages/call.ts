@@ -2,7 +2,7 @@ import type { Explanation } from '../../ledger/explanation.ts'
 import { words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
-import { figures, layout, table, type Viewer } from './layout.ts'
+import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 
 /** One call: what it established, why it cost what it did, and what became of that since. */
 
@@ -12,7 +12,7 @@ export const callPage = ({ viewer, account, call }: CallView): Html =>
   layout({
     title: `Call ${call.request_id}`,
     viewer,
-    main: html`<p class="eyebrow"><a href="/organizations/${account.organization_id}">${account.name}</a></p>
+    main: html`${organizationHead(account, null)}
 <h1>${words(call.capability)}, ${call.outcome}</h1>
 <p class="note"><span class="id">${call.request_id}</span> · ${call.at} · key <span class="id">${call.key_id}</span>${
       call.code !== null && html` · <span class="code">${call.code}</span>`

@@ -1,5 +1,6 @@
+import { type AssetName, assetHref } from '../assets.ts'
 import { type Html, html, type Renderable } from '../html.ts'
-import { stylesheet } from '../stylesheet.ts'
+import { type MenuPlace, menu, type OrganizationPlace, organizationMenu } from '../menu.ts'
 
 /** What every page has around it, and the parts pages are made of. */
 
@@ -10,22 +11,37 @@ export const layout = ({
   title,
   viewer,
   main,
+  at,
+  scripts = [],
 }: {
   title: string
   viewer: Viewer | null
   main: Renderable
+  /** Where in the menu the page is. */
+  at?: MenuPlace
+  /** What it runs beside the script of every page. */
+  scripts?: readonly AssetName[]
 }): Html => html`<html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>${title} · Enrichment ledger</title>
-<link rel="stylesheet" href="${stylesheet.href}">
+<link rel="icon" type="image/svg+xml" href="${assetHref('mark.svg')}">
+<link rel="stylesheet" href="${assetHref('style.css')}">
+<meta name="htmx-config" content="${htmxConfig}">
+${(['page.js', ...scripts] as const).map((name) => html`<script type="module" src="${assetHref(name)}"></script>`)}
 </head>
 <body>
 <a class="skip" href="#main">Skip to content</a>
 <header class="top">
 <a class="brand" href="/">Enrichment ledger</a>
+${
+  viewer !== null &&
+  html`<nav class="menu" aria-label="Main">${menu.map(
+    ({ href, name }) => html`<a href="${href}"${href === at && html` aria-current="page"`}>${name}</a> `,
+  )}</nav>`
+}
 ${
   viewer !== null &&
   html`<form class="who" method="post" action="/logout">
@@ -44,6 +60,19 @@ ${main}
 </footer>
 </body>
 </html>`
+
+/** It takes no code out of attributes, adds no style of its own, and keeps no page. */
+const htmxConfig = '{"includeIndicatorCSS":false,"history":false,"extensions":"none"}'
+
+/** What the pages of one organization have above them. */
+export const organizationHead = (
+  { organization_id: id, name }: { readonly organization_id: string; readonly name: string },
+  at: OrganizationPlace | null,
+): Html => html`<p class="eyebrow"><a href="/">Overview</a></p>
+<nav class="places" aria-label="Pages of ${name}">${organizationMenu.map(
+  ({ path, name: called }) =>
+    html`<a href="/organizations/${id}${path}"${path === at && html` aria-current="page"`}>${called}</a> `,
+)}</nav>`
 
 export const csrfField = (token: string): Html => html`<input type="hidden" name="_csrf" value="${token}">`
 

@@ -9,6 +9,7 @@ import {
   faultNotice,
   figures,
   layout,
+  organizationHead,
   table,
   type Viewer,
 } from './layout.ts'
@@ -34,7 +35,7 @@ export const organizationPage = (view: OrganizationView): Html =>
   layout({
     title: view.account.name,
     viewer: view.viewer,
-    main: html`<p class="eyebrow"><a href="/">Overview</a></p>
+    main: html`${organizationHead(view.account, '')}
 <h1>${view.account.name}</h1>
 <p class="note"><span class="id">${view.account.organization_id}</span> · registered ${utc(view.account.registered_at)}
 · ledger revision ${count(view.account.revision)}</p>

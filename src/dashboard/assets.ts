@@ -1,0 +1,53 @@
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { pathToFileURL } from 'node:url'
+
+/**
+ * What pages load: one stylesheet, a mark, and scripts that pages can do without. All of it is read once and served from here;
+ * a browser asks no one else. The scripts run as they are written, and import one another by their names.
+ */
+
+const packageFile = (name: string, file: string): URL =>
+  new URL(file, pathToFileURL(createRequire(import.meta.url).resolve(name)))
+
+const own = (file: string): URL => new URL(file, import.meta.url)
+
+const files = {
+  'style.css': [packageFile('uplot', 'uPlot.min.css'), own('style.css')],
+  'mark.svg': [own('browser/mark.svg')],
+  'page.js': [own('browser/page.js')],
+  'plots.js': [own('browser/plots.js')],
+  'uplot.js': [packageFile('uplot', 'uPlot.esm.js')],
+  'htmx.js': [packageFile('htmx.org', 'htmx.esm.min.js')],
+  'more.js': [own('browser/more.js')],
+} as const satisfies Readonly<Record<string, readonly URL[]>>
+export type AssetName = keyof typeof files
+
+const types: Readonly<Record<string, string>> = {
+  css: 'text/css; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  svg: 'image/svg+xml',
+}
+
+type Asset = { readonly type: string; readonly text: string }
+
+const assets: ReadonlyMap<string, Asset> = new Map(
+  Object.entries(files).map(([name, urls]) => [
+    name,
+    {
+      type: types[name.slice(name.lastIndexOf('.') + 1)] ?? '',
+      text: urls.map((url) => readFileSync(url, 'utf8')).join('\n'),
+    },
+  ]),
+)
+
+/** Of all of them: their addresses change together, so that a script imports others of its own release. */
+export const assetVersion: string = [...assets.values()]
+  .reduce((hash, { text }) => hash.update(text), createHash('sha256'))
+  .digest('hex')
+  .slice(0, 12)
+
+export const assetOf = (name: string): Asset | undefined => assets.get(name)
+
+export const assetHref = (name: AssetName): string => `/assets/${assetVersion}/${name}`

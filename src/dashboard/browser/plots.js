@@ -1,0 +1,105 @@
+import uPlot from './uplot.js'
+
+/** Draws the tables that are marked for it. The table stays: the plot shows nothing that is not in it. */
+
+const colorOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
+
+const read = (table) => {
+  const [, ...names] = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim())
+  const rows = [...table.tBodies[0].rows]
+  const at = rows.map((row) => Date.parse(row.querySelector('time').dateTime) / 1000)
+  const series = names.map((label, i) => ({
+    label,
+    values: rows.map((row) => Number(row.cells[i + 1].querySelector('data')?.value ?? 0)),
+  }))
+  return { at, series }
+}
+
+/** The sum of a series and all before it: bars of the last are drawn first, and the others over them. */
+const stacked = (series) => {
+  const sums = []
+  for (const [i, { values }] of series.entries())
+    sums.push(i === 0 ? values : values.map((value, at) => value + sums[i - 1][at]))
+  return sums
+}
+
+const compact = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 2 })
+const exact = new Intl.NumberFormat('en', { maximumFractionDigits: 6 })
+
+/** A day as 11-21, and an hour as 14:00 or, where a day begins, as that day. */
+const timeText = (seconds, step, whole = false) => {
+  const iso = new Date(seconds * 1000).toISOString()
+  const isDay = step >= 86_400
+  if (whole) return isDay ? iso.slice(0, 10) : `${iso.slice(0, 10)} ${iso.slice(11, 16)}`
+  return isDay || iso.slice(11, 16) === '00:00' ? iso.slice(5, 10) : iso.slice(11, 16)
+}
+
+const optionsOf = ({ at, series }, { width, step }) => {
+  const [minor, line] = [colorOf('--minor'), colorOf('--line')]
+  const axis = { stroke: minor, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } }
+  const half = step / 2
+  return {
+    width,
+    height: 240,
+    tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), 'Etc/UTC'),
+    cursor: { points: { show: false }, drag: { x: false, y: false } },
+    scales: {
+      x: { range: () => [at[0] - half, at[at.length - 1] + half] },
+      y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.08 : 1] },
+    },
+    axes: [
+      {
+        ...axis,
+        grid: { show: false },
+        space: 64,
+        values: (_plot, splits) => splits.map((seconds) => timeText(seconds, step)),
+      },
+      { ...axis, size: 62, values: (_plot, splits) => splits.map((value) => compact.format(value)) },
+    ],
+    series: [
+      {
+        label: 'Time (UTC)',
+        value: (_plot, seconds) => (seconds == null ? '' : timeText(seconds, step, true)),
+      },
+      ...series.toReversed().map(({ label, values }, i) => {
+        const color = colorOf(`--plot-${series.length - i}`)
+        return {
+          label,
+          stroke: color,
+          fill: color,
+          width: 0,
+          points: { show: false },
+          paths: uPlot.paths.bars({ size: [0.8, 40] }),
+          value: (_plot, _sum, _series, index) => (index === null ? '' : exact.format(values[index])),
+        }
+      }),
+    ],
+  }
+}
+
+const draw = (figure) => {
+  const table = figure.querySelector('table')
+  const chart = figure.querySelector('.chart')
+  const details = figure.querySelector('details')
+  const data = read(table)
+  if (data.at.length === 0) return
+  const step = data.at.length > 1 ? data.at[1] - data.at[0] : 86_400
+  chart.hidden = false
+  details.open = false
+  let plot = null
+  const render = () => {
+    plot?.destroy()
+    plot = new uPlot(
+      optionsOf(data, { width: chart.clientWidth, step }),
+      [data.at, ...stacked(data.series).toReversed()],
+      chart,
+    )
+  }
+  render()
+  new ResizeObserver(() => {
+    if (plot.width !== chart.clientWidth) plot.setSize({ width: chart.clientWidth, height: 240 })
+  }).observe(chart)
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', render)
+}
+
+for (const figure of document.querySelectorAll('figure.plot')) draw(figure)

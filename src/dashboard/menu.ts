@@ -1,0 +1,15 @@
+/** Where the menu of every page leads. */
+export const menu = [
+  { href: '/', name: 'Overview' },
+  { href: '/prices', name: 'Prices' },
+] as const satisfies readonly { readonly href: string; readonly name: string }[]
+
+export type MenuPlace = (typeof menu)[number]['href']
+
+/** The pages of one organization: what follows its address, and what it is called. */
+export const organizationMenu = [
+  { path: '', name: 'Account' },
+  { path: '/usage', name: 'Usage' },
+] as const satisfies readonly { readonly path: string; readonly name: string }[]
+
+export type OrganizationPlace = (typeof organizationMenu)[number]['path']

@@ -1,0 +1,187 @@
+import type { Form } from '../form.ts'
+import { capitalized, count, credits, words } from '../format.ts'
+import { type Html, html, type Renderable } from '../html.ts'
+import type { AccountRow } from '../queries.ts'
+import type { UsageGroupRow } from '../usage-queries.ts'
+import { type UsageDimension, usageDimensions } from '../usage-queries.ts'
+import type { UsageSeries } from '../usage-series.ts'
+import {
+  described,
+  type FormFault,
+  faultNotice,
+  figures,
+  layout,
+  organizationHead,
+  table,
+  type Viewer,
+} from './layout.ts'
+import { plot } from './plot.ts'
+
+/** What an organization used: plots, the tables they are drawn from, and when its credits will be used up. */
+
+export type UsageFigures = {
+  readonly calls: bigint
+  readonly answered: bigint
+  readonly rateLimited: bigint
+  /** Refused for want of credits; null where there are too many lines to count them. */
+  readonly unpaid: bigint | null
+  readonly chargedMicro: bigint
+  /** Mean of the last whole days; null before there was one. */
+  readonly perDayMicro: bigint | null
+  readonly usedUpAtMs: number | null
+}
+
+type UsageView = {
+  readonly viewer: Viewer
+  readonly account: AccountRow
+  readonly typed: Form
+  readonly fault: FormFault | null
+  readonly keys: readonly { readonly key_id: string; readonly name: string }[]
+  readonly shown: {
+    readonly by: UsageDimension
+    readonly unit: 'day' | 'hour'
+    readonly series: UsageSeries
+    readonly groups: readonly UsageGroupRow[]
+    readonly figures: UsageFigures
+    /** What repeats the question, for the links to CSV. */
+    readonly query: string
+    /** Why less is shown than was asked for. */
+    readonly note: string | null
+  } | null
+}
+
+export const usagePage = (view: UsageView): Html => {
+  const { account, shown } = view
+  return layout({
+    title: `Usage of ${account.name}`,
+    viewer: view.viewer,
+    scripts: ['plots.js'],
+    main: html`${organizationHead(account, '/usage')}
+<h1>Usage of ${account.name}</h1>
+${usageForm(view)}
+${faultNotice(view.fault)}
+${shown !== null && [shown.note !== null && html`<p class="notice">${shown.note}</p>`, shownParts(view, shown)]}`,
+  })
+}
+
+const usageForm = ({
+  account,
+  typed,
+  fault,
+  keys,
+}: UsageView): Html => html`<form class="filters" method="get" action="/organizations/${account.organization_id}/usage">
+<p><label for="from">From (UTC)</label>
+<input id="from" name="from" type="date" value="${typed.text('from')}" required${described('from', fault)}></p>
+<p><label for="to">Through</label>
+<input id="to" name="to" type="date" value="${typed.text('to')}" required${described('to', fault)}></p>
+<p><label for="unit">In steps of a</label>
+<select id="unit" name="unit"${described('unit', fault)}>${options(['day', 'hour'], typed.text('unit'))}</select></p>
+<p><label for="by">By</label>
+<select id="by" name="by">${options(usageDimensions, typed.text('by'))}</select></p>
+<p><label for="key">Key</label>
+<select id="key" name="key"><option value="">all keys</option>${keys.map(
+  ({ key_id, name }) =>
+    html`<option value="${key_id}"${key_id === typed.text('key') && html` selected`}>${name} ${key_id}</option>`,
+)}</select></p>
+<p class="actions"><button type="submit">Show</button></p>
+</form>`
+
+const options = (values: readonly string[], chosen: string): Renderable =>
+  values.map(
+    (value) => html`<option value="${value}"${value === chosen && html` selected`}>${value}</option>`,
+  )
+
+const shareOf = (part: bigint, whole: bigint): string =>
+  whole === 0n ? '0 %' : `${(Number((part * 10_000n) / whole) / 100).toFixed(2)} %`
+
+const shownParts = (view: UsageView, shown: NonNullable<UsageView['shown']>): Renderable => {
+  const { series, by, unit, query } = shown
+  const names = series.groups.map((name) => groupName(view, by, name))
+  const csv = `/organizations/${view.account.organization_id}/usage.csv?${query}`
+  return [
+    figuresOf(shown.figures),
+    plot({
+      id: 'calls',
+      title: `Calls by ${unit} and ${by}`,
+      unit: 'calls',
+      groups: names,
+      csvHref: `${csv}&table=steps`,
+      points: series.points.map(({ at, calls }) => ({
+        at,
+        values: calls.map((value) => ({ value: String(value), shown: count(value) })),
+      })),
+    }),
+    plot({
+      id: 'credits',
+      title: `Credits by ${unit} and ${by}`,
+      unit: 'credits charged',
+      groups: names,
+      csvHref: `${csv}&table=steps`,
+      points: series.points.map(({ at, chargedMicro }) => ({
+        at,
+        values: chargedMicro.map((micro) => {
+          const shownCredits = credits(String(micro))
+          return { value: shownCredits.replaceAll(',', ''), shown: shownCredits }
+        }),
+      })),
+    }),
+    groupsSection(view, shown, `${csv}&table=groups`),
+  ]
+}
+
+const figuresOf = ({
+  calls,
+  answered,
+  rateLimited,
+  unpaid,
+  chargedMicro,
+  perDayMicro,
+  usedUpAtMs,
+}: UsageFigures): Html => html`${figures([
+  ['Calls', html`<strong>${count(calls)}</strong>`],
+  ['Credits charged', credits(String(chargedMicro))],
+  ['Answered', shareOf(answered, calls)],
+  ['402, no credits', unpaid === null ? 'not counted' : shareOf(unpaid, calls)],
+  ['429, rate limited', shareOf(rateLimited, calls)],
+  ['Credits a day', perDayMicro === null ? 'not yet known' : credits(String(perDayMicro))],
+  ['Used up', perDayMicro === null ? 'not yet known' : usedUpText(usedUpAtMs)],
+])}
+<p class="note">Credits a day are the mean of the last seven whole days (UTC). Used up is when the lots that are left, drawn at that rate, no longer pay for a day.</p>`
+
+const usedUpText = (atMs: number | null): Renderable => {
+  if (atMs === null) return 'not in ten years'
+  const day = new Date(atMs).toISOString().slice(0, 10)
+  return html`<time datetime="${day}">${day}</time>`
+}
+
+const groupName = ({ keys }: Pick<UsageView, 'keys'>, by: UsageDimension, name: string | null): string => {
+  if (name === null) return 'all others'
+  if (name === '') return 'no rule asked'
+  if (by === 'key') return `${keys.find(({ key_id }) => key_id === name)?.name ?? 'key'} ${name}`
+  return by === 'rule' ? name : words(name)
+}
+
+const groupsSection = (
+  view: UsageView,
+  { by, groups }: NonNullable<UsageView['shown']>,
+  csvHref: string,
+): Html => html`<section aria-labelledby="groups">
+<div class="heading"><h2 id="groups">By ${by}</h2><a href="${csvHref}">CSV<span class="unseen"> by ${by}</span></a></div>
+${
+  groups.length === 0
+    ? html`<p class="empty">Nothing was used in this time.</p>`
+    : table({
+        caption: `Calls and credits by ${by}`,
+        rows: groups,
+        columns: [
+          { head: capitalized(by), kind: 'name', cell: (row) => groupName(view, by, row.name) },
+          { head: 'Calls', kind: 'number', cell: (row) => count(row.calls) },
+          { head: 'Answered', kind: 'number', cell: (row) => count(row.answered) },
+          { head: 'Refused', kind: 'number', cell: (row) => count(row.refused) },
+          { head: 'Failed', kind: 'number', cell: (row) => count(row.failed) },
+          { head: 'Rate limited', kind: 'number', cell: (row) => count(row.rate_limited) },
+          { head: 'Credits', kind: 'number', cell: (row) => credits(row.charged_micro) },
+        ],
+      })
+}
+</section>`

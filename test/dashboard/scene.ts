@@ -1,0 +1,96 @@
+/** An organization with a history worth looking at: lots, keys, and weeks of calls of every kind. */
+import { ulid } from 'ulid'
+import { defaultKeyLimits, issueKey, rotate } from '../../src/administration/api-keys.ts'
+import { grant } from '../../src/administration/credits.ts'
+import { createOrganization } from '../../src/administration/organizations.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import type { CallToRecord } from '../../src/ledger/command.ts'
+import type { DashboardHost } from './dashboard-host.ts'
+
+const actor = 'cli'
+const dayMs = 86_400_000
+
+export type Scene = {
+  readonly organizationId: string
+  readonly keyId: string
+  /** A call that was charged. */
+  readonly requestId: string
+}
+
+/** `days` of calls up to now, ended by what a rate limit and a lack of credits refused. */
+export const openScene = async (
+  { foundation, prices, caughtUp }: DashboardHost,
+  { name = 'Northwind Traders', days = 40, nowMs }: { name?: string; days?: number; nowMs: number },
+): Promise<Scene> => {
+  const { organizationId } = await createOrganization(foundation, {
+    name,
+    overdraftLimit: parseCredits('50'),
+    actor,
+  })
+  for (const [amount, priority, expiresAt, reason] of [
+    ['2500', 100, null, 'invoice 2026-114'],
+    ['300.5', 50, new Date(nowMs + 20 * dayMs).toISOString(), 'welcome credits'],
+    ['75', 200, new Date(nowMs + 90 * dayMs).toISOString(), 'goodwill after the outage'],
+  ] as const)
+    await grant(foundation, {
+      ...{ organizationId, priority, expiresAt, reason, actor },
+      amount: parseCredits(amount),
+    })
+  const keyOf = (called: string) =>
+    issueKey(foundation, {
+      ...{ organizationId, name: called, limits: defaultKeyLimits, allowedCidrs: [], expiresAt: null, actor },
+      permissions: ['ip_lookup', 'email_validation', 'profnet_scraping'],
+    })
+  const [{ keyId }, { keyId: other }] = [await keyOf('production'), await keyOf('nightly import')]
+  await rotate(foundation, { keyId: other, graceMs: dayMs, actor })
+  const record = async (call: CallToRecord, atMs: number): Promise<string> => {
+    const requestId = ulid(atMs)
+    await foundation.ledger.submit(organizationId, {
+      ...{ key: requestId, atMs, requestId, actor: `key:${call.keyId}`, kind: 'record', call },
+      book: prices.at(atMs),
+    })
+    return requestId
+  }
+  const hmac = foundation.secrets.addressHmac('8.8.8.8')
+  const lookup = (by: string, success = true): CallToRecord => ({
+    keyId: by,
+    capability: 'ip_lookup',
+    outcome: 'answered',
+    facts: { kind: 'ip_lookup', success, country_code: success ? 'US' : null, address_hmac: hmac },
+  })
+  let requestId = ''
+  for (let day = days - 1; day >= 0; day--) {
+    const calls = 4 + ((day * 7) % 11)
+    // In the order of their times, as calls are recorded.
+    const batch: Promise<string>[] = []
+    for (let i = calls - 1; i >= 0; i--) {
+      const atMs = nowMs - day * dayMs - i * 1_800_000
+      batch.push(record(lookup(i % 3 === 0 ? other : keyId, i % 4 !== 3), atMs))
+    }
+    if (day % 5 === 0)
+      batch.push(
+        record(
+          {
+            ...{ keyId, capability: 'ip_lookup', outcome: 'refused', code: 'IP_001' },
+            facts: { kind: 'refusal', code: 'IP_001' },
+          },
+          nowMs - day * dayMs,
+        ),
+      )
+    requestId = (await Promise.all(batch)).at(-2) ?? ''
+  }
+  const minute = new Date(Math.floor(nowMs / 60_000) * 60_000).toISOString()
+  await foundation.ledger.submit(organizationId, {
+    ...{ key: `limited/${minute}`, atMs: nowMs, actor: `key:${keyId}`, kind: 'count_rate_limited' },
+    exceeded: { key_id: keyId, policy: 'minute', window: minute, count: 17 },
+  })
+  await record(
+    {
+      ...{ keyId, capability: 'ip_lookup', outcome: 'refused', code: 'CREDIT_001' },
+      facts: { kind: 'refusal', code: 'CREDIT_001' },
+    },
+    nowMs,
+  )
+  await caughtUp()
+  return { organizationId, keyId, requestId }
+}

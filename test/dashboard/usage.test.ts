@@ -1,0 +1,221 @@
+/** What an organization used, as people see it and take it away. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createOrganization } from '../../src/administration/organizations.ts'
+import { putUser } from '../../src/administration/users.ts'
+import { usedUpAtMs } from '../../src/dashboard/burn.ts'
+import { csvOf } from '../../src/dashboard/csv.ts'
+import { linePlaces } from '../../src/dashboard/line-places.ts'
+import { seriesOf, timesOf } from '../../src/dashboard/usage-series.ts'
+import {
+  type Browser,
+  type DashboardHost,
+  openBrowser,
+  openDashboardHost,
+  signedIn,
+} from './dashboard-host.ts'
+import { openScene, type Scene } from './scene.ts'
+
+let room: DashboardHost
+let ada: Browser
+let scene: Scene
+const user = { name: 'ada', password: 'correct horse battery staple' }
+const nowMs = Date.now()
+const dayMs = 86_400_000
+const day = (from: number): string => new Date(nowMs + from * dayMs).toISOString().slice(0, 10)
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  await putUser(room.foundation.pool, user)
+  ada = await signedIn(room, user)
+  scene = await openScene(room, { nowMs, days: 12 })
+})
+afterAll(() => room?.close())
+
+const usage = (query = ''): string => `/organizations/${scene.organizationId}/usage${query}`
+const rowsIn = (csv: string): string[][] =>
+  csv
+    .trimEnd()
+    .split('\r\n')
+    .slice(1)
+    .map((line) => line.split(','))
+const sumOf = (rows: string[][], column: number): number =>
+  rows.reduce((sum, row) => sum + Number(row[column]), 0)
+
+/** What the ledger's own lines come to. */
+const ledgerSums = async () => {
+  const { rows } = await room.foundation.pool.query<{ calls: string; credits: string }>(
+    `select sum(calls)::text as calls, (sum(-amount_micro) filter (where kind = 'call') / 1000000)::float8::text as credits
+       from ledger_lines where organization_id = $1 and calls is not null`,
+    [scene.organizationId],
+  )
+  return rows[0]
+}
+
+describe('the usage page', () => {
+  test('shows a row for every day of its thirty, with links to the same as CSV', async () => {
+    const { body, statusCode } = await ada.get(usage())
+    expect(statusCode).toBe(200)
+    expect(body.match(/<th scope="row" class="name" data-head="Time \(UTC\)">/g)).toHaveLength(60)
+    expect(body).toContain(`<time datetime="${day(0)}">${day(0)}</time>`)
+    expect(body).toMatch(/<data value="17">17<\/data>/)
+    expect(body).toMatch(/402, no credits<\/dt><dd>\d\.\d\d %/)
+    const csv = /href="([^"]+table=steps)"/.exec(body)?.[1]?.replaceAll('&amp;', '&') ?? ''
+    const { headers, body: text } = await ada.get(csv)
+    expect(headers['content-type']).toBe('text/csv; charset=utf-8')
+    const sums = await ledgerSums()
+    expect(sumOf(rowsIn(text), 2)).toBe(Number(sums?.calls))
+    expect(sumOf(rowsIn(text), 3)).toBe(Number(sums?.credits))
+  })
+
+  test.each(['outcome', 'capability', 'key', 'rule'])(
+    'by %s comes to the same, in days, hours and groups',
+    async (by) => {
+      const range = `from=${day(-4)}&to=${day(0)}&by=${by}`
+      const [days, hours, groups] = await Promise.all(
+        [`unit=day&table=steps`, `unit=hour&table=steps`, `table=groups`].map(async (rest) =>
+          rowsIn((await ada.get(`/organizations/${scene.organizationId}/usage.csv?${range}&${rest}`)).body),
+        ),
+      )
+      if (days === undefined || hours === undefined || groups === undefined) throw new Error('no rows')
+      expect(new Set(days.map(([at]) => at)).size).toBe(5)
+      expect(new Set(hours.map(([at]) => at)).size).toBe(120)
+      const calls = sumOf(groups, 1)
+      expect(calls).toBeGreaterThan(17)
+      expect([sumOf(days, 2), sumOf(hours, 2)]).toEqual([calls, calls])
+      const credits = sumOf(groups, 6)
+      expect(credits).toBeGreaterThan(0)
+      expect([sumOf(days, 3), sumOf(hours, 3)]).toEqual([credits, credits])
+    },
+  )
+
+  test('of one key counts that key alone', async () => {
+    const all = rowsIn((await ada.get(`${usage('.csv')}?table=groups&by=key`)).body)
+    const own = rowsIn((await ada.get(`${usage('.csv')}?table=groups&by=key&key=${scene.keyId}`)).body)
+    expect(all).toHaveLength(2)
+    expect(own).toEqual(all.filter(([key]) => key === scene.keyId))
+  })
+
+  test.each([
+    ['from=2026-02-30', 'is not a day'],
+    ['from=2026-01-02&to=2026-01-01', 'is before 2026-01-02'],
+    ['from=2020-01-01', 'At most 366 days'],
+    ['unit=hour', 'Hours of at most 7 days'],
+    ['from=%00', 'is not a day'],
+    ['from=0000-00-00', 'is not a day'],
+  ])('says what is wrong with %s', async (query, why) => {
+    const { statusCode, body } = await ada.get(usage(`?${query}`))
+    expect(statusCode).toBe(422)
+    expect(body).toContain(why)
+    expect((await ada.get(usage(`.csv?${query}`))).statusCode).toBe(422)
+  })
+
+  test('takes any text for a key, a group or a step, and shows all then', async () => {
+    for (const query of ['key=%00', 'key=x', 'by=%27', 'unit=week'])
+      expect((await ada.get(usage(`?${query}`))).statusCode).toBe(200)
+  })
+
+  test('of an organization without calls says so', async () => {
+    const { organizationId } = await createOrganization(room.foundation, {
+      ...{ name: 'Quiet Ltd', overdraftLimit: 0n, actor: 'cli' },
+    })
+    await room.caughtUp()
+    for (const unit of ['day', 'hour']) {
+      const { body, statusCode } = await ada.get(
+        `/organizations/${organizationId}/usage?unit=${unit}&from=${day(-1)}`,
+      )
+      expect(statusCode).toBe(200)
+      expect(body).toContain('Nothing was used in this time.')
+      expect(body).toContain('not yet known')
+    }
+  })
+
+  test('is for people who are signed in, who come back to it', async () => {
+    const stranger = openBrowser(room.host)
+    const page = usage(`?from=${day(-1)}&to=${day(0)}&by=key`)
+    const { headers } = await stranger.get(page)
+    expect(headers.location).toBe(`/login?next=${encodeURIComponent(page)}`)
+    expect((await stranger.submit('/login', { ...user, next: page })).headers.location).toBe(page)
+  })
+})
+
+describe('where lines of a time are', () => {
+  test('holds every line of it, and leaves most others out', async () => {
+    const { pool } = room.foundation
+    const range = { fromMs: nowMs - 3 * dayMs, untilMs: nowMs - 2 * dayMs }
+    const places = await linePlaces(pool, scene.organizationId, range)
+    const { rows } = await pool.query<{ least: string; most: string; last: string }>(
+      `select min(revision) filter (where effective_at >= $2 and effective_at < $3) as least,
+              max(revision) filter (where effective_at >= $2 and effective_at < $3) as most, max(revision) as last
+         from ledger_lines where organization_id = $1`,
+      [scene.organizationId, new Date(range.fromMs), new Date(range.untilMs)],
+    )
+    const [found] = rows
+    expect(Number(places?.first)).toBeLessThanOrEqual(Number(found?.least))
+    expect(Number(places?.last)).toBeGreaterThanOrEqual(Number(found?.most))
+    expect(Number(places?.last)).toBeLessThan(Number(found?.last))
+  })
+
+  test('of a ledger without lines are nowhere', async () => {
+    expect(await linePlaces(room.foundation.pool, 'org_none', { fromMs: 0, untilMs: 1 })).toBeNull()
+  })
+})
+
+describe('when credits are used up', () => {
+  const rate = { perDayMicro: 10n, overdrawnMicro: 0n, nowMs: 0 }
+  const lot = (remainingMicro: bigint, expiresAtMs: number | null = null) => ({ remainingMicro, expiresAtMs })
+
+  test.each([
+    ['no use', [lot(5n)], { ...rate, perDayMicro: 0n }, null],
+    ['nothing left', [], rate, 0],
+    ['less than a day', [lot(9n)], rate, 0],
+    ['exactly two days', [lot(20n)], rate, 2 * dayMs],
+    ['a lot that expires before it is drawn', [lot(10n), lot(100n, dayMs)], rate, dayMs],
+    ['a lot that expires later', [lot(10n), lot(100n, 5 * dayMs)], rate, 5 * dayMs],
+    ['an overdraft that is used', [lot(20n)], { ...rate, overdrawnMicro: 10n }, dayMs],
+    ['more than ten years', [lot(36_500n)], rate, null],
+  ] as const)('%s', (_what, lots, asked, expected) => {
+    expect(usedUpAtMs(lots, asked)).toBe(expected)
+  })
+})
+
+describe('tables of time', () => {
+  test('have a row for every day, over the end of a year, and for every hour', () => {
+    expect(timesOf({ from: '2026-12-30', to: '2027-01-02', unit: 'day' })).toEqual([
+      '2026-12-30',
+      '2026-12-31',
+      '2027-01-01',
+      '2027-01-02',
+    ])
+    const hours = timesOf({ from: '2026-12-31', to: '2026-12-31', unit: 'hour' })
+    expect([hours.length, hours.at(0), hours.at(-1)]).toEqual([
+      24,
+      '2026-12-31T00:00:00Z',
+      '2026-12-31T23:00:00Z',
+    ])
+  })
+
+  test('have the groups beyond the first at the end', () => {
+    const { groups, points } = seriesOf(
+      ['2026-01-01'],
+      [
+        { at: '2026-01-01', name: null, calls: '3', charged_micro: '0' },
+        { at: '2026-01-01', name: 'b', calls: '2', charged_micro: '1' },
+        { at: '2025-01-01', name: 'a', calls: '9', charged_micro: '9' },
+      ],
+    )
+    expect(groups).toEqual(['a', 'b', null])
+    expect(points).toEqual([{ at: '2026-01-01', calls: [0n, 2n, 3n], chargedMicro: [0n, 1n, 0n] }])
+  })
+})
+
+test('CSV holds no formula, and quotes what it must', () => {
+  expect(
+    csvOf(
+      ['a', 'b'],
+      [
+        ['=1+1', { number: '-5' }],
+        ['x,"y"', 'line\nbreak'],
+      ],
+    ),
+  ).toBe(`a,b\r\n'=1+1,-5\r\n"x,""y""","line\nbreak"\r\n`)
+})

@@ -1,0 +1,106 @@
+/** Every page of the dashboard in a real Chromium: nothing it complains about, nothing axe finds, nothing beyond its width. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { putUser } from '../../src/administration/users.ts'
+import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
+import { openScene, type Scene } from '../dashboard/scene.ts'
+import {
+  axeFindings,
+  type Chromium,
+  openChromium,
+  overhang,
+  picture,
+  screens,
+  type Window,
+} from './chromium/browser.ts'
+
+let room: DashboardHost
+let chromium: Chromium
+let scene: Scene
+const ada = { name: 'ada', password: 'correct horse battery staple' }
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  await putUser(room.foundation.pool, ada)
+  scene = await openScene(room, { nowMs: Date.now() })
+  chromium = await openChromium(await room.host.listen({ host: '127.0.0.1', port: 0 }))
+})
+afterAll(async () => {
+  await chromium?.close()
+  await room?.close()
+})
+
+const signIn = async ({ page }: Window): Promise<void> => {
+  await page.goto('/login')
+  await page.fill('#name', ada.name)
+  await page.fill('#password', ada.password)
+  await page.click('button[type=submit]')
+  await page.waitForURL('**/')
+}
+
+/** By the name of their pictures. */
+const paths = (): Readonly<Record<string, string>> => {
+  const organization = `/organizations/${scene.organizationId}`
+  return {
+    overview: '/',
+    account: organization,
+    usage: `${organization}/usage`,
+    'usage-hours': `${organization}/usage?unit=hour&by=key&from=${day(-2)}&to=${day(0)}`,
+    call: `${organization}/calls/${scene.requestId}`,
+    'key-new': `${organization}/keys/new`,
+    'key-rotate': `${organization}/keys/${scene.keyId}/rotate`,
+    'key-revoke': `${organization}/keys/${scene.keyId}/revoke`,
+    prices: '/prices',
+    missing: '/nothing',
+  }
+}
+
+const day = (from: number): string => new Date(Date.now() + from * 86_400_000).toISOString().slice(0, 10)
+
+describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width }) => {
+  let window: Window
+  beforeAll(async () => {
+    window = await chromium.open({ scheme, width })
+    await window.page.goto('/login')
+    await picture(window.page, `login-${scheme}-${width}`)
+    expect(await axeFindings(window.page)).toEqual([])
+    await signIn(window)
+  })
+  afterAll(() => window?.close())
+
+  test('every page is whole', async () => {
+    const wrong: Record<string, unknown> = {}
+    for (const [name, path] of Object.entries(paths())) {
+      window.complaints()
+      await window.page.goto(path, { waitUntil: 'networkidle' })
+      await picture(window.page, `${name}-${scheme}-${width}`)
+      const found = {
+        complaints: window.complaints().filter((said) => name !== 'missing' || !said.includes('404')),
+        beyond: await overhang(window.page),
+        axe: await axeFindings(window.page),
+      }
+      if (found.complaints.length > 0 || found.beyond > 0 || found.axe.length > 0) wrong[name] = found
+    }
+    expect(wrong).toEqual({})
+  })
+})
+
+test('a plot is drawn from its table, which closes, and can be opened again', async () => {
+  const window = await chromium.open({ scheme: 'light', width: 1280 })
+  await signIn(window)
+  await window.page.goto(`/organizations/${scene.organizationId}/usage`)
+  await window.page.waitForSelector('.chart canvas')
+  expect(await window.page.locator('.chart canvas').count()).toBe(2)
+  expect(await window.page.locator('figure details[open]').count()).toBe(0)
+  await window.page.click('figure:first-of-type summary')
+  expect(await window.page.locator('figure details[open] tbody tr').count()).toBe(30)
+  await window.close()
+})
+
+test('a time in UTC says what it is here', async () => {
+  const window = await chromium.open({ scheme: 'light', width: 1280 })
+  await signIn(window)
+  const time = window.page.locator('time[datetime*=T]').first()
+  await time.hover()
+  expect(await time.getAttribute('title')).toMatch(/ here$/)
+  await window.close()
+})
