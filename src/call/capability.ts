@@ -107,13 +107,17 @@ export type LiveModel = {
 }
 
 /**
- * Done by the clock: `cron` is UTC, in minutes. After `expireSeconds` (15 minutes, without it) it counts as failed, and may be run again beside itself.
+ * Done by the clock: `cron` is UTC, in minutes. After `expireSeconds` it counts as failed, and may be run again beside itself: doing it
+ * twice, or twice at once, comes to the same as doing it once.
  */
-export type ScheduledJob = { readonly cron: string; readonly expireSeconds?: number } & (
+export type ScheduledJob = { readonly cron: string; readonly expireSeconds: number } & (
   | { readonly run: () => Promise<unknown>; readonly portionMax?: undefined }
   /** Returns how much it did, at most `portionMax`, and runs again until it does less. */
   | { readonly run: () => Promise<number>; readonly portionMax: number }
 )
+
+/** Enough for work on the rows of some hours, in seconds: such jobs take seconds, and longer after the service was away. */
+export const usualJobSecondsMax = 900
 
 /** Done when it was asked for with `queue.send`; several at a time. */
 export type QueuedJob = {

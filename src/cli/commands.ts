@@ -5,6 +5,7 @@ import { creditsCommands } from './credits.ts'
 import { doctorCommand } from './doctor.ts'
 import { epochKeyCommands } from './epoch-key.ts'
 import { eventLogCommands } from './event-log.ts'
+import { jobsCommands } from './jobs.ts'
 import { keyCommands } from './key.ts'
 import { ledgerCommands } from './ledger.ts'
 import { migrateCommand } from './migrate.ts'
@@ -29,6 +30,7 @@ export const commands: readonly Command[] = [
   ...rerateCommands,
   ...projectionCommands,
   ...processCommands,
+  ...jobsCommands,
   ...eventLogCommands,
   ...seedCommands,
   ...userCommands,

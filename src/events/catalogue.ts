@@ -17,6 +17,7 @@ import {
   priceOverrideWithdrawnV1,
   referenceReservedV1,
 } from './credits.ts'
+import { deadLettersRetriedV1, jobRequestedV1 } from './jobs.ts'
 import { apiKeyIssuedV1, apiKeyLimitsChangedV1, apiKeyRevokedV1, apiKeyRotatedV1 } from './keys.ts'
 import {
   appendsResumedV1,
@@ -98,6 +99,8 @@ export const catalogue = {
   LedgersReconciled: [ledgersReconciledV1],
   OperatorTokenIssued: [operatorTokenIssuedV1],
   OperatorTokenRevoked: [operatorTokenRevokedV1],
+  JobRequested: [jobRequestedV1],
+  DeadLettersRetried: [deadLettersRetriedV1],
   SigningKeyAnnounced: [signingKeyAnnouncedV1],
   LogTreeBegun: [logTreeBegunV1],
   LogCheckpointed: [logCheckpointedV1],

@@ -1,4 +1,5 @@
 import { variableNames } from '../config.ts'
+import { nearest } from './nearest.ts'
 
 /**
  * Variables of the environment that nothing reads and that look as if they were meant for this service. A misspelt one is not
@@ -22,8 +23,6 @@ const ofServices = /_SERVICE_(?:HOST|PORT)|_PORT_\d+_(?:TCP|UDP)/
 /** Hardly any other program has variables that begin like this. */
 const families =
   /^(?:EVENT_LOG|METRICS|PEER|LEDGER|GEOIP|EGRESS|PROFILE_HTTP|PROFILE_PAGE|PROFILE_PROVIDER|COMPANY_HOME|TRUSTED_PROX)/
-/** Of a short name every other word is close. */
-const shortLengthMax = 6
 const misspeltMax = 20
 const nameLengthMax = 60
 
@@ -35,7 +34,7 @@ export const misspeltVariables = (environment: Readonly<Record<string, string | 
     if (value === undefined || value === '' || known.has(name) || others.has(name)) continue
     if (name.length > nameLengthMax || ofServices.test(name) || found.length >= misspeltMax) continue
     const plain = name.trim().toUpperCase().replaceAll('-', '_')
-    const meant = variableNames.find((one) => one === plain) ?? nearest(plain)
+    const meant = variableNames.find((one) => one === plain) ?? nearest(plain, variableNames)
     if (meant !== null || families.test(plain)) found.push({ name, meant })
   }
   return found
@@ -46,38 +45,3 @@ export const misspeltText = ({ name, meant }: Misspelt): string =>
   meant === null
     ? `${name} is no variable of this service, and nothing reads it`
     : `${name} is no variable of this service, and nothing reads it; is ${meant} meant?`
-
-const nearest = (name: string): string | null => {
-  const editsMax = name.length <= shortLengthMax ? 1 : 2
-  let best: { readonly one: string; readonly edits: number } | null = null
-  for (const one of variableNames) {
-    if (Math.abs(one.length - name.length) > editsMax) continue
-    const edits = editsBetween(name, one)
-    if (edits <= editsMax && (best === null || edits < best.edits)) best = { one, edits }
-  }
-  return best?.one ?? null
-}
-
-/** How many characters are to be put in, taken out, changed, or exchanged with the next one. */
-const editsBetween = (from: string, to: string): number => {
-  let before: number[] = []
-  let last = Array.from({ length: to.length + 1 }, (_, i) => i)
-  for (let i = 1; i <= from.length; i++) {
-    const now = [i]
-    for (let j = 1; j <= to.length; j++) {
-      const same = from[i - 1] === to[j - 1]
-      const exchanged = from[i - 1] === to[j - 2] && from[i - 2] === to[j - 1]
-      now.push(
-        Math.min(
-          (last[j] ?? 0) + 1,
-          (now[j - 1] ?? 0) + 1,
-          (last[j - 1] ?? 0) + (same ? 0 : 1),
-          exchanged ? (before[j - 2] ?? 0) + 1 : Number.POSITIVE_INFINITY,
-        ),
-      )
-    }
-    before = last
-    last = now
-  }
-  return last[to.length] ?? 0
-}

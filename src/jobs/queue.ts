@@ -1,12 +1,10 @@
-import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
 import type { CapabilityQueue } from '../call/capability.ts'
-import { createOutage } from '../event-log/outage.ts'
+import { openBoss } from './boss.ts'
 
 /** Work asked for now and done later, by whichever process runs jobs. */
 export type JobQueue = CapabilityQueue & { close(): Promise<void> }
 
-const stopTimeoutMs = 2_000
 /** A job that waited this long, because no process runs jobs, is no longer worth doing. */
 const waitingSecondsMax = 24 * 3_600
 /** What a job was about is forgotten soon after it was done. */
@@ -22,29 +20,16 @@ export const queuedJobOptions = {
 
 /** Connects when it is first asked: most processes never are. It runs no job itself. */
 export const openJobQueue = (url: string, logger: Logger): JobQueue => {
-  let opened: Promise<PgBoss> | undefined
+  let opened: ReturnType<typeof openBoss> | undefined
   const queues = new Set<string>()
-  const open = async (): Promise<PgBoss> => {
-    const boss = new PgBoss({
-      connectionString: url,
-      application_name: 'job-queue',
-      max: 1,
-      supervise: false,
-      schedule: false,
-      createSchema: false,
-    })
-    boss.on('error', createOutage({ logger, what: 'job queue' }).failed)
-    await boss.start()
-    return boss
-  }
   return {
     send: async (name, data, { afterSeconds, key }) => {
-      opened ??= open()
+      opened ??= openBoss(url, logger)
       // A failure to connect is this job's; the next one tries again.
       opened.catch(() => {
         opened = undefined
       })
-      const boss = await opened
+      const { boss } = await opened
       if (!queues.has(name)) {
         await boss.createQueue(name, queuedJobOptions)
         queues.add(name)
@@ -52,8 +37,8 @@ export const openJobQueue = (url: string, logger: Logger): JobQueue => {
       await boss.send(name, { data }, { startAfter: afterSeconds, singletonKey: key })
     },
     close: async () => {
-      const boss = await opened?.catch(() => undefined)
-      await boss?.stop({ graceful: false, timeout: stopTimeoutMs })
+      const open = await opened?.catch(() => undefined)
+      await open?.close()
     },
   }
 }

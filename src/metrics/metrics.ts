@@ -22,7 +22,7 @@ import { type LastReconciliation, reconciliationGauges } from './reconciliation.
  *
  * Base units, names with the prefix `enrichment_`; those of the process and of Node.js have the names every Node.js
  * process gives them. Labels hold words of ours only: capability, outcome, code, policy,
- * reason, projection, model, row, status, source, provider, answer, state. Never a key, an organization, an address, a domain, or
+ * reason, projection, model, job, row, status, source, provider, answer, state. Never a key, an organization, an address, a domain, or
  * anything else that came with a request.
  *
  * It is not a record: the event log is. A counter starts at zero with its process.

@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import { projections } from '../../projections/index.ts'
+import { knownJobs } from '../administration/jobs.ts'
 import { lastReconciliation } from '../administration/reconciliations.ts'
+import type { OpenCapability, SealedStore } from '../call/capability.ts'
 import { capabilities as allCapabilities } from '../capabilities/index.ts'
 import type { Channel } from '../concurrency/channel.ts'
 import { type Config, ConfigError } from '../config.ts'
@@ -15,6 +17,7 @@ import { meterDiskSpace } from '../metrics/disk-space.ts'
 import { type ForkedProcesses, withForks } from '../metrics/forks.ts'
 import { createHealth, type Health } from '../metrics/health.ts'
 import { createMetricsHost } from '../metrics/host.ts'
+import { jobGauges } from '../metrics/jobs.ts'
 import { createMetrics, type Metrics } from '../metrics/metrics.ts'
 import { createProjector } from '../projector/run.ts'
 import { apartIn, warnOfApart } from './apart.ts'
@@ -72,11 +75,7 @@ export const startApp = (
     closing.add(open.close)
     if (has('jobs')) {
       const stores = capabilities.flatMap(({ sealed }) => sealed?.(foundation) ?? [])
-      const webhooks = openWebhooks(foundation, { config, logger, metrics })
-      closing.add(webhooks.close)
-      const jobs = await startJobs(foundation, logger, { jobs: { ...open.jobs, ...webhooks.jobs }, stores })
-      closing.add(() => jobs.stop())
-      closing.add(webhooks.leaveOff)
+      await openJobs(foundation, { config, logger, metrics, closing, stores, jobs: open.jobs })
     }
     const calls =
       has('api') || has('dashboard')
@@ -125,13 +124,34 @@ export const startApp = (
     }
   })
 
+type JobsOptions = {
+  readonly config: Config
+  readonly logger: Logger
+  readonly metrics: Metrics
+  readonly closing: Closing
+  readonly stores: readonly SealedStore[]
+  readonly jobs: OpenCapability['jobs']
+}
+
+const openJobs = async (
+  foundation: Foundation,
+  { config, logger, metrics, closing, stores, jobs }: JobsOptions,
+): Promise<void> => {
+  const webhooks = openWebhooks(foundation, { config, logger, metrics })
+  closing.add(webhooks.close)
+  const { meters } = metrics
+  const started = await startJobs(foundation, logger, { jobs: { ...jobs, ...webhooks.jobs }, stores, meters })
+  closing.add(() => started.stop())
+  closing.add(webhooks.leaveOff)
+}
+
 type MetricsOptions = {
   readonly metrics: Metrics
   readonly logger: Logger
   readonly health: Health
   readonly kin: Kin
   readonly closing: Closing
-  readonly foundation: Pick<Foundation, 'checkpoints' | 'diskSpace'>
+  readonly foundation: Pick<Foundation, 'checkpoints' | 'diskSpace' | 'pool'>
 }
 
 /** Null in a fork. */
@@ -143,6 +163,7 @@ const openMetrics = async (
   meterCheckpoints(metrics.meters, foundation.checkpoints)
   await foundation.diskSpace.watch()
   meterDiskSpace(metrics.meters, foundation.diskSpace)
+  jobGauges(metrics.meters, () => knownJobs(foundation.pool))
   const host = createMetricsHost({
     ...{ metrics, logger },
     health: kin.forks === undefined ? health : withForks(health, kin.forks),

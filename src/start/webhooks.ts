@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
-import type { OpenCapability } from '../call/capability.ts'
+import { type OpenCapability, usualJobSecondsMax } from '../call/capability.ts'
 import type { Config } from '../config.ts'
 import { createOutage, type Outage } from '../event-log/outage.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -73,6 +73,7 @@ export const openWebhooks = (
       },
       'due-webhooks': {
         cron: '* * * * *',
+        expireSeconds: roundSecondsMax,
         run: async () => {
           await tellOfExpiringKeys(pool, Date.now())
           return askDue()
@@ -80,6 +81,7 @@ export const openWebhooks = (
       },
       'forget-webhooks': {
         cron: '29 * * * *',
+        expireSeconds: usualJobSecondsMax,
         run: () => forgetDeliveries(pool),
         portionMax: forgottenAtOnceMax,
       },

@@ -185,6 +185,7 @@ describe('what is written', () => {
       'capability',
       'code',
       'end',
+      'job',
       'le',
       'model',
       'outcome',

@@ -1,40 +1,15 @@
 import type pg from 'pg'
+import { type JobRow, knownJobs } from '../jobs.ts'
 import { type Check, durationText, fault, ok, reasonOf, type Told, warning } from './finding.ts'
 
 /** Whether the jobs run: what the queue in the database says of each one's last run. */
-
-type Row = {
-  readonly name: string
-  readonly cron: string | null
-  readonly scheduled_ms: number | null
-  readonly state: string | null
-  readonly message: string | null
-  readonly ended_ms: number | null
-  readonly done_ms: number | null
-}
-
-const jobs = `
-  select q.name, s.cron, extract(epoch from now() - s.created_on)::float8 * 1000 as scheduled_ms,
-         l.state::text as state, coalesce(l.output->>'message', l.output->>'value') as message,
-         extract(epoch from now() - l.completed_on)::float8 * 1000 as ended_ms,
-         (select extract(epoch from now() - max(j.completed_on))::float8 * 1000
-            from pgboss.job j where j.name = q.name and j.state = 'completed') as done_ms
-    from pgboss.queue q left join pgboss.schedule s on s.name = q.name
-    left join lateral (
-      select j.state, j.output, j.completed_on from pgboss.job j
-       where j.name = q.name and j.state in ('completed', 'failed') order by j.completed_on desc nulls last limit 1) l on true
-   where q.name not like '\\_\\_%'
-   order by q.name limit 200`
 
 const messageCharsMax = 200
 
 export const jobsCheck = (pool: Pick<pg.Pool, 'query'>): Check => ({
   about: 'jobs',
   look: async () => {
-    const { rows: made } = await pool.query<{ made: boolean }>(
-      `select to_regclass('pgboss.schedule') is not null and to_regclass('pgboss.job') is not null as made`,
-    )
-    const { rows } = made[0]?.made === true ? await pool.query<Row>(jobs) : { rows: [] }
+    const rows = await knownJobs(pool)
     if (rows.length === 0) return warning('no job was ever scheduled', 'Start a process with the role jobs.')
     const found = rows.flatMap(jobFindings)
     const late = found.filter(({ level }) => level === 'warning')
@@ -59,7 +34,7 @@ const jobFindings = ({
   message,
   ended_ms: endedMs,
   done_ms: doneMs,
-}: Row): Told[] => {
+}: JobRow): Told[] => {
   if (state === 'failed')
     return [
       (cron === null ? warning : fault)(

@@ -4,6 +4,7 @@ import {
   type CapabilityPorts,
   type ScheduledJob,
   SettingFault,
+  usualJobSecondsMax,
 } from '../../call/capability.ts'
 import { sameHmac } from '../../guard/secrets.ts'
 import { companiesImport, companiesShow } from './company/commands.ts'
@@ -74,6 +75,7 @@ export const emailValidation: Capability<EmailValidationSettings> = {
       jobs: {
         'forget-mailboxes': {
           cron: '29 * * * *',
+          expireSeconds: usualJobSecondsMax,
           run: checks.forget,
           portionMax: forgottenAtOnceMax,
         } satisfies ScheduledJob,

@@ -1,4 +1,4 @@
-import type { Capability, Meters } from '../../call/capability.ts'
+import { type Capability, type Meters, usualJobSecondsMax } from '../../call/capability.ts'
 import { pixelCalls } from './contract.ts'
 import { pixelForms } from './forms.ts'
 import type { PixelObserver } from './gather.ts'
@@ -32,11 +32,13 @@ export const pixel: Capability<{
     const jobs = {
       'forget-pixel-hits': {
         cron: '7 * * * *',
+        expireSeconds: usualJobSecondsMax,
         run: () => forgetHits(ports.pool),
         portionMax: forgottenAtOnceMax,
       },
       'forget-pixel-periods': {
         cron: '11 * * * *',
+        expireSeconds: usualJobSecondsMax,
         run: () => forgetPastPeriods(ports.pool),
         portionMax: forgottenAtOnceMax,
       },

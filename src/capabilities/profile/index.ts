@@ -1,4 +1,4 @@
-import type { Capability } from '../../call/capability.ts'
+import { type Capability, usualJobSecondsMax } from '../../call/capability.ts'
 import type { CapabilityForm } from '../../call/form.ts'
 import { afterMs } from '../../concurrency/deadline.ts'
 import { readJsonLd } from '../../egress/json-ld.ts'
@@ -59,6 +59,7 @@ export const profile: Capability<ProfileSettings> = {
       jobs: {
         'drop-old-profiles': {
           cron: '51 * * * *',
+          expireSeconds: usualJobSecondsMax,
           run: () => dropOldProfiles({ eventLog, vault, clock: Date }),
           portionMax: retainedAtOnceMax,
         },

@@ -1,0 +1,115 @@
+import type pg from 'pg'
+
+/** What is known of the jobs, by the queue in the database: when they ran, what became of it, and what was given up. */
+
+/** Where a run goes that failed and is not tried again. */
+export const deadLetterQueue = 'dead-letters'
+
+/** A job of the queue, by its last run that ended. Lengths of time are in milliseconds before now. */
+export type JobRow = {
+  readonly name: string
+  /** Null: it is done when it is asked for. */
+  readonly cron: string | null
+  readonly scheduled_ms: number | null
+  readonly state: 'completed' | 'failed' | null
+  readonly message: string | null
+  readonly started_at: Date | null
+  /** How long the run took. */
+  readonly duration_ms: number | null
+  readonly ended_ms: number | null
+  /** Of the last run that succeeded. */
+  readonly done_ms: number | null
+  readonly done_at: Date | null
+  /** Runs now. */
+  readonly active: number
+  readonly failed_24h: number
+  /** Runs that were given up, and that none has made good since. */
+  readonly dead_letters: number
+  /** After so many seconds a run counts as failed. */
+  readonly expire_seconds: number
+}
+
+const jobsMax = 200
+
+const jobs = `
+  select q.name, s.cron, extract(epoch from now() - s.created_on)::float8 * 1000 as scheduled_ms,
+         l.state::text as state, coalesce(l.output->>'message', l.output->>'value') as message,
+         l.started_on as started_at, extract(epoch from l.completed_on - l.started_on)::float8 * 1000 as duration_ms,
+         extract(epoch from now() - l.completed_on)::float8 * 1000 as ended_ms,
+         extract(epoch from now() - d.done_at)::float8 * 1000 as done_ms, d.done_at,
+         (select count(*)::int from pgboss.job j where j.name = q.name and j.state = 'active') as active,
+         (select count(*)::int from pgboss.job j
+           where j.name = q.name and j.state = 'failed' and j.completed_on > now() - interval '24 h') as failed_24h,
+         (select count(*)::int from pgboss.job j
+           where j.name = $1 and j.source_name = q.name and j.state < 'active'
+             and j.created_on > coalesce(d.done_at, '-infinity')) as dead_letters,
+         q.expire_seconds
+    from pgboss.queue q left join pgboss.schedule s on s.name = q.name and s.key = ''
+    left join lateral (
+      select j.state, j.output, j.started_on, j.completed_on from pgboss.job j
+       where j.name = q.name and j.state in ('completed', 'failed') order by j.completed_on desc nulls last limit 1) l on true
+    left join lateral (
+      select max(j.completed_on) as done_at from pgboss.job j where j.name = q.name and j.state = 'completed') d on true
+   where q.name not like '\\_\\_%' and q.name <> $1
+   order by q.name limit ${jobsMax}`
+
+/** All of them, by name; none where no process with the role jobs ever started. */
+export const knownJobs = async (pool: Pick<pg.Pool, 'query'>): Promise<JobRow[]> =>
+  (await queueMade(pool)) ? (await pool.query<JobRow>(jobs, [deadLetterQueue])).rows : []
+
+const queueMade = async (pool: Pick<pg.Pool, 'query'>): Promise<boolean> => {
+  const { rows } = await pool.query<{ made: boolean }>(
+    `select to_regclass('pgboss.schedule') is not null and to_regclass('pgboss.job') is not null as made`,
+  )
+  return rows[0]?.made === true
+}
+
+/** Of one job: each is idempotent, so the newest say enough. */
+const deadLettersKeptMax = 20
+
+/** Forgets the oldest dead letters of each job: one that fails every minute fills no disk. */
+export const pruneDeadLetters = async (pool: Pick<pg.Pool, 'query'>): Promise<void> => {
+  await pool.query(
+    `delete from pgboss.job where name = $1 and id in (
+       select id from (
+         select id, row_number() over (partition by source_name order by created_on desc, id) as nth
+           from pgboss.job where name = $1 and state < 'active') ranked
+        where nth > $2)`,
+    [deadLetterQueue, deadLettersKeptMax],
+  )
+}
+
+/** A run that failed and is not tried again by itself. */
+export type DeadLetter = {
+  readonly id: string
+  readonly job: string
+  readonly failed_at: Date
+  readonly age_ms: number
+  readonly tries: number
+  readonly error: string | null
+  /** What the job was asked to do, as JSON; null for one that takes nothing. */
+  readonly data: string | null
+  /** The job has succeeded since: what this run left undone is done. */
+  readonly done_since: boolean
+}
+
+/** The newest first; of one job where it is named. */
+export const deadLetters = async (
+  pool: Pick<pg.Pool, 'query'>,
+  { job, max }: { job: string | null; max: number },
+): Promise<DeadLetter[]> => {
+  if (!(await queueMade(pool))) return []
+  const { rows } = await pool.query<DeadLetter>(
+    `select d.id, d.source_name as job, d.created_on as failed_at, extract(epoch from now() - d.created_on)::float8 * 1000 as age_ms,
+            coalesce(d.source_retry_count, 0) + 1 as tries,
+            coalesce(d.source_output->>'message', d.source_output->>'value', d.source_output::text) as error,
+            d.data::text as data,
+            exists (select from pgboss.job j where j.name = d.source_name and j.state = 'completed'
+                       and j.completed_on > d.created_on) as done_since
+       from pgboss.job d
+      where d.name = $1 and d.state < 'active' and d.source_name is not null and ($2::text is null or d.source_name = $2)
+      order by d.created_on desc, d.id limit $3`,
+    [deadLetterQueue, job, max],
+  )
+  return rows
+}

@@ -1,0 +1,35 @@
+import type pg from 'pg'
+import { PgBoss } from 'pg-boss'
+import type { Logger } from 'pino'
+import { createOutage } from '../event-log/outage.ts'
+
+const stopTimeoutMs = 2_000
+
+/** A connection to the queue that asks for jobs and runs none. A migration has made its schema: this role may not. */
+export const openBoss = async (
+  url: string,
+  logger: Logger,
+): Promise<{ readonly boss: PgBoss; close(): Promise<void> }> => {
+  const boss = new PgBoss({
+    connectionString: url,
+    application_name: 'job-queue',
+    max: 1,
+    supervise: false,
+    schedule: false,
+    createSchema: false,
+  })
+  boss.on('error', createOutage({ logger, what: 'job queue' }).failed)
+  await boss.start()
+  return { boss, close: () => boss.stop({ graceful: false, timeout: stopTimeoutMs }) }
+}
+
+/**
+ * Has processes that run these jobs look for them now, as pg-boss does where a job is asked for, and does not where one comes back. Without
+ * it they look within 30 s.
+ */
+export const wakeWorkers = async (pool: Pick<pg.Pool, 'query'>, jobs: readonly string[]): Promise<void> => {
+  await pool.query(
+    `select pg_notify('pgboss_' || left(encode(sha224('pgboss'::bytea), 'hex'), 24), job) from unnest($1::text[]) job`,
+    [jobs],
+  )
+}

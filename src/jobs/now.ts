@@ -1,0 +1,225 @@
+import { randomUUID } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type pg from 'pg'
+import type { Logger } from 'pino'
+import { deadLetterQueue, type JobRow } from '../administration/jobs.ts'
+import { recordOperation } from '../administration/operator-events.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { CommandRefused } from '../ledger/command.ts'
+import { openBoss, wakeWorkers } from './boss.ts'
+
+/** Jobs as an operator asks for them: at once, and those that were given up again. */
+
+type Parts = Pick<Foundation, 'pool' | 'url' | 'eventLog'>
+
+export type RunState = {
+  readonly state: 'waiting' | 'waits_for_another' | 'running'
+  readonly seconds: number
+}
+
+type RunResult = {
+  readonly run_id: string
+  readonly succeeded: boolean
+  /** How long it ran; null where it never began. */
+  readonly duration_ms: number | null
+  /** Why it failed. */
+  readonly error: string | null
+  /** What it says it did, as JSON. */
+  readonly result: string | null
+}
+
+/** A process that runs jobs looks every 30 s; one that did not after three times is not there. */
+const takenWithinMs = 90_000
+const pollMs = 250
+/** A run that is over its time is ended by the queue within this. */
+const settledWithinMs = 120_000
+
+/**
+ * Asks for a run of a job by the clock through the queue, and waits for what becomes of it: in whichever process runs jobs, one
+ * at a time with those of the clock, and tried once. A run that no process takes is taken back. Throws `CommandRefused` for a
+ * job that is not by the clock.
+ */
+export const runNow = async (
+  { pool, url, eventLog }: Parts,
+  {
+    job,
+    actor,
+    logger,
+    onProgress,
+  }: { job: JobRow; actor: string; logger: Logger; onProgress: (state: RunState) => void },
+): Promise<RunResult> => {
+  const { name } = job
+  if (job.cron === null)
+    throw new CommandRefused(`${name} is done when the service asks for it, with what it is about`)
+  const once = `job/${name}/${randomUUID()}`
+  const runId = eventIdOf('job', once, 0)
+  const { boss, close } = await openBoss(url, logger)
+  try {
+    await recordOperation(
+      eventLog,
+      { type: 'JobRequested', data: { job: name, run_id: runId } },
+      { actor, once },
+    )
+    await boss.send(name, null, { id: runId, retryLimit: 0 })
+    const ended = await outcome(pool, { job, runId, onProgress })
+    if (ended !== null) return ended
+    await boss.cancel(name, runId)
+    // A process may have taken it at this very moment: then it is not cancelled.
+    const last = await runOf(pool, { name, runId })
+    return last?.state === 'active'
+      ? ((await outcome(pool, { job, runId, onProgress })) ?? untaken(runId))
+      : untaken(runId)
+  } finally {
+    await close()
+  }
+}
+
+const untaken = (runId: string): RunResult => ({
+  run_id: runId,
+  succeeded: false,
+  duration_ms: null,
+  error: `no process took it within ${takenWithinMs / 1_000} s, and it was taken back: start one with the role jobs`,
+  result: null,
+})
+
+type Run = {
+  readonly state: string
+  readonly duration_ms: number | null
+  readonly message: string | null
+  readonly output: string | null
+  /** Another run of the job is under way. */
+  readonly behind: boolean
+}
+
+const runOf = async (
+  pool: Pick<pg.Pool, 'query'>,
+  { name, runId }: { name: string; runId: string },
+): Promise<Run | undefined> => {
+  const { rows } = await pool.query<Run>(
+    `select state::text as state, extract(epoch from completed_on - started_on)::float8 * 1000 as duration_ms,
+            coalesce(output->>'message', output->>'value') as message, output::text as output,
+            exists (select from pgboss.job other where other.name = $1 and other.state = 'active' and other.id <> $2) as behind
+       from pgboss.job where name = $1 and id = $2`,
+    [name, runId],
+  )
+  return rows[0]
+}
+
+/** Null: no process took it in time. */
+const outcome = async (
+  pool: Parts['pool'],
+  {
+    job: { name, expire_seconds },
+    runId,
+    onProgress,
+  }: { job: JobRow; runId: string; onProgress: (state: RunState) => void },
+): Promise<RunResult | null> => {
+  const runMaxMs = expire_seconds * 1_000 + settledWithinMs
+  const startedAt = performance.now()
+  let [notTakenSince, takenAt, stoodBehind]: [number, number | null, boolean] = [startedAt, null, false]
+  for (;;) {
+    const run = await runOf(pool, { name, runId })
+    const now = performance.now()
+    if (run === undefined) throw new Error(`the queue does not hold run ${runId} of ${name} any more`)
+    if (run.state === 'completed' || run.state === 'failed' || run.state === 'cancelled') {
+      const succeeded = run.state === 'completed'
+      const error = succeeded ? null : (run.message ?? `it was ${run.state}`)
+      return {
+        ...{ run_id: runId, succeeded, duration_ms: run.duration_ms, error },
+        result: succeeded ? run.output : null,
+      }
+    }
+    const seconds = Math.round((now - startedAt) / 1_000)
+    if (run.state === 'active') {
+      takenAt ??= now
+      if (now - takenAt > runMaxMs)
+        throw new Error(`${name} runs for longer than ${Math.round(runMaxMs / 1_000)} s; see "jobs list"`)
+      onProgress({ state: 'running', seconds })
+    } else {
+      // It takes its turn behind one that runs, for as long as that one may.
+      if (run.behind && now - startedAt < runMaxMs) notTakenSince = now
+      else if (stoodBehind) await wakeWorkers(pool, [name])
+      stoodBehind = run.behind
+      if (now - notTakenSince > takenWithinMs) return null
+      onProgress({ state: run.behind ? 'waits_for_another' : 'waiting', seconds })
+    }
+    await sleep(pollMs)
+  }
+}
+
+/** Of dead letters at once. */
+const retriedAtOnceMax = 1_000
+
+/**
+ * Asks anew for runs that were given up: one, or all. Of several of a job that were to do the same, one is asked for: jobs are
+ * idempotent. Returns how many by job. Throws `CommandRefused` where there is none.
+ */
+export const retryDeadLetters = async (
+  { pool, url, eventLog }: Parts,
+  { id, actor, logger }: { id: string | null; actor: string; logger: Logger },
+): Promise<{ job: string; runs: number }[]> => {
+  const { boss, close } = await openBoss(url, logger)
+  try {
+    const { rows } = await pool.query<{ id: string; job: string; routable: boolean }>(
+      `select distinct on (d.source_name, d.data::text) d.id, d.source_name as job,
+              exists (select from pgboss.queue q where q.name = d.source_name) as routable
+         from pgboss.job d
+        where d.name = $1 and d.state < 'active' and d.source_name is not null and ($2::uuid is null or d.id = $2)
+        order by d.source_name, d.data::text, d.created_on desc limit $3`,
+      [deadLetterQueue, id, retriedAtOnceMax],
+    )
+    const chosen = rows.filter(({ routable }) => routable)
+    if (chosen.length === 0)
+      throw new CommandRefused(
+        rows.length > 0
+          ? `there is no job ${rows[0]?.job} any more`
+          : id === null
+            ? 'there are no dead letters'
+            : `there is no dead letter ${id}; see "jobs dead"`,
+      )
+    const counted = Map.groupBy(chosen, ({ job }) => job)
+    const runs = [...counted].map(([job, of]) => ({ job, runs: of.length }))
+    await recordOperation(
+      eventLog,
+      { type: 'DeadLettersRetried', data: { runs } },
+      { actor, once: `dead-letters/${randomUUID()}` },
+    )
+    // Older ones of the same go first: were this to end in between, the newest is still there.
+    await pool.query(
+      `delete from pgboss.job d using pgboss.job k
+        where k.name = $1 and k.id = any ($2::uuid[]) and d.name = $1 and d.state < 'active' and d.id <> k.id
+          and d.source_name = k.source_name and d.data::text is not distinct from k.data::text and d.created_on <= k.created_on
+          and $3::uuid is null`,
+      [deadLetterQueue, chosen.map((one) => one.id), id],
+    )
+    await boss.redrive(deadLetterQueue, { ids: chosen.map((one) => one.id), limit: retriedAtOnceMax })
+    await wakeWorkers(
+      pool,
+      runs.map(({ job }) => job),
+    )
+    return runs
+  } finally {
+    await close()
+  }
+}
+
+/** When a job by the clock is due next, by this machine's clock; null where the schedule cannot be read. */
+export const nextRuns = async (
+  url: string,
+  jobs: readonly Pick<JobRow, 'name' | 'cron'>[],
+  atMs: number,
+): Promise<Map<string, Date>> => {
+  const { PgBoss } = await import('pg-boss')
+  // It is not started: this is arithmetic of its own.
+  const boss = new PgBoss({ connectionString: url })
+  const next = new Map<string, Date>()
+  for (const { name, cron } of jobs) {
+    if (cron === null) continue
+    const [at] = await Promise.resolve()
+      .then(() => boss.previewSchedule(cron, { count: 1, from: new Date(atMs) }))
+      .catch(() => [])
+    if (at !== undefined) next.set(name, at)
+  }
+  return next
+}

@@ -1,0 +1,73 @@
+import type { Meters } from '../call/capability.ts'
+
+/** What the queue says of one job. */
+type JobFigures = {
+  readonly name: string
+  readonly done_at: Date | null
+  readonly dead_letters: number
+}
+
+/** Jobs that count mail take minutes at most; the ones that read ledgers may take hours. */
+const durationBuckets = [0.01, 0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 7_200, 21_600]
+
+type JobObserver = (job: string, outcome: 'succeeded' | 'failed', seconds: number) => void
+
+/** What this process counts of the runs it does. `names`: of the jobs it runs, so that the first failure is seen as an increase. */
+export const meterJobRuns = (meters: Meters, names: readonly string[]): JobObserver => {
+  const runs = new Map(
+    names.map((job) => [
+      job,
+      { succeeded: 0, failed: 0 } satisfies Record<Parameters<JobObserver>[1], number>,
+    ]),
+  )
+  meters.total(
+    {
+      name: 'jobs_runs_total',
+      help: 'Runs of jobs in this process, by how they ended; each try of a run counts',
+      labels: ['job', 'outcome'],
+    },
+    () =>
+      [...runs].flatMap(([job, counted]) =>
+        Object.entries(counted).map(([outcome, value]) => ({ labels: { job, outcome }, value })),
+      ),
+  )
+  const duration = meters.histogram({
+    name: 'jobs_duration_seconds',
+    help: 'How long runs of jobs took in this process',
+    labels: ['job'],
+    buckets: durationBuckets,
+  })
+  return (job, outcome, seconds) => {
+    const counted = runs.get(job)
+    if (counted !== undefined) counted[outcome]++
+    duration(seconds, { job })
+  }
+}
+
+/** What the queue says, whichever process ran the jobs. `read` is asked once for both gauges; null: unknown at the moment. */
+export const jobGauges = (meters: Meters, read: () => Promise<readonly JobFigures[] | null>): void => {
+  let asked: Promise<readonly JobFigures[] | null> | undefined
+  const figures = (): Promise<readonly JobFigures[] | null> =>
+    (asked ??= read()
+      .catch(() => null)
+      .finally(() => {
+        asked = undefined
+      }))
+  const gauge = (name: string, help: string, value: (one: JobFigures) => number | null): void =>
+    meters.gauge({ name, help, labels: ['job'] }, async () =>
+      ((await figures()) ?? []).flatMap((one) => {
+        const found = value(one)
+        return found === null ? [] : [{ labels: { job: one.name }, value: found }]
+      }),
+    )
+  gauge(
+    'jobs_last_success_timestamp_seconds',
+    'When a run of the job last succeeded, in any process; left out for one that never did',
+    ({ done_at }) => (done_at === null ? null : done_at.getTime() / 1_000),
+  )
+  gauge(
+    'jobs_dead_letters',
+    'Runs of the job that were given up, and that no run has made good since',
+    ({ dead_letters }) => dead_letters,
+  )
+}

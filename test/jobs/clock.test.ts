@@ -1,0 +1,236 @@
+/** Jobs by the clock: run at once by a person, tried again, given up as dead letters, asked for anew, and seen in metrics. */
+import pino from 'pino'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { deadLetters, type JobRow, knownJobs, pruneDeadLetters } from '../../src/administration/jobs.ts'
+import type { ScheduledJob } from '../../src/call/capability.ts'
+import { wakeWorkers } from '../../src/jobs/boss.ts'
+import { nextRuns, retryDeadLetters, runNow } from '../../src/jobs/now.ts'
+import { type Jobs, startJobs } from '../../src/jobs/run.ts'
+import { jobGauges } from '../../src/metrics/jobs.ts'
+import { createMetrics, type Metrics } from '../../src/metrics/metrics.ts'
+import { samples } from '../metrics/samples.ts'
+import { type House, openHouse, until } from '../support/house.ts'
+
+const logger = pino({ level: 'silent' })
+const by = { actor: 'user:ada', logger }
+
+let house: House
+let jobs: Jobs
+let metrics: Metrics
+let work: () => Promise<number>
+let runs = 0
+let underWay = 0
+let underWayMax = 0
+
+/** Its time does not come while the test runs. */
+const yearly = { cron: '0 0 29 2 *', expireSeconds: 60 } as const
+
+beforeAll(async () => {
+  house = await openHouse()
+  metrics = createMetrics()
+  jobGauges(metrics.meters, () => knownJobs(house.foundation.pool))
+  const run = async (): Promise<number> => {
+    runs += 1
+    underWay += 1
+    underWayMax = Math.max(underWayMax, underWay)
+    return work().finally(() => {
+      underWay -= 1
+    })
+  }
+  jobs = await startJobs(house.foundation, logger, {
+    jobs: { leap: { ...yearly, run } satisfies ScheduledJob },
+    meters: metrics.meters,
+  })
+})
+afterAll(async () => {
+  await jobs?.stop()
+  await house?.close()
+})
+beforeEach(async () => {
+  runs = 0
+  work = async () => 7
+  await house.query(`delete from pgboss.job where name in ('leap', 'dead-letters')`)
+})
+
+const leap = async (): Promise<JobRow> => {
+  const job = (await knownJobs(house.foundation.pool)).find(({ name }) => name === 'leap')
+  if (job === undefined) throw new Error('the job is not known')
+  return job
+}
+const runLeap = async () =>
+  runNow(house.foundation, { job: await leap(), ...by, onProgress: () => undefined })
+const dead = () => deadLetters(house.foundation.pool, { job: null, max: 100 })
+const fails = async (): Promise<number> => {
+  throw new Error('no room left')
+}
+const operations = async () =>
+  (await house.recorded())
+    .filter(({ stream }) => stream === 'operator')
+    .map(({ type, data, metadata }) => ({ type, data: JSON.parse(data), actor: JSON.parse(metadata).actor }))
+
+test('a run that a person asks for is done by the process that runs jobs, at once, and its outcome comes back', async () => {
+  const states: string[] = []
+  const result = await runNow(house.foundation, {
+    job: await leap(),
+    ...by,
+    onProgress: ({ state }) => states.push(state),
+  })
+  expect(result).toMatchObject({ succeeded: true, error: null, result: '{"did": 7}' })
+  expect(runs).toBe(1)
+  expect((await operations()).at(-1)).toEqual({
+    type: 'JobRequested',
+    data: { job: 'leap', run_id: result.run_id },
+    actor: 'user:ada',
+  })
+  expect(await leap()).toMatchObject({ state: 'completed', active: 0, failed_24h: 0, expire_seconds: 60 })
+})
+
+test('a run that a person asks for and that fails says why, is not tried again, and is a dead letter', async () => {
+  work = fails
+  expect(await runLeap()).toMatchObject({ succeeded: false, error: 'no room left', result: null })
+  expect(runs).toBe(1)
+  expect(await dead()).toMatchObject([
+    { job: 'leap', error: 'no room left', data: null, tries: 1, done_since: false },
+  ])
+  expect(await leap()).toMatchObject({
+    state: 'failed',
+    message: 'no room left',
+    failed_24h: 1,
+    dead_letters: 1,
+  })
+})
+
+test('a run by the clock is tried three times before it is a dead letter', async () => {
+  work = fails
+  const { PgBoss } = await import('pg-boss')
+  const boss = new PgBoss({
+    connectionString: house.foundation.url,
+    supervise: false,
+    schedule: false,
+    createSchema: false,
+  })
+  boss.on('error', () => undefined)
+  await boss.start()
+  try {
+    const id = (await boss.send('leap', null)) ?? ''
+    for (const tried of [1, 2]) {
+      await until(`try ${tried} has failed`, async () => {
+        const [run] = await house.query('select state, retry_count from pgboss.job where id = $1', [id])
+        return run?.state === 'retry' && run.retry_count === tried - 1
+      })
+      expect(await dead()).toEqual([])
+      // Its pause is over, and the worker is told so: it would look again after 30 s.
+      await house.query(`update pgboss.job set start_after = now() where id = $1`, [id])
+      await wakeWorkers(house.foundation.pool, ['leap'])
+    }
+    await until('the third try has failed', async () => (await dead()).length === 1)
+    expect(runs).toBe(3)
+    expect(await dead()).toMatchObject([{ job: 'leap', error: 'no room left', tries: 3 }])
+  } finally {
+    await boss.stop({ graceful: false, timeout: 1_000 })
+  }
+})
+
+test('dead letters are asked for anew: one run for all that were to do the same, and each of what was to do another thing', async () => {
+  work = fails
+  for (let n = 0; n < 3; n++) await runLeap()
+  expect(await dead()).toHaveLength(3)
+  work = async () => 1
+  expect(await retryDeadLetters(house.foundation, { id: null, ...by })).toEqual([{ job: 'leap', runs: 1 }])
+  expect(await dead()).toEqual([])
+  await until('it was done', async () => runs === 4)
+  await until('it has succeeded', async () => (await leap()).state === 'completed')
+  expect((await operations()).at(-1)).toEqual({
+    type: 'DeadLettersRetried',
+    data: { runs: [{ job: 'leap', runs: 1 }] },
+    actor: 'user:ada',
+  })
+})
+
+test('one dead letter is asked for by its id; one that is none is refused', async () => {
+  work = fails
+  await runLeap()
+  await runLeap()
+  const [newest, oldest] = await dead()
+  work = async () => 1
+  expect(await retryDeadLetters(house.foundation, { id: newest?.id ?? '', ...by })).toEqual([
+    { job: 'leap', runs: 1 },
+  ])
+  expect(await dead()).toMatchObject([{ id: oldest?.id }])
+  await until('it has succeeded', async () => (await leap()).state === 'completed')
+  // What the older one left undone is done: it is told as such, and counts no more.
+  expect(await dead()).toMatchObject([{ id: oldest?.id, done_since: true }])
+  expect(await leap()).toMatchObject({ dead_letters: 0 })
+  await expect(retryDeadLetters(house.foundation, { id: newest?.id ?? '', ...by })).rejects.toThrow(
+    `there is no dead letter ${newest?.id}`,
+  )
+})
+
+test('where there are no dead letters, asking for all is refused', async () => {
+  await expect(retryDeadLetters(house.foundation, { id: null, ...by })).rejects.toThrow(
+    'there are no dead letters',
+  )
+})
+
+test('of each job the newest twenty dead letters are kept', async () => {
+  await house.query(
+    `insert into pgboss.job (name, source_name, created_on)
+     select 'dead-letters', job, now() - n * interval '1 min' from generate_series(1, 50) n, unnest(array['leap', 'other']) job`,
+  )
+  await pruneDeadLetters(house.foundation.pool)
+  const kept = await dead()
+  expect(kept).toHaveLength(40)
+  expect(Math.max(...kept.map(({ age_ms }) => age_ms))).toBeLessThan(20.5 * 60_000)
+})
+
+test('two runs of a job that are asked for at once are done one after the other', async () => {
+  underWayMax = 0
+  const { promise: released, resolve: release } = Promise.withResolvers<void>()
+  work = () => released.then(() => 1)
+  const states = new Set<string>()
+  const job = await leap()
+  const both = [1, 2].map(() =>
+    runNow(house.foundation, { job, ...by, onProgress: ({ state }) => states.add(state) }),
+  )
+  await until('one waits for the other', async () => states.has('waits_for_another'))
+  release()
+  const results = await Promise.all(both)
+  expect(results.map(({ succeeded }) => succeeded)).toEqual([true, true])
+  expect({ runs, underWayMax }).toEqual({ runs: 2, underWayMax: 1 })
+}, 60_000)
+
+test('metrics count runs by job and outcome, and say when each last succeeded and what is given up', async () => {
+  await runLeap()
+  work = fails
+  await runLeap()
+  const written = await metrics.text()
+  expect(samples(written, 'jobs_runs_total')['{job="leap",outcome="failed"}']).toBeGreaterThan(0)
+  expect(samples(written, 'jobs_runs_total')['{job="checkpoint",outcome="failed"}']).toBe(0)
+  expect(samples(written, 'jobs_duration_seconds_count')['{job="leap"}']).toBeGreaterThan(1)
+  const at = samples(written, 'jobs_last_success_timestamp_seconds')['{job="leap"}'] ?? 0
+  expect(Math.abs(Date.now() / 1_000 - at)).toBeLessThan(60)
+  expect(samples(written, 'jobs_dead_letters')['{job="leap"}']).toBe(1)
+})
+
+test('every job by the clock has its dead letters, its three tries, and a time in which it must end', async () => {
+  const queues = await house.query(
+    `select q.name, q.retry_limit, q.dead_letter, q.expire_seconds from pgboss.queue q join pgboss.schedule s on s.name = q.name`,
+  )
+  expect(queues.length).toBeGreaterThan(7)
+  expect(
+    queues.filter(
+      (one) =>
+        one.retry_limit !== 2 || one.dead_letter !== 'dead-letters' || Number(one.expire_seconds) > 21_600,
+    ),
+  ).toEqual([])
+})
+
+test.each([
+  ['37 2 * * *', '2026-12-31T23:59:30.000Z', '2027-01-01T02:37:00.000Z'],
+  ['*/5 * * * *', '2027-12-31T23:57:00.000Z', '2028-01-01T00:00:00.000Z'],
+  ['0 0 29 2 *', '2027-03-01T00:00:00.000Z', '2028-02-29T00:00:00.000Z'],
+  ['nonsense', '2027-03-01T00:00:00.000Z', undefined],
+])('%s is due next, after %s, at %s', async (cron, at, next) => {
+  const found = await nextRuns(house.foundation.url, [{ name: 'x', cron }], Date.parse(at))
+  expect(found.get('x')?.toISOString()).toBe(next)
+})

@@ -1,0 +1,102 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { cli, cliJson, eventually, type ServiceProcess, startWorker } from '../support/service.ts'
+
+/** Jobs from the command line, beside a process that runs them. */
+
+let database: TestDatabase
+let environment: Record<string, string>
+let worker: ServiceProcess
+
+type Listed = {
+  name: string
+  last_outcome: string | null
+  next_run_at: string
+  failed_24h: number
+  dead_letters: number
+}
+
+beforeAll(async () => {
+  database = await testDatabase()
+  environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
+}, 60_000)
+
+afterAll(async () => {
+  await worker?.end('SIGKILL')
+  await database?.drop()
+})
+
+test('before a process ever ran jobs the command line says so', async () => {
+  expect((await cli(['jobs', 'list'], environment)).out).toContain('no job was ever scheduled')
+  const { code, err } = await cli(['jobs', 'run', 'checkpoint'], environment)
+  expect(code).toBe(2)
+  expect(err).toContain('no process with the role jobs ever started')
+}, 60_000)
+
+test('a job is listed, run at once, and its failure and success are told by the exit code', async () => {
+  worker = startWorker({ ...environment, ROLES: 'jobs,projector' })
+  await eventually(
+    async () => ((await cliJson<Listed[]>(['jobs', 'list'], environment)).length > 7 ? true : undefined),
+    30_000,
+  )
+
+  const wrong = await cli(['jobs', 'run', 'checkpiont'], environment)
+  expect(wrong.code).toBe(2)
+  expect(wrong.err).toContain('there is no job "checkpiont"; is checkpoint meant?')
+
+  const ran = await cliJson<{ succeeded: boolean; duration_seconds: number }>(
+    ['jobs', 'run', 'forget-answers'],
+    environment,
+  )
+  expect(ran).toMatchObject({ job: 'forget-answers', succeeded: true, error: null, result: '{"did": 0}' })
+  const listed = await cliJson<Listed[]>(['jobs', 'list'], environment)
+  const job = listed.find(({ name }) => name === 'forget-answers')
+  expect(job).toMatchObject({ cron: '17 * * * *', last_outcome: 'succeeded', failed_24h: 0, dead_letters: 0 })
+  expect(Date.parse(job?.next_run_at ?? '')).toBeGreaterThan(Date.now())
+  expect(new Date(job?.next_run_at ?? '').getUTCMinutes()).toBe(17)
+  expect((await cli(['jobs', 'dead'], environment)).out).toBe('there are no dead letters\n')
+  const none = await cli(['jobs', 'retry', '--all'], environment)
+  expect(none).toMatchObject({ code: 1, err: 'there are no dead letters\n' })
+}, 90_000)
+
+test('a job that fails: exit code 1, its dead letter with the error, and a retry that makes it good', async () => {
+  const pg = await import('pg')
+  const client = new pg.default.Client({ connectionString: database.url })
+  await client.connect()
+  try {
+    await client.query('alter table idempotent_calls rename to idempotent_calls_away')
+    const failed = await cli(['jobs', 'run', 'forget-answers', '--json'], environment)
+    expect(failed.code).toBe(1)
+    expect(JSON.parse(failed.out)).toMatchObject({
+      succeeded: false,
+      error: 'relation "idempotent_calls" does not exist',
+    })
+    expect(failed.err).toMatch(/^\{"job":"forget-answers","state":"(waiting|running)","seconds":\d+\}\n/)
+    const [letter] = await cliJson<{ id: string }[]>(['jobs', 'dead', 'forget-answers'], environment)
+    expect(letter).toMatchObject({
+      job: 'forget-answers',
+      error: 'relation "idempotent_calls" does not exist',
+    })
+    await client.query('alter table idempotent_calls_away rename to idempotent_calls')
+    expect(await cliJson(['jobs', 'retry', letter?.id ?? ''], environment)).toEqual({
+      retried: [{ job: 'forget-answers', runs: 1 }],
+    })
+    await eventually(async () => {
+      const listed = await cliJson<Listed[]>(['jobs', 'list'], environment)
+      return listed.find(({ name }) => name === 'forget-answers')?.last_outcome === 'succeeded'
+        ? true
+        : undefined
+    }, 30_000)
+  } finally {
+    await client.end()
+  }
+}, 120_000)
+
+test('a run that no process takes is taken back, and says so', async () => {
+  expect(await worker.end('SIGTERM')).toBe(0)
+  const { code, err, out } = await cli(['jobs', 'run', 'forget-answers'], environment)
+  expect({ code, err }).toEqual({ code: 1, err: '' })
+  expect(out).toBe(
+    'forget-answers failed: no process took it within 90 s, and it was taken back: start one with the role jobs\n',
+  )
+}, 120_000)
