@@ -4,6 +4,7 @@ import type { Outside } from '../egress/outside.ts'
 import type { EventLog } from '../event-log/port.ts'
 import type { Checkpoints } from '../event-log/tree/checkpoints.ts'
 import type { CallFacts } from '../events/calls.ts'
+import type { ErasureFile } from '../guard/erasures.ts'
 import type { EpochSealer, Secrets } from '../guard/secrets.ts'
 import type { Ledger } from '../ledger/commit.ts'
 import type { CapabilityCommand } from './command.ts'
@@ -60,6 +61,8 @@ export type CapabilityStorage = {
   readonly eventLog: EventLog
   readonly secrets: Secrets
   readonly epochKeys: { sealer(purpose: string): EpochSealer }
+  /** Who was erased. In no backup: a capability that keeps people applies it before it serves anyone. */
+  readonly erasures: ErasureFile
 }
 
 /** Everything a capability may use. */

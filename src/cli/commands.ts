@@ -1,4 +1,5 @@
 import { capabilities } from '../capabilities/index.ts'
+import { backupCommands } from './backup.ts'
 import { commandsOf } from './capability.ts'
 import type { Command } from './command.ts'
 import { creditsCommands } from './credits.ts'
@@ -32,6 +33,7 @@ export const commands: readonly Command[] = [
   ...processCommands,
   ...jobsCommands,
   ...eventLogCommands,
+  ...backupCommands,
   ...seedCommands,
   ...userCommands,
   ...webhookCommands,

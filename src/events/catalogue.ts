@@ -1,4 +1,5 @@
 import type { z } from 'zod'
+import { backupCreatedV1, backupRestoredV1 } from './backups.ts'
 import { callsRefusedV1, keyUsedV1, rateLimitExceededV1 } from './calls.ts'
 import { logCheckpointedV1, logTreeBegunV1, signingKeyAnnouncedV1 } from './checkpoints.ts'
 import {
@@ -94,6 +95,8 @@ export const catalogue = {
   RebuildEnded: [rebuildEndedV1],
   ProjectionRolledBack: [projectionRolledBackV1],
   ParkedEventReleased: [parkedEventReleasedV1],
+  BackupCreated: [backupCreatedV1],
+  BackupRestored: [backupRestoredV1],
   AppendsResumed: [appendsResumedV1],
   LedgerFaultAcknowledged: [ledgerFaultAcknowledgedV1],
   LedgersReconciled: [ledgersReconciledV1],

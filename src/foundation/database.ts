@@ -32,7 +32,20 @@ const connectionLifetimeSeconds = 60
 /** Opens the operator's database, or starts the embedded one, and migrates it. Throws `ConfigError`. */
 export const openDatabase = async (
   config: Config,
-  { logger, waitMs, guest, closing }: { logger: Logger; waitMs: number; guest: boolean; closing: Closing },
+  {
+    logger,
+    waitMs,
+    guest,
+    closing,
+    upTo,
+  }: {
+    readonly logger: Logger
+    readonly waitMs: number
+    readonly guest: boolean
+    readonly closing: Closing
+    /** As for `migrate`. */
+    readonly upTo?: number
+  },
 ): Promise<Database> => {
   const { url, migrationUrl, stop } = await locateDatabase(config, { logger, waitMs, guest })
   closing.add(stop)
@@ -46,7 +59,7 @@ export const openDatabase = async (
   })
   pool.on('error', (error) => logger.warn({ err: error }, 'idle database connection lost'))
   closing.add(() => pool.end())
-  await migrateNamed(config, { url: migrationUrl, serviceUrl: url, logger, waitMs })
+  await migrateNamed(config, { url: migrationUrl, serviceUrl: url, logger, waitMs, ...(upTo && { upTo }) })
   return { url, migrationUrl, pool }
 }
 

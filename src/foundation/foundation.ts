@@ -7,6 +7,7 @@ import { createTreeStore, type TreeStore } from '../event-log/tree/store.ts'
 import { createDiskWatch, type DiskWatch } from '../guard/disk-space.ts'
 import { createEpochKeyFiles } from '../guard/epoch-key-files.ts'
 import { type EpochKeys, openEpochKeys } from '../guard/epoch-keys.ts'
+import { createErasureFile, type ErasureFile } from '../guard/erasures.ts'
 import { createSecrets, type Secrets } from '../guard/secrets.ts'
 import { answerPeers } from '../ledger/answer-peers.ts'
 import { createLedger, type Ledger, type LedgerObserver } from '../ledger/commit.ts'
@@ -29,6 +30,8 @@ export type Foundation = Database & {
   readonly eventLog: EventLog
   readonly secrets: Secrets
   readonly epochKeys: EpochKeys
+  /** Who was erased, where a restore finds it. */
+  readonly erasures: ErasureFile
   /** Signed checkpoints of the whole event log, and proofs up to them. */
   readonly checkpoints: Checkpoints
   /** The tiles they are made from. */
@@ -144,6 +147,7 @@ export const openFoundation = (
       eventLogName: own.name,
       secrets,
       epochKeys,
+      erasures: createErasureFile({ dir: keyDir, makeDir }),
       diskSpace,
       treeStore,
       checkpoints: createCheckpoints({ eventLog: own.eventLog, store: treeStore, keys }),

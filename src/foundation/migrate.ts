@@ -26,6 +26,8 @@ export type MigrateOptions = {
   logger?: { info(fields: object, message: string): void }
   /** How long to wait for a server that answers that it is starting or recovering. */
   waitMs?: number
+  /** Applies the files up to this number only: a backup that an earlier release made is loaded between its files and ours. */
+  upTo?: number
 }
 
 /**
@@ -45,12 +47,13 @@ export const migrate = async ({
   logger,
   waitMs = 0,
   serviceUrl,
+  upTo,
 }: MigrateOptions): Promise<{ applied: string[] }> => {
-  const files = await readMigrations(dir)
+  const all = await readMigrations(dir)
   const client = await connectedWithin(url, waitMs, logger)
   try {
     await refuseOld(client)
-    if (await isUpToDate(client, files, dir)) return { applied: [] }
+    if (await isUpToDate(client, all, dir)) return { applied: [] }
     await lock(client)
     const schema = await schemaOf(client)
     await client.query(`set search_path = ${client.escapeIdentifier(schema)}`)
@@ -61,7 +64,8 @@ export const migrate = async ({
         sha256 text not null,
         applied_at timestamptz not null default now()
       )`)
-    const pending = judge({ files, applied: await appliedTo(client), dir })
+    const missing = judge({ files: all, applied: await appliedTo(client), dir })
+    const pending = missing.filter(({ number }) => number <= (upTo ?? number))
     for (const file of pending) {
       await apply(client, file, schema)
       logger?.info({ migration: file.fileName }, 'migration applied')
@@ -82,6 +86,9 @@ export const pendingMigrations = async (client: Pick<pg.Pool, 'query'>): Promise
   const applied = rows[0]?.made === true ? await appliedTo(client) : []
   return judge({ files, applied, dir: MIGRATIONS_DIR }).map(({ fileName }) => fileName)
 }
+
+/** The number of the last of our files. */
+export const newestMigration = async (): Promise<number> => (await readMigrations(MIGRATIONS_DIR)).length
 
 const appliedTo = async (client: Pick<pg.Pool, 'query'>): Promise<Applied[]> => {
   const { rows } = await client.query<Applied>(

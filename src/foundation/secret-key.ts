@@ -16,15 +16,9 @@ const fileName = 'secret_key'
  */
 export const secretKeyOf = async (config: Config): Promise<string> => {
   if (config.DATABASE_URL === undefined) await makeDataDir(config.DATA_DIR)
-  if (config.SECRET_KEY !== undefined) return config.SECRET_KEY
+  const known = await knownSecretKeyOf(config)
+  if (known !== null) return known
   const path = join(config.DATA_DIR, fileName)
-  const known = await readFile(path, 'utf8').catch((cause: unknown) => {
-    if (['ENOENT', 'ENOTDIR'].includes(codeOf(cause) ?? '')) return null
-    throw new ConfigError(`DATA_DIR: ${path} cannot be read: run as the user that runs the service`, {
-      cause,
-    })
-  })
-  if (known !== null) return known.trim()
   if (config.DATABASE_URL !== undefined)
     throw new ConfigError(
       'SECRET_KEY: required with DATABASE_URL, at least 32 characters. Every process and the CLI need the same one: without it issued keys do not work',
@@ -34,6 +28,19 @@ export const secretKeyOf = async (config: Config): Promise<string> => {
       `SECRET_KEY: it is not set and ${path} is missing, but ${config.DATA_DIR} holds data made with a key. Restore that file or set SECRET_KEY to the old key; nothing was changed.`,
     )
   return freshKeyIn(path)
+}
+
+/** The same, where there is one: none is made. */
+export const knownSecretKeyOf = async (config: Config): Promise<string | null> => {
+  if (config.SECRET_KEY !== undefined) return config.SECRET_KEY
+  const path = join(config.DATA_DIR, fileName)
+  const known = await readFile(path, 'utf8').catch((cause: unknown) => {
+    if (['ENOENT', 'ENOTDIR'].includes(codeOf(cause) ?? '')) return null
+    throw new ConfigError(`DATA_DIR: ${path} cannot be read: run as the user that runs the service`, {
+      cause,
+    })
+  })
+  return known?.trim() ?? null
 }
 
 const freshKeyIn = async (path: string): Promise<string> => {
@@ -55,19 +62,20 @@ const holdsData = (dataDir: string): Promise<boolean> =>
     () => false,
   )
 
+/** What the key gives under a purpose of its own: tells keys apart, and nothing leads back from it to the key. */
+export const secretKeyHash = (secretKey: string): string =>
+  Buffer.from(hkdfSync('sha256', secretKey, 'enrichment-ledger', 'check', 32)).toString('base64url')
+
 /**
  * Refuses a SECRET_KEY other than the one this database was set up with: every issued key would be refused, profiles could
- * not be opened, and erased people would not be recognized. The database keeps a hash of the key under a purpose of its
- * own, from the first start on; nothing leads back from it to the key.
+ * not be opened, and erased people would not be recognized. The database keeps a hash of the key, from the first start on.
  */
 export const sameSecretKey = async (
   pool: Pick<pg.Pool, 'query'>,
   config: Config,
   secretKey: string,
 ): Promise<void> => {
-  const hash = Buffer.from(hkdfSync('sha256', secretKey, 'enrichment-ledger', 'check', 32)).toString(
-    'base64url',
-  )
+  const hash = secretKeyHash(secretKey)
   await pool.query('insert into secret_key_check (hash) values ($1) on conflict do nothing', [hash])
   const { rows } = await pool.query<{ hash: string }>('select hash from secret_key_check')
   if (rows[0] === undefined || sameHmac(rows[0].hash, hash)) return

@@ -72,8 +72,8 @@ const switchTables = async (work: SecondSet, { noNewHalts }: RebuildOptions): Pr
     const { projection } = folder
     const replaced = checkpoints.find(({ name }) => name === projection.name)
     if (replaced === undefined) throw new Error(`${projection.name} has no checkpoint`)
-    // Rows of another history agree with nothing, and are of no use to roll back to.
-    const keep = !stray.includes(replaced) && replaced.state === 'live'
+    // Rows of another history agree with nothing, and are of no use to roll back to; nor are those of before the first event.
+    const keep = !stray.includes(replaced) && replaced.state === 'live' && replaced.position === position
     if (keep && replaced.version === projection.version)
       differences.push(
         ...(await compareTotals(client, projection, {

@@ -180,7 +180,7 @@ const exclusively = async (client: pg.Client, projection: Projection): Promise<v
 
 /**
  * Sets how far each projection is to be folded: to its live checkpoint. Where that checkpoint is of another log, or of this
- * one before it was restored from an older copy, to the log's head.
+ * one before it was restored from an older copy, or where nothing was folded yet, to the log's head.
  */
 const aim = async ({ client, builds, options: { eventLog } }: SecondSet): Promise<void> => {
   const checkpoints = await readCheckpoints(client)
@@ -189,6 +189,7 @@ const aim = async ({ client, builds, options: { eventLog } }: SecondSet): Promis
   for (const build of builds) {
     const { name } = build.folder.projection
     const checkpoint = checkpoints.find((one) => one.name === name)
-    build.target = checkpoint === undefined || stray.has(name) ? head : checkpoint.position
+    const { position = logStart } = checkpoint ?? {}
+    build.target = position === logStart || stray.has(name) ? head : position
   }
 }

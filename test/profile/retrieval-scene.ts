@@ -186,6 +186,7 @@ export const retrievalScene = (): RetrievalScene => {
           vault: vault(),
           identifierHmac: foundation.secrets.identifierHmac,
           eraseFromDataset: async () => [],
+          erasures: foundation.erasures,
           clock,
         },
         ref,

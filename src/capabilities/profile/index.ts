@@ -10,13 +10,13 @@ import { gather, type ProfileParts } from './gather.ts'
 import { meterProviders, observerOf } from './metrics.ts'
 import { recognizePerson } from './recognize.ts'
 import { createClaims } from './record/claims.ts'
-import { dropOldProfiles, retainedAtOnceMax } from './record/erase.ts'
+import { dropOldProfiles, eraseAgain, retainedAtOnceMax } from './record/erase.ts'
 import { createRetrieval } from './record/retrieval.ts'
 import { datasetStore, profileKeyStore } from './record/sealed-stores.ts'
 import { rehearsal } from './rehearsal.ts'
 import { identifiersOf, type ProfileSettings } from './settings.ts'
 import { openProviders } from './sources/configured.ts'
-import { datasetSecretsOf, vaultOf } from './storage.ts'
+import { datasetSecretsOf, erasureParts, vaultOf } from './storage.ts'
 
 /**
  * Profile retrieval (Spec §4.3): one person's data, cached or fresh, by whichever identifier. Answers hold a person's
@@ -29,6 +29,12 @@ export const profile: Capability<ProfileSettings> = {
     const { pool, eventLog, secrets, settings, meters, logger } = ports
     const observe = observerOf(meters)
     const identifiers = identifiersOf(settings)
+    const erasedAgain = await eraseAgain(erasureParts(ports))
+    if (erasedAgain > 0)
+      logger.warn(
+        { people: erasedAgain },
+        'these rows are older than erasures: who was erased is erased again',
+      )
     const vault = vaultOf(ports)
     const providers = await openProviders(settings, {
       pool,

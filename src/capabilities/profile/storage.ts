@@ -19,5 +19,6 @@ export const erasureParts = (storage: CapabilityStorage): ErasureParts => ({
   vault: vaultOf(storage),
   identifierHmac: storage.secrets.identifierHmac,
   eraseFromDataset: async (hmacs) => (await eraseFromDataset(storage.pool, hmacs)).hmacs,
+  erasures: storage.erasures,
   clock: Date,
 })

@@ -1,6 +1,7 @@
 import type pg from 'pg'
 import { type SubjectAliasRow, subjectsOf } from '../../../../projections/profile-cache.ts'
 import type { EventLog } from '../../../event-log/port.ts'
+import type { ErasureFile } from '../../../guard/erasures.ts'
 import type { ProfileRef } from '../sources/provider.ts'
 import { recordProfileEvent } from './records.ts'
 import type { Vault } from './vault.ts'
@@ -17,6 +18,7 @@ export type ErasureParts = {
   readonly identifierHmac: (identifier: string) => string
   /** Removes people from the operator's own data set, and tells which identifiers that knew them by: keyed HMACs, as asked. */
   readonly eraseFromDataset: (hmacs: readonly string[]) => Promise<readonly string[]>
+  readonly erasures: ErasureFile
   readonly clock: { now(): number }
 }
 
@@ -29,15 +31,48 @@ export type Erasure = {
 
 /**
  * Erases and suppresses everyone an identifier leads or ever led to. The projection must have caught up. Repeatable: again
- * it suppresses the same and finds nothing left. What fails half-way has destroyed the keys, or done nothing.
+ * it suppresses the same and finds nothing left. What fails half-way has destroyed the keys, or done nothing. When it resolves, no
+ * backup brings them back.
  */
 export const eraseProfile = async (
-  { pool, eventLog, vault, identifierHmac, eraseFromDataset, clock }: ErasureParts,
+  parts: ErasureParts,
   ref: ProfileRef,
   { actor, note }: { actor: string; note: string | null },
 ): Promise<Erasure> => {
-  const atMs = clock.now()
-  const hmacs = new Set([identifierHmac(`${ref.kind}:${ref.value}`)])
+  const at = new Date(parts.clock.now())
+  const { hmacs, subjectIds } = await forgetAll(parts, [parts.identifierHmac(`${ref.kind}:${ref.value}`)], at)
+  await parts.erasures.add([...hmacs], at)
+  await recordErased(parts.eventLog, [...subjectIds], { reason: 'request', atMs: at.getTime(), actor, note })
+  return { subjects: subjectIds.size, identifiers: hmacs.size }
+}
+
+/**
+ * Erases again whoever was erased after the backup was made that these rows came out of. Returns how many people; 0 where nothing was
+ * restored.
+ */
+export const eraseAgain = async (parts: ErasureParts): Promise<number> => {
+  const erased = await parts.erasures.list()
+  const { rows } = await parts.pool.query<{ hmac: string }>(
+    `select hmac from unnest($1::text[]) as u (hmac) where not exists (select from profile_suppressions s where s.hmac = u.hmac)`,
+    [erased.flatMap(({ hmacs }) => hmacs)],
+  )
+  const back = new Set(rows.map(({ hmac }) => hmac))
+  const people = erased.filter(({ hmacs }) => hmacs.some((hmac) => back.has(hmac)))
+  for (const { at, hmacs } of people) {
+    const { subjectIds } = await forgetAll(parts, hmacs, at)
+    const again = { atMs: at.getTime(), actor: 'system', note: 'erased before the restore' } as const
+    await recordErased(parts.eventLog, [...subjectIds], { reason: 'request', ...again })
+  }
+  return people.length
+}
+
+/** Destroys the keys of everyone that identifiers lead to, and suppresses those and all others they are known by. */
+const forgetAll = async (
+  { pool, vault, eraseFromDataset }: ErasureParts,
+  begunWith: readonly string[],
+  at: Date,
+): Promise<{ readonly hmacs: ReadonlySet<string>; readonly subjectIds: ReadonlySet<string> }> => {
+  const hmacs = new Set(begunWith)
   const subjectIds = new Set<string>()
   // Each source may know the person by identifiers the other does not: until neither names a new one.
   for (let known = -1, rounds = 0; hmacs.size > known && rounds < roundsMax; rounds++) {
@@ -48,15 +83,13 @@ export const eraseProfile = async (
       subjectIds.add(subject_id)
     }
     // Suppressed before they are removed: no import brings them back in between.
-    const at = new Date(atMs)
     for (const destroyed of await vault.forget({ hmacs: [...hmacs], subjectIds: [...subjectIds], at })) {
       subjectIds.add(destroyed.subjectId)
       for (const hmac of destroyed.hmacs) hmacs.add(hmac)
     }
     for (const hmac of await eraseFromDataset([...hmacs])) hmacs.add(hmac)
   }
-  await recordErased(eventLog, [...subjectIds], { reason: 'request', atMs, actor, note })
-  return { subjects: subjectIds.size, identifiers: hmacs.size }
+  return { hmacs, subjectIds }
 }
 
 /** A person has few identifiers, and each round that goes on has found another one. */

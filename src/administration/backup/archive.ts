@@ -1,0 +1,121 @@
+/**
+ * The file of a backup: a tar of bounded entries, which any tar lists, whose last entry names the digest of every other one. It is
+ * written under another name and takes its own when it is whole and on the disk.
+ */
+import { createHash } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { open, rename, rm } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { finished, pipeline } from 'node:stream/promises'
+import tar from 'tar-stream'
+
+/** A file that is damaged, incomplete or no backup. `message` names the file and the place. */
+export class ArchiveFault extends Error {
+  override name = 'ArchiveFault'
+}
+
+/** Entries are smaller: a reader never holds more of a file than one of them. */
+export const entryBytesMax = 64 * 1024 * 1024
+
+export type ArchiveWriter = {
+  /** Resolves when the bytes were taken, so that no more than one entry waits. Rejects where the file cannot be written. */
+  add(name: string, bytes: Buffer): Promise<void>
+  /** The file has its name, and is on the disk. */
+  finish(): Promise<FileDigest>
+  /** Removes what was written. */
+  abandon(): Promise<void>
+}
+
+export type FileDigest = { readonly bytes: number; readonly sha256: string }
+
+export const createArchive = async (path: string): Promise<ArchiveWriter> => {
+  const partial = `${path}.partial`
+  const file = await open(partial, 'wx', 0o600)
+  const pack = tar.pack()
+  const digest = createHash('sha256')
+  let bytes = 0
+  const written = pipeline(
+    pack as AsyncIterable<Buffer>,
+    async function* (source: AsyncIterable<Buffer>) {
+      for await (const chunk of source) {
+        digest.update(chunk)
+        bytes += chunk.length
+        yield chunk
+      }
+    },
+    file.createWriteStream({ flush: true }),
+  )
+  written.catch(() => undefined)
+  return {
+    add: async (name, content) => {
+      try {
+        const entry = pack.entry({ name, size: content.length, mode: 0o600, mtime: new Date(0) })
+        const taken = finished(entry as unknown as NodeJS.WritableStream)
+        taken.catch(() => undefined)
+        entry.end(content)
+        await Promise.race([taken, written])
+      } catch (error) {
+        // Why the file took no more says more than that the tar was closed.
+        await written
+        throw error
+      }
+    },
+    finish: async () => {
+      pack.finalize()
+      await written
+      await rename(partial, path)
+      const directory = await open(dirname(path), 'r')
+      await directory.sync().finally(() => directory.close())
+      return { bytes, sha256: digest.digest('hex') }
+    },
+    abandon: async () => {
+      pack.destroy()
+      await written.catch(() => undefined)
+      await rm(partial, { force: true })
+    },
+  }
+}
+
+export type ArchiveEntry = { readonly name: string; readonly bytes: Buffer; readonly sha256: string }
+
+/** Every entry in its order, and then the digest of the file. Throws `ArchiveFault` where the file is no tar of bounded entries. */
+export async function* readArchive(path: string): AsyncGenerator<ArchiveEntry, FileDigest> {
+  const digest = createHash('sha256')
+  let read = 0
+  const extract = tar.extract()
+  const reading = pipeline(
+    createReadStream(path),
+    async function* (source: AsyncIterable<Buffer>) {
+      for await (const chunk of source) {
+        digest.update(chunk)
+        read += chunk.length
+        yield chunk
+      }
+    },
+    extract,
+  )
+  reading.catch(() => undefined)
+  try {
+    for await (const entry of extract) {
+      const { name, size = 0 } = entry.header
+      if (size > entryBytesMax)
+        throw new ArchiveFault(`${path} is damaged, or no backup: ${name} is too long`)
+      const chunks: Buffer[] = []
+      for await (const chunk of entry) chunks.push(chunk as Buffer)
+      const bytes = Buffer.concat(chunks)
+      yield { name, bytes, sha256: createHash('sha256').update(bytes).digest('hex') }
+    }
+    await reading
+  } catch (cause) {
+    if (cause instanceof ArchiveFault) throw cause
+    const code = cause instanceof Error && 'code' in cause ? String(cause.code) : null
+    if (code !== null && /^E[A-Z]+$/.test(code))
+      throw new ArchiveFault(`${path} cannot be read (${code})`, { cause })
+    const reason = cause instanceof Error ? cause.message : String(cause)
+    throw new ArchiveFault(`${path} is damaged, incomplete or no backup: ${reason}`, { cause })
+  } finally {
+    extract.destroy()
+    await reading.catch(() => undefined)
+  }
+  return { bytes: read, sha256: digest.digest('hex') }
+}

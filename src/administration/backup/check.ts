@@ -1,0 +1,129 @@
+import { dirname, join } from 'node:path'
+import { sameHmac } from '../../guard/secrets.ts'
+import { ArchiveFault, type FileDigest, readArchive } from './archive.ts'
+import {
+  type Digests,
+  digestsName,
+  digestsSchema,
+  type Manifest,
+  macOf,
+  manifestName,
+  manifestSchema,
+  tableOfChunk,
+} from './contents.ts'
+
+export type CheckedBackup = FileDigest & {
+  readonly path: string
+  readonly manifest: Manifest
+  readonly rows: Readonly<Record<string, number>>
+}
+
+type Checking = {
+  readonly secretKey: string
+  /** Given each part of a table in turn, compressed, before the file as a whole is known to be sound. */
+  readonly onRows?: (table: string, chunk: Buffer, manifest: Manifest) => Promise<void>
+  readonly onProgress?: (readBytes: number) => void
+  /** Throws where the backup cannot be taken, before its rows are looked at. */
+  readonly accept?: (manifest: Manifest) => void | Promise<void>
+}
+
+/**
+ * Reads a whole backup and proves that it is as it was written, by an installation with this SECRET_KEY. Throws `ArchiveFault`
+ * naming the file and the part that is not.
+ */
+export const checkBackup = async (
+  path: string,
+  { secretKey, onRows, onProgress, accept }: Checking,
+): Promise<CheckedBackup> => {
+  const found: Digests['entries'] = []
+  let manifest: Manifest | undefined
+  let digests: Digests | undefined
+  let readBytes = 0
+  const reading = readArchive(path)
+  for (let next = await reading.next(); ; next = await reading.next()) {
+    if (next.done === true) {
+      if (manifest === undefined || digests === undefined)
+        throw new ArchiveFault(`${path} is incomplete or no backup: its end is missing`)
+      return { path, manifest, rows: digests.rows, ...next.value }
+    }
+    const { name, bytes, sha256 } = next.value
+    readBytes += bytes.length
+    onProgress?.(readBytes)
+    if (digests !== undefined) throw new ArchiveFault(`${path} is damaged: ${name} is behind its end`)
+    if (name === digestsName) {
+      digests = parsed(path, name, bytes, digestsSchema)
+      refuseDifferent(path, found, digests, secretKey)
+      continue
+    }
+    found.push({ name, sha256 })
+    if (manifest === undefined) {
+      if (name !== manifestName) throw new ArchiveFault(`${path} is no backup: it begins with ${name}`)
+      manifest = parsed(path, name, bytes, manifestSchema)
+      await accept?.(manifest)
+      continue
+    }
+    const table = tableOfChunk(name)
+    if (table === null || !manifest.tables.some((one) => one.name === table))
+      throw new ArchiveFault(`${path} is damaged: it holds ${name}, which is no part of a backup`)
+    await onRows?.(table, bytes, manifest)
+  }
+}
+
+const parsed = <T>(
+  path: string,
+  name: string,
+  bytes: Buffer,
+  schema: { safeParse(value: unknown): { success: true; data: T } | { success: false; error: Error } },
+): T => {
+  try {
+    const result = schema.safeParse(JSON.parse(bytes.toString('utf8')))
+    if (result.success) return result.data
+    throw result.error
+  } catch (cause) {
+    throw new ArchiveFault(`${path} is damaged, or made by a newer release: ${name} cannot be read`, {
+      cause,
+    })
+  }
+}
+
+const refuseDifferent = (
+  path: string,
+  found: Digests['entries'],
+  digests: Digests,
+  secretKey: string,
+): void => {
+  if (!sameHmac(digests.mac, macOf(secretKey, digests)))
+    throw new ArchiveFault(
+      `${path} was not made with this SECRET_KEY, or ${digestsName} in it is damaged: nothing in it can be believed`,
+    )
+  for (const [i, { name, sha256 }] of digests.entries.entries()) {
+    const there = found[i]
+    if (there?.name !== name || there.sha256 !== sha256)
+      throw new ArchiveFault(`${path} is damaged at ${name}`)
+  }
+  if (found.length !== digests.entries.length)
+    throw new ArchiveFault(
+      `${path} is damaged: it holds ${found.length - digests.entries.length} parts too many`,
+    )
+}
+
+/** Far more than a backup a day for a year. */
+const chainMax = 1_000
+
+/**
+ * The backups that one stands on, the first of them first, each checked whole. They are looked for in its directory, by the names
+ * they had. Throws `ArchiveFault`.
+ */
+export const checkChain = async (path: string, checking: Checking): Promise<readonly CheckedBackup[]> => {
+  const chain = [await checkBackup(path, checking)]
+  for (let first = chain[0]; first?.manifest.after; first = chain[0]) {
+    const { backup_id, file } = first.manifest.after
+    if (chain.length >= chainMax) throw new ArchiveFault(`${path} stands on more than ${chainMax} backups`)
+    const earlierPath = join(dirname(path), file)
+    const earlier = await checkBackup(earlierPath, checking)
+    if (earlier.manifest.backup_id !== backup_id)
+      throw new ArchiveFault(`${earlierPath} is not the backup that ${first.path} continues`)
+    chain.unshift(earlier)
+  }
+  return chain
+}

@@ -1,0 +1,63 @@
+/** What the entries of a backup hold. */
+import { hkdfSync } from 'node:crypto'
+import { z } from 'zod'
+import { shortHmac } from '../../guard/secrets.ts'
+
+export const manifestName = 'backup.json'
+export const digestsName = 'digests.json'
+
+const format = 1
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
+const position = z.string().regex(/^\d{1,20}$/)
+/** Of the last event, and a digest of all that is known of it; null where the log is empty. */
+const place = z.object({ position, digest: z.string().max(64).nullable() })
+
+/** The first entry: what is needed to decide whether the rest can be taken. */
+export const manifestSchema = z.object({
+  format: z.literal(format),
+  backup_id: z.uuid(),
+  made_at: z.iso.datetime(),
+  release: z.string().max(64),
+  /** The number of the last migration: the tables have its shape. */
+  migration: z.int().positive(),
+  /** Which event log, without secrets. */
+  event_log: z.string().max(2_000),
+  /** Whether the event log is in it. An EventStoreDB's is not. */
+  holds_log: z.boolean(),
+  /** Up to where the event log reached. */
+  head: place,
+  /** The backup that this one continues: its part of the event log begins behind it. */
+  after: z.object({ backup_id: z.uuid(), file: z.string().max(255), head: place }).nullable(),
+  /** What the SECRET_KEY gives under a purpose of its own, as the database keeps it. */
+  secret_key_hash: z.string().max(64),
+  /** Keys in KEY_DIR that values are sealed under. */
+  epoch_keys: z.array(z.string().max(32)).max(10_000),
+  /** In the order in which they are in the file. */
+  tables: z
+    .array(z.object({ name: z.string().max(63), columns: z.array(z.string().max(63)).min(1) }))
+    .max(1_000),
+})
+export type Manifest = z.infer<typeof manifestSchema>
+export const manifestFormat = format
+
+/** The last entry. */
+export const digestsSchema = z.object({
+  entries: z.array(z.object({ name: z.string().max(255), sha256 })),
+  rows: z.record(z.string(), z.int().nonnegative()),
+  /** Of the above, under a key derived from SECRET_KEY: without that key nobody makes a file that is taken for ours. */
+  mac: z.string().max(64),
+})
+export type Digests = z.infer<typeof digestsSchema>
+
+/** Authenticates the digests, and by them the whole file. */
+export const macOf = (secretKey: string, { entries, rows }: Omit<Digests, 'mac'>): string =>
+  shortHmac(Buffer.from(hkdfSync('sha256', secretKey, 'enrichment-ledger', 'backup', 32)))(
+    JSON.stringify([entries, Object.entries(rows)]),
+  )
+
+export const chunkName = (table: string, number: number): string =>
+  `tables/${table}/${String(number).padStart(6, '0')}.zst`
+
+/** Null for an entry that holds no rows. */
+export const tableOfChunk = (name: string): string | null =>
+  /^tables\/([a-z0-9_]+)\/\d{6,}\.zst$/.exec(name)?.[1] ?? null

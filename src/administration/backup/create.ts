@@ -1,0 +1,292 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { access } from 'node:fs/promises'
+import { basename, dirname, resolve } from 'node:path'
+import type { Readable } from 'node:stream'
+import { promisify } from 'node:util'
+import { constants, zstdCompress } from 'node:zlib'
+import pg from 'pg'
+import { to as copyTo } from 'pg-copy-streams'
+import service from '../../../package.json' with { type: 'json' }
+import type { Config } from '../../config.ts'
+import { placeOf } from '../../event-log/port.ts'
+import type { Foundation } from '../../foundation/foundation.ts'
+import { secretKeyHash, secretKeyOf } from '../../foundation/secret-key.ts'
+import { InputFault } from '../input.ts'
+import { ArchiveFault, type ArchiveWriter, createArchive } from './archive.ts'
+import { checkBackup } from './check.ts'
+import {
+  chunkName,
+  type Digests,
+  digestsName,
+  type Manifest,
+  macOf,
+  manifestFormat,
+  manifestName,
+} from './contents.ts'
+import { recordBackup } from './recorded.ts'
+import { keptTables, logTables } from './tables.ts'
+
+const compress = promisify(zstdCompress)
+
+/** What is read before it is compressed and becomes an entry. */
+const chunkBytes = 8 * 1024 * 1024
+/** The fastest: most of a backup is the event log, which is compressed already. */
+const level = 1
+
+type Asked = {
+  /** Must not exist. */
+  readonly path: string
+  /** An earlier backup in the same directory: the event log is copied from its end on. */
+  readonly after: string | undefined
+  readonly actor: string
+  readonly onProgress: (progress: BackupProgress) => void
+}
+
+export type BackupProgress = {
+  readonly table: string
+  /** Read from the database, of about how many in it. */
+  readonly readBytes: number
+  readonly ofBytes: number
+  readonly elapsedMs: number
+}
+
+export type MadeBackup = {
+  readonly manifest: Manifest
+  readonly bytes: number
+  readonly sha256: string
+  readonly rows: Readonly<Record<string, number>>
+  readonly elapsedMs: number
+}
+
+type Snapshot = { readonly client: pg.Client; readonly manifest: Manifest; readonly ofBytes: number }
+
+/**
+ * Copies everything that is not derived into a file, as it is at one moment, while the installation goes on working. Neither
+ * SECRET_KEY nor KEY_DIR is in it. Recorded in the event log when the file is whole. Throws `InputFault` for a path that cannot be taken,
+ * `ArchiveFault` for an earlier backup that is damaged.
+ */
+export const createBackup = async (
+  foundation: Foundation,
+  config: Config,
+  { path, after, actor, onProgress }: Asked,
+): Promise<MadeBackup> => {
+  await refuseTaken(path)
+  const secretKey = await secretKeyOf(config)
+  const earlier = after === undefined ? null : await earlierOf(after, path, secretKey)
+  const startedAt = performance.now()
+  const snapshot = await openSnapshot(foundation, { secretKey, earlier, after })
+  let archive: ArchiveWriter | undefined
+  try {
+    archive = await createArchive(path)
+    const copied = await copyTables(archive, snapshot, (progress) =>
+      onProgress({ ...progress, elapsedMs: performance.now() - startedAt }),
+    )
+    await archive.add(digestsName, jsonOf({ ...copied, mac: macOf(secretKey, copied) }))
+    const { bytes, sha256 } = await archive.finish()
+    const elapsedMs = performance.now() - startedAt
+    const made = { manifest: snapshot.manifest, bytes, sha256, rows: copied.rows, elapsedMs }
+    await recordBackup(foundation, made, actor)
+    return made
+  } catch (error) {
+    await archive?.abandon()
+    throw asInputFault(error, path)
+  } finally {
+    await snapshot.client.end()
+  }
+}
+
+const jsonOf = (value: object): Buffer => Buffer.from(`${JSON.stringify(value, null, 1)}\n`)
+
+const refuseTaken = async (path: string): Promise<void> => {
+  for (const taken of [path, `${path}.partial`])
+    if (
+      await access(taken).then(
+        () => true,
+        () => false,
+      )
+    )
+      throw new InputFault(
+        'file',
+        taken === path
+          ? `${path} exists and is not overwritten: name another file`
+          : `${taken} is being written by another backup, or was left by one that was killed: remove it then`,
+      )
+}
+
+/** What the disk or the directory refuses is about the path. */
+const asInputFault = (error: unknown, path: string): unknown => {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
+  if (
+    !['ENOSPC', 'EDQUOT', 'EACCES', 'EPERM', 'ENOENT', 'ENOTDIR', 'EROFS', 'EEXIST', 'EFBIG'].includes(code)
+  )
+    return error
+  return new InputFault('file', `${path} cannot be written (${code}); nothing was left behind`)
+}
+
+const earlierOf = async (after: string, path: string, secretKey: string): Promise<Manifest> => {
+  if (dirname(resolve(after)) !== dirname(resolve(path)))
+    throw new InputFault(
+      'after',
+      `${after} and ${path} have to be in one directory: a restore finds the earlier file there`,
+    )
+  try {
+    return (await checkBackup(after, { secretKey })).manifest
+  } catch (error) {
+    throw error instanceof ArchiveFault ? new InputFault('after', error.message) : error
+  }
+}
+
+/** One moment of the whole database, by the role that owns it. */
+const openSnapshot = async (
+  { migrationUrl, eventLog, eventLogName }: Pick<Foundation, 'migrationUrl' | 'eventLog' | 'eventLogName'>,
+  { secretKey, earlier, after }: { secretKey: string; earlier: Manifest | null; after: string | undefined },
+): Promise<Snapshot> => {
+  const client = new pg.Client({ connectionString: migrationUrl, application_name: 'backup' })
+  client.on('error', () => undefined)
+  await client.connect()
+  try {
+    await client.query('begin isolation level repeatable read read only')
+    const holdsLog = eventLogName === 'PostgreSQL'
+    // Of an event store before the rows are read: restored to here or later, it holds what they speak of.
+    const head = holdsLog ? await headIn(client) : await eventLog.head()
+    const last = head === 0n ? null : await eventLog.at(head)
+    const { rows } = await client.query<{ number: number; size: string }>(
+      `select (select max(number) from schema_migrations) as number, sum(pg_table_size(to_regclass(t)))::text as size from unnest($1::text[]) t`,
+      [tablesOf(holdsLog)],
+    )
+    const keys = await client.query<{ key_id: string }>(
+      'select key_id from epoch_keys where destroyed_at is null order by key_id',
+    )
+    const manifest: Manifest = {
+      format: manifestFormat,
+      backup_id: randomUUID(),
+      made_at: new Date().toISOString(),
+      release: service.version,
+      migration: rows[0]?.number ?? 0,
+      event_log: eventLogName,
+      holds_log: holdsLog,
+      head: { position: head.toString(), digest: last === null ? null : placeOf(last).digest },
+      after: null,
+      secret_key_hash: secretKeyHash(secretKey),
+      epoch_keys: keys.rows.map(({ key_id }) => key_id),
+      tables: await columnsOf(client, tablesOf(holdsLog)),
+    }
+    const ofBytes = Number(rows[0]?.size ?? 0)
+    if (earlier === null || after === undefined) return { client, manifest, ofBytes }
+    await refuseOtherHistory({ eventLog }, earlier, manifest, after)
+    const { backup_id } = earlier
+    return {
+      client,
+      ofBytes,
+      manifest: { ...manifest, after: { backup_id, file: basename(after), head: earlier.head } },
+    }
+  } catch (error) {
+    await client.end()
+    throw error
+  }
+}
+
+const tablesOf = (holdsLog: boolean): string[] => [...(holdsLog ? logTables : []), ...keptTables]
+
+const headIn = async (client: pg.Client): Promise<bigint> => {
+  const { rows } = await client.query<{ position: string }>('select position from log_head')
+  return BigInt(rows[0]?.position ?? 0)
+}
+
+const columnsOf = async (client: pg.Client, names: readonly string[]): Promise<Manifest['tables']> => {
+  const { rows } = await client.query<{ name: string; columns: string[] }>(
+    `select t as name, array_agg(attname::text order by attnum) as columns
+       from unnest($1::text[]) with ordinality u (t, n), pg_attribute
+      where attrelid = to_regclass(t) and attnum > 0 and not attisdropped and attgenerated = ''
+      group by t, n order by n`,
+    [names],
+  )
+  return rows
+}
+
+/** What is behind the earlier backup in this log need not be what came after it, where the log is another one or was restored. */
+const refuseOtherHistory = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  earlier: Manifest,
+  manifest: Manifest,
+  after: string,
+): Promise<void> => {
+  if (!earlier.holds_log || !manifest.holds_log)
+    throw new InputFault(
+      'after',
+      'a backup without the event log has no part to leave out: make it without --after',
+    )
+  const position = BigInt(earlier.head.position)
+  const there = position === 0n ? null : await eventLog.at(position).catch(() => null)
+  if (earlier.migration !== manifest.migration)
+    throw new InputFault(
+      'after',
+      `${after} has the tables of an earlier release: make a backup without --after`,
+    )
+  if (
+    position > BigInt(manifest.head.position) ||
+    (there === null ? null : placeOf(there).digest) !== earlier.head.digest
+  )
+    throw new InputFault(
+      'after',
+      `${after} is of another event log, or of what this one was before it was restored: make a backup without --after`,
+    )
+}
+
+/** Only what came after the earlier backup, and the streams that it belongs to. */
+const rowsOf = (table: string, after: bigint | null): string => {
+  if (after === null) return ''
+  if (table === 'log_segments') return ` where last_position > ${after}`
+  if (table === 'log_streams')
+    return ` where id in (select stream_id from log_segments where last_position > ${after})`
+  return ''
+}
+
+const copyTables = async (
+  archive: ArchiveWriter,
+  { client, manifest, ofBytes }: Snapshot,
+  onProgress: (progress: Omit<BackupProgress, 'elapsedMs'>) => void,
+): Promise<Omit<Digests, 'mac'>> => {
+  const entries: { name: string; sha256: string }[] = []
+  const rows: Record<string, number> = {}
+  let readBytes = 0
+  const add = async (name: string, bytes: Buffer): Promise<void> => {
+    entries.push({ name, sha256: digestOf(bytes) })
+    await archive.add(name, bytes)
+  }
+  await add(manifestName, jsonOf(manifest))
+  const after = manifest.after === null ? null : BigInt(manifest.after.head.position)
+  for (const { name: table, columns } of manifest.tables) {
+    const listed = columns.map((column) => client.escapeIdentifier(column)).join(', ')
+    const copying = client.query(
+      copyTo(`copy (select ${listed} from ${table}${rowsOf(table, after)}) to stdout (format binary)`),
+    )
+    let chunks = 0
+    for await (const chunk of inChunks(copying)) {
+      readBytes += chunk.length
+      await add(
+        chunkName(table, ++chunks),
+        await compress(chunk, { params: { [constants.ZSTD_c_compressionLevel]: level } }),
+      )
+      onProgress({ table, readBytes, ofBytes })
+    }
+    rows[table] = copying.rowCount
+  }
+  return { entries, rows }
+}
+
+async function* inChunks(source: Readable): AsyncGenerator<Buffer> {
+  let held: Buffer[] = []
+  let bytes = 0
+  for await (const piece of source as AsyncIterable<Buffer>) {
+    held.push(piece)
+    bytes += piece.length
+    if (bytes < chunkBytes) continue
+    yield Buffer.concat(held)
+    held = []
+    bytes = 0
+  }
+  if (bytes > 0) yield Buffer.concat(held)
+}
+
+const digestOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex')

@@ -1,0 +1,111 @@
+import pg from 'pg'
+import type { Logger } from 'pino'
+import { type Config, ConfigError } from '../../config.ts'
+import { openingWith } from '../../foundation/closing.ts'
+import { keyDirOf, makeDataDir } from '../../foundation/data-dir.ts'
+import { openDatabase } from '../../foundation/database.ts'
+import { newestMigration } from '../../foundation/migrate.ts'
+import { knownSecretKeyOf, secretKeyHash } from '../../foundation/secret-key.ts'
+import { createEpochKeyFiles } from '../../guard/epoch-key-files.ts'
+import { type CheckedBackup, checkBackup, checkChain } from './check.ts'
+import type { Manifest } from './contents.ts'
+import { type LoadedRows, loadRows } from './load.ts'
+
+type Asked = {
+  readonly path: string
+  /** Goes on although keys of KEY_DIR are lost, and with them what was sealed under them. */
+  readonly keysLost: boolean
+  readonly logger: Logger
+  readonly waitMs: number
+  readonly onProgress: (progress: RestoreProgress) => void
+}
+
+export type RestoreProgress = { readonly phase: 'checked' | 'loaded'; readonly readBytes: number }
+
+/**
+ * Puts a backup, and those it continues, into an empty installation: every file is checked whole before anything is written, and
+ * written in one transaction. What is derived is still missing then: `openFoundation`, verify and rebuild. Throws `ConfigError` where
+ * this installation cannot take it, `ArchiveFault` for a file that is damaged.
+ */
+export const restoreBackup = async (
+  config: Config,
+  { path, keysLost, logger, waitMs, onProgress }: Asked,
+): Promise<{ readonly chain: readonly CheckedBackup[]; readonly rows: LoadedRows }> => {
+  const secretKey = await knownSecretKeyOf(config)
+  if (secretKey === null)
+    throw new ConfigError(
+      `SECRET_KEY: it is not set, and there is none in DATA_DIR. A backup holds none: set it to the one of the installation that was backed up, or put its file "secret_key" into ${config.DATA_DIR}`,
+    )
+  const newest = await newestMigration()
+  const accept = (manifest: Manifest): void => refuseUnfit(manifest, { config, secretKey, newest, path })
+  const checking = {
+    ...{ secretKey, accept },
+    onProgress: (readBytes: number) => onProgress({ phase: 'checked', readBytes }),
+  }
+  const chain = await checkChain(path, checking)
+  const last = chain.at(-1)
+  if (last === undefined) throw new Error('a chain holds the file itself')
+  if (!keysLost) await refuseLostKeys(last.manifest, config, secretKey)
+  const rows = await openingWith(async (closing) => {
+    const upTo = last.manifest.migration
+    const { migrationUrl } = await openDatabase(config, { logger, waitMs, guest: false, closing, upTo })
+    const loaded = await loadInto(migrationUrl, chain, { ...checking, onProgress })
+    await closing.close()
+    return loaded
+  })
+  return { chain, rows }
+}
+
+const refuseUnfit = (
+  manifest: Manifest,
+  { config, secretKey, newest, path }: { config: Config; secretKey: string; newest: number; path: string },
+): void => {
+  if (manifest.secret_key_hash !== secretKeyHash(secretKey))
+    throw new ConfigError(
+      `SECRET_KEY: ${path} was made of an installation with another one, and nothing in it could be used with this one. Nothing was changed.`,
+    )
+  if (manifest.migration > newest)
+    throw new ConfigError(
+      `${path} was made by release ${manifest.release}, which is newer: restore it with that release or a later one. Nothing was changed.`,
+    )
+  const ownLog = config.EVENT_LOG_URL === undefined
+  if (manifest.holds_log !== ownLog)
+    throw new ConfigError(
+      manifest.holds_log
+        ? `EVENT_LOG_URL: ${path} holds the event log of an installation that kept it in PostgreSQL. Restore it without EVENT_LOG_URL; "event-log copy" moves it afterwards.`
+        : `EVENT_LOG_URL: the event log of ${path} was ${manifest.event_log} and is not in it. Restore that one first, and name it in EVENT_LOG_URL.`,
+    )
+}
+
+const refuseLostKeys = async ({ epoch_keys }: Manifest, config: Config, secretKey: string): Promise<void> => {
+  const dir = keyDirOf(config)
+  const files = createEpochKeyFiles({ dir, makeDir: () => makeDataDir(dir, 'KEY_DIR'), secretKey })
+  const { keys, destroyed } = await files.list()
+  const here = new Set([...keys.map(({ id }) => id), ...destroyed])
+  const lost = epoch_keys.filter((id) => !here.has(id))
+  if (lost.length > 0)
+    throw new ConfigError(
+      `KEY_DIR: ${dir} lacks ${lost.length === 1 ? 'the key' : 'the keys'} ${lost.join(', ')}, under which profiles in this backup are sealed. ` +
+        'Put the KEY_DIR of the installation that was backed up there; if it is lost, --keys-lost goes on without what was sealed. Nothing was changed.',
+    )
+}
+
+const loadInto = async (
+  url: string,
+  chain: readonly CheckedBackup[],
+  { secretKey, onProgress }: { secretKey: string; onProgress: Asked['onProgress'] },
+): Promise<LoadedRows> => {
+  const client = new pg.Client({ connectionString: url, application_name: 'backup-restore' })
+  client.on('error', () => undefined)
+  await client.connect()
+  try {
+    return await loadRows(client, chain, async ({ path }, onRows, accept) => {
+      await checkBackup(path, {
+        ...{ secretKey, onRows, accept },
+        onProgress: (readBytes) => onProgress({ phase: 'loaded', readBytes }),
+      })
+    })
+  } finally {
+    await client.end()
+  }
+}

@@ -1,0 +1,41 @@
+/** Which tables a backup holds. A test fails where a table of the schema is in none of these lists, or in two. */
+
+/** The Postgres log. Left out where the event log is an EventStoreDB, which has a way of its own. */
+export const logTables = ['log_head', 'log_streams', 'log_segments'] as const
+
+/** What cannot be derived from the event log, in an order in which rows find those that they refer to. */
+export const keptTables = [
+  'secret_key_check',
+  'epoch_keys',
+  'users',
+  'companies',
+  'mailbox_checks',
+  'idempotent_calls',
+  'pixel_counters',
+  'pixel_hits',
+  'profile_dataset',
+  'profile_keys',
+  'profile_suppressions',
+  'webhook_endpoints',
+  'webhook_deliveries',
+  'webhook_progress',
+  'webhook_balances',
+  'parked_events',
+] as const
+
+/** What is left out, and why a restored installation does not miss it. The schemas `projections` and `pgboss` are left out whole. */
+export const leftOutTables = {
+  schema_migrations: 'made by the migrations of the restored installation',
+  installation: 'remembered at the first start: which event log the rows were folded from',
+  projection_checkpoints: 'made by the rebuild',
+  halted_streams: 'made by the rebuild',
+  projection_rebuilds: 'work under way; what was asked for and came of it is in the event log',
+  projection_builds: 'work under way',
+  projection_kept: 'rows for a rollback, which end with the installation',
+  log_tree: 'made again from the event log by the next checkpoint',
+  log_tree_tiles: 'made again from the event log by the next checkpoint',
+  leases: 'of processes that live',
+  processes: 'of processes that live',
+  profile_fetches: 'of processes that live',
+  dashboard_sessions: 'people sign in again',
+} as const satisfies Readonly<Record<string, string>>

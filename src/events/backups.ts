@@ -1,0 +1,24 @@
+import { z } from 'zod'
+import { uuid } from './primitives.ts'
+
+/** Copies of an installation: that one was made, and that this installation came out of one. */
+
+const position = z.string().regex(/^\d{1,20}$/)
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
+
+/** `position`: up to where the event log reached. `after`: the earlier backup that it continues. */
+export const backupCreatedV1 = z.object({
+  backup_id: uuid,
+  position,
+  after: uuid.nullable(),
+  bytes: z.int().nonnegative(),
+  sha256,
+})
+
+/** What happened after `position`, in the installation the backup was made of, is not in this one. `files`: their digests, the newest 32. */
+export const backupRestoredV1 = z.object({
+  backup_id: uuid,
+  made_at: z.iso.datetime(),
+  position,
+  files: z.array(sha256).min(1).max(32),
+})

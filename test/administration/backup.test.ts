@@ -1,0 +1,343 @@
+/** Backups: whole, of one moment, refused when they are not as they were written, and never a way back for an erased person. */
+import { randomBytes } from 'node:crypto'
+import { copyFile, mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import pino from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { projections } from '../../projections/index.ts'
+import { createArchive, readArchive } from '../../src/administration/backup/archive.ts'
+import { checkBackup, checkChain } from '../../src/administration/backup/check.ts'
+import { digestsName, macOf, manifestName } from '../../src/administration/backup/contents.ts'
+import { createBackup, type MadeBackup } from '../../src/administration/backup/create.ts'
+import { restoreBackup } from '../../src/administration/backup/restore.ts'
+import { keptTables, leftOutTables, logTables } from '../../src/administration/backup/tables.ts'
+import { rebuild } from '../../src/administration/rebuilds.ts'
+import { profile } from '../../src/capabilities/profile/index.ts'
+import { eraseProfile } from '../../src/capabilities/profile/record/erase.ts'
+import { erasureParts } from '../../src/capabilities/profile/storage.ts'
+import { type Config, parseConfig } from '../../src/config.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { operatorStream } from '../../src/events/streams.ts'
+import { keyDirOf } from '../../src/foundation/data-dir.ts'
+import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
+import { newestMigration } from '../../src/foundation/migrate.ts'
+import { type House, openHouse, type Partner, until } from '../support/house.ts'
+import { emptyDatabase, type TestDatabase } from '../support/postgres.ts'
+
+const logger = pino({ level: 'silent' })
+
+let house: House
+let partner: Partner
+let dir: string
+/** The whole of it, and what came after. */
+let first: MadeBackup
+let second: MadeBackup
+const opened: (() => Promise<unknown>)[] = []
+
+const file = (name: string): string => join(dir, name)
+
+const backUp = (name: string, after?: string): Promise<MadeBackup> =>
+  createBackup(house.foundation, house.config, {
+    ...{ path: file(name), after: after === undefined ? undefined : file(after), actor: 'user:ann' },
+    onProgress: () => undefined,
+  })
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'backup-'))
+  house = await openHouse({ environment: { ROLES: 'api,dashboard,projector' } })
+  const limits = { requests_per_minute: 1_000_000, requests_per_day: 1_000_000 }
+  partner = await house.partner({ credits: '1000', limits })
+  for (let call = 0; call < 40; call++)
+    await house.lookup(partner, { ip: '81.2.69.142' }, { 'idempotency-key': `first-${call}` })
+  await house.foundation.epochKeys.current()
+  await house.query(`insert into companies (domain, name, source, source_updated_at, preference, tie_break)
+    select 'company-' || n || '.example', repeat('Ünï\\\\\\t', 40), 'test', now(), 0, '' from generate_series(1, 30000) n`)
+  first = await backUp('first.tar')
+  for (let call = 0; call < 10; call++) await house.lookup(partner, { ip: '81.2.69.142' })
+  await house.partner({ credits: '7', limits })
+  second = await backUp('second.tar', 'first.tar')
+}, 90_000)
+afterAll(async () => {
+  for (const close of opened.reverse()) await close()
+  await house?.close()
+  await rm(dir, { recursive: true, force: true })
+})
+
+type Target = { readonly config: Config; readonly database: TestDatabase }
+
+const target = async (environment: Readonly<Record<string, string>> = {}): Promise<Target> => {
+  const database = await emptyDatabase()
+  opened.push(database.drop)
+  const same = { SECRET_KEY: house.config.SECRET_KEY ?? '', KEY_DIR: keyDirOf(house.config) }
+  return { database, config: parseConfig({ DATABASE_URL: database.url, ...same, ...environment }) }
+}
+
+const restore = ({ config }: Target, name: string, keysLost = false) =>
+  restoreBackup(config, { ...{ path: file(name), keysLost, logger, waitMs: 0 }, onProgress: () => undefined })
+
+const openRestored = async ({ config }: Target): Promise<Foundation> => {
+  const foundation = await openFoundation(config, { logger, anyEventLog: true, anyHistory: true })
+  opened.push(foundation.close)
+  await rebuild(foundation, {
+    ...{ projections, reason: 'restored', actor: 'user:ann', logger },
+    ...{ mayForget: async () => true, onProgress: () => undefined },
+  })
+  return foundation
+}
+
+const rowsIn = async (url: string, text: string): Promise<unknown[]> => {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    return (await client.query(text)).rows
+  } finally {
+    await client.end()
+  }
+}
+
+test('every table is copied, or is left out for a reason that is written down', async () => {
+  const rows = await house.query(
+    `select relname as name from pg_class where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace`,
+  )
+  expect(rows.map(({ name }) => String(name)).sort()).toEqual(
+    [...logTables, ...keptTables, ...Object.keys(leftOutTables)].sort(),
+  )
+})
+
+test('a backup is recorded with who made it and what it is', async () => {
+  const events = (await house.foundation.eventLog.read(operatorStream, { direction: 'backwards', max: 20 }))
+    .map(decodeEvent)
+    .filter(({ type }) => type === 'BackupCreated')
+  expect(events.map(({ data, metadata }) => ({ data, actor: metadata.actor }))).toMatchObject([
+    {
+      actor: 'user:ann',
+      data: { sha256: second.sha256, after: first.manifest.backup_id, bytes: second.bytes },
+    },
+    {
+      actor: 'user:ann',
+      data: { sha256: first.sha256, after: null, position: first.manifest.head.position },
+    },
+  ])
+  expect((await stat(file('first.tar'))).mode & 0o777).toBe(0o600)
+})
+
+test('restored from two files, one continuing the other: every row is there, and the read models are those of the moment', async () => {
+  const there = await target()
+  const { rows } = await restore(there, 'second.tar')
+  expect(rows.companies).toBe(30_000)
+  const { position } = second.manifest.head
+  const same = (text: string) =>
+    Promise.all([rowsIn(house.config.DATABASE_URL ?? '', text), rowsIn(there.database.url, text)]).then(
+      ([here, restored]) => expect(restored).toEqual(here),
+    )
+  await same(`select * from log_segments where last_position <= ${position} order by last_position`)
+  await same('select key_hash, status, answer from idempotent_calls order by key_hash')
+  await same('select domain, name from companies order by domain')
+  const foundation = await openRestored(there)
+  expect(
+    (await foundation.pool.query('select organization_id, remaining_micro from account_lots order by 1, 2'))
+      .rows,
+  ).toEqual(await house.query('select organization_id, remaining_micro from account_lots order by 1, 2'))
+  // Streams go on where they were, and new ones get ids of their own.
+  const account = await foundation.ledger.account(partner.organizationId)
+  expect(account).toBeDefined()
+  const kept = await foundation.pool.query('select 1 from projection_kept')
+  expect(kept.rows, 'there is nothing to roll back to').toEqual([])
+  await expect(restore(there, 'second.tar')).rejects.toThrow(/not empty/)
+})
+
+test('the first file alone gives the moment it was made', async () => {
+  const there = await target()
+  await restore(there, 'first.tar')
+  const [row] = await rowsIn(there.database.url, 'select position from log_head')
+  expect(row).toEqual({ position: first.manifest.head.position })
+})
+
+test('an empty installation can be backed up and restored', async () => {
+  const empty = await target()
+  const foundation = await openFoundation(empty.config, { logger })
+  const options = { actor: 'cli', after: undefined, onProgress: () => undefined }
+  await createBackup(foundation, empty.config, { path: file('empty.tar'), ...options })
+  await foundation.close()
+  await restore(await target(), 'empty.tar')
+})
+
+describe('refused, and nothing is written', () => {
+  const untouched = async ({ database }: Target): Promise<void> => {
+    const [row] = await rowsIn(
+      database.url,
+      `select coalesce((select position from log_head), 0)::int + (select count(*) from companies)::int as rows`,
+    ).catch(() => [{ rows: 0 }])
+    expect(row).toEqual({ rows: 0 })
+  }
+
+  test('a file with any byte changed, by name', async () => {
+    const whole = await readFile(file('second.tar'))
+    const sound = await checkBackup(file('second.tar'), { secretKey: house.config.SECRET_KEY ?? '' })
+    let refused = 0
+    for (let at = 11; at < whole.length; at += Math.ceil(whole.length / 60)) {
+      const damaged = Buffer.from(whole)
+      damaged[at] = (damaged[at] ?? 0) ^ 0x20
+      await writeFile(file('damaged.tar'), damaged)
+      const result = await checkBackup(file('damaged.tar'), {
+        secretKey: house.config.SECRET_KEY ?? '',
+      }).catch((error: unknown) => error)
+      if (result instanceof Error) {
+        expect(result.message).toContain(file('damaged.tar'))
+        refused++
+      } else {
+        // What fills a block up, or the head of an entry beside its name and length, means nothing.
+        expect(result).toMatchObject({ manifest: sound.manifest, rows: sound.rows })
+      }
+    }
+    expect(refused).toBeGreaterThan(40)
+  })
+
+  test('a file that was cut off, at its end too', async () => {
+    const whole = await readFile(file('second.tar'))
+    for (const length of [0, 100, 700, whole.length >> 1, whole.length - 3_000]) {
+      await writeFile(file('cut.tar'), whole.subarray(0, length))
+      const there = await target()
+      await expect(restore(there, 'cut.tar')).rejects.toThrow(/cut\.tar/)
+      await untouched(there)
+    }
+  })
+
+  test('a file that is no backup, or none at all', async () => {
+    await writeFile(file('noise'), randomBytes(10_000))
+    await expect(restore(await target(), 'noise')).rejects.toThrow(
+      /noise is damaged, incomplete or no backup/,
+    )
+    await expect(restore(await target(), 'nowhere')).rejects.toThrow(/nowhere cannot be read \(ENOENT\)/)
+  })
+
+  test('made with another SECRET_KEY', async () => {
+    const there = await target({ SECRET_KEY: 'another secret of the test, long enough to be one' })
+    await expect(restore(there, 'second.tar')).rejects.toThrow(/^SECRET_KEY: .*another one/)
+    await untouched(there)
+  })
+
+  test('made by someone who has no SECRET_KEY, though every digest in it fits', async () => {
+    const entries: { name: string; sha256: string }[] = []
+    const forged = await createArchive(file('forged.tar'))
+    for await (const { name, bytes, sha256 } of readArchive(file('first.tar'))) {
+      if (name === digestsName) break
+      if (name.startsWith('tables/companies/')) continue
+      await forged.add(name, bytes)
+      entries.push({ name, sha256 })
+    }
+    const copied = { entries, rows: { ...first.rows, companies: 0 } }
+    await forged.add(digestsName, Buffer.from(JSON.stringify({ ...copied, mac: macOf('guessed', copied) })))
+    await forged.finish()
+    await expect(restore(await target(), 'forged.tar')).rejects.toThrow(/not made with this SECRET_KEY/)
+  })
+
+  test('the keys it is sealed under are not in KEY_DIR; with --keys-lost it goes on', async () => {
+    const there = await target({ KEY_DIR: file('other-keys') })
+    await expect(restore(there, 'second.tar')).rejects.toThrow(/^KEY_DIR: .*other-keys lacks the key/)
+    await untouched(there)
+    await restore(there, 'second.tar', true)
+  })
+
+  test('the file it continues is missing, or is another one', async () => {
+    await rename(file('first.tar'), file('away.tar'))
+    await expect(restore(await target(), 'second.tar')).rejects.toThrow(
+      /first\.tar cannot be read \(ENOENT\)/,
+    )
+    await copyFile(file('second.tar'), file('first.tar'))
+    await expect(restore(await target(), 'second.tar')).rejects.toThrow(
+      /first\.tar is not the backup that .*second\.tar continues/,
+    )
+    await rename(file('away.tar'), file('first.tar'))
+  })
+
+  test('the event log is kept elsewhere here', async () => {
+    const there = await target({ EVENT_LOG_URL: 'esdb://127.0.0.1:1?tls=false' })
+    await expect(restore(there, 'second.tar')).rejects.toThrow(/^EVENT_LOG_URL: /)
+  })
+
+  test('a file that exists, a directory that does not, an earlier backup of another log', async () => {
+    await expect(backUp('first.tar')).rejects.toThrow(/exists and is not overwritten/)
+    await expect(backUp('nowhere/third.tar')).rejects.toThrow(/cannot be written \(ENOENT\)/)
+    await expect(backUp('third.tar', 'empty.tar')).rejects.toThrow(/empty\.tar/)
+    await expect(backUp('third.tar', 'noise')).rejects.toThrow(/noise is damaged/)
+  })
+})
+
+/** As an earlier release would have written it: one migration less, and without the table that the last one changed. */
+test('a backup of an earlier release is loaded into its own tables and migrated after that', async () => {
+  const earlier = (await newestMigration()) - 1
+  const left = 'parked_events'
+  const entries: { name: string; sha256: string }[] = []
+  const older = await createArchive(file('older.tar'))
+  for await (const { name, bytes } of readArchive(file('first.tar'))) {
+    if (name === digestsName) break
+    if (name.startsWith(`tables/${left}/`)) continue
+    const manifest = { ...first.manifest, migration: earlier }
+    const tables = manifest.tables.filter((table) => table.name !== left)
+    const content = name === manifestName ? Buffer.from(JSON.stringify({ ...manifest, tables })) : bytes
+    await older.add(name, content)
+    entries.push({ name, sha256: await sha256Of(content) })
+  }
+  const { [left]: _, ...rows } = first.rows
+  const copied = { entries, rows }
+  const mac = macOf(house.config.SECRET_KEY ?? '', copied)
+  await older.add(digestsName, Buffer.from(JSON.stringify({ ...copied, mac })))
+  await older.finish()
+  const there = await target()
+  await restore(there, 'older.tar')
+  await openRestored(there)
+  const [row] = await rowsIn(there.database.url, 'select max(number)::int as number from schema_migrations')
+  expect(row).toEqual({ number: await newestMigration() })
+})
+
+const sha256Of = async (bytes: Buffer): Promise<string> =>
+  Buffer.from(await crypto.subtle.digest('SHA-256', Uint8Array.from(bytes))).toString('hex')
+
+test('who was erased after the backup stays erased in what is restored from it', async () => {
+  const parts = erasureParts(house.foundation)
+  const hmac = house.foundation.secrets.identifierHmac('lid:erased-later')
+  const subjectId = 'sub_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
+  await parts.vault.seal({ subjectId, hmacs: [hmac], text: 'what is known of a person' })
+  await backUp('before-erasure.tar')
+  await eraseProfile(parts, { kind: 'lid', value: 'erased-later' }, { actor: 'cli', note: null })
+  const there = await target({ PROFILE_PROVIDER: 'dataset' })
+  await restore(there, 'before-erasure.tar')
+  const keys = `select 1 from profile_keys where subject_id = '${subjectId}'`
+  expect(await rowsIn(there.database.url, keys)).toHaveLength(1)
+  const foundation = await openRestored(there)
+  expect(await profileOpened(foundation, there.config)).toBe(1)
+  expect(await rowsIn(there.database.url, keys)).toEqual([])
+  expect(await erasureParts(foundation).vault.suppressed([hmac])).toBe(true)
+  expect(await profileOpened(foundation, there.config), 'once').toBe(0)
+})
+
+/** Opens the capability as a process does before it answers; says how many people it erased again. */
+const profileOpened = async (foundation: Foundation, config: Config): Promise<number> => {
+  const told: number[] = []
+  const telling = pino({ level: 'warn' }, { write: (line) => told.push(JSON.parse(line).people as number) })
+  const nothing = () => () => undefined
+  const capability = await profile.open({
+    ...foundation,
+    ...{ settings: config, answersCalls: true, embedded: false, logger: telling },
+    meters: { words: nothing, counter: nothing, histogram: nothing, total: nothing, gauge: nothing },
+    // Neither is used before a call.
+    ...{
+      queue: { send: async () => undefined },
+      outside: { fetchUpstream: async () => Promise.reject(new Error()) },
+    },
+  } as unknown as Parameters<typeof profile.open>[0])
+  await capability.close?.()
+  return told.reduce((sum, people) => sum + people, 0)
+}
+
+test('the chain of a backup is listed with its oldest first', async () => {
+  const chain = await checkChain(file('second.tar'), { secretKey: house.config.SECRET_KEY ?? '' })
+  expect(chain.map(({ sha256 }) => sha256)).toEqual([first.sha256, second.sha256])
+  await until('nothing of it is left half written', async () => {
+    const left = await stat(file('third.tar.partial')).catch(() => null)
+    return left === null
+  })
+})
