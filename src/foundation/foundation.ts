@@ -72,6 +72,17 @@ const peersOf = (
 ): Peers =>
   config.LEDGER_OWNERS === 'off' ? noPeers : openPeers({ ...options, config, key: secrets.peerKey })
 
+/** What is kept in KEY_DIR, and so in no backup. */
+const keyDirectory = (config: Config, secretKey: string) => {
+  const dir = keyDirOf(config)
+  const directory = { dir, makeDir: () => makeDataDir(dir, 'KEY_DIR') }
+  return {
+    epochKeyFiles: createEpochKeyFiles({ ...directory, secretKey }),
+    erasures: createErasureFile(directory),
+    signingKeys: createSigningKeyFiles(directory),
+  }
+}
+
 type FoundationOptions = {
   readonly logger: Logger
   readonly observe?: LedgerObserver
@@ -127,9 +138,7 @@ export const openFoundation = (
       monotonic: () => performance.now(),
       ...(observe ? { observe } : {}),
     })
-    const keyDir = keyDirOf(config)
-    const makeDir = (): Promise<void> => makeDataDir(keyDir, 'KEY_DIR')
-    const files = createEpochKeyFiles({ dir: keyDir, makeDir, secretKey })
+    const { epochKeyFiles: files, erasures, signingKeys: keys } = keyDirectory(config, secretKey)
     const epochKeys = openEpochKeys({ pool, files, clock: Date, logger })
     closing.add(epochKeys.close)
     const diskSpace = createDiskWatch({
@@ -139,7 +148,6 @@ export const openFoundation = (
     })
     closing.add(diskSpace.close)
     const treeStore = createTreeStore(pool)
-    const keys = createSigningKeyFiles({ dir: keyDir, makeDir })
     return {
       ...database,
       embedded: config.DATABASE_URL === undefined,
@@ -147,7 +155,7 @@ export const openFoundation = (
       eventLogName: own.name,
       secrets,
       epochKeys,
-      erasures: createErasureFile({ dir: keyDir, makeDir }),
+      erasures,
       diskSpace,
       treeStore,
       checkpoints: createCheckpoints({ eventLog: own.eventLog, store: treeStore, keys }),

@@ -14,7 +14,7 @@ export type ErasureFile = {
   list(): Promise<readonly Erased[]>
 }
 
-export type Erased = { readonly at: Date; readonly hmacs: readonly string[] }
+type Erased = { readonly at: Date; readonly hmacs: readonly string[] }
 
 const fileName = 'erased'
 const line = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ([A-Za-z0-9_-]{16,128}(?:,[A-Za-z0-9_-]{16,128})*)$/

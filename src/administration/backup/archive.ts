@@ -76,7 +76,7 @@ export const createArchive = async (path: string): Promise<ArchiveWriter> => {
   }
 }
 
-export type ArchiveEntry = { readonly name: string; readonly bytes: Buffer; readonly sha256: string }
+type ArchiveEntry = { readonly name: string; readonly bytes: Buffer; readonly sha256: string }
 
 /** Every entry in its order, and then the digest of the file. Throws `ArchiveFault` where the file is no tar of bounded entries. */
 export async function* readArchive(path: string): AsyncGenerator<ArchiveEntry, FileDigest> {

@@ -42,7 +42,7 @@ type Asked = {
   readonly onProgress: (progress: BackupProgress) => void
 }
 
-export type BackupProgress = {
+type BackupProgress = {
   readonly table: string
   /** Read from the database, of about how many in it. */
   readonly readBytes: number

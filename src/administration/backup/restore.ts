@@ -20,7 +20,7 @@ type Asked = {
   readonly onProgress: (progress: RestoreProgress) => void
 }
 
-export type RestoreProgress = { readonly phase: 'checked' | 'loaded'; readonly readBytes: number }
+type RestoreProgress = { readonly phase: 'checked' | 'loaded'; readonly readBytes: number }
 
 /**
  * Puts a backup, and those it continues, into an empty installation: every file is checked whole before anything is written, and

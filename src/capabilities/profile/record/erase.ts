@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { type SubjectAliasRow, subjectsOf } from '../../../../projections/profile-cache.ts'
+import type { CapabilityStorage } from '../../../call/capability.ts'
 import type { EventLog } from '../../../event-log/port.ts'
-import type { ErasureFile } from '../../../guard/erasures.ts'
 import type { ProfileRef } from '../sources/provider.ts'
 import { recordProfileEvent } from './records.ts'
 import type { Vault } from './vault.ts'
@@ -18,7 +18,7 @@ export type ErasureParts = {
   readonly identifierHmac: (identifier: string) => string
   /** Removes people from the operator's own data set, and tells which identifiers that knew them by: keyed HMACs, as asked. */
   readonly eraseFromDataset: (hmacs: readonly string[]) => Promise<readonly string[]>
-  readonly erasures: ErasureFile
+  readonly erasures: CapabilityStorage['erasures']
   readonly clock: { now(): number }
 }
 
