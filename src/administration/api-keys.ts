@@ -145,6 +145,28 @@ export const revoke = async (
   })
 }
 
+/**
+ * The key that a change would change, as the event log has it now; null: what it is cannot be told, and it can only be
+ * revoked. Throws `CommandRefused` as the change would.
+ */
+export const keyToChange = async (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  keyId: string,
+  kind: 'rotate' | 'revoke' | 'limits',
+): Promise<KeyState | null> => {
+  const stream = await readKey(eventLog, keyId)
+  if (kind === 'revoke' && stream.state === undefined) {
+    if (stream.revoked) throw new CommandRefused(`key ${keyId} was revoked before`)
+    return null
+  }
+  const state = kind === 'revoke' ? stream.state : certainState(keyId, stream)
+  if (state === undefined) return null
+  const at = new Date().toISOString()
+  if (kind === 'revoke') allowed(revokeKey(state, kind))
+  if (kind === 'rotate') allowed(rotateKey(state, { successorId: keyId, graceUntil: at, at }))
+  return state
+}
+
 export const changeLimits = async (
   { eventLog }: Foundation,
   { keyId, limits, actor }: { keyId: string; limits: Partial<KeyLimits>; actor: string },

@@ -38,6 +38,9 @@ const passwordMatches = async (password: string, phc: string): Promise<boolean> 
 /** A password that no one chose, for a user that is made or whose password is to be forgotten. */
 export const freshPassword = (): string => randomBytes(15).toString('base64url')
 
+export const userExists = async (pool: pg.Pool, name: string): Promise<boolean> =>
+  (await pool.query('select from users where name = $1', [name])).rowCount === 1
+
 /** Creates a user or gives an existing one a new password. */
 export const putUser = async (
   pool: pg.Pool,

@@ -210,7 +210,8 @@ export const listDeliveries = async (
   return rows
 }
 
-const webhookOf = async (pool: pg.Pool, webhookId: string): Promise<WebhookRow> => {
+/** Throws `CommandRefused` for one that there is not. */
+export const webhookOf = async (pool: pg.Pool, webhookId: string): Promise<WebhookRow> => {
   const { rows } = await pool.query<WebhookRow>(
     `select ${columns} from webhook_endpoints e where e.webhook_id = $1`,
     [webhookId],

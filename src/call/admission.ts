@@ -30,6 +30,8 @@ type Admission =
       readonly kind: 'turned_away'
       readonly verdict: RateVerdict | undefined
       readonly result: CallResult
+      /** Whose key it was; null: it was none. */
+      readonly organizationId: string | null
     }
 
 /** Throws `Unavailable` where the key has to be read from its stream and the event log does not answer. */
@@ -39,15 +41,25 @@ export const admit = async (dependencies: CallDependencies, call: Call): Promise
   const found = authenticate(request.headers['x-api-key'], { directory, secrets, nowMs: atMs })
   const key = found instanceof Promise ? await found : found
   if (typeof key === 'string')
-    return { kind: 'turned_away', verdict: undefined, result: notKnown(dependencies, call, key) }
+    return {
+      ...{ kind: 'turned_away', verdict: undefined, organizationId: null },
+      result: notKnown(dependencies, call, key),
+    }
+  const { organizationId } = key
   if (dependencies.isFull?.() === true)
-    return { kind: 'turned_away', verdict: undefined, result: withoutRoom(dependencies, key) }
+    return {
+      ...{ kind: 'turned_away', verdict: undefined, organizationId },
+      result: withoutRoom(dependencies, key),
+    }
   const forbidden = notPermitted(form, key, request)
   const verdict = await (forbidden === null
     ? limiter.take(key, form.perSecond?.(key.limits))
     : limiter.takeRefused(key))
   const admitted: AdmittedCall = { ...call, key, verdict }
-  const turnedAway = (result: CallResult): Admission => ({ kind: 'turned_away', verdict, result })
+  const turnedAway = (result: CallResult): Admission => ({
+    ...{ kind: 'turned_away', verdict, organizationId },
+    result,
+  })
   if (verdict.exceeded !== null)
     return turnedAway(await rateLimited(dependencies, admitted, verdict.exceeded))
   if (forbidden !== null) return turnedAway(await refuse(dependencies, admitted, forbidden))

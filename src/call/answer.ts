@@ -3,7 +3,7 @@ import type { FastifyReply } from 'fastify'
 import { formatCredits } from '../billing/money.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
 import type { Call } from './call.ts'
-import type { CallObserver } from './dependencies.ts'
+import type { CallDependencies } from './dependencies.ts'
 import { errorCatalogue, type Refusal } from './errors.ts'
 import type { AnyCapabilityForm, Decided, StreamedBody } from './form.ts'
 import type { CallResult, Credits } from './result.ts'
@@ -98,11 +98,14 @@ export const send = (
   {
     verdict,
     result,
-    observe,
+    organizationId,
+    dependencies: { observe, logger },
   }: {
     readonly verdict: RateVerdict | undefined
     readonly result: CallResult
-    readonly observe: CallObserver | undefined
+    /** Of the caller; null: the key was none. */
+    readonly organizationId: string | null
+    readonly dependencies: Pick<CallDependencies, 'observe' | 'logger'>
   },
 ): FastifyReply => {
   const { requestId, form, startedMs } = call
@@ -118,6 +121,16 @@ export const send = (
     observe.answered(form.capability, outcome, refusal?.code, seconds, result.credits?.charged ?? 0n)
   }
   const { status, body } = written(result, requestId)
+  // The route and not the address that was asked: what callers write there may be about people.
+  if (logger.isLevelEnabled('debug'))
+    logger.debug(
+      {
+        ...{ method: form.method, route: form.path, status, request_id: requestId },
+        ...{ ms: Math.round((performance.now() - startedMs) * 10) / 10, organization_id: organizationId },
+        credits: formatCredits(result.credits?.charged ?? 0n),
+      },
+      'a call was answered',
+    )
   if (typeof body === 'string') return reply.code(status).headers(headers).send(body)
   return reply
     .code(status)

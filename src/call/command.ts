@@ -2,16 +2,49 @@ import type { Logger } from 'pino'
 import type { Projection } from '../../projections/projection.ts'
 import type { CapabilityStorage } from './capability.ts'
 
-/** One verb of the command line: what it takes, what it does with what it is given, what it answers. */
+/** One verb of the command line: what it takes, what it changes, what it does with what it is given, what it answers. */
 export type CommandOf<Context> = {
   /** `noun verb`. */
   readonly name: string
   readonly summary: string
   readonly parameters: readonly Parameter[]
+  /** What is different afterwards. Required, so that no command forgets to say what it does before it does it. */
+  readonly changes: 'nothing' | Change<Context>
   /** Works in an environment that makes no sense: what is wrong there is left out. */
   readonly anyEnvironment?: true
   /** Throws `InputFault` for a value that it cannot take. */
   readonly run: (context: Context, given: Given) => Promise<Answer>
+}
+
+/**
+ * A command that leaves something different. The command line shows its plan, asks, takes `--dry-run` and `--yes`; the
+ * command itself does none of that, and is run only where it may be.
+ */
+type Change<Context> = {
+  readonly of: 'money' | 'access' | 'rows' | 'people' | 'records' | 'settings'
+  readonly asks: Asks
+  /** What the command would do, as things are now. Writes nothing, and throws for what the command cannot take. */
+  readonly plan: (context: Context, given: Given) => Promise<Plan>
+  /** A sentence for who interrupts the command half-way: what may be done by then, and how to go on. */
+  readonly left: string
+  /** Long work that ends itself, where what it wrote is whole, when `interrupted` is aborted. */
+  readonly stopsItself?: true
+}
+
+/**
+ * `never`: it adds something, or sets what it sets back.
+ * `on a terminal`: it gives money or access, or another command takes it back; scripts go ahead.
+ * `always`: it takes credits, access or records away, or nothing takes it back; a script needs `--yes`.
+ */
+export type Asks = 'never' | 'on a terminal' | 'always'
+
+export type Plan = {
+  /** What would be done, a sentence each. */
+  readonly says: readonly string[]
+  /** The same for programs; `dry_run` and `would`, which is `says`, go before it. */
+  readonly json?: object
+  /** In place of the command's own, where what it is given, or what is there, makes the difference. */
+  readonly asks?: Asks
 }
 
 export type Parameter = {
@@ -19,8 +52,11 @@ export type Parameter = {
   readonly name: string
   readonly help: string
   readonly required?: true
-  /** `flag` takes no value. Only values can be given by position, in the order of the parameters. */
-  readonly kind?: 'flag'
+  /**
+   * `flag` takes no value. Only values can be given by position, in the order of the parameters. `file` is a path, told as
+   * an absolute one from where the user is; `-` stays. `key` is an API key, whole or by its id, told as its id.
+   */
+  readonly kind?: 'flag' | 'file' | 'key'
 }
 
 /** Parameters as typed. */
@@ -57,6 +93,8 @@ export type CapabilityCommand<Settings = unknown> = CommandOf<{
   }) => Promise<string | null>
   /** Shows how far long work is. */
   readonly progress: (line: string) => void
+  /** Aborted where the user interrupts the command; for one whose change says `stopsItself`. */
+  readonly interrupted: AbortSignal
 }>
 
 type CommandStorage = CapabilityStorage & {

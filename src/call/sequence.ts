@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Unavailable } from '../event-log/port.ts'
+import type { RateVerdict } from '../guard/rate-limit.ts'
 import { LedgerUnavailable } from '../ledger/commit.ts'
 import { chargeLinesOf, outcomeOfCall } from '../ledger/decide.ts'
 import { admit } from './admission.ts'
@@ -53,27 +54,33 @@ export const answerCall = async (
   dependencies: CallDependencies,
   { form, request, reply, unreadable }: Asked,
 ): Promise<FastifyReply> => {
-  const { clock, requestIds, observe } = dependencies
+  const { clock, requestIds } = dependencies
   const atMs = clock.now()
   const trace = traceContextOf(request.headers.traceparent)
   const call: Call = { form, request, requestId: requestIds(atMs), atMs, startedMs: performance.now(), trace }
   let admitted: AdmittedCall | null = null
+  let organizationId: string | null = null
+  const end = (verdict: RateVerdict | undefined, result: CallResult): FastifyReply =>
+    send(reply, call, { verdict, result, organizationId, dependencies })
   let leave: (() => void) | null = null
   try {
     const admission = await admit(dependencies, call)
     const { verdict } = admission
-    if (admission.kind === 'turned_away')
-      return send(reply, call, { verdict, result: admission.result, observe })
+    if (admission.kind === 'turned_away') {
+      organizationId = admission.organizationId
+      return end(verdict, admission.result)
+    }
     admitted = admission.call
+    organizationId = admitted.key.organizationId
     leave = dependencies.overload.enter(admitted.key.organizationId)
     const result =
       leave === null
         ? refuseAtOnce(dependencies, admitted)
         : await perform(dependencies, admitted, unreadable)
-    return send(reply, call, { verdict, result, observe })
+    return end(verdict, result)
   } catch (error) {
     const result = await failed(dependencies, call, admitted, error)
-    return send(reply, call, { verdict: admitted?.verdict, result, observe })
+    return end(admitted?.verdict, result)
   } finally {
     leave?.()
   }

@@ -22,12 +22,26 @@ const create: Command = {
   summary:
     'copy everything that is not derived into a file, as it is at one moment, while the service runs; without SECRET_KEY and KEY_DIR',
   parameters: [
-    { name: 'file', help: 'a new file, such as 2026-03-01.tar; mode 0600', required: true },
+    { name: 'file', help: 'a new file, such as 2026-03-01.tar; mode 0600', required: true, kind: 'file' },
     {
       name: 'after',
       help: 'an earlier backup in the same directory: of the event log only what came since is copied',
+      kind: 'file',
     },
   ],
+  changes: {
+    of: 'records',
+    asks: 'never',
+    left: 'No half of a backup is taken for one: the same command makes it anew.',
+    plan: async (_, given) => {
+      const after = given.text('after')
+      return {
+        says: [
+          `Copy everything that is not derived into ${given.required('file')}${after === undefined ? '' : `, of the event log what came since ${after}`}, and record that.`,
+        ],
+      }
+    },
+  },
   run: async (context, given) => {
     const path = given.required('file')
     const foundation = await context.foundation()
@@ -58,7 +72,8 @@ const create: Command = {
 const verify: Command = {
   name: 'backup verify',
   summary: 'read a backup, and those it continues, and prove them whole and ours; nothing is written',
-  parameters: [{ name: 'file', help: 'the newest of them', required: true }],
+  parameters: [{ name: 'file', help: 'the newest of them', required: true, kind: 'file' }],
+  changes: 'nothing',
   run: async (context, given) => {
     const secretKey = await knownSecretKeyOf(context.config)
     if (secretKey === null)
@@ -104,13 +119,29 @@ const restore: Command = {
   summary:
     'put a backup, and those it continues, into an empty installation, verify its event log and fold every projection',
   parameters: [
-    { name: 'file', help: 'the newest of them; earlier ones are looked for beside it', required: true },
+    {
+      name: 'file',
+      help: 'the newest of them; earlier ones are looked for beside it',
+      required: true,
+      kind: 'file',
+    },
     {
       name: 'keys-lost',
       help: 'go on although keys of KEY_DIR are lost, and with them the profiles sealed under them',
       kind: 'flag',
     },
   ],
+  changes: {
+    of: 'records',
+    asks: 'on a terminal',
+    left: 'The installation may be restored in part: empty its database, and give the command again.',
+    plan: async (_, given) => ({
+      says: [
+        `Put ${given.required('file')}, and those it continues, into this installation, which has to be empty.`,
+        ...(given.flag('keys-lost') ? ['Profiles whose keys are lost stay sealed for good.'] : []),
+      ],
+    }),
+  },
   run: (context, given) =>
     faulted(async () => {
       const { config, logger, progress } = context

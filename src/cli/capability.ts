@@ -5,37 +5,58 @@ import { type Config, ConfigError } from '../config.ts'
 import { vacuum } from '../foundation/vacuum.ts'
 import { readKept } from '../projector/kept.ts'
 import { keptTable, liveTable } from '../projector/tables.ts'
-import type { Command } from './command.ts'
+import type { Command, CommandContext } from './command.ts'
 
 /** What operators can type about capabilities. */
 export const commandsOf = (capabilities: readonly Pick<Capability<Config>, 'commands'>[]): Command[] =>
   capabilities.flatMap(({ commands = [] }) => commands).map(commandOf)
 
-const commandOf = ({ run, ...described }: CapabilityCommand<Config>): Command => ({
+const commandOf = ({ run, changes, anyEnvironment, ...described }: CapabilityCommand<Config>): Command => ({
   ...described,
-  run: async ({ config, logger, foundation, progress }, given) => {
-    const context = {
-      settings: config,
-      logger,
-      progress,
-      storage: foundation,
-      caughtUp: async () => catchUp(await foundation(), logger),
-      vacuum: async ({ tables, projections }) => {
-        const { pool, migrationUrl } = await foundation()
-        const kept = (await readKept(pool)).map(({ name, version }) => `${name}/${version}`)
-        const rows = projections.flatMap((one) => {
-          const sets = kept.includes(`${one.name}/${one.version}`)
-            ? [liveTable(one), keptTable(one)]
-            : [liveTable(one)]
-          return sets.flatMap((table) => one.tables.map(({ name }) => table(name)))
-        })
-        return vacuum(migrationUrl, [...tables, ...rows])
-      },
-    } satisfies Parameters<typeof run>[0]
-    try {
-      return await run(context, given)
-    } catch (cause) {
-      throw cause instanceof SettingFault ? new ConfigError(cause.message, { cause }) : cause
-    }
+  ...(anyEnvironment === undefined ? {} : { anyEnvironment }),
+  changes:
+    changes === 'nothing'
+      ? changes
+      : {
+          ...changes,
+          plan: (context, given) => withSettings(() => changes.plan(contextOf(context), given)),
+        },
+  run: (context, given) => withSettings(() => run(contextOf(context), given)),
+})
+
+type CapabilityContext = Parameters<CapabilityCommand<Config>['run']>[0]
+
+const contextOf = ({
+  config,
+  logger,
+  foundation,
+  progress,
+  interrupted,
+}: CommandContext): CapabilityContext => ({
+  settings: config,
+  logger,
+  progress,
+  interrupted,
+  storage: foundation,
+  caughtUp: async () => catchUp(await foundation(), logger),
+  vacuum: async ({ tables, projections }) => {
+    const { pool, migrationUrl } = await foundation()
+    const kept = (await readKept(pool)).map(({ name, version }) => `${name}/${version}`)
+    const rows = projections.flatMap((one) => {
+      const sets = kept.includes(`${one.name}/${one.version}`)
+        ? [liveTable(one), keptTable(one)]
+        : [liveTable(one)]
+      return sets.flatMap((table) => one.tables.map(({ name }) => table(name)))
+    })
+    return vacuum(migrationUrl, [...tables, ...rows])
   },
 })
+
+/** What only the environment can mend is told as such. */
+const withSettings = async <Result>(use: () => Promise<Result>): Promise<Result> => {
+  try {
+    return await use()
+  } catch (cause) {
+    throw cause instanceof SettingFault ? new ConfigError(cause.message, { cause }) : cause
+  }
+}

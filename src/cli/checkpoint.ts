@@ -2,7 +2,7 @@ import { readFile, stat } from 'node:fs/promises'
 import { listCheckpoints, signCheckpoint, verifyEventLog } from '../administration/checkpoints.ts'
 import { InputFault, labelOf, wholeNumber } from '../administration/input.ts'
 import type { LogFault, LogVerdict } from '../event-log/verify/verify-log.ts'
-import type { Command } from './command.ts'
+import { type Command, wholeOrNot } from './command.ts'
 
 const noteBytesMax = 100_000
 const listedDefault = '20'
@@ -23,8 +23,13 @@ const verify: Command = {
   summary:
     'read the whole event log and prove it: every hash chain and its end, every signed checkpoint, the stored tree; names what is broken',
   parameters: [
-    { name: 'against', help: 'a file with a checkpoint kept outside: proves that this log extends it' },
+    {
+      name: 'against',
+      help: 'a file with a checkpoint kept outside: proves that this log extends it',
+      kind: 'file',
+    },
   ],
+  changes: 'nothing',
   run: async ({ foundation, progress }, given) => {
     const path = given.text('against')
     const against = path === undefined ? undefined : await noteIn(path)
@@ -96,6 +101,17 @@ const sign: Command = {
   summary:
     'sign a checkpoint of the whole event log now, and print it: keep it outside, for event-log verify --against',
   parameters: [{ name: 'rebuild', help: 'make the stored tree anew from the log first', kind: 'flag' }],
+  changes: {
+    of: 'records',
+    asks: 'never',
+    left: wholeOrNot('event-log checkpoints'),
+    plan: async (_, given) => ({
+      says: [
+        ...(given.flag('rebuild') ? ['Make the stored tree anew from the log.'] : []),
+        'Sign a checkpoint of the whole event log as it is now, and record it.',
+      ],
+    }),
+  },
   run: async ({ foundation }, given) => {
     const { origin, size, root, position, note, at } = await signCheckpoint(await foundation(), {
       rebuild: given.flag('rebuild'),
@@ -111,6 +127,7 @@ const list: Command = {
   name: 'event-log checkpoints',
   summary: 'the newest checkpoints, newest first',
   parameters: [{ name: 'max', help: `how many (default ${listedDefault})` }],
+  changes: 'nothing',
   run: async ({ foundation }, given) => {
     const max = wholeNumber('max', given.text('max') ?? listedDefault, { min: 1, max: 1_000 })
     const checkpoints = await listCheckpoints(await foundation({ anyHistory: true }), max)
@@ -127,6 +144,7 @@ const consistency: Command = {
   name: 'event-log consistency',
   summary: 'the proof (RFC 6962) that the tree at an earlier size is the beginning of the last checkpoint',
   parameters: [{ name: 'size', help: 'leaves of the earlier checkpoint', required: true }],
+  changes: 'nothing',
   run: async ({ foundation }, given) => {
     const size = wholeNumber('size', given.required('size'), { min: 1, max: Number.MAX_SAFE_INTEGER })
     const proof = await (await foundation()).checkpoints.proofOfConsistency(size)
@@ -141,6 +159,15 @@ const announce: Command = {
   summary:
     'sign checkpoints with a new key from now on: the present one vouches for it; where KEY_DIR was lost, your reason does',
   parameters: [{ name: 'reason', help: 'kept in the event log', required: true }],
+  changes: {
+    of: 'access',
+    asks: 'always',
+    left: wholeOrNot('event-log verify'),
+    plan: async (_, given) => {
+      labelOf('reason', given.required('reason'))
+      return { says: ['Sign every later checkpoint with a new key; the present one signs none any more.'] }
+    },
+  },
   run: async ({ foundation }, given) => {
     const reason = labelOf('reason', given.required('reason'))
     const open = await foundation()

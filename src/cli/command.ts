@@ -4,7 +4,7 @@ import type { CommandOf, Parameter } from '../call/command.ts'
 import type { Config } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 
-export type { Answer, Given, Parameter } from '../call/command.ts'
+export type { Answer, Asks, Given, Parameter, Plan } from '../call/command.ts'
 
 export type Command = CommandOf<CommandContext>
 
@@ -22,14 +22,30 @@ export type CommandContext = {
   /** Shows how far long work is; on a terminal the line is overwritten. */
   readonly progress: (line: string) => void
   readonly write: (text: string) => Promise<void>
-  /** Asks the person at the terminal; null where there is no terminal. */
-  readonly ask: (question: string) => Promise<boolean | null>
+  /**
+   * Asks what only comes up while the command runs, after `says`; true without asking where `--yes` was given. False for a
+   * no, and where no one can be asked.
+   */
+  readonly ask: (question: {
+    readonly says: readonly string[]
+    readonly question: string
+  }) => Promise<boolean>
+  /** Aborted where the user interrupts the command; for one whose change says `stopsItself`. */
+  readonly interrupted: AbortSignal
 }
 
-/** The command was typed wrongly: exit code 2, `message` says what to change. */
+/** The command was typed wrongly: exit code 2, `message` says what is wrong, and `remedy` what to type instead. */
 export class UsageError extends Error {
   override name = 'UsageError'
+  readonly remedy: string | null
+  constructor(message: string, remedy: string | null = null) {
+    super(message)
+    this.remedy = remedy
+  }
 }
+
+/** What is left where one event, or one transaction, is interrupted. `where`: the command that tells. */
+export const wholeOrNot = (where: string): string => `It was done whole or not at all; "${where}" says which.`
 
 export const organizationParameter: Parameter = {
   name: 'org',

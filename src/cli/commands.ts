@@ -2,6 +2,7 @@ import { capabilities } from '../capabilities/index.ts'
 import { backupCommands } from './backup.ts'
 import { commandsOf } from './capability.ts'
 import type { Command } from './command.ts'
+import { completionCommand } from './completion.ts'
 import { creditsCommands } from './credits.ts'
 import { doctorCommand } from './doctor.ts'
 import { epochKeyCommands } from './epoch-key.ts'
@@ -41,4 +42,5 @@ export const commands: readonly Command[] = [
   ...epochKeyCommands,
   doctorCommand,
   migrateCommand,
+  completionCommand(() => commands),
 ]

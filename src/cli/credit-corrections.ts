@@ -2,10 +2,23 @@ import { adjust, type Corrected, setThreshold, voidGrant } from '../administrati
 import { amountOf, labelOf, signedAmountOf } from '../administration/input.ts'
 import { refund } from '../administration/refunds.ts'
 import { formatCredits, parseCredits } from '../billing/money.ts'
-import { type Command, organizationParameter, type Parameter } from './command.ts'
-import { dryRunParameter, referenceParameter } from './credit-parameters.ts'
+import {
+  type Command,
+  type CommandContext,
+  type Given,
+  organizationParameter,
+  type Parameter,
+  wholeOrNot,
+} from './command.ts'
+import { referenceParameter } from './credit-parameters.ts'
 
 const reasonParameter: Parameter = { name: 'reason', help: 'kept in the event log', required: true }
+
+const voidOf = (given: Given) => ({
+  organizationId: given.required('org'),
+  grantId: given.required('grant'),
+  reason: labelOf('reason', given.required('reason')),
+})
 
 const voiding: Command = {
   name: 'credits void',
@@ -14,17 +27,45 @@ const voiding: Command = {
     organizationParameter,
     { name: 'grant', help: 'grant_id, as "credits lots" shows it', required: true },
     reasonParameter,
-    dryRunParameter,
   ],
-  run: async ({ foundation }, given) => {
-    const organizationId = given.required('org')
-    const grantId = given.required('grant')
-    const reason = labelOf('reason', given.required('reason'))
-    const open = await foundation()
-    const dryRun = given.flag('dry-run')
-    const voided = await voidGrant(open, { organizationId, grantId, reason, dryRun, ...open.operator })
-    return { json: { organization_id: organizationId, grant_id: grantId, ...correctionJson(voided) } }
+  changes: {
+    of: 'money',
+    asks: 'always',
+    left: wholeOrNot('credits lots'),
+    plan: async ({ foundation }, given) => {
+      const asked = voidOf(given)
+      const open = await foundation()
+      const would = await voidGrant(open, { ...asked, dryRun: true, ...open.operator })
+      return {
+        says: [
+          `Take back ${takenIn(would)} credits of ${asked.organizationId}, what is left of the lot ${asked.grantId}: its balance becomes ${formatCredits(would.balance)}.`,
+        ],
+        json: {
+          organization_id: asked.organizationId,
+          grant_id: asked.grantId,
+          ...correctionJson(would),
+        },
+      }
+    },
   },
+  run: async ({ foundation }, given) => {
+    const asked = voidOf(given)
+    const open = await foundation()
+    const voided = await voidGrant(open, { ...asked, dryRun: false, ...open.operator })
+    return {
+      json: { organization_id: asked.organizationId, grant_id: asked.grantId, ...correctionJson(voided) },
+    }
+  },
+}
+
+const adjustmentOf = (given: Given) => {
+  const label = given.text('reference')
+  return {
+    organizationId: given.required('org'),
+    amount: signedAmountOf('amount', given.required('amount')),
+    reason: labelOf('reason', given.required('reason')),
+    reference: label === undefined ? undefined : labelOf('reference', label),
+  }
 }
 
 const adjusting: Command = {
@@ -35,28 +76,71 @@ const adjusting: Command = {
     { name: 'amount', help: 'credits, at most 6 decimals; -5 takes 5', required: true },
     reasonParameter,
     referenceParameter,
-    dryRunParameter,
   ],
-  run: async ({ foundation }, given) => {
-    const label = given.text('reference')
-    const asked = {
-      organizationId: given.required('org'),
-      amount: signedAmountOf('amount', given.required('amount')),
-      reason: labelOf('reason', given.required('reason')),
-      reference: label === undefined ? undefined : labelOf('reference', label),
-      dryRun: given.flag('dry-run'),
-    }
-    const open = await foundation()
-    const adjusted = await adjust(open, { ...asked, ...open.operator })
-    return {
-      json: {
-        organization_id: asked.organizationId,
-        ...correctionJson(adjusted),
-        reference: asked.reference ?? null,
-        already_adjusted: adjusted.already,
-      },
-    }
+  changes: {
+    of: 'money',
+    asks: 'always',
+    left: wholeOrNot('credits balance'),
+    plan: async ({ foundation }, given) => {
+      const asked = adjustmentOf(given)
+      const open = await foundation()
+      const would = await adjust(open, { ...asked, dryRun: true, ...open.operator })
+      const balance = formatCredits(would.balance)
+      const amount = formatCredits(asked.amount < 0n ? -asked.amount : asked.amount)
+      const verb = asked.amount < 0n ? `Take ${amount} credits from` : `Give ${amount} credits to`
+      return {
+        says: [
+          would.already
+            ? `Nothing: it was done under the reference "${asked.reference}" already.`
+            : `${verb} ${asked.organizationId}: its balance becomes ${balance}.`,
+        ],
+        // What is given can be taken again; calls that were refused meanwhile stay refused.
+        asks: would.already ? 'never' : asked.amount < 0n ? 'always' : 'on a terminal',
+        json: { ...adjustmentJson(asked, would) },
+      }
+    },
   },
+  run: async ({ foundation }, given) => {
+    const asked = adjustmentOf(given)
+    const open = await foundation()
+    return { json: adjustmentJson(asked, await adjust(open, { ...asked, dryRun: false, ...open.operator })) }
+  },
+}
+
+const adjustmentJson = (asked: ReturnType<typeof adjustmentOf>, adjusted: Corrected) => ({
+  organization_id: asked.organizationId,
+  ...correctionJson(adjusted),
+  reference: asked.reference ?? null,
+  already_adjusted: adjusted.already,
+})
+
+const refundOf = (given: Given) => {
+  const amount = given.text('amount')
+  return {
+    requestId: given.required('request'),
+    organizationId: given.text('org'),
+    amount: amount === undefined ? undefined : amountOf('amount', amount, { zero: false }),
+    reason: labelOf('reason', given.required('reason')),
+  }
+}
+
+const refunded = async (
+  { foundation, progress }: Pick<CommandContext, 'foundation' | 'progress'>,
+  asked: ReturnType<typeof refundOf>,
+  dryRun: boolean,
+) => {
+  const open = await foundation()
+  const onProgress = (events: number): void => progress(`${events} events since the call`)
+  const done = await refund(open, { ...asked, dryRun, onProgress, ...open.operator })
+  const json = {
+    request_id: asked.requestId,
+    organization_id: done.organizationId,
+    charge_id: done.chargeId,
+    charged: formatCredits(done.charged),
+    costs_now: formatCredits(done.costs),
+    ...correctionJson(done),
+  }
+  return { done, json }
 }
 
 const refunding: Command = {
@@ -67,32 +151,25 @@ const refunding: Command = {
     { name: 'amount', help: 'credits, at most 6 decimals (default: all that the call still costs)' },
     reasonParameter,
     { name: 'org', help: 'organization id; needed only where no statement has the call yet' },
-    dryRunParameter,
   ],
-  run: async ({ foundation, progress }, given) => {
-    const amount = given.text('amount')
-    const asked = {
-      requestId: given.required('request'),
-      organizationId: given.text('org'),
-      amount: amount === undefined ? undefined : amountOf('amount', amount, { zero: false }),
-      reason: labelOf('reason', given.required('reason')),
-      dryRun: given.flag('dry-run'),
-      onProgress: (events: number) => progress(`${events} events since the call`),
-    }
-    const open = await foundation()
-    const refunded = await refund(open, { ...asked, ...open.operator })
-    return {
-      json: {
-        request_id: asked.requestId,
-        organization_id: refunded.organizationId,
-        charge_id: refunded.chargeId,
-        charged: formatCredits(refunded.charged),
-        costs_now: formatCredits(refunded.costs),
-        ...correctionJson(refunded),
-      },
-    }
+  changes: {
+    of: 'money',
+    asks: 'on a terminal',
+    left: wholeOrNot('ledger explain'),
+    plan: async (context, given) => {
+      const { done, json } = await refunded(context, refundOf(given), true)
+      return {
+        says: [
+          `Give ${done.organizationId} ${done.adjusted.amount} credits of call ${json.request_id} back, which then costs ${json.costs_now} of the ${json.charged} it was charged: the balance becomes ${json.balance}.`,
+        ],
+        json,
+      }
+    },
   },
+  run: async (context, given) => ({ json: (await refunded(context, refundOf(given), false)).json }),
 }
+
+const takenIn = ({ adjusted }: Corrected): string => adjusted.amount.replace(/^-/, '')
 
 /** What a correction did, or of a dry run would do. `into` and `from` are lots. */
 const correctionJson = ({ adjusted, balance, revision }: Corrected) => {
@@ -117,6 +194,14 @@ const correctionJson = ({ adjusted, balance, revision }: Corrected) => {
   }
 }
 
+const thresholdOf = (given: Given) => {
+  const text = given.required('amount')
+  return {
+    organizationId: given.required('org'),
+    amount: text === 'none' ? null : amountOf('amount', text, { zero: true }),
+  }
+}
+
 const threshold: Command = {
   name: 'credits threshold',
   summary: 'below which balance the organization is told (balance.low)',
@@ -124,10 +209,23 @@ const threshold: Command = {
     organizationParameter,
     { name: 'amount', help: 'credits, or "none" to be told no more', required: true },
   ],
+  changes: {
+    of: 'settings',
+    asks: 'never',
+    left: wholeOrNot('event-log show'),
+    plan: async (_, given) => {
+      const { organizationId, amount } = thresholdOf(given)
+      return {
+        says: [
+          amount === null
+            ? `Tell ${organizationId} no more that its balance is low.`
+            : `Tell ${organizationId} when its balance is below ${formatCredits(amount)}.`,
+        ],
+      }
+    },
+  },
   run: async ({ foundation }, given) => {
-    const organizationId = given.required('org')
-    const text = given.required('amount')
-    const amount = text === 'none' ? null : amountOf('amount', text, { zero: true })
+    const { organizationId, amount } = thresholdOf(given)
     const open = await foundation()
     const { revision } = await setThreshold(open, { organizationId, amount, ...open.operator })
     return {

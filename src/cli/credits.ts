@@ -10,9 +10,29 @@ import {
 } from '../administration/input.ts'
 import { lotsLeft } from '../administration/lots.ts'
 import { formatCredits } from '../billing/money.ts'
-import { type Command, organizationParameter } from './command.ts'
+import { type Command, type Given, organizationParameter, wholeOrNot } from './command.ts'
 import { creditCorrections } from './credit-corrections.ts'
-import { dryRunParameter, referenceParameter } from './credit-parameters.ts'
+import { referenceParameter } from './credit-parameters.ts'
+
+const grantOf = (given: Given) => {
+  const expiry = given.text('expires-at')
+  const label = given.text('reference')
+  const reference = label === undefined ? undefined : labelOf('reference', label)
+  const asked = {
+    organizationId: given.required('org'),
+    amount: amountOf('amount', given.required('amount'), { zero: false }),
+    priority: wholeNumber('priority', given.text('priority') ?? '100', { min: 0, max: 1000 }),
+    // A lot that a reference names may be there since before it expired.
+    expiresAt:
+      expiry === undefined
+        ? null
+        : reference === undefined
+          ? futureExpiryOf('expires-at', expiry, Date.now())
+          : expiryOf('expires-at', expiry),
+    reason: labelOf('reason', given.text('reason') ?? 'granted by operator'),
+  }
+  return { asked, reference }
+}
 
 const granting: Command = {
   name: 'credits grant',
@@ -27,38 +47,37 @@ const granting: Command = {
     { name: 'priority', help: '0 to 1000, lower is drawn first (default 100)' },
     { name: 'reason', help: 'kept in the event log (default "granted by operator")' },
     referenceParameter,
-    dryRunParameter,
   ],
-  run: async ({ foundation }, given) => {
-    const expiry = given.text('expires-at')
-    const label = given.text('reference')
-    const reference = label === undefined ? undefined : labelOf('reference', label)
-    const asked = {
-      organizationId: given.required('org'),
-      amount: amountOf('amount', given.required('amount'), { zero: false }),
-      priority: wholeNumber('priority', given.text('priority') ?? '100', { min: 0, max: 1000 }),
-      // A lot that a reference names may be there since before it expired.
-      expiresAt:
-        expiry === undefined
-          ? null
-          : reference === undefined
-            ? futureExpiryOf('expires-at', expiry, Date.now())
-            : expiryOf('expires-at', expiry),
-      reason: labelOf('reason', given.text('reason') ?? 'granted by operator'),
-    }
-    const open = await foundation()
-    const wanted = { ...asked, ...open.operator }
-    if (given.flag('dry-run')) {
+  changes: {
+    of: 'money',
+    asks: 'on a terminal',
+    left: wholeOrNot('credits lots'),
+    plan: async ({ foundation }, given) => {
+      const { asked, reference } = grantOf(given)
+      const open = await foundation()
+      const wanted = { ...asked, ...open.operator }
       const preview = await previewGrant(open, reference === undefined ? wanted : { ...wanted, reference })
+      const [amount, balance] = [formatCredits(asked.amount), formatCredits(preview.balanceAfter)]
+      const until = asked.expiresAt === null ? 'that never expires' : `that expires at ${asked.expiresAt}`
       return {
+        says: preview.already
+          ? [`Nothing: ${amount} credits are granted under the reference "${reference}" already.`]
+          : [
+              `Grant ${asked.organizationId} a lot of ${amount} credits ${until}: its balance becomes ${balance}.`,
+            ],
+        ...(preview.already ? { asks: 'never' } : {}),
         json: {
-          ...{ dry_run: true, already_granted: preview.already },
-          ...{ organization_id: asked.organizationId, grant_id: null, amount: formatCredits(asked.amount) },
-          ...{ expires_at: asked.expiresAt, priority: asked.priority, reason: asked.reason },
-          ...{ reference: reference ?? null, balance: formatCredits(preview.balanceAfter) },
+          ...{ already_granted: preview.already, organization_id: asked.organizationId, grant_id: null },
+          ...{ amount, expires_at: asked.expiresAt, priority: asked.priority, reason: asked.reason },
+          ...{ reference: reference ?? null, balance },
         },
       }
-    }
+    },
+  },
+  run: async ({ foundation }, given) => {
+    const { asked, reference } = grantOf(given)
+    const open = await foundation()
+    const wanted = { ...asked, ...open.operator }
     const { granted, balance, revision, already } =
       reference === undefined
         ? { ...(await grant(open, wanted)), already: false }
@@ -82,6 +101,7 @@ const showing: Command = {
     { name: 'at', help: 'ISO 8601 instant: what had happened by then (default now)' },
     { name: 'known-at', help: 'ISO 8601 instant: of what was recorded by then (default now)' },
   ],
+  changes: 'nothing',
   run: async ({ foundation, progress }, given) => {
     const organizationId = given.required('org')
     const [at, knownAt] = [given.text('at'), given.text('known-at')]
@@ -121,6 +141,7 @@ const lots: Command = {
   name: 'credits lots',
   summary: 'what is left of each lot, in the order in which charges draw them',
   parameters: [organizationParameter],
+  changes: 'nothing',
   run: async ({ foundation }, given) => {
     const found = await lotsLeft(await foundation(), given.required('org'))
     return {

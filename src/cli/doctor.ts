@@ -12,6 +12,7 @@ export const doctorCommand: Command = {
     'look at everything this installation needs, whether it runs or not: what is wrong, and what to do; changes nothing',
   parameters: [],
   anyEnvironment: true,
+  changes: 'nothing',
   run: async () => {
     const findings = await examine(process.env)
     const count = (level: Finding['level']): number => findings.filter((one) => one.level === level).length

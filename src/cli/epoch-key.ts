@@ -10,6 +10,7 @@ const list: Command = {
   name: 'epoch-key list',
   summary: 'the keys that data about people are sealed under, and by when each is destroyed',
   parameters: [],
+  changes: 'nothing',
   run: async ({ config, foundation }) => {
     const keys = (await listEpochKeys(await foundation())).map((key) => ({
       key: key.id,
@@ -31,6 +32,17 @@ const abandon: Command = {
   summary:
     'give up what is sealed under keys that are lost for good: people of the data set are dropped, profiles are fetched again',
   parameters: [],
+  changes: {
+    of: 'people',
+    asks: 'always',
+    left: 'Some keys may be given up: "epoch-key list" shows the others, and the same command goes on.',
+    plan: async ({ foundation }) => {
+      const lost = (await listEpochKeys(await foundation())).filter(({ state }) => state === 'lost')
+      return lost.length === 0
+        ? { says: ['Nothing: no key is lost.'], asks: 'never' }
+        : { says: [`Give up for good what is sealed under ${lost.map(({ id }) => id).join(', ')}.`] }
+    },
+  },
   run: async ({ config, foundation }) => {
     const open = await foundation()
     const stores = capabilities.flatMap(({ sealed }) => sealed?.(open) ?? [])

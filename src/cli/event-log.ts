@@ -3,7 +3,7 @@ import { showEvents } from '../administration/events.ts'
 import { InputFault, wholeNumber } from '../administration/input.ts'
 import { eventLogPrefix, eventLogPrefixRule } from '../config.ts'
 import { checkpointCommands } from './checkpoint.ts'
-import { type Command, UsageError } from './command.ts'
+import { type Command, type CommandContext, type Given, UsageError } from './command.ts'
 import { eventJson } from './event-json.ts'
 
 const urlHelp = 'esdb://… for EventStoreDB, postgres://… for the log in that (migrated) database'
@@ -30,6 +30,23 @@ const prefixOf = (name: string, typed: string | undefined): string | undefined =
   return typed
 }
 
+const copyOf = ({ config }: Pick<CommandContext, 'config'>, given: Given) => {
+  const from = {
+    ...urlOf('from', given.text('from'), config.EVENT_LOG_FROM),
+    prefix: prefixOf('from-prefix', given.text('from-prefix')),
+  }
+  const to = {
+    ...urlOf('to', given.text('to'), config.EVENT_LOG_TO),
+    prefix: prefixOf('to-prefix', given.text('to-prefix')) ?? config.EVENT_LOG_PREFIX,
+  }
+  if (from.url === to.url && from.prefix === to.prefix)
+    throw new UsageError('--from and --to are the same event log')
+  return { from, to }
+}
+
+/** A URL without the user and the password in it. */
+const shownUrl = (url: string): string => url.replace(/\/\/[^/]*@/, '//')
+
 const copy: Command = {
   name: 'event-log copy',
   summary:
@@ -40,17 +57,19 @@ const copy: Command = {
     { name: 'from-prefix', help: 'the EVENT_LOG_PREFIX of the source; default: none' },
     { name: 'to-prefix', help: 'the EVENT_LOG_PREFIX of the target; default: EVENT_LOG_PREFIX' },
   ],
+  changes: {
+    of: 'records',
+    asks: 'on a terminal',
+    left: 'A part of the log is copied: the same command goes on where it ended.',
+    plan: async (context, given) => {
+      const { from, to } = copyOf(context, given)
+      return {
+        says: [`Copy every event of ${shownUrl(from.url)} into ${shownUrl(to.url)}, which is changed.`],
+      }
+    },
+  },
   run: async ({ config, logger, progress }, given) => {
-    const from = {
-      ...urlOf('from', given.text('from'), config.EVENT_LOG_FROM),
-      prefix: prefixOf('from-prefix', given.text('from-prefix')),
-    }
-    const to = {
-      ...urlOf('to', given.text('to'), config.EVENT_LOG_TO),
-      prefix: prefixOf('to-prefix', given.text('to-prefix')) ?? config.EVENT_LOG_PREFIX,
-    }
-    if (from.url === to.url && from.prefix === to.prefix)
-      throw new UsageError('--from and --to are the same event log')
+    const { from, to } = copyOf({ config }, given)
     const { events, already, streams, leftOut } = await copyBetween(
       { from, to },
       {
@@ -79,6 +98,20 @@ const prepare: Command = {
     'make the EventStoreDB user the service works as, or give it a new password, with the rights it needs; ' +
     'EVENT_LOG_ADMIN_URL and EVENT_LOG_USER_PASSWORD come from the environment',
   parameters: [{ name: 'user', help: 'its name: letters, digits, . _ -', required: true }],
+  changes: {
+    of: 'access',
+    asks: 'on a terminal',
+    left: 'The user may be made without its rights: the same command makes the rest.',
+    plan: async ({ config }, given) => {
+      const user = eventStoreUserOf(given.required('user'))
+      const at = config.EVENT_LOG_ADMIN_URL ?? ''
+      return {
+        says: [
+          `Make the user ${user} at ${shownUrl(at)}, or give it the password of EVENT_LOG_USER_PASSWORD, with the rights the service needs.`,
+        ],
+      }
+    },
+  },
   run: async ({ config, logger }, given) => {
     const user = eventStoreUserOf(given.required('user'))
     const { EVENT_LOG_ADMIN_URL: url, EVENT_LOG_USER_PASSWORD: password } = config
@@ -115,6 +148,7 @@ const show: Command = {
     { name: 'stream', help: 'its name, such as ledger-org_01J… or pricebook', required: true },
     { name: 'revision', help: 'of this event only; the first of a stream is 0' },
   ],
+  changes: 'nothing',
   run: async ({ foundation }, given) => {
     const stream = given.required('stream')
     const typed = given.text('revision')

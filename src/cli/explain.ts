@@ -21,6 +21,7 @@ export const explainCommand: Command = {
     },
     { name: 'whole', kind: 'flag', help: 'read the whole ledger and go by no read model' },
   ],
+  changes: 'nothing',
   run: async ({ foundation, config, progress }, given) => {
     const opened = await foundation({ anyHistory: true })
     const explanation = await explainCall(opened, {

@@ -16,6 +16,7 @@ export const exportCommand: Command = {
     { name: 'all', help: 'of every organization, one after the other', kind: 'flag' },
     ...outputParameters,
   ],
+  changes: 'nothing',
   run: async ({ foundation, json, progress, write }, given) => {
     const all = given.flag('all')
     if (all && given.text('org') !== undefined)

@@ -1,8 +1,9 @@
+import { nearest } from '../foundation/nearest.ts'
 import type { Command } from './command.ts'
 
 /** What is printed for help, and for a command that does not exist. */
 
-const invocation = 'npm run -s cli --'
+export const invocation = 'npm run -s cli --'
 
 export const overview = (shown: readonly Command[]): string => {
   const width = Math.max(...shown.map(({ name }) => name.length))
@@ -12,9 +13,26 @@ export const overview = (shown: readonly Command[]): string => {
     ...shown.map(({ name, summary }) => `  ${name.padEnd(width)}  ${summary}`),
     '',
     `${invocation} <noun> <verb> --help shows a command's parameters. --json prints one JSON document.`,
+    'What changes something takes --dry-run, which shows it and ends there, and --yes, which does it without asking.',
     'OPERATOR_TOKEN proves who you are; --as NAME, or OPERATOR, only labels what you do.',
-    'Exit codes: 0 done, 1 failed, 2 wrong usage.',
+    'Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. --version tells the release.',
   ].join('\n')
+}
+
+/** What may be meant in place of a noun or a verb that there is not; null: nothing is close. */
+export const closeWords = (
+  [noun = '', verb = '']: readonly string[],
+  commands: readonly Command[],
+): string | null => {
+  const nouns = [...new Set(commands.map(({ name }) => name.split(' ')[0] ?? ''))]
+  const meant = nouns.includes(noun) ? noun : nearest(noun, nouns)
+  if (meant === null) return null
+  const verbs = commands.flatMap(({ name }) =>
+    name.startsWith(`${meant} `) ? [name.split(' ')[1] ?? ''] : [],
+  )
+  const close = verbs.includes(verb) ? verb : nearest(verb, verbs)
+  if (meant === noun && close === null) return null
+  return `Is "${[meant, ...(close === null ? [] : [close])].join(' ')}" meant?`
 }
 
 /** `verbs`: the commands of the noun that was typed. */
@@ -26,16 +44,30 @@ export const notFound = ([noun = '', verb]: readonly string[], verbs: readonly C
     : `There is no command "${noun} ${verb}"; the verbs of "${noun}" are ${names}.`
 }
 
-export const usageOf = ({ name, summary, parameters }: Command): string => {
+const asksText = {
+  never: 'asks nothing',
+  'on a terminal': 'shows it and asks on a terminal',
+  always: 'shows it and asks on a terminal; needs --yes where there is none',
+} as const
+
+export const usageOf = ({ name, summary, parameters, changes }: Command): string => {
   const positional = parameters.filter(({ kind }) => kind !== 'flag')
-  const width = Math.max(0, ...parameters.map((parameter) => parameter.name.length))
+  const options = [
+    ...parameters,
+    ...(changes === 'nothing'
+      ? []
+      : [
+          { name: 'dry-run', help: 'show what it would do, and write nothing', required: undefined },
+          { name: 'yes', help: 'do it without asking', required: undefined },
+        ]),
+  ]
+  const width = Math.max(0, ...options.map((option) => option.name.length))
   return [
     `Usage: ${invocation} ${name}${positional.map((one) => (one.required ? ` <${one.name}>` : ` [${one.name}]`)).join('')} [--json]`,
     '',
     `  ${summary}`,
-    ...(parameters.length === 0 ? [] : ['']),
-    ...parameters.map(
-      (one) => `  --${one.name.padEnd(width)}  ${one.help}${one.required ? ' (required)' : ''}`,
-    ),
+    `  Changes ${changes === 'nothing' ? 'nothing' : `${changes.of}; ${asksText[changes.asks]}`}.`,
+    ...(options.length === 0 ? [] : ['']),
+    ...options.map((one) => `  --${one.name.padEnd(width)}  ${one.help}${one.required ? ' (required)' : ''}`),
   ].join('\n')
 }

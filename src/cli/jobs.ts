@@ -2,7 +2,7 @@ import { labelOf } from '../administration/input.ts'
 import { type DeadLetter, deadLetters, type JobRow, knownJobs } from '../administration/jobs.ts'
 import { nearest } from '../foundation/nearest.ts'
 import { nextRuns, type RunState, retryDeadLetters, runNow } from '../jobs/now.ts'
-import { type Command, type CommandContext, UsageError } from './command.ts'
+import { type Command, type CommandContext, type Given, UsageError } from './command.ts'
 import { cut, table } from './table.ts'
 
 const listedMax = 1_000
@@ -16,6 +16,7 @@ const list: Command = {
   summary:
     'the work that is done by the clock: last run and what became of it, next run, failures, dead letters',
   parameters: [],
+  changes: 'nothing',
   run: async ({ foundation }) => {
     const { pool, url } = await foundation()
     const jobs = (await knownJobs(pool)).filter(({ cron }) => cron !== null)
@@ -82,6 +83,16 @@ const run: Command = {
   summary:
     'have a job of the clock run now, in a process with the role jobs, and wait for what becomes of it',
   parameters: [{ name: 'name', help: 'as "jobs list" says', required: true }],
+  changes: {
+    of: 'settings',
+    asks: 'never',
+    left: 'The job runs on where it runs: "jobs list" says what becomes of it.',
+    plan: async ({ foundation }, given) => {
+      const name = labelOf('name', given.required('name'), nameMax)
+      const job = jobNamed(name, await knownJobs((await foundation()).pool))
+      return { says: [`Have ${job.name} run now, in a process with the role jobs.`] }
+    },
+  },
   run: async (context, given) => {
     const name = labelOf('name', given.required('name'), nameMax)
     const foundation = await context.foundation()
@@ -120,6 +131,7 @@ const dead: Command = {
   summary:
     'runs that failed at every try and were given up, with their errors; kept for 30 days, 20 of each job',
   parameters: [{ name: 'name', help: 'of this job only' }],
+  changes: 'nothing',
   run: async ({ foundation }, given) => {
     const { pool } = await foundation()
     const name = given.text('name')
@@ -137,6 +149,16 @@ const dead: Command = {
 
 const uuidPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
+/** Null: all of them. */
+const retriedIn = (given: Given): string | null => {
+  const id = given.text('id')
+  if ((id === undefined) === !given.flag('all'))
+    throw new UsageError('name one dead letter by its id, or give --all')
+  if (id !== undefined && !uuidPattern.test(id))
+    throw new UsageError(`"${id}" is no id of a dead letter; "jobs dead" lists them`)
+  return id ?? null
+}
+
 const retry: Command = {
   name: 'jobs retry',
   summary: 'ask anew for runs that were given up; of several of a job that were to do the same, one',
@@ -144,14 +166,21 @@ const retry: Command = {
     { name: 'id', help: 'of one dead letter, as "jobs dead" says' },
     { name: 'all', help: 'every dead letter', kind: 'flag' },
   ],
+  changes: {
+    of: 'settings',
+    asks: 'never',
+    left: 'Some runs may be asked for: "jobs dead" shows the others.',
+    plan: async (_, given) => {
+      const id = retriedIn(given)
+      return {
+        says: [`Ask anew for ${id === null ? 'every run that was' : `the run ${id}, which was`} given up.`],
+      }
+    },
+  },
   run: async ({ foundation, logger }, given) => {
-    const id = given.text('id')
-    if ((id === undefined) === !given.flag('all'))
-      throw new UsageError('name one dead letter by its id, or give --all')
-    if (id !== undefined && !uuidPattern.test(id))
-      throw new UsageError(`"${id}" is no id of a dead letter; "jobs dead" lists them`)
+    const id = retriedIn(given)
     const open = await foundation()
-    const retried = await retryDeadLetters(open, { id: id ?? null, logger, ...open.operator })
+    const retried = await retryDeadLetters(open, { id, logger, ...open.operator })
     return {
       json: { retried },
       lines: retried.map(

@@ -3,10 +3,12 @@ import {
   changeLimits,
   defaultKeyLimits,
   issueKey,
+  keyToChange,
   listKeys,
   revoke,
   rotate,
 } from '../administration/api-keys.ts'
+import { balance } from '../administration/credits.ts'
 import { labelOf, listOf } from '../administration/input.ts'
 import {
   allowedCidrsOf,
@@ -19,13 +21,22 @@ import {
 } from '../administration/key-request.ts'
 import { openTestOrganization } from '../administration/test-keys.ts'
 import { type Permission, permission } from '../events/capabilities.ts'
-import { type Command, organizationParameter, type Parameter, UsageError } from './command.ts'
+import type { KeyState } from '../keys/key-state.ts'
+import {
+  type Command,
+  type Given,
+  organizationParameter,
+  type Parameter,
+  UsageError,
+  wholeOrNot,
+} from './command.ts'
 import { cut, nameCharsMax, table } from './table.ts'
 
 const keyParameter: Parameter = {
   name: 'key',
-  help: 'API key id: the 16 characters after enl_live_ or enl_test_',
+  help: 'the whole key, or its id: the 16 characters after enl_live_ or enl_test_',
   required: true,
+  kind: 'key',
 }
 const limitParameters: readonly Parameter[] = limitFields.map(({ field, limit, what }) => ({
   name: field,
@@ -55,15 +66,22 @@ export const keyCommands: readonly Command[] = [
         help: 'a test key: free, answered from made-up data, in a ledger of its own',
       },
     ],
+    changes: {
+      of: 'access',
+      asks: 'never',
+      left: 'A key may be issued whose secret no one has seen; "key list" shows it, and "key revoke" ends it.',
+      plan: async ({ foundation }, given) => {
+        const { organizationId, permissions, allowedCidrs, expiresAt } = issueOf(given)
+        const { name } = await balance(await foundation(), organizationId)
+        return {
+          says: [
+            `Issue ${name} (${organizationId}) a ${given.flag('test') ? 'test key' : 'key'} for ${permissions.join(', ')}, from ${allowedCidrs.length === 0 ? 'anywhere' : allowedCidrs.join(', ')}, ${expiresAt === null ? 'for ever' : `until ${expiresAt}`}.`,
+          ],
+        }
+      },
+    },
     run: async ({ foundation }, given) => {
-      const request = {
-        organizationId: given.required('org'),
-        name: labelOf('name', given.text('name') ?? 'default'),
-        permissions: permissionsGiven(given.text('permissions')),
-        limits: { ...defaultKeyLimits, ...limitsOf(given.text) },
-        allowedCidrs: allowedCidrsOf(given.text('allow')),
-        expiresAt: expiryOf(given.text('expires-at')),
-      }
+      const request = issueOf(given)
       const open = await foundation()
       const organizationId = given.flag('test')
         ? await openTestOrganization(open, { ...request, ...open.operator })
@@ -92,6 +110,21 @@ export const keyCommands: readonly Command[] = [
         help: 'such as 15m, 24h or 7d; 0s ends the old key now, 90d is the longest (default 24h)',
       },
     ],
+    changes: {
+      of: 'access',
+      asks: 'always',
+      left: 'A successor may be issued whose secret no one has seen; "key list" shows what there is, and "key revoke" ends it.',
+      plan: async ({ foundation }, given) => {
+        const keyId = given.required('key')
+        const graceMs = graceMsOf(given.text('grace') ?? '24h')
+        const state = await keyToChange(await foundation(), keyId, 'rotate')
+        const end = new Date(Date.now() + graceMs).toISOString()
+        return {
+          says: [`Issue a successor of ${keyText(keyId, state)}, which works until ${end} and no longer.`],
+          json: { api_key_id: keyId, grace_until: end },
+        }
+      },
+    },
     run: async ({ foundation }, given) => {
       const keyId = given.required('key')
       const graceMs = graceMsOf(given.text('grace') ?? '24h')
@@ -115,6 +148,20 @@ export const keyCommands: readonly Command[] = [
       keyParameter,
       { name: 'reason', help: 'kept in the event log (default "revoked by operator")' },
     ],
+    changes: {
+      of: 'access',
+      asks: 'always',
+      left: wholeOrNot('key list'),
+      plan: async ({ foundation }, given) => {
+        const keyId = given.required('key')
+        labelOf('reason', given.text('reason') ?? 'revoked by operator')
+        const state = await keyToChange(await foundation(), keyId, 'revoke')
+        return {
+          says: [`End ${keyText(keyId, state)}: every process refuses it within a second, for good.`],
+          json: { api_key_id: keyId, organization_id: state?.organizationId ?? null },
+        }
+      },
+    },
     run: async ({ foundation }, given) => {
       const keyId = given.required('key')
       const reason = labelOf('reason', given.text('reason') ?? 'revoked by operator')
@@ -127,13 +174,29 @@ export const keyCommands: readonly Command[] = [
     name: 'key limits',
     summary: "change a key's rate limits",
     parameters: [keyParameter, ...limitParameters],
+    changes: {
+      of: 'access',
+      asks: 'always',
+      left: wholeOrNot('key list'),
+      plan: async ({ foundation }, given) => {
+        const keyId = given.required('key')
+        const limits = limitsGiven(given)
+        const state = await keyToChange(await foundation(), keyId, 'limits')
+        const before: Readonly<Record<string, number>> = { ...state?.limits }
+        const changed = Object.entries(limits).map(([name, to]) => ({ name, from: before[name] ?? 0, to }))
+        return {
+          says: [
+            `Change the limits of ${keyText(keyId, state)}: ${changed.map(({ name, from, to }) => `${name} from ${from} to ${to}`).join(', ')}.`,
+          ],
+          // A lower limit takes access away: calls are refused that were not.
+          asks: changed.some(({ from, to }) => to < from) ? 'always' : 'on a terminal',
+          json: { api_key_id: keyId, rate_limits: { ...state?.limits, ...limits } },
+        }
+      },
+    },
     run: async ({ foundation }, given) => {
       const keyId = given.required('key')
-      const limits = limitsOf(given.text)
-      if (Object.keys(limits).length === 0)
-        throw new UsageError(
-          'give --requests-per-minute, --requests-per-day or --email-validations-per-second',
-        )
+      const limits = limitsGiven(given)
       const open = await foundation()
       return {
         json: {
@@ -147,6 +210,7 @@ export const keyCommands: readonly Command[] = [
     name: 'key list',
     summary: 'list keys; secrets are not stored and cannot be shown',
     parameters: [{ name: 'org', help: 'of this organization only' }],
+    changes: 'nothing',
     run: async ({ foundation, logger }, given) => {
       const rows = await listKeys(await foundation(), given.text('org') ?? null, logger)
       return { json: rows.map(keyJson), lines: table(rows.map((row) => shown(row, Date.now()))) }
@@ -189,6 +253,28 @@ const stateOf = (row: ApiKeyRow, nowMs: number): string => {
   const until = `${row.grace_until.toISOString()} (${row.successor_id})`
   return row.grace_until.getTime() <= nowMs ? `replaced ${until}` : `works until ${until}`
 }
+
+const issueOf = (given: Given) => ({
+  organizationId: given.required('org'),
+  name: labelOf('name', given.text('name') ?? 'default'),
+  permissions: permissionsGiven(given.text('permissions')),
+  limits: { ...defaultKeyLimits, ...limitsOf(given.text) },
+  allowedCidrs: allowedCidrsOf(given.text('allow')),
+  expiresAt: expiryOf(given.text('expires-at')),
+})
+
+const limitsGiven = (given: Given) => {
+  const limits = limitsOf(given.text)
+  if (Object.keys(limits).length === 0)
+    throw new UsageError('give --requests-per-minute, --requests-per-day or --email-validations-per-second')
+  return limits
+}
+
+/** A key for people: whose it is, and what of it they have seen. */
+const keyText = (keyId: string, state: KeyState | null): string =>
+  state === null
+    ? `key ${keyId}, of which the event log does not tell what it is`
+    : `key ${keyId} "${cut(state.name, nameCharsMax)}" of ${cut(state.organizationName, nameCharsMax)} (${state.organizationId}), which ends with ${state.last4}`
 
 const permissionsGiven = (text: string | undefined): Permission[] =>
   text === undefined ? permissionsByDefault : permissionsOf(listOf(text))

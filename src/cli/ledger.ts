@@ -2,7 +2,7 @@ import { labelOf, wholeNumber } from '../administration/input.ts'
 import { acknowledgeFault, type VerifiedLedger, verifyLedgers } from '../administration/ledgers.ts'
 import { formatCredits } from '../billing/money.ts'
 import type { LedgerFault } from '../ledger/verify.ts'
-import { type Command, organizationParameter } from './command.ts'
+import { type Command, type Given, organizationParameter, wholeOrNot } from './command.ts'
 import { explainCommand } from './explain.ts'
 import { exportCommand } from './export.ts'
 import { reconcileCommand } from './reconcile.ts'
@@ -14,6 +14,7 @@ const verify: Command = {
   summary:
     'recompute the hash chain, the rules and every charge of a ledger, or of all; names the first broken event',
   parameters: [{ name: 'org', help: 'of this organization only (default: all)' }],
+  changes: 'nothing',
   run: async ({ foundation, progress }, given) => {
     const { ok, readModels, ledgers } = await verifyLedgers(await foundation({ anyHistory: true }), {
       organizationId: given.text('org'),
@@ -73,6 +74,13 @@ const verdictLines = ({
 const described = ({ revision, event_id, type, digest, fault }: LedgerFault): string =>
   `revision ${revision}, ${event_id === null ? 'no event' : `event ${event_id} (${type})`}, digest ${digest === '' ? 'none' : digest}: ${fault}`
 
+const acknowledgedIn = (given: Given) => ({
+  organization_id: given.required('org'),
+  revision: wholeNumber('revision', given.required('revision'), revisionBounds),
+  digest: given.required('digest'),
+  reason: labelOf('reason', given.required('reason')),
+})
+
 const acknowledge: Command = {
   name: 'ledger acknowledge',
   summary: 'record that a fault "ledger verify" names is known; any other fault stays new',
@@ -82,11 +90,21 @@ const acknowledge: Command = {
     { name: 'digest', help: 'as "ledger verify" names it', required: true },
     { name: 'reason', help: 'why it may stay as it is', required: true },
   ],
+  changes: {
+    of: 'records',
+    asks: 'always',
+    left: wholeOrNot('ledger verify'),
+    plan: async (_, given) => {
+      const { organization_id, revision, digest } = acknowledgedIn(given)
+      return {
+        says: [
+          `Record that the fault at revision ${revision} of ${organization_id}, digest ${digest}, is known: it raises no alarm any more.`,
+        ],
+      }
+    },
+  },
   run: async ({ foundation }, given) => {
-    const organization_id = given.required('org')
-    const revision = wholeNumber('revision', given.required('revision'), revisionBounds)
-    const digest = given.required('digest')
-    const reason = labelOf('reason', given.required('reason'))
+    const { organization_id, revision, digest, reason } = acknowledgedIn(given)
     const open = await foundation({ anyHistory: true })
     await acknowledgeFault(open, {
       organizationId: organization_id,

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { rmSync } from 'node:fs'
 import { link, open, rename, rm, stat } from 'node:fs/promises'
 import { InputFault } from '../administration/input.ts'
 import type { CommandContext, Given, Parameter } from './command.ts'
@@ -6,7 +7,11 @@ import type { CommandContext, Given, Parameter } from './command.ts'
 /** Where long output goes: a file that appears when it is whole, or standard output. */
 
 export const outputParameters: readonly Parameter[] = [
-  { name: 'out', help: 'write to this file, readable by its owner alone (default: standard output)' },
+  {
+    name: 'out',
+    help: 'write to this file, readable by its owner alone (default: standard output)',
+    kind: 'file',
+  },
   { name: 'force', help: 'replace the file if it exists', kind: 'flag' },
 ]
 
@@ -29,6 +34,9 @@ export const withOutput = async <Result>(
   if (!replace) await refuseExisting(path)
   const draft = `${path}.${randomBytes(6).toString('hex')}.tmp`
   const file = await open(draft, 'wx', 0o600).catch(toldAs(path))
+  // Ended in the middle, by Ctrl-C or by a reader that has seen enough, no half of a file is left.
+  const dropDraft = (): void => rmSync(draft, { force: true })
+  process.once('exit', dropDraft)
   try {
     const result = await gathered(async (text) => {
       await file.appendFile(text)
@@ -42,6 +50,7 @@ export const withOutput = async <Result>(
   } finally {
     await file.close().catch(() => undefined)
     await rm(draft, { force: true })
+    process.off('exit', dropDraft)
   }
 }
 

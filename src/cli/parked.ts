@@ -2,7 +2,7 @@ import { InputFault, labelOf } from '../administration/input.ts'
 import { type ParkedEvent, parkedEvents, releaseParked, stillUnreadable } from '../administration/parked.ts'
 import { rebuild } from '../administration/rebuilds.ts'
 import { projectionNamed, projectionParameter, reporter } from './chosen-projections.ts'
-import type { Command } from './command.ts'
+import { type Command, type Given, wholeOrNot } from './command.ts'
 import { table } from './table.ts'
 
 const parkedJson = (one: ParkedEvent) => ({
@@ -21,6 +21,7 @@ const list: Command = {
   name: 'projection parked',
   summary: 'the events that could not be folded, with their errors',
   parameters: [{ name: 'name', help: 'one projection; default: all' }],
+  changes: 'nothing',
   run: async ({ foundation }, given) => {
     const name = given.text('name')
     const projection = name === undefined ? null : projectionNamed(name).name
@@ -37,6 +38,24 @@ const retry: Command = {
   name: 'projection retry',
   summary: 'fold a projection anew if this release can read what was set aside',
   parameters: [projectionParameter],
+  changes: {
+    of: 'rows',
+    asks: 'on a terminal',
+    left: 'The live rows are what they were, unless the switch was made: "projection rebuilds" says so.',
+    plan: async ({ foundation }, given) => {
+      const { name } = projectionNamed(given.required('name'))
+      const waiting = (await parkedEvents(await foundation(), name)).filter(
+        ({ state }) => state !== 'released',
+      )
+      return {
+        says: [
+          waiting.length === 0
+            ? `Nothing: no event of ${name} is set aside.`
+            : `Fold ${name} anew if this release can read the ${waiting.length} events that were set aside, and switch.`,
+        ],
+      }
+    },
+  },
   run: async (context, given) => {
     const projection = projectionNamed(given.required('name'))
     const foundation = await context.foundation()
@@ -77,6 +96,15 @@ const retry: Command = {
   },
 }
 
+const releaseOf = (given: Given) => {
+  const projection = projectionNamed(given.required('name'))
+  const text = given.required('position')
+  if (!/^\d{1,19}$/.test(text))
+    throw new InputFault('position', `"${text}" is not a position of the event log`)
+  const reason = labelOf('reason', given.required('reason'))
+  return { projection, text, reason }
+}
+
 const release: Command = {
   name: 'projection release',
   summary: 'let a projection go on without an event for ever; not of money, not of keys',
@@ -85,12 +113,23 @@ const release: Command = {
     { name: 'position', help: 'of the event, as "projection parked" says', required: true },
     { name: 'reason', help: 'kept in the event log', required: true },
   ],
+  changes: {
+    of: 'rows',
+    asks: 'always',
+    left: wholeOrNot('projection parked'),
+    plan: async ({ foundation }, given) => {
+      const { projection, text } = releaseOf(given)
+      const found = (await parkedEvents(await foundation(), projection.name)).find(
+        ({ position }) => position === BigInt(text),
+      )
+      const what = found === undefined ? '' : `, a ${found.type} of ${found.stream}`
+      return {
+        says: [`Let ${projection.name} go on without the event at position ${text}${what}, for ever.`],
+      }
+    },
+  },
   run: async ({ foundation }, given) => {
-    const projection = projectionNamed(given.required('name'))
-    const text = given.required('position')
-    if (!/^\d{1,19}$/.test(text))
-      throw new InputFault('position', `"${text}" is not a position of the event log`)
-    const reason = labelOf('reason', given.required('reason'))
+    const { projection, text, reason } = releaseOf(given)
     const open = await foundation()
     const position = BigInt(text)
     await releaseParked(open, { projection, position, reason, ...open.operator })

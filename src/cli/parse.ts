@@ -1,5 +1,8 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util'
+import { nearest } from '../foundation/nearest.ts'
 import { type Command, type Given, UsageError } from './command.ts'
+import { fromUser } from './files.ts'
+import { keyIdOf } from './secrets-in-text.ts'
 
 /** The command that the words begin with, and the words behind its name. */
 export const findCommand = (
@@ -13,21 +16,42 @@ export const findCommand = (
   return null
 }
 
+/** What every command takes. */
+const commonFlags = ['json', 'help'] as const
+/** What every command takes that changes something. */
+const changeFlags = ['dry-run', 'yes'] as const
+
+/** The options of a command, by their names without dashes. */
+export const optionsOf = ({ parameters, changes }: Command): string[] => [
+  ...parameters.map(({ name }) => name),
+  ...(changes === 'nothing' ? [] : changeFlags),
+  ...['as', ...commonFlags],
+]
+
 /** A negative number is a value, and no option as parseArgs takes it for. What is typed never holds the zero character. */
 const veiled = (arg: string): string => (/^-[\d.]/.test(arg) ? `\0${arg}` : arg)
 const unveiled = (text: string): string => text.replace(/^\0/, '')
 
+export type Typed = {
+  readonly given: Given
+  readonly as: string | undefined
+  readonly json: boolean
+  readonly help: boolean
+  readonly dryRun: boolean
+  readonly yes: boolean
+}
+
 /** Values by `--name`, then by position into the parameters that were not named. Throws what `isUsageError` knows. */
-export const givenOf = (
-  { parameters }: Command,
-  args: string[],
-): { given: Given; as: string | undefined; json: boolean; help: boolean } => {
+export const givenOf = (command: Command, args: string[]): Typed => {
+  const { parameters, changes } = command
   const options: NonNullable<ParseArgsConfig['options']> = {
     as: { type: 'string' },
     json: { type: 'boolean' },
     help: { type: 'boolean', short: 'h' },
   }
+  if (changes !== 'nothing') for (const name of changeFlags) options[name] = { type: 'boolean' }
   for (const { name, kind } of parameters) options[name] = { type: kind === 'flag' ? 'boolean' : 'string' }
+  checkOptions(command, args.map(veiled), options)
   const { values, positionals } = parseArgs({ args: args.map(veiled), allowPositionals: true, options })
   const texts = new Map<string, string>()
   for (const [name, value] of Object.entries(values))
@@ -38,16 +62,47 @@ export const givenOf = (
     if (parameter === undefined) throw new UsageError(`"${value}" is one value too many`)
     texts.set(parameter.name, value)
   }
+  const told = new Map([...texts].map(([name, text]) => [name, meant(command, name, text)]))
   const given: Given = {
-    text: (name) => texts.get(name),
+    text: (name) => told.get(name),
     required: (name) => {
-      const value = texts.get(name)
+      const value = told.get(name)
       if (value === undefined || value === '') throw new UsageError(`--${name} is required`)
       return value
     },
     flag: (name) => values[name] === true,
   }
-  return { given, as: texts.get('as'), json: values.json === true, help: values.help === true }
+  const is = (name: string): boolean => values[name] === true
+  return {
+    ...{ given, as: texts.get('as'), json: is('json'), help: is('help') },
+    ...{ dryRun: is('dry-run'), yes: is('yes') },
+  }
+}
+
+/** A value as its parameter's kind has it. An empty one is told as it is: the command says what is wrong with it. */
+const meant = ({ parameters }: Command, name: string, text: string): string => {
+  const kind = parameters.find((one) => one.name === name)?.kind
+  if (text.trim() === '') return text
+  if (kind === 'file') return fromUser(text)
+  return kind === 'key' ? keyIdOf(name, text) : text
+}
+
+/** Throws for an option that the command does not take, with the one that may be meant. */
+const checkOptions = (
+  command: Command,
+  args: string[],
+  options: NonNullable<ParseArgsConfig['options']>,
+): void => {
+  const { tokens } = parseArgs({ args, allowPositionals: true, options, strict: false, tokens: true })
+  for (const token of tokens) {
+    if (token.kind !== 'option' || Object.hasOwn(options, token.name)) continue
+    const known = optionsOf(command)
+    const close = nearest(token.name, known)
+    throw new UsageError(
+      `"${command.name}" takes no ${token.rawName}`,
+      close === null ? `it takes ${known.map((one) => `--${one}`).join(', ')}` : `is --${close} meant?`,
+    )
+  }
 }
 
 /** Whether a command was typed wrongly, by our rules or by those of `parseArgs`. */

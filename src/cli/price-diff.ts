@@ -18,6 +18,7 @@ export const priceDiff: Command = {
     { name: 'month', help: 'whose calls, such as 2026-10, in UTC (default: last month)' },
     { name: 'org', help: 'of this organization only' },
   ],
+  changes: 'nothing',
   run: async ({ foundation, progress, logger }, given) => {
     const [first, second] = [given.required('from'), given.required('to')]
     const monthText = given.text('month')

@@ -13,6 +13,7 @@ import {
   type Given,
   type OperatedFoundation,
   organizationParameter,
+  wholeOrNot,
 } from './command.ts'
 import { table } from './table.ts'
 
@@ -27,6 +28,26 @@ export const priceOverride: Command = {
     { name: 'reason', help: 'kept in the event log (default "set by operator", or "withdrawn by operator")' },
     { name: 'withdraw', help: 'instead: the id of the override to withdraw, as "price overrides" lists it' },
   ],
+  changes: {
+    of: 'money',
+    asks: 'on a terminal',
+    left: wholeOrNot('price overrides'),
+    plan: async ({ foundation }, given) => {
+      const [withdrawn, organizationId] = [given.text('withdraw'), given.required('org')]
+      const wanted = withdrawn === undefined ? wantedOf(given) : null
+      const standing = await priceOverrides(await foundation(), organizationId)
+      if (wanted === null) {
+        const found = standing.find(({ overrideId }) => overrideId === withdrawn)
+        const what = found === undefined ? '' : `: ${found.sku} at ${found.amount ?? 'the price of the book'}`
+        return { says: [`Withdraw override ${withdrawn} of ${organizationId}${what}.`] }
+      }
+      const amount =
+        wanted.amount === null ? 'the price of the book' : `${formatCredits(wanted.amount)} credits`
+      return {
+        says: [`Price ${wanted.sku} for ${organizationId} at ${amount} from ${wanted.effectiveFrom} on.`],
+      }
+    },
+  },
   run: async ({ foundation }, given) => {
     const withdrawn = given.text('withdraw')
     return withdrawn === undefined
@@ -35,16 +56,20 @@ export const priceOverride: Command = {
   },
 }
 
-const setting = async (foundation: () => Promise<OperatedFoundation>, given: Given): Promise<Answer> => {
+const wantedOf = (given: Given) => {
   const amount = given.required('amount')
   const from = given.text('effective-from')
-  const wanted = {
+  return {
     organizationId: given.required('org'),
     sku: given.required('sku'),
     amount: amount === 'none' ? null : amountOf('amount', amount, { zero: true }),
     effectiveFrom: from === undefined ? new Date().toISOString() : instantOf('effective-from', from),
     reason: labelOf('reason', given.text('reason') ?? 'set by operator'),
   }
+}
+
+const setting = async (foundation: () => Promise<OperatedFoundation>, given: Given): Promise<Answer> => {
+  const wanted = wantedOf(given)
   const open = await foundation()
   const { overrideId } = await setPriceOverride(open, { ...wanted, ...open.operator })
   return {
@@ -81,6 +106,7 @@ export const priceOverridesList: Command = {
   name: 'price overrides',
   summary: "list organizations' own prices that were not withdrawn, with their dates",
   parameters: [{ name: 'org', help: 'of this organization only' }],
+  changes: 'nothing',
   run: async ({ foundation, logger }, given) => {
     const open = await foundation()
     const asked = given.text('org')

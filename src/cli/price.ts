@@ -14,7 +14,8 @@ import { ruleChanges } from '../billing/price-rules.ts'
 import type { PriceProposal, PublishedBook } from '../billing/prices.ts'
 import { twoPersonOf } from '../config.ts'
 import type { PriceBookRule } from '../events/prices.ts'
-import type { Command, OperatedFoundation } from './command.ts'
+import { CommandRefused } from '../ledger/commit.ts'
+import { type Command, type Given, wholeOrNot } from './command.ts'
 import { priceDiff } from './price-diff.ts'
 import { readPriceFile } from './price-file.ts'
 import { priceOverride, priceOverridesList } from './price-override.ts'
@@ -27,6 +28,7 @@ const show: Command = {
     { name: 'name', help: 'a version, such as 2, or a proposal, such as p3' },
     { name: 'at', help: 'at another instant than now' },
   ],
+  changes: 'nothing',
   run: async ({ foundation }, given) => {
     const [text, at] = [given.text('name'), given.text('at')]
     const atMs = at === undefined ? Date.now() : Date.parse(instantOf('at', at))
@@ -46,6 +48,19 @@ const show: Command = {
   },
 }
 
+const proposedIn = async (given: Given) => {
+  const file = given.required('file')
+  const effectiveFrom = instantOf('from', given.required('from'))
+  const text = given.text('reason')
+  const content = await readPriceFile(file)
+  const rulesOver = (base: readonly PriceBookRule[]) => priceRulesOf(content, { named: file, base })
+  return {
+    effectiveFrom,
+    rulesOver,
+    reasonGiven: () => (text === undefined ? null : labelOf('reason', text)),
+  }
+}
+
 const propose: Command = {
   name: 'price propose',
   summary: 'propose a price book, whole or what changes; it prices nothing until it is approved',
@@ -54,24 +69,40 @@ const propose: Command = {
       name: 'file',
       help: 'JSON: [{"rule","rule_version","sku","amount"}, …], or only what changes, such as [{"rule","amount"}]',
       required: true,
+      kind: 'file',
     },
     { name: 'from', help: 'ISO 8601 instant from which it is to price calls', required: true },
     { name: 'reason', help: 'kept in the event log' },
   ],
+  changes: {
+    of: 'money',
+    asks: 'never',
+    left: wholeOrNot('price show'),
+    plan: async ({ foundation }, given) => {
+      const { effectiveFrom, rulesOver, reasonGiven } = await proposedIn(given)
+      reasonGiven()
+      const { inForce } = await pricesAt(await foundation(), Date.parse(effectiveFrom))
+      const base = inForce?.rules ?? []
+      return {
+        says: [
+          `Propose, for calls from ${effectiveFrom} on:`,
+          ...changeLines(ruleChanges(base, rulesOver(base))),
+          'It prices nothing until it is approved.',
+        ],
+      }
+    },
+  },
   run: async ({ foundation }, given) => {
-    const file = given.required('file')
-    const effectiveFrom = instantOf('from', given.required('from'))
-    const reason = given.text('reason')
-    const content = await readPriceFile(file)
+    const { effectiveFrom, rulesOver, reasonGiven } = await proposedIn(given)
     const open = await foundation()
     let before: readonly PriceBookRule[] = []
     const proposed = await proposePriceBook(open, {
       rulesOver: (base) => {
         before = base
-        return priceRulesOf(content, { named: file, base })
+        return rulesOver(base)
       },
       effectiveFrom,
-      reason: reason === undefined ? null : labelOf('reason', reason),
+      reason: reasonGiven(),
       ...open.operator,
     })
     return {
@@ -88,16 +119,36 @@ const propose: Command = {
 const approve: Command = {
   name: 'price approve',
   summary: 'approve a proposal: it is published, and prices calls from its instant on',
-  parameters: [
-    { name: 'proposal', help: 'such as p3', required: true },
-    { name: 'yes', help: 'where one person is enough (TWO_PERSON=off): without being asked', kind: 'flag' },
-  ],
-  run: async ({ foundation, config, ask }, given) => {
+  parameters: [{ name: 'proposal', help: 'such as p3', required: true }],
+  changes: {
+    of: 'money',
+    asks: 'always',
+    left: wholeOrNot('price show'),
+    plan: async ({ foundation }, given) => {
+      const { number } = nameGiven(given.required('proposal'), 'proposal')
+      const found = await proposalAt(await foundation(), number, Date.now())
+      if (found === null) throw new CommandRefused(`there is no proposal p${number}; see "price show"`)
+      if (found.gone !== null) throw new CommandRefused(found.gone)
+      const { effective_from, proposer } = found.proposal
+      return {
+        says: [
+          ...changeLines(found.changes),
+          `Approve p${number}, which ${proposer} proposed: it prices calls from ${effective_from} on. It can be withdrawn until then.`,
+        ],
+      }
+    },
+  },
+  run: async ({ foundation, config }, given) => {
     const { number } = nameGiven(given.required('proposal'), 'proposal')
     const twoPerson = twoPersonOf(config)
     const open = await foundation()
-    const consents = given.flag('yes') || (!twoPerson && (await ask(await questionOf(open, number))) === true)
-    const book = await approvePriceBook(open, { proposal: number, twoPerson, consents, ...open.operator })
+    // Where one person is enough, that person has said yes to the plan.
+    const book = await approvePriceBook(open, {
+      proposal: number,
+      twoPerson,
+      consents: true,
+      ...open.operator,
+    })
     return {
       json: book,
       lines: [
@@ -107,15 +158,6 @@ const approve: Command = {
   },
 }
 
-const questionOf = async (open: OperatedFoundation, proposal: number): Promise<string> => {
-  const found = await proposalAt(open, proposal, Date.now())
-  if (found === null) return `Approve p${proposal}?`
-  const { effective_from } = found.proposal
-  return [...changeLines(found.changes), `Approve p${proposal}, for calls from ${effective_from} on?`].join(
-    '\n',
-  )
-}
-
 const withdraw: Command = {
   name: 'price withdraw',
   summary: 'withdraw a proposal, or a price book that is not in force yet',
@@ -123,6 +165,19 @@ const withdraw: Command = {
     { name: 'name', help: 'a version, such as 2, or a proposal, such as p3', required: true },
     { name: 'reason', help: 'kept in the event log (default "withdrawn by operator")' },
   ],
+  changes: {
+    of: 'money',
+    asks: 'always',
+    left: wholeOrNot('price show'),
+    plan: async ({ foundation }, given) => {
+      const name = nameGiven(given.required('name'))
+      const found = await namedPrices(await foundation(), name)
+      const what = name.kind === 'proposal' ? `proposal p${name.number}` : `price book ${name.number}`
+      return {
+        says: [`Withdraw ${what}, from ${found.effective_from}: it will never price a call.`],
+      }
+    },
+  },
   run: async ({ foundation, config }, given) => {
     const text = given.required('name')
     const name = nameGiven(text)

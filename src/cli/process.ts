@@ -8,6 +8,7 @@ const list: Command = {
   summary:
     'the api processes that live, by the table in the database: where they take commands of the others',
   parameters: [],
+  changes: 'nothing',
   run: async ({ foundation }) => {
     const live = await liveProcesses((await foundation()).pool)
     const apart = apartIn(live)

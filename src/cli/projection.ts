@@ -10,6 +10,7 @@ const list: Command = {
   name: 'projection list',
   summary: 'where every projection stands, and how far behind the event log',
   parameters: [],
+  changes: 'nothing',
   run: async ({ foundation }) => {
     const { states } = await projectionStates(await foundation({ anyHistory: true }))
     const listed = states.map(stateJson)
@@ -64,6 +65,7 @@ const verify: Command = {
   name: 'projection verify',
   summary: 'rebuild projections beside the live ones and compare row for row',
   parameters: projectionParameters,
+  changes: 'nothing',
   run: async (context, given) => {
     const { foundation, logger } = context
     const chosen = chosenProjections(given)

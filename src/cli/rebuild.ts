@@ -21,7 +21,7 @@ import {
   rateOf,
   reporter,
 } from './chosen-projections.ts'
-import type { Answer, Command, CommandContext, Given } from './command.ts'
+import { type Answer, type Command, type CommandContext, type Given, wholeOrNot } from './command.ts'
 import { table } from './table.ts'
 
 const reasonParameter = {
@@ -37,8 +37,21 @@ const rebuilding: Command = {
     ...projectionParameters,
     reasonParameter,
     { name: 'anew', help: 'begin at the start of the log, whatever a killed rebuild has left', kind: 'flag' },
-    { name: 'yes', help: 'forget what only the rows know, without being asked', kind: 'flag' },
   ],
+  changes: {
+    of: 'rows',
+    asks: 'on a terminal',
+    left: 'The live rows are what they were, unless the switch was made: "projection rebuilds" says so, and "projection rebuild" goes on.',
+    plan: async (_, given) => {
+      const chosen = chosenOrAll(given)
+      reasonOf(given)
+      return {
+        says: [
+          `Fold ${namesOf(chosen)} anew from the event log, and switch. "projection rollback NAME" takes the switch back within 7 days.`,
+        ],
+      }
+    },
+  },
   run: async (context, given) => {
     const chosen = chosenOrAll(given)
     const reason = reasonOf(given)
@@ -52,7 +65,7 @@ const rebuilding: Command = {
       ...foundation.operator,
       logger: context.logger,
       anew: given.flag('anew'),
-      mayForget: (lost) => mayForget(lost, given, context),
+      mayForget: (lost) => mayForget(lost, context),
       onProgress: reporter(chosen, context),
     })
     return rebuilt.switched
@@ -98,6 +111,24 @@ const cancel: Command = {
   name: 'projection cancel',
   summary: 'end running rebuilds, wherever they run; the live rows stay as they are',
   parameters: projectionParameters,
+  changes: {
+    of: 'rows',
+    asks: 'on a terminal',
+    left: wholeOrNot('projection rebuilds'),
+    plan: async ({ foundation }, given) => {
+      const names = chosenOrAll(given).map(({ name }) => name)
+      const running = (await rebuilds(await foundation({ anyHistory: true }))).filter(
+        (one) => one.state === 'running' && one.projections.some((name) => names.includes(name)),
+      )
+      return {
+        says: [
+          running.length === 0
+            ? `Nothing: no rebuild of ${names.join(', ')} is running. What a killed one left is dropped.`
+            : `End ${running.map((one) => `the rebuild of ${one.projections.join(', ')} that ${one.actor} began`).join(', and ')}: what it has folded is dropped, and the live rows stay.`,
+        ],
+      }
+    },
+  },
   run: async ({ foundation }, given) => {
     const chosen = chosenOrAll(given)
     const open = await foundation({ anyHistory: true })
@@ -117,6 +148,7 @@ const listed: Command = {
   name: 'projection rebuilds',
   summary: 'the newest rebuilds: who asked, how far they are, what came of them',
   parameters: [],
+  changes: 'nothing',
   run: async ({ foundation }) => {
     const rows = (await rebuilds(await foundation({ anyHistory: true }))).map(rowJson)
     return {
@@ -152,6 +184,18 @@ const rollback: Command = {
   name: 'projection rollback',
   summary: 'put the rows that the last rebuild replaced back in their place, at the same position',
   parameters: [projectionParameter, reasonParameter],
+  changes: {
+    of: 'rows',
+    asks: 'on a terminal',
+    left: wholeOrNot('projection list'),
+    plan: async (_, given) => {
+      const { name } = projectionNamed(given.required('name'))
+      reasonOf(given)
+      return {
+        says: [`Put the rows of ${name} from before its last rebuild back. The same again takes that back.`],
+      }
+    },
+  },
   run: async ({ foundation }, given) => {
     const projection = projectionNamed(given.required('name'))
     const reason = reasonOf(given)
@@ -176,24 +220,17 @@ export const rebuildCommands: readonly Command[] = [rebuilding, cancel, listed, 
 const lostMax = 1_000
 
 /** Lists what a rebuild from a shorter log would forget, and asks. Standard output is kept for the answer. */
-const mayForget = async (
-  lost: readonly OnlyInRows[],
-  given: Given,
-  { ask }: CommandContext,
-): Promise<boolean> => {
+const mayForget = async (lost: readonly OnlyInRows[], { ask }: CommandContext): Promise<boolean> => {
   if (lost.length === 0) return true
-  const lines = [
-    'The event log was restored from an older copy, or replaced. Only the rows know the following, and the rebuild forgets it:',
-    ...lost.slice(0, lostMax).map(lostLine),
-    ...(lost.length > lostMax ? [`  and ${lost.length - lostMax} more`] : []),
-    'Revoked keys work again, erased people come back, and credits are as the log has them, until you repeat what is listed.',
-  ]
-  process.stderr.write(`${lines.join('\n')}\n`)
-  if (given.flag('yes')) return true
-  const answer = await ask('Rebuild from this log and forget the above?')
-  if (answer === null)
-    process.stderr.write('Nobody can be asked here: run it on a terminal, or with --yes.\n')
-  return answer === true
+  return ask({
+    says: [
+      'The event log was restored from an older copy, or replaced. Only the rows know the following, and the rebuild forgets it:',
+      ...lost.slice(0, lostMax).map(lostLine),
+      ...(lost.length > lostMax ? [`  and ${lost.length - lostMax} more`] : []),
+      'Revoked keys work again, erased people come back, and credits are as the log has them, until you repeat what is listed.',
+    ],
+    question: 'Rebuild from this log and forget the above?',
+  })
 }
 
 const lostLine = ({ kind, what, organization_id, at, amount_micro }: OnlyInRows): string => {

@@ -22,6 +22,21 @@ export const reconcileCommand: Command = {
     { name: 'org', help: 'of this organization only (default: all)' },
     { name: 'month', help: 'what was effective in this month (UTC), such as 2026-11 (default: all)' },
   ],
+  changes: {
+    of: 'records',
+    asks: 'never',
+    left: 'Nothing was recorded, or the whole result.',
+    plan: async (_, given) => {
+      const [month, organization] = [given.text('month'), given.text('org')]
+      if (month !== undefined) rangeOf(month)
+      const recorded = month === undefined && organization === undefined
+      return {
+        says: [
+          `Compare the log, the read models and the tariff of ${organization ?? 'every organization'}${recorded ? ', and record the result' : '; nothing is recorded'}.`,
+        ],
+      }
+    },
+  },
   run: async ({ foundation, logger, progress }, given) => {
     const month = given.text('month')
     const range = month === undefined ? undefined : rangeOf(month)

@@ -6,7 +6,16 @@ import { checkPlanFile, type ProvedRun, planFileOf, provedRun } from '../adminis
 import { checkRange, listRerates, planRerate, pricesNamed } from '../administration/rerates.ts'
 import { twoPersonOf } from '../config.ts'
 import { rerateRunId } from '../events/rerates.ts'
-import type { Command, Given, OperatedFoundation, Parameter } from './command.ts'
+import {
+  type Command,
+  type CommandContext,
+  type Given,
+  type OperatedFoundation,
+  type Parameter,
+  type Plan,
+  wholeOrNot,
+} from './command.ts'
+import { fromUser } from './files.ts'
 import { readPriceFile } from './price-file.ts'
 import { doneJson, planLines, runLines } from './rerate-lines.ts'
 
@@ -14,6 +23,7 @@ const runParameter: Parameter = { name: 'run', help: 'as "rerate plan" names it:
 const planParameter: Parameter = {
   name: 'plan',
   help: 'file that "rerate plan --out" wrote: refused where it is not the plan of the run',
+  kind: 'file',
 }
 
 /** The plan of every organization of a large installation; far below what would fill memory. */
@@ -32,6 +42,14 @@ const readJson = async (field: string, path: string): Promise<unknown> => {
   }
 }
 
+const planned = (given: Given) => {
+  const from = instantOf('from', given.required('from'))
+  const to = instantOf('to', given.required('to'))
+  checkRange(from, to, Date.now())
+  const reason = labelOf('reason', given.required('reason'))
+  return { from, to, reason, book: given.required('book'), organization: given.text('org') }
+}
+
 const plan: Command = {
   name: 'rerate plan',
   summary: 'what calls that were made would have cost under other prices; nothing is charged',
@@ -45,19 +63,28 @@ const plan: Command = {
     { name: 'to', help: 'ISO 8601 instant: of calls made before it', required: true },
     { name: 'org', help: 'of this organization only (default: all)' },
     { name: 'reason', help: 'kept in the event log, and shown to the organization', required: true },
-    { name: 'out', help: 'write the plan into this file as well (JSON)' },
+    { name: 'out', help: 'write the plan into this file as well (JSON)', kind: 'file' },
   ],
+  changes: {
+    of: 'records',
+    asks: 'never',
+    left: 'A plan may be recorded, which charges nothing: "rerate list" shows it.',
+    plan: async (_, given) => {
+      const { from, to, book, organization } = planned(given)
+      return {
+        says: [
+          `Work out what calls from ${from} to ${to} of ${organization ?? 'every organization'} would have cost under ${book}, and record that plan; nothing is charged.`,
+        ],
+      }
+    },
+  },
   run: async ({ foundation, progress }, given) => {
-    const from = instantOf('from', given.required('from'))
-    const to = instantOf('to', given.required('to'))
-    checkRange(from, to, Date.now())
-    const reason = labelOf('reason', given.required('reason'))
+    const { from, to, reason, book, organization } = planned(given)
     const open = await foundation()
-    const organization = given.text('org')
-    const planned = await planRerate(
+    const made = await planRerate(
       open,
       {
-        book: await pricesNamed(open, given.required('book'), { from, readJson: readPriceFile }),
+        book: await pricesNamed(open, book, { from, readJson: (path) => readPriceFile(fromUser(path)) }),
         organizationId: organization ?? null,
         organizations: organization === undefined ? await organizationsOf(open) : [organization],
         ...{ from, to, reason },
@@ -66,9 +93,9 @@ const plan: Command = {
       (organizationId, events) => progress(`${organizationId}: ${events} events`),
     )
     const out = given.text('out')
-    const file = planFileOf(planned)
+    const file = planFileOf(made)
     if (out !== undefined) await writeFile(out, `${JSON.stringify(file, null, 2)}\n`)
-    return { json: { run: planned.proposed.run, ...file }, lines: planLines(planned) }
+    return { json: { run: made.proposed.run, ...file }, lines: planLines(made) }
   },
 }
 
@@ -100,6 +127,7 @@ const show: Command = {
   name: 'rerate show',
   summary: 'the plan of a re-rate, and what became of it; verifies its digest and signature',
   parameters: [runParameter, planParameter],
+  changes: 'nothing',
   run: async ({ foundation }, given) =>
     answerOf(await checked(await foundation({ anyHistory: true }), given)),
 }
@@ -108,17 +136,31 @@ const list: Command = {
   name: 'rerate list',
   summary: 'every re-rate that was planned',
   parameters: [],
+  changes: 'nothing',
   run: async ({ foundation }) => ({ json: await listRerates(await foundation({ anyHistory: true })) }),
+}
+
+/** What is done to a plan, under the plan itself. */
+const planOf = async (
+  { foundation }: Pick<CommandContext, 'foundation'>,
+  given: Given,
+  said: (run: string) => string,
+): Promise<Plan> => {
+  const found = await checked(await foundation(), given)
+  return { says: [...runLines(found), '', said(found.run)], json: answerOf(found).json }
 }
 
 const approve: Command = {
   name: 'rerate approve',
   summary: 'approve a plan; with TWO_PERSON=on by another person than who planned it',
-  parameters: [
-    runParameter,
-    planParameter,
-    { name: 'yes', help: 'with TWO_PERSON=off: approve it alone', kind: 'flag' },
-  ],
+  parameters: [runParameter, planParameter],
+  changes: {
+    of: 'money',
+    asks: 'always',
+    left: wholeOrNot('rerate show'),
+    plan: (context, given) =>
+      planOf(context, given, (run) => `Approve ${run}: "rerate apply" may then write its adjustments.`),
+  },
   run: async ({ foundation, config }, given) => {
     const open = await foundation()
     const { run } = await checked(open, given)
@@ -126,7 +168,8 @@ const approve: Command = {
       run,
       ...open.operator,
       twoPerson: twoPersonOf(config),
-      consents: given.flag('yes'),
+      // Where one person is enough, that person has said yes to the plan.
+      consents: true,
     })
     return answerOf(found)
   },
@@ -136,6 +179,13 @@ const apply: Command = {
   name: 'rerate apply',
   summary: 'write the adjustments of an approved plan; goes on where it was interrupted',
   parameters: [runParameter, planParameter],
+  changes: {
+    of: 'money',
+    asks: 'always',
+    left: 'Some ledgers may have their adjustments: "rerate apply" again goes on with the others, and charges none twice.',
+    plan: (context, given) =>
+      planOf(context, given, (run) => `Write the adjustments of ${run} into these ledgers.`),
+  },
   run: async ({ foundation, config, progress }, given) => {
     const open = await foundation()
     const { run } = await checked(open, given)
@@ -153,6 +203,19 @@ const abandon: Command = {
   name: 'rerate abandon',
   summary: 'give a plan up; what it was applied to stays',
   parameters: [runParameter, { name: 'reason', help: 'kept in the event log', required: true }],
+  changes: {
+    of: 'money',
+    asks: 'always',
+    left: wholeOrNot('rerate show'),
+    plan: async (context, given) => {
+      labelOf('reason', given.required('reason'))
+      return planOf(
+        context,
+        given,
+        (run) => `Give ${run} up: what it was applied to stays, the rest never is.`,
+      )
+    },
+  },
   run: async ({ foundation }, given) => {
     const run = runOf(given)
     const reason = labelOf('reason', given.required('reason'))

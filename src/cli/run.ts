@@ -1,58 +1,90 @@
-import { InputFault } from '../administration/input.ts'
-import { ConfigError, parseConfig } from '../config.ts'
-import { EventDataError } from '../event-log/stored-event.ts'
+import service from '../../package.json' with { type: 'json' }
+import { parseConfig } from '../config.ts'
 import { type Closing, createClosing } from '../foundation/closing.ts'
 import { openFoundation } from '../foundation/foundation.ts'
 import { createLogger } from '../foundation/logger.ts'
 import { parseSoundConfig } from '../foundation/sound-config.ts'
-import type { Answer, Command, CommandContext, Given, OperatedFoundation } from './command.ts'
+import type { Answer, Command, CommandContext, OperatedFoundation } from './command.ts'
 import { commands } from './commands.ts'
-import { notFound, overview, usageOf } from './help.ts'
+import { askLater, consentTo } from './consent.ts'
+import { exitCodeOf, failureJson, failureText } from './failure.ts'
+import { closeWords, notFound, overview, usageOf } from './help.ts'
+import { type Interruptible, interruptible } from './interrupt.ts'
 import { operatorOf } from './operator.ts'
-import { findCommand, givenOf, isUsageError } from './parse.ts'
+import { findCommand, givenOf, type Typed } from './parse.ts'
+import { withoutSecrets } from './secrets-in-text.ts'
 import { members, type Row, table } from './table.ts'
-import { ask, progressLine, write } from './terminal.ts'
+import { ask, isTerminal, progressLine, write } from './terminal.ts'
 
 /** A person waits no longer for a database that is away; the service itself waits for one that recovers. */
 const databaseWaitMs = 10_000
 
 /**
  * The operators' command line: one face of administration. Works while the service runs and while it does not. Resolves
- * with the exit code: 0 done, 1 failed, 2 wrong usage.
+ * with the exit code: 0 done, 1 failed, 2 wrong usage; 130 where Ctrl-C ended it.
  */
 export const runCommandLine = async (args: string[]): Promise<number> => {
-  const found = findCommand(args, commands)
+  const found = findCommand(withFlagsBehind(args), commands)
   if (found === null) return withoutCommand(args)
   const { command, rest } = found
   const closing = createClosing()
+  const json = asksForJson(rest)
+  const interruption = interruptible({ json, close: closing.close })
   try {
-    const { given, as, json, help } = givenOf(command, rest)
-    if (help) {
+    const typed = givenOf(command, rest)
+    if (typed.help) {
       await write(`${usageOf(command)}\n`)
       return 0
     }
-    return await runCommand(command, { given, as, json, closing })
+    const code = await runCommand(command, typed, { closing, interruption })
+    return interruption.code() ?? code
   } catch (error) {
-    const wrongUsage = error instanceof InputFault || isUsageError(error)
-    process.stderr.write(`${sentenceOf(error)}\n${wrongUsage ? `\n${usageOf(command)}\n` : ''}`)
-    return wrongUsage || error instanceof ConfigError || error instanceof EventDataError ? 2 : 1
+    // What fails for the interruption was told with it.
+    if (interruption.code() === null) process.stderr.write(failureText(error, { command, json }))
+    return interruption.code() ?? exitCodeOf(error)
   } finally {
     await closing.close()
+    interruption.end()
   }
 }
 
+/** `--json org list` is `org list --json`. */
+const withFlagsBehind = (args: readonly string[]): string[] => {
+  const leading = args.findIndex((arg) => !isFlag(arg))
+  return leading <= 0 ? [...args] : [...args.slice(leading), ...args.slice(0, leading)]
+}
+const isFlag = (arg: string): boolean => ['--json', '--yes', '--dry-run'].includes(arg)
+
+/** Also where the rest was typed wrongly. */
+const asksForJson = (words: readonly string[]): boolean =>
+  words.slice(0, words.includes('--') ? words.indexOf('--') : undefined).includes('--json')
+
 const withoutCommand = async (args: readonly string[]): Promise<number> => {
+  if (args[0] === '--version' || args[0] === '-v') {
+    await write(`${service.name} ${service.version}, Node.js ${process.versions.node}\n`)
+    return 0
+  }
   const asked = args.length === 0 || args.some((arg) => arg === '--help' || arg === '-h' || arg === 'help')
-  const verbs = commands.filter(({ name }) => name.startsWith(`${args[0]} `))
+  const [noun] = args.filter((arg) => arg !== 'help')
+  const verbs = commands.filter(({ name }) => name.startsWith(`${noun} `))
   const text = overview(verbs.length === 0 ? commands : verbs)
-  if (asked) await write(`${text}\n`)
-  else process.stderr.write(`${notFound(args, verbs)}\n\n${text}\n`)
-  return asked ? 0 : 2
+  if (asked) {
+    await write(`${text}\n`)
+    return 0
+  }
+  const [message, remedy] = [notFound(args, verbs), closeWords(args, commands)]
+  process.stderr.write(
+    asksForJson(args)
+      ? failureJson({ code: 'usage', message, field: null, remedy })
+      : withoutSecrets(remedy === null ? `${message}\n\n${text}\n` : `${message} ${remedy}\n`),
+  )
+  return 2
 }
 
 const runCommand = async (
   command: Command,
-  { given, as, json, closing }: { given: Given; as: string | undefined; json: boolean; closing: Closing },
+  { given, as, json, dryRun, yes }: Typed,
+  { closing, interruption }: { closing: Closing; interruption: Interruptible },
 ): Promise<number> => {
   const config =
     command.anyEnvironment === true ? parseSoundConfig(process.env).config : parseConfig(process.env)
@@ -67,10 +99,24 @@ const runCommand = async (
     opened = { ...open, operator: await operatorIn(open) }
     return opened
   }
-  const context = { config, logger, json, write, ask, progress: progress.show, foundation }
-  const answer = await command.run(context, given).finally(progress.end)
+  const asking = isTerminal() ? ask : null
+  const context: CommandContext = {
+    ...{ config, logger, json, write, foundation, progress: progress.show },
+    ask: askLater({ yes, ask: asking, json }),
+    interrupted: interruption.signal,
+  }
+  const perform = async (): Promise<Answer> => {
+    const shown = await consentTo(command, { context, given, how: { dryRun, yes, ask: asking } })
+    if (shown !== null) return shown
+    if (command.changes !== 'nothing') interruption.began(command.changes)
+    return command.run(context, given)
+  }
+  const answer = await perform().finally(progress.end)
+  const code = answer.failed === true ? 1 : 0
+  // Where the reader has seen enough, that is what the process ends with.
+  process.exitCode = code
   if (answer.written !== true) await write(`${printed(answer, json)}\n`)
-  return answer.failed === true ? 1 : 0
+  return code
 }
 
 const printed = (answer: Answer, json: boolean): string => {
@@ -80,11 +126,4 @@ const printed = (answer: Answer, json: boolean): string => {
     (Array.isArray(one) ? table(one as Row[]) : members({ ...one })).join('\n'),
   )
   return sections.join('\n\n')
-}
-
-/** A host with several addresses fails with an error for each, and says nothing itself. */
-const sentenceOf = (error: unknown): string => {
-  if (error instanceof AggregateError && error.message === '') return sentenceOf(error.errors[0])
-  if (error instanceof InputFault) return `--${error.field}: ${error.message}`
-  return error instanceof Error ? error.message || error.name : String(error)
 }

@@ -9,6 +9,16 @@ export const seedCommands: readonly Command[] = [
     name: 'seed',
     summary: 'make another demo organization with a key and 1,000 credits; the demo user gets a new password',
     parameters: [],
+    changes: {
+      of: 'access',
+      asks: 'never',
+      left: 'A demo organization may be there in part: "org list" shows it, and "seed" again makes another one.',
+      plan: async () => ({
+        says: [
+          'Make a demo organization with a key and 1,000 credits, and give the demo user a new password.',
+        ],
+      }),
+    },
     run: async ({ foundation, config }) => {
       const open = await foundation()
       const demo = await seedDemo(open, { ...(await addressesNow(config)), ...open.operator })

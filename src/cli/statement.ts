@@ -11,7 +11,7 @@ import type { StatementLine } from '../billing/statement.ts'
 import { closedTotals } from '../billing/statement.ts'
 import { csv, jsonLines, summaryJson } from '../billing/statement-file.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import { type Command, organizationParameter, UsageError } from './command.ts'
+import { type Command, type Given, organizationParameter, UsageError } from './command.ts'
 import { outputParameters, withOutput } from './output.ts'
 import { cut, members, type Row, table } from './table.ts'
 
@@ -31,6 +31,7 @@ const statement: Command = {
     { name: 'jsonl', help: 'as JSON Lines, the form whose digest a closed month keeps', kind: 'flag' },
     ...outputParameters,
   ],
+  changes: 'nothing',
   run: async ({ foundation, json, progress, write }, given) => {
     const organizationId = given.required('org')
     const month = monthOf('month', given.required('month'))
@@ -134,6 +135,17 @@ type Outcome = {
   readonly reason: string | null
 }
 
+const closingOf = (given: Given): { month: string; organizationId: string | null } => {
+  const all = given.flag('all')
+  // With --all the month is the first value.
+  const monthText = given.text('month') ?? (all ? given.text('org') : undefined)
+  if (monthText === undefined) throw new UsageError('--month is required')
+  const month = monthOf('month', monthText)
+  if (all && given.text('org') !== undefined && given.text('month') !== undefined)
+    throw new UsageError('give an organization or --all, not both')
+  return { month, organizationId: all ? null : given.required('org') }
+}
+
 const close: Command = {
   name: 'ledger close',
   summary: "make a month's statement final: what comes later for it is a correction in the open month",
@@ -142,17 +154,28 @@ const close: Command = {
     { name: 'month', help: monthParameter.help },
     { name: 'all', help: 'of every organization', kind: 'flag' },
   ],
+  changes: {
+    of: 'records',
+    asks: 'always',
+    left: 'Some organizations may have the month closed: the command again goes on with the others.',
+    plan: async ({ foundation }, given) => {
+      const { month, organizationId } = closingOf(given)
+      const open = await foundation()
+      const whose =
+        organizationId ?? `all ${(await organizationsOf(open)).length} organizations, one after the other`
+      return {
+        says: [
+          `Close ${month} of ${whose}: its statement is final, and what comes later for it is a correction in the open month.`,
+        ],
+      }
+    },
+  },
   run: async ({ foundation, progress }, given) => {
-    const all = given.flag('all')
-    // With --all the month is the first value.
-    const monthText = given.text('month') ?? (all ? given.text('org') : undefined)
-    if (monthText === undefined) throw new UsageError('--month is required')
-    const month = monthOf('month', monthText)
-    if (all && given.text('org') !== undefined && given.text('month') !== undefined)
-      throw new UsageError('give an organization or --all, not both')
+    const { month, organizationId: one } = closingOf(given)
+    const all = one === null
     const opened = await foundation()
     const outcomes: Outcome[] = []
-    for (const organizationId of all ? await organizationsOf(opened) : [given.required('org')]) {
+    for (const organizationId of all ? await organizationsOf(opened) : [one]) {
       const closing = closeMonth(opened, {
         organizationId,
         month,

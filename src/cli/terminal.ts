@@ -21,12 +21,27 @@ export const progressLine = (): { show: (line: string) => void; end: () => void 
 export const write = (text: string): Promise<void> =>
   new Promise((resolve, reject) => process.stdout.write(text, (error) => (error ? reject(error) : resolve())))
 
-/** Asks the person at the terminal; null where there is no terminal. */
-export const ask = async (question: string): Promise<boolean | null> => {
-  if (!process.stdin.isTTY) return null
+/** Whether there is a person to ask: what is asked goes to standard error, and standard output may go anywhere. */
+export const isTerminal = (): boolean => process.stdin.isTTY === true && process.stderr.isTTY === true
+
+/**
+ * Shows what it is about on standard error, which keeps standard output for the answer, and asks. Anything but a yes is a
+ * no, an end of the input as well. Ctrl-C interrupts the command as it does elsewhere.
+ */
+export const ask = async ({
+  says,
+  question,
+}: {
+  readonly says: readonly string[]
+  readonly question: string
+}): Promise<boolean> => {
+  process.stderr.write(`${says.join('\n')}\n`)
   const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  // The terminal is read as it is typed on, so the signal comes as a character.
+  terminal.once('SIGINT', () => process.kill(process.pid, 'SIGINT'))
+  const ended = new Promise<string>((resolve) => terminal.once('close', () => resolve('')))
   try {
-    return /^y(es)?$/i.test((await terminal.question(`${question} [y/N] `)).trim())
+    return /^y(es)?$/i.test((await Promise.race([terminal.question(`${question} [y/N] `), ended])).trim())
   } finally {
     terminal.close()
   }

@@ -4,7 +4,7 @@ import {
   operatorTokens,
   revokeOperatorTokens,
 } from '../administration/operator-tokens.ts'
-import { freshPassword, putUser } from '../administration/users.ts'
+import { freshPassword, putUser, userExists } from '../administration/users.ts'
 import type { Command, Parameter } from './command.ts'
 import { table } from './table.ts'
 
@@ -15,6 +15,17 @@ const create: Command = {
   name: 'user create',
   summary: 'create a dashboard user, or give an existing one a new password; it is shown once, here',
   parameters: [nameParameter],
+  changes: {
+    of: 'access',
+    asks: 'never',
+    left: 'The user may have a password that no one has seen: "user create" again gives another one.',
+    plan: async ({ foundation }, given) => {
+      const name = labelOf('name', given.required('name'), nameMax)
+      return (await userExists((await foundation()).pool, name))
+        ? { says: [`Give ${name} a new password: the one of now ends.`], asks: 'always' }
+        : { says: [`Create the dashboard user ${name}, with a password.`] }
+    },
+  },
   run: async ({ foundation }, given) => {
     const name = labelOf('name', given.required('name'), nameMax)
     const password = freshPassword()
@@ -31,6 +42,25 @@ const token: Command = {
     { name: 'revoke', help: 'revoke the tokens of the user instead, or one of them', kind: 'flag' },
     { name: 'id', help: 'with --revoke: this token only, as "user tokens" lists it' },
   ],
+  changes: {
+    of: 'access',
+    asks: 'never',
+    left: 'A token may be made that no one has seen, or revoked: "user tokens" says so.',
+    plan: async ({ foundation }, given) => {
+      const user = labelOf('name', given.required('name'), nameMax)
+      if (!given.flag('revoke')) return { says: [`Make ${user} a token for the command line.`] }
+      const id = given.text('id')
+      const ended = (await operatorTokens(await foundation())).filter(
+        (one) => one.user === user && one.revoked === null && (id === undefined || one.tokenId === id),
+      )
+      return {
+        says: [
+          `Revoke of ${user}: ${ended.map(({ tokenId }) => tokenId).join(', ') || 'no token that works'}.`,
+        ],
+        asks: 'always',
+      }
+    },
+  },
   run: async ({ foundation }, given) => {
     const user = labelOf('name', given.required('name'), nameMax)
     const open = await foundation()
@@ -54,6 +84,7 @@ const tokens: Command = {
   name: 'user tokens',
   summary: 'list the tokens for the command line, and who made and revoked them',
   parameters: [{ name: 'name', help: 'of this user only' }],
+  changes: 'nothing',
   run: async ({ foundation }, given) => {
     const user = given.text('name')
     const listed = (await operatorTokens(await foundation()))

@@ -9,14 +9,24 @@ import {
   testWebhook,
   type WebhookRow,
   webhookEventsOf,
+  webhookOf,
   webhookUrlOf,
 } from '../administration/webhooks.ts'
 import { webhookEvent } from '../events/webhooks.ts'
 import { openOutside } from '../start/capabilities.ts'
-import type { Command, Parameter } from './command.ts'
+import { type Command, type CommandContext, type Given, type Parameter, wholeOrNot } from './command.ts'
 import { cut, nameCharsMax, table } from './table.ts'
 
 const webhookParameter: Parameter = { name: 'webhook', help: 'webhook id, such as wh_01J…', required: true }
+
+const wantedOf = ({ config }: Pick<CommandContext, 'config'>, given: Given) => {
+  const organizationId = given.text('org') ?? null
+  const url = webhookUrlOf(given.required('url'), {
+    guard: openOutside(config).guard,
+    exemptions: config.EGRESS_ALLOW.length > 0,
+  })
+  return { organizationId, url, events: webhookEventsOf(listOf(given.required('events')), organizationId) }
+}
 
 const create: Command = {
   name: 'webhook create',
@@ -26,13 +36,19 @@ const create: Command = {
     { name: 'url', help: 'https://…', required: true },
     { name: 'events', help: `comma-separated, of ${webhookEvent.options.join(', ')}`, required: true },
   ],
+  changes: {
+    of: 'settings',
+    asks: 'never',
+    left: 'A webhook may be made whose secret no one has seen; "webhook list" shows it, and "webhook delete" ends it.',
+    plan: async (context, given) => {
+      const { organizationId, url, events } = wantedOf(context, given)
+      return {
+        says: [`Send ${events.join(', ')} of ${organizationId ?? 'this installation'} to ${url.host}.`],
+      }
+    },
+  },
   run: async ({ config, foundation }, given) => {
-    const organizationId = given.text('org') ?? null
-    const url = webhookUrlOf(given.required('url'), {
-      guard: openOutside(config).guard,
-      exemptions: config.EGRESS_ALLOW.length > 0,
-    })
-    const events = webhookEventsOf(listOf(given.required('events')), organizationId)
+    const { organizationId, url, events } = wantedOf({ config }, given)
     const open = await foundation()
     const { webhookId, secret } = await createWebhook(open, {
       ...{ organizationId, url, events },
@@ -48,6 +64,7 @@ const list: Command = {
   name: 'webhook list',
   summary: 'list webhooks, with what waits to be sent and what was given up',
   parameters: [{ name: 'org', help: 'of this organization only' }],
+  changes: 'nothing',
   run: async ({ foundation }, given) => {
     const rows = await listWebhooks(await foundation(), given.text('org') ?? null)
     return { json: rows.map(webhookJson), lines: table(rows.map(shownWebhook)) }
@@ -92,6 +109,7 @@ const deliveries: Command = {
   name: 'webhook deliveries',
   summary: 'list the newest messages of a webhook, and what came of them',
   parameters: [webhookParameter, { name: 'state', help: `only ${states.join(', ')}` }],
+  changes: 'nothing',
   run: async ({ foundation }, given) => {
     const text = given.text('state')
     const state = states.find((one) => one === text) ?? null
@@ -116,6 +134,24 @@ const remove: Command = {
   name: 'webhook delete',
   summary: 'end a webhook; what waits to be sent to it is dropped',
   parameters: [webhookParameter],
+  changes: {
+    of: 'settings',
+    asks: 'always',
+    left: 'Its end may be on record while it is still there: "webhook delete" again ends it.',
+    plan: async ({ foundation }, given) => {
+      const webhookId = given.required('webhook')
+      const open = await foundation()
+      const { organization_id, url } = await webhookOf(open.pool, webhookId)
+      const pending = (await listWebhooks(open, organization_id)).find(
+        (one) => one.webhook_id === webhookId,
+      )?.pending
+      return {
+        says: [
+          `End webhook ${webhookId} to ${new URL(url).host} of ${organization_id ?? 'this installation'}; ${pending ?? 0} messages that wait are dropped.`,
+        ],
+      }
+    },
+  },
   run: async ({ foundation }, given) => {
     const webhookId = given.required('webhook')
     const open = await foundation()
@@ -128,6 +164,19 @@ const test: Command = {
   name: 'webhook test',
   summary: 'send a test message now and tell what came back; a disabled webhook that answers is in use again',
   parameters: [webhookParameter],
+  changes: {
+    of: 'settings',
+    asks: 'never',
+    left: 'The test message may have been sent.',
+    plan: async ({ foundation }, given) => {
+      const { webhook_id, url } = await webhookOf((await foundation()).pool, given.required('webhook'))
+      return {
+        says: [
+          `Send a test message of ${webhook_id} to ${new URL(url).host}; where it answers, the webhook is in use.`,
+        ],
+      }
+    },
+  },
   run: async ({ config, foundation }, given) => {
     const webhookId = given.required('webhook')
     const { post } = openOutside(config)
@@ -144,6 +193,14 @@ const resend: Command = {
   name: 'webhook resend',
   summary: 'send a message again under its own id, within two minutes',
   parameters: [{ name: 'delivery', help: 'delivery id, such as msg_5f0c…', required: true }],
+  changes: {
+    of: 'settings',
+    asks: 'never',
+    left: wholeOrNot('webhook deliveries'),
+    plan: async (_, given) => ({
+      says: [`Send the message ${given.required('delivery')} again, within two minutes.`],
+    }),
+  },
   run: async ({ foundation }, given) => {
     const deliveryId = given.required('delivery')
     const { webhookId } = await resendDelivery(await foundation(), deliveryId)

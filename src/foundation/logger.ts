@@ -1,8 +1,21 @@
-import pino, { type Logger } from 'pino'
+import pino, { type DestinationStream, type Logger } from 'pino'
+import { prettyLine } from './pretty-log.ts'
 
-/** What happens goes to standard error, one JSON object a line. Standard output is for people and for answers. */
+/**
+ * What happens goes to standard error: lines for people where that is a terminal, one JSON object a line elsewhere. Standard
+ * output is for people and for answers.
+ */
 export const createLogger = (level: string): Logger =>
-  pino({ level, serializers: { err: loggedError } }, pino.destination(2))
+  pino(
+    { level, serializers: { err: loggedError } },
+    process.stderr.isTTY ? onTerminal() : pino.destination(2),
+  )
+
+/** In colours where the terminal has them and NO_COLOR is not set. */
+const onTerminal = (): DestinationStream => {
+  const pretty = prettyLine({ colours: process.stderr.hasColors() })
+  return { write: (line) => void process.stderr.write(pretty(line)) }
+}
 
 /**
  * What the database client puts on its errors: itself, with the key that cancels what runs on its connection, and texts

@@ -1,7 +1,7 @@
 import { composeToken, parseToken } from './checked-token.ts'
 
 /** A test key, `enl_test_<id>_<secret><crc>`: its calls are free and answered from made-up data (`call/rehearsal.ts`). */
-const testKeyPrefix = 'enl_test_'
+export const testKeyPrefix = 'enl_test_'
 
 /** `named`: 32 bytes of a keyed hash, from which the key's public id is made. */
 export const composeTestKey = (

@@ -58,6 +58,7 @@ const imaginary: Capability<{ readonly LOG_LEVEL: string }> = {
       name: 'echo show',
       summary: 'how texts are sent back',
       parameters: [{ name: 'since', help: 'an instant' }],
+      changes: 'nothing',
       run: async ({ settings }, given) => {
         if (settings.LOG_LEVEL === 'trace') throw new InputFault('since', 'not at this level')
         return { json: { since: instantOf('since', given.required('since')) } }

@@ -55,7 +55,9 @@ test('kept outside, a checkpoint proves what came after it, and convicts what wa
   const refused = await cli(['event-log', 'checkpoint'], environment)
   expect(refused).toMatchObject({ code: 1, err: expect.stringContaining('event-log announce-key --reason') })
   const reason = 'the disk is gone'
-  expect(await cliJson(['event-log', 'announce-key', '--reason', reason], environment)).toMatchObject({
+  expect(
+    await cliJson(['event-log', 'announce-key', '--reason', reason, '--yes'], environment),
+  ).toMatchObject({
     vouched_for_by_previous: false,
     announced_by: 'cli',
   })

@@ -234,7 +234,7 @@ describe('who asks for what there is not', () => {
 })
 
 test('erasing somebody nobody knows any more says so, and that they stay suppressed', async () => {
-  const { code, out } = await run('profiles', 'erase', 'https://www.profnet.com/in/somebody')
+  const { code, out } = await run('profiles', 'erase', 'https://www.profnet.com/in/somebody', '--yes')
   expect(code).toBe(0)
   expect(out).toMatch(
     /^Nobody is known by it any more; no record was left to destroy\.\n1 identifier is suppressed: never fetched, served or imported again\.\nWhat heap, write-ahead log and backups still hold of it opens for nobody from \d{4}-\d\d-\d\dT00:00:00\.000Z on, /,

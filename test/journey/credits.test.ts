@@ -70,7 +70,7 @@ test('a year of credits is granted once, a call is refunded in parts into its lo
   expect((await json('credits', 'balance', org)).balance).toBe('10')
 
   expect(
-    await json('credits', 'adjust', org, '-2', '--reason', 'agreed', '--reference', 'CRN-1'),
+    await json('credits', 'adjust', org, '-2', '--reason', 'agreed', '--reference', 'CRN-1', '--yes'),
   ).toMatchObject({
     ...{
       amount: '-2',
@@ -84,7 +84,7 @@ test('a year of credits is granted once, a call is refunded in parts into its lo
   ])
   expect(await json('credits', 'threshold', org, '5')).toMatchObject({ threshold: '5' })
   expect(
-    await json('credits', 'void', org, String(granted.grant_id), '--reason', 'granted twice'),
+    await json('credits', 'void', org, String(granted.grant_id), '--reason', 'granted twice', '--yes'),
   ).toMatchObject({ amount: '-8', balance: '0' })
   expect(await json('ledger', 'verify', org)).toMatchObject({ ok: true })
 }, 90_000)

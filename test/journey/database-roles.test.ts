@@ -144,8 +144,10 @@ describe('a service with a role of its own', () => {
       expect((await client.query('select from accounts')).rowCount).toBe(1)
     })
     // What is deleted about a person is taken out of every table by the owner; the service's role could not.
-    expect(await cliJson(['profiles', 'erase', 'somebody-1'], environment)).toMatchObject({ vacuumed: true })
-    const alone = await cli(['profiles', 'erase', 'somebody-2', '--json'], running)
+    expect(await cliJson(['profiles', 'erase', 'somebody-1', '--yes'], environment)).toMatchObject({
+      vacuumed: true,
+    })
+    const alone = await cli(['profiles', 'erase', 'somebody-2', '--yes', '--json'], running)
     expect([alone.code, JSON.parse(alone.out).vacuumed]).toEqual([1, false])
     await expectAppendOnly(urls.service)
     expect(service.output()).not.toMatch(/permission denied|must be owner/)

@@ -218,7 +218,7 @@ test('a second process on the same data directory joins, and a key revoked there
         async () => ((await lookup(apiUrl, key.api_key, '10.0.0.1')).status === 200 ? true : undefined),
         1_000,
       )
-    await cliJson(['key', 'revoke', key.api_key_id], environment())
+    await cliJson(['key', 'revoke', key.api_key_id, '--yes'], environment())
     for (const { apiUrl } of [service, second])
       await eventually(
         async () => ((await lookup(apiUrl, key.api_key, '10.0.0.1')).status === 401 ? true : undefined),

@@ -100,6 +100,7 @@ describe('ledger verify', { timeout: 90_000 }, () => {
         fault.digest,
         '--reason',
         'a word was changed by hand, and looked into',
+        '--yes',
       ],
       environment,
     )
@@ -174,9 +175,18 @@ describe('ledger verify', { timeout: 90_000 }, () => {
   })
 
   test.each([
-    [['ledger', 'acknowledge', 'x', '--revision', '1', '--digest', 'x', '--reason', 'y'], 'organization_id'],
-    [['ledger', 'acknowledge', '<org>', '--revision', 'one', '--digest', 'x', '--reason', 'y'], '--revision'],
-    [['ledger', 'acknowledge', '<org>', '--revision', '1', '--digest', 'short', '--reason', 'y'], 'digest'],
+    [
+      ['ledger', 'acknowledge', 'x', '--revision', '1', '--digest', 'x', '--reason', 'y', '--yes'],
+      'organization_id',
+    ],
+    [
+      ['ledger', 'acknowledge', '<org>', '--revision', 'one', '--digest', 'x', '--reason', 'y', '--yes'],
+      '--revision',
+    ],
+    [
+      ['ledger', 'acknowledge', '<org>', '--revision', '1', '--digest', 'short', '--reason', 'y', '--yes'],
+      'digest',
+    ],
     [['ledger', 'acknowledge', '<org>', '--revision', '1'], '--digest is required'],
   ])('%j is refused by name', async (args, sentence) => {
     const { code, err } = await cli(

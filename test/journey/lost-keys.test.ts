@@ -63,7 +63,7 @@ test('a service without its keys does not start, makes none, and says what to do
     code: 1,
     keys: [{ state: 'lost' }],
   })
-  const abandoned = await cli(['epoch-key', 'abandon', '--json'], environment)
+  const abandoned = await cli(['epoch-key', 'abandon', '--yes', '--json'], environment)
   expect(JSON.parse(abandoned.out)).toEqual({
     abandoned: [expect.stringMatching(/^\d+-.{8}$/)],
     dropped_from_data_set: 1,

@@ -48,7 +48,7 @@ test('an event names the person whose token gave the command, until the token is
   })
   expect(await actorOfLast(`ledger-${org}`)).toBe('user:ada')
 
-  expect((await run(['user', 'token', 'ada', '--revoke'], { OPERATOR_TOKEN: token })).code).toBe(0)
+  expect((await run(['user', 'token', 'ada', '--revoke', '--yes'], { OPERATOR_TOKEN: token })).code).toBe(0)
   expect(await cliJson(['user', 'tokens'], environment)).toMatchObject([
     { user: 'ada', token_id, issued_by: 'cli:setup', revoked_by: 'user:ada' },
   ])

@@ -63,7 +63,7 @@ test('a book is proposed by one person, compared, approved by another, and withd
     err: 'ada proposed it: another person has to approve it (TWO_PERSON=on)\n',
   })
   expect((await run(['price', 'approve', 'p1', '--yes', '--as', 'bob'])).err).toContain('is a label only')
-  expect(await json(['price', 'approve', 'p1'], 'bob')).toMatchObject({
+  expect(await json(['price', 'approve', 'p1', '--yes'], 'bob')).toMatchObject({
     version: 2,
     approver: 'user:bob',
     proposal: 1,
@@ -72,7 +72,7 @@ test('a book is proposed by one person, compared, approved by another, and withd
   expect(shown).toMatchObject({ in_force: { version: 1 }, upcoming: [{ version: 2 }], proposals: [] })
   expect((await json<Shown>(['price', 'show', '--at', from])).in_force).toMatchObject({ version: 2 })
 
-  expect((await run(['price', 'withdraw', '2'], 'bob')).out).toBe(
+  expect((await run(['price', 'withdraw', '2', '--yes'], 'bob')).out).toBe(
     'price book 2 is withdrawn and will never price a call\n',
   )
   expect(await json<Shown>(['price', 'show'])).toMatchObject({ in_force: { version: 1 }, upcoming: [] })

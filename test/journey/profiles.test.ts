@@ -224,7 +224,7 @@ test('even before anybody is erased nothing of them stands readable in any file 
 })
 
 test('somebody erased is nobody, by whatever identifier, and is never imported again', async () => {
-  expect(await json('profiles', 'erase', erased.urn, '--note', 'request 17')).toEqual({
+  expect(await json('profiles', 'erase', erased.urn, '--note', 'request 17', '--yes')).toEqual({
     erased: true,
     subjects: 1,
     identifiers_suppressed: 2,

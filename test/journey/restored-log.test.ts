@@ -81,7 +81,7 @@ describe.each(Object.entries(engines))('an event log restored from an older copy
     closing.push(log.close)
     const copied = await log.head()
     expect(await many(30)).toEqual({ 200: 30 })
-    await cliJson(['key', 'revoke', leaked.api_key_id, '--reason', 'leaked'], environment)
+    await cliJson(['key', 'revoke', leaked.api_key_id, '--reason', 'leaked', '--yes'], environment)
     await eventually(async () => {
       const listed = await cliJson<{ behind: string }[]>(['projection', 'list'], environment)
       return listed.every(({ behind }) => behind === '0') ? true : undefined
@@ -121,7 +121,10 @@ describe.each(Object.entries(engines))('an event log restored from an older copy
     expect((await cli(['projection', 'list'], environment)).out).toContain('restored from an older copy')
     await cliJson(['projection', 'rebuild', '--all', '--yes'], environment)
     expect(await cliJson(['ledger', 'verify'], environment)).toMatchObject({ ok: true, read_models: null })
-    await cliJson(['key', 'revoke', leaked.api_key_id, '--reason', 'leaked, told again'], environment)
+    await cliJson(
+      ['key', 'revoke', leaked.api_key_id, '--reason', 'leaked, told again', '--yes'],
+      environment,
+    )
 
     services = [
       await startService(environment),

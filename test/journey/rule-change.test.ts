@@ -180,9 +180,9 @@ describe('a price changes, and the past is priced anew', { timeout: 60_000 }, ()
       ['price', 'propose', file, '--from', inForceFrom],
       ann,
     )
-    const alone = await cli(['price', 'approve', `p${proposal}`], ann)
+    const alone = await cli(['price', 'approve', `p${proposal}`, '--yes'], ann)
     expect([alone.code, alone.err]).toEqual([1, expect.stringContaining('another person')])
-    await cliJson(['price', 'approve', `p${proposal}`], bob)
+    await cliJson(['price', 'approve', `p${proposal}`, '--yes'], bob)
   })
 
   test('the range is planned, and the plan says what this test works out', async () => {
@@ -212,16 +212,16 @@ describe('a price changes, and the past is priced anew', { timeout: 60_000 }, ()
     const changed = join(dir, 'changed.json')
     await writeFile(changed, (await readFile(planFile, 'utf8')).replace('"given": "1.2"', '"given": "12"'))
     const refused = await Promise.all([
-      cli(['rerate', 'approve', run, '--plan', changed], bob),
-      cli(['rerate', 'approve', run], ann),
-      cli(['rerate', 'apply', run], bob),
+      cli(['rerate', 'approve', run, '--plan', changed, '--yes'], bob),
+      cli(['rerate', 'approve', run, '--yes'], ann),
+      cli(['rerate', 'apply', run, '--yes'], bob),
     ])
     expect(refused.map(({ code, err }) => [code, err])).toEqual([
       [1, expect.stringContaining(`is not the plan of ${run}`)],
       [1, expect.stringContaining('another person')],
       [1, expect.stringContaining('is not approved')],
     ])
-    await cliJson(['rerate', 'approve', run, '--plan', planFile], bob)
+    await cliJson(['rerate', 'approve', run, '--plan', planFile, '--yes'], bob)
   })
 
   test('applying is killed between two ledgers, and goes on where it was', async () => {
@@ -231,7 +231,7 @@ describe('a price changes, and the past is priced anew', { timeout: 60_000 }, ()
     try {
       await client.query('begin')
       await client.query('select 1 from log_streams where name = $1 for update', [`ledger-${two}`])
-      const applying = startCli(['rerate', 'apply', run], bob)
+      const applying = startCli(['rerate', 'apply', run, '--yes'], bob)
       await eventually(async () => {
         const { rows } = await pool.query(
           "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%append_batch%'",
@@ -248,7 +248,7 @@ describe('a price changes, and the past is priced anew', { timeout: 60_000 }, ()
     const first = await exportLedger(one ?? '', environment)
     expect(first.filter(({ type }) => type === 'CreditAdjusted')).toHaveLength(1)
     const applied = await cliJson<{ state: string; applied: { applied: number; amount: string } }>(
-      ['rerate', 'apply', run, '--plan', planFile],
+      ['rerate', 'apply', run, '--plan', planFile, '--yes'],
       bob,
     )
     expect(applied).toMatchObject({
@@ -257,7 +257,7 @@ describe('a price changes, and the past is priced anew', { timeout: 60_000 }, ()
     })
     const after = await recomputed(two ?? '')
     expect(after.balance - before.balance).toBe(-before.difference)
-    const again = await cli(['rerate', 'apply', run], bob)
+    const again = await cli(['rerate', 'apply', run, '--yes'], bob)
     expect([again.code, again.err]).toEqual([1, expect.stringContaining('never applied twice')])
     for (const id of [one, two]) {
       const events = await exportLedger(id ?? '', environment)

@@ -66,9 +66,15 @@ describe('a month', { timeout: 120_000 }, () => {
     const { out } = await cli(['ledger', 'statement', org, '2026-01'], environment)
     expect(out).toMatch(/2026-01: open, as of revision 2\n/)
     expect(out).toMatch(/^closing: +14$/m)
-    const closed = await cliJson<Record<string, unknown>>(['ledger', 'close', org, '2026-01'], environment)
+    const closed = await cliJson<Record<string, unknown>>(
+      ['ledger', 'close', org, '2026-01', '--yes'],
+      environment,
+    )
     expect(closed).toMatchObject({ state: 'closed', closing: '4', expired_lots: 1 })
-    const all = await cliJson<Record<string, unknown>[]>(['ledger', 'close', '--all', '2026-01'], environment)
+    const all = await cliJson<Record<string, unknown>[]>(
+      ['ledger', 'close', '--all', '2026-01', '--yes'],
+      environment,
+    )
     expect(all).toEqual([expect.objectContaining({ state: 'closed already', digest: closed.digest })])
 
     expect((await save('--jsonl', 'first.jsonl')).code).toBe(0)

@@ -99,8 +99,8 @@ test('a webhook is made, tried, listed and ended; its secret is shown once', asy
   ])
   expect(listed.out).not.toContain('whsec_')
   expect((await cli(['webhook', 'deliveries', webhook_id], environment)).out.trim()).toBe('none')
-  expect((await cli(['webhook', 'delete', webhook_id], environment)).code).toBe(0)
-  const again = await cli(['webhook', 'delete', webhook_id], environment)
+  expect((await cli(['webhook', 'delete', webhook_id, '--yes'], environment)).code).toBe(0)
+  const again = await cli(['webhook', 'delete', webhook_id, '--yes'], environment)
   expect(again).toMatchObject({ code: 1 })
   expect(again.err).toContain(`there is no webhook ${webhook_id}`)
   const shown = await cliJson<{ type: string; data: { host?: string } }[]>(

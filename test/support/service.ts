@@ -6,7 +6,7 @@ import { keyDirOf } from './key-dir.ts'
 
 /** The service, and its command line, as real processes: what users run. */
 
-const root = fileURLToPath(new URL('../..', import.meta.url))
+export const root = fileURLToPath(new URL('../..', import.meta.url))
 const startDeadlineMs = 60_000
 /** Of a command and of a call: far above what any takes, so that one that hangs is told and not waited for. */
 const commandDeadlineMs = 120_000

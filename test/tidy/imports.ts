@@ -54,7 +54,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
     ...[...belowFoundation, 'foundation', 'webhooks', 'src/egress/guard.ts', 'src/egress/post.ts'],
     'package.json',
   ],
-  cli: outer,
+  cli: [...outer, 'package.json'],
   dashboard: outer,
   jobs: outer,
   start: [...outer, 'package.json'],

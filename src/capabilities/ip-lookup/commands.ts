@@ -5,6 +5,7 @@ export const geoStatus: CapabilityCommand<GeoSettings> = {
   name: 'geo status',
   summary: 'which location files would be served, how old they are, and whether they are sound',
   parameters: [],
+  changes: 'nothing',
   run: async ({ settings, logger }) => {
     const geo = await openConfiguredDatabase(settings, logger)
     try {

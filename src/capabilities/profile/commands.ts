@@ -3,7 +3,7 @@ import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { profileCache } from '../../../projections/profile-cache.ts'
 import { InputFault, labelOf } from '../../administration/input.ts'
-import type { CapabilityCommand } from '../../call/command.ts'
+import type { CapabilityCommand, Given } from '../../call/command.ts'
 import { importProfilesFrom } from './dataset/installed.ts'
 import { eraseProfile } from './record/erase.ts'
 import { identifiersOf, type ProfileSettings } from './settings.ts'
@@ -13,7 +13,19 @@ export const profilesImport: CapabilityCommand<ProfileSettings> = {
   name: 'profiles import',
   summary:
     'take people into the data set of the "dataset" provider; a line replaces what was known of its person',
-  parameters: [{ name: 'file', help: 'JSON lines, .gz or not; - for standard input', required: true }],
+  parameters: [
+    { name: 'file', help: 'JSON lines, .gz or not; - for standard input', required: true, kind: 'file' },
+  ],
+  changes: {
+    of: 'people',
+    asks: 'never',
+    left: 'The lines up to some point are imported: the same file again changes nothing of them.',
+    plan: async (_, given) => ({
+      says: [
+        `Take the people of ${given.required('file')} into the data set; a line replaces what was known of its person.`,
+      ],
+    }),
+  },
   run: async ({ settings, storage, progress }, given) => {
     const file = given.required('file')
     const input = file === '-' ? process.stdin : createReadStream(file)
@@ -43,6 +55,12 @@ const unpacked = (input: NodeJS.ReadableStream): AsyncIterable<Uint8Array> => {
   return gunzip
 }
 
+const refOf = (settings: ProfileSettings, given: Given) => {
+  const ref = identifiersOf(settings).parse(given.required('id'))
+  if (ref === null) throw new InputFault('id', 'neither a profile id, nor a profile URL, nor a person URN')
+  return ref
+}
+
 export const profilesErase: CapabilityCommand<ProfileSettings> = {
   name: 'profiles erase',
   summary:
@@ -51,14 +69,28 @@ export const profilesErase: CapabilityCommand<ProfileSettings> = {
     { name: 'id', help: 'profile id, URL or URN', required: true },
     { name: 'note', help: 'such as the number of the request; kept in the event log, so nothing personal' },
   ],
+  changes: {
+    of: 'people',
+    asks: 'always',
+    left: 'Something of the person may be left: the same command again erases the rest.',
+    plan: async ({ settings }, given) => {
+      const noted = given.text('note')
+      if (noted !== undefined) labelOf('note', noted)
+      refOf(settings, given)
+      return {
+        says: [
+          'Forget a person: destroy the keys of what is recorded of them, and never fetch, serve or import them again. Nothing takes this back.',
+        ],
+      }
+    },
+  },
   run: async ({ settings, storage, caughtUp, vacuum }, given) => {
     // Read before anything is erased: its event is written after the keys are destroyed.
     const noted = given.text('note')
     const note = noted === undefined ? null : labelOf('note', noted)
     const open = await storage()
     await caughtUp()
-    const ref = identifiersOf(settings).parse(given.required('id'))
-    if (ref === null) throw new InputFault('id', 'neither a profile id, nor a profile URL, nor a person URN')
+    const ref = refOf(settings, given)
     const erased = await eraseProfile(erasureParts(open), ref, { ...open.operator, note })
     await caughtUp()
     const kept = await vacuum({ tables: ['profile_keys', 'profile_dataset'], projections: [profileCache] })

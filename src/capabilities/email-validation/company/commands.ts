@@ -1,12 +1,28 @@
 import { stat } from 'node:fs/promises'
 import { domainToASCII } from 'node:url'
 import { InputFault, instantOf } from '../../../administration/input.ts'
-import type { CapabilityCommand } from '../../../call/command.ts'
+import type { CapabilityCommand, Given } from '../../../call/command.ts'
 import { readCompany } from './companies.ts'
 import { importCompanies } from './import.ts'
 import { registrableDomainOf } from './web-address.ts'
 
 const companyFormats = ['jsonl', 'csv'] as const
+
+const importOf = async (given: Given) => {
+  const text = given.text('format')
+  const format = companyFormats.find((known) => known === text)
+  if (text !== undefined && format === undefined)
+    throw new InputFault('format', `"${text}" is neither ${companyFormats.join(' nor ')}`)
+  const file = given.required('file')
+  const updatedAt = given.text('updated-at')
+  return {
+    file,
+    ...(format === undefined ? {} : { format }),
+    source: given.text('source') ?? 'import',
+    sourceUpdatedAt:
+      updatedAt === undefined ? (await stat(file)).mtime.toISOString() : instantOf('updated-at', updatedAt),
+  }
+}
 
 export const companiesImport: CapabilityCommand = {
   name: 'companies import',
@@ -16,6 +32,7 @@ export const companiesImport: CapabilityCommand = {
       name: 'file',
       help: 'JSON lines or CSV in the shape of the People Data Labs free company set, .gz or not',
       required: true,
+      kind: 'file',
     },
     { name: 'format', help: `${companyFormats.join(' or ')} (default: by the name of the file)` },
     { name: 'source', help: 'what answers name as the source (default "import")' },
@@ -24,27 +41,26 @@ export const companiesImport: CapabilityCommand = {
       help: 'ISO 8601 instant: when the data are from (default: when the file was last changed)',
     },
   ],
-  run: async ({ storage, progress }, given) => {
-    const format = given.text('format')
-    if (format !== undefined && !companyFormats.some((known) => known === format))
-      throw new InputFault('format', `"${format}" is neither ${companyFormats.join(' nor ')}`)
-    const file = given.required('file')
-    const updatedAt = given.text('updated-at')
-    const sourceUpdatedAt =
-      updatedAt === undefined ? (await stat(file)).mtime.toISOString() : instantOf('updated-at', updatedAt)
+  changes: {
+    of: 'records',
+    asks: 'never',
+    left: 'What was read up to here is imported: the same file again changes nothing of it.',
+    stopsItself: true,
+    plan: async (_, given) => {
+      const { file, sourceUpdatedAt } = await importOf(given)
+      return { says: [`Add the companies of ${file}, as they were at ${sourceUpdatedAt}.`] }
+    },
+  },
+  run: async ({ storage, progress, interrupted }, given) => {
+    const wanted = await importOf(given)
     const { pool } = await storage()
-    const report = await untilInterrupted((signal) =>
-      importCompanies({
-        pool,
-        file,
-        ...(format === undefined ? {} : { format: format as (typeof companyFormats)[number] }),
-        source: given.text('source') ?? 'import',
-        sourceUpdatedAt,
-        signal,
-        onProgress: ({ read, imported, percent, rowsPerSecond }) =>
-          progress(`${percent} %, ${read} records read, ${imported} imported, ${rowsPerSecond}/s`),
-      }),
-    )
+    const report = await importCompanies({
+      pool,
+      ...wanted,
+      signal: interrupted,
+      onProgress: ({ read, imported, percent, rowsPerSecond }) =>
+        progress(`${percent} %, ${read} records read, ${imported} imported, ${rowsPerSecond}/s`),
+    })
     return {
       json: {
         read: report.read,
@@ -68,6 +84,7 @@ export const companiesShow: CapabilityCommand = {
   name: 'companies show',
   summary: 'the company of a domain, as an answer would show it',
   parameters: [{ name: 'domain', help: 'a domain, or a host in it', required: true }],
+  changes: 'nothing',
   run: async ({ storage }, given) => {
     const text = given.required('domain')
     const domain = registrableDomainOf(domainToASCII(text))
@@ -77,16 +94,4 @@ export const companiesShow: CapabilityCommand = {
       ? { json: { domain, found: false }, lines: [`no company is known for ${domain}`], failed: true }
       : { json: company }
   },
-}
-
-/** Ctrl-C ends long work where it is consistent, not in the middle; a second one ends the process. */
-const untilInterrupted = async <T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
-  const interrupted = new AbortController()
-  const interrupt = (): void => interrupted.abort()
-  process.once('SIGINT', interrupt)
-  try {
-    return await work(interrupted.signal)
-  } finally {
-    process.off('SIGINT', interrupt)
-  }
 }

@@ -1,0 +1,111 @@
+import { InputFault } from '../administration/input.ts'
+import type { Command } from './command.ts'
+import { optionsOf } from './parse.ts'
+
+/** Completion for shells, made from the commands themselves: nothing is asked of the service while one types. */
+
+/** What is typed in place of `npm run -s cli --`: the script defines it, unless there is such a command. */
+const word = 'enl'
+const shells = ['bash', 'zsh', 'fish'] as const
+
+/** `all`: every command there is, asked for when the command runs, for this one is among them. */
+export const completionCommand = (all: () => readonly Command[]): Command => ({
+  name: 'completion',
+  summary: `print a completion script for a shell; it also defines "${word}", which is this command line from any folder`,
+  parameters: [{ name: 'shell', help: `one of ${shells.join(', ')}`, required: true }],
+  changes: 'nothing',
+  anyEnvironment: true,
+  run: async (_, given) => {
+    const text = given.required('shell')
+    const shell = shells.find((one) => one === text)
+    if (shell === undefined) throw new InputFault('shell', `"${text}" is none of ${shells.join(', ')}`)
+    const script = { bash, zsh, fish }[shell](treeOf(all()))
+    return { json: { shell, script: script.join('\n') }, lines: script }
+  },
+})
+
+type Tree = {
+  readonly nouns: readonly string[]
+  /** The verbs of each noun that has some. */
+  readonly verbs: readonly (readonly [string, readonly string[]])[]
+  readonly commands: readonly Command[]
+}
+
+const treeOf = (commands: readonly Command[]): Tree => {
+  const verbs = new Map<string, string[]>()
+  for (const { name } of commands) {
+    const [noun = '', verb] = name.split(' ')
+    verbs.set(noun, [...(verbs.get(noun) ?? []), ...(verb === undefined ? [] : [verb])])
+  }
+  return { nouns: [...verbs.keys()], verbs: [...verbs].filter(([, of]) => of.length > 0), commands }
+}
+
+const dashed = (command: Command): string[] => optionsOf(command).map((name) => `--${name}`)
+
+/** For a POSIX shell; fish reads it likewise, for no path of ours holds a backslash. */
+const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
+
+const packageFolder = new URL('../..', import.meta.url).pathname.replace(/\/$/, '')
+const called = `npm run -s --prefix ${quoted(decodeURIComponent(packageFolder))} cli --`
+
+/** A `case` that sets `offered` to what may come at this place. */
+const cases = ({ nouns, verbs, commands }: Tree): string[] => [
+  `  case "$place" in`,
+  `    1) offered='${nouns.join(' ')} --help --version' ;;`,
+  `    2) case "$noun" in`,
+  ...verbs.map(([noun, of]) => `      ${noun}) offered='${of.join(' ')} --help' ;;`),
+  `    esac ;;`,
+  `  esac`,
+  `  if [ "$place" -ge 2 ] && [ -z "$offered" ]; then`,
+  `    case "$noun $verb" in`,
+  ...commands.map((command) =>
+    command.name.includes(' ')
+      ? `      '${command.name}') offered='${dashed(command).join(' ')}' ;;`
+      : `      '${command.name} '*) offered='${dashed(command).join(' ')}' ;;`,
+  ),
+  `    esac`,
+  `  fi`,
+]
+
+const definition = `type ${word} >/dev/null 2>&1 || ${word}() { ${called} "$@"; }`
+
+const bash = (tree: Tree): string[] => [
+  definition,
+  `_${word}_complete() {`,
+  `  local current="\${COMP_WORDS[COMP_CWORD]}" noun="\${COMP_WORDS[1]}" verb="\${COMP_WORDS[2]}" place="$COMP_CWORD" offered=''`,
+  ...cases(tree),
+  `  # Where a value is typed, names of files are offered.`,
+  `  case "$place $current" in [3-9]*' '[!-]*) offered='' ;; esac`,
+  `  COMPREPLY=($(compgen -W "$offered" -- "$current"))`,
+  `}`,
+  `complete -o default -F _${word}_complete ${word}`,
+]
+
+const zsh = (tree: Tree): string[] => [
+  definition,
+  `_${word}_complete() {`,
+  `  local noun="$words[2]" verb="$words[3]" place=$((CURRENT - 1)) offered=''`,
+  ...cases(tree),
+  `  compadd -- \${=offered}`,
+  `  [ "$place" -lt 3 ] || _files`,
+  `}`,
+  `(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }`,
+  `compdef _${word}_complete ${word}`,
+]
+
+const fish = ({ nouns, verbs, commands }: Tree): string[] => [
+  `type -q ${word}; or function ${word}; ${called} $argv; end`,
+  `complete -c ${word} -n __fish_use_subcommand -f -a '${nouns.join(' ')}'`,
+  `complete -c ${word} -n __fish_use_subcommand -l version`,
+  ...verbs.map(
+    ([noun, of]) =>
+      `complete -c ${word} -n '__fish_seen_subcommand_from ${noun}; and not __fish_seen_subcommand_from ${of.join(' ')}' -f -a '${of.join(' ')}'`,
+  ),
+  ...commands.flatMap((command) => {
+    const typed = command.name
+      .split(' ')
+      .map((one) => `__fish_seen_subcommand_from ${one}`)
+      .join('; and ')
+    return dashed(command).map((option) => `complete -c ${word} -n '${typed}' -l ${option.slice(2)}`)
+  }),
+]

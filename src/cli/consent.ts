@@ -1,0 +1,78 @@
+import type { Answer, Asks, Command, CommandContext, Given, Plan } from './command.ts'
+import { members } from './table.ts'
+
+/**
+ * The one place that decides whether a command may do what it would do. On a terminal every command that moves money,
+ * access or rows shows its plan and asks. Where no one can be asked it goes ahead, unless it takes something away or
+ * nothing takes it back: that needs `--yes`. `--dry-run` shows the plan and ends there.
+ *
+ * A plan is what holds when it is made: what is done is decided again when it is done.
+ */
+
+/** No one can be asked, and `--yes` was not given: nothing was done. */
+export class NeedsYes extends Error {
+  override name = 'NeedsYes'
+  readonly would: readonly string[]
+  readonly remedy = 'give --yes to do it, or --dry-run to see what it would do and no more'
+  constructor(would: readonly string[]) {
+    super('Nothing was done: this takes something away, and there is no terminal to ask on.')
+    this.would = would
+  }
+}
+
+/** The person at the terminal said no: nothing was done. */
+export class Declined extends Error {
+  override name = 'Declined'
+}
+
+type Consenting = {
+  readonly dryRun: boolean
+  readonly yes: boolean
+  /** Asks the person at the terminal; null: there is none. */
+  readonly ask: CommandContext['ask'] | null
+}
+
+/**
+ * Null: the command may run. An answer: it was a dry run, and this is what it would do. Throws `NeedsYes` and `Declined`,
+ * and what the plan throws.
+ */
+export const consentTo = async (
+  { changes }: Command,
+  { context, given, how }: { context: CommandContext; given: Given; how: Consenting },
+): Promise<Answer | null> => {
+  if (changes === 'nothing') return null
+  const { dryRun, yes, ask } = how
+  if (yes && !dryRun) return null
+  const plan = await changes.plan(context, given)
+  if (dryRun) return dryRunAnswer(plan)
+  const asks: Asks = plan.asks ?? changes.asks
+  if (asks === 'never') return null
+  if (ask !== null) {
+    if (!(await ask({ says: plan.says, question: 'Do it?' }))) throw new Declined('Nothing was done.')
+  } else if (asks === 'always') throw new NeedsYes(plan.says)
+  return null
+}
+
+/** For what only comes up while a command runs: as `CommandContext.ask` promises. */
+export const askLater =
+  ({ yes, ask, json }: Pick<Consenting, 'yes' | 'ask'> & { readonly json: boolean }): CommandContext['ask'] =>
+  async (question) => {
+    if (!yes && ask !== null) return ask(question)
+    const remedy = yes ? null : 'No one can be asked here: run it on a terminal, or with --yes.'
+    process.stderr.write(
+      json
+        ? `${JSON.stringify({ code: 'needs_yes', message: question.question, field: 'yes', remedy, would: question.says })}\n`
+        : `${[...question.says, ...(remedy === null ? [] : [remedy])].join('\n')}\n`,
+    )
+    return yes
+  }
+
+const dryRunAnswer = ({ says, json = {} }: Plan): Answer => ({
+  json: { dry_run: true, would: says, ...json },
+  lines: [
+    ...says,
+    ...(Object.keys(json).length === 0 ? [] : ['', ...members({ ...json })]),
+    '',
+    'Nothing was written.',
+  ],
+})

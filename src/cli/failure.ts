@@ -1,0 +1,103 @@
+import { InputFault } from '../administration/input.ts'
+import { ConfigError } from '../config.ts'
+import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
+import { EventDataError } from '../event-log/stored-event.ts'
+import { CommandRefused, LedgerUnavailable } from '../ledger/commit.ts'
+import { type Command, UsageError } from './command.ts'
+import { Declined, NeedsYes } from './consent.ts'
+import { invocation, usageOf } from './help.ts'
+import { isUsageError } from './parse.ts'
+import { withoutSecrets } from './secrets-in-text.ts'
+
+/** Why a command did not do what it was asked, for people and for programs. */
+type Failure = {
+  /** What programs go by. */
+  readonly code:
+    | 'usage'
+    | 'input'
+    | 'configuration'
+    | 'needs_yes'
+    | 'declined'
+    | 'refused'
+    | 'unavailable'
+    | 'interrupted'
+    | 'failed'
+  readonly message: string
+  /** The parameter or the variable that is wrong. */
+  readonly field: string | null
+  /** What to do about it. */
+  readonly remedy: string | null
+  /** What the command would have done. */
+  readonly would?: readonly string[]
+}
+
+/** 1: the command failed. 2: it was typed wrongly, or the environment is wrong; nothing was done. */
+export const exitCodeOf = (error: unknown): 1 | 2 =>
+  error instanceof InputFault ||
+  error instanceof NeedsYes ||
+  isUsageError(error) ||
+  error instanceof ConfigError ||
+  error instanceof EventDataError
+    ? 2
+    : 1
+
+/** A failure as it is written to standard error: lines for people; one line of JSON with `--json`. Holds no secret of a key. */
+export const failureText = (
+  error: unknown,
+  { command, json }: { command: Command; json: boolean },
+): string => {
+  const failure = failureOf(error, command)
+  if (json) return failureJson(failure)
+  const { code, message, field, remedy, would = [] } = failure
+  if (code === 'input') return withoutSecrets(`--${field}: ${message}\n\n${usageOf(command)}\n`)
+  // The usage that follows says what --help would.
+  const remedies = remedy === null || remedy === seeHelp(command) ? [] : [remedy]
+  const said = [message, ...remedies].join(remedies.length > 0 && code === 'usage' ? '; ' : '\n')
+  const lines = [...would, ...(would.length === 0 ? [] : ['']), said]
+  return withoutSecrets(`${lines.join('\n')}\n${code === 'usage' ? `\n${usageOf(command)}\n` : ''}`)
+}
+
+/** The object that `--json` promises. */
+export const failureJson = (failure: Failure): string => withoutSecrets(`${JSON.stringify(failure)}\n`)
+
+const seeHelp = ({ name }: Command): string => `"${invocation} ${name} --help" shows what it takes`
+
+const failureOf = (error: unknown, command: Command): Failure => {
+  const message = sentenceOf(error)
+  const failure = (
+    code: Failure['code'],
+    { remedy = null, field = null }: { remedy?: string | null; field?: string | null } = {},
+  ): Failure => ({ code, message, field, remedy })
+  if (error instanceof InputFault) return failure('input', { field: error.field, remedy: seeHelp(command) })
+  if (error instanceof NeedsYes)
+    return { ...failure('needs_yes', { field: 'yes', remedy: error.remedy }), would: error.would }
+  if (error instanceof Declined) return failure('declined')
+  if (isUsageError(error)) {
+    const told = error instanceof UsageError ? error.remedy : null
+    return failure('usage', { field: fieldIn(message), remedy: told ?? seeHelp(command) })
+  }
+  if (error instanceof ConfigError) return failure('configuration', { field: variableIn(message) })
+  if (error instanceof CommandRefused) return failure('refused')
+  if (
+    error instanceof Unavailable ||
+    error instanceof UnknownOutcome ||
+    error instanceof LedgerUnavailable ||
+    isUnreachable(error)
+  )
+    return failure('unavailable')
+  return failure('failed')
+}
+
+const fieldIn = (message: string): string | null => /^--([a-z-]+) is required$/.exec(message)?.[1] ?? null
+const variableIn = (message: string): string | null => /^([A-Z][A-Z_]+): /.exec(message)?.[1] ?? null
+
+const unreachable = new Set(['ECONNREFUSED', 'ECONNRESET', 'ENOTFOUND', 'ETIMEDOUT', 'EAI_AGAIN'])
+const isUnreachable = (error: unknown): boolean =>
+  (error instanceof AggregateError && error.errors.some(isUnreachable)) ||
+  (error instanceof Error && 'code' in error && unreachable.has(String(error.code)))
+
+/** A host with several addresses fails with an error for each, and says nothing itself. */
+const sentenceOf = (error: unknown): string => {
+  if (error instanceof AggregateError && error.message === '') return sentenceOf(error.errors[0])
+  return error instanceof Error ? error.message || error.name : String(error)
+}

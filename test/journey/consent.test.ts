@@ -1,0 +1,214 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { keyDirOf } from '../../src/foundation/data-dir.ts'
+import { type House, openHouse, type Partner } from '../support/house.ts'
+import { type CliResult, cli, cliJson } from '../support/service.ts'
+import { cliOnTerminal } from '../support/terminal.ts'
+
+/** What a command shows and asks before it changes something, on a terminal and in a script. */
+
+let house: House
+let partner: Partner
+let environment: Record<string, string>
+let dir = ''
+
+beforeAll(async () => {
+  house = await openHouse()
+  partner = await house.partner({ credits: '10' })
+  dir = await mkdtemp(join(tmpdir(), 'consent-'))
+  await writeFile(join(dir, 'patch.json'), '[{"rule":"ip_lookup.located","amount":"1.5"}]')
+  environment = {
+    DATABASE_URL: house.foundation.url,
+    DATABASE_MIGRATION_URL: house.foundation.migrationUrl,
+    SECRET_KEY: house.config.SECRET_KEY ?? '',
+    KEY_DIR: keyDirOf(house.config),
+    TWO_PERSON: 'off',
+  }
+}, 60_000)
+afterAll(async () => {
+  await house?.close()
+  await rm(dir, { recursive: true, force: true })
+})
+
+const run = (...args: string[]): Promise<CliResult> => cli(args, environment)
+/** Where the event log ends: what is written anywhere moves it. */
+const head = (): Promise<bigint> => house.foundation.eventLog.head()
+const json = <Answer>(...args: string[]): Promise<Answer> => cliJson<Answer>(args, environment)
+
+describe('a dry run', () => {
+  test('says what each command would do, exits with 0 and writes nothing', async () => {
+    const { organizationId: org, keyId, apiKey } = partner
+    const { body } = await house.lookup(partner, { ip: '81.2.69.142' })
+    const [lot] = await json<{ grant_id: string }[]>('credits', 'lots', org)
+    const { webhook_id } = await json<{ webhook_id: string }>(
+      ...['webhook', 'create', org, 'https://example.com/hooks', 'balance.low'],
+    )
+    const { proposal } = await json<{ proposal: number }>(
+      ...['price', 'propose', join(dir, 'patch.json'), '--from', '2099-01-01'],
+    )
+    const reason = ['--reason', 'a test']
+    const would: [string[], RegExp][] = [
+      [['org', 'create', 'Acme'], /^Register "Acme", whose balance may go to zero\.$/],
+      [['key', 'issue', org], /^Issue .* a key for .*ip_lookup.*, from anywhere, for ever\.$/],
+      [['key', 'rotate', keyId], /^Issue a successor of key \w{16} ".*" of .*, which ends with .{4}, which/],
+      [['key', 'revoke', apiKey], new RegExp(`^End key ${keyId} .*for good\\.$`)],
+      [['key', 'limits', keyId, '--requests-per-minute', '7'], /requests_per_minute from \d+ to 7/],
+      [
+        ['credits', 'grant', org, '5'],
+        /^Grant org_\w+ a lot of 5 credits that never expires: .* becomes 14\.$/,
+      ],
+      [['credits', 'void', org, lot?.grant_id ?? '', ...reason], /^Take back 9 credits of org_/],
+      [['credits', 'adjust', org, '-2', ...reason], /^Take 2 credits from org_\w+: its balance becomes 7\.$/],
+      [['credits', 'adjust', org, '2', ...reason], /^Give 2 credits to org_\w+: its balance becomes 11\.$/],
+      [['credits', 'refund', String(body.request_id), '--org', org, ...reason], /^Give org_\w+ 1 credits of/],
+      [['credits', 'threshold', org, '5'], /^Tell org_\w+ when its balance is below 5\.$/],
+      [
+        ['price', 'propose', join(dir, 'patch.json'), '--from', '2098-01-01'],
+        /^Propose, for calls from 2098/,
+      ],
+      [['price', 'approve', `p${proposal}`], /ip_lookup\.located.*Approve p\d+, which cli proposed/s],
+      [['price', 'withdraw', `p${proposal}`], /^Withdraw proposal p\d+, from 2099.*never price a call\.$/],
+      [['price', 'override', org, 'ip_lookup', '0.5'], /^Price ip_lookup for org_\w+ at 0\.5 credits from /],
+      [['ledger', 'close', org, '2026-01'], /^Close 2026-01 of org_\w+: its statement is final/],
+      [['ledger', 'reconcile'], /and record the result\.$/],
+      [['projection', 'rebuild', 'accounts'], /^Fold accounts anew from the event log, and switch\./],
+      [['projection', 'cancel', 'accounts'], /^Nothing: no rebuild of accounts is running\./],
+      [['projection', 'rollback', 'accounts'], /^Put the rows of accounts from before/],
+      [['projection', 'retry', 'accounts'], /^Nothing: no event of accounts is set aside\.$/],
+      [['event-log', 'checkpoint'], /^Sign a checkpoint/],
+      [['event-log', 'announce-key', ...reason], /^Sign every later checkpoint with a new key/],
+      [
+        ['profiles', 'erase', 'https://www.profnet.com/in/somebody'],
+        /^Forget a person: .*takes this back\.$/,
+      ],
+      [['epoch-key', 'abandon'], /^Nothing: no key is lost\.$/],
+      [['user', 'create', 'zoe'], /^Create the dashboard user zoe, with a password\.$/],
+      [['user', 'token', 'zoe'], /^Make zoe a token/],
+      [['webhook', 'create', org, 'https://example.com/x', 'balance.low'], /^Send balance\.low of org_/],
+      [['webhook', 'delete', webhook_id], /^End webhook wh_\w+ to example\.com of org_\w+; 0 messages/],
+      [['webhook', 'test', webhook_id], /^Send a test message of wh_\w+ to example\.com/],
+      [['seed'], /^Make a demo organization/],
+      [['migrate'], /^Apply the migrations/],
+    ]
+    const before = await head()
+    for (const [args, sentence] of would) {
+      const { code, out, err } = await run(...args, '--dry-run', '--json')
+      expect({ args, code, err }).toEqual({ args, code: 0, err: '' })
+      const told = JSON.parse(out)
+      expect(told).toMatchObject({ dry_run: true })
+      expect(told.would.join('\n')).toMatch(sentence)
+    }
+    expect(await head()).toBe(before)
+    expect(await json('user', 'tokens')).toEqual([])
+    expect(await json('webhook', 'list', org)).toHaveLength(1)
+  }, 240_000)
+
+  test('refuses what the command would refuse', async () => {
+    const before = await head()
+    expect(await run('key', 'revoke', 'A'.repeat(16), '--dry-run')).toMatchObject({
+      ...{ code: 1, out: '', err: `there is no API key ${'A'.repeat(16)}; see "key list"\n` },
+    })
+    const taken = await run('credits', 'adjust', partner.organizationId, '-500', '--reason', 'x', '--dry-run')
+    expect(taken).toMatchObject({ code: 1, out: '' })
+    expect((await run('price', 'approve', 'p9', '--dry-run')).err).toContain('there is no proposal p9')
+    expect(await head()).toBe(before)
+  }, 60_000)
+
+  test('for people is sentences, and that nothing was written', async () => {
+    const { code, out } = await run('credits', 'grant', partner.organizationId, '5', '--dry-run')
+    expect(code).toBe(0)
+    expect(out.split('\n')[0]).toMatch(/^Grant org_\w+ a lot of 5 credits/)
+    expect(out.trimEnd().endsWith('Nothing was written.')).toBe(true)
+  }, 60_000)
+})
+
+describe('where there is no terminal', () => {
+  test('what takes something away needs --yes: exit 2, what it would do, and the remedy', async () => {
+    const { keyId } = partner
+    const before = await head()
+    const { code, out, err } = await run('key', 'revoke', keyId)
+    expect({ code, out }).toEqual({ code: 2, out: '' })
+    expect(err).toMatch(
+      /^End key .*\n\nNothing was done: this takes something away, and there is no terminal to ask on\.\ngive --yes to do it, or --dry-run/,
+    )
+    const told = await run('key', 'revoke', keyId, '--json')
+    expect({ code: told.code, out: told.out }).toEqual({ code: 2, out: '' })
+    expect(JSON.parse(told.err)).toEqual({
+      code: 'needs_yes',
+      message: expect.stringContaining('Nothing was done'),
+      field: 'yes',
+      remedy: expect.stringContaining('--yes'),
+      would: [expect.stringMatching(/^End key /)],
+    })
+    expect(await head()).toBe(before)
+  }, 60_000)
+
+  test('what gives goes ahead; the same command that takes does not', async () => {
+    const { organizationId: org } = partner
+    expect((await run('credits', 'adjust', org, '3', '--reason', 'given')).code).toBe(0)
+    const before = await head()
+    expect((await run('credits', 'adjust', org, '-3', '--reason', 'taken')).code).toBe(2)
+    expect((await run('key', 'limits', partner.keyId, '--requests-per-minute', '1')).code).toBe(2)
+    expect(await head()).toBe(before)
+    expect((await run('credits', 'adjust', org, '-3', '--reason', 'taken', '--yes')).code).toBe(0)
+    expect((await run('key', 'limits', partner.keyId, '--requests-per-minute', '9000000')).code).toBe(0)
+  }, 60_000)
+
+  test('an existing user keeps the password without --yes', async () => {
+    expect((await run('user', 'create', 'yan')).code).toBe(0)
+    const again = await run('user', 'create', 'yan')
+    expect(again).toMatchObject({ code: 2, out: '' })
+    expect(again.err).toContain('Give yan a new password: the one of now ends.')
+    expect((await run('user', 'create', 'yan', '--yes')).code).toBe(0)
+  }, 60_000)
+})
+
+describe('on a terminal', () => {
+  const revoke = (keyId: string) => cliOnTerminal(['key', 'revoke', keyId], environment)
+
+  test('a no, an empty answer and the end of the input change nothing; exit 1', async () => {
+    for (const keys of ['n\r', '\r', '\u0004']) {
+      const before = await head()
+      const asked = revoke(partner.keyId)
+      await asked.until('Do it? [y/N]')
+      expect(asked.shown()).toContain(`End key ${partner.keyId} `)
+      asked.type(keys)
+      expect({ keys, code: await asked.ended }).toEqual({ keys, code: 1 })
+      expect(asked.shown()).toContain('Nothing was done.')
+      expect(await head()).toBe(before)
+    }
+  }, 90_000)
+
+  test('Ctrl-C at the question changes nothing, says so, and exits with 130', async () => {
+    const before = await head()
+    const asked = revoke(partner.keyId)
+    await asked.until('Do it? [y/N]')
+    asked.type('\u0003')
+    expect(await asked.ended).toBe(130)
+    expect(asked.shown()).toContain('Interrupted: nothing was changed.')
+    expect(await head()).toBe(before)
+  }, 60_000)
+
+  test('a grant is asked for as well, and a yes does it; --yes asks nothing', async () => {
+    const { organizationId: org } = partner
+    const { balance: before } = await json<{ balance: string }>('credits', 'balance', org)
+    const asked = cliOnTerminal(['credits', 'grant', org, '2'], environment)
+    await asked.until('Do it? [y/N]')
+    asked.type('y\r')
+    expect(await asked.ended).toBe(0)
+    const sure = cliOnTerminal(['credits', 'grant', org, '2', '--yes'], environment)
+    expect(await sure.ended).toBe(0)
+    expect(sure.shown()).not.toContain('Do it?')
+    const { balance } = await json<{ balance: string }>('credits', 'balance', org)
+    expect(Number(balance)).toBe(Number(before) + 4)
+  }, 60_000)
+
+  test('what only adds is done without a question', async () => {
+    const made = cliOnTerminal(['org', 'create', 'No question'], environment)
+    expect(await made.ended).toBe(0)
+    expect(made.shown()).toMatch(/organization_id: +org_/)
+    expect(made.shown()).not.toContain('[y/N]')
+  }, 60_000)
+})
