@@ -53,7 +53,7 @@ export class KeyIssuedBefore extends Error {
 }
 
 /** The only moment the whole key exists outside its holder's hands. */
-type IssuedKey = { readonly keyId: string; readonly apiKey: string; readonly issued: ApiKeyIssued }
+export type IssuedKey = { readonly keyId: string; readonly apiKey: string; readonly issued: ApiKeyIssued }
 
 /**
  * Issues a key of a registered organization. The secret is returned here and stored nowhere. Throws `KeyIssuedBefore`

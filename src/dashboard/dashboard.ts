@@ -13,6 +13,7 @@ import { LedgerUnavailable } from '../ledger/commit.ts'
 import { assetOf, assetVersion } from './assets.ts'
 import { ConnectionInsecure, nameCookies } from './cookies.ts'
 import { capitalized } from './format.ts'
+import { FormSentBefore } from './once.ts'
 import { type Dashboard, PageMissing, sendPage } from './page.ts'
 import { faultPage } from './pages/fault.ts'
 import { pageRoutes, visitorRoutes } from './routes.ts'
@@ -25,6 +26,7 @@ import {
   sessionStore,
 } from './session.ts'
 import { createSignIn } from './sign-in.ts'
+import { createWorks } from './works.ts'
 
 /**
  * The pages people click: a plugin of the host that also answers calls. Parsers, cookies, headers and errors of the
@@ -36,13 +38,19 @@ export const dashboard =
   (
     foundation: Foundation,
     logger: Logger,
-    { insecureCookies = false, twoPerson }: { insecureCookies?: boolean; twoPerson: boolean },
+    {
+      insecureCookies = false,
+      twoPerson,
+      apiUrl = null,
+    }: { insecureCookies?: boolean; twoPerson: boolean; apiUrl?: string | null },
   ): FastifyPluginAsync =>
   async (host) => {
     const context: Dashboard = {
       foundation,
       logger,
       twoPerson,
+      apiUrl,
+      works: createWorks(),
       signIn: createSignIn(foundation.pool, foundation.secrets.sealer('dashboard device')),
     }
     await host.register(helmet, securityHeaders)
@@ -148,6 +156,13 @@ const faultShown = (error: FastifyError): ShownFault => {
       title: 'The form was refused',
       advice:
         'It is out of date, or did not come from this site. Nothing was changed. Open the page again and send the form from there; cookies must be allowed.',
+    }
+  if (error instanceof FormSentBefore)
+    return {
+      status: 409,
+      title: 'Sent before',
+      advice:
+        'This form was sent before, and nothing was done a second time. Open the page again to see what became of it, and to do more.',
     }
   if (error instanceof ConnectionInsecure)
     return {

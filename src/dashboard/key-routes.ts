@@ -1,15 +1,16 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-import type { FastifyInstance } from 'fastify'
-import { ulid } from 'ulid'
-import { issueKey, KeyIssuedBefore, revoke, rotate } from '../administration/api-keys.ts'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { type IssuedKey, issueKey, KeyIssuedBefore, revoke, rotate } from '../administration/api-keys.ts'
 import { labelOf } from '../administration/input.ts'
 import { graceMsOf } from '../administration/key-request.ts'
 import { provedOperator } from '../administration/operator.ts'
+import { openTestOrganization } from '../administration/test-keys.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import { readCheckpoints } from '../projector/checkpoints.ts'
-import { faultOf, formOf, freshIssueForm, parseIssue } from './form.ts'
+import { firstCalls } from './first-call.ts'
+import { formOf, freshIssueForm, parseIssue } from './form.ts'
 import {
   accountAt,
+  attempt,
+  attemptOnce,
   type Dashboard,
   type KeyParams,
   keyAt,
@@ -24,20 +25,9 @@ import {
   revokeKeyPage,
   rotateKeyPage,
 } from './pages/keys.ts'
-import type { FormFault } from './pages/layout.ts'
+import { shownSoon } from './shown-soon.ts'
 
 /** The forms that issue, rotate and revoke a key. Every change is a POST that names who did it. */
-
-/** Does what a form asks for, or says what is wrong with the form; anything else that fails is not the form's fault. */
-const attempt = async <Done>(work: () => Promise<Done>): Promise<{ done: Done } | { fault: FormFault }> => {
-  try {
-    return { done: await work() }
-  } catch (error) {
-    const fault = faultOf(error)
-    if (fault === null) throw error
-    return { fault }
-  }
-}
 
 const oncePattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
 
@@ -60,7 +50,6 @@ const issueRoutes = (pages: FastifyInstance, context: Dashboard): void => {
         account,
         fault: null,
         typed: freshIssueForm,
-        once: ulid(),
       }),
     )
   })
@@ -73,8 +62,15 @@ const issueRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     const outcome = await attempt(async () => {
       const asked = parseIssue(form)
       if (!oncePattern.test(once)) throw new CommandRefused('the form is out of date, send it once more')
+      const organizationId =
+        form.text('test') === 'on'
+          ? await openTestOrganization(context.foundation, {
+              organizationId: account.organization_id,
+              ...provedOperator(viewer.user),
+            })
+          : account.organization_id
       return issueKey(context.foundation, {
-        organizationId: account.organization_id,
+        organizationId,
         ...asked,
         ...provedOperator(viewer.user),
         once: `${viewer.user} ${once}`,
@@ -84,18 +80,33 @@ const issueRoutes = (pages: FastifyInstance, context: Dashboard): void => {
       })
     })
     if ('fault' in outcome)
-      return sendPage(
-        reply.code(422),
-        issueKeyPage({ viewer, account, fault: outcome.fault, typed: form, once: ulid() }),
-      )
-    await shownSoon(context)
+      return sendPage(reply.code(422), issueKeyPage({ viewer, account, fault: outcome.fault, typed: form }))
+    await shownSoon(context, ['api_keys', 'accounts'])
     const { done } = outcome
     if (done instanceof KeyIssuedBefore)
       return sendPage(reply.code(409), keyIssuedBeforePage({ viewer, account, keyId: done.keyId }))
-    const { keyId, apiKey } = done
-    return sendPage(reply, keyShownPage({ viewer, account, keyId, apiKey, replaces: null }))
+    return sendPage(
+      reply,
+      keyShownPage({ viewer, ...shownKey(context, request, done), account, replaces: null }),
+    )
   })
 }
+
+/** A key with lines to try it by, and the organization it belongs to: that of test keys is another one. */
+const shownKey = (
+  { apiUrl }: Dashboard,
+  { protocol, host }: FastifyRequest,
+  { keyId, apiKey, issued }: IssuedKey,
+): Pick<Parameters<typeof keyShownPage>[0], 'keyId' | 'apiKey' | 'owner' | 'calls' | 'apiKnown'> => ({
+  ...{ keyId, apiKey },
+  owner: { organization_id: issued.organization_id, name: issued.organization_name },
+  apiKnown: apiUrl !== null,
+  calls: firstCalls({
+    apiUrl: apiUrl ?? 'https://api.example.com',
+    dashboardUrl: `${protocol}://${host}`,
+    ...{ apiKey, permissions: issued.permissions },
+  }),
+})
 
 const graceDefault = '24h'
 
@@ -114,7 +125,7 @@ const rotateRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     const { account, key } = await keyAt(context, request.params)
     const viewer = viewerOf(request, reply)
     const grace = formOf(request.body).text('grace')
-    const outcome = await attempt(() =>
+    const outcome = await attemptOnce(context, request, () =>
       rotate(context.foundation, {
         keyId: key.key_id,
         graceMs: graceMsOf(grace),
@@ -123,10 +134,12 @@ const rotateRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     )
     if ('fault' in outcome)
       return sendPage(reply.code(422), rotateKeyPage({ viewer, account, key, fault: outcome.fault, grace }))
-    const { keyId, apiKey, graceUntil } = outcome.done
-    await shownSoon(context)
-    const replaces = { keyId: key.key_id, until: new Date(graceUntil) }
-    return sendPage(reply, keyShownPage({ viewer, account, keyId, apiKey, replaces }))
+    await shownSoon(context, ['api_keys', 'accounts'])
+    const replaces = { keyId: key.key_id, until: new Date(outcome.done.graceUntil) }
+    return sendPage(
+      reply,
+      keyShownPage({ viewer, ...shownKey(context, request, outcome.done), account, replaces }),
+    )
   })
 }
 
@@ -145,7 +158,7 @@ const revokeRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     const { account, key } = await keyAt(context, request.params)
     const viewer = viewerOf(request, reply)
     const form = formOf(request.body)
-    const outcome = await attempt(async () =>
+    const outcome = await attemptOnce(context, request, async () =>
       revoke(context.foundation, {
         keyId: key.key_id,
         reason: labelOf('reason', form.text('reason')),
@@ -157,24 +170,7 @@ const revokeRoutes = (pages: FastifyInstance, context: Dashboard): void => {
         reply.code(422),
         revokeKeyPage({ viewer, account, key, fault: outcome.fault, reason: form.text('reason') }),
       )
-    await shownSoon(context)
+    await shownSoon(context, ['api_keys', 'accounts'])
     return reply.redirect(`/organizations/${account.organization_id}#key-${key.key_id}`, 303)
   })
-}
-
-const shownSoonMs = 1_000
-const shownSoonPollMs = 25
-
-/**
- * Waits until the keys' rows show what was just done, so that the next page does. Gives up after a second: the change
- * is made whether its row is there or not, and the overview says how far behind the rows are.
- */
-const shownSoon = async ({ foundation: { eventLog, pool } }: Dashboard): Promise<void> => {
-  const target = await eventLog.head()
-  const end = performance.now() + shownSoonMs
-  while (performance.now() < end) {
-    const keys = (await readCheckpoints(pool)).find(({ name }) => name === 'api_keys')
-    if (keys === undefined || keys.position >= target) return
-    await sleep(shownSoonPollMs)
-  }
 }

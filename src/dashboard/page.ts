@@ -1,12 +1,16 @@
 import { strict as assert } from 'node:assert'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
+import { ulid } from 'ulid'
 import type { Foundation } from '../foundation/foundation.ts'
+import { type Form, faultOf, formOf } from './form.ts'
 import { documentOf, type Html } from './html.ts'
-import type { Viewer } from './pages/layout.ts'
+import { takeForm } from './once.ts'
+import type { FormFault, Viewer } from './pages/layout.ts'
 import { type AccountRow, accountOf, type KeyRow, keyOf, rowsOf } from './queries.ts'
 import { formOwner } from './session.ts'
 import type { SignIn } from './sign-in.ts'
+import type { Works } from './works.ts'
 
 /** What every page needs: who looks, at which organization, and how a page is sent. */
 
@@ -16,6 +20,9 @@ export type Dashboard = {
   readonly signIn: SignIn
   /** What one person proposes another one approves. */
   readonly twoPerson: boolean
+  /** Where this service answers calls, for lines to copy; null where another one does. */
+  readonly apiUrl: string | null
+  readonly works: Works
 }
 
 /** There is no such page, organization or key. */
@@ -38,7 +45,34 @@ const userOf = ({ session }: FastifyRequest): string => {
 export const viewerOf = (request: FastifyRequest, reply: FastifyReply): Viewer => ({
   user: userOf(request),
   csrf: csrfOf(request, reply),
+  once: ulid(),
 })
+
+/** Does what a form asks for, or says what is wrong with the form; anything else that fails is not the form's fault. */
+export const attempt = async <Done>(
+  work: () => Promise<Done>,
+): Promise<{ done: Done } | { fault: FormFault }> => {
+  try {
+    return { done: await work() }
+  } catch (error) {
+    const fault = faultOf(error)
+    if (fault === null) throw error
+    return { fault }
+  }
+}
+
+/** The same, for a form that is taken once. Throws `FormSentBefore` where it was. */
+export const attemptOnce = <Done>(
+  { foundation: { pool } }: Dashboard,
+  request: FastifyRequest,
+  work: (form: Form) => Promise<Done>,
+): Promise<{ done: Done } | { fault: FormFault }> =>
+  attempt(async () => {
+    const form = formOf(request.body)
+    const [path = ''] = request.url.split('?')
+    await takeForm(pool, { user: userOf(request), path, once: form.text('once') }, Date.now())
+    return work(form)
+  })
 
 export type OrganizationParams = { Params: { organization: string } }
 export type KeyParams = { Params: { organization: string; key: string } }

@@ -115,6 +115,26 @@ export const keyOf = (organizationId: string, keyId: string): Query<KeyRow> => (
   values: [organizationId, keyId],
 })
 
+/** What only the page of the key shows. */
+export type KeyDetailRow = KeyRow & {
+  allowed_cidrs: string[]
+  charged_micro: string
+  charged_30_days_micro: string
+}
+
+export const keyDetail = (
+  organizationId: string,
+  keyId: string,
+): Query<Pick<KeyDetailRow, 'allowed_cidrs' | 'charged_micro' | 'charged_30_days_micro'>> => ({
+  text: `select k.allowed_cidrs, coalesce(sum(u.charged_micro), 0)::text as charged_micro,
+                coalesce(sum(u.charged_micro) filter (where u.day > (now() at time zone 'utc')::date - 30), 0)::text
+                  as charged_30_days_micro
+           from api_keys k
+           left join usage_days u on u.organization_id = k.organization_id and u.key_id = k.key_id
+          where k.organization_id = $1 and k.key_id = $2 group by k.allowed_cidrs`,
+  values: [organizationId, keyId],
+})
+
 export type StatementRow = {
   revision: string
   effective_at: Date

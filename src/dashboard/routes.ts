@@ -5,6 +5,7 @@ import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { callRoutes } from './call-routes.ts'
 import { formOf } from './form.ts'
+import { keyPageRoutes } from './key-page-routes.ts'
 import { keyRoutes } from './key-routes.ts'
 import { nextOf } from './next.ts'
 import {
@@ -86,6 +87,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   overviewRoute(pages, context)
   organizationRoute(pages, context)
   keyRoutes(pages, context)
+  keyPageRoutes(pages, context)
   priceRoutes(pages, context)
   callRoutes(pages, context)
   usageRoutes(pages, context)

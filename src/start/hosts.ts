@@ -58,7 +58,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
     const host = hostOf('dashboard', reach, options)
     const insecureCookies = INSECURE_COOKIES === '1'
     if (insecureCookies) logger.warn('INSECURE_COOKIES: a sign-in over plain HTTP can be listened to')
-    host.register(dashboard(foundation, logger, { insecureCookies, twoPerson: twoPersonOf(config) }))
+    host.register(dashboard(foundation, logger, { insecureCookies, twoPerson: twoPersonOf(config), apiUrl }))
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
   }
   if (tls === null) return { apiUrl, dashboardUrl, renewCertificate: async () => undefined }

@@ -1,6 +1,9 @@
 /** Every page of the dashboard in a real Chromium: nothing it complains about, nothing axe finds, nothing beyond its width. */
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { putUser } from '../../src/administration/users.ts'
+import { firstCalls } from '../../src/dashboard/first-call.ts'
 import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
 import { openScene, type Scene } from '../dashboard/scene.ts'
 import {
@@ -16,13 +19,15 @@ import {
 let room: DashboardHost
 let chromium: Chromium
 let scene: Scene
+let baseUrl = ''
 const ada = { name: 'ada', password: 'correct horse battery staple' }
 
 beforeAll(async () => {
   room = await openDashboardHost()
   await putUser(room.foundation.pool, ada)
   scene = await openScene(room, { nowMs: Date.now() })
-  chromium = await openChromium(await room.host.listen({ host: '127.0.0.1', port: 0 }))
+  baseUrl = await room.host.listen({ host: '127.0.0.1', port: 0 })
+  chromium = await openChromium(baseUrl)
 })
 afterAll(async () => {
   await chromium?.close()
@@ -46,6 +51,7 @@ const paths = (): Readonly<Record<string, string>> => {
     usage: `${organization}/usage`,
     'usage-hours': `${organization}/usage?unit=hour&by=key&from=${day(-2)}&to=${day(0)}`,
     call: `${organization}/calls/${scene.requestId}`,
+    key: `${organization}/keys/${scene.keyId}`,
     'key-new': `${organization}/keys/new`,
     'key-rotate': `${organization}/keys/${scene.keyId}/rotate`,
     'key-revoke': `${organization}/keys/${scene.keyId}/revoke`,
@@ -82,6 +88,35 @@ describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width 
     }
     expect(wrong).toEqual({})
   })
+})
+
+test('a key is issued by clicks and copied, and the lines beside it make calls', async () => {
+  const window = await chromium.open({ scheme: 'light', width: 390 })
+  const { page } = window
+  await signIn(window)
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
+  await page.goto(`/organizations/${scene.organizationId}/keys/new`)
+  await page.fill('#name', 'browser')
+  await page.click('text=Issue key')
+  const apiKey = (await page.locator('#api-key').textContent()) ?? ''
+  await page.click('button[data-copy=api-key]')
+  await expect.poll(() => page.evaluate('navigator.clipboard.readText()')).toBe(apiKey)
+  await picture(page, 'key-shown-light-390')
+  expect([await axeFindings(page), await overhang(page), window.complaints()]).toEqual([[], 0, []])
+  const lines = firstCalls({
+    ...{ apiUrl: baseUrl, dashboardUrl: baseUrl, apiKey, permissions: [] },
+  })
+  const run = promisify(execFile)
+  const commands: Readonly<Record<string, [string, string[]]>> = {
+    curl: ['sh', ['-c']],
+    TypeScript: [process.execPath, ['--input-type=module-typescript', '-e']],
+    Python: ['python3', ['-c']],
+  }
+  for (const { name, text } of lines) {
+    const [program, options] = commands[name] ?? ['false', []]
+    expect((await run(program, [...options, text])).stdout).toContain('Northwind Traders')
+  }
+  await window.close()
 })
 
 test('a plot is drawn from its table, which closes, and can be opened again', async () => {

@@ -1,10 +1,11 @@
 import { limitFields } from '../../administration/key-request.ts'
 import { permission } from '../../events/capabilities.ts'
+import { isTestOrganization } from '../../events/test-organization.ts'
 import type { Form } from '../form.ts'
 import { capitalized, utc, words } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { AccountRow, KeyRow } from '../queries.ts'
-import { csrfField, described, type FormFault, faultNotice, layout, type Viewer } from './layout.ts'
+import { described, type FormFault, faultNotice, formFields, layout, type Viewer } from './layout.ts'
 
 /** The forms an operator fills in to issue, rotate or revoke a key, and the one page that shows a key. */
 
@@ -28,8 +29,6 @@ export const issueKeyPage = (
   view: FormView & {
     /** The form as typed. */
     readonly typed: Form
-    /** Makes sending this form again the same request. */
-    readonly once: string
   },
 ): Html =>
   frame(
@@ -37,8 +36,7 @@ export const issueKeyPage = (
     'Issue an API key',
     html`${faultNotice(view.fault)}
 <form class="fields" method="post" action="/organizations/${view.account.organization_id}/keys/new">
-${csrfField(view.viewer.csrf)}
-<input type="hidden" name="once" value="${view.once}">
+${formFields(view.viewer)}
 <p><label for="name">Name</label>
 <input id="name" name="name" value="${view.typed.text('name')}" required maxlength="200" autocomplete="off"${described('name', view.fault, 'name-hint')}>
 <small id="name-hint">What the key is for, such as production.</small></p>
@@ -62,6 +60,12 @@ ${limitFields.map(
 <p><label for="expires-at">Expires</label>
 <input id="expires-at" name="expires-at" value="${view.typed.text('expires-at')}" maxlength="40" autocomplete="off"${described('expires-at', view.fault, 'expires-at-hint')}>
 <small id="expires-at-hint">Such as 2027-01-31T00:00:00Z. Empty: never.</small></p>
+${
+  !isTestOrganization(view.account.organization_id) &&
+  html`<fieldset><legend>For tests</legend>
+<label class="choice"><input type="checkbox" name="test" value="on"${view.typed.text('test') === 'on' && html` checked`} aria-describedby="test-hint"> A test key</label>
+<small id="test-hint">Its calls are free, are answered from made-up data, and are in a ledger of their own.</small></fieldset>`
+}
 <p class="actions"><button type="submit">Issue key</button> ${cancel(view.account)}</p>
 </form>`,
   )
@@ -83,7 +87,7 @@ export const rotateKeyPage = (view: FormView & { readonly key: KeyRow; readonly 
     html`${faultNotice(view.fault)}
 <p>${keyNamed(view.key)} gets a successor with the same permissions and limits. Both keys work until the grace period ends.</p>
 <form class="fields" method="post" action="/organizations/${view.account.organization_id}/keys/${view.key.key_id}/rotate">
-${csrfField(view.viewer.csrf)}
+${formFields(view.viewer)}
 <p><label for="grace">The old key works on for</label>
 <select id="grace" name="grace"${described('grace', view.fault)}>${graces.map(
       ([value, label]) =>
@@ -100,7 +104,7 @@ export const revokeKeyPage = (view: FormView & { readonly key: KeyRow; readonly 
     html`${faultNotice(view.fault)}
 <p>${keyNamed(view.key)} stops working within a second, everywhere. This cannot be undone.</p>
 <form class="fields" method="post" action="/organizations/${view.account.organization_id}/keys/${view.key.key_id}/revoke">
-${csrfField(view.viewer.csrf)}
+${formFields(view.viewer)}
 <p><label for="reason">Reason</label>
 <input id="reason" name="reason" value="${view.reason}" required maxlength="200" autocomplete="off"${described('reason', view.fault, 'reason-hint')}>
 <small id="reason-hint">Kept in the event log with your user name.</small></p>
@@ -128,6 +132,12 @@ export const keyShownPage = (
   view: Pick<FormView, 'viewer' | 'account'> & {
     readonly keyId: string
     readonly apiKey: string
+    /** The organization it was issued to: for a test key, that of tests. */
+    readonly owner: { readonly organization_id: string; readonly name: string }
+    /** Lines that make a first call with it. */
+    readonly calls: readonly { readonly name: string; readonly text: string }[]
+    /** Whether the address in them is that of this service. */
+    readonly apiKnown: boolean
     /** The key it succeeds, which works until then. */
     readonly replaces: { readonly keyId: string; readonly until: Date } | null
   },
@@ -138,9 +148,23 @@ export const keyShownPage = (
     html`<p class="notice">Copy the key now. It is stored nowhere and is not shown again.</p>
 <p class="label" id="api-key-label">API key</p>
 <p class="secret" tabindex="0" aria-labelledby="api-key-label"><code id="api-key">${view.apiKey}</code></p>
+<p class="actions"><button type="button" data-copy="api-key" aria-live="polite" hidden>Copy the key</button></p>
 <p class="note">Key id <span class="id">${view.keyId}</span>${
       view.replaces !== null &&
       html`; <span class="id">${view.replaces.keyId}</span> works until ${utc(view.replaces.until)}`
     }. Partners send the key in the <code>x-api-key</code> header.</p>
-<p class="actions"><a class="button" href="/organizations/${view.account.organization_id}#key-${view.keyId}">Back to ${view.account.name}</a></p>`,
+<section aria-labelledby="first-call">
+<h2 id="first-call">A first call</h2>
+<p class="note">${
+      view.apiKnown
+        ? 'The address is the one this service listens on. Behind a proxy it is another one.'
+        : 'Put the address of your API in the place of api.example.com.'
+    }</p>
+${view.calls.map(
+  ({ name, text }, i) => html`<div class="heading"><h3 id="line-${i}-label">${name}</h3>
+<button class="quiet" type="button" data-copy="line-${i}" aria-live="polite" hidden>Copy<span class="unseen"> ${name}</span></button></div>
+<pre class="kept" tabindex="0" aria-labelledby="line-${i}-label"><code id="line-${i}">${text}</code></pre>`,
+)}
+</section>
+<p class="actions"><a class="button" href="/organizations/${view.owner.organization_id}#key-${view.keyId}">Back to ${view.owner.name}</a></p>`,
   )

@@ -5,7 +5,12 @@ import { type MenuPlace, menu, type OrganizationPlace, organizationMenu } from '
 /** What every page has around it, and the parts pages are made of. */
 
 /** Who looks at the page, and the token of the forms on it. */
-export type Viewer = { readonly user: string; readonly csrf: string }
+export type Viewer = {
+  readonly user: string
+  readonly csrf: string
+  /** Makes sending a form of this page again the same request. */
+  readonly once: string
+}
 
 export const layout = ({
   title,
@@ -75,6 +80,10 @@ export const organizationHead = (
 )}</nav>`
 
 export const csrfField = (token: string): Html => html`<input type="hidden" name="_csrf" value="${token}">`
+
+/** What a form that changes something carries. */
+export const formFields = ({ csrf, once }: Viewer): Html =>
+  html`${csrfField(csrf)}<input type="hidden" name="once" value="${once}">`
 
 export type Column<Row> = {
   readonly head: string

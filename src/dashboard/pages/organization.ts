@@ -104,7 +104,7 @@ const keyColumns = (organizationId: string, atMs: number): Column<KeyRow>[] => [
   {
     head: 'Key',
     kind: 'name',
-    cell: (key) => html`${key.name}
+    cell: (key) => html`<a href="/organizations/${organizationId}/keys/${key.key_id}">${key.name}</a>
 <span class="id whole below">${key.key_id} …${key.last4}</span>`,
   },
   { head: 'Permissions', cell: (key) => key.permissions.map(words).join(', ') || 'whoami only' },
@@ -135,10 +135,10 @@ const keyColumns = (organizationId: string, atMs: number): Column<KeyRow>[] => [
 
 const past = (at: Date | null, atMs: number): boolean => at !== null && at.getTime() <= atMs
 
-const mayRotate = (key: KeyRow, atMs: number): boolean =>
+export const mayRotate = (key: KeyRow, atMs: number): boolean =>
   key.successor_id === null && key.revoked_at === null && !past(key.expires_at, atMs)
 
-const keyState = (key: KeyRow, atMs: number): Renderable => {
+export const keyState = (key: KeyRow, atMs: number): Renderable => {
   if (key.revoked_at !== null)
     return html`<span class="mark bad">revoked</span> ${instant(key.revoked_at)}<br><span class="free">${key.revoke_reason}</span>`
   if (past(key.expires_at, atMs))

@@ -1,0 +1,238 @@
+/** The page of a key, test keys, and lines to try a key by. */
+import { execFile } from 'node:child_process'
+import { createServer } from 'node:http'
+import { promisify } from 'node:util'
+import { ulid } from 'ulid'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createOrganization } from '../../src/administration/organizations.ts'
+import { putUser } from '../../src/administration/users.ts'
+import { firstCalls } from '../../src/dashboard/first-call.ts'
+import { takeForm } from '../../src/dashboard/once.ts'
+import { createWorks } from '../../src/dashboard/works.ts'
+import { testOrganizationOf } from '../../src/events/test-organization.ts'
+import {
+  type Browser,
+  type DashboardHost,
+  encoded,
+  openBrowser,
+  openDashboardHost,
+  signedIn,
+  tokenIn,
+} from './dashboard-host.ts'
+import { openScene, type Scene } from './scene.ts'
+
+let room: DashboardHost
+let ada: Browser
+let scene: Scene
+let base = ''
+const user = { name: 'ada', password: 'correct horse battery staple' }
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  await putUser(room.foundation.pool, user)
+  ada = await signedIn(room, user)
+  scene = await openScene(room, { nowMs: Date.now(), days: 3 })
+  base = `/organizations/${scene.organizationId}`
+})
+afterAll(() => room?.close())
+
+const limits = {
+  'requests-per-minute': '12',
+  'requests-per-day': '345',
+  'email-validations-per-second': '6',
+}
+
+describe('the page of a key', () => {
+  test('shows what it may do, what it cost, and its calls by day', async () => {
+    const { statusCode, body } = await ada.get(`${base}/keys/${scene.keyId}`)
+    expect(statusCode).toBe(200)
+    expect(body).toContain('May use ip lookup, email validation, profnet scraping, from any address.')
+    expect(body).toContain(`key=${scene.keyId}`)
+    const { rows } = await room.foundation.pool.query<{ calls: number; credits: number }>(
+      `select sum(calls)::integer as calls, (sum(charged_micro) / 1000000)::integer as credits
+         from usage_days where key_id = $1`,
+      [scene.keyId],
+    )
+    expect(body).toContain(`<dt>Calls, 30 days</dt><dd><strong>${rows[0]?.calls}</strong>`)
+    expect(body).toContain(`<dt>Credits so far</dt><dd>${rows[0]?.credits}</dd>`)
+    expect((await ada.get(base)).body).toContain(`href="${base}/keys/${scene.keyId}"`)
+  })
+
+  test('changes its limits, once for a form however often it is sent', async () => {
+    const path = `${base}/keys/${scene.keyId}`
+    const page = (await ada.get(path)).body
+    const once = /name="once" value="([^"]+)"/.exec(page)?.[1] ?? ''
+    const form = encoded({ _csrf: tokenIn(page), once, ...limits })
+    const sent = await Promise.all([1, 2].map(() => ada.post(`${path}/limits`, form)))
+    expect(sent.map(({ statusCode }) => statusCode).sort()).toEqual([303, 409])
+    const again = await ada.post(`${path}/limits`, form)
+    expect(again.statusCode).toBe(409)
+    expect(again.body).toContain('nothing was done a second time')
+    const { rows } = await room.foundation.pool.query<{ limits: unknown }>(
+      'select limits from api_keys where key_id = $1',
+      [scene.keyId],
+    )
+    expect(rows[0]?.limits).toEqual({
+      requests_per_minute: 12,
+      requests_per_day: 345,
+      email_validations_per_second: 6,
+    })
+  })
+
+  test('says which limit is none, and keeps what was typed', async () => {
+    const path = `${base}/keys/${scene.keyId}`
+    const answer = await ada.submit(path, { ...limits, 'requests-per-day': 'many' }, `${path}/limits`)
+    expect(answer.statusCode).toBe(422)
+    expect(answer.body).toContain('value="many"')
+    expect(answer.body).toMatch(/id="requests-per-day"[^>]*aria-invalid="true"/)
+  })
+
+  test('of another organization is no page under this one', async () => {
+    const { organizationId } = await createOrganization(room.foundation, {
+      ...{ name: 'Other Ltd', overdraftLimit: 0n, actor: 'cli' },
+    })
+    await room.caughtUp()
+    const path = `/organizations/${organizationId}/keys/${scene.keyId}`
+    expect((await ada.get(path)).statusCode).toBe(404)
+    const sent = await ada.submit(`${base}/keys/${scene.keyId}`, limits, `${path}/limits`)
+    expect(sent.statusCode).toBe(404)
+  })
+
+  test('is for people who are signed in', async () => {
+    const stranger = openBrowser(room.host)
+    expect((await stranger.get(`${base}/keys/${scene.keyId}`)).statusCode).toBe(303)
+  })
+})
+
+test('a test key belongs to the organization of tests, which its page leads to', async () => {
+  const answer = await ada.submit(`${base}/keys/new`, {
+    ...limits,
+    ...{ name: 'try', permissions: ['ip_lookup'], test: 'on' },
+  })
+  expect(answer.statusCode).toBe(200)
+  expect(answer.body).toContain('<code id="api-key">enl_test_')
+  const own = testOrganizationOf(scene.organizationId)
+  expect(answer.body).toContain(`href="/organizations/${own}#key-`)
+  const page = await ada.get(`/organizations/${own}`)
+  expect(page.statusCode).toBe(200)
+  expect((await ada.get(`/organizations/${own}/keys/new`)).body).not.toContain('name="test"')
+})
+
+describe('lines to try a key by', () => {
+  const asked = { apiUrl: 'http://127.0.0.1:9', dashboardUrl: 'http://127.0.0.1:8', apiKey: 'enl_live_x' }
+
+  test.each([
+    [['ip_lookup', 'email_validation'], '/v1/ip/lookup'],
+    [['email_validation'], '/v1/email/validate'],
+    [['profnet_scraping'], '/v1/profnet/profile'],
+    [[], 'http://127.0.0.1:8/whoami'],
+    [['ledger_read', 'pixel_control'], 'http://127.0.0.1:8/whoami'],
+  ])('ask what a key with %j may ask', (permissions, expected) => {
+    for (const { text } of firstCalls({ ...asked, permissions })) expect(text).toContain(expected)
+  })
+
+  test('reach a server, with the key', async () => {
+    const seen: unknown[] = []
+    const server = createServer((request, response) => {
+      let body = ''
+      request.on('data', (chunk) => {
+        body += String(chunk)
+      })
+      request.on('end', () => {
+        seen.push({ key: request.headers['x-api-key'], url: request.url, body })
+        response.setHeader('content-type', 'application/json').end('{"ok":true}')
+      })
+    })
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+    const address = server.address()
+    const apiUrl = `http://127.0.0.1:${typeof address === 'object' && address !== null ? address.port : 0}`
+    const [, typescript] = firstCalls({ ...asked, apiUrl, permissions: ['ip_lookup'] })
+    const run = promisify(execFile)
+    const { stdout } = await run(process.execPath, [
+      '--input-type=module-typescript',
+      '-e',
+      typescript?.text ?? '',
+    ])
+    expect(stdout).toContain('ok: true')
+    server.close()
+    // That the others do is tried with a real key where a real browser copies them.
+    const call = { key: 'enl_live_x', url: '/v1/ip/lookup', body: '{"ip":"8.8.8.8"}' }
+    expect(seen).toEqual([call])
+  })
+})
+
+describe('a form', () => {
+  const nowMs = Date.now()
+  const taking = (once: string, path = '/a', atMs = nowMs) =>
+    takeForm(room.foundation.pool, { user: 'ada', path, once }, atMs)
+
+  test('is taken once by each person and path', async () => {
+    const once = ulid(nowMs)
+    await taking(once)
+    await expect(taking(once)).rejects.toThrow('')
+    await taking(once, '/b')
+    await takeForm(room.foundation.pool, { user: 'bob', path: '/a', once }, nowMs)
+  })
+
+  test.each(['', 'x', '8ZZZZZZZZZZZZZZZZZZZZZZZZZ', '\0'.repeat(26)])(
+    'without a token of ours is not: %j',
+    async (once) => {
+      await expect(taking(once)).rejects.toThrow('out of date')
+    },
+  )
+
+  test('is not when it is older than half a day, or of the day after', async () => {
+    const half = 12 * 60 * 60 * 1_000
+    await expect(taking(ulid(nowMs - half - 1))).rejects.toThrow('out of date')
+    await taking(ulid(nowMs - half))
+    await expect(taking(ulid(nowMs + 60_001))).rejects.toThrow('out of date')
+  })
+})
+
+describe('what takes longer than a page', () => {
+  const asked = { key: 'k', title: 'Counting', user: 'ada' }
+
+  test('is one work however often it is asked for, until its result was taken', async () => {
+    const works = createWorks()
+    let done = (_value: number): void => undefined
+    let runs = 0
+    const run = () => {
+      runs++
+      return new Promise<number>((resolve) => {
+        done = resolve
+      })
+    }
+    const first = await works.soon({ ...asked, run }, 5)
+    const second = await works.soon({ ...asked, run }, 5)
+    if (!('work' in first && 'work' in second)) throw new Error('it ended')
+    expect(second.work.id).toBe(first.work.id)
+    expect(works.find(first.work.id, 'bob')).toBeUndefined()
+    done(7)
+    expect(await works.soon({ ...asked, run }, 1_000)).toEqual({ result: 7 })
+    expect(runs).toBe(1)
+    expect(works.find(first.work.id, 'ada')).toBeUndefined()
+  })
+
+  test('throws what it failed with to the one who asks for its result', async () => {
+    const works = createWorks()
+    const run = async (): Promise<never> => {
+      throw new Error('no disk')
+    }
+    await expect(works.soon({ ...asked, run }, 1_000)).rejects.toThrow('no disk')
+  })
+
+  test('is not begun where four go on, and is forgotten ten minutes after its end', async () => {
+    let nowMs = 0
+    const works = createWorks(() => nowMs)
+    for (const key of ['a', 'b', 'c', 'd'])
+      works.start({ ...asked, key, run: () => new Promise<never>(() => undefined) })
+    expect(() => works.start({ ...asked, run: async () => 1 })).toThrow('no more is begun')
+    const others = createWorks(() => nowMs)
+    const { id, ended } = others.start({ ...asked, run: async () => 1 })
+    await ended
+    nowMs = 10 * 60_000
+    expect(others.find(id, 'ada')?.outcome).toEqual({ kind: 'done', result: 1 })
+    nowMs++
+    expect(others.find(id, 'ada')).toBeUndefined()
+  })
+})
