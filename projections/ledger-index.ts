@@ -140,7 +140,7 @@ export const movedBefore = (
   return {
     text: `select (coalesce((select sum(amount_micro) from movement_blocks where organization_id = $1 and block < $2), 0)
                  + coalesce((select sum(amount_micro) from ledger_lines
-                              where organization_id = $1 and revision >= $3 and revision < $4), 0))::text as amount_micro`,
+                              where ledger = ledger_key($1) and revision >= $3 and revision < $4), 0))::text as amount_micro`,
     values: [organizationId, block, block * blockRevisions, revision],
   }
 }
@@ -169,12 +169,12 @@ export const placesOfRequest = (
   organizationId: string,
   { requestId, max }: { requestId: string; max: number },
 ): Query<CallPlaceRow> => ({
-  text: `with found as materialized (select organization_id, revision, kind from ledger_lines where request_id = $2 limit $3)
+  text: `with found as materialized (select ledger, revision, kind from ledger_lines where request_id = $2 limit $3)
          select least(
                   coalesce((select revision from indexed_ledgers where organization_id = $1), -1),
-                  coalesce((select max(revision) from ledger_lines where organization_id = $1), -1))::text as indexed,
+                  coalesce((select max(revision) from ledger_lines where ledger = ledger_key($1)), -1))::text as indexed,
                 found.revision::text
-           from (select 1) one left join found on found.organization_id = $1 and found.kind = 'call'
+           from (select 1) one left join found on found.ledger = ledger_key($1) and found.kind = 'call'
           order by found.revision`,
   values: [organizationId, requestId, max],
 })

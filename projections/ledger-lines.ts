@@ -1,36 +1,50 @@
+import { ledgerKeyAsName, ledgerKeyAsNumber, ledgerKeyOf } from './ledger-key.ts'
 import { microOf } from './micro.ts'
 import type { ProjectedEvent, Query, StatelessProjection, TableName } from './projection.ts'
-import { insert, type RowOf, type Table, update } from './rows.ts'
+import { insert, type RowOf, type Table, update, upsert } from './rows.ts'
+
+/**
+ * The ledgers that have lines. A line names its ledger by eight bytes, in its row and in the primary key, whose pages PostgreSQL fills
+ * only where a key is no longer than two numbers. That two ledgers have the same number is refused: the later one is halted.
+ */
+const ledgersTable = {
+  name: 'statement_ledgers',
+  columns: { ledger: 'bigint not null', organization_id: 'text not null' },
+  key: ['ledger', 'organization_id'],
+  indexes: ['create unique index on $table (ledger)'],
+} as const satisfies Table
 
 const linesTable = {
   name: 'ledger_lines',
+  // Those of a fixed width first, so that no bytes are lost between them: there is a row for every call.
   columns: {
-    organization_id: 'text not null',
+    ledger: 'bigint not null',
     revision: 'bigint not null',
-    event_id: 'uuid not null',
+    amount_micro: 'bigint not null',
+    effective_at: 'timestamptz not null',
+    // How many calls the line is of; null for a movement of credits.
+    calls: 'bigint',
+    rule_version: 'integer',
+    price_book_version: 'integer',
+    idempotent: 'boolean not null',
+    // Null for a call without an Idempotency-Key: its event's id derives from the request id.
+    event_id: 'uuid',
+    // What an idempotent call cost. That of any other call derives from its request id.
+    charge_id: 'uuid',
+    // The lot that was granted, or that expired.
+    grant_id: 'uuid',
+    // The charge that an adjustment corrects.
+    adjusts: 'uuid',
     kind: 'text not null',
     request_id: 'text',
     key_id: 'text',
     capability: 'text',
     outcome: 'text',
     code: 'text',
-    // How many calls the line is of; null for a movement of credits.
-    calls: 'bigint',
-    amount_micro: 'bigint not null',
     rule: 'text',
-    rule_version: 'integer',
-    price_book_version: 'integer',
-    // What the call cost.
-    charge_id: 'uuid',
-    // The lot that was granted, or that expired.
-    grant_id: 'uuid',
-    // The charge that an adjustment corrects.
-    adjusts: 'uuid',
     lines: 'json',
-    idempotent: 'boolean not null',
-    effective_at: 'timestamptz not null',
   },
-  key: ['organization_id', 'revision'],
+  key: ['ledger', 'revision'],
   indexes: [
     'create index on $table (request_id)',
     'create unique index on $table (event_id) where idempotent',
@@ -39,89 +53,132 @@ const linesTable = {
 } as const satisfies Table
 type Line = RowOf<typeof linesTable>
 
+/** `where ledger = ledger_key(…)` finds the lines of an organization, in this version and in the one before. */
+const readers = (table: TableName): string[] => [
+  ...ledgerKeyAsNumber(),
+  `create or replace view ledger_lines as
+     select l.*, n.organization_id from ${table('ledger_lines')} l left join ${table('statement_ledgers')} n using (ledger)`,
+]
+
+const readersOfFirst = (table: TableName): string[] => [
+  ...ledgerKeyAsName(),
+  `create or replace view ledger_lines as select l.*, l.organization_id as ledger from ${table('ledger_lines')} l`,
+]
+
 /**
  * The statement: one row per call or movement of credits, in ledger order. A call and its charge are one row.
  * `amount_micro` is what the balance changed by: negative for charges and expiries.
  */
 export const ledgerLines: StatelessProjection = {
   name: 'ledger_lines',
-  version: 1,
+  version: 2,
   prefixes: ['ledger-'],
   money: true,
-  tables: [linesTable],
+  tables: [ledgersTable, linesTable],
+  readers,
+  readersBefore: { 1: readersOfFirst },
   totals: (table) => ({
-    text: `select s.organization_id, f.figure, f.amount::text as amount
-             from (select organization_id, count(*) as lines, sum(amount_micro) as balance from ${table('ledger_lines')} group by 1) s
+    text: `select n.organization_id, f.figure, f.amount::text as amount
+             from (select ledger, count(*) as lines, sum(amount_micro) as balance from ${table('ledger_lines')} group by 1) s
+             join ${table('statement_ledgers')} n using (ledger)
              cross join lateral (values ('lines', s.lines::numeric), ('balance', s.balance)) f (figure, amount)`,
     values: [],
   }),
   fold: (events) => {
+    const ledgers = new Map<string, RowOf<typeof ledgersTable>>()
+    const placeOf = ({ stream, revision }: ProjectedEvent): Place => {
+      let ledger = ledgers.get(stream)
+      if (ledger === undefined) {
+        const organization_id = stream.slice('ledger-'.length)
+        ledger = { ledger: ledgerKeyOf(organization_id), organization_id }
+        ledgers.set(stream, ledger)
+      }
+      return { ledger: ledger.ledger, revision }
+    }
     const lines: Line[] = []
-    const chargedLater: Pick<Line, 'organization_id' | 'revision' | keyof Charge>[] = []
+    // The event of the last of them.
+    let last = ''
+    const chargedLater: (Place & Charge)[] = []
     for (const event of events)
       if (event.type === 'CreditCharged') {
         const call = lines.at(-1)
-        if (call?.event_id === event.metadata.causation_id && call !== undefined)
-          lines[lines.length - 1] = { ...call, ...chargeOf(event) }
+        if (call !== undefined && event.metadata.causation_id === last)
+          lines[lines.length - 1] = { ...call, ...chargeOf(event, call) }
         // The row of the call was written with the batch before this one.
-        else chargedLater.push({ ...placeOf(event), revision: event.revision - 1, ...chargeOf(event) })
+        else
+          chargedLater.push({
+            ...placeOf(event),
+            revision: event.revision - 1,
+            ...chargeOf(event, { idempotent: true }),
+          })
       } else {
-        const line = lineOf(event)
-        if (line !== null) lines.push(line)
+        const line = lineOf(event, placeOf)
+        if (line === null) continue
+        lines.push(line)
+        last = event.id
       }
-    return [insert(linesTable, lines), update(linesTable, chargedLater)]
+    return [
+      upsert(ledgersTable, [...ledgers.values()]),
+      insert(linesTable, lines),
+      update(linesTable, chargedLater, { charge_id: 'case when t.idempotent then excluded.charge_id end' }),
+    ]
   },
 }
+
+type Place = Pick<Line, 'ledger' | 'revision'>
 
 type Charge = Pick<
   Line,
   'amount_micro' | 'rule' | 'rule_version' | 'price_book_version' | 'charge_id' | 'lines'
 >
 
-const chargeOf = ({ data }: Extract<ProjectedEvent, { type: 'CreditCharged' }>): Charge => ({
+const chargeOf = (
+  { data }: Extract<ProjectedEvent, { type: 'CreditCharged' }>,
+  { idempotent }: Pick<Line, 'idempotent'>,
+): Charge => ({
   amount_micro: -microOf(data.amount),
   rule: data.rule,
   rule_version: data.rule_version,
   price_book_version: data.price_book_version,
-  charge_id: data.charge_id,
+  charge_id: idempotent ? data.charge_id : null,
   lines: data.lines.length > 1 ? data.lines : null,
 })
 
-const placeOf = ({ stream, revision }: ProjectedEvent): Pick<Line, 'organization_id' | 'revision'> => ({
-  organization_id: stream.slice('ledger-'.length),
-  revision,
-})
-
 /** The line an event opens; null for an event that leaves none. */
-const lineOf = (event: ProjectedEvent): Line | null => {
+const lineOf = (event: ProjectedEvent, placeOf: (event: ProjectedEvent) => Place): Line | null => {
+  const blank = (kind: string): Line => blankLine(event, placeOf(event), kind)
   switch (event.type) {
     case 'KeyUsed': {
       const { key_id, capability, outcome, code = null, free_by, idempotent = false } = event.data
       const free = { rule: free_by?.rule ?? null, rule_version: free_by?.rule_version ?? null }
-      return { ...blank(event, 'call'), key_id, capability, outcome, code, calls: 1, ...free, idempotent }
+      const event_id = idempotent || event.metadata.request_id === undefined ? event.id : null
+      return {
+        ...{ ...blank('call'), event_id, key_id, capability, outcome, code },
+        ...{ calls: 1, ...free, idempotent },
+      }
     }
     case 'RateLimitExceeded': {
       const { key_id, count } = event.data
       const refusal = { outcome: 'refused', code: 'RATE_001' }
-      return { ...blank(event, 'rate_limited'), key_id, ...refusal, calls: count }
+      return { ...blank('rate_limited'), key_id, ...refusal, calls: count }
     }
     case 'CallsRefused': {
       const { key_id, outcome, code, counts, free_by } = event.data
       const calls = counts.reduce((sum, { count }) => sum + count, 0)
       const { rule, rule_version } = free_by
-      return { ...blank(event, 'refused'), key_id, outcome, code, calls, rule, rule_version }
+      return { ...blank('refused'), key_id, outcome, code, calls, rule, rule_version }
     }
     case 'CreditGranted': {
       const { amount, grant_id } = event.data
-      return { ...blank(event, 'grant'), amount_micro: microOf(amount), grant_id }
+      return { ...blank('grant'), amount_micro: microOf(amount), grant_id }
     }
     case 'CreditExpired': {
       const { amount, grant_id } = event.data
-      return { ...blank(event, 'expiry'), amount_micro: -microOf(amount), grant_id }
+      return { ...blank('expiry'), amount_micro: -microOf(amount), grant_id }
     }
     case 'CreditAdjusted': {
       const { amount, adjusts } = event.data
-      return { ...blank(event, 'adjustment'), amount_micro: microOf(amount), adjusts }
+      return { ...blank('adjustment'), amount_micro: microOf(amount), adjusts }
     }
     default:
       return null
@@ -129,8 +186,8 @@ const lineOf = (event: ProjectedEvent): Line | null => {
 }
 
 /** A line of zero credits that says only where and when. */
-const blank = (event: ProjectedEvent, kind: string): Line => ({
-  ...placeOf(event),
+const blankLine = (event: ProjectedEvent, place: Place, kind: string): Line => ({
+  ...place,
   event_id: event.id,
   kind,
   request_id: event.metadata.request_id ?? null,
@@ -163,15 +220,15 @@ export const idempotentCalls = (
 ): Query<IdempotentCallRow> => ({
   text: `with calls as (
            select event_id, revision, charge_id from ledger_lines
-            where event_id = any ($2::uuid[]) and idempotent and organization_id = $1),
+            where event_id = any ($2::uuid[]) and idempotent and ledger = ledger_key($1)),
          found as (
            select event_id, revision from calls
            union all
            select a.event_id, a.revision from calls c
              join ledger_lines a on a.adjusts = c.charge_id
-            where a.organization_id = $1 and a.event_id = any ($2::uuid[]))
+            where a.ledger = ledger_key($1) and a.event_id = any ($2::uuid[]))
          select last.revision as last_revision, found.event_id, found.revision
-           from (select coalesce(max(revision), -1) as revision from ledger_lines where organization_id = $1) last
+           from (select coalesce(max(revision), -1) as revision from ledger_lines where ledger = ledger_key($1)) last
            left join found on true`,
   values: [organizationId, eventIds],
 })
@@ -185,7 +242,7 @@ export const unbalancedAccounts = (): Query<{
   text: `select a.organization_id, coalesce(m.micro, 0)::text as movements_micro,
                 (coalesce(l.micro, 0) - a.overdrawn_micro)::text as balance_micro
            from accounts a
-           left join (select organization_id, sum(amount_micro) as micro from ledger_lines group by 1) m using (organization_id)
+           left join (select ledger, sum(amount_micro) as micro from ledger_lines group by 1) m on m.ledger = ledger_key(a.organization_id)
            left join (select organization_id, sum(remaining_micro) as micro from account_lots group by 1) l using (organization_id)
           where coalesce(m.micro, 0) <> coalesce(l.micro, 0) - a.overdrawn_micro
           order by a.organization_id`,
@@ -197,76 +254,12 @@ export const linesOnlyInRows = (
   live: TableName,
   next: TableName,
 ): Query<{ organization_id: string; kind: string; lines: string; amount_micro: string }> => ({
-  text: `select l.organization_id, case when l.kind = 'call' and l.amount_micro <> 0 then 'charge' else l.kind end as kind,
+  text: `select o.organization_id, case when l.kind = 'call' and l.amount_micro <> 0 then 'charge' else l.kind end as kind,
                 count(*)::text as lines, sum(l.amount_micro)::text as amount_micro
-           from ${live('ledger_lines')} l
+           from ${live('ledger_lines')} l join ${live('statement_ledgers')} o using (ledger)
           where not exists (select from ${next('ledger_lines')} n
-                             where n.organization_id = l.organization_id and n.revision = l.revision and n.event_id = l.event_id)
+                             where n.ledger = l.ledger and n.revision = l.revision
+                               and n.request_id is not distinct from l.request_id and n.event_id is not distinct from l.event_id)
           group by 1, 2 order by 1, 2`,
   values: [],
-})
-
-/** The last revision of a ledger that has a line; null where none has. */
-export const lastLineOf = (organizationId: string): Query<{ revision: string | null }> => ({
-  text: 'select max(revision) as revision from ledger_lines where organization_id = $1',
-  values: [organizationId],
-})
-
-/** Where calls of a request may be: of one organization, or of any where it is null. A hint; the ledger itself decides. */
-export const callsOfRequest = (
-  requestId: string,
-  organizationId: string | null,
-): Query<{ organization_id: string; revision: string }> => ({
-  text: `select organization_id, revision from ledger_lines
-          where request_id = $1 and kind = 'call' and ($2::text is null or organization_id = $2)
-          order by organization_id, revision limit 16`,
-  values: [requestId, organizationId],
-})
-
-export type LinesRange = {
-  /** Revisions, both inclusive. */
-  readonly from: number
-  readonly to: number
-  /** Effective times, the end exclusive. */
-  readonly fromMs: number
-  readonly toMs: number
-}
-
-/** In a range of a ledger: what lines of one kind, rule and make-up come to. */
-export const lineSums = (
-  organizationId: string,
-  { from, to, fromMs, toMs }: LinesRange,
-): Query<{
-  kind: string
-  rule: string | null
-  lines: string | null
-  count: number
-  amount_micro: string
-}> => ({
-  text: `select kind, rule, lines::text as lines, count(*)::int as count, sum(amount_micro)::text as amount_micro
-           from ledger_lines
-          where organization_id = $1 and revision between $2 and $3
-            and effective_at >= $4 and effective_at < $5
-          group by kind, rule, lines::text`,
-  values: [organizationId, from, to, new Date(fromMs), new Date(toMs)],
-})
-
-/** The lines of a range, in ledger order. */
-export const linesOf = (
-  organizationId: string,
-  { from, to, fromMs, toMs }: LinesRange,
-): Query<{
-  revision: string
-  kind: string
-  request_id: string | null
-  rule: string | null
-  lines: string | null
-  amount_micro: string
-}> => ({
-  text: `select revision, kind, request_id, rule, lines::text as lines, amount_micro::text as amount_micro
-           from ledger_lines
-          where organization_id = $1 and revision between $2 and $3
-            and effective_at >= $4 and effective_at < $5
-          order by revision`,
-  values: [organizationId, from, to, new Date(fromMs), new Date(toMs)],
 })

@@ -27,6 +27,10 @@ type Declared = {
   /** Its rows tell who may do what. An event that is set aside is logged as fatal. */
   readonly guards?: true
   readonly tables: readonly Table[]
+  /** Statements that make what readers use beside a view of each table, once the tables are live. */
+  readonly readers?: (table: TableName) => readonly string[]
+  /** The same over the tables of an earlier version, by its number: this release reads those until its own are built. */
+  readonly readersBefore?: Readonly<Record<number, (table: TableName) => readonly string[]>>
   /** Of a read model of money: what its rows come to, by organization. Two sets of rows at one position must agree in it. */
   readonly totals?: (table: TableName) => Query<Total>
 }

@@ -1,4 +1,4 @@
-import { callsOfRequest, lastLineOf } from '../../projections/ledger-lines.ts'
+import { callsOfRequest, lastLineOf } from '../../projections/statement-lines.ts'
 import type { RecordedEvent } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/commit.ts'

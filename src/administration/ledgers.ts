@@ -1,6 +1,6 @@
 import { allAccounts } from '../../projections/accounts.ts'
-import { lastLineOf } from '../../projections/ledger-lines.ts'
 import { type AccountRow, accountSnapshots, sealedState } from '../../projections/sealed-account.ts'
+import { lastLineOf } from '../../projections/statement-lines.ts'
 import type { MicroCredits } from '../billing/money.ts'
 import { priceBookOf } from '../billing/price-book.ts'
 import { standingBooks } from '../billing/prices.ts'

@@ -1,5 +1,5 @@
-import { type LinesRange, lineSums, linesOf } from '../../projections/ledger-lines.ts'
 import { type AccountRow, accountSnapshots } from '../../projections/sealed-account.ts'
+import { type LinesRange, lineSums, linesOf } from '../../projections/statement-lines.ts'
 import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
 import { priceBookOf } from '../billing/price-book.ts'
 import { standingBooks } from '../billing/prices.ts'

@@ -163,7 +163,7 @@ export const linesBefore = (
   organizationId: string,
   { revision, max }: { revision: string; max: number },
 ): Query<StatementRow> => ({
-  text: `select ${lineColumns} from ledger_lines l where l.organization_id = $1 and l.revision < $2::bigint
+  text: `select ${lineColumns} from ledger_lines l where l.ledger = ledger_key($1) and l.revision < $2::bigint
           order by l.revision desc limit $3`,
   values: [organizationId, revision, max],
 })
@@ -173,7 +173,7 @@ export const linesAfter = (
   organizationId: string,
   { revision, max }: { revision: string; max: number },
 ): Query<StatementRow> => ({
-  text: `select ${lineColumns} from ledger_lines l where l.organization_id = $1 and l.revision > $2::bigint
+  text: `select ${lineColumns} from ledger_lines l where l.ledger = ledger_key($1) and l.revision > $2::bigint
           order by l.revision limit $3`,
   values: [organizationId, revision, max],
 })
@@ -187,6 +187,6 @@ export const linesOfRequest = (
   { requestId, max }: { requestId: string; max: number },
 ): Query<StatementRow> => ({
   text: `with found as materialized (select * from ledger_lines where request_id = $2 limit $3)
-         select ${lineColumns} from found l where l.organization_id = $1 order by l.revision desc`,
+         select ${lineColumns} from found l where l.ledger = ledger_key($1) order by l.revision desc`,
   values: [organizationId, requestId, max],
 })

@@ -67,12 +67,30 @@ export const renameTables = async (
     await client.query(`alter table if exists ${from(name)} rename to ${to(name)}`)
 }
 
-/** Points the reading names at the live tables. */
+/** Points the reading names at the live tables, in the caller's transaction. */
 export const createViews = async (client: pg.ClientBase, projection: Projection): Promise<void> => {
   for (const { name } of projection.tables) {
     await client.query(`drop view if exists ${name}`)
     await client.query(`create view ${name} as select * from ${liveTable(projection)(name)}`)
   }
+  for (const statement of projection.readers?.(liveTable(projection)) ?? []) await client.query(statement)
+}
+
+/** Lets this release read the tables of an earlier one, until those of its own version are built and switched in. */
+const prepareReaders = async (
+  client: pg.ClientBase,
+  { name, version, readersBefore }: Projection,
+): Promise<void> => {
+  if (readersBefore === undefined) return
+  // A switch holds the checkpoint until it is done.
+  const { rows } = await client.query<{ version: number }>(
+    'select version from projection_checkpoints where name = $1 for share',
+    [name],
+  )
+  const live = rows[0]?.version ?? version
+  if (live >= version) return
+  for (const statement of readersBefore[live]?.(liveTable({ version: live })) ?? [])
+    await client.query(statement)
 }
 
 /** Writes changes, one after the other, in the caller's transaction. New rows are copied: that costs half of an insert. */
@@ -110,7 +128,10 @@ export const prepareProjections = async (
     const known = new Set(rows.map(({ name }) => name))
     for (const projection of projections) {
       await dropLeftOver(client, projection)
-      if (known.has(projection.name)) continue
+      if (known.has(projection.name)) {
+        await prepareReaders(client, projection)
+        continue
+      }
       await createTables(client, projection, liveTable(projection))
       await createIndexes(client, projection, liveTable(projection))
       await createViews(client, projection)

@@ -8,6 +8,7 @@ import { emailSyntax } from './email-syntax.ts'
 import { eventLogVerify } from './event-log-verify.ts'
 import { eventstoredb } from './eventstoredb.ts'
 import { finance } from './finance.ts'
+import { growth } from './growth.ts'
 import { keyed } from './keyed.ts'
 import { lag } from './lag.ts'
 import { lookup } from './lookup.ts'
@@ -38,6 +39,7 @@ const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[
   rebuild,
   'event-log-verify': eventLogVerify,
   finance,
+  growth,
   age,
   keyed,
   lag,

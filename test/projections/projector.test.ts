@@ -260,7 +260,8 @@ describe('fencing', () => {
       await house.pool.query<{ position: string }>(
         `select coalesce(max(g.last_position - (g.last_revision - least(l.revision + 1, g.last_revision))), 0) as position
            from ${liveTable(raised)('ledger_lines')} l
-           join log_streams s on s.name = 'ledger-' || l.organization_id
+           join ${liveTable(raised)('statement_ledgers')} o using (ledger)
+           join log_streams s on s.name = 'ledger-' || o.organization_id
            join log_segments g on g.stream_id = s.id and g.last_revision >= l.revision and g.last_revision - g.count < l.revision`,
       )
     ).rows[0] ?? { position: '0' }

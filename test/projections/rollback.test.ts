@@ -59,8 +59,8 @@ const back = (projection: Projection) => rollBack({ ...house, seal }, projection
 const spoil = (projection: Projection) =>
   house.pool.query(
     `update ${liveTable(projection)('ledger_lines')} set amount_micro = amount_micro - 7000000
-      where (organization_id, revision) = (select organization_id, max(revision) from ${liveTable(projection)('ledger_lines')}
-                                            where organization_id = $1 group by 1)`,
+      where (ledger, revision) = (select ledger, max(revision) from ${liveTable(projection)('ledger_lines')}
+                                   where ledger = ledger_key($1) group by 1)`,
     [org],
   )
 
@@ -178,7 +178,7 @@ describe('a switch', () => {
     await calls('first', 9)
     await untilProjected(house)
     await house.pool.query(
-      `delete from ${liveTable(ledgerLines)('ledger_lines')} where organization_id = $1`,
+      `delete from ${liveTable(ledgerLines)('ledger_lines')} where ledger = ledger_key($1)`,
       [other],
     )
     const { differences } = await house.rebuild(ledgerLines)

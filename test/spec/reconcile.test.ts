@@ -48,9 +48,9 @@ const reconcile = async (options: { onward?: boolean } = {}): Promise<Reconciled
 
 const rowsChanged = async (set: string, request: string, run: () => Promise<void>): Promise<void> => {
   const [before] = await house.query('select * from ledger_lines where request_id = $1', [request])
-  await house.query(`update ledger_lines set ${set} where request_id = $1`, [request])
+  await house.query(`update ledger_lines_v2 set ${set} where request_id = $1`, [request])
   await run()
-  await house.query('update ledger_lines set amount_micro = $2, rule = $3 where request_id = $1', [
+  await house.query('update ledger_lines_v2 set amount_micro = $2, rule = $3 where request_id = $1', [
     request,
     before?.amount_micro,
     before?.rule,
@@ -96,10 +96,10 @@ describe('reconciling', () => {
     await recordReconciled(house.foundation, await onward(), { whole: false, actor: 'system' })
     await house.lookup(other, { ip: places.london })
     expect(await onward()).toMatchObject([{ calls: 1, differences: 0 }])
-    await house.query('update ledger_lines set amount_micro = 0 where organization_id = $1 and kind = $2', [
-      other.organizationId,
-      'call',
-    ])
+    await house.query(
+      'update ledger_lines_v2 set amount_micro = 0 where ledger = ledger_key($1) and kind = $2',
+      [other.organizationId, 'call'],
+    )
     const differing = await onward()
     expect(differing).toMatchObject([{ calls: 1, differences: 1 }])
     await recordReconciled(house.foundation, differing, { whole: false, actor: 'system' })

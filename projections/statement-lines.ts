@@ -1,0 +1,68 @@
+import type { Query } from './projection.ts'
+
+/** What is asked of the lines of the statement (`ledger-lines.ts`). */
+
+/** The last revision of a ledger that has a line; null where none has. */
+export const lastLineOf = (organizationId: string): Query<{ revision: string | null }> => ({
+  text: 'select max(revision) as revision from ledger_lines where ledger = ledger_key($1)',
+  values: [organizationId],
+})
+
+/** Where calls of a request may be: of one organization, or of any where it is null. A hint; the ledger itself decides. */
+export const callsOfRequest = (
+  requestId: string,
+  organizationId: string | null,
+): Query<{ organization_id: string; revision: string }> => ({
+  text: `select organization_id, revision from ledger_lines
+          where request_id = $1 and kind = 'call' and ($2::text is null or ledger = ledger_key($2))
+          order by organization_id, revision limit 16`,
+  values: [requestId, organizationId],
+})
+
+export type LinesRange = {
+  /** Revisions, both inclusive. */
+  readonly from: number
+  readonly to: number
+  /** Effective times, the end exclusive. */
+  readonly fromMs: number
+  readonly toMs: number
+}
+
+/** In a range of a ledger: what lines of one kind, rule and make-up come to. */
+export const lineSums = (
+  organizationId: string,
+  { from, to, fromMs, toMs }: LinesRange,
+): Query<{
+  kind: string
+  rule: string | null
+  lines: string | null
+  count: number
+  amount_micro: string
+}> => ({
+  text: `select kind, rule, lines::text as lines, count(*)::int as count, sum(amount_micro)::text as amount_micro
+           from ledger_lines
+          where ledger = ledger_key($1) and revision between $2 and $3
+            and effective_at >= $4 and effective_at < $5
+          group by kind, rule, lines::text`,
+  values: [organizationId, from, to, new Date(fromMs), new Date(toMs)],
+})
+
+/** The lines of a range, in ledger order. */
+export const linesOf = (
+  organizationId: string,
+  { from, to, fromMs, toMs }: LinesRange,
+): Query<{
+  revision: string
+  kind: string
+  request_id: string | null
+  rule: string | null
+  lines: string | null
+  amount_micro: string
+}> => ({
+  text: `select revision, kind, request_id, rule, lines::text as lines, amount_micro::text as amount_micro
+           from ledger_lines
+          where ledger = ledger_key($1) and revision between $2 and $3
+            and effective_at >= $4 and effective_at < $5
+          order by revision`,
+  values: [organizationId, from, to, new Date(fromMs), new Date(toMs)],
+})
