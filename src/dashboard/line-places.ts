@@ -1,5 +1,5 @@
 import type pg from 'pg'
-import { lastLineOf } from '../../projections/ledger-lines.ts'
+import { lastLineOf } from '../../projections/statement-lines.ts'
 import { closableAfterMs } from '../billing/months.ts'
 import { rowsOf } from './queries.ts'
 import { type LinePlaces, lineFrom } from './usage-queries.ts'

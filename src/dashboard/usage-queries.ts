@@ -70,7 +70,7 @@ export const usageByHour = (
   text: pointsOf(`select to_char(date_trunc('hour', effective_at at time zone 'utc'), 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as at,
                          ${lineColumns[by]} as name, sum(calls) as calls, sum(-amount_micro) as charged
                     from ledger_lines
-                   where organization_id = $1 and revision between $5::bigint and $6::bigint
+                   where ledger = ledger_key($1) and revision between $5::bigint and $6::bigint
                      and kind in ('call', 'refused', 'rate_limited')
                      and effective_at >= $2::date::timestamp at time zone 'utc'
                      and effective_at < ($3::date + 1)::timestamp at time zone 'utc'
@@ -86,7 +86,7 @@ export const unpaidCalls = (
   { first, last }: LinePlaces,
 ): Query<{ calls: string }> => ({
   text: `select coalesce(sum(calls), 0)::text as calls from ledger_lines
-          where organization_id = $1 and revision between $5::bigint and $6::bigint and code = 'CREDIT_001'
+          where ledger = ledger_key($1) and revision between $5::bigint and $6::bigint and code = 'CREDIT_001'
             and effective_at >= $2::date::timestamp at time zone 'utc'
             and effective_at < ($3::date + 1)::timestamp at time zone 'utc'
             and ($4::text is null or key_id = $4)`,
@@ -136,6 +136,6 @@ export const lineFrom = (
   revision: string,
 ): Query<{ revision: string; effective_at: Date }> => ({
   text: `select revision::text, effective_at from ledger_lines
-          where organization_id = $1 and revision >= $2::bigint and kind <> 'expiry' order by revision limit 1`,
+          where ledger = ledger_key($1) and revision >= $2::bigint and kind <> 'expiry' order by revision limit 1`,
   values: [organizationId, revision],
 })

@@ -595,6 +595,13 @@ describe('the event log in PostgreSQL', () => {
         [zstdCompressSync(Buffer.alloc(64 * 1024 * 1024))],
       ],
       ['a frame that opens to less', 'events = $2', [zstdCompressSync(Buffer.alloc(10))]],
+      ['a frame without its mark', 'events = substring(events from 3)', []],
+      ['a mark alone', 'events = substring(events for 2)', []],
+      [
+        'a frame that another dictionary made',
+        'events = overlay(events placing $2 from 2)',
+        [Buffer.from([2])],
+      ],
       ['a text that is cut', `events = 'CreditCharged'`, []],
       ['an id too few', 'ids = substring(ids for 64)', []],
       ['a count that is another', 'count = count - 1', []],

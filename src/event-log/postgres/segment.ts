@@ -6,18 +6,20 @@ import {
   type NewEvent,
   type RecordedEvent,
 } from '../port.ts'
+import { segmentDictionary } from './segment-dictionary.ts'
 
 /**
  * The events of one append as one row of `log_segments` holds them: ids as 16 bytes each, and type, data and metadata as
- * one text, separated by U+001E. Above a few kilobytes the text is a zstd frame. A frame says so by its first four
- * bytes, which no UTF-8 text begins with.
+ * one text, separated by U+001E. The text is as it is, or, where that is shorter, a zstd frame made with `segmentDictionary`. Which, its
+ * first bytes say, with which no UTF-8 text begins. What earlier releases wrote are zstd frames made without a dictionary.
  */
 
 /** JSON cannot hold this character unescaped, so it splits any JSON text safely. */
 const separator = '\x1e'
-/** A shorter text is one call's or two: compressing it costs more than what it saves. */
-const compressedAbove = 4_096
 const zstdLevel = 1
+/** Before a frame that was made with the dictionary. The second byte tells the dictionary, should there be another. */
+const dictionaryMark = Buffer.from([0xff, 0x01])
+/** A frame without a dictionary begins so by itself. */
 const zstdMagic = Buffer.from([0x28, 0xb5, 0x2f, 0xfd])
 /** What `checkAppend` lets through takes no more: data, metadata, and a type and three separators for each event. */
 const segmentBytesMax = appendBytesMax + appendEventsMax * (100 + 3)
@@ -41,13 +43,16 @@ export const packSegment = (events: readonly NewEvent[]): Segment => {
     text += `${text === '' ? '' : separator}${type}${separator}${data}${separator}${metadata}`
   }
   const open = Buffer.from(text)
+  const frame = zstdCompressSync(open, {
+    // How long the text is, is in the row.
+    params: { [constants.ZSTD_c_compressionLevel]: zstdLevel, [constants.ZSTD_c_contentSizeFlag]: 0 },
+    dictionary: segmentDictionary,
+  })
+  const packed = frame.length + dictionaryMark.length
   return {
     ids: ids.replaceAll('-', ''),
     bytes: open.length,
-    events:
-      open.length > compressedAbove
-        ? zstdCompressSync(open, { params: { [constants.ZSTD_c_compressionLevel]: zstdLevel } })
-        : open,
+    events: packed < open.length ? Buffer.concat([dictionaryMark, frame], packed) : open,
   }
 }
 
@@ -105,10 +110,18 @@ const textOf = (
 ): string => {
   if (bytes > segmentBytesMax) throw unreadable(`${bytes} bytes; an append has at most ${segmentBytesMax}`)
   let open = events
-  if (events.subarray(0, zstdMagic.length).equals(zstdMagic))
+  const begins = (mark: Buffer): boolean => events.subarray(0, mark.length).equals(mark)
+  const marked = begins(dictionaryMark)
+  if (events[0] === dictionaryMark[0] && !marked)
+    throw unreadable('it is packed as this release does not know; a later one wrote it')
+  if (marked || begins(zstdMagic))
     try {
-      // A frame that holds more than it should is given up where it exceeds it, not after it filled the memory.
-      open = zstdDecompressSync(events, { maxOutputLength: bytes, chunkSize: Math.max(zstdChunkMin, bytes) })
+      open = zstdDecompressSync(marked ? events.subarray(dictionaryMark.length) : events, {
+        // A frame that holds more than it should is given up where it exceeds it, not after it filled the memory.
+        maxOutputLength: bytes,
+        chunkSize: Math.max(zstdChunkMin, bytes),
+        ...(marked ? { dictionary: segmentDictionary } : {}),
+      })
     } catch (error) {
       throw unreadable(error instanceof Error ? error.message : String(error), error)
     }
