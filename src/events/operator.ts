@@ -44,3 +44,17 @@ export const ledgersReconciledV1 = z.object({
   differences: z.int().nonnegative(),
   named: z.array(z.string().max(400)).max(20),
 })
+
+/**
+ * The event log was read whole and proved as far as it can be. `faults`: streams whose chain is broken or does not end where the
+ * engine says, and signed checkpoints that the log contradicts; 100 at most. `named` are the first of them. `known`: broken events that
+ * an operator acknowledged.
+ */
+export const logVerifiedV1 = z.object({
+  events: z.int().nonnegative(),
+  streams: z.int().nonnegative(),
+  checkpoints: z.int().nonnegative(),
+  known: z.int().nonnegative(),
+  faults: z.int().nonnegative(),
+  named: z.array(z.string().max(400)).max(20),
+})

@@ -20,6 +20,7 @@ import { queuedJobOptions } from './queue.ts'
 import { reconcile, reconcileOnward, reconcileSecondsMax } from './reconcile.ts'
 import { renewSeals } from './renew-seals.ts'
 import { forgetAnswers, forgottenAtOnceMax, inPortions } from './retain.ts'
+import { verifyLogSecondsMax, verifyLogWhole } from './verify-log.ts'
 
 /** Work by the clock, once per installation however many processes run it. pg-boss keeps queue and schedule. */
 export type Jobs = { stop(): Promise<void> }
@@ -157,6 +158,12 @@ const ownJobs = (
       cron: '37 2 * * *',
       expireSeconds: reconcileSecondsMax,
       run: () => reconcileOnward(foundation, logger),
+    },
+    // Every day: a chain that somebody broke is not found by those who only go on from its end.
+    'verify-log': {
+      cron: '11 4 * * *',
+      expireSeconds: verifyLogSecondsMax,
+      run: () => verifyLogWhole(foundation, logger),
     },
     'renew-seals': {
       cron: '3 * * * *',

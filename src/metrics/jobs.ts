@@ -1,9 +1,16 @@
 import type { Meters } from '../call/capability.ts'
 
+/** The label of a job is `name`: with the label `job` Prometheus says whom it asked. */
+
 /** What the queue says of one job. */
 type JobFigures = {
   readonly name: string
+  /** Null: it is done when it is asked for. */
+  readonly cron: string | null
   readonly done_at: Date | null
+  /** How long ago it last succeeded, and was scheduled. */
+  readonly done_ms: number | null
+  readonly scheduled_ms: number | null
   readonly dead_letters: number
 }
 
@@ -24,23 +31,23 @@ export const meterJobRuns = (meters: Meters, names: readonly string[]): JobObser
     {
       name: 'jobs_runs_total',
       help: 'Runs of jobs in this process, by how they ended; each try of a run counts',
-      labels: ['job', 'outcome'],
+      labels: ['name', 'outcome'],
     },
     () =>
-      [...runs].flatMap(([job, counted]) =>
-        Object.entries(counted).map(([outcome, value]) => ({ labels: { job, outcome }, value })),
+      [...runs].flatMap(([name, counted]) =>
+        Object.entries(counted).map(([outcome, value]) => ({ labels: { name, outcome }, value })),
       ),
   )
   const duration = meters.histogram({
     name: 'jobs_duration_seconds',
     help: 'How long runs of jobs took in this process',
-    labels: ['job'],
+    labels: ['name'],
     buckets: durationBuckets,
   })
   return (job, outcome, seconds) => {
     const counted = runs.get(job)
     if (counted !== undefined) counted[outcome]++
-    duration(seconds, { job })
+    duration(seconds, { name: job })
   }
 }
 
@@ -54,16 +61,24 @@ export const jobGauges = (meters: Meters, read: () => Promise<readonly JobFigure
         asked = undefined
       }))
   const gauge = (name: string, help: string, value: (one: JobFigures) => number | null): void =>
-    meters.gauge({ name, help, labels: ['job'] }, async () =>
+    meters.gauge({ name, help, labels: ['name'] }, async () =>
       ((await figures()) ?? []).flatMap((one) => {
         const found = value(one)
-        return found === null ? [] : [{ labels: { job: one.name }, value: found }]
+        return found === null ? [] : [{ labels: { name: one.name }, value: found }]
       }),
     )
   gauge(
     'jobs_last_success_timestamp_seconds',
     'When a run of the job last succeeded, in any process; left out for one that never did',
     ({ done_at }) => (done_at === null ? null : done_at.getTime() / 1_000),
+  )
+  gauge(
+    'jobs_success_age_seconds',
+    'Since a job by the clock last succeeded; before the first time, since it was scheduled',
+    ({ cron, done_ms, scheduled_ms }) => {
+      const ms = cron === null ? null : (done_ms ?? scheduled_ms)
+      return ms === null ? null : ms / 1_000
+    },
   )
   gauge(
     'jobs_dead_letters',

@@ -14,7 +14,6 @@ import type { ProjectionLag } from './health.ts'
 import type { MetricData } from './merged.ts'
 import { createMeters } from './meters.ts'
 import { type KnownPeers, peerGauge } from './peers.ts'
-import { type LastReconciliation, reconciliationGauges } from './reconciliation.ts'
 
 /**
  * What operations measures, for Prometheus: one registry per process, handed down and never global. Other folders do not
@@ -22,7 +21,7 @@ import { type LastReconciliation, reconciliationGauges } from './reconciliation.
  *
  * Base units, names with the prefix `enrichment_`; those of the process and of Node.js have the names every Node.js
  * process gives them. Labels hold words of ours only: capability, outcome, code, policy,
- * reason, projection, model, job, row, status, source, provider, answer, state. Never a key, an organization, an address, a domain, or
+ * reason, projection, guards, model, row, status, source, provider, answer, state, result, name (of a job). Never a key, an organization, an address, a domain, or
  * anything else that came with a request.
  *
  * It is not a record: the event log is. A counter starts at zero with its process.
@@ -50,8 +49,6 @@ type MetricSources = {
   projectionLags(): Promise<readonly ProjectionLag[] | null>
   /** Whether rate limits are counted where all processes see them. */
   rateLimitsShared(): boolean
-  /** When ledgers were last compared with their read models and the tariff, and how much differed; null: never. */
-  reconciliation(): Promise<LastReconciliation | null>
   /** The models in memory that calls depend on. */
   liveModels: readonly Pick<LiveModel, 'name' | 'doubtful'>[]
   peers: KnownPeers
@@ -111,7 +108,6 @@ export const createMetrics = ({
   )
   peerGauge(meters, () => sources.peers?.() ?? null)
   lagGauges(meters, () => sources.projectionLags?.() ?? Promise.resolve(null))
-  reconciliationGauges(meters, () => sources.reconciliation?.() ?? Promise.resolve(null))
   return {
     call: callMetrics(registry, meters),
     ledger: ledgerMetrics(meters),

@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import { projections } from '../../projections/index.ts'
 import { knownJobs } from '../administration/jobs.ts'
-import { lastReconciliation } from '../administration/reconciliations.ts'
 import type { OpenCapability, SealedStore } from '../call/capability.ts'
 import { capabilities as allCapabilities } from '../capabilities/index.ts'
 import type { Channel } from '../concurrency/channel.ts'
@@ -17,6 +16,7 @@ import { meterDiskSpace } from '../metrics/disk-space.ts'
 import { type ForkedProcesses, withForks } from '../metrics/forks.ts'
 import { createHealth, type Health } from '../metrics/health.ts'
 import { createMetricsHost } from '../metrics/host.ts'
+import { meterInstallation } from '../metrics/installation.ts'
 import { jobGauges } from '../metrics/jobs.ts'
 import { createMetrics, type Metrics } from '../metrics/metrics.ts'
 import { createProjector } from '../projector/run.ts'
@@ -94,7 +94,7 @@ export const startApp = (
       rateLimitsApart: () => apartIn(foundation.peers.processes()),
     })
     // The same for every process: one tells it.
-    const ofAll = kin.primary === undefined ? ofInstallation(foundation, health) : {}
+    const ofAll = kin.primary === undefined ? { projectionLags: health.projectionLags } : {}
     metrics.watch({ liveModels, ...ofAll, peers: foundation.peers.processes })
     const hosts =
       calls === null
@@ -151,7 +151,7 @@ type MetricsOptions = {
   readonly health: Health
   readonly kin: Kin
   readonly closing: Closing
-  readonly foundation: Pick<Foundation, 'checkpoints' | 'diskSpace' | 'pool'>
+  readonly foundation: Pick<Foundation, 'checkpoints' | 'diskSpace' | 'eventLog' | 'pool'>
 }
 
 /** Null in a fork. */
@@ -161,6 +161,7 @@ const openMetrics = async (
 ): Promise<string | null> => {
   if (kin.primary !== undefined) return null
   meterCheckpoints(metrics.meters, foundation.checkpoints)
+  meterInstallation(metrics.meters, foundation)
   await foundation.diskSpace.watch()
   meterDiskSpace(metrics.meters, foundation.diskSpace)
   jobGauges(metrics.meters, () => knownJobs(foundation.pool))
@@ -188,9 +189,3 @@ const startProjector = ({ url, eventLog, secrets }: Foundation, logger: Logger):
   void projector.run()
   return () => projector.stop()
 }
-
-/** What is measured of the installation rather than of a process. */
-const ofInstallation = ({ eventLog }: Foundation, { projectionLags }: Pick<Health, 'projectionLags'>) => ({
-  projectionLags,
-  reconciliation: () => lastReconciliation(eventLog),
-})

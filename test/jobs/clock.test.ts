@@ -204,12 +204,17 @@ test('metrics count runs by job and outcome, and say when each last succeeded an
   work = fails
   await runLeap()
   const written = await metrics.text()
-  expect(samples(written, 'jobs_runs_total')['{job="leap",outcome="failed"}']).toBeGreaterThan(0)
-  expect(samples(written, 'jobs_runs_total')['{job="checkpoint",outcome="failed"}']).toBe(0)
-  expect(samples(written, 'jobs_duration_seconds_count')['{job="leap"}']).toBeGreaterThan(1)
-  const at = samples(written, 'jobs_last_success_timestamp_seconds')['{job="leap"}'] ?? 0
+  expect(samples(written, 'jobs_runs_total')['{name="leap",outcome="failed"}']).toBeGreaterThan(0)
+  expect(samples(written, 'jobs_runs_total')['{name="checkpoint",outcome="failed"}']).toBe(0)
+  expect(samples(written, 'jobs_duration_seconds_count')['{name="leap"}']).toBeGreaterThan(1)
+  const at = samples(written, 'jobs_last_success_timestamp_seconds')['{name="leap"}'] ?? 0
   expect(Math.abs(Date.now() / 1_000 - at)).toBeLessThan(60)
-  expect(samples(written, 'jobs_dead_letters')['{job="leap"}']).toBe(1)
+  expect(samples(written, 'jobs_dead_letters')['{name="leap"}']).toBe(1)
+  const ages = samples(written, 'jobs_success_age_seconds')
+  expect(ages['{name="leap"}']).toBeLessThan(60)
+  // It never ran: since it was scheduled. One that is done when it is asked for is never late.
+  expect(ages['{name="reconcile-ledgers"}']).toBeLessThan(3_600)
+  expect(Object.keys(ages)).not.toContain('{name="checkpoint-asked"}')
 })
 
 test('every job by the clock has its dead letters, its three tries, and a time in which it must end', async () => {

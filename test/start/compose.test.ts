@@ -218,7 +218,7 @@ describe('every container', () => {
   test.each(names)('%s is of an exact version', (name) => {
     const { image, build } = service(name)
     if (image === 'enrichment-ledger') expect(build === undefined).toBe(name !== 'migrate')
-    else expect(image).toMatch(/^[a-z/-]+:\d+\.\d+(\.\d+)?(-[a-z0-9]+)?$/)
+    else expect(image).toMatch(/^[a-z/-]+:v?\d+\.\d+(\.\d+)?(-[a-z0-9]+)?$/)
   })
 
   test('the service’s image brings the Node.js the project is tested on', () => {

@@ -14,14 +14,14 @@ import { emailValidationCall } from './contract.ts'
 import { createMailExchangers } from './dns/mail-exchangers.ts'
 import { emailValidationForm } from './form.ts'
 import { addressHmacOf } from './gather.ts'
-import { listsAge } from './lists/age.ts'
+import { listsAge, listsDayMs } from './lists/age.ts'
 import { listsRefresh } from './lists/commands.ts'
 import { rereadLists } from './lists/inspect.ts'
 import { createMailboxChecks, forgottenAtOnceMax } from './mailbox/checks.ts'
 import { createMailboxProbe, type MailboxObserver, type MailboxProbe } from './mailbox/probe.ts'
 import { createRecipientOf } from './mailbox/recipient-of.ts'
 import { askAgain, retrySealPurpose } from './mailbox/retry.ts'
-import { meterMailboxes, observerOf } from './metrics.ts'
+import { meterLists, meterMailboxes, observerOf } from './metrics.ts'
 import { readAddress } from './read-address.ts'
 
 type EmailValidationSettings = {
@@ -53,6 +53,8 @@ export const emailValidation: Capability<EmailValidationSettings> = {
     const sealer = epochKeys.sealer(retrySealPurpose)
     const fetchPage = outside.fetchPage
     meterMailboxes(meters, () => mailbox?.status() ?? null)
+    let listsMs: number | undefined
+    meterLists(meters, () => (listsMs ??= listsDayMs()))
     return {
       forms: [
         emailValidationForm({
@@ -92,6 +94,7 @@ export const emailValidation: Capability<EmailValidationSettings> = {
       reload: async () => {
         try {
           logger.info(rereadLists(), 'lists: read again')
+          listsMs = undefined
         } catch (error) {
           logger.error({ err: error }, 'lists: the new ones are refused, the old ones keep answering')
         }

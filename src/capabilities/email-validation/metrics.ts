@@ -33,6 +33,22 @@ export const observerOf = (meters: Meters): EmailValidationObserver & MailboxObs
   }
 }
 
+/** `dayMs` is of the lists that count; what it throws leaves the figure out. */
+export const meterLists = (meters: Meters, dayMs: () => number): void =>
+  meters.gauge(
+    {
+      name: 'email_lists_age_seconds',
+      help: 'Since the day that the oldest list of disposable and free domains in use is of',
+    },
+    () => {
+      try {
+        return [{ value: Math.max(0, Date.now() - dayMs()) / 1_000 }]
+      } catch {
+        return []
+      }
+    },
+  )
+
 /** `status` is null where EMAIL_PROBE is off. */
 export const meterMailboxes = (meters: Meters, status: () => MailboxStatus | null): void => {
   const sample = (value: number | undefined) => (value === undefined ? [] : [{ value }])

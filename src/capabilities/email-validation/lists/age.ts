@@ -11,12 +11,7 @@ const dayMs = 86_400_000
 export const listsAge = (folder = vendoredListFolder, clock: { now(): number } = Date): CapabilityCheck => ({
   about: 'lists',
   look: async () => {
-    const refreshed = (['disposable', 'free'] as const).flatMap((name) => {
-      const entries = readRefreshed(folder, name)
-      return entries === null ? [] : [{ name, count: entries.size, day: generatedOn(folder, name) }]
-    })
-    const days = [...refreshed.map(({ day }) => day), ...(refreshed.length === 2 ? [] : [packagesPublished])]
-    const oldest = days.toSorted()[0] ?? packagesPublished
+    const { refreshed, oldest } = listsIn(folder)
     const age = Math.floor((clock.now() - Date.parse(oldest)) / dayMs)
     const from =
       refreshed.length === 0
@@ -32,6 +27,18 @@ export const listsAge = (folder = vendoredListFolder, clock: { now(): number } =
       : { level: 'ok', says, remedy: null }
   },
 })
+
+const listsIn = (folder: string) => {
+  const refreshed = (['disposable', 'free'] as const).flatMap((name) => {
+    const entries = readRefreshed(folder, name)
+    return entries === null ? [] : [{ name, count: entries.size, day: generatedOn(folder, name) }]
+  })
+  const days = [...refreshed.map(({ day }) => day), ...(refreshed.length === 2 ? [] : [packagesPublished])]
+  return { refreshed, oldest: days.toSorted()[0] ?? packagesPublished }
+}
+
+/** The day, in milliseconds, that the oldest of the lists is from. Throws as reading them does. */
+export const listsDayMs = (folder = vendoredListFolder): number => Date.parse(listsIn(folder).oldest)
 
 const generatedOn = (folder: string, name: 'disposable' | 'free'): string => {
   const path = listPath(folder, name)

@@ -1,0 +1,71 @@
+import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
+import { operatorStream } from '../events/streams.ts'
+
+/** The newest event of some types in the stream of operators' acts. A look costs what came since the one before it. */
+export type Acts = {
+  /** Undefined: there was none lately. Throws what reading throws. */
+  newest(type: string): Promise<RecordedEvent | undefined>
+}
+
+const pageMax = 500
+/** How far the first look goes back: operators and the service do little else in a month than so many things. */
+const lookBackMax = 5_000
+/** Of one look forward; the next goes on. */
+const pagesMax = 20
+
+export const createActs = (eventLog: Pick<EventLog, 'read'>, types: readonly string[]): Acts => {
+  const found = new Map<string, RecordedEvent>()
+  let seen = -1
+  let looking: Promise<void> | undefined
+
+  const lookBack = async (): Promise<void> => {
+    let to: number | undefined
+    let last = -1
+    for (let left = lookBackMax; left > 0; left -= pageMax) {
+      const page = await readPage(eventLog, {
+        direction: 'backwards',
+        ...(to === undefined ? {} : { from: to }),
+      })
+      last = Math.max(last, page[0]?.revision ?? -1)
+      for (const event of page)
+        if (types.includes(event.type) && !found.has(event.type)) found.set(event.type, event)
+      const oldest = page.at(-1)?.revision ?? 0
+      if (oldest === 0 || found.size === types.length) break
+      to = oldest - 1
+    }
+    seen = last
+  }
+
+  const lookOn = async (): Promise<void> => {
+    for (let pages = 0; pages < pagesMax; pages++) {
+      const page = await readPage(eventLog, { from: seen + 1 })
+      for (const event of page) {
+        if (types.includes(event.type)) found.set(event.type, event)
+        seen = event.revision
+      }
+      if (page.length < pageMax) return
+    }
+  }
+
+  return {
+    newest: async (type) => {
+      looking ??= (seen === -1 ? lookBack() : lookOn()).finally(() => {
+        looking = undefined
+      })
+      await looking
+      return found.get(type)
+    },
+  }
+}
+
+const readPage = async (
+  eventLog: Pick<EventLog, 'read'>,
+  options: { readonly from?: number; readonly direction?: 'backwards' },
+): Promise<RecordedEvent[]> => {
+  try {
+    return await eventLog.read(operatorStream, { ...options, max: pageMax })
+  } catch (error) {
+    if (error instanceof StreamMissing) return []
+    throw error
+  }
+}

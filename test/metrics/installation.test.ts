@@ -1,0 +1,125 @@
+/** What is told of the installation: what was done, what was found, and what is left undone. */
+import pg from 'pg'
+import { pino } from 'pino'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { appendNext } from '../../src/event-log/append-next.ts'
+import { eventIdOf } from '../../src/event-log/event-id.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import { ledgerStream, operatorStream } from '../../src/events/streams.ts'
+import { verifyLogWhole } from '../../src/jobs/verify-log.ts'
+import { createActs } from '../../src/metrics/acts.ts'
+import { meterInstallation } from '../../src/metrics/installation.ts'
+import { createMetrics } from '../../src/metrics/metrics.ts'
+import { type House, openHouse, places } from '../support/house.ts'
+import { createMemoryEventLog } from '../support/memory-event-log.ts'
+import { changeEvent } from '../support/segments.ts'
+import { samples } from './samples.ts'
+
+const logger = pino({ level: 'silent' })
+let house: House
+
+beforeAll(async () => {
+  house = await openHouse()
+})
+afterAll(() => house?.close())
+
+/** As a process that was just started tells it. */
+const told = async (name: string, parts: Parameters<typeof meterInstallation>[1] = house.foundation) => {
+  const metrics = createMetrics()
+  meterInstallation(metrics.meters, parts)
+  return samples(await metrics.text(), name)
+}
+
+test('before anything was done there is the age of the log, and nothing else', async () => {
+  for (const name of ['log_verification_faults', 'reconciliation_differences', 'rebuild_differences'])
+    expect([name, await told(name)]).toEqual([name, {}])
+  const { '': age } = await told('backup_age_seconds')
+  // Not that of its first event's price book, which is in force since years before.
+  expect(age).toBeGreaterThanOrEqual(0)
+  expect(age).toBeLessThan(3_600)
+})
+
+test('a log that is sound, and one in which an event was changed', async () => {
+  const { foundation } = house
+  const partner = await house.partner({ credits: '9' })
+  await house.lookup(partner, { ip: places.london })
+  expect(await verifyLogWhole(foundation, logger)).toBe(0)
+  expect(await told('log_verification_faults')).toEqual({ '': 0 })
+  expect((await told('log_verification_age_seconds'))['']).toBeLessThan(60)
+  const owner = new pg.Client({ connectionString: house.config.DATABASE_MIGRATION_URL })
+  await owner.connect()
+  await changeEvent(owner, { stream: ledgerStream(partner.organizationId), revision: 1 }, ({ data }) => ({
+    data: data.replace('"9"', '"90"'),
+  }))
+  await owner.end()
+  const said: string[] = []
+  const loud = pino({ level: 'fatal' }, { write: (line) => void said.push(line) })
+  expect(await verifyLogWhole(foundation, loud)).toBe(1)
+  expect(await told('log_verification_faults')).toEqual({ '': 1 })
+  expect(said.join()).toContain(`${ledgerStream(partner.organizationId)} revision 1`)
+})
+
+test('events set aside, by projection and by whether its rows let anyone in', async () => {
+  const { foundation } = house
+  expect((await told('parked_events'))['{projection="api_keys",guards="yes"}']).toBe(0)
+  await house.query(
+    `insert into parked_events (projection, position, stream, error)
+     select 'api_keys', n, 'key-x', 'test' from generate_series(1, 3) n`,
+  )
+  const counts = await told('parked_events')
+  expect(counts['{projection="api_keys",guards="yes"}']).toBe(3)
+  expect(counts['{projection="accounts",guards="no"}']).toBe(0)
+  await house.query(`update parked_events set released_at = now() where position = 1`)
+  expect((await told('parked_events', foundation))['{projection="api_keys",guards="yes"}']).toBe(2)
+  await house.query(`delete from parked_events`)
+})
+
+test('what does not answer within a second is left out, and the rest is told', async () => {
+  const { eventLog, pool } = house.foundation
+  const silent: Pick<EventLog, 'read'> = { read: () => new Promise(() => undefined) }
+  const metrics = createMetrics()
+  meterInstallation(metrics.meters, { eventLog: silent, pool })
+  const before = performance.now()
+  const text = await metrics.text()
+  expect(performance.now() - before).toBeLessThan(5_000)
+  expect(samples(text, 'log_verification_faults')).toEqual({})
+  expect(Object.keys(samples(text, 'parked_events')).length).toBeGreaterThan(3)
+  const broken = { query: () => Promise.reject(new Error('away')) } as unknown as typeof pool
+  expect(await told('parked_events', { eventLog, pool: broken })).toEqual({})
+})
+
+test('the newest acts are found however many others there are, and a look reads what is new', async () => {
+  const inner = createMemoryEventLog().client('a')
+  const reads: unknown[] = []
+  const eventLog: EventLog = {
+    ...inner,
+    read: async (stream, options) => {
+      const page = await inner.read(stream, options)
+      reads.push(page.length)
+      return page
+    },
+  }
+  const act = async (type: 'RebuildRequested' | 'ParkedEventReleased', n: number): Promise<void> => {
+    const data =
+      type === 'RebuildRequested'
+        ? { type, data: { projections: ['x'], reason: `${n}` } }
+        : { type, data: { projection: 'x', position: '1', stream: 'y', reason: `${n}` } }
+    const id = eventIdOf(operatorStream, `act/${n}`, 0)
+    await appendNext(inner, operatorStream, [
+      encodeEvent(data, { id, actor: 'system', effectiveAt: new Date().toISOString() }),
+    ])
+  }
+  const acts = createActs(eventLog, ['RebuildRequested'])
+  expect(await acts.newest('RebuildRequested')).toBeUndefined()
+  await act('RebuildRequested', 0)
+  for (let n = 1; n <= 1_200; n++) await act('ParkedEventReleased', n)
+  expect((await acts.newest('RebuildRequested'))?.revision).toBe(0)
+  reads.length = 0
+  expect((await acts.newest('RebuildRequested'))?.revision).toBe(0)
+  expect(reads).toEqual([0])
+  await act('RebuildRequested', 1_201)
+  expect((await acts.newest('RebuildRequested'))?.revision).toBe(1_201)
+  // A process that is started then.
+  expect((await createActs(eventLog, ['RebuildRequested']).newest('RebuildRequested'))?.revision).toBe(1_201)
+})
