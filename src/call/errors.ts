@@ -1,5 +1,5 @@
 /**
- * The error catalogue (Spec §7, decisions 2 and 3): every way a request can fail, in one place. src/guides/partners.md,
+ * The error catalogue (Spec §7, decisions 2 and 3): every way a request can fail, in one place. src/guides/errors.md,
  * "Error codes", repeats it, and a test keeps the two equal.
  */
 

@@ -1,6 +1,6 @@
 import type pg from 'pg'
 
-/** src/guides/partners.md, "Idempotency-Key": first answers are kept this long. That a key was used is kept for ever. */
+/** src/guides/idempotency.md, "Idempotency-Key": first answers are kept this long. That a key was used is kept for ever. */
 const answerRetentionHours = 24
 export const forgottenAtOnceMax = 10_000
 

@@ -3,6 +3,7 @@ import service from '../../package.json' with { type: 'json' }
 import { openApiOf } from '../call/openapi.ts'
 import { capabilities } from '../capabilities/index.ts'
 import type { Config } from '../config.ts'
+import { documentationPages } from '../documentation/routes.ts'
 
 /** `/openapi.json`, for everyone: what can be asked, and what is answered. The same from every process and both hosts. */
 export const documentation = ({
@@ -29,3 +30,7 @@ export const documentation = ({
     )
   }
 }
+
+/** `/docs`: the pages partners read. */
+export const documentationForPeople = (): FastifyPluginAsync =>
+  documentationPages({ version: service.version })

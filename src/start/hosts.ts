@@ -11,7 +11,7 @@ import type { Health } from '../metrics/health.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { operations } from '../metrics/routes.ts'
 import type { OpenCapabilities } from './capabilities.ts'
-import { documentation } from './documentation.ts'
+import { documentation, documentationForPeople } from './documentation.ts'
 import { downloads } from './downloads.ts'
 import { closeHost, listen, type Place } from './listen.ts'
 import { readTls, serveRenewed } from './tls.ts'
@@ -77,5 +77,6 @@ const hostOf = (
   host.register(operations({ health, showsRows: name === 'dashboard' }))
   host.register(downloads(logger))
   host.register(documentation(config))
+  if (name === 'api') host.register(documentationForPeople())
   return host
 }

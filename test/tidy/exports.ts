@@ -28,7 +28,7 @@ const known: readonly { readonly which: RegExp; readonly why: string }[] = [
   },
   {
     which:
-      /#(?:suggestDomain|slipsBetween|countryCodeOf|instantOf|plainAddress|shortHmac|uuidV5|boundsFor|loggedError|credentials|ruleFor|deliveriesOf|expiryNotice)$/,
+      /#(?:suggestDomain|slipsBetween|countryCodeOf|instantOf|plainAddress|shortHmac|uuidV5|boundsFor|loggedError|credentials|ruleFor|deliveriesOf|expiryNotice|guideOf)$/,
     why: 'a function of values with a table of cases of its own',
   },
 ]

@@ -16,6 +16,7 @@ const readmeLinesMax = 250
 const guides = filesUnder('src/guides').filter((path) => path.endsWith('.md'))
 const documents = new Map(['README.md', ...guides].map((path) => [path, readText(path)]))
 const partners = documents.get('src/guides/partners.md') ?? ''
+const errors = documents.get('src/guides/errors.md') ?? ''
 const readme = documents.get('README.md') ?? ''
 
 const withoutBlocks = (text: string): string => text.replace(/^```[\s\S]*?^```$/gm, '')
@@ -58,9 +59,10 @@ describe('the README and the guides', () => {
       'Working on it',
     ])
     expect(guides).toEqual(
-      ['decisions', 'finance', 'operators', 'partners', 'scaling', 'testing'].map(
-        (name) => `src/guides/${name}.md`,
-      ),
+      [
+        ...['billing', 'changelog', 'decisions', 'errors', 'finance', 'idempotency', 'operators', 'partners'],
+        ...['quick-start', 'receipts', 'scaling', 'testing', 'webhooks'],
+      ].map((name) => `src/guides/${name}.md`),
     )
     expect(guides.filter((path) => !readme.includes(`](${path})`))).toEqual([])
   })
@@ -123,7 +125,7 @@ describe('the README and the guides', () => {
       ...others.map((path) => [path, readText(path)]),
     ]
     const broken = texts.flatMap(([path = '', text = '']) => [
-      ...[...text.matchAll(/\b(src\/guides\/\w+\.md),[\s*#/]+"([^"]+)"/g)]
+      ...[...text.matchAll(/\b(src\/guides\/[\w-]+\.md),[\s*#/]+"([^"]+)"/g)]
         .filter(([, guide = '', heading = '']) => !headingsOf(documents.get(guide) ?? '').includes(heading))
         .map(([named]) => `${path}: ${named}`),
       ...(/\bREADME, "/.test(text) || (path.startsWith('src/') && text.includes('README'))
@@ -218,10 +220,10 @@ describe('what the README says of the configuration', () => {
   })
 })
 
-describe('what the guide for partners says', () => {
+describe('what the guides for partners say', () => {
   test('it lists the error codes of the catalogue, with their statuses and categories', () => {
     const listed = [
-      ...partners.matchAll(/^\| `([A-Z]+_\d{3})` \| (\d{3})(?:, \d{3})* \| (\w+) \| [^|]+ \|/gm),
+      ...errors.matchAll(/^\| `([A-Z]+_\d{3})` \| (\d{3})(?:, \d{3})* \| (\w+) \| [^|]+ \|/gm),
     ].map(([, code, status, error]) => `${code} ${status} ${error}`)
     const catalogued = Object.entries(errorCatalogue).map(
       ([code, { status, error }]) => `${code} ${status} ${error}`,
@@ -247,7 +249,8 @@ describe('what the guide for partners says', () => {
   })
 
   test('the answers it shows are answers of the service', () => {
-    const [lookup, validation, whoami, error] = blocksOf(partners, 'json').map((block) => JSON.parse(block))
+    const answers = [partners, errors].flatMap((text) => blocksOf(text, 'json'))
+    const [lookup, validation, whoami, error] = answers.map((block) => JSON.parse(block))
     expect(ipLookupResult.strict().parse(lookup.result)).toEqual(lookup.result)
     expect(emailValidationResult.strict().parse(validation.result)).toEqual(validation.result)
     expect(whoamiBody.strict().parse(whoami)).toEqual(whoami)

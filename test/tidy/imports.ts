@@ -11,7 +11,7 @@ const belowFoundation = [...pure, ...engine, 'config']
 const outer = [
   ...belowFoundation,
   ...['call', 'capabilities', 'egress', 'foundation', 'administration'],
-  ...['cli', 'dashboard', 'jobs', 'metrics', 'peers', 'start', 'webhooks'],
+  ...['cli', 'dashboard', 'documentation', 'jobs', 'metrics', 'peers', 'start', 'webhooks'],
 ]
 
 /** A word is a folder, or the list of capabilities (`capabilities`), or `config`; a path is that one file. */
@@ -47,6 +47,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
     'src/administration/input.ts',
   ],
   webhooks: [...pure, ...engine, 'egress'],
+  documentation: [],
   capabilities: ['call', 'events', 'every capability'],
   foundation: [...belowFoundation, 'peers'],
   // Of the package, its release: a backup names it.

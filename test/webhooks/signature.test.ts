@@ -21,7 +21,7 @@ describe('a signature', () => {
 
 /** The lines partners are given, as they stand in the guide. */
 const published = async (): Promise<(secret: string, headers: object, body: string) => boolean> => {
-  const guide = readFileSync(new URL('../../src/guides/partners.md', import.meta.url), 'utf8')
+  const guide = readFileSync(new URL('../../src/guides/webhooks.md', import.meta.url), 'utf8')
   const [, code = ''] = /```ts\n([\s\S]*?verifyWebhook[\s\S]*?)```/.exec(guide) ?? []
   const source = stripTypeScriptTypes(code)
   const module = await import(`data:text/javascript,${encodeURIComponent(source)}`)

@@ -1,0 +1,103 @@
+import { readFileSync } from 'node:fs'
+import markdownIt, { type Token } from 'markdown-it'
+
+/**
+ * The guides for partners as HTML, made once at the start. Their text is ours; what is HTML in it is shown as text all the same, so that
+ * no slip of a pen becomes markup, and links lead to https, to a page of ours, or nowhere.
+ */
+
+type Heading = { readonly anchor: string; readonly text: string }
+
+export type Guide = {
+  readonly name: string
+  readonly title: string
+  /** The first paragraph, as text. */
+  readonly about: string
+  /** HTML. */
+  readonly content: string
+  readonly sections: readonly Heading[]
+}
+
+/** In the order a partner needs them. Guides for operators and for finance are not among them. */
+const names = [
+  ...['quick-start', 'partners', 'errors', 'idempotency', 'billing', 'webhooks', 'receipts', 'testing'],
+  'changelog',
+] as const
+
+/** As GitHub makes the anchor of a heading, so that links work in both places. */
+const anchorOf = (heading: string): string =>
+  heading
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+    .replaceAll(' ', '-')
+
+/** Without its marks. */
+const plain = (inline: Token | undefined): string =>
+  inline?.children?.map(({ content, type }) => (type === 'softbreak' ? ' ' : content)).join('') ?? ''
+
+const markdown = markdownIt({ html: false, linkify: false, typographer: false })
+
+const isServed = (name: string): boolean => names.some((one) => one === name)
+
+/** Where a link of a guide leads on the pages; null: to what no partner has. */
+const targetOf = (href: string): string | null => {
+  if (href.startsWith('https://') || href.startsWith('#')) return href
+  const [, name = '', anchor = ''] = /^([\w-]+)\.md(#.*)?$/.exec(href) ?? []
+  return isServed(name) ? `/docs/${name}${anchor}` : null
+}
+
+/** Rewrites the links of one line of text; a link that leads nowhere is text. */
+const linked = (children: readonly Token[]): void => {
+  let nowhere = false
+  for (const token of children) {
+    if (token.type === 'link_open') {
+      const target = targetOf(String(token.attrGet('href')))
+      nowhere = target === null
+      if (target === null) token.attrs = null
+      else token.attrSet('href', target)
+    }
+    if (nowhere && (token.type === 'link_open' || token.type === 'link_close')) token.tag = 'span'
+    if (token.type === 'link_close') nowhere = false
+  }
+}
+
+/** Each heading below the title links to itself. Wide tables and long lines scroll on their own, with a keyboard too. */
+markdown.renderer.rules.heading_open = (tokens, i) => {
+  const { tag } = tokens[i] ?? { tag: 'h2' }
+  return `<${tag} id="${anchorOf(plain(tokens[i + 1]))}">`
+}
+markdown.renderer.rules.heading_close = (tokens, i) => {
+  const { tag } = tokens[i] ?? { tag: 'h2' }
+  const text = plain(tokens[i - 1])
+  const itself = `<a class="anchor" href="#${anchorOf(text)}" aria-label="Link to ${escaped(text)}">#</a>`
+  return `${tag === 'h1' ? '' : ` ${itself}`}</${tag}>\n`
+}
+markdown.renderer.rules.table_open = () =>
+  '<div class="scroll" tabindex="0" role="group" aria-label="Table"><table>\n'
+markdown.renderer.rules.table_close = () => '</table></div>\n'
+markdown.renderer.rules.fence = (tokens, i) =>
+  `<pre tabindex="0"><code>${escaped(tokens[i]?.content ?? '')}</code></pre>\n`
+
+export const escaped = (text: string): string => markdown.utils.escapeHtml(text).replaceAll("'", '&#39;')
+
+/** One guide, from its text. */
+export const guideOf = (name: string, text: string): Guide => {
+  const tokens = markdown.parse(text, {})
+  for (const { type, children } of tokens) if (type === 'inline') linked(children ?? [])
+  const headings = tokens.flatMap(({ type, tag }, i) =>
+    type === 'heading_open' ? [{ tag, text: plain(tokens[i + 1]) }] : [],
+  )
+  const paragraph = tokens.findIndex(({ type }) => type === 'paragraph_open')
+  return {
+    name,
+    title: headings[0]?.text ?? name,
+    about: plain(tokens[paragraph + 1]),
+    content: markdown.renderer.render(tokens, markdown.options, {}),
+    sections: headings
+      .filter(({ tag }) => tag === 'h2')
+      .map((heading) => ({ anchor: anchorOf(heading.text), text: heading.text })),
+  }
+}
+
+export const readGuides = (): readonly Guide[] =>
+  names.map((name) => guideOf(name, readFileSync(new URL(`../guides/${name}.md`, import.meta.url), 'utf8')))

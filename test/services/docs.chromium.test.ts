@@ -1,0 +1,95 @@
+/** The pages for partners in a real Chromium, and calls that are made from them. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { openTestOrganization } from '../../src/administration/test-keys.ts'
+import { permission } from '../../src/events/capabilities.ts'
+import { type House, openHouse, type Partner } from '../support/house.ts'
+import { axeFindings, type Chromium, openChromium, overhang, picture, screens } from './chromium/browser.ts'
+
+let house: House
+let chromium: Chromium
+let tester: Partner
+
+beforeAll(async () => {
+  house = await openHouse()
+  const { organizationId } = await house.partner()
+  const opened = await openTestOrganization(house.foundation, { organizationId, actor: 'cli' })
+  tester = await house.key(opened, { permissions: permission.options })
+  chromium = await openChromium(house.apiUrl)
+})
+afterAll(async () => {
+  await chromium?.close()
+  await house?.close()
+})
+
+const guides = [
+  'quick-start',
+  'partners',
+  'errors',
+  'idempotency',
+  'billing',
+  'webhooks',
+  'receipts',
+  'testing',
+]
+const paths = ['', ...guides.map((name) => `/${name}`), '/changelog']
+
+describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width }) => {
+  test('no page complains, reaches beyond the window, or has what axe finds', async () => {
+    const window = await chromium.open({ scheme, width })
+    for (const path of paths) {
+      await window.page.goto(`/docs${path}`)
+      await picture(window.page, `docs${path.replace('/', '-')}-${scheme}-${width}`)
+      expect([path, await axeFindings(window.page)]).toEqual([path, []])
+      expect([path, await overhang(window.page)]).toEqual([path, 0])
+    }
+    expect(window.complaints()).toEqual([])
+    await window.close()
+  })
+
+  test('a call is made with a key, to this host alone, and the key is not kept', async () => {
+    const window = await chromium.open({ scheme, width })
+    const { page } = window
+    const asked: { url: string; key: string | undefined }[] = []
+    page.on('request', (request) => asked.push({ url: request.url(), key: request.headers()['x-api-key'] }))
+    await page.goto('/docs/reference')
+    await page.click('.auth-wrapper .authorize')
+    await page.fill('.modal-ux input', tester.apiKey)
+    await page.click('.modal-ux .authorize')
+    await page.click('.modal-ux .btn-done')
+    await page.click('#operations-email_validation-validateEmail .opblock-summary-control')
+    await page.click('#operations-email_validation-validateEmail .try-out__btn')
+    await page.fill('#operations-email_validation-validateEmail textarea', '{"email":"greylisted@mail.test"}')
+    await page.click('#operations-email_validation-validateEmail .execute')
+    const answer = page.locator('#operations-email_validation-validateEmail .live-responses-table')
+    await answer.waitFor()
+    await picture(page, `docs-reference-${scheme}-${width}`)
+    expect(await answer.textContent()).toMatch(/200[\s\S]*"greylisted"/)
+    expect(await overhang(page)).toBe(0)
+    expect(asked.filter(({ key }) => key !== undefined)).toEqual([
+      { url: `${house.apiUrl}/v1/email/validate`, key: tester.apiKey },
+    ])
+    const outside = asked.filter(({ url }) => !/^(data|blob):/.test(url) && !url.startsWith(house.apiUrl))
+    expect(outside).toEqual([])
+    expect(await page.evaluate('JSON.stringify([localStorage, sessionStorage, document.cookie])')).toBe(
+      '[{},{},""]',
+    )
+    expect(window.complaints()).toEqual([])
+    await window.close()
+  })
+})
+
+test('a call to the host of the dashboard is described, and cannot be made from here', async () => {
+  const window = await chromium.open({ scheme: 'light', width: 1280 })
+  const { page } = window
+  await page.goto('/docs/reference')
+  for (const [operation, forms] of [
+    ['whoami-whoami', 0],
+    ['account-getBalance', 1],
+  ] as const) {
+    await page.click(`#operations-${operation} .opblock-summary-control`)
+    await page.locator(`#operations-${operation} .responses-wrapper`).waitFor()
+    expect(await page.locator(`#operations-${operation} .try-out__btn`).count()).toBe(forms)
+  }
+  expect(window.complaints()).toEqual([])
+  await window.close()
+})
