@@ -51,6 +51,8 @@ export type Launch = {
   readonly cwd?: string
   /** A process group of its own, so that a signal can be sent to all of it. */
   readonly ownGroup?: boolean
+  /** The embedded default with data of its own and no demo organization: it prints no call to try. */
+  readonly withoutDemo?: boolean
 }
 
 const spawnService = (
@@ -103,7 +105,8 @@ export const startService = async (
     const dashboard = shows ? /^Dashboard +(http\S+)$/m.exec(output())?.[1] : ''
     const metrics = /^Metrics +(http\S+)\/metrics$/m.exec(output())?.[1]
     // The embedded default is ready to be tried only when it has said how.
-    const announced = variables.DATABASE_URL !== undefined || /^curl /m.test(output())
+    const announced =
+      variables.DATABASE_URL !== undefined || launch?.withoutDemo === true || /^curl /m.test(output())
     if (api !== undefined && dashboard !== undefined && metrics !== undefined && announced)
       resolve({ apiUrl: api, dashboardUrl: dashboard, metricsUrl: metrics })
   }

@@ -1,0 +1,228 @@
+import { copyFile, cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { inventedPeople } from '../../src/capabilities/profile/dataset/invented-people.ts'
+import {
+  cli,
+  cliJson,
+  createPartner,
+  eventually,
+  lookup,
+  type Partner,
+  type Service,
+  startCli,
+  startService,
+} from '../support/service.ts'
+
+/**
+ * The embedded default is backed up under load, and restored into an empty folder as the guide says. BACKUP_CALLS sets how many calls are in
+ * the log first.
+ */
+
+const callsFirst = Number(process.env.BACKUP_CALLS ?? 400)
+const callers = 8
+
+let dir = ''
+let service: Service
+let partners: Partner[]
+const file = (name: string): string => join(dir, name)
+const from = (): Record<string, string> => ({ DATA_DIR: file('from') })
+const running: (() => Promise<unknown>)[] = []
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'backup-'))
+  service = await startService(from())
+  partners = [await createPartner('100000', from()), await createPartner('500', from())]
+}, 120_000)
+afterAll(async () => {
+  for (const end of running.reverse()) await end()
+  await service?.end('SIGTERM')
+  await rm(dir, { recursive: true, force: true })
+})
+
+type Called = { readonly key: string; readonly requestId: string }
+
+/** Calls, each under an Idempotency-Key of its own, until it is stopped. */
+const startCalling = (most = Number.POSITIVE_INFINITY) => {
+  const called: Called[] = []
+  const others: unknown[] = []
+  let next = 0
+  let stopped = false
+  const calling = async (): Promise<void> => {
+    while (!stopped && next < most) {
+      const key = `${most}-call-${next++}`
+      const apiKey = partners[0]?.apiKey ?? ''
+      const answer = await lookup(service.apiUrl, apiKey, '8.8.8.8', { 'idempotency-key': key }).catch(
+        (error: unknown) => ({ status: 0, headers: new Headers(), error }),
+      )
+      if (answer.status === 200) called.push({ key, requestId: answer.headers.get('x-request-id') ?? '' })
+      else others.push(answer)
+    }
+  }
+  const all = Promise.all(Array.from({ length: callers }, calling))
+  return {
+    called,
+    done: () => all,
+    stop: async () => {
+      stopped = true
+      await all
+      expect(others).toEqual([])
+      return called
+    },
+  }
+}
+
+const profileOf = async (apiUrl: string, id: string) => {
+  const response = await fetch(`${apiUrl}/v1/profnet/profile`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-api-key': partners[1]?.apiKey ?? '' },
+    body: JSON.stringify({ id }),
+    signal: AbortSignal.timeout(30_000),
+  })
+  return response.status
+}
+
+const balanceOf = async (partner: Partner | undefined, variables: Record<string, string>): Promise<string> =>
+  (await cliJson<{ balance: string }>(['credits', 'balance', partner?.organizationId ?? ''], variables))
+    .balance
+
+/** One command after the other: where no service runs, the first to end takes its PostgreSQL with it. */
+const balancesIn = async (variables: Record<string, string>): Promise<string[]> => {
+  const balances: string[] = []
+  for (const partner of partners) balances.push(await balanceOf(partner, variables))
+  return balances
+}
+
+type Made = {
+  readonly file: string
+  readonly sha256: string
+  readonly position: string
+  readonly bytes: number
+  readonly seconds: number
+}
+
+const backUp = (name: string, ...more: string[]): Promise<Made> =>
+  cliJson<Made>(['backup', 'create', file(name), ...more], from())
+
+/** A new folder with what a backup does not hold. */
+const folder = async (name: string): Promise<Record<string, string>> => {
+  await mkdir(file(name), { mode: 0o700 })
+  await copyFile(join(file('from'), 'secret_key'), join(file(name), 'secret_key'))
+  await cp(join(file('from'), 'keys'), join(file(name), 'keys'), { recursive: true })
+  return { DATA_DIR: file(name) }
+}
+
+test('made under load, and a second one that continues it, while no call fails', async () => {
+  const before = startCalling(callsFirst)
+  await before.done()
+  const beside = startCalling()
+  const whole = await backUp('whole.tar')
+  const called = await beside.stop()
+  expect(called.length, 'calls went on meanwhile').toBeGreaterThan(10)
+  expect(await profileOf(service.apiUrl, people[0])).toBe(200)
+  expect(await profileOf(service.apiUrl, people[1])).toBe(200)
+  const next = await backUp('next.tar', '--after', file('whole.tar'))
+  expect(BigInt(next.position)).toBeGreaterThan(BigInt(whole.position))
+  const [first, second] = await cliJson<{ ok: boolean }[]>(['backup', 'verify', file('next.tar')], from())
+  expect([first?.ok, second?.ok]).toEqual([true, true])
+  process.stderr.write(
+    `${whole.position} events: ${(whole.bytes / 1e6).toFixed(1)} MB in ${whole.seconds} s; the next ${(next.bytes / 1e6).toFixed(1)} MB in ${next.seconds} s\n`,
+  )
+})
+
+const people = [...inventedPeople(20)].filter((person) => !('deleted' in person)).map(({ lid }) => lid) as [
+  string,
+  string,
+]
+
+test('restored into an empty folder: proved, the same rows as a rebuild makes, the same balances, the keys work', async () => {
+  const balances = await balancesIn(from())
+  const [known] = await startCallingOnce()
+  // After the backup: it brings this person back, and the folder of keys does not.
+  expect((await cli(['profiles', 'erase', people[0]], from())).code).toBe(0)
+  const there = await folder('to')
+  const restored = await cliJson<{ ok: boolean; events: number; seconds: number }>(
+    ['backup', 'restore', file('next.tar')],
+    there,
+  )
+  expect(restored.ok).toBe(true)
+  process.stderr.write(`restored ${restored.events} events in ${restored.seconds} s\n`)
+  const second = await startService(there, { withoutDemo: true })
+  running.push(() => second.end('SIGTERM'))
+  expect(second.output(), 'no demo is seeded').not.toContain('demo_')
+  expect(await balancesIn(there)).toEqual(balances)
+  for (const proof of [
+    ['event-log', 'verify'],
+    ['projection', 'verify', '--all'],
+    ['ledger', 'reconcile'],
+  ])
+    expect(await cli(proof, there), proof.join(' ')).toMatchObject({ code: 0 })
+  const [partner] = partners
+  const again = await lookup(second.apiUrl, partner?.apiKey ?? '', '8.8.8.8', {
+    'idempotency-key': `${callsFirst}-call-0`,
+  })
+  expect(again.status).toBe(200)
+  expect(again.headers.get('idempotent-replayed')).toBe('true')
+  expect(known).toBeDefined()
+  expect((await lookup(second.apiUrl, partner?.apiKey ?? '', '8.8.8.8')).status).toBe(200)
+  await eventually(async () => {
+    const balance = await balanceOf(partner, there)
+    return Number(balance) === Number(balances[0]) - 1 ? true : undefined
+  })
+  expect(await profileOf(second.apiUrl, people[0]), 'erased after the backup').toBe(404)
+  expect(await profileOf(second.apiUrl, people[1]), 'not erased').toBe(200)
+  const audit = await cli(['event-log', 'show', 'operator'], there)
+  expect(audit.out).toContain('BackupRestored')
+}, 180_000)
+
+/** One call after the newest backup: the restored installation knows nothing of it. */
+const startCallingOnce = async (): Promise<readonly Called[]> => {
+  const once = startCalling(1)
+  await once.done()
+  return once.stop()
+}
+
+test('a damaged file is refused by name, and the folder stays empty', async () => {
+  const whole = await readFile(file('next.tar'))
+  const at = whole.length >> 1
+  whole[at] = (whole[at] ?? 0) ^ 1
+  await writeFile(file('damaged.tar'), whole)
+  const there = await folder('damaged')
+  const { code, err, out } = await cli(['backup', 'restore', file('damaged.tar')], there)
+  expect(code).toBe(1)
+  expect(`${err}${out}`).toMatch(/damaged\.tar is damaged at (?:tables\/\w+\/\d+\.zst|\w+\.json)/)
+  expect((await readdir(there.DATA_DIR ?? '')).sort()).toEqual(['keys', 'secret_key'])
+})
+
+test('without the secret key, or into what is in use, nothing is restored', async () => {
+  const keyless = await cli(['backup', 'restore', file('next.tar')], { DATA_DIR: file('keyless') })
+  expect(keyless).toMatchObject({ code: 2 })
+  expect(keyless.err).toMatch(/^SECRET_KEY: it is not set/)
+  const used = await cli(['backup', 'restore', file('next.tar')], from())
+  expect(used).toMatchObject({ code: 2 })
+  expect(used.err).toMatch(/not empty/)
+})
+
+test('a backup that is killed leaves no file by its name, and says what to do with what it left', async () => {
+  for (const afterMs of [400, 700, 1_000]) {
+    const making = startCli(['backup', 'create', file('killed.tar')], from())
+    await sleep(afterMs)
+    making.child.kill('SIGKILL')
+    await making.ended
+    const left = (await readdir(dir)).filter((name) => name.startsWith('killed'))
+    if (left.includes('killed.tar')) {
+      // It was faster.
+      await rm(file('killed.tar'))
+      continue
+    }
+    if (left.length === 0) continue
+    const { err } = await cli(['backup', 'create', file('killed.tar')], from())
+    expect(err).toContain(
+      'killed.tar.partial is being written by another backup, or was left by one that was killed',
+    )
+    await rm(file('killed.tar.partial'))
+  }
+  expect((await backUp('killed.tar')).bytes).toBeGreaterThan(0)
+})
