@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util'
 import { age } from './age.ts'
 import { append } from './append.ts'
+import { backup } from './backup.ts'
 import { call } from './call.ts'
 import { companies } from './companies.ts'
 import { emailLists } from './email-lists.ts'
@@ -41,6 +42,7 @@ const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[
   finance,
   growth,
   age,
+  backup,
   keyed,
   lag,
   processes,
