@@ -9,7 +9,7 @@ import { InputFault } from '../administration/input.ts'
 import { isDatabaseAway } from '../call/unavailable.ts'
 import { Unavailable } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import { LedgerUnavailable } from '../ledger/commit.ts'
+import { CommandRefused, LedgerUnavailable } from '../ledger/commit.ts'
 import { assetOf, assetVersion } from './assets.ts'
 import { ConnectionInsecure, nameCookies } from './cookies.ts'
 import { capitalized } from './format.ts'
@@ -164,6 +164,8 @@ const faultShown = (error: FastifyError): ShownFault => {
       advice:
         'This form was sent before, and nothing was done a second time. Open the page again to see what became of it, and to do more.',
     }
+  if (error instanceof CommandRefused)
+    return { status: 422, title: 'Not done', advice: `${capitalized(error.message)}.` }
   if (error instanceof ConnectionInsecure)
     return {
       status: 403,

@@ -39,7 +39,7 @@ export const firstCalls = ({
     { name: 'TypeScript', text: `console.log(await (await fetch('${url}', ${options})).json())` },
     {
       name: 'Python',
-      text: `import urllib.request as r; print(r.urlopen(r.Request('${url}'${pythonBody}, {'x-api-key': '${apiKey}'${pythonType}})).read().decode())`,
+      text: `import urllib.request as r; print(r.urlopen(r.Request('${url}'${pythonBody}, headers={'x-api-key': '${apiKey}'${pythonType}})).read().decode())`,
     },
   ]
 }

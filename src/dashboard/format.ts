@@ -1,4 +1,4 @@
-import { formatCredits } from '../billing/money.ts'
+import { formatCredits, parseCredits } from '../billing/money.ts'
 import { type Html, html } from './html.ts'
 
 /** How amounts and instants are written for people. Amounts are exact: integers from the database to the page. */
@@ -30,3 +30,12 @@ export const utc = (at: Date): Html => html`${instant(at)} UTC`
 export const words = (name: string): string => name.replaceAll('_', ' ')
 
 export const capitalized = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}`
+
+/** The same of a decimal number of credits, as events have it. */
+export const decimal = (text: string): string => credits(String(parseCredits(text)))
+
+/** A balance: marked where it is below zero, by more than its colour. */
+export const balance = (micro: string): Html =>
+  BigInt(micro) < 0n
+    ? html`<span class="bad">${credits(micro)}</span> <span class="mark bad">overdrawn</span>`
+    : html`${credits(micro)}`

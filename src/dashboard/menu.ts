@@ -10,6 +10,9 @@ export type MenuPlace = (typeof menu)[number]['href']
 export const organizationMenu = [
   { path: '', name: 'Account' },
   { path: '/usage', name: 'Usage' },
+  { path: '/statement', name: 'Statement' },
+  { path: '/months', name: 'Months' },
+  { path: '/lots', name: 'Lots' },
 ] as const satisfies readonly { readonly path: string; readonly name: string }[]
 
 export type OrganizationPlace = (typeof organizationMenu)[number]['path']

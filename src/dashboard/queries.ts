@@ -178,6 +178,35 @@ export const linesAfter = (
   values: [organizationId, revision, max],
 })
 
+export type LineFilters = {
+  /** Null: any. */
+  readonly kind: string | null
+  readonly keyId: string | null
+  readonly capability: string | null
+  readonly outcome: string | null
+  /** Effective times, the end exclusive. */
+  readonly fromMs: number
+  readonly untilMs: number
+}
+
+/** The newest lines of a range of revisions that fit, newest first. */
+export const linesThatFit = (
+  organizationId: string,
+  { above, below, max }: { above: string; below: string; max: number },
+  { kind, keyId, capability, outcome, fromMs, untilMs }: LineFilters,
+): Query<StatementRow> => ({
+  text: `select ${lineColumns} from ledger_lines l
+          where l.ledger = ledger_key($1) and l.revision > $2::bigint and l.revision < $3::bigint
+            and ($4::text is null or l.kind = $4) and ($5::text is null or l.key_id = $5)
+            and ($6::text is null or l.capability = $6) and ($7::text is null or l.outcome = $7)
+            and l.effective_at >= $8 and l.effective_at < $9
+          order by l.revision desc limit $10`,
+  values: [
+    ...[organizationId, above, below, kind, keyId, capability, outcome],
+    ...[new Date(fromMs), new Date(untilMs), max],
+  ],
+})
+
 /**
  * Lines of one request, newest first. The request's lines are found before the organization's are looked at: a planner
  * without statistics would read the organization's lines instead.

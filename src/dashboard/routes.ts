@@ -7,6 +7,8 @@ import { callRoutes } from './call-routes.ts'
 import { formOf } from './form.ts'
 import { keyPageRoutes } from './key-page-routes.ts'
 import { keyRoutes } from './key-routes.ts'
+import { lotRoutes } from './lot-routes.ts'
+import { monthRoutes } from './month-routes.ts'
 import { nextOf } from './next.ts'
 import {
   accountAt,
@@ -24,7 +26,9 @@ import { priceRoutes } from './price-routes.ts'
 import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import { deviceCookie, deviceCookieOptions, sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
+import { statementRoutes } from './statement-routes.ts'
 import { usageRoutes } from './usage-routes.ts'
+import { workRoutes } from './work-routes.ts'
 
 /** Signing in and out, and every page; the forms about keys are in `key-routes.ts`. Reading is GET and changes nothing. */
 
@@ -91,6 +95,10 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   priceRoutes(pages, context)
   callRoutes(pages, context)
   usageRoutes(pages, context)
+  monthRoutes(pages, context)
+  statementRoutes(pages, context)
+  lotRoutes(pages, context)
+  workRoutes(pages, context)
 }
 
 const overviewRoute = (

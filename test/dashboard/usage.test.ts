@@ -45,7 +45,7 @@ const sumOf = (rows: string[][], column: number): number =>
 const ledgerSums = async () => {
   const { rows } = await room.foundation.pool.query<{ calls: string; credits: string }>(
     `select sum(calls)::text as calls, (sum(-amount_micro) filter (where kind = 'call') / 1000000)::float8::text as credits
-       from ledger_lines where organization_id = $1 and calls is not null`,
+       from ledger_lines where ledger = ledger_key($1) and calls is not null`,
     [scene.organizationId],
   )
   return rows[0]
@@ -146,7 +146,7 @@ describe('where lines of a time are', () => {
     const { rows } = await pool.query<{ least: string; most: string; last: string }>(
       `select min(revision) filter (where effective_at >= $2 and effective_at < $3) as least,
               max(revision) filter (where effective_at >= $2 and effective_at < $3) as most, max(revision) as last
-         from ledger_lines where organization_id = $1`,
+         from ledger_lines where ledger = ledger_key($1)`,
       [scene.organizationId, new Date(range.fromMs), new Date(range.untilMs)],
     )
     const [found] = rows

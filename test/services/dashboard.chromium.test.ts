@@ -55,6 +55,11 @@ const paths = (): Readonly<Record<string, string>> => {
     'key-new': `${organization}/keys/new`,
     'key-rotate': `${organization}/keys/${scene.keyId}/rotate`,
     'key-revoke': `${organization}/keys/${scene.keyId}/revoke`,
+    statement: `${organization}/statement`,
+    months: `${organization}/months`,
+    month: `${organization}/months/${day(0).slice(0, 7)}`,
+    'month-before': `${organization}/months/${day(-31).slice(0, 7)}`,
+    lots: `${organization}/lots`,
     prices: '/prices',
     missing: '/nothing',
   }
@@ -128,6 +133,27 @@ test('a plot is drawn from its table, which closes, and can be opened again', as
   expect(await window.page.locator('figure details[open]').count()).toBe(0)
   await window.page.click('figure:first-of-type summary')
   expect(await window.page.locator('figure details[open] tbody tr').count()).toBe(30)
+  await window.close()
+})
+
+test('a statement grows where it is, to its end', async () => {
+  const window = await chromium.open({ scheme: 'light', width: 1280 })
+  await signIn(window)
+  const { page } = window
+  await page.goto(`/organizations/${scene.organizationId}/statement`)
+  const rows = page.locator('#lines tbody tr')
+  expect(await rows.count()).toBe(50)
+  for (let shown = 50; (await page.locator('#pager a').count()) > 0; ) {
+    await page.click('#pager a')
+    await expect.poll(() => rows.count()).toBeGreaterThan(shown)
+    shown = await rows.count()
+  }
+  const { rows: counted } = await room.foundation.pool.query<{ n: number }>(
+    'select count(*)::integer as n from ledger_lines where ledger = ledger_key($1)',
+    [scene.organizationId],
+  )
+  expect(await rows.count()).toBe(counted[0]?.n)
+  expect([await axeFindings(page), window.complaints()]).toEqual([[], []])
   await window.close()
 })
 

@@ -18,6 +18,7 @@ export const layout = ({
   main,
   at,
   scripts = [],
+  refreshSeconds,
 }: {
   title: string
   viewer: Viewer | null
@@ -26,6 +27,8 @@ export const layout = ({
   at?: MenuPlace
   /** What it runs beside the script of every page. */
   scripts?: readonly AssetName[]
+  /** After which it is asked for again, where no script runs. */
+  refreshSeconds?: number
 }): Html => html`<html lang="en">
 <head>
 <meta charset="utf-8">
@@ -35,6 +38,7 @@ export const layout = ({
 <link rel="icon" type="image/svg+xml" href="${assetHref('mark.svg')}">
 <link rel="stylesheet" href="${assetHref('style.css')}">
 <meta name="htmx-config" content="${htmxConfig}">
+${refreshSeconds !== undefined && html`<noscript><meta http-equiv="refresh" content="${refreshSeconds}"></noscript>`}
 ${(['page.js', ...scripts] as const).map((name) => html`<script type="module" src="${assetHref(name)}"></script>`)}
 </head>
 <body>

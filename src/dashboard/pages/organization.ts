@@ -1,4 +1,4 @@
-import { count, credits, instant, movement, utc, words } from '../format.ts'
+import { balance, count, credits, instant, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow, KeyRow, LotRow, StatementRow } from '../queries.ts'
 import type { StatementPage } from '../statement.ts'
@@ -13,6 +13,7 @@ import {
   table,
   type Viewer,
 } from './layout.ts'
+import { lineColumns } from './statement-lines.ts'
 
 type OrganizationView = {
   readonly viewer: Viewer
@@ -40,7 +41,7 @@ export const organizationPage = (view: OrganizationView): Html =>
 <p class="note"><span class="id">${view.account.organization_id}</span> · registered ${utc(view.account.registered_at)}
 · ledger revision ${count(view.account.revision)}</p>
 ${figures([
-  ['Balance, credits', html`<strong>${credits(view.account.balance_micro)}</strong>`],
+  ['Balance, credits', html`<strong>${balance(view.account.balance_micro)}</strong>`],
   ['Granted', credits(view.account.granted_micro)],
   ['Charged', credits(view.account.charged_micro)],
   ['Expired', credits(view.account.expired_micro)],
@@ -203,62 +204,4 @@ const pager = (path: string, statement: Exclude<StatementView, { kind: 'fault' }
     newer !== null && html`<a href="${path}?after=${newer}#statement">Newer</a> `,
     older !== null && html`<a href="${path}?before=${older}#statement">Older</a>`,
   ]
-}
-
-const lineColumns = (organizationId: string): readonly Column<StatementRow>[] => [
-  { head: 'Time (UTC)', cell: (line) => instant(line.effective_at, { milliseconds: true }) },
-  { head: 'What', cell: (line) => whatOf(line) },
-  {
-    head: 'Request id',
-    cell: ({ request_id: id, kind }) => {
-      if (id === null) return null
-      const shown = html`<span class="id">${id}</span>`
-      return kind === 'call'
-        ? html`<a href="/organizations/${organizationId}/calls/${id}">${shown}</a>`
-        : shown
-    },
-  },
-  { head: 'Outcome', cell: (line) => outcomeOf(line) },
-  { head: 'Credits', kind: 'number', cell: (line) => movement(line.amount_micro) },
-  { head: 'Rule', cell: (line) => ruleOf(line) },
-]
-
-const whatOf = (line: StatementRow): Renderable => {
-  const key =
-    line.key_id !== null &&
-    html`<br><span class="minor">key <span class="free">${line.key_name ?? ''}</span> <span class="id">${line.key_id}</span></span>`
-  switch (line.kind) {
-    case 'call':
-      return [words(line.capability ?? 'call'), key]
-    case 'rate_limited':
-      return ['rate limit', key]
-    case 'refused':
-      return ['refused calls', key]
-    case 'grant':
-      return 'credits granted'
-    case 'expiry':
-      return 'credits expired'
-    default:
-      return words(line.kind)
-  }
-}
-
-const outcomeOf = (line: StatementRow): Renderable => {
-  if (line.kind === 'rate_limited' || line.kind === 'refused')
-    return html`${count(line.calls ?? '0')} calls refused <span class="code">${line.code}</span>`
-  return [line.outcome, line.code !== null && html` <span class="code">${line.code}</span>`]
-}
-
-const ruleOf = (line: StatementRow): Renderable => {
-  if (line.rule === null) return null
-  const book =
-    line.price_book_version !== null &&
-    html`<br><span class="minor">price book ${line.price_book_version}</span>`
-  const parts =
-    line.lines !== null &&
-    html`<ul class="parts">${line.lines.map(
-      ({ sku, amount, rule, rule_version }) =>
-        html`<li>${amount} ${words(sku)} (${rule} v${rule_version})</li>`,
-    )}</ul>`
-  return [line.rule, ` v${line.rule_version ?? ''}`, book, parts]
 }

@@ -1,6 +1,6 @@
 import type { ProjectionState } from '../../administration/projections.ts'
 import type { LastReconciled } from '../../administration/reconciliations.ts'
-import { count, credits, instant } from '../format.ts'
+import { balance, count, credits, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { OrganizationLine } from '../queries.ts'
 import { type CheckpointView, checkpointSection } from './checkpoint.ts'
@@ -50,7 +50,7 @@ ${
             cell: (row) => html`<a href="/organizations/${row.organization_id}">${row.name}</a>
 <span class="id below">${row.organization_id}</span>`,
           },
-          { head: 'Balance, credits', kind: 'number', cell: (row) => credits(row.balance_micro) },
+          { head: 'Balance, credits', kind: 'number', cell: (row) => balance(row.balance_micro) },
           { head: 'Charged so far', kind: 'number', cell: (row) => credits(row.charged_micro) },
           { head: 'Live keys', kind: 'number', cell: (row) => count(row.live_keys) },
           {

@@ -1,0 +1,174 @@
+import { once } from 'node:events'
+import { PassThrough } from 'node:stream'
+import type { FastifyInstance } from 'fastify'
+import { closeMonth } from '../administration/close-month.ts'
+import { InputFault } from '../administration/input.ts'
+import { provedOperator } from '../administration/operator.ts'
+import { closableAt, monthOf, monthStatement, sumsOf } from '../administration/statements.ts'
+import { formatCredits } from '../billing/money.ts'
+import type { Month } from '../billing/months.ts'
+import { csv, jsonLines } from '../billing/statement-file.ts'
+import { count } from './format.ts'
+import {
+  accountAt,
+  attemptOnce,
+  type Dashboard,
+  type OrganizationParams,
+  PageMissing,
+  sendPage,
+  viewerOf,
+} from './page.ts'
+import { monthPage } from './pages/month.ts'
+import { type MonthLine, monthsPage } from './pages/months.ts'
+import { begin, soonOr } from './work-routes.ts'
+
+/** The months of an organization: what each comes to, its statement as a file, and the form that closes it. */
+
+type MonthParams = { Params: { organization: string; month: string } }
+
+const monthAt = (text: string): Month => {
+  try {
+    return monthOf('month', text)
+  } catch (error) {
+    if (error instanceof InputFault) throw new PageMissing()
+    throw error
+  }
+}
+
+const monthBefore = (month: Month): Month =>
+  new Date(Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5)) - 2)).toISOString().slice(0, 7)
+
+const eventsRead = (events: number): string => `${count(events)} events of the ledger are read.`
+
+export const monthRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  const { foundation } = context
+
+  pages.get<OrganizationParams>('/organizations/:organization/months', async (request, reply) => {
+    const account = await accountAt(context, request.params.organization)
+    const id = account.organization_id
+    const outcome = await soonOr(context, {
+      ...{ request, reply, key: `months/${id}`, title: `Months of ${account.name}` },
+      run: (progress) => sumsOf(foundation, id, { onProgress: (events) => progress(eventsRead(events)) }),
+    })
+    if ('sent' in outcome) return outcome.sent
+    return sendPage(
+      reply,
+      monthsPage({ viewer: viewerOf(request, reply), account, months: linesOf(outcome.result) }),
+    )
+  })
+
+  pages.get<MonthParams>('/organizations/:organization/months/:month', async (request, reply) => {
+    const account = await accountAt(context, request.params.organization)
+    const id = account.organization_id
+    const month = monthAt(request.params.month)
+    const nowMs = Date.now()
+    if (Date.parse(`${month}-01`) > nowMs) throw new PageMissing()
+    const outcome = await soonOr(context, {
+      ...{ request, reply, key: `month/${id}/${month}`, title: `${month} of ${account.name}` },
+      run: async (progress) => {
+        const of = (one: Month) =>
+          monthStatement(foundation, {
+            ...{ organizationId: id, month: one, nowMs, file: null },
+            onProgress: (events) => progress(eventsRead(events)),
+          })
+        return { now: await of(month), before: await of(monthBefore(month)) }
+      },
+    })
+    if ('sent' in outcome) return outcome.sent
+    const view = { account, month, ...outcome.result, closableAtMs: closableAt(month), atMs: nowMs }
+    return sendPage(reply, monthPage({ viewer: viewerOf(request, reply), ...view, fault: null }))
+  })
+
+  closeRoute(pages, context)
+  fileRoutes(pages, context)
+}
+
+/** Newest first, with what the balance was when each began and ended. */
+const linesOf = ({ months, closings }: Awaited<ReturnType<typeof sumsOf>>): MonthLine[] => {
+  let balance = 0n
+  const lines = [...months]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([month, { net, events }]): MonthLine => {
+      const opening = balance
+      balance += net
+      const closing = closings.find((one) => one.month >= month) ?? null
+      const totals = closing?.month === month ? closing.closed.totals : null
+      return {
+        ...{ month, events, totals, closed: closing !== null },
+        opening: formatCredits(opening),
+        closing: formatCredits(balance),
+      }
+    })
+  return lines.reverse()
+}
+
+const closeRoute = (pages: FastifyInstance, context: Dashboard): void => {
+  pages.post<MonthParams>('/organizations/:organization/months/:month/close', async (request, reply) => {
+    const account = await accountAt(context, request.params.organization)
+    const month = monthAt(request.params.month)
+    const { user } = viewerOf(request, reply)
+    const organizationId = account.organization_id
+    const taken = await attemptOnce(context, request, async () => undefined)
+    if ('fault' in taken) throw new InputFault('form', taken.fault.message)
+    return begin(context, reply, {
+      ...{ key: `close/${organizationId}/${month}`, title: `Closing ${month} of ${account.name}`, user },
+      run: async (progress) => {
+        await closeMonth(context.foundation, {
+          ...{ organizationId, month, nowMs: Date.now(), ...provedOperator(user) },
+          onProgress: (events) => progress(eventsRead(events)),
+        })
+        return { href: `/organizations/${organizationId}/months/${month}` }
+      },
+    })
+  })
+}
+
+/** At a time, in this process: each reads a ledger from its start. */
+const downloadsMax = 4
+
+const fileRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  let downloads = 0
+  const forms = [
+    { ending: 'csv', form: csv, type: 'text/csv; charset=utf-8' },
+    { ending: 'jsonl', form: jsonLines, type: 'application/jsonl; charset=utf-8' },
+  ]
+  for (const { ending, form, type } of forms)
+    pages.get<MonthParams>(
+      `/organizations/:organization/months/:month/statement.${ending}`,
+      async (request, reply) => {
+        const { organization_id: organizationId } = await accountAt(context, request.params.organization)
+        const month = monthAt(request.params.month)
+        const nowMs = Date.now()
+        if (Date.parse(`${month}-01`) > nowMs) throw new PageMissing()
+        if (downloads >= downloadsMax)
+          return reply
+            .code(503)
+            .header('retry-after', 10)
+            .type('text/plain')
+            .send('Other statements are being written. Try again in a moment.\n')
+        const body = new PassThrough()
+        const write = async (text: string): Promise<void> => {
+          if (body.destroyed) throw new Error('the download was given up')
+          if (!body.write(text)) await Promise.race([once(body, 'drain'), once(body, 'close')])
+        }
+        downloads++
+        void monthStatement(context.foundation, { organizationId, month, nowMs, file: { form, write } })
+          .then(
+            () => body.end(),
+            // What was sent until now is not to be believed: the browser is told that it is not whole.
+            (error: unknown) => {
+              if (!body.destroyed) context.logger.warn({ err: error, month }, 'a statement was not written')
+              body.destroy(error instanceof Error ? error : new Error(String(error)))
+            },
+          )
+          .finally(() => {
+            downloads--
+          })
+        return reply
+          .type(type)
+          .header('cache-control', 'no-store')
+          .header('content-disposition', `attachment; filename="${organizationId}-${month}.${ending}"`)
+          .send(body)
+      },
+    )
+}

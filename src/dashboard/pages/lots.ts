@@ -1,0 +1,133 @@
+import { count, credits, decimal, instant } from '../format.ts'
+import { type Html, html, type Renderable } from '../html.ts'
+import type { AccountRow, LotRow } from '../queries.ts'
+import {
+  described,
+  type FormFault,
+  faultNotice,
+  formFields,
+  layout,
+  organizationHead,
+  table,
+  type Viewer,
+} from './layout.ts'
+
+/** Lots in the order in which they are drawn, each from where the one before it ends. */
+
+type Lot = LotRow & {
+  /** As its event opened it. */
+  readonly opened: { readonly reason: string; readonly reference: string | null } | null
+}
+
+export const lotsPage = ({
+  viewer,
+  account,
+  lots,
+  more,
+}: {
+  readonly viewer: Viewer
+  readonly account: AccountRow
+  readonly lots: readonly Lot[]
+  readonly more: boolean
+}): Html =>
+  layout({
+    title: `Lots of ${account.name}`,
+    viewer,
+    main: html`${organizationHead(account, '/lots')}
+<h1>Lots of ${account.name}</h1>
+<p class="note">Charges draw them down from the top: by priority, then expiry, then age. Each bar begins where the one before it ends.</p>
+${
+  lots.length === 0
+    ? html`<p class="empty">No credits are left.</p>`
+    : table({
+        caption: 'Lots with something left, in the order in which they are drawn',
+        rows: placed(lots),
+        columns: [
+          {
+            head: 'Reason',
+            kind: 'name',
+            cell: ({ lot }) => html`${lot.opened?.reason ?? 'not known'}
+<span class="id below">${lot.grant_id}</span>`,
+          },
+          { head: 'Reference', cell: ({ lot }) => lot.opened?.reference },
+          { head: 'Priority', kind: 'number', cell: ({ lot }) => count(lot.priority) },
+          {
+            head: 'Expires (UTC)',
+            cell: ({ lot }) => [
+              lot.expires_at === null ? 'never' : instant(lot.expires_at),
+              lot.past_expiry && html` <span class="mark warn">expired</span>`,
+            ],
+          },
+          { head: 'Granted', kind: 'number', cell: ({ lot }) => credits(lot.granted_micro) },
+          { head: 'Left', kind: 'number', cell: ({ lot }) => credits(lot.remaining_micro) },
+          { head: 'Drawn in order', cell: bar },
+          {
+            head: 'Actions',
+            cell: ({ lot }) =>
+              !lot.past_expiry &&
+              html`<a href="/organizations/${account.organization_id}/lots/${lot.grant_id}/void">Take back<span class="unseen"> lot ${lot.grant_id}</span></a>`,
+          },
+        ],
+      })
+}
+${more && html`<p class="note">There are more; these ${count(lots.length)} are drawn first.</p>`}`,
+  })
+
+type Placed = { readonly lot: Lot; readonly start: number; readonly length: number }
+
+const barUnits = 200
+
+/** Where each begins and how long it is, of a bar for all of them. */
+const placed = (lots: readonly Lot[]): Placed[] => {
+  const whole = lots.reduce((sum, { remaining_micro }) => sum + BigInt(remaining_micro), 0n)
+  let before = 0n
+  return lots.map((lot) => {
+    const units = (micro: bigint): number => Number((micro * BigInt(barUnits)) / (whole === 0n ? 1n : whole))
+    const start = units(before)
+    before += BigInt(lot.remaining_micro)
+    return { lot, start, length: Math.max(1, units(before) - start) }
+  })
+}
+
+const bar = ({ start, length, lot }: Placed): Html =>
+  html`<svg class="lot" viewBox="0 0 ${barUnits} 12" preserveAspectRatio="none" aria-hidden="true"><rect class="track" width="${barUnits}" height="12"/><rect${
+    lot.past_expiry && html` class="past"`
+  } x="${Math.min(start, barUnits - 1)}" width="${length}" height="12"/></svg>`
+
+export const voidLotPage = ({
+  viewer,
+  account,
+  lot,
+  taken,
+  after,
+  fault,
+  reason,
+}: {
+  readonly viewer: Viewer
+  readonly account: AccountRow
+  readonly lot: Lot
+  /** A decimal below zero. */
+  readonly taken: string
+  readonly after: string
+  readonly fault: FormFault | null
+  readonly reason: string
+}): Html =>
+  layout({
+    title: 'Take back a lot',
+    viewer,
+    main: html`<div class="narrow">
+<p class="eyebrow"><a href="/">Overview</a> / <a href="/organizations/${account.organization_id}/lots">Lots of ${account.name}</a></p>
+<h1>Take back a lot</h1>
+${faultNotice(fault)}
+<p>What is left of <strong>${named(lot)}</strong> is taken from ${account.name}: ${decimal(taken)} credits, which leaves a balance of ${decimal(after)}. It cannot be undone; the same credits can be granted again.</p>
+<form class="fields" method="post" action="/organizations/${account.organization_id}/lots/${lot.grant_id}/void">
+${formFields(viewer)}
+<p><label for="reason">Reason</label>
+<input id="reason" name="reason" value="${reason}" required maxlength="200" autocomplete="off"${described('reason', fault, 'reason-hint')}>
+<small id="reason-hint">Kept in the event log with your user name.</small></p>
+<p class="actions"><button class="danger" type="submit">Take the lot back</button> <a href="/organizations/${account.organization_id}/lots">Cancel</a></p>
+</form>
+</div>`,
+  })
+
+const named = ({ opened, grant_id }: Lot): Renderable => opened?.reason ?? grant_id

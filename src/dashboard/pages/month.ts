@@ -1,0 +1,198 @@
+import type { MonthStatement } from '../../administration/statements.ts'
+import type { MicroCredits } from '../../billing/money.ts'
+import { parseCredits } from '../../billing/money.ts'
+import { closedTotals, type StatementSummary } from '../../billing/statement.ts'
+import { balance, capitalized, count, credits, decimal, movement, utc, words } from '../format.ts'
+import { type Html, html, type Renderable } from '../html.ts'
+import type { AccountRow } from '../queries.ts'
+import {
+  type FormFault,
+  faultNotice,
+  figures,
+  formFields,
+  layout,
+  organizationHead,
+  table,
+  type Viewer,
+} from './layout.ts'
+
+/** A month: what it comes to, beside the month before, and the form that closes it. */
+
+type MonthView = {
+  readonly viewer: Viewer
+  readonly account: AccountRow
+  readonly month: string
+  readonly now: MonthStatement
+  readonly before: MonthStatement
+  readonly closableAtMs: number
+  readonly atMs: number
+  readonly fault: FormFault | null
+}
+
+export const monthPage = (view: MonthView): Html => {
+  const { viewer, account, month, now, before } = view
+  const path = `/organizations/${account.organization_id}/months/${month}`
+  const totals = closedTotals(now.summary)
+  return layout({
+    title: `${month} of ${account.name}`,
+    viewer,
+    main: html`${organizationHead(account, '/months')}
+<h1>${month} of ${account.name}</h1>
+<p class="note">${stateOf(now)}</p>
+${faultNotice(view.fault)}
+${figures([
+  ['Opening', balance(String(now.summary.opening))],
+  ['Granted', decimal(totals.granted)],
+  ['Charged', html`<strong>${decimal(totals.charged)}</strong>`],
+  ['Adjusted', decimal(totals.adjusted)],
+  ['Expired', decimal(totals.expired)],
+  ['Closing', balance(String(now.summary.closing))],
+  ['Calls', count(totals.calls)],
+])}
+<p class="actions"><a class="button" href="${path}/statement.csv">Download CSV</a>
+<a href="${path}/statement.jsonl">JSON Lines</a>
+<a href="/organizations/${account.organization_id}/statement?from=${month}-01&amp;to=${lastDayOf(month)}">Lines</a></p>
+${comparedSection(now.summary, before)}
+${groupsSection('charges', 'Charged by', now.summary.charges, before.summary.charges)}
+${groupsSection('free', 'Free by', now.summary.freeCalls, before.summary.freeCalls)}
+${correctionsSection(now.summary)}
+${closeSection(view, path)}`,
+  })
+}
+
+const lastDayOf = (month: string): string =>
+  new Date(Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5)), 0)).toISOString().slice(0, 10)
+
+const stateOf = ({ closing, through }: MonthStatement): Renderable =>
+  closing === null
+    ? html`Open, as of ledger revision ${count(through)}.`
+    : html`<span class="mark good">Closed</span> at ledger revision ${count(closing.revision)}, digest <span class="id whole">${closing.closed.digest}</span>. The file comes to it, or is refused.`
+
+type Compared = {
+  readonly name: string
+  readonly now: bigint
+  readonly before: bigint
+  readonly isCount?: true
+}
+
+const comparedSection = (now: StatementSummary, { head, summary }: MonthStatement): Html => {
+  const [own, earlier] = [closedTotals(now), closedTotals(summary)]
+  const amounts = (['granted', 'charged', 'adjusted', 'expired', 'closing'] as const).map(
+    (name): Compared => ({
+      name,
+      now: parseCredits(own[name]),
+      before: parseCredits(earlier[name]),
+    }),
+  )
+  const rows = [
+    ...amounts,
+    { name: 'calls', now: BigInt(now.calls), before: BigInt(summary.calls), isCount: true } as const,
+  ]
+  return html`<section aria-labelledby="compared">
+<h2 id="compared">Beside ${head.month}</h2>
+${comparedTable(`Totals beside ${head.month}`, 'Total', rows)}
+</section>`
+}
+
+const comparedTable = (caption: string, called: string, rows: readonly Compared[]): Html => {
+  const shown = ({ isCount }: Compared, value: bigint): string =>
+    isCount === true ? count(value) : credits(String(value))
+  return table({
+    caption,
+    rows,
+    columns: [
+      { head: called, kind: 'name', cell: ({ name }) => capitalized(name) },
+      { head: 'This month', kind: 'number', cell: (row) => shown(row, row.now) },
+      { head: 'Month before', kind: 'number', cell: (row) => shown(row, row.before) },
+      {
+        head: 'Difference',
+        kind: 'number',
+        cell: (row) => {
+          const difference = row.now - row.before
+          if (row.isCount !== true) return movement(String(difference))
+          return difference > 0n ? `+${count(difference)}` : count(difference)
+        },
+      },
+    ],
+  })
+}
+
+type Group = StatementSummary['charges'][number]
+
+const nameOf = ({ sku, rule, ruleVersion, capability, override }: Group): string =>
+  [sku ?? capability ?? '', `${rule ?? 'no rule'} v${ruleVersion ?? ''}`, override ? 'own price' : '']
+    .filter((part) => part !== '')
+    .map(words)
+    .join(', ')
+
+const groupsSection = (
+  id: string,
+  title: string,
+  now: readonly Group[],
+  before: readonly Group[],
+): Renderable => {
+  if (now.length === 0) return null
+  const earlier = new Map(before.map((group) => [nameOf(group), group]))
+  return html`<section aria-labelledby="${id}">
+<h2 id="${id}">${title}</h2>
+${table({
+  caption: `${title} rule`,
+  rows: now,
+  columns: [
+    { head: 'What', kind: 'name', cell: nameOf },
+    { head: id === 'free' ? 'Calls' : 'Lines', kind: 'number', cell: (group) => count(group.count) },
+    {
+      head: 'Month before',
+      kind: 'number',
+      cell: (group) => count(earlier.get(nameOf(group))?.count ?? 0),
+    },
+    ...(id === 'free'
+      ? []
+      : [
+          { head: 'Credits', kind: 'number' as const, cell: (group: Group) => spent(group.amount) },
+          {
+            head: 'Credits before',
+            kind: 'number' as const,
+            cell: (group: Group) => spent(earlier.get(nameOf(group))?.amount ?? 0n),
+          },
+        ]),
+  ],
+})}
+</section>`
+}
+
+const spent = (amount: MicroCredits): string => credits(String(-amount))
+
+const correctionsSection = ({ corrections }: StatementSummary): Renderable =>
+  corrections.length > 0 &&
+  html`<section aria-labelledby="corrections">
+<h2 id="corrections">Corrections of closed months</h2>
+${table({
+  caption: 'What belongs to months that were closed before it was recorded',
+  rows: corrections,
+  columns: [
+    { head: 'Month', kind: 'name', cell: ({ month }) => month },
+    { head: 'Lines', kind: 'number', cell: (row) => count(row.count) },
+    { head: 'Credits', kind: 'number', cell: ({ amount }) => movement(String(amount)) },
+  ],
+})}
+</section>`
+
+const closeSection = (
+  { viewer, account, month, now, closableAtMs, atMs }: MonthView,
+  path: string,
+): Renderable => {
+  if (now.closing !== null) return null
+  return html`<section class="narrow" aria-labelledby="close">
+<h2 id="close">Close ${month}</h2>
+${
+  atMs < closableAtMs
+    ? html`<p class="empty">It can be closed from ${utc(new Date(closableAtMs))} on: until then calls of it may still be written.</p>`
+    : html`<p>Lots of ${account.name} that expired in ${month} are written off, and the totals and the digest of its statement are recorded in the ledger. From then on the file of ${month} is the same for ever, and what comes later for it is a correction in the month that is open then. It cannot be undone.</p>
+<form method="post" action="${path}/close">
+${formFields(viewer)}
+<p class="actions"><button type="submit">Close ${month}</button></p>
+</form>`
+}
+</section>`
+}

@@ -1,0 +1,67 @@
+import { parseCredits } from '../../billing/money.ts'
+import type { MonthClosed } from '../../events/credits.ts'
+import { balance, count, decimal } from '../format.ts'
+import { type Html, html } from '../html.ts'
+import type { AccountRow } from '../queries.ts'
+import { layout, organizationHead, table, type Viewer } from './layout.ts'
+
+/** Every month of an organization. */
+
+export type MonthLine = {
+  readonly month: string
+  readonly events: number
+  readonly opening: string
+  readonly closing: string
+  readonly closed: boolean
+  /** As it was closed; null while it is open, and where it was closed with a later one. */
+  readonly totals: MonthClosed['totals'] | null
+}
+
+export const monthsPage = ({
+  viewer,
+  account,
+  months,
+}: {
+  readonly viewer: Viewer
+  readonly account: AccountRow
+  readonly months: readonly MonthLine[]
+}): Html =>
+  layout({
+    title: `Months of ${account.name}`,
+    viewer,
+    main: html`${organizationHead(account, '/months')}
+<h1>Months of ${account.name}</h1>
+<p class="note">In UTC, folded from the ledger itself. What comes later for a closed month is in the month that is open then.</p>
+${
+  months.length === 0
+    ? html`<p class="empty">Nothing has happened yet.</p>`
+    : table({
+        caption: 'Months, newest first',
+        rows: months,
+        columns: [
+          {
+            head: 'Month',
+            kind: 'name',
+            cell: ({ month }) =>
+              html`<a href="/organizations/${account.organization_id}/months/${month}">${month}</a>`,
+          },
+          { head: 'Opening', kind: 'number', cell: ({ opening }) => balance(String(parseCredits(opening))) },
+          { head: 'Closing', kind: 'number', cell: ({ closing }) => balance(String(parseCredits(closing))) },
+          {
+            head: 'Charged',
+            kind: 'number',
+            cell: ({ totals }) => totals !== null && decimal(totals.charged),
+          },
+          { head: 'Calls', kind: 'number', cell: ({ totals }) => totals !== null && count(totals.calls) },
+          { head: 'Events', kind: 'number', cell: ({ events }) => count(events) },
+          {
+            head: 'State',
+            cell: ({ closed, totals }) =>
+              closed
+                ? html`<span class="mark good">closed</span>${totals === null && ' with a later month'}`
+                : 'open',
+          },
+        ],
+      })
+}`,
+  })

@@ -1,0 +1,269 @@
+/** Months, the statement with filters, and lots, as finance works with them. */
+import { createHash } from 'node:crypto'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { closeMonth } from '../../src/administration/close-month.ts'
+import { grant } from '../../src/administration/credits.ts'
+import { createOrganization } from '../../src/administration/organizations.ts'
+import { putUser } from '../../src/administration/users.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import {
+  type Browser,
+  type DashboardHost,
+  openBrowser,
+  openDashboardHost,
+  signedIn,
+} from './dashboard-host.ts'
+import { openScene, type Scene } from './scene.ts'
+
+let room: DashboardHost
+let ada: Browser
+let scene: Scene
+let base = ''
+const user = { name: 'ada', password: 'correct horse battery staple' }
+const nowMs = Date.now()
+const monthOf = (before: number): string => {
+  const now = new Date(nowMs)
+  return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - before)).toISOString().slice(0, 7)
+}
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  await putUser(room.foundation.pool, user)
+  ada = await signedIn(room, user)
+  scene = await openScene(room, { nowMs, days: 40 })
+  base = `/organizations/${scene.organizationId}`
+})
+afterAll(() => room?.close())
+
+/** Follows to the page of what was begun, until it has come to something. */
+const ended = async (path: string) => {
+  for (let looks = 0; looks < 2_000; looks++) {
+    const answer = await ada.get(path)
+    if (!answer.body.includes('data-progress=')) return answer
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  throw new Error('it never ended')
+}
+
+const figure = (body: string, name: string): string =>
+  new RegExp(`<dt>${name}</dt><dd>(?:<strong>)?([^<]+)`).exec(body)?.[1] ?? ''
+
+describe('months', () => {
+  test('are listed with what the balance was, newest first', async () => {
+    const { body } = await ended(`${base}/months`)
+    const months = [...body.matchAll(/months\/(\d{4}-\d\d)"/g)].map(([, month]) => month)
+    expect(months).toEqual(months.toSorted().reverse())
+    expect(months[0]).toBe(monthOf(0))
+    expect(months.length).toBeGreaterThan(1)
+  })
+
+  test('say what they come to beside the month before, which opening and closing join', async () => {
+    const [now, before] = await Promise.all([0, 1].map((one) => ended(`${base}/months/${monthOf(one)}`)))
+    if (now === undefined || before === undefined) throw new Error('no pages')
+    expect(figure(now.body, 'Opening')).toBe(figure(before.body, 'Closing'))
+    expect(now.body).toContain(`Beside ${monthOf(1)}`)
+    expect(now.body).toContain('It can be closed from')
+    expect(now.body).not.toContain('type="submit">Close')
+  })
+
+  test('are closed by a form that says what will happen, once, and their file comes to the digest', async () => {
+    const month = monthOf(1)
+    const path = `${base}/months/${month}`
+    // What was granted is effective now; the month before begins with the first call.
+    const page = await ended(path)
+    expect(page.body).toContain('It cannot be undone.')
+    const sent = await ada.submit(path, {}, `${path}/close`)
+    expect(sent.statusCode).toBe(303)
+    const done = await ended(String(sent.headers.location))
+    expect(done.headers.location).toBe(path)
+    const closed = await ended(path)
+    expect(closed.body).toContain('Closed</span> at ledger revision')
+    const digest = /class="id whole">([\w-]{43})</.exec(closed.body)?.[1]
+    const file = await ada.get(`${path}/statement.jsonl`)
+    expect(file.headers['content-disposition']).toContain(`${scene.organizationId}-${month}.jsonl`)
+    expect(createHash('sha256').update(file.body).digest('base64url')).toBe(digest)
+    const again = await closeMonth(room.foundation, {
+      ...{ organizationId: scene.organizationId, month, actor: 'cli', nowMs: Date.now() },
+    })
+    expect(again).toMatchObject({ already: true, closed: { digest } })
+    const event = (
+      await room.foundation.eventLog.read(`ledger-${scene.organizationId}`, {
+        direction: 'backwards',
+        max: 1,
+      })
+    )[0]
+    expect(event?.type).toBe('MonthClosed')
+    expect(event?.metadata).toContain('"actor":"user:ada"')
+  })
+
+  test('that are no months, or are still to come, are no pages', async () => {
+    for (const month of ['2026-13', 'x', '%00', '9999-01', monthOf(-1)])
+      for (const rest of ['', '/statement.csv', '/statement.jsonl'])
+        expect((await ada.get(`${base}/months/${month}${rest}`)).statusCode).toBe(404)
+  })
+
+  test('as CSV hold every line', async () => {
+    const { body, headers } = await ada.get(`${base}/months/${monthOf(0)}/statement.csv`)
+    expect(headers['content-type']).toBe('text/csv; charset=utf-8')
+    expect(body).toMatch(/^organization|^kind|^revision/)
+    expect(body.split('\r\n').length).toBeGreaterThan(20)
+  })
+})
+
+describe('what goes on behind a page', () => {
+  test('is told as a stream of events that ends, to the one who began it alone', async () => {
+    const path = `${base}/months/${monthOf(0)}`
+    const refused = await ada.submit(path, {}, `${base}/months/${monthOf(0)}/close`)
+    // There is no such form on that page: its token is not there.
+    expect(refused.statusCode).toBe(422)
+    const previous = await ada.submit(`${base}/keys/new`, {}, `${base}/months/${monthOf(0)}/close`)
+    const work = String(previous.headers.location)
+    const { headers, body } = await ada.get(`${work}/progress`)
+    expect(headers['content-type']).toBe('text/event-stream; charset=utf-8')
+    expect(body).toMatch(/^retry: \d+\n\n[\s\S]*event: done\ndata: done\n\n$/)
+    const failed = await ended(work)
+    expect(failed.statusCode).toBe(422)
+    expect(failed.body).toContain('can be closed from')
+    await putUser(room.foundation.pool, { name: 'bob', password: user.password })
+    const bob = await signedIn(room, { name: 'bob', password: user.password })
+    for (const one of [work, `${work}/progress`]) expect((await bob.get(one)).statusCode).toBe(404)
+  })
+
+  test('that never was is no page', async () => {
+    for (const path of ['/waiting/x', '/waiting/%00/progress'])
+      expect((await ada.get(path)).statusCode).toBe(404)
+  })
+})
+
+describe('the statement with filters', () => {
+  const lines = (body: string): number => body.match(/<tr id="line-/g)?.length ?? 0
+
+  test('shows lines that fit alone, and pages on to the last of them', async () => {
+    let path: string | undefined = `${base}/statement?kind=call&outcome=answered&key=${scene.keyId}`
+    let found = 0
+    const ids = new Set<string>()
+    for (let page = 0; path !== undefined && page < 100; page++) {
+      const { body, statusCode } = await ada.get(path)
+      expect(statusCode).toBe(200)
+      found += lines(body)
+      for (const [, id = ''] of body.matchAll(/<tr id="line-(\d+)"/g)) ids.add(id)
+      path = /id="pager"[^>]*><a [^>]*href="([^"]+)"/.exec(body)?.[1]?.replaceAll('&amp;', '&')
+    }
+    const { rows } = await room.foundation.pool.query<{ n: number }>(
+      `select count(*)::integer as n from ledger_lines
+        where ledger = ledger_key($1) and kind = 'call' and outcome = 'answered' and key_id = $2`,
+      [scene.organizationId, scene.keyId],
+    )
+    expect(found).toBeGreaterThan(50)
+    expect([found, ids.size]).toEqual([rows[0]?.n, rows[0]?.n])
+  })
+
+  test('of a day holds that day alone', async () => {
+    const day = new Date(nowMs - 5 * 86_400_000).toISOString().slice(0, 10)
+    const { body } = await ada.get(`${base}/statement?from=${day}&to=${day}`)
+    expect(lines(body)).toBeGreaterThan(0)
+    for (const [, at] of body.matchAll(/<td data-head="Time \(UTC\)"><div><time datetime="([^T]+)T/g))
+      expect(at).toBe(day)
+  })
+
+  test.each([
+    'kind=grant',
+    'kind=rate_limited',
+    'kind=refused',
+    'capability=ip_lookup',
+    'from=2000-01-01&to=2000-01-02',
+  ])('takes %s', async (query) => {
+    expect((await ada.get(`${base}/statement?${query}`)).statusCode).toBe(200)
+  })
+
+  test.each([
+    'kind=%00',
+    'key=%00',
+    'from=2026-99-99',
+    'to=9999-12-31',
+    'before=%00',
+    'before=0',
+    'before=999999999999999',
+    'outcome=%27',
+  ])('is not broken by %s', async (query) => {
+    expect((await ada.get(`${base}/statement?${query}`)).statusCode).toBe(200)
+  })
+
+  test('of an organization without lines says so', async () => {
+    const { organizationId } = await createOrganization(room.foundation, {
+      name: 'None',
+      overdraftLimit: 0n,
+      actor: 'cli',
+    })
+    await room.caughtUp()
+    for (const query of ['', '?from=2026-01-01']) {
+      const { body } = await ada.get(`/organizations/${organizationId}/statement${query}`)
+      expect(body).toContain('No line fits.')
+    }
+  })
+})
+
+describe('lots', () => {
+  test('show why they were opened, and are taken back once, with a reason', async () => {
+    const { organizationId } = await createOrganization(room.foundation, {
+      name: 'Lots',
+      overdraftLimit: 0n,
+      actor: 'cli',
+    })
+    for (const [amount, reason] of [
+      ['10', 'first <b>'],
+      ['20.5', 'second'],
+    ] as const)
+      await grant(room.foundation, {
+        ...{
+          organizationId,
+          amount: parseCredits(amount),
+          priority: 100,
+          expiresAt: null,
+          reason,
+          actor: 'cli',
+        },
+      })
+    await room.caughtUp()
+    const own = `/organizations/${organizationId}/lots`
+    const { body } = await ada.get(own)
+    expect(body).toContain('first &lt;b&gt;')
+    const path = /href="([^"]+\/void)"/.exec(body)?.[1] ?? ''
+    const asked = await ada.get(path)
+    expect(asked.body).toContain('-10 credits, which leaves a balance of 20.5')
+    expect((await ada.submit(path, { reason: ' ' })).statusCode).toBe(422)
+    expect((await ada.submit(path, { reason: 'a mistake' })).headers.location).toBe(own)
+    expect((await ada.get(own)).body).not.toContain('first &lt;b&gt;')
+    expect((await ada.get(`/organizations/${organizationId}`)).body).toContain('<strong>20.5</strong>')
+    expect((await ada.get(path)).statusCode).toBe(404)
+  })
+
+  test('of another organization are no lots of this one', async () => {
+    const theirs = /href="([^"]+\/void)"/.exec((await ada.get(`${base}/lots`)).body)?.[1] ?? ''
+    const { organizationId } = await createOrganization(room.foundation, {
+      name: 'Mine',
+      overdraftLimit: 0n,
+      actor: 'cli',
+    })
+    await room.caughtUp()
+    const path = theirs.replace(scene.organizationId, organizationId)
+    expect((await ada.get(theirs)).statusCode).toBe(200)
+    expect((await ada.get(path)).statusCode).toBe(404)
+    expect((await ada.submit(theirs, { reason: 'x' }, path)).statusCode).toBe(404)
+    for (const grantId of ['x', '%00', '00000000-0000-0000-0000-000000000000'])
+      expect((await ada.get(`${base}/lots/${grantId}/void`)).statusCode).toBe(404)
+  })
+})
+
+test('none of it is for people who are not signed in', async () => {
+  const stranger = openBrowser(room.host)
+  for (const rest of [
+    'months',
+    'months/2026-01',
+    'months/2026-01/statement.csv',
+    'statement',
+    'lots',
+    'usage.csv',
+  ])
+    expect((await stranger.get(`${base}/${rest}`)).statusCode).toBe(303)
+})
