@@ -1,25 +1,57 @@
 import type { FastifyInstance } from 'fastify'
 import { explainCall } from '../administration/explain.ts'
 import { InputFault } from '../administration/input.ts'
+import { receiptOf } from '../event-log/tree/receipt.ts'
+import { ledgerStream } from '../events/streams.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import { accountAt, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
+import type { Explanation } from '../ledger/explanation.ts'
+import { accountAt, type CallParams, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
 import { callPage } from './pages/call.ts'
+import { linesOfCall } from './statement.ts'
 
-type CallParams = { Params: { organization: string; request: string } }
-
-/** One call, explained. */
-export const callRoutes = (pages: FastifyInstance, context: Dashboard): void => {
-  pages.get<CallParams>('/organizations/:organization/calls/:request', async (request, reply) => {
-    const account = await accountAt(context, request.params.organization)
-    const { organization_id: organizationId } = account
-    const call = await explainCall(context.foundation, {
-      requestId: request.params.request,
-      organizationId,
-      bounded: true,
-    }).catch((error: unknown) => {
+/** One call of an organization. Throws `PageMissing` where its ledger holds none of that id. */
+export const explainedCall = (
+  { foundation }: Dashboard,
+  { organization, request }: CallParams['Params'],
+): Promise<Explanation> =>
+  explainCall(foundation, { requestId: request, organizationId: organization, bounded: true }).catch(
+    (error: unknown) => {
       if (error instanceof InputFault || error instanceof CommandRefused) throw new PageMissing()
       throw error
-    })
-    return sendPage(reply, callPage({ viewer: viewerOf(request, reply), account, call }))
+    },
+  )
+
+/** One call, explained, and its receipt. */
+export const callRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  const { foundation } = context
+  pages.get<CallParams>('/organizations/:organization/calls/:request', async (request, reply) => {
+    const account = await accountAt(context, request.params.organization)
+    const call = await explainedCall(context, request.params)
+    const lines = await linesOfCall(foundation.pool, account.organization_id, call.request_id)
+    return sendPage(
+      reply,
+      callPage({ viewer: viewerOf(request, reply), account, call, isInStatement: lines.length > 0 }),
+    )
   })
+
+  pages.get<CallParams>(
+    '/organizations/:organization/calls/:request/receipt.json',
+    async (request, reply) => {
+      const { organization_id: id } = await accountAt(context, request.params.organization)
+      const call = await explainedCall(context, request.params)
+      const [first] = call.events
+      const receipt =
+        first === undefined
+          ? null
+          : await receiptOf(foundation, {
+              ...{ stream: ledgerStream(id), revision: first.revision, requestId: call.request_id },
+            })
+      if (receipt === null) throw new PageMissing()
+      return reply
+        .type('application/json; charset=utf-8')
+        .header('cache-control', 'no-store')
+        .header('content-disposition', `attachment; filename="receipt-${call.request_id}.json"`)
+        .send(`${JSON.stringify(receipt, null, 2)}\n`)
+    },
+  )
 }

@@ -75,6 +75,7 @@ export const attemptOnce = <Done>(
   })
 
 export type OrganizationParams = { Params: { organization: string } }
+export type CallParams = { Params: { organization: string; request: string } }
 export type KeyParams = { Params: { organization: string; key: string } }
 
 export const organizationPattern = /^org_(test_)?[0-9A-HJKMNP-TV-Z]{26}$/

@@ -24,6 +24,7 @@ import { overviewPage } from './pages/overview.ts'
 import { signInPage } from './pages/sign-in.ts'
 import { priceRoutes } from './price-routes.ts'
 import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
+import { refundRoutes } from './refund-routes.ts'
 import { deviceCookie, deviceCookieOptions, sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
 import { statementRoutes } from './statement-routes.ts'
@@ -94,6 +95,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   keyPageRoutes(pages, context)
   priceRoutes(pages, context)
   callRoutes(pages, context)
+  refundRoutes(pages, context)
   usageRoutes(pages, context)
   monthRoutes(pages, context)
   statementRoutes(pages, context)

@@ -6,9 +6,11 @@ import { grant } from '../../src/administration/credits.ts'
 import { createOrganization } from '../../src/administration/organizations.ts'
 import { putUser } from '../../src/administration/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
+import { verifyReceipt } from '../support/verify-receipt.ts'
 import {
   type Browser,
   type DashboardHost,
+  encoded,
   openBrowser,
   openDashboardHost,
   signedIn,
@@ -252,6 +254,84 @@ describe('lots', () => {
     expect((await ada.submit(theirs, { reason: 'x' }, path)).statusCode).toBe(404)
     for (const grantId of ['x', '%00', '00000000-0000-0000-0000-000000000000'])
       expect((await ada.get(`${base}/lots/${grantId}/void`)).statusCode).toBe(404)
+  })
+})
+
+describe('a call', () => {
+  const call = (): string => `${base}/calls/${scene.requestId}`
+
+  test('is told from its request to its row', async () => {
+    const { body } = await ada.get(call())
+    for (const told of [
+      'the request was decided: answered',
+      'KeyUsed',
+      'CreditCharged',
+      'its row is in the statement',
+    ])
+      expect(body).toContain(told)
+    expect(body).toContain('no signed checkpoint covers it yet')
+    expect((await ada.get(`${call()}/receipt.json`)).statusCode).toBe(404)
+  })
+
+  test('has a receipt once a checkpoint covers it, which proves it to a stranger', async () => {
+    await room.foundation.checkpoints.make()
+    expect((await ada.get(call())).body).toContain(`href="${call()}/receipt.json"`)
+    const { body, headers } = await ada.get(`${call()}/receipt.json`)
+    expect(headers['content-disposition']).toContain(`receipt-${scene.requestId}.json`)
+    verifyReceipt(JSON.parse(body))
+    expect(() => verifyReceipt(JSON.parse(body.replace('KeyUsed', 'KeyUsee')))).toThrow()
+  })
+
+  test('is refunded after a page that says what that will do, once', async () => {
+    const path = `${call()}/refund`
+    expect((await ada.get(call())).body).toContain(`href="${path}"`)
+    for (const [amount, why] of [
+      ['0', 'A positive decimal number'],
+      ['many', 'A positive decimal number'],
+    ] as const) {
+      const wrong = await ada.submit(path, { amount, reason: 'r' })
+      expect(wrong.statusCode).toBe(422)
+      expect(wrong.body).toContain(why)
+    }
+    const tooMuch = await ended(
+      String((await ada.submit(path, { amount: '2', reason: 'r' })).headers.location),
+    )
+    expect(tooMuch.statusCode).toBe(422)
+    expect(tooMuch.body).toContain('costs 1 now, which is less than 2')
+    const asked = await ada.submit(path, { amount: '0.25', reason: 'slow <b>' })
+    const shown = await ended(String(asked.headers.location))
+    expect(shown.body).toContain('<dt>The call then costs</dt><dd>0.75</dd>')
+    expect(shown.body).toContain('slow &lt;b&gt;')
+    const head = await room.foundation.eventLog.head()
+    const hidden = (name: string): string =>
+      new RegExp(`name="${name}" value="([^"]*)"`).exec(shown.body)?.[1] ?? ''
+    const form = encoded({
+      ...{ _csrf: hidden('_csrf'), once: hidden('once'), amount: hidden('amount'), reason: 'slow <b>' },
+    })
+    const sent = await Promise.all([1, 2].map(() => ada.post(`${path}/confirmed`, form)))
+    expect(sent.map(({ statusCode }) => statusCode).sort()).toEqual([303, 409])
+    const location = String(sent.find(({ statusCode }) => statusCode === 303)?.headers.location)
+    expect((await ended(location)).headers.location).toBe(call())
+    expect(await room.foundation.eventLog.head()).toBe(head + 1n)
+    const after = await ada.get(call())
+    expect(after.body).toContain('<dt>Costs now</dt><dd>0.75</dd>')
+    expect(after.body).toContain('refund of 0.25: slow &lt;b&gt;')
+  })
+
+  test('of another organization is no call of this one', async () => {
+    const { organizationId } = await createOrganization(room.foundation, {
+      name: 'Elsewhere',
+      overdraftLimit: 0n,
+      actor: 'cli',
+    })
+    await room.caughtUp()
+    const path = `/organizations/${organizationId}/calls/${scene.requestId}`
+    for (const rest of ['', '/refund', '/receipt.json'])
+      expect((await ada.get(`${path}${rest}`)).statusCode).toBe(404)
+    for (const rest of ['/refund', '/refund/confirmed'])
+      expect(
+        (await ada.submit(`${call()}/refund`, { amount: '0.1', reason: 'x' }, `${path}${rest}`)).statusCode,
+      ).toBe(404)
   })
 })
 

@@ -1,15 +1,23 @@
+import { parseCredits } from '../../billing/money.ts'
 import type { Explanation } from '../../ledger/explanation.ts'
-import { words } from '../format.ts'
+import { instant, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
 import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 
 /** One call: what it established, why it cost what it did, and what became of that since. */
 
-type CallView = { readonly viewer: Viewer; readonly account: AccountRow; readonly call: Explanation }
+type CallView = {
+  readonly viewer: Viewer
+  readonly account: AccountRow
+  readonly call: Explanation
+  /** When it was written; the statement has its line. */
+  readonly isInStatement: boolean
+}
 
-export const callPage = ({ viewer, account, call }: CallView): Html =>
-  layout({
+export const callPage = ({ viewer, account, call, isInStatement }: CallView): Html => {
+  const path = `/organizations/${account.organization_id}/calls/${call.request_id}`
+  return layout({
     title: `Call ${call.request_id}`,
     viewer,
     main: html`${organizationHead(account, null)}
@@ -23,11 +31,44 @@ ${figures([
   ['Balance before', call.balance.before],
   ['Balance after', call.balance.after],
 ])}
+<p class="actions">${parseCredits(call.cost.now) > 0n && call.cost.charge_id !== null && html`<a class="button" href="${path}/refund">Refund the call</a>`}
+${call.checkpoint !== null && html`<a href="${path}/receipt.json">Receipt</a>`}</p>
+${timelineSection(call, isInStatement)}
 ${whySection(call)}
 ${adjustmentsSection(call)}
 ${factsSection(call)}
 ${eventsSection(call)}`,
   })
+}
+
+const at = (iso: string | null): Renderable => iso !== null && instant(new Date(iso), { milliseconds: true })
+
+const timelineSection = (
+  call: Explanation,
+  isInStatement: boolean,
+): Html => html`<section aria-labelledby="timeline">
+<h2 id="timeline">From request to row</h2>
+<ol class="timeline">
+<li>${at(call.at)} the request was decided: ${call.outcome}${call.code !== null && ` with ${call.code}`}</li>
+${call.events.map(
+  ({ type, recorded_at, revision, position }) =>
+    html`<li>${at(recorded_at)} <strong>${type}</strong> was written at ledger revision ${revision}, position ${position}</li>`,
+)}
+${
+  isInStatement
+    ? html`<li>its row is in the statement</li>`
+    : html`<li class="waits">its row is not in the statement yet: the projection is behind</li>`
+}
+${
+  call.checkpoint === null
+    ? html`<li class="waits">no signed checkpoint covers it yet</li>`
+    : html`<li>${at(call.checkpoint.at)} a signed checkpoint covers it</li>`
+}
+${call.adjustments.map(
+  ({ at: when, kind, amount, reason }) => html`<li>${at(when)} ${words(kind)} of ${amount}: ${reason}</li>`,
+)}
+</ol>
+</section>`
 
 const whySection = (call: Explanation): Html => html`<section aria-labelledby="why">
 <h2 id="why">Why</h2>

@@ -120,9 +120,12 @@ const comparedTable = (caption: string, called: string, rows: readonly Compared[
 type Group = StatementSummary['charges'][number]
 
 const nameOf = ({ sku, rule, ruleVersion, capability, override }: Group): string =>
-  [sku ?? capability ?? '', `${rule ?? 'no rule'} v${ruleVersion ?? ''}`, override ? 'own price' : '']
+  [
+    words(sku ?? capability ?? ''),
+    rule === null ? 'a rate limit' : `${rule} v${ruleVersion ?? ''}`,
+    override ? 'own price' : '',
+  ]
     .filter((part) => part !== '')
-    .map(words)
     .join(', ')
 
 const groupsSection = (

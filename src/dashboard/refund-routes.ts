@@ -1,0 +1,100 @@
+import type { FastifyInstance } from 'fastify'
+import { amountOf, labelOf } from '../administration/input.ts'
+import { provedOperator } from '../administration/operator.ts'
+import { refund } from '../administration/refunds.ts'
+import { formatCredits } from '../billing/money.ts'
+import { explainedCall } from './call-routes.ts'
+import { type Form, formOf } from './form.ts'
+import { count } from './format.ts'
+import {
+  accountAt,
+  attempt,
+  attemptOnce,
+  type CallParams,
+  type Dashboard,
+  sendPage,
+  viewerOf,
+} from './page.ts'
+import { refundConfirmPage, refundPage } from './pages/refund.ts'
+import { shownSoon } from './shown-soon.ts'
+import { begin } from './work-routes.ts'
+
+/** A refund in three steps: what is wanted, what that will do, and doing it. */
+
+const path = '/organizations/:organization/calls/:request/refund'
+
+const wanted = (form: Form) => ({
+  amount: amountOf('amount', form.text('amount'), { zero: false }),
+  reason: labelOf('reason', form.text('reason')),
+})
+
+export const refundRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  const { foundation } = context
+
+  pages.get<CallParams>(path, async (request, reply) => {
+    const account = await accountAt(context, request.params.organization)
+    const call = await explainedCall(context, request.params)
+    const view = { viewer: viewerOf(request, reply), account, requestId: call.request_id, cost: call.cost }
+    return sendPage(reply, refundPage({ ...view, fault: null, amount: call.cost.now, reason: '' }))
+  })
+
+  pages.post<CallParams>(path, async (request, reply) => {
+    const account = await accountAt(context, request.params.organization)
+    const call = await explainedCall(context, request.params)
+    const { organization_id: organizationId } = account
+    const viewer = viewerOf(request, reply)
+    const form = formOf(request.body)
+    const view = { account, requestId: call.request_id }
+    const asked = await attempt(async () => wanted(form))
+    if ('fault' in asked) {
+      const typed = { amount: form.text('amount'), reason: form.text('reason') }
+      return sendPage(
+        reply.code(422),
+        refundPage({ viewer, ...view, cost: call.cost, fault: asked.fault, ...typed }),
+      )
+    }
+    const { amount, reason } = asked.done
+    return begin(context, reply, {
+      ...{ key: `refund?/${viewer.once}`, title: 'What a refund will do', user: viewer.user },
+      run: async (progress) => {
+        const { costs, balance, adjusted } = await refund(foundation, {
+          ...{ requestId: call.request_id, organizationId, amount, reason, dryRun: true },
+          ...provedOperator(viewer.user),
+          onProgress: (events) => progress(`${count(events)} events since the call are read.`),
+        })
+        return {
+          page: (of) =>
+            refundConfirmPage({
+              ...{ viewer: of, ...view, reason, fills: adjusted.fills },
+              ...{
+                amount: formatCredits(amount),
+                costs: formatCredits(costs),
+                balance: formatCredits(balance),
+              },
+            }),
+        }
+      },
+    })
+  })
+
+  pages.post<CallParams>(`${path}/confirmed`, async (request, reply) => {
+    const account = await accountAt(context, request.params.organization)
+    const { user, once } = viewerOf(request, reply)
+    const call = await explainedCall(context, request.params)
+    const asked = await attemptOnce(context, request, async (form) => wanted(form))
+    if ('fault' in asked) return reply.redirect(`${request.url.replace(/\/confirmed$/, '')}`, 303)
+    return begin(context, reply, {
+      ...{ key: `refund/${once}`, title: 'Refunding a call', user },
+      run: async (progress) => {
+        await refund(foundation, {
+          ...{ requestId: call.request_id, organizationId: account.organization_id, dryRun: false },
+          ...asked.done,
+          ...provedOperator(user),
+          onProgress: (events) => progress(`${count(events)} events since the call are read.`),
+        })
+        await shownSoon(context, ['accounts', 'ledger_lines', 'ledger_index'])
+        return { href: `/organizations/${account.organization_id}/calls/${call.request_id}` }
+      },
+    })
+  })
+}
