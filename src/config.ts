@@ -214,6 +214,25 @@ const variables = z.object({
     .regex(/^[a-z0-9]+(:[a-z0-9]+)*$/, 'such as urn:profnet')
     .optional(),
   COMPANY_HOME_PAGES: z.enum(['on', 'off']).default('off'),
+  OTEL_EXPORTER_OTLP_ENDPOINT: z
+    .string()
+    .refine(
+      (text) => /^https?:\/\//.test(text) && URL.canParse(text) && !/[?#]/.test(text),
+      'the URL of a collector, such as http://127.0.0.1:4318; /v1/traces is added',
+    )
+    .optional(),
+  OTEL_EXPORTER_OTLP_HEADERS: z
+    .string()
+    .regex(
+      /^[\w.~!#$%&'*+^`|-]+=[\x21-\x2b\x2d-\x7e]+(,[\w.~!#$%&'*+^`|-]+=[\x21-\x2b\x2d-\x7e]+)*$/,
+      'name=value, several separated by commas',
+    )
+    .optional(),
+  OTEL_TRACES_SAMPLER_ARG: z
+    .string()
+    .refine((text) => /^(0|1|0?\.\d{1,9}|1\.0+)$/.test(text), 'the share of traces to record, from 0 to 1')
+    .transform(Number)
+    .default(1),
   LOG_LEVEL: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']).default('info'),
 })
 
@@ -238,6 +257,9 @@ const secretVariables = new Set([
   'OPERATOR_TOKEN',
   'REDIS_URL',
   'PROFILE_HTTP_KEY',
+  // It may hold a password.
+  'OTEL_EXPORTER_OTLP_ENDPOINT',
+  'OTEL_EXPORTER_OTLP_HEADERS',
 ])
 
 /** The environment does not make sense. `message` names every bad variable, never a secret's value. */

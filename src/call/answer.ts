@@ -2,6 +2,7 @@ import { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import { formatCredits } from '../billing/money.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
+import { endSpan } from '../tracing/spans.ts'
 import type { Call } from './call.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { errorCatalogue, type Refusal } from './errors.ts'
@@ -121,6 +122,7 @@ export const send = (
     observe.answered(form.capability, outcome, refusal?.code, seconds, result.credits?.charged ?? 0n)
   }
   const { status, body } = written(result, requestId)
+  endSpan(call.span, () => attributesOf(call, { status, code: refusal?.code }), status >= 500)
   // The route and not the address that was asked: what callers write there may be about people.
   if (logger.isLevelEnabled('debug'))
     logger.debug(
@@ -137,6 +139,18 @@ export const send = (
     .headers({ ...headers, ...body.headers, 'content-type': body.type })
     .send(streamOf(body))
 }
+
+const attributesOf = (
+  { form, requestId }: Call,
+  { status, code }: { readonly status: number; readonly code: string | undefined },
+) => ({
+  'http.request.method': form.method,
+  'http.route': form.path,
+  'http.response.status_code': status,
+  'enrichment.request_id': requestId,
+  'enrichment.capability': form.capability,
+  ...(code === undefined ? {} : { 'enrichment.code': code }),
+})
 
 /** How long a caller may take to read an answer that is streamed. */
 const streamMaxMs = 60_000

@@ -1,8 +1,9 @@
+import type { Span } from '@opentelemetry/api'
 import type { FastifyRequest } from 'fastify'
 import type { DirectoryKey } from '../guard/key-directory.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
+import type { TraceContext } from '../tracing/trace-context.ts'
 import type { AnyCapabilityForm } from './form.ts'
-import type { TraceContext } from './trace-context.ts'
 
 /** A request that is being answered. `startedMs` is of `performance.now()`, `atMs` the time of day. */
 export type Call = {
@@ -13,6 +14,7 @@ export type Call = {
   readonly startedMs: number
   /** Of the trace that the partner's request belongs to, where it names one. */
   readonly trace: TraceContext | null
+  readonly span: Span
 }
 
 /** A call whose key is known, permitted and within its rate limits. */

@@ -5,6 +5,7 @@ import type { CallToRecord, Committed, Envelope } from '../ledger/command.ts'
 import { LedgerUnavailable } from '../ledger/commit.ts'
 import { outcomeOfCall } from '../ledger/decide.ts'
 import type { ReservationMade } from '../ledger/reservations.ts'
+import { within } from '../tracing/spans.ts'
 import { statusOf } from './answer.ts'
 import { commandKeyOf, fingerprintText } from './attempts.ts'
 import type { AdmittedCall } from './call.ts'
@@ -32,14 +33,16 @@ export const record = (
   conclusion: Conclusion,
   only?: 'free' | 'paid',
 ): Promise<Committed> =>
-  overload.recording(
-    ledger.submit(call.key.organizationId, {
-      ...envelopeOf(call, identity, conclusion),
-      kind: 'record',
-      call: callToRecord(call, identity, conclusion),
-      book: prices.at(call.atMs),
-      ...(only === undefined ? {} : { only }),
-    }),
+  within(call.span, 'append', () =>
+    overload.recording(
+      ledger.submit(call.key.organizationId, {
+        ...envelopeOf(call, identity, conclusion),
+        kind: 'record',
+        call: callToRecord(call, identity, conclusion),
+        book: prices.at(call.atMs),
+        ...(only === undefined ? {} : { only }),
+      }),
+    ),
   )
 
 const envelopeOf = (

@@ -3,6 +3,8 @@ import { Unavailable } from '../event-log/port.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
 import { LedgerUnavailable } from '../ledger/commit.ts'
 import { chargeLinesOf, outcomeOfCall } from '../ledger/decide.ts'
+import { startRequestSpan, within } from '../tracing/spans.ts'
+import { traceContextOf } from '../tracing/trace-context.ts'
 import { admit } from './admission.ts'
 import { bodyOf, type Rendered, renderResult, send } from './answer.ts'
 import type { AdmittedCall, Call } from './call.ts'
@@ -25,7 +27,6 @@ import {
 } from './recording.ts'
 import { rehearsalOf } from './rehearsal.ts'
 import type { CallResult } from './result.ts'
-import { traceContextOf } from './trace-context.ts'
 
 /**
  * The sequence of every call, written once. It knows no capability:
@@ -57,7 +58,9 @@ export const answerCall = async (
   const { clock, requestIds } = dependencies
   const atMs = clock.now()
   const trace = traceContextOf(request.headers.traceparent)
-  const call: Call = { form, request, requestId: requestIds(atMs), atMs, startedMs: performance.now(), trace }
+  const span = startRequestSpan(form.capability, trace)
+  const startedMs = performance.now()
+  const call: Call = { form, request, requestId: requestIds(atMs), atMs, startedMs, trace, span }
   let admitted: AdmittedCall | null = null
   let organizationId: string | null = null
   const end = (verdict: RateVerdict | undefined, result: CallResult): FastifyReply =>
@@ -148,7 +151,9 @@ const make = async (
   let findings: unknown
   try {
     const { gather } = rehearsed ?? form
-    const gathered = gather(parsed.input, callerOf(call, identity, reservation))
+    const gathered = within(call.span, 'gather', () =>
+      gather(parsed.input, callerOf(call, identity, reservation)),
+    )
     findings = gathered instanceof Promise ? await gathered : gathered
   } finally {
     // From here on the append decides.

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import type { Projection } from '../../projections/projection.ts'
 import { type LogPlace, logStart, stillHolds } from '../event-log/port.ts'
+import { alone } from '../tracing/spans.ts'
 import {
   type Checkpoint,
   haltProjections,
@@ -79,7 +80,14 @@ const writeAll = async (
   try {
     for await (const item of eventLog.subscribe({ after, known, prefixes: [], batchMax, signal: until })) {
       const startedAt = performance.now()
-      if (item.kind === 'events') await writer.write(item.events)
+      if (item.kind === 'events') {
+        const { events } = item
+        await alone(
+          'projector batch',
+          () => ({ 'enrichment.events': events.length }),
+          () => writer.write(events),
+        )
+      }
       works()
       if (liveIn(standing) === 0) return
       const took = performance.now() - startedAt

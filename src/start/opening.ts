@@ -4,6 +4,7 @@ import { openingWith } from '../foundation/closing.ts'
 import { type Foundation, openFoundation } from '../foundation/foundation.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { type App, type Kin, startApp } from './app.ts'
+import { openTracing } from './tracing.ts'
 
 /** What a process runs, and the one way to close it. */
 type OpenProcess = {
@@ -27,6 +28,7 @@ export const openProcess = (
   { logger, metrics, kin = {}, besides }: OpeningOptions,
 ): Promise<OpenProcess> =>
   openingWith(async (closing) => {
+    closing.add(await openTracing(config, logger))
     const guest = kin.primary !== undefined
     const { family } = kin
     const foundation = await openFoundation(config, { logger, observe: metrics.ledger, guest, family })

@@ -23,11 +23,12 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   'event-log': pure,
   ledger: [...pure, 'event-log', 'src/peers/peer.ts', 'src/peers/owners.ts'],
   guard: [...pure, 'event-log'],
-  projector: [...pure, 'event-log'],
+  projector: [...pure, 'event-log', 'tracing'],
   // Of egress, the type of what capabilities are given.
-  call: [...pure, ...engine, 'src/egress/outside.ts'],
+  call: [...pure, ...engine, 'tracing', 'src/egress/outside.ts'],
   metrics: [...pure, ...engine, 'call'],
   concurrency: [],
+  tracing: [],
   // Of the event log, how an outage is told.
   peers: ['src/event-log/outage.ts', 'config'],
   egress: [],

@@ -1,6 +1,6 @@
 /** `traceparent` as W3C Trace Context §3.2 has it: what names a trace, and what is ignored. */
 import { describe, expect, test } from 'vitest'
-import { traceContextOf } from '../../src/call/trace-context.ts'
+import { traceContextOf } from '../../src/tracing/trace-context.ts'
 
 const trace = '4bf92f3577b34da6a3ce929d0e0e4736'
 const span = '00f067aa0ba902b7'

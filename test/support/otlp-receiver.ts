@@ -1,0 +1,76 @@
+/**
+ * Takes spans by OTLP over HTTP, in JSON, on a loopback port: as much of a collector as a test has to see. It stores nothing and
+ * forwards nothing.
+ */
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+
+export type ReceivedSpan = {
+  readonly name: string
+  readonly kind: number
+  readonly traceId: string
+  readonly spanId: string
+  readonly parentSpanId?: string
+  readonly startTimeUnixNano: string
+  readonly endTimeUnixNano: string
+  readonly status: { readonly code?: number }
+  readonly attributes: readonly { readonly key: string; readonly value: Readonly<Record<string, unknown>> }[]
+}
+
+type Exported = {
+  readonly resourceSpans: readonly {
+    readonly resource: { readonly attributes: ReceivedSpan['attributes'] }
+    readonly scopeSpans: readonly { readonly spans: readonly ReceivedSpan[] }[]
+  }[]
+}
+
+export type OtlpReceiver = {
+  readonly url: string
+  /** Everything that was sent until now. */
+  spans(): ReceivedSpan[]
+  /** The bodies as they came, one after the other. */
+  text(): string
+  /** Of every request. */
+  readonly requests: { readonly path: string; readonly headers: IncomingMessage['headers'] }[]
+  /** Takes requests and answers none from now on. */
+  hang(): void
+  close(): Promise<void>
+}
+
+export const openOtlpReceiver = async (): Promise<OtlpReceiver> => {
+  const bodies: string[] = []
+  const requests: OtlpReceiver['requests'] = []
+  let hangs = false
+  const take = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    requests.push({ path: request.url ?? '', headers: request.headers })
+    const chunks: Buffer[] = []
+    for await (const chunk of request) chunks.push(chunk as Buffer)
+    bodies.push(Buffer.concat(chunks).toString())
+    if (!hangs) response.writeHead(200, { 'content-type': 'application/json' }).end('{}')
+  }
+  const server = createServer((request, response) => {
+    take(request, response).catch(() => response.destroy())
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    spans: () =>
+      bodies.flatMap((body) =>
+        (JSON.parse(body) as Exported).resourceSpans.flatMap(({ scopeSpans }) =>
+          scopeSpans.flatMap(({ spans }) => spans),
+        ),
+      ),
+    text: () => bodies.join('\n'),
+    requests,
+    hang: () => {
+      hangs = true
+    },
+    close: async () => {
+      server.closeAllConnections()
+      server.close()
+      await once(server, 'close')
+    },
+  }
+}

@@ -1,0 +1,183 @@
+/** Spans of real processes, sent to a receiver on a loopback port: of whose trace they are, and what they do not say. */
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type House, openHouse, type Partner, places } from '../support/house.ts'
+import { type OtlpReceiver, openOtlpReceiver, type ReceivedSpan } from '../support/otlp-receiver.ts'
+import { eventually, lookup, type Service, startService } from '../support/service.ts'
+
+const trace = '4bf92f3577b34da6a3ce929d0e0e4736'
+const parent = '00f067aa0ba902b7'
+const email = 'mary.shelley@geneva.example'
+
+let house: House
+let partner: Partner
+
+beforeAll(async () => {
+  // The service's own projector folds.
+  house = await openHouse({ environment: { ROLES: 'api,dashboard' } })
+  partner = await house.partner({ credits: '100' })
+})
+afterAll(() => house?.close())
+
+const start = (endpoint: string, more: Readonly<Record<string, string>> = {}): Promise<Service> => {
+  const { DATABASE_URL = '', SECRET_KEY = '', DATABASE_MIGRATION_URL = '' } = house.config
+  return startService({
+    ...{ DATABASE_URL, DATABASE_MIGRATION_URL, SECRET_KEY, EMAIL_PROBE: 'off' },
+    KEY_DIR: join(house.config.DATA_DIR, 'keys'),
+    OTEL_EXPORTER_OTLP_ENDPOINT: endpoint,
+    ...more,
+  })
+}
+
+const attributesOf = ({ attributes }: ReceivedSpan): Record<string, unknown> =>
+  Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]))
+
+describe('a service that is told where spans go', () => {
+  let receiver: OtlpReceiver
+  let service: Service
+
+  beforeAll(async () => {
+    receiver = await openOtlpReceiver()
+    // As people write it.
+    service = await start(`${receiver.url}/`, { OTEL_EXPORTER_OTLP_HEADERS: 'x-tenant=a%20b,x-other=c' })
+  })
+  afterAll(async () => {
+    await service?.end('SIGTERM')
+    await receiver?.close()
+  })
+
+  const spansOf = (traceId: string, count: number): Promise<ReceivedSpan[]> =>
+    eventually(async () => {
+      const found = receiver.spans().filter((span) => span.traceId === traceId)
+      return found.length >= count ? found : undefined
+    })
+
+  test("sends those of a call as part of the partner's trace", async () => {
+    const answer = await lookup(service.apiUrl, partner.apiKey, places.london, {
+      traceparent: `00-${trace}-${parent}-01`,
+    })
+    expect(answer.status).toBe(200)
+    const spans = await spansOf(trace, 3)
+    const named = new Map(spans.map((span) => [span.name, span]))
+    expect([...named.keys()].sort()).toEqual(['append', 'gather', 'ip_lookup'])
+    const call = named.get('ip_lookup')
+    // 2: a server's.
+    expect(call).toMatchObject({ parentSpanId: parent, kind: 2 })
+    expect(call === undefined ? {} : attributesOf(call)).toEqual({
+      'http.request.method': 'POST',
+      'http.route': '/v1/ip/lookup',
+      'http.response.status_code': 200,
+      'enrichment.request_id': answer.body.request_id,
+      'enrichment.capability': 'ip_lookup',
+    })
+    for (const name of ['gather', 'append']) {
+      const inner = named.get(name)
+      expect(inner).toMatchObject({ parentSpanId: call?.spanId, attributes: [] })
+      expect(BigInt(inner?.startTimeUnixNano ?? 0)).toBeGreaterThanOrEqual(
+        BigInt(call?.startTimeUnixNano ?? 0),
+      )
+      expect(BigInt(inner?.endTimeUnixNano ?? 0)).toBeLessThanOrEqual(BigInt(call?.endTimeUnixNano ?? 0))
+    }
+    // The trace is in the ledger, too.
+    const events = await house.eventsOf(partner.organizationId)
+    expect(events.at(-1)?.metadata).toMatchObject({ trace_id: trace, request_id: answer.body.request_id })
+  })
+
+  test('sends no span of a call whose partner does not record its trace', async () => {
+    const silent = trace.replace('4b', '5b')
+    const told = trace.replace('4b', '6b')
+    for (const [id, flags] of [
+      [silent, '00'],
+      [told, '01'],
+    ])
+      await lookup(service.apiUrl, partner.apiKey, places.munich, {
+        traceparent: `00-${id}-${parent}-${flags}`,
+      })
+    await spansOf(told, 3)
+    expect(receiver.spans().filter(({ traceId }) => traceId === silent)).toEqual([])
+  })
+
+  test('says of a refusal its code, and of what came of nobody that it is a trace of its own', async () => {
+    const { body } = await lookup(service.apiUrl, partner.apiKey, 'nonsense')
+    const refused = await eventually(async () =>
+      receiver.spans().find((span) => attributesOf(span)['enrichment.request_id'] === body.request_id),
+    )
+    expect(attributesOf(refused)).toMatchObject({
+      'http.response.status_code': 400,
+      'enrichment.code': 'IP_001',
+    })
+    expect(refused.parentSpanId ?? '').toBe('')
+    expect(refused.status.code ?? 0).toBe(0)
+    const batch = await eventually(async () =>
+      receiver.spans().find(({ name }) => name === 'projector batch'),
+    )
+    expect(batch.parentSpanId ?? '').toBe('')
+    expect(Number(attributesOf(batch)['enrichment.events'])).toBeGreaterThan(0)
+  })
+
+  test('names no person, no address, no key and no organization', async () => {
+    const validated = await fetch(`${service.apiUrl}/v1/email/validate`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-api-key': partner.apiKey, 'user-agent': 'a-partner' },
+      body: JSON.stringify({ email }),
+    })
+    const { request_id: requestId } = (await validated.json()) as { request_id: string }
+    await eventually(async () => (receiver.text().includes(requestId) ? true : undefined))
+    for (const word of [
+      email,
+      'geneva.example',
+      places.london,
+      places.munich,
+      '127.0.0.1',
+      'nonsense',
+      'a-partner',
+    ])
+      expect([word, receiver.text().includes(word)]).toEqual([word, false])
+    for (const word of [partner.apiKey, partner.keyId, partner.organizationId])
+      expect([word, receiver.text().includes(word)]).toEqual([word, false])
+  })
+
+  test('sends them where it was told, with the headers it was given', () => {
+    expect(new Set(receiver.requests.map(({ path }) => path))).toEqual(new Set(['/v1/traces']))
+    expect(receiver.requests[0]?.headers).toMatchObject({ 'x-tenant': 'a b', 'x-other': 'c' })
+    expect(receiver.text()).toContain('enrichment-ledger')
+  })
+})
+
+test('what waits at the end is sent, and a receiver that hangs does not keep the process from ending', async () => {
+  const receiver = await openOtlpReceiver()
+  try {
+    const first = await start(receiver.url)
+    const { body } = await lookup(first.apiUrl, partner.apiKey, places.london)
+    expect(await first.end('SIGTERM')).toBe(0)
+    expect(receiver.text()).toContain(String(body.request_id))
+    receiver.hang()
+    const second = await start(receiver.url)
+    expect((await lookup(second.apiUrl, partner.apiKey, places.london)).status).toBe(200)
+    const asked = performance.now()
+    expect(await second.end('SIGTERM')).toBe(0)
+    expect(performance.now() - asked).toBeLessThan(15_000)
+  } finally {
+    await receiver.close()
+  }
+})
+
+test('a receiver that is away is logged, and calls go on', async () => {
+  const receiver = await openOtlpReceiver()
+  await receiver.close()
+  const service = await start(receiver.url)
+  try {
+    for (let n = 0; n < 20; n++)
+      expect((await lookup(service.apiUrl, partner.apiKey, places.london)).status).toBe(200)
+    await eventually(async () => (service.output().includes('tracing: sending spans') ? true : undefined))
+  } finally {
+    expect(await service.end('SIGTERM')).toBe(0)
+  }
+})
+
+test.each(['localhost:4318', 'ftp://x', 'http://collector/?x=1'])(
+  '%s is no address of a collector',
+  async (endpoint) => {
+    await expect(start(endpoint)).rejects.toThrow('OTEL_EXPORTER_OTLP_ENDPOINT: the URL of a collector')
+  },
+)
