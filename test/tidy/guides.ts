@@ -19,6 +19,9 @@ const partners = documents.get('src/guides/partners.md') ?? ''
 const errors = documents.get('src/guides/errors.md') ?? ''
 const readme = documents.get('README.md') ?? ''
 
+/** Variables of a document that something else reads than the configuration: the tests, and Node.js. */
+const readElsewhere = ['TEST_EVENTSTORE_URL', 'NO_COLOR']
+
 const withoutBlocks = (text: string): string => text.replace(/^```[\s\S]*?^```$/gm, '')
 const blocksOf = (text: string, language: string): string[] =>
   [...text.matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].flatMap(([, name, block = '']) =>
@@ -213,7 +216,7 @@ describe('what the README says of the configuration', () => {
     const compose = readText('docker-compose.yml')
     const unknown = inEvery((text) =>
       [...new Set(text.match(/\b[A-Z]{2,}(?:_[A-Z]{2,})+\b/g) ?? [])].filter(
-        (name) => !variables.includes(name) && !compose.includes(name) && name !== 'TEST_EVENTSTORE_URL',
+        (name) => !variables.includes(name) && !compose.includes(name) && !readElsewhere.includes(name),
       ),
     )
     expect(unknown).toEqual([])

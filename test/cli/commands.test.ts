@@ -1,0 +1,235 @@
+import { spawnSync } from 'node:child_process'
+import { describe, expect, test } from 'vitest'
+import { InputFault } from '../../src/administration/input.ts'
+import type { CommandContext, Given } from '../../src/cli/command.ts'
+import { commands } from '../../src/cli/commands.ts'
+import { consentTo, Declined, NeedsYes } from '../../src/cli/consent.ts'
+import { exitCodeOf, failureText } from '../../src/cli/failure.ts'
+import { closeWords } from '../../src/cli/help.ts'
+import { givenOf, optionsOf } from '../../src/cli/parse.ts'
+import { withoutSecrets } from '../../src/cli/secrets-in-text.ts'
+import { ConfigError } from '../../src/config.ts'
+import { Unavailable } from '../../src/event-log/port.ts'
+import { composeApiKey } from '../../src/keys/api-key.ts'
+import { CommandRefused, LedgerUnavailable } from '../../src/ledger/commit.ts'
+import { root } from '../support/service.ts'
+
+/** What holds for every command, whoever adds the next one. */
+
+const changing = commands.flatMap(({ name, changes }) =>
+  changes === 'nothing' ? [] : [{ name, ...changes }],
+)
+const named = (name: string) => {
+  const command = commands.find((one) => one.name === name)
+  if (command === undefined) throw new Error(`there is no command ${name}`)
+  return command
+}
+
+describe('every command', () => {
+  test('has a name of its own, and no option twice', () => {
+    const names = commands.map(({ name }) => name)
+    expect(names.filter((name, i) => names.indexOf(name) !== i)).toEqual([])
+    const doubled = commands.filter((one) => new Set(optionsOf(one)).size !== optionsOf(one).length)
+    expect(doubled.map(({ name }) => name)).toEqual([])
+  })
+
+  test('whose verb takes something away asks wherever it is given', () => {
+    const takes =
+      /^(?:abandon|acknowledge|announce-key|approve|apply|close|delete|disable|erase|purge|release|remove|revoke|rotate|void|withdraw)$/
+    const careless = changing.filter(
+      ({ name, asks }) => takes.test(name.split(' ')[1] ?? '') && asks !== 'always',
+    )
+    expect(careless.map(({ name }) => name)).toEqual([])
+    expect(changing.filter(({ asks }) => asks === 'always').length).toBeGreaterThan(12)
+  })
+
+  test('that changes something says in a sentence what an interruption leaves', () => {
+    expect(changing.filter(({ left }) => !/^[A-Z].{20,}\.$/.test(left)).map(({ name }) => name)).toEqual([])
+  })
+
+  test('that an interruption names for what is left exists', () => {
+    const words = commands.map(({ name }) => name)
+    const missing = changing.flatMap(({ name, left }) =>
+      [...left.matchAll(/"([a-z][a-z-]* ?[a-z-]*)(?: NAME)?"/g)]
+        .map(([, one = '']) => one)
+        .filter((one) => !words.includes(one))
+        .map((one) => `${name}: ${one}`),
+    )
+    expect(missing).toEqual([])
+  })
+})
+
+describe('consent', () => {
+  const context = {} as CommandContext
+  const given: Given = { text: () => undefined, required: () => '', flag: () => false }
+  const command = (asks: 'never' | 'on a terminal' | 'always', planned?: typeof asks) => ({
+    ...named('key revoke'),
+    changes: {
+      ...({ of: 'access', asks, left: 'Nothing.' } as const),
+      plan: async () => ({ says: ['it ends'], ...(planned === undefined ? {} : { asks: planned }) }),
+    },
+  })
+  const outcome = async (
+    of: ReturnType<typeof command>,
+    how: { yes?: boolean; dryRun?: boolean; answer?: boolean },
+  ): Promise<string> => {
+    const asked: string[] = []
+    const { answer, yes = false, dryRun = false } = how
+    const ask =
+      answer === undefined
+        ? null
+        : async ({ says }: { says: readonly string[] }) => asked.push(...says) > 0 && answer
+    const result = await consentTo(of, { context, given, how: { yes, dryRun, ask } }).then(
+      (shown) => (shown === null ? 'runs' : 'is shown'),
+      (error: unknown) =>
+        error instanceof NeedsYes ? 'needs --yes' : error instanceof Declined ? 'is declined' : String(error),
+    )
+    return asked.length === 0 ? result : `asks and ${result}`
+  }
+
+  test.each([
+    ['never', undefined, {}, 'runs'],
+    ['never', undefined, { answer: true }, 'runs'],
+    ['never', 'always', {}, 'needs --yes'],
+    ['on a terminal', undefined, {}, 'runs'],
+    ['on a terminal', undefined, { answer: true }, 'asks and runs'],
+    ['on a terminal', undefined, { answer: false }, 'asks and is declined'],
+    ['on a terminal', 'always', {}, 'needs --yes'],
+    ['always', undefined, {}, 'needs --yes'],
+    ['always', undefined, { answer: true }, 'asks and runs'],
+    ['always', undefined, { answer: false }, 'asks and is declined'],
+    ['always', undefined, { yes: true }, 'runs'],
+    ['always', undefined, { yes: true, answer: false }, 'runs'],
+    ['always', 'on a terminal', {}, 'runs'],
+    ['always', undefined, { dryRun: true }, 'is shown'],
+    ['always', undefined, { dryRun: true, yes: true }, 'is shown'],
+  ] as const)('%s, planned %s, with %j: %s', async (asks, planned, how, expected) => {
+    expect(await outcome(command(asks, planned), how)).toBe(expected)
+  })
+})
+
+describe('a key on the command line', () => {
+  const { apiKey, keyId } = composeApiKey(Buffer.from(Array.from({ length: 128 }, (_, i) => (i * 37) % 248)))
+
+  test.each([
+    ['whole', apiKey],
+    ['by its id', keyId],
+    ['with its prefix', `enl_live_${keyId}`],
+    ['with white space around it', ` ${apiKey}\n`],
+  ])('%s is the same key', (_, text) => {
+    for (const args of [[text], ['--key', text]])
+      expect(givenOf(named('key revoke'), args).given.required('key')).toBe(keyId)
+  })
+
+  test('that is cut off is refused without its secret', () => {
+    expect(() => givenOf(named('key revoke'), [apiKey.slice(0, -3)])).toThrow('it is cut off or mistyped')
+  })
+
+  test.each([
+    apiKey,
+    apiKey.slice(0, -20),
+    `x"${apiKey}",`,
+    `enl_operator_${keyId}_abc`,
+    `enl_test_${keyId}_abc`,
+  ])('has no secret in a message', (text) => {
+    const shown = withoutSecrets(`"${text}" is one value too many`)
+    expect(shown).toContain('_…')
+    expect(shown).not.toContain(text.slice(text.indexOf(keyId) + keyId.length + 1).slice(0, 3))
+  })
+})
+
+test.each([
+  [['kye', 'list'], 'Is "key list" meant?'],
+  [['key', 'lsit'], 'Is "key list" meant?'],
+  [['prjection', 'rebiuld'], 'Is "projection rebuild" meant?'],
+  [['projecton'], 'Is "projection" meant?'],
+  [['doctr'], 'Is "doctor" meant?'],
+  [['key', 'sell'], null],
+  [['sell'], null],
+  [['x'.repeat(100_000), 'y'], null],
+])('%j: %s', (words, meant) => {
+  expect(closeWords(words, commands)).toBe(meant)
+})
+
+test.each([
+  [new Unavailable('the event log does not answer'), 'unavailable', 1],
+  [new LedgerUnavailable('x'), 'unavailable', 1],
+  [Object.assign(new Error('x'), { code: 'ECONNREFUSED' }), 'unavailable', 1],
+  [new AggregateError([Object.assign(new Error('x'), { code: 'ETIMEDOUT' })]), 'unavailable', 1],
+  [new CommandRefused('there is none'), 'refused', 1],
+  [new Error(''), 'failed', 1],
+  ['thrown as a text', 'failed', 1],
+  [new ConfigError('API_PORT: a port'), 'configuration', 2],
+  [new InputFault('name', 'is blank'), 'input', 2],
+  [new NeedsYes(['it ends']), 'needs_yes', 2],
+  [new Declined('Nothing was done.'), 'declined', 1],
+])('%s is told as %s, exit %d', (error, code, exit) => {
+  expect(exitCodeOf(error)).toBe(exit)
+  const told = JSON.parse(failureText(error, { command: named('org list'), json: true }))
+  expect(told).toMatchObject({ code, message: expect.stringMatching(/./) })
+})
+
+test('an option that there is not is told with the one that may be meant', () => {
+  expect(() => givenOf(named('credits grant'), ['org_1', '5', '--expires-ta', 'x'])).toThrow(
+    expect.objectContaining({
+      message: '"credits grant" takes no --expires-ta',
+      remedy: 'is --expires-at meant?',
+    }),
+  )
+  expect(() => givenOf(named('org list'), ['--yes'])).toThrow('"org list" takes no --yes')
+  expect(givenOf(named('credits adjust'), ['org_1', '-5', 'why']).given.required('amount')).toBe('-5')
+})
+
+describe('completion in bash', () => {
+  const script = spawnSync(process.execPath, ['src/cli.ts', 'completion', 'bash'], {
+    cwd: root,
+    encoding: 'utf8',
+  })
+
+  /** What is offered for the last of the words. */
+  const offered = (...words: string[]): string[] => {
+    const line = `source /dev/stdin <<'SCRIPT'
+${script.stdout}
+SCRIPT
+COMP_WORDS=(enl ${words.map((one) => `'${one}'`).join(' ')}); COMP_CWORD=${words.length}
+_enl_complete; printf '%s\\n' "\${COMPREPLY[@]}"`
+    const { stdout, stderr, status } = spawnSync('bash', ['--norc', '-c', line], { encoding: 'utf8' })
+    expect({ stderr, status }).toEqual({ stderr: '', status: 0 })
+    return stdout.split('\n').filter(Boolean)
+  }
+
+  test('is a script that bash takes, and defines the command it completes', () => {
+    expect(script).toMatchObject({ status: 0, stderr: '' })
+    const { stdout } = spawnSync('bash', ['--norc', '-c', `${script.stdout}\ntype -t enl; complete -p enl`], {
+      encoding: 'utf8',
+    })
+    expect(stdout).toBe('function\ncomplete -o default -F _enl_complete enl\n')
+  })
+
+  test('offers nouns, verbs and options, and files where a value is typed', () => {
+    expect(offered('')).toEqual([
+      ...new Set(commands.map(({ name }) => name.split(' ')[0])),
+      ...['--help', '--version'],
+    ])
+    expect(offered('cred')).toEqual(['credits'])
+    expect(offered('key', 're')).toEqual(['revoke'])
+    expect(offered('key', 'revoke', '--')).toEqual([
+      '--key',
+      '--reason',
+      '--dry-run',
+      '--yes',
+      '--as',
+      '--json',
+      '--help',
+    ])
+    expect(offered('org', 'list', '--y')).toEqual([])
+    expect(offered('credits', 'grant', 'org_1', '--exp')).toEqual(['--expires-at'])
+    expect(offered('migrate', '--d')).toEqual(['--dry-run'])
+    expect(offered('price', 'propose', 'boo')).toEqual([])
+  })
+
+  test('every command is completed', () => {
+    for (const command of commands)
+      expect(offered(...command.name.split(' '), '--')).toEqual(optionsOf(command).map((name) => `--${name}`))
+  }, 60_000)
+})

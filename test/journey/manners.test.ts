@@ -1,0 +1,325 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdir, mkdtemp, open, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import {
+  type CliResult,
+  cli,
+  compileCache,
+  createPartner,
+  lookup,
+  type Partner,
+  root,
+  startCli,
+  startService,
+} from '../support/service.ts'
+import { cliOnTerminal, onTerminal } from '../support/terminal.ts'
+
+/** How the command line and the log behave: in a pipe, on a terminal, where the user is, and when they are interrupted. */
+
+let database: TestDatabase
+let environment: Record<string, string>
+let partner: Partner
+let dir = ''
+
+beforeAll(async () => {
+  database = await testDatabase()
+  dir = await mkdtemp(join(tmpdir(), 'manners-'))
+  environment = {
+    DATABASE_URL: database.url,
+    SECRET_KEY: 'a secret of the test, long enough to be one',
+    KEY_DIR: join(dir, 'keys'),
+  }
+  partner = await createPartner('100', environment)
+}, 90_000)
+
+afterAll(async () => {
+  await database?.drop()
+  await rm(dir, { recursive: true, force: true })
+})
+
+const run = (...args: string[]): Promise<CliResult> => cli(args, environment)
+
+/** A line of a shell in the folder of the test. */
+const shell = async (
+  line: string,
+  variables: Readonly<Record<string, string>> = {},
+): Promise<CliResult & { readonly code: number }> => {
+  const child = spawn('bash', ['--norc', '-o', 'pipefail', '-c', line], {
+    cwd: dir,
+    env: {
+      ...{ PATH: process.env.PATH ?? '', HOME: process.env.HOME ?? '', ...compileCache },
+      ...environment,
+      ...variables,
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  let [out, err] = ['', '']
+  child.stdout.on('data', (chunk: Buffer) => {
+    out += chunk.toString()
+  })
+  child.stderr.on('data', (chunk: Buffer) => {
+    err += chunk.toString()
+  })
+  const [code] = await once(child, 'close')
+  return { code: Number(code), out, err }
+}
+
+const node = `'${process.execPath}' '${join(root, 'src/cli.ts')}'`
+const npm = `npm run -s --prefix '${root}' cli --`
+
+describe('errors with --json', () => {
+  test.each([
+    [['key', 'revok', '--json'], 2, 'usage', null, 'Is "key revoke" meant?'],
+    [['sell', '--json'], 2, 'usage', null, null],
+    [['org', 'create', '--json'], 2, 'usage', 'name', '--help'],
+    [['org', 'create', 'x', '--nmae', 'y', '--json'], 2, 'usage', null, 'is --name meant?'],
+    [['org', 'create', 'a\u0007', '--json'], 2, 'input', 'name', '--help'],
+    [['key', 'list', 'nobody', '--json'], 1, 'refused', null, null],
+    [['--json', 'key', 'list', 'nobody'], 1, 'refused', null, null],
+  ])(
+    '%j: one object on standard error, exit %d',
+    async (args, exit, code, field, remedy) => {
+      const { code: ended, out, err } = await run(...args)
+      expect({ ended, out }).toEqual({ ended: exit, out: '' })
+      expect(err.trimEnd().split('\n')).toHaveLength(1)
+      const told = JSON.parse(err)
+      expect(Object.keys(told)).toEqual(['code', 'message', 'field', 'remedy'])
+      expect(told).toMatchObject({ code, field, message: expect.stringMatching(/./) })
+      if (remedy === null) expect(told.remedy).toBeNull()
+      else expect(told.remedy).toContain(remedy)
+    },
+    60_000,
+  )
+
+  test('of the environment names the variable', async () => {
+    const wrong = await cli(['org', 'list', '--json'], { ...environment, API_PORT: 'many' })
+    expect({ ...wrong, err: JSON.parse(wrong.err) }).toMatchObject({
+      code: 2,
+      err: { code: 'configuration', field: 'API_PORT' },
+    })
+    const away = await cli(['org', 'list', '--json'], {
+      ...environment,
+      DATABASE_URL: 'postgres://x@127.0.0.1:1/none',
+    })
+    expect({ ...away, err: JSON.parse(away.err) }).toMatchObject({
+      code: 2,
+      err: { code: 'configuration', field: 'DATABASE_URL', message: expect.stringContaining('127.0.0.1:1') },
+    })
+  }, 60_000)
+})
+
+test('the secret of a key that is typed whole is in no output and no log', async () => {
+  const { apiKey, keyId, organizationId } = partner
+  const secret = apiKey.slice(-38)
+  const answers = [
+    await cli(['key', 'limits', apiKey, '--requests-per-minute', '1000001'], {
+      ...environment,
+      LOG_LEVEL: 'trace',
+    }),
+    await run('key', 'revoke', apiKey),
+    await run('key', 'revoke', apiKey, '--json', '--dry-run'),
+    await run('key', 'revoke', apiKey.slice(0, -1)),
+    await run('key', 'rotate', 'a', 'b', apiKey),
+    await run('key', 'rotate', '--json', 'a', 'b', apiKey),
+    await run(apiKey, apiKey),
+    await run('credits', 'grant', organizationId, apiKey),
+    await run('key', 'revoke', `--${apiKey}`),
+    await run('org', 'create', 'x', apiKey, '--json'),
+  ]
+  expect(answers.map(({ code }) => code)).toEqual([0, 2, 0, 2, 2, 2, 2, 2, 2, 2])
+  for (const { out, err } of answers) expect(`${out}${err}`).not.toContain(secret.slice(0, 8))
+  expect(JSON.parse(answers[2]?.out ?? '')).toMatchObject({ api_key_id: keyId })
+}, 90_000)
+
+describe('files are where the user is', () => {
+  test('for npm run, which changes the folder, and for a process that npm has nothing to do with', async () => {
+    await writeFile(join(dir, 'book.json'), '[{"rule":"ip_lookup.located","amount":"1.5"}]')
+    const propose = 'price propose book.json --from 2099-01-01 --dry-run --json'
+    for (const line of [`${npm} ${propose}`, `${node} ${propose}`]) {
+      const { code, out, err } = await shell(line)
+      expect({ line, code, err }).toEqual({ line, code: 0, err: expect.any(String) })
+      expect(JSON.parse(out).would.join('\n')).toContain('ip_lookup.located')
+    }
+    const exported = `ledger export ${partner.organizationId} --out out.jsonl`
+    expect(await shell(`${npm} ${exported}`)).toMatchObject({ code: 0 })
+    expect((await readFile(join(dir, 'out.jsonl'), 'utf8')).split('\n')[0]).toContain(
+      'OrganizationRegistered',
+    )
+    expect((await shell(`${npm} ${exported}`)).code).toBe(2)
+  }, 90_000)
+
+  test('an INIT_CWD that another script of npm has left says nothing', async () => {
+    const elsewhere = join(dir, 'elsewhere')
+    await mkdir(elsewhere)
+    const { code } = await shell(`${node} ledger export ${partner.organizationId} --out here.jsonl`, {
+      ...{ INIT_CWD: elsewhere, npm_lifecycle_event: 'test' },
+    })
+    expect(code).toBe(0)
+    expect(await readdir(elsewhere)).toEqual([])
+    expect(await readdir(dir)).toContain('here.jsonl')
+  }, 60_000)
+})
+
+describe('a reader that has seen enough', () => {
+  test('ends the command quietly', async () => {
+    for (const line of [
+      `${node} --help | head -1`,
+      `${node} ledger export --all | head -c 10`,
+      `${node} org list --json 2>&1 | head -1`,
+    ]) {
+      const { code, err } = await shell(line)
+      expect({ line, code, err }).toEqual({ line, code: 0, err: '' })
+    }
+  }, 60_000)
+
+  test('of what failed leaves the failure the exit code', async () => {
+    const line = `${node} projection parked --json | true; exit \${PIPESTATUS[0]}`
+    expect((await shell(line)).code).toBe(0)
+    const long = `${node} key list nobody 2>&1 | true; exit \${PIPESTATUS[0]}`
+    expect((await shell(long)).code).toBe(1)
+  }, 60_000)
+})
+
+describe('an interruption', () => {
+  const left = 'The lines up to some point are imported: the same file again changes nothing of them.'
+
+  /** An import that waits for the rest of its input, which no one writes. */
+  const waiting = async (
+    name: string,
+    use: (importing: ReturnType<typeof startCli>) => Promise<void>,
+    ...more: string[]
+  ) => {
+    const fifo = join(dir, name)
+    expect((await shell(`mkfifo '${fifo}'`)).code).toBe(0)
+    // Open for both, so that it has a writer and does not end.
+    const held = await open(fifo, 'r+')
+    const importing = startCli(['profiles', 'import', fifo, ...more], environment)
+    try {
+      await expect.poll(() => filesOf(importing.child.pid), { timeout: 30_000 }).toContain(fifo)
+      await use(importing)
+    } finally {
+      importing.child.kill('SIGKILL')
+      await held.close()
+    }
+  }
+
+  test('ends with 130 and says what is left, as one object with --json', async () => {
+    await waiting(
+      'first',
+      async ({ child, ended }) => {
+        child.kill('SIGINT')
+        const { code, out, err } = await ended
+        expect({ code, out }).toEqual({ code: 130, out: '' })
+        expect(JSON.parse(err)).toEqual({
+          ...{ code: 'interrupted', message: 'Interrupted.', field: null, remedy: left },
+        })
+      },
+      '--json',
+    )
+  }, 60_000)
+
+  test('twice ends at once; SIGTERM ends with 143, SIGHUP with 129', async () => {
+    for (const [signals, expected] of [
+      [['SIGINT', 'SIGINT'], 130],
+      [['SIGTERM'], 143],
+      [['SIGHUP'], 129],
+    ] as const)
+      await waiting(signals.join(''), async ({ child, ended }) => {
+        for (const signal of signals) child.kill(signal)
+        const { code, err } = await ended
+        expect({ code, err }).toEqual({ code: expected, err: `\nInterrupted. ${left}\n` })
+      })
+  }, 60_000)
+})
+
+/** The files that a process has open. */
+const filesOf = async (pid: number | undefined): Promise<string[]> => {
+  const open = await readdir(`/proc/${pid}/fd`)
+  return Promise.all(open.map((one) => readlink(`/proc/${pid}/fd/${one}`).catch(() => '')))
+}
+
+describe('on a terminal', () => {
+  test('headings are bold, unless NO_COLOR says no', async () => {
+    const list = ['org', 'list']
+    const bold = cliOnTerminal(list, environment)
+    expect(await bold.ended).toBe(0)
+    expect(bold.raw()).toContain('\u001b[1m')
+    const plain = cliOnTerminal(list, { ...environment, NO_COLOR: '1' })
+    expect(await plain.ended).toBe(0)
+    expect(plain.raw()).not.toContain('\u001b[')
+    expect((await run(...list)).out).not.toContain('\u001b')
+  }, 60_000)
+
+  test('the log of the service is for people; elsewhere it is JSON lines', async () => {
+    const variables = {
+      ...environment,
+      API_PORT: '0',
+      DASHBOARD_PORT: '0',
+      METRICS_PORT: '0',
+      LOG_LEVEL: 'info',
+    }
+    const service = onTerminal([process.execPath, 'src/main.ts'], variables)
+    await service.until('Metrics ')
+    service.type('\u0003')
+    expect(await service.ended).toBe(0)
+    expect(service.shown()).toMatch(/^\[\d\d:\d\d:\d\d\.\d{3}\] INFO: /m)
+    expect(service.shown()).not.toContain('{"level":')
+  }, 90_000)
+})
+
+describe('the log', () => {
+  test('has a line for each call at debug, with no key, address or text of the caller in it', async () => {
+    const service = await startService({ ...environment, LOG_LEVEL: 'debug' })
+    try {
+      const answer = await lookup(service.apiUrl, partner.apiKey, '81.2.69.142')
+      expect(answer.status).toBe(200)
+      const wrong = await lookup(service.apiUrl, 'enl_live_wrong', '81.2.69.142')
+      expect(wrong.status).toBe(401)
+      const lines = (): Record<string, unknown>[] =>
+        service
+          .output()
+          .split('\n')
+          .filter((line) => line.includes('a call was answered'))
+          .map((line) => JSON.parse(line))
+      await expect.poll(lines).toHaveLength(2)
+      const [first, second] = lines()
+      expect(first).toEqual({
+        ...{ level: 20, time: expect.any(Number), pid: expect.any(Number), hostname: expect.any(String) },
+        ...{ method: 'POST', route: '/v1/ip/lookup', status: 200, request_id: answer.body.request_id },
+        ...{ ms: expect.any(Number), organization_id: partner.organizationId, credits: '1' },
+        msg: 'a call was answered',
+      })
+      expect(second).toMatchObject({ status: 401, organization_id: null, credits: '0' })
+      for (const secret of [partner.apiKey.slice(-38), '81.2.69.142', 'enl_live_wrong'])
+        expect(service.output()).not.toContain(secret)
+      for (const line of service
+        .output()
+        .split('\n')
+        .filter((one) => one.startsWith('{')))
+        expect(() => JSON.parse(line)).not.toThrow()
+    } finally {
+      await service.end('SIGTERM')
+    }
+  }, 90_000)
+
+  test('has none at info', async () => {
+    const service = await startService({ ...environment, LOG_LEVEL: 'info' })
+    try {
+      expect((await lookup(service.apiUrl, partner.apiKey, '81.2.69.142')).status).toBe(200)
+    } finally {
+      await service.end('SIGTERM')
+    }
+    expect(service.output()).not.toContain('a call was answered')
+  }, 90_000)
+})
+
+test('--version tells the release', async () => {
+  const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'))
+  expect(await run('--version')).toEqual({
+    ...{ code: 0, err: '', out: `enrichment-ledger ${version}, Node.js ${process.versions.node}\n` },
+  })
+}, 60_000)
