@@ -2,6 +2,7 @@ import { organizationIds } from '../administration/organizations.ts'
 import { type ComparedCosts, comparePrices, lastMonth, rulesNamed } from '../administration/price-diff.ts'
 import { monthOf } from '../administration/statements.ts'
 import { formatCredits, type MicroCredits } from '../billing/money.ts'
+import { payingOf } from '../events/test-organization.ts'
 import type { Command } from './command.ts'
 import { readPriceFile } from './price-file.ts'
 import { changeLines } from './price-tables.ts'
@@ -31,7 +32,7 @@ export const priceDiff: Command = {
       from,
       to,
       month,
-      organizations: asked === undefined ? await organizationIds(open, logger) : [asked],
+      organizations: asked === undefined ? payingOf(await organizationIds(open, logger)) : [asked],
       onProgress: (organizationId, calls) => progress(`${organizationId}: ${calls} calls`),
     })
     const { changes, organizations, sum } = difference

@@ -6,6 +6,7 @@ import { checkPlanFile, type ProvedRun, planFileOf, provedRun } from '../adminis
 import { checkRange, listRerates, planRerate, pricesNamed } from '../administration/rerates.ts'
 import { twoPersonOf } from '../config.ts'
 import { rerateRunId } from '../events/rerates.ts'
+import { payingOf } from '../events/test-organization.ts'
 import {
   type Command,
   type CommandContext,
@@ -86,7 +87,7 @@ const plan: Command = {
       {
         book: await pricesNamed(open, book, { from, readJson: (path) => readPriceFile(fromUser(path)) }),
         organizationId: organization ?? null,
-        organizations: organization === undefined ? await organizationsOf(open) : [organization],
+        organizations: organization === undefined ? payingOf(await organizationsOf(open)) : [organization],
         ...{ from, to, reason },
         ...open.operator,
       },

@@ -14,3 +14,7 @@ export const testOrganizationOf = (organizationId: string): string =>
   isTestOrganization(organizationId)
     ? organizationId
     : `${testPrefix}${organizationId.slice(livePrefix.length)}`
+
+/** Those that pay: what adds money up over organizations leaves out the test organizations. */
+export const payingOf = (organizationIds: readonly string[]): string[] =>
+  organizationIds.filter((organizationId) => !isTestOrganization(organizationId))

@@ -8,7 +8,7 @@ import { openTestOrganization } from '../../src/administration/test-keys.ts'
 import { errorCatalogue } from '../../src/call/errors.ts'
 import { mailboxOutcomes } from '../../src/capabilities/email-validation/evidence.ts'
 import { permission } from '../../src/events/capabilities.ts'
-import { testOrganizationOf } from '../../src/events/test-organization.ts'
+import { payingOf, testOrganizationOf } from '../../src/events/test-organization.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
 import { parseTestKey } from '../../src/keys/test-key.ts'
 import { type House, openHouse, type Partner } from '../support/house.ts'
@@ -104,6 +104,11 @@ describe('a test key', () => {
 })
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+
+test('what adds money up over organizations leaves the test organizations out', () => {
+  const paying = ['org_01K9ZZZZZZZZZZZZZZZZZZZZZA', 'org_01K9ZZZZZZZZZZZZZZZZZZZZZB']
+  expect(payingOf([...paying, ...paying.map(testOrganizationOf)])).toEqual(paying)
+})
 
 describe('e-mail addresses for test keys', () => {
   test.each([
