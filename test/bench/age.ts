@@ -8,11 +8,14 @@ import type { Foundation } from '../../src/foundation/foundation.ts'
 import { createLedger, type LocalLedger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
+import { ageOfLog } from './age-of-log.ts'
 import { withFoundation } from './database.ts'
 import { writeHistory } from './ledger-history.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 
 /**
+ * What age costs: of a ledger, and of the whole log.
+ *
  * Loading an account and committing a call, for ledgers of very different lengths in one log: history must cost
  * nothing. Ledgers take turns, call by call.
  */
@@ -20,7 +23,12 @@ import { type BenchOptions, median, type Row, ratioRow } from './row.ts'
 const callsPerRound = 100
 const loadsPerRound = 20
 
-export const age = ({ rounds, long, begin, tell }: BenchOptions): Promise<Row[]> =>
+export const age = async (options: BenchOptions): Promise<Row[]> => [
+  ...(await ageOfLedgers(options)),
+  ...(await ageOfLog(options)),
+]
+
+const ageOfLedgers = ({ rounds, long, begin, tell }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, logger }) => {
     const { url, pool } = foundation
     const sizes = [10_000, 100_000, 1_000_000, ...(long ? [10_000_000] : [])]

@@ -2,10 +2,11 @@ import { randomUUID } from 'node:crypto'
 import pg from 'pg'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { createRequestIds } from '../../src/call/request-id.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { chain } from '../../src/event-log/hash-chain.ts'
 import type { NewEvent } from '../../src/event-log/port.ts'
-import { packSegment } from '../../src/event-log/postgres/segment.ts'
+import { packSegment, type Segment } from '../../src/event-log/postgres/segment.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
@@ -26,42 +27,102 @@ const callEveryMs = 250
 const firstCallAtMs = Date.parse('2026-01-01T00:00:00.000Z')
 const credits = parseCredits('1000000000')
 
-/** Writes ledgers of about `events` events each, for organizations that did not exist. Resolves with the count. */
-export const writeHistory = async (
-  url: string,
-  ledgers: readonly { readonly organizationId: string; readonly events: number }[],
-): Promise<number> => {
+type Ledgers = readonly { readonly organizationId: string; readonly events: number }[]
+
+/** Writes ledgers of about `events` events each, one after the other, for organizations that did not exist. Resolves with the count. */
+export const writeHistory = (url: string, ledgers: Ledgers): Promise<number> =>
+  written(url, async (client) => {
+    let count = 0
+    for (const { organizationId, events } of ledgers) {
+      const next = history(organizationId, { from: firstCallAtMs, everyMs: callEveryMs })
+      for (let at = 0; at < events; ) {
+        const batch = take(next, Math.min(eventsPerWrite, events - at))
+        await write(client, appendsOf(organizationId, batch, at))
+        at += batch.length
+        count += batch.length
+      }
+    }
+    return count
+  })
+
+/** Ledgers that grow side by side, as often as they are asked to, and are as if the calls had happened. */
+export const openHistories = (url: string, organizationIds: readonly string[]) => {
+  const ledgers = organizationIds.map((organizationId) => ({ organizationId, at: 0 }))
+  const histories = new Map<string, ReturnType<typeof history>>()
+  return {
+    /** `events` more for each ledger. `from` and `to`: when its first call is, and before when its last one. */
+    grow: (events: number, { from, to }: { readonly from: number; readonly to: number }): Promise<number> =>
+      written(url, async (client) => {
+        const everyMs = Math.floor((to - from) / events)
+        const perWrite = eventsPerAppend * Math.ceil(eventsPerWrite / eventsPerAppend / ledgers.length)
+        let count = 0
+        for (let left = events; left > 0; left -= perWrite) {
+          const appends = ledgers.map((ledger) => {
+            const { organizationId } = ledger
+            const next = histories.get(organizationId) ?? history(organizationId, { from, everyMs })
+            histories.set(organizationId, next)
+            const batch = take(
+              next,
+              Math.min(perWrite, left),
+              left === events ? { from, everyMs } : undefined,
+            )
+            const made = appendsOf(organizationId, batch, ledger.at)
+            ledger.at += batch.length
+            count += batch.length
+            return made
+          })
+          await write(client, alternating(appends))
+        }
+        return count
+      }),
+  }
+}
+
+const written = async (url: string, work: (client: pg.Client) => Promise<number>): Promise<number> => {
   const client = new pg.Client({ connectionString: url })
   await client.connect()
-  let written = 0
   try {
-    for (const { organizationId, events } of ledgers) {
-      let from = 0
-      let batch: NewEvent[] = []
-      for (const event of history(organizationId, events)) {
-        batch.push(event)
-        if (batch.length < eventsPerWrite) continue
-        await write(client, organizationId, batch, from)
-        from += batch.length
-        batch = []
-      }
-      if (batch.length > 0) await write(client, organizationId, batch, from)
-      written += from + batch.length
-    }
+    const count = await work(client)
     await client.query('analyze log_segments; analyze log_streams')
-    return written
+    return count
   } finally {
     await client.end()
   }
 }
 
-/** One in eight calls is free, as an address without a place is. */
-function* history(organizationId: string, events: number): Generator<NewEvent> {
+type Pace = { readonly from: number; readonly everyMs: number }
+
+/** So many events or one more: a call is not cut. */
+const take = (calls: ReturnType<typeof history>, count: number, pace?: Pace): NewEvent[] => {
+  const events: NewEvent[] = []
+  while (events.length < count) {
+    const { value = [] } = calls.next(events.length === 0 ? pace : undefined)
+    events.push(...value)
+  }
+  return events
+}
+
+/** The first append of each, then the second of each, and so on. */
+const alternating = <T>(lists: readonly (readonly T[])[]): T[] => {
+  const longest = Math.max(...lists.map((list) => list.length))
+  return Array.from({ length: longest }, (_, n) =>
+    lists.flatMap((list) => {
+      const one = list[n]
+      return one === undefined ? [] : [one]
+    }),
+  ).flat()
+}
+
+/** What a call appends, call by call, without an end. One in eight is free, as an address without a place is. */
+function* history(
+  organizationId: string,
+  { from, everyMs }: Pace,
+): Generator<NewEvent[], undefined, Pace | undefined> {
   const account = newAccount(organizationId)
   const book = priceBookOf(defaultPriceBook)
   const keyId = 'l1WO9Eavc8p3Riys'
   const stream = ledgerStream(organizationId)
-  let atMs = firstCallAtMs
+  let atMs = from
   const chained = (key: string, actor: string, decision: Decision): NewEvent[] => {
     if (isRefusal(decision)) throw new Error(decision.refused)
     return decision.map((event: LedgerEvent, i) => {
@@ -83,18 +144,16 @@ function* history(organizationId: string, events: number): Generator<NewEvent> {
       return done
     })
   }
-  yield* chained('register', 'system', registerOrganization(account, { name: 'Bench', overdraftLimit: 0n }))
+  yield chained('register', 'system', registerOrganization(account, { name: 'Bench', overdraftLimit: 0n }))
   const grantId = eventIdOf(organizationId, 'grant', 0)
-  yield* chained(
-    'grant',
-    'system',
-    grantCredits(account, { grantId, amount: credits, priority: 100, expiresAt: null, reason: 'benchmark' }),
-  )
-  for (let call = 0; account.revision + 1 < events; call++) {
-    atMs += callEveryMs
-    const key = `req${call.toString().padStart(23, '0')}`
+  const opening = { grantId, amount: credits, priority: 100, expiresAt: null, reason: 'benchmark' }
+  yield chained('grant', 'system', grantCredits(account, opening))
+  const requestIds = createRequestIds()
+  for (let call = 0; ; call++) {
+    atMs += everyMs
+    const key = requestIds(atMs)
     const located = call % 8 !== 0
-    yield* chained(
+    const given = yield chained(
       key,
       `key:${keyId}`,
       recordCall(
@@ -113,19 +172,37 @@ function* history(organizationId: string, events: number): Generator<NewEvent> {
         { book, chargeId: () => eventIdOf(organizationId, key, 1), atMs },
       ),
     )
+    if (given === undefined) continue
+    everyMs = given.everyMs
+    atMs = Math.max(atMs, given.from)
   }
 }
 
-/** As the log's own adapter writes, in larger batches than it would, one append of a stream after the other. */
-const write = (client: pg.Client, organizationId: string, events: readonly NewEvent[], from: number) => {
-  const appends = Array.from({ length: Math.ceil(events.length / eventsPerAppend) }, (_, n) => {
+type Append = {
+  readonly organizationId: string
+  readonly expected: number
+  readonly count: number
+  readonly segment: Segment
+}
+
+const appendsOf = (organizationId: string, events: readonly NewEvent[], from: number): Append[] =>
+  Array.from({ length: Math.ceil(events.length / eventsPerAppend) }, (_, n) => {
     const own = events.slice(n * eventsPerAppend, (n + 1) * eventsPerAppend)
-    return { expected: from + n * eventsPerAppend - 1, count: own.length, segment: packSegment(own) }
+    return {
+      organizationId,
+      expected: from + n * eventsPerAppend - 1,
+      count: own.length,
+      segment: packSegment(own),
+    }
   })
-  return client.query(
-    'select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6, $7)',
+
+/** As the log's own adapter writes, in larger batches than it would, one append of a stream after the other. */
+const write = async (client: pg.Client, appends: readonly Append[]): Promise<void> => {
+  const { rows } = await client.query<{ least: string }>(
+    `select min(result) as least
+       from unnest(append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6, $7)) result`,
     [
-      appends.map(() => ledgerStream(organizationId)),
+      appends.map(({ organizationId }) => ledgerStream(organizationId)),
       appends.map(({ expected }) => expected),
       appends.map(({ count }) => count),
       appends.map(({ segment }) => segment.bytes),
@@ -134,4 +211,5 @@ const write = (client: pg.Client, organizationId: string, events: readonly NewEv
       Buffer.concat(appends.map(({ segment }) => segment.events)),
     ],
   )
+  if (Number(rows[0]?.least) < 0) throw new Error('a ledger is not as its history left it')
 }

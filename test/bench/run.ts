@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { age } from './age.ts'
+import { ageOfLog } from './age-of-log.ts'
 import { append } from './append.ts'
 import { backup } from './backup.ts'
 import { call } from './call.ts'
@@ -43,6 +44,7 @@ const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[
   growth,
   age,
   backup,
+  'age-of-log': ageOfLog,
   keyed,
   lag,
   processes,

@@ -1,0 +1,199 @@
+import { randomUUID } from 'node:crypto'
+import pg from 'pg'
+import pino from 'pino'
+import { ulid } from 'ulid'
+import { projections } from '../../projections/index.ts'
+import { monthStatement } from '../../src/administration/statements.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { jsonLines } from '../../src/billing/statement-file.ts'
+import { linesBefore } from '../../src/dashboard/queries.ts'
+import { verifyLog } from '../../src/event-log/verify/verify-log.ts'
+import type { Foundation } from '../../src/foundation/foundation.ts'
+import { createLedger, type LocalLedger } from '../../src/ledger/commit.ts'
+import { snapshotFrom } from '../../src/ledger/snapshot.ts'
+import { rebuildProjections } from '../../src/projector/rebuild.ts'
+import { withFoundation } from './database.ts'
+import { openHistories } from './ledger-history.ts'
+import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
+
+/**
+ * One log, measured after its first month and again after many: what is done per call, per statement and per checkpoint, and per
+ * event of a rebuild and a verification. Ledgers grow side by side, so that what belongs to one is far apart.
+ */
+
+const organizations = 20
+const monthsUsual = 3
+const monthsLong = 30
+const times = 60
+const statementsOf = 3
+const most = { most: 1.2 }
+
+type Figures = Readonly<Record<Measure, number>>
+const measures = {
+  'account load p50': 'ms',
+  'call commit p50': 'ms',
+  'page of the statement p50': 'ms',
+  'statement of the last month': 'ms',
+  'checkpoint after 60 calls': 'ms',
+  'rebuild of all projections, an event': 'µs',
+  'event-log verify, an event': 'µs',
+} as const
+type Measure = keyof typeof measures
+
+export const ageOfLog = ({ events, long, begin, tell }: BenchOptions): Promise<Row[]> =>
+  withFoundation(async ({ foundation }) => {
+    const months = long ? monthsLong : monthsUsual
+    const ids = Array.from({ length: organizations }, () => `org_${ulid()}`)
+    const ledgers = openHistories(foundation.url, ids)
+    // Those that calls are committed to go on as they will, and do not grow.
+    const asides = Array.from({ length: organizations }, () => `org_${ulid()}`)
+    const aside = openHistories(foundation.url, asides)
+    let written = 0
+    const grow = async (month: number): Promise<void> => {
+      written += await ledgers.grow(Math.round(events / organizations), {
+        from: Date.UTC(2023, month - 1, 1),
+        to: Date.UTC(2023, month, 1),
+      })
+      // Finance takes the statements of every month when it is over.
+      for (const id of ids.slice(0, statementsOf)) await statement(foundation, id, monthName(month))
+    }
+    const measure = async (month: number): Promise<Figures> => {
+      const figures = await measured(foundation, { ids, asides, month, written })
+      const size = await bytesOf(foundation)
+      tell(
+        `age of the log: ${written} events, ${size.lines} lines; ${Object.entries(figures)
+          .map(([what, value]) => `${what} ${value.toFixed(2)} ${measures[what as Measure]}`)
+          .join(', ')}; ${(size.bytes / size.lines).toFixed(0)} B a call`,
+      )
+      return figures
+    }
+    written += await aside.grow(100, { from: Date.UTC(2023, 0, 1), to: Date.UTC(2023, 1, 1) })
+    await grow(1)
+    // Once for what runs for the first time.
+    await measure(1)
+    begin()
+    const young = await measure(1)
+    for (let month = 2; month <= months; month++) {
+      const startedAt = performance.now()
+      await grow(month)
+      tell(
+        `age of the log: month ${month} written in ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`,
+      )
+    }
+    const old = await measure(months)
+    const { bytes, lines } = await bytesOf(foundation)
+    const what = `${written.toLocaleString('en-US')} events against ${Math.round(written / months).toLocaleString('en-US')}`
+    return [
+      ...Object.entries(measures).map(([name, unit]) =>
+        ratioRow(`${name}, ${what}`, {
+          measured: old[name as Measure],
+          against: young[name as Measure],
+          unit,
+          bound: most,
+        }),
+      ),
+      figureRow('event log and statement with their indexes, a call', bytes / lines, 'B', { most: 600 }),
+    ]
+  })
+
+const monthName = (month: number): string => new Date(Date.UTC(2023, month - 1, 1)).toISOString().slice(0, 7)
+
+const measured = async (
+  foundation: Foundation,
+  {
+    ids,
+    asides,
+    month,
+    written,
+  }: { ids: readonly string[]; asides: readonly string[]; month: number; written: number },
+): Promise<Figures> => {
+  const { url, eventLog, secrets, pool, checkpoints, treeStore } = foundation
+  const logger = pino({ level: 'warn' })
+  await withOwner(foundation, (client) =>
+    client.query('update projection_checkpoints set position = (select position from log_head)'),
+  )
+  const rebuiltMs = await msOf(() =>
+    rebuildProjections({ url, eventLog, seal: secrets.rowSeal, projections }),
+  )
+  await withOwner(foundation, (client) => client.query('vacuum analyze'))
+  await checkpoints.make()
+  const verifiedMs = await msOf(async () => {
+    const { faults } = await verifyLog({ eventLog, store: treeStore })
+    if (faults.length > 0)
+      throw new Error(`the log that was written does not verify: ${JSON.stringify(faults[0])}`)
+  })
+  const loads: number[] = []
+  const calls: number[] = []
+  const pages: number[] = []
+  const open = (): LocalLedger =>
+    createLedger({ eventLog, snapshot: snapshotFrom(pool, secrets.rowSeal), logger, clock: Date })
+  const ledger = open()
+  for (let n = 0; n < times; n++) {
+    const id = ids[n % ids.length] ?? ''
+    loads.push(await msOf(() => open().lastSeen(id)))
+    const other = asides[n % asides.length] ?? ''
+    await ledger.lastSeen(other)
+    calls.push(await msOf(() => commitCall(ledger, other)))
+    const { text, values } = linesBefore(id, { revision: String(Number.MAX_SAFE_INTEGER), max: 50 })
+    pages.push(await msOf(() => pool.query(text, [...values])))
+  }
+  const checkpointMs = await msOf(() => checkpoints.make())
+  const statements: number[] = []
+  for (const id of ids.slice(0, statementsOf))
+    statements.push(await msOf(() => statement(foundation, id, monthName(month))))
+  return {
+    'account load p50': median(loads),
+    'call commit p50': median(calls),
+    'page of the statement p50': median(pages),
+    'statement of the last month': median(statements),
+    'checkpoint after 60 calls': checkpointMs,
+    'rebuild of all projections, an event': (rebuiltMs * 1_000) / written,
+    'event-log verify, an event': (verifiedMs * 1_000) / written,
+  }
+}
+
+const statement = (foundation: Foundation, organizationId: string, month: string) =>
+  monthStatement(foundation, {
+    organizationId,
+    month,
+    nowMs: Date.now(),
+    file: { form: jsonLines, write: async () => undefined },
+  })
+
+const book = priceBookOf(defaultPriceBook)
+
+const commitCall = (ledger: LocalLedger, organizationId: string) =>
+  ledger.submit(organizationId, {
+    ...{ key: randomUUID(), atMs: Date.now(), actor: 'system', kind: 'record', book },
+    call: {
+      ...{ keyId: 'key_bench', capability: 'ip_lookup', outcome: 'answered' },
+      facts: { kind: 'ip_lookup', success: true, country_code: 'DE', address_hmac: 'h' },
+    },
+  })
+
+const bytesOf = async ({ pool }: Foundation): Promise<{ bytes: number; lines: number }> => {
+  const { rows } = await pool.query<{ bytes: string; lines: string }>(
+    `select (pg_total_relation_size('log_segments') + pg_total_relation_size('ledger_lines_v2'))::text as bytes,
+            (select count(*) from ledger_lines_v2)::text as lines`,
+  )
+  return { bytes: Number(rows[0]?.bytes), lines: Number(rows[0]?.lines) }
+}
+
+const withOwner = async (
+  { migrationUrl }: Foundation,
+  work: (client: pg.Client) => Promise<unknown>,
+): Promise<void> => {
+  const client = new pg.Client({ connectionString: migrationUrl })
+  await client.connect()
+  try {
+    await work(client)
+  } finally {
+    await client.end()
+  }
+}
+
+const msOf = async (work: () => Promise<unknown>): Promise<number> => {
+  const startedAt = performance.now()
+  await work()
+  return performance.now() - startedAt
+}
