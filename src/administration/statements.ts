@@ -5,6 +5,7 @@ import { jsonLines, type StatementForm, type StatementHead } from '../billing/st
 import { StreamMissing } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/commit.ts'
+import { sumMonthsOnward } from '../ledger/kept-sums.ts'
 import { openingOf, readStatement } from '../ledger/month-lines.ts'
 import { type MonthSums, sumMonths } from '../ledger/month-sums.ts'
 import type { MonthClosing } from '../ledger/pages.ts'
@@ -49,27 +50,44 @@ export const monthOf = (field: string, text: string): Month => {
 export const closableAt = (month: Month): number =>
   Date.parse(monthStart(monthAfter(month))) + closableAfterMs
 
-/** Throws `CommandRefused` where there is no such ledger. */
+/** Read from the ledger's first event. Throws `CommandRefused` where there is no such ledger. */
 export const sumsOf = (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   organizationId: string,
   options: Parameters<typeof sumMonths>[2],
-): Promise<MonthSums> =>
-  sumMonths(eventLog, organizationId, options).catch((error: unknown) => {
+): Promise<MonthSums> => orMissing(organizationId, sumMonths(eventLog, organizationId, options))
+
+const orMissing = (organizationId: string, sums: Promise<MonthSums>): Promise<MonthSums> =>
+  sums.catch((error: unknown) => {
     throw error instanceof StreamMissing ? missingLedger(organizationId) : error
   })
+
+/** With a database, a statement begins where the last one ended. */
+type Reading = Pick<Foundation, 'eventLog'> & Partial<Pick<Foundation, 'pool' | 'secrets'>>
+
+const sumsBefore = (
+  { eventLog, pool, secrets }: Reading,
+  organizationId: string,
+  options: { readonly before: Month; readonly onProgress?: ((events: number) => void) | undefined },
+): Promise<MonthSums> =>
+  pool === undefined || secrets === undefined
+    ? sumsOf({ eventLog }, organizationId, options)
+    : orMissing(
+        organizationId,
+        sumMonthsOnward({ eventLog, pool, seal: secrets.rowSeal }, organizationId, options),
+      )
 
 /**
  * The statement of a month, written as it is read. Throws `CommandRefused` where there is no such ledger, and, at the end, where a
  * closed month does not come to the file it was closed with: what was written until then is not to be believed.
  */
 export const monthStatement = async (
-  foundation: Pick<Foundation, 'eventLog'>,
+  foundation: Reading,
   request: StatementRequest & { readonly nowMs: number },
 ): Promise<MonthStatement> => {
   const { organizationId, month, nowMs, onProgress } = request
   if (Date.parse(monthStart(month)) > nowMs) throw new InputFault('month', `${month} has not begun`)
-  const sums = await sumsOf(foundation, organizationId, { before: month, onProgress })
+  const sums = await sumsBefore(foundation, organizationId, { before: month, onProgress })
   const { digest, ...statement } = await writeStatement(foundation, {
     ...request,
     sums,

@@ -45,23 +45,47 @@ type Folding = {
  * Folds a ledger from its first event. `before`: only until it is known what every month before this one comes to. Throws what
  * `read` throws.
  */
-export const sumMonths = async (
+export const sumMonths = (
   eventLog: Pick<EventLog, 'read'>,
   organizationId: string,
-  { before, onProgress }: { before?: Month; onProgress?: ((events: number) => void) | undefined } = {},
+  options: { before?: Month; onProgress?: ((events: number) => void) | undefined } = {},
+): Promise<MonthSums> => foldMonths(eventLog, organizationId, { ...options, start: null })
+
+/** The same, from where other sums end; null: from the first event. Whether closings that came since change those, the caller looks. */
+export const foldMonths = async (
+  eventLog: Pick<EventLog, 'read'>,
+  organizationId: string,
+  {
+    start,
+    before,
+    onProgress,
+  }: {
+    start: MonthSums | null
+    before?: Month
+    onProgress?: ((events: number) => void) | undefined
+  },
 ): Promise<MonthSums> => {
-  const folding: Folding = {
-    name: '',
-    end: 0,
-    whole: false,
-    closings: [],
-    months: new Map(),
-    prices: [],
-    expiring: new Map(),
-  }
+  const folding: Folding = start === null ? nothing() : draftOf(start)
   await foldOn(eventLog, organizationId, { folding, before, onProgress })
   return folding
 }
+
+const nothing = (): Folding => ({
+  name: '',
+  end: 0,
+  whole: false,
+  closings: [],
+  months: new Map(),
+  prices: [],
+  expiring: new Map(),
+})
+
+const draftOf = (sums: MonthSums): Folding => ({
+  ...sums,
+  months: new Map([...sums.months].map(([month, sum]) => [month, { ...sum }])),
+  prices: [...sums.prices],
+  expiring: new Map(sums.expiring),
+})
 
 /**
  * Folds what came since. Null where a closing came that what was folded before did not know of: the ledger has to be folded
@@ -72,12 +96,7 @@ export const sumOn = async (
   organizationId: string,
   sums: MonthSums,
 ): Promise<MonthSums | null> => {
-  const folding: Folding = {
-    ...sums,
-    months: new Map([...sums.months].map(([month, sum]) => [month, { ...sum }])),
-    prices: [...sums.prices],
-    expiring: new Map(sums.expiring),
-  }
+  const folding = draftOf(sums)
   const known = sums.closings.length
   await foldOn(eventLog, organizationId, { folding, before: undefined, onProgress: undefined })
   return folding.closings.length === known ? folding : null

@@ -1,17 +1,22 @@
 /** Statements of months over any history of a ledger, and what closing a month makes final. */
 import fc from 'fast-check'
+import pg from 'pg'
 import { pino } from 'pino'
-import { beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type ClosedMonth, closeMonth } from '../../src/administration/close-month.ts'
-import { monthStatement } from '../../src/administration/statements.ts'
+import { monthStatement, writeStatement } from '../../src/administration/statements.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { csv, jsonLines, type StatementForm } from '../../src/billing/statement-file.ts'
 import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
+import { createSecrets } from '../../src/guard/secrets.ts'
 import type { Instruction } from '../../src/ledger/command.ts'
 import { CommandRefused, createLedger, type LocalLedger } from '../../src/ledger/commit.ts'
+import { sumMonthsOnward } from '../../src/ledger/kept-sums.ts'
+import { sumMonths } from '../../src/ledger/month-sums.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
 const stream = ledgerStream(org)
@@ -192,6 +197,107 @@ describe('any history', () => {
       closings: expect.toSatisfy((n) => n > 20),
       corrections: expect.toSatisfy((n) => n > 10),
     })
+  })
+})
+
+describe('a statement that begins where the last one ended', () => {
+  let database: TestDatabase
+  let pool: pg.Pool
+  const seal = createSecrets('s'.repeat(40)).rowSeal
+  beforeAll(async () => {
+    database = await testDatabase()
+    pool = new pg.Pool({ connectionString: database.url })
+  })
+  afterAll(async () => {
+    await pool.end()
+    await database.drop()
+  })
+  beforeEach(() => pool.query('truncate month_sums'))
+
+  type Sums = Awaited<ReturnType<typeof sumMonths>>
+  /** How many events were read for it. */
+  const onward = async (month: string, sealed = seal): Promise<{ sums: Sums; read: number }> => {
+    let read = 0
+    const counting: Pick<EventLog, 'read'> = {
+      read: async (...asked) => {
+        const events = await eventLog.read(...asked)
+        read += events.length
+        return events
+      },
+    }
+    const sums = await sumMonthsOnward(
+      { eventLog: counting, pool, seal: sealed, worthKeepingEvents: 1 },
+      org,
+      { before: month },
+    )
+    return { sums, read }
+  }
+  const told = async (month: string, sums: Sums): Promise<unknown> => {
+    let text = ''
+    const file = {
+      form: jsonLines,
+      write: async (more: string) => {
+        text += more
+      },
+    }
+    const { through: _, ...found } = await writeStatement(
+      { eventLog },
+      { organizationId: org, month, sums, mayBeClosed: true, file },
+    )
+    return { text, found }
+  }
+
+  test('says the same as one that is read from the first event, whatever happened and was closed in between', async () => {
+    let fewer = 0
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 40, size: 'max' }), async (steps) => {
+        await open('2026-01-10T00:00:00.000Z')
+        await pool.query('truncate month_sums')
+        for (const [n, one] of steps.entries()) {
+          await perform(one)
+          if (n % 4 > 0) continue
+          const months = monthsUntilNow()
+          const month = months[(n * 7) % months.length] ?? ''
+          const { sums, read } = await onward(month)
+          if (read < sums.end) fewer++
+          expect(await told(month, sums)).toEqual(
+            await told(month, await sumMonths(eventLog, org, { before: month })),
+          )
+        }
+      }),
+      { seed, numRuns: 25 },
+    )
+    expect(fewer).toBeGreaterThan(50)
+  })
+
+  test('believes no row that was changed, is sealed by another installation, or is of another ledger', async () => {
+    const month = '2026-01'
+    for (let n = 0; n < 30; n++) await call(nowMs, false)
+    const whole = (await onward(month)).read
+    expect((await onward(month)).read).toBeLessThan(5)
+    const right = await told(month, (await onward(month)).sums)
+    for (const change of [
+      `sums = replace(sums, '"net":"0"', '"net":"7"')`,
+      'revision = revision - 1',
+      `digest = 'A'`,
+      `seal = ''`,
+    ]) {
+      await pool.query(`update month_sums set ${change}`)
+      const { sums, read } = await onward(month)
+      expect({ change, read: read >= 31 }).toEqual({ change, read: true })
+      expect(await told(month, sums)).toEqual(right)
+      await pool.query('truncate month_sums')
+      await onward(month)
+    }
+    expect((await onward(month, createSecrets('t'.repeat(40)).rowSeal)).read).toBe(whole)
+    // A log that was restored from an older copy went on otherwise.
+    await onward(month)
+    await open('2026-01-10T00:00:00.000Z')
+    for (let n = 0; n < 31; n++) await call(nowMs, true).catch(() => undefined)
+    const { sums } = await onward(month)
+    expect(await told(month, sums)).toEqual(
+      await told(month, await sumMonths(eventLog, org, { before: month })),
+    )
   })
 })
 

@@ -34,6 +34,7 @@ export const leftOutTables = {
   projection_kept: 'rows for a rollback, which end with the installation',
   log_tree: 'made again from the event log by the next checkpoint',
   log_tree_tiles: 'made again from the event log by the next checkpoint',
+  month_sums: 'kept again by the next statements',
   leases: 'of processes that live',
   processes: 'of processes that live',
   profile_fetches: 'of processes that live',
