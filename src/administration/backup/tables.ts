@@ -38,5 +38,6 @@ export const leftOutTables = {
   leases: 'of processes that live',
   processes: 'of processes that live',
   profile_fetches: 'of processes that live',
+  dashboard_forms: 'of forms that were taken; those that are open are of sessions that end',
   dashboard_sessions: 'people sign in again',
 } as const satisfies Readonly<Record<string, string>>
