@@ -1,18 +1,19 @@
 import { randomBytes } from 'node:crypto'
-import type pg from 'pg'
 import { ConfigError } from '../config.ts'
 import { appendNext } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
-import { type EventLog, StreamMissing } from '../event-log/port.ts'
-import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
+import type { EventLog } from '../event-log/port.ts'
+import { encodeEvent } from '../event-log/stored-event.ts'
 import type { DomainEventOf } from '../events/catalogue.ts'
-import type { OperatorTokenIssued } from '../events/operator.ts'
 import { operatorStream } from '../events/streams.ts'
+import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { sameHmac } from '../guard/secrets.ts'
 import { composeOperatorToken, parseOperatorToken } from '../keys/operator-token.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { InputFault } from './input.ts'
+import { type LoggedToken, noOperators, operatorsSince } from './operators.ts'
+import { standingOf, userRow } from './users.ts'
 
 /**
  * People's tokens for the command line. The event log alone says which there are, whose they are and which are revoked: a
@@ -21,28 +22,27 @@ import { InputFault } from './input.ts'
 
 type Parts = Pick<Foundation, 'pool' | 'eventLog' | 'secrets'>
 
-type OperatorToken = {
-  readonly tokenId: string
-  readonly user: string
-  readonly issuedAt: string
-  readonly issuedBy: string
-  readonly revoked: { readonly at: string; readonly by: string } | null
-}
-type KnownToken = OperatorToken & Pick<OperatorTokenIssued, 'secret_hmac' | 'user_created_at'>
+type OperatorToken = Omit<LoggedToken, 'secret_hmac' | 'user_created_at'>
 
 /** A person needs one for each machine; more than these are forgotten ones. */
 const liveTokensMax = 20
-const pageMax = 1_000
 
 /** What the user may do with the token is what the user may do. Throws `InputFault` for a user that does not exist. */
 export const issueOperatorToken = async (
   { pool, eventLog, secrets }: Parts,
   { user, actor }: { user: string; actor: string },
 ): Promise<{ tokenId: string; token: string }> => {
-  const user_created_at = await userCreatedAt(pool, user)
-  if (user_created_at === null)
-    throw new InputFault('name', `there is no user "${user}"; "user create" makes one`)
-  const live = (await knownTokens(eventLog)).filter((one) => one.user === user && one.revoked === null)
+  const row = await userRow(pool, user)
+  if (row === null) throw new InputFault('name', `there is no user "${user}"; "user create" makes one`)
+  const state = await operatorsSince(eventLog, noOperators)
+  const standing = standingOf(user, row, state.users.get(user))
+  if (standing.kind === 'refused') throw new CommandRefused(standing.says)
+  if (standing.role === 'partner')
+    throw new CommandRefused(
+      `${user} is a partner: partners use the dashboard and their keys, not the command line`,
+    )
+  const user_created_at = row.created_at.toISOString()
+  const live = [...state.tokens.values()].filter((one) => one.user === user && one.revoked === null)
   if (live.length >= liveTokensMax)
     throw new CommandRefused(`${user} has ${live.length} tokens; revoke those that are not used any more`)
   const { token, tokenId, secret } = composeOperatorToken(randomBytes(256))
@@ -59,14 +59,17 @@ export const issueOperatorToken = async (
 
 /** Every token there ever was, oldest first. */
 export const operatorTokens = async ({ eventLog }: Pick<Parts, 'eventLog'>): Promise<OperatorToken[]> =>
-  (await knownTokens(eventLog)).map(({ secret_hmac: _, user_created_at: __, ...token }) => token)
+  [...(await operatorsSince(eventLog, noOperators)).tokens.values()].map(
+    ({ secret_hmac: _, user_created_at: __, ...token }) => token,
+  )
 
 /** Revokes one token of a user, or all. They are refused from then on. Throws `CommandRefused` where there is none. */
 export const revokeOperatorTokens = async (
   { eventLog }: Pick<Parts, 'eventLog'>,
   { user, tokenId, actor }: { user: string; tokenId: string | undefined; actor: string },
 ): Promise<string[]> => {
-  const revoked = (await knownTokens(eventLog)).filter(
+  const { tokens } = await operatorsSince(eventLog, noOperators)
+  const revoked = [...tokens.values()].filter(
     (one) => one.user === user && one.revoked === null && (tokenId === undefined || one.tokenId === tokenId),
   )
   if (revoked.length === 0)
@@ -88,11 +91,15 @@ export const checkTokenForm = (text: string): void => {
     throw new ConfigError('OPERATOR_TOKEN: not a token as "user token" shows it; it may be cut off')
 }
 
-/** Whose token it is, by the event log. Throws `ConfigError` for one that does not work. */
-export const userOfToken = async ({ pool, eventLog, secrets }: Parts, text: string): Promise<string> => {
+/** Whose token it is, by the event log, and what that person may do. Throws `ConfigError` for one that does not work. */
+export const userOfToken = async (
+  { pool, eventLog, secrets }: Parts,
+  text: string,
+): Promise<{ readonly user: string; readonly role: UserRole }> => {
   checkTokenForm(text)
   const parsed = parseOperatorToken(text)
-  const known = (await knownTokens(eventLog)).find(({ tokenId }) => tokenId === parsed?.tokenId)
+  const state = await operatorsSince(eventLog, noOperators)
+  const known = parsed === null ? undefined : state.tokens.get(parsed.tokenId)
   // Of a token whose secret is wrong nothing is told, not even whose it would be.
   if (
     parsed === null ||
@@ -104,12 +111,19 @@ export const userOfToken = async ({ pool, eventLog, secrets }: Parts, text: stri
     throw new ConfigError(
       `OPERATOR_TOKEN: token ${known.tokenId} of ${known.user} was revoked at ${known.revoked.at} by ${known.revoked.by}`,
     )
-  if ((await userCreatedAt(pool, known.user)) !== known.user_created_at)
+  const row = await userRow(pool, known.user)
+  if (row?.created_at.toISOString() !== known.user_created_at)
     throw new ConfigError(
       `OPERATOR_TOKEN: the user ${known.user} it was made for does not exist any more; "user token" makes a new one`,
     )
-  return known.user
+  const standing = standingOf(known.user, row, state.users.get(known.user))
+  if (standing.kind === 'refused') throw new ConfigError(`OPERATOR_TOKEN: ${standing.says}`)
+  if (standing.role === 'partner') throw new ConfigError(`OPERATOR_TOKEN: ${partnersElsewhere(known.user)}`)
+  return { user: known.user, role: standing.role }
 }
+
+const partnersElsewhere = (user: string): string =>
+  `${user} is a partner: partners use the dashboard and their keys, not the command line`
 
 type TokenEvent = DomainEventOf<'OperatorTokenIssued' | 'OperatorTokenRevoked'>
 
@@ -125,45 +139,3 @@ const append = (
       effectiveAt: new Date().toISOString(),
     }),
   ])
-
-/** Null: there is no such user. Tells a user from a later one of the same name. */
-const userCreatedAt = async (pool: pg.Pool, name: string): Promise<string | null> => {
-  const { rows } = await pool.query<{ created_at: Date }>('select created_at from users where name = $1', [
-    name,
-  ])
-  return rows[0]?.created_at.toISOString() ?? null
-}
-
-/** Throws where an event cannot be opened: it may revoke a token. */
-const knownTokens = async (eventLog: Pick<EventLog, 'read'>): Promise<KnownToken[]> => {
-  const tokens = new Map<string, KnownToken>()
-  for (let from = 0; ; from += pageMax) {
-    const page = await eventLog.read(operatorStream, { from, max: pageMax }).catch((error: unknown) => {
-      if (error instanceof StreamMissing) return []
-      throw error
-    })
-    for (const recorded of page) {
-      // What else operators do is none of this, and may be of a newer release.
-      if (recorded.type !== 'OperatorTokenIssued' && recorded.type !== 'OperatorTokenRevoked') continue
-      const { metadata, ...event } = decodeEvent(recorded)
-      if (event.type === 'OperatorTokenIssued' && !tokens.has(event.data.token_id)) {
-        const { token_id: tokenId, ...rest } = event.data
-        tokens.set(tokenId, {
-          tokenId,
-          ...rest,
-          issuedAt: metadata.effective_at,
-          issuedBy: metadata.actor,
-          revoked: null,
-        })
-      } else if (event.type === 'OperatorTokenRevoked') {
-        const token = tokens.get(event.data.token_id)
-        if (token !== undefined && token.revoked === null)
-          tokens.set(token.tokenId, {
-            ...token,
-            revoked: { at: metadata.effective_at, by: metadata.actor },
-          })
-      }
-    }
-    if (page.length < pageMax) return [...tokens.values()]
-  }
-}

@@ -136,7 +136,7 @@ export const approvePriceBook = async (
   return data
 }
 
-/** A label approves nothing: it is the command line, with a word of consent. */
+/** A label approves nothing: it is the command line, with a word of consent. The event's actor says whose label it is. */
 const approverOf = (actor: string): string => (provedUserOf(actor) === null ? 'cli' : actor)
 
 /** Takes back a proposal, or a book that is not in force yet. Throws `CommandRefused`. */

@@ -6,7 +6,8 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { defaultKeyLimits, issueKey } from './api-keys.ts'
 import { grant } from './credits.ts'
 import { createOrganization } from './organizations.ts'
-import { freshPassword, putUser } from './users.ts'
+import { changePassword, createUser } from './user-changes.ts'
+import { userRow } from './users.ts'
 
 /** Something to try the service with: an organization, a key with every permission, credits and a dashboard user. */
 export type Demo = {
@@ -27,6 +28,11 @@ export const seedDemo = async (
   foundation: Foundation,
   { apiUrl, dashboardUrl, actor }: { apiUrl: string; dashboardUrl: string; actor: string },
 ): Promise<Demo> => {
+  const name = 'demo'
+  const { password } =
+    (await userRow(foundation.pool, name)) === null
+      ? await createUser(foundation, { name, role: 'admin', organizationId: null, actor })
+      : await changePassword(foundation, { name, actor })
   const { organizationId } = await createOrganization(foundation, { name: 'Demo', overdraftLimit: 0n, actor })
   await grant(foundation, {
     organizationId,
@@ -45,16 +51,14 @@ export const seedDemo = async (
     expiresAt: null,
     actor,
   })
-  const user = { name: 'demo', password: freshPassword() }
-  await putUser(foundation.pool, user)
   return {
     organization_id: organizationId,
     api_key_id: keyId,
     api_key: apiKey,
     api_url: apiUrl,
     dashboard_url: dashboardUrl,
-    dashboard_user: user.name,
-    dashboard_password: user.password,
+    dashboard_user: name,
+    dashboard_password: password,
   }
 }
 

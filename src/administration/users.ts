@@ -1,5 +1,7 @@
 import { argon2, randomBytes, timingSafeEqual } from 'node:crypto'
 import type pg from 'pg'
+import type { UserRole } from '../events/users.ts'
+import type { LoggedUser } from './operators.ts'
 
 /** People who sign in to the dashboard. Passwords are kept as argon2id PHC strings (OWASP: 19 MiB, 2 passes, 1 lane). */
 
@@ -38,19 +40,85 @@ const passwordMatches = async (password: string, phc: string): Promise<boolean> 
 /** A password that no one chose, for a user that is made or whose password is to be forgotten. */
 export const freshPassword = (): string => randomBytes(15).toString('base64url')
 
-export const userExists = async (pool: pg.Pool, name: string): Promise<boolean> =>
-  (await pool.query('select from users where name = $1', [name])).rowCount === 1
+/** A row of the table of users. What the event log says of the user counts before it: see `standingOf`. */
+export type UserRow = {
+  readonly name: string
+  readonly created_at: Date
+  readonly role: UserRole
+  readonly organization_id: string | null
+  readonly disabled_at: Date | null
+}
 
-/** Creates a user or gives an existing one a new password. */
+/**
+ * Writes a user's row: makes it, or gives one that is there a new password, which ends its sessions. Without a role an admin, as every
+ * user was before there were roles.
+ */
 export const putUser = async (
-  pool: pg.Pool,
-  { name, password }: { name: string; password: string },
+  pool: Pick<pg.Pool, 'query'>,
+  {
+    name,
+    password,
+    role = 'admin',
+    organizationId = null,
+    createdAt = new Date().toISOString(),
+  }: {
+    name: string
+    password: string
+    role?: UserRole
+    organizationId?: string | null
+    createdAt?: string
+  },
 ): Promise<void> => {
   await pool.query(
-    `insert into users (name, password_phc) values ($1, $2)
+    `insert into users (name, password_phc, role, organization_id, created_at) values ($1, $2, $3, $4, $5)
      on conflict (name) do update set password_phc = excluded.password_phc`,
-    [name, await hashPassword(password)],
+    [name, await hashPassword(password), role, organizationId, createdAt],
   )
+}
+
+/** Null: there is no such user. */
+export const userRow = async (pool: Pick<pg.Pool, 'query'>, name: string): Promise<UserRow | null> => {
+  const { rows } = await pool.query<UserRow>(
+    'select name, created_at, role, organization_id, disabled_at from users where name = $1',
+    [name.length <= userNameMax && !name.includes('\0') ? name : ''],
+  )
+  return rows[0] ?? null
+}
+
+/** Who a user is now. `refused` says why one may do nothing. */
+export type Standing =
+  | {
+      readonly kind: 'acts'
+      readonly user: string
+      readonly role: UserRole
+      readonly organizationId: string | null
+    }
+  | { readonly kind: 'refused'; readonly why: 'missing' | 'disabled' | 'another'; readonly says: string }
+
+/**
+ * What the row and the event log say together: either can end a user, and neither alone can give a role that the log does not.
+ * A user that the log never heard of is as the row says: so were all before users were events. Pure.
+ */
+export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser | undefined): Standing => {
+  if (row === null) return { kind: 'refused', why: 'missing', says: `there is no user "${name}"` }
+  if (logged !== undefined && logged.createdAt !== row.created_at.toISOString())
+    return {
+      kind: 'refused',
+      why: 'another',
+      says: `the user ${name} in the table is not the one the event log knows: remove the row, and make the user anew`,
+    }
+  if (logged?.disabled)
+    return {
+      ...{ kind: 'refused', why: 'disabled' },
+      says: `the user ${name} was disabled at ${logged.disabled.at} by ${logged.disabled.by}`,
+    }
+  if (row.disabled_at !== null)
+    return { kind: 'refused', why: 'disabled', says: `the user ${name} is disabled in the table of users` }
+  return {
+    ...{ kind: 'acts', user: name },
+    role: logged?.role ?? row.role,
+    organizationId: logged === undefined ? row.organization_id : logged.organizationId,
+  }
 }
 
 /** An event's actor is `user:<name>` and has at most 128 characters. */
@@ -60,7 +128,7 @@ const passwordMax = 1_024
 /** No password gives it. Unknown users are checked against it, so that they take as long as known ones. */
 const matchedByNone = phcOf('A'.repeat(22), 'A'.repeat(43))
 
-/** Whether there is such a user with this very password. */
+/** Whether there is such a user with this very password. It does not say whether the user may still act. */
 export const passwordIsRight = async (
   pool: pg.Pool,
   { name, password }: { name: string; password: string },

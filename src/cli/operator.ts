@@ -1,3 +1,4 @@
+import { userInfo } from 'node:os'
 import { labelOf } from '../administration/input.ts'
 import { labelledOperator, type Operator, provedOperator } from '../administration/operator.ts'
 import { checkTokenForm, userOfToken } from '../administration/operator-tokens.ts'
@@ -7,7 +8,8 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { UsageError } from './command.ts'
 
 /**
- * Who gives a command: the person whose `OPERATOR_TOKEN` it is; without one, what `--as` or `OPERATOR` calls itself. What
+ * Who gives a command: the person whose `OPERATOR_TOKEN` it is; without one, what `--as` or `OPERATOR` calls itself; without that, the
+ * account that types. What
  * can be known to be wrong before anything is opened is refused here and now.
  *
  * Throws `ConfigError`, `InputFault` and `UsageError`, all of which are wrong usage.
@@ -17,18 +19,27 @@ export const operatorOf = (
   as: string | undefined,
 ): ((foundation: Foundation) => Promise<Operator>) => {
   const label = as === undefined ? labelOfEnvironment(OPERATOR) : labelOf('as', as, labelMax)
-  if (token === undefined) return async () => labelledOperator(label)
+  if (token === undefined) return async () => labelledOperator(label ?? accountName())
   checkTokenForm(token)
   return async (foundation) => {
-    const user = await userOfToken(foundation, token)
+    const { user, role } = await userOfToken(foundation, token)
     if (as !== undefined && as !== user)
       throw new UsageError(`--as: the OPERATOR_TOKEN is that of ${user}; unset it, or leave --as out`)
-    return provedOperator(user)
+    return { ...provedOperator(user), role }
   }
 }
 
 /** An actor has at most 128 characters, and `cli:` is shorter than `user:`. */
 const labelMax = userNameMax
+
+/** The account on this machine that types the command: no proof, and better than no name. In a container there may be none. */
+const accountName = (): string => {
+  try {
+    return labelOf('account', userInfo().username, labelMax)
+  } catch {
+    return `uid-${process.getuid?.() ?? 'unknown'}`
+  }
+}
 
 const labelOfEnvironment = (text: string | undefined): string | null => {
   if (text === undefined) return null

@@ -12,6 +12,7 @@ import { closeWords, notFound, overview, usageOf } from './help.ts'
 import { type Interruptible, interruptible } from './interrupt.ts'
 import { operatorOf } from './operator.ts'
 import { findCommand, givenOf, type Typed } from './parse.ts'
+import { requirePermission } from './permissions.ts'
 import { withoutSecrets } from './secrets-in-text.ts'
 import { members, type Row, table } from './table.ts'
 import { ask, isTerminal, progressLine, write } from './terminal.ts'
@@ -96,7 +97,9 @@ const runCommand = async (
     if (opened !== undefined) return opened
     const open = await openFoundation(config, { logger, waitMs: databaseWaitMs, ...options })
     closing.add(open.close)
-    opened = { ...open, operator: await operatorIn(open) }
+    const operator = await operatorIn(open)
+    requirePermission(operator, command)
+    opened = { ...open, operator }
     return opened
   }
   const asking = isTerminal() ? ask : null

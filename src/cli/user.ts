@@ -4,35 +4,9 @@ import {
   operatorTokens,
   revokeOperatorTokens,
 } from '../administration/operator-tokens.ts'
-import { freshPassword, putUser, userExists } from '../administration/users.ts'
-import type { Command, Parameter } from './command.ts'
+import type { Command } from './command.ts'
 import { table } from './table.ts'
-
-const nameMax = 64
-const nameParameter: Parameter = { name: 'name', help: 'such as ada', required: true }
-
-const create: Command = {
-  name: 'user create',
-  summary: 'create a dashboard user, or give an existing one a new password; it is shown once, here',
-  parameters: [nameParameter],
-  changes: {
-    of: 'access',
-    asks: 'never',
-    left: 'The user may have a password that no one has seen: "user create" again gives another one.',
-    plan: async ({ foundation }, given) => {
-      const name = labelOf('name', given.required('name'), nameMax)
-      return (await userExists((await foundation()).pool, name))
-        ? { says: [`Give ${name} a new password: the one of now ends.`], asks: 'always' }
-        : { says: [`Create the dashboard user ${name}, with a password.`] }
-    },
-  },
-  run: async ({ foundation }, given) => {
-    const name = labelOf('name', given.required('name'), nameMax)
-    const password = freshPassword()
-    await putUser((await foundation()).pool, { name, password })
-    return { json: { user: name, password } }
-  },
-}
+import { nameMax, nameParameter, userChangeCommands } from './user-changes.ts'
 
 const token: Command = {
   name: 'user token',
@@ -101,4 +75,4 @@ const tokens: Command = {
   },
 }
 
-export const userCommands: readonly Command[] = [create, token, tokens]
+export const userCommands: readonly Command[] = [...userChangeCommands, token, tokens]

@@ -6,6 +6,8 @@ import session from '@fastify/session'
 import type { FastifyError, FastifyInstance, FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
 import { InputFault } from '../administration/input.ts'
+import { createSignInEvents } from '../administration/sign-ins.ts'
+import { openUserDirectory } from '../administration/user-directory.ts'
 import { isDatabaseAway } from '../call/unavailable.ts'
 import { Unavailable } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -13,6 +15,7 @@ import { CommandRefused, LedgerUnavailable } from '../ledger/commit.ts'
 import { assetOf, assetVersion } from './assets.ts'
 import { ConnectionInsecure, nameCookies } from './cookies.ts'
 import { capitalized } from './format.ts'
+import { RoleForbids } from './gate.ts'
 import { FormSentBefore } from './once.ts'
 import { type Dashboard, PageMissing, sendPage } from './page.ts'
 import { faultPage } from './pages/fault.ts'
@@ -45,13 +48,17 @@ export const dashboard =
     }: { insecureCookies?: boolean; twoPerson: boolean; apiUrl?: string | null },
   ): FastifyPluginAsync =>
   async (host) => {
+    const users = openUserDirectory(foundation)
+    const signIns = createSignInEvents(foundation, logger)
+    host.addHook('onClose', signIns.close)
     const context: Dashboard = {
+      ...{ users, signIns },
       foundation,
       logger,
       twoPerson,
       apiUrl,
       works: createWorks(),
-      signIn: createSignIn(foundation.pool, foundation.secrets.sealer('dashboard device')),
+      signIn: createSignIn(foundation.pool, users, foundation.secrets.sealer('dashboard device')),
     }
     await host.register(helmet, securityHeaders)
     host.setErrorHandler((error: FastifyError, request, reply) => {
@@ -166,6 +173,7 @@ const faultShown = (error: FastifyError): ShownFault => {
     }
   if (error instanceof CommandRefused)
     return { status: 422, title: 'Not done', advice: `${capitalized(error.message)}.` }
+  if (error instanceof RoleForbids) return { status: 403, title: 'Not for you', advice: error.message }
   if (error instanceof ConnectionInsecure)
     return {
       status: 403,

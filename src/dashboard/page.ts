@@ -2,6 +2,8 @@ import { strict as assert } from 'node:assert'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { ulid } from 'ulid'
+import type { SignInEvents } from '../administration/sign-ins.ts'
+import type { UserDirectory } from '../administration/user-directory.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { type Form, faultOf, formOf } from './form.ts'
 import { documentOf, type Html } from './html.ts'
@@ -18,6 +20,8 @@ export type Dashboard = {
   readonly foundation: Foundation
   readonly logger: Logger
   readonly signIn: SignIn
+  readonly signIns: SignInEvents
+  readonly users: UserDirectory
   /** What one person proposes another one approves. */
   readonly twoPerson: boolean
   /** Where this service answers calls, for lines to copy; null where another one does. */

@@ -5,6 +5,7 @@ import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { callRoutes } from './call-routes.ts'
 import { formOf } from './form.ts'
+import { gate, named } from './gate.ts'
 import { keyPageRoutes } from './key-page-routes.ts'
 import { keyRoutes } from './key-routes.ts'
 import { lotRoutes } from './lot-routes.ts'
@@ -38,7 +39,7 @@ const lotsMax = 100
 const keysMax = 200
 
 /** Signing in and out: for everyone. */
-export const visitorRoutes = (pages: FastifyInstance, { signIn, logger }: Dashboard): void => {
+export const visitorRoutes = (pages: FastifyInstance, { signIn, signIns, logger }: Dashboard): void => {
   pages.get('/login', (request, reply) => {
     const next = nextOf(formOf(request.query).text('next'))
     if (request.session.user !== undefined) return reply.redirect(next, 303)
@@ -56,12 +57,15 @@ export const visitorRoutes = (pages: FastifyInstance, { signIn, logger }: Dashbo
       device: request.cookies[deviceCookie],
     })
     if (verdict.kind === 'signed_in') {
+      const { user, knownDevice } = verdict
+      await signIns.signedIn({ user, address, knownDevice })
       await request.session.regenerate()
       request.session.user = verdict.user
       reply.setCookie(deviceCookie, verdict.device, deviceCookieOptions)
       logger.info({ user: verdict.user, address }, 'dashboard: signed in')
       return reply.redirect(next, 303)
     }
+    signIns.refused({ user: verdict.user, address, reason: verdict.kind })
     // The name is not logged: people type passwords into the wrong field.
     logger.warn({ address, reason: verdict.kind }, 'dashboard: sign-in refused')
     const message =
@@ -77,18 +81,18 @@ export const visitorRoutes = (pages: FastifyInstance, { signIn, logger }: Dashbo
   })
 
   pages.post('/logout', async (request, reply) => {
+    const { user } = request.session
     await request.session.destroy()
+    if (user !== undefined) await signIns.signedOut(user)
     return reply.clearCookie(sessionCookie, { path: '/' }).redirect('/login', 303)
   })
 }
 
 /** Everything else: for people who are signed in. */
 export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => {
-  pages.addHook('onRequest', (request, reply, done) => {
-    if (request.session.user !== undefined) return done()
-    const next = nextOf(request.url)
-    reply.redirect(next === '/' ? '/login' : `/login?next=${encodeURIComponent(next)}`, 303)
-  })
+  pages.decorateRequest('standing', null)
+  pages.addHook('onRoute', named)
+  pages.addHook('onRequest', gate(context))
   overviewRoute(pages, context)
   organizationRoute(pages, context)
   keyRoutes(pages, context)

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible'
+import type { UserDirectory } from '../administration/user-directory.ts'
 import { passwordIsRight, userNameMax } from '../administration/users.ts'
 import { addressBlock } from '../guard/caller-address.ts'
 import type { Sealer } from '../guard/secrets.ts'
@@ -14,9 +15,13 @@ type SignInVerdict =
       readonly user: string
       /** What this device sends with its next attempt. */
       readonly device: string
+      /** That person had signed in on it before. */
+      readonly knownDevice: boolean
     }
-  | { readonly kind: 'wrong' }
-  | { readonly kind: 'limited'; readonly retryAfterSeconds: number }
+  /** `user` null where there is none of that name. To who asks, one who is disabled is a wrong password. */
+  | { readonly kind: 'wrong' | 'disabled'; readonly user: string | null }
+  /** Whether there is such a user was not asked. */
+  | { readonly kind: 'limited'; readonly user: null; readonly retryAfterSeconds: number }
 
 export type SignIn = (attempt: {
   readonly name: string
@@ -32,7 +37,7 @@ export type SignIn = (attempt: {
  * address and per account. The address is asked first: one address cannot fill the memory with accounts, nor use up the
  * attempts of more than ten.
  */
-export const createSignIn = (pool: pg.Pool, sealer: Sealer): SignIn => {
+export const createSignIn = (pool: pg.Pool, users: UserDirectory, sealer: Sealer): SignIn => {
   const limiter = (keyPrefix: string) =>
     new RateLimiterMemory({ keyPrefix, points: attemptsPerMinute, duration: 60 })
   const [addresses, accounts, devices] = [limiter('address'), limiter('account'), limiter('device')]
@@ -44,10 +49,16 @@ export const createSignIn = (pool: pg.Pool, sealer: Sealer): SignIn => {
       known === null
         ? ((await take(addresses, addressBlock(address))) ?? (await take(accounts, account)))
         : await take(devices, known)
-    if (waitSeconds !== null) return { kind: 'limited', retryAfterSeconds: waitSeconds }
-    if (!(await passwordIsRight(pool, { name, password }))) return { kind: 'wrong' }
+    if (waitSeconds !== null) return { kind: 'limited', user: null, retryAfterSeconds: waitSeconds }
+    const right = await passwordIsRight(pool, { name, password })
+    // Asked whether the password is right or not, so that both take the same time.
+    const standing = await users.standing(name)
+    if (standing.kind === 'refused' && standing.why === 'missing') return { kind: 'wrong', user: null }
+    if (!right) return { kind: 'wrong', user: name }
+    if (standing.kind === 'refused') return { kind: 'disabled', user: name }
     // The same device keeps its name: signing in again and again earns no further limits.
-    return { kind: 'signed_in', user: name, device: sealer.seal(known ?? randomUUID(), account) }
+    const own = sealer.seal(known ?? randomUUID(), account)
+    return { kind: 'signed_in', user: name, device: own, knownDevice: known !== null }
   }
 }
 

@@ -48,6 +48,14 @@ import {
   rerateLedgerPlannedV1,
   rerateProposedV1,
 } from './rerates.ts'
+import { signInsRefusedV1, userSignedInV1, userSignedOutV1 } from './sign-ins.ts'
+import {
+  userCreatedV1,
+  userDisabledV1,
+  userEnabledV1,
+  userPasswordChangedV1,
+  userRoleChangedV1,
+} from './users.ts'
 import { webhookCreatedV1, webhookDeletedV1 } from './webhooks.ts'
 
 /**
@@ -106,6 +114,14 @@ export const catalogue = {
   OperatorTokenRevoked: [operatorTokenRevokedV1],
   JobRequested: [jobRequestedV1],
   DeadLettersRetried: [deadLettersRetriedV1],
+  UserCreated: [userCreatedV1],
+  UserRoleChanged: [userRoleChangedV1],
+  UserPasswordChanged: [userPasswordChangedV1],
+  UserDisabled: [userDisabledV1],
+  UserEnabled: [userEnabledV1],
+  UserSignedIn: [userSignedInV1],
+  UserSignedOut: [userSignedOutV1],
+  SignInsRefused: [signInsRefusedV1],
   SigningKeyAnnounced: [signingKeyAnnouncedV1],
   LogTreeBegun: [logTreeBegunV1],
   LogCheckpointed: [logCheckpointedV1],

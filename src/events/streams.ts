@@ -15,6 +15,7 @@ const streamCategories = [
   'operator',
   'checkpoint',
   'rerate',
+  'signin',
 ] as const
 
 /** The organization's ledger: grants, calls, facts, charges and adjustments in one order. */
@@ -34,6 +35,9 @@ export const pixelStream = (organizationId: string): string => `pixel-${organiza
 
 /** Who did what: operators' actions. */
 export const operatorStream = 'operator'
+
+/** Sign-ins to the dashboard of one month (UTC): apart from what operators do, whose stream is read at every command. */
+export const signInStream = (instant: string): string => `signin-${instant.slice(0, 7).replace('-', '')}`
 
 /** The signed checkpoints of the whole log, and the keys that sign them. */
 export const checkpointStream = 'checkpoint'

@@ -57,7 +57,7 @@ const passwordTold = async (
   path: string,
 ): Promise<string> => {
   if (!(await passwordIsRight(pool, { name, password })))
-    return `whose password was changed since; "user create ${name}" gives a new one`
+    return `whose password was changed since; "user password ${name}" gives a new one`
   return before ? `password in ${path}` : `password ${password}`
 }
 

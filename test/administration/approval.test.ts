@@ -5,7 +5,7 @@ import { labelledOperator, provedOperator, provedUserOf } from '../../src/admini
 
 const ada = provedOperator('ada').actor
 const bob = provedOperator('bob').actor
-const cli = labelledOperator(null).actor
+const cli = 'cli'
 const labelledBob = labelledOperator('bob').actor
 
 describe('with two persons', () => {

@@ -1,5 +1,5 @@
 import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { tmpdir, userInfo } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -59,7 +59,7 @@ test('kept outside, a checkpoint proves what came after it, and convicts what wa
     await cliJson(['event-log', 'announce-key', '--reason', reason, '--yes'], environment),
   ).toMatchObject({
     vouched_for_by_previous: false,
-    announced_by: 'cli',
+    announced_by: `cli:${userInfo().username}`,
   })
   const { size } = await cliJson<{ size: number }>(['event-log', 'checkpoint', '--rebuild'], environment)
   const known = await cli(['event-log', 'verify', '--against', note], environment)

@@ -68,7 +68,7 @@ describe('a dry run', () => {
         ['price', 'propose', join(dir, 'patch.json'), '--from', '2098-01-01'],
         /^Propose, for calls from 2098/,
       ],
-      [['price', 'approve', `p${proposal}`], /ip_lookup\.located.*Approve p\d+, which cli proposed/s],
+      [['price', 'approve', `p${proposal}`], /ip_lookup\.located.*Approve p\d+, which cli:\S+ proposed/s],
       [['price', 'withdraw', `p${proposal}`], /^Withdraw proposal p\d+, from 2099.*never price a call\.$/],
       [['price', 'override', org, 'ip_lookup', '0.5'], /^Price ip_lookup for org_\w+ at 0\.5 credits from /],
       [['ledger', 'close', org, '2026-01'], /^Close 2026-01 of org_\w+: its statement is final/],
@@ -158,10 +158,10 @@ describe('where there is no terminal', () => {
 
   test('an existing user keeps the password without --yes', async () => {
     expect((await run('user', 'create', 'yan')).code).toBe(0)
-    const again = await run('user', 'create', 'yan')
+    const again = await run('user', 'password', 'yan')
     expect(again).toMatchObject({ code: 2, out: '' })
     expect(again.err).toContain('Give yan a new password: the one of now ends.')
-    expect((await run('user', 'create', 'yan', '--yes')).code).toBe(0)
+    expect((await run('user', 'password', 'yan', '--yes')).code).toBe(0)
   }, 60_000)
 })
 

@@ -66,7 +66,7 @@ test('the command says that demo.json was written', async () => {
 
 test('a password changed in another way is not printed any more', async () => {
   const { dashboard_password: old = '' } = await written()
-  expect((await cli(['user', 'create', 'demo', '--yes'], { DATA_DIR: dataDir })).code).toBe(0)
+  expect((await cli(['user', 'password', 'demo', '--yes'], { DATA_DIR: dataDir })).code).toBe(0)
   const next = await restarted()
   expect(next).not.toContain(old)
   expect(next).toContain('whose password was changed since')

@@ -17,7 +17,7 @@ beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'prices-'))
   environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
   for (const name of ['ada', 'bob']) {
-    await cliJson(['user', 'create', name], environment)
+    await cliJson(['user', 'create', name, '--role', 'finance'], environment)
     const { token } = await cliJson<{ token: string }>(['user', 'token', name], environment)
     tokens[name] = token
   }

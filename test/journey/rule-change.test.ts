@@ -54,7 +54,7 @@ const call = async ({ organizationId, apiKey }: Partner, ip: string): Promise<st
 }
 
 const tokenOf = async (name: string): Promise<Environment> => {
-  await cliJson(['user', 'create', name], environment)
+  await cliJson(['user', 'create', name, '--role', 'finance'], environment)
   const { token } = await cliJson<{ token: string }>(['user', 'token', name], environment)
   return { ...environment, OPERATOR_TOKEN: token }
 }

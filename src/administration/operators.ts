@@ -1,0 +1,126 @@
+import type { EventLog } from '../event-log/port.ts'
+import { StreamMissing } from '../event-log/port.ts'
+import { decodeEvent } from '../event-log/stored-event.ts'
+import type { DomainEvent } from '../events/catalogue.ts'
+import type { EventMetadata } from '../events/envelope.ts'
+import type { OperatorTokenIssued } from '../events/operator.ts'
+import { operatorStream } from '../events/streams.ts'
+import type { UserRole } from '../events/users.ts'
+
+/**
+ * Users and their tokens as the event log has them. It alone says who may act: a row can be changed, and a row that is lost would
+ * make a revoked token work again.
+ */
+
+type Noted = { readonly at: string; readonly by: string }
+
+export type LoggedUser = {
+  readonly user: string
+  readonly createdAt: string
+  readonly role: UserRole
+  readonly organizationId: string | null
+  readonly createdBy: string
+  readonly disabled: (Noted & { readonly reason: string }) | null
+}
+
+export type LoggedToken = {
+  readonly tokenId: string
+  readonly issuedAt: string
+  readonly issuedBy: string
+  readonly revoked: Noted | null
+} & Pick<OperatorTokenIssued, 'user' | 'secret_hmac' | 'user_created_at'>
+
+export type OperatorState = {
+  /** How many events of the stream are in it: its last revision and one. */
+  readonly events: number
+  readonly users: ReadonlyMap<string, LoggedUser>
+  readonly tokens: ReadonlyMap<string, LoggedToken>
+}
+
+export const noOperators: OperatorState = { events: 0, users: new Map(), tokens: new Map() }
+
+const folded = {
+  UserCreated: true,
+  UserRoleChanged: true,
+  UserDisabled: true,
+  UserEnabled: true,
+  OperatorTokenIssued: true,
+  OperatorTokenRevoked: true,
+} as const
+
+const pageMax = 1_000
+
+/**
+ * What the stream says now, from what it said before: one read where nothing was added. Throws where an event about users or
+ * tokens cannot be opened, for it may take something away; and where the log is away.
+ */
+export const operatorsSince = async (
+  eventLog: Pick<EventLog, 'read'>,
+  before: OperatorState,
+): Promise<OperatorState> => {
+  const [users, tokens] = [new Map(before.users), new Map(before.tokens)]
+  for (let from = before.events; ; ) {
+    const page = await eventLog.read(operatorStream, { from, max: pageMax }).catch((error: unknown) => {
+      if (error instanceof StreamMissing) return []
+      throw error
+    })
+    for (const recorded of page) {
+      // What else operators do is none of this, and may be of a newer release.
+      if (!Object.hasOwn(folded, recorded.type)) continue
+      const { metadata, ...event } = decodeEvent(recorded)
+      foldUser(users, event, metadata)
+      foldToken(tokens, event, metadata)
+    }
+    from += page.length
+    if (page.length < pageMax) return { events: from, users, tokens }
+  }
+}
+
+const foldUser = (
+  users: Map<string, LoggedUser>,
+  event: DomainEvent,
+  { actor: by, effective_at: at }: EventMetadata,
+): void => {
+  switch (event.type) {
+    case 'UserCreated':
+    case 'UserRoleChanged':
+    case 'UserDisabled':
+    case 'UserEnabled': {
+      const { user, user_created_at: createdAt, role, organization_id: organizationId } = event.data
+      const known = users.get(user)
+      const before = known?.createdAt === createdAt ? known : undefined
+      // It is about one of that name who is no more.
+      if (known !== undefined && before === undefined && event.type !== 'UserCreated') return
+      let disabled = before?.disabled ?? null
+      if (event.type === 'UserDisabled') disabled = { at, by, reason: event.data.reason }
+      else if (event.type !== 'UserRoleChanged') disabled = null
+      // One from before users were events is known from its first change on.
+      users.set(user, {
+        ...{ user, createdAt, role, organizationId, disabled },
+        createdBy: before?.createdBy ?? by,
+      })
+      return
+    }
+    default:
+  }
+}
+
+const foldToken = (
+  tokens: Map<string, LoggedToken>,
+  event: DomainEvent,
+  { actor: by, effective_at: at }: EventMetadata,
+): void => {
+  const revoke = (token: LoggedToken): void => {
+    if (token.revoked === null) tokens.set(token.tokenId, { ...token, revoked: { at, by } })
+  }
+  if (event.type === 'OperatorTokenIssued' && !tokens.has(event.data.token_id)) {
+    const { token_id: tokenId, ...rest } = event.data
+    tokens.set(tokenId, { tokenId, ...rest, issuedAt: at, issuedBy: by, revoked: null })
+  } else if (event.type === 'OperatorTokenRevoked') {
+    const token = tokens.get(event.data.token_id)
+    if (token !== undefined) revoke(token)
+  } else if (event.type === 'UserDisabled') {
+    // For good: who may come back gets a new one.
+    for (const token of tokens.values()) if (token.user === event.data.user) revoke(token)
+  }
+}

@@ -1,0 +1,64 @@
+import type { UserRole } from '../events/users.ts'
+
+/**
+ * What a role may do: the one table that the command line and the dashboard ask. Pure.
+ *
+ * A partner sees and changes its own organization only; who asks for it says which one that is. What is in no row is for
+ * `admin` alone.
+ */
+
+export const roles = [
+  'admin',
+  'finance',
+  'operations',
+  'viewer',
+  'partner',
+] as const satisfies readonly UserRole[]
+
+/** What can be done, in the words of the table in the guide for operators, "Roles". */
+export const rolePermissions = {
+  /** Balances, statements, usage, keys and calls of an organization; prices. */
+  'accounts.read': ['admin', 'finance', 'operations', 'viewer', 'partner'],
+  /** All organizations, price proposals, re-rates, reconciliations. */
+  'finance.read': ['admin', 'finance', 'operations', 'viewer'],
+  /** The event log, projections, jobs, processes, checkpoints, lists. */
+  'system.read': ['admin', 'finance', 'operations', 'viewer'],
+  'audit.read': ['admin', 'finance', 'operations', 'viewer'],
+  'users.read': ['admin', 'operations', 'viewer'],
+  'organizations.change': ['admin', 'finance'],
+  /** Issue, rotate, limit and revoke keys. */
+  'keys.change': ['admin', 'operations', 'partner'],
+  /** Grants, refunds, adjustments, voids, thresholds. */
+  'credits.change': ['admin', 'finance'],
+  /** Propose, approve and withdraw price books and overrides. */
+  'prices.change': ['admin', 'finance'],
+  'rerates.change': ['admin', 'finance'],
+  /** Close a month, reconcile, acknowledge a fault of a ledger. */
+  'ledgers.change': ['admin', 'finance'],
+  /** A ledger, a statement or a receipt as a file. */
+  'ledgers.export': ['admin', 'finance', 'viewer', 'partner'],
+  'webhooks.change': ['admin', 'operations', 'partner'],
+  /** Rebuild, roll back, retry, release. */
+  'projections.change': ['admin', 'operations'],
+  'jobs.run': ['admin', 'operations'],
+  /** Checkpoints, copies, backups, signing and epoch keys. */
+  'log.change': ['admin', 'operations'],
+  /** Companies, profiles, lists: imports and refreshes. */
+  'data.change': ['admin', 'operations'],
+  /** Forget a person for ever. */
+  'profiles.erase': ['admin', 'operations'],
+  'users.change': ['admin'],
+  'installation.change': ['admin'],
+} as const satisfies Readonly<Record<string, readonly UserRole[]>>
+
+export type Action = keyof typeof rolePermissions
+
+const allowedTo = (action: Action): readonly UserRole[] => rolePermissions[action]
+
+export const mayDo = (role: UserRole, action: Action): boolean => allowedTo(action).includes(role)
+
+/** Who may, for a sentence: `admin or finance`. */
+export const rolesThatMay = (action: Action): string => {
+  const names = allowedTo(action)
+  return names.length === 1 ? String(names[0]) : `${names.slice(0, -1).join(', ')} or ${names.at(-1)}`
+}

@@ -1,0 +1,106 @@
+import type { Operator } from '../administration/operator.ts'
+import { type Action, mayDo, rolesThatMay } from '../administration/roles.ts'
+import { CommandRefused } from '../ledger/command.ts'
+import type { Command } from './command.ts'
+
+/** Which action of the table of roles (`administration/roles.ts`) each command is. */
+
+export const commandActions: Readonly<Record<string, Action>> = {
+  'org create': 'organizations.change',
+  'org list': 'finance.read',
+  'key issue': 'keys.change',
+  'key rotate': 'keys.change',
+  'key revoke': 'keys.change',
+  'key limits': 'keys.change',
+  'key list': 'accounts.read',
+  'credits grant': 'credits.change',
+  'credits balance': 'accounts.read',
+  'credits lots': 'accounts.read',
+  'credits void': 'credits.change',
+  'credits adjust': 'credits.change',
+  'credits refund': 'credits.change',
+  'credits threshold': 'credits.change',
+  'price show': 'accounts.read',
+  'price propose': 'prices.change',
+  'price diff': 'finance.read',
+  'price approve': 'prices.change',
+  'price withdraw': 'prices.change',
+  'price override': 'prices.change',
+  'price overrides': 'finance.read',
+  'ledger explain': 'accounts.read',
+  'ledger export': 'ledgers.export',
+  'ledger verify': 'finance.read',
+  'ledger acknowledge': 'ledgers.change',
+  'ledger reconcile': 'ledgers.change',
+  'ledger statement': 'ledgers.export',
+  'ledger close': 'ledgers.change',
+  'rerate plan': 'rerates.change',
+  'rerate list': 'finance.read',
+  'rerate show': 'finance.read',
+  'rerate approve': 'rerates.change',
+  'rerate apply': 'rerates.change',
+  'rerate abandon': 'rerates.change',
+  'projection list': 'system.read',
+  'projection rebuild': 'projections.change',
+  'projection cancel': 'projections.change',
+  'projection rebuilds': 'system.read',
+  'projection rollback': 'projections.change',
+  'projection verify': 'system.read',
+  'projection parked': 'system.read',
+  'projection retry': 'projections.change',
+  'projection release': 'projections.change',
+  'process list': 'system.read',
+  'jobs list': 'system.read',
+  'jobs run': 'jobs.run',
+  'jobs dead': 'system.read',
+  'jobs retry': 'jobs.run',
+  'event-log show': 'system.read',
+  'event-log verify': 'system.read',
+  'event-log checkpoint': 'log.change',
+  'event-log checkpoints': 'system.read',
+  'event-log consistency': 'system.read',
+  'event-log announce-key': 'log.change',
+  'event-log copy': 'log.change',
+  'event-log prepare': 'log.change',
+  'backup create': 'log.change',
+  'backup verify': 'log.change',
+  'backup restore': 'installation.change',
+  seed: 'installation.change',
+  'user create': 'users.change',
+  'user list': 'users.read',
+  'user role': 'users.change',
+  'user password': 'users.change',
+  'user disable': 'users.change',
+  'user enable': 'users.change',
+  'user token': 'users.change',
+  'user tokens': 'users.read',
+  'webhook create': 'webhooks.change',
+  'webhook list': 'accounts.read',
+  'webhook deliveries': 'accounts.read',
+  'webhook delete': 'webhooks.change',
+  'webhook test': 'webhooks.change',
+  'webhook resend': 'webhooks.change',
+  'geo status': 'system.read',
+  'companies import': 'data.change',
+  'companies show': 'system.read',
+  'lists refresh': 'data.change',
+  'profiles import': 'data.change',
+  'profiles erase': 'profiles.erase',
+  'epoch-key list': 'system.read',
+  'epoch-key abandon': 'log.change',
+}
+
+/** A command that the table does not know is for admins, whether it changes anything or not. */
+const actionOf = ({ name }: Pick<Command, 'name'>): Action => commandActions[name] ?? 'installation.change'
+
+/**
+ * Throws `CommandRefused` where the person's role does not permit the command. Without a token no person is proved: the command is given
+ * by someone who has the database and its secrets at hand, and could make a token for any user.
+ */
+export const requirePermission = ({ actor, role }: Operator, command: Pick<Command, 'name'>): void => {
+  const action = actionOf(command)
+  if (role === null || mayDo(role, action)) return
+  throw new CommandRefused(
+    `${actor.slice('user:'.length)} is ${role}, and "${command.name}" is for ${rolesThatMay(action)}`,
+  )
+}

@@ -1,0 +1,341 @@
+/** People who operate the service: what each may do, and that one who is disabled may do nothing from then on. */
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import pg from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { issueOperatorToken, operatorTokens, userOfToken } from '../../src/administration/operator-tokens.ts'
+import { type Action, mayDo, rolePermissions, roles } from '../../src/administration/roles.ts'
+import {
+  changePassword,
+  changeRole,
+  createUser,
+  listUsers,
+  setDisabled,
+} from '../../src/administration/user-changes.ts'
+import { openUserDirectory } from '../../src/administration/user-directory.ts'
+import { passwordIsRight, putUser } from '../../src/administration/users.ts'
+import { commands } from '../../src/cli/commands.ts'
+import { commandActions, requirePermission } from '../../src/cli/permissions.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import { createSecrets } from '../../src/guard/secrets.ts'
+import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+
+let database: TestDatabase
+let pool: pg.Pool
+let memory: MemoryEventLog
+let eventLog: EventLog
+const secrets = createSecrets('a secret of at least thirty-two characters')
+const parts = () => ({ pool, eventLog, secrets })
+const actor = 'cli:setup'
+const org = 'org_01J8ZQ5V7N3K2M4P6R8T0W1X2Y'
+
+beforeAll(async () => {
+  database = await testDatabase()
+  pool = new pg.Pool({ connectionString: database.url, max: 8 })
+})
+afterAll(async () => {
+  await pool.end()
+  await database.drop()
+})
+beforeEach(async () => {
+  memory = createMemoryEventLog()
+  eventLog = memory.client('one')
+  await pool.query('delete from users')
+  await eventLog.append(`ledger-${org}`, 'none', [
+    encodeEvent(
+      { type: 'OrganizationRegistered', data: { organization_id: org, name: 'Acme', overdraft_limit: '0' } },
+      { id: '3f0c8f2e-1d5b-5c0e-9a51-0a6f0b7f3f10', actor, effectiveAt: new Date().toISOString() },
+    ),
+  ])
+})
+
+const make = (
+  name: string,
+  role: (typeof roles)[number] | null = 'admin',
+  organizationId: string | null = null,
+) => createUser(parts(), { name, role, organizationId, actor })
+const disable = (name: string, by = parts()) =>
+  setDisabled(by, { name, disabled: true, reason: 'left', actor: 'user:ada' })
+const enable = (name: string) => setDisabled(parts(), { name, disabled: false, reason: 'back', actor })
+const role = (name: string, to: (typeof roles)[number], by = parts()) =>
+  changeRole(by, { name, role: to, organizationId: null, actor })
+const standing = (name: string) => openUserDirectory(parts()).standing(name)
+const operations = () =>
+  memory.eventsOf('operator').map(({ type, data }) => ({ type, data: JSON.parse(data) }))
+/** A session as the dashboard keeps it. */
+const openSession = (name: string) =>
+  pool.query(
+    `insert into dashboard_sessions (id_hash, user_name, expires_at) values (sha256(gen_random_uuid()::text::bytea), $1, now() + interval '1 h')`,
+    [name],
+  )
+const sessions = async (): Promise<number> =>
+  (await pool.query('select from dashboard_sessions')).rowCount ?? 0
+
+describe('a user', () => {
+  test('who is the first of all is admin without being called so; every other one has a role', async () => {
+    expect(await make('ada', null)).toMatchObject({ role: 'admin' })
+    await expect(make('bob', null)).rejects.toThrow('there are users already: say what this one may do')
+    await make('bob', 'viewer')
+    expect((await listUsers(parts())).map((one) => [one.name, one.role])).toEqual([
+      ['ada', 'admin'],
+      ['bob', 'viewer'],
+    ])
+  })
+
+  test('signs in with the password that was shown, and is an event without it', async () => {
+    const { password } = await make('ada')
+    expect(await passwordIsRight(pool, { name: 'ada', password })).toBe(true)
+    const [created] = operations()
+    expect(created).toMatchObject({
+      type: 'UserCreated',
+      data: { user: 'ada', role: 'admin', organization_id: null },
+    })
+    expect(JSON.stringify(operations())).not.toContain(password)
+  })
+
+  test('is not made twice, whoever asks at the same time', async () => {
+    const made = await Promise.allSettled([make('ada'), make('ada'), make('ada')])
+    expect(made.filter(({ status }) => status === 'fulfilled')).toHaveLength(1)
+    expect(operations()).toHaveLength(1)
+    expect(await standing('ada')).toMatchObject({ kind: 'acts', role: 'admin' })
+  })
+
+  test('who is a partner has one organization that there is; no one else has any', async () => {
+    await make('ada')
+    await make('pam', 'partner', org)
+    expect(await standing('pam')).toEqual({ kind: 'acts', user: 'pam', role: 'partner', organizationId: org })
+    await expect(make('pat', 'partner')).rejects.toThrow('a partner has an organization: name it')
+    await expect(make('pat', 'viewer', org)).rejects.toThrow('only a partner has an organization')
+    await expect(make('pat', 'partner', org.replace('0W1X', '0W1Z'))).rejects.toThrow(
+      'there is no organization',
+    )
+    await expect(make('pat', 'partner', org.replace('org_', 'org_test_'))).rejects.toThrow('comes with')
+  })
+
+  test('has a new password, and sessions of the old one end', async () => {
+    const { password: old } = await make('ada')
+    await openSession('ada')
+    const { password } = await changePassword(parts(), { name: 'ada', actor })
+    expect(await passwordIsRight(pool, { name: 'ada', password: old })).toBe(false)
+    expect(await passwordIsRight(pool, { name: 'ada', password })).toBe(true)
+    expect(await sessions()).toBe(0)
+    await expect(changePassword(parts(), { name: 'bob', actor })).rejects.toThrow('there is no user "bob"')
+  })
+
+  test('whose change is cut off before the row is written is as the event says', async () => {
+    await make('ada')
+    await make('bob', 'admin')
+    await disable('bob')
+    await pool.query(`update users set disabled_at = null where name = 'bob'`)
+    expect(await standing('bob')).toMatchObject({ kind: 'refused', why: 'disabled' })
+    await pool.query(`update users set role = 'viewer' where name = 'ada'`)
+    expect(await standing('ada')).toMatchObject({ role: 'admin' })
+  })
+})
+
+describe('a user who is disabled', () => {
+  test('has no session and no token any more, and never gets the old ones back', async () => {
+    await make('ada')
+    await make('bob', 'finance')
+    await openSession('bob')
+    const { token } = await issueOperatorToken(parts(), { user: 'bob', actor })
+    expect(await userOfToken(parts(), token)).toEqual({ user: 'bob', role: 'finance' })
+    await disable('bob')
+    expect(await sessions()).toBe(0)
+    await expect(userOfToken(parts(), token)).rejects.toThrow(/of bob was revoked at .* by user:ada/)
+    await expect(issueOperatorToken(parts(), { user: 'bob', actor })).rejects.toThrow('was disabled at')
+    await expect(changePassword(parts(), { name: 'bob', actor })).rejects.toThrow('"user enable" comes first')
+    await enable('bob')
+    expect(await standing('bob')).toMatchObject({ kind: 'acts', role: 'finance' })
+    await expect(userOfToken(parts(), token)).rejects.toThrow('was revoked')
+    expect(await operatorTokens(parts())).toMatchObject([{ user: 'bob', revoked: { by: 'user:ada' } }])
+  })
+
+  test('is so in a process that had looked before', async () => {
+    await make('ada')
+    await make('bob', 'finance')
+    const other = openUserDirectory({ pool, eventLog: memory.client('two') })
+    expect(await other.standing('bob')).toMatchObject({ kind: 'acts' })
+    await disable('bob')
+    expect(await other.standing('bob')).toMatchObject({ kind: 'refused', why: 'disabled' })
+    await enable('bob')
+    await role('bob', 'viewer')
+    expect(await other.standing('bob')).toMatchObject({ kind: 'acts', role: 'viewer' })
+  })
+
+  test('is disabled by the row alone too, and by the event log alone', async () => {
+    await make('ada')
+    await make('bob', 'finance')
+    const { token } = await issueOperatorToken(parts(), { user: 'bob', actor })
+    await pool.query(`update users set disabled_at = now() where name = 'bob'`)
+    expect(await standing('bob')).toMatchObject({ kind: 'refused', why: 'disabled' })
+    await expect(userOfToken(parts(), token)).rejects.toThrow(
+      'the user bob is disabled in the table of users',
+    )
+  })
+
+  test('cannot come back as a row that was deleted and put in again', async () => {
+    await make('ada')
+    await make('bob', 'finance')
+    await disable('bob')
+    await pool.query(`delete from users where name = 'bob'`)
+    expect(await standing('bob')).toMatchObject({ kind: 'refused', why: 'missing' })
+    await putUser(pool, { name: 'bob', password: 'x', role: 'admin', createdAt: '2026-01-01T00:00:00.000Z' })
+    expect(await standing('bob')).toMatchObject({ kind: 'refused', why: 'another' })
+    await expect(enable('bob')).rejects.toThrow('is not the one the event log knows')
+  })
+
+  test('while the event log is away no one may do anything', async () => {
+    await make('ada')
+    const away = memory.client('away', { onRead: () => 'unavailable' })
+    await expect(openUserDirectory({ pool, eventLog: away }).standing('ada')).rejects.toThrow()
+  })
+})
+
+describe('the last admin', () => {
+  test('is neither disabled nor made anything else', async () => {
+    await make('ada')
+    await make('bob', 'finance')
+    const alone = 'ada is the only admin that is not disabled'
+    await expect(disable('ada')).rejects.toThrow(alone)
+    await expect(role('ada', 'viewer')).rejects.toThrow(alone)
+    await role('bob', 'admin')
+    await role('ada', 'viewer')
+    await expect(disable('bob')).rejects.toThrow('bob is the only admin')
+  })
+
+  test('a disabled admin does not count as another one', async () => {
+    await make('ada')
+    await make('bob')
+    await disable('bob')
+    await expect(disable('ada')).rejects.toThrow('only admin')
+  })
+
+  test('two processes that each disable the other of two admins leave one', async () => {
+    await make('ada')
+    await make('bob')
+    const [one, two] = [memory.client('one'), memory.client('two')]
+    const done = await Promise.allSettled([
+      disable('ada', { ...parts(), eventLog: one }),
+      disable('bob', { ...parts(), eventLog: two }),
+    ])
+    expect(done.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
+    const left = [await standing('ada'), await standing('bob')].filter(({ kind }) => kind === 'acts')
+    expect(left).toHaveLength(1)
+  })
+
+  test('is kept by the event log where the lock in the database was lost', async () => {
+    await make('ada')
+    await make('bob')
+    // Between the look and the append of one, the other disables its last companion without the lock.
+    let meanwhile: (() => Promise<unknown>) | undefined = async () => {
+      meanwhile = undefined
+      const known = memory.eventsOf('operator').find(({ data }) => data.includes('"bob"'))
+      const { user_created_at } = JSON.parse(known?.data ?? '{}')
+      const [id, at] = ['3f0c8f2e-1d5b-5c0e-9a51-0a6f0b7f3f11', new Date().toISOString()]
+      const data = {
+        user: 'bob',
+        user_created_at,
+        role: 'admin',
+        organization_id: null,
+        reason: 'left',
+      } as const
+      await eventLog.append('operator', memory.eventsOf('operator').length - 1, [
+        encodeEvent({ type: 'UserDisabled', data }, { id, actor, effectiveAt: at }),
+      ])
+    }
+    const slow = memory.client('slow', {
+      onAppend: async () => {
+        await meanwhile?.()
+        return undefined
+      },
+    })
+    await expect(disable('ada', { ...parts(), eventLog: slow })).rejects.toThrow('ada is the only admin')
+    expect(await standing('ada')).toMatchObject({ kind: 'acts' })
+  })
+})
+
+describe('a user from before there were roles', () => {
+  test('is admin, as all of them could do everything', async () => {
+    const migration = readFileSync(
+      fileURLToPath(new URL('../../migrations/0016_user_roles.sql', import.meta.url)),
+      'utf8',
+    )
+    const client = await pool.connect()
+    try {
+      await client.query('begin')
+      await client.query('create schema before; set local search_path = before')
+      await client.query(
+        `create function end_dashboard_sessions() returns trigger language plpgsql as 'begin return null; end'`,
+      )
+      await client.query('create table users (name text primary key, password_phc text not null)')
+      await client.query(`insert into users values ('ada', 'x')`)
+      await client.query(migration)
+      expect((await client.query('select role, disabled_at from users')).rows).toEqual([
+        { role: 'admin', disabled_at: null },
+      ])
+      await expect(client.query(`insert into users values ('bob', 'x')`)).rejects.toThrow(
+        'null value in column "role"',
+      )
+    } finally {
+      await client.query('rollback')
+      client.release()
+    }
+  })
+
+  test('is known to the event log from its first change on', async () => {
+    for (const name of ['ada', 'bob']) await putUser(pool, { name, password: 'x' })
+    expect(await standing('ada')).toMatchObject({ kind: 'acts', role: 'admin' })
+    await disable('bob')
+    expect(await standing('bob')).toMatchObject({ kind: 'refused', why: 'disabled' })
+    await role('ada', 'admin')
+    await pool.query(`update users set role = 'viewer' where name = 'ada'`)
+    expect(await standing('ada')).toMatchObject({ role: 'admin' })
+  })
+})
+
+describe('what a role may do', () => {
+  const actions = Object.keys(rolePermissions).sort() as Action[]
+
+  test('is one table: admin everything, a viewer changes nothing, and no one has an action of no one', () => {
+    expect(actions.length).toBeGreaterThan(15)
+    expect(actions.filter((action) => !mayDo('admin', action))).toEqual([])
+    expect(actions.filter((action) => mayDo('viewer', action) && !/\.(read|export)$/.test(action))).toEqual(
+      [],
+    )
+    expect(actions.filter((action) => mayDo('partner', action))).toEqual([
+      'accounts.read',
+      'keys.change',
+      'ledgers.export',
+      'webhooks.change',
+    ])
+    expect(roles.filter((one) => mayDo(one, 'users.change'))).toEqual(['admin'])
+    expect(roles.filter((one) => mayDo(one, 'credits.change'))).toEqual(['admin', 'finance'])
+    expect(roles.filter((one) => mayDo(one, 'projections.change'))).toEqual(['admin', 'operations'])
+  })
+
+  test('every command has its action, and what changes something is no reading one', () => {
+    const opensNothing = ['doctor', 'migrate', 'completion']
+    const names = commands.map(({ name }) => name).filter((name) => !opensNothing.includes(name))
+    expect(names.filter((name) => !Object.hasOwn(commandActions, name))).toEqual([])
+    expect(Object.keys(commandActions).filter((name) => !names.includes(name))).toEqual([])
+    const changing = commands.filter(({ changes }) => changes !== 'nothing')
+    expect(changing.length).toBeGreaterThan(20)
+    expect(
+      changing.filter((one) => commandActions[one.name]?.endsWith('.read')).map(({ name }) => name),
+    ).toEqual([])
+  })
+
+  test('a command is refused to a person whose role has not its action; one that the table does not know is for admins', () => {
+    const as = (of: (typeof roles)[number] | null) => ({ actor: 'user:vic', role: of })
+    const may = (of: (typeof roles)[number] | null, name: string) => requirePermission(as(of), { name })
+    expect(() => may('viewer', 'credits grant')).toThrow(
+      'vic is viewer, and "credits grant" is for admin or finance',
+    )
+    expect(() => may('finance', 'credits grant')).not.toThrow()
+    expect(() => may('operations', 'a command of tomorrow')).toThrow('is for admin')
+    expect(() => may(null, 'a command of tomorrow')).not.toThrow()
+  })
+})

@@ -1,0 +1,205 @@
+/** Who opens what on the dashboard: by role, by organization, and no one who was disabled; and what of it is an event. */
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { createOrganization } from '../../src/administration/organizations.ts'
+import { changeRole, createUser, setDisabled } from '../../src/administration/user-changes.ts'
+import type { UserRole } from '../../src/events/users.ts'
+import { until } from '../support/house.ts'
+import {
+  type Browser,
+  type DashboardHost,
+  encoded,
+  openBrowser,
+  openDashboardHost,
+  signedIn,
+} from './dashboard-host.ts'
+
+let room: DashboardHost
+let [ours, theirs] = ['', '']
+const actor = 'cli:setup'
+let made = 0
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  const organization = (name: string) =>
+    createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })
+  ours = (await organization('Ours')).organizationId
+  theirs = (await organization('Theirs')).organizationId
+  await room.caughtUp()
+  await person('admin')
+})
+afterAll(() => room.close())
+
+type Person = { readonly name: string; readonly password: string }
+
+const person = async (role: UserRole, organizationId: string | null = null): Promise<Person> => {
+  const name = `${role}-${++made}`
+  const { password } = await createUser(room.foundation, { name, role, organizationId, actor })
+  return { name, password }
+}
+const disable = ({ name }: Person) =>
+  setDisabled(room.foundation, { name, disabled: true, reason: 'left', actor })
+
+/** What of sign-ins is in the event log. */
+const signIns = async () => {
+  const streams = (await room.foundation.eventLog.streams('signin-')).sort()
+  const events = await Promise.all(
+    streams.map((stream) => room.foundation.eventLog.read(stream, { from: 0, max: 1_000 })),
+  )
+  return events
+    .flat()
+    .map(({ type, data, metadata }) => ({ type, ...JSON.parse(data), by: JSON.parse(metadata).actor }))
+}
+
+const pages = () => ({
+  '/': ['admin', 'finance', 'operations', 'viewer'],
+  '/prices': ['admin', 'finance', 'operations', 'viewer', 'partner'],
+  [`/organizations/${ours}`]: ['admin', 'finance', 'operations', 'viewer', 'partner'],
+  [`/organizations/${ours}/usage`]: ['admin', 'finance', 'operations', 'viewer', 'partner'],
+  [`/organizations/${ours}/keys/new`]: ['admin', 'operations', 'partner'],
+})
+
+describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)('%s', (role) => {
+  let browser: Browser
+
+  beforeAll(async () => {
+    browser = await signedIn(room, await person(role, role === 'partner' ? ours : null))
+  })
+
+  test('opens what the table of roles permits, and nothing else', async () => {
+    for (const [path, permitted] of Object.entries(pages())) {
+      const { statusCode } = await browser.get(path)
+      const expected = role === 'partner' && path === '/' ? 303 : permitted.includes(role) ? 200 : 403
+      expect([path, statusCode]).toEqual([path, expected])
+    }
+  })
+
+  test('sends the forms that the table permits, and a refused one changes nothing', async () => {
+    const before = await room.foundation.eventLog.head()
+    const page = await browser.get(`/organizations/${ours}`)
+    const csrf = /name="_csrf" value="([^"]+)"/.exec(page.body)?.[1] ?? ''
+    const statusOf = async (path: string): Promise<number> =>
+      (await browser.post(path, encoded({ _csrf: csrf }))).statusCode
+    // With an empty form 422 is what one gets who may send it.
+    const keys = await statusOf(`/organizations/${ours}/keys/new`)
+    expect(keys === 403).toBe(!['admin', 'operations', 'partner'].includes(role))
+    const prices = await statusOf('/prices/p1/approve')
+    expect(prices).toBe(['admin', 'finance'].includes(role) ? 404 : 403)
+    expect(await room.foundation.eventLog.head()).toBe(before)
+  })
+})
+
+describe('a partner', () => {
+  test('is led to its own organization, and does not learn whether there is another', async () => {
+    const browser = await signedIn(room, await person('partner', ours))
+    expect((await browser.get('/')).headers.location).toBe(`/organizations/${ours}`)
+    const none = theirs.replace(/.$/, (last) => (last === '0' ? '1' : '0'))
+    for (const id of [theirs, none, 'org_x']) {
+      for (const path of [
+        `/organizations/${id}`,
+        `/organizations/${id}/usage.csv`,
+        `/organizations/${id}/keys/new`,
+      ])
+        expect([path, (await browser.get(path)).statusCode]).toEqual([path, 404])
+    }
+  })
+})
+
+describe('a session', () => {
+  test('ends when its user is disabled, in every process, even where the row still says otherwise', async () => {
+    const bob = await person('finance')
+    const browser = await signedIn(room, bob)
+    expect((await browser.get('/')).statusCode).toBe(200)
+    await disable(bob)
+    expect((await browser.get('/')).headers.location).toBe('/login')
+
+    const eve = await person('finance')
+    const kept = await signedIn(room, eve)
+    // As if the process that disabled the user had died between the event and the row.
+    await room.foundation.pool.query('alter table users disable trigger users_disabled')
+    try {
+      await disable(eve)
+      await room.foundation.pool.query('update users set disabled_at = null where name = $1', [eve.name])
+    } finally {
+      await room.foundation.pool.query('alter table users enable trigger users_disabled')
+    }
+    expect((await kept.get('/')).headers.location).toBe('/login')
+    expect(
+      (await room.foundation.pool.query('select from dashboard_sessions where user_name = $1', [eve.name]))
+        .rowCount,
+    ).toBe(0)
+  })
+
+  test('has the role of now at its next page', async () => {
+    const bob = await person('operations')
+    const browser = await signedIn(room, bob)
+    expect((await browser.get(`/organizations/${ours}/keys/new`)).statusCode).toBe(200)
+    await changeRole(room.foundation, { name: bob.name, role: 'viewer', organizationId: null, actor })
+    const refused = await browser.get(`/organizations/${ours}/keys/new`)
+    expect(refused.statusCode).toBe(403)
+    expect(refused.body).toContain('You are signed in as viewer. This is for admin, operations or partner.')
+  })
+})
+
+describe('sign-ins are events', () => {
+  let before = 0
+  beforeEach(async () => {
+    before = (await signIns()).length
+  })
+  const since = async () => (await signIns()).slice(before)
+
+  test('signing in and out, with a keyed hash of the address', async () => {
+    const bob = await person('viewer')
+    const browser = await signedIn(room, bob)
+    await browser.submit('/', {}, '/logout')
+    await browser.submit('/login', bob)
+    const hash = expect.stringMatching(/^[\w-]{43}$/)
+    const by = `user:${bob.name}`
+    expect(await since()).toEqual([
+      { type: 'UserSignedIn', user: bob.name, address_hmac: hash, known_device: false, by },
+      { type: 'UserSignedOut', user: bob.name, by },
+      { type: 'UserSignedIn', user: bob.name, address_hmac: hash, known_device: true, by },
+    ])
+  })
+
+  test('a wrong password names the user, a name that is none names no one, and no text that was typed is kept', async () => {
+    const bob = await person('viewer')
+    for (const name of [bob.name, 'hunter2-typed-here'])
+      expect((await openBrowser(room.host).submit('/login', { name, password: 'hunter3' })).statusCode).toBe(
+        401,
+      )
+    await until('both are put down', async () => (await since()).length === 2)
+    expect(new Set((await since()).map(({ user, reason, count }) => ({ user, reason, count })))).toEqual(
+      new Set([
+        { user: bob.name, reason: 'wrong', count: 1 },
+        { user: null, reason: 'wrong', count: 1 },
+      ]),
+    )
+    expect(JSON.stringify(await since())).not.toContain('hunter')
+  })
+
+  test('who is disabled is told nothing but that it is wrong, and the event says why', async () => {
+    const bob = await person('viewer')
+    await disable(bob)
+    const answer = await openBrowser(room.host).submit('/login', bob)
+    expect(answer.statusCode).toBe(401)
+    expect(answer.body).toContain('The user name or the password is wrong.')
+    await until('it is put down', async () => (await since()).length === 1)
+    expect(await since()).toMatchObject([
+      { type: 'SignInsRefused', user: bob.name, reason: 'disabled', by: 'system' },
+    ])
+  })
+})
+
+test('many guesses are one event and their count', async () => {
+  const own = await openDashboardHost()
+  try {
+    await createUser(own.foundation, { name: 'ada', role: 'admin', organizationId: null, actor })
+    for (let i = 0; i < 9; i++) await openBrowser(own.host).submit('/login', { name: 'ada', password: 'x' })
+    await own.host.close()
+    const [stream = ''] = await own.foundation.eventLog.streams('signin-')
+    const events = await own.foundation.eventLog.read(stream, { from: 0, max: 100 })
+    expect(events.map(({ data }) => JSON.parse(data).count)).toEqual([1, 8])
+  } finally {
+    await own.close()
+  }
+})
