@@ -2,6 +2,8 @@
 export const menu = [
   { href: '/', name: 'Overview' },
   { href: '/prices', name: 'Prices' },
+  { href: '/rerates', name: 'Re-rates' },
+  { href: '/reconcile', name: 'Reconciliation' },
 ] as const satisfies readonly { readonly href: string; readonly name: string }[]
 
 export type MenuPlace = (typeof menu)[number]['href']
@@ -13,6 +15,7 @@ export const organizationMenu = [
   { path: '/statement', name: 'Statement' },
   { path: '/months', name: 'Months' },
   { path: '/lots', name: 'Lots' },
+  { path: '/prices', name: 'Own prices' },
 ] as const satisfies readonly { readonly path: string; readonly name: string }[]
 
 export type OrganizationPlace = (typeof organizationMenu)[number]['path']

@@ -11,6 +11,7 @@ import { keyRoutes } from './key-routes.ts'
 import { lotRoutes } from './lot-routes.ts'
 import { monthRoutes } from './month-routes.ts'
 import { nextOf } from './next.ts'
+import { overrideRoutes } from './override-routes.ts'
 import {
   accountAt,
   csrfOf,
@@ -23,9 +24,12 @@ import {
 import { organizationPage, type StatementView } from './pages/organization.ts'
 import { overviewPage } from './pages/overview.ts'
 import { signInPage } from './pages/sign-in.ts'
+import { priceFormRoutes } from './price-form-routes.ts'
 import { priceRoutes } from './price-routes.ts'
 import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
+import { reconcileRoutes } from './reconcile-routes.ts'
 import { refundRoutes } from './refund-routes.ts'
+import { rerateRoutes } from './rerate-routes.ts'
 import { deviceCookie, deviceCookieOptions, sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
 import { statementRoutes } from './statement-routes.ts'
@@ -98,6 +102,10 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   keyRoutes(pages, context)
   keyPageRoutes(pages, context)
   priceRoutes(pages, context)
+  priceFormRoutes(pages, context)
+  overrideRoutes(pages, context)
+  rerateRoutes(pages, context)
+  reconcileRoutes(pages, context)
   callRoutes(pages, context)
   refundRoutes(pages, context)
   usageRoutes(pages, context)

@@ -2,6 +2,9 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { setPriceOverride } from '../../src/administration/price-overrides.ts'
+import { proposePriceBook } from '../../src/administration/prices.ts'
+import { planRerate, pricesNamed } from '../../src/administration/rerates.ts'
 import { putUser } from '../../src/administration/users.ts'
 import { firstCalls } from '../../src/dashboard/first-call.ts'
 import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
@@ -20,12 +23,38 @@ let room: DashboardHost
 let chromium: Chromium
 let scene: Scene
 let baseUrl = ''
+let lotHref = ''
+let run = ''
 const ada = { name: 'ada', password: 'correct horse battery staple' }
 
 beforeAll(async () => {
   room = await openDashboardHost()
   await putUser(room.foundation.pool, ada)
   scene = await openScene(room, { nowMs: Date.now() })
+  await proposePriceBook(room.foundation, {
+    rulesOver: (base) => base.map((rule) => (rule.sku === 'ip_lookup' ? { ...rule, amount: '0.75' } : rule)),
+    effectiveFrom: new Date(Date.now() + 86_400_000).toISOString(),
+    ...{ reason: 'the contract of next year', actor: 'user:bob' },
+  })
+  const [from, to] = [-20, -1].map((days) => new Date(Date.now() + days * 86_400_000).toISOString())
+  if (from === undefined || to === undefined) throw new Error('no range')
+  const book = await pricesNamed(room.foundation, 'p1', { from, readJson: () => Promise.reject(new Error()) })
+  const asked = { book, from, to, organizationId: null, organizations: [scene.organizationId] }
+  const planned = await planRerate(
+    room.foundation,
+    { ...asked, reason: 'charged too much', actor: 'user:bob' },
+    () => undefined,
+  )
+  run = planned.proposed.run
+  await setPriceOverride(room.foundation, {
+    ...{ organizationId: scene.organizationId, sku: 'ip_lookup', amount: 500_000n, reason: 'contract' },
+    ...{ effectiveFrom: new Date(Date.now() + 60_000).toISOString(), actor: 'user:bob' },
+  })
+  const { rows } = await room.foundation.pool.query<{ grant_id: string }>(
+    'select grant_id from account_lots where organization_id = $1 and remaining_micro > 0 limit 1',
+    [scene.organizationId],
+  )
+  lotHref = `/organizations/${scene.organizationId}/lots/${rows[0]?.grant_id}/void`
   baseUrl = await room.host.listen({ host: '127.0.0.1', port: 0 })
   chromium = await openChromium(baseUrl)
 })
@@ -60,12 +89,25 @@ const paths = (): Readonly<Record<string, string>> => {
     month: `${organization}/months/${day(0).slice(0, 7)}`,
     'month-before': `${organization}/months/${day(-31).slice(0, 7)}`,
     lots: `${organization}/lots`,
+    'own-prices': `${organization}/prices`,
+    refund: `${organization}/calls/${scene.requestId}/refund`,
+    'lot-void': lotHref,
     prices: '/prices',
+    'prices-new': '/prices/new',
+    proposal: '/prices/p1',
+    'proposal-cost': `/prices/p1/cost?month=${day(0).slice(0, 7)}`,
+    'proposal-withdraw': '/prices/p1/withdraw',
+    rerates: '/rerates',
+    'rerate-new': '/rerates/new',
+    rerate: `/rerates/${run}`,
+    reconcile: '/reconcile',
     missing: '/nothing',
   }
 }
 
 const day = (from: number): string => new Date(Date.now() + from * 86_400_000).toISOString().slice(0, 10)
+
+const perWindowMs = 180_000
 
 describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width }) => {
   let window: Window
@@ -78,21 +120,25 @@ describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width 
   })
   afterAll(() => window?.close())
 
-  test('every page is whole', async () => {
-    const wrong: Record<string, unknown> = {}
-    for (const [name, path] of Object.entries(paths())) {
-      window.complaints()
-      await window.page.goto(path, { waitUntil: 'networkidle' })
-      await picture(window.page, `${name}-${scheme}-${width}`)
-      const found = {
-        complaints: window.complaints().filter((said) => name !== 'missing' || !said.includes('404')),
-        beyond: await overhang(window.page),
-        axe: await axeFindings(window.page),
+  test(
+    'every page is whole',
+    async () => {
+      const wrong: Record<string, unknown> = {}
+      for (const [name, path] of Object.entries(paths())) {
+        window.complaints()
+        await window.page.goto(path, { waitUntil: 'networkidle' })
+        await picture(window.page, `${name}-${scheme}-${width}`)
+        const found = {
+          complaints: window.complaints().filter((said) => name !== 'missing' || !said.includes('404')),
+          beyond: await overhang(window.page),
+          axe: await axeFindings(window.page),
+        }
+        if (found.complaints.length > 0 || found.beyond > 0 || found.axe.length > 0) wrong[name] = found
       }
-      if (found.complaints.length > 0 || found.beyond > 0 || found.axe.length > 0) wrong[name] = found
-    }
-    expect(wrong).toEqual({})
-  })
+      expect(wrong).toEqual({})
+    },
+    perWindowMs,
+  )
 })
 
 test('a key is issued by clicks and copied, and the lines beside it make calls', async () => {

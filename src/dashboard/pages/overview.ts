@@ -33,6 +33,7 @@ export const overviewPage = ({
 }: Overview): Html =>
   layout({
     title: 'Overview',
+    at: '/',
     viewer,
     main: html`<h1>Overview</h1>
 <section aria-labelledby="organizations">

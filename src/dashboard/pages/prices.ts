@@ -2,7 +2,7 @@ import type { RuleChange } from '../../billing/price-rules.ts'
 import type { PriceProposal, PublishedBook } from '../../billing/prices.ts'
 import type { PriceBookRule } from '../../events/prices.ts'
 import { type Html, html, type Renderable } from '../html.ts'
-import { csrfField, type FormFault, faultNotice, layout, table, type Viewer } from './layout.ts'
+import { type FormFault, faultNotice, formFields, layout, table, type Viewer } from './layout.ts'
 
 /** What calls cost, what they will cost, and what someone proposes they should. */
 
@@ -17,8 +17,8 @@ export const pricesPage = ({ viewer, inForce, upcoming, open }: PricesView): Htm
   layout({
     title: 'Prices',
     viewer,
-    main: html`<p class="eyebrow"><a href="/">Overview</a></p>
-<h1>Prices</h1>
+    at: '/prices',
+    main: html`<div class="heading"><h1>Prices</h1><a class="button" href="/prices/new">Propose prices</a></div>
 ${
   open.length > 0 &&
   html`<section aria-labelledby="proposals">
@@ -45,7 +45,8 @@ ${inForce === null ? html`<p class="empty">No price book is in force.</p>` : boo
 </section>
 ${upcoming.map(
   (book) => html`<section aria-labelledby="book-${book.version}">
-<h2 id="book-${book.version}">From ${book.effective_from}</h2>
+<div class="heading"><h2 id="book-${book.version}">From ${book.effective_from}</h2>
+<a href="/prices/${book.version}/withdraw">Withdraw<span class="unseen"> price book ${book.version}</span></a></div>
 ${bookPart(book)}
 </section>`,
 )}`,
@@ -82,7 +83,8 @@ export const proposalPage = ({ viewer, proposal, changes, refused, fault }: Prop
   layout({
     title: `Proposal p${proposal.proposal}`,
     viewer,
-    main: html`<p class="eyebrow"><a href="/">Overview</a> / <a href="/prices">Prices</a></p>
+    at: '/prices',
+    main: html`<p class="eyebrow"><a href="/prices">Prices</a></p>
 <h1>Proposal p${proposal.proposal}</h1>
 ${faultNotice(fault)}
 <p>Proposed by ${proposal.proposer}, to price calls from ${proposal.effective_from} on${proposal.reason !== null && html`: ${proposal.reason}`}.</p>
@@ -97,10 +99,13 @@ ${table({
     { head: 'Credits', kind: 'number', cell: ({ from, to }) => moved(from?.amount, to?.amount) },
   ],
 })}
+<p class="actions"><a href="/prices/p${proposal.proposal}/cost">What a month would have cost</a>
+<a href="/prices/p${proposal.proposal}/withdraw">Withdraw</a></p>
 ${
   refused === null
-    ? html`<form class="fields" method="post" action="/prices/p${proposal.proposal}/approve">
-${csrfField(viewer.csrf)}
+    ? html`<p>Once it is approved it prices calls from ${proposal.effective_from} on. It can be withdrawn until then, and what was charged before keeps its price.</p>
+<form class="fields" method="post" action="/prices/p${proposal.proposal}/approve">
+${formFields(viewer)}
 <p class="actions"><button type="submit">Approve p${proposal.proposal}</button> <a href="/prices">Cancel</a></p>
 </form>`
     : html`<p class="notice">${refused}</p>`

@@ -1,0 +1,71 @@
+import type { FastifyInstance } from 'fastify'
+import { catchUp } from '../administration/catch-up.ts'
+import { InputFault } from '../administration/input.ts'
+import { organizationsOf } from '../administration/ledgers.ts'
+import { provedOperator } from '../administration/operator.ts'
+import { reconcileLedgers } from '../administration/reconcile.ts'
+import { lastReconciliation, recordReconciled } from '../administration/reconciliations.ts'
+import { monthOf } from '../administration/statements.ts'
+import { monthAfter, monthStart } from '../billing/months.ts'
+import { type Form, formOf } from './form.ts'
+import { count } from './format.ts'
+import { attemptOnce, type Dashboard, organizationPattern, sendPage, viewerOf } from './page.ts'
+import { reconciledPage, reconcilePage } from './pages/reconcile.ts'
+import { begin } from './work-routes.ts'
+
+/** Log, read models and tariff compared on demand. Only a comparison of everything is recorded, as the nightly one is. */
+
+/** Throws `InputFault`. */
+const wantedIn = (form: Form) => {
+  const [organization, month] = [form.text('organization').trim(), form.text('month').trim()]
+  if (organization !== '' && !organizationPattern.test(organization))
+    throw new InputFault('organization', `"${organization}" is no id of an organization, such as org_01J…`)
+  return {
+    organization: organization === '' ? null : organization,
+    month: month === '' ? null : monthOf('month', month),
+  }
+}
+
+export const reconcileRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  const { foundation, logger } = context
+  pages.get('/reconcile', async (request, reply) => {
+    const last = await lastReconciliation(foundation.eventLog)
+    return sendPage(
+      reply,
+      reconcilePage({ viewer: viewerOf(request, reply), last, typed: () => '', fault: null }),
+    )
+  })
+
+  pages.post('/reconcile', async (request, reply) => {
+    const viewer = viewerOf(request, reply)
+    const outcome = await attemptOnce(context, request, async (form) => wantedIn(form))
+    if ('fault' in outcome) {
+      const last = await lastReconciliation(foundation.eventLog)
+      const typed = formOf(request.body).text
+      return sendPage(reply.code(422), reconcilePage({ viewer, last, typed, fault: outcome.fault }))
+    }
+    const { organization, month } = outcome.done
+    return begin(context, reply, {
+      ...{ key: `reconcile/${organization}/${month}`, title: 'Reconciling', user: viewer.user },
+      run: async (progress) => {
+        await catchUp(foundation, logger)
+        const ledgers = await reconcileLedgers(foundation, {
+          organizations: organization === null ? await organizationsOf(foundation) : [organization],
+          ...(month === null
+            ? {}
+            : {
+                range: {
+                  fromMs: Date.parse(monthStart(month)),
+                  toMs: Date.parse(monthStart(monthAfter(month))),
+                },
+              }),
+          onProgress: (id, events) => progress(`${id}: ${count(events)} events are compared.`),
+        })
+        const whole = organization === null && month === null
+        if (whole)
+          await recordReconciled(foundation, ledgers, { whole: true, ...provedOperator(viewer.user) })
+        return { page: (of) => reconciledPage({ viewer: of, ledgers, whole }) }
+      },
+    })
+  })
+}

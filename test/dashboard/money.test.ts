@@ -1,0 +1,258 @@
+/** Prices are proposed, tried, approved by another person and withdrawn; calls are re-rated; everything is reconciled. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { pricesAt } from '../../src/administration/prices.ts'
+import { putUser } from '../../src/administration/users.ts'
+import {
+  type Browser,
+  type DashboardHost,
+  openBrowser,
+  openDashboardHost,
+  signedIn,
+} from './dashboard-host.ts'
+import { openScene, type Scene } from './scene.ts'
+
+let room: DashboardHost
+let ada: Browser
+let bob: Browser
+let scene: Scene
+let base = ''
+const nowMs = Date.now()
+const at = (days: number): string => new Date(nowMs + days * 86_400_000).toISOString()
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  const users = ['ada', 'bob'].map((name) => ({ name, password: 'correct horse battery staple' }))
+  for (const user of users) await putUser(room.foundation.pool, user)
+  const [first, second] = await Promise.all(users.map((user) => signedIn(room, user)))
+  if (first === undefined || second === undefined) throw new Error('no one')
+  ;[ada, bob] = [first, second]
+  scene = await openScene(room, { nowMs, days: 40 })
+  base = `/organizations/${scene.organizationId}`
+})
+afterAll(() => room?.close())
+
+/** Follows to the page of what was begun, until it has come to something. */
+const ended = async (browser: Browser, path: string) => {
+  for (let looks = 0; looks < 2_000; looks++) {
+    const answer = await browser.get(path)
+    if (!answer.body.includes('data-progress=')) return answer
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  throw new Error('it never ended')
+}
+
+const propose = async (amount: string, from = at(1)): Promise<string> => {
+  const answer = await ada.submit('/prices/new', {
+    from,
+    reason: 'next year',
+    'amount ip_lookup.located': amount,
+  })
+  expect(answer.statusCode).toBe(303)
+  return String(answer.headers.location)
+}
+
+describe('a proposal', () => {
+  test('is made by a form that has the amounts in force, and changes what was typed alone', async () => {
+    const form = await ada.get('/prices/new')
+    expect(form.body).toMatch(/name="amount ip_lookup\.located" value="1"/)
+    const path = await propose('1.5')
+    const { body } = await ada.get(path)
+    expect(body).toContain('1 → 1.5')
+    expect(body.match(/ → /g)).toHaveLength(1)
+  })
+
+  test.each([
+    [{ from: 'soon' }, 'is not an ISO 8601 instant', 'from'],
+    [{ from: '2020-01-01T00:00:00Z' }, 'prices never change backwards', 'from'],
+    [{ reason: ' ' }, 'Nothing but white space', 'reason'],
+    [{ 'amount ip_lookup.located': '-1' }, 'decimal number of credits', null],
+    [{ 'amount ip_lookup.located': '1' }, 'has these very rules', null],
+  ])('with %j is refused in the form, which keeps what was typed', async (wrong, why, field) => {
+    const before = await room.foundation.eventLog.head()
+    const answer = await ada.submit('/prices/new', {
+      ...{ from: at(1), reason: 'typed <b>', 'amount ip_lookup.located': '7' },
+      ...wrong,
+    })
+    expect(answer.statusCode).toBe(422)
+    expect(answer.body).toContain(why)
+    if (field !== null) expect(answer.body).toMatch(new RegExp(`id="${field}"[^>]*aria-invalid="true"`))
+    if (field !== 'reason') expect(answer.body).toContain('typed &lt;b&gt;')
+    expect(await room.foundation.eventLog.head()).toBe(before)
+  })
+
+  test('says what a month would have cost, call by call, and charges nothing', async () => {
+    const path = await propose('2')
+    const before = await room.foundation.eventLog.head()
+    const month = at(0).slice(0, 7)
+    const { body } = await ended(ada, `${path}/cost?month=${month}`)
+    const cells = [...body.matchAll(/data-head="(?:Under [^"]+|Difference)"><div>([^<]+)/g)].map(
+      ([, text = '']) => Number(text.replaceAll(',', '')),
+    )
+    const [now = 0, then = 0, difference = 0] = cells
+    expect(now).toBeGreaterThan(0)
+    expect([then, difference]).toEqual([now * 2, now])
+    expect(await room.foundation.eventLog.head()).toBe(before)
+    expect((await ada.get(`${path}/cost?month=2026-13`)).statusCode).toBe(422)
+    expect((await ada.get(`${path}/cost?month=9998-01`)).statusCode).toBe(422)
+    for (const name of ['p999', '1', 'x', '%00'])
+      expect((await ada.get(`/prices/${name}/cost`)).statusCode).toBe(404)
+  })
+
+  test('is withdrawn with a reason, and so is a book that is still to come', async () => {
+    const path = await propose('3')
+    expect((await ada.submit(`${path}/withdraw`, { reason: '' })).statusCode).toBe(422)
+    expect((await ada.submit(`${path}/withdraw`, { reason: 'no' })).headers.location).toBe('/prices')
+    expect((await ada.submit(`${path}/withdraw`, { reason: 'no' })).statusCode).toBe(422)
+    const other = await propose('4')
+    expect((await bob.submit(other, {}, `${other}/approve`)).statusCode).toBe(303)
+    const [book] = (await pricesAt(room.foundation, nowMs)).upcoming
+    const prices = await ada.get('/prices')
+    expect(prices.body).toContain(`href="/prices/${book?.version}/withdraw"`)
+    expect((await ada.submit(`/prices/${book?.version}/withdraw`, { reason: 'no' })).statusCode).toBe(303)
+    expect((await pricesAt(room.foundation, nowMs)).upcoming).toEqual([])
+    for (const name of ['p999', '999', 'x', '%00'])
+      expect((await ada.get(`/prices/${name}/withdraw`)).statusCode).toBe(404)
+  })
+})
+
+describe('prices of an organization’s own', () => {
+  test('are set, listed and withdrawn', async () => {
+    const path = `${base}/prices`
+    expect((await ada.get(path)).body).toContain('It has no prices of its own.')
+    for (const wrong of [
+      { sku: 'nothing' },
+      { amount: 'x' },
+      { 'effective-from': '2020-01-01T00:00:00Z' },
+      { reason: '' },
+    ])
+      expect(
+        (await ada.submit(path, { sku: 'ip_lookup', amount: '0.5', reason: 'contract', ...wrong }))
+          .statusCode,
+      ).toBe(422)
+    const set = { sku: 'ip_lookup', amount: '0.5', 'effective-from': '', reason: 'contract <b>' }
+    expect((await ada.submit(path, set)).headers.location).toBe(path)
+    const { body } = await ada.get(path)
+    expect(body).toContain('contract &lt;b&gt;')
+    expect(body).toContain('user:ada')
+    const override = /<option value="([0-9a-f-]{36})"/.exec(body)?.[1] ?? ''
+    const withdrawn = { override, 'withdraw-reason': 'over' }
+    expect((await ada.submit(path, { ...withdrawn, override: 'x' }, `${path}/withdraw`)).statusCode).toBe(422)
+    expect((await ada.submit(path, withdrawn, `${path}/withdraw`)).headers.location).toBe(path)
+    expect((await ada.get(path)).body).toContain('It has no prices of its own.')
+  })
+})
+
+describe('a re-rate', () => {
+  test('is planned, looked at, approved by another person, applied with progress, and never twice', async () => {
+    const proposal = (await propose('0.5', at(2))).slice('/prices/'.length)
+    const wanted = { book: proposal, from: at(-10), to: at(-1), organization: '', reason: 'too dear <b>' }
+    const begun = await ada.submit('/rerates/new', wanted)
+    const planned = await ended(ada, String(begun.headers.location))
+    const path = String(planned.headers.location)
+    expect(path).toMatch(/^\/rerates\/rr_/)
+    const shown = await ada.get(path)
+    expect(shown.body).toContain('too dear &lt;b&gt;')
+    expect(shown.body).toContain('another person has to approve it')
+    expect((await ada.submit(path, {}, `${path}/approve`)).statusCode).toBe(422)
+    const early = await ended(ada, String((await ada.submit(path, {}, `${path}/apply`)).headers.location))
+    expect(early.statusCode).toBe(422)
+    expect(early.body).toContain('is not approved')
+    expect((await bob.submit(path, {}, `${path}/approve`)).headers.location).toBe(path)
+    const approved = await bob.get(path)
+    expect(approved.body).toContain('Apply it')
+    const given = /<dt>Given back, credits<\/dt><dd>([^<]+)/.exec(approved.body)?.[1] ?? ''
+    expect(Number(given)).toBeGreaterThan(0)
+    const applied = await ended(bob, String((await bob.submit(path, {}, `${path}/apply`)).headers.location))
+    expect(applied.headers.location).toBe(path)
+    expect((await ada.get(path)).body).toContain(`balances changed by ${given}`)
+    expect((await ada.get(path)).body).not.toContain('Apply it')
+    const again = await ended(
+      ada,
+      String((await ada.submit(`${base}/prices`, {}, `${path}/apply`)).headers.location),
+    )
+    expect(again.statusCode).toBe(422)
+    expect((await ada.get('/rerates')).body).toContain(path)
+  })
+
+  test.each([
+    [{ book: 'x' }, 'is no price book', 'book'],
+    [{ book: '99' }, 'there is no price book 99', null],
+    [{ from: 'x' }, 'is not an ISO 8601 instant', 'from'],
+    [{ to: '2999-01-01T00:00:00Z' }, 'is still to come', 'to'],
+    [{ organization: 'x' }, 'is no id of an organization', 'organization'],
+    [{ reason: '' }, 'Nothing but white space', 'reason'],
+  ])('with %j is not planned', async (wrong, why, field) => {
+    const answer = await ada.submit('/rerates/new', {
+      ...{ book: '1', from: at(-2), to: at(-1), organization: '', reason: 'r' },
+      ...wrong,
+    })
+    expect(answer.statusCode).toBe(422)
+    expect(answer.body.toLowerCase()).toContain(why.toLowerCase())
+    if (field !== null) expect(answer.body).toMatch(new RegExp(`id="${field}"[^>]*aria-invalid="true"`))
+  })
+
+  test('is given up with a reason', async () => {
+    const wanted = { book: '1', from: at(-2), to: at(-1), organization: scene.organizationId, reason: 'r' }
+    const planned = await ended(ada, String((await ada.submit('/rerates/new', wanted)).headers.location))
+    const path = String(planned.headers.location)
+    expect((await ada.submit(path, { reason: '' }, `${path}/abandon`)).statusCode).toBe(422)
+    expect((await ada.submit(path, { reason: 'not now' }, `${path}/abandon`)).headers.location).toBe(path)
+    expect((await ada.get(path)).body).toContain('not now')
+  })
+
+  test('that does not exist is no page', async () => {
+    for (const run of ['x', '%00']) expect((await ada.get(`/rerates/${run}`)).statusCode).toBe(404)
+    const none = await ada.get('/rerates/rr_01J8ZQ5V7N3K2M4P6R8T0W1X2Y')
+    expect(none.statusCode).toBe(422)
+    expect(none.body).toContain('There is no re-rate')
+  })
+})
+
+describe('a reconciliation', () => {
+  test('of everything agrees, and is recorded', async () => {
+    const done = await ended(ada, String((await ada.submit('/reconcile', {})).headers.location))
+    expect(done.body).toContain('Everything agrees')
+    expect(done.body).toContain('Recorded in the event log.')
+    expect((await ada.get('/reconcile')).body).toContain('<dt>Differences</dt><dd>0</dd>')
+  })
+
+  test('names a row that was changed', async () => {
+    const { pool } = room.foundation
+    const change = (by: number) =>
+      pool.query(
+        `update ledger_lines_v2 set amount_micro = amount_micro + $2 where ledger = ledger_key($1) and request_id = $3`,
+        [...[scene.organizationId, by, scene.requestId]],
+      )
+    await change(1)
+    const wanted = { organization: scene.organizationId, month: '' }
+    const done = await ended(ada, String((await ada.submit('/reconcile', wanted)).headers.location))
+    await change(-1)
+    expect(done.body).toContain('There are differences')
+    expect(done.body).toContain(scene.requestId)
+    expect(done.body).toContain('Of a part: not recorded.')
+  })
+
+  test.each([{ organization: 'x' }, { month: '2026-13' }])('of %j is refused in the form', async (wrong) => {
+    expect((await ada.submit('/reconcile', wanted(wrong))).statusCode).toBe(422)
+  })
+})
+
+const wanted = (wrong: { organization?: string; month?: string }) => ({
+  organization: '',
+  month: '',
+  ...wrong,
+})
+
+test('none of it is for people who are not signed in', async () => {
+  const stranger = openBrowser(room.host)
+  for (const path of [
+    '/prices/new',
+    '/prices/p1/cost',
+    '/prices/p1/withdraw',
+    '/rerates',
+    '/rerates/new',
+    '/reconcile',
+    `${base}/prices`,
+  ])
+    expect((await stranger.get(path)).statusCode).toBe(303)
+})
