@@ -141,7 +141,7 @@ test('restored into an empty folder: proved, the same rows as a rebuild makes, t
   const balances = await balancesIn(from())
   const [known] = await startCallingOnce()
   // After the backup: it brings this person back, and the folder of keys does not.
-  expect((await cli(['profiles', 'erase', people[0]], from())).code).toBe(0)
+  expect((await cli(['profiles', 'erase', people[0], '--yes'], from())).code).toBe(0)
   const there = await folder('to')
   const restored = await cliJson<{ ok: boolean; events: number; seconds: number }>(
     ['backup', 'restore', file('next.tar')],
