@@ -45,7 +45,7 @@ const copyOf = ({ config }: Pick<CommandContext, 'config'>, given: Given) => {
 }
 
 /** A URL without the user and the password in it. */
-const shownUrl = (url: string): string => url.replace(/\/\/[^/]*@/, '//')
+const shownUrl = (url: string): string => url.replace(/\/\/.*@/, '//')
 
 const copy: Command = {
   name: 'event-log copy',
@@ -92,6 +92,22 @@ const copy: Command = {
   },
 }
 
+const prepareOf = (config: CommandContext['config'], given: Given) => {
+  const user = eventStoreUserOf(given.required('user'))
+  const { EVENT_LOG_ADMIN_URL: url, EVENT_LOG_USER_PASSWORD: password } = config
+  if (url === undefined || !storeUrl.test(url))
+    throw new UsageError(
+      'EVENT_LOG_ADMIN_URL: set it to esdb://… with the user and password of an administrator',
+    )
+  if (password === undefined)
+    throw new UsageError('EVENT_LOG_USER_PASSWORD: set it to the password of the new user')
+  if (/[?&]tls=false/i.test(url))
+    throw new UsageError(
+      'EVENT_LOG_ADMIN_URL: an EventStoreDB without TLS knows no users; there is nothing to prepare',
+    )
+  return { user, url, password }
+}
+
 const prepare: Command = {
   name: 'event-log prepare',
   summary:
@@ -103,28 +119,16 @@ const prepare: Command = {
     asks: 'on a terminal',
     left: 'The user may be made without its rights: the same command makes the rest.',
     plan: async ({ config }, given) => {
-      const user = eventStoreUserOf(given.required('user'))
-      const at = config.EVENT_LOG_ADMIN_URL ?? ''
+      const { user, url } = prepareOf(config, given)
       return {
         says: [
-          `Make the user ${user} at ${shownUrl(at)}, or give it the password of EVENT_LOG_USER_PASSWORD, with the rights the service needs.`,
+          `Make the user ${user} at ${shownUrl(url)}, or give it the password of EVENT_LOG_USER_PASSWORD, with the rights the service needs.`,
         ],
       }
     },
   },
   run: async ({ config, logger }, given) => {
-    const user = eventStoreUserOf(given.required('user'))
-    const { EVENT_LOG_ADMIN_URL: url, EVENT_LOG_USER_PASSWORD: password } = config
-    if (url === undefined || !storeUrl.test(url))
-      throw new UsageError(
-        'EVENT_LOG_ADMIN_URL: set it to esdb://… with the user and password of an administrator',
-      )
-    if (password === undefined)
-      throw new UsageError('EVENT_LOG_USER_PASSWORD: set it to the password of the new user')
-    if (/[?&]tls=false/i.test(url))
-      throw new UsageError(
-        'EVENT_LOG_ADMIN_URL: an EventStoreDB without TLS knows no users; there is nothing to prepare',
-      )
+    const { user, url, password } = prepareOf(config, given)
     const { created, settingsChanged, settings } = await prepareEventStore(
       { variable: 'EVENT_LOG_ADMIN_URL', url },
       { user, password, shared: config.EVENT_LOG_PREFIX !== undefined, logger },

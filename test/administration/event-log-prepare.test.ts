@@ -88,9 +88,12 @@ test('a user is made that reads everything and writes streams; doing it again ch
 test('what is missing or refused is said in one line, without a secret', async () => {
   const { code, err } = await prepare({ EVENT_LOG_ADMIN_URL: urlFor(adminUrl, 'admin', 'wrong') })
   expect(code).toBe(2)
-  expect(err.trim()).toMatch(
-    /^EVENT_LOG_ADMIN_URL: EventStoreDB at .* refuses the user or the password \(16 UNAUTH[^\n]*$/,
-  )
+  expect(JSON.parse(err)).toMatchObject({
+    ...{ code: 'configuration', field: 'EVENT_LOG_ADMIN_URL' },
+    message: expect.stringMatching(
+      /^EVENT_LOG_ADMIN_URL: EventStoreDB at .* refuses the user or the password \(16 UNAUTH[^\n]*$/,
+    ),
+  })
   const faulty = [
     [{ EVENT_LOG_ADMIN_URL: '' }, 'enrichment', 'EVENT_LOG_ADMIN_URL: set it'],
     [{ EVENT_LOG_ADMIN_URL: 'esdb://a:b@h?tls=false' }, 'enrichment', 'without TLS knows no users'],
