@@ -65,7 +65,8 @@ export const errorCatalogue = {
 export type ErrorCode = keyof typeof errorCatalogue
 
 /** What went wrong before there was a body, or with it, beside 400. */
-type UnreadableStatus = 408 | 413 | 415 | 431
+export const unreadableStatuses = [408, 413, 415, 431] as const
+type UnreadableStatus = (typeof unreadableStatuses)[number]
 
 /** An expected failure, returned and never thrown. `status` differs from the catalogue's only for REQ_001. */
 export type Refusal = {

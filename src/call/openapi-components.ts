@@ -1,4 +1,5 @@
 import { type ErrorCode, errorCatalogue } from './errors.ts'
+import type { Examples, HeaderName } from './examples.ts'
 
 /** What is true of every call, written once in the OpenAPI document: headers, errors, the key under which a call is made once. Pure. */
 
@@ -34,7 +35,7 @@ export const errorSchemas = (): Json =>
     }),
   )
 
-export const headerRefs = (...names: readonly (keyof ReturnType<typeof headers>)[]): Json =>
+export const headerRefs = (...names: readonly HeaderName[]): Json =>
   Object.fromEntries(names.map((name) => [wireNames[name], { $ref: `#/components/headers/${name}` }]))
 
 const wireNames = {
@@ -47,36 +48,46 @@ const wireNames = {
   IdempotentReplayed: 'Idempotent-Replayed',
 } as const
 
-const text = (about: string, example: string): Json => ({
-  description: about,
-  schema: { type: 'string' },
-  example,
-})
+const text = { type: 'string' } as const
 
-export const headers = () => ({
-  RequestId: { description: 'The id of the call.', schema: requestId, example: '01M7YKBR1318CPB17F0R6929Z4' },
-  CreditsCharged: text('What the call was charged.', '1.5'),
-  CreditsRemaining: text('What is left. Below zero where the organization may overdraw.', '998.5'),
-  RateLimitPolicy: text(
-    'The limits of the key: how many calls (q) in how many seconds (w).',
-    '"minute";q=600;w=60, "day";q=100000;w=86400',
-  ),
-  RateLimit: text(
-    'How many calls are left (r) in each window, and how many seconds it lasts (t).',
-    '"minute";r=599;t=60, "day";r=99999;t=86400',
-  ),
+/** Without examples: those are answers' own (`examples.ts`). */
+const describedHeaders = {
+  RequestId: { description: 'The id of the call.', schema: requestId },
+  CreditsCharged: { description: 'What the call was charged.', schema: text },
+  CreditsRemaining: {
+    description: 'What is left. Below zero where the organization may overdraw.',
+    schema: text,
+  },
+  RateLimitPolicy: {
+    description: 'The limits of the key: how many calls (q) in how many seconds (w).',
+    schema: text,
+  },
+  RateLimit: {
+    description: 'How many calls are left (r) in each window, and how many seconds it lasts (t).',
+    schema: text,
+  },
   RetryAfter: {
     description: 'Seconds after which to ask again.',
     schema: { type: 'integer', minimum: 0 },
-    example: 2,
   },
   IdempotentReplayed: {
     description:
       'The answer is that of an earlier call with the same Idempotency-Key, and was not charged again.',
     schema: { const: 'true' },
-    example: 'true',
   },
-})
+} as const satisfies Record<HeaderName, Json>
+
+export const headers = (examples: Examples['headers']): Json =>
+  Object.fromEntries(
+    Object.entries(describedHeaders).map(([name, header]) => {
+      const example = examples[name as HeaderName]
+      return [name, { ...header, example: name === 'RetryAfter' ? Number(example) : example }]
+    }),
+  )
+
+/** What was answered with each error. */
+export const errorExamples = (errors: Examples['errors']): Json =>
+  Object.fromEntries(Object.entries(errors).map(([name, value]) => [name, { value }]))
 
 export const idempotencyKey = {
   name: 'Idempotency-Key',

@@ -1,7 +1,9 @@
 import { z } from 'zod'
-import { type ErrorCode, errorCatalogue } from './errors.ts'
+import { type ErrorCode, errorCatalogue, unreadableStatuses } from './errors.ts'
+import type { Example, Examples } from './examples.ts'
 import type { DescribedCall } from './form.ts'
 import {
+  errorExamples,
   errorSchemas,
   headerRefs,
   headers,
@@ -21,9 +23,10 @@ type Documented = {
   readonly dashboard: readonly DescribedCall[]
   readonly dashboardUrl: string
   readonly version: string
+  readonly examples: Examples
 }
 
-export const openApiOf = ({ api, dashboard, dashboardUrl, version }: Documented): Json => {
+export const openApiOf = ({ api, dashboard, dashboardUrl, version, examples }: Documented): Json => {
   const paths: Record<string, Record<string, unknown>> = {}
   const elsewhere = {
     servers: [
@@ -41,7 +44,7 @@ export const openApiOf = ({ api, dashboard, dashboardUrl, version }: Documented)
     for (const call of calls) {
       const path = call.path.replaceAll(/:(\w+)/g, '{$1}')
       paths[path] ??= { ...shared }
-      paths[path][call.method.toLowerCase()] = operationOf(call)
+      paths[path][call.method.toLowerCase()] = operationOf(call, examples)
     }
   return {
     openapi: '3.1.0',
@@ -68,7 +71,8 @@ export const openApiOf = ({ api, dashboard, dashboardUrl, version }: Documented)
           description: 'A key of your organization.',
         },
       },
-      headers: headers(),
+      headers: headers(examples.headers),
+      examples: errorExamples(examples.errors),
       parameters: { IdempotencyKey: idempotencyKey },
       schemas: errorSchemas(),
     },
@@ -107,8 +111,9 @@ const codesOf = ({ permission, method, document }: DescribedCall): readonly Erro
   ...document.codes,
 ]
 
-const operationOf = (call: DescribedCall): Json => {
+const operationOf = (call: DescribedCall, { answers, errors }: Examples): Json => {
   const { method, document, permission, path } = call
+  const shown = answers[document.operationId] ?? {}
   const { operationId, summary, description: about, request, accepted } = document
   const properties = request === null ? {} : (schemaOf(request, 'input').properties as Record<string, Json>)
   const required = request === null ? [] : ((schemaOf(request, 'input').required ?? []) as string[])
@@ -131,21 +136,28 @@ const operationOf = (call: DescribedCall): Json => {
       : {
           requestBody: {
             required: true,
-            content: { 'application/json': { schema: schemaOf(request, 'input') } },
+            content: {
+              'application/json': { schema: schemaOf(request, 'input'), ...named(shown, 'request') },
+            },
           },
         }),
     responses: {
-      200: answerOf(call),
+      200: answerOf(call, shown[200]),
       ...(accepted === undefined
         ? {}
         : {
             202: {
               description: 'There will be an answer. Ask again after `Retry-After`.',
               headers: headerRefs('RetryAfter', ...answerHeaders),
-              content: { 'application/json': { schema: enveloped(accepted) } },
+              content: {
+                'application/json': {
+                  schema: enveloped(accepted),
+                  ...named({ 202: shown[202] ?? {} }, 'answer'),
+                },
+              },
             },
           }),
-      ...refusalsOf(codesOf(call)),
+      ...refusalsOf(codesOf(call), errors),
     },
   }
 }
@@ -158,7 +170,10 @@ const answerHeaders = [
   'RateLimit',
 ] as const
 
-const answerOf = ({ method, body, document }: DescribedCall): Json => {
+const answerOf = (
+  { method, body, document }: DescribedCall,
+  shown: Readonly<Record<string, Example>> = {},
+): Json => {
   const { result, beside, streams } = document
   const replayed = method === 'POST' ? (['IdempotentReplayed'] as const) : []
   const schema =
@@ -170,7 +185,7 @@ const answerOf = ({ method, body, document }: DescribedCall): Json => {
   return {
     description: 'The answer.',
     headers: headerRefs(...answerHeaders, ...replayed),
-    content: { [streams ?? 'application/json']: { schema } },
+    content: { [streams ?? 'application/json']: { schema, ...named({ 200: shown }, 'answer') } },
   }
 }
 
@@ -188,13 +203,27 @@ const enveloped = (result: z.ZodType, beside?: z.ZodObject): Json => {
   }
 }
 
-/** Refusals by status: what they mean, and which codes say so. */
-const refusalsOf = (codes: readonly ErrorCode[]): Json => {
-  const byStatus = Map.groupBy(new Set(codes), (code) => errorCatalogue[code].status)
+/** The examples of some statuses: what was asked, or what was answered. */
+const named = (shown: Examples['answers'][string], part: keyof Example): Json => {
+  const some = Object.values(shown).flatMap((byName) => Object.entries(byName))
+  return some.length === 0
+    ? {}
+    : { examples: Object.fromEntries(some.map(([name, example]) => [name, { value: example[part] }])) }
+}
+
+/** Of a request that cannot be read there are several statuses. */
+const statusesOf = (code: ErrorCode): readonly number[] =>
+  code === 'REQ_001' ? [errorCatalogue[code].status, ...unreadableStatuses] : [errorCatalogue[code].status]
+
+/** Refusals by status: what they mean, which codes say so, and one that was answered. */
+const refusalsOf = (codes: readonly ErrorCode[], errors: Examples['errors']): Json => {
+  const pairs = [...new Set(codes)].flatMap((code) => statusesOf(code).map((status) => ({ code, status })))
+  const byStatus = Map.groupBy(pairs, ({ status }) => status)
   return Object.fromEntries(
-    [...byStatus].map(([status, some]) => [
-      status,
-      {
+    [...byStatus].map(([status, found]) => {
+      const some = found.map(({ code }) => code)
+      const refs = some.map((code) => ({ $ref: `#/components/schemas/${code}` }))
+      const answer = {
         description: some.map((code) => `\`${code}\`: ${errorCatalogue[code].when}.`).join(' '),
         headers: headerRefs(
           'RequestId',
@@ -202,15 +231,22 @@ const refusalsOf = (codes: readonly ErrorCode[]): Json => {
         ),
         content: {
           'application/json': {
-            schema:
-              some.length === 1
-                ? { $ref: `#/components/schemas/${some[0]}` }
-                : { oneOf: some.map((code) => ({ $ref: `#/components/schemas/${code}` })) },
+            schema: refs.length === 1 ? refs[0] : { oneOf: refs },
+            ...refusalsShown(some, status, errors),
           },
         },
-      },
-    ]),
+      }
+      return [status, answer]
+    }),
   )
+}
+
+const refusalsShown = (codes: readonly ErrorCode[], status: number, errors: Examples['errors']): Json => {
+  const shown = codes.flatMap((code) => {
+    const name = status === errorCatalogue[code].status ? code : `${code}_${status}`
+    return Object.hasOwn(errors, name) ? [[code, { $ref: `#/components/examples/${name}` }]] : []
+  })
+  return shown.length === 0 ? {} : { examples: Object.fromEntries(shown) }
 }
 
 /** Without what a reader does not need: patterns of dates and of addresses, which run over lines. */

@@ -82,7 +82,7 @@ ${aside}
 const contents = ({ sections }: Guide): string =>
   sections.length < 2
     ? ''
-    : `<aside><nav aria-label="On this page"><p>On this page</p><ul>${sections
+    : `<aside><nav aria-label="On this page"><p class="label">On this page</p><ul>${sections
         .map(({ anchor, text }) => `<li><a href="#${anchor}">${escaped(text)}</a></li>`)
         .join('')}</ul></nav></aside>`
 

@@ -1,5 +1,6 @@
 import type { FastifyPluginAsync } from 'fastify'
 import service from '../../package.json' with { type: 'json' }
+import { examples } from '../call/examples.ts'
 import { openApiOf } from '../call/openapi.ts'
 import { capabilities } from '../capabilities/index.ts'
 import type { Config } from '../config.ts'
@@ -16,7 +17,7 @@ export const documentation = ({
   const name = HOST.includes(':') ? `[${HOST}]` : HOST
   const text = JSON.stringify(
     openApiOf({
-      ...{ api: callsOn('api'), dashboard: callsOn('dashboard'), version: service.version },
+      ...{ api: callsOn('api'), dashboard: callsOn('dashboard'), version: service.version, examples },
       dashboardUrl: `${TLS_CERT === undefined ? 'http' : 'https'}://${name}:${DASHBOARD_PORT}`,
     }),
   )

@@ -105,6 +105,29 @@ describe('the document', () => {
   })
 })
 
+type Content = { readonly examples?: Readonly<Record<string, { value?: unknown; $ref?: string }>> }
+
+test('every example fits the schema it is shown beside', async () => {
+  const { components } = document as unknown as {
+    components: { examples: Readonly<Record<string, { value: unknown }>> }
+  }
+  const wrong: string[] = []
+  let shown = 0
+  for (const { path, method, operation } of operations())
+    for (const [status, { content }] of Object.entries(operation.responses)) {
+      const { examples = {} } = (content['application/json'] ?? {}) as Content
+      for (const [name, { value, $ref }] of Object.entries(examples)) {
+        shown++
+        const answer = $ref === undefined ? value : components.examples[$ref.split('/').at(-1) ?? '']?.value
+        const validate = answerSchema(path, method, Number(status))
+        if (validate?.(answer) !== true)
+          wrong.push(`${method} ${path} ${status} ${name}: ${JSON.stringify(validate?.errors)}`)
+      }
+    }
+  expect(wrong).toEqual([])
+  expect(shown).toBeGreaterThan(150)
+})
+
 /** Values a member is given: right ones, wrong ones, and what nobody would send. */
 const membersValue = (name: string): fc.Arbitrary<unknown> => {
   const known: Readonly<Record<string, readonly unknown[]>> = {
