@@ -7,6 +7,8 @@ alter table users
   add column organization_id text collate "C",
   add column disabled_at timestamptz,
   add check ((role = 'partner') = (organization_id is not null));
+-- Not additive: a process of the release before can make no user any more, for it names no role. It does so only where a person asks it to, and
+-- says that it failed.
 alter table users alter column role drop default;
 
 -- Whoever is disabled is signed in nowhere from then on.

@@ -2,6 +2,7 @@
 import './tidy/exports.ts'
 import './tidy/guides.ts'
 import './tidy/imports.ts'
+import './tidy/migrations.ts'
 import './tidy/names.ts'
 import './tidy/purity.ts'
 import './tidy/sizes.ts'

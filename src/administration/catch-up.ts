@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Logger } from 'pino'
 import { projections } from '../../projections/index.ts'
+import type { Position } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { readCheckpoints } from '../projector/checkpoints.ts'
 import { createProjector } from '../projector/run.ts'
@@ -9,18 +10,26 @@ import { createProjector } from '../projector/run.ts'
 const pollMs = 50
 const patienceMs = 60_000
 
+/** Where the projection is that is furthest behind, of how far all have to come. */
+type Caught = { readonly position: Position; readonly target: Position }
+
 /**
  * Resolves when every live projection has folded what the event log holds now. While the service runs its projector
- * does that; otherwise one runs here for as long as it takes. Throws after a minute without getting there.
+ * does that; otherwise one runs here for as long as it takes. Throws after a minute in which nothing was folded.
  */
 export const catchUp = async (
   { url, eventLog, pool, secrets }: Foundation,
   logger: Logger,
+  onProgress: (caught: Caught) => void = () => undefined,
 ): Promise<void> => {
   const target = await eventLog.head()
-  const behind = async (): Promise<boolean> =>
-    (await readCheckpoints(pool)).some(({ position, state }) => state === 'live' && position < target)
-  if (!(await behind())) return
+  /** Of those that are behind, and none where none is. */
+  const positions = async (): Promise<Position[]> =>
+    (await readCheckpoints(pool))
+      .filter(({ position, state }) => state === 'live' && position < target)
+      .map(({ position }) => position)
+  let behind = await positions()
+  if (behind.length === 0) return
   const projector = createProjector({
     url,
     eventLog,
@@ -31,13 +40,17 @@ export const catchUp = async (
   })
   void projector.run()
   try {
-    const deadline = performance.now() + patienceMs
-    while (await behind()) {
+    let deadline = performance.now() + patienceMs
+    while (behind.length > 0) {
+      onProgress({ position: behind.reduce((least, one) => (one < least ? one : least)), target })
       if (performance.now() > deadline)
         throw new Error(
-          `the projections did not reach position ${target} within ${patienceMs / 1000} s; see "projection list"`,
+          `the projections did not reach position ${target}: nothing was folded for ${patienceMs / 1000} s; see "projection list"`,
         )
       await sleep(pollMs)
+      const before = behind.join()
+      behind = await positions()
+      if (behind.join() !== before) deadline = performance.now() + patienceMs
     }
   } finally {
     await projector.stop()

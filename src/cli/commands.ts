@@ -7,6 +7,7 @@ import { creditsCommands } from './credits.ts'
 import { doctorCommand } from './doctor.ts'
 import { epochKeyCommands } from './epoch-key.ts'
 import { eventLogCommands } from './event-log.ts'
+import { installationCommands } from './installation.ts'
 import { jobsCommands } from './jobs.ts'
 import { keyCommands } from './key.ts'
 import { ledgerCommands } from './ledger.ts'
@@ -42,5 +43,6 @@ export const commands: readonly Command[] = [
   ...epochKeyCommands,
   doctorCommand,
   migrateCommand,
+  ...installationCommands,
   completionCommand(() => commands),
 ]

@@ -21,6 +21,7 @@ import { keyDirOf, makeDataDir } from './data-dir.ts'
 import { type Database, openDatabase, prepareReadModels } from './database.ts'
 import { writtenDirs } from './embedded/cluster.ts'
 import { startTimeoutMs } from './embedded/server.ts'
+import { refuseMoved } from './installation-move.ts'
 import { openOwnEventLog, tellingRewritten } from './own-event-log.ts'
 import { sameSecretKey, secretKeyOf } from './secret-key.ts'
 
@@ -83,12 +84,19 @@ const keyDirectory = (config: Config, secretKey: string) => {
   }
 }
 
+const watchDisk = (
+  { DATABASE_URL, DATA_DIR }: Config,
+  logger: Parameters<typeof createDiskWatch>[0]['logger'],
+): DiskWatch => createDiskWatch({ dirs: DATABASE_URL === undefined ? writtenDirs(DATA_DIR) : [], logger })
+
 type FoundationOptions = {
   readonly logger: Logger
   readonly observe?: LedgerObserver
   /** As for `openOwnEventLog`. */
   readonly anyEventLog?: boolean
   readonly anyHistory?: boolean
+  /** Opens although the installation was moved from here, or has not all arrived: for the commands of the move itself. */
+  readonly anyMove?: boolean
   /** How long to wait for a database that another process starts, or that is recovering. Default: a minute. */
   readonly waitMs?: number
   /** The embedded PostgreSQL is another process's, and stays so when that process ends. */
@@ -105,6 +113,7 @@ export const openFoundation = (
     observe,
     anyEventLog = false,
     anyHistory = false,
+    anyMove = false,
     waitMs = startTimeoutMs,
     guest = false,
     family,
@@ -115,6 +124,7 @@ export const openFoundation = (
     const database = await openDatabase(config, { logger, waitMs, guest, closing })
     const { pool } = database
     await sameSecretKey(pool, config, secretKey)
+    if (!anyMove) await refuseMoved(pool)
     await prepareReadModels(pool)
     const own = await openOwnEventLog(config, database, { logger, anyEventLog, anyHistory, closing })
     const secrets = createSecrets(secretKey)
@@ -141,11 +151,8 @@ export const openFoundation = (
     const { epochKeyFiles: files, erasures, signingKeys: keys } = keyDirectory(config, secretKey)
     const epochKeys = openEpochKeys({ pool, files, clock: Date, logger })
     closing.add(epochKeys.close)
-    const diskSpace = createDiskWatch({
-      dirs: config.DATABASE_URL === undefined ? writtenDirs(config.DATA_DIR) : [],
-      // Of processes that were forked the first one tells.
-      logger: guest ? silent : logger,
-    })
+    // Of processes that were forked the first one tells.
+    const diskSpace = watchDisk(config, guest ? silent : logger)
     closing.add(diskSpace.close)
     const treeStore = createTreeStore(pool)
     return {

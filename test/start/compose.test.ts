@@ -234,8 +234,27 @@ describe('every container', () => {
     expect(dockerfile).toContain('USER node')
   })
 
-  test('the guide for operators says how to pin digests', () => {
-    expect(read('src/guides/operators.md').includes('--lock-image-digests')).toBe(true)
+  test('the image holds what the service reads, and starts what npm start starts', () => {
+    const dockerfile = service('migrate').build?.dockerfile_inline ?? ''
+    for (const folder of ['migrations', 'projections', 'src'])
+      expect(dockerfile).toContain(`COPY ${folder} ${folder}\n`)
+    const command: string[] = JSON.parse(/^CMD (.*)$/m.exec(dockerfile)?.[1] ?? '[]')
+    expect(`exec ${command.join(' ')}`).toBe(JSON.parse(read('package.json')).scripts.start)
+  })
+
+  test('services, volumes and networks that one names exist', () => {
+    const volumes = names.flatMap((name) =>
+      (service(name).volumes ?? []).map((one) => one.split(':')[0] ?? ''),
+    )
+    expect(volumes.filter((one) => !/^[./]/.test(one) && !Object.hasOwn(compose.volumes, one))).toEqual([])
+    const networks = names.flatMap((name) => networksOf(service(name)))
+    expect(networks.filter((one) => !Object.hasOwn(compose.networks, one))).toEqual([])
+    const needed = names.flatMap((name) => Object.keys(service(name).depends_on ?? {}))
+    expect(needed.filter((one) => !Object.hasOwn(services, one))).toEqual([])
+  })
+
+  test('the guide to deployment says how to pin digests', () => {
+    expect(read('src/guides/deployment.md').includes('--lock-image-digests')).toBe(true)
   })
 })
 

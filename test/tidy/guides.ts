@@ -63,7 +63,17 @@ describe('the README and the guides', () => {
     ])
     expect(guides).toEqual(
       [
-        ...['billing', 'changelog', 'decisions', 'errors', 'finance', 'idempotency', 'operators', 'partners'],
+        ...[
+          'billing',
+          'changelog',
+          'decisions',
+          'deployment',
+          'errors',
+          'finance',
+          'idempotency',
+          'operators',
+          'partners',
+        ],
         ...['quick-start', 'receipts', 'scaling', 'testing', 'webhooks'],
       ].map((name) => `src/guides/${name}.md`),
     )

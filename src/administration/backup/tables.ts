@@ -27,6 +27,7 @@ export const keptTables = [
 export const leftOutTables = {
   schema_migrations: 'made by the migrations of the restored installation',
   installation: 'remembered at the first start: which event log the rows were folded from',
+  installation_moves: 'marks the database that an installation left or comes to, and no other',
   projection_checkpoints: 'made by the rebuild',
   halted_streams: 'made by the rebuild',
   projection_rebuilds: 'work under way; what was asked for and came of it is in the event log',

@@ -1,0 +1,225 @@
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { urlFor } from '../../src/event-log/eventstoredb/prepare.ts'
+import {
+  type EmbeddedPostgres,
+  startEmbeddedPostgres,
+} from '../../src/foundation/embedded/embedded-postgres.ts'
+import { doubleCertificate } from '../support/eventstore-certificate.ts'
+import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
+import { cli, cliJson, type Service, startService } from '../support/service.ts'
+import {
+  companies,
+  expectProved,
+  expectUsable,
+  observe,
+  people,
+  prices,
+  type Use,
+  useInstallation,
+} from '../support/used-installation.ts'
+
+/**
+ * From the embedded default to a PostgreSQL and an EventStoreDB of one's own, as src/guides/deployment.md, "Move", tells it. One's own
+ * PostgreSQL is another server that the test starts. EventStoreDB is played by a double of its protocol, with TLS and users: it proves the
+ * move, not EventStoreDB. The tests follow each other.
+ */
+
+const adminPassword = 'the administrator of the double'
+const outside = { EMAIL_PROBE: 'off', DNS_SERVERS: '127.0.0.1:9', EGRESS_ALLOW: '127.0.0.1' }
+
+let dir = ''
+let old: Record<string, string>
+let own: Record<string, string>
+let ownPostgres: EmbeddedPostgres
+let double: EventStoreDouble
+let service: Service | undefined
+let use: Use
+let before: object
+
+const started = async (environment: Record<string, string>): Promise<Service> => {
+  service = await startService(environment)
+  return service
+}
+/** What it says when it does not start. */
+const refusal = async (environment: Record<string, string>): Promise<string> => {
+  try {
+    const { end } = await startService(environment)
+    await end('SIGTERM')
+    return 'it started'
+  } catch (error) {
+    return error instanceof Error ? error.message : ''
+  }
+}
+const stop = async (): Promise<void> => {
+  expect(await service?.end('SIGTERM')).toBe(0)
+  service = undefined
+}
+
+/** The SQL of src/guides/deployment.md, "Two roles in the database", in an empty database. */
+const makeDatabase = async (name: string): Promise<Record<string, string>> => {
+  const admin = new pg.Client({ connectionString: ownPostgres.url })
+  await admin.connect()
+  await admin.query(`create role ${name}_owner login password 'of-the-owner'`)
+  await admin.query(`create role ${name}_service login password 'of-the-service'`)
+  await admin.query(`grant ${name}_service to ${name}_owner`)
+  await admin.query(`create database ${name} owner ${name}_owner`)
+  await admin.end()
+  const as = (role: string, password: string): string => {
+    const url = new URL(ownPostgres.url)
+    return Object.assign(url, { username: role, password, pathname: `/${name}` }).href
+  }
+  return {
+    DATABASE_URL: as(`${name}_service`, 'of-the-service'),
+    DATABASE_MIGRATION_URL: as(`${name}_owner`, 'of-the-owner'),
+  }
+}
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'moving-'))
+  const files = {
+    people: join(dir, 'people.jsonl'),
+    companies: join(dir, 'companies.jsonl'),
+    prices: join(dir, 'prices.json'),
+  }
+  await writeFile(files.people, people())
+  await writeFile(files.companies, companies())
+  await writeFile(files.prices, prices())
+  await writeFile(join(dir, 'ca.crt'), doubleCertificate.cert)
+  old = { ...outside, DATA_DIR: join(dir, 'data') }
+  ownPostgres = await startEmbeddedPostgres({ dataDir: join(dir, 'own') })
+  double = await startEventStoreDouble({ secured: { adminPassword } })
+  use = await useInstallation(await started(old), old, files)
+}, 300_000)
+
+afterAll(async () => {
+  await service?.end('SIGTERM')
+  await double?.close()
+  await ownPostgres?.stop()
+  await rm(dir, { recursive: true, force: true })
+}, 60_000)
+
+const move = (environment: Record<string, string>) =>
+  cli(['installation', 'move', '--data-dir', join(dir, 'data')], environment)
+
+describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
+  test('where it goes to is prepared: two roles, an empty database, the event log’s user, the keys', async () => {
+    const adminUrl = urlFor(
+      `esdb://localhost:${double.port}?tlsCAFile=${join(dir, 'ca.crt')}`,
+      'admin',
+      adminPassword,
+    )
+    const password = 'the service at the double'
+    const prepared = await cli(['event-log', 'prepare', '--user', 'enrichment'], {
+      EVENT_LOG_ADMIN_URL: adminUrl,
+      EVENT_LOG_USER_PASSWORD: password,
+    })
+    expect([prepared.code, prepared.err]).toEqual([0, ''])
+    own = {
+      ...outside,
+      ...(await makeDatabase('moved')),
+      EVENT_LOG_URL: urlFor(adminUrl, 'enrichment', password),
+      // As it is set today; a second person would have to approve otherwise.
+      TWO_PERSON: 'off',
+      DATA_DIR: join(dir, 'new'),
+      KEY_DIR: join(dir, 'new-keys'),
+      SECRET_KEY: (await readFile(join(dir, 'data', 'secret_key'), 'utf8')).trim(),
+    }
+  }, 60_000)
+
+  test('a running installation is not moved, and goes on', async () => {
+    const { code, err } = await move({ ...own, KEY_DIR: join(dir, 'data', 'keys') })
+    expect([code, err]).toEqual([1, expect.stringMatching(/^the service in \S+ runs\. Stop it/)])
+    await expectUsable(service ?? (await started(old)), old, use)
+    await stop()
+    // What it counted while it ran is written when it ends. The server is held, so that not every command starts it.
+    const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data') })
+    before = await observe(old, use)
+    await held.stop()
+  }, 120_000)
+
+  test('without its keys, or with another secret, it is not moved, and starts where it was', async () => {
+    expect((await move(own)).err).toMatch(
+      /^epoch keys: the key \S+ .* is not in \S+new-keys[\s\S]*signing key: /,
+    )
+    const other = {
+      ...own,
+      KEY_DIR: join(dir, 'data', 'keys'),
+      SECRET_KEY: 'another one, which is long enough too',
+    }
+    expect((await move(other)).err).toMatch(/^SECRET_KEY: this database was set up with another one/)
+    expect((await cli(['org', 'list'], old)).code).toBe(0)
+    await cp(join(dir, 'data', 'keys'), join(dir, 'new-keys'), { recursive: true })
+  }, 120_000)
+
+  test('interrupted, neither of the two starts; asked for again, it goes on', async () => {
+    double.onAppend = ({ stream }) => (stream.startsWith('ledger-') ? 'deny' : undefined)
+    const interrupted = await move(own)
+    expect(interrupted.code).toBe(1)
+    double.onAppend = undefined
+    expect(await refusal(old)).toMatch(/ended with 2 [\s\S]*DATA_DIR: this installation is being moved to/)
+    expect(await refusal(own)).toMatch(/ended with 2 [\s\S]*not all of it has arrived/)
+    const { code, out, err } = await move(own)
+    expect([code, err]).toEqual([0, ''])
+    expect(out).toMatch(/rows: copied by an earlier attempt\nevent log: \d+ events of \d+ streams\n/)
+  }, 240_000)
+
+  test('everything is as it was: balances, statements, keys, repeated calls, users, webhooks, and every proof is green', async () => {
+    expect(await observe(own, use)).toEqual(before)
+    await expectUsable(await started(own), own, use)
+    await expectProved(own)
+  }, 240_000)
+
+  test('the old one does not start again by mistake, and says where it went', async () => {
+    expect(await refusal(old)).toMatch(
+      /ended with 2 [\s\S]*DATA_DIR: this installation was moved to postgres:\/\/127\.0\.0\.1:\d+\/moved, event log esdb:\/\/localhost:\d+ on 2/,
+    )
+    const granted = await cli(['credits', 'grant', use.organizationId, '5'], old)
+    expect([granted.code, granted.err]).toEqual([2, expect.stringContaining('installation reopen')])
+    expect((await move(own)).out).toContain('Nothing was done.')
+    const elsewhere = { ...own, ...(await makeDatabase('elsewhere')) }
+    expect((await move(elsewhere)).err).toMatch(/was moved to \S+, event log \S+, not to /)
+  }, 120_000)
+
+  test('who wants the old one all the same says so, and is told what that means', async () => {
+    const unasked = await cli(['installation', 'reopen'], old)
+    expect([unasked.code, unasked.err]).toEqual([2, expect.stringContaining('Never start that one again.')])
+    await stop()
+    expect(await cliJson(['installation', 'reopen', '--yes'], old)).toMatchObject({ reopened: true })
+    await started(old)
+    expect(await observe(old, use)).toEqual(before)
+    await stop()
+  }, 120_000)
+})
+
+describe('to a PostgreSQL of one’s own, with the event log in it', () => {
+  test('not into a database that holds an installation, nor into the event log of another', async () => {
+    const there = await move({ ...own, EVENT_LOG_URL: '' })
+    expect([there.code, there.err]).toEqual([2, expect.stringContaining('there is an installation at')])
+    const strange = { ...own, ...(await makeDatabase('strange')) }
+    const started = await startEventStoreDouble({})
+    const log = { ...strange, EVENT_LOG_URL: started.url }
+    const others = { ...log, ...(await makeDatabase('others')) }
+    await cliJson(['org', 'create', 'Somebody else'], others)
+    const refused = await move(log)
+    await started.close()
+    expect([refused.code, refused.err]).toEqual([
+      2,
+      expect.stringContaining('belongs to another installation'),
+    ])
+    expect((await cli(['org', 'list'], old)).code).toBe(0)
+  }, 120_000)
+
+  test('everything is as it was', async () => {
+    const here = { ...own, ...(await makeDatabase('plain')), EVENT_LOG_URL: '' }
+    const { code, err } = await move(here)
+    expect([code, err]).toEqual([0, ''])
+    expect(await observe(here, use)).toEqual(before)
+    await expectUsable(await started(here), here, use)
+    await expectProved(here)
+    await stop()
+  }, 240_000)
+})
