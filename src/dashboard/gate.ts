@@ -43,6 +43,18 @@ const actionOfRoute: Readonly<Record<string, Action>> = {
   'GET /waiting/:work': 'accounts.read',
   'GET /waiting/:work/progress': 'accounts.read',
   'POST /prices/:proposal/approve': 'prices.change',
+  'GET /prices/new': 'prices.change',
+  'POST /prices/new': 'prices.change',
+  'GET /prices/:name/withdraw': 'prices.change',
+  'POST /prices/:name/withdraw': 'prices.change',
+  'POST /organizations/:organization/prices': 'prices.change',
+  'POST /organizations/:organization/prices/withdraw': 'prices.change',
+  'GET /rerates/new': 'rerates.change',
+  'POST /rerates/new': 'rerates.change',
+  'POST /rerates/:run/approve': 'rerates.change',
+  'POST /rerates/:run/abandon': 'rerates.change',
+  'POST /rerates/:run/apply': 'rerates.change',
+  'POST /reconcile': 'ledgers.change',
 }
 
 const ofOrganization = '/organizations/:organization'
