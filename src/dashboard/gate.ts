@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type Action, mayDo, rolesThatMay } from '../administration/roles.ts'
+import { mayDo, rolesThatMay } from '../administration/roles.ts'
 import type { Standing } from '../administration/users.ts'
+import { actionAt } from './access.ts'
 import { nextOf } from './next.ts'
 import { type Dashboard, type OrganizationParams, PageMissing } from './page.ts'
 
@@ -23,55 +24,11 @@ export class RoleForbids extends Error {
   override name = 'RoleForbids'
 }
 
-/** Which action of the table of roles each form is, and each page that is another one than its place says. */
-const actionOfRoute: Readonly<Record<string, Action>> = {
-  'GET /prices': 'accounts.read',
-  'GET /organizations/:organization/keys/new': 'keys.change',
-  'POST /organizations/:organization/keys/new': 'keys.change',
-  'POST /organizations/:organization/keys/:key/limits': 'keys.change',
-  'GET /organizations/:organization/keys/:key/rotate': 'keys.change',
-  'POST /organizations/:organization/keys/:key/rotate': 'keys.change',
-  'GET /organizations/:organization/keys/:key/revoke': 'keys.change',
-  'POST /organizations/:organization/keys/:key/revoke': 'keys.change',
-  'POST /organizations/:organization/months/:month/close': 'ledgers.change',
-  'GET /organizations/:organization/lots/:grant/void': 'credits.change',
-  'POST /organizations/:organization/lots/:grant/void': 'credits.change',
-  'GET /organizations/:organization/calls/:request/refund': 'credits.change',
-  'POST /organizations/:organization/calls/:request/refund': 'credits.change',
-  'POST /organizations/:organization/calls/:request/refund/confirmed': 'credits.change',
-  // What goes on behind a page is shown to the person alone who opened it.
-  'GET /waiting/:work': 'accounts.read',
-  'GET /waiting/:work/progress': 'accounts.read',
-  'POST /prices/:proposal/approve': 'prices.change',
-  'GET /prices/new': 'prices.change',
-  'POST /prices/new': 'prices.change',
-  'GET /prices/:name/withdraw': 'prices.change',
-  'POST /prices/:name/withdraw': 'prices.change',
-  'POST /organizations/:organization/prices': 'prices.change',
-  'POST /organizations/:organization/prices/withdraw': 'prices.change',
-  'GET /rerates/new': 'rerates.change',
-  'POST /rerates/new': 'rerates.change',
-  'POST /rerates/:run/approve': 'rerates.change',
-  'POST /rerates/:run/abandon': 'rerates.change',
-  'POST /rerates/:run/apply': 'rerates.change',
-  'POST /reconcile': 'ledgers.change',
-}
-
-const ofOrganization = '/organizations/:organization'
-
-/** For `onRoute`: throws for a form of which no one has said who may send it. */
+/** For `onRoute`: throws for a page of which no one has said who may open it. */
 export const named = ({ method, url }: { method: string | readonly string[]; url: string }): void => {
   for (const one of [method].flat())
-    if (one !== 'GET' && one !== 'HEAD' && actionOfRoute[`${one} ${url}`] === undefined)
-      throw new Error(`${one} ${url}: the table of gate.ts does not say who may send it`)
-}
-
-/** A page that is not named shows an organization, or what is not a partner's. */
-const actionOf = (method: string, path: string): Action => {
-  const named = actionOfRoute[`${method} ${path}`]
-  if (named !== undefined) return named
-  if (method !== 'GET') return 'installation.change'
-  return path === ofOrganization || path.startsWith(`${ofOrganization}/`) ? 'accounts.read' : 'finance.read'
+    if (actionAt(one, url) === null)
+      throw new Error(`${one} ${url}: the table of access.ts does not say who may open it`)
 }
 
 /** An organization and its test ledger have the same ULID. */
@@ -98,7 +55,8 @@ export const gate =
       // Whether there is such an organization is not a partner's to know.
       if (organization !== undefined && !isOwn(organization, own)) throw new PageMissing()
     }
-    const action = actionOf(request.method === 'HEAD' ? 'GET' : request.method, path)
+    const action = actionAt(request.method, path)
+    if (action === null) throw new PageMissing()
     if (!mayDo(role, action))
       throw new RoleForbids(`You are signed in as ${role}. This is for ${rolesThatMay(action)}.`)
     return undefined

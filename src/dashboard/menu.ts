@@ -1,14 +1,16 @@
-/** Where the menu of every page leads. */
+import type { Route } from './access.ts'
+
+/** Where the menu of every page leads, for those who may open it. */
 export const menu = [
-  { href: '/', name: 'Overview' },
-  { href: '/prices', name: 'Prices' },
-  { href: '/rerates', name: 'Re-rates' },
-  { href: '/reconcile', name: 'Reconciliation' },
-] as const satisfies readonly { readonly href: string; readonly name: string }[]
+  { href: '/', name: 'Overview', route: 'GET /' },
+  { href: '/prices', name: 'Prices', route: 'GET /prices' },
+  { href: '/rerates', name: 'Re-rates', route: 'GET /rerates' },
+  { href: '/reconcile', name: 'Reconciliation', route: 'GET /reconcile' },
+] as const satisfies readonly { readonly href: string; readonly name: string; readonly route: Route }[]
 
 export type MenuPlace = (typeof menu)[number]['href']
 
-/** The pages of one organization: what follows its address, and what it is called. */
+/** The pages of one organization: what follows its address, and what it is called. Who may open it may open all of them. */
 export const organizationMenu = [
   { path: '', name: 'Account' },
   { path: '/usage', name: 'Usage' },

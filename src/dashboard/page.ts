@@ -4,6 +4,7 @@ import type { Logger } from 'pino'
 import { ulid } from 'ulid'
 import type { SignInEvents } from '../administration/sign-ins.ts'
 import type { UserDirectory } from '../administration/user-directory.ts'
+import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { type Form, faultOf, formOf } from './form.ts'
 import { documentOf, type Html } from './html.ts'
@@ -41,6 +42,11 @@ export const sendPage = (reply: FastifyReply, page: Html): FastifyReply =>
 export const csrfOf = (request: FastifyRequest, reply: FastifyReply): string =>
   reply.generateCsrf({ userInfo: formOwner(request) })
 
+const roleOf = ({ standing }: FastifyRequest): UserRole => {
+  assert(standing !== null)
+  return standing.role
+}
+
 const userOf = ({ session }: FastifyRequest): string => {
   assert(session.user !== undefined)
   return session.user
@@ -48,6 +54,7 @@ const userOf = ({ session }: FastifyRequest): string => {
 
 export const viewerOf = (request: FastifyRequest, reply: FastifyReply): Viewer => ({
   user: userOf(request),
+  role: roleOf(request),
   csrf: csrfOf(request, reply),
   once: ulid(),
 })

@@ -14,6 +14,7 @@ import {
   withdrawPrices,
 } from '../administration/prices.ts'
 import { monthOf } from '../administration/statements.ts'
+import { payingOf } from '../events/test-organization.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { type Form, formOf } from './form.ts'
 import { count } from './format.ts'
@@ -131,7 +132,7 @@ const costRoute = (pages: FastifyInstance, context: Dashboard): void => {
           from: base,
           to: { name: `p${proposal.proposal}`, rules: proposal.rules },
           month,
-          organizations: await organizationIds(foundation, logger),
+          organizations: payingOf(await organizationIds(foundation, logger)),
           onProgress: (organization, calls) => progress(`${organization}: ${count(calls)} calls are rated.`),
         }),
     })

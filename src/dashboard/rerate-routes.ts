@@ -8,6 +8,7 @@ import { abandonRerate, applyRerate, approveRerate } from '../administration/rer
 import { provedRun } from '../administration/rerate-proof.ts'
 import { checkRange, listRerates, planRerate, pricesNamed } from '../administration/rerates.ts'
 import { rerateRunId } from '../events/rerates.ts'
+import { payingOf } from '../events/test-organization.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { type Form, formOf } from './form.ts'
 import { capitalized, count } from './format.ts'
@@ -79,7 +80,8 @@ const planRoutes = (pages: FastifyInstance, context: Dashboard): void => {
           foundation,
           {
             ...{ book: prices, from, to, reason, organizationId: organization },
-            organizations: organization === null ? await organizationsOf(foundation) : [organization],
+            organizations:
+              organization === null ? payingOf(await organizationsOf(foundation)) : [organization],
             ...provedOperator(viewer.user),
           },
           (id, events) => progress(`${id}: ${count(events)} events are read.`),

@@ -1,3 +1,4 @@
+import { mayDo } from '../../administration/roles.ts'
 import { parseCredits } from '../../billing/money.ts'
 import type { Explanation } from '../../ledger/explanation.ts'
 import { instant, words } from '../format.ts'
@@ -20,7 +21,7 @@ export const callPage = ({ viewer, account, call, isInStatement }: CallView): Ht
   return layout({
     title: `Call ${call.request_id}`,
     viewer,
-    main: html`${organizationHead(account, null)}
+    main: html`${organizationHead(viewer, account, null)}
 <h1>${words(call.capability)}, ${call.outcome}</h1>
 <p class="note"><span class="id">${call.request_id}</span> · ${call.at} · key <span class="id">${call.key_id}</span>${
       call.code !== null && html` · <span class="code">${call.code}</span>`
@@ -31,8 +32,8 @@ ${figures([
   ['Balance before', call.balance.before],
   ['Balance after', call.balance.after],
 ])}
-<p class="actions">${parseCredits(call.cost.now) > 0n && call.cost.charge_id !== null && html`<a class="button" href="${path}/refund">Refund the call</a>`}
-${call.checkpoint !== null && html`<a href="${path}/receipt.json">Receipt</a>`}</p>
+<p class="actions">${mayDo(viewer.role, 'credits.change') && parseCredits(call.cost.now) > 0n && call.cost.charge_id !== null && html`<a class="button" href="${path}/refund">Refund the call</a>`}
+${mayDo(viewer.role, 'ledgers.export') && call.checkpoint !== null && html`<a href="${path}/receipt.json">Receipt</a>`}</p>
 ${timelineSection(call, isInStatement)}
 ${whySection(call)}
 ${adjustmentsSection(call)}

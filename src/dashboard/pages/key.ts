@@ -1,4 +1,5 @@
 import { limitFields } from '../../administration/key-request.ts'
+import { mayDo } from '../../administration/roles.ts'
 import { capitalized, count, credits, instant, utc, words } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { AccountRow, KeyDetailRow } from '../queries.ts'
@@ -33,11 +34,12 @@ type KeyView = {
 export const keyPage = (view: KeyView): Html => {
   const { viewer, account, key, atMs } = view
   const path = `/organizations/${account.organization_id}/keys/${key.key_id}`
+  const mayChange = mayDo(viewer.role, 'keys.change')
   return layout({
     title: `Key ${key.name}`,
     viewer,
     scripts: ['plots.js'],
-    main: html`${organizationHead(account, null)}
+    main: html`${organizationHead(viewer, account, null)}
 <h1>Key ${key.name}</h1>
 <p class="note"><span class="id whole">${key.key_id} …${key.last4}</span> · issued ${utc(key.created_at)} · ${keyState(key, atMs)}</p>
 ${figures([
@@ -51,9 +53,9 @@ ${callsPlot(view)}
 <h2 id="rights">Rights</h2>
 <p>May use ${key.permissions.map(words).join(', ') || 'whoami only'}, from ${key.allowed_cidrs.join(', ') || 'any address'}.</p>
 </section>
-${key.revoked_at === null && limitsSection(view, path)}
-<p class="actions">${mayRotate(key, atMs) && html`<a class="button" href="${path}/rotate">Rotate the key</a>`}
-${key.revoked_at === null && html`<a class="button danger" href="${path}/revoke">Revoke the key</a>`}</p>`,
+${mayChange && key.revoked_at === null && limitsSection(view, path)}
+<p class="actions">${mayChange && mayRotate(key, atMs) && html`<a class="button" href="${path}/rotate">Rotate the key</a>`}
+${mayChange && key.revoked_at === null && html`<a class="button danger" href="${path}/revoke">Revoke the key</a>`}</p>`,
   })
 }
 

@@ -1,3 +1,5 @@
+import type { UserRole } from '../../events/users.ts'
+import { mayOpen } from '../access.ts'
 import { type AssetName, assetHref } from '../assets.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { type MenuPlace, menu, type OrganizationPlace, organizationMenu } from '../menu.ts'
@@ -7,6 +9,7 @@ import { type MenuPlace, menu, type OrganizationPlace, organizationMenu } from '
 /** Who looks at the page, and the token of the forms on it. */
 export type Viewer = {
   readonly user: string
+  readonly role: UserRole
   readonly csrf: string
   /** Makes sending a form of this page again the same request. */
   readonly once: string
@@ -47,9 +50,11 @@ ${(['page.js', ...scripts] as const).map((name) => html`<script type="module" sr
 <a class="brand" href="/">Enrichment ledger</a>
 ${
   viewer !== null &&
-  html`<nav class="menu" aria-label="Main">${menu.map(
-    ({ href, name }) => html`<a href="${href}"${href === at && html` aria-current="page"`}>${name}</a> `,
-  )}</nav>`
+  html`<nav class="menu" aria-label="Main">${menu
+    .filter(({ route }) => mayOpen(viewer.role, route))
+    .map(
+      ({ href, name }) => html`<a href="${href}"${href === at && html` aria-current="page"`}>${name}</a> `,
+    )}</nav>`
 }
 ${
   viewer !== null &&
@@ -75,9 +80,10 @@ const htmxConfig = '{"includeIndicatorCSS":false,"history":false,"extensions":"n
 
 /** What the pages of one organization have above them. */
 export const organizationHead = (
+  { role }: Viewer,
   { organization_id: id, name }: { readonly organization_id: string; readonly name: string },
   at: OrganizationPlace | null,
-): Html => html`<p class="eyebrow"><a href="/">Overview</a></p>
+): Html => html`${mayOpen(role, 'GET /') && html`<p class="eyebrow"><a href="/">Overview</a></p>`}
 <nav class="places" aria-label="Pages of ${name}">${organizationMenu.map(
   ({ path, name: called }) =>
     html`<a href="/organizations/${id}${path}"${path === at && html` aria-current="page"`}>${called}</a> `,

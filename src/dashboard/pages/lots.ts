@@ -1,3 +1,4 @@
+import { mayDo } from '../../administration/roles.ts'
 import { count, credits, decimal, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow, LotRow } from '../queries.ts'
@@ -33,7 +34,7 @@ export const lotsPage = ({
   layout({
     title: `Lots of ${account.name}`,
     viewer,
-    main: html`${organizationHead(account, '/lots')}
+    main: html`${organizationHead(viewer, account, '/lots')}
 <h1>Lots of ${account.name}</h1>
 <p class="note">Charges draw them down from the top: by priority, then expiry, then age. Each bar begins where the one before it ends.</p>
 ${
@@ -64,6 +65,7 @@ ${
           {
             head: 'Actions',
             cell: ({ lot }) =>
+              mayDo(viewer.role, 'credits.change') &&
               !lot.past_expiry &&
               html`<a href="/organizations/${account.organization_id}/lots/${lot.grant_id}/void">Take back<span class="unseen"> lot ${lot.grant_id}</span></a>`,
           },

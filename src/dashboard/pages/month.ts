@@ -1,3 +1,4 @@
+import { mayDo } from '../../administration/roles.ts'
 import type { MonthStatement } from '../../administration/statements.ts'
 import type { MicroCredits } from '../../billing/money.ts'
 import { parseCredits } from '../../billing/money.ts'
@@ -36,7 +37,7 @@ export const monthPage = (view: MonthView): Html => {
   return layout({
     title: `${month} of ${account.name}`,
     viewer,
-    main: html`${organizationHead(account, '/months')}
+    main: html`${organizationHead(viewer, account, '/months')}
 <h1>${month} of ${account.name}</h1>
 <p class="note">${stateOf(now)}</p>
 ${faultNotice(view.fault)}
@@ -49,8 +50,11 @@ ${figures([
   ['Closing', balance(String(now.summary.closing))],
   ['Calls', count(totals.calls)],
 ])}
-<p class="actions"><a class="button" href="${path}/statement.csv">Download CSV</a>
-<a href="${path}/statement.jsonl">JSON Lines</a>
+<p class="actions">${
+      mayDo(viewer.role, 'ledgers.export') &&
+      html`<a class="button" href="${path}/statement.csv">Download CSV</a>
+<a href="${path}/statement.jsonl">JSON Lines</a>`
+    }
 <a href="/organizations/${account.organization_id}/statement?from=${month}-01&amp;to=${lastDayOf(month)}">Lines</a></p>
 ${comparedSection(now.summary, before)}
 ${groupsSection('charges', 'Charged by', now.summary.charges, before.summary.charges)}
@@ -185,7 +189,7 @@ const closeSection = (
   { viewer, account, month, now, closableAtMs, atMs }: MonthView,
   path: string,
 ): Renderable => {
-  if (now.closing !== null) return null
+  if (now.closing !== null || !mayDo(viewer.role, 'ledgers.change')) return null
   return html`<section class="narrow" aria-labelledby="close">
 <h2 id="close">Close ${month}</h2>
 ${

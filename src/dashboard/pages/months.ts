@@ -29,7 +29,7 @@ export const monthsPage = ({
   layout({
     title: `Months of ${account.name}`,
     viewer,
-    main: html`${organizationHead(account, '/months')}
+    main: html`${organizationHead(viewer, account, '/months')}
 <h1>Months of ${account.name}</h1>
 <p class="note">In UTC, folded from the ledger itself. What comes later for a closed month is in the month that is open then.</p>
 ${

@@ -1,3 +1,4 @@
+import { mayDo } from '../../administration/roles.ts'
 import { balance, count, credits, instant, movement, utc, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow, KeyRow, LotRow, StatementRow } from '../queries.ts'
@@ -36,7 +37,7 @@ export const organizationPage = (view: OrganizationView): Html =>
   layout({
     title: view.account.name,
     viewer: view.viewer,
-    main: html`${organizationHead(view.account, '')}
+    main: html`${organizationHead(view.viewer, view.account, '')}
 <h1>${view.account.name}</h1>
 <p class="note"><span class="id">${view.account.organization_id}</span> · registered ${utc(view.account.registered_at)}
 · ledger revision ${count(view.account.revision)}</p>
@@ -80,14 +81,11 @@ ${
 ${moreLots && html`<p class="note">There are more; these ${count(lots.length)} are drawn first.</p>`}
 </section>`
 
-const keysSection = ({
-  account,
-  keys,
-  moreKeys,
-  atMs,
-}: OrganizationView): Html => html`<section aria-labelledby="keys">
+const keysSection = ({ viewer, account, keys, moreKeys, atMs }: OrganizationView): Html => {
+  const mayChange = mayDo(viewer.role, 'keys.change')
+  return html`<section aria-labelledby="keys">
 <div class="heading"><h2 id="keys">API keys</h2>
-<a class="button" href="/organizations/${account.organization_id}/keys/new">Issue a key</a></div>
+${mayChange && html`<a class="button" href="/organizations/${account.organization_id}/keys/new">Issue a key</a>`}</div>
 ${
   keys.length === 0
     ? html`<p class="empty">No key was issued yet.</p>`
@@ -95,13 +93,17 @@ ${
         caption: 'API keys, youngest first',
         rows: keys,
         idOf: (key) => `key-${key.key_id}`,
-        columns: keyColumns(account.organization_id, atMs),
+        columns: keyColumns(account.organization_id, { atMs, mayChange }),
       })
 }
 ${moreKeys && html`<p class="note">There are more; these are the youngest ${count(keys.length)}.</p>`}
 </section>`
+}
 
-const keyColumns = (organizationId: string, atMs: number): Column<KeyRow>[] => [
+const keyColumns = (
+  organizationId: string,
+  { atMs, mayChange }: { atMs: number; mayChange: boolean },
+): Column<KeyRow>[] => [
   {
     head: 'Key',
     kind: 'name',
@@ -127,8 +129,8 @@ const keyColumns = (organizationId: string, atMs: number): Column<KeyRow>[] => [
       const path = `/organizations/${organizationId}/keys/${key.key_id}`
       const about = html`<span class="unseen"> key ${key.name} ${key.key_id}</span>`
       return [
-        mayRotate(key, atMs) && html`<a href="${path}/rotate">Rotate${about}</a> `,
-        key.revoked_at === null && html`<a href="${path}/revoke">Revoke${about}</a>`,
+        mayChange && mayRotate(key, atMs) && html`<a href="${path}/rotate">Rotate${about}</a> `,
+        mayChange && key.revoked_at === null && html`<a href="${path}/revoke">Revoke${about}</a>`,
       ]
     },
   },

@@ -1,4 +1,5 @@
 import type { StandingOverride } from '../../administration/price-overrides.ts'
+import { mayDo } from '../../administration/roles.ts'
 import { decimal, instant } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
@@ -29,7 +30,7 @@ export const overridesPage = (view: OverridesView): Html => {
   return layout({
     title: `Prices of ${account.name}`,
     viewer,
-    main: html`${organizationHead(account, '/prices')}
+    main: html`${organizationHead(viewer, account, '/prices')}
 <h1>Prices of ${account.name}</h1>
 <p class="note">Where nothing is set, the <a href="/prices">price book</a> holds. What was charged keeps its price.</p>
 ${faultNotice(fault)}
@@ -53,8 +54,7 @@ ${
         ],
       })
 }
-${setForm(view)}
-${overrides.length > 0 && withdrawForm(view)}`,
+${mayDo(viewer.role, 'prices.change') && [setForm(view), overrides.length > 0 && withdrawForm(view)]}`,
   })
 }
 

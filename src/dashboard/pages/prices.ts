@@ -1,3 +1,4 @@
+import { mayDo } from '../../administration/roles.ts'
 import type { RuleChange } from '../../billing/price-rules.ts'
 import type { PriceProposal, PublishedBook } from '../../billing/prices.ts'
 import type { PriceBookRule } from '../../events/prices.ts'
@@ -18,7 +19,7 @@ export const pricesPage = ({ viewer, inForce, upcoming, open }: PricesView): Htm
     title: 'Prices',
     viewer,
     at: '/prices',
-    main: html`<div class="heading"><h1>Prices</h1><a class="button" href="/prices/new">Propose prices</a></div>
+    main: html`<div class="heading"><h1>Prices</h1>${mayDo(viewer.role, 'prices.change') && html`<a class="button" href="/prices/new">Propose prices</a>`}</div>
 ${
   open.length > 0 &&
   html`<section aria-labelledby="proposals">
@@ -30,7 +31,10 @@ ${table({
     {
       head: 'Proposal',
       kind: 'name',
-      cell: (row) => html`<a href="/prices/p${row.proposal}">p${row.proposal}</a>`,
+      cell: (row) =>
+        mayDo(viewer.role, 'finance.read')
+          ? html`<a href="/prices/p${row.proposal}">p${row.proposal}</a>`
+          : `p${row.proposal}`,
     },
     { head: 'From (UTC)', cell: (row) => row.effective_from },
     { head: 'Proposed by', cell: (row) => row.proposer },
@@ -46,7 +50,7 @@ ${inForce === null ? html`<p class="empty">No price book is in force.</p>` : boo
 ${upcoming.map(
   (book) => html`<section aria-labelledby="book-${book.version}">
 <div class="heading"><h2 id="book-${book.version}">From ${book.effective_from}</h2>
-<a href="/prices/${book.version}/withdraw">Withdraw<span class="unseen"> price book ${book.version}</span></a></div>
+${mayDo(viewer.role, 'prices.change') && html`<a href="/prices/${book.version}/withdraw">Withdraw<span class="unseen"> price book ${book.version}</span></a>`}</div>
 ${bookPart(book)}
 </section>`,
 )}`,
@@ -100,15 +104,15 @@ ${table({
   ],
 })}
 <p class="actions"><a href="/prices/p${proposal.proposal}/cost">What a month would have cost</a>
-<a href="/prices/p${proposal.proposal}/withdraw">Withdraw</a></p>
+${mayDo(viewer.role, 'prices.change') && html`<a href="/prices/p${proposal.proposal}/withdraw">Withdraw</a>`}</p>
 ${
-  refused === null
+  refused === null && mayDo(viewer.role, 'prices.change')
     ? html`<p>Once it is approved it prices calls from ${proposal.effective_from} on. It can be withdrawn until then, and what was charged before keeps its price.</p>
 <form class="fields" method="post" action="/prices/p${proposal.proposal}/approve">
 ${formFields(viewer)}
 <p class="actions"><button type="submit">Approve p${proposal.proposal}</button> <a href="/prices">Cancel</a></p>
 </form>`
-    : html`<p class="notice">${refused}</p>`
+    : refused !== null && html`<p class="notice">${refused}</p>`
 }`,
   })
 

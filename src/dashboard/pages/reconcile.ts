@@ -1,4 +1,5 @@
 import type { LastReconciled } from '../../administration/reconciliations.ts'
+import { mayDo } from '../../administration/roles.ts'
 import type { Reconciled } from '../../ledger/reconcile.ts'
 import { count, credits } from '../format.ts'
 import { type Html, html } from '../html.ts'
@@ -34,7 +35,9 @@ export const reconcilePage = ({
     main: html`<h1>Reconciliation</h1>
 <p class="note">What the log says was charged, what the read models say, and what the tariff makes of the facts.</p>
 ${reconciliationSection(last)}
-<section class="narrow" aria-labelledby="now">
+${
+  mayDo(viewer.role, 'ledgers.change') &&
+  html`<section class="narrow" aria-labelledby="now">
 <h2 id="now">Reconcile now</h2>
 ${faultNotice(fault)}
 <form class="fields" method="post" action="/reconcile">
@@ -47,7 +50,8 @@ ${formFields(viewer)}
 <small id="month-hint">Empty: all of them. Only a comparison of everything is recorded.</small></p>
 <p class="actions"><button type="submit">Reconcile</button></p>
 </form>
-</section>`,
+</section>`
+}`,
   })
 
 const shownMax = 200

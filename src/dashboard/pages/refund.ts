@@ -26,7 +26,7 @@ const frame = ({ viewer, account, requestId }: RefundView, title: string, main: 
   layout({
     title,
     viewer,
-    main: html`${organizationHead(account, null)}
+    main: html`${organizationHead(viewer, account, null)}
 <div class="narrow">
 <h1>${title}</h1>
 <p class="note">Call <a href="${pathOf({ account, requestId })}"><span class="id">${requestId}</span></a></p>

@@ -1,5 +1,6 @@
 import type { ProvedRun } from '../../administration/rerate-proof.ts'
 import type { listRerates } from '../../administration/rerates.ts'
+import { mayDo } from '../../administration/roles.ts'
 import { parseCredits } from '../../billing/money.ts'
 import type { RerateLedgerPlanned } from '../../events/rerates.ts'
 import { count, decimal, instant, movement } from '../format.ts'
@@ -30,7 +31,7 @@ export const reratesPage = ({
   frame(
     viewer,
     'Re-rates',
-    html`<div class="heading"><h1>Re-rates</h1><a class="button" href="/rerates/new">Plan a re-rate</a></div>
+    html`<div class="heading"><h1>Re-rates</h1>${mayDo(viewer.role, 'rerates.change') && html`<a class="button" href="/rerates/new">Plan a re-rate</a>`}</div>
 <p class="note">What calls that were made would have cost under other prices. The difference is written as adjustments, once it is approved.</p>
 ${
   runs.length === 0
@@ -146,7 +147,7 @@ const stateOf = ({ applied, abandoned, approved, done, ledgers }: ProvedRun): st
 
 const nextSection = ({ viewer, found, refused, fault }: RunView): Renderable => {
   const { run, approved, applied, abandoned, proposed } = found
-  if (applied !== null || abandoned !== null) return null
+  if (applied !== null || abandoned !== null || !mayDo(viewer.role, 'rerates.change')) return null
   const act = (name: string, label: string, says: string): Html => html`<p>${says}</p>
 <form method="post" action="/rerates/${run}/${name}">${formFields(viewer)}
 <p class="actions"><button type="submit">${label}</button></p></form>`

@@ -35,7 +35,7 @@ export const statementPage = (view: StatementView): Html => {
     title: `Statement of ${account.name}`,
     viewer,
     scripts: ['more.js'],
-    main: html`${organizationHead(account, '/statement')}
+    main: html`${organizationHead(viewer, account, '/statement')}
 <h1>Statement of ${account.name}</h1>
 <form class="search" method="get" action="${path}" role="search">
 <label for="request_id">Request id</label>

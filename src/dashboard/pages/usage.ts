@@ -56,7 +56,7 @@ export const usagePage = (view: UsageView): Html => {
     title: `Usage of ${account.name}`,
     viewer: view.viewer,
     scripts: ['plots.js'],
-    main: html`${organizationHead(account, '/usage')}
+    main: html`${organizationHead(view.viewer, account, '/usage')}
 <h1>Usage of ${account.name}</h1>
 ${usageForm(view)}
 ${faultNotice(view.fault)}

@@ -1,0 +1,70 @@
+import { type Action, mayDo } from '../administration/roles.ts'
+import type { UserRole } from '../events/users.ts'
+
+/**
+ * Which action of the table of roles each page and each form is: the one table that routes, menus and tests read. A route that is
+ * not in it is not opened. Pure.
+ */
+export const actionOfRoute = {
+  'GET /': 'finance.read',
+  'GET /organizations/:organization': 'accounts.read',
+  'GET /organizations/:organization/usage': 'accounts.read',
+  'GET /organizations/:organization/usage.csv': 'accounts.read',
+  'GET /organizations/:organization/statement': 'accounts.read',
+  'GET /organizations/:organization/months': 'accounts.read',
+  'GET /organizations/:organization/months/:month': 'accounts.read',
+  'GET /organizations/:organization/months/:month/statement.csv': 'ledgers.export',
+  'GET /organizations/:organization/months/:month/statement.jsonl': 'ledgers.export',
+  'POST /organizations/:organization/months/:month/close': 'ledgers.change',
+  'GET /organizations/:organization/lots': 'accounts.read',
+  'GET /organizations/:organization/lots/:grant/void': 'credits.change',
+  'POST /organizations/:organization/lots/:grant/void': 'credits.change',
+  'GET /organizations/:organization/calls/:request': 'accounts.read',
+  'GET /organizations/:organization/calls/:request/receipt.json': 'ledgers.export',
+  'GET /organizations/:organization/calls/:request/refund': 'credits.change',
+  'POST /organizations/:organization/calls/:request/refund': 'credits.change',
+  'POST /organizations/:organization/calls/:request/refund/confirmed': 'credits.change',
+  'GET /organizations/:organization/prices': 'accounts.read',
+  'POST /organizations/:organization/prices': 'prices.change',
+  'POST /organizations/:organization/prices/withdraw': 'prices.change',
+  'GET /organizations/:organization/keys/new': 'keys.change',
+  'POST /organizations/:organization/keys/new': 'keys.change',
+  'GET /organizations/:organization/keys/:key': 'accounts.read',
+  'POST /organizations/:organization/keys/:key/limits': 'keys.change',
+  'GET /organizations/:organization/keys/:key/rotate': 'keys.change',
+  'POST /organizations/:organization/keys/:key/rotate': 'keys.change',
+  'GET /organizations/:organization/keys/:key/revoke': 'keys.change',
+  'POST /organizations/:organization/keys/:key/revoke': 'keys.change',
+  'GET /prices': 'accounts.read',
+  'GET /prices/:proposal': 'finance.read',
+  'POST /prices/:proposal/approve': 'prices.change',
+  'GET /prices/:name/cost': 'finance.read',
+  'GET /prices/new': 'prices.change',
+  'POST /prices/new': 'prices.change',
+  'GET /prices/:name/withdraw': 'prices.change',
+  'POST /prices/:name/withdraw': 'prices.change',
+  'GET /rerates': 'finance.read',
+  'GET /rerates/:run': 'finance.read',
+  'GET /rerates/new': 'rerates.change',
+  'POST /rerates/new': 'rerates.change',
+  'POST /rerates/:run/approve': 'rerates.change',
+  'POST /rerates/:run/apply': 'rerates.change',
+  'POST /rerates/:run/abandon': 'rerates.change',
+  'GET /reconcile': 'finance.read',
+  'POST /reconcile': 'ledgers.change',
+  // What goes on behind a page is shown to the person alone who began it.
+  'GET /waiting/:work': 'accounts.read',
+  'GET /waiting/:work/progress': 'accounts.read',
+} as const satisfies Readonly<Record<string, Action>>
+
+export type Route = keyof typeof actionOfRoute
+
+const isRoute = (name: string): name is Route => Object.hasOwn(actionOfRoute, name)
+
+/** Null: no one may. */
+export const actionAt = (method: string, url: string): Action | null => {
+  const name = `${method === 'HEAD' ? 'GET' : method} ${url}`
+  return isRoute(name) ? actionOfRoute[name] : null
+}
+
+export const mayOpen = (role: UserRole, route: Route): boolean => mayDo(role, actionOfRoute[route])

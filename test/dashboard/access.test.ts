@@ -1,0 +1,158 @@
+/** Every page and every form for every role, from the one table that says who may open it. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { mayDo } from '../../src/administration/roles.ts'
+import { createUser } from '../../src/administration/user-changes.ts'
+import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
+import { menu, organizationMenu } from '../../src/dashboard/menu.ts'
+import type { UserRole } from '../../src/events/users.ts'
+import {
+  type Browser,
+  type DashboardHost,
+  encoded,
+  openBrowser,
+  openDashboardHost,
+  signedIn,
+} from './dashboard-host.ts'
+import { openScene, type Scene } from './scene.ts'
+
+let room: DashboardHost
+let scene: Scene
+let other: Scene
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  scene = await openScene(room, { nowMs: Date.now(), days: 2 })
+  other = await openScene(room, { nowMs: Date.now(), days: 2, name: 'Contoso' })
+})
+afterAll(() => room?.close())
+
+const routes = Object.keys(actionOfRoute) as Route[]
+const month = new Date().toISOString().slice(0, 7)
+
+/** A request that a role which may will get an answer to that is none of a role: the page, or what is wrong with the form. */
+const askedOf = (route: Route, { organizationId, keyId, requestId }: Scene) => {
+  const [method = '', url = ''] = route.split(' ')
+  const path = url
+    .replace(':organization', organizationId)
+    .replace(':key', keyId)
+    .replace(':request', requestId)
+    .replace(':month', month)
+    .replace(':grant', '00000000-0000-0000-0000-000000000000')
+    .replace(':proposal', 'p1')
+    .replace(':name', 'p1')
+    .replace(':run', 'rr_01J8ZQ5V7N3K2M4P6R8T0W1X2Y')
+    .replace(':work', 'none')
+  return { method, path }
+}
+
+const statusOf = async (browser: Browser, route: Route, of: Scene, csrf: string): Promise<number> => {
+  const { method, path } = askedOf(route, of)
+  const answer =
+    method === 'GET' ? await browser.get(path) : await browser.post(path, encoded({ _csrf: csrf }))
+  return answer.statusCode
+}
+
+const tokenOf = async (browser: Browser): Promise<string> =>
+  /name="_csrf" value="([^"]+)"/.exec(
+    (await browser.get(`/organizations/${scene.organizationId}`)).body,
+  )?.[1] ?? ''
+
+const signedInAs = async (role: UserRole): Promise<Browser> => {
+  const name = `the-${role}`
+  const organizationId = role === 'partner' ? scene.organizationId : null
+  const { password } = await createUser(room.foundation, { name, role, organizationId, actor: 'cli:setup' })
+  return signedIn(room, { name, password })
+}
+
+// The first user of an installation is an admin.
+describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)('%s', (role) => {
+  let browser: Browser
+  beforeAll(async () => {
+    browser = await signedInAs(role)
+  })
+
+  test('opens the pages and sends the forms of the table, and no other', async () => {
+    const csrf = await tokenOf(browser)
+    const before = await room.foundation.eventLog.head()
+    const wrong: Record<string, number> = {}
+    for (const route of routes) {
+      const status = await statusOf(browser, route, scene, csrf)
+      const isRefused = status === 403
+      const leads = role === 'partner' && route === 'GET /'
+      if (leads ? status !== 303 : isRefused === mayOpen(role, route) || status >= 500) wrong[route] = status
+    }
+    expect(wrong).toEqual({})
+    expect(await room.foundation.eventLog.head()).toBe(before)
+  })
+
+  test('has in its menu what it may open, and no other', async () => {
+    const { body } = await browser.get(`/organizations/${scene.organizationId}`)
+    for (const { href, route } of menu)
+      expect([href, body.includes(`<a href="${href}"`)]).toEqual([
+        href,
+        mayOpen(role, route) && !(role === 'partner' && href === '/'),
+      ])
+    for (const { path } of organizationMenu)
+      expect(body).toContain(`href="/organizations/${scene.organizationId}${path}"`)
+  })
+
+  test('sees no button that would be refused', async () => {
+    const base = `/organizations/${scene.organizationId}`
+    const pages = [
+      '',
+      '/usage',
+      '/statement',
+      '/months',
+      `/months/${month}`,
+      '/lots',
+      '/prices',
+      `/keys/${scene.keyId}`,
+      `/calls/${scene.requestId}`,
+    ]
+    for (const path of [...pages.map((page) => `${base}${page}`), '/prices', '/rerates', '/reconcile']) {
+      const { body, statusCode } = await browser.get(path)
+      if (statusCode !== 200) continue
+      const shown = [...body.matchAll(/(?:href|action)="([^"#?]+)/g)].map(([, href = '']) => href)
+      for (const [action, target] of [
+        ['keys.change', /\/keys\/(new|[^/]+\/(rotate|revoke|limits))$/],
+        ['credits.change', /\/(refund|void)$/],
+        ['prices.change', /^\/prices\/new$|\/prices\/withdraw$/],
+        ['rerates.change', /^\/rerates\/new$/],
+        ['ledgers.export', /\/statement\.(csv|jsonl)$|receipt\.json$/],
+      ] as const)
+        if (!mayDo(role, action))
+          expect([path, shown.filter((href) => target.test(href))]).toEqual([path, []])
+      if (!mayDo(role, 'ledgers.change')) expect(body).not.toContain('method="post" action="/reconcile"')
+    }
+  })
+})
+
+test('a partner reaches nothing of another organization, by whatever id', async () => {
+  const { password } = await createUser(room.foundation, {
+    ...{ name: 'contoso', role: 'partner', organizationId: other.organizationId, actor: 'cli:setup' },
+  })
+  const browser = await signedIn(room, { name: 'contoso', password })
+  const page = await browser.get(`/organizations/${other.organizationId}`)
+  const csrf = /name="_csrf" value="([^"]+)"/.exec(page.body)?.[1] ?? ''
+  const own = routes.filter((route) => route.includes('/:organization'))
+  for (const route of own) expect([route, await statusOf(browser, route, scene, csrf)]).toEqual([route, 404])
+  // Ids of another organization under one's own.
+  for (const route of own.filter((one) => /:(key|request)/.test(one))) {
+    const mixed = { ...scene, organizationId: other.organizationId }
+    const status = await statusOf(browser, route, mixed, csrf)
+    expect([route, [403, 404].includes(status)]).toEqual([route, true])
+  }
+})
+
+test('no one opens anything who is not signed in', async () => {
+  const stranger = openBrowser(room.host)
+  for (const route of routes) {
+    const { method, path } = askedOf(route, scene)
+    const answer = method === 'GET' ? await stranger.get(path) : await stranger.post(path, '')
+    expect([route, answer.statusCode, String(answer.headers.location).startsWith('/login')]).toEqual([
+      route,
+      303,
+      true,
+    ])
+  }
+})
