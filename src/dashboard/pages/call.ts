@@ -1,7 +1,7 @@
 import { mayDo } from '../../administration/roles.ts'
 import { parseCredits } from '../../billing/money.ts'
 import type { Explanation } from '../../ledger/explanation.ts'
-import { instant, words } from '../format.ts'
+import { balance, decimal, instant, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
 import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
@@ -27,10 +27,10 @@ export const callPage = ({ viewer, account, call, isInStatement }: CallView): Ht
       call.code !== null && html` · <span class="code">${call.code}</span>`
     }${call.trace_id !== null && html` · trace <span class="id">${call.trace_id}</span>`}</p>
 ${figures([
-  ['Cost, credits', html`<strong>${call.cost.charged}</strong>`],
-  ['Costs now', call.cost.now],
-  ['Balance before', call.balance.before],
-  ['Balance after', call.balance.after],
+  ['Cost, credits', html`<strong>${decimal(call.cost.charged)}</strong>`],
+  ['Costs now', decimal(call.cost.now)],
+  ['Balance before', balance(String(parseCredits(call.balance.before)))],
+  ['Balance after', balance(String(parseCredits(call.balance.after)))],
 ])}
 <p class="actions">${mayDo(viewer.role, 'credits.change') && parseCredits(call.cost.now) > 0n && call.cost.charge_id !== null && html`<a class="button" href="${path}/refund">Refund the call</a>`}
 ${mayDo(viewer.role, 'ledgers.export') && call.checkpoint !== null && html`<a href="${path}/receipt.json">Receipt</a>`}</p>
@@ -122,11 +122,12 @@ const lotsTable = ({ lots }: Explanation): Html =>
     rows: lots,
     columns: [
       { head: 'Lot', kind: 'name', cell: (lot) => html`<span class="id">${lot.grant_id}</span>` },
-      { head: 'Opened (UTC)', cell: ({ opened }) => opened?.at },
+      { head: 'Opened (UTC)', cell: ({ opened }) => opened !== null && instant(new Date(opened.at)) },
       { head: 'Reason', cell: ({ opened }) => opened?.reason },
       {
         head: 'Expires (UTC)',
-        cell: ({ opened }) => (opened === null ? null : (opened.expires_at ?? 'never')),
+        cell: ({ opened }) =>
+          opened !== null && (opened.expires_at === null ? 'never' : instant(new Date(opened.expires_at))),
       },
       { head: 'Credits', kind: 'number', cell: (lot) => lot.amount },
     ],
