@@ -1,5 +1,6 @@
 import { accounts } from './accounts.ts'
 import { apiKeys } from './api-keys.ts'
+import { audit } from './audit.ts'
 import { keyUsage } from './key-usage.ts'
 import { ledgerIndex } from './ledger-index.ts'
 import { ledgerLines } from './ledger-lines.ts'
@@ -14,4 +15,5 @@ export const projections: readonly Projection[] = [
   apiKeys,
   keyUsage,
   profileCache,
+  audit,
 ]

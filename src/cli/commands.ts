@@ -1,4 +1,5 @@
 import { capabilities } from '../capabilities/index.ts'
+import { auditCommands } from './audit.ts'
 import { backupCommands } from './backup.ts'
 import { commandsOf } from './capability.ts'
 import type { Command } from './command.ts'
@@ -34,6 +35,7 @@ export const commands: readonly Command[] = [
   ...projectionCommands,
   ...processCommands,
   ...jobsCommands,
+  ...auditCommands,
   ...eventLogCommands,
   ...backupCommands,
   ...seedCommands,

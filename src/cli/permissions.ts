@@ -54,6 +54,7 @@ export const commandActions: Readonly<Record<string, Action>> = {
   'jobs run': 'jobs.run',
   'jobs dead': 'system.read',
   'jobs retry': 'jobs.run',
+  'audit list': 'audit.read',
   'event-log show': 'system.read',
   'event-log verify': 'system.read',
   'event-log checkpoint': 'log.change',

@@ -65,3 +65,39 @@ test('a token that is none is refused by every command, reading ones too', async
   expect({ code, out }).toEqual({ code: 2, out: '' })
   expect(err).toBe('OPERATOR_TOKEN: not a token as "user token" shows it; it may be cut off\n')
 }, 60_000)
+
+test('what a role does not permit is refused to its token, and what was done is in the audit', async () => {
+  await cliJson(['user', 'create', 'vic', '--role', 'viewer', '--as', 'setup'], environment)
+  const { token } = await cliJson<{ token: string }>(['user', 'token', 'vic', '--as', 'setup'], environment)
+  const as = { OPERATOR_TOKEN: token }
+  const before = await written()
+  const refused = await run(['org', 'create', 'Not by a viewer'], as)
+  expect(refused).toMatchObject({ code: 1, out: '' })
+  expect(refused.err).toBe('vic is viewer, and "org create" is for admin or finance\n')
+  expect(await written()).toBe(before)
+  expect((await run(['org', 'list'], as)).code).toBe(0)
+
+  expect((await run(['user', 'disable', 'vic', '--reason', 'left', '--yes', '--as', 'setup'])).code).toBe(0)
+  const ended = await run(['org', 'list'], as)
+  expect(ended).toMatchObject({ code: 2, out: '' })
+  expect(ended.err).toContain('of vic was revoked at ')
+  const last = await run(['user', 'disable', 'ada', '--reason', 'left', '--yes'])
+  expect(last).toMatchObject({ code: 1 })
+  expect(last.err).toContain('ada is the only admin that is not disabled')
+
+  const told = await cliJson<{ actor: string; says: string }[]>(
+    ['audit', 'list', '--about', 'vic'],
+    environment,
+  )
+  expect(told.map(({ actor, says }) => `${actor} ${says.replace(/token \w+/, 'token …')}`)).toEqual([
+    'cli:setup disabled vic: left',
+    'cli:setup made the token … of vic',
+    'cli:setup created the user vic as viewer',
+  ])
+  const lines = (await run(['audit', 'list', '--actor', 'setup', '--limit', '1', '--oldest-first'])).out
+  expect(lines).toMatch(/^\d{4}-\S+Z {2}cli:setup {2}made the token \w{16} of ada\n$/)
+  const wrong = await run(['audit', 'list', '--type', 'CreditGrantd'])
+  expect(wrong).toMatchObject({ code: 2 })
+  expect(wrong.err).toContain('is CreditGranted meant?')
+  expect(await cliJson(['audit', 'list', '--since', '2999-01-01'], environment)).toEqual([])
+}, 120_000)

@@ -3,6 +3,7 @@ import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
 import { apiKeys, keysOf } from '../../projections/api-keys.ts'
+import { audit } from '../../projections/audit.ts'
 import { projections } from '../../projections/index.ts'
 import { keyUsage, lastUsedOf } from '../../projections/key-usage.ts'
 import {
@@ -564,5 +565,5 @@ describe('ledger_index', () => {
 })
 
 test('every projection there is has its test, here or in a file of its own', () => {
-  expect(projections).toEqual([accounts, ledgerLines, ledgerIndex, apiKeys, keyUsage, profileCache])
+  expect(projections).toEqual([accounts, ledgerLines, ledgerIndex, apiKeys, keyUsage, profileCache, audit])
 })

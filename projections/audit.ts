@@ -1,0 +1,113 @@
+import { isAudited } from '../src/events/audited.ts'
+import { organizationOfStream } from '../src/events/streams.ts'
+import type { ProjectedEvent, Query, StatelessProjection } from './projection.ts'
+import { insert, type RowOf, type Table } from './rows.ts'
+
+const entriesTable = {
+  name: 'audit_entries',
+  columns: {
+    position: 'bigint not null',
+    at: 'timestamptz not null',
+    actor: 'text not null',
+    type: 'text not null',
+    stream: 'text not null',
+    // Whom and what it is about: ids and names.
+    about: 'text[] not null',
+  },
+  key: ['position'],
+  indexes: [
+    'create index on $table (at)',
+    'create index on $table (actor, position)',
+    'create index on $table (type, position)',
+    'create index on $table using gin (about)',
+  ],
+} as const satisfies Table
+
+/**
+ * Where in the event log changes by somebody are: what they say is read there. Of a call there is nothing, so that a year of changes
+ * is found in a log of any number of calls. An event of a ledger costs one look at its type.
+ */
+export const audit: StatelessProjection = {
+  name: 'audit',
+  version: 1,
+  prefixes: [
+    ...['ledger-', 'key-', 'pricebook', 'profile-', 'pixel-', 'operator', 'checkpoint', 'rerate-', 'signin-'],
+  ],
+  money: false,
+  tables: [entriesTable],
+  fold: (events) => {
+    const rows: RowOf<typeof entriesTable>[] = []
+    for (const event of events)
+      if (isAudited(event)) {
+        const { position, stream, type, metadata } = event
+        const at = metadata.recorded_at ?? new Date(event.recordedAtMs).toISOString()
+        rows.push({ position, at, actor: metadata.actor, type, stream, about: aboutOf(event) })
+      }
+    return [insert(entriesTable, rows)]
+  },
+}
+
+/** Members of events that name whom or what they are about. */
+const naming = new Set([
+  ...['organization_id', 'key_id', 'successor_id', 'user', 'token_id', 'webhook_id', 'run', 'rerate_run'],
+  ...['grant_id', 'adjustment_id', 'adjusts', 'override_id', 'subject_id', 'domain', 'sku', 'month', 'job'],
+  ...['run_id', 'rebuild_id', 'projection', 'projections', 'backup_id', 'stream'],
+])
+const aboutMax = 20
+const aboutCharsMax = 300
+
+const aboutOf = ({ type, data, stream }: ProjectedEvent): string[] => {
+  const about = new Set<string>()
+  const organization = organizationOfStream(stream)
+  if (organization !== null) about.add(organization)
+  for (const [name, value] of Object.entries(data)) {
+    if (naming.has(name)) for (const one of [value].flat()) if (typeof one === 'string') about.add(one)
+    if (name === 'proposal' && typeof value === 'number') about.add(`p${value}`)
+    if (name === 'version' && type.startsWith('PriceBook')) about.add(String(value))
+  }
+  return [...about].filter((text) => text.length <= aboutCharsMax).slice(0, aboutMax)
+}
+
+export type AuditRow = {
+  readonly position: string
+  readonly at: Date
+  readonly actor: string
+  readonly type: string
+  readonly stream: string
+  readonly about: readonly string[]
+}
+
+export type AuditFilter = {
+  readonly since: string | null
+  /** Any of these. */
+  readonly actors: readonly string[] | null
+  readonly about: string | null
+  readonly type: string | null
+  readonly oldestFirst: boolean
+}
+
+/** The next entries after a position in the order asked for; null: the first. */
+export const auditPage = (
+  { since, actors, about, type, oldestFirst }: AuditFilter,
+  { after, max }: { after: string | null; max: number },
+): Query<AuditRow> => {
+  const values: unknown[] = []
+  const conditions: string[] = []
+  const where = (value: unknown, condition: (parameter: string) => string): void => {
+    if (value === null) return
+    values.push(value)
+    conditions.push(condition(`$${values.length}`))
+  }
+  where(since, (given) => `at >= ${given}`)
+  where(actors, (given) => `actor = any (${given}::text[])`)
+  where(about, (given) => `about @> array[${given}::text]`)
+  where(type, (given) => `type = ${given}`)
+  where(after, (given) => `position ${oldestFirst ? '>' : '<'} ${given}::bigint`)
+  values.push(max)
+  return {
+    text: `select position::text, at, actor, type, stream, about from audit_entries
+            ${conditions.length === 0 ? '' : `where ${conditions.join(' and ')}`}
+            order by audit_entries.position ${oldestFirst ? 'asc' : 'desc'} limit $${values.length}`,
+    values,
+  }
+}

@@ -1,0 +1,82 @@
+import { type AuditFilter, type AuditRow, auditPage } from '../../projections/audit.ts'
+import { decodeEvent } from '../event-log/stored-event.ts'
+import { isAudited } from '../events/audited.ts'
+import { organizationOfStream } from '../events/streams.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { CommandRefused } from '../ledger/command.ts'
+import { readCheckpoints } from '../projector/checkpoints.ts'
+import { auditSentence } from './audit-sentences.ts'
+
+/**
+ * Who changed what. The rows of the projection `audit` say where the events are; what is told of each is read from the event log, so
+ * that a row which somebody wrote tells nothing that did not happen.
+ */
+
+export type AuditEntry = {
+  /** When it was recorded, by the writer's clock. */
+  readonly at: string
+  readonly actor: string
+  readonly type: string
+  readonly says: string
+  /** The organization whose ledger it is in; null for any other stream. */
+  readonly organizationId: string | null
+  readonly about: readonly string[]
+  readonly stream: string
+  /** Null where the event log does not hold the event. */
+  readonly revision: number | null
+  readonly position: string
+}
+
+const pageMax = 200
+/** Reads of the event log at once. */
+const readsMax = 8
+
+/** Entries in the order asked for, at most `max`; never more than a page of them is held. Throws `CommandRefused` where the rows stopped. */
+export async function* auditEntries(
+  { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
+  filter: AuditFilter,
+  max: number,
+): AsyncGenerator<AuditEntry> {
+  const own = (await readCheckpoints(pool)).find(({ name }) => name === 'audit')
+  if (own?.state === 'halted')
+    throw new CommandRefused(`the rows of the audit stopped (${own.error}): "projection rebuild audit"`)
+  let after: string | null = null
+  for (let left = max; left > 0; ) {
+    const { text, values } = auditPage(filter, { after, max: Math.min(left, pageMax) })
+    const { rows } = await pool.query<AuditRow>(text, [...values])
+    for (let i = 0; i < rows.length; i += readsMax)
+      yield* await Promise.all(rows.slice(i, i + readsMax).map((row) => entryOf(eventLog, row)))
+    left -= rows.length
+    after = rows.at(-1)?.position ?? null
+    if (rows.length < pageMax) return
+  }
+}
+
+/** How many events the rows leave out because they cannot be read. */
+export const auditLeftOut = async ({ pool }: Pick<Foundation, 'pool'>): Promise<number> => {
+  const { rows } = await pool.query<{ n: number }>(
+    `select count(*)::int as n from parked_events where projection = 'audit' and released_at is null`,
+  )
+  return rows[0]?.n ?? 0
+}
+
+const entryOf = async (eventLog: Foundation['eventLog'], row: AuditRow): Promise<AuditEntry> => {
+  const event = await eventLog.at(BigInt(row.position))
+  const { stream, type, about, position } = row
+  const organizationId = organizationOfStream(stream)
+  const entry = { type, organizationId, about, stream, position }
+  if (event === null || event.type !== type || event.stream !== stream)
+    return {
+      ...entry,
+      ...{ at: row.at.toISOString(), actor: row.actor, revision: null },
+      says: 'the event log does not hold this event: a row says so alone',
+    }
+  const { metadata, ...domain } = decodeEvent(event)
+  return {
+    ...entry,
+    at: metadata.recorded_at ?? new Date(event.recordedAtMs).toISOString(),
+    actor: metadata.actor,
+    revision: event.revision,
+    says: isAudited(domain) ? auditSentence(domain) : `is no change by anyone: a row says so alone`,
+  }
+}

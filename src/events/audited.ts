@@ -1,0 +1,91 @@
+import type { DomainEvent, EventType } from './catalogue.ts'
+
+/**
+ * Which events are changes that somebody is answerable for: what "audit list" tells. Calls are not, nor what follows from them by
+ * rule, nor what the clock does. Each type is named, so that a new one cannot be forgotten.
+ */
+const audited = {
+  OrganizationRegistered: true,
+  CreditGranted: true,
+  CreditExpired: false,
+  PriceOverrideSet: true,
+  PriceOverrideWithdrawn: true,
+  BalanceThresholdSet: true,
+  MonthClosed: true,
+  KeyUsed: false,
+  RateLimitExceeded: false,
+  CallsRefused: false,
+  CreditCharged: false,
+  CreditAdjusted: true,
+  // It says that a grant or an adjustment is coming, which is told itself.
+  ReferenceReserved: false,
+  ApiKeyIssued: true,
+  ApiKeyRotated: true,
+  ApiKeyLimitsChanged: true,
+  ApiKeyRevoked: true,
+  PriceBookProposed: true,
+  PriceBookPublished: true,
+  PriceBookWithdrawn: true,
+  PriceProposalWithdrawn: true,
+  // One for each ledger of a plan, which is told as a whole.
+  RerateLedgerPlanned: false,
+  RerateProposed: true,
+  RerateApproved: true,
+  RerateAbandoned: true,
+  RerateLedgerApplied: true,
+  RerateLedgerLeftOut: true,
+  RerateApplied: true,
+  ProfileFetched: false,
+  ProfileMissed: false,
+  ProfileGone: false,
+  ProfileErased: true,
+  PixelLimitSet: true,
+  PixelLimitRemoved: true,
+  PixelBlocked: true,
+  PixelUnblocked: true,
+  RebuildRequested: true,
+  RebuildEnded: true,
+  ProjectionRolledBack: true,
+  ParkedEventReleased: true,
+  BackupCreated: true,
+  BackupRestored: true,
+  AppendsResumed: true,
+  LedgerFaultAcknowledged: true,
+  LedgersReconciled: true,
+  LogVerified: true,
+  OperatorTokenIssued: true,
+  OperatorTokenRevoked: true,
+  JobRequested: true,
+  DeadLettersRetried: true,
+  UserCreated: true,
+  UserRoleChanged: true,
+  UserPasswordChanged: true,
+  UserDisabled: true,
+  UserEnabled: true,
+  UserSignedIn: true,
+  UserSignedOut: true,
+  SignInsRefused: true,
+  SigningKeyAnnounced: true,
+  LogTreeBegun: true,
+  LogCheckpointed: false,
+  WebhookCreated: true,
+  WebhookDeleted: true,
+} as const satisfies Readonly<Record<EventType, boolean>>
+
+/** The types of which some or all are told. */
+export type AuditedType = { [T in EventType]: (typeof audited)[T] extends true ? T : never }[EventType]
+export type AuditedEvent = Extract<DomainEvent, { type: AuditedType }>
+
+const isAuditedType = (type: string): type is AuditedType =>
+  Object.hasOwn(audited, type) && (audited as Readonly<Record<string, boolean>>)[type] === true
+
+export const auditedTypes: readonly string[] = Object.keys(audited).filter(isAuditedType).sort()
+
+/** Whether this very event is a change that somebody made. */
+export const isAudited = (event: DomainEvent): event is AuditedEvent => {
+  if (!isAuditedType(event.type)) return false
+  // Given back because the answer was never delivered, or one of the many of a re-rate, which is told by its ledger.
+  if (event.type === 'CreditAdjusted') return event.data.kind !== 'reversal' && event.data.kind !== 'rerate'
+  // What is 30 days old goes by itself.
+  return event.type !== 'ProfileErased' || event.data.reason !== 'retention'
+}

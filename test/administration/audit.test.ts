@@ -1,0 +1,212 @@
+/** Who changed what: every change by anyone, told from the event log, found in a log of mostly calls. */
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import pino from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { audit, auditPage } from '../../projections/audit.ts'
+import type { ProjectedEvent } from '../../projections/projection.ts'
+import { revoke } from '../../src/administration/api-keys.ts'
+import { type AuditEntry, auditEntries } from '../../src/administration/audit.ts'
+import { auditSentence } from '../../src/administration/audit-sentences.ts'
+import { catchUp } from '../../src/administration/catch-up.ts'
+import { grant } from '../../src/administration/credits.ts'
+import { recordOperation } from '../../src/administration/operator-events.ts'
+import { createOrganization } from '../../src/administration/organizations.ts'
+import { createUser, setDisabled } from '../../src/administration/user-changes.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import { auditedTypes, isAudited } from '../../src/events/audited.ts'
+import type { DomainEvent } from '../../src/events/catalogue.ts'
+import { upcast } from '../../src/events/upcast.ts'
+import { type House, openHouse, type Partner } from '../support/house.ts'
+
+const logger = pino({ level: 'silent' })
+const all = { since: null, actors: null, about: null, type: null, oldestFirst: false } as const
+
+let house: House
+let partner: Partner
+let acme = ''
+let startedAt = ''
+const ada = 'user:ada'
+
+const listed = async (
+  filter: Partial<Parameters<typeof auditEntries>[1]> = {},
+  max = 1_000,
+): Promise<AuditEntry[]> => {
+  await catchUp(house.foundation, logger)
+  return Array.fromAsync(auditEntries(house.foundation, { ...all, ...filter }, max))
+}
+const said = (entries: readonly AuditEntry[]) => entries.map(({ actor, says }) => `${actor} ${says}`)
+
+beforeAll(async () => {
+  house = await openHouse()
+  partner = await house.partner({ credits: '100' })
+  for (let n = 0; n < 5; n++) await house.lookup(partner, { ip: '8.8.8.8' })
+  startedAt = new Date().toISOString()
+  const { foundation } = house
+  acme = (await createOrganization(foundation, { name: 'Acme', overdraftLimit: 0n, actor: ada }))
+    .organizationId
+  await grant(foundation, {
+    ...{ organizationId: acme, amount: parseCredits('25'), priority: 100, expiresAt: null },
+    ...{ reason: 'invoice 7', actor: ada },
+  })
+  await createUser(foundation, { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:root' })
+  await createUser(foundation, { name: 'bob', role: 'viewer', organizationId: null, actor: ada })
+  await setDisabled(foundation, { name: 'bob', disabled: true, reason: 'left', actor: ada })
+  await revoke(foundation, { keyId: partner.keyId, reason: 'leaked', actor: 'cli:root' })
+})
+afterAll(() => house?.close())
+
+describe('the audit', () => {
+  test('tells every change by anyone, the newest first, in a sentence; and no call', async () => {
+    expect(said(await listed({ since: startedAt }))).toEqual([
+      `cli:root revoked the key ${partner.keyId}: leaked`,
+      'user:ada disabled bob: left',
+      'user:ada created the user bob as viewer',
+      'cli:root created the user ada as admin',
+      'user:ada granted 25 credits: invoice 7',
+      `user:ada created the organization ${acme} "Acme"`,
+    ])
+    const types = new Set((await listed()).map(({ type }) => type))
+    expect([...types].filter((type) => ['KeyUsed', 'CreditCharged'].includes(type))).toEqual([])
+  })
+
+  test('tells the oldest first where that is asked for, and no more than is asked for', async () => {
+    const first = await listed({ since: startedAt, oldestFirst: true }, 2)
+    expect(said(first)).toEqual([
+      `user:ada created the organization ${acme} "Acme"`,
+      'user:ada granted 25 credits: invoice 7',
+    ])
+    expect(first[1]).toMatchObject({
+      organizationId: acme,
+      stream: `ledger-${acme}`,
+      revision: 1,
+      type: 'CreditGranted',
+    })
+  })
+
+  test('is asked by who, about what, and by type', async () => {
+    const by = async (filter: Parameters<typeof listed>[0]) => said(await listed(filter))
+    expect(await by({ actors: ['user:ada'], type: 'UserDisabled' })).toEqual(['user:ada disabled bob: left'])
+    expect(await by({ about: 'bob' })).toEqual([
+      'user:ada disabled bob: left',
+      'user:ada created the user bob as viewer',
+    ])
+    expect(await by({ about: acme })).toEqual([
+      'user:ada granted 25 credits: invoice 7',
+      `user:ada created the organization ${acme} "Acme"`,
+    ])
+    expect((await by({ about: partner.keyId }))[0]).toContain('revoked')
+    expect(await by({ about: "bob' or true --" })).toEqual([])
+    expect(await by({ actors: ['user:nobody'] })).toEqual([])
+  })
+
+  test('is whole over many pages, in both orders', async () => {
+    for (let n = 0; n < 450; n++)
+      await recordOperation(
+        house.foundation.eventLog,
+        { type: 'JobRequested', data: { job: `job-${n}`, run_id: '3f0c8f2e-1d5b-5c0e-9a51-0a6f0b7f3f10' } },
+        { actor: 'user:many', once: `many/${n}` },
+      )
+    const newest = await listed({ actors: ['user:many'] })
+    expect(newest.map(({ says }) => says)).toEqual(
+      Array.from({ length: 450 }, (_, n) => `had the job job-${449 - n} run`),
+    )
+    const oldest = await listed({ actors: ['user:many'], oldestFirst: true }, 401)
+    expect(oldest.map(({ says }) => says)).toEqual(
+      Array.from({ length: 401 }, (_, n) => `had the job job-${n} run`),
+    )
+  }, 60_000)
+
+  test('tells nothing on the word of a row alone', async () => {
+    const [row] = await house.query(
+      `insert into audit_entries (position, at, actor, type, stream, about)
+       values (9e15::bigint, now(), 'user:ada', 'CreditGranted', 'ledger-x', '{}') returning position::text`,
+    )
+    try {
+      const [entry] = await listed({}, 1)
+      expect(entry).toMatchObject({
+        revision: null,
+        says: 'the event log does not hold this event: a row says so alone',
+      })
+    } finally {
+      await house.query('delete from audit_entries where position = $1', [row?.position])
+    }
+    // A row that names another actor than its event.
+    await house.query(`update audit_entries set actor = 'user:eve' where type = 'UserDisabled'`)
+    try {
+      expect(said(await listed({ actors: ['user:eve'] }))).toEqual(['user:ada disabled bob: left'])
+    } finally {
+      await house.query(`update audit_entries set actor = 'user:ada' where type = 'UserDisabled'`)
+    }
+  })
+
+  test('refuses where its rows have stopped, and says how they go on', async () => {
+    await house.query(`update projection_checkpoints set state = 'halted', error = 'x' where name = 'audit'`)
+    try {
+      await expect(Array.fromAsync(auditEntries(house.foundation, all, 1))).rejects.toThrow(
+        '"projection rebuild audit"',
+      )
+    } finally {
+      await house.query(`update projection_checkpoints set state = 'live', error = null where name = 'audit'`)
+    }
+  })
+
+  test.each([
+    ['by time', { since: new Date(Date.now() + 999 * 86_400_000).toISOString() }],
+    ['by who', { actors: ['user:rare'] }],
+    ['about what', { about: 'rare' }],
+    ['by type', { type: 'MonthClosed' }],
+    ['from the newest on', {}],
+  ])('of 100,000 changes a few are found %s without reading all', async (_, filter) => {
+    await house.query(
+      `insert into audit_entries (position, at, actor, type, stream, about)
+       select 8e15::bigint + n, now() + n * interval '1 s', 'user:often', 'JobRequested', 'operator', array['often']
+         from generate_series(1, 100000) n`,
+    )
+    try {
+      const [table] = await house.query(
+        `select c.oid::regclass::text as name from pg_class c join pg_attribute a on a.attrelid = c.oid and a.attname = 'about'
+          where c.relkind = 'r' and c.relname like 'audit\\_entries%'`,
+      )
+      await house.query(`analyze ${table?.name}`)
+      const { text, values } = auditPage({ ...all, ...filter }, { after: null, max: 100 })
+      const plan = JSON.stringify(await house.query(`explain ${text}`, [...values]))
+      expect(plan).toMatch(/Index/)
+      expect(plan).not.toMatch(/Seq Scan/)
+    } finally {
+      await house.query('delete from audit_entries where position > 8e15')
+    }
+  })
+})
+
+const samples = fileURLToPath(new URL('../events/samples', import.meta.url))
+const sampled = readdirSync(samples)
+  .map((file): DomainEvent => {
+    const { type, schema_version, data } = JSON.parse(readFileSync(`${samples}/${file}`, 'utf8'))
+    return upcast(type, schema_version, data) as DomainEvent
+  })
+  .filter(isAudited)
+
+describe('each kind of change', () => {
+  test('has a sample here', () => {
+    expect(auditedTypes.filter((type) => !sampled.some((one) => one.type === type))).toEqual([])
+  })
+
+  test.each(sampled.map((event) => [event.type, event] as const))('%s is a whole sentence', (_, event) => {
+    const sentence = auditSentence(event)
+    expect(sentence).not.toMatch(/undefined|null|NaN|\[object|^\s*$/)
+    expect(sentence.length).toBeLessThan(500)
+  })
+})
+
+test('a call costs the fold a look at its type: no row, and no change to write', () => {
+  const call = {
+    ...{ type: 'KeyUsed', id: 'x', position: 7n, stream: `ledger-${'x'}`, revision: 1, recordedAtMs: 0 },
+    ...{
+      data: {},
+      metadata: { schema_version: 1, actor: 'key:x', effective_at: '2026-01-01T00:00:00.000Z' },
+    },
+  } as unknown as ProjectedEvent
+  const changes = audit.fold([call, call])
+  expect(changes.flatMap(({ rows }) => rows)).toEqual([])
+})
