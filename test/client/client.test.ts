@@ -1,0 +1,74 @@
+/** A client can be generated from /openapi.json, is the one that is kept here, and makes calls. */
+import { execFile } from 'node:child_process'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { openTestOrganization } from '../../src/administration/test-keys.ts'
+import { permission } from '../../src/events/capabilities.ts'
+import { type House, openHouse, type Partner } from '../support/house.ts'
+import { program } from './program.ts'
+
+const run = promisify(execFile)
+const at = (path: string): string => fileURLToPath(new URL(path, import.meta.url))
+const kept = at('enrichment.ts')
+const deadlineMs = 60_000
+
+let house: House
+let tester: Partner
+let directory: string
+let generated: string
+beforeAll(async () => {
+  house = await openHouse()
+  const { organizationId } = await house.partner()
+  const opened = await openTestOrganization(house.foundation, { organizationId, actor: 'cli' })
+  tester = await house.key(opened, { permissions: permission.options })
+  directory = await mkdtemp(join(tmpdir(), 'client-'))
+  const [document, file] = [join(directory, 'openapi.json'), join(directory, 'enrichment.ts')]
+  await writeFile(document, await (await fetch(`${house.apiUrl}/openapi.json`)).text())
+  await run(process.execPath, [at('generate.ts'), document, file], { timeout: deadlineMs })
+  generated = await formatted(await readFile(file, 'utf8'))
+  if (process.env.CLIENT === 'write') await writeFile(kept, generated)
+}, 120_000)
+afterAll(async () => {
+  await house?.close()
+  if (directory !== undefined) await rm(directory, { recursive: true, force: true })
+})
+
+/** As every file here is written. */
+const formatted = (text: string): Promise<string> =>
+  new Promise((resolve, reject) => {
+    const root = at('../..')
+    const biome = execFile(
+      process.execPath,
+      [at('../../node_modules/@biomejs/biome/bin/biome'), 'format', '--stdin-file-path=test/client/x.ts'],
+      { cwd: root, timeout: deadlineMs, maxBuffer: 16_000_000 },
+      (error, out) => (error === null ? resolve(out) : reject(error)),
+    )
+    biome.stdin?.end(text)
+  })
+
+test('the client that is kept is the one the document makes', async () => {
+  expect(await readFile(kept, 'utf8')).toBe(generated)
+})
+
+test('a program that uses it is checked by the compiler', async () => {
+  const compiler = at('../../node_modules/typescript/bin/tsc')
+  const options = ['--ignoreConfig', '--noEmit', '--strict', '--module', 'nodenext', '--target', 'esnext']
+  const checked = run(
+    process.execPath,
+    [compiler, ...options, '--skipLibCheck', '--allowImportingTsExtensions', at('program.ts')],
+    { cwd: at('../..'), timeout: deadlineMs },
+  )
+  await expect(checked).resolves.toMatchObject({ stdout: '' })
+})
+
+test('the program gets its answers', async () => {
+  expect(await program(house.apiUrl, tester.apiKey)).toMatchObject({
+    ...{ status: 'unknown', retryAfter: 300, code: 'IP_001', job: 'Example Works' },
+    charged: '2',
+    ...{ nowhere: 404, misspelt: 400, absent: undefined, neverAnswered: false },
+  })
+})
