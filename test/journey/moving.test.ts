@@ -10,11 +10,10 @@ import {
 } from '../../src/foundation/embedded/embedded-postgres.ts'
 import { doubleCertificate } from '../support/eventstore-certificate.ts'
 import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
+import { expectProved, expectUsable } from '../support/expect-used.ts'
 import { cli, cliJson, type Service, startService } from '../support/service.ts'
 import {
   companies,
-  expectProved,
-  expectUsable,
   observe,
   people,
   prices,
