@@ -5,7 +5,7 @@ import {
   type LotState,
   type OverrideState,
 } from './account-state.ts'
-import type { Query, StatefulProjection } from './projection.ts'
+import type { Query, RowSeal, StatefulProjection } from './projection.ts'
 import { type Change, type RowOf, remove, type Table, upsert } from './rows.ts'
 import { type AccountRow, rowsOf, sealedState, sealedText } from './sealed-account.ts'
 
@@ -117,7 +117,7 @@ export const accounts: StatefulProjection<AccountState, AccountRow> = {
 
 const organizationOf = (stream: string): string => stream.slice('ledger-'.length)
 
-const changesOf = (states: readonly AccountState[], seal: (text: string) => string): Change[] => {
+const changesOf = (states: readonly AccountState[], seal: RowSeal): Change[] => {
   const unknown = states.flatMap(({ written, organizationId }) =>
     written ? [] : { organization_id: organizationId },
   )
@@ -151,7 +151,7 @@ const changesOf = (states: readonly AccountState[], seal: (text: string) => stri
 
 const instant = (ms: number): string => new Date(ms).toISOString()
 
-const accountRow = (state: AccountState, seal: (text: string) => string): RowOf<typeof accountsTable> => ({
+const accountRow = (state: AccountState, seal: RowSeal): RowOf<typeof accountsTable> => ({
   organization_id: state.organizationId,
   name: state.name,
   registered_at: state.registeredAtMs === null ? null : instant(state.registeredAtMs),
@@ -163,7 +163,7 @@ const accountRow = (state: AccountState, seal: (text: string) => string): RowOf<
   charged_micro: state.charged,
   expired_micro: state.expired,
   adjusted_micro: state.adjusted,
-  seal: seal(sealedText(state)),
+  seal: seal.of(sealedText(state)),
 })
 
 const lotRow = (organizationId: string, lot: LotState): RowOf<typeof lotsTable> => ({

@@ -12,6 +12,14 @@ export type ProjectedEvent = DomainEvent & {
   readonly metadata: EventMetadata
 }
 
+/** Seals rows: someone without the key can change a row, but the change is not believed. */
+export type RowSeal = {
+  /** The seal of a text, under the key in use. */
+  of(text: string): string
+  /** Whether it is a seal of the text, under the key in use or an earlier one. */
+  fits(text: string, seal: string): boolean
+}
+
 /** Resolves a table's reading name to the physical table being written. */
 export type TableName = (name: string) => string
 
@@ -55,13 +63,13 @@ export type StatefulProjection<State = unknown, Row = unknown> = Declared & {
     /** Folds the stream's next event into the state, in place. Throws where the stream breaks its own rules. */
     evolve(state: State, event: ProjectedEvent): void
     /** The rows of states, as far as they changed since they were `written`. `seal` is a keyed hash. */
-    write(states: readonly State[], seal: (text: string) => string): Change[]
+    write(states: readonly State[], seal: RowSeal): Change[]
     written(state: State): void
     /** The rows of streams, and the state a row holds: null where its seal is not the projector's. */
     rows(streams: readonly string[], table: TableName): Query<Row>
     open(
       row: Row,
-      seal: (text: string) => string,
+      seal: RowSeal,
     ): {
       readonly stream: string
       readonly revision: number

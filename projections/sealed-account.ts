@@ -1,5 +1,5 @@
 import { type AccountState, initialState } from './account-state.ts'
-import type { Query } from './projection.ts'
+import type { Query, RowSeal } from './projection.ts'
 
 /**
  * The rows of an account, read back. The seal is a keyed hash over every part of them, so a reader knows rows that the
@@ -89,7 +89,7 @@ export const sealedText = (state: AccountState): string =>
   ])
 
 /** The account a row holds; null where any part of the row is not what the projector wrote. */
-export const sealedState = (row: AccountRow, seal: (text: string) => string): AccountState | null => {
+export const sealedState = (row: AccountRow, seal: RowSeal): AccountState | null => {
   const state: AccountState = {
     ...initialState(row.organization_id),
     name: row.name,
@@ -125,5 +125,5 @@ export const sealedState = (row: AccountRow, seal: (text: string) => string): Ac
       .sort((a, b) => a.revision - b.revision),
     written: true,
   }
-  return seal(sealedText(state)) === row.seal ? state : null
+  return seal.fits(sealedText(state), row.seal) ? state : null
 }

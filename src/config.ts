@@ -55,6 +55,10 @@ export const eventLogPrefixRule =
   'lower-case letters and digits and one hyphen, at the end, such as enrichment-; not ledger-, key- and the like'
 
 const processesMax = 64
+const secretKey = z.string().min(32, 'at least 32 characters')
+/** A comma in a key is doubled. */
+const keyList = (text: string): string[] =>
+  list(text.replaceAll(',,', '\0')).map((key) => key.replaceAll('\0', ','))
 /** One core is left to the database and to what the first process does besides. */
 const processesOf = (cores: number): number => Math.min(processesMax, Math.max(1, cores - 1))
 
@@ -140,7 +144,8 @@ const variables = z.object({
     )
     .transform((text) => (text === 'auto' ? processesOf(availableParallelism()) : Number(text)))
     .default(1),
-  SECRET_KEY: z.string().min(32, 'at least 32 characters').optional(),
+  SECRET_KEY: secretKey.optional(),
+  SECRET_KEYS_OLD: z.string().transform(keyList).pipe(z.array(secretKey)).default([]),
   GEOIP_CITY_DB: z.string().transform(list).pipe(z.array(z.string()).min(1).max(2)).optional(),
   DNS_SERVERS: z
     .string()
@@ -247,6 +252,7 @@ export const twoPersonOf = ({ TWO_PERSON, DATABASE_URL }: Config): boolean =>
 
 const secretVariables = new Set([
   'SECRET_KEY',
+  'SECRET_KEYS_OLD',
   'DATABASE_URL',
   'DATABASE_MIGRATION_URL',
   'EVENT_LOG_URL',

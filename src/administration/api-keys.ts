@@ -70,9 +70,14 @@ const issue = async (
   organizationName: string,
 ): Promise<IssuedKey> => {
   const { once } = request
-  const named =
-    once === undefined ? undefined : secrets.requestHmac(`issue\n${request.organizationId}\n${once}`)
   const compose = isTestOrganization(request.organizationId) ? composeTestKey : composeApiKey
+  const names = once === undefined ? [] : secrets.requestHmacs(`issue\n${request.organizationId}\n${once}`)
+  const [named, ...formerNames] = names
+  for (const formerName of formerNames) {
+    // Made before the SECRET_KEY was rotated, the same request gave the key another id.
+    const { keyId } = compose(randomBytes(256), formerName)
+    if ((await readKeyStream(eventLog, keyId)).revision !== -1) throw new KeyIssuedBefore(keyId)
+  }
   const { apiKey, keyId, secret } = compose(randomBytes(256), named)
   const issued: ApiKeyIssued = {
     key_id: keyId,
@@ -87,7 +92,13 @@ const issue = async (
     expires_at: request.expiresAt,
   }
   try {
-    await append(eventLog, keyId, 'none', { type: 'ApiKeyIssued', data: issued }, request.actor)
+    await append(
+      eventLog,
+      keyId,
+      'none',
+      [{ type: 'ApiKeyIssued', data: issued }, ...underNamedKey(issued, secrets.namedKey())],
+      request.actor,
+    )
   } catch (error) {
     // The request's name is the key's id, so the stream tells, in every process and after every restart.
     if (error instanceof AppendConflict && once !== undefined) throw new KeyIssuedBefore(keyId)
@@ -95,6 +106,10 @@ const issue = async (
   }
   return { keyId, apiKey, issued }
 }
+
+/** Says which SECRET_KEY the secret is kept under, unless it is the first: that is what says nothing. */
+const underNamedKey = ({ key_id, secret_hmac }: ApiKeyIssued, secret_key: string | null): KeyEvent[] =>
+  secret_key === null ? [] : [{ type: 'ApiKeyRehashed', data: { key_id, secret_hmac, secret_key } }]
 
 /** Issues a successor with the same rights; the old key works on for the grace period. */
 export const rotate = async (
@@ -230,7 +245,7 @@ const change = async <Event extends KeyEvent>(
     const now = await readKey(eventLog, keyId)
     const event = decide(now)
     try {
-      await append(eventLog, keyId, now.revision, event, actor)
+      await append(eventLog, keyId, now.revision, [event], actor)
       return event
     } catch (error) {
       if (!(error instanceof AppendConflict) || attempts >= changesMax) throw error
@@ -242,11 +257,14 @@ const append = async (
   eventLog: EventLog,
   keyId: string,
   expected: ExpectedRevision,
-  event: DomainEvent,
+  events: readonly DomainEvent[],
   actor: string,
 ): Promise<void> => {
-  const id = eventIdOf(keyId, ulid(), 0)
-  await appendChained(eventLog, keyStream(keyId), expected, [
-    encodeEvent(event, { id, actor, effectiveAt: new Date().toISOString() }),
-  ])
+  const [once, effectiveAt] = [ulid(), new Date().toISOString()]
+  await appendChained(
+    eventLog,
+    keyStream(keyId),
+    expected,
+    events.map((event, n) => encodeEvent(event, { id: eventIdOf(keyId, once, n), actor, effectiveAt })),
+  )
 }

@@ -98,6 +98,13 @@ const installation = {
 
 const people = {
   OperatorTokenIssued: ({ token_id, user }) => `made the token ${token_id} of ${user}`,
+  SecretKeyRotated: ({ secret_key, former }) =>
+    `put the SECRET_KEY ${secret_key} into use in place of ${former}`,
+  SecretsRenewed: ({ secret_key, renewed, left }) =>
+    `made ${count(
+      renewed.reduce((all, one) => all + one.count, 0),
+      'thing',
+    )} anew under the SECRET_KEY ${secret_key}${left.length === 0 ? '' : `; ${listed(left)} can leave`}`,
   OperatorTokenRevoked: ({ token_id, user }) => `revoked the token ${token_id} of ${user}`,
   UserCreated: ({ user, role, organization_id }) =>
     `created the user ${user} as ${asRole(role, organization_id)}`,

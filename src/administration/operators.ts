@@ -28,6 +28,8 @@ export type LoggedToken = {
   readonly issuedAt: string
   readonly issuedBy: string
   readonly revoked: Noted | null
+  /** The SECRET_KEY that its secret is kept under; null: the first of the installation. */
+  readonly secret_key: string | null
 } & Pick<OperatorTokenIssued, 'user' | 'secret_hmac' | 'user_created_at'>
 
 export type OperatorState = {
@@ -45,6 +47,7 @@ const folded = {
   UserDisabled: true,
   UserEnabled: true,
   OperatorTokenIssued: true,
+  OperatorTokenRehashed: true,
   OperatorTokenRevoked: true,
 } as const
 
@@ -115,7 +118,11 @@ const foldToken = (
   }
   if (event.type === 'OperatorTokenIssued' && !tokens.has(event.data.token_id)) {
     const { token_id: tokenId, ...rest } = event.data
-    tokens.set(tokenId, { tokenId, ...rest, issuedAt: at, issuedBy: by, revoked: null })
+    tokens.set(tokenId, { tokenId, ...rest, secret_key: null, issuedAt: at, issuedBy: by, revoked: null })
+  } else if (event.type === 'OperatorTokenRehashed') {
+    const { token_id: tokenId, secret_hmac, secret_key } = event.data
+    const token = tokens.get(tokenId)
+    if (token !== undefined) tokens.set(tokenId, { ...token, secret_hmac, secret_key })
   } else if (event.type === 'OperatorTokenRevoked') {
     const token = tokens.get(event.data.token_id)
     if (token !== undefined) revoke(token)

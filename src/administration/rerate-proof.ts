@@ -1,6 +1,5 @@
 import type { RerateLedgerPlanned, RerateProposed } from '../events/rerates.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import { sameHmac } from '../guard/secrets.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { planDigest, plannedOf, type RerateRun, RunChanged, readRun } from '../ledger/rerate-run.ts'
 
@@ -18,16 +17,14 @@ export const signPlan = async (
 ): Promise<RerateProposed['signature']> => {
   const signed = await checkpoints.sign(signedText(digest))
   return signed === null
-    ? { signed_by: hmac, value: secrets.planSeal(signedText(digest)) }
+    ? { signed_by: hmac, value: secrets.planSeal.of(signedText(digest)) }
     : { signed_by: signed.keyId, value: signed.value }
 }
 
 const isSigned = ({ checkpoints, secrets }: Proving, { plan_digest, signature }: RerateProposed) => {
   const text = signedText(plan_digest)
   const { signed_by: keyId, value } = signature
-  return keyId === hmac
-    ? sameHmac(secrets.planSeal(text), value)
-    : checkpoints.isSigned(text, { keyId, value })
+  return keyId === hmac ? secrets.planSeal.fits(text, value) : checkpoints.isSigned(text, { keyId, value })
 }
 
 export type ProvedRun = RerateRun & { readonly proposed: NonNullable<RerateRun['proposed']> }

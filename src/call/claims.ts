@@ -1,6 +1,6 @@
 import type pg from 'pg'
 import type { EpochSealer, Secrets } from '../guard/secrets.ts'
-import type { KeyedRequest, PaidPlace } from './attempts.ts'
+import { fingerprintsOfRequest, type KeyedRequest, type PaidPlace } from './attempts.ts'
 
 /**
  * The rows that keep two requests with one Idempotency-Key apart while the first is being answered, and hold its answer for a
@@ -60,14 +60,19 @@ type Row = {
   paid_revision: string | null
 }
 
-/** Each is about an organization's key ($1, $2), and the claim as it was read. */
-const ofKey = 'where organization_id = $1 and key_hash = $2'
+/**
+ * Each is about an organization's key ($1, and $2: its hash under each SECRET_KEY of the ring, the one in use first), and the
+ * claim as it was read. A row keeps the hash it was made with.
+ */
+const ofKey = 'where organization_id = $1 and key_hash = any ($2::bytea[])'
 const statements = {
-  insert: `insert into idempotent_calls (organization_id, key_hash, body_hash) values ($1, $2, $3)
+  insert: `insert into idempotent_calls (organization_id, key_hash, body_hash)
+           select $1, ($2::bytea[])[1], $3
+            where cardinality($2::bytea[]) = 1 or not exists (select 1 from idempotent_calls ${ofKey})
            on conflict do nothing`,
-  read: `select body_hash = $3 as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text,
+  read: `select body_hash = any ($3::bytea[]) as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text,
                 status, answer, paid_attempt, paid_revision
-           from idempotent_calls ${ofKey}`,
+           from idempotent_calls ${ofKey} order by status is null, claimed_at limit 1`,
   takeOver: `update idempotent_calls set claimed_at = now()
              ${ofKey} and claimed_at = $3::timestamptz and status is null`,
   takeOverFor: `update idempotent_calls set body_hash = $4, claimed_at = now()
@@ -88,7 +93,7 @@ export const createClaims = ({
   sealer,
 }: {
   pool: pg.Pool
-  secrets: Pick<Secrets, 'requestHmac'>
+  secrets: Pick<Secrets, 'requestHmacs'>
   /** Answers repeat what partners sent and were told. */
   sealer: EpochSealer
 }): Claims => {
@@ -97,8 +102,8 @@ export const createClaims = ({
     { organizationId, key }: KeyedRequest,
     ...more: readonly unknown[]
   ) => {
-    const keyHash = secrets.requestHmac(`key\n${organizationId}\n${key}`)
-    return pool.query<Result>(statements[statement], [organizationId, keyHash, ...more])
+    const keyHashes = secrets.requestHmacs(`key\n${organizationId}\n${key}`)
+    return pool.query<Result>(statements[statement], [organizationId, keyHashes, ...more])
   }
   const changesOne = async (...asked: Parameters<typeof ask>): Promise<boolean> =>
     (await ask(...asked)).rowCount === 1
@@ -106,7 +111,7 @@ export const createClaims = ({
   return {
     insert: (request) => changesOne('insert', request, request.fingerprint),
     read: async (request) => {
-      const { rows } = await ask<Row>('read', request, request.fingerprint, claimTtlSeconds)
+      const { rows } = await ask<Row>('read', request, fingerprintsOfRequest(request), claimTtlSeconds)
       return rows[0] === undefined ? undefined : rowOf(rows[0], request, sealer)
     },
     takeOver: (request, { claimedAt }) => changesOne('takeOver', request, claimedAt),

@@ -6,7 +6,7 @@ import type { StoredAnswer } from './claims.ts'
 import type { CallDependencies } from './dependencies.ts'
 import { idempotencyInFlight, idempotencyMismatch, wrongParameter } from './errors.ts'
 import { figuresFor } from './figures.ts'
-import { claimWaitMs, fingerprintOf, type IdempotencyClaim, parseIdempotencyKey } from './idempotency.ts'
+import { claimOf, claimWaitMs, type IdempotencyClaim, parseIdempotencyKey } from './idempotency.ts'
 import { byRequest, type Identity } from './identity.ts'
 import { record, refuse } from './recording.ts'
 import type { CallResult } from './result.ts'
@@ -34,8 +34,7 @@ export const identify = async (
   }
   const { organizationId } = call.key
   const asked = { route: `${form.method} ${form.path}`, body: String(request.body) }
-  const fingerprint = fingerprintOf(dependencies.secrets, { organizationId, key }, asked)
-  const claim = { organizationId, key, fingerprint }
+  const claim = claimOf(dependencies.secrets, { organizationId, key }, asked)
   // Needed in any case, and what is read for it is not read again to look for the key.
   await figuresFor(dependencies, call, { keptMs: claimWaitMs })
   const claimed = await dependencies.idempotency.claim(claim)

@@ -8,7 +8,8 @@ import { verifyEventLog } from '../administration/checkpoints.ts'
 import { InputFault } from '../administration/input.ts'
 import { rebuild } from '../administration/rebuilds.ts'
 import { keyDirOf } from '../foundation/data-dir.ts'
-import { knownSecretKeyOf } from '../foundation/secret-key.ts'
+import { knownSecretKeysOf } from '../foundation/secret-key.ts'
+import { ringOf } from '../guard/secret-ring.ts'
 import { reporter } from './chosen-projections.ts'
 import type { Answer, Command, CommandContext, OperatedFoundation } from './command.ts'
 
@@ -45,7 +46,7 @@ const create: Command = {
   run: async (context, given) => {
     const path = given.required('file')
     const foundation = await context.foundation()
-    const { manifest, bytes, sha256, rows, elapsedMs } = await createBackup(foundation, context.config, {
+    const { manifest, bytes, sha256, rows, elapsedMs } = await createBackup(foundation, {
       ...{ path, after: given.text('after'), ...foundation.operator },
       onProgress: ({ table, readBytes, ofBytes }) =>
         context.progress(`${table}: ${megabytes(readBytes)} of about ${megabytes(ofBytes)} read`),
@@ -75,15 +76,15 @@ const verify: Command = {
   parameters: [{ name: 'file', help: 'the newest of them', required: true, kind: 'file' }],
   changes: 'nothing',
   run: async (context, given) => {
-    const secretKey = await knownSecretKeyOf(context.config)
-    if (secretKey === null)
+    const secretKeys = await knownSecretKeysOf(context.config)
+    if (secretKeys === null)
       throw new InputFault(
         'file',
         'SECRET_KEY is not set and DATA_DIR holds none: without it a backup cannot be checked',
       )
     return faulted(async () => {
       const chain = await checkChain(given.required('file'), {
-        secretKey,
+        secretKey: ringOf(secretKeys),
         onProgress: (readBytes) => context.progress(`${megabytes(readBytes)} read`),
       })
       return {

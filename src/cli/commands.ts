@@ -18,6 +18,7 @@ import { priceCommands } from './price.ts'
 import { processCommands } from './process.ts'
 import { projectionCommands } from './projection.ts'
 import { rerateCommands } from './rerate.ts'
+import { secretsCommands } from './secrets.ts'
 import { seedCommands } from './seed.ts'
 import { statementCommands } from './statement.ts'
 import { userCommands } from './user.ts'
@@ -43,6 +44,7 @@ export const commands: readonly Command[] = [
   ...webhookCommands,
   ...commandsOf(capabilities),
   ...epochKeyCommands,
+  ...secretsCommands,
   doctorCommand,
   migrateCommand,
   ...installationCommands,

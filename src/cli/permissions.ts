@@ -91,6 +91,8 @@ export const commandActions: Readonly<Record<string, Action>> = {
   'profiles erase': 'profiles.erase',
   'epoch-key list': 'system.read',
   'epoch-key abandon': 'log.change',
+  'secrets status': 'system.read',
+  'secrets rotate': 'installation.change',
 }
 
 /** A command that the table does not know is for admins, whether it changes anything or not. */

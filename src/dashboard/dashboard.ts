@@ -98,7 +98,8 @@ const openPages = async (
   nameCookies(pages, { names: [sessionCookie, formCookie, deviceCookie], insecure: insecureCookies })
   await pages.register(session, {
     // The text is no API key's secret, so the HMAC under the keys' pepper is known to no one and the same in every process.
-    secret: secrets.apiKeyHmac('dashboard session cookie'),
+    // Of several the first signs, and all are believed.
+    secret: secrets.cookieSecrets('dashboard session cookie'),
     store: sessionStore(pool),
     cookieName: sessionCookie,
     cookie: { path: '/', httpOnly: true, sameSite: 'lax', secure: 'auto', maxAge: sessionLifetimeMs },
@@ -110,7 +111,8 @@ const openPages = async (
     sessionPlugin: '@fastify/cookie',
     cookieKey: formCookie,
     cookieOpts: { path: '/', httpOnly: true, sameSite: 'strict', secure: 'auto' },
-    csrfOpts: { hmacKey: secrets.apiKeyHmac('dashboard form token'), userInfo: true },
+    // The same in every process, before a rotation of SECRET_KEY and after.
+    csrfOpts: { hmacKey: secrets.memoryHmac('dashboard form token').toString('base64url'), userInfo: true },
     getUserInfo: formOwner,
     getToken: ({ body }) =>
       typeof body === 'object' && body !== null && '_csrf' in body && typeof body._csrf === 'string'

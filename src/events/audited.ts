@@ -20,6 +20,8 @@ const audited = {
   // It says that a grant or an adjustment is coming, which is told itself.
   ReferenceReserved: false,
   ApiKeyIssued: true,
+  // The key is the same: its use brought about by rule how its secret is kept.
+  ApiKeyRehashed: false,
   ApiKeyRotated: true,
   ApiKeyLimitsChanged: true,
   ApiKeyRevoked: true,
@@ -54,6 +56,7 @@ const audited = {
   LedgersReconciled: true,
   LogVerified: true,
   OperatorTokenIssued: true,
+  OperatorTokenRehashed: false,
   OperatorTokenRevoked: true,
   JobRequested: true,
   DeadLettersRetried: true,
@@ -65,6 +68,8 @@ const audited = {
   UserSignedIn: true,
   UserSignedOut: true,
   SignInsRefused: true,
+  SecretKeyRotated: true,
+  SecretsRenewed: true,
   SigningKeyAnnounced: true,
   LogTreeBegun: true,
   LogCheckpointed: false,

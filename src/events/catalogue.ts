@@ -19,13 +19,20 @@ import {
   referenceReservedV1,
 } from './credits.ts'
 import { deadLettersRetriedV1, jobRequestedV1 } from './jobs.ts'
-import { apiKeyIssuedV1, apiKeyLimitsChangedV1, apiKeyRevokedV1, apiKeyRotatedV1 } from './keys.ts'
+import {
+  apiKeyIssuedV1,
+  apiKeyLimitsChangedV1,
+  apiKeyRehashedV1,
+  apiKeyRevokedV1,
+  apiKeyRotatedV1,
+} from './keys.ts'
 import {
   appendsResumedV1,
   ledgerFaultAcknowledgedV1,
   ledgersReconciledV1,
   logVerifiedV1,
   operatorTokenIssuedV1,
+  operatorTokenRehashedV1,
   operatorTokenRevokedV1,
   rebuildRequestedV1,
 } from './operator.ts'
@@ -48,6 +55,7 @@ import {
   rerateLedgerPlannedV1,
   rerateProposedV1,
 } from './rerates.ts'
+import { secretKeyRotatedV1, secretsRenewedV1 } from './secret-keys.ts'
 import { signInsRefusedV1, userSignedInV1, userSignedOutV1 } from './sign-ins.ts'
 import {
   userCreatedV1,
@@ -78,6 +86,7 @@ export const catalogue = {
   CreditAdjusted: [creditAdjustedV1, creditAdjustedV2],
   ReferenceReserved: [referenceReservedV1],
   ApiKeyIssued: [apiKeyIssuedV1],
+  ApiKeyRehashed: [apiKeyRehashedV1],
   ApiKeyRotated: [apiKeyRotatedV1],
   ApiKeyLimitsChanged: [apiKeyLimitsChangedV1],
   ApiKeyRevoked: [apiKeyRevokedV1],
@@ -111,6 +120,7 @@ export const catalogue = {
   LedgersReconciled: [ledgersReconciledV1],
   LogVerified: [logVerifiedV1],
   OperatorTokenIssued: [operatorTokenIssuedV1],
+  OperatorTokenRehashed: [operatorTokenRehashedV1],
   OperatorTokenRevoked: [operatorTokenRevokedV1],
   JobRequested: [jobRequestedV1],
   DeadLettersRetried: [deadLettersRetriedV1],
@@ -122,6 +132,8 @@ export const catalogue = {
   UserSignedIn: [userSignedInV1],
   UserSignedOut: [userSignedOutV1],
   SignInsRefused: [signInsRefusedV1],
+  SecretKeyRotated: [secretKeyRotatedV1],
+  SecretsRenewed: [secretsRenewedV1],
   SigningKeyAnnounced: [signingKeyAnnouncedV1],
   LogTreeBegun: [logTreeBegunV1],
   LogCheckpointed: [logCheckpointedV1],

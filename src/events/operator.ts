@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { instant, keyedHmac, label, organizationId, publicId } from './primitives.ts'
+import { instant, keyedHmac, label, organizationId, publicId, secretKeyId } from './primitives.ts'
 
 /** An operator asked for projections to be rebuilt from the event log. */
 export const rebuildRequestedV1 = z.object({ projections: z.array(z.string().max(64)).min(1), reason: label })
@@ -29,6 +29,14 @@ export const operatorTokenIssuedV1 = z.object({
   secret_hmac: keyedHmac,
 })
 export type OperatorTokenIssued = z.infer<typeof operatorTokenIssuedV1>
+
+/** As `ApiKeyRehashed`, of a token. */
+export const operatorTokenRehashedV1 = z.object({
+  token_id: publicId,
+  user: label,
+  secret_hmac: keyedHmac,
+  secret_key: secretKeyId,
+})
 
 /** The token is refused from now on. */
 export const operatorTokenRevokedV1 = z.object({ token_id: publicId, user: label })

@@ -23,13 +23,16 @@ import { writtenDirs } from './embedded/cluster.ts'
 import { startTimeoutMs } from './embedded/server.ts'
 import { refuseMoved } from './installation-move.ts'
 import { openOwnEventLog, tellingRewritten } from './own-event-log.ts'
-import { sameSecretKey, secretKeyOf } from './secret-key.ts'
+import { secretKeysOf } from './secret-key.ts'
+import { type OpenSecretRing, openSecretRing } from './secret-ring.ts'
 
 /** What every process needs, server and command line alike: database, event log, secrets, ledger. */
 export type Foundation = Database & {
   readonly embedded: boolean
   readonly eventLog: EventLog
   readonly secrets: Secrets
+  /** The SECRET_KEYs `secrets` is made of, and how this process follows which one is in use. */
+  readonly secretRing: OpenSecretRing
   readonly epochKeys: EpochKeys
   /** Who was erased, where a restore finds it. */
   readonly erasures: ErasureFile
@@ -74,11 +77,11 @@ const peersOf = (
   config.LEDGER_OWNERS === 'off' ? noPeers : openPeers({ ...options, config, key: secrets.peerKey })
 
 /** What is kept in KEY_DIR, and so in no backup. */
-const keyDirectory = (config: Config, secretKey: string) => {
+const keyDirectory = (config: Config, { ring }: OpenSecretRing) => {
   const dir = keyDirOf(config)
   const directory = { dir, makeDir: () => makeDataDir(dir, 'KEY_DIR') }
   return {
-    epochKeyFiles: createEpochKeyFiles({ ...directory, secretKey }),
+    epochKeyFiles: createEpochKeyFiles({ ...directory, secretKey: ring }),
     erasures: createErasureFile(directory),
     signingKeys: createSigningKeyFiles(directory),
   }
@@ -120,14 +123,15 @@ export const openFoundation = (
   }: FoundationOptions,
 ): Promise<Foundation> =>
   openingWith(async (closing) => {
-    const secretKey = await secretKeyOf(config)
+    const secretKeys = await secretKeysOf(config)
     const database = await openDatabase(config, { logger, waitMs, guest, closing })
     const { pool } = database
-    await sameSecretKey(pool, config, secretKey)
+    const secretRing = await openSecretRing({ pool, config, secretKeys, logger })
+    closing.add(secretRing.close)
     if (!anyMove) await refuseMoved(pool)
     await prepareReadModels(pool)
     const own = await openOwnEventLog(config, database, { logger, anyEventLog, anyHistory, closing })
-    const secrets = createSecrets(secretKey)
+    const secrets = createSecrets(secretRing.ring)
     let written = 0
     const peers = peersOf(config, {
       ...{ url: database.url, secrets, logger, family },
@@ -148,7 +152,7 @@ export const openFoundation = (
       monotonic: () => performance.now(),
       ...(observe ? { observe } : {}),
     })
-    const { epochKeyFiles: files, erasures, signingKeys: keys } = keyDirectory(config, secretKey)
+    const { epochKeyFiles: files, erasures, signingKeys: keys } = keyDirectory(config, secretRing)
     const epochKeys = openEpochKeys({ pool, files, clock: Date, logger })
     closing.add(epochKeys.close)
     // Of processes that were forked the first one tells.
@@ -161,6 +165,7 @@ export const openFoundation = (
       eventLog: tellingRewritten(own.eventLog, ledger.giveUp),
       eventLogName: own.name,
       secrets,
+      secretRing,
       epochKeys,
       erasures,
       diskSpace,

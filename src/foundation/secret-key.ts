@@ -1,24 +1,50 @@
-import { hkdfSync, randomBytes } from 'node:crypto'
-import { access, chmod, readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import type pg from 'pg'
+import { randomBytes } from 'node:crypto'
+import { access, chmod, open, readFile, rename, unlink, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { type Config, ConfigError } from '../config.ts'
-import { sameHmac } from '../guard/secrets.ts'
+import { ringKeysMax } from '../guard/secret-ring.ts'
 import { makeDataDir } from './data-dir.ts'
 import { placeIn } from './embedded/cluster.ts'
 import { codeOf } from './error-code.ts'
 
 const fileName = 'secret_key'
 
+/** The file that has the keys, newest first, one a line; null where SECRET_KEY is set. */
+export const secretKeyFile = ({
+  SECRET_KEY,
+  DATA_DIR,
+}: Pick<Config, 'SECRET_KEY' | 'DATA_DIR'>): string | null =>
+  SECRET_KEY === undefined ? join(DATA_DIR, fileName) : null
+
 /**
- * SECRET_KEY, or the one in DATA_DIR. The embedded default makes one on its first start, and never beside data that were
- * made with another. Throws `ConfigError`.
+ * SECRET_KEY, or those in DATA_DIR, then SECRET_KEYS_OLD: each once, 1 to `ringKeysMax`. The embedded default makes one on its
+ * first start, and never beside data that were made with another. Throws `ConfigError`.
  */
-export const secretKeyOf = async (config: Config): Promise<string> => {
+export const secretKeysOf = async (config: Config): Promise<readonly string[]> => {
   if (config.DATABASE_URL === undefined) await makeDataDir(config.DATA_DIR)
-  const known = await knownSecretKeyOf(config)
-  if (known !== null) return known
+  return ringKeys(config)
+}
+
+const ringKeys = async (config: Config): Promise<readonly string[]> => {
+  const newest = config.SECRET_KEY === undefined ? await keysInDataDir(config) : [config.SECRET_KEY]
+  const keys = [...new Set([...newest, ...config.SECRET_KEYS_OLD])]
+  if (keys.length > ringKeysMax)
+    throw new ConfigError(
+      `SECRET_KEYS_OLD: ${keys.length} keys are given with SECRET_KEY; ${ringKeysMax} is the most. "secrets status" names those that can leave.`,
+    )
+  return keys
+}
+
+/** The same, where there is one: none is made. */
+export const knownSecretKeysOf = async (config: Config): Promise<readonly string[] | null> =>
+  config.SECRET_KEY === undefined && (await keysInFile(join(config.DATA_DIR, fileName))) === null
+    ? null
+    : ringKeys(config)
+
+const keysInDataDir = async (config: Config): Promise<readonly string[]> => {
   const path = join(config.DATA_DIR, fileName)
+  const known = await keysInFile(path)
+  if (known !== null) return known
   if (config.DATABASE_URL !== undefined)
     throw new ConfigError(
       'SECRET_KEY: required with DATABASE_URL, at least 32 characters. Every process and the CLI need the same one: without it issued keys do not work',
@@ -30,28 +56,54 @@ export const secretKeyOf = async (config: Config): Promise<string> => {
   return freshKeyIn(path)
 }
 
-/** The same, where there is one: none is made. */
-export const knownSecretKeyOf = async (config: Config): Promise<string | null> => {
-  if (config.SECRET_KEY !== undefined) return config.SECRET_KEY
-  const path = join(config.DATA_DIR, fileName)
-  const known = await readFile(path, 'utf8').catch((cause: unknown) => {
+/** Null: there is no file. */
+const keysInFile = async (path: string): Promise<readonly string[] | null> => {
+  const text = await readFile(path, 'utf8').catch((cause: unknown) => {
     if (['ENOENT', 'ENOTDIR'].includes(codeOf(cause) ?? '')) return null
     throw new ConfigError(`DATA_DIR: ${path} cannot be read: run as the user that runs the service`, {
       cause,
     })
   })
-  return known?.trim() ?? null
+  if (text === null) return null
+  const keys = text.split(/\r?\n/).map((line) => line.trim())
+  // What was never a key stays the one it was: an empty file is refused by the database's check, not taken for none.
+  return keys.length === 1 ? keys : keys.filter((key, n) => key !== '' || n === 0)
 }
 
-const freshKeyIn = async (path: string): Promise<string> => {
-  const fresh = randomBytes(32).toString('base64url')
+export const freshSecretKey = (): string => randomBytes(32).toString('base64url')
+
+const freshKeyIn = async (path: string): Promise<readonly string[]> => {
+  const fresh = freshSecretKey()
   try {
     await writeFile(path, `${fresh}\n`, { mode: 0o600, flag: 'wx' })
     await chmod(path, 0o600)
-    return fresh
+    return [fresh]
   } catch {
     // Another process was first.
-    return (await readFile(path, 'utf8')).trim()
+    return (await keysInFile(path)) ?? [fresh]
+  }
+}
+
+/**
+ * Replaces the keys in a file as a whole, durably: after a loss of power it holds the former ones or these. `keys` come newest
+ * first.
+ */
+export const writeSecretKeys = async (path: string, keys: readonly string[]): Promise<void> => {
+  const draft = `${path}.${process.pid}.draft`
+  await unlink(draft).catch(() => undefined)
+  const file = await open(draft, 'wx', 0o600)
+  try {
+    await file.writeFile(keys.map((key) => `${key}\n`).join(''))
+    await file.sync()
+  } finally {
+    await file.close()
+  }
+  await rename(draft, path)
+  const directory = await open(dirname(path), 'r')
+  try {
+    await directory.sync()
+  } finally {
+    await directory.close()
   }
 }
 
@@ -61,27 +113,3 @@ const holdsData = (dataDir: string): Promise<boolean> =>
     () => true,
     () => false,
   )
-
-/** What the key gives under a purpose of its own: tells keys apart, and nothing leads back from it to the key. */
-export const secretKeyHash = (secretKey: string): string =>
-  Buffer.from(hkdfSync('sha256', secretKey, 'enrichment-ledger', 'check', 32)).toString('base64url')
-
-/**
- * Refuses a SECRET_KEY other than the one this database was set up with: every issued key would be refused, profiles could
- * not be opened, and erased people would not be recognized. The database keeps a hash of the key, from the first start on.
- */
-export const sameSecretKey = async (
-  pool: Pick<pg.Pool, 'query'>,
-  config: Config,
-  secretKey: string,
-): Promise<void> => {
-  const hash = secretKeyHash(secretKey)
-  await pool.query('insert into secret_key_check (hash) values ($1) on conflict do nothing', [hash])
-  const { rows } = await pool.query<{ hash: string }>('select hash from secret_key_check')
-  if (rows[0] === undefined || sameHmac(rows[0].hash, hash)) return
-  const which = config.SECRET_KEY === undefined ? `that in ${join(config.DATA_DIR, fileName)}` : 'this'
-  throw new ConfigError(
-    `SECRET_KEY: this database was set up with another one than ${which}, ` +
-      'and with this one every issued key would be refused. Start with the old key; nothing was changed.',
-  )
-}

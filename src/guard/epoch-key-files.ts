@@ -2,6 +2,7 @@ import { createSecretKey, hkdfSync, randomBytes, randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { link, open, readdir, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
+import { type RingKey, ringFrom, type SecretRing } from './secret-ring.ts'
 import { type Sealer, sealerOf } from './secrets.ts'
 
 /**
@@ -33,6 +34,8 @@ export type EpochKey = {
   /** `<epoch>-<eight characters>`. Everything sealed under the key begins with it. */
   readonly id: string
   readonly epoch: number
+  /** The id of the SECRET_KEY it is of use with. */
+  readonly secretKey: string
   sealer(purpose: string): Sealer
 }
 
@@ -56,16 +59,26 @@ type KeyDirectory = {
   readonly dir: string
   /** Makes the directory, mode 0700. Called when a key is made; reading never makes one. */
   readonly makeDir: () => Promise<void>
-  /** Derived from SECRET_KEY. */
-  readonly salt: Buffer
+  /** Derived from the keys of the ring, the one in use first: a new file is made with that. */
+  readonly salts: () => readonly Salt[]
 }
 
+type Salt = { readonly secretKey: string; readonly bytes: Buffer }
+
+/** `secretKey` is a ring's, or a ring of this one key. */
 export const createEpochKeyFiles = ({
   secretKey,
   ...rest
-}: Omit<KeyDirectory, 'salt'> & { readonly secretKey: string }): EpochKeyFiles => {
-  const salt = Buffer.from(hkdfSync('sha256', secretKey, 'enrichment-ledger', 'epoch-key', 32))
-  const directory = { ...rest, salt }
+}: Omit<KeyDirectory, 'salts'> & { readonly secretKey: string | SecretRing }): EpochKeyFiles => {
+  const ring = ringFrom(secretKey)
+  const saltOf = new WeakMap<RingKey, Salt>()
+  const salts = (): Salt[] =>
+    ring.keys().map((key) => {
+      const known = saltOf.get(key) ?? { secretKey: key.id, bytes: key.derive('epoch-key') }
+      saltOf.set(key, known)
+      return known
+    })
+  const directory = { ...rest, salts }
   return {
     list: () => listed(directory),
     readSync: (epoch) => readKey(directory, epoch),
@@ -74,27 +87,28 @@ export const createEpochKeyFiles = ({
   }
 }
 
-const derived = ({ salt }: KeyDirectory, bytes: Buffer, purpose: string, length: number): Buffer =>
-  Buffer.from(hkdfSync('sha256', bytes, salt, purpose, length))
+const derived = (salt: Salt, bytes: Buffer, purpose: string, length: number): Buffer =>
+  Buffer.from(hkdfSync('sha256', bytes, salt.bytes, purpose, length))
 
-const idOf = (directory: KeyDirectory, epoch: number, bytes: Buffer): string =>
-  `${epoch}-${derived(directory, bytes, 'id', 6).toString('base64url')}`
+const idOf = (salt: Salt, epoch: number, bytes: Buffer): string =>
+  `${epoch}-${derived(salt, bytes, 'id', 6).toString('base64url')}`
 
 const parsed = (directory: KeyDirectory, epoch: number, text: string): EpochKey => {
   const [id, encoded = ''] = text.trim().split(' ')
   const bytes = Buffer.from(encoded, 'base64url')
-  if (bytes.length !== keyBytes || id !== idOf(directory, epoch, bytes))
+  const salt = directory.salts().find((one) => id === idOf(one, epoch, bytes))
+  if (bytes.length !== keyBytes || salt === undefined)
     throw new EpochKeyFault(
       `${join(directory.dir, `${epoch}.key`)} is damaged or was made with another SECRET_KEY. Start with that key, or name this installation's own directory.`,
     )
   const sealers = new Map<string, Sealer>()
   return {
-    id,
+    id: idOf(salt, epoch, bytes),
     epoch,
+    secretKey: salt.secretKey,
     sealer: (purpose) => {
       const known =
-        sealers.get(purpose) ??
-        sealerOf(createSecretKey(derived(directory, bytes, `seal/${purpose}`, keyBytes)))
+        sealers.get(purpose) ?? sealerOf(createSecretKey(derived(salt, bytes, `seal/${purpose}`, keyBytes)))
       sealers.set(purpose, known)
       return known
     },
@@ -138,9 +152,11 @@ const createKey = async (directory: KeyDirectory, epoch: number): Promise<void> 
   const { dir } = directory
   await directory.makeDir()
   const bytes = randomBytes(keyBytes)
+  const [inUse] = directory.salts()
+  if (inUse === undefined) throw new EpochKeyFault('there is no SECRET_KEY to make a key with')
   const draft = join(dir, `.${epoch}-${randomUUID()}`)
   try {
-    const text = `${idOf(directory, epoch, bytes)} ${bytes.toString('base64url')}\n`
+    const text = `${idOf(inUse, epoch, bytes)} ${bytes.toString('base64url')}\n`
     await writeSynced(draft, 'wx', Buffer.from(text))
     await link(draft, join(dir, `${epoch}.key`)).catch((error: unknown) => {
       if (codeOf(error) !== 'EEXIST') throw error

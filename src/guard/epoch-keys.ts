@@ -39,6 +39,8 @@ type KnownKey = {
   readonly id: string
   readonly epoch: number
   readonly state: 'present' | 'destroyed' | 'lost'
+  /** The id of the SECRET_KEY it is of use with; null where it is not here. */
+  readonly secretKey: string | null
 }
 
 /** How often a process looks whether the key is still there, or the next epoch has begun. */
@@ -101,9 +103,12 @@ const list = async ({ pool, files }: Settings): Promise<readonly KnownKey[]> => 
   const present = new Set(keys.map(({ id }) => id))
   const absent = rows.filter(({ key_id: id }) => !present.has(id))
   return [
-    ...keys.map(({ id, epoch }): KnownKey => ({ id, epoch, state: 'present' })),
+    ...keys.map(({ id, epoch, secretKey }): KnownKey => ({ id, epoch, secretKey, state: 'present' })),
     ...absent.map(
-      ({ key_id: id, epoch }): KnownKey => ({ id, epoch, state: destroyed.has(id) ? 'destroyed' : 'lost' }),
+      ({ key_id: id, epoch }): KnownKey => ({
+        ...{ id, epoch, secretKey: null },
+        state: destroyed.has(id) ? 'destroyed' : 'lost',
+      }),
     ),
   ]
 }

@@ -4,37 +4,69 @@ import {
   createHmac,
   createSecretKey,
   hash,
-  hkdfSync,
   type KeyObject,
   randomBytes,
   timingSafeEqual,
 } from 'node:crypto'
+import type { RowSeal } from '../../projections/projection.ts'
+import { type RingKey, ringFrom, type SecretRing } from './secret-ring.ts'
 
 /**
  * Keyed hashes under keys derived from SECRET_KEY, one per purpose: the hash of an address says nothing about
  * a key's secret, and without the secret the event log cannot be searched for an address.
+ *
+ * What is made is made under the key in use. What is there already may be under an earlier one of the ring
+ * (`secret-ring.ts`): it is compared, looked up and opened under each of them, at most `ringKeysMax`. Names in the plural
+ * give one hash for each key, that of the key in use first.
+ *
+ * Each throws `Unavailable` in a process that does not have the key in use.
  */
 export type Secrets = {
+  /** The id of the key in use (`secret-ring.ts`). */
+  keyId(): string
+  /** The same; null for the first key the installation had, which is that of everything that names none. */
+  namedKey(): string | null
   /** HMAC-SHA-256 of an API key's secret part, base64url. What is stored instead of the secret. */
   apiKeyHmac(secret: string): string
+  /** The id of the key under which an API key's secret part has this HMAC; null: it is another secret's. */
+  apiKeyUnder(secret: string, hmac: string): string | null
+  /** For what signs cookies: texts that are no API key's secret, so that their HMACs are known to no one. */
+  cookieSecrets(text: string): string[]
   /** HMAC-SHA-256 of the secret part of a person's token for the command line, base64url. */
   operatorTokenHmac(secret: string): string
+  /** As `apiKeyUnder`. */
+  operatorTokenUnder(secret: string, hmac: string): string | null
   /** HMAC-SHA-256 of an address, base64url. It is in the event log instead of the address. */
   addressHmac(address: string): string
+  addressHmacs(address: string): string[]
   /** HMAC-SHA-256 of a mail domain, base64url: what a recipient that no one has there is made of. */
   recipientHmac(text: string): string
   /** HMAC-SHA-256 of a person's identifier, base64url: requests, erasures and the event log know a person by it. */
   identifierHmac(identifier: string): string
+  identifierHmacs(identifier: string): string[]
+  /** The id of the key under which an identifier has this HMAC; null: it is another one's. */
+  identifierUnder(identifier: string, hmac: string): string | null
   /** HMAC-SHA-256 of what a request said: equal for equal requests, and of no use to someone who guesses at the request. */
   requestHmac(text: string): Buffer
-  /** HMAC-SHA-256 of a row of a read model, base64url: someone without the key can change the row, but the change is not believed. */
-  rowSeal(text: string): string
+  requestHmacs(text: string): Buffer[]
+  /** Of what is remembered for a day: under the eldest key, so that it is the same before a rotation and after. */
+  memoryHmac(text: string): Buffer
+  /** HMAC-SHA-256 of a row of a read model, base64url. */
+  readonly rowSeal: RowSeal
+  /** As `identifierUnder`, of a row's seal. */
+  rowSealUnder(text: string, seal: string): string | null
   /** The same of the digest of a re-rate's plan, where no signing key is at hand. */
-  planSeal(text: string): string
-  /** What the processes of an installation prove themselves to each other with. */
-  readonly peerKey: Uint8Array
+  readonly planSeal: RowSeal
+  /** What the processes of an installation prove themselves to each other with: under the key in use alone. */
+  peerKey(): Uint8Array
   /** For what others keep for us, such as cookies. What is kept here about people is sealed under epoch keys, which end. */
-  sealer(purpose: string): Sealer
+  sealer(purpose: string): RingSealer
+}
+
+/** Seals under the key in use and opens what is sealed under any of the ring. */
+type RingSealer = Sealer & {
+  /** The id of the key it is sealed under; null for what `open` gives null for. */
+  under(sealed: string, context: string): string | null
 }
 
 /** Authenticated encryption (AES-256-GCM). `context` is not stored: it has to be named again to open. */
@@ -53,27 +85,91 @@ export type EpochSealer = {
   open(sealed: string, context: string): string | null
 }
 
-const purposeSalt = 'enrichment-ledger'
+type KeyHashes = ReturnType<typeof createKeyHashes>
 
-/** `secretKey` is at least 32 characters of high entropy; changing it makes every issued key unusable. */
-export const createSecrets = (secretKey: string): Secrets => {
-  const derive = (purpose: string) =>
-    createSecretKey(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, purpose, 32)))
-  const apiKeyPepper = derive('api-key')
-  const requestKey = derive('request')
+/** What one key of the ring gives, each under a key of its own. */
+const createKeyHashes = ({ derive: bytes }: RingKey) => {
+  const apiKeyPepper = createSecretKey(bytes('api-key'))
+  const requestKey = createSecretKey(bytes('request'))
+  const sealers = new Map<string, Sealer>()
   return {
-    apiKeyHmac: (secret) => createHmac('sha256', apiKeyPepper).update(secret).digest('base64url'),
-    operatorTokenHmac: shortHmac(
-      Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'operator-token', 32)),
-    ),
-    addressHmac: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'address', 32))),
-    recipientHmac: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'random-recipient', 32))),
-    identifierHmac: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'identifier', 32))),
-    rowSeal: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'row-seal', 32))),
-    planSeal: shortHmac(Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'rerate-plan', 32))),
-    requestHmac: (text) => createHmac('sha256', requestKey).update(text).digest(),
-    peerKey: Buffer.from(hkdfSync('sha256', secretKey, purposeSalt, 'peers', 32)),
-    sealer: (purpose) => sealerOf(derive(`seal/${purpose}`)),
+    apiKey: (secret: string) => createHmac('sha256', apiKeyPepper).update(secret).digest('base64url'),
+    operatorToken: shortHmac(bytes('operator-token')),
+    address: shortHmac(bytes('address')),
+    recipient: shortHmac(bytes('random-recipient')),
+    identifier: shortHmac(bytes('identifier')),
+    row: shortHmac(bytes('row-seal')),
+    plan: shortHmac(bytes('rerate-plan')),
+    request: (text: string) => createHmac('sha256', requestKey).update(text).digest(),
+    peers: bytes('peers'),
+    sealer: (purpose: string): Sealer => {
+      const known = sealers.get(purpose) ?? sealerOf(createSecretKey(bytes(`seal/${purpose}`)))
+      sealers.set(purpose, known)
+      return known
+    },
+  }
+}
+
+/** Made once for each key, when it is first needed. */
+const made = new WeakMap<RingKey, KeyHashes>()
+const hashesOf = (key: RingKey): KeyHashes => {
+  const known = made.get(key) ?? createKeyHashes(key)
+  made.set(key, known)
+  return known
+}
+
+/** A text is a ring of one key. */
+export const createSecrets = (source: string | SecretRing): Secrets => {
+  const ring = ringFrom(source)
+  const all = <Made>(make: (hashes: KeyHashes) => Made): Made[] =>
+    ring.keys().map((key) => make(hashesOf(key)))
+  const now = (): KeyHashes => hashesOf(ring.current())
+  const under = (
+    hash: 'apiKey' | 'operatorToken' | 'identifier' | 'row',
+    secret: string,
+    hmac: string,
+  ): string | null => ring.keys().find((key) => sameHmac(hashesOf(key)[hash](secret), hmac))?.id ?? null
+  const sealOf = (hash: 'row' | 'plan'): RowSeal => ({
+    of: (text) => now()[hash](text),
+    fits: (text, seal) => ring.keys().some((key) => sameHmac(hashesOf(key)[hash](text), seal)),
+  })
+  return {
+    keyId: () => ring.current().id,
+    namedKey: () => (ring.isFirst() ? null : ring.current().id),
+    apiKeyHmac: (secret) => now().apiKey(secret),
+    apiKeyUnder: (secret, hmac) => under('apiKey', secret, hmac),
+    cookieSecrets: (text) => all(({ apiKey }) => apiKey(text)),
+    operatorTokenHmac: (secret) => now().operatorToken(secret),
+    operatorTokenUnder: (secret, hmac) => under('operatorToken', secret, hmac),
+    addressHmac: (address) => now().address(address),
+    addressHmacs: (address) => all((hashes) => hashes.address(address)),
+    recipientHmac: (text) => now().recipient(text),
+    identifierHmac: (identifier) => now().identifier(identifier),
+    identifierHmacs: (identifier) => all((hashes) => hashes.identifier(identifier)),
+    identifierUnder: (identifier, hmac) => under('identifier', identifier, hmac),
+    requestHmac: (text) => now().request(text),
+    requestHmacs: (text) => all((hashes) => hashes.request(text)),
+    memoryHmac: (text) => hashesOf(ring.eldest()).request(text),
+    rowSeal: sealOf('row'),
+    rowSealUnder: (text, seal) => under('row', text, seal),
+    planSeal: sealOf('plan'),
+    peerKey: () => now().peers,
+    sealer: (purpose) => ringSealer(ring, purpose),
+  }
+}
+
+const ringSealer = (ring: SecretRing, purpose: string): RingSealer => {
+  const opened = (sealed: string, context: string): { id: string; text: string } | null => {
+    for (const key of ring.keys()) {
+      const text = hashesOf(key).sealer(purpose).open(sealed, context)
+      if (text !== null) return { id: key.id, text }
+    }
+    return null
+  }
+  return {
+    seal: (text, context) => hashesOf(ring.current()).sealer(purpose).seal(text, context),
+    open: (sealed, context) => opened(sealed, context)?.text ?? null,
+    under: (sealed, context) => opened(sealed, context)?.id ?? null,
   }
 }
 

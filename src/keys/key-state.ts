@@ -9,6 +9,8 @@ export type KeyState = {
   readonly organizationName: string
   readonly name: string
   readonly secretHmac: string
+  /** The id of the SECRET_KEY that is under; null: the first the installation had. */
+  readonly secretKey: string | null
   readonly last4: string
   readonly permissions: readonly Permission[]
   readonly limits: KeyLimits
@@ -22,7 +24,7 @@ export type KeyState = {
 }
 
 export type KeyEvent = DomainEventOf<
-  'ApiKeyIssued' | 'ApiKeyRotated' | 'ApiKeyLimitsChanged' | 'ApiKeyRevoked'
+  'ApiKeyIssued' | 'ApiKeyRehashed' | 'ApiKeyRotated' | 'ApiKeyLimitsChanged' | 'ApiKeyRevoked'
 >
 
 export const isKeyEvent = (event: DomainEvent): event is KeyEvent => event.type.startsWith('ApiKey')
@@ -45,6 +47,8 @@ export const evolveKey = (
         successorId: state.successorId ?? event.data.successor_id,
         graceUntil: earlier(state.graceUntil, event.data.grace_until),
       }
+    case 'ApiKeyRehashed':
+      return { ...state, secretHmac: event.data.secret_hmac, secretKey: event.data.secret_key }
     case 'ApiKeyLimitsChanged':
       return { ...state, limits: event.data.limits }
     case 'ApiKeyRevoked':
@@ -61,6 +65,7 @@ const issued = (data: KeyEventData<'ApiKeyIssued'>, effectiveAt: string): KeySta
   organizationName: data.organization_name,
   name: data.name,
   secretHmac: data.secret_hmac,
+  secretKey: null,
   last4: data.last4,
   permissions: data.permissions,
   limits: data.limits,

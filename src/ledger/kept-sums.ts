@@ -1,4 +1,5 @@
 import type pg from 'pg'
+import type { RowSeal } from '../../projections/projection.ts'
 import type { Month } from '../billing/months.ts'
 import type { LedgerRecord } from '../billing/statement-line.ts'
 import { type EventLog, placeOf, StreamMissing } from '../event-log/port.ts'
@@ -15,7 +16,7 @@ import type { MonthClosing } from './pages.ts'
 type Kept = {
   readonly pool: Pick<pg.Pool, 'query'>
   /** A keyed hash. */
-  readonly seal: (text: string) => string
+  readonly seal: RowSeal
   /** A row is written where the ledger went on by so many. Default: what is read no sooner than written. */
   readonly worthKeepingEvents?: number
 }
@@ -66,7 +67,7 @@ const startOf = async (
     [organizationId],
   )
   const [row] = rows
-  if (row === undefined || seal(sealedText(organizationId, row)) !== row.seal) return null
+  if (row === undefined || !seal.fits(sealedText(organizationId, row), row.seal)) return null
   return (await digestAt(eventLog, organizationId, Number(row.revision))) === row.digest
     ? read(row.sums)
     : null
@@ -101,7 +102,7 @@ const keep = async (
     `insert into month_sums as t (organization_id, revision, digest, sums, seal) values ($1, $2, $3, $4, $5)
      on conflict (organization_id) do update
         set revision = excluded.revision, digest = excluded.digest, sums = excluded.sums, seal = excluded.seal, kept_at = now()`,
-    [organizationId, row.revision, row.digest, row.sums, seal(sealedText(organizationId, row))],
+    [organizationId, row.revision, row.digest, row.sums, seal.of(sealedText(organizationId, row))],
   )
 }
 

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import type { AccountState } from '../../projections/account-state.ts'
+import type { RowSeal } from '../../projections/projection.ts'
 import { type AccountRow, accountSnapshots, sealedState } from '../../projections/sealed-account.ts'
 import { drawOrder } from '../billing/lots.ts'
 import { createGathering } from '../concurrency/gathering.ts'
@@ -19,7 +20,7 @@ const waitingMax = 20_000
  * Accounts asked for at the same time are read together, with a statement that is planned once: a process that starts
  * under load asks for all of them.
  */
-export const snapshotFrom = (pool: pg.Pool, seal: (text: string) => string): AccountSnapshot => {
+export const snapshotFrom = (pool: pg.Pool, seal: RowSeal): AccountSnapshot => {
   const rowsOfAccounts = createGathering<string, AccountRow | undefined>({
     run: async (take) => {
       const organizationIds = take()

@@ -4,7 +4,7 @@ import { Connection, readCarried } from './connection.ts'
 import { answerFrameBytesMax, questionFrameBytesMax } from './frames.ts'
 import { createNotice, type Notice, runGuarded } from './notice.ts'
 import type { Peer, ProcessId } from './peer.ts'
-import { checkProofInput, identityOf, peerTls, preSharedKey } from './proof.ts'
+import { checkProofInput, identityOf, type PeerKey, peerTls, preSharedKey } from './proof.ts'
 
 /** Where a process can be reached by its peers. */
 export type PeerAddress = { readonly host: string; readonly port: number }
@@ -54,7 +54,7 @@ type LinkOptions = {
   readonly peer: ProcessId
   readonly address: PeerAddress
   /** The secret of the installation for this purpose: at least 32 bytes, the same in all its processes. */
-  readonly key: Uint8Array
+  readonly key: PeerKey
   readonly logger: OutageLogger
   readonly bounds?: Partial<LinkBounds>
 }

@@ -6,7 +6,7 @@ import { type AskerBounds, AskerConnection } from './asker-connection.ts'
 import type { PeerAddress } from './link.ts'
 import { createNotice, type Notice, runGuarded } from './notice.ts'
 import type { AnswerPeer, ProcessId } from './peer.ts'
-import { checkProofInput, peerTls, preSharedKey, readIdentity } from './proof.ts'
+import { checkProofInput, type PeerKey, peerTls, preSharedKey, readIdentity } from './proof.ts'
 
 /** Where the other processes of the installation reach this one. */
 export type PeerListener = {
@@ -51,7 +51,7 @@ type ListenerOptions = {
   readonly port: number
   readonly self: ProcessId
   /** The same as of the links to it. */
-  readonly key: Uint8Array
+  readonly key: PeerKey
   /** What it throws is logged, and the asker hears null. */
   readonly answer: AnswerPeer
   /** A process has proved itself, and was acknowledged. */
@@ -163,7 +163,12 @@ class Listener {
     const claim = readIdentity(identity, this.#options.self)
     this.#claims.set(socket, claim)
     if ('refused' in claim) return null
-    return preSharedKey(this.#options.key, { asker: claim.asker, answerer: this.#options.self })
+    try {
+      return preSharedKey(this.#options.key, { asker: claim.asker, answerer: this.#options.self })
+    } catch (error) {
+      this.#claims.set(socket, { refused: error instanceof Error ? error.message : 'there is no key' })
+      return null
+    }
   }
 
   #refuse(error: Error, socket: TLSSocket): void {

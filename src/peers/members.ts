@@ -16,6 +16,7 @@ import { createOwnership } from './ownership.ts'
 import { type Party, type PartyContext, type PeersLimits, peersLimits } from './party.ts'
 import type { AnswerPeer, ProcessId } from './peer.ts'
 import type { OwnProcess, ProcessRow } from './processes-table.ts'
+import type { PeerKey } from './proof.ts'
 import { createVisitor } from './visitor.ts'
 
 /**
@@ -49,8 +50,8 @@ export type Transport = {
 export type PeersOptions = {
   readonly url: string
   readonly config: Pick<Config, 'PEER_HOST' | 'PEER_PORT' | 'REDIS_URL' | 'ROLES'>
-  /** What processes prove themselves with: derived from SECRET_KEY. */
-  readonly key: Uint8Array
+  /** What processes prove themselves with: derived from the SECRET_KEY in use. */
+  readonly key: PeerKey
   readonly logger: OutageLogger
   /** How many commands this process has written into ledgers so far. */
   readonly written?: () => number

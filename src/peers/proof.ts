@@ -30,18 +30,24 @@ export const peerTls = {
 
 type Ends = { readonly asker: ProcessId; readonly answerer: ProcessId }
 
+/** The secret of the installation, or how it is asked for: it changes while processes run. */
+export type PeerKey = Uint8Array | (() => Uint8Array)
+
 /** Throws for an id that an identity cannot name, and for a key too short to be a secret. */
-export const checkProofInput = (key: Uint8Array, ids: readonly ProcessId[]): void => {
+export const checkProofInput = (key: PeerKey, ids: readonly ProcessId[]): void => {
   const bad = ids.find((id) => !processIdForm.test(id))
   if (bad !== undefined) throw new TypeError(`${JSON.stringify(bad)} is no process id`)
-  if (key.byteLength < keyBytesMin) throw new TypeError(`the key of peers has less than ${keyBytesMin} bytes`)
+  if (typeof key !== 'function' && key.byteLength < keyBytesMin)
+    throw new TypeError(`the key of peers has less than ${keyBytesMin} bytes`)
 }
 
 /** What an asker says it is, in clear, and whom it means to reach. OpenSSL takes up to 128 bytes. */
 export const identityOf = ({ asker, answerer }: Ends): string => `${protocolVersion}.${asker}.${answerer}`
 
-export const preSharedKey = (key: Uint8Array, ends: Ends): Buffer =>
-  Buffer.from(hkdfSync('sha256', key, 'enrichment-ledger peers', identityOf(ends), pskBytes))
+export const preSharedKey = (key: PeerKey, ends: Ends): Buffer => {
+  const bytes = typeof key === 'function' ? key() : key
+  return Buffer.from(hkdfSync('sha256', bytes, 'enrichment-ledger peers', identityOf(ends), pskBytes))
+}
 
 /** The asker that an identity names, which is not proved yet; or why it cannot be meant for `self`. */
 export const readIdentity = (

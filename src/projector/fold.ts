@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type {
   ProjectedEvent,
   Projection,
+  RowSeal,
   StatelessProjection,
   TableName,
 } from '../../projections/projection.ts'
@@ -39,7 +40,7 @@ export type Folder = {
 export type FolderOptions = {
   readonly table: TableName
   readonly eventLog: Pick<EventLog, 'read'>
-  readonly seal: (text: string) => string
+  readonly seal: RowSeal
   /** Streams of money that are halted already. */
   readonly halted?: Iterable<string>
 }

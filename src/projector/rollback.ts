@@ -1,5 +1,5 @@
 import pg from 'pg'
-import type { Projection } from '../../projections/projection.ts'
+import type { Projection, RowSeal } from '../../projections/projection.ts'
 import { type EventLog, logStart, type Position, stillHolds } from '../event-log/port.ts'
 import { foldUp, inSavepoint } from './build.ts'
 import { readCheckpoints, strayCheckpoints, strayMessage } from './checkpoints.ts'
@@ -22,11 +22,7 @@ const behindMax = 500_000n
  * then, so that it can be taken back.
  */
 export const rollBack = async (
-  {
-    url,
-    eventLog,
-    seal,
-  }: { readonly url: string; readonly eventLog: EventLog; readonly seal: (text: string) => string },
+  { url, eventLog, seal }: { readonly url: string; readonly eventLog: EventLog; readonly seal: RowSeal },
   projection: Projection,
 ): Promise<{ readonly position: Position; readonly folded: number }> => {
   const client = new pg.Client({ connectionString: url, application_name: 'rollback' })

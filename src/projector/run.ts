@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { Logger } from 'pino'
-import type { Projection } from '../../projections/projection.ts'
+import type { Projection, RowSeal } from '../../projections/projection.ts'
 import { createOutage } from '../event-log/outage.ts'
 import type { EventLog } from '../event-log/port.ts'
 import { Fenced } from './checkpoints.ts'
@@ -25,7 +25,7 @@ export type ProjectorOptions = {
   readonly eventLog: EventLog
   readonly projections: readonly Projection[]
   /** A keyed hash: rows carry it so that their readers know them for the projector's. */
-  readonly seal: (text: string) => string
+  readonly seal: RowSeal
   readonly logger: Logger
   /** Unique among the processes that share the database. */
   readonly owner: string

@@ -1,5 +1,5 @@
 import pg from 'pg'
-import type { Projection, TableName } from '../../projections/projection.ts'
+import type { Projection, RowSeal, TableName } from '../../projections/projection.ts'
 import { type EventLog, logStart, type Position } from '../event-log/port.ts'
 import { type Build, foldUp, inSavepoint, inTransaction } from './build.ts'
 import { readCheckpoints, strayCheckpoints } from './checkpoints.ts'
@@ -32,7 +32,7 @@ export type SecondSetOptions = {
   readonly eventLog: EventLog
   readonly projections: readonly Projection[]
   /** A keyed hash: rows carry it so that their readers know them for the projector's. */
-  readonly seal: (text: string) => string
+  readonly seal: RowSeal
   readonly signal?: AbortSignal
   readonly onProgress?: (progress: RebuildProgress) => void
   /** Begins at the log's beginning, whatever a rebuild that was killed has left. */

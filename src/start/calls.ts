@@ -15,6 +15,7 @@ import { openKeyDirectory } from '../guard/key-directory.ts'
 import { watchParked } from '../guard/parked-events.ts'
 import { createRateLimiter, type RateLimiter } from '../guard/rate-limit.ts'
 import { openRedisCounters } from '../guard/redis-counters.ts'
+import { createRehashing } from '../guard/rehash-keys.ts'
 import { type SharedRateLimiter, shareRateLimiter } from '../guard/shared-rate-limiter.ts'
 import { openPriceBooks } from '../ledger/price-books.ts'
 import { meterCalls } from '../metrics/calls-in-progress.ts'
@@ -57,12 +58,15 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   const { overload, stop } = watchOverload()
   closing.add(stop)
   meterCalls(metrics.meters, overload)
+  const rehashing = createRehashing({ eventLog, secrets, logger })
+  closing.add(rehashing.settled)
   const local = createRateLimiter(kin.counters)
   const shared = await openShared(local, options)
   return {
     dependencies: {
       directory,
       secrets,
+      rehash: rehashing.rehash,
       limiter: shared ?? local,
       refusedCalls,
       overload,

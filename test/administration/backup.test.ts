@@ -23,6 +23,7 @@ import { operatorStream } from '../../src/events/streams.ts'
 import { keyDirOf } from '../../src/foundation/data-dir.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { newestMigration } from '../../src/foundation/migrate.ts'
+import { ringKeyOf } from '../../src/guard/secret-ring.ts'
 import { type House, openHouse, type Partner, until } from '../support/house.ts'
 import { emptyDatabase, type TestDatabase } from '../support/postgres.ts'
 
@@ -39,7 +40,7 @@ const opened: (() => Promise<unknown>)[] = []
 const file = (name: string): string => join(dir, name)
 
 const backUp = (name: string, after?: string): Promise<MadeBackup> =>
-  createBackup(house.foundation, house.config, {
+  createBackup(house.foundation, {
     ...{ path: file(name), after: after === undefined ? undefined : file(after), actor: 'user:ann' },
     onProgress: () => undefined,
   })
@@ -159,7 +160,7 @@ test('an empty installation can be backed up and restored', async () => {
   const empty = await target()
   const foundation = await openFoundation(empty.config, { logger })
   const options = { actor: 'cli', after: undefined, onProgress: () => undefined }
-  await createBackup(foundation, empty.config, { path: file('empty.tar'), ...options })
+  await createBackup(foundation, { path: file('empty.tar'), ...options })
   await foundation.close()
   await restore(await target(), 'empty.tar')
 })
@@ -229,7 +230,10 @@ describe('refused, and nothing is written', () => {
       entries.push({ name, sha256 })
     }
     const copied = { entries, rows: { ...first.rows, companies: 0 } }
-    await forged.add(digestsName, Buffer.from(JSON.stringify({ ...copied, mac: macOf('guessed', copied) })))
+    await forged.add(
+      digestsName,
+      Buffer.from(JSON.stringify({ ...copied, mac: macOf(ringKeyOf('guessed'), copied) })),
+    )
     await forged.finish()
     await expect(restore(await target(), 'forged.tar')).rejects.toThrow(/not made with this SECRET_KEY/)
   })
@@ -269,7 +273,7 @@ describe('refused, and nothing is written', () => {
 /** As an earlier release would have written it: one migration less, and without the table that the last one changed. */
 test('a backup of an earlier release is loaded into its own tables and migrated after that', async () => {
   const earlier = (await newestMigration()) - 1
-  const left = 'parked_events'
+  const left = 'secret_keys'
   const entries: { name: string; sha256: string }[] = []
   const older = await createArchive(file('older.tar'))
   for await (const { name, bytes } of readArchive(file('first.tar'))) {
@@ -283,7 +287,7 @@ test('a backup of an earlier release is loaded into its own tables and migrated 
   }
   const { [left]: _, ...rows } = first.rows
   const copied = { entries, rows }
-  const mac = macOf(house.config.SECRET_KEY ?? '', copied)
+  const mac = macOf(ringKeyOf(house.config.SECRET_KEY ?? ''), copied)
   await older.add(digestsName, Buffer.from(JSON.stringify({ ...copied, mac })))
   await older.finish()
   const there = await target()

@@ -29,10 +29,9 @@ export const backup = ({ events, begin, tell }: BenchOptions): Promise<Row[]> =>
       })),
     )
     tell(`backup: wrote ${written} events`)
-    const config = parseConfig({ DATA_DIR: dataDir })
     const path = join(dataDir, 'backup.tar')
     begin()
-    const made = await createBackup(foundation, config, {
+    const made = await createBackup(foundation, {
       ...{ path, after: undefined, actor: 'bench' },
       onProgress: () => undefined,
     })

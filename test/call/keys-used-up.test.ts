@@ -7,7 +7,7 @@ import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
-import { createIdempotency, fingerprintOf, type Idempotency } from '../../src/call/idempotency.ts'
+import { claimOf as claimFor, createIdempotency, type Idempotency } from '../../src/call/idempotency.ts'
 import { type EventLog, Unavailable } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
@@ -241,11 +241,11 @@ describe('a ledger that cannot be looked into', () => {
   const claimOf = ({ organizationId }: Partner, key: string, ip: string = places.london) => ({
     organizationId,
     key,
-    fingerprint: fingerprintOf(
+    fingerprint: claimFor(
       house.foundation.secrets,
       { organizationId, key },
       { route: 'POST /v1/ip/lookup', body: JSON.stringify({ ip }) },
-    ),
+    ).fingerprint,
   })
 
   test('keeps no claim: the next call with the key is a first one', async () => {

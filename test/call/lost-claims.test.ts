@@ -4,7 +4,7 @@
  */
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createIdempotency, fingerprintOf } from '../../src/call/idempotency.ts'
+import { claimOf, createIdempotency } from '../../src/call/idempotency.ts'
 import { createKeyedEvents } from '../../src/ledger/keyed-events.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { chargesOf, forget } from '../spec/ledger-scene.ts'
@@ -156,11 +156,11 @@ test('a row missing from the statement charges nobody again: the claim says wher
 })
 
 const fingerprintFor = ({ organizationId }: Partner, ip: string): Buffer =>
-  fingerprintOf(
+  claimOf(
     house.foundation.secrets,
     { organizationId, key },
     { route: 'POST /v1/ip/lookup', body: JSON.stringify({ ip }) },
-  )
+  ).fingerprint
 
 test.each([
   ['another attempt', 3, null],

@@ -58,7 +58,7 @@ test('the lag is the age of the oldest event without rows, and what others write
     projections,
     logger,
     owner: 'test',
-    seal: () => '',
+    seal: { of: () => '', fits: () => false },
   })
   void projector.run()
   try {

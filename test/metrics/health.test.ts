@@ -116,7 +116,14 @@ describe('rows that are late', () => {
     await append(2)
     await aged(1)
     expect(await answerOf(healthOf(), true)).toMatchObject({ status: 503 })
-    const projector = createProjector({ url, eventLog, projections, seal: () => '', logger, owner: 'health' })
+    const projector = createProjector({
+      url,
+      eventLog,
+      projections,
+      seal: { of: () => '', fits: () => false },
+      logger,
+      owner: 'health',
+    })
     void projector.run()
     try {
       await eventually(async () => ((await answerOf(healthOf(), true)).status === 200 ? true : undefined))

@@ -96,7 +96,7 @@ const leaveTraces = async (): Promise<void> => {
         redirected: false,
       }),
     },
-    identifierHmac: secrets.identifierHmac,
+    identifierHmacs: secrets.identifierHmacs,
     clock: Date,
     logger,
   })

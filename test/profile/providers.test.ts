@@ -413,7 +413,7 @@ describe('what the configuration names', () => {
       {
         pool: new pg.Pool(),
         secrets: {
-          identifierHmac: (alias) => alias,
+          identifierHmacs: (alias) => [alias],
           sealer: { seal: async (text) => text, open: (text) => text },
         },
         identifiers: createIdentifiers({ domain: null, urnPrefix: null }),

@@ -34,7 +34,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   egress: [],
   // A capability calls, reads projections, follows the event log, hashes what is personal, and asks outside.
   capability: [
-    ...['call', 'egress', 'events', 'projections', 'src/guard/secrets.ts'],
+    ...['call', 'egress', 'events', 'projections', 'src/guard/secrets.ts', 'src/guard/keyed-use.ts'],
     ...[
       'port',
       'append-chained',

@@ -1,4 +1,5 @@
 import { dirname, join } from 'node:path'
+import { ringFrom, type SecretRing } from '../../guard/secret-ring.ts'
 import { sameHmac } from '../../guard/secrets.ts'
 import { ArchiveFault, type FileDigest, readArchive } from './archive.ts'
 import {
@@ -19,7 +20,8 @@ export type CheckedBackup = FileDigest & {
 }
 
 type Checking = {
-  readonly secretKey: string
+  /** The backup was made with one of its keys; a text is a ring of one. */
+  readonly secretKey: string | SecretRing
   /** Given each part of a table in turn, compressed, before the file as a whole is known to be sound. */
   readonly onRows?: (table: string, chunk: Buffer, manifest: Manifest) => Promise<void>
   readonly onProgress?: (readBytes: number) => void
@@ -52,7 +54,7 @@ export const checkBackup = async (
     if (digests !== undefined) throw new ArchiveFault(`${path} is damaged: ${name} is behind its end`)
     if (name === digestsName) {
       digests = parsed(path, name, bytes, digestsSchema)
-      refuseDifferent(path, found, digests, secretKey)
+      refuseDifferent(path, found, digests, ringFrom(secretKey))
       continue
     }
     found.push({ name, sha256 })
@@ -90,9 +92,9 @@ const refuseDifferent = (
   path: string,
   found: Digests['entries'],
   digests: Digests,
-  secretKey: string,
+  ring: SecretRing,
 ): void => {
-  if (!sameHmac(digests.mac, macOf(secretKey, digests)))
+  if (!ring.keys().some((key) => sameHmac(digests.mac, macOf(key, digests))))
     throw new ArchiveFault(
       `${path} was not made with this SECRET_KEY, or ${digestsName} in it is damaged: nothing in it can be believed`,
     )

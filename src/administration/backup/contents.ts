@@ -1,6 +1,6 @@
 /** What the entries of a backup hold. */
-import { hkdfSync } from 'node:crypto'
 import { z } from 'zod'
+import type { RingKey } from '../../guard/secret-ring.ts'
 import { shortHmac } from '../../guard/secrets.ts'
 
 export const manifestName = 'backup.json'
@@ -50,10 +50,8 @@ export const digestsSchema = z.object({
 export type Digests = z.infer<typeof digestsSchema>
 
 /** Authenticates the digests, and by them the whole file. */
-export const macOf = (secretKey: string, { entries, rows }: Omit<Digests, 'mac'>): string =>
-  shortHmac(Buffer.from(hkdfSync('sha256', secretKey, 'enrichment-ledger', 'backup', 32)))(
-    JSON.stringify([entries, Object.entries(rows)]),
-  )
+export const macOf = (secretKey: RingKey, { entries, rows }: Omit<Digests, 'mac'>): string =>
+  shortHmac(secretKey.derive('backup'))(JSON.stringify([entries, Object.entries(rows)]))
 
 export const chunkName = (table: string, number: number): string =>
   `tables/${table}/${String(number).padStart(6, '0')}.zst`

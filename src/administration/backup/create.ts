@@ -7,10 +7,9 @@ import { constants, zstdCompress } from 'node:zlib'
 import pg from 'pg'
 import { to as copyTo } from 'pg-copy-streams'
 import service from '../../../package.json' with { type: 'json' }
-import type { Config } from '../../config.ts'
 import { placeOf } from '../../event-log/port.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
-import { secretKeyHash, secretKeyOf } from '../../foundation/secret-key.ts'
+import type { RingKey, SecretRing } from '../../guard/secret-ring.ts'
 import { InputFault } from '../input.ts'
 import { ArchiveFault, type ArchiveWriter, createArchive } from './archive.ts'
 import { checkBackup } from './check.ts'
@@ -67,12 +66,12 @@ type Snapshot = { readonly client: pg.Client; readonly manifest: Manifest; reado
  */
 export const createBackup = async (
   foundation: Foundation,
-  config: Config,
   { path, after, actor, onProgress }: Asked,
 ): Promise<MadeBackup> => {
   await refuseTaken(path)
-  const secretKey = await secretKeyOf(config)
-  const earlier = after === undefined ? null : await earlierOf(after, path, secretKey)
+  const { ring } = foundation.secretRing
+  const secretKey = ring.current()
+  const earlier = after === undefined ? null : await earlierOf(after, path, ring)
   const startedAt = performance.now()
   const snapshot = await openSnapshot(foundation, { secretKey, earlier, after })
   let archive: ArchiveWriter | undefined
@@ -123,7 +122,7 @@ const asInputFault = (error: unknown, path: string): unknown => {
   return new InputFault('file', `${path} cannot be written (${code}); nothing was left behind`)
 }
 
-const earlierOf = async (after: string, path: string, secretKey: string): Promise<Manifest> => {
+const earlierOf = async (after: string, path: string, secretKey: SecretRing): Promise<Manifest> => {
   if (dirname(resolve(after)) !== dirname(resolve(path)))
     throw new InputFault(
       'after',
@@ -139,7 +138,7 @@ const earlierOf = async (after: string, path: string, secretKey: string): Promis
 /** One moment of the whole database, by the role that owns it. */
 const openSnapshot = async (
   { migrationUrl, eventLog, eventLogName }: Pick<Foundation, 'migrationUrl' | 'eventLog' | 'eventLogName'>,
-  { secretKey, earlier, after }: { secretKey: string; earlier: Manifest | null; after: string | undefined },
+  { secretKey, earlier, after }: { secretKey: RingKey; earlier: Manifest | null; after: string | undefined },
 ): Promise<Snapshot> => {
   const client = new pg.Client({ connectionString: migrationUrl, application_name: 'backup' })
   client.on('error', () => undefined)
@@ -167,7 +166,7 @@ const openSnapshot = async (
       holds_log: holdsLog,
       head: { position: head.toString(), digest: last === null ? null : placeOf(last).digest },
       after: null,
-      secret_key_hash: secretKeyHash(secretKey),
+      secret_key_hash: secretKey.check,
       epoch_keys: keys.rows.map(({ key_id }) => key_id),
       tables: await columnsOf(client, tablesOf(holdsLog)),
     }

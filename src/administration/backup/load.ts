@@ -54,6 +54,11 @@ export const loadRows = async (
 const refuseUsed = async (client: pg.Client): Promise<void> => {
   const used: string[] = []
   for (const table of [...logTables, ...keptTables]) {
+    // The schema is that of the release which made the backup: a table that came later is not there yet.
+    const { rows } = await client.query<{ there: boolean }>('select to_regclass($1) is not null as there', [
+      table,
+    ])
+    if (rows[0]?.there !== true) continue
     const condition = table === 'log_head' ? 'where position > 0' : ''
     const { rowCount } = await client.query(`select from ${table} ${condition} limit 1`)
     if (rowCount !== 0) used.push(table)

@@ -5,8 +5,9 @@ import { openingWith } from '../../foundation/closing.ts'
 import { keyDirOf, makeDataDir } from '../../foundation/data-dir.ts'
 import { openDatabase } from '../../foundation/database.ts'
 import { newestMigration } from '../../foundation/migrate.ts'
-import { knownSecretKeyOf, secretKeyHash } from '../../foundation/secret-key.ts'
+import { knownSecretKeysOf } from '../../foundation/secret-key.ts'
 import { createEpochKeyFiles } from '../../guard/epoch-key-files.ts'
+import { ringOf, type SecretRing } from '../../guard/secret-ring.ts'
 import { type CheckedBackup, checkBackup, checkChain } from './check.ts'
 import type { Manifest } from './contents.ts'
 import { type LoadedRows, loadRows } from './load.ts'
@@ -31,11 +32,12 @@ export const restoreBackup = async (
   config: Config,
   { path, keysLost, logger, waitMs, onProgress }: Asked,
 ): Promise<{ readonly chain: readonly CheckedBackup[]; readonly rows: LoadedRows }> => {
-  const secretKey = await knownSecretKeyOf(config)
-  if (secretKey === null)
+  const secretKeys = await knownSecretKeysOf(config)
+  if (secretKeys === null)
     throw new ConfigError(
       `SECRET_KEY: it is not set, and there is none in DATA_DIR. A backup holds none: set it to the one of the installation that was backed up, or put its file "secret_key" into ${config.DATA_DIR}`,
     )
+  const secretKey = ringOf(secretKeys)
   const newest = await newestMigration()
   const accept = (manifest: Manifest): void => refuseUnfit(manifest, { config, secretKey, newest, path })
   const checking = {
@@ -58,9 +60,14 @@ export const restoreBackup = async (
 
 const refuseUnfit = (
   manifest: Manifest,
-  { config, secretKey, newest, path }: { config: Config; secretKey: string; newest: number; path: string },
+  {
+    config,
+    secretKey,
+    newest,
+    path,
+  }: { config: Config; secretKey: SecretRing; newest: number; path: string },
 ): void => {
-  if (manifest.secret_key_hash !== secretKeyHash(secretKey))
+  if (!secretKey.keys().some(({ check }) => check === manifest.secret_key_hash))
     throw new ConfigError(
       `SECRET_KEY: ${path} was made of an installation with another one, and nothing in it could be used with this one. Nothing was changed.`,
     )
@@ -77,7 +84,11 @@ const refuseUnfit = (
     )
 }
 
-const refuseLostKeys = async ({ epoch_keys }: Manifest, config: Config, secretKey: string): Promise<void> => {
+const refuseLostKeys = async (
+  { epoch_keys }: Manifest,
+  config: Config,
+  secretKey: SecretRing,
+): Promise<void> => {
   const dir = keyDirOf(config)
   const files = createEpochKeyFiles({ dir, makeDir: () => makeDataDir(dir, 'KEY_DIR'), secretKey })
   const { keys, destroyed } = await files.list()
@@ -93,7 +104,7 @@ const refuseLostKeys = async ({ epoch_keys }: Manifest, config: Config, secretKe
 const loadInto = async (
   url: string,
   chain: readonly CheckedBackup[],
-  { secretKey, onProgress }: { secretKey: string; onProgress: Asked['onProgress'] },
+  { secretKey, onProgress }: { secretKey: SecretRing; onProgress: Asked['onProgress'] },
 ): Promise<LoadedRows> => {
   const client = new pg.Client({ connectionString: url, application_name: 'backup-restore' })
   client.on('error', () => undefined)

@@ -8,9 +8,11 @@ import { signerOf } from '../../event-log/tree/signed-note.ts'
 import { createSigningKeyFiles } from '../../event-log/tree/signing-key.ts'
 import { keyDirOf } from '../../foundation/data-dir.ts'
 import { codeOf } from '../../foundation/error-code.ts'
-import { sameSecretKey, secretKeyOf } from '../../foundation/secret-key.ts'
+import { secretKeyFile, secretKeysOf } from '../../foundation/secret-key.ts'
+import { knownSecretKeys, secretRingOf } from '../../foundation/secret-ring.ts'
 import { createEpochKeyFiles } from '../../guard/epoch-key-files.ts'
 import { openEpochKeys } from '../../guard/epoch-keys.ts'
+import { type ChangingRing, ringOf } from '../../guard/secret-ring.ts'
 import { listEpochKeys } from '../epoch-keys.ts'
 import { type Check, fault, ok, reasonOf, type Told, warning } from './finding.ts'
 import { newestOfCheckpoints } from './newest.ts'
@@ -98,18 +100,52 @@ export const signingKeyCheck = (signing: Signing): Check => ({
   look: () => signingKey(signing),
 })
 
-const secretKeyFits = async ({ config, pool }: Keyed): Promise<Told> => {
+const ringTold = async (
+  client: pg.PoolClient,
+  config: Config,
+  ring: ChangingRing,
+): Promise<Told | Told[]> => {
+  const known = await knownSecretKeys(client)
+  const stateOf = (id: string) => known.find((key) => key.id === id)?.state
+  const [newest] = ring.given()
+  const inUse = ring.current().id
+  const found: Told[] = []
+  if (newest !== undefined && stateOf(newest.id) === undefined)
+    found.push(
+      warning(
+        `${inUse} is in use; ${newest.id} is given and not in use yet`,
+        'When every process was started with it: "secrets rotate".',
+      ),
+    )
+  const left = ring.given().filter(({ id }) => stateOf(id) === 'left')
+  if (left.length > 0 && secretKeyFile(config) === null)
+    found.push(
+      warning(
+        `nothing depends on ${left.map(({ id }) => id).join(', ')} any more`,
+        'Take it out of SECRET_KEYS_OLD and destroy every copy of it.',
+      ),
+    )
+  if (found.length > 0) return found
+  const needed = known.filter(({ state }) => state === 'needed')
+  return ok(
+    needed.length === 0
+      ? 'it is the one this database was set up with'
+      : `${inUse} is in use; ${needed.map(({ id }) => id).join(', ')} is still needed`,
+  )
+}
+
+const secretKeyFits = async ({ config, pool }: Keyed): Promise<Told | Told[]> => {
   const client = await pool.connect()
   try {
     // A database that knows no key yet is not to learn one here.
     await client.query('begin')
-    await sameSecretKey(client, config, await secretKeyOf(config))
-    return ok('it is the one this database was set up with')
+    const ring = await secretRingOf(client, config, await secretKeysOf(config))
+    return await ringTold(client, config, ring)
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error
     return fault(
-      reasonOf(error).replace(/^SECRET_KEY: /, ''),
-      'Set SECRET_KEY, or the file secret_key in DATA_DIR, to what it was. Without it issued keys do not work and profiles cannot be opened.',
+      reasonOf(error).replace(/^SECRET_KEYS?(_OLD)?: /, ''),
+      'Set SECRET_KEY and SECRET_KEYS_OLD, or the file secret_key in DATA_DIR, to what they were. Without it issued keys do not work and profiles cannot be opened.',
     )
   } finally {
     await client.query('rollback').catch(() => undefined)
@@ -123,7 +159,7 @@ const epochKeys = async ({ config, pool }: Keyed): Promise<Told | Told[]> => {
   const files = createEpochKeyFiles({
     dir,
     makeDir: async () => undefined,
-    secretKey: await secretKeyOf(config),
+    secretKey: ringOf(await secretKeysOf(config)),
   })
   try {
     const keys = await listEpochKeys({

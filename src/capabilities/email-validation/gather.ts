@@ -56,12 +56,9 @@ const dearest = (
 /** What an answer waits for the queue of later work. */
 const queueMaxMs = 1_000
 
-/** What facts name an address by: as it is read, whatever its case. */
-export const addressHmacOf = (
-  secrets: Pick<Secrets, 'addressHmac'>,
-  input: Pick<AddressReading, 'parsed' | 'meant'>,
-): string =>
-  secrets.addressHmac((input.parsed.valid ? input.parsed.address.normalized : input.meant).toLowerCase())
+/** What facts name an address by, hashed: as it is read, whatever its case. */
+export const namedAddressOf = (input: Pick<AddressReading, 'parsed' | 'meant'>): string =>
+  (input.parsed.valid ? input.parsed.address.normalized : input.meant).toLowerCase()
 
 type MailboxFinding = {
   readonly evidence: MailboxEvidence
@@ -74,7 +71,7 @@ export const gather = async (
   input: EmailInput,
   caller: Caller,
 ): Promise<EmailFindings | Unaffordable> => {
-  const addressHmac = addressHmacOf(parts.secrets, input)
+  const addressHmac = parts.secrets.addressHmac(namedAddressOf(input))
   const nowText = (): string => new Date(parts.clock.now()).toISOString()
   const open = await gatherDomain(parts, input)
   const asking = mailboxDecides(open) && parts.mailbox !== null
@@ -129,7 +126,7 @@ const askMailbox = async (
   if (!isWorthAsking(open)) return { evidence: acceptedUnasked, checkedAt: checkedAt(), cached: false }
   // Not the HMAC of the facts, which folds case: whether case matters is the server's to say (RFC 5321 §2.4).
   const mailboxHmac = secrets.addressHmac(parsed.address.normalized)
-  const known = await checks.find(mailboxHmac)
+  const known = await checks.find(secrets.addressHmacs(parsed.address.normalized))
   if (known !== null) return { ...known, cached: true }
   const evidence = await mailbox.probe(parsed.address, mx, { party: key.organizationId })
   if (evidence.retryAfterSeconds !== null) {

@@ -6,14 +6,13 @@ import {
   SettingFault,
   usualJobSecondsMax,
 } from '../../call/capability.ts'
-import { sameHmac } from '../../guard/secrets.ts'
 import { companiesImport, companiesShow } from './company/commands.ts'
 import { createCompanies } from './company/companies.ts'
 import { createHomePages } from './company/home-page.ts'
 import { emailValidationCall } from './contract.ts'
 import { createMailExchangers } from './dns/mail-exchangers.ts'
 import { emailValidationForm } from './form.ts'
-import { addressHmacOf } from './gather.ts'
+import { namedAddressOf } from './gather.ts'
 import { listsAge, listsDayMs } from './lists/age.ts'
 import { listsRefresh } from './lists/commands.ts'
 import { rereadLists } from './lists/inspect.ts'
@@ -106,8 +105,8 @@ export const emailValidation: Capability<EmailValidationSettings> = {
   commands: [companiesImport, companiesShow, listsRefresh],
   recognizes: ({ secrets }, facts, text) => {
     if (facts.kind !== 'email_validation') return null
-    const hmac = addressHmacOf(secrets, readAddress(text))
-    return { verdict: sameHmac(hmac, facts.address_hmac) ? 'yes' : 'no' }
+    const hmacs = secrets.addressHmacs(namedAddressOf(readAddress(text)))
+    return { verdict: hmacs.includes(facts.address_hmac) ? 'yes' : 'no' }
   },
 }
 

@@ -2,7 +2,7 @@ import type { Rehearsal } from '../../call/form.ts'
 import type { CompanyResult } from './contract.ts'
 import { companyApplies, type EmailEvidence, type EmailFindings, verdictOf } from './decide.ts'
 import type { ListEvidence, MailboxEvidence, MailboxOutcome, MxEvidence } from './evidence.ts'
-import { addressHmacOf, type EmailInput, type EmailValidationParts } from './gather.ts'
+import { type EmailInput, type EmailValidationParts, namedAddressOf } from './gather.ts'
 
 /** What test keys are told of e-mail addresses (src/guides/testing.md, "E-mail addresses"). No name server or mail server is asked. */
 
@@ -125,7 +125,7 @@ export const rehearsal = ({
       companyApplies(evidence.lists, verdictOf(evidence))
     return {
       ...evidence,
-      addressHmac: addressHmacOf(secrets, input),
+      addressHmac: secrets.addressHmac(namedAddressOf(input)),
       company: enriched ? company : null,
       checkedAt: new Date(atMs).toISOString(),
       cached: false,

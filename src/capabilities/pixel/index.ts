@@ -65,7 +65,7 @@ export const pixel: Capability<{
       forms: pixelForms({
         rules,
         counters,
-        requestHmac: secrets.requestHmac,
+        memoryHmac: secrets.memoryHmac,
         logger,
         observe: observerOf(meters),
       }),

@@ -7,6 +7,7 @@ import { type ProfileRequest, type ProfileResult, parseProfileRequest, profileCa
 import { seedProfiles } from './dataset/installed.ts'
 import { decide, type ProfileFindings } from './decide.ts'
 import { gather, type ProfileParts } from './gather.ts'
+import { keyedUses } from './keyed-uses.ts'
 import { meterProviders, observerOf } from './metrics.ts'
 import { recognizePerson } from './recognize.ts'
 import { createClaims } from './record/claims.ts'
@@ -54,7 +55,7 @@ export const profile: Capability<ProfileSettings> = {
       vault,
       claims: createClaims(pool),
       provider: providers,
-      identifierHmac: secrets.identifierHmac,
+      identifierHmacs: secrets.identifierHmacs,
       clock: Date,
       logger,
       limits: { fetchesMax: settings.PROFILE_FETCHES_MAX },
@@ -78,6 +79,7 @@ export const profile: Capability<ProfileSettings> = {
   },
   commands: [profilesImport, profilesErase],
   recognizes: recognizePerson,
+  keyed: keyedUses,
   sealed: ({ pool, epochKeys }) => [
     profileKeyStore({ pool, sealer: epochKeys.sealer('profile-key'), clock: Date }),
     datasetStore({ pool, sealer: epochKeys.sealer('profile-dataset') }),

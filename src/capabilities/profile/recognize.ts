@@ -3,7 +3,6 @@ import { StreamMissing } from '../../event-log/port.ts'
 import { decodeEvent } from '../../event-log/stored-event.ts'
 import type { CallFacts } from '../../events/calls.ts'
 import { profileStream } from '../../events/streams.ts'
-import { sameHmac } from '../../guard/secrets.ts'
 import { identifiersOf, type ProfileSettings } from './settings.ts'
 
 /** Of one person: fetches and misses, each with at most some tens of hashes. */
@@ -21,7 +20,7 @@ export const recognizePerson = async (
   if (facts.kind !== 'profile') return null
   const ref = identifiersOf(settings).parse(text)
   if (ref === null) return { verdict: 'no', why: 'it is no profile id, profile URL or person URN' }
-  const hmac = secrets.identifierHmac(`${ref.kind}:${ref.value}`)
+  const hmacs = secrets.identifierHmacs(`${ref.kind}:${ref.value}`)
   const events = await eventLog
     .read(profileStream(facts.subject_id), { max: eventsMax })
     .catch((error: unknown) => {
@@ -33,7 +32,7 @@ export const recognizePerson = async (
     if (event.type === 'ProfileFetched') return [...event.data.aliases, ...event.data.former_aliases]
     return event.type === 'ProfileMissed' ? event.data.aliases : []
   })
-  const known = aliases.filter((alias) => alias.kind === ref.kind && sameHmac(alias.hmac, hmac)).length > 0
+  const known = aliases.some((alias) => alias.kind === ref.kind && hmacs.includes(alias.hmac))
   return known
     ? { verdict: 'yes', why: 'it names the person; which of their identifiers was sent is not recorded' }
     : { verdict: 'no' }

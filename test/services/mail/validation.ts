@@ -129,6 +129,7 @@ const caller: Caller = {
     organizationName: 'Organization',
     name: 'a key',
     secretHmac: '',
+    secretKey: null,
     last4: '',
     permissions: ['email_validation'],
     limits: defaultKeyLimits,

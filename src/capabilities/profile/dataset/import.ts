@@ -163,7 +163,7 @@ const latestOf = (people: readonly DatasetPerson[]): DatasetPerson[] => {
 }
 
 /** Holds up other writers and no reader. */
-const lockDataset = 'lock table profile_dataset in share row exclusive mode'
+export const lockDataset = 'lock table profile_dataset in share row exclusive mode'
 const deleteRows = 'delete from profile_dataset where lid_hmac = any($1) or urn_hmac = any($2)'
 const insertRows = `
   insert into profile_dataset (lid_hmac, urn_hmac, sealed, imported_at)
@@ -204,19 +204,26 @@ const writePeople = async ({
   }
 }
 
+/** What a row of the person is found by. */
+export const rowHmacsOf = (
+  { lid, urn }: DatasetPerson,
+  { identifierHmacs }: DatasetSecrets,
+): [string, string | null] => [
+  identifierHmacs(`lid:${lid}`)[0] ?? '',
+  urn === null ? null : (identifierHmacs(`urn:${urn}`)[0] ?? null),
+]
+
 const writeRows = async (
   client: PoolClient,
   people: readonly DatasetPerson[],
   { importedAt, secrets }: { importedAt: Date; secrets: DatasetSecrets },
 ): Promise<void> => {
-  const hmacsOf = ({ lid, urn }: DatasetPerson): [string, string | null] => [
-    secrets.identifierHmac(`lid:${lid}`),
-    urn === null ? null : secrets.identifierHmac(`urn:${urn}`),
-  ]
-  const everybody = people.map(hmacsOf)
-  await client.query(deleteRows, [everybody.map(([lid]) => lid), everybody.map(([, urn]) => urn)])
+  await client.query(deleteRows, [
+    people.flatMap(({ lid }) => secrets.identifierHmacs(`lid:${lid}`)),
+    people.flatMap(({ urn }) => (urn === null ? [] : secrets.identifierHmacs(`urn:${urn}`))),
+  ])
   const latest = latestOf(people)
-  const latestHmacs = latest.map(hmacsOf)
+  const latestHmacs = latest.map((person) => rowHmacsOf(person, secrets))
   await client.query(insertRows, [
     latestHmacs.map(([lid]) => lid),
     latestHmacs.map(([, urn]) => urn),

@@ -5,7 +5,7 @@ import { type FetchLimits, type FetchParts, fetchClaimed, fetchLimits } from './
 import type { Claims } from './claims.ts'
 import { createLookUps } from './look-ups.ts'
 import type { RecordingParts } from './recording.ts'
-import { type Asked, type Retrieved, retryAfterSeconds, unavailable } from './retrieved.ts'
+import { askedFor, type Retrieved, retryAfterSeconds, unavailable } from './retrieved.ts'
 import { createSharedFetches, type SharedFetchLimits, sharedFetchLimits } from './shared-fetches.ts'
 
 /**
@@ -52,7 +52,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
   })
   return {
     retrieve: async (ref, { wants, organizationId, beforeUpstream, upstream = true }) => {
-      const asked: Asked = { ref, hmac: parts.identifierHmac(`${ref.kind}:${ref.value}`) }
+      const asked = askedFor(ref, parts.identifierHmacs)
       const { served, refresh } = await readCache(fetchParts, asked, wants)
       if (served !== null) {
         if (upstream && refresh) fetches.refresh(asked)

@@ -1,0 +1,245 @@
+import { keyIds } from '../../projections/api-keys.ts'
+import {
+  type AccountRow,
+  accountSnapshots,
+  sealedState,
+  sealedText,
+} from '../../projections/sealed-account.ts'
+import { logStart, type Position } from '../event-log/port.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import type { KnownSecretKey, PlaceOfKey } from '../foundation/secret-ring.ts'
+import { readKeyStream } from '../guard/key-stream-reader.ts'
+import type { Counted, FormerKey, KeyedUse } from '../guard/keyed-use.ts'
+import { endsAtMs } from '../keys/key-state.ts'
+import { isInDoubt } from '../keys/key-stream.ts'
+import { webhookSealPurpose } from '../webhooks/send.ts'
+import { tokensUnderKeys } from './operator-tokens.ts'
+
+/**
+ * Everything that is kept under keys derived from SECRET_KEY, beside what capabilities keep (`KeyedUse`). What lives for a day or
+ * less is not here: kept answers, claims of Idempotency-Keys, look-ups of mailboxes, pixel hits, cookies, connections.
+ */
+export const ownKeyedUses = (
+  foundation: Foundation,
+  known: readonly KnownSecretKey[],
+): readonly KeyedUse[] => [
+  {
+    name: 'API keys',
+    fate: 'when_used',
+    under: async (keys) => tally(await keysOfApiKeys(foundation), keys),
+  },
+  {
+    name: 'tokens of operators',
+    fate: 'when_used',
+    under: async (keys) => tally(await tokensUnderKeys(foundation), keys),
+  },
+  webhookSecrets(foundation),
+  accountSeals(foundation),
+  {
+    name: 'epoch keys',
+    fate: 'ends',
+    under: async (keys) =>
+      tally(
+        (await foundation.epochKeys.list()).flatMap(({ secretKey }) =>
+          secretKey === null ? [] : [secretKey],
+        ),
+        keys,
+      ),
+  },
+  {
+    name: 'facts of the event log',
+    fate: 'kept',
+    under: async (keys) =>
+      new Map(
+        await Promise.all(
+          keys.map(async ({ id }): Promise<[string, Counted]> => {
+            const key = known.find((one) => one.id === id)
+            return [id, key === undefined ? { count: 0, more: false } : await factsUnder(foundation, key)]
+          }),
+        ),
+      ),
+  },
+]
+
+/** `under` names keys by id; null is the first. */
+const tally = (
+  under: readonly (string | null)[],
+  keys: readonly FormerKey[],
+): ReadonlyMap<string, Counted> => {
+  const firstId = keys.find(({ first }) => first)?.id
+  const found = new Map<string, number>()
+  for (const one of under) {
+    const id = one ?? firstId
+    if (id !== undefined) found.set(id, (found.get(id) ?? 0) + 1)
+  }
+  return new Map([...found].map(([id, count]) => [id, { count, more: false }]))
+}
+
+/** Streams read at a time. */
+const readsMax = 16
+
+/** The SECRET_KEY of every API key that still opens something. */
+const keysOfApiKeys = async ({ pool, eventLog }: Foundation): Promise<(string | null)[]> => {
+  const { text, values } = keyIds()
+  const ids = (await pool.query<{ key_id: string }>(text, [...values])).rows.map(({ key_id }) => key_id)
+  const found: (string | null)[] = []
+  const nowMs = Date.now()
+  for (let from = 0; from < ids.length; from += readsMax) {
+    const streams = await Promise.all(
+      ids.slice(from, from + readsMax).map((keyId) => readKeyStream(eventLog, keyId)),
+    )
+    for (const stream of streams) {
+      // One in doubt opens nothing, and may again with another release.
+      const ended = stream.state === undefined || (!isInDoubt(stream) && endsAtMs(stream.state) <= nowMs)
+      if (!ended) found.push(stream.state?.secretKey ?? null)
+    }
+  }
+  return found
+}
+
+const portionMax = 200
+
+const webhookSecrets = ({ pool, secrets }: Foundation): KeyedUse => {
+  const sealer = secrets.sealer(webhookSealPurpose)
+  const portion = async (after: string) => {
+    const { rows } = await pool.query<{ webhook_id: string; sealed_secret: string }>(
+      'select webhook_id, sealed_secret from webhook_endpoints where webhook_id > $1 order by webhook_id limit $2',
+      [after, portionMax],
+    )
+    return { rows, next: rows.length < portionMax ? null : (rows.at(-1)?.webhook_id ?? null) }
+  }
+  return {
+    name: 'webhook secrets',
+    fate: 'renewed',
+    under: async (keys) => {
+      const under: string[] = []
+      for (let after: string | null = ''; after !== null; ) {
+        const { rows, next } = await portion(after)
+        for (const row of rows) under.push(sealer.under(row.sealed_secret, row.webhook_id) ?? '')
+        after = next
+      }
+      return tally(under, keys)
+    },
+    renew: async (after) => {
+      const { rows, next } = await portion(after)
+      let renewed = 0
+      for (const { webhook_id: id, sealed_secret: before } of rows) {
+        const secret = sealer.open(before, id)
+        if (secret === null || sealer.under(before, id) === secrets.keyId()) continue
+        const { rowCount } = await pool.query(
+          'update webhook_endpoints set sealed_secret = $3 where webhook_id = $1 and sealed_secret = $2',
+          [id, before, sealer.seal(secret, id)],
+        )
+        renewed += rowCount ?? 0
+      }
+      return { renewed, next }
+    },
+  }
+}
+
+/**
+ * Seals of accounts' rows. A row whose seal is under no key of the ring is not believed, and costs the reading of its ledger. The
+ * projector seals anew what it writes; here those of ledgers in which nothing happens.
+ */
+const accountSeals = ({ pool, secrets }: Foundation): KeyedUse => {
+  const portion = async (after: string) => {
+    const ids = await pool.query<{ organization_id: string }>(
+      'select organization_id from accounts where organization_id > $1 order by organization_id limit $2',
+      [after, portionMax],
+    )
+    const { text, values } = accountSnapshots(ids.rows.map((row) => row.organization_id))
+    const { rows } = await pool.query<AccountRow>(text, [...values])
+    const sealed = rows.flatMap((row) => {
+      const state = sealedState(row, secrets.rowSeal)
+      const sealedAs = state === null ? null : sealedText(state)
+      const under = sealedAs === null ? null : secrets.rowSealUnder(sealedAs, row.seal)
+      return sealedAs === null || under === null ? [] : [{ row, text: sealedAs, under }]
+    })
+    return { sealed, next: ids.rows.length < portionMax ? null : (ids.rows.at(-1)?.organization_id ?? null) }
+  }
+  return {
+    name: 'seals of accounts',
+    fate: 'renewed',
+    under: async (keys) => {
+      const under: string[] = []
+      for (let after: string | null = ''; after !== null; ) {
+        const { sealed, next } = await portion(after)
+        under.push(...sealed.map((one) => one.under))
+        after = next
+      }
+      return tally(under, keys)
+    },
+    renew: async (after) => {
+      const { sealed, next } = await portion(after)
+      const stale = sealed.filter(({ under }) => under !== secrets.keyId())
+      // Where the projector has written the row since, its seal is another one, and stays.
+      const { rowCount } = await pool.query(
+        `update accounts a set seal = u.after
+           from unnest($1::text[], $2::text[], $3::text[]) as u (id, before, after)
+          where a.organization_id = u.id and a.seal = u.before`,
+        [
+          stale.map(({ row }) => row.organization_id),
+          stale.map(({ row }) => row.seal),
+          stale.map((one) => secrets.rowSeal.of(one.text)),
+        ],
+      )
+      return { renewed: rowCount ?? 0, next }
+    },
+  }
+}
+
+/** Enough to say that a key stays. */
+const factsMax = 1_000
+
+/**
+ * Events that name an address, a request or a person by a hash under the key, and never change: what is asked about them later is
+ * compared under it. Of a key that was in use for long the first of them end the count.
+ */
+const factsUnder = async ({ eventLog }: Foundation, { from, until }: KnownSecretKey): Promise<Counted> => {
+  const positionFrom = (await stillAt(eventLog, from)) ?? logStart
+  const positionUntil = await stillAt(eventLog, until)
+  const ending = new AbortController()
+  let count = 0
+  try {
+    const subscription = eventLog.subscribe({
+      after: positionFrom,
+      prefixes: ['ledger-', 'profile-', 'rerate-'],
+      signal: ending.signal,
+    })
+    for await (const item of subscription) {
+      if (item.kind !== 'events') {
+        if (item.kind === 'caught-up' || isPast(item.position, positionUntil)) break
+        continue
+      }
+      for (const event of item.events)
+        if (!isPast(event.position, positionUntil) && isUnderKey(event)) count++
+      if (count >= factsMax || isPast(item.position, positionUntil)) break
+    }
+  } finally {
+    ending.abort()
+  }
+  return { count: Math.min(count, factsMax), more: count >= factsMax }
+}
+
+/** Null also for a place in another log, such as the one this was copied from: then all of it is looked through. */
+const stillAt = async (
+  eventLog: Foundation['eventLog'],
+  place: PlaceOfKey | null,
+): Promise<Position | null> =>
+  place !== null && (await eventLog.at(place.position))?.id === place.eventId ? place.position : null
+
+const isPast = (position: bigint, until: bigint | null): boolean => until !== null && position > until
+
+const isUnderKey = ({ type, data }: { readonly type: string; readonly data: string }): boolean => {
+  switch (type) {
+    case 'KeyUsed':
+      return data.includes('"address_hmac":') || data.includes('"request_fingerprint":')
+    case 'ProfileFetched':
+    case 'ProfileMissed':
+      return true
+    case 'RerateProposed':
+      return data.includes('"signed_by":"hmac"')
+    default:
+      return false
+  }
+}
