@@ -7,6 +7,7 @@ import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
 import { operatorStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/command.ts'
+import { type RebuildAsked, rebuild } from './rebuilds.ts'
 
 /** Events that projections could not take: what they are, whether they could be taken now, and going on without one. */
 
@@ -72,6 +73,37 @@ export const stillUnreadable = async (
   } catch (error) {
     return error instanceof Error ? error.message : String(error)
   }
+}
+
+export type Retried = {
+  readonly waiting: readonly ParkedEvent[]
+  /** Why this release cannot read some of them: then nothing was changed. */
+  readonly unreadable: readonly string[]
+  /** Still set aside. */
+  readonly left: readonly ParkedEvent[]
+}
+
+/** Folds a projection anew where this release can read everything that was set aside. */
+export const retryParked = async (
+  foundation: Foundation,
+  {
+    projection,
+    ...asked
+  }: { readonly projection: Projection } & Omit<RebuildAsked, 'projections' | 'reason'>,
+): Promise<Retried> => {
+  const setAside = async (): Promise<ParkedEvent[]> =>
+    (await parkedEvents(foundation, projection.name)).filter(({ state }) => state !== 'released')
+  const waiting = await setAside()
+  const unreadable: string[] = []
+  for (const one of waiting) {
+    const why = await stillUnreadable(foundation, one)
+    if (why !== null) unreadable.push(`position ${one.position} of ${one.stream}: ${why}`)
+  }
+  if (waiting.length === 0 || unreadable.length > 0) return { waiting, unreadable, left: waiting }
+  // Later events of these streams were folded without them: only all of it anew gives what they come to.
+  const reason = 'retry of events that were set aside'
+  await rebuild(foundation, { ...asked, projections: [projection], reason })
+  return { waiting, unreadable, left: await setAside() }
 }
 
 /**

@@ -17,7 +17,7 @@ import { prepareProjections } from '../projector/tables.ts'
 
 /** Rebuilds, as an operator asks for them, watches them, ends them and takes them back. Who and why is in the event log. */
 
-type Rebuild = {
+export type RebuildAsked = {
   readonly projections: readonly Projection[]
   readonly reason: string
   readonly actor: string
@@ -49,7 +49,7 @@ const namedMax = 20
  * meanwhile. Figures of money that differ from those of the replaced rows are told at level fatal, and the switch stands: rows that were wrong must
  * differ.
  */
-export const rebuild = async (foundation: Foundation, asked: Rebuild): Promise<RebuildResult> => {
+export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Promise<RebuildResult> => {
   const { url, eventLog, pool, eventLogName, secrets } = foundation
   const { projections: chosen, reason, actor, mayForget, onProgress, logger, anew = false } = asked
   const known = await knownEventLog(pool)

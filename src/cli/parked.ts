@@ -1,6 +1,5 @@
 import { InputFault, labelOf } from '../administration/input.ts'
-import { type ParkedEvent, parkedEvents, releaseParked, stillUnreadable } from '../administration/parked.ts'
-import { rebuild } from '../administration/rebuilds.ts'
+import { type ParkedEvent, parkedEvents, releaseParked, retryParked } from '../administration/parked.ts'
 import { projectionNamed, projectionParameter, reporter } from './chosen-projections.ts'
 import { type Command, type Given, wholeOrNot } from './command.ts'
 import { table } from './table.ts'
@@ -59,32 +58,18 @@ const retry: Command = {
   run: async (context, given) => {
     const projection = projectionNamed(given.required('name'))
     const foundation = await context.foundation()
-    const waiting = (await parkedEvents(foundation, projection.name)).filter(
-      ({ state }) => state !== 'released',
-    )
+    const { waiting, unreadable, left } = await retryParked(foundation, {
+      ...{ projection, ...foundation.operator, logger: context.logger, mayForget: async () => false },
+      onProgress: reporter([projection], context),
+    })
     if (waiting.length === 0)
       return { json: { name: projection.name, retried: 0, left: [] }, lines: ['nothing is set aside'] }
-    const unreadable: string[] = []
-    for (const one of waiting) {
-      const why = await stillUnreadable(foundation, one)
-      if (why !== null) unreadable.push(`position ${one.position} of ${one.stream}: ${why}`)
-    }
     if (unreadable.length > 0)
       return {
-        json: { name: projection.name, retried: 0, left: waiting.map(parkedJson) },
+        json: { name: projection.name, retried: 0, left: left.map(parkedJson) },
         failed: true,
         lines: [...unreadable, 'nothing was changed: run the release that knows these events'],
       }
-    // Later events of these streams were folded without them: only all of it anew gives what they come to.
-    await rebuild(foundation, {
-      ...{ projections: [projection], reason: 'retry of events that were set aside', ...foundation.operator },
-      ...{
-        logger: context.logger,
-        mayForget: async () => false,
-        onProgress: reporter([projection], context),
-      },
-    })
-    const left = (await parkedEvents(foundation, projection.name)).filter(({ state }) => state !== 'released')
     return {
       json: { name: projection.name, retried: waiting.length, left: left.map(parkedJson) },
       failed: left.length > 0,

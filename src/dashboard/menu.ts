@@ -6,6 +6,7 @@ export const menu = [
   { href: '/prices', name: 'Prices', route: 'GET /prices' },
   { href: '/rerates', name: 'Re-rates', route: 'GET /rerates' },
   { href: '/reconcile', name: 'Reconciliation', route: 'GET /reconcile' },
+  { href: '/operations', name: 'Operations', route: 'GET /operations' },
 ] as const satisfies readonly { readonly href: string; readonly name: string; readonly route: Route }[]
 
 export type MenuPlace = (typeof menu)[number]['href']

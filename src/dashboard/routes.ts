@@ -11,6 +11,7 @@ import { keyRoutes } from './key-routes.ts'
 import { lotRoutes } from './lot-routes.ts'
 import { monthRoutes } from './month-routes.ts'
 import { nextOf } from './next.ts'
+import { operationsRoutes } from './operations-routes.ts'
 import { overrideRoutes } from './override-routes.ts'
 import {
   accountAt,
@@ -112,6 +113,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   monthRoutes(pages, context)
   statementRoutes(pages, context)
   lotRoutes(pages, context)
+  operationsRoutes(pages, context)
   workRoutes(pages, context)
 }
 

@@ -1,0 +1,152 @@
+import type { JobRow } from '../../administration/jobs.ts'
+import type { ProjectionState } from '../../administration/projections.ts'
+import type { RebuildRow } from '../../administration/rebuilds.ts'
+import type { Position } from '../../event-log/port.ts'
+import { count, instant } from '../format.ts'
+import { type Html, html, type Renderable } from '../html.ts'
+import { formFields, layout, table, type Viewer } from './layout.ts'
+
+/** Where projections and jobs are. */
+
+export type ListedJob = JobRow & { readonly next: Date | null }
+
+type OperationsView = {
+  readonly viewer: Viewer
+  readonly head: Position
+  readonly states: readonly ProjectionState[]
+  readonly rebuilds: readonly RebuildRow[]
+  readonly jobs: readonly ListedJob[]
+  readonly mayRun: boolean
+}
+
+export const operationsPage = ({ viewer, head, states, rebuilds, jobs, mayRun }: OperationsView): Html =>
+  layout({
+    title: 'Operations',
+    viewer,
+    at: '/operations',
+    main: html`<h1>Operations</h1>
+<section aria-labelledby="projections">
+<h2 id="projections">Projections</h2>
+<p class="note">Rows folded from the event log, which ends at position ${count(head)}.</p>
+${projectionsTable(states)}
+</section>
+<section aria-labelledby="rebuilds">
+<h2 id="rebuilds">Rebuilds</h2>
+${
+  rebuilds.length === 0
+    ? html`<p class="empty">None was asked for yet.</p>`
+    : table({ caption: 'Rebuilds, newest first', rows: rebuilds, columns: rebuildColumns })
+}
+</section>
+<section aria-labelledby="jobs">
+<h2 id="jobs">Jobs</h2>
+${
+  jobs.length === 0
+    ? html`<p class="empty">No job was ever scheduled: no process with the role jobs has started.</p>`
+    : jobsTable(viewer, jobs, mayRun)
+}
+</section>`,
+  })
+
+/** By more than its colour. */
+export const stateMark = ({ state, haltedStreams, parked }: ProjectionState): Renderable => {
+  if (state === 'halted') return html`<span class="mark bad">halted</span>`
+  if (haltedStreams.length > 0)
+    return html`<span class="mark bad">${count(haltedStreams.length)} streams halted</span>`
+  return parked > 0 ? html`<span class="mark bad">${count(parked)} events set aside</span>` : 'live'
+}
+
+const projectionsTable = (states: readonly ProjectionState[]): Html =>
+  table({
+    caption: 'Projections',
+    rows: states,
+    columns: [
+      {
+        head: 'Projection',
+        kind: 'name',
+        cell: ({ name }) => html`<a href="/operations/projections/${name}">${name}</a>`,
+      },
+      { head: 'Version', kind: 'number', cell: ({ version }) => String(version) },
+      { head: 'State', cell: stateMark },
+      { head: 'Position', kind: 'number', cell: ({ position }) => count(position) },
+      {
+        head: 'Behind',
+        kind: 'number',
+        cell: ({ behind }) => (behind === null ? 'unknown' : count(behind)),
+      },
+      {
+        head: 'Rollback until (UTC)',
+        cell: ({ kept }) => (kept === null ? '–' : instant(kept.keptUntil)),
+      },
+    ],
+  })
+
+const rebuildColumns = [
+  { head: 'Begun (UTC)', cell: ({ startedAt }: RebuildRow) => instant(startedAt) },
+  { head: 'Projections', cell: ({ projections }: RebuildRow) => projections.join(', ') },
+  {
+    head: 'State',
+    cell: ({ state, differences, error }: RebuildRow): Renderable => [
+      state,
+      differences.length > 0 && html` <span class="mark bad">${differences.length} differences</span>`,
+      error !== null && html` <small>${error}</small>`,
+    ],
+  },
+  { head: 'Events', kind: 'number', cell: ({ events }: RebuildRow) => count(events) },
+  { head: 'Asked by', cell: ({ actor }: RebuildRow) => actor },
+  { head: 'Reason', cell: ({ reason }: RebuildRow) => reason },
+] as const
+
+const jobsTable = (viewer: Viewer, jobs: readonly ListedJob[], mayRun: boolean): Html =>
+  table({
+    caption: 'Jobs',
+    rows: jobs,
+    columns: [
+      { head: 'Job', kind: 'name', cell: ({ name }) => name },
+      {
+        head: 'Last run (UTC)',
+        cell: ({ started_at }) => (started_at === null ? 'never' : instant(started_at)),
+      },
+      {
+        head: 'Outcome',
+        cell: ({ state, message, active }): Renderable => {
+          if (active > 0) return 'runs now'
+          if (state !== 'failed') return state === null ? '–' : 'succeeded'
+          return html`<span class="mark bad">failed</span> <small>${message}</small>`
+        },
+      },
+      { head: 'Next (UTC)', cell: ({ next }) => (next === null ? '–' : instant(next)) },
+      { head: 'Failures, 24 h', kind: 'number', cell: ({ failed_24h }) => count(failed_24h) },
+      { head: 'Given up', kind: 'number', cell: ({ dead_letters }) => count(dead_letters) },
+      {
+        head: 'Now',
+        cell: ({ name }): Renderable =>
+          mayRun
+            ? html`<form method="post" action="/operations/jobs/${name}/run">${formFields(viewer)}<button class="quiet" type="submit" aria-label="Run ${name} now">Run</button></form>`
+            : '–',
+      },
+    ],
+  })
+
+export const jobEndedPage = ({
+  viewer,
+  job,
+  ended,
+}: {
+  readonly viewer: Viewer
+  readonly job: string
+  readonly ended: {
+    readonly succeeded: boolean
+    readonly error: string | null
+    readonly result: string | null
+  }
+}): Html =>
+  layout({
+    title: job,
+    viewer,
+    at: '/operations',
+    main: html`<p class="eyebrow"><a href="/operations">Operations</a></p>
+<h1>${job} ${ended.succeeded ? 'succeeded' : 'failed'}</h1>
+${ended.error !== null && html`<p class="notice bad" role="alert">${ended.error}</p>`}
+${ended.succeeded && html`<p class="note">It says: ${ended.result ?? 'nothing'}.</p>`}`,
+  })

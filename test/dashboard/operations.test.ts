@@ -1,0 +1,147 @@
+/** Projections and jobs, as an operator looks at them and acts on them in the dashboard. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { keyUsage } from '../../projections/key-usage.ts'
+import { ledgerLines } from '../../projections/ledger-lines.ts'
+import { putUser } from '../../src/administration/users.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { operatorStream } from '../../src/events/streams.ts'
+import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
+import { openScene } from './scene.ts'
+
+let room: DashboardHost
+let ada: Browser
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  const user = { name: 'ada', password: 'correct horse battery staple' }
+  await putUser(room.foundation.pool, user)
+  ada = await signedIn(room, user)
+  await openScene(room, { nowMs: Date.now(), days: 1 })
+  await room.caughtUp()
+})
+afterAll(() => room?.close())
+
+const recorded = async (type: string) =>
+  (await room.foundation.eventLog.read(operatorStream, { direction: 'backwards', max: 50 }))
+    .map(decodeEvent)
+    .filter((event) => event.type === type)
+    .map(({ data, metadata }) => ({ data, actor: metadata.actor }))
+
+const usage = `/operations/projections/${keyUsage.name}`
+
+/** Follows to where work that takes long has ended. */
+const waited = async (location: unknown): Promise<{ statusCode: number; to: unknown; body: string }> => {
+  expect(String(location)).toMatch(/^\/waiting\//)
+  for (;;) {
+    const { statusCode, headers, body } = await ada.get(String(location))
+    if (!body.includes('/progress')) return { statusCode, to: headers.location, body }
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}
+
+test('every projection is listed with where it is, and leads to its page', async () => {
+  const { body, statusCode } = await ada.get('/operations')
+  expect(statusCode).toBe(200)
+  for (const name of [keyUsage.name, ledgerLines.name])
+    expect(body).toContain(`href="/operations/projections/${name}"`)
+  expect(body).toContain('No job was ever scheduled')
+  expect((await ada.get('/operations/projections/nothing')).statusCode).toBe(404)
+  expect((await ada.get('/operations/projections/%00')).statusCode).toBe(404)
+})
+
+describe('a rebuild', () => {
+  test('says who asked and why, can be rolled back, and that again', async () => {
+    const begun = await ada.submit(usage, { reason: 'a <b>rule</b> changed' }, `${usage}/rebuild`)
+    expect(begun.statusCode).toBe(303)
+    expect((await waited(begun.headers.location)).to).toBe(usage)
+    expect(await recorded('RebuildRequested')).toMatchObject([
+      { actor: 'user:ada', data: { projections: [keyUsage.name], reason: 'a <b>rule</b> changed' } },
+    ])
+    expect((await ada.get('/operations')).body).toContain('a &lt;b&gt;rule&lt;/b&gt; changed')
+    for (const reason of ['not what I wanted', 'it was']) {
+      const back = await ada.submit(usage, { reason }, `${usage}/rollback`)
+      expect({ status: back.statusCode, to: back.headers.location }).toEqual({ status: 303, to: usage })
+    }
+    expect((await recorded('ProjectionRolledBack')).map(({ data }) => data)).toMatchObject([
+      { reason: 'it was' },
+      { reason: 'not what I wanted' },
+    ])
+  })
+
+  test('needs a reason', async () => {
+    const { statusCode, body } = await ada.submit(usage, { reason: ' ' }, `${usage}/rebuild`)
+    expect(statusCode).toBe(422)
+    expect(body).toContain('role="alert"')
+  })
+
+  test('of rows that no switch has replaced cannot be rolled back', async () => {
+    const path = `/operations/projections/${ledgerLines.name}`
+    const { statusCode, body } = await ada.submit(path, { reason: 'x' }, `${path}/rollback`)
+    expect(statusCode).toBe(422)
+    expect(body).toContain('role="alert"')
+  })
+})
+
+describe('an event that was set aside', () => {
+  const park = (projection: string) =>
+    room.foundation.pool.query(
+      `insert into parked_events (projection, position, stream, error) values ($1, 1, 'key-<i>', 'unreadable')
+         on conflict do nothing`,
+      [projection],
+    )
+
+  test('is shown, and the projection goes on without it where a person says why', async () => {
+    await park(keyUsage.name)
+    const shown = await ada.get(usage)
+    expect(shown.body).toContain('key-&lt;i&gt;')
+    const released = await ada.submit(usage, { position: '1', reason: 'a test' }, `${usage}/release`)
+    expect(released.statusCode).toBe(303)
+    expect(await recorded('ParkedEventReleased')).toMatchObject([
+      { actor: 'user:ada', data: { projection: keyUsage.name, position: '1', reason: 'a test' } },
+    ])
+    const bad = await ada.submit(usage, { position: '1 or 2', reason: 'a test' }, `${usage}/release`)
+    expect(bad.statusCode).toBe(422)
+  })
+
+  test('of money stays, whatever a form says', async () => {
+    await park(ledgerLines.name)
+    const path = `/operations/projections/${ledgerLines.name}`
+    expect((await ada.get(path)).body).not.toContain('Go on without it')
+    const { statusCode, body } = await ada.submit(path, { position: '1', reason: 'x' }, `${path}/release`)
+    expect(statusCode).toBe(422)
+    expect(body).toContain('is of money')
+  })
+
+  test('is retried by folding everything anew', async () => {
+    await park(keyUsage.name)
+    await room.foundation.pool.query(
+      `update parked_events set released_at = null, released_by = null, reason = null where projection = $1`,
+      [keyUsage.name],
+    )
+    const begun = await ada.submit(usage, {}, `${usage}/retry`)
+    const { body } = await waited(begun.headers.location)
+    expect(body).toContain('1 of 1 events are folded now')
+  })
+})
+
+test('a rebuild that runs elsewhere is shown, and told to end', async () => {
+  await room.foundation.pool.query(
+    `insert into projection_rebuilds (rebuild_id, projections, actor, reason, position, target)
+     values ('elsewhere', array[$1], 'cli:bob', 'from the command line', 5, 10)`,
+    [keyUsage.name],
+  )
+  const { body } = await ada.get(usage)
+  expect(body).toContain('Position 5 of 10')
+  expect(body).toContain('cli:bob: from the command line')
+  const { statusCode } = await ada.submit(usage, {}, `${usage}/cancel`)
+  expect(statusCode).toBe(303)
+  const { rows } = await room.foundation.pool.query(
+    `select cancelled_by from projection_rebuilds where rebuild_id = 'elsewhere'`,
+  )
+  expect(rows).toEqual([{ cancelled_by: 'user:ada' }])
+})
+
+test('a job that there is not is a page that is missing', async () => {
+  const { statusCode } = await ada.submit('/operations', {}, '/operations/jobs/nothing/run')
+  expect(statusCode).toBe(404)
+})
