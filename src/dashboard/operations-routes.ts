@@ -13,7 +13,6 @@ import {
   rebuilds,
   rollBackProjection,
 } from '../administration/rebuilds.ts'
-import { mayDo } from '../administration/roles.ts'
 import { nextRuns, runNow } from '../jobs/now.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { NotKept } from '../projector/rollback.ts'
@@ -42,16 +41,12 @@ export const operationsRoutes = (pages: FastifyInstance, context: Dashboard): vo
     const page = operationsPage({
       ...{ viewer: viewerOf(request, reply), head, states, rebuilds: listed },
       jobs: jobs.map((job) => ({ ...job, next: next.get(job.name) ?? null })),
-      mayRun: may(request, 'jobs.run'),
     })
     return sendPage(reply, page)
   })
   jobRoutes(pages, context)
   projectionRoutes(pages, context)
 }
-
-const may = ({ standing }: FastifyRequest, action: 'jobs.run' | 'projections.change'): boolean =>
-  standing !== null && mayDo(standing.role, action)
 
 const jobRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, logger } = context
@@ -108,9 +103,8 @@ const projectionRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     const state = states.find(({ name }) => name === projection.name)
     if (state === undefined) throw new PageMissing()
     const running = listed.find((one) => one.state === 'running' && one.projections.includes(projection.name))
-    const mayChange = may(request, 'projections.change')
     const mayRelease = !projection.money && projection.guards !== true
-    return projectionPage({ viewer, head, state, running, parked, mayChange, mayRelease, fault })
+    return projectionPage({ viewer, head, state, running, parked, mayRelease, fault })
   }
   const path = '/operations/projections/:projection'
   pages.get<ProjectionParams>(path, async (request, reply) =>

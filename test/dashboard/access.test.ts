@@ -42,6 +42,8 @@ const askedOf = (route: Route, { organizationId, keyId, requestId }: Scene) => {
     .replace(':name', 'p1')
     .replace(':run', 'rr_01J8ZQ5V7N3K2M4P6R8T0W1X2Y')
     .replace(':work', 'none')
+    .replace(':projection', 'key_usage')
+    .replace(':job', 'none')
   return { method, path }
 }
 

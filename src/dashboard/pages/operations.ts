@@ -2,6 +2,7 @@ import type { JobRow } from '../../administration/jobs.ts'
 import type { ProjectionState } from '../../administration/projections.ts'
 import type { RebuildRow } from '../../administration/rebuilds.ts'
 import type { Position } from '../../event-log/port.ts'
+import { mayOpen } from '../access.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { formFields, layout, table, type Viewer } from './layout.ts'
@@ -16,10 +17,9 @@ type OperationsView = {
   readonly states: readonly ProjectionState[]
   readonly rebuilds: readonly RebuildRow[]
   readonly jobs: readonly ListedJob[]
-  readonly mayRun: boolean
 }
 
-export const operationsPage = ({ viewer, head, states, rebuilds, jobs, mayRun }: OperationsView): Html =>
+export const operationsPage = ({ viewer, head, states, rebuilds, jobs }: OperationsView): Html =>
   layout({
     title: 'Operations',
     viewer,
@@ -43,7 +43,7 @@ ${
 ${
   jobs.length === 0
     ? html`<p class="empty">No job was ever scheduled: no process with the role jobs has started.</p>`
-    : jobsTable(viewer, jobs, mayRun)
+    : jobsTable(viewer, jobs)
 }
 </section>`,
   })
@@ -97,7 +97,7 @@ const rebuildColumns = [
   { head: 'Reason', cell: ({ reason }: RebuildRow) => reason },
 ] as const
 
-const jobsTable = (viewer: Viewer, jobs: readonly ListedJob[], mayRun: boolean): Html =>
+const jobsTable = (viewer: Viewer, jobs: readonly ListedJob[]): Html =>
   table({
     caption: 'Jobs',
     rows: jobs,
@@ -121,7 +121,7 @@ const jobsTable = (viewer: Viewer, jobs: readonly ListedJob[], mayRun: boolean):
       {
         head: 'Now',
         cell: ({ name }): Renderable =>
-          mayRun
+          mayOpen(viewer.role, 'POST /operations/jobs/:job/run')
             ? html`<form method="post" action="/operations/jobs/${name}/run">${formFields(viewer)}<button class="quiet" type="submit" aria-label="Run ${name} now">Run</button></form>`
             : '–',
       },

@@ -2,6 +2,7 @@ import type { ParkedEvent, Retried } from '../../administration/parked.ts'
 import type { ProjectionState } from '../../administration/projections.ts'
 import type { RebuildRow } from '../../administration/rebuilds.ts'
 import type { Position } from '../../event-log/port.ts'
+import { mayOpen } from '../access.ts'
 import { count, instant, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import {
@@ -24,13 +25,12 @@ type ProjectionView = {
   readonly state: ProjectionState
   readonly running: RebuildRow | undefined
   readonly parked: readonly ParkedEvent[]
-  readonly mayChange: boolean
   readonly mayRelease: boolean
   readonly fault: FormFault | null
 }
 
 export const projectionPage = (view: ProjectionView): Html => {
-  const { viewer, head, state, running, parked, mayChange, fault } = view
+  const { viewer, head, state, running, parked, fault } = view
   const { name } = state
   return layout({
     title: name,
@@ -48,9 +48,13 @@ ${figures([
 ])}
 ${running !== undefined && runningSection(view, running)}
 ${parked.length > 0 && parkedSection(view)}
-${mayChange && running === undefined && changeForms(view)}`,
+${mayChange(view) && running === undefined && changeForms(view)}`,
   })
 }
+
+/** All of its forms are one action of the table. */
+const mayChange = ({ viewer }: ProjectionView): boolean =>
+  mayOpen(viewer.role, 'POST /operations/projections/:projection/rebuild')
 
 const actionOf = ({ state }: ProjectionView, act: string): string =>
   `/operations/projections/${state.name}/${act}`
@@ -62,7 +66,7 @@ const runningSection = (
 <h2 id="running">A rebuild is running</h2>
 <p>Position ${count(running.position)} of ${count(running.target)}, begun ${utc(running.startedAt)} by ${running.actor}: ${running.reason}</p>
 ${
-  view.mayChange &&
+  mayChange(view) &&
   html`<form method="post" action="${actionOf(view, 'cancel')}">${formFields(view.viewer)}
 <p class="actions"><button class="quiet" type="submit">Cancel it</button></p></form>`
 }
@@ -86,12 +90,12 @@ ${table({
   ],
 })}
 ${
-  view.mayChange &&
+  mayChange(view) &&
   html`<form method="post" action="${actionOf(view, 'retry')}">${formFields(view.viewer)}
 <p class="note">If this release can read all of them, the projection is folded anew with them.</p>
 <p class="actions"><button type="submit">Retry</button></p></form>`
 }
-${view.mayChange && releaseForm(view)}
+${mayChange(view) && releaseForm(view)}
 </section>`
 
 const releaseForm = (view: ProjectionView): Renderable => {
