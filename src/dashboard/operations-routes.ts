@@ -87,52 +87,31 @@ const progressOf =
     progress(`Position ${count(position)} of ${count(target)}, ${count(perSecond)} events a second.`)
   }
 
-const projectionRoutes = (pages: FastifyInstance, context: Dashboard): void => {
-  const { foundation, logger } = context
-  const page = async (
-    request: FastifyRequest<ProjectionParams>,
-    viewer: ReturnType<typeof viewerOf>,
-    fault: FormFault | null,
-  ) => {
-    const projection = named(request.params.projection)
-    const [{ head, states }, listed, parked] = await Promise.all([
-      projectionStates(foundation),
-      rebuilds(foundation),
-      parkedEvents(foundation, projection.name),
-    ])
-    const state = states.find(({ name }) => name === projection.name)
-    if (state === undefined) throw new PageMissing()
-    const running = listed.find((one) => one.state === 'running' && one.projections.includes(projection.name))
-    const mayRelease = !projection.money && projection.guards !== true
-    return projectionPage({ viewer, head, state, running, parked, mayRelease, fault })
-  }
-  const path = '/operations/projections/:projection'
-  pages.get<ProjectionParams>(path, async (request, reply) =>
-    sendPage(reply, await page(request, viewerOf(request, reply), null)),
-  )
+const path = '/operations/projections/:projection'
 
-  /** Done at once, or said what was wrong with the form. */
-  const acts: Readonly<
-    Record<string, (projection: Projection, form: Form, actor: { actor: string }) => Promise<unknown>>
-  > = {
-    rollback: (projection, form, operator) =>
-      rollBackProjection(foundation, { projection, reason: reasonIn(form), ...operator }).catch(
-        (error: unknown) => {
-          throw error instanceof NotKept ? new CommandRefused(error.message) : error
-        },
-      ),
-    cancel: (projection, _form, operator) =>
-      cancelRebuilds(foundation, { projections: [projection], ...operator }),
-    release: (projection, form, operator) => {
-      const position = form.text('position')
-      if (!/^\d{1,19}$/.test(position))
-        throw new InputFault('position', `"${position}" is not a position of the event log`)
-      return releaseParked(foundation, {
-        ...{ projection, position: BigInt(position), reason: reasonIn(form), ...operator },
-      })
-    },
-  }
-  for (const [name, act] of Object.entries(acts))
+const shownOf = async (
+  { foundation }: Dashboard,
+  request: FastifyRequest<ProjectionParams>,
+  { viewer, fault }: { viewer: ReturnType<typeof viewerOf>; fault: FormFault | null },
+) => {
+  const projection = named(request.params.projection)
+  const [{ head, states }, listed, parked] = await Promise.all([
+    projectionStates(foundation),
+    rebuilds(foundation),
+    parkedEvents(foundation, projection.name),
+  ])
+  const state = states.find(({ name }) => name === projection.name)
+  if (state === undefined) throw new PageMissing()
+  const running = listed.find((one) => one.state === 'running' && one.projections.includes(projection.name))
+  const mayRelease = !projection.money && projection.guards !== true
+  return projectionPage({ viewer, head, state, running, parked, mayRelease, fault })
+}
+
+const projectionRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  pages.get<ProjectionParams>(path, async (request, reply) =>
+    sendPage(reply, await shownOf(context, request, { viewer: viewerOf(request, reply), fault: null })),
+  )
+  for (const [name, act] of Object.entries(actsOf(context)))
     pages.post<ProjectionParams>(`${path}/${name}`, async (request, reply) => {
       const projection = named(request.params.projection)
       const viewer = viewerOf(request, reply)
@@ -140,44 +119,71 @@ const projectionRoutes = (pages: FastifyInstance, context: Dashboard): void => {
         act(projection, form, provedOperator(viewer.user)),
       )
       return 'fault' in outcome
-        ? sendPage(reply.code(422), await page(request, viewer, outcome.fault))
+        ? sendPage(reply.code(422), await shownOf(context, request, { viewer, fault: outcome.fault }))
         : reply.redirect(`/operations/projections/${projection.name}`, 303)
     })
+  rebuildRoute(pages, context)
+  retryRoute(pages, context)
+}
 
-  /** What takes long: waited for on a page of its own. */
-  const rebuilding = { logger, mayForget: async () => false }
+type Act = (projection: Projection, form: Form, actor: { readonly actor: string }) => Promise<unknown>
+
+/** Done at once, or said what was wrong with the form. */
+const actsOf = ({ foundation }: Dashboard): Readonly<Record<'rollback' | 'cancel' | 'release', Act>> => ({
+  rollback: (projection, form, operator) =>
+    rollBackProjection(foundation, { projection, reason: reasonIn(form), ...operator }).catch(
+      (error: unknown) => {
+        throw error instanceof NotKept ? new CommandRefused(error.message) : error
+      },
+    ),
+  cancel: (projection, _form, operator) =>
+    cancelRebuilds(foundation, { projections: [projection], ...operator }),
+  release: (projection, form, operator) => {
+    const position = form.text('position')
+    if (!/^\d{1,19}$/.test(position))
+      throw new InputFault('position', `"${position}" is not a position of the event log`)
+    return releaseParked(foundation, {
+      ...{ projection, position: BigInt(position), reason: reasonIn(form), ...operator },
+    })
+  },
+})
+
+/** What takes long is waited for on a page of its own. */
+const rebuildRoute = (pages: FastifyInstance, context: Dashboard): void => {
+  const { foundation, logger } = context
   pages.post<ProjectionParams>(`${path}/rebuild`, async (request, reply) => {
     const projection = named(request.params.projection)
     const viewer = viewerOf(request, reply)
     const outcome = await attemptOnce(context, request, async (form) => reasonIn(form))
-    if ('fault' in outcome) return sendPage(reply.code(422), await page(request, viewer, outcome.fault))
+    if ('fault' in outcome)
+      return sendPage(reply.code(422), await shownOf(context, request, { viewer, fault: outcome.fault }))
     return begin(context, reply, {
       ...{ key: `rebuild/${viewer.once}`, title: `Rebuilding ${projection.name}`, user: viewer.user },
       run: async (progress) => {
         await rebuild(foundation, {
-          ...{
-            projections: [projection],
-            reason: outcome.done,
-            ...rebuilding,
-            ...provedOperator(viewer.user),
-          },
-          onProgress: progressOf(progress),
+          ...{ projections: [projection], reason: outcome.done, ...provedOperator(viewer.user) },
+          ...{ logger, mayForget: async () => false, onProgress: progressOf(progress) },
         })
         return { href: `/operations/projections/${projection.name}` }
       },
     })
   })
+}
+
+const retryRoute = (pages: FastifyInstance, context: Dashboard): void => {
+  const { foundation, logger } = context
   pages.post<ProjectionParams>(`${path}/retry`, async (request, reply) => {
     const projection = named(request.params.projection)
     const viewer = viewerOf(request, reply)
     const outcome = await attemptOnce(context, request, async () => undefined)
-    if ('fault' in outcome) return sendPage(reply.code(422), await page(request, viewer, outcome.fault))
+    if ('fault' in outcome)
+      return sendPage(reply.code(422), await shownOf(context, request, { viewer, fault: outcome.fault }))
     return begin(context, reply, {
       ...{ key: `retry/${viewer.once}`, title: `Retrying ${projection.name}`, user: viewer.user },
       run: async (progress) => {
         const retried = await retryParked(foundation, {
-          ...{ projection, ...rebuilding, ...provedOperator(viewer.user) },
-          onProgress: progressOf(progress),
+          ...{ projection, ...provedOperator(viewer.user) },
+          ...{ logger, mayForget: async () => false, onProgress: progressOf(progress) },
         })
         return { page: (of) => retriedPage({ viewer: of, name: projection.name, retried }) }
       },

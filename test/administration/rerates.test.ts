@@ -90,9 +90,11 @@ const eventsOf = (): DecodedEvent[] => log.eventsOf(ledgerStream(org)).map(decod
 const costOf = async (scene: Scene, requestId: string) =>
   (await costsOf(eventsOf(), { requestId }, scene))?.now
 
+let refunds = 0
+/** Each is a command of its own, as an operator's are: under one key it would be the same refund told twice. */
 const refund = (scene: Scene, requestId: string, amount: string): Promise<unknown> =>
   scene.ledger.submit(org, {
-    key: `refund/${requestId}/${amount}`,
+    key: `refund/${requestId}/${amount}/${refunds++}`,
     atMs: startMs + 500_000,
     actor: 'cli',
     kind: 'adjust',

@@ -28,7 +28,7 @@ const known: readonly { readonly which: RegExp; readonly why: string }[] = [
   },
   {
     which:
-      /#(?:suggestDomain|slipsBetween|countryCodeOf|instantOf|plainAddress|shortHmac|uuidV5|boundsFor|loggedError|credentials|ruleFor|deliveriesOf|expiryNotice|guideOf)$/,
+      /#(?:suggestDomain|slipsBetween|countryCodeOf|instantOf|plainAddress|shortHmac|uuidV5|boundsFor|loggedError|credentials|ruleFor|deliveriesOf|expiryNotice|guideOf|stillUnreadable)$/,
     why: 'a function of values with a table of cases of its own',
   },
 ]

@@ -9,7 +9,7 @@ import { formFields, layout, table, type Viewer } from './layout.ts'
 
 /** Where projections and jobs are. */
 
-export type ListedJob = JobRow & { readonly next: Date | null }
+type ListedJob = JobRow & { readonly next: Date | null }
 
 type OperationsView = {
   readonly viewer: Viewer
