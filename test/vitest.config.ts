@@ -35,6 +35,7 @@ export default defineConfig({
             ...ofTheirOwnProcess,
             'test/bench/**',
             'test/journey/**',
+            'test/**/*.journey.test.ts',
             'test/services/**',
             '**/node_modules/**',
           ],

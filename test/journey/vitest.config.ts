@@ -6,7 +6,8 @@ export default defineConfig({
   root,
   test: {
     ...common,
-    include: ['test/journey/**/*.test.ts'],
+    // Those beside other tests of their subject share what they need with them.
+    include: ['test/journey/**/*.test.ts', 'test/**/*.journey.test.ts'],
     isolate: false,
     // Several processes each: more at a time would only wait for each other.
     maxWorkers: 2,
