@@ -118,8 +118,8 @@ export const rotate = async (
 ): Promise<IssuedKey & { graceUntil: string }> => {
   const { eventLog } = foundation
   const state = certainState(keyId, await readKey(eventLog, keyId))
-  const at = new Date().toISOString()
-  const graceUntil = new Date(Date.now() + graceMs).toISOString()
+  const atMs = Date.now()
+  const [at, graceUntil] = [new Date(atMs).toISOString(), new Date(atMs + graceMs).toISOString()]
   // Asked before the successor is issued, and again with its id.
   allowed(rotateKey(state, { successorId: keyId, graceUntil, at }))
   const successor = await issue(
