@@ -1,11 +1,13 @@
 import { type AuditFilter, type AuditRow, auditPage } from '../../projections/audit.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
-import { isAudited } from '../events/audited.ts'
+import { auditedTypes, isAudited } from '../events/audited.ts'
 import { organizationOfStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
+import { nearest } from '../foundation/nearest.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import { readCheckpoints } from '../projector/checkpoints.ts'
 import { auditSentence } from './audit-sentences.ts'
+import { InputFault, instantOf } from './input.ts'
 
 /**
  * Who changed what. The rows of the projection `audit` say where the events are; what is told of each is read from the event log, so
@@ -27,20 +29,61 @@ export type AuditEntry = {
   readonly position: string
 }
 
+const textMax = 200
+
+/** What is asked for, as typed: empty and undefined are everything. Throws `InputFault`. */
+export const auditFilterOf = (typed: {
+  readonly since: string | undefined
+  readonly actor: string | undefined
+  readonly about: string | undefined
+  readonly type: string | undefined
+  readonly oldestFirst: boolean
+}): AuditFilter => ({
+  since: typed.since === undefined ? null : instantOf('since', typed.since),
+  actors: actorsOf(textOf('actor', typed.actor)),
+  about: textOf('about', typed.about),
+  type: typed.type === undefined ? null : typeOf(typed.type),
+  oldestFirst: typed.oldestFirst,
+})
+
+const typeOf = (text: string): string => {
+  if (auditedTypes.includes(text)) return text
+  const meant = nearest(text, auditedTypes)
+  throw new InputFault(
+    'type',
+    `"${text}" is no type of event that is told here${meant === null ? '' : `; is ${meant} meant?`}`,
+  )
+}
+
+const textOf = (name: string, text: string | undefined): string | null => {
+  if (text === undefined) return null
+  // PostgreSQL takes no text with U+0000, and no event is about one that long.
+  if (text === '' || text.length > textMax || text.includes('\0'))
+    throw new InputFault(name, `1 to ${textMax} characters are expected`)
+  return text
+}
+
+/** `ada` is the person, the label and the key of that name; `user:ada` the person alone. */
+const actorsOf = (text: string | null): string[] | null =>
+  text === null ? null : text.includes(':') ? [text] : [text, `user:${text}`, `cli:${text}`, `key:${text}`]
+
 const pageMax = 200
 /** Reads of the event log at once. */
 const readsMax = 8
 
-/** Entries in the order asked for, at most `max`; never more than a page of them is held. Throws `CommandRefused` where the rows stopped. */
+/**
+ * Entries in the order asked for, at most `max`, behind the entry at the position `after`; never more than a page of them is held.
+ * Throws `CommandRefused` where the rows stopped.
+ */
 export async function* auditEntries(
   { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
   filter: AuditFilter,
-  max: number,
+  { max, after: from = null }: { readonly max: number; readonly after?: string | null },
 ): AsyncGenerator<AuditEntry> {
   const own = (await readCheckpoints(pool)).find(({ name }) => name === 'audit')
   if (own?.state === 'halted')
     throw new CommandRefused(`the rows of the audit stopped (${own.error}): "projection rebuild audit"`)
-  let after: string | null = null
+  let after = from
   for (let left = max; left > 0; ) {
     const { text, values } = auditPage(filter, { after, max: Math.min(left, pageMax) })
     const { rows } = await pool.query<AuditRow>(text, [...values])

@@ -1,36 +1,10 @@
-import { type AuditEntry, auditEntries, auditLeftOut } from '../administration/audit.ts'
+import { type AuditEntry, auditEntries, auditFilterOf, auditLeftOut } from '../administration/audit.ts'
 import { catchUp } from '../administration/catch-up.ts'
-import { InputFault, instantOf, wholeNumber } from '../administration/input.ts'
-import { auditedTypes } from '../events/audited.ts'
-import { nearest } from '../foundation/nearest.ts'
-import type { Command, Given } from './command.ts'
+import { wholeNumber } from '../administration/input.ts'
+import type { Command } from './command.ts'
 
 const limitDefault = 100
 const limitMax = 1_000_000
-const textMax = 200
-
-const typeOf = (text: string): string => {
-  if (auditedTypes.includes(text)) return text
-  const meant = nearest(text, auditedTypes)
-  throw new InputFault(
-    'type',
-    `"${text}" is no type of event that is told here${meant === null ? '' : `; is ${meant} meant?`}`,
-  )
-}
-
-const textOf = (given: Given, name: string): string | null => {
-  const text = given.text(name)
-  if (text === undefined) return null
-  // PostgreSQL takes no text with U+0000, and no event is about one that long.
-  if (text === '' || text.length > textMax || text.includes('\0'))
-    throw new InputFault(name, `1 to ${textMax} characters are expected`)
-  return text
-}
-
-/** `ada` is the person, the label and the key of that name; `user:ada` the person alone. */
-const actorsOf = (text: string | null): string[] | null =>
-  text === null ? null : text.includes(':') ? [text] : [text, `user:${text}`, `cli:${text}`, `key:${text}`]
-
 const lineOf = ({ at, actor, says, organizationId }: AuditEntry): string => {
   const where = organizationId === null || says.includes(organizationId) ? '' : `  (${organizationId})`
   // Text of others must not move the reader's cursor.
@@ -60,20 +34,18 @@ const list: Command = {
   ],
   changes: 'nothing',
   run: async ({ foundation, logger, json, write }, given) => {
-    const [since, type, limit] = [given.text('since'), given.text('type'), given.text('limit')]
-    const filter = {
-      since: since === undefined ? null : instantOf('since', since),
-      actors: actorsOf(textOf(given, 'actor')),
-      about: textOf(given, 'about'),
-      type: type === undefined ? null : typeOf(type),
+    const limit = given.text('limit')
+    const filter = auditFilterOf({
+      ...{ since: given.text('since'), actor: given.text('actor') },
+      ...{ about: given.text('about'), type: given.text('type') },
       oldestFirst: given.flag('oldest-first'),
-    }
+    })
     const max = limit === undefined ? limitDefault : wholeNumber('limit', limit, { min: 1, max: limitMax })
     const open = await foundation()
     // What is not in the rows yet is not told: they are to hold all that the event log holds now.
     await catchUp(open, logger)
     let told = 0
-    for await (const entry of auditEntries(open, filter, max)) {
+    for await (const entry of auditEntries(open, filter, { max })) {
       const text = json ? JSON.stringify(jsonOf(entry)) : lineOf(entry)
       await write(json ? `${told === 0 ? '[\n' : ',\n'}${text}` : `${text}\n`)
       told++

@@ -52,6 +52,7 @@ export const actionOfRoute = {
   'POST /rerates/:run/abandon': 'rerates.change',
   'GET /reconcile': 'finance.read',
   'POST /reconcile': 'ledgers.change',
+  'GET /audit': 'audit.read',
   'GET /operations': 'system.read',
   'POST /operations/jobs/:job/run': 'jobs.run',
   'GET /operations/projections/:projection': 'system.read',

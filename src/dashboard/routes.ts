@@ -3,6 +3,7 @@ import { projectionStates } from '../administration/projections.ts'
 import { lastReconciliation } from '../administration/reconciliations.ts'
 import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { callerAddress } from '../guard/caller-address.ts'
+import { auditRoutes } from './audit-routes.ts'
 import { callRoutes } from './call-routes.ts'
 import { formOf } from './form.ts'
 import { gate, named } from './gate.ts'
@@ -114,6 +115,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   statementRoutes(pages, context)
   lotRoutes(pages, context)
   operationsRoutes(pages, context)
+  auditRoutes(pages, context)
   workRoutes(pages, context)
 }
 

@@ -33,7 +33,7 @@ const listed = async (
   max = 1_000,
 ): Promise<AuditEntry[]> => {
   await catchUp(house.foundation, logger)
-  return Array.fromAsync(auditEntries(house.foundation, { ...all, ...filter }, max))
+  return Array.fromAsync(auditEntries(house.foundation, { ...all, ...filter }, { max }))
 }
 const said = (entries: readonly AuditEntry[]) => entries.map(({ actor, says }) => `${actor} ${says}`)
 
@@ -143,7 +143,7 @@ describe('the audit', () => {
   test('refuses where its rows have stopped, and says how they go on', async () => {
     await house.query(`update projection_checkpoints set state = 'halted', error = 'x' where name = 'audit'`)
     try {
-      await expect(Array.fromAsync(auditEntries(house.foundation, all, 1))).rejects.toThrow(
+      await expect(Array.fromAsync(auditEntries(house.foundation, all, { max: 1 }))).rejects.toThrow(
         '"projection rebuild audit"',
       )
     } finally {

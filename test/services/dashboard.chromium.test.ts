@@ -101,6 +101,9 @@ const paths = (): Readonly<Record<string, string>> => {
     'rerate-new': '/rerates/new',
     rerate: `/rerates/${run}`,
     reconcile: '/reconcile',
+    operations: '/operations',
+    projection: '/operations/projections/key_usage',
+    audit: '/audit',
     missing: '/nothing',
   }
 }

@@ -1,0 +1,38 @@
+import type { FastifyInstance } from 'fastify'
+import { type AuditEntry, auditEntries, auditFilterOf, auditLeftOut } from '../administration/audit.ts'
+import { projectionStates } from '../administration/projections.ts'
+import { faultOf, formOf } from './form.ts'
+import { type Dashboard, sendPage, viewerOf } from './page.ts'
+import { auditPage } from './pages/audit.ts'
+
+const shownMax = 100
+
+/** Every change by anyone, with filters: what the command "audit list" tells. */
+export const auditRoutes = (pages: FastifyInstance, { foundation }: Dashboard): void => {
+  pages.get('/audit', async (request, reply) => {
+    const viewer = viewerOf(request, reply)
+    const form = formOf(request.query)
+    const typed = (name: string): string => form.text(name).trim()
+    const asked = (name: string): string | undefined => (typed(name) === '' ? undefined : typed(name))
+    const after = /^\d{1,19}$/.test(typed('after')) ? typed('after') : null
+    const [{ states }, leftOut] = await Promise.all([projectionStates(foundation), auditLeftOut(foundation)])
+    const behind = states.find(({ name }) => name === 'audit')?.behind ?? null
+    const shown = { viewer, typed, leftOut, behind, further: after !== null }
+    try {
+      const filter = auditFilterOf({
+        ...{ since: asked('since'), actor: asked('actor'), about: asked('about'), type: asked('type') },
+        oldestFirst: typed('order') === 'oldest',
+      })
+      const entries: AuditEntry[] = []
+      for await (const entry of auditEntries(foundation, filter, { max: shownMax + 1, after }))
+        entries.push(entry)
+      const listed = entries.slice(0, shownMax)
+      const next = entries.length > shownMax ? (listed.at(-1)?.position ?? null) : null
+      return sendPage(reply, auditPage({ ...shown, entries: listed, next, fault: null }))
+    } catch (error) {
+      const fault = faultOf(error)
+      if (fault === null) throw error
+      return sendPage(reply.code(422), auditPage({ ...shown, entries: [], next: null, fault }))
+    }
+  })
+}
