@@ -178,6 +178,7 @@ test(`a rebuild of everything beside live calls, killed ${kills} times, and a ro
   const random = seededRandom(5)
   const reader = startReading()
   const load = startCalling()
+  const startedAt = performance.now()
   let begun = 0
   for (let round = 0; round < kills; round++) {
     const { child, ended } = startCli(rebuildArgs, environment)
@@ -200,6 +201,7 @@ test(`a rebuild of everything beside live calls, killed ${kills} times, and a ro
   const answered = load.answered()
   await eventually(async () => (load.answered() > answered + 20 ? true : undefined))
   await load.stop()
+  const perSecond = (load.answered() * 1_000) / (performance.now() - startedAt)
   expect(load.others).toEqual([])
   const verified = await cliJson<{ name: string; ok: boolean }[]>(
     ['projection', 'verify', '--all'],
@@ -208,6 +210,9 @@ test(`a rebuild of everything beside live calls, killed ${kills} times, and a ro
   expect(verified.filter(({ ok }) => !ok)).toEqual([])
   const seen = await reader.stop()
 
+  process.stderr.write(
+    `${load.answered()} calls, ${Math.round(perSecond)} a second, none failed; ${seen.accounts.length + seen.ledger_lines.length} readings\n`,
+  )
   const balances = await foldBalances()
   for (const [name, figures] of Object.entries(seen)) {
     expect(figures.length).toBeGreaterThan(100)
