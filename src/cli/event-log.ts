@@ -45,7 +45,7 @@ const copyOf = ({ config }: Pick<CommandContext, 'config'>, given: Given) => {
 }
 
 /** A URL without the user and the password in it. */
-const shownUrl = (url: string): string => url.replace(/\/\/.*@/, '//')
+const shownUrl = (url: string): string => url.replace(/^([^:]+:\/\/).*@/, '$1')
 
 const copy: Command = {
   name: 'event-log copy',

@@ -83,7 +83,7 @@ const exporterTo = async (
   const { OTLPTraceExporter } = await import('@opentelemetry/exporter-trace-otlp-http')
   const outage = createOutage({ logger, what: 'tracing: sending spans' })
   const exporter = new OTLPTraceExporter({
-    url: `${endpoint.replace(/\/+$/, '')}/v1/traces`,
+    url: new URL('v1/traces', endpoint.endsWith('/') ? endpoint : `${endpoint}/`).href,
     headers: Object.fromEntries((headers ?? '').split(',').filter(Boolean).map(headerOf)),
     timeoutMillis: sendMaxMs,
     concurrencyLimit: 1,
