@@ -51,7 +51,8 @@ test('a refused row is logged by its constraint, without what stands in it', asy
   const client = new pg.Client({ connectionString: database.url })
   await client.connect()
   const name = randomUUID()
-  const insert = () => client.query(`insert into users (name, password_phc, role) values ($1, 'x', 'viewer')`, [name])
+  const insert = () =>
+    client.query(`insert into users (name, password_phc, role) values ($1, 'x', 'viewer')`, [name])
   await insert()
   const line = logged(await insert().catch((error: unknown) => error))
   expect(line).toContain('users_pkey')
