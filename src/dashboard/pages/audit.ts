@@ -45,11 +45,9 @@ const filterForm = ({
 <p><label for="since">Since (UTC)</label>
 <input id="since" name="since" value="${typed('since')}" placeholder="2027-01-31" maxlength="40" autocomplete="off"${described('since', fault)}></p>
 <p><label for="actor">By</label>
-<input id="actor" name="actor" value="${typed('actor')}" maxlength="200" autocomplete="off"${described('actor', fault, 'actor-hint')}>
-<small id="actor-hint">A person, a label or a key.</small></p>
+<input id="actor" name="actor" value="${typed('actor')}" placeholder="person, label or key" maxlength="200" autocomplete="off"${described('actor', fault)}></p>
 <p><label for="about">About</label>
-<input id="about" name="about" value="${typed('about')}" maxlength="200" autocomplete="off"${described('about', fault, 'about-hint')}>
-<small id="about-hint">An id of an organization, key or webhook, a user, a projection.</small></p>
+<input id="about" name="about" value="${typed('about')}" placeholder="id, user or projection" maxlength="200" autocomplete="off"${described('about', fault)}></p>
 <p><label for="type">Type</label>
 <select id="type" name="type"${described('type', fault)}><option value="">Any</option>${auditedTypes.map(
   (type) => html`<option value="${type}"${type === typed('type') && html` selected`}>${type}</option>`,
