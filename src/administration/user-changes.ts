@@ -207,10 +207,13 @@ export const changeRole = async (
   })
 }
 
-/** A new password, which is kept nowhere; sessions of the old one end. Tokens go on: they are revoked by themselves. */
+/**
+ * A new password, the person's own choice or a fresh one, which is kept nowhere; sessions of the old one end. Tokens go on: they are
+ * revoked by themselves.
+ */
 export const changePassword = (
   parts: Parts,
-  { name, actor }: { name: string; actor: string },
+  { name, actor, chosen }: { name: string; actor: string; chosen?: string },
 ): Promise<{ password: string }> =>
   changeUsers(parts, actor, (known) => {
     const { row, standing } = userIn(known, name)
@@ -219,7 +222,7 @@ export const changePassword = (
     return {
       event: { type: 'UserPasswordChanged', data },
       writeRow: async (client) => {
-        const password = freshPassword()
+        const password = chosen ?? freshPassword()
         await putUser(client, { name, password })
         return { password }
       },

@@ -61,6 +61,10 @@ export const actionOfRoute = {
   'POST /operations/projections/:projection/rollback': 'projections.change',
   'POST /operations/projections/:projection/retry': 'projections.change',
   'POST /operations/projections/:projection/release': 'projections.change',
+  // One's own, whoever one is.
+  'GET /me': 'accounts.read',
+  'POST /me/password': 'accounts.read',
+  'POST /me/sessions/end': 'accounts.read',
   // What goes on behind a page is shown to the person alone who began it.
   'GET /waiting/:work': 'accounts.read',
   'GET /waiting/:work/progress': 'accounts.read',

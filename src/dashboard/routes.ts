@@ -14,6 +14,7 @@ import { monthRoutes } from './month-routes.ts'
 import { nextOf } from './next.ts'
 import { operationsRoutes } from './operations-routes.ts'
 import { overrideRoutes } from './override-routes.ts'
+import { ownRoutes } from './own-routes.ts'
 import {
   accountAt,
   csrfOf,
@@ -116,6 +117,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   lotRoutes(pages, context)
   operationsRoutes(pages, context)
   auditRoutes(pages, context)
+  ownRoutes(pages, context)
   workRoutes(pages, context)
 }
 

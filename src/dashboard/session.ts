@@ -52,6 +52,34 @@ const put = (pool: pg.Pool, sessionId: string, user: string): Promise<unknown> =
 const remove = (pool: pg.Pool, sessionId: string): Promise<unknown> =>
   pool.query('delete from dashboard_sessions where id_hash = $1', [hashOf(sessionId)])
 
+/** A sign-in that is open. */
+type OpenSession = { readonly createdAt: Date; readonly expiresAt: Date; readonly own: boolean }
+
+const sessionsShownMax = 100
+
+/** Those of a user, the newest first; `own` is the one that asks. */
+export const sessionsOf = async (pool: pg.Pool, user: string, sessionId: string): Promise<OpenSession[]> => {
+  const { rows } = await pool.query<{ created_at: Date; expires_at: Date; own: boolean }>(
+    `select created_at, expires_at, id_hash = $2 as own from dashboard_sessions
+      where user_name = $1 and expires_at > now() order by created_at desc, id_hash limit $3`,
+    [user, hashOf(sessionId), sessionsShownMax],
+  )
+  return rows.map(({ created_at, expires_at, own }) => ({
+    createdAt: created_at,
+    expiresAt: expires_at,
+    own,
+  }))
+}
+
+/** Ends every session of a user but the one that asks. Returns how many. */
+export const endOtherSessions = async (pool: pg.Pool, user: string, sessionId: string): Promise<number> => {
+  const { rowCount } = await pool.query(
+    'delete from dashboard_sessions where user_name = $1 and id_hash <> $2',
+    [user, hashOf(sessionId)],
+  )
+  return rowCount ?? 0
+}
+
 export const sessionStore = (pool: pg.Pool): fastifySession.SessionStore => ({
   get: (sessionId, done) =>
     void get(pool, sessionId).then(

@@ -27,7 +27,7 @@ import {
  */
 
 const kills = Number(process.env.CRASH_ROUNDS ?? 2)
-const callers = 8
+const callers = 12
 const thinkMs = 15
 /** What is in the log before, so that a rebuild takes long enough to be killed. */
 const callsBefore = 12_000

@@ -104,6 +104,7 @@ const paths = (): Readonly<Record<string, string>> => {
     operations: '/operations',
     projection: '/operations/projections/key_usage',
     audit: '/audit',
+    own: '/me',
     missing: '/nothing',
   }
 }

@@ -60,7 +60,7 @@ ${
   viewer !== null &&
   html`<form class="who" method="post" action="/logout">
 ${csrfField(viewer.csrf)}
-<span>Signed in as <strong>${viewer.user}</strong></span>
+<span>Signed in as <a href="/me"><strong>${viewer.user}</strong></a></span>
 <button class="quiet" type="submit">Sign out</button>
 </form>`
 }

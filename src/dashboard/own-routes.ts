@@ -1,0 +1,73 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { InputFault } from '../administration/input.ts'
+import { provedOperator } from '../administration/operator.ts'
+import { changePassword } from '../administration/user-changes.ts'
+import { checkPassword } from '../administration/users.ts'
+import { callerAddress } from '../guard/caller-address.ts'
+import { CommandRefused } from '../ledger/commit.ts'
+import type { Form } from './form.ts'
+import { attemptOnce, type Dashboard, sendPage, viewerOf } from './page.ts'
+import type { FormFault } from './pages/layout.ts'
+import { ownPage } from './pages/own.ts'
+import { deviceCookie, endOtherSessions, sessionCookie, sessionsOf } from './session.ts'
+
+/** One's own: role, password, sign-ins. */
+export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  const { pool } = context.foundation
+  const shown = async (
+    request: FastifyRequest,
+    viewer: ReturnType<typeof viewerOf>,
+    fault: FormFault | null,
+  ) =>
+    ownPage({
+      viewer,
+      organizationId: request.standing?.organizationId ?? null,
+      sessions: await sessionsOf(pool, viewer.user, request.session.sessionId),
+      fault,
+    })
+
+  pages.get('/me', async (request, reply) =>
+    sendPage(reply, await shown(request, viewerOf(request, reply), null)),
+  )
+
+  pages.post('/me/password', async (request, reply) => {
+    const viewer = viewerOf(request, reply)
+    const outcome = await attemptOnce(context, request, (form) =>
+      newPassword(context, request, viewer.user, form),
+    )
+    if ('fault' in outcome) return sendPage(reply.code(422), await shown(request, viewer, outcome.fault))
+    // Every session of the old password has ended, this one too.
+    await request.session.destroy()
+    return reply.clearCookie(sessionCookie, { path: '/' }).redirect('/login', 303)
+  })
+
+  pages.post('/me/sessions/end', async (request, reply) => {
+    const viewer = viewerOf(request, reply)
+    const outcome = await attemptOnce(context, request, () =>
+      endOtherSessions(pool, viewer.user, request.session.sessionId),
+    )
+    return 'fault' in outcome
+      ? sendPage(reply.code(422), await shown(request, viewer, outcome.fault))
+      : reply.redirect('/me', 303)
+  })
+}
+
+/** The present one is asked for, with the bounds of a sign-in: a session that was left open is not enough. */
+const newPassword = async (
+  { foundation, signIn }: Dashboard,
+  request: FastifyRequest,
+  user: string,
+  form: Form,
+): Promise<void> => {
+  const chosen = checkPassword('new', form.text('new'))
+  if (chosen !== form.text('again'))
+    throw new InputFault('again', 'the new password was typed twice, and differently')
+  const verdict = await signIn({
+    ...{ name: user, password: form.text('present'), address: callerAddress(request) },
+    device: request.cookies[deviceCookie],
+  })
+  if (verdict.kind === 'limited')
+    throw new CommandRefused(`too many attempts; try again in ${verdict.retryAfterSeconds} seconds`)
+  if (verdict.kind !== 'signed_in') throw new InputFault('present', 'it is not your password')
+  await changePassword(foundation, { name: user, chosen, ...provedOperator(user) })
+}

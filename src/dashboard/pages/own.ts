@@ -1,0 +1,69 @@
+import { instant } from '../format.ts'
+import { type Html, html } from '../html.ts'
+import type { sessionsOf } from '../session.ts'
+import {
+  described,
+  type FormFault,
+  faultNotice,
+  figures,
+  formFields,
+  layout,
+  table,
+  type Viewer,
+} from './layout.ts'
+
+/** What a person sees and changes of themselves. */
+export const ownPage = ({
+  viewer,
+  organizationId,
+  sessions,
+  fault,
+}: {
+  readonly viewer: Viewer
+  /** Of a partner. */
+  readonly organizationId: string | null
+  readonly sessions: Awaited<ReturnType<typeof sessionsOf>>
+  readonly fault: FormFault | null
+}): Html =>
+  layout({
+    title: viewer.user,
+    viewer,
+    main: html`<h1>${viewer.user}</h1>
+${figures([
+  ['Role', viewer.role],
+  ['Organization', organizationId === null ? 'all' : html`<span class="id">${organizationId}</span>`],
+])}
+<section class="narrow" aria-labelledby="password">
+<h2 id="password">New password</h2>
+<p class="note">Every sign-in of the old one ends, this one too. Tokens for the command line go on.</p>
+${faultNotice(fault)}
+<form class="fields" method="post" action="/me/password">${formFields(viewer)}
+<input class="unseen" type="text" name="username" value="${viewer.user}" autocomplete="username" tabindex="-1" aria-hidden="true" readonly>
+${passwordField('present', 'Present password', 'current-password', fault)}
+${passwordField('new', 'New password, 12 characters at least', 'new-password', fault)}
+${passwordField('again', 'New password once more', 'new-password', fault)}
+<p class="actions"><button type="submit">Change it</button></p>
+</form>
+</section>
+<section aria-labelledby="sessions">
+<h2 id="sessions">Signed in</h2>
+${table({
+  caption: 'Open sessions',
+  rows: sessions,
+  columns: [
+    { head: 'Since (UTC)', cell: ({ createdAt }) => instant(createdAt) },
+    { head: 'Until (UTC)', cell: ({ expiresAt }) => instant(expiresAt) },
+    { head: 'Which', cell: ({ own }) => (own ? 'this one' : 'another browser') },
+  ],
+})}
+${
+  sessions.length > 1 &&
+  html`<form method="post" action="/me/sessions/end">${formFields(viewer)}
+<p class="actions"><button class="quiet" type="submit">End all others</button></p></form>`
+}
+</section>`,
+  })
+
+const passwordField = (name: string, label: string, autocomplete: string, fault: FormFault | null): Html =>
+  html`<p><label for="${name}">${label}</label>
+<input id="${name}" name="${name}" type="password" required maxlength="1024" autocomplete="${autocomplete}"${described(name, fault)}></p>`
