@@ -49,7 +49,8 @@ export const overload = async ({ seconds, long, begin, tell }: BenchOptions): Pr
     ])
     tell(`overload: ${floodPerSecond}/s of one: ${told(flood)}; the other ${told(beside)}`)
     const recoverySeconds = await recovery(pool, normal, 2 * p99(usual))
-    const grown = await memory.stop()
+    const { most: grown, every5s } = await memory.stop()
+    tell(`overload: memory grown by ${every5s.map((bytes) => Math.round(bytes / 2 ** 20)).join(', ')} MB`)
     const others = [...flood, ...beside].filter(({ status }) => ![200, 429, 503].includes(status))
     return [
       ratioRow(`a normal organization's p99 beside one that offers ${floodPerSecond} calls/s`, {
@@ -143,16 +144,19 @@ const recovery = async (pool: Pool, apiKey: string, quickMs: number): Promise<nu
 
 const lookMs = 200
 
-/** What a process's resident memory grew by, at most, since the call. */
-const watchMemory = (pid: number): { stop(): Promise<number> } => {
+/** What a process's resident memory grew by, at most, since the call; and every five seconds of it. */
+const watchMemory = (pid: number): { stop(): Promise<{ most: number; every5s: readonly number[] }> } => {
   const residentBytes = async (): Promise<number> =>
     Number(/VmRSS:\s+(\d+)/.exec(await readFile(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1_024
   let most = 0
   let ended = false
+  const seen: number[] = []
   const watching = (async () => {
     const before = await residentBytes()
     while (!ended) {
-      most = Math.max(most, (await residentBytes()) - before)
+      const grown = (await residentBytes()) - before
+      most = Math.max(most, grown)
+      seen.push(grown)
       await sleep(lookMs)
     }
   })()
@@ -160,7 +164,7 @@ const watchMemory = (pid: number): { stop(): Promise<number> } => {
     stop: async () => {
       ended = true
       await watching
-      return most
+      return { most, every5s: seen.filter((_, i) => i % (5_000 / lookMs) === 0) }
     },
   }
 }
