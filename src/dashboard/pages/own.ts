@@ -38,7 +38,7 @@ ${figures([
 <p class="note">Every sign-in of the old one ends, this one too. Tokens for the command line go on.</p>
 ${faultNotice(fault)}
 <form class="fields" method="post" action="/me/password">${formFields(viewer)}
-<input class="unseen" type="text" name="username" value="${viewer.user}" autocomplete="username" tabindex="-1" aria-hidden="true" readonly>
+<input type="text" name="username" value="${viewer.user}" autocomplete="username" hidden readonly>
 ${passwordField('present', 'Present password', 'current-password', fault)}
 ${passwordField('new', 'New password, 12 characters at least', 'new-password', fault)}
 ${passwordField('again', 'New password once more', 'new-password', fault)}
