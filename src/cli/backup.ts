@@ -215,7 +215,7 @@ const proved = async (
     lines: [
       `restored as of ${last?.manifest.made_at}, position ${last?.manifest.head.position}: ${events} events in ${streams} streams are proved, ${rebuilt.events} folded, in ${seconds} s`,
       'What happened after that is not here: calls, grants and revoked keys since then have to be repeated. Erasures since then are in KEY_DIR, and are applied when the service starts.',
-      'People sign in to the dashboard again. See "doctor", then start the service.',
+      'People sign in to the dashboard again. Start the service, then look with "doctor".',
     ],
   }
 }
