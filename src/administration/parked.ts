@@ -1,12 +1,10 @@
 import type pg from 'pg'
 import type { Projection } from '../../projections/projection.ts'
-import { appendNext } from '../event-log/append-next.ts'
-import { eventIdOf } from '../event-log/event-id.ts'
 import type { Position } from '../event-log/port.ts'
-import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
-import { operatorStream } from '../events/streams.ts'
+import { decodeEvent } from '../event-log/stored-event.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/command.ts'
+import { recordOperation } from './operator-events.ts'
 import { type RebuildAsked, rebuild } from './rebuilds.ts'
 
 /** Events that projections could not take: what they are, whether they could be taken now, and going on without one. */
@@ -136,12 +134,9 @@ export const releaseParked = async (
   const client = await pool.connect()
   try {
     await release(client, { name, position, reason, actor }, async (stream) => {
-      const effectiveAt = new Date().toISOString()
-      const id = eventIdOf(operatorStream, `release/${name}/${position}/${effectiveAt}`, 0)
       const data = { projection: name, position: position.toString(), stream, reason }
-      await appendNext(eventLog, operatorStream, [
-        encodeEvent({ type: 'ParkedEventReleased', data }, { id, actor, effectiveAt }),
-      ])
+      const once = `release/${name}/${position}/${new Date().toISOString()}`
+      await recordOperation(eventLog, { type: 'ParkedEventReleased', data }, { actor, once })
     })
   } finally {
     client.release()

@@ -1,11 +1,7 @@
 import type { Logger } from 'pino'
 import type { Projection } from '../../projections/projection.ts'
-import { appendNext } from '../event-log/append-next.ts'
-import { eventIdOf } from '../event-log/event-id.ts'
 import type { Position } from '../event-log/port.ts'
-import { encodeEvent } from '../event-log/stored-event.ts'
-import type { DomainEvent, DomainEventOf } from '../events/catalogue.ts'
-import { operatorStream } from '../events/streams.ts'
+import type { DomainEventOf } from '../events/catalogue.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { knownEventLog, rememberEventLog } from '../foundation/own-event-log.ts'
 import type { TotalDifference } from '../projector/compare-totals.ts'
@@ -14,6 +10,7 @@ import { rebuildProjections } from '../projector/rebuild.ts'
 import { rollBack } from '../projector/rollback.ts'
 import { Cancelled, type RebuildProgress } from '../projector/second-set.ts'
 import { prepareProjections } from '../projector/tables.ts'
+import { recordOperation } from './operator-events.ts'
 
 /** Rebuilds, as an operator asks for them, watches them, ends them and takes them back. Who and why is in the event log. */
 
@@ -54,12 +51,11 @@ export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Prom
   const { projections: chosen, reason, actor, mayForget, onProgress, logger, anew = false } = asked
   const known = await knownEventLog(pool)
   const names = chosen.map(({ name }) => name)
-  const at = new Date().toISOString()
-  const rebuildId = eventIdOf(operatorStream, `rebuild/${at}/${process.pid}`, 0)
-  const request: DomainEvent = { type: 'RebuildRequested', data: { projections: names, reason } }
-  await appendNext(eventLog, operatorStream, [
-    encodeEvent(request, { id: rebuildId, actor, effectiveAt: at }),
-  ])
+  const rebuildId = await recordOperation(
+    eventLog,
+    { type: 'RebuildRequested', data: { projections: names, reason } },
+    { actor, once: `rebuild/${new Date().toISOString()}/${process.pid}` },
+  )
   const row = await beginRow(foundation, { rebuildId, names, reason, actor })
   const end = async (
     ended: Pick<Ended, 'result' | 'events' | 'elapsed_ms'>,
@@ -68,10 +64,11 @@ export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Prom
   ) => {
     await row.end(ended.result, differences, error)
     const named = differences.slice(0, namedMax)
-    await record(foundation, actor, `${rebuildId}/ended`, {
-      type: 'RebuildEnded',
-      data: { ...ended, rebuild_id: rebuildId, projections: names, differences: differences.length, named },
-    })
+    const data = {
+      ...{ ...ended, rebuild_id: rebuildId, projections: names },
+      ...{ differences: differences.length, named },
+    }
+    await recordOperation(eventLog, { type: 'RebuildEnded', data }, { actor, once: `${rebuildId}/ended` })
   }
   try {
     const rebuilt = await rebuildProjections({
@@ -268,20 +265,10 @@ export const rollBackProjection = async (
   const { url, eventLog, secrets } = foundation
   const done = await rollBack({ url, eventLog, seal: secrets.rowSeal }, projection)
   const position = done.position.toString()
-  await record(foundation, actor, `rollback/${projection.name}/${new Date().toISOString()}`, {
-    type: 'ProjectionRolledBack',
-    data: { projection: projection.name, position, reason },
-  })
+  await recordOperation(
+    eventLog,
+    { type: 'ProjectionRolledBack', data: { projection: projection.name, position, reason } },
+    { actor, once: `rollback/${projection.name}/${new Date().toISOString()}` },
+  )
   return done
-}
-
-const record = async (
-  { eventLog }: Pick<Foundation, 'eventLog'>,
-  actor: string,
-  key: string,
-  event: DomainEvent,
-): Promise<void> => {
-  const effectiveAt = new Date().toISOString()
-  const id = eventIdOf(operatorStream, key, 0)
-  await appendNext(eventLog, operatorStream, [encodeEvent(event, { id, actor, effectiveAt })])
 }
