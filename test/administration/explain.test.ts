@@ -10,20 +10,13 @@ import { appendNext } from '../../src/event-log/append-next.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import { profileStream } from '../../src/events/streams.ts'
-import { type House, openHouse, type Partner, places, until } from '../support/house.ts'
+import { type House, openHouse, type Partner, places } from '../support/house.ts'
 
 let house: House
 beforeAll(async () => {
   house = await openHouse()
 })
 afterAll(() => house?.close())
-
-const projected = (): Promise<void> =>
-  until('the rows are at the head', async () => {
-    const rows = await house.query(`select position from projection_checkpoints`)
-    const head = await house.foundation.eventLog.head()
-    return rows.every(({ position }) => BigInt(String(position)) >= head)
-  })
 
 const lookedUp = async (partner: Partner, ip: string, headers = {}): Promise<string> =>
   String((await house.lookup(partner, { ip }, headers)).headers.get('x-request-id'))
@@ -49,7 +42,7 @@ describe('a call', () => {
     } as const)
     for (const requestId of ids) {
       const early = await explainCall(house.foundation, { requestId, organizationId: partner.organizationId })
-      await projected()
+      await house.projected()
       const late = await explainCall(house.foundation, { requestId })
       expect(late).toEqual(await explainCall(house.foundation, { requestId, whole: true }))
       expect(early).toEqual(late)
@@ -66,7 +59,7 @@ describe('a call', () => {
     const partner = await house.partner()
     const lost = await lookedUp(partner, places.london)
     const moved = await lookedUp(partner, places.london)
-    await projected()
+    await house.projected()
     await house.query(`delete from ledger_lines_v2 where request_id = $1`, [lost])
     await house.query(`update ledger_lines_v2 set request_id = 'elsewhere' where request_id = $1`, [moved])
     for (const requestId of [lost, moved])
@@ -79,7 +72,7 @@ describe('a call', () => {
     const partner = await house.partner()
     const one = await lookedUp(partner, places.london)
     const other = await lookedUp(partner, places.unknown)
-    await projected()
+    await house.projected()
     await house.query(`update ledger_lines_v2 set request_id = $2 where request_id = $1`, [
       other,
       `0${one.slice(1)}X`,

@@ -14,7 +14,7 @@ import { operatorStream } from '../../src/events/streams.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import { Cancelled } from '../../src/projector/second-set.ts'
 import { liveTable } from '../../src/projector/tables.ts'
-import { type House, openHouse, type Partner, send, until } from '../support/house.ts'
+import { type House, openHouse, type Partner, send } from '../support/house.ts'
 
 let house: House
 let partner: Partner
@@ -24,17 +24,9 @@ beforeAll(async () => {
   const limits = { requests_per_minute: 1_000_000, requests_per_day: 1_000_000 }
   partner = await house.partner({ credits: '100', limits })
   for (let call = 0; call < 5; call++) await house.lookup(partner, { ip: '81.2.69.142' })
-  await caughtUp()
+  await house.projected()
 })
 afterAll(() => house?.close())
-
-const caughtUp = async (): Promise<void> => {
-  const head = await house.foundation.eventLog.head()
-  await until('the rows are there', async () => {
-    const rows = await house.query('select 1 from projection_checkpoints where position < $1', [head])
-    return rows.length === 0
-  })
-}
 
 /** The newest events of the operator stream, the newest first. */
 const recorded = async (max: number) =>
@@ -92,7 +84,7 @@ test('one that is cancelled ends in the process where it runs, and leaves the li
       body: { ip: '10.0.0.1' },
     })
   for (let calls = 0; calls < 2_200; calls += 50) await Promise.all(Array.from({ length: 50 }, ask))
-  await caughtUp()
+  await house.projected()
   const running = asked([keyUsage], { ...house.foundation, eventLog: slow })
   running.catch(() => undefined)
   await started.promise

@@ -507,7 +507,7 @@ export interface components {
   headers: {
     /**
      * @description The id of the call.
-     * @example 01M84K15GMFK38A300QSCA6PMN
+     * @example 01M84SS6N5KARKAY97W4C92QTS
      */
     RequestId: string
     /**

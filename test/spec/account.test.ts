@@ -29,15 +29,6 @@ const look = (
   headers: Record<string, string> = {},
 ): Promise<AnswerAndFacts> => house.ask(partner, { method: 'GET', path, headers })
 
-const projected = (): Promise<void> =>
-  until('the rows are at the head', async () => {
-    const rows = await house.query(
-      `select position from projection_checkpoints where name in ('ledger_index', 'ledger_lines')`,
-    )
-    const head = await house.foundation.eventLog.head()
-    return rows.length === 2 && rows.every(({ position }) => BigInt(String(position)) >= head)
-  })
-
 const freeFact = ({ keyId }: Partner, capability: Capability, facts: Record<string, unknown>) => ({
   type: 'KeyUsed',
   data: {
@@ -164,7 +155,7 @@ describe('GET /v1/usage', () => {
     await house.lookup(second, { ip: places.munich })
     await house.lookup(second, { ip: 'nonsense' })
     await house.lookup(stranger, { ip: places.london })
-    await projected()
+    await house.projected()
     const counts = (answered: number, refused: number, charged: string) => ({
       ...{ calls: answered + refused, answered, refused, failed: 0, rate_limited: 0 },
       charged,
@@ -221,7 +212,7 @@ describe('GET /v1/calls/{request_id}', () => {
     const events = await house.eventsOf(partner.organizationId)
     const [, granted, used, charged] = events
     const early = callOf(await look(partner, `/v1/calls/${idOf(paid)}`))
-    await projected()
+    await house.projected()
     const answer = await look(partner, `/v1/calls/${idOf(paid).toLowerCase()}`)
     const call = callOf(answer)
     expect({ ...early, as_of: null }).toEqual({ ...call, as_of: null })
@@ -292,7 +283,7 @@ describe('GET /v1/calls/{request_id}', () => {
     const partner = await house.partner()
     const stranger = await house.partner()
     const paid = idOf(await house.lookup(stranger, { ip: places.london }))
-    await projected()
+    await house.projected()
     for (const id of [paid, '01JB2ZQ5V7N3K2M4P6R8T0W1X2'])
       expectRefusedCall(
         await look(partner, `/v1/calls/${id}`),
@@ -322,7 +313,7 @@ describe('GET /v1/calls/{request_id}', () => {
     const replayId = String(again.headers.get('x-request-id'))
     const replays = [{ request_id: replayId, at: again.events[0]?.metadata.effective_at }]
     expect(callOf(await look(partner, `/v1/calls/${idOf(first)}`)).replays).toEqual(replays)
-    await projected()
+    await house.projected()
     expect(callOf(await look(partner, `/v1/calls/${idOf(first)}`)).replays).toEqual(replays)
     expect(callOf(await look(partner, `/v1/calls/${replayId}`))).toMatchObject({
       repeats: idOf(first),
@@ -346,7 +337,7 @@ describe('GET /v1/calls/{request_id}', () => {
         ...{ rerateRun: null, correction: 'refund' },
       } as const)
     await back('a part', 200_000n)
-    await projected()
+    await house.projected()
     await back('another', 100_000n)
     expect(callOf(await look(partner, `/v1/calls/${idOf(paid)}`))).toMatchObject({
       cost: {

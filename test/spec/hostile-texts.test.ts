@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { permission } from '../../src/events/capabilities.ts'
-import { type House, openHouse, type Partner, until } from '../support/house.ts'
+import { type House, openHouse, type Partner } from '../support/house.ts'
 
 /** Texts that PostgreSQL does not take, or that show something else than they say, wherever a caller can put one. */
 
@@ -39,11 +39,7 @@ test('are answered as any other wrong text is, and leave the read models in orde
         expect(
           (await house.ask(partner, { method, path, on, body: method === 'GET' ? undefined : {} })).status,
         ).toBeLessThan(500)
-  const head = await house.foundation.eventLog.head()
-  await until('every projection has come here', async () => {
-    const rows = await house.query('select 1 from projection_checkpoints where position < $1', [head])
-    return rows.length === 0
-  })
+  await house.projected()
   expect(await house.query(`select name, error from projection_checkpoints where state <> 'live'`)).toEqual(
     [],
   )

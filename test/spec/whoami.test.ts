@@ -1,6 +1,6 @@
 /** Specification 2.2 and 4.4, with decisions 1 and 11. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { type House, openHouse, places, until } from '../support/house.ts'
+import { type House, openHouse, places } from '../support/house.ts'
 import { bare, expectCredits, expectErrorObject, jsonType, rateLimitsOf, ulid } from './wire.ts'
 
 let house: House
@@ -75,12 +75,7 @@ describe('4.4 GET /whoami', () => {
     const other = await house.key(partner.organizationId)
     const { events } = await house.lookup(partner, { ip: places.london })
     const usedAt = events[0]?.metadata.effective_at
-    await until('the usage is projected', async () => {
-      const rows = await house.query('select position from projection_checkpoints where name = $1', [
-        'key_usage',
-      ])
-      return BigInt(String(rows[0]?.position)) >= (await house.foundation.eventLog.head())
-    })
+    await house.projected()
     const unused = await house.whoami(other)
     expect(String(unused.body.last_used) > String(usedAt)).toBe(true)
     expect((await house.whoami(partner)).body.last_used).toBe(usedAt)

@@ -93,6 +93,7 @@ const askPixels = async ({ house, tester, recording, show, get }: Asking): Promi
 const askAccount = async ({ house, get }: Asking, requestId: string): Promise<void> => {
   const today = new Date().toISOString().slice(0, 10)
   await get('getBalance', 'balance', '/v1/balance')
+  await house.projected()
   await get('getUsage', 'by_capability', `/v1/usage?from=${today}&to=${today}&group_by=capability`)
   await get('explainCall', 'charged', `/v1/calls/${requestId}`)
   await get('getReceipt', 'not_covered', `/v1/calls/${requestId}/receipt`)

@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import pg from 'pg'
 import pino, { type Logger } from 'pino'
 import { vi } from 'vitest'
+import { projections } from '../../projections/index.ts'
 import { defaultKeyLimits, issueKey, revoke } from '../../src/administration/api-keys.ts'
 import { grant } from '../../src/administration/credits.ts'
 import { createOrganization } from '../../src/administration/organizations.ts'
@@ -103,6 +104,8 @@ export type House = {
   publishPriceBook(book: Pick<PriceBookPublished, 'effective_from' | 'rules'>): Promise<number>
   /** Resolves when the hosts know every key event recorded until now. */
   heard(): Promise<void>
+  /** Resolves when every read model has folded what is recorded now. */
+  projected(): Promise<void>
   /** Lets time pass for this process; only with `clock: 'movable'`. Less than nothing: sets the time of day back. */
   moveClock(ms: number): void
   /** Sets the time of day by so much; no time passes. */
@@ -208,6 +211,14 @@ const objectIn = (text: string): Readonly<Record<string, unknown>> => {
   } catch {
     return {}
   }
+}
+
+const foldedBy = async ({ eventLog, pool }: Foundation): Promise<void> => {
+  const head = await eventLog.head()
+  await until('every read model has folded what is recorded', async () => {
+    const { rows } = await pool.query<{ position: string }>('select position from projection_checkpoints')
+    return rows.length === projections.length && rows.every(({ position }) => BigInt(position) >= head)
+  })
 }
 
 /** One request over HTTP. Sends exactly the headers given: no content type of its own. */
@@ -462,6 +473,7 @@ const createHouse = ({
     ask,
     post,
     heard,
+    projected: () => foldedBy(foundation),
     partner: async ({ credits = '1000', overdraft = '0', ...options } = {}) => {
       const { organizationId } = await createOrganization(foundation, {
         name: 'Partner',
