@@ -7,7 +7,7 @@ import { availableOf, balanceOf, evolve } from '../ledger/account.ts'
 import { CommandRefused, type LedgerCommand } from '../ledger/commit.ts'
 import { decideCommand } from '../ledger/decide.ts'
 import { isRefusal } from '../ledger/decision.ts'
-import { lookUpMovement, type Movement, moveOnce } from './references.ts'
+import { lookUpMovement, type Movement, moveOnce, refuseExpired } from './references.ts'
 
 /** A ledger command's key that no other command has: an operator's command is never repeated by a machine. */
 export const uniqueCommandKey = (what: string): string => `${what}/${randomBytes(16).toString('hex')}`
@@ -77,8 +77,11 @@ export const previewGrant = async (
   const named = grantNamed({ organizationId, ...request })
   const known =
     reference === undefined ? null : await lookUpMovement(sources, { organizationId, reference, named })
+  if (known === null || known.there === null) {
+    refuseExpired(named)
+    return { ...(await previewOf(sources, organizationId, { ...request, kind: 'grant' })), already: false }
+  }
   const preview = await previewOf(sources, organizationId, { ...request, kind: 'grant' })
-  if (known?.there === null || known === null) return { ...preview, already: false }
   return { ...preview, events: [known.there.event], balanceAfter: preview.balanceBefore, already: true }
 }
 

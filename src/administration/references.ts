@@ -161,7 +161,8 @@ const reserve = async (
   return reserved
 }
 
-const refuseExpired = ({ expiresAt }: Movement): void => {
+/** Throws `InputFault` where a new lot would have expired already. */
+export const refuseExpired = ({ expiresAt }: Movement): void => {
   if (expiresAt !== null && Date.parse(expiresAt) <= Date.now())
     throw new InputFault('expires-at', `${expiresAt} has passed already`)
 }

@@ -5,6 +5,7 @@ import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { auditRoutes } from './audit-routes.ts'
 import { callRoutes } from './call-routes.ts'
+import { creditRoutes } from './credit-routes.ts'
 import { formOf } from './form.ts'
 import { gate, named } from './gate.ts'
 import { keyPageRoutes } from './key-page-routes.ts'
@@ -13,6 +14,7 @@ import { lotRoutes } from './lot-routes.ts'
 import { monthRoutes } from './month-routes.ts'
 import { nextOf } from './next.ts'
 import { operationsRoutes } from './operations-routes.ts'
+import { organizationRoutes } from './organization-routes.ts'
 import { overrideRoutes } from './override-routes.ts'
 import { ownRoutes } from './own-routes.ts'
 import {
@@ -115,6 +117,8 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   monthRoutes(pages, context)
   statementRoutes(pages, context)
   lotRoutes(pages, context)
+  creditRoutes(pages, context)
+  organizationRoutes(pages, context)
   operationsRoutes(pages, context)
   auditRoutes(pages, context)
   ownRoutes(pages, context)

@@ -111,13 +111,14 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
       `/keys/${scene.keyId}`,
       `/calls/${scene.requestId}`,
     ]
-    for (const path of [...pages.map((page) => `${base}${page}`), '/prices', '/rerates', '/reconcile']) {
+    for (const path of [...pages.map((page) => `${base}${page}`), '/', '/prices', '/rerates', '/reconcile']) {
       const { body, statusCode } = await browser.get(path)
       if (statusCode !== 200) continue
       const shown = [...body.matchAll(/(?:href|action)="([^"#?]+)/g)].map(([, href = '']) => href)
       for (const [action, target] of [
         ['keys.change', /\/keys\/(new|[^/]+\/(rotate|revoke|limits))$/],
-        ['credits.change', /\/(refund|void)$/],
+        ['credits.change', /\/(refund|void)$|\/credits\//],
+        ['organizations.change', /^\/organizations\/new$/],
         ['prices.change', /^\/prices\/new$|\/prices\/withdraw$/],
         ['rerates.change', /^\/rerates\/new$/],
         ['ledgers.export', /\/statement\.(csv|jsonl)$|receipt\.json$/],

@@ -37,6 +37,7 @@ export const lotsPage = ({
     main: html`${organizationHead(viewer, account, '/lots')}
 <h1>Lots of ${account.name}</h1>
 <p class="note">Charges draw them down from the top: by priority, then expiry, then age. Each bar begins where the one before it ends.</p>
+${mayDo(viewer.role, 'credits.change') && html`<p class="actions"><a class="button" href="/organizations/${account.organization_id}/credits/grant">Grant credits</a></p>`}
 ${
   lots.length === 0
     ? html`<p class="empty">No credits are left.</p>`

@@ -49,10 +49,16 @@ ${figures([
   ['Adjusted', movement(view.account.adjusted_micro)],
   ['Overdraft limit', credits(view.account.overdraft_limit_micro)],
 ])}
+${mayDo(view.viewer.role, 'credits.change') && creditLinks(view.account)}
 ${lotsSection(view)}
 ${keysSection(view)}
 ${statementSection(view)}`,
   })
+
+const creditLinks = ({ organization_id: id }: AccountRow): Html => html`<p class="actions">
+<a class="button" href="/organizations/${id}/credits/grant">Grant credits</a>
+<a href="/organizations/${id}/credits/adjust">Adjust the balance</a>
+<a href="/organizations/${id}/credits/threshold">Low balance</a></p>`
 
 const lotsSection = ({ lots, moreLots }: OrganizationView): Html => html`<section aria-labelledby="lots">
 <h2 id="lots">Lots</h2>
@@ -88,7 +94,7 @@ const keysSection = ({ viewer, account, keys, moreKeys, atMs }: OrganizationView
 ${mayChange && html`<a class="button" href="/organizations/${account.organization_id}/keys/new">Issue a key</a>`}</div>
 ${
   keys.length === 0
-    ? html`<p class="empty">No key was issued yet.</p>`
+    ? html`<p class="empty">No key was issued yet.${mayChange && html` <a href="/organizations/${account.organization_id}/keys/new">Issue the first one</a>.`}</p>`
     : table({
         caption: 'API keys, youngest first',
         rows: keys,

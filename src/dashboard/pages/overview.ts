@@ -1,5 +1,6 @@
 import type { ProjectionState } from '../../administration/projections.ts'
 import type { LastReconciled } from '../../administration/reconciliations.ts'
+import { mayDo } from '../../administration/roles.ts'
 import { balance, count, credits, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { OrganizationLine } from '../queries.ts'
@@ -37,7 +38,8 @@ export const overviewPage = ({
     viewer,
     main: html`<h1>Overview</h1>
 <section aria-labelledby="organizations">
-<h2 id="organizations">Organizations</h2>
+<div class="heading"><h2 id="organizations">Organizations</h2>
+${mayDo(viewer.role, 'organizations.change') && html`<a class="button" href="/organizations/new">Register an organization</a>`}</div>
 ${
   organizations.length === 0
     ? html`<p class="empty">${further ? 'There are no more organizations.' : html`There is no organization yet. Create one with <code>npm run -s cli -- org create NAME</code>.`}</p>`
