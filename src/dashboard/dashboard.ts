@@ -5,6 +5,7 @@ import helmet from '@fastify/helmet'
 import session from '@fastify/session'
 import type { FastifyError, FastifyInstance, FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
+import { createVisitorSteps } from '../administration/first-steps.ts'
 import { InputFault } from '../administration/input.ts'
 import { createSignInEvents } from '../administration/sign-ins.ts'
 import { openUserDirectory } from '../administration/user-directory.ts'
@@ -58,6 +59,7 @@ export const dashboard =
       twoPerson,
       apiUrl,
       works: createWorks(),
+      firstSteps: createVisitorSteps(foundation),
       signIn: createSignIn(foundation.pool, users, foundation.secrets.sealer('dashboard device')),
     }
     await host.register(helmet, securityHeaders)

@@ -2,6 +2,7 @@ import { strict as assert } from 'node:assert'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Logger } from 'pino'
 import { ulid } from 'ulid'
+import type { FirstStep } from '../administration/first-steps.ts'
 import type { SignInEvents } from '../administration/sign-ins.ts'
 import type { UserDirectory } from '../administration/user-directory.ts'
 import type { UserRole } from '../events/users.ts'
@@ -28,6 +29,8 @@ export type Dashboard = {
   /** Where this service answers calls, for lines to copy; null where another one does. */
   readonly apiUrl: string | null
   readonly works: Works
+  /** What to type before anyone can sign in; nothing from the first user on. */
+  readonly firstSteps: () => Promise<readonly FirstStep[]>
 }
 
 /** There is no such page, organization or key. */

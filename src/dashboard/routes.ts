@@ -48,11 +48,17 @@ const lotsMax = 100
 const keysMax = 200
 
 /** Signing in and out: for everyone. */
-export const visitorRoutes = (pages: FastifyInstance, { signIn, signIns, logger }: Dashboard): void => {
-  pages.get('/login', (request, reply) => {
+export const visitorRoutes = (
+  pages: FastifyInstance,
+  { signIn, signIns, logger, firstSteps }: Dashboard,
+): void => {
+  pages.get('/login', async (request, reply) => {
     const next = nextOf(formOf(request.query).text('next'))
     if (request.session.user !== undefined) return reply.redirect(next, 303)
-    return sendPage(reply, signInPage({ csrf: csrfOf(request, reply), next, name: '', fault: null }))
+    return sendPage(
+      reply,
+      signInPage({ csrf: csrfOf(request, reply), next, name: '', fault: null, steps: await firstSteps() }),
+    )
   })
 
   pages.post('/login', async (request, reply) => {
@@ -85,7 +91,10 @@ export const visitorRoutes = (pages: FastifyInstance, { signIn, signIns, logger 
     reply.code(verdict.kind === 'limited' ? 429 : 401)
     return sendPage(
       reply,
-      signInPage({ csrf: csrfOf(request, reply), next, name, fault: { field: null, message } }),
+      signInPage({
+        ...{ csrf: csrfOf(request, reply), next, name, fault: { field: null, message } },
+        steps: await firstSteps(),
+      }),
     )
   })
 

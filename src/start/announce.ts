@@ -1,16 +1,17 @@
 import { readFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
+import { anyOrganization, firstSteps, missingSentence, runs } from '../administration/first-steps.ts'
 import { type Demo, demoFile, seedDemo, writeDemo } from '../administration/seed.ts'
 import { passwordIsRight } from '../administration/users.ts'
 import type { Config } from '../config.ts'
-import { logStart } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { noteAddresses } from './addresses.ts'
 import type { App } from './app.ts'
 
 /**
  * Says on standard output that the service is ready and how to try it. The embedded default seeds a demo organization
- * on its first start, which prints its key and password; later starts find them in demo.json and print where they are.
+ * on its first start, which prints its key and password; later starts find them in demo.json and print where they are. Where there is
+ * no user or no organization it says what to type.
  */
 export const announce = async (
   foundation: Foundation,
@@ -26,15 +27,18 @@ export const announce = async (
   if (apiUrl !== null) print(`API        ${apiUrl}${processes === 1 ? '' : `  (${processes} processes)`}`)
   if (dashboardUrl !== null) print(`Dashboard  ${dashboardUrl}`)
   if (metricsUrl !== null) print(`Metrics    ${metricsUrl}/metrics`)
-  if (apiUrl === null || dashboardUrl === null) return
+  if (apiUrl === null || dashboardUrl === null) {
+    if (apiUrl !== null || dashboardUrl !== null) await announceFirstSteps(foundation, print)
+    return
+  }
   const urls = { apiUrl, dashboardUrl }
   await noteAddresses(config.DATA_DIR, urls)
-  if (!foundation.embedded) return
+  if (!foundation.embedded) return announceFirstSteps(foundation, print)
   const known = await knownDemo(config, urls)
   const demo =
     known ??
-    ((await noOrganizations(foundation)) ? await seedDemo(foundation, { ...urls, actor: 'system' }) : null)
-  if (demo === null) return
+    ((await anyOrganization(foundation)) ? null : await seedDemo(foundation, { ...urls, actor: 'system' }))
+  if (demo === null) return announceFirstSteps(foundation, print)
   await writeDemo(config.DATA_DIR, demo)
   const path = join(config.DATA_DIR, demoFile)
   print(`Demo       organization ${demo.organization_id}, key and login in ${path}`)
@@ -48,6 +52,17 @@ export const announce = async (
     `curl -i ${demo.api_url}/v1/ip/lookup -H 'content-type: application/json' -H ${key} -d '{"ip":"8.8.8.8"}'\n`,
   )
   if (known === null) print(`Key and password are printed this once; ${path} keeps them.\n`)
+}
+
+/** What to type before anyone can use the service. It goes on to answer where that cannot be known. */
+const announceFirstSteps = async (foundation: Foundation, print: (line: string) => void): Promise<void> => {
+  const steps = await firstSteps(foundation).catch(() => [])
+  if (steps.length === 0) return
+  print(`\n${missingSentence(steps)} Type, with the service's environment:\n`)
+  for (const { command, note } of steps) print(`${runs.here(command)}    # ${note}`)
+  print('\nor, in Docker Compose:\n')
+  for (const { command } of steps) print(runs.compose(command))
+  print('')
 }
 
 const passwordTold = async (
@@ -64,25 +79,6 @@ const passwordTold = async (
 /** What a shell reads the key with. */
 const keyFrom = (path: string): string =>
   `$(sed -n 's/.*"api_key": "\\(.*\\)".*/\\1/p' '${resolve(path).replaceAll("'", `'\\''`)}')`
-
-/** Asked of the event log's fold, not of a flag: a first start that failed half-way is a first start again. */
-const noOrganizations = async ({ eventLog }: Foundation): Promise<boolean> => {
-  const looking = new AbortController()
-  try {
-    for await (const item of eventLog.subscribe({
-      after: logStart,
-      prefixes: ['ledger-'],
-      batchMax: 1,
-      signal: looking.signal,
-    })) {
-      if (item.kind === 'events') return false
-      if (item.kind === 'caught-up') return true
-    }
-    return false
-  } finally {
-    looking.abort()
-  }
-}
 
 const knownDemo = async (
   config: Config,

@@ -1,3 +1,4 @@
+import { type FirstStep, missingSentence, runs } from '../../administration/first-steps.ts'
 import { type Html, html } from '../html.ts'
 import { csrfField, type FormFault, faultNotice, layout } from './layout.ts'
 
@@ -6,17 +7,21 @@ export const signInPage = ({
   next,
   name,
   fault,
+  steps = [],
 }: {
   csrf: string
   next: string
   name: string
   fault: FormFault | null
+  /** What to type before anyone can sign in. */
+  steps?: readonly FirstStep[]
 }): Html =>
   layout({
     title: 'Sign in',
     viewer: null,
     main: html`<div class="narrow">
 <h1>Sign in</h1>
+${steps.length > 0 && stepsNotice(steps)}
 ${faultNotice(fault)}
 <form class="fields" method="post" action="/login">
 ${csrfField(csrf)}
@@ -29,3 +34,14 @@ ${csrfField(csrf)}
 </form>
 </div>`,
   })
+
+const stepsNotice = (
+  steps: readonly FirstStep[],
+): Html => html`<section class="notice" aria-labelledby="steps">
+<h2 id="steps">First steps</h2>
+<p>${missingSentence(steps)} Type where the service runs, with its environment:</p>
+<pre class="kept" tabindex="0" aria-label="Commands"><code>${steps.map(({ command }) => `${runs.here(command)}\n`).join('')}</code></pre>
+<p>In Docker Compose:</p>
+<pre class="kept" tabindex="0" aria-label="Commands in Docker Compose"><code>${steps.map(({ command }) => `${runs.compose(command)}\n`).join('')}</code></pre>
+<ul>${steps.map(({ command, note }) => html`<li><code>${command}</code>: ${note}.</li>`)}</ul>
+</section>`

@@ -1,0 +1,98 @@
+import { type EventLog, logStart } from '../event-log/port.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { noOperators, operatorsSince } from './operators.ts'
+
+/** What an installation lacks before a person can use it, and what to type for that. */
+
+export type FirstStep = {
+  /** What is missing, for a sentence. */
+  readonly missing: string
+  /** What follows `npm run -s cli --`. */
+  readonly command: string
+  readonly note: string
+}
+
+const userStep: FirstStep = {
+  missing: 'no one can sign in yet',
+  command: 'user create ada',
+  note: 'the first user is admin; the password is shown once, there',
+}
+const organizationStep: FirstStep = {
+  missing: 'there is no organization yet',
+  command: 'org create "Acme"',
+  note: 'its keys are issued in the dashboard, or with "key issue"',
+}
+
+/** How a command of the command line is run: beside the service, and in Docker Compose. Names are the reader's to choose. */
+export const runs = {
+  here: (command: string): string => `npm run -s cli -- ${command}`,
+  compose: (command: string): string => `docker compose run --rm migrate ${command}`,
+} as const
+
+/** What is missing, as a sentence. */
+export const missingSentence = (steps: readonly FirstStep[]): string => {
+  const text = steps.map(({ missing }) => missing).join(', and ')
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`
+}
+
+type Parts = Pick<Foundation, 'pool' | 'eventLog'>
+
+/** Whether there is any user, of the row or of the event log: one that was disabled or whose row was lost is one. */
+const anyUser = async ({ pool, eventLog }: Parts): Promise<boolean> => {
+  const { rows } = await pool.query<{ any: boolean }>('select exists (select from users) as any')
+  return rows[0]?.any === true || (await operatorsSince(eventLog, noOperators)).users.size > 0
+}
+
+/** Asked of the event log, not of a flag: a first start that failed half-way is a first start again. */
+export const anyOrganization = async ({
+  eventLog,
+}: {
+  eventLog: Pick<EventLog, 'subscribe'>
+}): Promise<boolean> => {
+  const looking = new AbortController()
+  try {
+    for await (const item of eventLog.subscribe({
+      after: logStart,
+      prefixes: ['ledger-'],
+      batchMax: 1,
+      signal: looking.signal,
+    })) {
+      if (item.kind === 'events') return true
+      if (item.kind === 'caught-up') return false
+    }
+    return true
+  } finally {
+    looking.abort()
+  }
+}
+
+/** What is missing, in the order in which to do it; nothing once there is a user and an organization. Throws where a store is away. */
+export const firstSteps = async (parts: Parts): Promise<readonly FirstStep[]> => {
+  const [users, organizations] = [await anyUser(parts), await anyOrganization(parts)]
+  return [...(users ? [] : [userStep]), ...(organizations ? [] : [organizationStep])]
+}
+
+/**
+ * The same for who is not signed in: once there is a user it says nothing, whatever else is missing, and never asks again. Where it
+ * cannot be known it says nothing.
+ */
+export const createVisitorSteps = (parts: Parts): (() => Promise<readonly FirstStep[]>) => {
+  let hasUser = false
+  let asked: Promise<readonly FirstStep[]> | undefined
+  const ask = async (): Promise<readonly FirstStep[]> => {
+    try {
+      hasUser = await anyUser(parts)
+      return hasUser ? [] : await firstSteps(parts)
+    } catch {
+      return []
+    } finally {
+      asked = undefined
+    }
+  }
+  return async () => {
+    if (hasUser) return []
+    // However many ask at once, the stores are asked once.
+    asked ??= ask()
+    return asked
+  }
+}

@@ -1,0 +1,53 @@
+/** What an installation that no one can use yet tells a visitor, and that it tells nothing from the first user on. */
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { anyOrganization, createVisitorSteps, firstSteps } from '../../src/administration/first-steps.ts'
+import { createOrganization } from '../../src/administration/organizations.ts'
+import { createUser } from '../../src/administration/user-changes.ts'
+import { type DashboardHost, openBrowser, openDashboardHost } from './dashboard-host.ts'
+
+let room: DashboardHost
+const actor = 'cli:setup'
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+})
+afterAll(() => room?.close())
+
+const signInPage = async (): Promise<string> => (await openBrowser(room.host).get('/login')).body
+
+test('before there is a user the sign-in page says what to type, one step less once there is an organization', async () => {
+  const page = await signInPage()
+  expect(page).toContain('No one can sign in yet, and there is no organization yet.')
+  expect(page).toContain('npm run -s cli -- user create ada\nnpm run -s cli -- org create &quot;Acme&quot;\n')
+  expect(page).toContain('docker compose run --rm migrate user create ada\n')
+  expect(await anyOrganization(room.foundation)).toBe(false)
+  await createOrganization(room.foundation, { name: 'Acme', overdraftLimit: 0n, actor })
+  expect(await firstSteps(room.foundation)).toHaveLength(1)
+  const next = await signInPage()
+  expect(next).toContain('No one can sign in yet.')
+  expect(next).not.toContain('org create')
+})
+
+test('a refused attempt tells them too', async () => {
+  const answer = await openBrowser(room.host).submit('/login', { name: 'admin', password: 'admin' })
+  expect(answer.statusCode).toBe(401)
+  expect(answer.body).toContain('user create ada')
+})
+
+test('where the event log is away nothing is told', async () => {
+  const eventLog = {
+    ...room.foundation.eventLog,
+    read: () => Promise.reject(new Error('away')),
+  }
+  expect(await createVisitorSteps({ pool: room.foundation.pool, eventLog })()).toEqual([])
+})
+
+test('from the first user on nothing is told, even where its row is gone', async () => {
+  await createUser(room.foundation, { name: 'ada', role: null, organizationId: null, actor })
+  expect(await firstSteps(room.foundation)).toEqual([])
+  await room.foundation.pool.query('delete from users')
+  expect(await createVisitorSteps(room.foundation)()).toEqual([])
+  const page = await signInPage()
+  expect(page).not.toContain('First steps')
+  expect(page).not.toContain('npm run')
+})

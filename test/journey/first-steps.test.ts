@@ -1,0 +1,50 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { until } from '../support/house.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+import { cli, type Service, startService } from '../support/service.ts'
+
+/** A service on an empty database of one's own says what to type, and what it says works. */
+
+let database: TestDatabase
+let environment: Record<string, string>
+let service: Service | undefined
+
+beforeAll(async () => {
+  database = await testDatabase()
+  environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
+}, 60_000)
+
+afterAll(async () => {
+  await service?.end('SIGTERM')
+  await database.drop()
+})
+
+const started = async (more: Record<string, string> = {}): Promise<string> => {
+  await service?.end('SIGTERM')
+  service = await startService({ ...environment, ...more })
+  const { output } = service
+  // What it says comes after its addresses, and a call comes after what it says.
+  await until('it has said it', async () => /Docker Compose:\n\n(docker .*\n)+\n/.test(output()))
+  return output()
+}
+
+const typed = (output: string): string[] =>
+  [...output.matchAll(/^npm run -s cli -- (.*?) +#/gm)].map(([, command = '']) => command)
+
+test('the terminal names the commands that make a user and an organization, and they do', async () => {
+  const output = await started()
+  expect(output).toContain('No one can sign in yet, and there is no organization yet. Type,')
+  expect(typed(output)).toEqual(['user create ada', 'org create "Acme"'])
+  expect(output).toContain('\ndocker compose run --rm migrate user create ada\n')
+  expect((await cli(['user', 'create', 'ada'], environment)).code).toBe(0)
+  const next = await started()
+  expect(next).toContain('There is no organization yet. Type,')
+  expect(typed(next)).toEqual(['org create "Acme"'])
+  expect((await cli(['org', 'create', 'Acme'], environment)).code).toBe(0)
+  await service?.end('SIGTERM')
+  service = await startService(environment)
+  const login = await fetch(`${service.dashboardUrl}/login`)
+  expect(await login.text()).not.toContain('user create')
+  await service.end('SIGTERM')
+  expect(service.output()).not.toContain('Type, with')
+}, 180_000)
