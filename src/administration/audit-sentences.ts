@@ -52,6 +52,10 @@ const keys = {
   WebhookCreated: ({ webhook_id, host, events }) =>
     `created the webhook ${webhook_id} to ${host} for ${listed(events)}`,
   WebhookDeleted: ({ webhook_id, host }) => `deleted the webhook ${webhook_id} to ${host}`,
+  WebhookPaused: ({ webhook_id, host }) => `paused the webhook ${webhook_id} to ${host}`,
+  WebhookResumed: ({ webhook_id, host }) => `has the webhook ${webhook_id} to ${host} sent messages again`,
+  WebhookSecretRotated: ({ webhook_id, host, former_until }) =>
+    `gave the webhook ${webhook_id} to ${host} a new secret; the former one signs too until ${former_until}`,
 } as const satisfies Partial<Sentences>
 
 const prices = {

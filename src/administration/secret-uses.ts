@@ -102,11 +102,28 @@ const portionMax = 200
 const webhookSecrets = ({ pool, secrets }: Foundation): KeyedUse => {
   const sealer = secrets.sealer(webhookSealPurpose)
   const portion = async (after: string) => {
-    const { rows } = await pool.query<{ webhook_id: string; sealed_secret: string }>(
-      'select webhook_id, sealed_secret from webhook_endpoints where webhook_id > $1 order by webhook_id limit $2',
+    const { rows } = await pool.query<{
+      webhook_id: string
+      sealed_secret: string
+      former_sealed_secret: string | null
+    }>(
+      `select webhook_id, sealed_secret, former_sealed_secret from webhook_endpoints
+        where webhook_id > $1 order by webhook_id limit $2`,
       [after, portionMax],
     )
     return { rows, next: rows.length < portionMax ? null : (rows.at(-1)?.webhook_id ?? null) }
+  }
+  const renewed = async (
+    column: 'sealed_secret' | 'former_sealed_secret',
+    { id, before }: { readonly id: string; readonly before: string | null },
+  ): Promise<number> => {
+    const secret = before === null ? null : sealer.open(before, id)
+    if (before === null || secret === null || sealer.under(before, id) === secrets.keyId()) return 0
+    const { rowCount } = await pool.query(
+      `update webhook_endpoints set ${column} = $3 where webhook_id = $1 and ${column} = $2`,
+      [id, before, sealer.seal(secret, id)],
+    )
+    return rowCount ?? 0
   }
   return {
     name: 'webhook secrets',
@@ -115,24 +132,22 @@ const webhookSecrets = ({ pool, secrets }: Foundation): KeyedUse => {
       const under: string[] = []
       for (let after: string | null = ''; after !== null; ) {
         const { rows, next } = await portion(after)
-        for (const row of rows) under.push(sealer.under(row.sealed_secret, row.webhook_id) ?? '')
+        for (const { webhook_id: id, sealed_secret, former_sealed_secret: former } of rows) {
+          under.push(sealer.under(sealed_secret, id) ?? '')
+          if (former !== null) under.push(sealer.under(former, id) ?? '')
+        }
         after = next
       }
       return tally(under, keys)
     },
     renew: async (after) => {
       const { rows, next } = await portion(after)
-      let renewed = 0
-      for (const { webhook_id: id, sealed_secret: before } of rows) {
-        const secret = sealer.open(before, id)
-        if (secret === null || sealer.under(before, id) === secrets.keyId()) continue
-        const { rowCount } = await pool.query(
-          'update webhook_endpoints set sealed_secret = $3 where webhook_id = $1 and sealed_secret = $2',
-          [id, before, sealer.seal(secret, id)],
-        )
-        renewed += rowCount ?? 0
+      let count = 0
+      for (const { webhook_id: id, sealed_secret, former_sealed_secret } of rows) {
+        count += await renewed('sealed_secret', { id, before: sealed_secret })
+        count += await renewed('former_sealed_secret', { id, before: former_sealed_secret })
       }
-      return { renewed, next }
+      return { renewed: count, next }
     },
   }
 }

@@ -1,83 +1,25 @@
 import { randomBytes } from 'node:crypto'
-import { isIP } from 'node:net'
 import type pg from 'pg'
 import { ulid } from 'ulid'
-import type { EgressGuard } from '../egress/guard.ts'
 import type { PostAnswer, PostRequest } from '../egress/post.ts'
-import { appendNext } from '../event-log/append-next.ts'
-import { eventIdOf, uuidV5 } from '../event-log/event-id.ts'
-import { encodeEvent } from '../event-log/stored-event.ts'
+import { uuidV5 } from '../event-log/event-id.ts'
 import type { DomainEventOf } from '../events/catalogue.ts'
-import { operatorStream } from '../events/streams.ts'
-import { type WebhookEvent, webhookEvent } from '../events/webhooks.ts'
+import type { WebhookEvent } from '../events/webhooks.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import { payloadOf } from '../webhooks/outbox.ts'
-import { resultText, sendOnce, webhookSealPurpose } from '../webhooks/send.ts'
+import { type Receiver, resultText, sendOnce, webhookSealPurpose } from '../webhooks/send.ts'
 import { secretBytes, secretText } from '../webhooks/signature.ts'
 import { balance } from './credits.ts'
-import { InputFault } from './input.ts'
+import { recordOperation } from './operator-events.ts'
 
 /** Whom to tell of what: webhooks, as an operator makes, lists, tries and ends them. */
 
-type Webhooks = Pick<Foundation, 'pool' | 'eventLog' | 'ledger' | 'secrets'>
+export type Webhooks = Pick<Foundation, 'pool' | 'eventLog' | 'ledger' | 'secrets'>
 
-const urlCharsMax = 2_048
+const deliveryIdPattern = /^msg_[0-9a-f]{32}$/
 /** Of one organization, or of the operator. */
 const webhooksMax = 20
-const everyone: readonly WebhookEvent[] = ['checkpoint']
-
-/** Events from names. Throws `InputFault`: an operator's own webhook is told only of what is nobody's. */
-export const webhookEventsOf = (names: readonly string[], organizationId: string | null): WebhookEvent[] => {
-  const events = names.map((name) => {
-    const read = webhookEvent.safeParse(name)
-    if (read.success) return read.data
-    throw new InputFault('events', `there is no "${name}"; there are ${webhookEvent.options.join(', ')}`)
-  })
-  if (events.length === 0) throw new InputFault('events', 'name at least one')
-  const others = events.filter((event) => !everyone.includes(event))
-  if (organizationId === null && others.length > 0)
-    throw new InputFault(
-      'events',
-      `${others.join(', ')} concern one organization: give --org; without one there is ${everyone.join(', ')}`,
-    )
-  return [...new Set(events)]
-}
-
-/**
- * An address messages may be sent to: https, and http only where `EGRESS_ALLOW` exempts addresses. Whether the name leads
- * to an address that may be dialled is checked whenever it is. Throws `InputFault`.
- */
-export const webhookUrlOf = (
-  text: string,
-  { guard, exemptions }: { guard: EgressGuard; exemptions: boolean },
-): URL => {
-  const url = URL.parse(text.trim())
-  const refuse = (why: string): never => {
-    throw new InputFault('url', why)
-  }
-  if (url === null || text.length > urlCharsMax)
-    return refuse(
-      `it must be a whole URL of at most ${urlCharsMax} characters, such as https://example.com/hooks`,
-    )
-  if (url.username !== '' || url.password !== '')
-    return refuse(
-      'it must not hold a name or password: messages are signed, and the secret in the path is yours to choose',
-    )
-  if (url.protocol !== 'https:' && !(url.protocol === 'http:' && exemptions))
-    return refuse('it must begin with https:// (http:// is for addresses that EGRESS_ALLOW names)')
-  if (url.port !== '' && !exemptions)
-    return refuse(
-      `port ${url.port} is not allowed: other ports than 443 are for addresses that EGRESS_ALLOW names`,
-    )
-  const host = url.hostname.replace(/^\[|\]$/g, '')
-  if (isIP(host) !== 0 && !guard.mayDial(host))
-    return refuse(
-      `${host} is not an address of the Internet; EGRESS_ALLOW exempts addresses of your own network`,
-    )
-  url.hash = ''
-  return url
-}
 
 /** Makes one. The secret is told here and never again. Throws `CommandRefused` for an unknown organization. */
 export const createWebhook = async (
@@ -105,15 +47,13 @@ export const createWebhook = async (
       `there are ${webhooksMax} webhooks already, which is as many as there may be: delete one that is not needed`,
     )
   try {
-    await record(eventLog, actor, {
-      type: 'WebhookCreated',
-      data: {
-        webhook_id: webhookId,
-        organization_id: organizationId,
-        host: url.host,
-        events: [...events],
-      },
-    })
+    const data = {
+      webhook_id: webhookId,
+      organization_id: organizationId,
+      host: url.host,
+      events: [...events],
+    }
+    await recordWebhook(eventLog, { type: 'WebhookCreated', data }, actor)
   } catch (error) {
     // No one has seen its secret.
     await pool.query('delete from webhook_endpoints where webhook_id = $1', [webhookId])
@@ -127,55 +67,76 @@ export const deleteWebhook = async (
   { pool, eventLog }: Webhooks,
   { webhookId, actor }: { webhookId: string; actor: string },
 ): Promise<void> => {
-  const { organization_id, url } = await webhookOf(pool, webhookId)
+  const data = toldOf(await webhookOf(pool, webhookId))
   // Recorded first: an end that is on record and did not come is seen in the list, and deleted again.
-  await record(eventLog, actor, {
-    type: 'WebhookDeleted',
-    data: { webhook_id: webhookId, organization_id, host: new URL(url).host },
-  })
+  await recordWebhook(eventLog, { type: 'WebhookDeleted', data }, actor)
   await pool.query('delete from webhook_endpoints where webhook_id = $1', [webhookId])
 }
 
-const record = async (
+/** Of a URL no more than its host is put down. Each is an act of its own. */
+export const recordWebhook = async (
   eventLog: Foundation['eventLog'],
+  event: DomainEventOf<
+    'WebhookCreated' | 'WebhookDeleted' | 'WebhookPaused' | 'WebhookResumed' | 'WebhookSecretRotated'
+  >,
   actor: string,
-  event: DomainEventOf<'WebhookCreated' | 'WebhookDeleted'>,
 ): Promise<void> => {
-  await appendNext(eventLog, operatorStream, [
-    encodeEvent(event, {
-      id: eventIdOf(operatorStream, `${event.type}/${event.data.webhook_id}/${ulid()}`, 0),
-      actor,
-      effectiveAt: new Date().toISOString(),
-    }),
-  ])
+  await recordOperation(eventLog, event, {
+    actor,
+    once: `${event.type}/${event.data.webhook_id}/${ulid()}`,
+  })
 }
 
-export type WebhookRow = {
-  readonly webhook_id: string
+/** What every event says of the webhook it is about. */
+export const toldOf = ({ webhook_id, organization_id, url }: WebhookRow) => ({
+  webhook_id,
+  organization_id,
+  host: new URL(url).host,
+})
+
+export type WebhookRow = Receiver & {
   readonly organization_id: string | null
-  readonly url: string
   readonly events: readonly WebhookEvent[]
   readonly created_at: Date
   readonly failing_since: Date | null
   readonly disabled_at: Date | null
   readonly disabled_reason: string | null
+  /** Since when messages wait and none is sent. */
+  readonly paused_at: Date | null
   readonly dropped: string
-  readonly sealed_secret: string
 }
 
 const columns =
-  'e.webhook_id, e.organization_id, e.url, e.events, e.created_at, e.failing_since, e.disabled_at, e.disabled_reason, e.dropped, e.sealed_secret'
+  'e.webhook_id, e.organization_id, e.url, e.events, e.created_at, e.failing_since, e.disabled_at, e.disabled_reason, e.paused_at, e.dropped, e.sealed_secret, e.former_sealed_secret, e.former_until'
 
-/** The webhooks of one organization, or all, oldest first, with how many messages wait and how many were given up. */
+export type ListedWebhook = WebhookRow & {
+  readonly pending: number
+  readonly dead: number
+  /** Of the newest message that was tried. */
+  readonly last_attempt_at: Date | null
+  readonly last_state: DeliveryRow['state'] | null
+  readonly last_result: string | null
+}
+
+/**
+ * The webhooks of one organization, or all, oldest first, with how many messages wait, how many were given up, and what came of the
+ * newest one.
+ */
 export const listWebhooks = async (
   { pool }: Pick<Foundation, 'pool'>,
   organizationId: string | null,
-): Promise<(WebhookRow & { pending: number; dead: number })[]> => {
-  const { rows } = await pool.query<WebhookRow & { pending: number; dead: number }>(
+): Promise<ListedWebhook[]> => {
+  const { rows } = await pool.query<ListedWebhook>(
     `select ${columns},
             (select count(*)::int from webhook_deliveries d where d.webhook_id = e.webhook_id and d.state = 'pending') as pending,
-            (select count(*)::int from webhook_deliveries d where d.webhook_id = e.webhook_id and d.state = 'dead') as dead
-       from webhook_endpoints e where $1::text is null or e.organization_id = $1 order by e.created_at, e.webhook_id`,
+            (select count(*)::int from webhook_deliveries d where d.webhook_id = e.webhook_id and d.state = 'dead') as dead,
+            last.last_attempt_at, last.state as last_state, last.last_result
+       from webhook_endpoints e
+       left join lateral (
+         select d.last_attempt_at, d.state, d.last_result from webhook_deliveries d
+          where d.webhook_id = e.webhook_id and d.last_attempt_at is not null
+          order by d.created_at desc, d.delivery_id limit 1) last on true
+      where $1::text is null or e.organization_id = $1 order by e.created_at, e.webhook_id`,
     [organizationId],
   )
   return rows
@@ -198,14 +159,18 @@ const deliveriesMax = 1_000
 /** The newest messages of a webhook, newest first. Throws `CommandRefused` where there is no such webhook. */
 export const listDeliveries = async (
   { pool }: Pick<Foundation, 'pool'>,
-  { webhookId, state }: { webhookId: string; state: DeliveryRow['state'] | null },
+  {
+    webhookId,
+    state,
+    max = deliveriesMax,
+  }: { webhookId: string; state: DeliveryRow['state'] | null; max?: number },
 ): Promise<DeliveryRow[]> => {
   await webhookOf(pool, webhookId)
   const { rows } = await pool.query<DeliveryRow>(
     `select delivery_id, webhook_id, event, state, attempts, created_at, next_attempt_at, last_attempt_at, last_result
        from webhook_deliveries where webhook_id = $1 and ($2::text is null or state = $2)
       order by created_at desc, delivery_id limit $3`,
-    [webhookId, state, deliveriesMax],
+    [webhookId, state, Math.min(max, deliveriesMax)],
   )
   return rows
 }
@@ -221,19 +186,25 @@ export const webhookOf = async (pool: pg.Pool, webhookId: string): Promise<Webho
   return row
 }
 
-/** Sends a message again, under the same id: with the next messages to its webhook, at most two minutes from now. */
+/**
+ * Sends a message again, under the same id: with the next messages to its webhook, at most two minutes from now. Throws
+ * `CommandRefused` where there is no such message, or none of that webhook.
+ */
 export const resendDelivery = async (
   { pool }: Pick<Foundation, 'pool'>,
-  deliveryId: string,
+  { deliveryId, webhookId = null }: { readonly deliveryId: string; readonly webhookId?: string | null },
 ): Promise<{ webhookId: string }> => {
+  const unknown = `there is no message ${deliveryId.slice(0, 40)}; see "webhook deliveries"`
+  // What no id looks like is not asked for: PostgreSQL refuses a text with U+0000.
+  if (!deliveryIdPattern.test(deliveryId)) throw new CommandRefused(unknown)
   const { rows } = await pool.query<{ webhook_id: string; disabled: boolean }>(
     `select d.webhook_id, e.disabled_at is not null as disabled
-       from webhook_deliveries d join webhook_endpoints e using (webhook_id) where d.delivery_id = $1`,
-    [deliveryId],
+       from webhook_deliveries d join webhook_endpoints e using (webhook_id)
+      where d.delivery_id = $1 and ($2::text is null or d.webhook_id = $2)`,
+    [deliveryId, webhookId],
   )
   const [row] = rows
-  if (row === undefined)
-    throw new CommandRefused(`there is no message ${deliveryId}; see "webhook deliveries"`)
+  if (row === undefined) throw new CommandRefused(unknown)
   if (row.disabled)
     throw new CommandRefused(
       `webhook ${row.webhook_id} is disabled; once "webhook test ${row.webhook_id}" succeeds, messages can be sent again`,
@@ -250,8 +221,12 @@ export const resendDelivery = async (
  * use again; messages that were given up stay given up until they are sent again.
  */
 export const testWebhook = async (
-  { pool, secrets }: Webhooks,
-  { webhookId, post }: { webhookId: string; post: (request: PostRequest) => Promise<PostAnswer> },
+  { pool, eventLog, secrets }: Webhooks,
+  {
+    webhookId,
+    post,
+    actor,
+  }: { webhookId: string; post: (request: PostRequest) => Promise<PostAnswer>; actor: string },
 ): Promise<{ delivered: boolean; result: string; ms: number; enabled: boolean }> => {
   const webhook = await webhookOf(pool, webhookId)
   const atMs = Date.now()
@@ -266,10 +241,12 @@ export const testWebhook = async (
   const answer = await sendOnce({ sealer, post }, webhook, message)
   const ms = Math.round(performance.now() - started)
   const delivered = answer.kind === 'answered' && answer.status >= 200 && answer.status < 300
+  const enabled = delivered && webhook.disabled_at !== null
+  if (enabled) await recordWebhook(eventLog, { type: 'WebhookResumed', data: toldOf(webhook) }, actor)
   if (delivered)
     await pool.query(
       'update webhook_endpoints set disabled_at = null, disabled_reason = null, failing_since = null where webhook_id = $1',
       [webhookId],
     )
-  return { delivered, result: resultText(answer), ms, enabled: delivered && webhook.disabled_at !== null }
+  return { delivered, result: resultText(answer), ms, enabled }
 }

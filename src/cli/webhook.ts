@@ -1,23 +1,22 @@
 import { InputFault, listOf } from '../administration/input.ts'
+import { webhookEventsOf, webhookUrlOf } from '../administration/webhook-request.ts'
 import {
   createWebhook,
   type DeliveryRow,
   deleteWebhook,
+  type ListedWebhook,
   listDeliveries,
   listWebhooks,
   resendDelivery,
   testWebhook,
   type WebhookRow,
-  webhookEventsOf,
   webhookOf,
-  webhookUrlOf,
 } from '../administration/webhooks.ts'
 import { webhookEvent } from '../events/webhooks.ts'
 import { openOutside } from '../start/capabilities.ts'
-import { type Command, type CommandContext, type Given, type Parameter, wholeOrNot } from './command.ts'
+import { type Command, type CommandContext, type Given, wholeOrNot } from './command.ts'
 import { cut, nameCharsMax, table } from './table.ts'
-
-const webhookParameter: Parameter = { name: 'webhook', help: 'webhook id, such as wh_01J…', required: true }
+import { webhookChangeCommands, webhookParameter } from './webhook-changes.ts'
 
 const wantedOf = ({ config }: Pick<CommandContext, 'config'>, given: Given) => {
   const organizationId = given.text('org') ?? null
@@ -71,9 +70,7 @@ const list: Command = {
   },
 }
 
-type Listed = WebhookRow & { pending: number; dead: number }
-
-const webhookJson = (row: Listed) => ({
+const webhookJson = (row: ListedWebhook) => ({
   webhook_id: row.webhook_id,
   organization_id: row.organization_id,
   url: row.url,
@@ -82,12 +79,13 @@ const webhookJson = (row: Listed) => ({
   failing_since: row.failing_since?.toISOString() ?? null,
   disabled_at: row.disabled_at?.toISOString() ?? null,
   disabled_reason: row.disabled_reason,
+  paused_at: row.paused_at?.toISOString() ?? null,
   pending: row.pending,
   dead: row.dead,
   dropped: Number(row.dropped),
 })
 
-const shownWebhook = (row: Listed) => ({
+const shownWebhook = (row: ListedWebhook) => ({
   webhook_id: row.webhook_id,
   organization_id: row.organization_id ?? 'operator',
   url: cut(row.url, nameCharsMax),
@@ -98,8 +96,9 @@ const shownWebhook = (row: Listed) => ({
   state: stateOf(row),
 })
 
-const stateOf = ({ disabled_at, disabled_reason, failing_since }: WebhookRow): string => {
+const stateOf = ({ disabled_at, disabled_reason, failing_since, paused_at }: WebhookRow): string => {
   if (disabled_at !== null) return `disabled ${disabled_at.toISOString()}: ${disabled_reason}`
+  if (paused_at !== null) return `paused ${paused_at.toISOString()}`
   return failing_since === null ? 'works' : `fails since ${failing_since.toISOString()}`
 }
 
@@ -180,7 +179,8 @@ const test: Command = {
   run: async ({ config, foundation }, given) => {
     const webhookId = given.required('webhook')
     const { post } = openOutside(config)
-    const tested = await testWebhook(await foundation(), { webhookId, post })
+    const open = await foundation()
+    const tested = await testWebhook(open, { webhookId, post, ...open.operator })
     const { delivered, result, ms, enabled } = tested
     return {
       json: { webhook_id: webhookId, delivered, result, milliseconds: ms, enabled_again: enabled },
@@ -203,9 +203,12 @@ const resend: Command = {
   },
   run: async ({ foundation }, given) => {
     const deliveryId = given.required('delivery')
-    const { webhookId } = await resendDelivery(await foundation(), deliveryId)
+    const { webhookId } = await resendDelivery(await foundation(), { deliveryId })
     return { json: { delivery_id: deliveryId, webhook_id: webhookId, state: 'pending' } }
   },
 }
 
-export const webhookCommands: readonly Command[] = [create, list, deliveries, remove, test, resend]
+export const webhookCommands: readonly Command[] = [
+  ...[create, list, deliveries, remove, test, resend],
+  ...webhookChangeCommands,
+]

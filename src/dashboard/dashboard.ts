@@ -18,7 +18,7 @@ import { ConnectionInsecure, nameCookies } from './cookies.ts'
 import { capitalized } from './format.ts'
 import { RoleForbids } from './gate.ts'
 import { FormSentBefore } from './once.ts'
-import { type Dashboard, PageMissing, sendPage } from './page.ts'
+import { type Dashboard, PageMissing, sendPage, type WebhooksOutside } from './page.ts'
 import { faultPage } from './pages/fault.ts'
 import { pageRoutes, visitorRoutes } from './routes.ts'
 import {
@@ -46,7 +46,13 @@ export const dashboard =
       insecureCookies = false,
       twoPerson,
       apiUrl = null,
-    }: { insecureCookies?: boolean; twoPerson: boolean; apiUrl?: string | null },
+      outside,
+    }: {
+      insecureCookies?: boolean
+      twoPerson: boolean
+      apiUrl?: string | null
+      outside: WebhooksOutside
+    },
   ): FastifyPluginAsync =>
   async (host) => {
     const users = openUserDirectory(foundation)
@@ -58,6 +64,7 @@ export const dashboard =
       logger,
       twoPerson,
       apiUrl,
+      outside,
       works: createWorks(),
       firstSteps: createVisitorSteps(foundation),
       signIn: createSignIn(foundation.pool, users, foundation.secrets.sealer('dashboard device')),

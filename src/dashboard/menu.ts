@@ -20,6 +20,7 @@ export const organizationMenu = [
   { path: '/months', name: 'Months' },
   { path: '/lots', name: 'Lots' },
   { path: '/prices', name: 'Own prices' },
+  { path: '/webhooks', name: 'Webhooks' },
 ] as const satisfies readonly { readonly path: string; readonly name: string }[]
 
 export type OrganizationPlace = (typeof organizationMenu)[number]['path']

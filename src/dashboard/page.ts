@@ -5,6 +5,7 @@ import { ulid } from 'ulid'
 import type { FirstStep } from '../administration/first-steps.ts'
 import type { SignInEvents } from '../administration/sign-ins.ts'
 import type { UserDirectory } from '../administration/user-directory.ts'
+import type { Outside } from '../egress/outside.ts'
 import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { type Form, faultOf, formOf } from './form.ts'
@@ -17,6 +18,11 @@ import type { SignIn } from './sign-in.ts'
 import type { Works } from './works.ts'
 
 /** What every page needs: who looks, at which organization, and how a page is sent. */
+
+export type WebhooksOutside = Pick<Outside, 'guard' | 'post'> & {
+  /** `EGRESS_ALLOW` exempts some addresses. */
+  readonly exemptions: boolean
+}
 
 export type Dashboard = {
   readonly foundation: Foundation
@@ -31,6 +37,8 @@ export type Dashboard = {
   readonly works: Works
   /** What to type before anyone can sign in; nothing from the first user on. */
   readonly firstSteps: () => Promise<readonly FirstStep[]>
+  /** Where messages to webhooks may be sent, and how. */
+  readonly outside: WebhooksOutside
 }
 
 /** There is no such page, organization or key. */

@@ -39,6 +39,7 @@ import { deviceCookie, deviceCookieOptions, sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
 import { statementRoutes } from './statement-routes.ts'
 import { usageRoutes } from './usage-routes.ts'
+import { webhookRoutes } from './webhook-routes.ts'
 import { workRoutes } from './work-routes.ts'
 
 /** Signing in and out, and every page; the forms about keys are in `key-routes.ts`. Reading is GET and changes nothing. */
@@ -130,6 +131,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   organizationRoutes(pages, context)
   operationsRoutes(pages, context)
   auditRoutes(pages, context)
+  webhookRoutes(pages, context)
   ownRoutes(pages, context)
   workRoutes(pages, context)
 }

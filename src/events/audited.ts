@@ -75,6 +75,9 @@ const audited = {
   LogCheckpointed: false,
   WebhookCreated: true,
   WebhookDeleted: true,
+  WebhookPaused: true,
+  WebhookResumed: true,
+  WebhookSecretRotated: true,
 } as const satisfies Readonly<Record<EventType, boolean>>
 
 /** The types of which some or all are told. */

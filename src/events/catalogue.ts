@@ -64,7 +64,13 @@ import {
   userPasswordChangedV1,
   userRoleChangedV1,
 } from './users.ts'
-import { webhookCreatedV1, webhookDeletedV1 } from './webhooks.ts'
+import {
+  webhookCreatedV1,
+  webhookDeletedV1,
+  webhookPausedV1,
+  webhookResumedV1,
+  webhookSecretRotatedV1,
+} from './webhooks.ts'
 
 /**
  * Every event type with every version ever released, oldest first; the last is what is written today. A released
@@ -139,6 +145,9 @@ export const catalogue = {
   LogCheckpointed: [logCheckpointedV1],
   WebhookCreated: [webhookCreatedV1],
   WebhookDeleted: [webhookDeletedV1],
+  WebhookPaused: [webhookPausedV1],
+  WebhookResumed: [webhookResumedV1],
+  WebhookSecretRotated: [webhookSecretRotatedV1],
 } as const satisfies Record<string, readonly [z.ZodType, ...z.ZodType[]]>
 
 export type EventType = keyof typeof catalogue

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { organizationId } from './primitives.ts'
+import { instant, organizationId } from './primitives.ts'
 
 /** What a webhook can be told of. */
 export const webhookEvent = z.enum(['balance.low', 'price.changed', 'key.expiring', 'checkpoint'])
@@ -19,8 +19,15 @@ export const webhookCreatedV1 = z.object({
   events: z.array(webhookEvent).min(1).max(20),
 })
 
-export const webhookDeletedV1 = z.object({
-  webhook_id: webhookId,
-  organization_id: organizationId.nullable(),
-  host,
-})
+const oneWebhook = z.object({ webhook_id: webhookId, organization_id: organizationId.nullable(), host })
+
+export const webhookDeletedV1 = oneWebhook
+
+/** Messages wait from now on. */
+export const webhookPausedV1 = oneWebhook
+
+/** Messages are sent again: after a pause, or after it was disabled. */
+export const webhookResumedV1 = oneWebhook
+
+/** Messages are signed with a new secret, and with the former one too until then. */
+export const webhookSecretRotatedV1 = oneWebhook.extend({ former_until: instant })

@@ -10,7 +10,7 @@ import { trustedProxies } from '../guard/caller-address.ts'
 import type { Health } from '../metrics/health.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { operations } from '../metrics/routes.ts'
-import type { OpenCapabilities } from './capabilities.ts'
+import { type OpenCapabilities, openOutside } from './capabilities.ts'
 import { documentation, documentationForPeople } from './documentation.ts'
 import { downloads } from './downloads.ts'
 import { closeHost, listen, type Place } from './listen.ts'
@@ -58,7 +58,10 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
     const host = hostOf('dashboard', reach, options)
     const insecureCookies = INSECURE_COOKIES === '1'
     if (insecureCookies) logger.warn('INSECURE_COOKIES: a sign-in over plain HTTP can be listened to')
-    host.register(dashboard(foundation, logger, { insecureCookies, twoPerson: twoPersonOf(config), apiUrl }))
+    const outside = { ...openOutside(config), exemptions: config.EGRESS_ALLOW.length > 0 }
+    host.register(
+      dashboard(foundation, logger, { insecureCookies, twoPerson: twoPersonOf(config), apiUrl, outside }),
+    )
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
   }
   if (tls === null) return { apiUrl, dashboardUrl, renewCertificate: async () => undefined }

@@ -122,7 +122,7 @@ export const dueWebhooks = async (
        from webhook_endpoints e
        join (select webhook_id, min(next_attempt_at) as next from webhook_deliveries
               where state = 'pending' and next_attempt_at <= $1 group by webhook_id) d using (webhook_id)
-      where e.disabled_at is null and (e.busy_until is null or e.busy_until < $1) order by d.next limit $2`,
+      where e.disabled_at is null and e.paused_at is null and (e.busy_until is null or e.busy_until < $1) order by d.next limit $2`,
     [new Date(nowMs), max],
   )
   return rows.map(({ webhook_id, failing }) => ({ webhookId: webhook_id, failing }))
@@ -130,8 +130,14 @@ export const dueWebhooks = async (
 
 export const forgottenAtOnceMax = 5_000
 
-/** Forgets messages that were delivered or given up long ago. Returns how many; call again while it returns the maximum. */
+/**
+ * Forgets messages that were delivered or given up long ago, and former secrets that sign no more. Returns how many messages; call
+ * again while it returns the maximum.
+ */
 export const forgetDeliveries = async (pool: pg.Pool): Promise<number> => {
+  await pool.query(
+    'update webhook_endpoints set former_sealed_secret = null, former_until = null where former_until < now()',
+  )
   const { rowCount } = await pool.query(
     `delete from webhook_deliveries where delivery_id in (
        select delivery_id from webhook_deliveries
@@ -141,14 +147,15 @@ export const forgetDeliveries = async (pool: pg.Pool): Promise<number> => {
   return rowCount ?? 0
 }
 
-/** What waits to be sent, and since when; of webhooks that are disabled nothing waits. */
+/** What waits to be sent, and since when. Of webhooks that are disabled nothing waits; what waits for a paused one is left out. */
 export const pendingDeliveries = async (
   pool: pg.Pool,
 ): Promise<{ count: number; oldestSeconds: number; disabled: number }> => {
   const { rows } = await pool.query<{ count: string; oldest: string; disabled: string }>(
-    `select count(*), coalesce(extract(epoch from now() - min(created_at)), 0) as oldest,
+    `select count(*), coalesce(extract(epoch from now() - min(d.created_at)), 0) as oldest,
             (select count(*) from webhook_endpoints where disabled_at is not null) as disabled
-       from webhook_deliveries where state = 'pending'`,
+       from webhook_deliveries d join webhook_endpoints e using (webhook_id)
+      where d.state = 'pending' and e.paused_at is null`,
   )
   const [row] = rows
   return {

@@ -38,12 +38,16 @@ const roundMsMax = 20_000
 const busyMs = 60_000
 const resultCharsMax = 300
 
-type Claimed = {
+/** Where a message goes, and the secrets it is signed with: for a while after a change also the former one. */
+export type Receiver = {
   readonly webhook_id: string
   readonly url: string
   readonly sealed_secret: string
-  readonly failing_since: Date | null
+  readonly former_sealed_secret: string | null
+  readonly former_until: Date | null
 }
+
+type Claimed = Receiver & { readonly failing_since: Date | null }
 
 /** What came back, for people: never more than a line, and nothing that moves their cursor. */
 export const resultText = (answer: PostAnswer): string => {
@@ -55,17 +59,19 @@ export const resultText = (answer: PostAnswer): string => {
 /** Signs a message and sends it. A secret that cannot be opened is a failure like another. */
 export const sendOnce = async (
   { sealer, post, signal }: Pick<Sending, 'sealer' | 'post' | 'signal'>,
-  { webhook_id: id, url, sealed_secret }: Pick<Claimed, 'webhook_id' | 'url' | 'sealed_secret'>,
+  { webhook_id: id, url, sealed_secret, former_sealed_secret, former_until }: Receiver,
   message: Message,
 ): Promise<PostAnswer> => {
   const secret = sealer.open(sealed_secret, id)
   if (secret === null) return { kind: 'refused', detail: 'secret' }
+  const counts = former_sealed_secret !== null && (former_until?.getTime() ?? 0) > message.atMs
+  const former = counts ? sealer.open(former_sealed_secret, id) : null
   return post({
     url,
     headers: {
       'content-type': 'application/json',
       'user-agent': 'enrichment-ledger-webhooks',
-      ...signedHeaders(secret, message),
+      ...signedHeaders(former === null ? secret : [secret, former], message),
     },
     body: message.body,
     deadlineMs,
@@ -134,9 +140,9 @@ const claim = async (
 ): Promise<Claimed | null> => {
   const { rows } = await pool.query<Claimed>(
     `update webhook_endpoints set busy_until = $3
-      where webhook_id = $1 and disabled_at is null and (busy_until is null or busy_until < $2)
+      where webhook_id = $1 and disabled_at is null and paused_at is null and (busy_until is null or busy_until < $2)
         and (failing_since is not null) = $4
-     returning webhook_id, url, sealed_secret, failing_since`,
+     returning webhook_id, url, sealed_secret, former_sealed_secret, former_until, failing_since`,
     [webhookId, new Date(nowMs), new Date(nowMs + busyMs), failing],
   )
   return rows[0] ?? null
@@ -148,6 +154,7 @@ const firstDue = async (pool: pg.Pool, webhookId: string, nowMs: number): Promis
   const { rows } = await pool.query<Due>(
     `select delivery_id, payload, attempts from webhook_deliveries
       where webhook_id = $1 and state = 'pending' and next_attempt_at <= $2
+        and exists (select from webhook_endpoints e where e.webhook_id = $1 and e.paused_at is null)
       order by next_attempt_at, delivery_id limit 1`,
     [webhookId, new Date(nowMs)],
   )

@@ -19,12 +19,15 @@ export type Message = {
   readonly body: string
 }
 
+/** Signed with each of the secrets: the one in use, and one it has just replaced. A receiver takes what one of them fits. */
 export const signedHeaders = (
-  secret: string,
+  secrets: string | readonly string[],
   { id, atMs, body }: Message,
 ): Readonly<Record<'webhook-id' | 'webhook-timestamp' | 'webhook-signature', string>> => {
   const timestamp = String(Math.floor(atMs / 1_000))
-  const key = Buffer.from(secret.slice(secretPrefix.length), 'base64')
-  const signature = createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64')
-  return { 'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': `v1,${signature}` }
+  const signatures = [secrets].flat().map((secret) => {
+    const key = Buffer.from(secret.slice(secretPrefix.length), 'base64')
+    return `v1,${createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64')}`
+  })
+  return { 'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': signatures.join(' ') }
 }

@@ -44,6 +44,7 @@ const askedOf = (route: Route, { organizationId, keyId, requestId }: Scene) => {
     .replace(':work', 'none')
     .replace(':projection', 'key_usage')
     .replace(':job', 'none')
+    .replace(':webhook', 'wh_01J8ZQ5V7N3K2M4P6R8T0W1X2Y')
   return { method, path }
 }
 
@@ -108,6 +109,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
       `/months/${month}`,
       '/lots',
       '/prices',
+      '/webhooks',
       `/keys/${scene.keyId}`,
       `/calls/${scene.requestId}`,
     ]
@@ -120,11 +122,13 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
         ['credits.change', /\/(refund|void)$|\/credits\//],
         ['organizations.change', /^\/organizations\/new$/],
         ['prices.change', /^\/prices\/new$|\/prices\/withdraw$/],
+        ['webhooks.change', /\/webhooks\/[^/]+\//],
         ['rerates.change', /^\/rerates\/new$/],
         ['ledgers.export', /\/statement\.(csv|jsonl)$|receipt\.json$/],
       ] as const)
         if (!mayDo(role, action))
           expect([path, shown.filter((href) => target.test(href))]).toEqual([path, []])
+      if (!mayDo(role, 'webhooks.change')) expect(body).not.toContain('id="add"')
       if (!mayDo(role, 'ledgers.change')) expect(body).not.toContain('method="post" action="/reconcile"')
     }
   })

@@ -20,7 +20,7 @@ import { createRateLimiter } from '../../src/guard/rate-limit.ts'
 import { openPriceBooks, type PriceBooks } from '../../src/ledger/price-books.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createProjector } from '../../src/projector/run.ts'
-import { openCapabilities } from '../../src/start/capabilities.ts'
+import { openCapabilities, openOutside } from '../../src/start/capabilities.ts'
 import { testDatabase } from '../support/postgres.ts'
 
 export const secretKey = 'a secret of at least thirty-two characters'
@@ -39,12 +39,14 @@ export type DashboardHost = {
 export const openDashboardHost = async ({
   reach = {},
   forms = [],
+  environment = {},
   insecureCookies = false,
   overload = createOverload(() => 0),
 }: {
   reach?: Reach
   /** Answered beside whoami. */
   forms?: readonly AnyCapabilityForm[]
+  environment?: Readonly<Record<string, string>>
   insecureCookies?: boolean
   overload?: Overload
 } = {}): Promise<DashboardHost> => {
@@ -54,6 +56,7 @@ export const openDashboardHost = async ({
     SECRET_KEY: secretKey,
     DATA_DIR: tmpdir(),
     KEY_DIR: database.keyDir,
+    ...environment,
   })
   const foundation = await openFoundation(config, { logger })
   const { eventLog, pool, secrets, ledger, keyedEvents } = foundation
@@ -94,7 +97,8 @@ export const openDashboardHost = async ({
     [...open.formsOn('dashboard'), ...forms],
     reach,
   )
-  host.register(dashboard(foundation, logger, { insecureCookies, twoPerson: twoPersonOf(config) }))
+  const outside = { ...openOutside(config), exemptions: config.EGRESS_ALLOW.length > 0 }
+  host.register(dashboard(foundation, logger, { insecureCookies, twoPerson: twoPersonOf(config), outside }))
   await host.ready()
   return {
     url: database.url,

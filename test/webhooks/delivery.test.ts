@@ -13,9 +13,16 @@ import { ledgerStream } from '../../src/events/streams.ts'
 import { createSecrets } from '../../src/guard/secrets.ts'
 import { expiryNotice } from '../../src/webhooks/expiring-keys.ts'
 import { createWebhookFollower } from '../../src/webhooks/follow.ts'
-import { dueWebhooks, forgetDeliveries, pendingMax, putDown } from '../../src/webhooks/outbox.ts'
+import {
+  dueWebhooks,
+  forgetDeliveries,
+  pendingDeliveries,
+  pendingMax,
+  putDown,
+} from '../../src/webhooks/outbox.ts'
 import { retryDelaysMs } from '../../src/webhooks/schedule.ts'
 import { type Sending, sendRound, webhookSealPurpose } from '../../src/webhooks/send.ts'
+import { secretText } from '../../src/webhooks/signature.ts'
 import { until } from '../support/house.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
@@ -320,6 +327,50 @@ describe('a message', () => {
     await sendRound(sendingTo(post).sending, id, { failing: false })
     expect(requests).toEqual([])
     expect(await deliveries(id)).toMatchObject([{ state: 'pending', last_result: 'refused secret' }])
+  })
+
+  test('waits while its webhook is paused, and is sent afterwards', async () => {
+    const id = await webhook(['price.changed'])
+    await pool.query('update webhook_endpoints set paused_at = now()')
+    await putDown(pool, [message()], startMs)
+    const { post, requests } = receiver(200)
+    const { sending } = sendingTo(post)
+    expect(await dueWebhooks(pool, { nowMs: startMs, max: 10 })).toEqual([])
+    expect(await sendRound(sending, id, { failing: false })).toMatchObject({ sent: 0 })
+    // No one is at fault for what waits here.
+    expect(await pendingDeliveries(pool)).toMatchObject({ count: 0, oldestSeconds: 0 })
+    await pool.query('update webhook_endpoints set paused_at = null')
+    expect(await sendRound(sending, id, { failing: false })).toMatchObject({ sent: 1 })
+    expect(requests).toHaveLength(1)
+  })
+
+  test('is not sent after the one during which its webhook was paused', async () => {
+    const id = await webhook(['price.changed'])
+    await putDown(pool, [message(1), message(2)], startMs)
+    const { post, requests } = receiver(200)
+    const pausing: typeof post = async (request) => {
+      await pool.query('update webhook_endpoints set paused_at = now()')
+      return post(request)
+    }
+    expect(await sendRound(sendingTo(pausing).sending, id, { failing: false })).toMatchObject({ sent: 1 })
+    expect(requests).toHaveLength(1)
+  })
+
+  test('carries the signature of the former secret until its time is over', async () => {
+    const id = await webhook(['price.changed'])
+    const next = secretText(Buffer.alloc(32, 9))
+    await pool.query(
+      'update webhook_endpoints set former_sealed_secret = sealed_secret, sealed_secret = $1, former_until = $2',
+      [sealer.seal(next, id), new Date(startMs + 1_000)],
+    )
+    await putDown(pool, [message(1)], startMs)
+    const { post, requests } = receiver(200)
+    const { clock, sending } = sendingTo(post)
+    await sendRound(sending, id, { failing: false })
+    clock.nowMs += 1_000
+    await putDown(pool, [message(2)], clock.nowMs)
+    await sendRound(sending, id, { failing: false })
+    expect(requests.map(({ headers }) => headers['webhook-signature']?.split(' ').length)).toEqual([2, 1])
   })
 
   test('is not kept where a thousand wait, and that is counted', async () => {

@@ -7,6 +7,7 @@ import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
+import { webhookEventsOf, webhookUrlOf } from '../../src/administration/webhook-request.ts'
 import {
   createWebhook,
   deleteWebhook,
@@ -14,8 +15,6 @@ import {
   listWebhooks,
   resendDelivery,
   testWebhook,
-  webhookEventsOf,
-  webhookUrlOf,
 } from '../../src/administration/webhooks.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { createEgressGuard } from '../../src/egress/guard.ts'
@@ -166,7 +165,7 @@ describe('a webhook', () => {
   test('can be tried at once, and is not told of what a test is about', async () => {
     const { post } = openOutside(house.config)
     const before = received.length
-    const tested = await testWebhook(house.foundation, { webhookId: good.webhookId, post })
+    const tested = await testWebhook(house.foundation, { webhookId: good.webhookId, post, actor: 'cli' })
     expect(tested).toMatchObject({ delivered: true, result: '204', enabled: false })
     expect(JSON.parse(received[before]?.body ?? '')).toMatchObject({ type: 'webhook.test' })
   })
@@ -180,12 +179,15 @@ describe('a webhook', () => {
       "update webhook_endpoints set disabled_at = now(), disabled_reason = 'r' where webhook_id = $1",
       [webhookId],
     )
-    await expect(resendDelivery(foundation, deliveryId)).rejects.toThrow(
+    await expect(resendDelivery(foundation, { deliveryId })).rejects.toThrow(
       `"webhook test ${webhookId}" succeeds`,
     )
-    const tested = await testWebhook(foundation, { webhookId, post: openOutside(house.config).post })
+    const tested = await testWebhook(foundation, {
+      ...{ webhookId, actor: 'cli' },
+      post: openOutside(house.config).post,
+    })
     expect(tested).toMatchObject({ delivered: true, enabled: true })
-    await resendDelivery(foundation, deliveryId)
+    await resendDelivery(foundation, { deliveryId })
     expect(await listDeliveries(foundation, { webhookId, state: 'pending' })).toMatchObject([
       { delivery_id: deliveryId, attempts: 0 },
     ])

@@ -1,0 +1,64 @@
+import { isIP } from 'node:net'
+import type { EgressGuard } from '../egress/guard.ts'
+import { type WebhookEvent, webhookEvent } from '../events/webhooks.ts'
+import { InputFault } from './input.ts'
+
+/** What is asked of a new webhook, from text. */
+
+const urlCharsMax = 2_048
+/** RFC 1035 §2.3.4. */
+const hostCharsMax = 253
+const everyone: readonly WebhookEvent[] = ['checkpoint']
+
+/** Events from names. Throws `InputFault`: an operator's own webhook is told only of what is nobody's. */
+export const webhookEventsOf = (names: readonly string[], organizationId: string | null): WebhookEvent[] => {
+  const events = names.map((name) => {
+    const read = webhookEvent.safeParse(name)
+    if (read.success) return read.data
+    throw new InputFault('events', `there is no "${name}"; there are ${webhookEvent.options.join(', ')}`)
+  })
+  if (events.length === 0) throw new InputFault('events', 'name at least one')
+  const others = events.filter((event) => !everyone.includes(event))
+  if (organizationId === null && others.length > 0)
+    throw new InputFault(
+      'events',
+      `${others.join(', ')} concern one organization: give --org; without one there is ${everyone.join(', ')}`,
+    )
+  return [...new Set(events)]
+}
+
+/**
+ * An address messages may be sent to: https, and http only where `EGRESS_ALLOW` exempts addresses. Whether the name leads
+ * to an address that may be dialled is checked whenever it is. Throws `InputFault`.
+ */
+export const webhookUrlOf = (
+  text: string,
+  { guard, exemptions }: { guard: EgressGuard; exemptions: boolean },
+): URL => {
+  const url = URL.parse(text.trim())
+  const refuse = (why: string): never => {
+    throw new InputFault('url', why)
+  }
+  // As it is kept: what is not ASCII is longer there.
+  if (url === null || url.href.length > urlCharsMax || url.hostname.length > hostCharsMax)
+    return refuse(
+      `it must be a whole URL of at most ${urlCharsMax} characters, such as https://example.com/hooks`,
+    )
+  if (url.username !== '' || url.password !== '')
+    return refuse(
+      'it must not hold a name or password: messages are signed, and the secret in the path is yours to choose',
+    )
+  if (url.protocol !== 'https:' && !(url.protocol === 'http:' && exemptions))
+    return refuse('it must begin with https:// (http:// is for addresses that EGRESS_ALLOW names)')
+  if (url.port !== '' && !exemptions)
+    return refuse(
+      `port ${url.port} is not allowed: other ports than 443 are for addresses that EGRESS_ALLOW names`,
+    )
+  const host = url.hostname.replace(/^\[|\]$/g, '')
+  if (isIP(host) !== 0 && !guard.mayDial(host))
+    return refuse(
+      `${host} is not an address of the Internet; EGRESS_ALLOW exempts addresses of your own network`,
+    )
+  url.hash = ''
+  return url
+}
