@@ -7,6 +7,7 @@ export const menu = [
   { href: '/rerates', name: 'Re-rates', route: 'GET /rerates' },
   { href: '/reconcile', name: 'Reconciliation', route: 'GET /reconcile' },
   { href: '/operations', name: 'Operations', route: 'GET /operations' },
+  { href: '/events', name: 'Events', route: 'GET /events' },
   { href: '/audit', name: 'Audit', route: 'GET /audit' },
 ] as const satisfies readonly { readonly href: string; readonly name: string; readonly route: Route }[]
 

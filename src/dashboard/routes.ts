@@ -6,6 +6,7 @@ import { callerAddress } from '../guard/caller-address.ts'
 import { auditRoutes } from './audit-routes.ts'
 import { callRoutes } from './call-routes.ts'
 import { creditRoutes } from './credit-routes.ts'
+import { eventRoutes } from './event-routes.ts'
 import { formOf } from './form.ts'
 import { gate, named } from './gate.ts'
 import { keyPageRoutes } from './key-page-routes.ts'
@@ -130,6 +131,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   creditRoutes(pages, context)
   organizationRoutes(pages, context)
   operationsRoutes(pages, context)
+  eventRoutes(pages, context)
   auditRoutes(pages, context)
   webhookRoutes(pages, context)
   ownRoutes(pages, context)

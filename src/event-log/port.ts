@@ -82,6 +82,16 @@ export type SubscriptionItem =
 /** What an append came to. `repeated`: whether its ids were there already; undefined where the engine does not tell. */
 export type Appended = { readonly revision: number; readonly repeated?: boolean }
 
+/** A look back over the whole log. */
+export type LookedBack = {
+  /** The newest first. */
+  readonly events: readonly RecordedEvent[]
+  /** What stands among them and cannot be opened. */
+  readonly unreadable: readonly EventsUnreadable[]
+  /** What is before this position was not looked at; null: nothing is. */
+  readonly next: Position | null
+}
+
 export type EventLog = {
   /**
    * Appends atomically at exactly `expected` + 1 and settles within the adapter's append deadline. Resending the same
@@ -105,6 +115,11 @@ export type EventLog = {
   head(): Promise<Position>
   /** The event at exactly this position; null where none stands. */
   at(position: Position): Promise<RecordedEvent | null>
+  /**
+   * The newest events of the whole log before a position, or from its end where none is given: at most `max`, and as many as a page
+   * of bytes holds. What cannot be opened is named and passed over. A position where no event ever stood has nothing before it.
+   */
+  lookBack(from: { readonly before: Position | null; readonly max: number }): Promise<LookedBack>
   /** What the engine itself keeps as the stream's last revision, whatever its events say; null where it knows no stream. */
   lastRevision(stream: string): Promise<number | null>
   /** The names of the streams that start with the prefix, as the engine lists them, in no order. */
@@ -189,7 +204,13 @@ export const appendEventsMax = 1_024
 /** Of data and metadata. A page of a thousand events is a hundredth of it; more would be held in memory at once for no one's use. */
 export const readBytesMax = 64 * 1024 * 1024
 
+/** Whether a stream of this service may be called so. */
+export const isStreamName = (name: string): boolean => streamName.test(name)
+
 const streamName = /^[a-z][a-z0-9]*(-[A-Za-z0-9_.:]{1,120})?$/
+/** Whether an event of this service may have such a type. */
+export const isEventTypeName = (type: string): boolean => eventTypeName.test(type)
+
 const eventTypeName = /^[A-Za-z][A-Za-z0-9]{0,99}$/
 const uuidText = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
 
@@ -202,7 +223,7 @@ export const checkAppend = (
   expected: ExpectedRevision,
   events: readonly NewEvent[],
 ): void => {
-  if (!streamName.test(stream)) throw new TypeError(`"${stream.slice(0, 80)}" is not a stream name`)
+  if (!isStreamName(stream)) throw new TypeError(`"${stream.slice(0, 80)}" is not a stream name`)
   if (expected !== 'none' && !(Number.isSafeInteger(expected) && expected >= 0))
     throw new TypeError(`expected revision ${expected} of ${stream} is not a whole number`)
   if (events.length === 0) throw new TypeError(`an append to ${stream} without events`)
@@ -213,8 +234,7 @@ export const checkAppend = (
   for (const event of events) {
     if (typeof event.data !== 'string' || typeof event.metadata !== 'string')
       throw new TypeError(`${event.type} for ${stream} is not serialised: data and metadata are JSON texts`)
-    if (!eventTypeName.test(event.type))
-      throw new TypeError(`"${event.type.slice(0, 80)}" is not an event type`)
+    if (!isEventTypeName(event.type)) throw new TypeError(`"${event.type.slice(0, 80)}" is not an event type`)
     if (!event.data.isWellFormed() || !event.metadata.isWellFormed())
       throw new TypeError(`${event.type} for ${stream} holds half a character, which UTF-8 cannot write`)
     if (!uuidText.test(event.id))

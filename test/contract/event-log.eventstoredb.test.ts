@@ -742,6 +742,11 @@ else {
         const event = await real.at(position)
         return event === null ? null : named(event)
       },
+      lookBack: async (from) => {
+        const { events, unreadable, next } = await real.lookBack(from)
+        const own = events.filter(({ stream, position }) => position > base && stream.endsWith(suffix))
+        return { events: own.map(named), unreadable, next: next !== null && next > base ? next : null }
+      },
       lastRevision: (stream) => real.lastRevision(`${stream}${suffix}`),
       streams: async (prefix) =>
         (await real.streams(prefix))

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
   AppendConflict,
   type EventLog,
+  type LookedBack,
   type NewEvent,
   StreamMissing,
   Unavailable,
@@ -624,6 +625,12 @@ describe('the event log in PostgreSQL', () => {
         await expect(asked).rejects.toThrow(/^revisions [23] to 6 of ledger-a cannot be opened: /)
         expect(await own.eventLog.read('ledger-a', { max: 2 })).toHaveLength(2)
         expect(await own.eventLog.read('ledger-b', { max: 10 })).toHaveLength(2)
+        // A look back names it and passes over it. A page ends where a row says that its bytes are enough.
+        const back: LookedBack[] = [await own.eventLog.lookBack({ before: null, max: 10 })]
+        for (let next = back[0]?.next ?? null; next !== null; next = back.at(-1)?.next ?? null)
+          back.push(await own.eventLog.lookBack({ before: next, max: 10 }))
+        expect(back.flatMap(({ events }) => events).map(({ position }) => position)).toEqual([9n, 8n, 2n, 1n])
+        expect(back.flatMap(({ unreadable }) => unreadable)).toMatchObject([named])
         // What comes before it is delivered; a reader that went on would not know what it passed.
         const reader = reading(own.eventLog)
         await expect(reader.until(caughtUp)).rejects.toMatchObject({

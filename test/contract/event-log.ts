@@ -23,6 +23,7 @@ import {
   type EventLog,
   eventJson,
   LogRewritten,
+  type LookedBack,
   logStart,
   type NewEvent,
   type Position,
@@ -693,6 +694,33 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
           expect(await stillHolds(eventLog, placeOf(event))).toBe(true)
           expect(await stillHolds(eventLog, { ...placeOf(event), digest: 'another' })).toBe(false)
         }
+      })
+
+      test('46 a look back gives the newest of all streams first, in pages of any size, up to the beginning', async () => {
+        const start = await eventLog.head()
+        const [one, two] = [await appended([3, 1, 6]), await appended([5, 2])]
+        const both = [...(await readAll(eventLog, one.stream)), ...(await readAll(eventLog, two.stream))]
+        const expected = both.sort((a, b) => Number(b.position - a.position))
+        for (const max of [1, 4, 1_000]) {
+          const seen: RecordedEvent[] = []
+          let before: Position | null = null
+          do {
+            const page: LookedBack = await eventLog.lookBack({ before, max })
+            expect(page.events.length).toBeLessThanOrEqual(max)
+            expect(page.unreadable).toEqual([])
+            seen.push(...page.events)
+            before = page.next
+          } while (before !== null && seen.length < expected.length)
+          expect(seen.filter(({ position }) => position > start).slice(0, expected.length)).toEqual(expected)
+        }
+        for (const { position } of expected) {
+          const { events } = await eventLog.lookBack({ before: position, max: 1_000 })
+          expect(events.filter((event) => event.position > start)).toEqual(
+            expected.filter((event) => event.position < position),
+          )
+        }
+        const first = await eventLog.lookBack({ before: 1n, max: 10 })
+        expect(first).toEqual({ events: [], unreadable: [], next: null })
       })
 
       test.each([{ category: 'ledger' }, { category: 'key' }])(

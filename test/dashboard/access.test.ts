@@ -4,6 +4,7 @@ import { mayDo } from '../../src/administration/roles.ts'
 import { createUser } from '../../src/administration/user-changes.ts'
 import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
 import { menu, organizationMenu } from '../../src/dashboard/menu.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import {
   type Browser,
@@ -45,6 +46,9 @@ const askedOf = (route: Route, { organizationId, keyId, requestId }: Scene) => {
     .replace(':projection', 'key_usage')
     .replace(':job', 'none')
     .replace(':webhook', 'wh_01J8ZQ5V7N3K2M4P6R8T0W1X2Y')
+    .replace(':stream', ledgerStream(organizationId))
+    .replace(':revision', '0')
+    .replace(':position', '1')
   return { method, path }
 }
 

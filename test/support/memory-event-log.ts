@@ -192,6 +192,14 @@ export const createMemoryEventLog = ({ now = () => 0 }: { now?: () => number } =
       subscribe,
       head: async () => BigInt(all.length),
       at: async (position) => all[Number(position) - 1] ?? null,
+      lookBack: async ({ before, max }) => {
+        const events = all
+          .slice(0, before === null ? undefined : Number(before) - 1)
+          .slice(-max)
+          .reverse()
+        const oldest = events.at(-1)?.position ?? 1n
+        return { events, unreadable: [], next: oldest > 1n ? oldest : null }
+      },
       lastRevision: async (stream) => {
         const standing = streams.get(stream)
         return standing === undefined ? null : standing.length - 1

@@ -70,7 +70,11 @@ const entriesTable = (entries: readonly AuditEntry[]): Html =>
         cell: ({ organizationId: id }): Renderable =>
           id === null ? '–' : html`<a href="/organizations/${id}"><span class="id">${id}</span></a>`,
       },
-      { head: 'Position', kind: 'number', cell: ({ position }) => count(position) },
+      {
+        head: 'Position',
+        kind: 'number',
+        cell: ({ position }) => html`<a href="/events/at/${position}">${count(position)}</a>`,
+      },
     ],
   })
 

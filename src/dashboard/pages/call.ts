@@ -1,9 +1,12 @@
 import { mayDo } from '../../administration/roles.ts'
 import { parseCredits } from '../../billing/money.ts'
+import { ledgerStream } from '../../events/streams.ts'
 import type { Explanation } from '../../ledger/explanation.ts'
+import { mayOpen } from '../access.ts'
 import { balance, decimal, instant, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { AccountRow } from '../queries.ts'
+import { eventHref } from './events.ts'
 import { figures, layout, organizationHead, table, type Viewer } from './layout.ts'
 
 /** One call: what it established, why it cost what it did, and what became of that since. */
@@ -38,7 +41,7 @@ ${timelineSection(call, isInStatement)}
 ${whySection(call)}
 ${adjustmentsSection(call)}
 ${factsSection(call)}
-${eventsSection(call)}`,
+${eventsSection(call, mayOpen(viewer.role, 'GET /events'))}`,
   })
 }
 
@@ -163,17 +166,23 @@ ${table({
 })}
 </section>`
 
-const eventsSection = ({
-  events,
-  checkpoint,
-  as_of,
-}: Explanation): Html => html`<section aria-labelledby="events">
+const eventsSection = (
+  { organization_id: id, events, checkpoint, as_of }: Explanation,
+  mayOpenThem: boolean,
+): Html => html`<section aria-labelledby="events">
 <h2 id="events">Events</h2>
 ${table({
   caption: 'The events of the call',
   rows: events,
   columns: [
-    { head: 'Event', kind: 'name', cell: (event) => event.type },
+    {
+      head: 'Event',
+      kind: 'name',
+      cell: (event) =>
+        mayOpenThem
+          ? html`<a href="${eventHref({ stream: ledgerStream(id), revision: event.revision })}">${event.type}</a>`
+          : event.type,
+    },
     { head: 'Revision', kind: 'number', cell: (event) => event.revision },
     { head: 'Event id', cell: (event) => html`<span class="id">${event.event_id}</span>` },
     {

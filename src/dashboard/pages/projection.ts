@@ -78,7 +78,14 @@ ${table({
   caption: 'Events that were set aside',
   rows: view.parked,
   columns: [
-    { head: 'Position', kind: 'number', cell: ({ position }) => count(position) },
+    {
+      head: 'Position',
+      kind: 'number',
+      cell: ({ position, type }) =>
+        type === null
+          ? count(position)
+          : html`<a href="/events/at/${String(position)}">${count(position)}</a>`,
+    },
     {
       head: 'Event',
       cell: ({ type, stream }) => html`${type ?? 'gone'} of <span class="id">${stream}</span>`,

@@ -64,8 +64,8 @@ export const openEventStoreDb = ({ prefix = '', ...options }: EventStoreDbOption
     )
   const log =
     prefix === ''
-      ? openServerLog(options, readHead)
-      : withPrefix(openServerLog(options, createOwnHead(prefix)), prefix)
+      ? openServerLog(options, { headOf: readHead, prefix: undefined })
+      : withPrefix(openServerLog(options, { headOf: createOwnHead(prefix), prefix }), prefix)
   return {
     ...log,
     append: (stream, expected, events) => {
@@ -79,7 +79,7 @@ export const openEventStoreDb = ({ prefix = '', ...options }: EventStoreDbOption
 /** The log under the names its streams have on the server. */
 const openServerLog = (
   { url, logger, limits: own }: Omit<EventStoreDbOptions, 'prefix'>,
-  headOf: typeof readHead,
+  ofOwn: { readonly headOf: typeof readHead; readonly prefix: string | undefined },
 ): EventLog => {
   const limits = { ...eventStoreDbLimits, ...own }
   const closing = new AbortController()
@@ -88,7 +88,7 @@ const openServerLog = (
 
   const reads = createSharedReads({
     connect: () => connectAs('read'),
-    headOf,
+    ...ofOwn,
     silenceMs: limits.readSilenceMs,
   })
   const appender = createAppender({
@@ -120,6 +120,7 @@ const openServerLog = (
     subscribe,
     head: reads.head,
     at: reads.at,
+    lookBack: reads.lookBack,
     lastRevision: reads.lastRevision,
     streams: (prefix) => streamsOf(subscribe, prefix, closing.signal),
     close: async () => {

@@ -30,6 +30,10 @@ export const withPrefix = (whole: EventLog, prefix: string): EventLog => {
       const event = await whole.at(position)
       return event?.stream.startsWith(prefix) === true ? withoutPrefix(event) : null
     },
+    lookBack: async (from) => {
+      const { events, ...rest } = await whole.lookBack(from)
+      return { ...rest, events: events.map(withoutPrefix) }
+    },
     lastRevision: (stream) => whole.lastRevision(`${prefix}${stream}`),
     streams: async (start) =>
       (await whole.streams(`${prefix}${start}`)).map((stream) => stream.slice(prefix.length)),

@@ -14,7 +14,7 @@ import { type ReadRequest, readRequest, recordedEvent } from './messages.ts'
 /** Reads that end: every one settles, at the latest when the server has said nothing for `silenceMs`. */
 
 /** Passes response after response to `take` until it has enough or the server has no more. */
-const readUntil = (
+export const readUntil = (
   connection: Connection,
   request: ReadRequest,
   { silenceMs, take }: { silenceMs: number; take: (response: ReadResp) => 'more' | 'enough' },
@@ -124,7 +124,7 @@ export const readHead = async (connection: Connection, silenceMs: number): Promi
 /** How many events of one's own are looked through for the last of them before it is looked for from the end. */
 const ownEventsMax = 1_000
 /** The server says nothing while it searches others' events, of which there may be very many. */
-const searchSilenceMs = 60_000
+export const searchSilenceMs = 60_000
 
 /**
  * The position of the last event whose stream has the prefix, on a server that others write to as well. From the end

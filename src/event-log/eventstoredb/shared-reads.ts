@@ -7,12 +7,13 @@ import {
   Unavailable,
 } from '../port.ts'
 import type { Connection } from './client.ts'
+import { readBack } from './look-back.ts'
 import type { ReadRequest } from './messages.ts'
 import { readAt, readEvents } from './read.ts'
 
 /** The log's reads, over one connection that all of them share. It does not survive a read that fails. */
 
-type SharedReads = Pick<EventLog, 'read' | 'lastRevision' | 'head' | 'at'> & {
+type SharedReads = Pick<EventLog, 'read' | 'lastRevision' | 'head' | 'at' | 'lookBack'> & {
   /** Ends the reads under way, and refuses others. */
   close(): void
 }
@@ -20,12 +21,19 @@ type SharedReads = Pick<EventLog, 'read' | 'lastRevision' | 'head' | 'at'> & {
 type SharedReadsOptions = {
   readonly connect: () => Promise<Connection>
   readonly headOf: (connection: Connection, silenceMs: number) => Promise<Position>
+  /** What the names of one's own streams begin with, where others use the server too. */
+  readonly prefix: string | undefined
   /** How long a read may hear nothing. */
   readonly silenceMs: number
 }
 
 /** Connects with the first read, and again with the first after one that failed. */
-export const createSharedReads = ({ connect, headOf, silenceMs }: SharedReadsOptions): SharedReads => {
+export const createSharedReads = ({
+  connect,
+  headOf,
+  prefix,
+  silenceMs,
+}: SharedReadsOptions): SharedReads => {
   let reading: Promise<Connection> | undefined
   let closed = false
 
@@ -58,6 +66,7 @@ export const createSharedReads = ({ connect, headOf, silenceMs }: SharedReadsOpt
     lastRevision: (stream) => lastRevision(readPage, stream),
     head: () => withConnection((connection) => headOf(connection, silenceMs)),
     at: (position) => withConnection((connection) => readAt(connection, position, silenceMs)),
+    lookBack: (from) => withConnection((connection) => readBack(connection, { ...from, prefix }, silenceMs)),
     close: () => {
       closed = true
       drop()

@@ -83,6 +83,7 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
     subscribe,
     head: () => asked(reads.head),
     at: (position) => asked(() => reads.at(position)),
+    lookBack: (from) => asked(() => reads.lookBack(from)),
     lastRevision: (stream) => asked(() => reads.lastRevision(stream)),
     streams: (prefix) => asked(() => reads.streams(prefix)),
     close: async () => {

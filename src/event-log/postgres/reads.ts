@@ -2,6 +2,7 @@ import type pg from 'pg'
 import {
   EventsUnreadable,
   LogRewritten,
+  type LookedBack,
   type Position,
   type ReadOptions,
   type RecordedEvent,
@@ -67,6 +68,10 @@ const lookAtBusy = afterPosition(
      (select last_position from log_segments where last_position <= $7 order by last_position desc limit 1) end`,
 )
 
+/** Backwards over all streams, from the segment that holds the position. */
+const from4 = `(select n.last_position from log_segments n where n.last_position >= $4 order by n.last_position limit 1)`
+const readBack = `${page(`last_position <= coalesce(${from4}, $4)`, 'last_position desc')} order by last_position desc`
+
 const readAt = `select ${columns} from (select * from log_segments where last_position >= $1 order by last_position limit 1) page`
 
 const statements = {
@@ -75,6 +80,7 @@ const statements = {
   look_at_all: lookAtAll,
   look_at_quiet: lookAtQuiet,
   look_at_busy: lookAtBusy,
+  look_back: readBack,
   at: readAt,
   head: 'select position from log_head',
   last_revision: 'select revision from log_streams where name = $1',
@@ -153,6 +159,7 @@ export type Reads = {
   ): Promise<Look>
   head(): Promise<Position>
   at(position: Position): Promise<RecordedEvent | null>
+  lookBack(from: { readonly before: Position | null; readonly max: number }): Promise<LookedBack>
   lastRevision(stream: string): Promise<number | null>
   streams(prefix: string): Promise<string[]>
 }
@@ -237,6 +244,34 @@ const lookAfter = async (
   return { events: due, position: position > after ? position : after, head }
 }
 
+const positionMax = 2n ** 63n - 1n
+const lesser = (one: Position, other: Position): Position => (one < other ? one : other)
+
+const lookBack = async (
+  ask: Ask,
+  { before, max }: { readonly before: Position | null; readonly max: number },
+): Promise<LookedBack> => {
+  const end = before === null ? positionMax : lesser(before - 1n, positionMax)
+  const events: RecordedEvent[] = []
+  const unreadable: EventsUnreadable[] = []
+  let reached: Position | null = null
+  for (const segment of await ask<SegmentRow>('look_back', [...boundsOf(max), end.toString()])) {
+    if (events.length >= max) break
+    reached = lesser(BigInt(segment.last_position) - BigInt(segment.count - 1), end)
+    try {
+      const due = openSegment(segment).filter(({ position }) => position <= end)
+      for (const event of due.reverse().slice(0, max - events.length)) {
+        events.push(event)
+        reached = event.position
+      }
+    } catch (error) {
+      if (!(error instanceof EventsUnreadable)) throw error
+      unreadable.push(error)
+    }
+  }
+  return { events, unreadable, next: reached !== null && reached > 1n ? reached : null }
+}
+
 export const createReads = (pool: pg.Pool): Reads => {
   const ask = askOf(pool)
   return {
@@ -251,6 +286,7 @@ export const createReads = (pool: pg.Pool): Reads => {
       const events = segment === undefined ? [] : openSegment(segment)
       return events.find((event) => event.position === position) ?? null
     },
+    lookBack: (from) => lookBack(ask, from),
     lastRevision: async (stream) => {
       const [row] = await ask<{ revision: string }>('last_revision', [stream])
       return row === undefined ? null : Number(row.revision)

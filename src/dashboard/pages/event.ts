@@ -1,0 +1,180 @@
+import type { EventPage } from '../../administration/event-pages.ts'
+import { type EventReading, readingOf } from '../../event-log/event-reading.ts'
+import type { EventsUnreadable } from '../../event-log/port.ts'
+import type { EventMetadata } from '../../events/envelope.ts'
+import { organizationOfStream } from '../../events/streams.ts'
+import { count, instant } from '../format.ts'
+import { type Html, html, type Renderable } from '../html.ts'
+import { chainMark, eventHref, streamLink } from './events.ts'
+import { figures, layout, table, type Viewer } from './layout.ts'
+
+/** One event: what it says, what it belongs to, and whether it is as it was written. */
+
+export const shownEventPage = ({
+  viewer,
+  page,
+}: {
+  readonly viewer: Viewer
+  readonly page: EventPage
+}): Html => {
+  const { event, link, preceding, following } = page
+  const { metadata, reading } = readingOf(event)
+  return layout({
+    title: `${event.type}, revision ${event.revision} of ${event.stream}`,
+    viewer,
+    at: '/events',
+    main: html`<p class="eyebrow"><a href="/events">Events</a></p>
+<h1>${event.type}</h1>
+<p class="note">Of ${streamLink(event.stream)}</p>
+${figures([
+  ['Revision', count(event.revision)],
+  ['Position', count(event.position)],
+  ['Recorded (UTC)', instant(new Date(event.recordedAtMs), { milliseconds: true })],
+  ['Chain', chainMark(link)],
+])}
+<p class="actions">${preceding !== null && html`<a class="button quiet" href="${eventHref(preceding)}">Previous in its stream</a> `}${
+      following !== null &&
+      html`<a class="button quiet" href="${eventHref(following.event)}">Next in its stream</a>`
+    }</p>
+${envelopeSection(page, metadata)}
+${dataSection(page, reading)}
+${chainSection(page)}`,
+  })
+}
+
+const organizationPattern = /^org_(test_)?[0-9A-HJKMNP-TV-Z]{26}$/
+const requestIdPattern = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/
+
+/** Whose event it is, by its stream or by what it says. */
+const organizationIn = ({ stream, data }: EventPage['event']): string | null => {
+  const named = organizationOfStream(stream) ?? /"organization_id":"(org_[\w]{26,31})"/.exec(data)?.[1] ?? ''
+  return organizationPattern.test(named) ? named : null
+}
+
+const ofCalls = ['KeyUsed', 'CreditCharged']
+
+const requestOf = ({ event }: EventPage, id: string | undefined): Renderable => {
+  const organization = organizationOfStream(event.stream)
+  if (id === undefined || organization === null || !ofCalls.includes(event.type)) return id
+  if (!requestIdPattern.test(id) || !organizationPattern.test(organization)) return id
+  return html`<a href="/organizations/${organization}/calls/${id}">${id}</a>`
+}
+
+const causeOf = ({ cause }: EventPage, id: string | undefined): Renderable =>
+  cause === null
+    ? id
+    : html`<a href="${eventHref(cause)}">${cause.type}, revision ${count(cause.revision)}</a>`
+
+const envelopeSection = (page: EventPage, metadata: EventMetadata | null): Html => {
+  const { event } = page
+  const organization = organizationIn(event)
+  const rows: readonly (readonly [name: string, value: Renderable])[] = [
+    ['Event id', event.id],
+    [
+      'Organization',
+      organization !== null && html`<a href="/organizations/${organization}">${organization}</a>`,
+    ],
+    ['Request', requestOf(page, metadata?.request_id)],
+    ['Caused by', causeOf(page, metadata?.causation_id)],
+    ['Repeats', requestOf(page, metadata?.repeats)],
+    ['Trace', metadata?.trace_id],
+    ['Actor', metadata?.actor],
+    ['Effective (UTC)', metadata?.effective_at],
+    ["Recorded by the writer's clock (UTC)", metadata?.recorded_at],
+    ['Version of its type', metadata?.schema_version],
+  ]
+  return html`<section aria-labelledby="envelope">
+<h2 id="envelope">Envelope</h2>
+${table({
+  caption: 'What accompanies the event',
+  rows: rows.filter(([, value]) => value !== undefined && value !== false),
+  columns: [
+    { head: 'What', kind: 'name', cell: ([name]) => name },
+    { head: 'Value', cell: ([, value]) => html`<span class="id">${value}</span>` },
+  ],
+})}
+${metadata === null && html`<p class="notice bad" role="alert">Its metadata are none that this release knows. They are shown as they are stored.</p>`}
+${metadata === null && raw(event.metadata)}
+</section>`
+}
+
+const shownCharactersMax = 65_536
+
+/** Characters that move the reader's eye are written as JSON has them. */
+const visible = (text: string): string =>
+  text.replace(
+    /[^\P{C}\n]/gu,
+    (character) => `\\u${(character.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`,
+  )
+
+const raw = (text: string): Html => html`<pre class="raw">${visible(text.slice(0, shownCharactersMax))}</pre>
+${text.length > shownCharactersMax && html`<p class="note">The first ${count(shownCharactersMax)} of ${count(text.length)} characters.</p>`}`
+
+const dataSection = ({ event }: EventPage, reading: EventReading['reading']): Html =>
+  reading.kind === 'known'
+    ? html`<section aria-labelledby="data">
+<h2 id="data">Data</h2>
+${
+  reading.version < reading.newest &&
+  html`<p class="note">It was written in version ${reading.version} of its type. This release reads it as version ${reading.newest}, which is this:</p>`
+}
+${raw(JSON.stringify(reading.data, null, 2))}
+<details><summary>As it is stored</summary>${raw(event.data)}</details>
+</section>`
+    : html`<section aria-labelledby="data">
+<h2 id="data">Data</h2>
+<p class="notice${reading.kind === 'faulty' && ' bad'}"${reading.kind === 'faulty' && html` role="alert"`}>This release cannot read it: ${reading.why}. It is shown as it is stored.</p>
+${raw(event.data)}
+</section>`
+
+const chainSection = ({ event, link, preceding, following }: EventPage): Html =>
+  html`<section aria-labelledby="chain">
+<h2 id="chain">Chain</h2>
+${link.state === 'broken' && html`<p class="notice bad" role="alert">The chain is broken at revision ${count(link.revision)}: ${link.why}.</p>`}
+${
+  following?.link.state === 'broken' &&
+  html`<p class="notice bad" role="alert">The chain is broken at revision ${count(following.link.revision)}: ${following.link.why}.</p>`
+}
+${table({
+  caption: 'Digests of the event and of those beside it',
+  rows: [
+    ['Computed from its bytes and the digest before it', link.computed ?? 'not known'],
+    ['Carried by the event', link.carried ?? 'none'],
+    [
+      'The event before it',
+      preceding === null
+        ? event.revision === 0
+          ? 'It is the first of its stream.'
+          : 'It could not be read.'
+        : 'It was read, and its digest went into the computed one.',
+    ],
+    [
+      'The event after it',
+      following === null ? 'There is none yet that could be read.' : chainMark(following.link),
+    ],
+  ] as const,
+  columns: [
+    { head: 'What', kind: 'name', cell: ([name]) => name },
+    { head: 'Digest', cell: ([, value]) => html`<span class="id">${value}</span>` },
+  ],
+})}
+<p class="note">That nothing was cut off the end, or written anew as a whole, the signed checkpoints say.</p>
+</section>`
+
+/** Where it is known which events they are, and no more. */
+export const unreadablePage = ({
+  viewer,
+  error,
+}: {
+  readonly viewer: Viewer
+  readonly error: EventsUnreadable
+}): Html =>
+  layout({
+    title: `Events of ${error.stream}`,
+    viewer,
+    at: '/events',
+    main: html`<p class="eyebrow"><a href="/events">Events</a></p>
+<h1>Events that cannot be opened</h1>
+<p class="notice bad" role="alert">${error.message}</p>
+<p>What stands before and after them is in ${streamLink(error.stream)}.</p>`,
+  })

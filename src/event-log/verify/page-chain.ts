@@ -1,0 +1,67 @@
+import { organizationOfStream } from '../../events/streams.ts'
+import { genesisDigest, recompute } from '../hash-chain.ts'
+import type { RecordedEvent } from '../port.ts'
+
+/**
+ * The hash chain of one stream as far as a page shows it. It says that these events follow one another unchanged; that nothing was
+ * cut off the end, and that no one wrote the whole chain anew, the signed checkpoints say. Pure.
+ */
+
+/** How an event goes on from the one before it. */
+export type ChainLink = {
+  readonly revision: number
+  /** `unchained`: an earlier release wrote it without a digest. `unjudged`: the event before it is not known. */
+  readonly state: 'holds' | 'broken' | 'unchained' | 'unjudged'
+  /** What is wrong; null where nothing is. */
+  readonly why: string | null
+  /** What it carries; null where it carries none. */
+  readonly carried: string | null
+  /** What its bytes give after the digest of the event before it; null where that is not known. */
+  readonly computed: string | null
+}
+
+/**
+ * One link for each event, in their order. `events` are of one stream with rising revisions; `before` is the event before the first of
+ * them, null where it could not be read.
+ */
+export const chainLinks = (
+  events: readonly RecordedEvent[],
+  before: RecordedEvent | null,
+): readonly ChainLink[] =>
+  events.map((event, i) => {
+    const previous = i === 0 ? before : (events[i - 1] ?? null)
+    return linkOf(event, previous)
+  })
+
+const linkOf = (event: RecordedEvent, previous: RecordedEvent | null): ChainLink => {
+  const { stream, revision } = event
+  const begins = revision === 0
+  if (!begins && previous === null) {
+    const { carried } = recompute(event, { stream, revision, previous: genesisDigest })
+    const why = 'the event before it could not be read'
+    return { revision, state: 'unjudged', why, carried, computed: null }
+  }
+  const after = begins || previous === null ? null : endOf(previous)
+  const { carried, computed } = recompute(event, {
+    ...{ stream, revision, previous: after?.digest ?? genesisDigest },
+  })
+  const link = { revision, carried, computed }
+  const expected = previous === null || begins ? revision : previous.revision + 1
+  if (revision !== expected)
+    return { ...link, state: 'broken', why: `revision ${expected} is missing before it` }
+  if (carried === null) {
+    if (after?.chained === true || organizationOfStream(stream) !== null)
+      return { ...link, state: 'broken', why: 'it carries no digest, and has to' }
+    return { ...link, state: 'unchained', why: 'an earlier release wrote it without a digest' }
+  }
+  if (carried === computed) return { ...link, state: 'holds', why: null }
+  const why = 'its bytes do not give the digest it carries: it, or the event before it, was changed'
+  return { ...link, state: 'broken', why }
+}
+
+/** What an event without a digest counts as: the first of its chain. */
+const endOf = (event: RecordedEvent): { readonly digest: string; readonly chained: boolean } => {
+  const { stream, revision } = event
+  const { carried, computed } = recompute(event, { stream, revision, previous: genesisDigest })
+  return { digest: carried ?? computed, chained: carried !== null }
+}

@@ -1,0 +1,92 @@
+/** Pages of the event log in EventStoreDB, whose positions have gaps and which holds events that are not ours. */
+import pino from 'pino'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { eventPage, newestEvents, streamPage } from '../../src/administration/event-pages.ts'
+import { appendNext } from '../../src/event-log/append-next.ts'
+import { uuidV5 } from '../../src/event-log/event-id.ts'
+import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import { type EventStoreDouble, startEventStoreDouble } from '../support/eventstore-double.ts'
+
+const logger = pino({ level: 'silent' })
+let double: EventStoreDouble
+let [eventLog, theirs] = [] as unknown as [EventLog, EventLog]
+
+const stream = 'ledger-org_a'
+
+beforeAll(async () => {
+  double = await startEventStoreDouble({ writeTimeoutMs: 300 })
+  const open = (prefix: string): EventLog => openEventStoreDb({ url: double.url, prefix, logger })
+  ;[eventLog, theirs] = [open('mine-'), open('theirs-')]
+  for (let n = 0; n < 120; n++) {
+    await theirs.append(`order-${n}`, 'none', [
+      { id: uuidV5(`theirs ${n}`), type: 'OrderPlaced', data: '{}', metadata: '{}' },
+    ])
+    await appendNext(eventLog, stream, [
+      encodeEvent(
+        { type: 'BalanceThresholdSet', data: { amount: String(n) } },
+        { id: uuidV5(`mine ${n}`), actor: 'cli', effectiveAt: new Date(n).toISOString() },
+      ),
+    ])
+  }
+})
+afterAll(async () => {
+  await eventLog?.close()
+  await theirs?.close()
+  await double?.close()
+})
+
+describe('in EventStoreDB', () => {
+  test('the newest events come by pages, without those of other logs on the server', async () => {
+    const seen: number[] = []
+    for (let before: bigint | null = null; ; ) {
+      const page = await newestEvents(eventLog, { before, type: null })
+      expect(page.events.length).toBeLessThanOrEqual(50)
+      expect(page.events.every((event) => event.stream === stream)).toBe(true)
+      seen.push(...page.events.map(({ revision }) => revision))
+      if (page.next === null) break
+      before = page.next
+    }
+    expect(seen).toEqual(Array.from({ length: 120 }, (_, i) => 119 - i))
+    expect(await newestEvents(eventLog, { before: null, type: 'CreditGranted' })).toMatchObject({
+      events: [],
+      lookedAt: 120,
+      next: null,
+    })
+    // No event stands there, and so nothing is before it.
+    expect(await newestEvents(eventLog, { before: 3n, type: null })).toMatchObject({ events: [], next: null })
+  })
+
+  test('a stream comes by pages with its chain, and one event with its neighbours', async () => {
+    const first = await streamPage(eventLog, { stream, before: null, type: null })
+    expect(first?.events.map(({ event }) => event.revision)).toEqual(
+      Array.from({ length: 50 }, (_, i) => 119 - i),
+    )
+    expect(first?.links.every(({ state }) => state === 'holds')).toBe(true)
+    const second = await streamPage(eventLog, { stream, before: first?.next ?? 0, type: null })
+    expect(second?.events[0]?.event.revision).toBe(69)
+    expect(await streamPage(eventLog, { stream: 'ledger-none', before: null, type: null })).toBeNull()
+    expect(await streamPage(eventLog, { stream, before: 0, type: null })).toMatchObject({
+      events: [],
+      next: null,
+    })
+    expect(await eventPage(eventLog, { stream, revision: 7 })).toMatchObject({
+      event: { revision: 7 },
+      link: { state: 'holds' },
+      preceding: { revision: 6 },
+      following: { event: { revision: 8 }, link: { state: 'holds' } },
+    })
+    expect(await eventPage(eventLog, { stream, revision: 120 })).toBeNull()
+  })
+
+  test('an event that someone changed on the server breaks its chain there, and there alone', async () => {
+    double.alter(`mine-${stream}`, 40, 'data', (text) => text.replace('40', '41'))
+    const page = await streamPage(eventLog, { stream, before: 70, type: null })
+    expect(page?.links.filter(({ state }) => state !== 'holds')).toMatchObject([
+      { revision: 40, state: 'broken' },
+    ])
+    // The page that begins with the event after it judges it by the digest it goes on from.
+    expect(await eventPage(eventLog, { stream, revision: 41 })).toMatchObject({ link: { state: 'holds' } })
+  })
+})

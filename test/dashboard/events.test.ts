@@ -1,0 +1,311 @@
+/** The event log as the dashboard shows it: bounded pages, decoded events, chains that are recomputed, and nothing that breaks them. */
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createUser } from '../../src/administration/user-changes.ts'
+import { putUser } from '../../src/administration/users.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import { changeEvent, recordedEvents } from '../support/segments.ts'
+import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
+import { openScene, type Scene } from './scene.ts'
+
+let room: DashboardHost
+let ada: Browser
+let scene: Scene
+let owner: pg.Client
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  owner = new pg.Client({ connectionString: room.url })
+  await owner.connect()
+  const user = { name: 'ada', password: 'correct horse battery staple' }
+  await putUser(room.foundation.pool, user)
+  ada = await signedIn(room, user)
+  scene = await openScene(room, { nowMs: Date.now(), days: 8 })
+})
+afterAll(async () => {
+  await owner?.end()
+  await room?.close()
+})
+
+const stream = () => ledgerStream(scene.organizationId)
+const hrefs = (body: string, pattern: RegExp): string[] =>
+  [...body.matchAll(/href="([^"]+)"/g)]
+    .map(([, href = '']) => href.replaceAll('&amp;', '&'))
+    .filter((href) => pattern.test(href))
+const at = (revision: number, of = stream()): string => `/events/streams/${of}/${revision}`
+const eventRows = /^\/events\/streams\/[^/]+\/\d+$/
+const older = (body: string): string | undefined => hrefs(body, /before=/)[0]
+
+/** Every event that page after page leads to. */
+const walked = async (start: string): Promise<string[]> => {
+  const seen: string[] = []
+  for (let next: string | undefined = start; next !== undefined; ) {
+    const { body, statusCode } = await ada.get(next)
+    expect(statusCode).toBe(200)
+    const found = hrefs(body, eventRows)
+    expect(found.length).toBeLessThanOrEqual(50)
+    seen.push(...found)
+    next = older(body)
+  }
+  return seen
+}
+
+describe('the newest events', () => {
+  test('are shown by pages, the newest first, each once, up to the first of the log', async () => {
+    const all = await recordedEvents(owner)
+    const before = all.length
+    const seen = await walked('/events')
+    const expected = all.toReversed().map(({ stream: of, revision }) => at(revision, of))
+    // Signing in and the jobs of the projector may have added to it meanwhile.
+    expect(seen.slice(-before)).toEqual(expected)
+    expect(before).toBeGreaterThan(100)
+  })
+
+  test('of one type are found among all others', async () => {
+    const all = await recordedEvents(owner)
+    const expected = all.filter(({ type }) => type === 'CreditGranted').toReversed()
+    expect(await walked('/events?type=CreditGranted')).toEqual(
+      expected.map((event) => at(event.revision, event.stream)),
+    )
+    const none = await ada.get('/events?type=NeverHappened')
+    expect(none.body).toContain('is of type NeverHappened')
+  })
+
+  test('of one stream have an address of their own', async () => {
+    const led = await ada.get(`/events?stream=${stream()}&type=CreditGranted`)
+    expect({ status: led.statusCode, to: led.headers.location }).toEqual({
+      status: 303,
+      to: `/events/streams/${stream()}?type=CreditGranted`,
+    })
+    const last = Number(await room.foundation.eventLog.lastRevision(stream()))
+    const expected = Array.from({ length: last + 1 }, (_, i) => at(last - i))
+    expect(await walked(`/events/streams/${stream()}`)).toEqual(expected)
+    expect(await walked(`/events/streams/${stream()}?type=CreditGranted`)).toHaveLength(3)
+  })
+
+  test('what cannot be the name of a stream or a type is said beside the field', async () => {
+    for (const query of [
+      'stream=%00',
+      'stream=a%2Fb',
+      `stream=${'x'.repeat(4_000)}`,
+      'type=%3Cb%3E',
+      'type=%00',
+    ]) {
+      const { statusCode, body } = await ada.get(`/events?${query}`)
+      expect([query.slice(0, 20), statusCode]).toEqual([query.slice(0, 20), 422])
+      expect(body).toContain('role="alert"')
+      expect(body).not.toContain('<b>')
+    }
+  })
+
+  test('an address that none can have is a page that is missing', async () => {
+    const long = 'a'.repeat(5_000)
+    for (const path of [
+      ...[
+        '/events?before=x',
+        '/events?before=-1',
+        `/events?before=${'9'.repeat(40)}`,
+        '/events?before=9999999999999999999',
+      ],
+      ...[
+        '/events/at/%00',
+        '/events/at/9999999999999999999',
+        '/events/at/999999999999',
+        '/events/at/0',
+        '/events/at/1e3',
+      ],
+      ...[
+        '/events/streams/%00',
+        '/events/streams/ledger-%2F..%2F',
+        '/events/streams/%24all',
+        `/events/streams/${long}`,
+      ],
+      ...[
+        '/events/streams/ledger-nothing',
+        '/events/streams/%E0%A4%A',
+        `/events/streams/${encodeURIComponent("x' or 1=1")}`,
+      ],
+      ...[
+        at(99_999),
+        `/events/streams/${stream()}/-1`,
+        `/events/streams/${stream()}/${'9'.repeat(30)}`,
+        `${at(0)}%00`,
+      ],
+      ...[`/events/streams/${stream()}?before=1.5`, `/events/streams/${stream()}?type=%00`],
+    ]) {
+      const { statusCode } = await ada.get(path)
+      expect([path.slice(0, 60), [400, 404].includes(statusCode)]).toEqual([path.slice(0, 60), true])
+    }
+  })
+})
+
+describe('one event', () => {
+  test('is shown with its envelope, its data, and what it belongs to', async () => {
+    const events = await room.foundation.eventLog.read(stream(), { from: 0, max: 1_000 })
+    const charge = events.find(({ type }) => type === 'CreditCharged')
+    const { request_id: request } = JSON.parse(charge?.metadata ?? '{}')
+    const revision = charge?.revision ?? 0
+    const { body, statusCode } = await ada.get(at(revision))
+    expect(statusCode).toBe(200)
+    expect(body).toContain('&quot;charge_id&quot;: &quot;')
+    expect(body).toContain(`<a href="/organizations/${scene.organizationId}/calls/${request}">${request}</a>`)
+    expect(body).toContain(`<a href="/organizations/${scene.organizationId}">`)
+    // What caused it comes before it, and both neighbours are a step away.
+    expect(body).toContain(`<a href="${at(revision - 1)}">KeyUsed, revision`)
+    expect(hrefs(body, eventRows)).toContain(at(revision + 1))
+    expect(body).toContain('<span class="mark good">holds</span>')
+    const found = await ada.get(`/events/at/${charge?.position}`)
+    expect({ status: found.statusCode, to: found.headers.location }).toEqual({
+      status: 303,
+      to: at(revision),
+    })
+  })
+
+  test('that is the first of its stream, or the last, says so', async () => {
+    const last = Number(await room.foundation.eventLog.lastRevision(stream()))
+    const [first, newest] = [await ada.get(at(0)), await ada.get(at(last))]
+    expect(first.body).toContain('It is the first of its stream.')
+    expect(first.body).not.toContain('Previous in its stream')
+    expect(newest.body).not.toContain('Next in its stream')
+  })
+})
+
+test('other pages lead to the events they speak of', async () => {
+  const call = await ada.get(`/organizations/${scene.organizationId}/calls/${scene.requestId}`)
+  expect(hrefs(call.body, eventRows).length).toBeGreaterThan(0)
+  await room.caughtUp()
+  expect(hrefs((await ada.get('/audit')).body, /^\/events\/at\/\d+$/).length).toBeGreaterThan(0)
+})
+
+describe('whatever the log holds', () => {
+  const envelope = (version: unknown): string =>
+    JSON.stringify({ schema_version: version, actor: 'cli', effective_at: '2026-01-01T00:00:00.000Z' })
+  let made = 0
+  const written = async (type: string, data: string, metadata: string): Promise<string> => {
+    const own = `key-hostile${++made}`
+    const id = `00000000-0000-4000-8000-${String(made).padStart(12, '0')}`
+    await room.foundation.eventLog.append(own, 'none', [{ id, type, data, metadata }])
+    const { body, statusCode } = await ada.get(at(0, own))
+    expect(statusCode).toBe(200)
+    expect((await ada.get(`/events/streams/${own}`)).statusCode).toBe(200)
+    expect((await ada.get('/events')).statusCode).toBe(200)
+    return body
+  }
+
+  test.each([
+    [
+      'of a type of a later release',
+      'CreditBorrowed',
+      '{"a":1}',
+      envelope(1),
+      'its type is not in the catalogue',
+    ],
+    ['of a later version', 'CreditGranted', '{"a":1}', envelope(9), 'it is of version 9'],
+    ['of other software', 'OrderPlaced', '{"a":1}', '{"x":1}', 'other software wrote it'],
+    ['with no JSON', 'CreditGranted', 'not json <b>', envelope(2), 'its data are no JSON'],
+    ['with metadata that are no JSON', 'CreditGranted', '{}', 'nothing <i>', 'other software wrote it'],
+    [
+      'with a version that is none',
+      'CreditGranted',
+      '{}',
+      envelope('x'),
+      'its metadata are not as those of an event',
+    ],
+    [
+      'with data of another type',
+      'CreditGranted',
+      '{"amount":1}',
+      envelope(2),
+      'its data do not fit version 2',
+    ],
+    ['with an array', 'CreditGranted', '[]', envelope(1), 'its data do not fit version 1'],
+  ])('an event %s is shown as it is stored, and why', async (_, type, data, metadata, why) => {
+    const body = await written(type, data, metadata)
+    expect(body).toContain(why)
+    expect(body).toContain('It is shown as it is stored.')
+    expect(body).toContain(data.replaceAll('"', '&quot;').replaceAll('<', '&lt;').replaceAll('>', '&gt;'))
+    expect(body).not.toMatch(/<b>|<i>/)
+  })
+
+  test('an event of an older version is shown as it was written, and as it is read now', async () => {
+    const data = JSON.stringify({ ...older1(), reason: 'a\u202Eb' })
+    const body = await written('PriceOverrideSet', data, envelope(1))
+    expect(body).toContain('It was written in version 1 of its type. This release reads it as version 2')
+    expect(body).toContain('&quot;override_id&quot;: null')
+    expect(body).toContain('As it is stored')
+  })
+
+  test('what turns the reading direction or moves a cursor is written out', async () => {
+    const body = await written('Unheard', '{"a":"x\u202Ey\u0000z\u001b[2J"}', envelope(1))
+    expect(body).toContain('x\\u202ey\\u0000z\\u001b[2J')
+    for (const character of ['\u202E', '\u0000', '\u001b']) expect(body).not.toContain(character)
+  })
+
+  test('a megabyte is cut, and it is said where', async () => {
+    const body = await written('Unheard', JSON.stringify({ a: 'x'.repeat(900_000) }), envelope(1))
+    expect(body).toContain('The first 65,536 of 900,008 characters.')
+    expect(body.length).toBeLessThan(100_000)
+  })
+})
+
+/** An override as the first release wrote it. */
+const older1 = () => ({ sku: 'ip_lookup', amount: '1', effective_from: '2026-01-01T00:00:00.000Z' })
+
+describe('a chain that is broken', () => {
+  test('is named at the revision, in the list and on the page, and everything else is shown as before', async () => {
+    const { organizationId } = await openScene(room, { nowMs: Date.now(), days: 1, name: 'Broken' })
+    const own = ledgerStream(organizationId)
+    await changeEvent(owner, { stream: own, revision: 2 }, ({ data }) => ({
+      data: data.replace('"300.5"', '"900.5"'),
+    }))
+    const list = await ada.get(`/events/streams/${own}`)
+    expect(list.statusCode).toBe(200)
+    expect(list.body).toContain(
+      'The chain is broken at revision 2: its bytes do not give the digest it carries',
+    )
+    expect(list.body.match(/<span class="mark bad">broken/g)).toHaveLength(1)
+    expect((await ada.get(at(2, own))).body).toContain('The chain is broken at revision 2')
+    // The event after it carries what was computed before the change.
+    expect((await ada.get(at(3, own))).body).not.toContain('is broken')
+    // Someone who computes the digest anew breaks it at the next one.
+    const [event] = await room.foundation.eventLog.read(own, { from: 2, max: 1 })
+    const metadata = event?.metadata.replace(
+      /"digest":"./,
+      (text) => `${text.slice(0, -1)}${text.endsWith('A') ? 'B' : 'A'}`,
+    )
+    await changeEvent(owner, { stream: own, revision: 2 }, () => ({ metadata: metadata ?? '' }))
+    expect((await ada.get(at(2, own))).body).toContain('The chain is broken at revision 3')
+  })
+
+  test('of which a part cannot be opened is shown up to there, and goes on behind it', async () => {
+    const { organizationId } = await openScene(room, { nowMs: Date.now(), days: 1, name: 'Damaged' })
+    const own = ledgerStream(organizationId)
+    const [third] = await room.foundation.eventLog.read(own, { from: 3, max: 1 })
+    await owner.query(`update log_segments set events = 'x' where last_position = $1`, [
+      String(third?.position),
+    ])
+    for (const path of [`/events/streams/${own}`, at(3, own), `/events/at/${third?.position}`]) {
+      const { body, statusCode } = await ada.get(path)
+      expect([path, statusCode]).toEqual([path, 200])
+      expect(body).toMatch(/revisions? [\d to]*3 of ledger-\w+ cannot be opened/)
+    }
+    const seen = await walked(`/events/streams/${own}`)
+    expect(seen).toContain(at(4, own))
+    expect(seen).toContain(at(2, own))
+    expect(seen).not.toContain(at(3, own))
+    expect((await ada.get(at(4, own))).body).toContain('the event before it could not be read')
+    expect((await ada.get('/events')).statusCode).toBe(200)
+  })
+})
+
+test('a partner is told that it is not for partners, and its pages have no way there', async () => {
+  const { password } = await createUser(room.foundation, {
+    ...{ name: 'partner', role: 'partner', organizationId: scene.organizationId, actor: 'cli:setup' },
+  })
+  const partner = await signedIn(room, { name: 'partner', password })
+  for (const path of ['/events', `/events/streams/${stream()}`, at(0), '/events/at/1', '/events/streams/%00'])
+    expect([path, (await partner.get(path)).statusCode]).toEqual([path, 403])
+  const call = await partner.get(`/organizations/${scene.organizationId}/calls/${scene.requestId}`)
+  expect(call.statusCode).toBe(200)
+  expect(hrefs(call.body, /^\/events/)).toEqual([])
+})
