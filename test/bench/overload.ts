@@ -22,6 +22,8 @@ const callsAtOnceMax = 900
 const slowdownMost = 5
 const recoverySecondsMost = 2
 const grownMbMost = 100
+const grownAgainMbMost = 30
+const megabyte = 2 ** 20
 
 export const overload = async ({ seconds, long, begin, tell }: BenchOptions): Promise<Row[]> => {
   const floodSeconds = long ? 30 : Math.max(5, seconds)
@@ -49,8 +51,13 @@ export const overload = async ({ seconds, long, begin, tell }: BenchOptions): Pr
     ])
     tell(`overload: ${floodPerSecond}/s of one: ${told(flood)}; the other ${told(beside)}`)
     const recoverySeconds = await recovery(pool, normal, 2 * p99(usual))
-    const { most: grown, every5s } = await memory.stop()
-    tell(`overload: memory grown by ${every5s.map((bytes) => Math.round(bytes / 2 ** 20)).join(', ')} MB`)
+    const first = await memory.stop()
+    tell(`overload: memory grown by ${toldMb(first.every5s)} MB`)
+    // What is kept of a flood would be seen in the next one; what is collected late is there in both.
+    const again = watchMemory(service.pid)
+    await offered(pool, { apiKey: flooding, perSecond: floodPerSecond, seconds: floodSeconds })
+    const second = await again.stop()
+    tell(`overload: and in a second flood by ${toldMb(second.every5s)} MB`)
     const others = [...flood, ...beside].filter(({ status }) => ![200, 429, 503].includes(status))
     return [
       ratioRow(`a normal organization's p99 beside one that offers ${floodPerSecond} calls/s`, {
@@ -71,7 +78,10 @@ export const overload = async ({ seconds, long, begin, tell }: BenchOptions): Pr
         null,
       ),
       figureRow('answers other than 200, 429, 503', others.length, 'calls', { most: 0 }),
-      figureRow('memory of the service: grown by', grown / 2 ** 20, 'MB', { most: grownMbMost }),
+      figureRow('memory of the service: grown by', first.most / megabyte, 'MB', { most: grownMbMost }),
+      figureRow('and by a second flood', Math.max(0, second.highest - first.highest) / megabyte, 'MB', {
+        most: grownAgainMbMost,
+      }),
       figureRow('until all is as before', recoverySeconds, 's', { most: recoverySecondsMost }),
     ]
   } finally {
@@ -144,15 +154,27 @@ const recovery = async (pool: Pool, apiKey: string, quickMs: number): Promise<nu
 
 const lookMs = 200
 
-/** What a process's resident memory grew by, at most, since the call; and every five seconds of it. */
-const watchMemory = (pid: number): { stop(): Promise<{ most: number; every5s: readonly number[] }> } => {
+const toldMb = (grown: readonly number[]): string =>
+  grown.map((bytes) => Math.round(bytes / megabyte)).join(', ')
+
+type Memory = {
+  /** Bytes a process's resident memory grew by, at most, since it is watched. */
+  readonly most: number
+  /** The most bytes it had. */
+  readonly highest: number
+  /** Bytes it had grown by, every five seconds. */
+  readonly every5s: readonly number[]
+}
+
+const watchMemory = (pid: number): { stop(): Promise<Memory> } => {
   const residentBytes = async (): Promise<number> =>
     Number(/VmRSS:\s+(\d+)/.exec(await readFile(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0) * 1_024
   let most = 0
+  let before = 0
   let ended = false
   const seen: number[] = []
   const watching = (async () => {
-    const before = await residentBytes()
+    before = await residentBytes()
     while (!ended) {
       const grown = (await residentBytes()) - before
       most = Math.max(most, grown)
@@ -164,7 +186,7 @@ const watchMemory = (pid: number): { stop(): Promise<{ most: number; every5s: re
     stop: async () => {
       ended = true
       await watching
-      return { most, every5s: seen.filter((_, i) => i % (5_000 / lookMs) === 0) }
+      return { most, highest: before + most, every5s: seen.filter((_, i) => i % (5_000 / lookMs) === 0) }
     },
   }
 }
