@@ -4,6 +4,7 @@ import { audit } from './audit.ts'
 import { keyUsage } from './key-usage.ts'
 import { ledgerIndex } from './ledger-index.ts'
 import { ledgerLines } from './ledger-lines.ts'
+import { pixelDays } from './pixel-days.ts'
 import { profileCache } from './profile-cache.ts'
 import type { Projection } from './projection.ts'
 
@@ -15,5 +16,6 @@ export const projections: readonly Projection[] = [
   apiKeys,
   keyUsage,
   profileCache,
+  pixelDays,
   audit,
 ]

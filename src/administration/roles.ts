@@ -37,6 +37,8 @@ export const rolePermissions = {
   'ledgers.change': ['admin', 'finance'],
   /** A ledger, a statement or a receipt as a file. */
   'ledgers.export': ['admin', 'finance', 'viewer', 'partner'],
+  /** Set and remove limits and blocks of the pixel. */
+  'pixel.change': ['admin', 'operations', 'partner'],
   'webhooks.change': ['admin', 'operations', 'partner'],
   /** Rebuild, roll back, retry, release. */
   'projections.change': ['admin', 'operations'],

@@ -13,3 +13,12 @@ import { whoami } from './whoami/index.ts'
  * 3. `capabilities/<name>/`: `contract`, `gather`, `decide`, and `index`, which exports one `Capability`; and its name here.
  */
 export const capabilities = [ipLookup, emailValidation, profile, pixel, whoami, account] as const
+
+/** What people do with the pixel on the dashboard. */
+export {
+  type CountedRules,
+  createPixelControls,
+  type PixelChange,
+  type PixelControls,
+  pixelChanges,
+} from './pixel/controls.ts'

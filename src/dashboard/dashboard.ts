@@ -10,6 +10,7 @@ import { InputFault } from '../administration/input.ts'
 import { createSignInEvents } from '../administration/sign-ins.ts'
 import { openUserDirectory } from '../administration/user-directory.ts'
 import { isDatabaseAway } from '../call/unavailable.ts'
+import { createPixelControls } from '../capabilities/index.ts'
 import { Unavailable } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused, LedgerUnavailable } from '../ledger/commit.ts'
@@ -47,17 +48,22 @@ export const dashboard =
       twoPerson,
       apiUrl = null,
       outside,
+      redisUrl,
     }: {
       insecureCookies?: boolean
       twoPerson: boolean
       apiUrl?: string | null
       outside: WebhooksOutside
+      /** Where pixel hits are counted; undefined: in the database. */
+      redisUrl?: string | undefined
     },
   ): FastifyPluginAsync =>
   async (host) => {
     const users = openUserDirectory(foundation)
     const signIns = createSignInEvents(foundation, logger)
     host.addHook('onClose', signIns.close)
+    const pixel = createPixelControls({ ...foundation, redisUrl, logger })
+    host.addHook('onClose', pixel.close)
     const context: Dashboard = {
       ...{ users, signIns },
       foundation,
@@ -65,6 +71,7 @@ export const dashboard =
       twoPerson,
       apiUrl,
       outside,
+      pixel,
       works: createWorks(),
       firstSteps: createVisitorSteps(foundation),
       signIn: createSignIn(foundation.pool, users, foundation.secrets.sealer('dashboard device')),

@@ -21,6 +21,7 @@ export const organizationMenu = [
   { path: '/months', name: 'Months' },
   { path: '/lots', name: 'Lots' },
   { path: '/prices', name: 'Own prices' },
+  { path: '/pixel', name: 'Pixel' },
   { path: '/webhooks', name: 'Webhooks' },
 ] as const satisfies readonly { readonly path: string; readonly name: string }[]
 

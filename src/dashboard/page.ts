@@ -5,6 +5,7 @@ import { ulid } from 'ulid'
 import type { FirstStep } from '../administration/first-steps.ts'
 import type { SignInEvents } from '../administration/sign-ins.ts'
 import type { UserDirectory } from '../administration/user-directory.ts'
+import type { PixelControls } from '../capabilities/index.ts'
 import type { Outside } from '../egress/outside.ts'
 import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -39,6 +40,7 @@ export type Dashboard = {
   readonly firstSteps: () => Promise<readonly FirstStep[]>
   /** Where messages to webhooks may be sent, and how. */
   readonly outside: WebhooksOutside
+  readonly pixel: PixelControls
 }
 
 /** There is no such page, organization or key. */

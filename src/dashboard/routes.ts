@@ -30,6 +30,7 @@ import {
 import { organizationPage, type StatementView } from './pages/organization.ts'
 import { overviewPage } from './pages/overview.ts'
 import { signInPage } from './pages/sign-in.ts'
+import { pixelRoutes } from './pixel-routes.ts'
 import { priceFormRoutes } from './price-form-routes.ts'
 import { priceRoutes } from './price-routes.ts'
 import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
@@ -134,6 +135,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   eventRoutes(pages, context)
   auditRoutes(pages, context)
   webhookRoutes(pages, context)
+  pixelRoutes(pages, context)
   ownRoutes(pages, context)
   workRoutes(pages, context)
 }

@@ -60,7 +60,10 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
     if (insecureCookies) logger.warn('INSECURE_COOKIES: a sign-in over plain HTTP can be listened to')
     const outside = { ...openOutside(config), exemptions: config.EGRESS_ALLOW.length > 0 }
     host.register(
-      dashboard(foundation, logger, { insecureCookies, twoPerson: twoPersonOf(config), apiUrl, outside }),
+      dashboard(foundation, logger, {
+        ...{ insecureCookies, twoPerson: twoPersonOf(config), apiUrl, outside },
+        redisUrl: config.REDIS_URL,
+      }),
     )
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
   }

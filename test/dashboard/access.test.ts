@@ -114,6 +114,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
       '/lots',
       '/prices',
       '/webhooks',
+      '/pixel',
       `/keys/${scene.keyId}`,
       `/calls/${scene.requestId}`,
     ]
@@ -127,6 +128,7 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
         ['organizations.change', /^\/organizations\/new$/],
         ['prices.change', /^\/prices\/new$|\/prices\/withdraw$/],
         ['webhooks.change', /\/webhooks\/[^/]+\//],
+        ['pixel.change', /\/pixel\//],
         ['rerates.change', /^\/rerates\/new$/],
         ['ledgers.export', /\/statement\.(csv|jsonl)$|receipt\.json$/],
       ] as const)

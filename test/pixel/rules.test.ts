@@ -60,7 +60,7 @@ const openDeaf = (faults: ClientFaults = {}): Promise<PixelRulesModel> => {
 
 let requests = 0
 const give = (rules: PixelRulesModel, command: RuleCommand, requestId = `request${++requests}`) =>
-  rules.change(organizationId, command, { actor: 'key:abc', requestId, atMs })
+  rules.change(organizationId, command, { actor: 'key:abc', once: requestId, requestId, atMs })
 const limitOf = (domain: string, number: number): RuleCommand => ({
   kind: 'limit',
   domain,

@@ -20,6 +20,7 @@ import {
   ledgerLines,
   unbalancedAccounts,
 } from '../../projections/ledger-lines.ts'
+import { pixelDays } from '../../projections/pixel-days.ts'
 import { profileCache } from '../../projections/profile-cache.ts'
 import type { TableName } from '../../projections/projection.ts'
 import { parseCredits } from '../../src/billing/money.ts'
@@ -565,5 +566,14 @@ describe('ledger_index', () => {
 })
 
 test('every projection there is has its test, here or in a file of its own', () => {
-  expect(projections).toEqual([accounts, ledgerLines, ledgerIndex, apiKeys, keyUsage, profileCache, audit])
+  expect(projections).toEqual([
+    accounts,
+    ledgerLines,
+    ledgerIndex,
+    apiKeys,
+    keyUsage,
+    profileCache,
+    pixelDays,
+    audit,
+  ])
 })

@@ -96,6 +96,8 @@ const paths = (): Readonly<Record<string, string>> => {
     'credits-grant': `${organization}/credits/grant`,
     'credits-adjust': `${organization}/credits/adjust`,
     'credits-threshold': `${organization}/credits/threshold`,
+    pixel: `${organization}/pixel`,
+    webhooks: `${organization}/webhooks`,
     prices: '/prices',
     'prices-new': '/prices/new',
     proposal: '/prices/p1',

@@ -112,6 +112,7 @@ const countedLimits = async (
 
 const causeOf = ({ key: { keyId }, requestId, atMs }: Caller): Cause => ({
   actor: `key:${keyId}`,
+  once: requestId,
   requestId,
   atMs,
 })

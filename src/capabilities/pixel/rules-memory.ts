@@ -15,7 +15,7 @@ import { applyPixelEvent, emptyRules, isPixelEvent, type LiveRules, type PixelEv
  */
 export type RulesMemory = ReadRules & {
   readonly eventLog: EventLog
-  readonly following: Following
+  readonly following: Pick<Following, 'failure'>
 }
 
 type ReadRules = {
@@ -30,19 +30,32 @@ type Loading = { heard: number; rules: Promise<LiveRules> }
 
 /** Rules in memory, of all organizations together; an organization counts as one more. About 200 MB at most. */
 const rulesHeldMax = 1_000_000
+const rulesUnfollowedMax = 50_000
 /** Events of one read. */
 const pageMax = 1_000
 
 const stream = pixelStream
 const organizationOf = (name: string): string => name.slice(stream('').length)
 
+const nothingRead = (rulesMax: number): ReadRules => ({
+  known: new LRUCache({ maxSize: rulesMax, sizeCalculation: ({ count }) => 1 + count }),
+  loading: new Map(),
+  inDoubt: new Set(),
+})
+
+/** For `rulesNow` alone, which reads on from what is known: nothing is followed. */
+export const unfollowedMemory = (eventLog: EventLog): RulesMemory => ({
+  ...nothingRead(rulesUnfollowedMax),
+  eventLog,
+  following: { failure: () => null },
+})
+
 /** Subscribes from the end of the log; no rules are read yet. */
-export const openRulesMemory = async (eventLog: EventLog, logger: Logger): Promise<RulesMemory> => {
-  const read: ReadRules = {
-    known: new LRUCache({ maxSize: rulesHeldMax, sizeCalculation: ({ count }) => 1 + count }),
-    loading: new Map(),
-    inDoubt: new Set(),
-  }
+export const openRulesMemory = async (
+  eventLog: EventLog,
+  logger: Logger,
+): Promise<RulesMemory & { readonly following: Following }> => {
+  const read = nothingRead(rulesHeldMax)
   // Asked before any stream is read: what is recorded in between is met twice, never missed.
   const following = follow({
     eventLog,
@@ -157,7 +170,7 @@ const foldRecorded = (rules: LiveRules, recorded: RecordedEvent): void => {
 }
 
 /** The event, if all of it can be relied on: what JSON holds is no proof that the members are there. */
-const readable = (recorded: RecordedEvent): (DecodedEvent & PixelEvent) | null => {
+export const readable = (recorded: RecordedEvent): (DecodedEvent & PixelEvent) | null => {
   try {
     const event = decodeEvent(recorded)
     if (!isPixelEvent(event) || stream(event.data.organization_id) !== recorded.stream) return null

@@ -5,7 +5,14 @@ import { eventIdOf } from '../../event-log/event-id.ts'
 import { AppendConflict, type EventLog, Unavailable, UnknownOutcome } from '../../event-log/port.ts'
 import { encodeEvent } from '../../event-log/stored-event.ts'
 import { pixelStream } from '../../events/streams.ts'
-import { advance, openRulesMemory, type RulesMemory, rulesNow, rulesOf } from './rules-memory.ts'
+import {
+  advance,
+  openRulesMemory,
+  type RulesMemory,
+  rulesNow,
+  rulesOf,
+  unfollowedMemory,
+} from './rules-memory.ts'
 import {
   applyPixelEvent,
   changeOf,
@@ -35,7 +42,13 @@ export type PixelRulesModel = {
   stop(): Promise<void>
 }
 
-export type Cause = { readonly actor: string; readonly requestId: string; readonly atMs: number }
+/** `once`: the same is one change, however often it is given. `requestId`: of the call that makes it, if one does. */
+export type Cause = {
+  readonly actor: string
+  readonly once: string
+  readonly requestId?: string
+  readonly atMs: number
+}
 
 type RuleChange = {
   readonly rules: PixelRules
@@ -79,6 +92,17 @@ export const openPixelRules = async ({
   }
 }
 
+/** `change` alone, for a process that judges no hits: it subscribes to nothing. */
+export const changeRules = (
+  eventLog: EventLog,
+  patience: AppendPatience = changePatience,
+): PixelRulesModel['change'] => {
+  const memory = unfollowedMemory(eventLog)
+  const queues = new Map<string, ChangeQueue>()
+  return (organizationId, command, cause) =>
+    inTurn(queues, organizationId, () => change(memory, { organizationId, command, cause, patience }))
+}
+
 /** Changes of one organization in this process: `waiting` includes the one under way. */
 type ChangeQueue = { waiting: number; last: Promise<unknown> }
 
@@ -114,7 +138,7 @@ const change = async (
   memory: RulesMemory,
   { organizationId, command, cause, patience }: Change,
 ): Promise<RuleChange> => {
-  const { actor, requestId, atMs } = cause
+  const { actor, once, requestId, atMs } = cause
   const name = pixelStream(organizationId)
   const effectiveAt = new Date(atMs).toISOString()
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
@@ -123,7 +147,7 @@ const change = async (
     const event = changeOf(rules, organizationId, command)
     if (event === null || event === 'too_many')
       return { rules, changed: false, tooMany: event === 'too_many' }
-    const id = eventIdOf(name, requestId, 0)
+    const id = eventIdOf(name, once, 0)
     const encoded = encodeEvent(event, { id, actor, effectiveAt, requestId })
     try {
       const expected = rules.revision === -1 ? 'none' : rules.revision

@@ -1,0 +1,143 @@
+import type { Logger } from 'pino'
+import { InputFault } from '../../administration/input.ts'
+import type { Refusal } from '../../call/errors.ts'
+import type { EventLog } from '../../event-log/port.ts'
+import type { PixelCounters } from './counters.ts'
+import { parseDomainOnly, parseLimit, parsePeriod } from './parse.ts'
+import { periodEndMs, periodStart } from './period.ts'
+import { openPostgresCounters } from './postgres-counters.ts'
+import { openRedisCounters } from './redis-counters.ts'
+import { changeRules } from './rules.ts'
+import { createShownRules, placeOfRule, type ShownRule, type ShownRules } from './rules-shown.ts'
+import { type RuleCommand, rulesMax } from './rules-state.ts'
+
+/** The pixel controls as people use them: what is set, what is used of it, and the changes that partners make by calls. */
+
+type CountedRule = ShownRule & {
+  /** Where a page that ends with it goes on. */
+  readonly place: string
+  /** Of a limit, in the period of now; null: of a block, or the counters did not answer. */
+  readonly used: number | null
+  /** When that period ends; null of a block. */
+  readonly resetsAt: Date | null
+}
+
+export type CountedRules = Omit<ShownRules, 'rules'> & {
+  readonly rules: readonly CountedRule[]
+  /** The counters did not answer: it is not known what is used. */
+  readonly uncounted: boolean
+}
+
+export const pixelChanges = ['limit', 'unlimit', 'block', 'unblock'] as const
+export type PixelChange = (typeof pixelChanges)[number]
+
+export type PixelControls = {
+  /** At most `max` rules after a place, of domains that hold `search`. Throws `Unavailable` while the event log is away. */
+  rules(
+    organizationId: string,
+    asked: { readonly search: string; readonly after: string; readonly max: number; readonly atMs: number },
+  ): Promise<CountedRules>
+  /**
+   * Makes a change, by the rules of the calls that make it, and says whether anything changed. Throws `InputFault` for what such
+   * a call would refuse, and `Unavailable`. The same `once` is one change.
+   */
+  change(
+    organizationId: string,
+    asked: { readonly kind: PixelChange; readonly text: (name: string) => string },
+    cause: { readonly actor: string; readonly once: string; readonly atMs: number },
+  ): Promise<{ readonly changed: boolean }>
+  close(): Promise<void>
+}
+
+type ControlsOptions = {
+  readonly eventLog: EventLog
+  /** Of the database. Holds a password: never logged. */
+  readonly url: string
+  /** Undefined: the counters are in the database. */
+  readonly redisUrl: string | undefined
+  readonly logger: Logger
+}
+
+/** Nothing is connected before the counters are asked for, and no rules are followed. */
+export const createPixelControls = ({ eventLog, url, redisUrl, logger }: ControlsOptions): PixelControls => {
+  const shown = createShownRules(eventLog)
+  const change = changeRules(eventLog)
+  let opened: Promise<PixelCounters> | null = null
+  const counters = (): Promise<PixelCounters> =>
+    (opened ??=
+      redisUrl === undefined
+        ? Promise.resolve(openPostgresCounters({ url, logger }))
+        : openRedisCounters({ url: redisUrl, logger }))
+
+  const usedOf = async (
+    organizationId: string,
+    limits: readonly (ShownRule & { readonly periodStart: string })[],
+  ): Promise<readonly number[] | null> => {
+    if (limits.length === 0) return []
+    const windows = limits.flatMap(({ domain, period, periodStart: start }) =>
+      period === null ? [] : [{ domain, period, periodStart: start }],
+    )
+    try {
+      return await (await counters()).used(organizationId, windows)
+    } catch (error) {
+      logger.warn({ err: error }, 'pixel counters could not be read')
+      return null
+    }
+  }
+
+  return {
+    rules: async (organizationId, { atMs, ...asked }) => {
+      const found = await shown(organizationId, asked)
+      const limits = found.rules.flatMap((rule) =>
+        rule.period === null ? [] : [{ ...rule, periodStart: periodStart(rule.period, atMs) }],
+      )
+      const used = await usedOf(organizationId, limits)
+      const counted = new Map(
+        limits.map((limit, i) => [
+          placeOfRule(limit),
+          {
+            used: used?.[i] ?? null,
+            resetsAt: limit.period === null ? null : new Date(periodEndMs(limit.period, limit.periodStart)),
+          },
+        ]),
+      )
+      const ofBlock = { used: null, resetsAt: null }
+      const rules = found.rules.map((rule) => {
+        const place = placeOfRule(rule)
+        return { ...rule, place, ...(counted.get(place) ?? ofBlock) }
+      })
+      return { ...found, rules, uncounted: used === null }
+    },
+    change: async (organizationId, { kind, text }, cause) => {
+      const { changed, tooMany } = await change(organizationId, commandOf(kind, text), cause)
+      if (tooMany) throw new InputFault('domain', `there are ${rulesMax} rules; remove one first`)
+      return { changed }
+    },
+    close: async () => {
+      await (await opened?.catch(() => null))?.close()
+    },
+  }
+}
+
+/** Throws `InputFault`. */
+const commandOf = (kind: PixelChange, text: (name: string) => string): RuleCommand => {
+  const body = { domain: text('domain').trim(), period: text('period'), number: numberIn(text('number')) }
+  switch (kind) {
+    case 'limit':
+      return { kind, ...inputOf(parseLimit(body)) }
+    case 'unlimit':
+      return { kind, ...inputOf(parsePeriod(body)) }
+    default:
+      return { kind, ...inputOf(parseDomainOnly(body)) }
+  }
+}
+
+const numberIn = (text: string): number => (/^\d{1,10}$/.test(text.trim()) ? Number(text) : Number.NaN)
+
+const inputOf = <Input>(parsed: { readonly input: Input } | { readonly refusal: Refusal }): Input => {
+  if ('input' in parsed) return parsed.input
+  const { details, message } = parsed.refusal
+  const field = 'parameter' in details && typeof details.parameter === 'string' ? details.parameter : 'domain'
+  const expected = 'expected' in details && typeof details.expected === 'string' ? details.expected : null
+  throw new InputFault(field, expected === null ? message : `it must be ${expected}`)
+}

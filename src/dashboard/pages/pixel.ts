@@ -1,0 +1,206 @@
+import type { PixelDayRow } from '../../../projections/pixel-days.ts'
+import { mayDo } from '../../administration/roles.ts'
+import type { CountedRules } from '../../capabilities/index.ts'
+import { count, instant } from '../format.ts'
+import { type Html, html, type Renderable } from '../html.ts'
+import type { AccountRow } from '../queries.ts'
+import {
+  described,
+  type FormFault,
+  faultNotice,
+  figures,
+  formFields,
+  layout,
+  organizationHead,
+  table,
+  type Viewer,
+} from './layout.ts'
+
+/** The pixel of one organization: its rules and what is used of them, its hits by day, and the forms that change its rules. */
+
+type Rule = CountedRules['rules'][number]
+
+export type PixelView = {
+  readonly viewer: Viewer
+  readonly account: AccountRow
+  readonly rules: CountedRules
+  /** A part of the domain that rules are shown of; empty: all are. */
+  readonly find: string
+  /** Of the last thirty days. */
+  readonly hits: { readonly fired: string; readonly refused: string }
+  readonly days: readonly PixelDayRow[]
+  /** The domain that days are shown of; empty: of all. */
+  readonly of: string
+  /** Where the next page of days goes on; null: there is none. */
+  readonly until: string | null
+  readonly typed: (name: string) => string
+  readonly fault: (FormFault & { readonly form: 'limit' | 'block' | 'other' }) | null
+}
+
+const pathOf = ({ account }: Pick<PixelView, 'account'>): string =>
+  `/organizations/${account.organization_id}/pixel`
+
+const linkOf = (view: PixelView, changed: Readonly<Record<string, string>>): string => {
+  const given = { find: view.find, of: view.of, ...changed }
+  const query = new URLSearchParams(Object.entries(given).filter(([, value]) => value !== ''))
+  return `${pathOf(view)}?${query.toString()}`
+}
+
+export const pixelPage = (view: PixelView): Html => {
+  const { viewer, account, rules, hits, fault } = view
+  return layout({
+    title: `Pixel of ${account.name}`,
+    viewer,
+    main: html`${organizationHead(viewer, account, '/pixel')}
+<h1>Pixel of ${account.name}</h1>
+<p class="note">How often its pixel may fire for a domain and everything under it, and where it may not fire at all.</p>
+${
+  rules.unreadableAt !== null &&
+  html`<p class="notice bad" role="alert">An event of its rules cannot be read (revision ${count(rules.unreadableAt)}). It may be a block, so nothing fires.</p>`
+}
+${fault?.form === 'other' && faultNotice(fault)}
+${figures([
+  ['Fired, 30 days', html`<strong>${count(hits.fired)}</strong>`],
+  ['Refused, 30 days', count(hits.refused)],
+  ['Rules', count(rules.count)],
+])}
+${rulesSection(view)}
+${mayDo(viewer.role, 'pixel.change') && [limitForm(view), blockForm(view)]}
+${daysSection(view)}`,
+  })
+}
+
+const rulesSection = (view: PixelView): Html => {
+  const { rules, find } = view
+  const last = rules.rules.at(-1)
+  return html`<section aria-labelledby="rules">
+<h2 id="rules">Rules</h2>
+${
+  rules.count > 0 &&
+  html`<form class="filters" method="get" action="${pathOf(view)}">
+<p><label for="find">Domain holds</label>
+<input id="find" name="find" value="${find}" maxlength="253" autocomplete="off"></p>
+<p class="actions"><button class="quiet" type="submit">Find</button></p>
+</form>`
+}
+${rules.uncounted && html`<p class="notice bad" role="status">The counters do not answer: what is used is not known, and no limited pixel fires.</p>`}
+${
+  rules.rules.length === 0
+    ? html`<p class="empty">${rules.count === 0 ? 'There is none: its pixel fires everywhere.' : 'No rule is of such a domain.'}</p>`
+    : table({ caption: 'Rules, by domain', rows: rules.rules, columns: ruleColumns(view) })
+}
+${rules.more && last !== undefined && html`<nav class="pager" aria-label="Pages of the rules"><a class="button quiet" href="${linkOf(view, { after: last.place })}">Further rules</a></nav>`}
+</section>`
+}
+
+const ruleColumns = (view: PixelView) => {
+  const { viewer, account } = view
+  const shown = [
+    { head: 'Domain', kind: 'name', cell: ({ domain }: Rule) => domain },
+    { head: 'Rule', cell: ruleText },
+    { head: 'Used now', kind: 'number', cell: usedText },
+    {
+      head: 'Counts anew (UTC)',
+      cell: ({ resetsAt }: Rule) => (resetsAt === null ? '–' : instant(resetsAt)),
+    },
+    { head: 'Set by', cell: ({ actor }: Rule) => actorText(account, actor) },
+    { head: 'Set (UTC)', cell: ({ at }: Rule) => (at === '' ? '–' : instant(new Date(at))) },
+  ] as const
+  return mayDo(viewer.role, 'pixel.change')
+    ? [...shown, { head: 'Change', cell: (rule: Rule) => removeButton(view, rule) }]
+    : shown
+}
+
+const ruleText = ({ period, number }: Rule): Renderable =>
+  period === null || number === null
+    ? html`<span class="mark bad">blocked</span>`
+    : `at most ${count(number)} a ${period}`
+
+const usedText = ({ period, number, used }: Rule): Renderable => {
+  if (period === null || number === null) return '–'
+  if (used === null) return 'not known'
+  return used >= number ? html`${count(used)} <span class="mark bad">used up</span>` : count(used)
+}
+
+const actorText = ({ organization_id: id }: AccountRow, actor: string): Renderable => {
+  const key = /^key:([0-9A-Za-z]{16})$/.exec(actor)?.[1]
+  return key === undefined ? actor : html`<a class="id" href="/organizations/${id}/keys/${key}">${actor}</a>`
+}
+
+const removeButton = (view: PixelView, { domain, period }: Rule): Html => {
+  const path = `${pathOf(view)}/${period === null ? 'unblock' : 'unlimit'}`
+  const what =
+    period === null ? `Let the pixel fire on ${domain} again` : `Remove the limit of ${domain} by ${period}`
+  return html`<form method="post" action="${path}">${formFields(view.viewer)}<input type="hidden" name="domain" value="${domain}">${
+    period !== null && html`<input type="hidden" name="period" value="${period}">`
+  }<button class="quiet" type="submit" aria-label="${what}">${period === null ? 'Unblock' : 'Remove'}</button></form>`
+}
+
+const limitForm = (view: PixelView): Html => {
+  const { viewer, typed } = view
+  const fault = view.fault?.form === 'limit' ? view.fault : null
+  const own = (name: string): string => (fault === null ? '' : typed(name))
+  return html`<section class="narrow" aria-labelledby="limit">
+<h2 id="limit">Set a limit</h2>
+${faultNotice(fault)}
+<form class="fields" method="post" action="${pathOf(view)}/limit">
+${formFields(viewer)}
+<p><label for="domain">Domain</label>
+<input id="domain" name="domain" value="${own('domain')}" required maxlength="253" autocomplete="off"${described('domain', fault, 'domain-hint')}>
+<small id="domain-hint">Such as example.com; the rule covers everything under it. One that is there is replaced.</small></p>
+<div class="pair">
+<p><label for="number">Hits, at most</label>
+<input id="number" name="number" value="${own('number')}" inputmode="numeric" required maxlength="10" autocomplete="off"${described('number', fault)}></p>
+<p><label for="period">In a</label>
+<select id="period" name="period"${described('period', fault)}>${(['day', 'month'] as const).map(
+    (period) =>
+      html`<option value="${period}"${period === own('period') && html` selected`}>${period}</option>`,
+  )}</select></p>
+</div>
+<p class="actions"><button type="submit">Set the limit</button></p>
+</form>
+</section>`
+}
+
+const blockForm = (view: PixelView): Html => {
+  const fault = view.fault?.form === 'block' ? view.fault : null
+  return html`<section class="narrow" aria-labelledby="block">
+<h2 id="block">Block a domain</h2>
+${faultNotice(fault)}
+<form class="fields" method="post" action="${pathOf(view)}/block">
+${formFields(view.viewer)}
+<p><label for="blocked">Domain</label>
+<input id="blocked" name="domain" value="${fault === null ? '' : view.typed('domain')}" required maxlength="253" autocomplete="off"${described('domain', fault, 'blocked-hint')}>
+<small id="blocked-hint">From the next hit on nothing fires on it and everything under it.</small></p>
+<p class="actions"><button class="danger" type="submit">Block it</button></p>
+</form>
+</section>`
+}
+
+const daysSection = (view: PixelView): Html => {
+  const { days, of, until } = view
+  return html`<section aria-labelledby="hits">
+<h2 id="hits">Hits by day</h2>
+<p class="note">As calls were answered, by the domain of the rule that decided.</p>
+<form class="filters" method="get" action="${pathOf(view)}#hits">
+<p><label for="of">Of the domain</label>
+<input id="of" name="of" value="${of}" maxlength="253" autocomplete="off"></p>
+<p class="actions"><button class="quiet" type="submit">Show</button></p>
+</form>
+${
+  days.length === 0
+    ? html`<p class="empty">No hit was decided${of !== '' && html` for ${of}`}.</p>`
+    : table({
+        caption: 'Hits, newest day first',
+        rows: days,
+        columns: [
+          { head: 'Day (UTC)', kind: 'name', cell: ({ day }) => html`<time datetime="${day}">${day}</time>` },
+          { head: 'Domain', cell: ({ domain }) => (domain === '' ? 'none decided' : domain) },
+          { head: 'Fired', kind: 'number', cell: ({ fired }) => count(fired) },
+          { head: 'Refused', kind: 'number', cell: ({ refused }) => count(refused) },
+        ],
+      })
+}
+${until !== null && html`<nav class="pager" aria-label="Pages of the hits"><a class="button quiet" href="${linkOf(view, { until })}#hits">Earlier days</a></nav>`}
+</section>`
+}

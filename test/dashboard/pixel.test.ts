@@ -1,0 +1,210 @@
+/** The pixel of an organization on the dashboard: its rules, what is used of them, its hits by day. */
+
+import pino from 'pino'
+import { ulid } from 'ulid'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createOrganization } from '../../src/administration/organizations.ts'
+import { createUser } from '../../src/administration/user-changes.ts'
+import { openPostgresCounters } from '../../src/capabilities/pixel/postgres-counters.ts'
+import { openPixelRules } from '../../src/capabilities/pixel/rules.ts'
+import { matchRules } from '../../src/capabilities/pixel/rules-state.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { pixelStream } from '../../src/events/streams.ts'
+import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
+
+const logger = pino({ level: 'silent' })
+const actor = 'cli:setup'
+const keyId = '0123456789abcdef'
+let room: DashboardHost
+let [ours, theirs, base] = ['', '', '']
+let partner: Browser
+let viewer: Browser
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  const organization = (name: string) =>
+    createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })
+  ours = (await organization('Ours')).organizationId
+  theirs = (await organization('Theirs')).organizationId
+  base = `/organizations/${ours}/pixel`
+  await room.caughtUp()
+  const person = (name: string, role: 'viewer' | 'partner', organizationId: string | null) =>
+    createUser(room.foundation, { name, role, organizationId, actor })
+  await createUser(room.foundation, { name: 'root', role: 'admin', organizationId: null, actor })
+  viewer = await signedIn(room, { name: 'vic', ...(await person('vic', 'viewer', null)) })
+  partner = await signedIn(room, { name: 'pia', ...(await person('pia', 'partner', ours)) })
+})
+afterAll(() => room?.close())
+
+const recorded = async (organizationId = ours) =>
+  (await room.foundation.eventLog.read(pixelStream(organizationId), { from: 0, max: 1_000 }).catch(() => []))
+    .map(decodeEvent)
+    .map(({ type, data, metadata }) => ({ type, data, by: metadata.actor }))
+
+const decided = async (domain: string | null, fire: boolean, atMs = Date.now(), organizationId = ours) => {
+  const requestId = ulid(atMs)
+  await room.foundation.ledger.submit(organizationId, {
+    ...{ key: requestId, atMs, requestId, actor: `key:${keyId}`, kind: 'record' },
+    book: room.prices.at(atMs),
+    call: {
+      ...{ keyId, capability: 'pixel', outcome: 'answered' },
+      facts: { kind: 'pixel', action: 'decided', domain, fire },
+    },
+  })
+}
+
+describe('the rules', () => {
+  test('are set and removed by forms, as events with who did it, and hold for hits in another process', async () => {
+    expect((await partner.get(base)).body).toContain('There is none: its pixel fires everywhere.')
+    const limit = { domain: 'Shop.Example.com.', number: '2', period: 'day' }
+    const set = await partner.submit(base, limit, `${base}/limit`)
+    expect({ status: set.statusCode, to: set.headers.location }).toEqual({ status: 303, to: `${base}#rules` })
+    await partner.submit(base, { domain: 'bad.example.org' }, `${base}/block`)
+    // It is so already: nothing is recorded.
+    await partner.submit(base, { domain: 'bad.example.org' }, `${base}/block`)
+    const of = { organization_id: ours }
+    expect(await recorded()).toEqual([
+      {
+        type: 'PixelLimitSet',
+        data: { ...of, domain: 'shop.example.com', period: 'day', number: 2 },
+        by: 'user:pia',
+      },
+      { type: 'PixelBlocked', data: { ...of, domain: 'bad.example.org' }, by: 'user:pia' },
+    ])
+    const body = (await partner.get(base)).body
+    expect(body).toContain('at most 2 a day')
+    expect(body).toContain('<span class="mark bad">blocked</span>')
+    expect(body).toContain('user:pia')
+
+    const rules = await openPixelRules({ eventLog: room.foundation.eventLog, logger })
+    const counters = openPostgresCounters({ url: room.url, logger })
+    try {
+      await rules.caughtUp
+      const atMs = Date.now()
+      const known = await rules.of(ours)
+      expect(matchRules(known, 'www.bad.example.org', atMs).blockedBy).toBe('bad.example.org')
+      for (let i = 0; i < 3; i++)
+        await counters.take({
+          ...{ organizationId: ours, host: 'shop.example.com', hitId: null, atMs },
+          rules: matchRules(known, 'shop.example.com', atMs),
+        })
+      expect((await partner.get(base)).body).toContain('2 <span class="mark bad">used up</span>')
+      // Changed by a call meanwhile: the page of the next moment and its forms go on from there.
+      await rules.change(
+        ours,
+        { kind: 'limit', domain: 'shop.example.com', period: 'day', number: 7 },
+        { actor: `key:${keyId}`, once: 'x', requestId: 'x', atMs },
+      )
+      const after = (await partner.get(base)).body
+      expect(after).toContain('at most 7 a day')
+      expect(after).toContain(`href="/organizations/${ours}/keys/${keyId}"`)
+      await partner.submit(base, { domain: 'shop.example.com', period: 'day' }, `${base}/unlimit`)
+      await partner.submit(base, { domain: 'bad.example.org' }, `${base}/unblock`)
+      expect((await partner.get(base)).body).toContain('There is none: its pixel fires everywhere.')
+    } finally {
+      await counters.close()
+      await rules.stop()
+    }
+  })
+
+  test.each([
+    ['limit', { domain: 'example.com', number: '0', period: 'day' }, 'whole number from 1'],
+    ['limit', { domain: 'example.com', number: '1e9', period: 'day' }, 'whole number from 1'],
+    ['limit', { domain: 'example.com', number: '5', period: 'year' }, '&quot;day&quot; or'],
+    ['limit', { domain: '', number: '5', period: 'day' }, 'registrable domain'],
+    ['block', { domain: `${'a'.repeat(60)}.`.repeat(5) + 'com' }, 'registrable domain'],
+    ['block', { domain: 'exa\u0000mple.com' }, 'registrable domain'],
+    ['block', { domain: '10.0.0.1' }, 'registrable domain'],
+    ['block', { domain: 'github.io' }, 'registrable domain'],
+    ['unblock', { domain: '<b>' }, 'registrable domain'],
+    ['unlimit', { domain: 'example.com', period: '' }, '&quot;day&quot; or'],
+  ])('what a call would refuse is refused: %s %o', async (act, fields, said) => {
+    const before = await recorded()
+    const { statusCode, body } = await partner.submit(base, fields, `${base}/${act}`)
+    expect(statusCode).toBe(422)
+    expect(body).toContain('role="alert"')
+    expect(body).toContain(said)
+    expect(await recorded()).toEqual(before)
+  })
+
+  test('are not changed by who may only look, nor by a partner for another organization', async () => {
+    const page = await viewer.get(base)
+    expect(page.statusCode).toBe(200)
+    expect(page.body).not.toContain(`action="${base}/`)
+    expect((await viewer.submit(base, { domain: 'x.example.com' }, `${base}/block`)).statusCode).toBe(403)
+    const other = `/organizations/${theirs}/pixel`
+    expect((await partner.get(other)).statusCode).toBe(404)
+    expect((await partner.submit(base, { domain: 'x.example.com' }, `${other}/block`)).statusCode).toBe(404)
+    expect(await recorded(theirs)).toEqual([])
+  })
+
+  test('are found by a part of their domain and shown by pages, whatever is asked for', async () => {
+    const rules = await openPixelRules({ eventLog: room.foundation.eventLog, logger })
+    await rules.caughtUp
+    const many = Array.from({ length: 60 }, (_, i) => `d${String(i).padStart(2, '0')}.example.net`)
+    for (const domain of many)
+      await rules.change(ours, { kind: 'block', domain }, { actor, once: domain, atMs: Date.now() })
+    await rules.stop()
+    const shownIn = (body: string) =>
+      [...body.matchAll(/data-head="Domain">(d\d\d)\./g)].map(([, name]) => name)
+    const first = (await partner.get(base)).body
+    expect(shownIn(first)).toHaveLength(50)
+    const next = /href="([^"]+)">Further rules/.exec(first)?.[1]?.replaceAll('&amp;', '&') ?? ''
+    expect(shownIn((await partner.get(next)).body)).toEqual(many.slice(50).map((name) => name.slice(0, 3)))
+    expect(shownIn((await partner.get(`${base}?find=D17`)).body)).toEqual(['d17'])
+    for (const query of [
+      'find=%00&of=%00&after=%00&until=%00',
+      'until=2026-13-45+a&of=' + 'x'.repeat(300),
+      'until=2027-02-30+a.example.com',
+      'after=' + '%F0%9F%98%80'.repeat(50),
+      'find=a&find=b',
+    ])
+      expect([query, (await partner.get(`${base}?${query}`)).statusCode]).toEqual([query, 200])
+  })
+
+  test('with an event that cannot be read are said to let nothing fire', async () => {
+    const { eventLog } = room.foundation
+    await eventLog.append(pixelStream(theirs), 'none', [
+      {
+        id: '00000000-0000-4000-8000-000000000001',
+        type: 'PixelForbidden',
+        data: '{}',
+        metadata: JSON.stringify({ actor, effective_at: new Date().toISOString(), schema_version: 1 }),
+      },
+    ])
+    const page = await viewer.get(`/organizations/${theirs}/pixel`)
+    expect(page.statusCode).toBe(200)
+    expect(page.body).toContain('cannot be read (revision 0)')
+  })
+})
+
+describe('hits', () => {
+  test('are shown by day and domain, newest first, by pages', async () => {
+    const dayMs = 86_400_000
+    for (let i = 70; i > 0; i--) await decided('a.example.com', i % 2 === 0, Date.now() - i * dayMs)
+    await decided(null, false)
+    await decided('b.example.com', true)
+    await decided('b.example.com', true)
+    await decided('c.example.com', true, Date.now(), theirs)
+    await room.caughtUp()
+    const { body } = await partner.get(base)
+    const today = new Date().toISOString().slice(0, 10)
+    const rows = (page: string) =>
+      [...page.matchAll(/<time datetime="(\d{4}-\d\d-\d\d)">/g)].map(([, day]) => day)
+    expect(rows(body)).toHaveLength(50)
+    expect(rows(body).slice(0, 2)).toEqual([today, today])
+    expect(body).toContain('none decided')
+    expect(body).not.toContain('c.example.com')
+    // Of thirty days with today: two of today, and of the 29 before every second one.
+    expect(body).toContain('<dt>Fired, 30 days</dt><dd><strong>16</strong>')
+    expect(body).toContain('<dt>Refused, 30 days</dt><dd>16</dd>')
+    const next = /href="([^"]+)">Earlier days/.exec(body)?.[1]?.replaceAll('&amp;', '&') ?? ''
+    const earlier = rows((await partner.get(next)).body)
+    expect(earlier).toHaveLength(22)
+    expect(new Set([...rows(body), ...earlier]).size).toBe(71)
+    expect(rows((await partner.get(`${base}?of=b.example.com`)).body)).toEqual([today])
+    expect((await partner.get(`${base}?of=b.example.co`)).body).toContain(
+      'No hit was decided for b.example.co.',
+    )
+  })
+})
