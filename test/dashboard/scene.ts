@@ -19,7 +19,7 @@ export type Scene = {
 
 /** `days` of calls up to now, ended by what a rate limit and a lack of credits refused. */
 export const openScene = async (
-  { foundation, prices, caughtUp }: DashboardHost,
+  { foundation, prices, caughtUp }: Pick<DashboardHost, 'foundation' | 'prices' | 'caughtUp'>,
   { name = 'Northwind Traders', days = 40, nowMs }: { name?: string; days?: number; nowMs: number },
 ): Promise<Scene> => {
   const { organizationId } = await createOrganization(foundation, {

@@ -2,23 +2,26 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { setPriceOverride } from '../../src/administration/price-overrides.ts'
-import { proposePriceBook } from '../../src/administration/prices.ts'
-import { planRerate, pricesNamed } from '../../src/administration/rerates.ts'
 import { putUser } from '../../src/administration/users.ts'
 import { firstCalls } from '../../src/dashboard/first-call.ts'
-import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
-import { openScene, type Scene } from '../dashboard/scene.ts'
+import type { DashboardHost } from '../dashboard/dashboard-host.ts'
+import { requestOf } from '../dashboard/route-examples.ts'
+import type { Scene } from '../dashboard/scene.ts'
 import {
   axeFindings,
   type Chromium,
+  look,
   openChromium,
   overhang,
   picture,
   screens,
+  signInAs,
   type Window,
 } from './chromium/browser.ts'
+import { type Furnished, openFurnished } from './chromium/furnished.ts'
+import { pageRoutes } from './chromium/table.ts'
 
+let furnished: Furnished
 let room: DashboardHost
 let chromium: Chromium
 let scene: Scene
@@ -28,47 +31,29 @@ let run = ''
 const ada = { name: 'ada', password: 'correct horse battery staple' }
 
 beforeAll(async () => {
-  room = await openDashboardHost()
+  furnished = await openFurnished()
+  ;({ room, scene, baseUrl } = furnished)
+  const { lots: lot, rerates } = furnished.examples
+  lotHref = `/organizations/${scene.organizationId}/lots/${lot}/void`
+  run = `${rerates}`
   await putUser(room.foundation.pool, ada)
-  scene = await openScene(room, { nowMs: Date.now() })
-  await proposePriceBook(room.foundation, {
-    rulesOver: (base) => base.map((rule) => (rule.sku === 'ip_lookup' ? { ...rule, amount: '0.75' } : rule)),
-    effectiveFrom: new Date(Date.now() + 86_400_000).toISOString(),
-    ...{ reason: 'the contract of next year', actor: 'user:bob' },
-  })
-  const [from, to] = [-20, -1].map((days) => new Date(Date.now() + days * 86_400_000).toISOString())
-  if (from === undefined || to === undefined) throw new Error('no range')
-  const book = await pricesNamed(room.foundation, 'p1', { from, readJson: () => Promise.reject(new Error()) })
-  const asked = { book, from, to, organizationId: null, organizations: [scene.organizationId] }
-  const planned = await planRerate(
-    room.foundation,
-    { ...asked, reason: 'charged too much', actor: 'user:bob' },
-    () => undefined,
-  )
-  run = planned.proposed.run
-  await setPriceOverride(room.foundation, {
-    ...{ organizationId: scene.organizationId, sku: 'ip_lookup', amount: 500_000n, reason: 'contract' },
-    ...{ effectiveFrom: new Date(Date.now() + 60_000).toISOString(), actor: 'user:bob' },
-  })
-  const { rows } = await room.foundation.pool.query<{ grant_id: string }>(
-    'select grant_id from account_lots where organization_id = $1 and remaining_micro > 0 limit 1',
-    [scene.organizationId],
-  )
-  lotHref = `/organizations/${scene.organizationId}/lots/${rows[0]?.grant_id}/void`
-  baseUrl = await room.host.listen({ host: '127.0.0.1', port: 0 })
   chromium = await openChromium(baseUrl)
 })
 afterAll(async () => {
   await chromium?.close()
-  await room?.close()
+  await furnished?.close()
 })
 
-const signIn = async ({ page }: Window): Promise<void> => {
-  await page.goto('/login')
-  await page.fill('#name', ada.name)
-  await page.fill('#password', ada.password)
-  await page.click('button[type=submit]')
-  await page.waitForURL('**/')
+const signIn = (window: Window): Promise<void> => signInAs(window, ada)
+
+/** Those of the table of routes that no one has named: `GET /prices/:name/withdraw` as `prices-name-withdraw`. */
+const unnamed = (named: Readonly<Record<string, string>>): Readonly<Record<string, string>> => {
+  const known = new Set(Object.values(named).map((path) => path.split('?')[0]))
+  const pages = pageRoutes.map((route): [string, string] => [
+    route.replaceAll(/^GET \/|:/g, '').replaceAll('/', '-'),
+    requestOf(route, furnished.examples).path,
+  ])
+  return Object.fromEntries(pages.filter(([, path]) => !known.has(path)))
 }
 
 /** By the name of their pictures. */
@@ -134,9 +119,9 @@ describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width 
     'every page is whole',
     async () => {
       const wrong: Record<string, unknown> = {}
-      for (const [name, path] of Object.entries(paths())) {
+      for (const [name, path] of Object.entries({ ...paths(), ...unnamed(paths()) })) {
         window.complaints()
-        await window.page.goto(path, { waitUntil: 'networkidle' })
+        await look(window.page, path)
         await picture(window.page, `${name}-${scheme}-${width}`)
         const found = {
           complaints: window.complaints().filter((said) => name !== 'missing' || !said.includes('404')),

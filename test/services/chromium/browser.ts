@@ -22,7 +22,7 @@ export type Window = {
 }
 
 export type Chromium = {
-  open(screen: Screen): Promise<Window>
+  open(screen: Screen & { readonly script?: boolean }): Promise<Window>
   close(): Promise<void>
 }
 
@@ -33,10 +33,11 @@ export const openChromium = async (baseURL: string): Promise<Chromium> => {
   })
   const contexts: BrowserContext[] = []
   return {
-    open: async ({ scheme, width }) => {
+    open: async ({ scheme, width, script = true }) => {
       // axe is put into pages by the browser, past their policy; its own context tells what the policy of a page refuses.
       const context = await browser.newContext({
         ...{ baseURL, colorScheme: scheme, viewport: { width, height: 900 } },
+        javaScriptEnabled: script,
         locale: 'en-GB',
         timezoneId: 'Asia/Tokyo',
       })
@@ -85,3 +86,51 @@ export const picture = async (page: Page, name: string): Promise<void> => {
   const folder = process.env.SCREENSHOTS
   if (folder !== undefined) await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true })
 }
+
+/** Signs in by the form, and follows to where that leads. */
+export const signInAs = async (
+  { page }: Window,
+  { name, password }: { readonly name: string; readonly password: string },
+): Promise<void> => {
+  await page.goto('/login')
+  await page.fill('#name', name)
+  await page.fill('#password', password)
+  await Promise.all([
+    page.waitForURL((url) => url.pathname !== '/login'),
+    page.click('main button[type=submit]'),
+  ])
+}
+
+/** Opens a page, and what it says is complete: what its scripts draw is drawn. */
+export const look = async (page: Page, path: string): Promise<number> => {
+  const response = await page.goto(path)
+  for (const chart of await page.locator('figure.plot:has(table)').all())
+    await chart.locator('canvas').waitFor()
+  return response?.status() ?? 0
+}
+
+type Answer = { readonly status: number; readonly body: string; readonly type: string }
+
+/** What the page itself is answered, with the cookies of who is signed in. A redirection is status 303, and not followed. */
+export const fetched = (
+  page: Page,
+  { method, path, body = '' }: { readonly method: string; readonly path: string; readonly body?: string },
+): Promise<Answer> => {
+  const form = { 'content-type': 'application/x-www-form-urlencoded' }
+  const init = { method, redirect: 'manual', ...(method === 'POST' ? { body, headers: form } : {}) }
+  return page.evaluate(`fetch(${JSON.stringify(path)}, ${JSON.stringify(init)}).then(async (answer) => ({
+    status: answer.type === 'opaqueredirect' ? 303 : answer.status,
+    body: await answer.text(),
+    type: answer.headers.get('content-type') ?? '',
+  }))`) as Promise<Answer>
+}
+
+/** Where the page's links lead and its forms are sent to, on this host. */
+export const reachedFrom = (page: Page): Promise<{ method: string; path: string }[]> =>
+  page.evaluate(`[
+    ...[...document.links].map(({ href }) => ({ method: 'GET', href })),
+    ...[...document.forms].map((form) => ({ method: form.getAttribute('method') ?? 'get', href: new URL(form.getAttribute('action') ?? '', location.href).href })),
+  ].filter(({ href }) => new URL(href).origin === location.origin)
+   .map(({ method, href }) => ({ method: method.toUpperCase(), path: new URL(href).pathname }))`) as Promise<
+    { method: string; path: string }[]
+  >

@@ -1,0 +1,46 @@
+/** The table of routes with examples in the place of parameters: what tests ask for that walk every route. */
+import type { Route } from '../../src/dashboard/access.ts'
+import { ledgerStream } from '../../src/events/streams.ts'
+import type { Scene } from './scene.ts'
+
+/**
+ * By the part of the address before the parameter, `keys` for `/organizations/:organization/keys/:key`; by its own name where a parameter is
+ * before it.
+ */
+export type RouteExamples = Readonly<Record<string, string>>
+
+/** Ids of the scene; what the scene does not have is an id that is well-formed and none of anything. */
+export const routeExamples = ({ organizationId, keyId, requestId }: Scene): RouteExamples => ({
+  organizations: organizationId,
+  keys: keyId,
+  calls: requestId,
+  months: new Date().toISOString().slice(0, 7),
+  lots: '00000000-0000-0000-0000-000000000000',
+  prices: 'p999',
+  rerates: 'rr_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
+  waiting: 'none',
+  projections: 'key_usage',
+  jobs: 'none',
+  streams: ledgerStream(organizationId),
+  revision: '0',
+  at: '1',
+  webhooks: 'wh_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
+})
+
+/** Throws where there is no example of a parameter, and says where it belongs. */
+export const requestOf = (route: Route, examples: RouteExamples): { method: string; path: string } => {
+  const [method = '', url = ''] = route.split(' ')
+  const parts = url.split('/')
+  const path = parts.map((part, i) => {
+    if (!part.startsWith(':')) return part
+    const before = parts[i - 1] ?? ''
+    const name = before.startsWith(':') ? part.slice(1) : before
+    const example = examples[name]
+    if (example === undefined)
+      throw new Error(
+        `${route} has the parameter "${part}", of which there is no example: add "${name}" to routeExamples in test/dashboard/route-examples.ts`,
+      )
+    return example
+  })
+  return { method, path: path.join('/') }
+}

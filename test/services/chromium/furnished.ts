@@ -1,0 +1,69 @@
+/** A dashboard with something on every page, served to a real Chromium: two organizations, and one thing of each kind. */
+import { setPriceOverride } from '../../../src/administration/price-overrides.ts'
+import { proposePriceBook } from '../../../src/administration/prices.ts'
+import { planRerate, pricesNamed } from '../../../src/administration/rerates.ts'
+import { createWebhook } from '../../../src/administration/webhooks.ts'
+import { type DashboardHost, openDashboardHost } from '../../dashboard/dashboard-host.ts'
+import { type RouteExamples, routeExamples } from '../../dashboard/route-examples.ts'
+import { openScene, type Scene } from '../../dashboard/scene.ts'
+
+export type Furnished = {
+  readonly room: DashboardHost
+  readonly scene: Scene
+  /** Of each parameter in the table of routes, one that there is. What goes on behind a page there is only while it does. */
+  readonly examples: RouteExamples
+  readonly baseUrl: string
+  close(): Promise<void>
+}
+
+const actor = 'user:bob'
+const dayMs = 86_400_000
+const at = (days: number): string => new Date(Date.now() + days * dayMs).toISOString()
+
+export const openFurnished = async ({ days = 40 }: { days?: number } = {}): Promise<Furnished> => {
+  const room = await openDashboardHost()
+  try {
+    const scene = await openScene(room, { nowMs: Date.now(), days })
+    await room.foundation.checkpoints.make()
+    const examples = { ...routeExamples(scene), ...(await furnish(room, scene)) }
+    const baseUrl = await room.host.listen({ host: '127.0.0.1', port: 0 })
+    return { room, scene, examples, baseUrl, close: room.close }
+  } catch (error) {
+    await room.close()
+    throw error
+  }
+}
+
+/** One of each thing that the scene does not have: its id, by the part of an address before it. */
+const furnish = async (
+  { foundation, caughtUp }: DashboardHost,
+  { organizationId }: Scene,
+): Promise<RouteExamples> => {
+  await proposePriceBook(foundation, {
+    rulesOver: (base) => base.map((rule) => (rule.sku === 'ip_lookup' ? { ...rule, amount: '0.75' } : rule)),
+    effectiveFrom: at(1),
+    ...{ reason: 'the contract of next year', actor },
+  })
+  const [from, to] = [at(-20), at(-1)]
+  const book = await pricesNamed(foundation, 'p1', { from, readJson: () => Promise.reject(new Error()) })
+  const { proposed } = await planRerate(
+    foundation,
+    { book, from, to, organizationId: null, organizations: [organizationId], reason: 'too dear', actor },
+    () => undefined,
+  )
+  await setPriceOverride(foundation, {
+    ...{ organizationId, sku: 'ip_lookup', amount: 500_000n, reason: 'contract' },
+    ...{ effectiveFrom: new Date(Date.now() + 60_000).toISOString(), actor },
+  })
+  const { webhookId } = await createWebhook(foundation, {
+    ...{ organizationId, url: new URL('https://hooks.example.com/ledger'), events: ['balance.low'], actor },
+  })
+  await caughtUp()
+  const { rows } = await foundation.pool.query<{ grant_id: string }>(
+    'select grant_id from account_lots where organization_id = $1 and remaining_micro > 0 limit 1',
+    [organizationId],
+  )
+  const [lot] = rows
+  if (lot === undefined) throw new Error('the scene has no lot')
+  return { prices: 'p1', rerates: proposed.run, lots: lot.grant_id, webhooks: webhookId }
+}

@@ -1,0 +1,87 @@
+/** The service as a process of its own, with people and a history, for what a person does from its first page to its last. */
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import pino from 'pino'
+import { ulid } from 'ulid'
+import { createUser } from '../../../src/administration/user-changes.ts'
+import { parseConfig } from '../../../src/config.ts'
+import type { UserRole } from '../../../src/events/users.ts'
+import { openFoundation } from '../../../src/foundation/foundation.ts'
+import { openPriceBooks } from '../../../src/ledger/price-books.ts'
+import { writeHistory } from '../../bench/ledger-history.ts'
+import { openScene, type Scene } from '../../dashboard/scene.ts'
+import { testDatabase } from '../../support/postgres.ts'
+import { type Service, startService } from '../../support/service.ts'
+
+export type Person = { readonly name: string; readonly password: string }
+
+export type Installation = {
+  readonly service: Service
+  readonly scene: Scene
+  /** An admin and a person of finance. */
+  readonly ada: Person
+  readonly bob: Person
+  /** An empty folder. */
+  readonly folder: string
+  close(): Promise<void>
+}
+
+/** Of another organization: so many that a rebuild says how far it is while someone looks. */
+const eventsElsewhere = 60_000
+
+export const openInstallation = async (): Promise<Installation> => {
+  const database = await testDatabase()
+  const folder = await mkdtemp(join(tmpdir(), 'story-'))
+  const variables = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
+  const { scene, ada, bob } = await peopled({ ...variables, KEY_DIR: database.keyDir, DATA_DIR: folder })
+  await writeHistory(database.url, [{ organizationId: `org_${ulid()}`, events: eventsElsewhere }])
+  const service = await startService(variables)
+  return {
+    ...{ service, scene, ada, bob, folder },
+    close: async () => {
+      await service.end('SIGTERM')
+      await database.drop()
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}
+
+/** What was done before the service is started: by its own functions, so that calls may have happened in months that are over. */
+const peopled = async (variables: Readonly<Record<string, string>>) => {
+  const logger = pino({ level: 'silent' })
+  const foundation = await openFoundation(parseConfig(variables), { logger })
+  const prices = openPriceBooks({ eventLog: foundation.eventLog, logger })
+  try {
+    await prices.caughtUp
+    const person = async (name: string, role: UserRole): Promise<Person> => {
+      const user = { name, role, organizationId: null, actor: 'cli:setup' }
+      return { name, password: (await createUser(foundation, user)).password }
+    }
+    const [ada, bob] = [await person('ada', 'admin'), await person('bob', 'finance')]
+    const scene = await openScene({ foundation, prices, caughtUp: async () => {} }, { nowMs: Date.now() })
+    return { ada, bob, scene }
+  } finally {
+    await prices.stop()
+    await foundation.close()
+  }
+}
+
+const run = promisify(execFile)
+
+/** Runs a line as a person who pasted it into a terminal does. */
+export const pasted = async (line: string): Promise<string> => (await run('sh', ['-c', line])).stdout
+
+/** Runs a program that was downloaded, which may read its own folder and nothing else of this machine. */
+export const downloaded = async (
+  folder: string,
+  args: readonly string[],
+): Promise<{ code: number; out: string; err: string }> => {
+  const options = ['--permission', `--allow-fs-read=${folder}`, ...args]
+  return run(process.execPath, options, { cwd: folder, env: {} }).then(
+    ({ stdout, stderr }) => ({ code: 0, out: stdout, err: stderr }),
+    ({ code, stdout, stderr }) => ({ code, out: stdout, err: stderr }),
+  )
+}

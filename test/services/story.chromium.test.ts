@@ -1,0 +1,297 @@
+/** What a person does with the service, from signing in to rolling back, by clicks alone. */
+import { createHash } from 'node:crypto'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Chromium, openChromium, picture, signInAs, type Window } from './chromium/browser.ts'
+import { downloaded, type Installation, openInstallation, pasted } from './chromium/installation.ts'
+
+let house: Installation
+let chromium: Chromium
+let organization = ''
+
+beforeAll(async () => {
+  house = await openInstallation()
+  organization = `/organizations/${house.scene.organizationId}`
+  chromium = await openChromium(house.service.dashboardUrl)
+}, 120_000)
+afterAll(async () => {
+  await chromium?.close()
+  await house?.close()
+})
+
+const storyMs = 180_000
+/** Above what anything here takes on a busy machine. */
+const eventualMs = 30_000
+
+const link = (page: Page, name: string | RegExp) =>
+  page.getByRole('link', { name, exact: typeof name === 'string' })
+const click = async (page: Page, name: string | RegExp): Promise<void> => link(page, name).first().click()
+const press = async (page: Page, name: string | RegExp): Promise<void> =>
+  page.getByRole('button', { name }).click()
+const text = (page: Page): Promise<string> => page.locator('main').innerText()
+const figure = async (page: Page, name: string): Promise<string> =>
+  (await page.locator(`.figures div:has(dt:text-is("${name}")) dd`).innerText()).trim()
+const pathOf = (page: Page): string => new URL(page.url()).pathname
+const at = (days: number): string => new Date(Date.now() + days * 86_400_000).toISOString()
+const monthBefore = (): string => {
+  const now = new Date()
+  return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - 1)).toISOString().slice(0, 7)
+}
+
+/** What was begun has come to something: the page that waits for it is left. */
+const ended = async (page: Page): Promise<void> => {
+  await page.waitForURL((url) => !url.pathname.startsWith('/waiting/'), { timeout: eventualMs })
+}
+
+/** Loads the page again until it has what the projections had not folded yet. */
+const appears = async (page: Page, selector: string): Promise<void> => {
+  for (const end = Date.now() + eventualMs; (await page.locator(selector).count()) === 0; await page.reload())
+    if (Date.now() > end) throw new Error(`${page.url()} has no ${selector}`)
+}
+
+const saved = async (page: Page, name: string): Promise<string> => {
+  const [download] = await Promise.all([page.waitForEvent('download'), click(page, name)])
+  const file = join(house.folder, download.suggestedFilename())
+  await download.saveAs(file)
+  return file
+}
+
+const open = async (person: { name: string; password: string }): Promise<Window> => {
+  const window = await chromium.open({ scheme: 'light', width: 1280 })
+  await window.page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
+  await signInAs(window, person)
+  return window
+}
+
+/** Issues a key, pastes the line that was copied into a terminal, and returns the id of the call. */
+const issueAndCall = async (page: Page): Promise<string> => {
+  await page.goto(organization)
+  await click(page, 'Issue a key')
+  await page.getByLabel('Name').fill('story')
+  await press(page, 'Issue key')
+  await press(page, 'Copy curl')
+  const shown = await page.locator('#line-0').innerText()
+  await expect.poll(() => page.evaluate('navigator.clipboard.readText()')).toBe(shown)
+  const answer = await pasted((await page.evaluate('navigator.clipboard.readText()')) as string)
+  expect(answer).toMatch(/^HTTP\/1\.1 200 /)
+  expect(answer).toMatch(/^credits-charged: 1\r$/m)
+  return /^x-request-id: (\S+)\r$/m.exec(answer)?.[1] ?? ''
+}
+
+const explain = async (page: Page, requestId: string): Promise<void> => {
+  await click(page, /^Back to /)
+  await click(page, 'Usage')
+  await page.locator('figure.plot canvas').first().waitFor()
+  const calls = Number(await figure(page, 'Calls'))
+  await click(page, 'Statement')
+  await appears(page, `a:has-text("${requestId}")`)
+  await page.goto(`${organization}/usage`)
+  expect(Number(await figure(page, 'Calls'))).toBeGreaterThanOrEqual(calls)
+  await click(page, 'Statement')
+  await click(page, requestId)
+  const said = await text(page)
+  expect(said).toContain('the address was located')
+  expect(said).toContain('its row is in the statement')
+  expect(await figure(page, 'Cost, credits')).toBe('1')
+  await picture(page, 'story-call')
+}
+
+const refundIt = async (page: Page): Promise<void> => {
+  await click(page, 'Refund the call')
+  await page.getByLabel('Reason').fill('asked for by the partner')
+  await press(page, 'See what will happen')
+  await page.getByRole('heading', { name: 'Refund this?' }).waitFor()
+  expect(await figure(page, 'Given back')).toBe('1')
+  await press(page, /^Refund 1 credits?$/)
+  await ended(page)
+  expect(await figure(page, 'Costs now')).toBe('0')
+  expect(await text(page)).toContain('asked for by the partner')
+}
+
+const proposePrice = async (page: Page): Promise<string> => {
+  await click(page, 'Prices')
+  await click(page, 'Propose prices')
+  await page.getByLabel('From (UTC)').fill(at(1))
+  await page.getByLabel('Reason').fill('the contract of next year')
+  await page.getByLabel('Credits of ip_lookup.located').fill('0.5')
+  await press(page, 'Propose')
+  expect(await text(page)).toContain('1 → 0.5')
+  expect(await page.getByRole('button', { name: /^Approve/ }).count()).toBe(0)
+  return pathOf(page)
+}
+
+const approvePrice = async (page: Page, proposal: string): Promise<void> => {
+  await page.goto(proposal)
+  await click(page, 'What a month would have cost')
+  await page
+    .getByRole('rowheader', { name: 'all' })
+    .or(page.getByText('No calls were made'))
+    .first()
+    .waitFor()
+  await page.goto(proposal)
+  await press(page, /^Approve p\d+$/)
+  expect(pathOf(page)).toBe('/prices')
+  expect(await text(page)).toContain('approved by user:bob')
+}
+
+/** Planned by one, approved by the other, applied by the first. */
+const rerate = async (page: Page, second: Page, proposal: string): Promise<void> => {
+  await page.goto('/rerates')
+  await click(page, 'Plan a re-rate')
+  await page.getByLabel('Prices').fill(proposal.slice('/prices/'.length))
+  await page.getByLabel('Calls from (UTC)').fill(`${monthBefore()}-01T00:00:00Z`)
+  await page.getByLabel('Calls before (UTC)').fill(`${at(0).slice(0, 7)}-01T00:00:00Z`)
+  await page.getByLabel('Organization').fill(house.scene.organizationId)
+  await page.getByLabel('Reason').fill('charged too much')
+  await press(page, 'Plan')
+  await page.waitForURL('**/rerates/rr_*', { timeout: eventualMs })
+  expect(await page.getByRole('button', { name: 'Approve it' }).count()).toBe(0)
+  const given = await figure(page, 'Given back, credits')
+  expect(Number(given)).toBeGreaterThan(0)
+  await second.goto(pathOf(page))
+  await press(second, 'Approve it')
+  await page.reload()
+  await press(page, 'Apply it')
+  await ended(page)
+  expect(await text(page)).toContain(`balances changed by ${given}`)
+}
+
+const closeMonth = async (page: Page): Promise<void> => {
+  const month = monthBefore()
+  await page.goto(organization)
+  await click(page, 'Months')
+  await click(page, month)
+  expect(await text(page)).toContain('It cannot be undone.')
+  await press(page, `Close ${month}`)
+  await page.getByText('Closed', { exact: true }).waitFor({ timeout: eventualMs })
+  const digest = await page.locator('.note .id.whole').innerText()
+  const lines = await readFile(await saved(page, 'JSON Lines'))
+  expect(createHash('sha256').update(lines).digest('base64url')).toBe(digest)
+  const csv = await readFile(await saved(page, 'Download CSV'), 'utf8')
+  expect(csv.split('\r\n').length).toBeGreaterThan(100)
+}
+
+/** A checkpoint is signed, the receipt downloaded, and proved by the program that is published with the guides. */
+const verifyReceipt = async (page: Page, requestId: string): Promise<void> => {
+  await click(page, 'Operations')
+  await press(page, 'Run checkpoint now')
+  await page.getByRole('heading', { name: 'checkpoint succeeded' }).waitFor({ timeout: eventualMs })
+  await page.goto(`${organization}/calls/${requestId}`)
+  const receipt = await saved(page, 'Receipt')
+  const program = join(house.folder, 'verify-receipt.ts')
+  await writeFile(program, await (await fetch(`${house.service.apiUrl}/docs/verify-receipt.ts`)).text())
+  const { verifier_key: key } = JSON.parse(await readFile(receipt, 'utf8'))
+  const proved = await downloaded(house.folder, [program, receipt, key])
+  expect(proved).toMatchObject({ code: 0, out: expect.stringContaining(`proved: call ${requestId}\n`) })
+  await writeFile(
+    receipt,
+    (await readFile(receipt, 'utf8')).replace('\\"amount\\":\\"1\\"', '\\"amount\\":\\"2\\"'),
+  )
+  const changed = await downloaded(house.folder, [program, receipt, key])
+  expect(changed).toMatchObject({ code: 1, err: expect.stringContaining('NOT PROVED') })
+}
+
+/** Everything that the page said about how far it is, without being loaded again. */
+const rebuildAndRollBack = async (page: Page): Promise<void> => {
+  const told: string[] = []
+  await page.exposeFunction('told', (progress: string) => told.push(progress))
+  await page.addInitScript(`new MutationObserver(() => {
+    const progress = document.querySelector('[data-progress]')
+    if (progress !== null) told(progress.textContent)
+  }).observe(document, { subtree: true, childList: true, characterData: true })`)
+  const streams: string[] = []
+  page.on('request', (request) => {
+    if (request.resourceType() === 'eventsource') streams.push(new URL(request.url()).pathname)
+  })
+  await click(page, 'Operations')
+  await click(page, 'ledger_lines')
+  await page.getByLabel('Reason').fill('to see it move')
+  await press(page, 'Rebuild ledger_lines')
+  await ended(page)
+  expect(streams).toEqual([expect.stringMatching(/^\/waiting\/\w+\/progress$/)])
+  const moved = [...new Set(told)].filter((progress) => /^Position [\d,]+ of [\d,]+, /.test(progress))
+  expect(moved.length).toBeGreaterThan(1)
+  await page.getByRole('heading', { name: 'Roll back' }).waitFor()
+  await page.locator('#rollback-reason').fill('it was not needed')
+  await press(page, 'Roll ledger_lines back')
+  expect(pathOf(page)).toBe('/operations/projections/ledger_lines')
+}
+
+/** Every act of the story, with the person who did it. */
+const readAudit = async (page: Page): Promise<void> => {
+  const acts = [
+    ['user:ada', 'issued the key'],
+    ['user:ada', 'asked for by the partner'],
+    ['user:ada', 'proposed the price book p1'],
+    ['user:bob', 'published the price book 2'],
+    ['user:ada', 'proposed the re-rate'],
+    ['user:bob', 'approved the re-rate'],
+    ['user:ada', 'ended the re-rate'],
+    ['user:ada', `closed ${monthBefore()}`],
+    ['user:ada', 'began to rebuild ledger_lines: to see it move'],
+    ['user:ada', 'it was not needed'],
+  ] as const
+  await click(page, 'Audit')
+  // The last of them is folded.
+  await appears(page, 'td:has-text("it was not needed")')
+  const rows = await page.locator('tbody tr').allInnerTexts()
+  const missing = acts.filter(([by, what]) => !rows.some((row) => row.includes(by) && row.includes(what)))
+  expect(missing).toEqual([])
+}
+
+test(
+  'a key is issued, its call is made, seen, explained, refunded and proved, prices and a month are settled, a projection is rebuilt',
+  async () => {
+    const [ada, bob] = [await open(house.ada), await open(house.bob)]
+    const [page, second] = [ada.page, bob.page]
+    const complaints = (): string[] => [...ada.complaints(), ...bob.complaints()]
+    const chapter = async <Result>(title: string, work: () => Promise<Result>): Promise<Result> => {
+      const result = await work().catch(async (cause: unknown) => {
+        await picture(page, 'story-fault')
+        throw new Error(`${title}, at ${page.url()}: ${String(cause)}`, { cause })
+      })
+      expect({ title, complaints: complaints() }).toEqual({ title, complaints: [] })
+      return result
+    }
+    const requestId = await chapter('issue a key and call', () => issueAndCall(page))
+    await chapter('see and explain the call', () => explain(page, requestId))
+    await chapter('refund it', () => refundIt(page))
+    const proposal = await chapter('propose a price', () => proposePrice(page))
+    await chapter('approve it as another person', () => approvePrice(second, proposal))
+    await chapter('re-rate', () => rerate(page, second, proposal))
+    await chapter('close the month and download it', () => closeMonth(page))
+    await chapter('verify a receipt offline', () => verifyReceipt(page, requestId))
+    await chapter('rebuild with progress and roll back', () => rebuildAndRollBack(page))
+    await chapter('read who did all that', () => readAudit(page))
+  },
+  storyMs,
+)
+
+test(
+  'without JavaScript a person signs in, issues a key, and refunds its call',
+  async () => {
+    const window = await chromium.open({ scheme: 'dark', width: 390, script: false })
+    const { page } = window
+    await page.goto(`${organization}/keys/new`)
+    await page.getByLabel('User').fill(house.ada.name)
+    await page.getByLabel('Password').fill(house.ada.password)
+    await press(page, 'Sign in')
+    // The link that was followed survives signing in.
+    expect(pathOf(page)).toBe(`${organization}/keys/new`)
+    await page.getByLabel('Name').fill('')
+    await page.getByLabel('Name').fill('without scripts')
+    await press(page, 'Issue key')
+    expect(await page.locator('button[data-copy]:visible').count()).toBe(0)
+    const answer = await pasted(await page.locator('#line-0').innerText())
+    const requestId = /^x-request-id: (\S+)\r$/m.exec(answer)?.[1] ?? ''
+    await page.goto(`${organization}/statement`)
+    await appears(page, `a:has-text("${requestId}")`)
+    await click(page, requestId)
+    await refundIt(page)
+    expect(window.complaints()).toEqual([])
+    await window.close()
+  },
+  storyMs,
+)
