@@ -34,7 +34,13 @@ const timeText = (seconds, step, whole = false) => {
   return isDay || iso.slice(11, 16) === '00:00' ? iso.slice(5, 10) : iso.slice(11, 16)
 }
 
+/** Calls are counted whole, and so is what stands beside them: there is no fifth of one. */
+const wholeSteps = [1, 2, 5]
+  .flatMap((first) => Array.from({ length: 15 }, (_, power) => first * 10 ** power))
+  .sort((one, other) => one - other)
+
 const optionsOf = ({ at, series }, { width, step }) => {
+  const isWhole = series.every(({ values }) => values.every(Number.isInteger))
   const [minor, line] = [colorOf('--minor'), colorOf('--line')]
   const axis = { stroke: minor, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } }
   const half = step / 2
@@ -54,7 +60,12 @@ const optionsOf = ({ at, series }, { width, step }) => {
         space: 64,
         values: (_plot, splits) => splits.map((seconds) => timeText(seconds, step)),
       },
-      { ...axis, size: 62, values: (_plot, splits) => splits.map((value) => compact.format(value)) },
+      {
+        ...axis,
+        size: 62,
+        ...(isWhole ? { incrs: wholeSteps } : {}),
+        values: (_plot, splits) => splits.map((value) => compact.format(value)),
+      },
     ],
     series: [
       {

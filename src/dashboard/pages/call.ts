@@ -26,7 +26,7 @@ export const callPage = ({ viewer, account, call, isInStatement }: CallView): Ht
     viewer,
     main: html`${organizationHead(viewer, account, null)}
 <h1>${words(call.capability)}, ${call.outcome}</h1>
-<p class="note"><span class="id">${call.request_id}</span> · ${call.at} · key <span class="id">${call.key_id}</span>${
+<p class="note"><span class="id">${call.request_id}</span> · ${at(call.at)} UTC · key <span class="id">${call.key_id}</span>${
       call.code !== null && html` · <span class="code">${call.code}</span>`
     }${call.trace_id !== null && html` · trace <span class="id">${call.trace_id}</span>`}</p>
 ${figures([

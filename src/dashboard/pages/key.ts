@@ -54,10 +54,15 @@ ${callsPlot(view)}
 <p>May use ${key.permissions.map(words).join(', ') || 'whoami only'}, from ${key.allowed_cidrs.join(', ') || 'any address'}.</p>
 </section>
 ${mayChange && key.revoked_at === null && limitsSection(view, path)}
-<p class="actions">${mayChange && mayRotate(key, atMs) && html`<a class="button" href="${path}/rotate">Rotate the key</a>`}
-${mayChange && key.revoked_at === null && html`<a class="button danger" href="${path}/revoke">Revoke the key</a>`}</p>`,
+${mayChange && key.revoked_at === null && endSection(mayRotate(key, atMs), path)}`,
   })
 }
+
+const endSection = (rotates: boolean, path: string): Html => html`<section aria-labelledby="end">
+<h2 id="end">${rotates ? 'Replace or end it' : 'End it'}</h2>
+<p class="actions">${rotates && html`<a class="button" href="${path}/rotate">Rotate the key</a>`}
+<a class="button danger" href="${path}/revoke">Revoke the key</a></p>
+</section>`
 
 const callsPlot = ({ account, key, series }: KeyView): Html =>
   plot({

@@ -53,7 +53,9 @@ export const stateMark = ({ state, haltedStreams, parked }: ProjectionState): Re
   if (state === 'halted') return html`<span class="mark bad">halted</span>`
   if (haltedStreams.length > 0)
     return html`<span class="mark bad">${count(haltedStreams.length)} streams halted</span>`
-  return parked > 0 ? html`<span class="mark bad">${count(parked)} events set aside</span>` : 'live'
+  return parked > 0
+    ? html`<span class="mark bad">${count(parked)} events set aside</span>`
+    : html`<span class="mark good">live</span>`
 }
 
 const projectionsTable = (states: readonly ProjectionState[]): Html =>

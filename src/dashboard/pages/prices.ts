@@ -2,6 +2,7 @@ import { mayDo } from '../../administration/roles.ts'
 import type { RuleChange } from '../../billing/price-rules.ts'
 import type { PriceProposal, PublishedBook } from '../../billing/prices.ts'
 import type { PriceBookRule } from '../../events/prices.ts'
+import { utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { type FormFault, faultNotice, formFields, layout, table, type Viewer } from './layout.ts'
 
@@ -58,7 +59,7 @@ ${bookPart(book)}
 
 const bookPart = (
   book: PublishedBook,
-): Html => html`<p class="note">Price book ${book.version}, effective from ${book.effective_from}, approved by ${book.approver}.</p>
+): Html => html`<p class="note">Price book ${book.version}, effective from ${utc(new Date(book.effective_from))}, approved by ${book.approver}.</p>
 ${rulesTable(`Rules of price book ${book.version}`, book.rules)}`
 
 const rulesTable = (caption: string, rules: readonly PriceBookRule[]): Html =>
@@ -91,7 +92,7 @@ export const proposalPage = ({ viewer, proposal, changes, refused, fault }: Prop
     main: html`<p class="eyebrow"><a href="/prices">Prices</a></p>
 <h1>Proposal p${proposal.proposal}</h1>
 ${faultNotice(fault)}
-<p>Proposed by ${proposal.proposer}, to price calls from ${proposal.effective_from} on${proposal.reason !== null && html`: ${proposal.reason}`}.</p>
+<p>Proposed by ${proposal.proposer}, to price calls from ${utc(new Date(proposal.effective_from))} on${proposal.reason !== null && html`: ${proposal.reason}`}.</p>
 <p class="note">Digest of its rules <span class="id">${proposal.digest}</span></p>
 ${table({
   caption: `What proposal p${proposal.proposal} changes`,
@@ -107,7 +108,7 @@ ${table({
 ${mayDo(viewer.role, 'prices.change') && html`<a href="/prices/p${proposal.proposal}/withdraw">Withdraw</a>`}</p>
 ${
   refused === null && mayDo(viewer.role, 'prices.change')
-    ? html`<p>Once it is approved it prices calls from ${proposal.effective_from} on. It can be withdrawn until then, and what was charged before keeps its price.</p>
+    ? html`<p>Once it is approved it prices calls from ${utc(new Date(proposal.effective_from))} on. It can be withdrawn until then, and what was charged before keeps its price.</p>
 <form class="fields" method="post" action="/prices/p${proposal.proposal}/approve">
 ${formFields(viewer)}
 <p class="actions"><button type="submit">Approve p${proposal.proposal}</button> <a href="/prices">Cancel</a></p>

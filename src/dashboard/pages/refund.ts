@@ -49,7 +49,7 @@ export const refundPage = (
     view,
     'Refund a call',
     html`${faultNotice(view.fault)}
-<p>It was charged ${decimal(view.cost.charged)} credits and costs ${decimal(view.cost.now)} now. No more than that is given back.</p>
+<p>It was charged ${decimal(view.cost.charged)} ${view.cost.charged === '1' ? 'credit' : 'credits'} and costs ${decimal(view.cost.now)} now. No more than that is given back.</p>
 <form class="fields" method="post" action="${pathOf(view)}/refund">
 ${formFields(view.viewer)}
 <p><label for="amount">Credits</label>
@@ -94,6 +94,6 @@ ${
 ${formFields(view.viewer)}
 <input type="hidden" name="amount" value="${view.amount}">
 <input type="hidden" name="reason" value="${view.reason}">
-<p class="actions"><button type="submit">Refund ${decimal(view.amount)} credits</button> <a href="${pathOf(view)}">Cancel</a></p>
+<p class="actions"><button type="submit">Refund ${decimal(view.amount)} ${view.amount === '1' ? 'credit' : 'credits'}</button> <a href="${pathOf(view)}">Cancel</a></p>
 </form>`,
   )
