@@ -51,6 +51,7 @@ export const announce = async (
   print(
     `curl -i ${demo.api_url}/v1/ip/lookup -H 'content-type: application/json' -H ${key} -d '{"ip":"8.8.8.8"}'\n`,
   )
+  print(`What it cost, plotted: ${dashboardUrl}/organizations/${demo.organization_id}/usage\n`)
   if (known === null) print(`Key and password are printed this once; ${path} keeps them.\n`)
 }
 
