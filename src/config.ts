@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { z } from 'zod'
+import { isCidr, isOrigin, isProxyBlock, isServer } from './config/addresses.ts'
 
 /**
  * The environment, parsed once and frozen. A bad value stops the boot and names the variable, what is expected and,
@@ -23,27 +24,6 @@ const list = (text: string): string[] =>
     .split(',')
     .map((part) => part.trim())
     .filter((part) => part !== '')
-
-/** `192.0.2.1`, `192.0.2.1:5353`, `2001:db8::1`, `[2001:db8::1]:5353`. */
-const isServer = (text: string): boolean => {
-  const bracketed = /^\[([^\]]+)\](?::(\d{1,5}))?$/.exec(text)
-  if (bracketed !== null) return isIP(bracketed[1] ?? '') === 6 && Number(bracketed[2] ?? 53) <= 65_535
-  if (isIP(text) !== 0) return true
-  const [address = '', port = ''] = text.split(':')
-  return (
-    text.split(':').length === 2 && isIP(address) === 4 && /^\d{1,5}$/.test(port) && Number(port) <= 65_535
-  )
-}
-
-const isCidr = (text: string): boolean => {
-  const [address = '', prefix, ...rest] = text.split('/')
-  const family = isIP(address)
-  if (family === 0 || rest.length > 0) return false
-  return prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
-}
-
-/** The prefix 0 is everyone: to trust it is to let every caller say who it is. */
-const isProxyBlock = (text: string): boolean => isCidr(text) && !/\/0+$/.test(text)
 
 /**
  * One hyphen, at the end: so no prefix begins with another one. Never the category of streams of ours: those of a service
@@ -87,6 +67,11 @@ const variables = z.object({
   TLS_CERT: z.string().min(1).optional(),
   TLS_KEY: z.string().min(1).optional(),
   INSECURE_COOKIES: z.enum(['0', '1']).default('0'),
+  DASHBOARD_URL: z
+    .string()
+    .refine(isOrigin, 'where people open the dashboard, such as https://staff.example.com')
+    .transform((text) => new URL(text).origin)
+    .optional(),
   DATA_DIR: z.string().min(1).default('.data'),
   KEY_DIR: z.string().min(1).optional(),
   DATABASE_URL: z

@@ -116,6 +116,10 @@ const people = {
   UserPasswordChanged: ({ user }) => `gave ${user} a new password`,
   UserDisabled: ({ user, reason }) => `disabled ${user}${because(reason)}`,
   UserEnabled: ({ user, reason }) => `enabled ${user}${because(reason)}`,
+  UserInvited: ({ user, role, organization_id, expires_at }) =>
+    `invited ${user} as ${asRole(role, organization_id)}${until(expires_at)}`,
+  UserInvitationAccepted: () => 'accepted the invitation, and chose a password',
+  UserInvitationWithdrawn: ({ user }) => `withdrew the invitation of ${user}`,
   UserSignedIn: ({ known_device }) => `signed in to the dashboard${known_device ? '' : ' on a new device'}`,
   UserSignedOut: () => 'signed out of the dashboard',
   SignInsRefused: ({ user, reason, count: times }) =>

@@ -6,6 +6,8 @@ import type { EventMetadata } from '../events/envelope.ts'
 import type { OperatorTokenIssued } from '../events/operator.ts'
 import { operatorStream } from '../events/streams.ts'
 import type { UserRole } from '../events/users.ts'
+import { provedUserOf } from './operator.ts'
+import { mayDo } from './roles.ts'
 
 /**
  * Users and their tokens as the event log has them. It alone says who may act: a row can be changed, and a row that is lost would
@@ -32,20 +34,42 @@ export type LoggedToken = {
   readonly secret_key: string | null
 } & Pick<OperatorTokenIssued, 'user' | 'secret_hmac' | 'user_created_at'>
 
+/** An invitation that can still be accepted, unless its time has passed. */
+export type LoggedInvitation = {
+  readonly user: string
+  readonly invitationId: string
+  readonly role: UserRole
+  readonly organizationId: string | null
+  readonly secretSha256: string
+  readonly invitedAt: string
+  readonly invitedBy: string
+  readonly expiresAt: string
+}
+
 export type OperatorState = {
   /** How many events of the stream are in it: its last revision and one. */
   readonly events: number
   readonly users: ReadonlyMap<string, LoggedUser>
   readonly tokens: ReadonlyMap<string, LoggedToken>
+  /** By the name of the user: each has one at most. */
+  readonly invitations: ReadonlyMap<string, LoggedInvitation>
 }
 
-export const noOperators: OperatorState = { events: 0, users: new Map(), tokens: new Map() }
+export const noOperators: OperatorState = {
+  events: 0,
+  users: new Map(),
+  tokens: new Map(),
+  invitations: new Map(),
+}
 
 const folded = {
   UserCreated: true,
   UserRoleChanged: true,
   UserDisabled: true,
   UserEnabled: true,
+  UserInvited: true,
+  UserInvitationAccepted: true,
+  UserInvitationWithdrawn: true,
   OperatorTokenIssued: true,
   OperatorTokenRehashed: true,
   OperatorTokenRevoked: true,
@@ -62,6 +86,7 @@ export const operatorsSince = async (
   before: OperatorState,
 ): Promise<OperatorState> => {
   const [users, tokens] = [new Map(before.users), new Map(before.tokens)]
+  const invitations = new Map(before.invitations)
   for (let from = before.events; ; ) {
     const page = await eventLog.read(operatorStream, { from, max: pageMax }).catch((error: unknown) => {
       if (error instanceof StreamMissing) return []
@@ -71,11 +96,12 @@ export const operatorsSince = async (
       // What else operators do is none of this, and may be of a newer release.
       if (!Object.hasOwn(folded, recorded.type)) continue
       const { metadata, ...event } = decodeEvent(recorded)
-      foldUser(users, event, metadata)
+      foldUser(users, event, { ...metadata, actor: inviterOr(metadata.actor, invitations, event) })
+      foldInvitation(invitations, event, metadata)
       foldToken(tokens, event, metadata)
     }
     from += page.length
-    if (page.length < pageMax) return { events: from, users, tokens }
+    if (page.length < pageMax) return { events: from, users, tokens, invitations }
   }
 }
 
@@ -104,6 +130,50 @@ const foldUser = (
       })
       return
     }
+    default:
+  }
+}
+
+/** Who invited made the user, not the person who accepted. */
+const inviterOr = (
+  actor: string,
+  invitations: ReadonlyMap<string, LoggedInvitation>,
+  event: DomainEvent,
+): string =>
+  event.type === 'UserCreated' && provedUserOf(actor) === event.data.user
+    ? (invitations.get(event.data.user)?.invitedBy ?? actor)
+    : actor
+
+const foldInvitation = (
+  invitations: Map<string, LoggedInvitation>,
+  event: DomainEvent,
+  { actor: invitedBy, effective_at: invitedAt }: EventMetadata,
+): void => {
+  switch (event.type) {
+    case 'UserInvited': {
+      const { user, invitation_id: invitationId, role, organization_id: organizationId } = event.data
+      const { secret_sha256: secretSha256, expires_at: expiresAt } = event.data
+      invitations.set(user, {
+        ...{ user, invitationId, role, organizationId, secretSha256, expiresAt },
+        ...{ invitedAt, invitedBy },
+      })
+      return
+    }
+    case 'UserInvitationWithdrawn':
+      if (invitations.get(event.data.user)?.invitationId === event.data.invitation_id)
+        invitations.delete(event.data.user)
+      return
+    // Whether by the invitation or by a command: the name is taken.
+    case 'UserCreated':
+      invitations.delete(event.data.user)
+      return
+    case 'UserDisabled':
+    case 'UserRoleChanged':
+      // What a person may no longer do, no link of theirs does: for good.
+      if (event.type === 'UserRoleChanged' && mayDo(event.data.role, 'users.change')) return
+      for (const one of invitations.values())
+        if (provedUserOf(one.invitedBy) === event.data.user) invitations.delete(one.user)
+      return
     default:
   }
 }

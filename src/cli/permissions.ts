@@ -75,6 +75,7 @@ export const commandActions: Readonly<Record<string, Action>> = {
   'user password': 'users.change',
   'user disable': 'users.change',
   'user enable': 'users.change',
+  'user invite': 'users.change',
   'user token': 'users.change',
   'user tokens': 'users.read',
   'webhook create': 'webhooks.change',

@@ -1,4 +1,5 @@
 import { InputFault, labelOf } from '../administration/input.ts'
+import { listInvitations } from '../administration/invitations.ts'
 import { roles } from '../administration/roles.ts'
 import {
   changePassword,
@@ -17,19 +18,22 @@ import { table } from './table.ts'
 export const nameMax = 64
 export const nameParameter: Parameter = { name: 'name', help: 'such as ada', required: true }
 
-const roleNames = roles.join(', ')
-const orgParameter: Parameter = { name: 'org', help: 'of a partner: its organization, such as org_01J…' }
+export const roleNames = roles.join(', ')
+export const orgParameter: Parameter = {
+  name: 'org',
+  help: 'of a partner: its organization, such as org_01J…',
+}
 const reasonParameter: Parameter = { name: 'reason', help: 'kept in the event log', required: true }
 
-const nameOf = (given: Given): string => labelOf('name', given.required('name'), nameMax)
+export const nameOf = (given: Given): string => labelOf('name', given.required('name'), nameMax)
 
-const roleOf = (text: string): UserRole => {
+export const roleOf = (text: string): UserRole => {
   const role = userRole.safeParse(text)
   if (!role.success) throw new InputFault('role', `"${text}" is no role; there are ${roleNames}`)
   return role.data
 }
 
-const orgOf = (given: Given): string | null => {
+export const orgOf = (given: Given): string | null => {
   const text = given.text('org')
   if (text === undefined) return null
   if (!organizationId.safeParse(text).success)
@@ -74,11 +78,12 @@ const create: Command = {
 
 const list: Command = {
   name: 'user list',
-  summary: 'who there is, with role, open sessions and tokens, and who is disabled',
+  summary: 'who there is, with role, open sessions and tokens, who is disabled and who is invited',
   parameters: [],
   changes: 'nothing',
   run: async ({ foundation }) => {
-    const listed = (await listUsers(await foundation())).map(
+    const open = await foundation()
+    const listed = (await listUsers(open)).map(
       ({ name, role, organizationId: organization, standing, createdAt, logged, sessions, tokens }) => ({
         user: name,
         role,
@@ -92,9 +97,17 @@ const list: Command = {
         reason: logged?.disabled?.reason ?? null,
       }),
     )
-    return { json: listed, lines: listed.length === 0 ? ['there are no users'] : table(listed) }
+    const all = [...listed, ...(await listInvitations(open)).map(invited)]
+    return { json: all, lines: all.length === 0 ? ['there are no users'] : table(all) }
   },
 }
+
+const invited = (one: Awaited<ReturnType<typeof listInvitations>>[number]) => ({
+  ...{ user: one.user, role: one.role, organization_id: one.organizationId },
+  state: one.expired ? 'invited, and the link has expired' : 'invited',
+  ...{ created_at: one.invitedAt, created_by: one.invitedBy, sessions: 0, tokens: 0 },
+  ...{ disabled_by: null, reason: null },
+})
 
 const role: Command = {
   name: 'user role',

@@ -7,6 +7,7 @@ import {
 import type { Command } from './command.ts'
 import { table } from './table.ts'
 import { nameMax, nameParameter, userChangeCommands } from './user-changes.ts'
+import { inviteCommand } from './user-invite.ts'
 
 const token: Command = {
   name: 'user token',
@@ -75,4 +76,4 @@ const tokens: Command = {
   },
 }
 
-export const userCommands: readonly Command[] = [...userChangeCommands, token, tokens]
+export const userCommands: readonly Command[] = [...userChangeCommands, inviteCommand, token, tokens]

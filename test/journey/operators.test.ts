@@ -101,3 +101,26 @@ test('what a role does not permit is refused to its token, and what was done is 
   expect(wrong.err).toContain('is CreditGranted meant?')
   expect(await cliJson(['audit', 'list', '--since', '2999-01-01'], environment)).toEqual([])
 }, 120_000)
+
+test('a link invites a person, is listed without its secret, and is withdrawn', async () => {
+  const address = { ...environment, DASHBOARD_URL: 'https://staff.example.com/' }
+  const made = await cliJson<{ link: string; replaced: boolean }>(
+    ['user', 'invite', 'grace', '--role', 'finance', '--as', 'setup'],
+    address,
+  )
+  expect(made.link).toMatch(/^https:\/\/staff\.example\.com\/invitations\/[\w-]{43}$/)
+  const list = (await run(['user', 'list', '--json'])).out
+  expect(JSON.parse(list)).toContainEqual(
+    expect.objectContaining({ user: 'grace', state: 'invited', created_by: 'cli:setup', role: 'finance' }),
+  )
+  expect(list).not.toContain(made.link.slice(-43))
+  const without = await run(['user', 'invite', 'grace'])
+  expect(without).toMatchObject({ code: 2, out: '' })
+  const again = await run(['user', 'invite', 'grace', '--role', 'viewer'])
+  expect(again.out).toContain('The link that was made before opens nothing any more.')
+  expect(again.out).toContain('DASHBOARD_URL names the one that people open.')
+  expect((await run(['user', 'invite', 'grace', '--withdraw'])).code).toBe(0)
+  expect((await run(['user', 'list', '--json'])).out).not.toContain('grace')
+  const none = await run(['user', 'invite', 'grace', '--withdraw'])
+  expect(none).toMatchObject({ code: 1, err: 'no one is invited as "grace"\n' })
+}, 120_000)

@@ -61,7 +61,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   jobs: outer,
   start: [...outer, 'package.json'],
   main: outer,
-  config: [],
+  config: ['config'],
 }
 
 /** The key of a file in the table. */

@@ -1,0 +1,157 @@
+import type pg from 'pg'
+import { chainedTo, lastOf } from '../event-log/append-chained.ts'
+import { appendUntilKnown } from '../event-log/append-until-known.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import { AppendConflict, type EventLog } from '../event-log/port.ts'
+import { encodeEvent } from '../event-log/stored-event.ts'
+import type { DomainEventOf } from '../events/catalogue.ts'
+import { ledgerStream, operatorStream } from '../events/streams.ts'
+import { isTestOrganization } from '../events/test-organization.ts'
+import type { UserRole } from '../events/users.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { CommandRefused } from '../ledger/command.ts'
+import { InputFault } from './input.ts'
+import { noOperators, type OperatorState, operatorsSince } from './operators.ts'
+import { type Standing, standingOf, type UserRow } from './users.ts'
+
+/**
+ * How a change of users is made: the event comes first and is what counts; the row follows in the same transaction, under a lock
+ * that all processes share. The rules that several changes have in common are here.
+ */
+
+export type Parts = Pick<Foundation, 'pool' | 'eventLog'>
+
+type UserEvent = DomainEventOf<
+  | 'UserCreated'
+  | 'UserRoleChanged'
+  | 'UserPasswordChanged'
+  | 'UserDisabled'
+  | 'UserEnabled'
+  | 'UserInvited'
+  | 'UserInvitationAccepted'
+  | 'UserInvitationWithdrawn'
+>
+
+/** What is to be put down, in this order and together, and then done to the rows. */
+type Decided<Done> = {
+  readonly events: readonly UserEvent[]
+  readonly writeRow: (client: pg.PoolClient) => Promise<Done>
+}
+
+/** Any number that no other lock has. */
+const usersLock = 7_105_003
+const lockWaitMs = 10_000
+const conflictsMax = 8
+const usersMax = 10_000
+
+/** All there are, by name. */
+export const userRows = async (client: Pick<pg.Pool, 'query'>): Promise<UserRow[]> => {
+  const { rows } = await client.query<UserRow>(
+    'select name, created_at, role, organization_id, disabled_at from users order by name limit $1',
+    [usersMax],
+  )
+  return rows
+}
+
+export type Known = { readonly rows: readonly UserRow[]; readonly state: OperatorState }
+
+/**
+ * Does one change at a time. `decide` is asked again where another process wrote in between; what it throws refuses the change.
+ * `writeRow` writes the rows.
+ */
+export const changeUsers = async <Done>(
+  { pool, eventLog }: Parts,
+  actor: string,
+  decide: (known: Known) => Decided<Done>,
+): Promise<Done> => {
+  const client = await pool.connect()
+  try {
+    await client.query('begin')
+    await client.query(`select set_config('lock_timeout', $1, true)`, [`${lockWaitMs}ms`])
+    await client.query('select pg_advisory_xact_lock($1)', [usersLock])
+    const rows = await userRows(client)
+    const writeRow = await appendDecided(eventLog, actor, (state) => decide({ rows, state }))
+    const done = await writeRow(client)
+    await client.query('commit')
+    return done
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined)
+    throw error
+  } finally {
+    client.release()
+  }
+}
+
+/** At exactly the revision that was decided on: a lock in the database may be lost, and the log is what counts. */
+const appendDecided = async <Done>(
+  eventLog: EventLog,
+  actor: string,
+  decide: (state: OperatorState) => Decided<Done>,
+): Promise<Decided<Done>['writeRow']> => {
+  let state = noOperators
+  for (let conflicts = 0; ; conflicts++) {
+    state = await operatorsSince(eventLog, state)
+    const last = await lastOf(eventLog, operatorStream)
+    const { events, writeRow } = decide(state)
+    const revision = last?.revision ?? -1
+    if (revision !== state.events - 1) {
+      if (conflicts >= conflictsMax) throw new AppendConflict(operatorStream, state.events - 1, revision)
+      continue
+    }
+    const effectiveAt = new Date().toISOString()
+    const encoded = events.map((event) => {
+      const once = `user/${event.data.user}/${event.type}/${state.events}`
+      return encodeEvent(event, { id: eventIdOf(operatorStream, once, 0), actor, effectiveAt })
+    })
+    try {
+      const chained = chainedTo(last, operatorStream, encoded)
+      await appendUntilKnown(eventLog, operatorStream, last?.revision ?? 'none', chained)
+      return writeRow
+    } catch (error) {
+      if (!(error instanceof AppendConflict) || conflicts >= conflictsMax) throw error
+    }
+  }
+}
+
+const standingIn = ({ rows, state }: Known, name: string): Standing =>
+  standingOf(name, rows.find((row) => row.name === name) ?? null, state.users.get(name))
+
+/** The user's row, whether enabled or not. Throws `CommandRefused` where there is none, or another than the log knows. */
+export const userIn = (known: Known, name: string): { row: UserRow; standing: Standing } => {
+  const row = known.rows.find((one) => one.name === name)
+  const standing = standingIn(known, name)
+  if (row === undefined || (standing.kind === 'refused' && standing.why === 'another'))
+    throw new CommandRefused(standing.kind === 'refused' ? standing.says : `there is no user "${name}"`)
+  return { row, standing }
+}
+
+/** Throws `CommandRefused` where no one would be left who can give and take roles. */
+export const refuseLastAdmin = (known: Known, name: string): void => {
+  const isAdmin = (user: string): boolean => {
+    const standing = standingIn(known, user)
+    return standing.kind === 'acts' && standing.role === 'admin'
+  }
+  if (isAdmin(name) && !known.rows.some((row) => row.name !== name && isAdmin(row.name)))
+    throw new CommandRefused(
+      `${name} is the only admin that is not disabled: make another one first, or no one could give roles`,
+    )
+}
+
+/** Throws `InputFault`: a partner has one organization that there is, and no one else has any. */
+export const checkOrganization = async (
+  { eventLog }: Parts,
+  organizationId: string | null,
+): Promise<void> => {
+  if (organizationId === null) return
+  if (isTestOrganization(organizationId))
+    throw new InputFault('org', "a partner's test organization comes with the organization itself: name that")
+  if ((await lastOf(eventLog, ledgerStream(organizationId))) === null)
+    throw new InputFault('org', `there is no organization ${organizationId}; see "org list"`)
+}
+
+export const checkRole = (role: UserRole, organizationId: string | null): void => {
+  if (role === 'partner' && organizationId === null)
+    throw new InputFault('org', 'a partner has an organization: name it')
+  if (role !== 'partner' && organizationId !== null)
+    throw new InputFault('org', `only a partner has an organization; ${role} has all`)
+}
