@@ -111,3 +111,14 @@ export const auditPage = (
     values,
   }
 }
+
+/** When each of these users last signed in; null: never, as far as the event log knows. One look at an index for each. */
+export const lastSignIns = (
+  names: readonly string[],
+): Query<{ readonly name: string; readonly at: Date | null }> => ({
+  text: `select name, (select a.at from audit_entries a
+                        where a.actor = 'user:' || name and a.type = 'UserSignedIn'
+                        order by a.position desc limit 1) as at
+           from unnest($1::text[]) as name`,
+  values: [names],
+})

@@ -7,6 +7,7 @@ import type { FastifyError, FastifyInstance, FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
 import { createVisitorSteps } from '../administration/first-steps.ts'
 import { InputFault } from '../administration/input.ts'
+import { InvitationEnded } from '../administration/invitations.ts'
 import { createSignInEvents } from '../administration/sign-ins.ts'
 import { openUserDirectory } from '../administration/user-directory.ts'
 import { isDatabaseAway } from '../call/unavailable.ts'
@@ -18,6 +19,7 @@ import { assetOf, assetVersion } from './assets.ts'
 import { ConnectionInsecure, nameCookies } from './cookies.ts'
 import { capitalized } from './format.ts'
 import { RoleForbids } from './gate.ts'
+import { invitationRoutes } from './invitation-routes.ts'
 import { FormSentBefore } from './once.ts'
 import { type Dashboard, PageMissing, sendPage, type WebhooksOutside } from './page.ts'
 import { faultPage } from './pages/fault.ts'
@@ -47,6 +49,7 @@ export const dashboard =
       insecureCookies = false,
       twoPerson,
       apiUrl = null,
+      publicUrl = null,
       outside,
       redisUrl,
     }: {
@@ -56,6 +59,7 @@ export const dashboard =
       outside: WebhooksOutside
       /** Where pixel hits are counted; undefined: in the database. */
       redisUrl?: string | undefined
+      publicUrl?: string | null
     },
   ): FastifyPluginAsync =>
   async (host) => {
@@ -72,6 +76,7 @@ export const dashboard =
       apiUrl,
       outside,
       pixel,
+      publicUrl,
       works: createWorks(),
       firstSteps: createVisitorSteps(foundation),
       signIn: createSignIn(foundation.pool, users, foundation.secrets.sealer('dashboard device')),
@@ -140,6 +145,7 @@ const openPages = async (
     pages.csrfProtection(request, reply, done)
   })
   visitorRoutes(pages, context)
+  invitationRoutes(pages, context)
   await pages.register(async (own) => pageRoutes(own, context))
 }
 
@@ -174,6 +180,13 @@ const faultShown = (error: FastifyError): ShownFault => {
       status: 404,
       title: 'Page not found',
       advice: 'There is nothing at this address. It may have been mistyped.',
+    }
+  if (error instanceof InvitationEnded)
+    return {
+      status: 404,
+      title: 'This link opens nothing',
+      advice:
+        'Links of invitations work once and for 72 hours. It may have been used, withdrawn, replaced by another, or mistyped. Ask the person who sent it for a new one; who has a password already signs in.',
     }
   if (error.code === 'FST_CSRF_MISSING_SECRET' || error.code === 'FST_CSRF_INVALID_TOKEN')
     return {

@@ -9,6 +9,7 @@ export const menu = [
   { href: '/operations', name: 'Operations', route: 'GET /operations' },
   { href: '/events', name: 'Events', route: 'GET /events' },
   { href: '/audit', name: 'Audit', route: 'GET /audit' },
+  { href: '/users', name: 'Users', route: 'GET /users' },
 ] as const satisfies readonly { readonly href: string; readonly name: string; readonly route: Route }[]
 
 export type MenuPlace = (typeof menu)[number]['href']

@@ -36,6 +36,8 @@ export type Dashboard = {
   /** Where this service answers calls, for lines to copy; null where another one does. */
   readonly apiUrl: string | null
   readonly works: Works
+  /** Where people open the dashboard, without a slash at its end; null: where the request came to. */
+  readonly publicUrl: string | null
   /** What to type before anyone can sign in; nothing from the first user on. */
   readonly firstSteps: () => Promise<readonly FirstStep[]>
   /** Where messages to webhooks may be sent, and how. */

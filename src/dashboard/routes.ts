@@ -41,6 +41,7 @@ import { deviceCookie, deviceCookieOptions, sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
 import { statementRoutes } from './statement-routes.ts'
 import { usageRoutes } from './usage-routes.ts'
+import { userRoutes } from './user-routes.ts'
 import { webhookRoutes } from './webhook-routes.ts'
 import { workRoutes } from './work-routes.ts'
 
@@ -136,6 +137,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   auditRoutes(pages, context)
   webhookRoutes(pages, context)
   pixelRoutes(pages, context)
+  userRoutes(pages, context)
   ownRoutes(pages, context)
   workRoutes(pages, context)
 }

@@ -63,7 +63,7 @@ export const createSignIn = (pool: pg.Pool, users: UserDirectory, sealer: Sealer
 }
 
 /** Null: the attempt may be made. Otherwise the seconds to wait. */
-const take = async (limiter: RateLimiterMemory, key: string): Promise<number | null> => {
+export const take = async (limiter: RateLimiterMemory, key: string): Promise<number | null> => {
   try {
     await limiter.consume(key)
     return null

@@ -63,6 +63,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
       dashboard(foundation, logger, {
         ...{ insecureCookies, twoPerson: twoPersonOf(config), apiUrl, outside },
         redisUrl: config.REDIS_URL,
+        publicUrl: config.DASHBOARD_URL ?? null,
       }),
     )
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })

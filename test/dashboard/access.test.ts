@@ -49,6 +49,7 @@ const askedOf = (route: Route, { organizationId, keyId, requestId }: Scene) => {
     .replace(':stream', ledgerStream(organizationId))
     .replace(':revision', '0')
     .replace(':position', '1')
+    .replace(':user', 'the-admin')
   return { method, path }
 }
 

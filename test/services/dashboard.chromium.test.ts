@@ -95,6 +95,10 @@ const paths = (): Readonly<Record<string, string>> => {
     operations: '/operations',
     projection: '/operations/projections/key_usage',
     audit: '/audit',
+    users: '/users',
+    user: `/users/${ada.name}`,
+    'user-disable': `/users/${ada.name}/disable`,
+    invite: '/invite',
     own: '/me',
     missing: '/nothing',
   }

@@ -1,0 +1,72 @@
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { RateLimiterMemory } from 'rate-limiter-flexible'
+import { InputFault } from '../administration/input.ts'
+import { acceptInvitation, InvitationEnded, openInvitations } from '../administration/invitations.ts'
+import { checkPassword } from '../administration/users.ts'
+import { addressBlock, callerAddress } from '../guard/caller-address.ts'
+import { formOf } from './form.ts'
+import { attempt, csrfOf, type Dashboard, sendPage } from './page.ts'
+import { faultPage } from './pages/fault.ts'
+import { invitationPage } from './pages/invitation.ts'
+import { sessionCookie } from './session.ts'
+import { take } from './sign-in.ts'
+
+/**
+ * The page behind the link of an invitation: for a visitor who has it. GET shows it and uses nothing up, however often scanners of
+ * mail open it; POST makes the user, once.
+ */
+
+type LinkParams = { Params: { secret: string } }
+
+/** Of one address, of whatever link, pages and forms together: people open one link, and mistype a password a few times. */
+const attemptsPerMinute = 20
+
+export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  const { foundation, logger, signIns } = context
+  const find = openInvitations(foundation)
+  const addresses = new RateLimiterMemory({ points: attemptsPerMinute, duration: 60 })
+  /** The answer to an address that asks too often; null: it may go on. */
+  const limited = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | null> => {
+    const waitSeconds = await take(addresses, addressBlock(callerAddress(request)))
+    if (waitSeconds === null) return null
+    const advice = `Try again in ${waitSeconds} seconds. Nothing was done, and the link is what it was.`
+    reply.code(429).header('retry-after', waitSeconds)
+    return sendPage(reply, faultPage({ status: 429, title: 'Too many attempts', advice }))
+  }
+
+  pages.get<LinkParams>('/invitations/:secret', async (request, reply) => {
+    const sent = await limited(request, reply)
+    if (sent !== null) return sent
+    const invitation = await find(request.params.secret)
+    if (invitation === null) throw new InvitationEnded()
+    return sendPage(reply, invitationPage({ ...invitation, csrf: csrfOf(request, reply), fault: null }))
+  })
+
+  pages.post<LinkParams>('/invitations/:secret', async (request, reply) => {
+    const sent = await limited(request, reply)
+    if (sent !== null) return sent
+    const { secret } = request.params
+    const invitation = await find(secret)
+    if (invitation === null) throw new InvitationEnded()
+    const outcome = await attempt(async () => {
+      const form = formOf(request.body)
+      const password = checkPassword('new', form.text('new'))
+      if (password !== form.text('again'))
+        throw new InputFault('again', 'the password was typed twice, and differently')
+      return acceptInvitation(foundation, { secret, password })
+    })
+    if ('fault' in outcome) {
+      const csrf = csrfOf(request, reply)
+      return sendPage(reply.code(422), invitationPage({ ...invitation, csrf, fault: outcome.fault }))
+    }
+    logger.info({ user: outcome.done.user }, 'dashboard: an invitation was accepted')
+    // Another person may be signed in in this browser: the new one is asked to sign in.
+    const { user } = request.session
+    if (user !== undefined) {
+      await request.session.destroy()
+      await signIns.signedOut(user)
+      reply.clearCookie(sessionCookie, { path: '/' })
+    }
+    return reply.redirect('/login', 303)
+  })
+}

@@ -1,0 +1,38 @@
+import { utc } from '../format.ts'
+import { type Html, html } from '../html.ts'
+import { csrfField, described, type FormFault, faultNotice, layout } from './layout.ts'
+
+/** What the person invited sees: a name, a role, and where to choose a password. The address of the form is the link's own. */
+export const invitationPage = ({
+  csrf,
+  user,
+  role,
+  expiresAt,
+  fault,
+}: {
+  readonly csrf: string
+  readonly user: string
+  readonly role: string
+  readonly expiresAt: string
+  readonly fault: FormFault | null
+}): Html =>
+  layout({
+    title: 'Invitation',
+    viewer: null,
+    main: html`<div class="narrow">
+<h1>Welcome, ${user}</h1>
+<p>You are invited as ${role}. Choose a password, and then sign in with the name <strong>${user}</strong>. The link works once, until ${utc(new Date(expiresAt))}.</p>
+${faultNotice(fault)}
+<form class="fields" method="post">
+${csrfField(csrf)}
+<input type="text" name="username" value="${user}" autocomplete="username" hidden readonly>
+${passwordField('new', 'Password, 12 characters at least', fault)}
+${passwordField('again', 'Password once more', fault)}
+<p class="actions"><button type="submit">Choose it</button></p>
+</form>
+</div>`,
+  })
+
+const passwordField = (name: string, label: string, fault: FormFault | null): Html =>
+  html`<p><label for="${name}">${label}</label>
+<input id="${name}" name="${name}" type="password" required maxlength="1024" autocomplete="new-password"${described(name, fault)}></p>`
