@@ -1,7 +1,8 @@
 import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { z } from 'zod'
-import { isCidr, isOrigin, isProxyBlock, isServer } from './config/addresses.ts'
+import { isCidr, isProxyBlock, isServer } from './config/addresses.ts'
+import { claimName, dashboardOrigin, providerIssuer } from './config/sign-in.ts'
 
 /**
  * The environment, parsed once and frozen. A bad value stops the boot and names the variable, what is expected and,
@@ -67,11 +68,11 @@ const variables = z.object({
   TLS_CERT: z.string().min(1).optional(),
   TLS_KEY: z.string().min(1).optional(),
   INSECURE_COOKIES: z.enum(['0', '1']).default('0'),
-  DASHBOARD_URL: z
-    .string()
-    .refine(isOrigin, 'where people open the dashboard, such as https://staff.example.com')
-    .transform((text) => new URL(text).origin)
-    .optional(),
+  DASHBOARD_URL: dashboardOrigin.optional(),
+  OIDC_ISSUER: providerIssuer.optional(),
+  OIDC_CLIENT_ID: z.string().min(1).max(500).optional(),
+  OIDC_CLIENT_SECRET: z.string().min(1).max(4_096).optional(),
+  OIDC_NAME_CLAIM: claimName.default('email'),
   DATA_DIR: z.string().min(1).default('.data'),
   KEY_DIR: z.string().min(1).optional(),
   DATABASE_URL: z
@@ -246,6 +247,7 @@ const secretVariables = new Set([
   'EVENT_LOG_ADMIN_URL',
   'EVENT_LOG_USER_PASSWORD',
   'OPERATOR_TOKEN',
+  'OIDC_CLIENT_SECRET',
   'REDIS_URL',
   'PROFILE_HTTP_KEY',
   // It may hold a password.
@@ -258,16 +260,22 @@ export class ConfigError extends Error {
   override name = 'ConfigError'
 }
 
+/** All of them are set, or none. */
+const together = [
+  ['TLS_CERT', 'TLS_KEY'],
+  ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'],
+] as const
+
 /** Empty variables count as unset. Throws `ConfigError`. */
 export const parseConfig = (environment: Readonly<Record<string, string | undefined>>): Config => {
   const given = Object.fromEntries(
     Object.entries(environment).filter(([, value]) => value !== undefined && value !== ''),
   )
   const parsed = variables.safeParse(given)
-  if (parsed.success && (parsed.data.TLS_CERT === undefined) !== (parsed.data.TLS_KEY === undefined)) {
-    const [missing, set] =
-      parsed.data.TLS_CERT === undefined ? ['TLS_CERT', 'TLS_KEY'] : ['TLS_KEY', 'TLS_CERT']
-    throw new ConfigError(`${missing}: ${set} is set, and one without the other serves nothing`)
+  for (const names of parsed.success ? together : []) {
+    const [missing, set] = [false, true].map((is) => names.find((name) => name in given === is))
+    if (missing !== undefined && set !== undefined)
+      throw new ConfigError(`${missing}: ${set} is set, and one without the other serves nothing`)
   }
   if (!parsed.success)
     throw new ConfigError(

@@ -10,6 +10,7 @@ const listed = (names: readonly string[], max = 5): string =>
 const because = (reason: string | null): string => (reason === null ? '' : `: ${reason}`)
 const until = (instant: string | null): string => (instant === null ? '' : `, until ${instant}`)
 const count = (n: number, one: string, many = `${one}s`): string => `${n} ${n === 1 ? one : many}`
+const byWay = (way: string): string => (way === 'password' ? '' : ` by the ${way.replaceAll('_', ' ')}`)
 const asRole = (role: string, organization: string | null): string =>
   organization === null ? role : `${role} of ${organization}`
 
@@ -120,10 +121,11 @@ const people = {
     `invited ${user} as ${asRole(role, organization_id)}${until(expires_at)}`,
   UserInvitationAccepted: () => 'accepted the invitation, and chose a password',
   UserInvitationWithdrawn: ({ user }) => `withdrew the invitation of ${user}`,
-  UserSignedIn: ({ known_device }) => `signed in to the dashboard${known_device ? '' : ' on a new device'}`,
+  UserSignedIn: ({ known_device, way }) =>
+    `signed in to the dashboard${byWay(way)}${known_device ? '' : ' on a new device'}`,
   UserSignedOut: () => 'signed out of the dashboard',
-  SignInsRefused: ({ user, reason, count: times }) =>
-    `refused ${count(times, 'sign-in')}${user === null ? ' of no known user' : ` of ${user}`}: ${refusals[reason]}`,
+  SignInsRefused: ({ user, reason, count: times, way }) =>
+    `refused ${count(times, 'sign-in')}${user === null ? ' of no known user' : ` of ${user}`}${byWay(way)}: ${refusals[reason]}`,
 } as const satisfies Partial<Sentences>
 
 const refusals = {

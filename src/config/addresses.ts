@@ -22,7 +22,3 @@ export const isCidr = (text: string): boolean => {
 
 /** The prefix 0 is everyone: to trust it is to let every caller say who it is. */
 export const isProxyBlock = (text: string): boolean => isCidr(text) && !/\/0+$/.test(text)
-
-/** No path, question or fragment: what answers there answers at the root of its host. */
-export const isOrigin = (text: string): boolean =>
-  /^https?:\/\//.test(text) && URL.canParse(text) && new URL(text).href === `${new URL(text).origin}/`

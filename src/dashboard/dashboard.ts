@@ -19,15 +19,18 @@ import { assetOf, assetVersion } from './assets.ts'
 import { ConnectionInsecure, nameCookies } from './cookies.ts'
 import { capitalized } from './format.ts'
 import { RoleForbids } from './gate.ts'
+import { createIdentityProvider, type ProviderSettings } from './identity-provider.ts'
 import { invitationRoutes } from './invitation-routes.ts'
 import { FormSentBefore } from './once.ts'
 import { type Dashboard, PageMissing, sendPage, type WebhooksOutside } from './page.ts'
 import { faultPage } from './pages/fault.ts'
+import { providerRoutes } from './provider-routes.ts'
 import { pageRoutes, visitorRoutes } from './routes.ts'
 import {
   deviceCookie,
   formCookie,
   formOwner,
+  providerCookie,
   sessionCookie,
   sessionLifetimeMs,
   sessionStore,
@@ -50,6 +53,7 @@ export const dashboard =
       twoPerson,
       apiUrl = null,
       publicUrl = null,
+      provider = null,
       outside,
       redisUrl,
     }: {
@@ -60,6 +64,7 @@ export const dashboard =
       /** Where pixel hits are counted; undefined: in the database. */
       redisUrl?: string | undefined
       publicUrl?: string | null
+      provider?: ProviderSettings | null
     },
   ): FastifyPluginAsync =>
   async (host) => {
@@ -77,6 +82,7 @@ export const dashboard =
       outside,
       pixel,
       publicUrl,
+      provider: provider === null ? null : createIdentityProvider(provider),
       works: createWorks(),
       firstSteps: createVisitorSteps(foundation),
       signIn: createSignIn(foundation.pool, users, foundation.secrets.sealer('dashboard device')),
@@ -116,7 +122,10 @@ const openPages = async (
   pages.removeAllContentTypeParsers()
   await pages.register(formbody)
   await pages.register(cookie)
-  nameCookies(pages, { names: [sessionCookie, formCookie, deviceCookie], insecure: insecureCookies })
+  nameCookies(pages, {
+    names: [sessionCookie, formCookie, deviceCookie, providerCookie],
+    insecure: insecureCookies,
+  })
   await pages.register(session, {
     // The text is no API key's secret, so the HMAC under the keys' pepper is known to no one and the same in every process.
     // Of several the first signs, and all are believed.
@@ -146,6 +155,7 @@ const openPages = async (
   })
   visitorRoutes(pages, context)
   invitationRoutes(pages, context)
+  if (context.provider !== null) providerRoutes(pages, context, context.provider)
   await pages.register(async (own) => pageRoutes(own, context))
 }
 

@@ -11,6 +11,7 @@ import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { type Form, faultOf, formOf } from './form.ts'
 import { documentOf, type Html } from './html.ts'
+import type { IdentityProvider } from './identity-provider.ts'
 import { takeForm } from './once.ts'
 import type { FormFault, Viewer } from './pages/layout.ts'
 import { type AccountRow, accountOf, type KeyRow, keyOf, rowsOf } from './queries.ts'
@@ -36,6 +37,8 @@ export type Dashboard = {
   /** Where this service answers calls, for lines to copy; null where another one does. */
   readonly apiUrl: string | null
   readonly works: Works
+  /** People may sign in with it too; null: with a password alone. */
+  readonly provider: IdentityProvider | null
   /** Where people open the dashboard, without a slash at its end; null: where the request came to. */
   readonly publicUrl: string | null
   /** What to type before anyone can sign in; nothing from the first user on. */

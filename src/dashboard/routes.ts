@@ -54,14 +54,21 @@ const keysMax = 200
 /** Signing in and out: for everyone. */
 export const visitorRoutes = (
   pages: FastifyInstance,
-  { signIn, signIns, logger, firstSteps }: Dashboard,
+  { signIn, signIns, logger, firstSteps, provider }: Dashboard,
 ): void => {
   pages.get('/login', async (request, reply) => {
     const next = nextOf(formOf(request.query).text('next'))
     if (request.session.user !== undefined) return reply.redirect(next, 303)
     return sendPage(
       reply,
-      signInPage({ csrf: csrfOf(request, reply), next, name: '', fault: null, steps: await firstSteps() }),
+      signInPage({
+        csrf: csrfOf(request, reply),
+        next,
+        name: '',
+        fault: null,
+        steps: await firstSteps(),
+        provider: provider?.label ?? null,
+      }),
     )
   })
 
@@ -98,6 +105,7 @@ export const visitorRoutes = (
       signInPage({
         ...{ csrf: csrfOf(request, reply), next, name, fault: { field: null, message } },
         steps: await firstSteps(),
+        provider: provider?.label ?? null,
       }),
     )
   })

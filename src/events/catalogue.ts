@@ -56,7 +56,13 @@ import {
   rerateProposedV1,
 } from './rerates.ts'
 import { secretKeyRotatedV1, secretsRenewedV1 } from './secret-keys.ts'
-import { signInsRefusedV1, userSignedInV1, userSignedOutV1 } from './sign-ins.ts'
+import {
+  signInsRefusedV1,
+  signInsRefusedV2,
+  userSignedInV1,
+  userSignedInV2,
+  userSignedOutV1,
+} from './sign-ins.ts'
 import {
   userCreatedV1,
   userDisabledV1,
@@ -141,9 +147,9 @@ export const catalogue = {
   UserInvited: [userInvitedV1],
   UserInvitationAccepted: [userInvitationAcceptedV1],
   UserInvitationWithdrawn: [userInvitationWithdrawnV1],
-  UserSignedIn: [userSignedInV1],
+  UserSignedIn: [userSignedInV1, userSignedInV2],
   UserSignedOut: [userSignedOutV1],
-  SignInsRefused: [signInsRefusedV1],
+  SignInsRefused: [signInsRefusedV1, signInsRefusedV2],
   SecretKeyRotated: [secretKeyRotatedV1],
   SecretsRenewed: [secretsRenewedV1],
   SigningKeyAnnounced: [signingKeyAnnouncedV1],

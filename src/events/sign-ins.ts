@@ -6,6 +6,12 @@ import { instant, keyedHmac, label } from './primitives.ts'
 /** `known_device`: the user had signed in on it before. */
 export const userSignedInV1 = z.object({ user: label, address_hmac: keyedHmac, known_device: z.boolean() })
 
+/** How a person says who it is: a password of here, or a provider of identities that is trusted with it. */
+const signInWay = z.enum(['password', 'identity_provider'])
+export type SignInWay = z.infer<typeof signInWay>
+
+export const userSignedInV2 = userSignedInV1.extend({ way: signInWay })
+
 export const userSignedOutV1 = z.object({ user: label })
 
 const signInRefusal = z.enum(['wrong', 'disabled', 'limited'])
@@ -22,3 +28,5 @@ export const signInsRefusedV1 = z.object({
   count: z.int().positive(),
   address_hmac: keyedHmac,
 })
+
+export const signInsRefusedV2 = signInsRefusedV1.extend({ way: signInWay })

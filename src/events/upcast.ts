@@ -20,6 +20,8 @@ const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {
   PriceOverrideSet: [also({ override_id: null, reason: null })],
   CreditCharged: [also({ price_book_digest: null })],
   CreditAdjusted: [withKind],
+  UserSignedIn: [also({ way: 'password' })],
+  SignInsRefused: [also({ way: 'password' })],
   PriceBookPublished: [also({ proposal: null, digest: null })],
 }
 

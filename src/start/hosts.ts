@@ -4,6 +4,7 @@ import type { CallDependencies } from '../call/dependencies.ts'
 import { createHost, type Reach } from '../call/route.ts'
 import { type Config, twoPersonOf } from '../config.ts'
 import { dashboard } from '../dashboard/dashboard.ts'
+import type { ProviderSettings } from '../dashboard/identity-provider.ts'
 import type { Closing } from '../foundation/closing.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { trustedProxies } from '../guard/caller-address.ts'
@@ -64,6 +65,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         ...{ insecureCookies, twoPerson: twoPersonOf(config), apiUrl, outside },
         redisUrl: config.REDIS_URL,
         publicUrl: config.DASHBOARD_URL ?? null,
+        provider: providerOf(config),
       }),
     )
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })
@@ -87,3 +89,13 @@ const hostOf = (
   if (name === 'api') host.register(documentationForPeople())
   return host
 }
+
+const providerOf = ({
+  OIDC_ISSUER: issuer,
+  OIDC_CLIENT_ID: clientId,
+  OIDC_CLIENT_SECRET: clientSecret,
+  OIDC_NAME_CLAIM: nameClaim,
+}: Config): ProviderSettings | null =>
+  issuer === undefined || clientId === undefined || clientSecret === undefined
+    ? null
+    : { issuer, clientId, clientSecret, nameClaim }

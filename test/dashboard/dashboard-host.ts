@@ -14,6 +14,7 @@ import { createUnauthenticatedRequests } from '../../src/call/unauthenticated.ts
 import { whoami } from '../../src/capabilities/whoami/index.ts'
 import { parseConfig, twoPersonOf } from '../../src/config.ts'
 import { dashboard } from '../../src/dashboard/dashboard.ts'
+import type { ProviderSettings } from '../../src/dashboard/identity-provider.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { openKeyDirectory } from '../../src/guard/key-directory.ts'
 import { createRateLimiter } from '../../src/guard/rate-limit.ts'
@@ -42,6 +43,7 @@ export const openDashboardHost = async ({
   environment = {},
   insecureCookies = false,
   overload = createOverload(() => 0),
+  provider = null,
 }: {
   reach?: Reach
   /** Answered beside whoami. */
@@ -49,6 +51,8 @@ export const openDashboardHost = async ({
   environment?: Readonly<Record<string, string>>
   insecureCookies?: boolean
   overload?: Overload
+  /** People may sign in with it too. */
+  provider?: ProviderSettings | null
 } = {}): Promise<DashboardHost> => {
   const database = await testDatabase()
   const config = parseConfig({
@@ -98,7 +102,9 @@ export const openDashboardHost = async ({
     reach,
   )
   const outside = { ...openOutside(config), exemptions: config.EGRESS_ALLOW.length > 0 }
-  host.register(dashboard(foundation, logger, { insecureCookies, twoPerson: twoPersonOf(config), outside }))
+  host.register(
+    dashboard(foundation, logger, { insecureCookies, twoPerson: twoPersonOf(config), outside, provider }),
+  )
   await host.ready()
   return {
     url: database.url,

@@ -271,6 +271,10 @@ describe('networks', () => {
     expect(networksOf(service('edge'))).toEqual(['edge'])
     expect(named((one) => networksOf(one).includes('edge'))).toEqual(['api', 'dashboard', 'edge'])
     expect(named((one) => networksOf(one).includes('outside'))).toEqual(['api', 'migrate', 'worker'])
+    // Where people sign in with a provider of identities, the dashboard asks it; that file adds nothing else.
+    expect(parse(read('docker-compose.oidc.yml'))).toEqual({
+      services: { dashboard: { networks: ['outside'] } },
+    })
   })
 
   test('only Caddy is published to everybody, and only where it is asked for', () => {

@@ -20,3 +20,64 @@ describe('API_PROCESSES', () => {
     )
   })
 })
+
+describe('a provider of identities', () => {
+  const whole = {
+    OIDC_ISSUER: 'https://login.example.com/tenant',
+    OIDC_CLIENT_ID: 'dashboard',
+    OIDC_CLIENT_SECRET: 'not to be shown',
+  }
+
+  test('is named by three variables, and the name of a user is the e-mail address unless another claim is', () => {
+    expect(parseConfig(whole)).toMatchObject({ ...whole, OIDC_NAME_CLAIM: 'email' })
+    expect(parseConfig({}).OIDC_ISSUER).toBeUndefined()
+    expect(parseConfig({ ...whole, OIDC_NAME_CLAIM: 'upn' }).OIDC_NAME_CLAIM).toBe('upn')
+  })
+
+  test.each(['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'])('without %s stops the start', (name) => {
+    expect(() => parseConfig({ ...whole, [name]: '' })).toThrow(new RegExp(`^${name}: OIDC_\\w+ is set`))
+  })
+
+  test.each([
+    'http://login.example.com',
+    'http://127.0.0.1.example.com',
+    'https://login.example.com/?tenant=1',
+    'https://login.example.com/#x',
+    'https://user:secret@login.example.com',
+    'login.example.com',
+    'ftp://login.example.com',
+  ])('is not %s', (issuer) => {
+    expect(() => parseConfig({ ...whole, OIDC_ISSUER: issuer })).toThrow('OIDC_ISSUER: the https:// URL')
+  })
+
+  test.each(['http://127.0.0.1:8080', 'http://localhost/realm', 'http://[::1]:99'])(
+    'may be %s, which never leaves the machine',
+    (issuer) => {
+      expect(parseConfig({ ...whole, OIDC_ISSUER: issuer }).OIDC_ISSUER).toBe(issuer)
+    },
+  )
+
+  test('keeps its secret out of what is said about it', () => {
+    const secret = 'x'.repeat(4_097)
+    expect(() => parseConfig({ ...whole, OIDC_CLIENT_SECRET: secret })).toThrow(
+      /^OIDC_CLIENT_SECRET: [^x]*x?[^x]*$/,
+    )
+  })
+})
+
+test.each([
+  ['https://staff.example.com/', 'https://staff.example.com'],
+  ['http://127.0.0.1:3001', 'http://127.0.0.1:3001'],
+])('DASHBOARD_URL %s is %s', (text, origin) => {
+  expect(parseConfig({ DASHBOARD_URL: text }).DASHBOARD_URL).toBe(origin)
+})
+
+test.each([
+  'staff.example.com',
+  'https://staff.example.com/path',
+  'https://a@b',
+  'https://x?y',
+  'javascript:alert(1)',
+])('DASHBOARD_URL %s stops the start', (text) => {
+  expect(() => parseConfig({ DASHBOARD_URL: text })).toThrow('DASHBOARD_URL: where people open the dashboard')
+})

@@ -8,6 +8,7 @@ export const signInPage = ({
   name,
   fault,
   steps = [],
+  provider = null,
 }: {
   csrf: string
   next: string
@@ -15,6 +16,8 @@ export const signInPage = ({
   fault: FormFault | null
   /** What to type before anyone can sign in. */
   steps?: readonly FirstStep[]
+  /** The host of a provider to sign in with; null: there is none. */
+  provider?: string | null
 }): Html =>
   layout({
     title: 'Sign in',
@@ -32,6 +35,7 @@ ${csrfField(csrf)}
 <input id="password" name="password" type="password" autocomplete="current-password" required maxlength="1024"${name !== '' && html` autofocus`}></p>
 <p class="actions"><button type="submit">Sign in</button></p>
 </form>
+${provider !== null && html`<p class="actions"><a class="button quiet" href="/login/provider?next=${encodeURIComponent(next)}">Sign in with ${provider}</a></p>`}
 </div>`,
   })
 

@@ -1,0 +1,168 @@
+import { randomUUID } from 'node:crypto'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { RateLimiterMemory } from 'rate-limiter-flexible'
+import { z } from 'zod'
+import { addressBlock, callerAddress } from '../guard/caller-address.ts'
+import type { Sealer } from '../guard/secrets.ts'
+import { formOf } from './form.ts'
+import { type Errand, type IdentityProvider, ProviderAway } from './identity-provider.ts'
+import { nextOf } from './next.ts'
+import { csrfOf, type Dashboard, sendPage } from './page.ts'
+import { signInPage } from './pages/sign-in.ts'
+import { deviceCookie, deviceCookieOptions, providerCookie } from './session.ts'
+import { take } from './sign-in.ts'
+
+/**
+ * Signing in with a provider of identities. Whatever fails there ends at the sign-in page, where a password opens as before. A person
+ * whom the provider names and who is no user here, or is disabled, is told that the account opens nothing here, and no more.
+ */
+
+const callback = '/login/provider/callback'
+const attemptsPerMinute = 20
+/** For typing a password and a code at the provider. */
+const errandMaxMs = 10 * 60 * 1_000
+/** `lax`: the person comes back from another site. */
+const errandCookieOptions = {
+  path: '/',
+  httpOnly: true,
+  sameSite: 'lax',
+  secure: 'auto',
+  maxAge: errandMaxMs / 1_000,
+} as const
+
+const keptErrand = z.strictObject({
+  state: z.string(),
+  nonce: z.string(),
+  verifier: z.string(),
+  redirectUri: z.string(),
+  next: z.string(),
+  /** What the device was given when a person signed in on it; it is not sent on the way back. */
+  device: z.string().nullable(),
+  atMs: z.number(),
+})
+type KeptErrand = z.infer<typeof keptErrand> & Errand
+
+const messages = {
+  away: 'The provider of identities cannot be reached. Sign in with your password, or try again in a moment.',
+  late: 'The sign-in took too long, or was begun in another browser. Begin it again.',
+  refused: 'The provider did not say who you are. Begin again, or sign in with your password.',
+  nobody: 'Your account at the provider opens nothing here. Ask an admin for an invitation.',
+  limited: 'Too many attempts. Try again in a minute.',
+} as const
+
+const statuses = { away: 503, late: 400, refused: 401, nobody: 401, limited: 429 } as const
+
+/** What both routes need. */
+type Parts = { readonly context: Dashboard; readonly provider: IdentityProvider; readonly sealer: Sealer }
+type Asked = { readonly request: FastifyRequest; readonly reply: FastifyReply; readonly next: string }
+
+const ended = (
+  { provider }: Parts,
+  { request, reply, next }: Asked,
+  why: keyof typeof messages,
+): FastifyReply => {
+  const fault = { field: null, message: messages[why] }
+  const page = { csrf: csrfOf(request, reply), next, name: '', fault, provider: provider.label }
+  return sendPage(reply.code(statuses[why]), signInPage(page))
+}
+
+/** What failed at the provider ends at the sign-in page. Throws anything else. */
+const endedAway = (parts: Parts, asked: Asked, error: unknown): FastifyReply => {
+  if (!(error instanceof ProviderAway)) throw error
+  parts.context.logger.warn({ err: error }, 'dashboard: the provider of identities is away')
+  return ended(parts, asked, 'away')
+}
+
+export const providerRoutes = (
+  pages: FastifyInstance,
+  context: Dashboard,
+  provider: IdentityProvider,
+): void => {
+  const parts = { context, provider, sealer: context.foundation.secrets.sealer('dashboard provider errand') }
+  const addresses = new RateLimiterMemory({ points: attemptsPerMinute, duration: 60 })
+  const isLimited = async (request: FastifyRequest): Promise<boolean> =>
+    (await take(addresses, addressBlock(callerAddress(request)))) !== null
+
+  pages.get('/login/provider', async (request, reply) => {
+    const asked = { request, reply, next: nextOf(formOf(request.query).text('next')) }
+    return (await isLimited(request)) ? ended(parts, asked, 'limited') : goThere(parts, asked)
+  })
+
+  pages.get(callback, async (request, reply) => {
+    const errand = errandOf(parts, request)
+    // It is for one return: a reload begins nothing anew.
+    reply.clearCookie(providerCookie, { path: '/' })
+    const asked = { request, reply, next: nextOf(errand?.next ?? '') }
+    if (await isLimited(request)) return ended(parts, asked, 'limited')
+    return errand === null ? ended(parts, asked, 'late') : comeBack(parts, asked, errand)
+  })
+}
+
+const goThere = async (parts: Parts, asked: Asked): Promise<FastifyReply> => {
+  const { request, reply, next } = asked
+  const base = parts.context.publicUrl ?? `${request.protocol}://${request.host}`
+  try {
+    const { url, errand } = await parts.provider.begin(new URL(callback, base).href)
+    const device = request.cookies[deviceCookie] ?? null
+    const kept = { ...errand, next, device, atMs: Date.now() } satisfies KeptErrand
+    reply.setCookie(providerCookie, parts.sealer.seal(JSON.stringify(kept), 'errand'), errandCookieOptions)
+    return reply.header('cache-control', 'no-store').redirect(url, 303)
+  } catch (error) {
+    return endedAway(parts, asked, error)
+  }
+}
+
+/** Of this browser, and not too old; null for anything else. */
+const errandOf = ({ sealer }: Parts, request: FastifyRequest): KeptErrand | null => {
+  const sealed = request.cookies[providerCookie]
+  const text = sealed === undefined ? null : sealer.open(sealed, 'errand')
+  const errand = text === null ? null : keptErrand.parse(JSON.parse(text))
+  return errand !== null && Math.abs(Date.now() - errand.atMs) < errandMaxMs ? errand : null
+}
+
+const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise<FastifyReply> => {
+  const { logger, signIns, users } = parts.context
+  const { request, reply, next } = asked
+  const address = callerAddress(request)
+  const at = request.url.indexOf('?')
+  try {
+    const found = await parts.provider.finish(at === -1 ? '' : request.url.slice(at), errand)
+    if (found.kind === 'refused') {
+      logger.warn({ address, reason: found.says }, 'dashboard: sign-in by the provider refused')
+      signIns.refused({ user: null, address, reason: 'wrong', way })
+      return ended(parts, asked, 'refused')
+    }
+    const standing = await users.standing(found.name)
+    if (standing.kind === 'refused') {
+      const user = standing.why === 'missing' ? null : found.name
+      signIns.refused({ user, address, reason: standing.why === 'disabled' ? 'disabled' : 'wrong', way })
+      return ended(parts, asked, 'nobody')
+    }
+    await signedIn(parts.context, { request, reply, user: standing.user, device: errand.device })
+    return reply.redirect(next, 303)
+  } catch (error) {
+    return endedAway(parts, asked, error)
+  }
+}
+
+const way = 'identity_provider'
+
+const signedIn = async (
+  { foundation, signIns, logger }: Dashboard,
+  {
+    request,
+    reply,
+    user,
+    device,
+  }: { request: FastifyRequest; reply: FastifyReply; user: string; device: string | null },
+): Promise<void> => {
+  const address = callerAddress(request)
+  // The same as a sign-in by password makes: a device is known for one account.
+  const devices = foundation.secrets.sealer('dashboard device')
+  const known = device === null ? null : devices.open(device, user)
+  await signIns.signedIn({ user, address, knownDevice: known !== null, way })
+  await request.session.regenerate()
+  request.session.user = user
+  reply.setCookie(deviceCookie, devices.seal(known ?? randomUUID(), user), deviceCookieOptions)
+  logger.info({ user, address, way }, 'dashboard: signed in')
+}

@@ -1,0 +1,269 @@
+/** Signing in with a provider of identities: a real one, on loopback. */
+import { createServer } from 'node:http'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createUser, setDisabled } from '../../src/administration/user-changes.ts'
+import { createIdentityProvider, ProviderAway } from '../../src/dashboard/identity-provider.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { until } from '../support/house.ts'
+import {
+  type Claims,
+  client,
+  closed,
+  listening,
+  openTestProvider,
+  type TestProvider,
+} from '../support/identity-provider.ts'
+import { type Browser, type DashboardHost, openBrowser, openDashboardHost } from './dashboard-host.ts'
+
+const redirectUri = 'http://localhost/login/provider/callback'
+const actor = 'cli:setup'
+const claims = new Map<string, Claims>()
+const claimsOf = (account: string): Claims => claims.get(account) ?? { email: account, email_verified: true }
+
+let provider: TestProvider
+let room: DashboardHost
+
+beforeAll(async () => {
+  provider = await openTestProvider({ redirectUri, claimsOf })
+  room = await openDashboardHost({ provider: { issuer: provider.issuer, ...client, nameClaim: 'email' } })
+})
+afterAll(async () => {
+  await room?.close()
+  await provider?.close()
+})
+
+let people = 0
+const person = async (): Promise<{ name: string; password: string }> => {
+  const name = `ada-${++people}@example.com`
+  const { password } = await createUser(room.foundation, {
+    name,
+    role: 'viewer',
+    organizationId: null,
+    actor,
+  })
+  return { name, password }
+}
+/** To the provider, and where it sends the browser. */
+const there = async (browser: Browser, account: string, query = ''): Promise<string> => {
+  const { statusCode, headers } = await browser.get(`/login/provider${query}`)
+  expect(statusCode).toBe(303)
+  const { pathname, search } = await provider.signIn(String(headers.location), account)
+  return `${pathname}${search}`
+}
+const signIns = async () => {
+  const streams = await room.foundation.eventLog.streams('signin-')
+  const events = await Promise.all(
+    streams.map((stream) => room.foundation.eventLog.read(stream, { from: 0, max: 1_000 })),
+  )
+  return events.flat().map((event) => {
+    const { type, data, metadata } = decodeEvent(event)
+    return { type, ...data, actor: metadata.actor }
+  })
+}
+
+describe('the person whom the provider names', () => {
+  test('is signed in as the user of that name, and led to the page that was asked for; the event says how', async () => {
+    const { name } = await person()
+    const browser = openBrowser(room.host)
+    const page = (await browser.get('/login?next=/audit')).body
+    expect(page).toContain(`Sign in with ${new URL(provider.issuer).host}`)
+    expect(page).toContain('href="/login/provider?next=%2Faudit"')
+    const answer = await browser.get(await there(browser, name, '?next=%2Faudit'))
+    expect([answer.statusCode, answer.headers.location]).toEqual([303, '/audit'])
+    expect((await signIns()).filter((event) => event.type === 'UserSignedIn')).toMatchObject([
+      { user: name, way: 'identity_provider', known_device: false, actor: `user:${name}` },
+    ])
+    expect((await browser.get('/me')).statusCode).toBe(200)
+    // On a device on which that person signed in before.
+    await browser.submit('/me', {}, '/logout')
+    await browser.get(await there(browser, name))
+    expect((await signIns()).at(-1)).toMatchObject({ user: name, known_device: true })
+  })
+
+  test('is signed in nowhere where there is no user of that name, or one that is disabled; the page says no more', async () => {
+    const { name } = await person()
+    await setDisabled(room.foundation, { name, disabled: true, reason: 'left', actor })
+    const before = (await signIns()).length
+    const pages = []
+    for (const account of [name, 'stranger@example.com']) {
+      const browser = openBrowser(room.host)
+      const answer = await browser.get(await there(browser, account))
+      expect(answer.statusCode).toBe(401)
+      expect(answer.body).toContain('Your account at the provider opens nothing here.')
+      expect(answer.body).not.toContain(account)
+      expect((await browser.get('/')).headers.location).toBe('/login')
+      pages.push(answer.body.replaceAll(/value="[^"]+"/g, ''))
+    }
+    expect(pages[0]).toBe(pages[1])
+    await until('both are put down', async () => (await signIns()).length === before + 2)
+    expect((await signIns()).slice(before)).toMatchObject([
+      { type: 'SignInsRefused', user: name, reason: 'disabled', way: 'identity_provider' },
+      { type: 'SignInsRefused', user: null, reason: 'wrong', way: 'identity_provider' },
+    ])
+    expect(JSON.stringify(await signIns())).not.toContain('stranger')
+  })
+
+  test.each([
+    ['an address that was not verified', { email_verified: false }],
+    ['an address whose verification is no', { email_verified: 'false' }],
+    ['no claim of that name', { email: '' }],
+  ])('is refused with %s', async (_, changed: Claims) => {
+    const { name } = await person()
+    claims.set(name, { email: name, ...changed })
+    const browser = openBrowser(room.host)
+    const answer = await browser.get(await there(browser, name))
+    expect(answer.statusCode).toBe(401)
+    expect(answer.body).toContain('The provider did not say who you are.')
+    expect((await browser.get('/')).headers.location).toBe('/login')
+  })
+})
+
+describe('what comes back', () => {
+  test('to another browser, a second time, or with another state signs no one in', async () => {
+    const { name } = await person()
+    const browser = openBrowser(room.host)
+    const back = await there(browser, name)
+    const other = openBrowser(room.host)
+    expect((await other.get(back)).statusCode).toBe(400)
+    // The other browser has begun a sign-in of its own.
+    await other.get('/login/provider')
+    expect((await other.get(back)).statusCode).toBe(401)
+    expect((await other.get('/')).headers.location).toBe('/login')
+    expect((await browser.get(back)).statusCode).toBe(303)
+    expect((await browser.get(back)).statusCode).toBe(400)
+  })
+
+  test('as a refusal of the provider shows the sign-in page, and nothing that it wrote', async () => {
+    const browser = openBrowser(room.host)
+    const { headers } = await browser.get('/login/provider')
+    const state = new URL(String(headers.location)).searchParams.get('state')
+    const query = new URLSearchParams({
+      ...{
+        error: 'access_denied',
+        error_description: '<b>hello',
+        iss: provider.issuer,
+        state: String(state),
+      },
+    })
+    const answer = await browser.get(`/login/provider/callback?${query}`)
+    expect(answer.statusCode).toBe(401)
+    expect(answer.body).not.toContain('hello')
+  })
+
+  test('leads to no other site', async () => {
+    const { name } = await person()
+    const browser = openBrowser(room.host)
+    const answer = await browser.get(await there(browser, name, '?next=https%3A%2F%2Fevil.example'))
+    expect(answer.headers.location).toBe('/')
+  })
+
+  test('must have the nonce and the verifier of its beginning', async () => {
+    const { name } = await person()
+    const own = createIdentityProvider({ issuer: provider.issuer, ...client, nameClaim: 'email' })
+    for (const [changed, kind] of [
+      [{ nonce: 'of another sign-in' }, 'refused'],
+      [{ verifier: 'x'.repeat(43) }, 'refused'],
+      [{}, 'named'],
+    ] as const) {
+      const { url, errand } = await own.begin(redirectUri)
+      const { search } = await provider.signIn(url, name)
+      expect(await own.finish(search, { ...errand, ...changed })).toMatchObject({ kind })
+      // A code works once.
+      if (kind === 'named') expect(await own.finish(search, errand)).toMatchObject({ kind: 'refused' })
+    }
+  })
+})
+
+test('another claim may be the name, and a provider may want the secret in the body', async () => {
+  const own = await openTestProvider({
+    redirectUri,
+    claimsOf: () => ({ preferred_username: 'ada', email: 'x@example.com', email_verified: false }),
+    authMethod: 'client_secret_post',
+  })
+  try {
+    const identity = createIdentityProvider({
+      issuer: own.issuer,
+      ...client,
+      nameClaim: 'preferred_username',
+    })
+    const { url, errand } = await identity.begin(redirectUri)
+    const { search } = await own.signIn(url, 'anyone')
+    expect(await identity.finish(search, errand)).toEqual({ kind: 'named', name: 'ada' })
+  } finally {
+    await own.close()
+  }
+})
+
+describe('while the provider is away', () => {
+  test.each([
+    ['it refuses connections', null],
+    [
+      'it answers with a fault',
+      (_: unknown, response: import('node:http').ServerResponse) => response.writeHead(503).end(),
+    ],
+    [
+      'it is no provider',
+      (_: unknown, response: import('node:http').ServerResponse) => response.end('<h1>Hello'),
+    ],
+    [
+      'its answer has no end',
+      (_: unknown, response: import('node:http').ServerResponse) => {
+        response.writeHead(200, { 'content-type': 'application/json' })
+        const more = (): void => {
+          while (!response.destroyed && response.write(' '.repeat(65_536)));
+          response.once('drain', more)
+        }
+        more()
+      },
+    ],
+    ['it never answers', () => undefined],
+  ] as const)('%s: the sign-in page says so, and a password opens', async (_, listener) => {
+    const server = createServer()
+    const issuer = await listening(server)
+    if (listener === null) await closed(server)
+    else server.on('request', listener)
+    const own = await openDashboardHost({ provider: { issuer, ...client, nameClaim: 'email' } })
+    try {
+      const { password } = await createUser(own.foundation, {
+        ...{ name: 'ada', role: 'admin', organizationId: null, actor },
+      })
+      const browser = openBrowser(own.host)
+      const answer = await browser.get('/login/provider')
+      expect(answer.statusCode).toBe(503)
+      expect(answer.body).toContain('The provider of identities cannot be reached.')
+      expect(answer.body).toContain('name="password"')
+      expect((await browser.submit('/login', { name: 'ada', password })).statusCode).toBe(303)
+    } finally {
+      await own.close()
+      if (listener !== null) await closed(server)
+    }
+  })
+
+  test('between going and coming back', async () => {
+    const own = await openTestProvider({ redirectUri, claimsOf })
+    const identity = createIdentityProvider({ issuer: own.issuer, ...client, nameClaim: 'email' })
+    const { url, errand } = await identity.begin(redirectUri)
+    const { search } = await own.signIn(url, 'ada@example.com')
+    await own.close()
+    await expect(identity.finish(search, errand)).rejects.toThrow(ProviderAway)
+  })
+})
+
+test('without a provider there is neither a button nor an address', async () => {
+  const own = await openDashboardHost()
+  try {
+    const browser = openBrowser(own.host)
+    expect((await browser.get('/login')).body).not.toContain('/login/provider')
+    expect((await browser.get('/login/provider')).statusCode).toBe(404)
+  } finally {
+    await own.close()
+  }
+})
+
+test('attempts of one address are limited', async () => {
+  const browser = openBrowser(room.host)
+  const codes = []
+  for (let i = 0; i < 22; i++) codes.push((await browser.get('/login/provider')).statusCode)
+  expect(codes.slice(0, 20)).toEqual(Array(20).fill(303))
+  expect(codes.at(-1)).toBe(429)
+})
