@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import { defineConfig } from 'vitest/config'
+import { longestFirst } from './sequencer.ts'
 
 /** What every suite has in common. */
 export const common = {
@@ -14,6 +15,40 @@ export const common = {
 
 export const root = fileURLToPath(new URL('..', import.meta.url))
 
+/** Those that take more than some seconds, the longest first. */
+const long = [
+  'test/simulation/ledger.simulation.test.ts',
+  'test/contract/event-log.eventstoredb.test.ts',
+  'test/projections/projector.test.ts',
+  'test/projections/rebuild.test.ts',
+  'test/projections/rollback.test.ts',
+  'test/event-log/verify/verify-log.test.ts',
+  'test/email-validation/company-import.test.ts',
+  'test/administration/backup.test.ts',
+  'test/egress/json-ld.test.ts',
+  'test/metrics/health.test.ts',
+  'test/spec/profile.test.ts',
+  'test/event-log/tree/checkpoints.test.ts',
+  'test/administration/audit.test.ts',
+  'test/call/waiting.test.ts',
+  'test/contract/event-log.postgres.test.ts',
+  'test/spec/keys-away.test.ts',
+  'test/webhooks/service.test.ts',
+  'test/dashboard/session.test.ts',
+  'test/spec/pixel-processes.test.ts',
+  'test/profile/erased-for-good.test.ts',
+  'test/call/unpriced.test.ts',
+  'test/projections/profile-cache.test.ts',
+  'test/email-validation/syntax-grammar.test.ts',
+  'test/ledger/protocol.eventstoredb.test.ts',
+  'test/spec/read-only-database.test.ts',
+  'test/call/openapi.test.ts',
+  'test/spec/rate-limits.test.ts',
+  'test/spec/email-validation-billing.test.ts',
+  'test/upgrade/rolling.test.ts',
+  'test/call/slow-requests.test.ts',
+]
+
 /** These put modules of their own in the place of Node's: nothing else may run in their process, before or after. */
 const ofTheirOwnProcess = ['test/simulation/**/*.test.ts']
 
@@ -21,8 +56,9 @@ const ofTheirOwnProcess = ['test/simulation/**/*.test.ts']
 export default defineConfig({
   root,
   test: {
-    // Some tests wait for time-outs; more workers would share two processor cores with the PostgreSQL that all of them use.
-    maxWorkers: 4,
+    // Most tests wait for PostgreSQL, sockets and time-outs. More workers than this would wait for two processor cores instead.
+    maxWorkers: 6,
+    sequence: { sequencer: longestFirst(root, long) },
     projects: [
       { extends: true, test: { name: 'simulation', pool: 'forks', include: ofTheirOwnProcess } },
       {

@@ -14,19 +14,16 @@ import {
 import { createFolder } from './fold.ts'
 import { readKept } from './kept.ts'
 import { rebuildProjections } from './rebuild.ts'
-import type { ProjectorOptions } from './run.ts'
+import type { ProjectorOptions, ProjectorWaits } from './run.ts'
 import { keptTable, liveTable, prepareProjections } from './tables.ts'
 import { createBatchWriter, type Standing } from './write.ts'
 
 /** The projector at work, as long as it holds the lease. */
 
 const batchMax = 2_000
-/** Small batches cost as much as large ones; under load a batch gathers at least this long. */
-const batchIntervalMs = 100
-/** How often a halted projection is looked at: a rebuild elsewhere may have brought it back to life. */
-const revivalCheckMs = 5_000
 
 type Following = ProjectorOptions & {
+  readonly waits: ProjectorWaits
   readonly pool: pg.Pool
   readonly epoch: bigint
   /** Aborts when the lease is lost or the projector stops. */
@@ -65,8 +62,9 @@ type Level = { readonly standing: Set<Standing>; readonly known: LogPlace | unde
 const writeAll = async (
   client: pg.PoolClient,
   { standing, known }: Level,
-  { pool, eventLog, projections, epoch, signal, logger, works }: Following,
+  { pool, eventLog, projections, epoch, signal, logger, works, waits }: Following,
 ): Promise<void> => {
+  const { batchIntervalMs, revivalCheckMs } = waits
   const restart = new AbortController()
   const watching = setInterval(() => {
     countLive(pool, projections).then(

@@ -14,8 +14,22 @@ import { acquireLease } from './lease.ts'
  * and writes rows and checkpoints in one transaction, so that a row is there exactly once whatever happens.
  */
 
-const leaseRetryMs = 1_000
-const failurePauseMs = 500
+/** How long a projector waits before it looks or tries again. */
+export type ProjectorWaits = {
+  readonly leaseRetryMs: number
+  readonly failurePauseMs: number
+  /** Small batches cost as much as large ones; under load a batch gathers at least this long. */
+  readonly batchIntervalMs: number
+  /** How often a halted projection is looked at: a rebuild elsewhere may have brought it back to life. */
+  readonly revivalCheckMs: number
+}
+
+const projectorWaits: ProjectorWaits = {
+  leaseRetryMs: 1_000,
+  failurePauseMs: 500,
+  batchIntervalMs: 100,
+  revivalCheckMs: 5_000,
+}
 const failurePauseMaxMs = 10_000
 /** Its rows were replaced by a rebuild, or another projector has the lease: it only has to begin again. */
 const fencedPauseMs = 50
@@ -29,6 +43,8 @@ export type ProjectorOptions = {
   readonly logger: Logger
   /** Unique among the processes that share the database. */
   readonly owner: string
+  /** Others than its own. */
+  readonly waits?: Partial<ProjectorWaits>
 }
 
 export type Projector = {
@@ -39,6 +55,7 @@ export type Projector = {
 
 export const createProjector = (options: ProjectorOptions): Projector => {
   const { url, logger, owner } = options
+  const waits: ProjectorWaits = { ...projectorWaits, ...options.waits }
   const lease = { name: 'projector', owner }
   const stopping = new AbortController()
   const pool = new pg.Pool({
@@ -62,11 +79,11 @@ export const createProjector = (options: ProjectorOptions): Projector => {
 
   const work = async (): Promise<void> => {
     const epoch = await acquireLease(pool, lease)
-    if (epoch === null) return pause(leaseRetryMs)
+    if (epoch === null) return pause(waits.leaseRetryMs)
     await whileRenewed(pool, { lease, epoch, failed: outage.failed }, async (lost) => {
       logger.info({ epoch: epoch.toString() }, 'projector: started')
       const signal = AbortSignal.any([stopping.signal, lost])
-      const ended = await follow({ ...options, pool, epoch, signal, works })
+      const ended = await follow({ ...options, waits, pool, epoch, signal, works })
       if (ended === 'all halted') await pause(failurePauseMaxMs)
     })
   }
@@ -84,7 +101,7 @@ export const createProjector = (options: ProjectorOptions): Projector => {
         }
         failures++
         outage.failed(error)
-        await pause(Math.min(failurePauseMs * 2 ** failures, failurePauseMaxMs))
+        await pause(Math.min(waits.failurePauseMs * 2 ** failures, failurePauseMaxMs))
       }
     }
   }

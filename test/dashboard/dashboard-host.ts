@@ -22,7 +22,7 @@ import { openPriceBooks, type PriceBooks } from '../../src/ledger/price-books.ts
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createProjector } from '../../src/projector/run.ts'
 import { openCapabilities, openOutside } from '../../src/start/capabilities.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { preparedDatabase } from '../support/postgres.ts'
 
 export const secretKey = 'a secret of at least thirty-two characters'
 const logger = pino({ level: 'silent' })
@@ -54,7 +54,7 @@ export const openDashboardHost = async ({
   /** People may sign in with it too. */
   provider?: ProviderSettings | null
 } = {}): Promise<DashboardHost> => {
-  const database = await testDatabase()
+  const database = await preparedDatabase()
   const config = parseConfig({
     DATABASE_URL: database.url,
     SECRET_KEY: secretKey,
@@ -75,6 +75,8 @@ export const openDashboardHost = async ({
     seal: secrets.rowSeal,
     logger,
     owner: randomUUID(),
+    // Pages are looked at right after what they show.
+    waits: { batchIntervalMs: 10 },
   })
   void projector.run()
   const host = createHost(

@@ -26,7 +26,7 @@ import { createProjector, type Projector } from '../../src/projector/run.ts'
 import { liveTable } from '../../src/projector/tables.ts'
 import { type Verdict, verifyProjections } from '../../src/projector/verify.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
-import { testDatabase } from '../support/postgres.ts'
+import { preparedDatabase } from '../support/postgres.ts'
 
 export const organizationIds = ['1', '2', '3'].map((digit) => `org_01K9PPPPPPPPPPPPPPPPPPPPP${digit}`)
 const keyIds = ['a', 'b', 'c', 'd', 'e', 'f'].map((letter) => `K9abcdefghijklm${letter}`)
@@ -56,6 +56,9 @@ export type House = {
 
 const silent = pino({ level: 'silent' })
 
+/** The projector's own waits, shortened: the mechanisms are the same. */
+const brief = { leaseRetryMs: 50, failurePauseMs: 25, batchIntervalMs: 10, revivalCheckMs: 100 }
+
 /** A logger that keeps its messages. */
 const listening = (): { logger: Logger; messages: string[] } => {
   const messages: string[] = []
@@ -70,7 +73,7 @@ const listening = (): { logger: Logger; messages: string[] } => {
 }
 
 export const openHouse = async (): Promise<House> => {
-  const { url, drop } = await testDatabase()
+  const { url, drop } = await preparedDatabase()
   const pool = new pg.Pool({ connectionString: url, max: 6 })
   pool.on('error', () => undefined)
   const eventLog = openPostgresEventLog({ url, logger: silent })
@@ -88,6 +91,7 @@ export const openHouse = async (): Promise<House> => {
         seal,
         logger,
         owner,
+        waits: brief,
       })
       running.add(projector)
       void projector.run()

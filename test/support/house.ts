@@ -27,7 +27,7 @@ import { createMetrics } from '../../src/metrics/metrics.ts'
 import { type App, startApp } from '../../src/start/app.ts'
 import type { AnyCapability } from '../../src/start/capabilities.ts'
 import { type MmdbValue, writeMmdb } from './mmdb-writer.ts'
-import { testDatabase } from './postgres.ts'
+import { preparedDatabase } from './postgres.ts'
 import { recordedEvents } from './segments.ts'
 
 /** An event of a ledger, as it was recorded. */
@@ -338,7 +338,7 @@ export const openHouse = async ({
 } = {}): Promise<House> => {
   // Before anything keeps a reference to Date.
   if (clock === 'movable') vi.useFakeTimers({ toFake: ['Date', 'performance'], shouldAdvanceTime: true })
-  const database = await testDatabase()
+  const database = await preparedDatabase({ separated: true })
   const directory = await mkdtemp(join(tmpdir(), 'house-'))
   const geoPath = join(directory, 'city.mmdb')
   await writeFile(geoPath, fixture())
