@@ -7,8 +7,8 @@ export const common = {
   pool: 'forks' as const,
   globalSetup: ['test/support/global-setup.ts'],
   // These end what hangs. A machine that does other things too takes several times as long as one that is quiet.
-  testTimeout: 60_000,
-  hookTimeout: 60_000,
+  testTimeout: 180_000,
+  hookTimeout: 180_000,
   teardownTimeout: 60_000,
   expect: { poll: { timeout: 30_000, interval: 5 } },
 }

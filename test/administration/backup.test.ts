@@ -59,7 +59,7 @@ beforeAll(async () => {
   for (let call = 0; call < 10; call++) await house.lookup(partner, { ip: '81.2.69.142' })
   await house.partner({ credits: '7', limits })
   second = await backUp('second.tar', 'first.tar')
-}, 90_000)
+})
 afterAll(async () => {
   for (const close of opened.reverse()) await close()
   await house?.close()

@@ -188,4 +188,4 @@ test('the command copies a PostgreSQL log to a double of EventStoreDB; killed in
     await log.close()
     await double.close()
   }
-}, 60_000)
+})

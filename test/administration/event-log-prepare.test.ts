@@ -83,7 +83,7 @@ test('a user is made that reads everything and writes streams; doing it again ch
   expect(settingsOf()).toHaveLength(1)
   await expect(open('enrichment', password).head()).rejects.toThrow('UNAUTHENTICATED')
   expect(await open('enrichment', 'another one: @/?').read('ledger-a', { max: 10 })).toHaveLength(2)
-}, 60_000)
+})
 
 test('what is missing or refused is said in one line, without a secret', async () => {
   const { code, err } = await prepare({ EVENT_LOG_ADMIN_URL: urlFor(adminUrl, 'admin', 'wrong') })
@@ -108,7 +108,7 @@ test('what is missing or refused is said in one line, without a secret', async (
     }),
   )
   expect(settingsOf()).toEqual([])
-}, 60_000)
+})
 
 describe('what becomes of rights that were given already', () => {
   const $systemStreamAcl = { $r: ['$admins', 'new'] }

@@ -99,7 +99,7 @@ test('one that is cancelled ends in the process where it runs, and leaves the li
   expect((await rebuilds(house.foundation))[0]).toMatchObject({ state: 'cancelled', rebuildId: told[0] })
   expect(await house.query(`select tablename from pg_tables where tablename like '%\\_next'`)).toEqual([])
   expect(await cancelRebuilds(house.foundation, { projections: [keyUsage], actor: 'user:bob' })).toEqual([])
-}, 120_000)
+})
 
 test('one whose process is gone is told as interrupted, and what it left is dropped when it is cancelled', async () => {
   await house.query(

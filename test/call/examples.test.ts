@@ -17,7 +17,7 @@ beforeAll(async () => {
   answered = await recordExamples(house)
   if (process.env.EXAMPLES === 'write') await writeFile(file, `${JSON.stringify(answered, null, 2)}\n`)
   examples = JSON.parse(await readFile(file, 'utf8'))
-}, 120_000)
+})
 afterAll(() => house?.close())
 
 /** Texts that are different every time, by what they look like. */

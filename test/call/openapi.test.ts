@@ -60,7 +60,7 @@ beforeAll(async () => {
       .join('/')
     return ajv.getSchema(`openapi#/paths/${pointer}`)
   }
-}, 90_000)
+})
 afterAll(() => house?.close())
 
 describe('the document', () => {
@@ -226,4 +226,4 @@ test('whatever is asked, what is answered is in the document: its status, its me
     })
     await fc.assert(checked, { numRuns: 25, seed: 7 })
   }
-}, 120_000)
+})

@@ -231,5 +231,5 @@ _enl_complete; printf '%s\\n' "\${COMPREPLY[@]}"`
   test('every command is completed', () => {
     for (const command of commands)
       expect(offered(...command.name.split(' '), '--')).toEqual(optionsOf(command).map((name) => `--${name}`))
-  }, 60_000)
+  })
 })

@@ -31,7 +31,7 @@ beforeAll(async () => {
   await run(process.execPath, [at('generate.ts'), document, file], { timeout: deadlineMs })
   generated = await formatted(await readFile(file, 'utf8'))
   if (process.env.CLIENT === 'write') await writeFile(kept, generated)
-}, 120_000)
+})
 afterAll(async () => {
   await house?.close()
   if (directory !== undefined) await rm(directory, { recursive: true, force: true })

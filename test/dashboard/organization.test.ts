@@ -432,7 +432,7 @@ describe('the statement', () => {
       requestIds.push(await call(id, keyId, startMs + (i + 1) * hourMs - late))
     }
     await room.caughtUp()
-  }, 60_000)
+  })
 
   const shown = (body: string): string[] =>
     [...body.matchAll(/id="line-(\d+)"/g)].map(([, revision]) => revision ?? '')

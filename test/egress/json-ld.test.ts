@@ -150,7 +150,7 @@ test('a deadline that has passed, or passes while others are being read, answers
   expect(kinds.filter((kind) => kind === 'too_slow').length).toBe(60 - 34)
   // Turns are given back.
   expect((await extract(script('{"n":1}'))).kind).toBe('found')
-}, 60_000)
+})
 
 test('buffers keep their bytes: what is handed over is a copy', async () => {
   const html = page(script('{"n":1}'))

@@ -129,4 +129,4 @@ test('with a prefix nobody notices the others; what was written before is copied
   await expect(withFoundation({ database: 1 }, async () => undefined)).rejects.toThrow(
     /folded from .*#enrichment-/,
   )
-}, 60_000)
+})

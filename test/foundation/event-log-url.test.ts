@@ -186,4 +186,4 @@ test('the process writes that line and nothing else, and exits with 2', async ()
   expect(service.output().trim().split('\n')).toEqual([
     expect.stringMatching(/^Configuration: EVENT_LOG_URL: EventStoreDB at .*16 UNAUTHENTICATED/),
   ])
-}, 60_000)
+})

@@ -46,12 +46,12 @@ afterEach(async () => {
   // A test that failed half-way. A fork that lives on has lost its group's leader, not its group.
   if (expect.getState().currentTestName?.includes('SIG') !== true) return
   if (service?.child.exitCode === null && service.child.signalCode === null) await service.end('SIGTERM')
-}, 60_000)
+})
 
 afterAll(async () => {
   if (service?.child.exitCode === null && service.child.signalCode === null) await service.end('SIGTERM')
   await rm(dataDir, { recursive: true, force: true })
-}, 60_000)
+})
 
 /** The forks of a process, by the kernel's own list. */
 const forksOf = async ({ child: { pid } }: Pick<Service, 'child'>): Promise<number[]> => {
@@ -247,7 +247,7 @@ test('one that is killed under load is replaced, the other one goes on, and tota
   expect([...load.statuses.keys()].filter((status) => status !== 200 && status !== 'broken')).toEqual([])
   expect(load.statuses.get('broken') ?? 0).toBeLessThanOrEqual(8)
   expect(running.output()).toContain('an api process ended, another one is started')
-}, 120_000)
+})
 
 test('SIGHUP, then SIGTERM twice to all of them under load: what was taken in is answered, exit 0, no orphan', async () => {
   const running = service as Service
@@ -271,7 +271,7 @@ test('SIGHUP, then SIGTERM twice to all of them under load: what was taken in is
   await expect(stat(join(dataDir, 'postgres', 'postmaster.pid'))).rejects.toThrow('ENOENT')
   // Not one that the signal ended was started again.
   expect(running.output().match(/another one is started/g)).toHaveLength(1)
-}, 120_000)
+})
 
 test('the first one SIGKILLed under load: the others answer what is in flight and end', async () => {
   const running = await start()
@@ -283,7 +283,7 @@ test('the first one SIGKILLed under load: the others answer what is in flight an
   answeredEver.push(...load.answered)
   await eventually(async () => ((await runningOf(forks)).length === 0 ? true : undefined), 40_000)
   expect([...load.statuses.keys()].filter((status) => ![200, 503, 'broken'].includes(status))).toEqual([])
-}, 120_000)
+})
 
 test('the next start adopts the PostgreSQL; SIGTERM to the first one alone ends all; answered is charged', async () => {
   const running = await start()
@@ -300,7 +300,7 @@ test('the next start adopts the PostgreSQL; SIGTERM to the first one alone ends 
   expect(answeredEver.filter((id) => !charged.includes(id))).toEqual([])
   expect(await running.end('SIGTERM')).toBe(0)
   expect(await runningOf(forks)).toEqual([])
-}, 120_000)
+})
 
 test('a port that is taken stops the start, and is named once', async () => {
   const taken = createServer().listen(0, '127.0.0.1')
@@ -311,7 +311,7 @@ test('a port that is taken stops the start, and is named once', async () => {
   taken.close()
   expect(code).toBe(2)
   expect(starting.output().match(/API_PORT: port \d+ on 127\.0\.0\.1 is taken/g)).toHaveLength(1)
-}, 120_000)
+})
 
 test('forks that cannot start end the start, with the last error of one', async () => {
   const script = join(dataDir, 'fails.cjs')
@@ -322,4 +322,4 @@ test('forks that cannot start end the start, with the last error of one', async 
   expect(starting.output()).toMatch(
     /api process [12] of 2 ended 5 times in a row before it answered\. The last time: .*SIGKILL/,
   )
-}, 60_000)
+})

@@ -35,7 +35,7 @@ beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'backup-'))
   service = await startService(from())
   partners = [await createPartner('100000', from()), await createPartner('500', from())]
-}, 120_000)
+})
 afterAll(async () => {
   for (const end of running.reverse()) await end()
   await service?.end('SIGTERM')

@@ -23,7 +23,7 @@ beforeAll(async () => {
   pool = new pg.Pool({ connectionString: database.url, max: 1 })
   environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
   services.push(await startService(environment))
-}, 90_000)
+})
 
 afterAll(async () => {
   await Promise.all(services.map((service) => service.end('SIGTERM')))
@@ -72,4 +72,4 @@ test('of 20 calls a grant of 10 pays 10, whatever its rows are made to say; the 
   expect(await cliJson(['projection', 'verify', '--all'], environment)).not.toContainEqual(
     expect.objectContaining({ ok: false }),
   )
-}, 120_000)
+})

@@ -21,7 +21,7 @@ beforeAll(async () => {
     SECRET_KEY: 'a secret of the test, long enough to be one',
     KEY_DIR: join(dir, 'keys'),
   }
-}, 60_000)
+})
 
 afterAll(async () => {
   await database.drop()

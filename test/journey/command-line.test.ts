@@ -20,7 +20,7 @@ beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'command-line-'))
   environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
   org = (await cliJson<{ organization_id: string }>(['org', 'create', 'Acme'], environment)).organization_id
-}, 60_000)
+})
 
 afterAll(async () => {
   await pool.end()
@@ -113,14 +113,14 @@ test('a test key is issued into the test ledger of the organization, which is op
   expect((await run('key', 'issue', 'org_01ARZ3NDEKTSV4RRFFQ69G5FAV', '--test')).err).toContain(
     'there is no organization',
   )
-}, 90_000)
+})
 
 describe('a price book', () => {
   let rules: Record<string, unknown>[] = []
   beforeAll(async () => {
     const shown = await cliJson<{ in_force: { rules: typeof rules } }>(['price', 'show'], environment)
     rules = shown.in_force.rules
-  }, 60_000)
+  })
 
   test.each([
     ['cannot be read as JSON', 'not JSON'],
@@ -173,7 +173,7 @@ describe('people read', () => {
       expect(out, args.join(' ')).not.toMatch(/[{[]/)
       expect(out.trim()).not.toBe('')
     }
-  }, 60_000)
+  })
 
   test('prices under headings', async () => {
     const { out } = await run('price', 'show')
@@ -181,7 +181,7 @@ describe('people read', () => {
     expect(title).toBe('price book 1, in force: effective from 2020-01-01T00:00:00.000Z, approved by default')
     const column = heading.indexOf('credits')
     expect(rows.find((row) => row.startsWith('profile.fresh'))?.slice(column)).toBe('5')
-  }, 60_000)
+  })
 })
 
 test('a long name is cut in lists, and whole in JSON', async () => {
@@ -195,7 +195,7 @@ test('a long name is cut in lists, and whole in JSON', async () => {
   expect(out).toMatch(new RegExp(`^${id} +n{39}…  0`, 'm'))
   expect(Math.max(...out.split('\n').map((line) => line.length))).toBeLessThan(160)
   expect(await cliJson(['org', 'list'], environment)).toContainEqual(expect.objectContaining({ name }))
-}, 60_000)
+})
 
 describe('who asks for what there is not', () => {
   test.each([
@@ -231,7 +231,7 @@ describe('who asks for what there is not', () => {
       expect({ code, err }).toEqual({ code: 0, err: '' })
       expect(out).toContain('org create')
     }
-  }, 60_000)
+  })
 })
 
 test('erasing somebody nobody knows any more says so, and that they stay suppressed', async () => {
@@ -240,4 +240,4 @@ test('erasing somebody nobody knows any more says so, and that they stay suppres
   expect(out).toMatch(
     /^Nobody is known by it any more; no record was left to destroy\.\n1 identifier is suppressed: never fetched, served or imported again\.\nWhat heap, write-ahead log and backups still hold of it opens for nobody from \d{4}-\d\d-\d\dT00:00:00\.000Z on, /,
   )
-}, 60_000)
+})

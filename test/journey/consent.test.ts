@@ -26,7 +26,7 @@ beforeAll(async () => {
     KEY_DIR: keyDirOf(house.config),
     TWO_PERSON: 'off',
   }
-}, 60_000)
+})
 afterAll(async () => {
   await house?.close()
   await rm(dir, { recursive: true, force: true })
@@ -114,14 +114,14 @@ describe('a dry run', () => {
     expect(taken).toMatchObject({ code: 1, out: '' })
     expect((await run('price', 'approve', 'p9', '--dry-run')).err).toContain('there is no proposal p9')
     expect(await head()).toBe(before)
-  }, 60_000)
+  })
 
   test('for people is sentences, and that nothing was written', async () => {
     const { code, out } = await run('credits', 'grant', partner.organizationId, '5', '--dry-run')
     expect(code).toBe(0)
     expect(out.split('\n')[0]).toMatch(/^Grant org_\w+ a lot of 5 credits/)
     expect(out.trimEnd().endsWith('Nothing was written.')).toBe(true)
-  }, 60_000)
+  })
 })
 
 describe('where there is no terminal', () => {
@@ -143,7 +143,7 @@ describe('where there is no terminal', () => {
       would: [expect.stringMatching(/^End key /)],
     })
     expect(await head()).toBe(before)
-  }, 60_000)
+  })
 
   test('what gives goes ahead; the same command that takes does not', async () => {
     const { organizationId: org } = partner
@@ -154,7 +154,7 @@ describe('where there is no terminal', () => {
     expect(await head()).toBe(before)
     expect((await run('credits', 'adjust', org, '-3', '--reason', 'taken', '--yes')).code).toBe(0)
     expect((await run('key', 'limits', partner.keyId, '--requests-per-minute', '9000000')).code).toBe(0)
-  }, 60_000)
+  })
 
   test('an existing user keeps the password without --yes', async () => {
     expect((await run('user', 'create', 'yan')).code).toBe(0)
@@ -162,7 +162,7 @@ describe('where there is no terminal', () => {
     expect(again).toMatchObject({ code: 2, out: '' })
     expect(again.err).toContain('Give yan a new password: the one of now ends.')
     expect((await run('user', 'password', 'yan', '--yes')).code).toBe(0)
-  }, 60_000)
+  })
 })
 
 describe('on a terminal', () => {
@@ -179,7 +179,7 @@ describe('on a terminal', () => {
       expect(asked.shown()).toContain('Nothing was done.')
       expect(await head()).toBe(before)
     }
-  }, 90_000)
+  })
 
   test('Ctrl-C at the question changes nothing, says so, and exits with 130', async () => {
     const before = await head()
@@ -189,7 +189,7 @@ describe('on a terminal', () => {
     expect(await asked.ended).toBe(130)
     expect(asked.shown()).toContain('Interrupted: nothing was changed.')
     expect(await head()).toBe(before)
-  }, 60_000)
+  })
 
   test('a grant is asked for as well, and a yes does it; --yes asks nothing', async () => {
     const { organizationId: org } = partner
@@ -203,12 +203,12 @@ describe('on a terminal', () => {
     expect(sure.shown()).not.toContain('Do it?')
     const { balance } = await json<{ balance: string }>('credits', 'balance', org)
     expect(Number(balance)).toBe(Number(before) + 4)
-  }, 60_000)
+  })
 
   test('what only adds is done without a question', async () => {
     const made = cliOnTerminal(['org', 'create', 'No question'], environment)
     expect(await made.ended).toBe(0)
     expect(made.shown()).toMatch(/organization_id: +org_/)
     expect(made.shown()).not.toContain('[y/N]')
-  }, 60_000)
+  })
 })

@@ -106,7 +106,7 @@ let cleanUp: (() => Promise<unknown>)[] = []
 afterEach(async () => {
   for (const clean of cleanUp.reverse()) await clean()
   cleanUp = []
-}, 60_000)
+})
 
 test.each(grounds)(
   '$rounds times killed under load: no answered call lost its charge, none was charged twice, the chain holds ($name)',

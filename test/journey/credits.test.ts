@@ -16,7 +16,7 @@ beforeAll(async () => {
     DATABASE_MIGRATION_URL: house.foundation.migrationUrl,
     SECRET_KEY: house.config.SECRET_KEY ?? '',
   }
-}, 60_000)
+})
 afterAll(() => house?.close())
 
 const json = (...args: string[]): Promise<Record<string, unknown>> => cliJson(args, environment)
@@ -87,4 +87,4 @@ test('a year of credits is granted once, a call is refunded in parts into its lo
     await json('credits', 'void', org, String(granted.grant_id), '--reason', 'granted twice', '--yes'),
   ).toMatchObject({ amount: '-8', balance: '0' })
   expect(await json('ledger', 'verify', org)).toMatchObject({ ok: true })
-}, 90_000)
+})

@@ -21,7 +21,7 @@ let cleanUp: (() => Promise<unknown>)[] = []
 afterEach(async () => {
   for (const clean of cleanUp.reverse()) await clean()
   cleanUp = []
-}, 60_000)
+})
 
 const asking = async <T>(url: string, ask: (client: pg.Client) => Promise<T>): Promise<T> => {
   const client = new pg.Client({ connectionString: url })
@@ -151,7 +151,7 @@ describe('a service with a role of its own', () => {
     expect([alone.code, JSON.parse(alone.out).vacuumed]).toEqual([1, false])
     await expectAppendOnly(urls.service)
     expect(service.output()).not.toMatch(/permission denied|must be owner/)
-  }, 120_000)
+  })
 
   test('is given what an installation with one role had: its read models, its jobs, and nothing of the log', async () => {
     const urls = await twoRoles()
@@ -182,7 +182,7 @@ describe('a service with a role of its own', () => {
     const service = await startService(environmentOf(urls))
     cleanUp.push(() => service.end('SIGTERM'))
     expect((await cli(['projection', 'rebuild', '--all'], environmentOf(urls))).code).toBe(0)
-  }, 120_000)
+  })
 
   test.each([
     [
@@ -224,7 +224,7 @@ test('given the owner alone, a process takes nothing from the service that is se
   const alone = await cli(['org', 'list'], { DATABASE_URL: urls.owner, SECRET_KEY: secretKey })
   expect(alone).toMatchObject({ code: 2, err: expect.stringContaining('DATABASE_MIGRATION_URL') })
   expect(await cliJson(['org', 'list'], both)).toHaveLength(1)
-}, 60_000)
+})
 
 test('the embedded default separates the two as well', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'roles-'))
@@ -237,4 +237,4 @@ test('the embedded default separates the two as well', async () => {
   expect(
     await asking(guest.serviceUrl, async (client) => (await client.query('select from accounts')).rowCount),
   ).toBe(1)
-}, 60_000)
+})

@@ -42,7 +42,7 @@ afterEach(async () => {
   if (mounted) await run('umount', [dataDir])
   mounted = false
   await rm(dataDir, { recursive: true, force: true })
-}, 60_000)
+})
 
 const start = async (): Promise<void> => {
   service = await startService(environment)
@@ -147,7 +147,7 @@ test('kill -9 of the postmaster under load: calls go on by themselves, and the b
   tellJourney(load.told, killedAtMs, killedAtMs)
   await expectBooksInOrder(load.told)
   expect(service.output()).not.toMatch(/secretKey|connectionParameters/)
-}, 120_000)
+})
 
 /** Root may mount a disk small enough to fill. */
 const smallDisk = async (): Promise<boolean> => {
@@ -215,7 +215,7 @@ test('a full disk ends the server under load: everybody is told so, and with spa
     await switched.catch(() => undefined)
     await client.end().catch(() => undefined)
     return (await hasEnded(pid)) ? true : undefined
-  }, 30_000)
+  })
 
   const loggedUntilNow = service.output().length
   const awaySinceMs = performance.now()

@@ -14,7 +14,7 @@ let service: Service | undefined
 beforeAll(async () => {
   dataDir = await mkdtemp(join(tmpdir(), 'demo-'))
   service = await startService({ DATA_DIR: dataDir })
-}, 90_000)
+})
 
 afterAll(async () => {
   await service?.end('SIGTERM')
@@ -45,7 +45,7 @@ test('the first start prints key and password and where they are kept; no later 
   const curl = /^curl .*$/m.exec(next)?.[0] ?? ''
   const { stdout } = await promisify(execFile)('sh', ['-c', curl.replace(/^curl/, 'printf "%s\\n"')])
   expect(stdout).toContain(`x-api-key: ${key}`)
-}, 120_000)
+})
 
 test('a demo seeded anew tells where the service answers, and is what the next start and demo.json tell of', async () => {
   const before = await written()
@@ -58,12 +58,12 @@ test('a demo seeded anew tells where the service answers, and is what the next s
   expect(next).toContain(`organization ${seeded.organization_id}`)
   expect(next).not.toContain(before.dashboard_password)
   expect(next).not.toContain(seeded.dashboard_password)
-}, 120_000)
+})
 
 test('the command says that demo.json was written', async () => {
   const { out } = await cli(['seed'], { DATA_DIR: dataDir })
   expect(out).toContain(`${join(dataDir, 'demo.json')} tells of this organization now`)
-}, 60_000)
+})
 
 test('a password changed in another way is not printed any more', async () => {
   const { dashboard_password: old = '' } = await written()
@@ -71,4 +71,4 @@ test('a password changed in another way is not printed any more', async () => {
   const next = await restarted()
   expect(next).not.toContain(old)
   expect(next).toContain('whose password was changed since')
-}, 120_000)
+})

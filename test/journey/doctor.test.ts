@@ -104,7 +104,7 @@ test('an installation that is well has no fault and no warning, and every line s
   const { out } = await cli(['doctor'], environment)
   expect(out).toMatch(/^ok +environment: every variable is known/m)
   expect(out).toMatch(/\n\d+ things looked at: 0 faults, \d warnings?\n$/)
-}, 120_000)
+})
 
 describe('what is planted beside a running service', () => {
   test('is found, twelve faults at once', async () => {
@@ -153,7 +153,7 @@ describe('what is planted beside a running service', () => {
     ])
       expect(found).toContainEqual(expect.stringMatching(planted))
     for (const { remedy } of wrong(findings)) expect(remedy).toMatch(/\S.{10,}/)
-  }, 120_000)
+  })
 
   test('another SECRET_KEY is a fault, and is not learnt', async () => {
     for (let i = 0; i < 2; i++) {
@@ -167,7 +167,7 @@ describe('what is planted beside a running service', () => {
         }),
       )
     }
-  }, 120_000)
+  })
 
   test('a KEY_DIR that is a file, and one that lacks the keys in use, are faults', async () => {
     expect((await cli(['event-log', 'checkpoint'], environment)).code).toBe(0)
@@ -210,7 +210,7 @@ describe('what is planted beside a running service', () => {
       }),
     )
     expect(await readdir(empty)).toEqual([])
-  }, 120_000)
+  })
 
   test('a value that makes no sense is a fault, and hides nothing else', async () => {
     const { code, findings } = await doctor({ API_PORT: 'abc', TLS_CERT: '/nowhere' })
@@ -221,7 +221,7 @@ describe('what is planted beside a running service', () => {
       'TLS_KEY: TLS_CERT is set, and one without the other serves nothing',
     ])
     expect(findings).toContainEqual(expect.objectContaining({ about: 'migrations', level: 'ok' }))
-  }, 120_000)
+  })
 })
 
 test('a database that hangs is a fault within seconds; so is one that is stopped, and it is not started', async () => {
@@ -271,4 +271,4 @@ test('where nothing was ever started nothing is made', async () => {
   )
   expect(await readdir(dir)).not.toContain('none')
   expect(await readdir(dir)).not.toContain('no-keys')
-}, 60_000)
+})

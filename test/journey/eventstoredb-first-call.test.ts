@@ -39,7 +39,7 @@ beforeAll(async () => {
   }
   service = await startService(environment)
   demo = await cliJson(['seed'], environment)
-}, 90_000)
+})
 
 afterAll(async () => {
   await service?.end('SIGTERM')
@@ -91,7 +91,7 @@ test('the first call is answered, recorded with its charge right after it, recon
     ok: true,
     ledgers: [{ events: events.length, balance: '999' }],
   })
-}, 60_000)
+})
 
 test('one changed byte in data, metadata or digest of an event the server keeps is named by event id and revision', async () => {
   await call('1.1.1.1')
@@ -113,7 +113,7 @@ test('one changed byte in data, metadata or digest of an event the server keeps 
     double.alter(stream, victim?.revision ?? -1, part, (text) => text.replace(to, from))
   }
   expect((await cli(['ledger', 'verify'], environment)).code).toBe(0)
-}, 60_000)
+})
 
 /** The same digest with its first character another. */
 const flipped = (digest: unknown): string =>

@@ -38,7 +38,7 @@ afterEach(async () => {
   if (mounted) await run('umount', [dataDir])
   mounted = false
   await rm(dataDir, { recursive: true, force: true })
-}, 60_000)
+})
 
 /** Root may mount a disk small enough to fill. */
 const smallDisk = async (): Promise<boolean> => {

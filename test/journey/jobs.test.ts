@@ -19,7 +19,7 @@ type Listed = {
 beforeAll(async () => {
   database = await testDatabase()
   environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
-}, 60_000)
+})
 
 afterAll(async () => {
   await worker?.end('SIGKILL')
@@ -31,7 +31,7 @@ test('before a process ever ran jobs the command line says so', async () => {
   const { code, err } = await cli(['jobs', 'run', 'checkpoint'], environment)
   expect(code).toBe(2)
   expect(err).toContain('no process with the role jobs ever started')
-}, 60_000)
+})
 
 test('a job is listed, run at once, and its failure and success are told by the exit code', async () => {
   worker = startWorker({ ...environment, ROLES: 'jobs,projector' })
@@ -57,7 +57,7 @@ test('a job is listed, run at once, and its failure and success are told by the 
   expect((await cli(['jobs', 'dead'], environment)).out).toBe('there are no dead letters\n')
   const none = await cli(['jobs', 'retry', '--all'], environment)
   expect(none).toMatchObject({ code: 1, err: 'there are no dead letters\n' })
-}, 90_000)
+})
 
 test('a job that fails: exit code 1, its dead letter with the error, and a retry that makes it good', async () => {
   const pg = await import('pg')
@@ -86,11 +86,11 @@ test('a job that fails: exit code 1, its dead letter with the error, and a retry
       return listed.find(({ name }) => name === 'forget-answers')?.last_outcome === 'succeeded'
         ? true
         : undefined
-    }, 30_000)
+    })
   } finally {
     await client.end()
   }
-}, 120_000)
+})
 
 test('a run that no process takes is taken back, and says so', async () => {
   expect(await worker.end('SIGTERM')).toBe(0)
@@ -99,4 +99,4 @@ test('a run that no process takes is taken back, and says so', async () => {
   expect(out).toBe(
     'forget-answers failed: no process took it within 90 s, and it was taken back: start one with the role jobs\n',
   )
-}, 120_000)
+})

@@ -35,7 +35,7 @@ beforeAll(async () => {
   }
   // Folds what there is.
   await cliJson(['projection', 'verify', '--all'], environment)
-}, 120_000)
+})
 
 afterAll(async () => {
   await pool.end()

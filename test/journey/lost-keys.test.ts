@@ -72,7 +72,7 @@ test('a service without its keys does not start, makes none, and says what to do
   expect(foundation.epochKeys.failure()).toBeNull()
   expect((await stat(join(root, 'keys'))).mode & 0o777).toBe(0o700)
   expect(await importPerson()).toMatchObject({ imported: 1 })
-}, 60_000)
+})
 
 test('a vacuum that a role may not do is told, not taken for done', async () => {
   const client = new pg.Client({ connectionString: database.url })

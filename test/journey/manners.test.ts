@@ -34,7 +34,7 @@ beforeAll(async () => {
     KEY_DIR: join(dir, 'keys'),
   }
   partner = await createPartner('100', environment)
-}, 90_000)
+})
 
 afterAll(async () => {
   await database?.drop()
@@ -109,7 +109,7 @@ describe('errors with --json', () => {
       code: 2,
       err: { code: 'configuration', field: 'DATABASE_URL', message: expect.stringContaining('127.0.0.1:1') },
     })
-  }, 60_000)
+  })
 })
 
 test('the secret of a key that is typed whole is in no output and no log', async () => {
@@ -133,7 +133,7 @@ test('the secret of a key that is typed whole is in no output and no log', async
   expect(answers.map(({ code }) => code)).toEqual([0, 2, 0, 2, 2, 2, 2, 2, 2, 2])
   for (const { out, err } of answers) expect(`${out}${err}`).not.toContain(secret.slice(0, 8))
   expect(JSON.parse(answers[2]?.out ?? '')).toMatchObject({ api_key_id: keyId })
-}, 90_000)
+})
 
 describe('files are where the user is', () => {
   test('for npm run, which changes the folder, and for a process that npm has nothing to do with', async () => {
@@ -150,7 +150,7 @@ describe('files are where the user is', () => {
       'OrganizationRegistered',
     )
     expect((await shell(`${npm} ${exported}`)).code).toBe(2)
-  }, 90_000)
+  })
 
   test('an INIT_CWD that another script of npm has left says nothing', async () => {
     const elsewhere = join(dir, 'elsewhere')
@@ -161,7 +161,7 @@ describe('files are where the user is', () => {
     expect(code).toBe(0)
     expect(await readdir(elsewhere)).toEqual([])
     expect(await readdir(dir)).toContain('here.jsonl')
-  }, 60_000)
+  })
 })
 
 describe('a reader that has seen enough', () => {
@@ -174,14 +174,14 @@ describe('a reader that has seen enough', () => {
       const { code, err } = await shell(line)
       expect({ line, code, err }).toEqual({ line, code: 0, err: '' })
     }
-  }, 60_000)
+  })
 
   test('of what failed leaves the failure the exit code', async () => {
     const line = `${node} projection parked --json | true; exit \${PIPESTATUS[0]}`
     expect((await shell(line)).code).toBe(0)
     const long = `${node} key list nobody 2>&1 | true; exit \${PIPESTATUS[0]}`
     expect((await shell(long)).code).toBe(1)
-  }, 60_000)
+  })
 })
 
 describe('an interruption', () => {
@@ -220,7 +220,7 @@ describe('an interruption', () => {
       },
       '--json',
     )
-  }, 60_000)
+  })
 
   test('twice ends at once; SIGTERM ends with 143, SIGHUP with 129', async () => {
     for (const [signals, expected] of [
@@ -233,7 +233,7 @@ describe('an interruption', () => {
         const { code, err } = await ended
         expect({ code, err }).toEqual({ code: expected, err: `\nInterrupted. ${left}\n` })
       })
-  }, 60_000)
+  })
 })
 
 /** The files that a process has open. */
@@ -252,7 +252,7 @@ describe('on a terminal', () => {
     expect(await plain.ended).toBe(0)
     expect(plain.raw()).not.toContain('\u001b[')
     expect((await run(...list)).out).not.toContain('\u001b')
-  }, 60_000)
+  })
 
   test('the log of the service is for people; elsewhere it is JSON lines', async () => {
     const variables = {
@@ -268,7 +268,7 @@ describe('on a terminal', () => {
     expect(await service.ended).toBe(0)
     expect(service.shown()).toMatch(/^\[\d\d:\d\d:\d\d\.\d{3}\] INFO: /m)
     expect(service.shown()).not.toContain('{"level":')
-  }, 90_000)
+  })
 })
 
 describe('the log', () => {
@@ -304,7 +304,7 @@ describe('the log', () => {
     } finally {
       await service.end('SIGTERM')
     }
-  }, 90_000)
+  })
 
   test('has none at info', async () => {
     const service = await startService({ ...environment, LOG_LEVEL: 'info' })
@@ -314,7 +314,7 @@ describe('the log', () => {
       await service.end('SIGTERM')
     }
     expect(service.output()).not.toContain('a call was answered')
-  }, 90_000)
+  })
 })
 
 test('--version tells the release', async () => {
@@ -322,4 +322,4 @@ test('--version tells the release', async () => {
   expect(await run('--version')).toEqual({
     ...{ code: 0, err: '', out: `enrichment-ledger ${version}, Node.js ${process.versions.node}\n` },
   })
-}, 60_000)
+})

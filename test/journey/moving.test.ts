@@ -99,7 +99,7 @@ afterAll(async () => {
   await double?.close()
   await ownPostgres?.stop()
   await rm(dir, { recursive: true, force: true })
-}, 60_000)
+})
 
 const move = (environment: Record<string, string>) =>
   cli(['installation', 'move', '--data-dir', join(dir, 'data')], environment)
@@ -127,7 +127,7 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
       KEY_DIR: join(dir, 'new-keys'),
       SECRET_KEY: (await readFile(join(dir, 'data', 'secret_key'), 'utf8')).trim(),
     }
-  }, 60_000)
+  })
 
   test('a running installation is not moved, and goes on', async () => {
     const { code, err } = await move({ ...own, KEY_DIR: join(dir, 'data', 'keys') })
@@ -138,7 +138,7 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data') })
     before = await observe(old, use)
     await held.stop()
-  }, 120_000)
+  })
 
   test('without its keys, or with another secret, it is not moved, and starts where it was', async () => {
     expect((await move(own)).err).toMatch(
@@ -152,7 +152,7 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     expect((await move(other)).err).toMatch(/^SECRET_KEY: this database was set up with another one/)
     expect((await cli(['org', 'list'], old)).code).toBe(0)
     await cp(join(dir, 'data', 'keys'), join(dir, 'new-keys'), { recursive: true })
-  }, 120_000)
+  })
 
   test('interrupted, neither of the two starts; asked for again, it goes on', async () => {
     double.onAppend = ({ stream }) => (stream.startsWith('ledger-') ? 'deny' : undefined)
@@ -181,7 +181,7 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     expect((await move(own)).out).toContain('Nothing was done.')
     const elsewhere = { ...own, ...(await makeDatabase('elsewhere')) }
     expect((await move(elsewhere)).err).toMatch(/was moved to \S+, event log \S+, not to /)
-  }, 120_000)
+  })
 
   test('who wants the old one all the same says so, and is told what that means', async () => {
     const unasked = await cli(['installation', 'reopen'], old)
@@ -191,7 +191,7 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     await started(old)
     expect(await observe(old, use)).toEqual(before)
     await stop()
-  }, 120_000)
+  })
 })
 
 describe('to a PostgreSQL of one’s own, with the event log in it', () => {
@@ -210,7 +210,7 @@ describe('to a PostgreSQL of one’s own, with the event log in it', () => {
       expect.stringContaining('belongs to another installation'),
     ])
     expect((await cli(['org', 'list'], old)).code).toBe(0)
-  }, 120_000)
+  })
 
   test('everything is as it was', async () => {
     const here = { ...own, ...(await makeDatabase('plain')), EVENT_LOG_URL: '' }

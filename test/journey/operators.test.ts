@@ -13,7 +13,7 @@ beforeAll(async () => {
   database = await testDatabase()
   pool = new pg.Pool({ connectionString: database.url, max: 1 })
   environment = { DATABASE_URL: database.url, SECRET_KEY: 'a secret of the test, long enough to be one' }
-}, 60_000)
+})
 
 afterAll(async () => {
   await pool.end()
@@ -58,13 +58,13 @@ test('an event names the person whose token gave the command, until the token is
   expect(err).toContain(`OPERATOR_TOKEN: token ${token_id} of ada was revoked at `)
   expect(err).not.toContain(token)
   expect(await written()).toBe(before)
-}, 60_000)
+})
 
 test('a token that is none is refused by every command, reading ones too', async () => {
   const { code, out, err } = await run(['org', 'list'], { OPERATOR_TOKEN: 'enl_operator_x' })
   expect({ code, out }).toEqual({ code: 2, out: '' })
   expect(err).toBe('OPERATOR_TOKEN: not a token as "user token" shows it; it may be cut off\n')
-}, 60_000)
+})
 
 test('what a role does not permit is refused to its token, and what was done is in the audit', async () => {
   await cliJson(['user', 'create', 'vic', '--role', 'viewer', '--as', 'setup'], environment)

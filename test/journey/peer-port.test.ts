@@ -80,4 +80,4 @@ test('one api process has no port for others; two have one each; the one that is
   await eventually(async () => ((await peerPortsOf(first)).length > 0 ? true : undefined))
   await third.end('SIGKILL')
   await eventually(async () => ((await peerPortsOf(first)).length === 0 ? true : undefined), 20_000)
-}, 120_000)
+})

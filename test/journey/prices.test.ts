@@ -21,7 +21,7 @@ beforeAll(async () => {
     const { token } = await cliJson<{ token: string }>(['user', 'token', name], environment)
     tokens[name] = token
   }
-}, 60_000)
+})
 
 afterAll(async () => {
   await database.drop()
@@ -78,7 +78,7 @@ test('a book is proposed by one person, compared, approved by another, and withd
   expect(await json<Shown>(['price', 'show'])).toMatchObject({ in_force: { version: 1 }, upcoming: [] })
   expect((await run(['price', 'show', '2'])).out).toContain('by user:bob: withdrawn by operator')
   expect((await run(['price', 'show', 'p9'])).err).toBe('there is no proposal p9; see "price show"\n')
-}, 60_000)
+})
 
 test('one organization’s own price is dated, listed and withdrawn', async () => {
   const { organization_id: org } = await json<{ organization_id: string }>(['org', 'create', 'Acme'])
@@ -98,4 +98,4 @@ test('one organization’s own price is dated, listed and withdrawn', async () =
   expect((await run(['price', 'override', org, '--withdraw', set.override_id])).err).toContain(
     `${org} has no override ${set.override_id} that counts`,
   )
-}, 60_000)
+})

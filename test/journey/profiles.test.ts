@@ -79,7 +79,7 @@ beforeAll(async () => {
   await writeFile(people, `${JSON.stringify(erased)}\n${JSON.stringify(kept)}\n`)
   service = await startService(environment())
   demo = JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8'))
-}, 90_000)
+})
 
 afterAll(async () => {
   await service?.end('SIGTERM')
@@ -261,10 +261,10 @@ test('after an erasure nothing of anybody stands in any file, table, ledger, or 
   expect(await inFiles(['ProfileErased'])).not.toEqual([])
   const everything = [service.output(), ...said].join('\n')
   for (const mark of marks) expect({ mark, said: everything.includes(mark) }).toEqual({ mark, said: false })
-}, 60_000)
+})
 
 test('started again, somebody erased is still nobody', async () => {
   service = await startService(environment())
   await expectNobody(erased.lid)
   expect(await cachedAnswer(kept.lid)).toMatchObject({ status: 200 })
-}, 60_000)
+})

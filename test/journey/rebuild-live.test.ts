@@ -53,7 +53,7 @@ beforeAll(async () => {
     await eventually(async () =>
       (await lookup(service.apiUrl, apiKey, '8.8.8.8')).status === 200 ? true : undefined,
     )
-}, 90_000)
+})
 
 afterAll(async () => {
   await service?.end('SIGTERM')

@@ -47,4 +47,4 @@ test('two processes end by SIGTERM: 60 refusals of each stand singly, the others
   expect(sum).toBe(201)
   expect(singly.length).toBeGreaterThanOrEqual(120)
   expect(events.filter(({ type }) => type === 'CreditCharged')).toEqual([])
-}, 90_000)
+})

@@ -78,7 +78,7 @@ beforeAll(async () => {
   // Ledgers are planned and adjusted in the order of their organizations' ids.
   partners = [made[0], made[1]].sort((a, b) => (a.organizationId < b.organizationId ? -1 : 1))
   ;[, , ann, bob] = made
-}, 90_000)
+})
 
 afterAll(async () => {
   await service?.end('SIGTERM')

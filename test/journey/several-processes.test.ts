@@ -75,7 +75,7 @@ beforeAll(async () => {
   const file = join(dataDir, 'people.jsonl')
   await writeFile(file, people.map((person) => `${JSON.stringify(person)}\n`).join(''))
   await cliJson(['profiles', 'import', file], environment)
-}, 120_000)
+})
 
 afterAll(async () => {
   if (table.length > 0) console.table(table)
@@ -84,7 +84,7 @@ afterAll(async () => {
   await pool?.end()
   await foundation?.close()
   await database?.drop()
-}, 90_000)
+})
 
 type Partners = { readonly few: CallingPartner; readonly all: readonly CallingPartner[] }
 

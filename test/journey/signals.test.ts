@@ -87,7 +87,7 @@ beforeAll(async () => {
   }
   await start()
   demo = JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8'))
-}, 120_000)
+})
 
 afterEach(async () => {
   // A test that failed half-way.
@@ -95,7 +95,7 @@ afterEach(async () => {
     source.answer()
     await service.end('SIGTERM')
   }
-}, 60_000)
+})
 
 afterAll(async () => {
   await source?.close()
@@ -251,7 +251,7 @@ test('SIGHUP under load: location files and lists are swapped, no call fails, an
   answeredEver.push(...load.answered)
   expect([...load.statuses.keys()]).toEqual([200])
   expect(await running.end('SIGTERM')).toBe(0)
-}, 60_000)
+})
 
 test('SIGTERM while starting: what was begun is ended in order', async () => {
   await writeFile(join(copy, 'city.mmdb'), city('Oldtown'))
@@ -260,11 +260,11 @@ test('SIGTERM while starting: what was begun is ended in order', async () => {
   await eventually(() => stat(pidFile).catch(() => undefined), 20_000)
   expect(await starting.end('SIGTERM')).toBe(0)
   await expect(stat(pidFile)).rejects.toThrow('ENOENT')
-}, 60_000)
+})
 
 test('all in all, exactly the calls that were answered are charged', async () => {
   const events = await exportLedger(demo.organization_id, environment)
   const charged = events.filter(({ type }) => type === 'CreditCharged')
   expect(charged.length).toBeGreaterThan(500)
   expect(charged.map(({ metadata }) => metadata.request_id).toSorted()).toEqual(answeredEver.toSorted())
-}, 60_000)
+})

@@ -28,7 +28,7 @@ beforeAll(async () => {
     { key: 'a', at: '2026-01-10T00:00:00.000Z', amount: '10', expiresAt: '2026-01-20T00:00:00.000Z' },
     { key: 'b', at: '2026-01-11T00:00:00.000Z', amount: '4', expiresAt: null },
   ])
-}, 120_000)
+})
 
 afterAll(async () => {
   await rm(dir, { recursive: true, force: true })

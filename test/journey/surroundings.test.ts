@@ -66,7 +66,7 @@ test('a variable that is spelt nearly like one of ours is named beside what is w
     'Configuration: API_PORT: a port number from 0 to 65535 (it is "abc")',
     'Warning: DATABSE_URL is no variable of this service, and nothing reads it; is DATABASE_URL meant?',
   ])
-}, 60_000)
+})
 
 test('the command line says the same', async () => {
   const { code, out, err } = await cli(['org', 'list'], {
@@ -76,7 +76,7 @@ test('the command line says the same', async () => {
   expect({ code, out, lines: err.trimEnd().split('\n').length }).toEqual({ code: 2, out: '', lines: 1 })
   expect(err).toContain('DATABASE_URL: ')
   expect(err).not.toContain(password)
-}, 60_000)
+})
 
 describe('the data directory', () => {
   test('is made with what is missing above it, for its owner alone', async () => {

@@ -16,7 +16,7 @@ let cleanUp: (() => Promise<unknown>)[] = []
 afterEach(async () => {
   for (const clean of cleanUp.reverse()) await clean()
   cleanUp = []
-}, 30_000)
+})
 
 /** No test could tell a fast recovery from none. A standby that lets no one in says the same, until it is promoted. */
 const recovering = async (): Promise<{ url: string; recover(): Promise<void> }> => {
@@ -83,7 +83,7 @@ test('while it recovers, the service waits for it and the command line gives up 
 
   await recover()
   await eventually(async () => (service.output().includes('projector: started') ? true : undefined), 30_000)
-}, 90_000)
+})
 
 test('a server that says nothing at all keeps nobody at the command line for longer than ten seconds', async () => {
   const silent = createServer(() => undefined)
@@ -97,7 +97,7 @@ test('a server that says nothing at all keeps nobody at the command line for lon
   })
   expect([code, err.trimEnd().split('\n').length]).toEqual([2, 1])
   expect(performance.now() - startedMs).toBeLessThan(20_000)
-}, 60_000)
+})
 
 test('older than 16 it is refused at the start, in one line', async () => {
   const database: TestDatabase = await testDatabase()
@@ -117,4 +117,4 @@ test('older than 16 it is refused at the start, in one line', async () => {
   expect(err).toMatch(
     /^DATABASE_URL: PostgreSQL 15\.14 \(Debian [^)]+\) at 127\.0\.0\.1:\d+ is too old; 16 or newer is needed\n$/,
   )
-}, 60_000)
+})

@@ -102,7 +102,7 @@ describe('what is asked for', () => {
       ]
       return all.every((name) => series.has(name)) ? series : undefined
     })
-  }, 120_000)
+  })
   afterAll(async () => {
     await service?.end('SIGTERM')
     await rm(dataDir, { recursive: true, force: true })

@@ -153,7 +153,7 @@ describe('a process', () => {
   beforeAll(async () => {
     service = await startService({ DATABASE_URL: database.url, SECRET_KEY: secretKey })
     written = await (await fetch(`${service.metricsUrl}/metrics`)).text()
-  }, 60_000)
+  })
   afterAll(() => service?.end('SIGTERM'))
 
   test('announces where its metrics are', () => {

@@ -46,7 +46,7 @@ export const pixelProcesses = ({
     partner = await createPartner('10', environment)
     for (const service of services)
       await eventually(async () => ((await list(service)).status === 200 ? true : undefined))
-  }, 90_000)
+  })
   afterAll(async () => {
     await Promise.all(services.map((service) => service.end('SIGTERM')))
     await database?.drop()
@@ -88,10 +88,21 @@ export const pixelProcesses = ({
     let asked = 1
     let fired = 1
     const reasons = new Set<string>()
+    /** A busy machine may take longer than a hit is waited for: asked again, its id tells what became of it. */
+    const judged = async (service: Service | undefined, url: string, hitId: string): Promise<Decision> => {
+      for (;;) {
+        const decision = await decide(service, url, hitId)
+        if (decision.reason !== 'unavailable') return decision
+      }
+    }
     const client = async (n: number): Promise<void> => {
       while (asked < hits) {
         asked++
-        const { fire, reason } = await decide(services[n % 2], `https://c${n}.example.com/${asked}`)
+        const { fire, reason } = await judged(
+          services[n % 2],
+          `https://c${n}.example.com/${asked}`,
+          String(asked),
+        )
         if (fire) fired++
         reasons.add(reason)
       }
@@ -111,7 +122,7 @@ export const pixelProcesses = ({
       environment,
     )
     expect(balance).toBe('10')
-  }, 60_000)
+  })
 
   test('processes killed under load and started again count on: never more than the cap fires', async () => {
     const small = 120
@@ -145,5 +156,5 @@ export const pixelProcesses = ({
     for (let n = 0; n < small - used + 5; n++)
       if ((await decide(services[n % 2], 'https://example.org/')).fire) more++
     expect(more).toBe(small - used)
-  }, 60_000)
+  })
 }

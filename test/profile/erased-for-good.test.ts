@@ -69,7 +69,7 @@ beforeAll(async () => {
   dataDir = await mkdtemp(join(tmpdir(), 'erased-'))
   config = parseConfig({ DATA_DIR: dataDir })
   await open()
-}, 90_000)
+})
 afterAll(async () => {
   await close().catch(() => undefined)
   vi.useRealTimers()
@@ -180,4 +180,4 @@ test('a person erased can be read in heap and write-ahead log until their epochâ
     `${epochOf(Date.now())}.key`,
   ])
   expect(await scan()).toEqual([])
-}, 120_000)
+})

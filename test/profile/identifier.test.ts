@@ -233,7 +233,7 @@ describe('whatever arrives', () => {
         throw new Error(`${JSON.stringify(id)} does not come back`)
     }
     expect(accepted).toBeGreaterThan(20_000)
-  }, 60_000)
+  })
 
   test('any Unicode text is judged without an exception', () => {
     fc.assert(

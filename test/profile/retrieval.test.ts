@@ -140,7 +140,7 @@ describe('one fetch for everybody', () => {
     )
     expect(http.asked).toHaveLength(1)
     await Promise.all(processes.map((one) => one.close()))
-  }, 30_000)
+  })
 
   test('a caller who cannot wait any longer is told to come back, and the fetch goes on into the cache', async () => {
     const id = freshLid()

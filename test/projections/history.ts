@@ -72,8 +72,8 @@ const listening = (): { logger: Logger; messages: string[] } => {
   return { logger: pino({ level: 'info' }, sink), messages }
 }
 
-export const openHouse = async (): Promise<House> => {
-  const { url, drop } = await preparedDatabase()
+export const openHouse = async (database = preparedDatabase): Promise<House> => {
+  const { url, drop } = await database()
   const pool = new pg.Pool({ connectionString: url, max: 6 })
   pool.on('error', () => undefined)
   const eventLog = openPostgresEventLog({ url, logger: silent })

@@ -42,6 +42,7 @@ import {
   writeChanges,
 } from '../../src/projector/tables.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
+import { testDatabase } from '../support/postgres.ts'
 import { type House, openHouse, organizationIds, rowsOf, seal, wholeLog, writeHistory } from './history.ts'
 
 let house: House
@@ -94,7 +95,8 @@ const eachLedgerEvent = (
 }
 
 beforeAll(async () => {
-  house = await openHouse()
+  // The tables are made here.
+  house = await openHouse(testDatabase)
   await writeHistory(house.eventLog, { seed: 7, steps: 90 })
   recorded = await wholeLog(house.eventLog)
   history = recorded.map(decodeEvent)

@@ -9,7 +9,7 @@ let partner: Partner
 beforeAll(async () => {
   house = await openHouse()
   partner = await house.partner({ credits: '10' })
-}, 60_000)
+})
 
 afterAll(() => house?.close())
 

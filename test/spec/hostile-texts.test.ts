@@ -10,7 +10,7 @@ let partner: Partner
 beforeAll(async () => {
   house = await openHouse()
   partner = await house.partner({ credits: '1000', permissions: permission.options })
-}, 60_000)
+})
 
 afterAll(() => house?.close())
 
@@ -44,4 +44,4 @@ test('are answered as any other wrong text is, and leave the read models in orde
     [],
   )
   expect(await house.query('select projection, stream, error from parked_events')).toEqual([])
-}, 60_000)
+})

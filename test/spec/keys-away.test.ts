@@ -50,4 +50,4 @@ test('profiles that would have to be kept are 503 and free; a repeated call is c
   await until('the host is ready', ready)
   expectCredits(await profile('zorvina-2'), '5', '89')
   expect(await chargesOf(house, partner)).toHaveLength(3)
-}, 60_000)
+})

@@ -15,7 +15,9 @@ beforeAll(async () => {
   const url = new URL(database.url)
   proxy = await startTcpProxy({ host: url.hostname, port: Number(url.port) })
   url.port = String(proxy.port)
-  house = await openHouse({ environment: { DATABASE_URL: url.href, ROLES: 'api,dashboard' } })
+  house = await openHouse({
+    environment: { DATABASE_URL: url.href, DATABASE_MIGRATION_URL: database.url, ROLES: 'api,dashboard' },
+  })
 })
 afterAll(async () => {
   await house?.close()

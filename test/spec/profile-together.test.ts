@@ -127,4 +127,4 @@ test(`${callers} calls for fresh data of one person at once, through two process
     "select sum(count)::int as events from log_segments where family = 'profile'",
   )
   expect(fetched).toEqual([{ events: 1 }])
-}, 60_000)
+})

@@ -12,7 +12,7 @@ let cleanUp: (() => Promise<unknown>)[] = []
 afterEach(async () => {
   for (const clean of cleanUp.reverse()) await clean()
   cleanUp = []
-}, 60_000)
+})
 
 test('a process that runs goes on beside a migration that only adds; one that starts after it is refused', async () => {
   const database = await testDatabase()
@@ -46,4 +46,4 @@ test('a process that runs goes on beside a migration that only adds; one that st
   const refused = await cli(['org', 'list'], environment)
   expect([refused.code, refused.out]).toEqual([1, ''])
   expect(refused.err).toContain(`${next}_of_a_later_release`)
-}, 120_000)
+})

@@ -18,7 +18,7 @@ let cleanUp: (() => Promise<unknown>)[] = []
 afterEach(async () => {
   for (const clean of cleanUp.reverse()) await clean()
   cleanUp = []
-}, 60_000)
+})
 
 test('this release has left an installation behind for those after it', () => {
   const remedy = `version ${packaged.version} has none: run "node test/upgrade/keep-installation.ts", and keep those of earlier releases`
