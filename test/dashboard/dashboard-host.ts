@@ -22,6 +22,7 @@ import { openPriceBooks, type PriceBooks } from '../../src/ledger/price-books.ts
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createProjector } from '../../src/projector/run.ts'
 import { openCapabilities, openOutside } from '../../src/start/capabilities.ts'
+import { foldedBy } from '../support/house.ts'
 import { preparedDatabase } from '../support/postgres.ts'
 
 export const secretKey = 'a secret of at least thirty-two characters'
@@ -113,16 +114,7 @@ export const openDashboardHost = async ({
     host,
     foundation,
     prices,
-    caughtUp: async () => {
-      const head = await eventLog.head()
-      const behind = `select count(*)::integer as n from projection_checkpoints where position < $1`
-      for (const end = Date.now() + 10_000; ; ) {
-        const { rows } = await pool.query<{ n: number }>(behind, [head.toString()])
-        if (rows[0]?.n === 0) return
-        if (Date.now() > end) throw new Error('the projections did not catch up')
-        await new Promise((resolve) => setTimeout(resolve, 10))
-      }
-    },
+    caughtUp: () => foldedBy(foundation),
     close: async () => {
       await host.close()
       await projector.stop()

@@ -19,7 +19,6 @@ import type { NewEvent } from '../../src/event-log/port.ts'
 import { keyStream } from '../../src/events/streams.ts'
 import { composeApiKey } from '../../src/keys/api-key.ts'
 import { CommandRefused } from '../../src/ledger/commit.ts'
-import { readCheckpoints } from '../../src/projector/checkpoints.ts'
 import { type App, startApp } from '../../src/start/app.ts'
 import { type House, openHouse, send, until } from '../support/house.ts'
 
@@ -153,13 +152,6 @@ const append = async (key: Made, events: readonly Written[], from: number): Prom
 const whoami = async (url: string | null, { apiKey }: Made): Promise<number> =>
   (await send(`${url}/whoami`, { method: 'GET', headers: { 'x-api-key': apiKey } })).status
 
-const projected = (): Promise<void> =>
-  until('the rows show the log', async () => {
-    const head = await house.foundation.eventLog.head()
-    const keys = (await readCheckpoints(house.foundation.pool)).find(({ name }) => name === 'api_keys')
-    return keys !== undefined && keys.position >= head
-  })
-
 /** Another process of this installation, started now. */
 const another = (own = logger): Promise<App> =>
   startApp(house.foundation, { ...house.config, ROLES: ['dashboard'] }, own)
@@ -194,7 +186,7 @@ test(
               happened.map((name) => happenings[name]?.event(key) ?? revoked(key)),
               1,
             )
-          await projected()
+          await house.projected()
           for (const { key, mishap } of keys) await mishaps[mishap]?.(key)
           // Only for as long as the process starts: the projector, which has nothing to do now, must not notice.
           const moved = `update projection_checkpoints set position = $1 where name = 'api_keys'`
@@ -256,7 +248,7 @@ test('operators at one key at the same moment: what one of them ends stays ended
       if (one.status === 'rejected') expect(one.reason).toBeInstanceOf(CommandRefused)
       else if ('keyId' in one.value) handedOut.push(one.value.keyId)
   }
-  await projected()
+  await house.projected()
   const live = await house.query(
     'select key_id from api_keys where organization_id = $1 and revoked_at is null order by key_id',
     [own],
@@ -282,7 +274,7 @@ describe('an event of a key that the projector set aside', () => {
     const old = await another(running.logger)
     expect(await readyOf(old.dashboardUrl)).toEqual({ status: 200, api_keys: 'ok' })
     await append(key, [{ ...revoked(key), metadata: envelope(99) }], 1)
-    await projected()
+    await house.projected()
     const starting = listening()
     const young = await another(starting.logger)
     try {

@@ -213,7 +213,8 @@ const objectIn = (text: string): Readonly<Record<string, unknown>> => {
   }
 }
 
-const foldedBy = async ({ eventLog, pool }: Foundation): Promise<void> => {
+/** Resolves when every read model has folded what is recorded now. */
+export const foldedBy = async ({ eventLog, pool }: Pick<Foundation, 'eventLog' | 'pool'>): Promise<void> => {
   const head = await eventLog.head()
   await until('every read model has folded what is recorded', async () => {
     const { rows } = await pool.query<{ position: string }>('select position from projection_checkpoints')
