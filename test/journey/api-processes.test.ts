@@ -287,7 +287,7 @@ test('the first one SIGKILLed under load: the others answer what is in flight an
 
 test('the next start adopts the PostgreSQL; SIGTERM to the first one alone ends all; answered is charged', async () => {
   const running = await start()
-  expect(running.output()).toContain('adopting the PostgreSQL a killed process left')
+  expect(running.output()).toContain('adopting the PostgreSQL that another process left')
   const forks = await forksOf(running)
   const { status, body } = await lookup(running.apiUrl, partner.apiKey, '8.8.8.8')
   expect(status).toBe(200)

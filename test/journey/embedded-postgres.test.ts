@@ -347,6 +347,46 @@ describe('several processes', () => {
     expect(new Set(started.map(({ url }) => url)).size).toBe(1)
   })
 
+  test.each(['stop', 'exit'] as const)(
+    'an owner that ends (%s) beside a guest leaves it the server with its connections; the last one ends it',
+    async (farewell) => {
+      const dataDir = await usedDirectory()
+      const owner = ownerProcess(dataDir)
+      const { url } = await said(owner)
+      const guest = await startIn(dataDir)
+      const [session, pid] = [await connected(url), await serverPid(dataDir)]
+      await told(owner, farewell)
+      expect((await session.query('select answer from kept')).rows).toEqual([{ answer: 42 }])
+      expect(await serverPid(dataDir)).toBe(pid)
+      await until(async () => (guest.role === 'owner' ? true : null))
+      await session.end()
+      await guest.stop()
+      expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
+      expect(await readRunningPostgres(dataDir)).toBeNull()
+    },
+  )
+
+  test('of any number that leave together the last one ends the server, whether it had become its owner or not', async () => {
+    const dataDir = await usedDirectory()
+    for (let round = 0; round < 3; round++) {
+      const all = await Promise.all([1, 2, 3, 4].map(() => startIn(dataDir)))
+      const others = [ownerProcess(dataDir), ownerProcess(dataDir)]
+      await Promise.all(others.map(said))
+      await Promise.all([...all.map((one) => one.stop()), ...others.map((one) => told(one, 'stop'))])
+      expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
+    }
+  })
+
+  test('a server that was left for good by its users is not left running: nor by one that is killed', async () => {
+    const dataDir = await usedDirectory()
+    const killedUser = ownerProcess(dataDir)
+    await said(killedUser)
+    const last = await startIn(dataDir)
+    await killed(killedUser)
+    await last.stop()
+    expect(await exists(join(dataDir, 'postgres', 'postmaster.pid'))).toBe(false)
+  })
+
   test('a guest that stops, exits or is killed leaves the server running; the owner ends it', async () => {
     const dataDir = await usedDirectory()
     const owner = await startIn(dataDir)

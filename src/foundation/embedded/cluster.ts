@@ -6,6 +6,7 @@
  *   postgres.tmp-*       a cluster that is being created; renamed when complete, so `postgres/` is never half a cluster
  *   postgres.password    the superuser's password, mode 0600
  *   postgres.lock        the owner's lock (empty)
+ *   postgres.users, postgres.turn   the locks of those that use the server (empty)
  *   postgres.log         the server's log, at most `logBytesMax`, and the one before it, `postgres.log.1`
  *   postgres.json        where the server is while it runs, for people and programs; mode 0600
  */
@@ -44,6 +45,8 @@ export const placeIn = (directory: string) => {
     cluster: join(dataDir, 'postgres'),
     password: join(dataDir, 'postgres.password'),
     lock: join(dataDir, 'postgres.lock'),
+    users: join(dataDir, 'postgres.users'),
+    turn: join(dataDir, 'postgres.turn'),
     log: join(dataDir, 'postgres.log'),
     json: join(dataDir, 'postgres.json'),
   }

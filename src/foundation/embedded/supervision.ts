@@ -12,6 +12,7 @@ import { createOutage, type OutageLogger } from '../../event-log/outage.ts'
 import { boundLog, type Cluster, logTail, type Place, prepareCluster, writeSecret } from './cluster.ts'
 import { type Lock, takeLock } from './lock.ts'
 import { databaseName, findServer, PortTaken, query, startServer, stopServer, urlOf } from './server.ts'
+import { leaveUsers, leaveUsersAtExit } from './users.ts'
 
 const serviceRole = 'enrichment_service'
 /** Copying a database takes moments, and seconds on a slow disk. */
@@ -39,13 +40,13 @@ export type EmbeddedPostgres = {
   /** The same for the role the service runs as, which is created when the owner migrates. */
   readonly serviceUrl: string
   /**
-   * `owner`: this process started or adopted the server, and its `stop()` ends it. `guest`: another process owns it; when
-   * that process ends, a guest becomes the owner.
+   * `owner`: this process started or adopted the server, and starts it again if it ends by itself. `guest`: another process
+   * owns it; when that process ends, a guest becomes the owner.
    */
   readonly role: 'owner' | 'guest'
   /**
-   * Owner: resolves once the server is gone (fast shutdown, after 30 s immediate shutdown). Guest: leaves the server alone.
-   * May be called any number of times. Throws when the server outlives both shutdowns, naming its pid.
+   * Where no other process uses the server: resolves once it is gone (fast shutdown, after 30 s immediate shutdown). Else it
+   * is left to the others. May be called any number of times. Throws when the server outlives both shutdowns, naming its pid.
    */
   stop(): Promise<void>
 }
@@ -60,7 +61,7 @@ export const bringUp = async (
   const cluster = await prepareCluster(place, { synced: settings?.fsync !== 'off' })
   const orphan = findServer(place)
   if (orphan === null) logger?.info({ dataDir }, 'starting the embedded PostgreSQL')
-  else logger?.warn({ pid: orphan.pid, dataDir }, 'adopting the PostgreSQL a killed process left')
+  else logger?.warn({ pid: orphan.pid, dataDir }, 'adopting the PostgreSQL that another process left')
   const { pid, port } = await startServer(cluster, options)
   const url = urlOf(cluster, port, databaseName)
   try {
@@ -90,38 +91,37 @@ type Supervised = {
   readonly url: string
   /** Null: another process owns the server. */
   owned: { readonly lock: Lock; readonly cluster: Cluster } | null
-  /** Never becomes its owner. */
-  readonly guest: boolean
+  /** That this process uses it. Null: it never becomes its owner, and stops it never. */
+  readonly use: Lock | null
 }
 
 /** Watches the server from here until `stop()`. */
 export const supervise = (supervised: Supervised): EmbeddedPostgres => {
-  const { place, url, options } = supervised
-  const { logger } = options
+  const { place, url, use } = supervised
   const ending = new AbortController()
   // Runs at an ordinary exit only, not where a signal ends the process.
   const atExit = () => {
-    if (supervised.owned === null) return
-    rmSync(place.json, { force: true })
-    try {
-      const server = findServer(place)
-      if (server !== null) process.kill(server.pid, 'SIGINT')
-    } catch {
-      // It ended by itself in this moment.
-    }
+    if (use === null) return
+    leaveUsersAtExit(place, use, () => {
+      if (supervised.owned === null && takeLock(place) === null) return
+      rmSync(place.json, { force: true })
+      try {
+        const server = findServer(place)
+        if (server !== null) process.kill(server.pid, 'SIGINT')
+      } catch {
+        // It ended by itself in this moment.
+      }
+    })
   }
   process.once('exit', atExit)
-  const watching = supervised.guest ? Promise.resolve() : watch(supervised, ending.signal)
+  const watching = use === null ? Promise.resolve() : watch(supervised, ending.signal)
 
   let stopping: Promise<void> | undefined
   const stop = async () => {
     ending.abort()
     await watching
     try {
-      if (supervised.owned === null) return
-      await rm(place.json, { force: true })
-      await stopServer(supervised.owned.cluster)
-      logger?.info({ dataDir: place.dataDir }, 'embedded PostgreSQL has stopped')
+      if (use !== null) await leaveUsers(place, use, () => stopOwned(supervised))
     } finally {
       process.off('exit', atExit)
       supervised.owned?.lock.release()
@@ -138,6 +138,20 @@ export const supervise = (supervised: Supervised): EmbeddedPostgres => {
       return stopping
     },
   }
+}
+
+/** Of the last process that uses the server: also where the owner left it to this one a moment ago. */
+const stopOwned = async (supervised: Supervised): Promise<void> => {
+  const { place, options } = supervised
+  if (supervised.owned === null) {
+    const lock = takeLock(place)
+    if (lock === null) return
+    if (findServer(place) === null) return lock.release()
+    supervised.owned = { lock, cluster: await prepareCluster(place, { synced: true }) }
+  }
+  await rm(place.json, { force: true })
+  await stopServer(supervised.owned.cluster)
+  options.logger?.info({ dataDir: place.dataDir }, 'embedded PostgreSQL has stopped')
 }
 
 const watch = async (supervised: Supervised, signal: AbortSignal): Promise<void> => {
