@@ -1,5 +1,5 @@
 /** Backups: whole, of one moment, refused when they are not as they were written, and never a way back for an erased person. */
-import { randomBytes } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import { copyFile, mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ import { createArchive, readArchive } from '../../src/administration/backup/arch
 import { checkBackup, checkChain } from '../../src/administration/backup/check.ts'
 import { digestsName, macOf, manifestName } from '../../src/administration/backup/contents.ts'
 import { createBackup, type MadeBackup } from '../../src/administration/backup/create.ts'
-import { restoreBackup } from '../../src/administration/backup/restore.ts'
+import { checkRestorable, restoreBackup } from '../../src/administration/backup/restore.ts'
 import { keptTables, leftOutTables, logTables } from '../../src/administration/backup/tables.ts'
 import { rebuild } from '../../src/administration/rebuilds.ts'
 import { profile } from '../../src/capabilities/profile/index.ts'
@@ -238,6 +238,40 @@ describe('refused, and nothing is written', () => {
     await expect(restore(await target(), 'forged.tar')).rejects.toThrow(/not made with this SECRET_KEY/)
   })
 
+  test('a former SECRET_KEY that something in it depends on is not given: known before anything is loaded', async () => {
+    const former = ringKeyOf('a key of years ago, which is long enough')
+    const entries: { name: string; sha256: string }[] = []
+    const rotated = await createArchive(file('rotated.tar'))
+    for await (const { name, bytes } of readArchive(file('first.tar'))) {
+      if (name === digestsName) break
+      const written =
+        name === manifestName
+          ? Buffer.from(
+              JSON.stringify({
+                ...JSON.parse(bytes.toString('utf8')),
+                former_keys: [{ id: former.id, hash: former.check, under: ['12 suppressions'] }],
+              }),
+            )
+          : bytes
+      await rotated.add(name, written)
+      entries.push({ name, sha256: createHash('sha256').update(written).digest('hex') })
+    }
+    const copied = { entries, rows: { ...first.rows } }
+    const key = ringKeyOf(house.config.SECRET_KEY ?? '')
+    await rotated.add(digestsName, Buffer.from(JSON.stringify({ ...copied, mac: macOf(key, copied) })))
+    await rotated.finish()
+    const there = await target()
+    await expect(restore(there, 'rotated.tar')).rejects.toThrow(
+      `SECRET_KEYS_OLD: the key ${former.id} is not there, and this backup needs it for 12 suppressions. Add it`,
+    )
+    await untouched(there)
+    const asked = { path: file('rotated.tar'), keysLost: false, onProgress: () => undefined }
+    await expect(checkRestorable(there.config, asked)).rejects.toThrow(`the key ${former.id} is not there`)
+    const given = await target({ SECRET_KEYS_OLD: 'a key of years ago, which is long enough' })
+    expect((await checkRestorable(given.config, asked)).chain).toHaveLength(1)
+    await untouched(given)
+  })
+
   test('the keys it is sealed under are not in KEY_DIR; with --keys-lost it goes on', async () => {
     const there = await target({ KEY_DIR: file('other-keys') })
     await expect(restore(there, 'second.tar')).rejects.toThrow(/^KEY_DIR: .*other-keys lacks the key/)
@@ -248,7 +282,7 @@ describe('refused, and nothing is written', () => {
   test('the file it continues is missing, or is another one', async () => {
     await rename(file('first.tar'), file('away.tar'))
     await expect(restore(await target(), 'second.tar')).rejects.toThrow(
-      /first\.tar cannot be read \(ENOENT\)/,
+      /second\.tar continues first\.tar, which is not beside it: put it into /,
     )
     await copyFile(file('second.tar'), file('first.tar'))
     await expect(restore(await target(), 'second.tar')).rejects.toThrow(

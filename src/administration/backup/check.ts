@@ -1,3 +1,4 @@
+import { access } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { ringFrom, type SecretRing } from '../../guard/secret-ring.ts'
 import { sameHmac } from '../../guard/secrets.ts'
@@ -122,6 +123,14 @@ export const checkChain = async (path: string, checking: Checking): Promise<read
     const { backup_id, file } = first.manifest.after
     if (chain.length >= chainMax) throw new ArchiveFault(`${path} stands on more than ${chainMax} backups`)
     const earlierPath = join(dirname(path), file)
+    const there = await access(earlierPath).then(
+      () => true,
+      () => false,
+    )
+    if (!there)
+      throw new ArchiveFault(
+        `${first.path} continues ${file}, which is not beside it: put it into ${dirname(path)}, with all that it continues itself`,
+      )
     const earlier = await checkBackup(earlierPath, checking)
     if (earlier.manifest.backup_id !== backup_id)
       throw new ArchiveFault(`${earlierPath} is not the backup that ${first.path} continues`)

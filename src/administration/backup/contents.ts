@@ -30,6 +30,11 @@ export const manifestSchema = z.object({
   after: z.object({ backup_id: z.uuid(), file: z.string().max(255), head: place }).nullable(),
   /** What the SECRET_KEY gives under a purpose of its own, as the database keeps it. */
   secret_key_hash: z.string().max(64),
+  /** Former SECRET_KEYs that something in it depends on; absent in what earlier releases wrote. */
+  former_keys: z
+    .array(z.object({ id: z.string().max(64), hash: z.string().max(64), under: z.array(z.string()) }))
+    .max(10_000)
+    .optional(),
   /** Keys in KEY_DIR that values are sealed under. */
   epoch_keys: z.array(z.string().max(32)).max(10_000),
   /** In the order in which they are in the file. */

@@ -9,6 +9,7 @@ import { to as copyTo } from 'pg-copy-streams'
 import service from '../../../package.json' with { type: 'json' }
 import { placeOf } from '../../event-log/port.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
+import { knownSecretKeys } from '../../foundation/secret-ring.ts'
 import type { RingKey, SecretRing } from '../../guard/secret-ring.ts'
 import { InputFault } from '../input.ts'
 import { ArchiveFault, type ArchiveWriter, createArchive } from './archive.ts'
@@ -167,6 +168,9 @@ const openSnapshot = async (
       head: { position: head.toString(), digest: last === null ? null : placeOf(last).digest },
       after: null,
       secret_key_hash: secretKey.check,
+      former_keys: (await knownSecretKeys(client))
+        .filter(({ state }) => state === 'needed')
+        .map(({ id, hash, under }) => ({ id, hash, under: [...under] })),
       epoch_keys: keys.rows.map(({ key_id }) => key_id),
       tables: await columnsOf(client, tablesOf(holdsLog)),
     }

@@ -5,7 +5,7 @@ import { openingWith } from '../../foundation/closing.ts'
 import { keyDirOf, makeDataDir } from '../../foundation/data-dir.ts'
 import { openDatabase } from '../../foundation/database.ts'
 import { newestMigration } from '../../foundation/migrate.ts'
-import { knownSecretKeysOf } from '../../foundation/secret-key.ts'
+import { knownSecretKeysOf, secretKeyFile } from '../../foundation/secret-key.ts'
 import { createEpochKeyFiles } from '../../guard/epoch-key-files.ts'
 import { ringOf, type SecretRing } from '../../guard/secret-ring.ts'
 import { type CheckedBackup, checkBackup, checkChain } from './check.ts'
@@ -23,15 +23,21 @@ type Asked = {
 
 type RestoreProgress = { readonly phase: 'checked' | 'loaded'; readonly readBytes: number }
 
+type Restorable = {
+  readonly chain: readonly CheckedBackup[]
+  readonly last: CheckedBackup
+  readonly checking: { readonly secretKey: SecretRing; readonly accept: (manifest: Manifest) => void }
+}
+
 /**
- * Puts a backup, and those it continues, into an empty installation: every file is checked whole before anything is written, and
- * written in one transaction. What is derived is still missing then: `openFoundation`, verify and rebuild. Throws `ConfigError` where
- * this installation cannot take it, `ArchiveFault` for a file that is damaged.
+ * Reads a backup, and those it continues, whole, and what this host has of keys: everything that can be known before the
+ * database is looked at. Nothing is written. Throws `ConfigError` where this installation cannot take it, `ArchiveFault` for a
+ * file that is damaged.
  */
-export const restoreBackup = async (
+export const checkRestorable = async (
   config: Config,
-  { path, keysLost, logger, waitMs, onProgress }: Asked,
-): Promise<{ readonly chain: readonly CheckedBackup[]; readonly rows: LoadedRows }> => {
+  { path, keysLost, onProgress }: Pick<Asked, 'path' | 'keysLost' | 'onProgress'>,
+): Promise<Restorable> => {
   const secretKeys = await knownSecretKeysOf(config)
   if (secretKeys === null)
     throw new ConfigError(
@@ -40,14 +46,28 @@ export const restoreBackup = async (
   const secretKey = ringOf(secretKeys)
   const newest = await newestMigration()
   const accept = (manifest: Manifest): void => refuseUnfit(manifest, { config, secretKey, newest, path })
-  const checking = {
+  const chain = await checkChain(path, {
     ...{ secretKey, accept },
     onProgress: (readBytes: number) => onProgress({ phase: 'checked', readBytes }),
-  }
-  const chain = await checkChain(path, checking)
+  })
   const last = chain.at(-1)
   if (last === undefined) throw new Error('a chain holds the file itself')
+  refuseLostSecrets(last.manifest, config, secretKey)
   if (!keysLost) await refuseLostKeys(last.manifest, config, secretKey)
+  return { chain, last, checking: { secretKey, accept } }
+}
+
+/**
+ * Puts a backup, and those it continues, into an empty installation: every file is checked whole before anything is written, and
+ * written in one transaction. What is derived is still missing then: `openFoundation`, verify and rebuild. Throws as
+ * `checkRestorable`.
+ */
+export const restoreBackup = async (
+  config: Config,
+  asked: Asked,
+): Promise<{ readonly chain: readonly CheckedBackup[]; readonly rows: LoadedRows }> => {
+  const { logger, waitMs, onProgress } = asked
+  const { chain, last, checking } = await checkRestorable(config, asked)
   const rows = await openingWith(async (closing) => {
     const upTo = last.manifest.migration
     const { migrationUrl } = await openDatabase(config, { logger, waitMs, guest: false, closing, upTo })
@@ -82,6 +102,21 @@ const refuseUnfit = (
         ? `EVENT_LOG_URL: ${path} holds the event log of an installation that kept it in PostgreSQL. Restore it without EVENT_LOG_URL; "event-log copy" moves it afterwards.`
         : `EVENT_LOG_URL: the event log of ${path} was ${manifest.event_log} and is not in it. Restore that one first, and name it in EVENT_LOG_URL.`,
     )
+}
+
+/** What no process would start without afterwards. A backup of an earlier release does not tell: the first start does. */
+const refuseLostSecrets = (
+  { former_keys: former = [] }: Manifest,
+  config: Config,
+  secretKey: SecretRing,
+): void => {
+  const lost = former.find(({ hash }) => !secretKey.keys().some(({ check }) => check === hash))
+  if (lost === undefined) return
+  const file = secretKeyFile(config)
+  throw new ConfigError(
+    `SECRET_KEYS_OLD: the key ${lost.id} is not there, and this backup needs it${lost.under.length === 0 ? '' : ` for ${lost.under.join(', ')}`}. ` +
+      `${file === null ? 'Add it to SECRET_KEYS_OLD' : `Put it into ${file}, on a line of its own after the first, or into SECRET_KEYS_OLD`}. Nothing was changed.`,
+  )
 }
 
 const refuseLostKeys = async (
