@@ -1,4 +1,5 @@
-import { moveInstallation, reopenInstallation } from '../administration/move/move.ts'
+import { catchUp } from '../administration/catch-up.ts'
+import { moveInstallation, recordMoved, reopenInstallation } from '../administration/move/move.ts'
 import { MoveRefused } from '../administration/move/places.ts'
 import { type InstallationMove, readMove } from '../foundation/installation-move.ts'
 import { type Command, type OperatedFoundation, wholeOrNot } from './command.ts'
@@ -28,11 +29,15 @@ const move: Command = {
       ],
     }),
   },
-  run: async ({ config, logger, progress }, given) => {
+  run: async ({ config, logger, progress, foundation }, given) => {
     const dataDir = given.text('data-dir') ?? config.DATA_DIR
-    const { to, already, rows, events } = await moveInstallation(config, {
+    const moved = await moveInstallation(config, {
       ...{ dataDir, logger, waitMs: databaseWaitMs, onProgress: progress },
     })
+    const { to, already, rows, events } = moved
+    const open = await foundation()
+    await recordMoved(open, moved, open.operator.actor)
+    await catchUp(open, logger)
     const counted = Object.values(rows ?? {}).reduce((sum, one) => sum + one, 0)
     const next = 'run "event-log verify", "ledger verify" and "projection verify --all", then start'
     const event_log =
@@ -71,10 +76,10 @@ const reopen: Command = {
       }
     },
   },
-  run: async ({ foundation }) => {
+  run: async ({ foundation, config }) => {
     const open = await foundation({ anyMove: true })
     const { elsewhere } = await leftFrom(open)
-    await reopenInstallation(open.pool)
+    await reopenInstallation(open, { ...open.operator, dataDir: config.DATA_DIR })
     return {
       json: { reopened: true, elsewhere },
       lines: [`It starts here again. Never start ${elsewhere} again.`],

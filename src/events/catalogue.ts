@@ -18,6 +18,7 @@ import {
   priceOverrideWithdrawnV1,
   referenceReservedV1,
 } from './credits.ts'
+import { installationMovedV1, installationReopenedV1 } from './installations.ts'
 import { deadLettersRetriedV1, jobRequestedV1 } from './jobs.ts'
 import {
   apiKeyIssuedV1,
@@ -130,6 +131,8 @@ export const catalogue = {
   ParkedEventReleased: [parkedEventReleasedV1],
   BackupCreated: [backupCreatedV1],
   BackupRestored: [backupRestoredV1],
+  InstallationMoved: [installationMovedV1],
+  InstallationReopened: [installationReopenedV1],
   AppendsResumed: [appendsResumedV1],
   LedgerFaultAcknowledged: [ledgerFaultAcknowledgedV1],
   LedgersReconciled: [ledgersReconciledV1],

@@ -1,4 +1,7 @@
+import { readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import type pg from 'pg'
+import { z } from 'zod'
 import { ConfigError } from '../config.ts'
 
 /**
@@ -22,8 +25,45 @@ export const readMove = async (pool: Pick<pg.Pool, 'query'>): Promise<Installati
   return rows[0] ?? null
 }
 
+const fileIn = (dataDir: string): string => join(dataDir, 'moved.json')
+const fileSchema = z.object({
+  state: z.enum(['leaving', 'left']),
+  elsewhere: z.string(),
+  since: z.iso.datetime(),
+})
+
+/**
+ * The mark of a database that was left, beside it: for who looks while it does not run. It decides nothing. Null: there is none,
+ * or none that can be read.
+ */
+export const readMoveFile = async (
+  dataDir: string,
+): Promise<Pick<InstallationMove, 'state' | 'elsewhere' | 'since'> | null> => {
+  const text = await readFile(fileIn(dataDir), 'utf8').catch(() => '')
+  try {
+    const { since, ...mark } = fileSchema.parse(JSON.parse(text))
+    return { ...mark, since: new Date(since) }
+  } catch {
+    return null
+  }
+}
+
+/** Writes the mark of the database anew; null: removes it. */
+export const writeMoveFile = async (
+  dataDir: string,
+  move: Pick<InstallationMove, 'state' | 'elsewhere' | 'since'> | null,
+): Promise<void> => {
+  if (move === null) return rm(fileIn(dataDir), { force: true })
+  const { state, elsewhere, since } = move
+  await writeFile(fileIn(dataDir), `${JSON.stringify({ state, elsewhere, since }, null, 2)}\n`, {
+    mode: 0o600,
+  })
+}
+
 /** Why nothing starts here, and what to do; null where nothing is in the way. */
-const movedSentence = (move: InstallationMove | null): string | null => {
+export const movedSentence = (
+  move: Pick<InstallationMove, 'state' | 'elsewhere' | 'since'> | null,
+): string | null => {
   if (move === null) return null
   const { state, elsewhere, since } = move
   if (state === 'arriving')

@@ -104,6 +104,20 @@ afterAll(async () => {
 const move = (environment: Record<string, string>) =>
   cli(['installation', 'move', '--data-dir', join(dir, 'data')], environment)
 
+/** What the audit says of events of a type. */
+const told = async (type: string, environment: Record<string, string>): Promise<string[]> =>
+  (await cliJson<{ says: string }[]>(['audit', 'list', '--type', type], environment)).map(({ says }) => says)
+
+/** What "doctor" finds about the database, or about another thing. */
+const placeFound = async (environment: Record<string, string>, about = 'database') => {
+  type Found = { about: string; level: string; says: string; remedy: string | null }
+  const { out } = await cli(['doctor', '--json'], environment)
+  const { findings } = JSON.parse(out) as { findings: Found[] }
+  const found = findings.find((one) => one.about === about)
+  if (found === undefined) throw new Error(`doctor says nothing about ${about}`)
+  return found
+}
+
 describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
   test('where it goes to is prepared: two roles, an empty database, the event log’s user, the keys', async () => {
     const adminUrl = urlFor(
@@ -179,6 +193,20 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     const granted = await cli(['credits', 'grant', use.organizationId, '5'], old)
     expect([granted.code, granted.err]).toEqual([2, expect.stringContaining('installation reopen')])
     expect((await move(own)).out).toContain('Nothing was done.')
+    const moves = await told('InstallationMoved', own)
+    expect(moves).toEqual([
+      expect.stringMatching(
+        /^moved the installation from \S+\/data to postgres:\/\/127\.0\.0\.1:\d+\/moved, event log/,
+      ),
+    ])
+    expect(await placeFound(old)).toMatchObject({
+      level: 'fault',
+      says: expect.stringMatching(/^this installation was moved to postgres:\/\/127\.0\.0\.1:\d+\/moved, /),
+      remedy: expect.stringMatching(/^Start it there: set DATABASE_URL .*installation reopen/),
+    })
+    const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data') })
+    expect(await placeFound(old, 'installation')).toMatchObject({ level: 'fault' })
+    await held.stop()
     const elsewhere = { ...own, ...(await makeDatabase('elsewhere')) }
     expect((await move(elsewhere)).err).toMatch(/was moved to \S+, event log \S+, not to /)
   })
@@ -188,6 +216,10 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     expect([unasked.code, unasked.err]).toEqual([2, expect.stringContaining('Never start that one again.')])
     await stop()
     expect(await cliJson(['installation', 'reopen', '--yes'], old)).toMatchObject({ reopened: true })
+    expect(await told('InstallationReopened', old)).toEqual([
+      expect.stringMatching(/^let the installation go on here, although it was moved to postgres:/),
+    ])
+    expect((await placeFound(old)).says).toMatch(/does not run$/)
     await started(old)
     expect(await observe(old, use)).toEqual(before)
     await stop()

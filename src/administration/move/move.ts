@@ -11,14 +11,15 @@ import { type Config, ConfigError } from '../../config.ts'
 import { type EventLog, StreamMissing } from '../../event-log/port.ts'
 import { priceBookStream } from '../../events/streams.ts'
 import { type Closing, createClosing } from '../../foundation/closing.ts'
-import { openFoundation } from '../../foundation/foundation.ts'
-import { type InstallationMove, readMove } from '../../foundation/installation-move.ts'
+import { type Foundation, openFoundation } from '../../foundation/foundation.ts'
+import { type InstallationMove, readMove, writeMoveFile } from '../../foundation/installation-move.ts'
 import { openNamed, telling } from '../../foundation/open-event-log.ts'
 import { knownEventLog, nameOfEventLog } from '../../foundation/own-event-log.ts'
 import { catchUp } from '../catch-up.ts'
 import { type Copied, copyEventLog } from '../copy-event-log.ts'
 import { lookAt } from '../doctor/finding.ts'
 import { keyChecks, signingKeyCheck } from '../doctor/keys.ts'
+import { recordOperation } from '../operator-events.ts'
 import { type MovePlace, MoveRefused, openSource, openTarget, refuseOthers } from './places.ts'
 import { type CopiedRows, copyRows, firstFilled } from './rows.ts'
 
@@ -32,6 +33,8 @@ type MoveOptions = {
 }
 
 type Moved = {
+  readonly moveId: string
+  readonly from: string
   readonly to: string
   /** The move had been completed before, and nothing was done. */
   readonly already: boolean
@@ -59,7 +62,9 @@ export const moveInstallation = async (config: Config, options: MoveOptions): Pr
     const target = await openTarget(config, { ...options, closing })
     const move = { ...options, config, closing, source, target }
     const before = await readMove(source.pool)
-    if (await isOver(move, before)) return { to: target.name, already: true, rows: null, events: null }
+    const [from, to] = [source.name, target.name]
+    const over = await isOver(move, before)
+    if (over !== null) return { moveId: over, from, to, already: true, rows: null, events: null }
     const { moveId, log } = await beginMove(move, before)
     const rows = await moveRows(move, log)
     const events =
@@ -73,17 +78,18 @@ export const moveInstallation = async (config: Config, options: MoveOptions): Pr
           })
     await foldAll(move)
     await endMove(move, moveId)
-    return { to: target.name, already: false, rows, events }
+    return { moveId, from, to, already: false, rows, events }
   } finally {
     await closing.close()
   }
 }
 
+/** The move that was completed before; null: it is still to be done. */
 const isOver = async (
-  { source, target }: Pick<Move, 'source' | 'target'>,
+  { source, target, dataDir }: Pick<Move, 'source' | 'target' | 'dataDir'>,
   before: InstallationMove | null,
-): Promise<boolean> => {
-  if (before === null) return false
+): Promise<string | null> => {
+  if (before === null) return null
   if (before.state === 'arriving')
     throw new MoveRefused(`${source.name} holds an installation that is itself being moved there`)
   if (before.elsewhere !== target.name)
@@ -91,10 +97,11 @@ const isOver = async (
       `${source.name} ${before.state === 'left' ? 'was' : 'is being'} moved to ${before.elsewhere}, not to ${target.name}. ` +
         'Go on with that move, or give it up: "installation reopen"',
     )
-  if (before.state === 'leaving') return false
+  if (before.state === 'leaving') return null
   // Killed between its last two steps: the old one is closed for good, and the new one not open yet.
   await target.pool.query('delete from installation_moves where move_id = $1', [before.moveId])
-  return true
+  await writeMoveFile(dataDir, before)
+  return before.moveId
 }
 
 type Logs = { readonly source: EventLog; readonly target: EventLog | null }
@@ -164,7 +171,7 @@ const beginMove = async (
   move: Move,
   before: InstallationMove | null,
 ): Promise<{ readonly moveId: string; readonly log: Logs }> => {
-  const { source, target } = move
+  const { source, target, dataDir } = move
   const moveId = before?.moveId ?? randomUUID()
   // First, so that no process starts after it was looked for others.
   if (before === null) await mark(source.pool, { moveId, state: 'leaving', elsewhere: target.name })
@@ -175,9 +182,13 @@ const beginMove = async (
     const log = await eventLogsOf(move)
     await refuseKeysMissing(move, log)
     if (there === null) await mark(target.pool, { moveId, state: 'arriving', elsewhere: source.name })
+    await writeMoveFile(dataDir, await readMove(source.pool))
     return { moveId, log }
   } catch (error) {
-    if (before === null) await source.pool.query('delete from installation_moves')
+    if (before === null) {
+      await source.pool.query('delete from installation_moves')
+      await writeMoveFile(dataDir, null)
+    }
     throw error
   }
 }
@@ -243,20 +254,41 @@ const foldAll = async ({ config, logger, waitMs, onProgress }: Move): Promise<vo
 }
 
 /** The old one is closed before the new one opens. */
-const endMove = async ({ source, target }: Move, moveId: string): Promise<void> => {
+const endMove = async ({ source, target, dataDir }: Move, moveId: string): Promise<void> => {
   await source.pool.query(`update installation_moves set state = 'left', since = now()`)
+  await writeMoveFile(dataDir, await readMove(source.pool))
   await target.pool.query('delete from installation_moves where move_id = $1', [moveId])
 }
 
+/** Puts down, in the event log it came to, that the installation was moved: once, also where the command is given again. */
+export const recordMoved = (
+  { eventLog }: Pick<Foundation, 'eventLog'>,
+  { moveId, from, to }: Pick<Moved, 'moveId' | 'from' | 'to'>,
+  actor: string,
+): Promise<string> =>
+  recordOperation(
+    eventLog,
+    { type: 'InstallationMoved', data: { move_id: moveId, from, to } },
+    { actor, once: `moved/${moveId}` },
+  )
+
 /**
- * Gives a move up: the installation goes on where it was. Returns what had become of it; null: it was not moved. Where
- * the other one was started too, both are the same installation with different ledgers from now on.
+ * Gives a move up: the installation goes on where it was, and its event log says so. Returns what had become of it; null: it was
+ * not moved. Where the other one was started too, both are the same installation with different ledgers from now on.
  */
 export const reopenInstallation = async (
-  pool: Pick<pg.Pool, 'query'>,
+  { pool, eventLog }: Pick<Foundation, 'pool' | 'eventLog'>,
+  { actor, dataDir }: { readonly actor: string; readonly dataDir: string },
 ): Promise<Pick<InstallationMove, 'state' | 'elsewhere'> | null> => {
-  const { rows } = await pool.query<Pick<InstallationMove, 'state' | 'elsewhere'>>(
-    `delete from installation_moves where state <> 'arriving' returning state, elsewhere`,
+  const move = await readMove(pool)
+  if (move === null || move.state === 'arriving') return null
+  const { moveId, state, elsewhere } = move
+  await recordOperation(
+    eventLog,
+    { type: 'InstallationReopened', data: { move_id: moveId, elsewhere } },
+    { actor, once: `reopened/${moveId}` },
   )
-  return rows[0] ?? null
+  await pool.query('delete from installation_moves where move_id = $1', [moveId])
+  await writeMoveFile(dataDir, null)
+  return { state, elsewhere }
 }
