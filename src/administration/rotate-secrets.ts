@@ -65,8 +65,17 @@ export const planRotation = async ({ foundation, config }: Rotating): Promise<Ro
     throw new CommandRefused(
       `${newest.id} was in use before and ${inUse.id} came after it: make a new key. Nothing was changed`,
     )
-  if (!inUse.renewed) return { inUse: inUse.id, next: null }
-  return { inUse: inUse.id, next: secretKeyFile(config) === null ? null : 'fresh' }
+  if (!inUse.renewed || secretKeyFile(config) === null) return { inUse: inUse.id, next: null }
+  refuseFull(await secretKeysOf(config))
+  return { inUse: inUse.id, next: 'fresh' }
+}
+
+/** Looked at when it is planned as well, so that a dry run says so. */
+const refuseFull = (keys: readonly string[]): void => {
+  if (keys.length >= ringKeysMax)
+    throw new CommandRefused(
+      `${keys.length} keys are needed already, which is as many as there may be: "secrets status" says for what. Nothing was changed`,
+    )
 }
 
 export const rotateSecrets = async (rotating: Rotating, plan: RotationPlan): Promise<Rotation> => {
@@ -104,10 +113,7 @@ const makeKey = async ({ foundation, config }: Rotating): Promise<RingKey> => {
   const path = secretKeyFile(config)
   if (path === null) throw new CommandRefused('SECRET_KEY is set: set it to the new key')
   const keys = await secretKeysOf(config)
-  if (keys.length >= ringKeysMax)
-    throw new CommandRefused(
-      `${keys.length} keys are needed already, which is as many as there may be; "secrets status" says for what`,
-    )
+  refuseFull(keys)
   const fresh = freshSecretKey()
   await writeSecretKeys(path, [fresh, ...keys.filter((key) => !config.SECRET_KEYS_OLD.includes(key))])
   await foundation.secretRing.look()

@@ -43,6 +43,8 @@ export type Plan = {
   readonly says: readonly string[]
   /** The same for programs; `dry_run` and `would`, which is `says`, go before it. */
   readonly json?: object
+  /** `says` tells all that is in `json`: people are told it once. */
+  readonly saysAll?: true
   /** In place of the command's own, where what it is given, or what is there, makes the difference. */
   readonly asks?: Asks
 }

@@ -67,11 +67,11 @@ export const askLater =
     return yes
   }
 
-const dryRunAnswer = ({ says, json = {} }: Plan): Answer => ({
+const dryRunAnswer = ({ says, json = {}, saysAll }: Plan): Answer => ({
   json: { dry_run: true, would: says, ...json },
   lines: [
     ...says,
-    ...(Object.keys(json).length === 0 ? [] : ['', ...members({ ...json })]),
+    ...(saysAll === true || Object.keys(json).length === 0 ? [] : ['', ...members({ ...json })]),
     '',
     'Nothing was written.',
   ],

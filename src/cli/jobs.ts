@@ -58,7 +58,7 @@ const jobNamed = (name: string, known: readonly JobRow[]): JobRow => {
   throw new UsageError(
     names.length === 0
       ? `there is no job "${name}": no process with the role jobs ever started`
-      : `there is no job "${name}"${meant === null ? '' : `; is ${meant} meant?`} There are ${names.join(', ')}`,
+      : `there is no job "${name}"${meant === null ? '.' : `; is ${meant} meant?`} There are ${names.join(', ')}`,
   )
 }
 

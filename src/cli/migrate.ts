@@ -1,4 +1,8 @@
+import { migrationsToApply } from '../foundation/database.ts'
 import type { Command } from './command.ts'
+
+/** As other commands wait for a database. */
+const databaseWaitMs = 10_000
 
 /** For installations that start many processes at once: one applies the migrations, the others find them applied. */
 export const migrateCommand: Command = {
@@ -9,7 +13,19 @@ export const migrateCommand: Command = {
     of: 'rows',
     asks: 'never',
     left: 'Each migration was applied whole or not at all: the same command applies the rest.',
-    plan: async () => ({ says: ['Apply the migrations of this release that the database does not have.'] }),
+    plan: async ({ config, logger }) => {
+      const pending = await migrationsToApply(config, { logger, waitMs: databaseWaitMs })
+      return {
+        says:
+          pending.length === 0
+            ? ['Nothing: the database has every migration of this release.']
+            : [
+                `Apply ${pending.length === 1 ? 'a migration' : `${pending.length} migrations`} that the database does not have: ${pending.join(', ')}.`,
+              ],
+        json: { migrations: pending },
+        saysAll: true,
+      }
+    },
   },
   run: async ({ foundation }) => {
     await foundation()

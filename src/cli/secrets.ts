@@ -36,20 +36,20 @@ const status: Command = {
     const open = await foundation()
     const { keys, processes } = await secretKeyStatus(open, usesOf(open))
     const shown = keys.map(keyJson)
+    const running = processes.map(({ host, pid, keyIds, currentKeyId }) => ({
+      ...{ host, pid },
+      secret_keys: keyIds,
+      in_use: currentKeyId,
+    }))
     return {
-      json: {
-        keys: shown,
-        processes: processes.map(({ host, pid, keyIds, currentKeyId }) => ({
-          ...{ host, pid },
-          secret_keys: keyIds,
-          in_use: currentKeyId,
-        })),
-      },
+      json: { keys: shown, processes: running },
       lines: [
         ...table(shown.map(({ under: _, ...row }) => row)),
         ...keys.flatMap(({ id, under }) =>
           under.map((one) => `${id}: ${underText(one)}; ${fates[one.fate]}`),
         ),
+        '',
+        ...(running.length === 0 ? ['no process of the service runs'] : table(running)),
       ],
     }
   },
@@ -125,6 +125,7 @@ const planOf = async (rotating: Rotating): Promise<Plan> => {
         ...{ and_more: more, fate },
       })),
     },
+    saysAll: true,
   }
 }
 

@@ -4,10 +4,11 @@ import { projections } from '../../projections/index.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { prepareProjections } from '../projector/tables.ts'
 import type { Closing } from './closing.ts'
-import { DatabaseUnfit } from './database-connection.ts'
+import { connectedWithin, DatabaseUnfit } from './database-connection.ts'
 import { RoleUnfit } from './database-roles.ts'
 import { startEmbeddedPostgres } from './embedded/embedded-postgres.ts'
-import { type MigrateOptions, migrate } from './migrate.ts'
+import { runningPostgres } from './embedded/server.ts'
+import { type MigrateOptions, migrate, pendingMigrations } from './migrate.ts'
 
 export type Database = {
   readonly url: string
@@ -61,6 +62,25 @@ export const openDatabase = async (
   closing.add(() => pool.end())
   await migrateNamed(config, { url: migrationUrl, serviceUrl: url, logger, waitMs, ...(upTo && { upTo }) })
   return { url, migrationUrl, pool }
+}
+
+/**
+ * The migrations that `openDatabase` would apply, by name; none is applied, and no embedded PostgreSQL is made. Throws as
+ * `openDatabase` where the database's history is not a beginning of ours.
+ */
+export const migrationsToApply = async (
+  config: Config,
+  { logger, waitMs }: { readonly logger: Logger; readonly waitMs: number },
+): Promise<string[]> => {
+  if (config.DATABASE_URL === undefined && (await runningPostgres(config.DATA_DIR)).state === 'none')
+    return pendingMigrations(null)
+  const { migrationUrl, stop } = await locateDatabase(config, { logger, waitMs, guest: false })
+  try {
+    const client = await connectedWithin(migrationUrl, waitMs, logger)
+    return await pendingMigrations(client).finally(() => client.end())
+  } finally {
+    await stop()
+  }
 }
 
 const locateDatabase = async (

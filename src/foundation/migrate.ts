@@ -77,9 +77,13 @@ export const migrate = async ({
   }
 }
 
-/** The files that are still to be applied, without applying any. Throws as `migrate` where the database's history is not a beginning of ours. */
-export const pendingMigrations = async (client: Pick<pg.Pool, 'query'>): Promise<string[]> => {
+/**
+ * The files that are still to be applied, without applying any; null: there is no database yet. Throws as `migrate` where the
+ * database's history is not a beginning of ours.
+ */
+export const pendingMigrations = async (client: Pick<pg.Pool, 'query'> | null): Promise<string[]> => {
   const files = await readMigrations(MIGRATIONS_DIR)
+  if (client === null) return files.map(({ fileName }) => fileName)
   const { rows } = await client.query<{ made: boolean }>(
     `select to_regclass('schema_migrations') is not null as made`,
   )

@@ -190,6 +190,8 @@ describe('an installation of several processes', () => {
       newSide(),
     )
     expect(planned.next).toBe(secondId)
+    const { out } = await cli(['secrets', 'rotate', '--dry-run'], newSide())
+    expect(out.match(/people of the data set/g)).toHaveLength(1)
     const counts = Object.fromEntries(planned.under.map(({ use, count }) => [use, count]))
     expect(counts).toMatchObject({
       'API keys': 3,
@@ -367,6 +369,19 @@ describe('the embedded default', () => {
     expect(others).toEqual([one])
     expect(again).toMatchObject({ secret_key: three, former: two, left: [two] })
     expect(await answer()).toBe(200)
+    const shown = await cli(['secrets', 'status'], environment())
+    expect(shown.out).toMatch(
+      new RegExp(`^host +pid +secret_keys +in_use\n.+ ${three}, ${one} +${three}$`, 'm'),
+    )
+    for (const _ of ['with the third', 'with the fourth']) {
+      await cliJson<Rotated>(['secrets', 'rotate', '--yes'], environment())
+      expect(await answer()).toBe(200)
+    }
+    expect(await ids()).toHaveLength(4)
+    for (const how of ['--dry-run', '--yes']) {
+      const full = await cli(['secrets', 'rotate', how], environment())
+      expect([full.code, full.err]).toEqual([1, expect.stringContaining('4 keys are needed already')])
+    }
     expect(await service.end('SIGTERM')).toBe(0)
     service = await startService(environment())
     expect(await answer()).toBe(200)
