@@ -3,8 +3,8 @@ import { provedUserOf } from './operator.ts'
 /**
  * Who may approve what changes prices: one rule for price books and re-rates. Pure.
  *
- * With `twoPerson` a second person has to, and both are proved. Otherwise it takes a word of consent (`consents`, such as
- * `--yes`), and that is all it takes.
+ * With `twoPerson` a second person has to, and both are proved. Otherwise it takes a word of consent (`consents`: a form
+ * that was sent, a yes to the plan of a command), and that is all it takes.
  */
 type ApprovalAsked = {
   /** The actors of the proposal and of the approval. */
@@ -23,7 +23,7 @@ export const approvalRefusal = ({
   twoPerson,
   consents,
 }: ApprovalAsked): string | null => {
-  if (!twoPerson) return consents ? null : 'nothing is approved without --yes'
+  if (!twoPerson) return consents ? null : 'nothing is approved without a word of consent'
   const [first, second] = [provedUserOf(proposer), provedUserOf(approver)]
   if (second === null)
     return `an approval needs a proved person, and "${approver}" is a label only: ${howToProve}`

@@ -42,7 +42,9 @@ describe('alone', () => {
   ])('what %s proposed is approved by %s with a word of consent, and never without', (proposer, approver) => {
     const asked = { proposer, approver, twoPerson: false }
     expect(approvalRefusal({ ...asked, consents: true })).toBeNull()
-    expect(approvalRefusal({ ...asked, consents: false })).toBe('nothing is approved without --yes')
+    expect(approvalRefusal({ ...asked, consents: false })).toBe(
+      'nothing is approved without a word of consent',
+    )
   })
 })
 

@@ -110,7 +110,9 @@ test('two people: the proposer, a label and the command line approve nothing', a
 test('alone: a word of consent approves, and a label is not named as the one who did', async () => {
   const proposal = await propose('2', new Date(Date.now() + hourMs).toISOString())
   const alone = { proposal, actor: 'cli:bob', twoPerson: false }
-  await expect(approvePriceBook({ eventLog }, { ...alone, consents: false })).rejects.toThrow('without --yes')
+  await expect(approvePriceBook({ eventLog }, { ...alone, consents: false })).rejects.toThrow(
+    'without a word of consent',
+  )
   expect((await approvePriceBook({ eventLog }, { ...alone, consents: true })).approver).toBe('cli')
 })
 
