@@ -1,0 +1,37 @@
+/** `npm run deps`, before every start and command: of two at once one installs, and the other waits for it. */
+import { execFile, execFileSync } from 'node:child_process'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import packaged from '../../package.json' with { type: 'json' }
+
+let dir = ''
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'installing-'))
+  await mkdir(join(dir, 'part'))
+  await writeFile(join(dir, 'part', 'package.json'), '{"name": "part", "version": "1.0.0"}')
+  const { deps, 'deps:alone': alone } = packaged.scripts
+  // Two that install at once would both have begun before either has ended.
+  const install = 'echo began >> installs; sleep 0.5; echo ended >> installs'
+  const scripts = { deps, 'deps:alone': alone, install }
+  const manifest = { name: 'whole', version: '1.0.0', scripts, dependencies: { part: 'file:part' } }
+  await writeFile(join(dir, 'package.json'), JSON.stringify(manifest))
+  execFileSync('npm', ['install', '--package-lock-only', '--offline', '--ignore-scripts'], { cwd: dir })
+})
+afterAll(() => rm(dir, { recursive: true, force: true }))
+
+test('started by two commands at once, what a release needs is installed once, and whole before either goes on', async ({
+  skip,
+}) => {
+  try {
+    execFileSync('flock', ['--version'])
+  } catch {
+    skip('this host has no flock: commands do not wait for each other here')
+  }
+  const run = () => promisify(execFile)('npm', ['run', '-s', 'deps'], { cwd: dir })
+  await Promise.all([run(), run(), run()])
+  expect(await readFile(join(dir, 'installs'), 'utf8')).toBe('began\nended\n')
+}, 60_000)
