@@ -1,13 +1,14 @@
+import { appendChained } from '../event-log/append-chained.ts'
 import { appendNext } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
-import type { EventLog } from '../event-log/port.ts'
+import { AppendConflict, type EventLog, StreamMissing } from '../event-log/port.ts'
 import { encodeEvent } from '../event-log/stored-event.ts'
 import type { DomainEvent } from '../events/catalogue.ts'
 import { operatorStream } from '../events/streams.ts'
 
 /**
- * Puts down in the event log what an operator did, and returns the event's id. The same `once` is put down once. Throws what
- * `appendNext` throws.
+ * Puts down in the event log what an operator did, and returns the event's id. An append that is sent again is put down once;
+ * what is done again later is put down again (else `recordOperationOnce`). Throws what `appendNext` throws.
  */
 export const recordOperation = async (
   eventLog: Pick<EventLog, 'append' | 'read'>,
@@ -18,4 +19,37 @@ export const recordOperation = async (
   const effectiveAt = new Date().toISOString()
   await appendNext(eventLog, operatorStream, [encodeEvent(event, { id, actor, effectiveAt })])
   return id
+}
+
+const pageMax = 1_000
+const conflictsMax = 8
+
+/** The same, unless an event with this `once` is in the stream already, wherever: for what is gone on with where it was interrupted. */
+export const recordOperationOnce = async (
+  eventLog: Pick<EventLog, 'append' | 'read'>,
+  event: DomainEvent,
+  { actor, once }: { readonly actor: string; readonly once: string },
+): Promise<void> => {
+  const id = eventIdOf(operatorStream, once, 0)
+  const own = encodeEvent(event, { id, actor, effectiveAt: new Date().toISOString() })
+  for (let conflicts = 0; ; conflicts++) {
+    let revision = -1
+    for (let more = true; more; ) {
+      const page = await eventLog
+        .read(operatorStream, { from: revision + 1, max: pageMax })
+        .catch((error: unknown) => {
+          if (error instanceof StreamMissing) return []
+          throw error
+        })
+      if (page.some((one) => one.id === id)) return
+      revision = page.at(-1)?.revision ?? revision
+      more = page.length === pageMax
+    }
+    try {
+      await appendChained(eventLog, operatorStream, revision === -1 ? 'none' : revision, [own])
+      return
+    } catch (error) {
+      if (!(error instanceof AppendConflict) || conflicts >= conflictsMax) throw error
+    }
+  }
 }

@@ -19,7 +19,7 @@ import { catchUp } from '../catch-up.ts'
 import { type Copied, copyEventLog } from '../copy-event-log.ts'
 import { lookAt } from '../doctor/finding.ts'
 import { keyChecks, signingKeyCheck } from '../doctor/keys.ts'
-import { recordOperation } from '../operator-events.ts'
+import { recordOperationOnce } from '../operator-events.ts'
 import { type MovePlace, MoveRefused, openSource, openTarget, refuseOthers } from './places.ts'
 import { type CopiedRows, copyRows, firstFilled } from './rows.ts'
 
@@ -265,8 +265,8 @@ export const recordMoved = (
   { eventLog }: Pick<Foundation, 'eventLog'>,
   { moveId, from, to }: Pick<Moved, 'moveId' | 'from' | 'to'>,
   actor: string,
-): Promise<string> =>
-  recordOperation(
+): Promise<void> =>
+  recordOperationOnce(
     eventLog,
     { type: 'InstallationMoved', data: { move_id: moveId, from, to } },
     { actor, once: `moved/${moveId}` },
@@ -283,7 +283,7 @@ export const reopenInstallation = async (
   const move = await readMove(pool)
   if (move === null || move.state === 'arriving') return null
   const { moveId, state, elsewhere } = move
-  await recordOperation(
+  await recordOperationOnce(
     eventLog,
     { type: 'InstallationReopened', data: { move_id: moveId, elsewhere } },
     { actor, once: `reopened/${moveId}` },
