@@ -28,6 +28,7 @@ import { type House, openHouse, type Partner, until } from '../support/house.ts'
 import { emptyDatabase, type TestDatabase } from '../support/postgres.ts'
 
 const logger = pino({ level: 'silent' })
+const aKeyOfYearsAgo = 'a key of years ago which is long enough'
 
 let house: House
 let partner: Partner
@@ -239,7 +240,7 @@ describe('refused, and nothing is written', () => {
   })
 
   test('a former SECRET_KEY that something in it depends on is not given: known before anything is loaded', async () => {
-    const former = ringKeyOf('a key of years ago, which is long enough')
+    const former = ringKeyOf(aKeyOfYearsAgo)
     const entries: { name: string; sha256: string }[] = []
     const rotated = await createArchive(file('rotated.tar'))
     for await (const { name, bytes } of readArchive(file('first.tar'))) {
@@ -267,7 +268,7 @@ describe('refused, and nothing is written', () => {
     await untouched(there)
     const asked = { path: file('rotated.tar'), keysLost: false, onProgress: () => undefined }
     await expect(checkRestorable(there.config, asked)).rejects.toThrow(`the key ${former.id} is not there`)
-    const given = await target({ SECRET_KEYS_OLD: 'a key of years ago, which is long enough' })
+    const given = await target({ SECRET_KEYS_OLD: aKeyOfYearsAgo })
     expect((await checkRestorable(given.config, asked)).chain).toHaveLength(1)
     await untouched(given)
   })
@@ -306,15 +307,19 @@ describe('refused, and nothing is written', () => {
 
 /** As an earlier release would have written it: one migration less, and without the table that the last one changed. */
 test('a backup of an earlier release is loaded into its own tables and migrated after that', async () => {
-  const earlier = (await newestMigration()) - 1
+  // Before 0018_secret_keys.sql, and so before what 0019_webhook_pause.sql adds to a table without rows.
+  const earlier = 17
   const left = 'secret_keys'
+  const later = ['paused_at', 'former_sealed_secret', 'former_until']
   const entries: { name: string; sha256: string }[] = []
   const older = await createArchive(file('older.tar'))
   for await (const { name, bytes } of readArchive(file('first.tar'))) {
     if (name === digestsName) break
     if (name.startsWith(`tables/${left}/`)) continue
     const manifest = { ...first.manifest, migration: earlier }
-    const tables = manifest.tables.filter((table) => table.name !== left)
+    const tables = manifest.tables
+      .filter((table) => table.name !== left)
+      .map((table) => ({ ...table, columns: table.columns.filter((column) => !later.includes(column)) }))
     const content = name === manifestName ? Buffer.from(JSON.stringify({ ...manifest, tables })) : bytes
     await older.add(name, content)
     entries.push({ name, sha256: await sha256Of(content) })
