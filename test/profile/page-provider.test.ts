@@ -38,7 +38,7 @@ const provider = (more: Partial<Parameters<typeof createPageProvider>[0]> = {}) 
 
 const ask = (one = provider(), ref = talvora): Promise<ProviderAnswer> =>
   one.fetch(ref, {
-    deadlineMs: performance.now() + 6_000,
+    deadlineMs: performance.now() + 60_000,
     ageMaxMs: null,
     signal: new AbortController().signal,
   })
