@@ -21,6 +21,7 @@ export const routeExamples = ({ organizationId, keyId, requestId }: Scene): Rout
   waiting: 'none',
   projections: 'key_usage',
   jobs: 'none',
+  users: 'no-one',
   streams: ledgerStream(organizationId),
   revision: '0',
   at: '1',

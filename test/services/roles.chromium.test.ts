@@ -1,7 +1,6 @@
 /** Every page and every form of the table of routes, for every role, in a real Chromium: what is permitted, and what is refused. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { rolesThatMay } from '../../src/administration/roles.ts'
-import { createUser } from '../../src/administration/user-changes.ts'
 import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import { encoded } from '../dashboard/dashboard-host.ts'
@@ -17,6 +16,7 @@ import {
   type Window,
 } from './chromium/browser.ts'
 import { type Furnished, openFurnished } from './chromium/furnished.ts'
+import { userWhoChose } from './chromium/people.ts'
 import { fileRoutes, formRoutes, pageRoutes, passing, routeAt, routes } from './chromium/table.ts'
 
 let furnished: Furnished
@@ -38,9 +38,9 @@ afterAll(async () => {
 const open = async (role: UserRole, organizationId: string | null): Promise<Window> => {
   const name = `${role}-${organizationId === other.organizationId ? 'elsewhere' : 'here'}`
   const user = { name, role, organizationId, actor: 'cli:setup' }
-  const { password } = await createUser(furnished.room.foundation, user)
+  const person = await userWhoChose(furnished.room.foundation, user)
   const window = await chromium.open({ scheme: 'light', width: 1280 })
-  await signInAs(window, { name, password })
+  await signInAs(window, person)
   return window
 }
 

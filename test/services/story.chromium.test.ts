@@ -4,12 +4,15 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Page } from 'playwright-core'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Chromium, openChromium, picture, signInAs, type Window } from './chromium/browser.ts'
+import { type Chromium, openChromium, picture, type Window } from './chromium/browser.ts'
 import { downloaded, type Installation, openInstallation, pasted } from './chromium/installation.ts'
+import { type Person, signInFirst } from './chromium/people.ts'
 
 let house: Installation
 let chromium: Chromium
 let organization = ''
+/** As she signs in since her first time. */
+let ada: Person | undefined
 
 beforeAll(async () => {
   house = await openInstallation()
@@ -58,11 +61,11 @@ const saved = async (page: Page, name: string): Promise<string> => {
   return file
 }
 
-const open = async (person: { name: string; password: string }): Promise<Window> => {
+/** Those whose password was given to them choose their own. */
+const open = async (person: Person): Promise<Window & { person: Person }> => {
   const window = await chromium.open({ scheme: 'light', width: 1280 })
   await window.page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
-  await signInAs(window, person)
-  return window
+  return { ...window, person: await signInFirst(window, person) }
 }
 
 /** Issues a key, pastes the line that was copied into a terminal, and returns the id of the call. */
@@ -193,7 +196,6 @@ const verifyReceipt = async (page: Page, requestId: string): Promise<void> => {
   expect(changed).toMatchObject({ code: 1, err: expect.stringContaining('NOT PROVED') })
 }
 
-/** Everything that the page said about how far it is, without being loaded again. */
 const rebuildAndRollBack = async (page: Page): Promise<void> => {
   const told: string[] = []
   await page.exposeFunction('told', (progress: string) => told.push(progress))
@@ -244,9 +246,10 @@ const readAudit = async (page: Page): Promise<void> => {
 test(
   'a key is issued, its call is made, seen, explained, refunded and proved, prices and a month are settled, a projection is rebuilt',
   async () => {
-    const [ada, bob] = [await open(house.ada), await open(house.bob)]
-    const [page, second] = [ada.page, bob.page]
-    const complaints = (): string[] => [...ada.complaints(), ...bob.complaints()]
+    const [first, other] = [await open(house.ada), await open(house.bob)]
+    const [page, second] = [first.page, other.page]
+    ada = first.person
+    const complaints = (): string[] => [...first.complaints(), ...other.complaints()]
     const chapter = async <Result>(title: string, work: () => Promise<Result>): Promise<Result> => {
       const result = await work().catch(async (cause: unknown) => {
         await picture(page, 'story-fault')
@@ -275,12 +278,12 @@ test(
     const window = await chromium.open({ scheme: 'dark', width: 390, script: false })
     const { page } = window
     await page.goto(`${organization}/keys/new`)
-    await page.getByLabel('User').fill(house.ada.name)
-    await page.getByLabel('Password').fill(house.ada.password)
+    ada ??= (await open(house.ada)).person
+    await page.getByLabel('User').fill(ada.name)
+    await page.getByLabel('Password').fill(ada.password)
     await press(page, 'Sign in')
     // The link that was followed survives signing in.
     expect(pathOf(page)).toBe(`${organization}/keys/new`)
-    await page.getByLabel('Name').fill('')
     await page.getByLabel('Name').fill('without scripts')
     await press(page, 'Issue key')
     expect(await page.locator('button[data-copy]:visible').count()).toBe(0)

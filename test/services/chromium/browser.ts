@@ -87,12 +87,13 @@ export const picture = async (page: Page, name: string): Promise<void> => {
   if (folder !== undefined) await page.screenshot({ path: join(folder, `${name}.png`), fullPage: true })
 }
 
-/** Signs in by the form, and follows to where that leads. */
+/** Signs in by the form that a page leads to, and follows to where that leads. */
 export const signInAs = async (
   { page }: Window,
   { name, password }: { readonly name: string; readonly password: string },
+  from = '/login',
 ): Promise<void> => {
-  await page.goto('/login')
+  await page.goto(from)
   await page.fill('#name', name)
   await page.fill('#password', password)
   await Promise.all([

@@ -2,6 +2,7 @@
 import { setPriceOverride } from '../../../src/administration/price-overrides.ts'
 import { proposePriceBook } from '../../../src/administration/prices.ts'
 import { planRerate, pricesNamed } from '../../../src/administration/rerates.ts'
+import { createUser } from '../../../src/administration/user-changes.ts'
 import { createWebhook } from '../../../src/administration/webhooks.ts'
 import { type DashboardHost, openDashboardHost } from '../../dashboard/dashboard-host.ts'
 import { type RouteExamples, routeExamples } from '../../dashboard/route-examples.ts'
@@ -55,6 +56,7 @@ const furnish = async (
     ...{ organizationId, sku: 'ip_lookup', amount: 500_000n, reason: 'contract' },
     ...{ effectiveFrom: new Date(Date.now() + 60_000).toISOString(), actor },
   })
+  await createUser(foundation, { name: 'carol', role: 'finance', organizationId: null, actor })
   const { webhookId } = await createWebhook(foundation, {
     ...{ organizationId, url: new URL('https://hooks.example.com/ledger'), events: ['balance.low'], actor },
   })
@@ -65,5 +67,5 @@ const furnish = async (
   )
   const [lot] = rows
   if (lot === undefined) throw new Error('the scene has no lot')
-  return { prices: 'p1', rerates: proposed.run, lots: lot.grant_id, webhooks: webhookId }
+  return { prices: 'p1', rerates: proposed.run, lots: lot.grant_id, webhooks: webhookId, users: 'carol' }
 }

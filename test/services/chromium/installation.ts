@@ -15,8 +15,7 @@ import { writeHistory } from '../../bench/ledger-history.ts'
 import { openScene, type Scene } from '../../dashboard/scene.ts'
 import { testDatabase } from '../../support/postgres.ts'
 import { type Service, startService } from '../../support/service.ts'
-
-export type Person = { readonly name: string; readonly password: string }
+import type { Person } from './people.ts'
 
 export type Installation = {
   readonly service: Service
