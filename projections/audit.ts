@@ -51,7 +51,7 @@ export const audit: StatelessProjection = {
 const naming = new Set([
   ...['organization_id', 'key_id', 'successor_id', 'user', 'token_id', 'webhook_id', 'run', 'rerate_run'],
   ...['grant_id', 'adjustment_id', 'adjusts', 'override_id', 'subject_id', 'domain', 'sku', 'month', 'job'],
-  ...['run_id', 'rebuild_id', 'projection', 'projections', 'backup_id', 'stream'],
+  ...['run_id', 'rebuild_id', 'projection', 'projections', 'backup_id', 'stream', 'data'],
 ])
 const aboutMax = 20
 const aboutCharsMax = 300

@@ -79,6 +79,8 @@ const prices = {
 } as const satisfies Partial<Sentences>
 
 const installation = {
+  DataImported: ({ data, source, imported, as_of }) =>
+    `took in ${count(imported, 'record')} of ${data === 'profiles' ? 'people' : data}${source === null ? '' : ` from "${source}"`}${as_of === null ? '' : `, as they were at ${as_of}`}`,
   RebuildRequested: ({ projections, reason }) => `began to rebuild ${listed(projections)}${because(reason)}`,
   RebuildEnded: ({ projections, result, events, differences }) =>
     `rebuilt ${listed(projections)} from ${count(events, 'event')}: ${result}${differences === 0 ? '' : `, with ${count(differences, 'difference')} in money`}`,

@@ -9,6 +9,7 @@ import type { KeyedUse } from '../guard/keyed-use.ts'
 import type { EpochSealer, Secrets } from '../guard/secrets.ts'
 import type { Ledger } from '../ledger/commit.ts'
 import type { CapabilityCommand } from './command.ts'
+import type { DataSource } from './data-source.ts'
 import type { AnyCapabilityForm, DescribedCall } from './form.ts'
 
 /**
@@ -36,6 +37,10 @@ export type Capability<Settings = unknown> = {
   ) => InputVerdict | null | Promise<InputVerdict | null>
   /** What "doctor" looks at of it, without the database. */
   readonly checks?: (settings: Settings) => readonly CapabilityCheck[]
+  /** What its answers rest on, beside what partners send. Looked at for a page: cheap, or kept. */
+  readonly data?: (
+    storage: CapabilityStorage & { readonly settings: Settings },
+  ) => Promise<readonly DataSource[]>
   /** All stores of values that are sealed for more than a day. A value in no store ends with its epoch's key. */
   readonly sealed?: (storage: CapabilityStorage) => readonly SealedStore[]
   /** What it keeps under keys derived from SECRET_KEY for longer than a day. */

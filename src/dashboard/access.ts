@@ -97,6 +97,7 @@ export const actionOfRoute = {
   'POST /invite/withdraw': 'users.change',
   'GET /operations': 'system.read',
   'POST /operations/jobs/:job/run': 'jobs.run',
+  'GET /operations/data': 'system.read',
   'GET /operations/projections/:projection': 'system.read',
   'POST /operations/projections/:projection/rebuild': 'projections.change',
   'POST /operations/projections/:projection/cancel': 'projections.change',

@@ -56,6 +56,7 @@ export const dashboard =
       provider = null,
       outside,
       redisUrl,
+      dataSources,
     }: {
       insecureCookies?: boolean
       twoPerson: boolean
@@ -65,6 +66,7 @@ export const dashboard =
       redisUrl?: string | undefined
       publicUrl?: string | null
       provider?: ProviderSettings | null
+      dataSources: Dashboard['dataSources']
     },
   ): FastifyPluginAsync =>
   async (host) => {
@@ -83,6 +85,7 @@ export const dashboard =
       pixel,
       publicUrl,
       provider: provider === null ? null : createIdentityProvider(provider),
+      dataSources,
       works: createWorks(),
       firstSteps: createVisitorSteps(foundation),
       signIn: createSignIn(foundation.pool, users, foundation.secrets.sealer('dashboard device')),

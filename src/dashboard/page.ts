@@ -9,6 +9,7 @@ import type { PixelControls } from '../capabilities/index.ts'
 import type { Outside } from '../egress/outside.ts'
 import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
+import type { FoundData } from '../start/data-sources.ts'
 import { type Form, faultOf, formOf } from './form.ts'
 import { documentOf, type Html } from './html.ts'
 import type { IdentityProvider } from './identity-provider.ts'
@@ -46,6 +47,7 @@ export type Dashboard = {
   /** Where messages to webhooks may be sent, and how. */
   readonly outside: WebhooksOutside
   readonly pixel: PixelControls
+  readonly dataSources: () => Promise<FoundData>
 }
 
 /** There is no such page, organization or key. */

@@ -6,6 +6,7 @@ import { callerAddress } from '../guard/caller-address.ts'
 import { auditRoutes } from './audit-routes.ts'
 import { callRoutes } from './call-routes.ts'
 import { creditRoutes } from './credit-routes.ts'
+import { dataRoutes } from './data-routes.ts'
 import { eventRoutes } from './event-routes.ts'
 import { formOf } from './form.ts'
 import { gate, named } from './gate.ts'
@@ -143,6 +144,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   operationsRoutes(pages, context)
   eventRoutes(pages, context)
   auditRoutes(pages, context)
+  dataRoutes(pages, context)
   webhookRoutes(pages, context)
   pixelRoutes(pages, context)
   userRoutes(pages, context)

@@ -78,6 +78,7 @@ const audited = {
   SigningKeyAnnounced: true,
   LogTreeBegun: true,
   LogCheckpointed: false,
+  DataImported: true,
   WebhookCreated: true,
   WebhookDeleted: true,
   WebhookPaused: true,

@@ -18,6 +18,7 @@ import {
   priceOverrideWithdrawnV1,
   referenceReservedV1,
 } from './credits.ts'
+import { dataImportedV1 } from './data.ts'
 import { installationMovedV1, installationReopenedV1 } from './installations.ts'
 import { deadLettersRetriedV1, jobRequestedV1 } from './jobs.ts'
 import {
@@ -158,6 +159,7 @@ export const catalogue = {
   SigningKeyAnnounced: [signingKeyAnnouncedV1],
   LogTreeBegun: [logTreeBegunV1],
   LogCheckpointed: [logCheckpointedV1],
+  DataImported: [dataImportedV1],
   WebhookCreated: [webhookCreatedV1],
   WebhookDeleted: [webhookDeletedV1],
   WebhookPaused: [webhookPausedV1],

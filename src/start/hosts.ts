@@ -12,6 +12,7 @@ import type { Health } from '../metrics/health.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { operations } from '../metrics/routes.ts'
 import { type OpenCapabilities, openOutside } from './capabilities.ts'
+import { createDataSources } from './data-sources.ts'
 import { documentation, documentationForPeople } from './documentation.ts'
 import { downloads } from './downloads.ts'
 import { closeHost, listen, type Place } from './listen.ts'
@@ -66,6 +67,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         redisUrl: config.REDIS_URL,
         publicUrl: config.DASHBOARD_URL ?? null,
         provider: providerOf(config),
+        dataSources: createDataSources(foundation, { config, logger }),
       }),
     )
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })

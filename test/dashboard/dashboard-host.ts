@@ -22,6 +22,7 @@ import { openPriceBooks, type PriceBooks } from '../../src/ledger/price-books.ts
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createProjector } from '../../src/projector/run.ts'
 import { openCapabilities, openOutside } from '../../src/start/capabilities.ts'
+import { createDataSources } from '../../src/start/data-sources.ts'
 import { foldedBy } from '../support/house.ts'
 import { preparedDatabase } from '../support/postgres.ts'
 
@@ -106,7 +107,10 @@ export const openDashboardHost = async ({
   )
   const outside = { ...openOutside(config), exemptions: config.EGRESS_ALLOW.length > 0 }
   host.register(
-    dashboard(foundation, logger, { insecureCookies, twoPerson: twoPersonOf(config), outside, provider }),
+    dashboard(foundation, logger, {
+      ...{ insecureCookies, twoPerson: twoPersonOf(config), outside, provider },
+      dataSources: createDataSources(foundation, { config, logger }),
+    }),
   )
   await host.ready()
   return {

@@ -93,6 +93,7 @@ const paths = (): Readonly<Record<string, string>> => {
     rerate: `/rerates/${run}`,
     reconcile: '/reconcile',
     operations: '/operations',
+    data: '/operations/data',
     projection: '/operations/projections/key_usage',
     audit: '/audit',
     users: '/users',

@@ -10,6 +10,7 @@ import { companiesImport, companiesShow } from './company/commands.ts'
 import { createCompanies } from './company/companies.ts'
 import { createHomePages } from './company/home-page.ts'
 import { emailValidationCall } from './contract.ts'
+import { emailData } from './data.ts'
 import { createMailExchangers } from './dns/mail-exchangers.ts'
 import { emailValidationForm } from './form.ts'
 import { namedAddressOf } from './gather.ts'
@@ -102,6 +103,7 @@ export const emailValidation: Capability<EmailValidationSettings> = {
     }
   },
   checks: () => [listsAge()],
+  data: emailData,
   commands: [companiesImport, companiesShow, listsRefresh],
   recognizes: ({ secrets }, facts, text) => {
     if (facts.kind !== 'email_validation') return null

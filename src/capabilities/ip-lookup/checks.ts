@@ -3,9 +3,9 @@ import { type CapabilityCheck, SettingFault } from '../../call/capability.ts'
 import { type GeoSettings, openConfiguredDatabase } from './geo-settings.ts'
 
 /** Networks change hands: after half a year every tenth address is somewhere else. */
-const ageDaysMax = 180
+export const geoAgeDaysMax = 180
 
-const remedy =
+export const geoRemedy =
   'Set GEOIP_CITY_DB to a current file and renew it every month; "geo status" shows what would be served.'
 
 /** Whether the location files can be served, and how old they are. */
@@ -17,7 +17,9 @@ export const geoAge = (settings: GeoSettings): CapabilityCheck => ({
       const { build_date: built, age_days: days, files } = geo.status()
       geo.close()
       const says = `${files.map(({ path }) => path.slice(path.lastIndexOf('/') + 1)).join(', ')}: built ${built.slice(0, 10)}, ${days} days ago`
-      return days > ageDaysMax ? { level: 'warning', says, remedy } : { level: 'ok', says, remedy: null }
+      return days > geoAgeDaysMax
+        ? { level: 'warning', says, remedy: geoRemedy }
+        : { level: 'ok', says, remedy: null }
     } catch (error) {
       if (!(error instanceof SettingFault)) throw error
       return { level: 'fault', says: error.message, remedy: 'Put a sound file in its place, by renaming.' }

@@ -4,11 +4,14 @@ import { type ParsedAddress, parseAddress } from '../../egress/address.ts'
 import { geoAge } from './checks.ts'
 import { geoStatus } from './commands.ts'
 import { ipLookupCall, ipMissing, ipOfAnotherType, notAnAddress } from './contract.ts'
+import { createGeoData } from './data.ts'
 import { decide, type IpFindings, type LocatedAddress } from './decide.ts'
 import { gather, type IpLookupParts } from './gather.ts'
 import { type GeoSettings, openConfiguredDatabase } from './geo-settings.ts'
 import { rehearsal } from './rehearsal.ts'
 import { renderResult } from './render.ts'
+
+const geoData = createGeoData()
 
 /**
  * IP lookup: geolocation and network data for one address (Spec §4.2). It asks a local database only: no address leaves
@@ -33,6 +36,7 @@ export const ipLookup: Capability<GeoSettings> = {
   },
   commands: [geoStatus],
   checks: (settings) => [geoAge(settings)],
+  data: ({ settings }) => geoData(settings),
   recognizes: ({ secrets }, facts, text) => {
     if (facts.kind !== 'ip_lookup') return null
     const address = parseAddress(text)

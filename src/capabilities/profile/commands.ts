@@ -4,6 +4,7 @@ import { createGunzip } from 'node:zlib'
 import { profileCache } from '../../../projections/profile-cache.ts'
 import { InputFault, labelOf } from '../../administration/input.ts'
 import type { CapabilityCommand, Given } from '../../call/command.ts'
+import { recordImport } from '../../call/data-source.ts'
 import { importProfilesFrom } from './dataset/installed.ts'
 import { eraseProfile } from './record/erase.ts'
 import { identifiersOf, type ProfileSettings } from './settings.ts'
@@ -30,10 +31,17 @@ export const profilesImport: CapabilityCommand<ProfileSettings> = {
     const file = given.required('file')
     const input = file === '-' ? process.stdin : createReadStream(file)
     const stream = file.endsWith('.gz') ? unpacked(input) : input
-    const report = await importProfilesFrom(await storage(), settings, {
+    const open = await storage()
+    const report = await importProfilesFrom(open, settings, {
       stream: stream as AsyncIterable<Uint8Array>,
       onProgress: ({ lines, imported }) => progress(`${lines} lines read, ${imported} people imported`),
     })
+    if (report.imported > 0)
+      await recordImport(
+        open.eventLog,
+        { data: 'profiles', source: null, as_of: null, imported: report.imported },
+        open.operator,
+      )
     return {
       json: {
         lines: report.lines,

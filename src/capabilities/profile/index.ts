@@ -4,6 +4,7 @@ import { afterMs } from '../../concurrency/deadline.ts'
 import { readJsonLd } from '../../egress/json-ld.ts'
 import { profilesErase, profilesImport } from './commands.ts'
 import { type ProfileRequest, type ProfileResult, parseProfileRequest, profileCall } from './contract.ts'
+import { profileData } from './data.ts'
 import { seedProfiles } from './dataset/installed.ts'
 import { decide, type ProfileFindings } from './decide.ts'
 import { gather, type ProfileParts } from './gather.ts'
@@ -78,6 +79,7 @@ export const profile: Capability<ProfileSettings> = {
     }
   },
   commands: [profilesImport, profilesErase],
+  data: profileData,
   recognizes: recognizePerson,
   keyed: keyedUses,
   sealed: ({ pool, epochKeys }) => [

@@ -2,6 +2,7 @@ import { stat } from 'node:fs/promises'
 import { domainToASCII } from 'node:url'
 import { InputFault, instantOf } from '../../../administration/input.ts'
 import type { CapabilityCommand, Given } from '../../../call/command.ts'
+import { recordImport } from '../../../call/data-source.ts'
 import { readCompany } from './companies.ts'
 import { importCompanies } from './import.ts'
 import { registrableDomainOf } from './web-address.ts'
@@ -53,7 +54,7 @@ export const companiesImport: CapabilityCommand = {
   },
   run: async ({ storage, progress, interrupted }, given) => {
     const wanted = await importOf(given)
-    const { pool } = await storage()
+    const { pool, eventLog, operator } = await storage()
     const report = await importCompanies({
       pool,
       ...wanted,
@@ -61,6 +62,14 @@ export const companiesImport: CapabilityCommand = {
       onProgress: ({ read, imported, percent, rowsPerSecond }) =>
         progress(`${percent} %, ${read} records read, ${imported} imported, ${rowsPerSecond}/s`),
     })
+    const imported = report.added + report.changed
+    // The same file again changes nothing, and nothing is put down.
+    if (imported > 0)
+      await recordImport(
+        eventLog,
+        { data: 'companies', source: wanted.source.slice(0, 200), as_of: wanted.sourceUpdatedAt, imported },
+        operator,
+      )
     return {
       json: {
         read: report.read,

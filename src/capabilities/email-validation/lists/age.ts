@@ -4,7 +4,8 @@ import { listPath, readRefreshed, vendoredListFolder } from './file.ts'
 import { packagesPublished } from './packages.ts'
 
 /** Throw-away services take new domains every day: what a list of a quarter ago misses is what is used now. */
-const ageDaysMax = 90
+export const listsAgeDaysMax = 90
+export const listsRemedy = '"lists refresh", then SIGHUP to the service. Have it done every month.'
 const dayMs = 86_400_000
 
 /** When the lists of disposable and free domains that count are from: refreshed ones say so in their first line. */
@@ -18,11 +19,11 @@ export const listsAge = (folder = vendoredListFolder, clock: { now(): number } =
         ? 'of the packages'
         : `refreshed: ${refreshed.map(({ name, count }) => `${name} ${count}`).join(', ')}`
     const says = `domains ${from}; of ${oldest}, ${age} days ago`
-    return age > ageDaysMax
+    return age > listsAgeDaysMax
       ? {
           level: 'warning',
           says,
-          remedy: '"lists refresh", then SIGHUP to the service. Have it done every month.',
+          remedy: listsRemedy,
         }
       : { level: 'ok', says, remedy: null }
   },

@@ -1,0 +1,50 @@
+import { ulid } from 'ulid'
+import { appendNext } from '../event-log/append-next.ts'
+import { eventIdOf } from '../event-log/event-id.ts'
+import type { EventLog } from '../event-log/port.ts'
+import { encodeEvent } from '../event-log/stored-event.ts'
+import type { DataImported } from '../events/data.ts'
+import { operatorStream } from '../events/streams.ts'
+
+/** A list, a file or a table that answers rest on, as it is now. No member holds a person's data or a secret. */
+export type DataSource = {
+  readonly name: string
+  /** Where its data come from, for people. */
+  readonly from: string
+  /** Null where it has none. */
+  readonly version: string | null
+  /** How much it is, for people: `112,345 domains`. */
+  readonly holds: string
+  /** When its data are from; null where that cannot be told. */
+  readonly asOf: Date | null
+  /** Older, it is told by "doctor" and by an alert; null: there is no such bound. */
+  readonly ageDaysMax: number | null
+  /** Whose imports are events; null: who brought it is not recorded. */
+  readonly imported: DataImported['data'] | null
+  /** `host`: files of the machine that shows it; `installation`: the same for all processes. */
+  readonly place: 'host' | 'installation'
+  /** What to do when it is old or missing; null where nothing is to be done. */
+  readonly remedy: string | null
+}
+
+/** Puts down that data were taken in. Throws what `appendNext` throws. */
+export const recordImport = async (
+  eventLog: EventLog,
+  data: DataImported,
+  { actor }: { readonly actor: string },
+): Promise<void> => {
+  const id = eventIdOf(operatorStream, `DataImported/${ulid()}`, 0)
+  const effectiveAt = new Date().toISOString()
+  await appendNext(eventLog, operatorStream, [
+    encodeEvent({ type: 'DataImported', data }, { id, actor, effectiveAt }),
+  ])
+}
+
+const dayMs = 86_400_000
+
+/** In whole days. */
+export const ageDaysOf = (asOf: Date, nowMs: number): number =>
+  Math.max(0, Math.floor((nowMs - asOf.getTime()) / dayMs))
+
+export const isTooOld = ({ asOf, ageDaysMax }: DataSource, nowMs: number): boolean =>
+  asOf !== null && ageDaysMax !== null && ageDaysOf(asOf, nowMs) > ageDaysMax

@@ -1,0 +1,26 @@
+import { hostname } from 'node:os'
+import type { FastifyInstance } from 'fastify'
+import { lastImportOf } from '../administration/imports.ts'
+import { CommandRefused } from '../ledger/commit.ts'
+import { type Dashboard, sendPage, viewerOf } from './page.ts'
+import { dataPage } from './pages/data.ts'
+
+/** Where the rows of the audit stopped, its own page says so. */
+const notKnown = (error: unknown): null => {
+  if (error instanceof CommandRefused) return null
+  throw error
+}
+
+/** What answers rest on. */
+export const dataRoutes = (pages: FastifyInstance, { foundation, dataSources }: Dashboard): void => {
+  pages.get('/operations/data', async (request, reply) => {
+    const [{ sources, faults }, companies, profiles] = await Promise.all([
+      dataSources(),
+      lastImportOf(foundation, 'companies').catch(notKnown),
+      lastImportOf(foundation, 'profiles').catch(notKnown),
+    ])
+    const viewer = viewerOf(request, reply)
+    const view = { viewer, sources, faults, imports: { companies, profiles } }
+    return sendPage(reply, dataPage({ ...view, host: hostname(), nowMs: Date.now() }))
+  })
+}

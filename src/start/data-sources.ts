@@ -1,0 +1,38 @@
+import type { Logger } from 'pino'
+import type { DataSource } from '../call/data-source.ts'
+import { capabilities } from '../capabilities/index.ts'
+import type { Config } from '../config.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import type { AnyCapability } from './capabilities.ts'
+
+/** What answers rest on, of all capabilities. What cannot be looked at is told as that, and hides nothing else. */
+export type FoundData = { readonly sources: readonly DataSource[]; readonly faults: readonly string[] }
+
+/** However often a page is asked for, everything is looked at once in this time. */
+const keptMs = 10_000
+
+export const createDataSources = (
+  foundation: Foundation,
+  { config, logger }: { readonly config: Config; readonly logger: Logger },
+  all: readonly AnyCapability[] = capabilities,
+): (() => Promise<FoundData>) => {
+  let known: { readonly atMs: number; readonly found: Promise<FoundData> } | null = null
+  const look = async (): Promise<FoundData> => {
+    const looked = await Promise.allSettled(
+      all.map(async ({ data }) => (await data?.({ ...foundation, settings: config })) ?? []),
+    )
+    for (const one of looked)
+      if (one.status === 'rejected') logger.warn({ err: one.reason }, 'data sources: one cannot be looked at')
+    return {
+      sources: looked.flatMap((one) => (one.status === 'fulfilled' ? one.value : [])),
+      faults: looked.flatMap((one) =>
+        one.status === 'rejected' && one.reason instanceof Error ? [one.reason.message] : [],
+      ),
+    }
+  }
+  return () => {
+    const nowMs = performance.now()
+    if (known === null || nowMs - known.atMs > keptMs) known = { atMs: nowMs, found: look() }
+    return known.found
+  }
+}

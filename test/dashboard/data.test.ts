@@ -1,0 +1,100 @@
+/** What answers rest on, as the dashboard shows it, with lists and files that are there. */
+import { readFileSync } from 'node:fs'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { auditEntries } from '../../src/administration/audit.ts'
+import { putUser } from '../../src/administration/users.ts'
+import { type DataSource, isTooOld, recordImport } from '../../src/call/data-source.ts'
+import { listsAgeDaysMax } from '../../src/capabilities/email-validation/lists/age.ts'
+import { geoAgeDaysMax } from '../../src/capabilities/ip-lookup/checks.ts'
+import { documentOf } from '../../src/dashboard/html.ts'
+import { dataPage } from '../../src/dashboard/pages/data.ts'
+import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
+
+let room: DashboardHost
+let ada: Browser
+
+beforeAll(async () => {
+  room = await openDashboardHost({
+    environment: { PROFILE_PROVIDER: 'dataset,http', PROFILE_HTTP_URL: 'https://who.example/a-secret-path' },
+  })
+  const user = { name: 'ada', password: 'correct horse battery staple' }
+  await putUser(room.foundation.pool, user)
+  ada = await signedIn(room, user)
+})
+afterAll(() => room?.close())
+
+describe('data sources', () => {
+  test('are shown with where they are from, what they hold, their age, and who imported them', async () => {
+    await room.foundation.pool.query(
+      `insert into companies (domain, name, source, source_updated_at, preference, tie_break)
+       values ('a.example', 'A', 'Set <b>', '2026-10-01T00:00:00Z', 1, 'a'), ('b.example', 'B', 'Other', '2026-09-01T00:00:00Z', 1, 'b')`,
+    )
+    await recordImport(
+      room.foundation.eventLog,
+      { data: 'companies', source: 'Set <b>', as_of: '2026-10-01T00:00:00.000Z', imported: 2 },
+      { actor: 'user:ada' },
+    )
+    await room.caughtUp()
+    const { statusCode, body } = await ada.get('/operations/data')
+    expect(statusCode).toBe(200)
+    for (const name of [
+      'Disposable domains',
+      'Free-mail domains',
+      'Curated domains',
+      'Role names',
+      'Locations of IPv4',
+      'Locations of IPv6',
+      'Companies',
+      'Data set of people',
+      'Profiles kept',
+      'Suppressed identifiers',
+    ])
+      expect(body).toContain(`data-head="Data">${name}</th>`)
+    expect(body).toContain('2 companies')
+    expect(body).toContain('Other, Set &lt;b&gt;')
+    expect(body).toMatch(/by user:ada/)
+    expect(body).toContain('the source at who.example')
+    expect(body).not.toContain('a-secret-path')
+    expect(body).not.toContain('role="alert"')
+    expect((await ada.get('/operations')).body).toContain('href="/operations/data"')
+  })
+
+  test('of which an import is an event that the audit tells', async () => {
+    await room.caughtUp()
+    const filter = { since: null, actors: null, about: 'companies', type: 'DataImported', oldestFirst: false }
+    const told = await Array.fromAsync(auditEntries(room.foundation, filter, { max: 2 }))
+    expect(told.map(({ actor, says }) => ({ actor, says }))).toEqual([
+      {
+        actor: 'user:ada',
+        says: 'took in 2 records of companies from "Set <b>", as they were at 2026-10-01T00:00:00.000Z',
+      },
+    ])
+  })
+})
+
+test('one that is older than its bound is marked, and what to do is said then', () => {
+  const nowMs = Date.parse('2026-11-23T12:00:00.000Z')
+  const source = (ageDays: number): DataSource => ({
+    ...{ name: 'N', from: 'f', version: null, holds: 'h', imported: null, place: 'host' },
+    ...{ asOf: new Date(nowMs - ageDays * 86_400_000), ageDaysMax: 90, remedy: 'Refresh <it>.' },
+  })
+  expect([isTooOld(source(90), nowMs), isTooOld(source(91), nowMs)]).toEqual([false, true])
+  const pageOf = (sources: readonly DataSource[]): string =>
+    documentOf(
+      dataPage({
+        viewer: { user: 'ada', role: 'viewer', csrf: 'x', once: 'x' },
+        ...{ sources, faults: ['GEOIP_CITY_DB: <no>'], host: 'h', nowMs },
+        imports: { companies: null, profiles: null },
+      }),
+    )
+  expect(pageOf([source(91)])).toContain('Refresh &lt;it&gt;.')
+  expect(pageOf([source(91)])).toContain('<span class="mark bad">too old</span> 91 days')
+  expect(pageOf([source(90)])).not.toContain('Refresh')
+  expect(pageOf([])).toContain('GEOIP_CITY_DB: &lt;no&gt;')
+})
+
+test('alerts have the bounds of the pages and of "doctor"', () => {
+  const alerts = readFileSync(new URL('../../src/metrics/observe/alerts.yml', import.meta.url), 'utf8')
+  expect(alerts).toContain(`max(enrichment_email_lists_age_seconds) > ${listsAgeDaysMax} * 86400`)
+  expect(alerts).toContain(`max(enrichment_geo_database_age_seconds) > ${geoAgeDaysMax} * 86400`)
+})
