@@ -14,6 +14,8 @@ import { whoami } from './whoami/index.ts'
  */
 export const capabilities = [ipLookup, emailValidation, profile, pixel, whoami, account] as const
 
+/** What the processes know of mail servers. */
+export { type MailServer, mailServers } from './email-validation/mailbox/servers.ts'
 /** What people do with the pixel on the dashboard. */
 export {
   type CountedRules,

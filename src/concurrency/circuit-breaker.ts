@@ -12,7 +12,19 @@ export type CircuitBreaker<Cause> = {
   succeed(nowMs: number): void
   /** A call that passed came to no end that tells anything: another may try. */
   abandon(): void
-  state(nowMs: number): 'closed' | 'open' | 'half_open'
+  state(nowMs: number): BreakerState
+  /** For people; changes nothing. `forMs`: how much longer it is open; `cause`: of the last failure that opened it. */
+  standing(nowMs: number): BreakerStanding<Cause>
+}
+
+type BreakerState = 'closed' | 'open' | 'half_open'
+
+export type BreakerStanding<Cause> = {
+  readonly state: BreakerState
+  readonly cause: Cause | null
+  readonly forMs: number | null
+  /** How often it opened, trials that failed included. */
+  readonly openings: number
 }
 
 type FailureOptions = {
@@ -39,7 +51,10 @@ type BreakerBounds = {
 
 export const createCircuitBreaker = <Cause>(tally: Tally, bounds: BreakerBounds): CircuitBreaker<Cause> => {
   let opened: { cause: Cause; untilMs: number; forMs: number; trialUntilMs: number } | null = null
+  let openings = 0
   const isOpen = (nowMs: number): boolean => opened !== null && nowMs < opened.untilMs
+  const state = (nowMs: number): BreakerState =>
+    opened === null ? 'closed' : isOpen(nowMs) ? 'open' : 'half_open'
   return {
     refuses: (nowMs) => {
       if (opened === null) return null
@@ -55,6 +70,7 @@ export const createCircuitBreaker = <Cause>(tally: Tally, bounds: BreakerBounds)
       const nextMs = opened === null ? bounds.openMs : opened.forMs * (background ? 1 : 2)
       const forMs = Math.min(nextMs, bounds.openMsMax)
       opened = { cause, untilMs: nowMs + forMs, forMs, trialUntilMs: 0 }
+      openings++
     },
     succeed: (nowMs) => {
       if (opened === null) tally.succeeded(nowMs)
@@ -64,7 +80,11 @@ export const createCircuitBreaker = <Cause>(tally: Tally, bounds: BreakerBounds)
     abandon: () => {
       if (opened !== null) opened.trialUntilMs = 0
     },
-    state: (nowMs) => (opened === null ? 'closed' : isOpen(nowMs) ? 'open' : 'half_open'),
+    state,
+    standing: (nowMs) => ({
+      ...{ state: state(nowMs), cause: opened?.cause ?? null, openings },
+      forMs: opened !== null && isOpen(nowMs) ? opened.untilMs - nowMs : null,
+    }),
   }
 }
 

@@ -98,6 +98,7 @@ export const actionOfRoute = {
   'GET /operations': 'system.read',
   'POST /operations/jobs/:job/run': 'jobs.run',
   'GET /operations/data': 'system.read',
+  'GET /operations/mailboxes': 'system.read',
   'GET /operations/projections/:projection': 'system.read',
   'POST /operations/projections/:projection/rebuild': 'projections.change',
   'POST /operations/projections/:projection/cancel': 'projections.change',

@@ -13,6 +13,7 @@ import { gate, named } from './gate.ts'
 import { keyPageRoutes } from './key-page-routes.ts'
 import { keyRoutes } from './key-routes.ts'
 import { lotRoutes } from './lot-routes.ts'
+import { mailboxRoutes } from './mailbox-routes.ts'
 import { monthRoutes } from './month-routes.ts'
 import { nextOf } from './next.ts'
 import { operationsRoutes } from './operations-routes.ts'
@@ -145,6 +146,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   eventRoutes(pages, context)
   auditRoutes(pages, context)
   dataRoutes(pages, context)
+  mailboxRoutes(pages, context)
   webhookRoutes(pages, context)
   pixelRoutes(pages, context)
   userRoutes(pages, context)

@@ -94,6 +94,7 @@ const paths = (): Readonly<Record<string, string>> => {
     reconcile: '/reconcile',
     operations: '/operations',
     data: '/operations/data',
+    mailboxes: '/operations/mailboxes',
     projection: '/operations/projections/key_usage',
     audit: '/audit',
     users: '/users',

@@ -39,6 +39,7 @@ export const leftOutTables = {
   month_sums: 'kept again by the next statements',
   leases: 'of processes that live',
   processes: 'of processes that live',
+  mailbox_servers: 'of processes that live',
   secret_key_holders: 'of processes that live',
   profile_fetches: 'of processes that live',
   dashboard_forms: 'of forms that were taken; those that are open are of sessions that end',

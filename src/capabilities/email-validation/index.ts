@@ -21,6 +21,7 @@ import { createMailboxChecks, forgottenAtOnceMax } from './mailbox/checks.ts'
 import { createMailboxProbe, type MailboxObserver, type MailboxProbe } from './mailbox/probe.ts'
 import { createRecipientOf } from './mailbox/recipient-of.ts'
 import { askAgain, retrySealPurpose } from './mailbox/retry.ts'
+import { startReporting } from './mailbox/servers.ts'
 import { meterLists, meterMailboxes, observerOf } from './metrics.ts'
 import { readAddress } from './read-address.ts'
 
@@ -52,6 +53,8 @@ export const emailValidation: Capability<EmailValidationSettings> = {
     const checks = createMailboxChecks(pool)
     const sealer = epochKeys.sealer(retrySealPurpose)
     const fetchPage = outside.fetchPage
+    const reporting =
+      mailbox === null ? null : startReporting({ pool, lanes: () => mailbox.servers(), logger })
     meterMailboxes(meters, () => mailbox?.status() ?? null)
     let listsMs: number | undefined
     meterLists(meters, () => (listsMs ??= listsDayMs()))
@@ -99,7 +102,10 @@ export const emailValidation: Capability<EmailValidationSettings> = {
           logger.error({ err: error }, 'lists: the new ones are refused, the old ones keep answering')
         }
       },
-      close: async () => mailbox?.close(),
+      close: async () => {
+        await reporting?.close()
+        await mailbox?.close()
+      },
     }
   },
   checks: () => [listsAge()],

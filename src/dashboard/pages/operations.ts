@@ -25,7 +25,7 @@ export const operationsPage = ({ viewer, head, states, rebuilds, jobs }: Operati
     viewer,
     at: '/operations',
     main: html`<h1>Operations</h1>
-<nav class="places" aria-label="More of operations"><a href="/operations/data">Data sources</a></nav>
+<nav class="places" aria-label="More of operations"><a href="/operations/data">Data sources</a> <a href="/operations/mailboxes">Mailbox servers</a></nav>
 <section aria-labelledby="projections">
 <h2 id="projections">Projections</h2>
 <p class="note">Rows folded from the event log, which ends at position ${count(head)}.</p>

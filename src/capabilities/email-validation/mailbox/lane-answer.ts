@@ -1,5 +1,9 @@
 /** What is asked at one address of a mail server, within which bounds, and what comes of it. */
-import type { CircuitBreaker } from '../../../concurrency/circuit-breaker.ts'
+import {
+  type CircuitBreaker,
+  createCircuitBreaker,
+  failuresInARow,
+} from '../../../concurrency/circuit-breaker.ts'
 import type { SmtpStage } from './reply-rules.ts'
 import { refusesClient } from './smtp-classify.ts'
 import { SmtpFailure } from './smtp-connection.ts'
@@ -51,6 +55,13 @@ export type LaneAnswer =
 
 /** An answer that told us to stay away. */
 export type Cause = Extract<LaneAnswer, { kind: 'reply' | 'failure' }>
+
+export const laneBreaker = (bounds: LaneBounds): CircuitBreaker<Cause> =>
+  createCircuitBreaker(failuresInARow(bounds.breakerStrikes), {
+    openMs: bounds.breakerOpenMs,
+    openMsMax: bounds.breakerOpenMsMax,
+    trialMs: bounds.totalTimeoutMs,
+  })
 
 /** In a used session: it broke, or it is refused something that a fresh one would be granted. */
 export const isWornOut = (answer: LaneAnswer): boolean => {

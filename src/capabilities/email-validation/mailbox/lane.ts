@@ -2,11 +2,7 @@
  * Everything we do at one address of a mail server: a few sessions that are used again, a rate, a queue and a breaker. Providers
  * count what comes from us, so the bounds belong to the address and not to the caller.
  */
-import {
-  type CircuitBreaker,
-  createCircuitBreaker,
-  failuresInARow,
-} from '../../../concurrency/circuit-breaker.ts'
+import type { CircuitBreaker } from '../../../concurrency/circuit-breaker.ts'
 import { within } from '../../../concurrency/deadline.ts'
 import { type Held, HeldSessions } from './held-sessions.ts'
 import {
@@ -16,8 +12,10 @@ import {
   isWornOut,
   type LaneAnswer,
   type LaneBounds,
+  laneBreaker,
   type Question,
 } from './lane-answer.ts'
+import { type LaneReport, LaneTally, reportOf } from './lane-report.ts'
 import { createTokenBucket, type TokenBucket } from './rate.ts'
 import { SmtpFailure } from './smtp-connection.ts'
 import { openSession, type SessionOptions, type SmtpSession } from './smtp-session.ts'
@@ -48,6 +46,7 @@ export class MailboxLane {
   readonly #bucket: TokenBucket
   readonly #sessions: HeldSessions
   readonly #waiting = new Waiters()
+  readonly #tally = new LaneTally()
   #opening = 0
   #rateTimer: NodeJS.Timeout | undefined
   #closing = false
@@ -62,11 +61,7 @@ export class MailboxLane {
     this.#around = around
     this.#sessions = new HeldSessions(bounds)
     this.#bucket = createTokenBucket({ perSecond: bounds.checksPerSecond, burst: bounds.checksBurst })
-    this.#breaker = createCircuitBreaker(failuresInARow(bounds.breakerStrikes), {
-      openMs: bounds.breakerOpenMs,
-      openMsMax: bounds.breakerOpenMsMax,
-      trialMs: bounds.totalTimeoutMs,
-    })
+    this.#breaker = laneBreaker(bounds)
   }
 
   /** Nothing is under way and nothing is remembered that would be missed. */
@@ -82,6 +77,13 @@ export class MailboxLane {
     return { sessions: size + this.#opening, idle, waiting: this.#waiting.line.length, breakerOpen }
   }
 
+  get report(): LaneReport {
+    const nowMs = this.#around.clock()
+    const throttle = { sessionsMax: this.#sessionsMax(), plain: nowMs < this.#plainUntilMs }
+    const of = { address: this.#address, ...this.status, ...throttle }
+    return reportOf(of, this.#tally, this.#breaker.standing(nowMs))
+  }
+
   /** There is a session that could take one more recipient at once. */
   get ready(): boolean {
     return this.#sessions.ready
@@ -92,6 +94,10 @@ export class MailboxLane {
    * at the server. Never rejects.
    */
   async ask(question: Question, signal: AbortSignal): Promise<LaneAnswer> {
+    return this.#tally.note(question, await this.#askTwice(question, signal))
+  }
+
+  async #askTwice(question: Question, signal: AbortSignal): Promise<LaneAnswer> {
     const refused = this.#closing ? null : this.#breaker.refuses(this.#around.clock())
     if (refused !== null) return { kind: 'open', ...refused }
     const first = await this.#askOnce(question, { fresh: false, signal })

@@ -1,6 +1,7 @@
 /** The lanes of all addresses, and the sessions they may hold between them. */
 import { type LaneSurroundings, MailboxLane } from './lane.ts'
 import type { LaneBounds } from './lane-answer.ts'
+import type { LaneReport } from './lane-report.ts'
 
 export type PoolBounds = LaneBounds & {
   readonly sessionsMax: number
@@ -68,6 +69,14 @@ export class MailboxPool {
       breakersOpen: sum(({ breakerOpen }) => (breakerOpen ? 1 : 0)),
       sessionsOpened: this.#sessionsOpened,
     }
+  }
+
+  /** Of the addresses used last, the latest first. */
+  reports(max: number): LaneReport[] {
+    return [...this.#lanes.values()]
+      .slice(-max)
+      .reverse()
+      .map(({ report }) => report)
   }
 
   async close(): Promise<void> {

@@ -9,6 +9,7 @@ import { deadlineSignal } from '../../../concurrency/deadline.ts'
 import { createFairShare } from '../../../concurrency/fair-share.ts'
 import type { EmailAddress, MailboxEvidence, MailboxOutcome, MxTarget } from '../evidence.ts'
 import { evidence, evidenceOf, isFinal, isUnreached, moreTelling } from './answer-evidence.ts'
+import type { LaneReport } from './lane-report.ts'
 import { MailboxPool, type PoolBounds, type PoolStatus } from './pool.ts'
 import { refusesUnknown } from './providers.ts'
 import { RandomRecipients } from './random-recipients.ts'
@@ -63,6 +64,9 @@ const mailboxBounds: MailboxBounds = {
   catchAllMs: 86_400_000,
 }
 
+/** Of as many addresses is told what is known: more is a walk through memory every few seconds. */
+const serversMax = 2_000
+
 type MailboxProbeOptions = {
   readonly port: number
   /** The name we give ourselves: a host name, or an address literal. */
@@ -105,6 +109,8 @@ export type MailboxProbe = {
   /** Whoever waits for a session is told at once, checks under way have a second; sessions are taken leave of. */
   close(): Promise<void>
   status(): MailboxStatus
+  /** What is known of the servers asked last, for people. */
+  servers(): readonly LaneReport[]
 }
 
 /** @throws AssertionError where the HELO name or the sender is not well-formed. */
@@ -164,6 +170,10 @@ class Probe implements MailboxProbe {
       checksUnderWay: this.#underWay.inProgress,
       catchAllDomains: this.#random.size,
     }
+  }
+
+  servers(): readonly LaneReport[] {
+    return this.#pool.reports(serversMax)
   }
 
   async #check(
