@@ -143,14 +143,10 @@ export const userPage = ({
       ['Role', user.role],
       ['Organization', organizationLink(user.organizationId)],
       ['State', stateOf(user)],
-      ['Last sign-in', user.lastSignInAt === null ? 'not known' : utc(user.lastSignInAt)],
-      [
-        'Made',
-        logged === undefined ? utc(user.createdAt) : html`${utc(user.createdAt)} by ${logged.createdBy}`,
-      ],
       ['Open sessions', count(user.sessions)],
       ['Tokens', count(user.tokens)],
     ])}
+<p class="note">Made at ${utc(user.createdAt)}${logged !== undefined && ` by ${logged.createdBy}`}. Last sign-in: ${user.lastSignInAt === null ? 'not known' : utc(user.lastSignInAt)}.</p>
 ${standing.kind === 'refused' && html`<p class="notice">${standing.says}${logged?.disabled != null && html`: ${logged.disabled.reason}`}.</p>`}
 <p><a href="/audit?about=${encodeURIComponent(user.name)}">What was done to ${user.name}</a> · <a href="/audit?actor=${encodeURIComponent(user.name)}">what ${user.name} did</a></p>
 ${faultNotice(fault)}

@@ -1,4 +1,5 @@
 /** A dashboard with something on every page, served to a real Chromium: two organizations, and one thing of each kind. */
+import { inviteUser } from '../../../src/administration/invitations.ts'
 import { setPriceOverride } from '../../../src/administration/price-overrides.ts'
 import { proposePriceBook } from '../../../src/administration/prices.ts'
 import { planRerate, pricesNamed } from '../../../src/administration/rerates.ts'
@@ -56,10 +57,11 @@ const furnish = async (
     ...{ organizationId, sku: 'ip_lookup', amount: 500_000n, reason: 'contract' },
     ...{ effectiveFrom: new Date(Date.now() + 60_000).toISOString(), actor },
   })
-  await createUser(foundation, { name: 'carol', role: 'finance', organizationId: null, actor })
   const { webhookId } = await createWebhook(foundation, {
     ...{ organizationId, url: new URL('https://hooks.example.com/ledger'), events: ['balance.low'], actor },
   })
+  await createUser(foundation, { name: 'grace', role: 'partner', organizationId, actor })
+  await inviteUser(foundation, { name: 'heidi', role: 'viewer', organizationId: null, actor })
   await caughtUp()
   const { rows } = await foundation.pool.query<{ grant_id: string }>(
     'select grant_id from account_lots where organization_id = $1 and remaining_micro > 0 limit 1',
@@ -67,5 +69,5 @@ const furnish = async (
   )
   const [lot] = rows
   if (lot === undefined) throw new Error('the scene has no lot')
-  return { prices: 'p1', rerates: proposed.run, lots: lot.grant_id, webhooks: webhookId, users: 'carol' }
+  return { prices: 'p1', rerates: proposed.run, lots: lot.grant_id, webhooks: webhookId, users: 'grace' }
 }
