@@ -1,0 +1,104 @@
+/** What a person meets before there is a session, in a real Chromium: first steps, an invitation, a provider of identities. */
+import { createServer } from 'node:http'
+import type { Page } from 'playwright-core'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { inviteUser } from '../../src/administration/invitations.ts'
+import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
+import {
+  client,
+  closed,
+  listening,
+  openTestProvider,
+  type TestProvider,
+} from '../support/identity-provider.ts'
+import { axeFindings, type Chromium, openChromium, overhang, picture, screens } from './chromium/browser.ts'
+
+let room: DashboardHost
+let provider: TestProvider
+let chromium: Chromium
+let baseUrl = ''
+const invited = 'ada@example.com'
+const chosen = 'four words and a number 7'
+
+beforeAll(async () => {
+  // The provider wants to know the dashboard's address, and the dashboard the provider's: a port that is free is kept for the one.
+  const place = createServer()
+  baseUrl = await listening(place)
+  await closed(place)
+  provider = await openTestProvider({
+    redirectUri: `${baseUrl}/login/provider/callback`,
+    claimsOf: (account) => ({ email: account, email_verified: true }),
+  })
+  room = await openDashboardHost({ provider: { issuer: provider.issuer, ...client, nameClaim: 'email' } })
+  await room.host.listen({ host: '127.0.0.1', port: Number(new URL(baseUrl).port) })
+  chromium = await openChromium(baseUrl)
+}, 60_000)
+afterAll(async () => {
+  await chromium?.close()
+  await room?.close()
+  await provider?.close()
+})
+
+const invitation = async (name: string): Promise<string> => {
+  const { secret } = await inviteUser(room.foundation, {
+    ...{ name, role: 'admin', organizationId: null, actor: 'cli:setup' },
+  })
+  return `/invitations/${secret}`
+}
+
+const wrongWith = async (page: Page, complaints: () => string[]) => {
+  const found = { said: complaints(), beyond: await overhang(page), axe: await axeFindings(page) }
+  return found.said.length > 0 || found.beyond > 0 || found.axe.length > 0 ? found : null
+}
+
+// Before the first user: afterwards no visitor is told what to type.
+describe.each(screens)('in a $scheme window of $width pixels', ({ scheme, width }) => {
+  test('the sign-in page with first steps and a provider, an invitation and a link that opens nothing are whole', async () => {
+    const { page, complaints, close } = await chromium.open({ scheme, width })
+    for (const [name, path, says] of [
+      ['first-steps', '/login', 'user create ada'],
+      ['invitation', await invitation(`visitor-${scheme}-${width}`), 'Welcome, visitor'],
+      ['invitation-ended', `/invitations/${'x'.repeat(43)}`, 'This link opens nothing'],
+    ] as const) {
+      await page.goto(path, { waitUntil: 'networkidle' })
+      await picture(page, `${name}-${scheme}-${width}`)
+      expect(await page.locator('main').innerText()).toContain(says)
+      const isGone = ({ length }: string[]): boolean => name === 'invitation-ended' && length === 1
+      expect([
+        name,
+        await wrongWith(page, () => [complaints()].filter((one) => !isGone(one)).flat()),
+      ]).toEqual([name, null])
+    }
+    await close()
+  }, 60_000)
+})
+
+test('a person accepts the invitation by clicks, signs in with the password, and then with the provider', async () => {
+  const { page, complaints, close } = await chromium.open({ scheme: 'light', width: 390 })
+  await page.goto(await invitation(invited))
+  await page.fill('#new', chosen)
+  await page.fill('#again', chosen)
+  await page.click('button[type=submit]')
+  await page.waitForURL('**/login')
+  await page.fill('#name', invited)
+  await page.fill('#password', chosen)
+  await page.click('button[type=submit]')
+  await page.waitForURL('**/')
+  await page.click('text=Sign out')
+  await page.waitForURL('**/login')
+
+  await page.goto('/login?next=/users')
+  await page.click('text=Sign in with')
+  await page.waitForURL(`${provider.issuer}/**`)
+  await page.fill('[name=login]', invited)
+  await page.fill('[name=password]', 'any')
+  await page.click('button[type=submit]')
+  await page.waitForSelector('text=Continue')
+  await page.click('text=Continue')
+  await page.waitForURL('**/users')
+  expect(await page.locator('main').innerText()).toContain(invited)
+  expect(complaints().filter((said) => said.includes(baseUrl) || said.includes('Content Security'))).toEqual(
+    [],
+  )
+  await close()
+}, 60_000)
