@@ -25,7 +25,6 @@ export const routeExamples = ({ organizationId, keyId, requestId }: Scene): Rout
   streams: ledgerStream(organizationId),
   revision: '0',
   at: '1',
-  users: 'none',
   webhooks: 'wh_01J8ZQ5V7N3K2M4P6R8T0W1X2Y',
 })
 
