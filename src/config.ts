@@ -18,6 +18,11 @@ const portFrom = (min: 0 | 1) =>
     )
     .transform(Number)
 const port = portFrom(0)
+const whole = ({ min, max }: { min: number; max: number }, says: string) =>
+  z
+    .string()
+    .refine((text) => /^[1-9]\d{0,8}$/.test(text) && Number(text) >= min && Number(text) <= max, says)
+    .transform(Number)
 const roleName = z.enum(['api', 'dashboard', 'projector', 'jobs'])
 
 const list = (text: string): string[] =>
@@ -73,6 +78,10 @@ const variables = z.object({
   OIDC_CLIENT_ID: z.string().min(1).max(500).optional(),
   OIDC_CLIENT_SECRET: z.string().min(1).max(4_096).optional(),
   OIDC_NAME_CLAIM: claimName.default('email'),
+  DASHBOARD_IDLE_MINUTES: whole(
+    { min: 5, max: 720 },
+    'whole minutes from 5 to 720, which is as long as a sign-in lasts',
+  ).default(60),
   DATA_DIR: z.string().min(1).default('.data'),
   KEY_DIR: z.string().min(1).optional(),
   DATABASE_URL: z
@@ -179,19 +188,11 @@ const variables = z.object({
     .optional(),
   PROFILE_HTTP_KEY: z.string().min(1).max(4_096).optional(),
   PROFILE_HTTP_MAPPING: z.string().min(1).optional(),
-  PROFILE_HTTP_TIMEOUT_MS: z
-    .string()
-    .refine(
-      (text) => /^\d{3,4}$/.test(text) && Number(text) >= 100 && Number(text) <= 8_000,
-      'milliseconds from 100 to 8000, which is all a call has',
-    )
-    .transform(Number)
-    .default(8_000),
-  PROFILE_FETCHES_MAX: z
-    .string()
-    .refine((text) => /^\d{1,4}$/.test(text) && Number(text) >= 1, 'how many at once, from 1 to 9999')
-    .transform(Number)
-    .default(100),
+  PROFILE_HTTP_TIMEOUT_MS: whole(
+    { min: 100, max: 8_000 },
+    'milliseconds from 100 to 8000, which is all a call has',
+  ).default(8_000),
+  PROFILE_FETCHES_MAX: whole({ min: 1, max: 9_999 }, 'how many at once, from 1 to 9999').default(100),
   PROFILE_PAGE_URL: z
     .string()
     .regex(/^https?:\/\//, 'a URL with {lid} in it')

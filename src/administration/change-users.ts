@@ -12,7 +12,7 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import { InputFault } from './input.ts'
 import { noOperators, type OperatorState, operatorsSince } from './operators.ts'
-import { type Standing, standingOf, type UserRow } from './users.ts'
+import { type Standing, standingOf, type UserRow, userColumns } from './users.ts'
 
 /**
  * How a change of users is made: the event comes first and is what counts; the row follows in the same transaction, under a lock
@@ -46,10 +46,9 @@ const usersMax = 10_000
 
 /** All there are, by name. */
 export const userRows = async (client: Pick<pg.Pool, 'query'>): Promise<UserRow[]> => {
-  const { rows } = await client.query<UserRow>(
-    'select name, created_at, role, organization_id, disabled_at from users order by name limit $1',
-    [usersMax],
-  )
+  const { rows } = await client.query<UserRow>(`select ${userColumns} from users order by name limit $1`, [
+    usersMax,
+  ])
   return rows
 }
 

@@ -47,7 +47,7 @@ export const createUser = async (
       events: [{ type: 'UserCreated', data }],
       writeRow: async (client) => {
         const password = freshPassword()
-        await putUser(client, { name, password, role, organizationId, createdAt })
+        await putUser(client, { name, password, given: true, role, organizationId, createdAt })
         return { password, role }
       },
     }
@@ -85,7 +85,7 @@ export const changeRole = async (
 }
 
 /**
- * A new password, the person's own choice or a fresh one, which is kept nowhere; sessions of the old one end. Tokens go on: they are
+ * A new password, the person's own choice or a fresh one, which is kept nowhere and has to be replaced by its person; sessions of the old one end. Tokens go on: they are
  * revoked by themselves.
  */
 export const changePassword = (
@@ -100,7 +100,7 @@ export const changePassword = (
       events: [{ type: 'UserPasswordChanged', data }],
       writeRow: async (client) => {
         const password = chosen ?? freshPassword()
-        await putUser(client, { name, password })
+        await putUser(client, { name, password, given: chosen === undefined })
         return { password }
       },
     }
@@ -151,7 +151,7 @@ export const listUsers = async ({ pool, eventLog }: Parts): Promise<ListedUser[]
   const state = await operatorsSince(eventLog, noOperators)
   const rows = await userRows(pool)
   const { rows: sessions } = await pool.query<{ name: string; open: number }>(
-    'select user_name as name, count(*)::int as open from dashboard_sessions where expires_at > now() group by 1',
+    'select user_name as name, count(*)::int as open from dashboard_sessions where expires_at > now() and idle_until > now() group by 1',
   )
   return rows.map((row) => {
     const logged = state.users.get(row.name)

@@ -48,41 +48,47 @@ export type UserRow = {
   readonly role: UserRole
   readonly organization_id: string | null
   readonly disabled_at: Date | null
+  /** The system made the password; the person has not chosen one yet. */
+  readonly password_given: boolean
 }
+
+export const userColumns = 'name, created_at, role, organization_id, disabled_at, password_given'
 
 /**
  * Writes a user's row: makes it, or gives one that is there a new password, which ends its sessions. Without a role an admin, as every
- * user was before there were roles.
+ * user was before there were roles. `given`: the password is one that the person has to replace.
  */
 export const putUser = async (
   pool: Pick<pg.Pool, 'query'>,
   {
     name,
     password,
+    given = false,
     role = 'admin',
     organizationId = null,
     createdAt = new Date().toISOString(),
   }: {
     name: string
     password: string
+    given?: boolean
     role?: UserRole
     organizationId?: string | null
     createdAt?: string
   },
 ): Promise<void> => {
   await pool.query(
-    `insert into users (name, password_phc, role, organization_id, created_at) values ($1, $2, $3, $4, $5)
-     on conflict (name) do update set password_phc = excluded.password_phc`,
-    [name, await hashPassword(password), role, organizationId, createdAt],
+    `insert into users (name, password_phc, role, organization_id, created_at, password_given)
+     values ($1, $2, $3, $4, $5, $6)
+     on conflict (name) do update set password_phc = excluded.password_phc, password_given = excluded.password_given`,
+    [name, await hashPassword(password), role, organizationId, createdAt, given],
   )
 }
 
 /** Null: there is no such user. */
 export const userRow = async (pool: Pick<pg.Pool, 'query'>, name: string): Promise<UserRow | null> => {
-  const { rows } = await pool.query<UserRow>(
-    'select name, created_at, role, organization_id, disabled_at from users where name = $1',
-    [name.length <= userNameMax && !name.includes('\0') ? name : ''],
-  )
+  const { rows } = await pool.query<UserRow>(`select ${userColumns} from users where name = $1`, [
+    name.length <= userNameMax && !name.includes('\0') ? name : '',
+  ])
   return rows[0] ?? null
 }
 
@@ -93,6 +99,8 @@ export type Standing =
       readonly user: string
       readonly role: UserRole
       readonly organizationId: string | null
+      /** The password is one that the system made: in the dashboard it opens nothing but the form that replaces it. */
+      readonly passwordGiven: boolean
     }
   | { readonly kind: 'refused'; readonly why: 'missing' | 'disabled' | 'another'; readonly says: string }
 
@@ -119,6 +127,7 @@ export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser
     ...{ kind: 'acts', user: name },
     role: logged?.role ?? row.role,
     organizationId: logged === undefined ? row.organization_id : logged.organizationId,
+    passwordGiven: row.password_given,
   }
 }
 

@@ -19,6 +19,7 @@ import { assetOf, assetVersion } from './assets.ts'
 import { ConnectionInsecure, nameCookies } from './cookies.ts'
 import { capitalized } from './format.ts'
 import { RoleForbids } from './gate.ts'
+import { PasswordNotChosen } from './given-password.ts'
 import { createIdentityProvider, type ProviderSettings } from './identity-provider.ts'
 import { invitationRoutes } from './invitation-routes.ts'
 import { FormSentBefore } from './once.ts'
@@ -37,6 +38,19 @@ import {
 } from './session.ts'
 import { createSignIn } from './sign-in.ts'
 import { createWorks } from './works.ts'
+
+type DashboardOptions = {
+  insecureCookies?: boolean
+  twoPerson: boolean
+  apiUrl?: string | null
+  outside: WebhooksOutside
+  /** Where pixel hits are counted; undefined: in the database. */
+  redisUrl?: string | undefined
+  publicUrl?: string | null
+  provider?: ProviderSettings | null
+  dataSources: Dashboard['dataSources']
+  idleMinutes?: number
+}
 
 /**
  * The pages people click: a plugin of the host that also answers calls. Parsers, cookies, headers and errors of the
@@ -57,17 +71,8 @@ export const dashboard =
       outside,
       redisUrl,
       dataSources,
-    }: {
-      insecureCookies?: boolean
-      twoPerson: boolean
-      apiUrl?: string | null
-      outside: WebhooksOutside
-      /** Where pixel hits are counted; undefined: in the database. */
-      redisUrl?: string | undefined
-      publicUrl?: string | null
-      provider?: ProviderSettings | null
-      dataSources: Dashboard['dataSources']
-    },
+      idleMinutes = 60,
+    }: DashboardOptions,
   ): FastifyPluginAsync =>
   async (host) => {
     const users = openUserDirectory(foundation)
@@ -86,6 +91,7 @@ export const dashboard =
       publicUrl,
       provider: provider === null ? null : createIdentityProvider(provider),
       dataSources,
+      idleMinutes,
       works: createWorks(),
       firstSteps: createVisitorSteps(foundation),
       signIn: createSignIn(foundation.pool, users, foundation.secrets.sealer('dashboard device')),
@@ -133,7 +139,7 @@ const openPages = async (
     // The text is no API key's secret, so the HMAC under the keys' pepper is known to no one and the same in every process.
     // Of several the first signs, and all are believed.
     secret: secrets.cookieSecrets('dashboard session cookie'),
-    store: sessionStore(pool),
+    store: sessionStore(pool, context.idleMinutes),
     cookieName: sessionCookie,
     cookie: { path: '/', httpOnly: true, sameSite: 'lax', secure: 'auto', maxAge: sessionLifetimeMs },
     saveUninitialized: false,
@@ -217,6 +223,13 @@ const faultShown = (error: FastifyError): ShownFault => {
     }
   if (error instanceof CommandRefused)
     return { status: 422, title: 'Not done', advice: `${capitalized(error.message)}.` }
+  if (error instanceof PasswordNotChosen)
+    return {
+      status: 403,
+      title: 'Choose a password first',
+      advice:
+        'Your password was made for you. Nothing was done. Open the page behind your name and choose one of your own; everything else opens then.',
+    }
   if (error instanceof RoleForbids) return { status: 403, title: 'Not for you', advice: error.message }
   if (error instanceof ConnectionInsecure)
     return {

@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { mayDo, rolesThatMay } from '../administration/roles.ts'
 import type { Standing } from '../administration/users.ts'
 import { actionAt } from './access.ts'
+import { chooseFirst, withNext } from './given-password.ts'
 import { nextOf } from './next.ts'
 import { type Dashboard, type OrganizationParams, PageMissing } from './page.ts'
 
@@ -43,10 +44,11 @@ export const gate =
     const standing = user === undefined ? null : await users.standing(user)
     if (standing?.kind !== 'acts') {
       if (user !== undefined) await request.session.destroy()
-      const next = nextOf(request.url)
-      return reply.redirect(next === '/' ? '/login' : `/login?next=${encodeURIComponent(next)}`, 303)
+      return reply.redirect(withNext('/login', nextOf(request.url)), 303)
     }
     request.standing = standing
+    const led = chooseFirst(standing, request, reply)
+    if (led !== undefined) return led
     const { role, organizationId: own } = standing
     const path = request.routeOptions.url ?? ''
     if (own !== null) {

@@ -5,7 +5,9 @@ import { changePassword } from '../administration/user-changes.ts'
 import { checkPassword } from '../administration/users.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import type { Form } from './form.ts'
+import { type Form, formOf } from './form.ts'
+import { withNext } from './given-password.ts'
+import { nextOf } from './next.ts'
 import { attemptOnce, type Dashboard, sendPage, viewerOf } from './page.ts'
 import type { FormFault } from './pages/layout.ts'
 import { ownPage } from './pages/own.ts'
@@ -22,6 +24,8 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     ownPage({
       viewer,
       organizationId: request.standing?.organizationId ?? null,
+      given: request.standing?.passwordGiven === true && request.session.byProvider !== true,
+      next: nextOf(formOf(request.method === 'GET' ? request.query : request.body).text('next')),
       sessions: await sessionsOf(pool, viewer.user, request.session.sessionId),
       fault,
     })
@@ -38,7 +42,8 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     if ('fault' in outcome) return sendPage(reply.code(422), await shown(request, viewer, outcome.fault))
     // Every session of the old password has ended, this one too.
     await request.session.destroy()
-    return reply.clearCookie(sessionCookie, { path: '/' }).redirect('/login', 303)
+    const next = nextOf(formOf(request.body).text('next'))
+    return reply.clearCookie(sessionCookie, { path: '/' }).redirect(withNext('/login', next), 303)
   })
 
   pages.post('/me/sessions/end', async (request, reply) => {
@@ -69,5 +74,7 @@ const newPassword = async (
   if (verdict.kind === 'limited')
     throw new CommandRefused(`too many attempts; try again in ${verdict.retryAfterSeconds} seconds`)
   if (verdict.kind !== 'signed_in') throw new InputFault('present', 'it is not your password')
+  if (chosen === form.text('present'))
+    throw new InputFault('new', 'it is the present password: choose another one')
   await changePassword(foundation, { name: user, chosen, ...provedOperator(user) })
 }

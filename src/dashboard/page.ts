@@ -37,6 +37,8 @@ export type Dashboard = {
   readonly twoPerson: boolean
   /** Where this service answers calls, for lines to copy; null where another one does. */
   readonly apiUrl: string | null
+  /** After which a session ends in which its person asks for nothing. */
+  readonly idleMinutes: number
   readonly works: Works
   /** People may sign in with it too; null: with a password alone. */
   readonly provider: IdentityProvider | null

@@ -163,6 +163,7 @@ const signedIn = async (
   await signIns.signedIn({ user, address, knownDevice: known !== null, way })
   await request.session.regenerate()
   request.session.user = user
+  request.session.byProvider = true
   reply.setCookie(deviceCookie, devices.seal(known ?? randomUUID(), user), deviceCookieOptions)
   logger.info({ user, address, way }, 'dashboard: signed in')
 }

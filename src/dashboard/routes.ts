@@ -10,6 +10,7 @@ import { dataRoutes } from './data-routes.ts'
 import { eventRoutes } from './event-routes.ts'
 import { formOf } from './form.ts'
 import { gate, named } from './gate.ts'
+import { endWhenIdle, idleNotice } from './idle.ts'
 import { keyPageRoutes } from './key-page-routes.ts'
 import { keyRoutes } from './key-routes.ts'
 import { lotRoutes } from './lot-routes.ts'
@@ -54,24 +55,17 @@ const lotsMax = 100
 const keysMax = 200
 
 /** Signing in and out: for everyone. */
-export const visitorRoutes = (
-  pages: FastifyInstance,
-  { signIn, signIns, logger, firstSteps, provider }: Dashboard,
-): void => {
+export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  const { signIn, signIns, logger, firstSteps, provider } = context
   pages.get('/login', async (request, reply) => {
     const next = nextOf(formOf(request.query).text('next'))
     if (request.session.user !== undefined) return reply.redirect(next, 303)
-    return sendPage(
-      reply,
-      signInPage({
-        csrf: csrfOf(request, reply),
-        next,
-        name: '',
-        fault: null,
-        steps: await firstSteps(),
-        provider: provider?.label ?? null,
-      }),
-    )
+    const told = {
+      notice: idleNotice(request, context),
+      steps: await firstSteps(),
+      provider: provider?.label ?? null,
+    }
+    return sendPage(reply, signInPage({ csrf: csrfOf(request, reply), next, name: '', fault: null, ...told }))
   })
 
   pages.post('/login', async (request, reply) => {
@@ -125,6 +119,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   pages.decorateRequest('standing', null)
   pages.addHook('onRoute', named)
   pages.addHook('onRequest', gate(context))
+  endWhenIdle(pages, context)
   overviewRoute(pages, context)
   organizationRoute(pages, context)
   keyRoutes(pages, context)

@@ -11,6 +11,12 @@ import type pg from 'pg'
 declare module 'fastify' {
   interface Session {
     user?: string
+    /** It was begun at a provider of identities, and not by the password. */
+    byProvider?: boolean
+    /** It was a person's, who asked for nothing for too long: it opens nothing. */
+    ended?: 'idle'
+    /** The time at which it ends so is to be put off, where the person is there. */
+    aging?: boolean
   }
 }
 
@@ -32,23 +38,52 @@ export const deviceCookieOptions = {
 
 const hashOf = (sessionId: string): Buffer => createHash('sha256').update(sessionId).digest()
 
-const get = async (pool: pg.Pool, sessionId: string) => {
-  const { rows } = await pool.query<{ user_name: string }>(
-    'select user_name from dashboard_sessions where id_hash = $1 and expires_at > now()',
-    [hashOf(sessionId)],
+/** The end is put off this much late at most, so that not every page writes. */
+const putOffEveryMs = 60_000
+
+const get = async (pool: pg.Pool, sessionId: string, idleMinutes: number) => {
+  const { rows } = await pool.query<{
+    user_name: string
+    by_password: boolean
+    idle: boolean
+    aging: boolean
+  }>(
+    `select user_name, by_password, idle_until <= now() as idle,
+            idle_until < now() + $2 * interval '1 minute' - $3 * interval '1 ms' as aging
+       from dashboard_sessions where id_hash = $1 and expires_at > now()`,
+    [hashOf(sessionId), idleMinutes, putOffEveryMs],
   )
-  return rows[0] === undefined
-    ? null
-    : { user: rows[0].user_name, cookie: { originalMaxAge: sessionLifetimeMs } }
+  const [row] = rows
+  const cookie = { originalMaxAge: sessionLifetimeMs }
+  if (row === undefined) return null
+  return row.idle
+    ? { ended: 'idle' as const, cookie }
+    : { user: row.user_name, byProvider: !row.by_password, aging: row.aging, cookie }
 }
 
-/** Every sign-in sweeps up what has expired. */
-const put = (pool: pg.Pool, sessionId: string, user: string): Promise<unknown> =>
+/** Every sign-in sweeps up what has expired; what ended for idleness stays until then, to be told apart from what never was. */
+const put = (
+  pool: pg.Pool,
+  sessionId: string,
+  {
+    user,
+    byProvider = false,
+    idleMinutes,
+  }: { user: string; byProvider?: boolean | undefined; idleMinutes: number },
+): Promise<unknown> =>
   pool.query(
     `with expired as (delete from dashboard_sessions where expires_at <= now())
-     insert into dashboard_sessions (id_hash, user_name, expires_at)
-     values ($1, $2, now() + $3 * interval '1 ms') on conflict (id_hash) do nothing`,
-    [hashOf(sessionId), user, sessionLifetimeMs],
+     insert into dashboard_sessions (id_hash, user_name, expires_at, idle_until, by_password)
+     values ($1, $2, now() + $3 * interval '1 ms', now() + $4 * interval '1 minute', $5) on conflict (id_hash) do nothing`,
+    [hashOf(sessionId), user, sessionLifetimeMs, idleMinutes, !byProvider],
+  )
+
+/** The person is there: the session goes on for `idleMinutes`. One that has ended stays ended. */
+export const putOffIdleEnd = (pool: pg.Pool, sessionId: string, idleMinutes: number): Promise<unknown> =>
+  pool.query(
+    `update dashboard_sessions set idle_until = now() + $2 * interval '1 minute'
+      where id_hash = $1 and idle_until > now()`,
+    [hashOf(sessionId), idleMinutes],
   )
 
 const remove = (pool: pg.Pool, sessionId: string): Promise<unknown> =>
@@ -63,7 +98,7 @@ const sessionsShownMax = 100
 export const sessionsOf = async (pool: pg.Pool, user: string, sessionId: string): Promise<OpenSession[]> => {
   const { rows } = await pool.query<{ created_at: Date; expires_at: Date; own: boolean }>(
     `select created_at, expires_at, id_hash = $2 as own from dashboard_sessions
-      where user_name = $1 and expires_at > now() order by created_at desc, id_hash limit $3`,
+      where user_name = $1 and expires_at > now() and idle_until > now() order by created_at desc, id_hash limit $3`,
     [user, hashOf(sessionId), sessionsShownMax],
   )
   return rows.map(({ created_at, expires_at, own }) => ({
@@ -82,14 +117,16 @@ export const endOtherSessions = async (pool: pg.Pool, user: string, sessionId: s
   return rowCount ?? 0
 }
 
-export const sessionStore = (pool: pg.Pool): fastifySession.SessionStore => ({
+export const sessionStore = (pool: pg.Pool, idleMinutes: number): fastifySession.SessionStore => ({
   get: (sessionId, done) =>
-    void get(pool, sessionId).then(
+    void get(pool, sessionId, idleMinutes).then(
       (session) => done(null, session),
       (error: unknown) => done(error),
     ),
-  set: (sessionId, { user }, done) =>
-    void (user === undefined ? Promise.resolve() : put(pool, sessionId, user)).then(
+  set: (sessionId, { user, byProvider }, done) =>
+    void (
+      user === undefined ? Promise.resolve() : put(pool, sessionId, { user, byProvider, idleMinutes })
+    ).then(
       () => done(),
       (error: unknown) => done(error),
     ),

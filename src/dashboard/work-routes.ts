@@ -35,6 +35,7 @@ export const soonOr = async <Result>(
   const viewer = viewerOf(request, reply)
   const outcome = await works.soon({ ...asked, user: viewer.user }, waitMs)
   if ('result' in outcome) return outcome
+  request.asksByItself = true
   return { sent: sendPage(reply, workPage({ viewer, work: outcome.work })) }
 }
 
@@ -61,6 +62,7 @@ export const workRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   pages.addHook('preClose', async () => ending.abort())
 
   pages.get<WorkParams>('/waiting/:work', (request, reply) => {
+    request.asksByItself = true
     const viewer = viewerOf(request, reply)
     const work = context.works.find(request.params.work, viewer.user)
     if (work === undefined) throw new PageMissing()
@@ -78,6 +80,7 @@ export const workRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   })
 
   pages.get<WorkParams>('/waiting/:work/progress', (request, reply) => {
+    request.asksByItself = true
     const { user } = viewerOf(request, reply)
     if (context.works.find(request.params.work, user) === undefined) throw new PageMissing()
     const told = progressOf(() => context.works.find(request.params.work, user), ending.signal)

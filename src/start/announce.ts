@@ -74,7 +74,8 @@ const passwordTold = async (
 ): Promise<string> => {
   if (!(await passwordIsRight(pool, { name, password })))
     return `whose password was changed since; "user password ${name}" gives a new one`
-  return before ? `password in ${path}` : `password ${password}`
+  const once = 'you choose your own when you sign in'
+  return before ? `password in ${path}; ${once}` : `password ${password} (${once})`
 }
 
 /** What a shell reads the key with. */

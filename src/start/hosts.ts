@@ -68,6 +68,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         publicUrl: config.DASHBOARD_URL ?? null,
         provider: providerOf(config),
         dataSources: createDataSources(foundation, { config, logger }),
+        idleMinutes: config.DASHBOARD_IDLE_MINUTES,
       }),
     )
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })

@@ -105,7 +105,10 @@ describe('a user', () => {
   test('who is a partner has one organization that there is; no one else has any', async () => {
     await make('ada')
     await make('pam', 'partner', org)
-    expect(await standing('pam')).toEqual({ kind: 'acts', user: 'pam', role: 'partner', organizationId: org })
+    expect(await standing('pam')).toEqual({
+      ...{ kind: 'acts', user: 'pam', role: 'partner', organizationId: org },
+      passwordGiven: true,
+    })
     await expect(make('pat', 'partner')).rejects.toThrow('a partner has an organization: name it')
     await expect(make('pat', 'viewer', org)).rejects.toThrow('only a partner has an organization')
     await expect(make('pat', 'partner', org.replace('0W1X', '0W1Z'))).rejects.toThrow(

@@ -1,7 +1,6 @@
 /** Every page and every form for every role, from the one table that says who may open it. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { mayDo } from '../../src/administration/roles.ts'
-import { createUser } from '../../src/administration/user-changes.ts'
 import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
 import { menu, organizationMenu } from '../../src/dashboard/menu.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
@@ -13,6 +12,7 @@ import {
   openBrowser,
   openDashboardHost,
   signedIn,
+  userWhoChose,
 } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
@@ -68,8 +68,7 @@ const tokenOf = async (browser: Browser): Promise<string> =>
 const signedInAs = async (role: UserRole): Promise<Browser> => {
   const name = `the-${role}`
   const organizationId = role === 'partner' ? scene.organizationId : null
-  const { password } = await createUser(room.foundation, { name, role, organizationId, actor: 'cli:setup' })
-  return signedIn(room, { name, password })
+  return signedIn(room, await userWhoChose(room, { name, role, organizationId, actor: 'cli:setup' }))
 }
 
 // The first user of an installation is an admin.
@@ -142,10 +141,10 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
 })
 
 test('a partner reaches nothing of another organization, by whatever id', async () => {
-  const { password } = await createUser(room.foundation, {
+  const contoso = await userWhoChose(room, {
     ...{ name: 'contoso', role: 'partner', organizationId: other.organizationId, actor: 'cli:setup' },
   })
-  const browser = await signedIn(room, { name: 'contoso', password })
+  const browser = await signedIn(room, contoso)
   const page = await browser.get(`/organizations/${other.organizationId}`)
   const csrf = /name="_csrf" value="([^"]+)"/.exec(page.body)?.[1] ?? ''
   const own = routes.filter((route) => route.includes('/:organization'))

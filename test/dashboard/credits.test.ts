@@ -3,7 +3,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { adjust } from '../../src/administration/corrections.ts'
 import { balance } from '../../src/administration/credits.ts'
 import { createOrganization } from '../../src/administration/organizations.ts'
-import { createUser } from '../../src/administration/user-changes.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import {
@@ -13,6 +12,7 @@ import {
   openDashboardHost,
   signedIn,
   tokenIn,
+  userWhoChose,
 } from './dashboard-host.ts'
 
 let room: DashboardHost
@@ -30,14 +30,11 @@ beforeAll(async () => {
       .organizationId
   ;[id, other] = [await organization('Northwind'), await organization('Contoso')]
   base = `/organizations/${id}/credits`
-  const { foundation } = room
-  const first = await createUser(foundation, { name: 'ada', role: 'admin', organizationId: null, actor })
-  const theirs = await createUser(foundation, {
-    ...{ name: 'nora', role: 'partner', organizationId: id, actor },
-  })
+  const first = await userWhoChose(room, { name: 'ada', role: 'admin', organizationId: null, actor })
+  const theirs = await userWhoChose(room, { name: 'nora', role: 'partner', organizationId: id, actor })
   await room.caughtUp()
-  ada = await signedIn(room, { name: 'ada', password: first.password })
-  partner = await signedIn(room, { name: 'nora', password: theirs.password })
+  ada = await signedIn(room, first)
+  partner = await signedIn(room, theirs)
 })
 afterAll(() => room?.close())
 

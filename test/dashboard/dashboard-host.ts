@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
 import pino from 'pino'
 import { projections } from '../../projections/index.ts'
+import { changePassword, createUser } from '../../src/administration/user-changes.ts'
 import type { AnyCapabilityForm } from '../../src/call/form.ts'
 import { createIdempotency } from '../../src/call/idempotency.ts'
 import { createOverload, type Overload } from '../../src/call/overload.ts'
@@ -193,14 +194,31 @@ export const encoded = (fields: Record<string, string | string[]>): string =>
     ),
   ).toString()
 
-/** A browser whose user is signed in. */
+/** A user who has replaced the password that came with the user. */
+export const userWhoChose = async (
+  { foundation }: Pick<DashboardHost, 'foundation'>,
+  user: Parameters<typeof createUser>[1],
+): Promise<{ name: string; password: string }> => {
+  const { name, actor } = user
+  await createUser(foundation, user)
+  const chosen = `${name} chose this ${randomUUID()}`
+  const { password } = await changePassword(foundation, { name, chosen, actor })
+  return { name, password }
+}
+
+/** A browser whose user is signed in. Who was given a password replaces it first, as anyone has to, always by the same one. */
 export const signedIn = async (
   { host }: DashboardHost,
   { name, password }: { name: string; password: string },
 ): Promise<Browser> => {
   const browser = openBrowser(host)
+  const chosen = `${password}, chosen`
   const { statusCode } = await browser.submit('/login', { name, password })
-  if (statusCode !== 303) throw new Error(`not signed in: ${statusCode}`)
+  if (statusCode === 303 && !(await browser.get('/me')).body.includes('made for you')) return browser
+  if (statusCode === 303)
+    await browser.submit('/me', { present: password, new: chosen, again: chosen }, '/me/password')
+  const again = await browser.submit('/login', { name, password: chosen })
+  if (again.statusCode !== 303) throw new Error(`not signed in: ${statusCode}, ${again.statusCode}`)
   return browser
 }
 

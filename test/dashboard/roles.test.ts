@@ -11,6 +11,7 @@ import {
   openBrowser,
   openDashboardHost,
   signedIn,
+  userWhoChose,
 } from './dashboard-host.ts'
 
 let room: DashboardHost
@@ -33,8 +34,7 @@ type Person = { readonly name: string; readonly password: string }
 
 const person = async (role: UserRole, organizationId: string | null = null): Promise<Person> => {
   const name = `${role}-${++made}`
-  const { password } = await createUser(room.foundation, { name, role, organizationId, actor })
-  return { name, password }
+  return userWhoChose(room, { name, role, organizationId, actor })
 }
 const disable = ({ name }: Person) =>
   setDisabled(room.foundation, { name, disabled: true, reason: 'left', actor })

@@ -4,12 +4,17 @@ import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations.ts'
-import { createUser } from '../../src/administration/user-changes.ts'
 import { createWebhook } from '../../src/administration/webhooks.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import { signedHeaders } from '../../src/webhooks/signature.ts'
-import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
+import {
+  type Browser,
+  type DashboardHost,
+  openDashboardHost,
+  signedIn,
+  userWhoChose,
+} from './dashboard-host.ts'
 
 let room: DashboardHost
 let receiver: Server
@@ -39,9 +44,9 @@ beforeAll(async () => {
   base = `/organizations/${ours}/webhooks`
   await room.caughtUp()
   const person = (name: string, role: 'admin' | 'partner', organizationId: string | null) =>
-    createUser(room.foundation, { name, role, organizationId, actor })
-  ada = await signedIn(room, { name: 'ada', ...(await person('ada', 'admin', null)) })
-  partner = await signedIn(room, { name: 'pia', ...(await person('pia', 'partner', ours)) })
+    userWhoChose(room, { name, role, organizationId, actor })
+  ada = await signedIn(room, await person('ada', 'admin', null))
+  partner = await signedIn(room, await person('pia', 'partner', ours))
 })
 afterAll(async () => {
   await room?.close()

@@ -171,7 +171,7 @@ const fill = async (path: string): Promise<void> => {
   }
 }
 
-/** Signs the demo user in to the dashboard. Resolves with the cookies of the session. */
+/** Signs the demo user in to the dashboard, with a password of its own. Resolves with the cookies of the session. */
 const signedIn = async (): Promise<string> => {
   const cookies = new Map<string, string>()
   const keep = (response: Response): void => {
@@ -181,17 +181,27 @@ const signedIn = async (): Promise<string> => {
     }
   }
   const header = (): string => [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
-  const form = await fetch(`${service.dashboardUrl}/login`)
-  keep(form)
-  const csrf = /name="_csrf" value="([^"]+)"/.exec(await form.text())?.[1] ?? ''
-  const answer = await fetch(`${service.dashboardUrl}/login`, {
-    method: 'POST',
-    redirect: 'manual',
-    headers: { cookie: header(), 'content-type': 'application/x-www-form-urlencoded' },
-    body: new URLSearchParams({ _csrf: csrf, name: demo.dashboard_user, password: demo.dashboard_password }),
-  })
-  keep(answer)
-  expect(answer.status).toBe(303)
+  const submit = async (page: string, path: string, fields: Record<string, string>): Promise<void> => {
+    const form = await fetch(`${service.dashboardUrl}${page}`, { headers: { cookie: header() } })
+    keep(form)
+    const text = await form.text()
+    const hidden = ['_csrf', 'once'].map((name) => [
+      ...[name, new RegExp(`name="${name}" value="([^"]+)"`).exec(text)?.[1] ?? ''],
+    ])
+    const answer = await fetch(`${service.dashboardUrl}${path}`, {
+      method: 'POST',
+      redirect: 'manual',
+      headers: { cookie: header(), 'content-type': 'application/x-www-form-urlencoded' },
+      body: new URLSearchParams({ ...Object.fromEntries(hidden), ...fields }),
+    })
+    keep(answer)
+    expect(answer.status).toBe(303)
+  }
+  const { dashboard_user: name, dashboard_password: present } = demo
+  const chosen = 'chosen by the person itself'
+  await submit('/login', '/login', { name, password: present })
+  await submit('/me', '/me/password', { present, new: chosen, again: chosen })
+  await submit('/login', '/login', { name, password: chosen })
   return header()
 }
 

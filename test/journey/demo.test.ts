@@ -34,7 +34,7 @@ test('the first start prints key and password and where they are kept; no later 
   const { api_key: key = '-', dashboard_password: password = '-' } = await written()
   const first = service?.output() ?? ''
   expect(first).toContain(`x-api-key: ${key}`)
-  expect(first).toContain(`password ${password}`)
+  expect(first).toContain(`password ${password} (you choose your own when you sign in)`)
   expect(first).toMatch(/^What it cost, plotted: http:\S+\/organizations\/org_\w+\/usage$/m)
   expect(first).toContain(`printed this once; ${join(dataDir, 'demo.json')} keeps them`)
   const next = await restarted()

@@ -16,12 +16,18 @@ import {
 export const ownPage = ({
   viewer,
   organizationId,
+  given,
+  next,
   sessions,
   fault,
 }: {
   readonly viewer: Viewer
   /** Of a partner. */
   readonly organizationId: string | null
+  /** The present password was made by the system: until another one is chosen there is nothing else to do. */
+  readonly given: boolean
+  /** Where the person wanted to go. */
+  readonly next: string
   readonly sessions: Awaited<ReturnType<typeof sessionsOf>>
   readonly fault: FormFault | null
 }): Html =>
@@ -34,10 +40,15 @@ ${figures([
   ['Organization', organizationId === null ? 'all' : html`<span class="id">${organizationId}</span>`],
 ])}
 <section class="narrow" aria-labelledby="password">
-<h2 id="password">New password</h2>
+<h2 id="password">${given ? 'Choose your password' : 'New password'}</h2>
+${
+  given &&
+  html`<p class="notice" role="status">Your present password was made for you, and others may have seen it. Choose one of your own; every other page opens then.</p>`
+}
 <p class="note">Every sign-in of the old one ends, this one too. Tokens for the command line go on.</p>
 ${faultNotice(fault)}
 <form class="fields" method="post" action="/me/password">${formFields(viewer)}
+<input type="hidden" name="next" value="${next}">
 <input type="text" name="username" value="${viewer.user}" autocomplete="username" hidden readonly>
 ${passwordField('present', 'Present password', 'current-password', fault)}
 ${passwordField('new', 'New password, 12 characters at least', 'new-password', fault)}

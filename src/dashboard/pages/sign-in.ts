@@ -9,6 +9,7 @@ export const signInPage = ({
   fault,
   steps = [],
   provider = null,
+  notice = null,
 }: {
   csrf: string
   next: string
@@ -18,6 +19,8 @@ export const signInPage = ({
   steps?: readonly FirstStep[]
   /** The host of a provider to sign in with; null: there is none. */
   provider?: string | null
+  /** Why one is here again. */
+  notice?: string | null
 }): Html =>
   layout({
     title: 'Sign in',
@@ -25,6 +28,7 @@ export const signInPage = ({
     main: html`<div class="narrow">
 <h1>Sign in</h1>
 ${steps.length > 0 && stepsNotice(steps)}
+${notice !== null && html`<p class="notice" role="status">${notice}</p>`}
 ${faultNotice(fault)}
 <form class="fields" method="post" action="/login">
 ${csrfField(csrf)}
