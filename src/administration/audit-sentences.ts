@@ -131,12 +131,25 @@ const people = {
   UserSignedOut: () => 'signed out of the dashboard',
   SignInsRefused: ({ user, reason, count: times, way }) =>
     `refused ${count(times, 'sign-in')}${user === null ? ' of no known user' : ` of ${user}`}${byWay(way)}: ${refusals[reason]}`,
+  SecondFactorSet: ({ user }) => `set a second factor for ${user}`,
+  SecondFactorRemoved: ({ user, reason }) => `removed the second factor of ${user}${because(reason)}`,
+  RecoveryCodesRenewed: ({ user }) => `made new recovery codes for ${user}`,
+  RecoveryCodeUsed: ({ user, code }) => `used the recovery code ${code} of ${user}`,
+  SecondFactorsRefused: ({ user, reason, count: times }) =>
+    `refused ${count(times, 'code')} of the second factor of ${user}: ${factorRefusals[reason]}`,
 } as const satisfies Partial<Sentences>
 
 const refusals = {
   wrong: 'name or password were wrong',
   disabled: 'the user is disabled',
   limited: 'there were too many',
+} as const
+
+const factorRefusals = {
+  wrong: 'the code was wrong',
+  used: 'the code had been used',
+  limited: 'there were too many',
+  broken: 'it could not be checked',
 } as const
 
 const sentences: Sentences = { ...ledgers, ...keys, ...prices, ...installation, ...people }

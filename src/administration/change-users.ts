@@ -30,6 +30,10 @@ type UserEvent = DomainEventOf<
   | 'UserInvited'
   | 'UserInvitationAccepted'
   | 'UserInvitationWithdrawn'
+  | 'SecondFactorSet'
+  | 'SecondFactorRemoved'
+  | 'RecoveryCodesRenewed'
+  | 'RecoveryCodeUsed'
 >
 
 /** What is to be put down, in this order and together, and then done to the rows. */

@@ -25,6 +25,15 @@ export type LoggedUser = {
   readonly disabled: (Noted & { readonly reason: string }) | null
 }
 
+/** What opens beside a user's password. `codesUsed` are places in the list of recovery codes. */
+export type LoggedFactor = {
+  readonly factorId: string
+  readonly userCreatedAt: string
+  readonly setAt: string
+  readonly codesId: string
+  readonly codesUsed: ReadonlySet<number>
+}
+
 export type LoggedToken = {
   readonly tokenId: string
   readonly issuedAt: string
@@ -53,6 +62,8 @@ export type OperatorState = {
   readonly tokens: ReadonlyMap<string, LoggedToken>
   /** By the name of the user: each has one at most. */
   readonly invitations: ReadonlyMap<string, LoggedInvitation>
+  /** By the user's name. */
+  readonly factors: ReadonlyMap<string, LoggedFactor>
 }
 
 export const noOperators: OperatorState = {
@@ -60,6 +71,7 @@ export const noOperators: OperatorState = {
   users: new Map(),
   tokens: new Map(),
   invitations: new Map(),
+  factors: new Map(),
 }
 
 const folded = {
@@ -70,6 +82,10 @@ const folded = {
   UserInvited: true,
   UserInvitationAccepted: true,
   UserInvitationWithdrawn: true,
+  SecondFactorSet: true,
+  SecondFactorRemoved: true,
+  RecoveryCodesRenewed: true,
+  RecoveryCodeUsed: true,
   OperatorTokenIssued: true,
   OperatorTokenRehashed: true,
   OperatorTokenRevoked: true,
@@ -85,7 +101,7 @@ export const operatorsSince = async (
   eventLog: Pick<EventLog, 'read'>,
   before: OperatorState,
 ): Promise<OperatorState> => {
-  const [users, tokens] = [new Map(before.users), new Map(before.tokens)]
+  const [users, tokens, factors] = [new Map(before.users), new Map(before.tokens), new Map(before.factors)]
   const invitations = new Map(before.invitations)
   for (let from = before.events; ; ) {
     const page = await eventLog.read(operatorStream, { from, max: pageMax }).catch((error: unknown) => {
@@ -99,9 +115,10 @@ export const operatorsSince = async (
       foldUser(users, event, { ...metadata, actor: inviterOr(metadata.actor, invitations, event) })
       foldInvitation(invitations, event, metadata)
       foldToken(tokens, event, metadata)
+      foldFactor(factors, event, metadata)
     }
     from += page.length
-    if (page.length < pageMax) return { events: from, users, tokens, invitations }
+    if (page.length < pageMax) return { events: from, users, tokens, invitations, factors }
   }
 }
 
@@ -174,6 +191,40 @@ const foldInvitation = (
       for (const one of invitations.values())
         if (provedUserOf(one.invitedBy) === event.data.user) invitations.delete(one.user)
       return
+    default:
+  }
+}
+
+const foldFactor = (
+  factors: Map<string, LoggedFactor>,
+  event: DomainEvent,
+  { effective_at: setAt }: EventMetadata,
+): void => {
+  switch (event.type) {
+    case 'UserCreated':
+      // Another person, who may have the name of one that is no more.
+      factors.delete(event.data.user)
+      return
+    case 'SecondFactorSet': {
+      const { user, user_created_at: userCreatedAt, factor_id: factorId, codes_id: codesId } = event.data
+      factors.set(user, { factorId, userCreatedAt, setAt, codesId, codesUsed: new Set() })
+      return
+    }
+    case 'SecondFactorRemoved':
+    case 'RecoveryCodesRenewed':
+    case 'RecoveryCodeUsed': {
+      const known = factors.get(event.data.user)
+      if (known === undefined || known.factorId !== event.data.factor_id) return
+      if (event.type === 'SecondFactorRemoved') factors.delete(event.data.user)
+      else if (event.type === 'RecoveryCodesRenewed')
+        factors.set(event.data.user, { ...known, codesId: event.data.codes_id, codesUsed: new Set() })
+      else if (event.data.codes_id === known.codesId)
+        factors.set(event.data.user, {
+          ...known,
+          codesUsed: known.codesUsed.union(new Set([event.data.code])),
+        })
+      return
+    }
     default:
   }
 }

@@ -9,11 +9,12 @@ import { logStart, type Position } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import type { KnownSecretKey, PlaceOfKey } from '../foundation/secret-ring.ts'
 import { readKeyStream } from '../guard/key-stream-reader.ts'
-import type { Counted, FormerKey, KeyedUse } from '../guard/keyed-use.ts'
+import { type Counted, type KeyedUse, tally } from '../guard/keyed-use.ts'
 import { endsAtMs } from '../keys/key-state.ts'
 import { isInDoubt } from '../keys/key-stream.ts'
 import { webhookSealPurpose } from '../webhooks/send.ts'
 import { tokensUnderKeys } from './operator-tokens.ts'
+import { secondFactorProofs } from './second-factor-uses.ts'
 
 /**
  * Everything that is kept under keys derived from SECRET_KEY, beside what capabilities keep (`KeyedUse`). What lives for a day or
@@ -34,6 +35,7 @@ export const ownKeyedUses = (
     under: async (keys) => tally(await tokensUnderKeys(foundation), keys),
   },
   webhookSecrets(foundation),
+  secondFactorProofs(foundation),
   accountSeals(foundation),
   {
     name: 'epoch keys',
@@ -60,20 +62,6 @@ export const ownKeyedUses = (
       ),
   },
 ]
-
-/** `under` names keys by id; null is the first. */
-const tally = (
-  under: readonly (string | null)[],
-  keys: readonly FormerKey[],
-): ReadonlyMap<string, Counted> => {
-  const firstId = keys.find(({ first }) => first)?.id
-  const found = new Map<string, number>()
-  for (const one of under) {
-    const id = one ?? firstId
-    if (id !== undefined) found.set(id, (found.get(id) ?? 0) + 1)
-  }
-  return new Map([...found].map(([id, count]) => [id, { count, more: false }]))
-}
 
 /** Streams read at a time. */
 const readsMax = 16

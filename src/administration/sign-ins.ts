@@ -4,6 +4,7 @@ import { appendNext } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { encodeEvent } from '../event-log/stored-event.ts'
 import type { DomainEventOf } from '../events/catalogue.ts'
+import type { SecondFactorRefusal } from '../events/second-factors.ts'
 import type { SignInRefusal, SignInWay } from '../events/sign-ins.ts'
 import { signInStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -17,16 +18,44 @@ export type SignInEvents = {
   signedOut(user: string): Promise<void>
   /** `user` null where there is none of that name. Puts down the first at once, and those that follow once a minute. */
   refused(attempt: { user: string | null; address: string; reason: SignInRefusal; way?: SignInWay }): void
+  /** The same of codes, after the first proof. */
+  codeRefused(attempt: { user: string; address: string; reason: SecondFactorRefusal }): void
   /** Puts down what was counted. */
   close(): Promise<void>
 }
 
 const windowMs = 60_000
 
-type Counted = { count: number; readonly timer: NodeJS.Timeout; readonly addressHmac: string; since: string }
-type SignInEvent = DomainEventOf<'UserSignedIn' | 'UserSignedOut' | 'SignInsRefused'>
+type Counted = {
+  readonly refused: Refused
+  count: number
+  readonly timer: NodeJS.Timeout
+  readonly addressHmac: string
+  since: string
+}
+type SignInEvent = DomainEventOf<'UserSignedIn' | 'UserSignedOut' | 'SignInsRefused' | 'SecondFactorsRefused'>
 
-/** Counts live in this process: as many as there are users, and two more, for each way to sign in. */
+/** What is counted together. */
+type Refused =
+  | {
+      readonly what: 'sign_in'
+      readonly user: string | null
+      readonly reason: SignInRefusal
+      readonly way: SignInWay
+    }
+  | { readonly what: 'code'; readonly user: string; readonly reason: SecondFactorRefusal }
+
+const eventOf = ({ refused, count, since: window, addressHmac }: Omit<Counted, 'timer'>): SignInEvent => {
+  const seen = { window, count, address_hmac: addressHmac }
+  return refused.what === 'code'
+    ? { type: 'SecondFactorsRefused', data: { user: refused.user, reason: refused.reason, ...seen } }
+    : {
+        type: 'SignInsRefused',
+        data: { user: refused.user, reason: refused.reason, way: refused.way, ...seen },
+      }
+}
+
+/** Counts live in this process: at most ten for each user, and a few more. */
 export const createSignInEvents = (
   { eventLog, secrets }: Pick<Foundation, 'eventLog' | 'secrets'>,
   logger: Pick<Logger, 'error'>,
@@ -48,17 +77,26 @@ export const createSignInEvents = (
     writing.add(written)
     return written
   }
-  const tell = (
-    of: { user: string | null; reason: SignInRefusal; way: SignInWay },
-    { count, since: window, addressHmac: address_hmac }: Pick<Counted, 'count' | 'since' | 'addressHmac'>,
-  ): void => void quietly({ type: 'SignInsRefused', data: { ...of, window, count, address_hmac } }, 'system')
+  const tell = (counted: Omit<Counted, 'timer'>): void => void quietly(eventOf(counted), 'system')
   const flush = (key: string): void => {
     const counted = counts.get(key)
     if (counted === undefined) return
     clearTimeout(counted.timer)
     counts.delete(key)
-    const [reason, user, way] = JSON.parse(key) as [SignInRefusal, string | null, SignInWay]
-    if (counted.count > 0) tell({ user, reason, way }, counted)
+    if (counted.count > 0) tell(counted)
+  }
+  const count = (refused: Refused, address: string): void => {
+    const key = JSON.stringify(refused)
+    const counted = counts.get(key)
+    if (counted !== undefined) {
+      counted.count++
+      return
+    }
+    const first = { refused, addressHmac: secrets.addressHmac(address), since: new Date().toISOString() }
+    tell({ ...first, count: 1 })
+    const timer = setTimeout(() => flush(key), windowMs)
+    timer.unref()
+    counts.set(key, { ...first, count: 0, timer })
   }
   return {
     signedIn: ({ user, address, knownDevice, way = 'password' }) =>
@@ -70,19 +108,9 @@ export const createSignInEvents = (
         provedOperator(user).actor,
       ),
     signedOut: (user) => quietly({ type: 'UserSignedOut', data: { user } }, provedOperator(user).actor),
-    refused: ({ user, address, reason, way = 'password' }) => {
-      const key = JSON.stringify([reason, user, way])
-      const counted = counts.get(key)
-      if (counted !== undefined) {
-        counted.count++
-        return
-      }
-      const [addressHmac, since] = [secrets.addressHmac(address), new Date().toISOString()]
-      tell({ user, reason, way }, { count: 1, since, addressHmac })
-      const timer = setTimeout(() => flush(key), windowMs)
-      timer.unref()
-      counts.set(key, { count: 0, timer, addressHmac, since })
-    },
+    refused: ({ user, address, reason, way = 'password' }) =>
+      count({ what: 'sign_in', user, reason, way }, address),
+    codeRefused: ({ user, address, reason }) => count({ what: 'code', user, reason }, address),
     close: async () => {
       for (const key of [...counts.keys()]) flush(key)
       await Promise.all(writing)

@@ -10,7 +10,7 @@ import {
   userRows,
 } from './change-users.ts'
 import { InputFault } from './input.ts'
-import { type LoggedUser, noOperators, operatorsSince } from './operators.ts'
+import { type LoggedFactor, type LoggedUser, noOperators, operatorsSince } from './operators.ts'
 import { freshPassword, putUser, type Standing, standingOf } from './users.ts'
 
 /**
@@ -142,6 +142,7 @@ type ListedUser = {
   readonly role: UserRole
   readonly organizationId: string | null
   readonly logged: LoggedUser | undefined
+  readonly secondFactor: LoggedFactor | null
   readonly sessions: number
   readonly tokens: number
 }
@@ -162,6 +163,7 @@ export const listUsers = async ({ pool, eventLog }: Parts): Promise<ListedUser[]
     )
     return {
       ...{ name: row.name, createdAt: row.created_at, standing, logged },
+      secondFactor: state.factors.get(row.name) ?? null,
       role: logged?.role ?? row.role,
       organizationId: logged === undefined ? row.organization_id : logged.organizationId,
       sessions: standing.kind === 'acts' ? (sessions.find(({ name }) => name === row.name)?.open ?? 0) : 0,

@@ -1,4 +1,4 @@
-import { argon2, randomBytes, timingSafeEqual } from 'node:crypto'
+import { argon2, hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type pg from 'pg'
 import type { UserRole } from '../events/users.ts'
 import { InputFault } from './input.ts'
@@ -82,6 +82,15 @@ export const putUser = async (
      on conflict (name) do update set password_phc = excluded.password_phc, password_given = excluded.password_given`,
     [name, await hashPassword(password), role, organizationId, createdAt, given],
   )
+}
+
+/** Changes with the password; null: there is no such user. */
+export const passwordMark = async (pool: Pick<pg.Pool, 'query'>, name: string): Promise<string | null> => {
+  const { rows } = await pool.query<{ password_phc: string }>(
+    'select password_phc from users where name = $1',
+    [name],
+  )
+  return rows[0] === undefined ? null : hash('sha256', rows[0].password_phc, 'base64url')
 }
 
 /** Null: there is no such user. */

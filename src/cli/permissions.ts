@@ -76,6 +76,7 @@ export const commandActions: Readonly<Record<string, Action>> = {
   'user disable': 'users.change',
   'user enable': 'users.change',
   'user invite': 'users.change',
+  'user second-factor': 'users.change',
   'user token': 'users.change',
   'user tokens': 'users.read',
   'webhook create': 'webhooks.change',

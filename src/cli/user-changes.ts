@@ -78,19 +78,31 @@ const create: Command = {
 
 const list: Command = {
   name: 'user list',
-  summary: 'who there is, with role, open sessions and tokens, who is disabled and who is invited',
+  summary:
+    'who there is, with role, second factor, open sessions and tokens, who is disabled and who is invited',
   parameters: [],
   changes: 'nothing',
   run: async ({ foundation }) => {
     const open = await foundation()
     const listed = (await listUsers(open)).map(
-      ({ name, role, organizationId: organization, standing, createdAt, logged, sessions, tokens }) => ({
+      ({
+        name,
+        role,
+        organizationId: organization,
+        standing,
+        createdAt,
+        logged,
+        secondFactor,
+        sessions,
+        tokens,
+      }) => ({
         user: name,
         role,
         organization_id: organization,
         state: standing.kind === 'acts' ? 'enabled' : standing.why,
         created_at: createdAt.toISOString(),
         created_by: logged?.createdBy ?? null,
+        second_factor: secondFactor !== null,
         sessions,
         tokens,
         disabled_by: logged?.disabled?.by ?? null,

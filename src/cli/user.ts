@@ -5,6 +5,7 @@ import {
   revokeOperatorTokens,
 } from '../administration/operator-tokens.ts'
 import type { Command } from './command.ts'
+import { secondFactor } from './second-factor.ts'
 import { table } from './table.ts'
 import { nameMax, nameParameter, userChangeCommands } from './user-changes.ts'
 import { inviteCommand } from './user-invite.ts'
@@ -76,4 +77,10 @@ const tokens: Command = {
   },
 }
 
-export const userCommands: readonly Command[] = [...userChangeCommands, inviteCommand, token, tokens]
+export const userCommands: readonly Command[] = [
+  ...userChangeCommands,
+  inviteCommand,
+  secondFactor,
+  token,
+  tokens,
+]

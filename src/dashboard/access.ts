@@ -109,6 +109,10 @@ export const actionOfRoute = {
   'GET /me': 'accounts.read',
   'POST /me/password': 'accounts.read',
   'POST /me/sessions/end': 'accounts.read',
+  'GET /me/second-factor': 'accounts.read',
+  'POST /me/second-factor': 'accounts.read',
+  'POST /me/second-factor/codes': 'accounts.read',
+  'POST /me/second-factor/remove': 'accounts.read',
   // What goes on behind a page is shown to the person alone who began it.
   'GET /waiting/:work': 'accounts.read',
   'GET /waiting/:work/progress': 'accounts.read',

@@ -20,6 +20,7 @@ import { ConnectionInsecure, nameCookies } from './cookies.ts'
 import { capitalized } from './format.ts'
 import { RoleForbids } from './gate.ts'
 import { PasswordNotChosen } from './given-password.ts'
+import { createHalfSignedIn, halfCookie } from './half-signed-in.ts'
 import { createIdentityProvider, type ProviderSettings } from './identity-provider.ts'
 import { invitationRoutes } from './invitation-routes.ts'
 import { FormSentBefore } from './once.ts'
@@ -36,7 +37,7 @@ import {
   sessionLifetimeMs,
   sessionStore,
 } from './session.ts'
-import { createSignIn } from './sign-in.ts'
+import { createCodeAttempts, createSignIn } from './sign-in.ts'
 import { createWorks } from './works.ts'
 
 type DashboardOptions = {
@@ -94,6 +95,8 @@ export const dashboard =
       idleMinutes,
       works: createWorks(),
       firstSteps: createVisitorSteps(foundation),
+      codeAttempts: createCodeAttempts(),
+      halfSignedIn: createHalfSignedIn(foundation.secrets.sealer('dashboard half signed in')),
       signIn: createSignIn(foundation.pool, users, foundation.secrets.sealer('dashboard device')),
     }
     await host.register(helmet, securityHeaders)
@@ -132,7 +135,7 @@ const openPages = async (
   await pages.register(formbody)
   await pages.register(cookie)
   nameCookies(pages, {
-    names: [sessionCookie, formCookie, deviceCookie, providerCookie],
+    names: [sessionCookie, formCookie, deviceCookie, halfCookie, providerCookie],
     insecure: insecureCookies,
   })
   await pages.register(session, {
@@ -193,6 +196,26 @@ const securityHeaders = {
 
 type ShownFault = { readonly status: number; readonly title: string; readonly advice: string }
 
+/** Who asks, or over what, may not do this. */
+const forbiddenShown = (error: Error): ShownFault | null => {
+  if (error instanceof PasswordNotChosen)
+    return {
+      status: 403,
+      title: 'Choose a password first',
+      advice:
+        'Your password was made for you. Nothing was done. Open the page behind your name and choose one of your own; everything else opens then.',
+    }
+  if (error instanceof RoleForbids) return { status: 403, title: 'Not for you', advice: error.message }
+  if (error instanceof ConnectionInsecure)
+    return {
+      status: 403,
+      title: 'Only over HTTPS',
+      advice:
+        'This connection is not encrypted, and passwords would cross the network in the clear. Use https://. Operators: set TLS_CERT and TLS_KEY, or TRUSTED_PROXIES where a proxy ends TLS; INSECURE_COOKIES=1 allows it nevertheless.',
+    }
+  return null
+}
+
 const faultShown = (error: FastifyError): ShownFault => {
   if (error instanceof PageMissing)
     return {
@@ -223,21 +246,8 @@ const faultShown = (error: FastifyError): ShownFault => {
     }
   if (error instanceof CommandRefused)
     return { status: 422, title: 'Not done', advice: `${capitalized(error.message)}.` }
-  if (error instanceof PasswordNotChosen)
-    return {
-      status: 403,
-      title: 'Choose a password first',
-      advice:
-        'Your password was made for you. Nothing was done. Open the page behind your name and choose one of your own; everything else opens then.',
-    }
-  if (error instanceof RoleForbids) return { status: 403, title: 'Not for you', advice: error.message }
-  if (error instanceof ConnectionInsecure)
-    return {
-      status: 403,
-      title: 'Only over HTTPS',
-      advice:
-        'This connection is not encrypted, and passwords would cross the network in the clear. Use https://. Operators: set TLS_CERT and TLS_KEY, or TRUSTED_PROXIES where a proxy ends TLS; INSECURE_COOKIES=1 allows it nevertheless.',
-    }
+  const forbidden = forbiddenShown(error)
+  if (forbidden !== null) return forbidden
   if (error instanceof LedgerUnavailable || error instanceof Unavailable)
     return {
       status: 503,

@@ -26,6 +26,7 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
       organizationId: request.standing?.organizationId ?? null,
       given: request.standing?.passwordGiven === true && request.session.byProvider !== true,
       next: nextOf(formOf(request.method === 'GET' ? request.query : request.body).text('next')),
+      secondFactor: (await context.users.secondFactor(viewer.user)) !== null,
       sessions: await sessionsOf(pool, viewer.user, request.session.sessionId),
       fault,
     })
@@ -57,16 +58,16 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   })
 }
 
-/** The present one is asked for, with the bounds of a sign-in: a session that was left open is not enough. */
-const newPassword = async (
-  { foundation, signIn }: Dashboard,
+/**
+ * The present password is asked for, with the bounds of a sign-in: a session that was left open is not enough. Throws `InputFault`
+ * and `CommandRefused`.
+ */
+export const checkPresentPassword = async (
+  { signIn }: Dashboard,
   request: FastifyRequest,
   user: string,
   form: Form,
 ): Promise<void> => {
-  const chosen = checkPassword('new', form.text('new'))
-  if (chosen !== form.text('again'))
-    throw new InputFault('again', 'the new password was typed twice, and differently')
   const verdict = await signIn({
     ...{ name: user, password: form.text('present'), address: callerAddress(request) },
     device: request.cookies[deviceCookie],
@@ -74,7 +75,19 @@ const newPassword = async (
   if (verdict.kind === 'limited')
     throw new CommandRefused(`too many attempts; try again in ${verdict.retryAfterSeconds} seconds`)
   if (verdict.kind !== 'signed_in') throw new InputFault('present', 'it is not your password')
+}
+
+const newPassword = async (
+  context: Dashboard,
+  request: FastifyRequest,
+  user: string,
+  form: Form,
+): Promise<void> => {
+  const chosen = checkPassword('new', form.text('new'))
+  if (chosen !== form.text('again'))
+    throw new InputFault('again', 'the new password was typed twice, and differently')
+  await checkPresentPassword(context, request, user, form)
   if (chosen === form.text('present'))
     throw new InputFault('new', 'it is the present password: choose another one')
-  await changePassword(foundation, { name: user, chosen, ...provedOperator(user) })
+  await changePassword(context.foundation, { name: user, chosen, ...provedOperator(user) })
 }

@@ -11,6 +11,7 @@ import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import type { FoundData } from '../start/data-sources.ts'
 import { type Form, faultOf, formOf } from './form.ts'
+import type { HalfSignedIn } from './half-signed-in.ts'
 import { documentOf, type Html } from './html.ts'
 import type { IdentityProvider } from './identity-provider.ts'
 import { takeForm } from './once.ts'
@@ -31,6 +32,9 @@ export type Dashboard = {
   readonly foundation: Foundation
   readonly logger: Logger
   readonly signIn: SignIn
+  /** Null: a code of this account may be tried. Otherwise the seconds to wait. */
+  readonly codeAttempts: (user: string) => Promise<number | null>
+  readonly halfSignedIn: HalfSignedIn
   readonly signIns: SignInEvents
   readonly users: UserDirectory
   /** What one person proposes another one approves. */

@@ -4,12 +4,13 @@ import { RateLimiterMemory } from 'rate-limiter-flexible'
 import { z } from 'zod'
 import { addressBlock, callerAddress } from '../guard/caller-address.ts'
 import type { Sealer } from '../guard/secrets.ts'
+import { enter } from './entering.ts'
 import { formOf } from './form.ts'
 import { type Errand, type IdentityProvider, ProviderAway } from './identity-provider.ts'
 import { nextOf } from './next.ts'
 import { csrfOf, type Dashboard, sendPage } from './page.ts'
 import { signInPage } from './pages/sign-in.ts'
-import { deviceCookie, deviceCookieOptions, providerCookie } from './session.ts'
+import { deviceCookie, providerCookie } from './session.ts'
 import { take } from './sign-in.ts'
 
 /**
@@ -138,8 +139,10 @@ const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise
       signIns.refused({ user, address, reason: standing.why === 'disabled' ? 'disabled' : 'wrong', way })
       return ended(parts, asked, 'nobody')
     }
-    await signedIn(parts.context, { request, reply, user: standing.user, device: errand.device })
-    return reply.redirect(next, 303)
+    return await enter(parts.context, request, reply, {
+      ...{ user: standing.user, next, way },
+      ...deviceOf(parts.context, standing.user, errand.device),
+    })
   } catch (error) {
     return endedAway(parts, asked, error)
   }
@@ -147,23 +150,13 @@ const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise
 
 const way = 'identity_provider'
 
-const signedIn = async (
-  { foundation, signIns, logger }: Dashboard,
-  {
-    request,
-    reply,
-    user,
-    device,
-  }: { request: FastifyRequest; reply: FastifyReply; user: string; device: string | null },
-): Promise<void> => {
-  const address = callerAddress(request)
-  // The same as a sign-in by password makes: a device is known for one account.
+/** The same as a sign-in by password makes: a device is known for one account. */
+const deviceOf = (
+  { foundation }: Dashboard,
+  user: string,
+  device: string | null,
+): { readonly device: string; readonly knownDevice: boolean } => {
   const devices = foundation.secrets.sealer('dashboard device')
   const known = device === null ? null : devices.open(device, user)
-  await signIns.signedIn({ user, address, knownDevice: known !== null, way })
-  await request.session.regenerate()
-  request.session.user = user
-  request.session.byProvider = true
-  reply.setCookie(deviceCookie, devices.seal(known ?? randomUUID(), user), deviceCookieOptions)
-  logger.info({ user, address, way }, 'dashboard: signed in')
+  return { device: devices.seal(known ?? randomUUID(), user), knownDevice: known !== null }
 }

@@ -5,8 +5,10 @@ import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { auditRoutes } from './audit-routes.ts'
 import { callRoutes } from './call-routes.ts'
+import { codeRoutes } from './code-routes.ts'
 import { creditRoutes } from './credit-routes.ts'
 import { dataRoutes } from './data-routes.ts'
+import { enter } from './entering.ts'
 import { eventRoutes } from './event-routes.ts'
 import { formOf } from './form.ts'
 import { gate, named } from './gate.ts'
@@ -40,7 +42,8 @@ import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import { reconcileRoutes } from './reconcile-routes.ts'
 import { refundRoutes } from './refund-routes.ts'
 import { rerateRoutes } from './rerate-routes.ts'
-import { deviceCookie, deviceCookieOptions, sessionCookie } from './session.ts'
+import { secondFactorRoutes } from './second-factor-routes.ts'
+import { deviceCookie, sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
 import { statementRoutes } from './statement-routes.ts'
 import { usageRoutes } from './usage-routes.ts'
@@ -79,13 +82,8 @@ export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void 
       device: request.cookies[deviceCookie],
     })
     if (verdict.kind === 'signed_in') {
-      const { user, knownDevice } = verdict
-      await signIns.signedIn({ user, address, knownDevice })
-      await request.session.regenerate()
-      request.session.user = verdict.user
-      reply.setCookie(deviceCookie, verdict.device, deviceCookieOptions)
-      logger.info({ user: verdict.user, address }, 'dashboard: signed in')
-      return reply.redirect(next, 303)
+      const { user, knownDevice, device: known } = verdict
+      return enter(context, request, reply, { user, knownDevice, device: known, next, way: 'password' })
     }
     signIns.refused({ user: verdict.user, address, reason: verdict.kind })
     // The name is not logged: people type passwords into the wrong field.
@@ -105,6 +103,8 @@ export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void 
       }),
     )
   })
+
+  codeRoutes(pages, context)
 
   pages.post('/logout', async (request, reply) => {
     const { user } = request.session
@@ -146,6 +146,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   pixelRoutes(pages, context)
   userRoutes(pages, context)
   ownRoutes(pages, context)
+  secondFactorRoutes(pages, context)
   workRoutes(pages, context)
 }
 

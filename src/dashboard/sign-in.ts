@@ -38,8 +38,6 @@ export type SignIn = (attempt: {
  * attempts of more than ten.
  */
 export const createSignIn = (pool: pg.Pool, users: UserDirectory, sealer: Sealer): SignIn => {
-  const limiter = (keyPrefix: string) =>
-    new RateLimiterMemory({ keyPrefix, points: attemptsPerMinute, duration: 60 })
   const [addresses, accounts, devices] = [limiter('address'), limiter('account'), limiter('device')]
   return async ({ name, password, address, device }) => {
     const account = name.slice(0, userNameMax)
@@ -60,6 +58,15 @@ export const createSignIn = (pool: pg.Pool, users: UserDirectory, sealer: Sealer
     const own = sealer.seal(known ?? randomUUID(), account)
     return { kind: 'signed_in', user: name, device: own, knownDevice: known !== null }
   }
+}
+
+const limiter = (keyPrefix: string): RateLimiterMemory =>
+  new RateLimiterMemory({ keyPrefix, points: attemptsPerMinute, duration: 60 })
+
+/** Codes of a second factor, which come after the right password: as many for each account as passwords, in each process. */
+export const createCodeAttempts = (): ((user: string) => Promise<number | null>) => {
+  const codes = limiter('code')
+  return (user) => take(codes, user)
 }
 
 /** Null: the attempt may be made. Otherwise the seconds to wait. */

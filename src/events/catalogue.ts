@@ -57,6 +57,13 @@ import {
   rerateLedgerPlannedV1,
   rerateProposedV1,
 } from './rerates.ts'
+import {
+  recoveryCodesRenewedV1,
+  recoveryCodeUsedV1,
+  secondFactorRemovedV1,
+  secondFactorSetV1,
+  secondFactorsRefusedV1,
+} from './second-factors.ts'
 import { secretKeyRotatedV1, secretsRenewedV1 } from './secret-keys.ts'
 import {
   signInsRefusedV1,
@@ -154,6 +161,11 @@ export const catalogue = {
   UserSignedIn: [userSignedInV1, userSignedInV2],
   UserSignedOut: [userSignedOutV1],
   SignInsRefused: [signInsRefusedV1, signInsRefusedV2],
+  SecondFactorSet: [secondFactorSetV1],
+  SecondFactorRemoved: [secondFactorRemovedV1],
+  RecoveryCodesRenewed: [recoveryCodesRenewedV1],
+  RecoveryCodeUsed: [recoveryCodeUsedV1],
+  SecondFactorsRefused: [secondFactorsRefusedV1],
   SecretKeyRotated: [secretKeyRotatedV1],
   SecretsRenewed: [secretsRenewedV1],
   SigningKeyAnnounced: [signingKeyAnnouncedV1],

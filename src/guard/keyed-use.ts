@@ -27,3 +27,17 @@ export type KeyedUse = {
    */
   readonly renew?: (after: string) => Promise<{ readonly renewed: number; readonly next: string | null }>
 }
+
+/** `under` names keys by id; null is the first. */
+export const tally = (
+  under: readonly (string | null)[],
+  keys: readonly FormerKey[],
+): ReadonlyMap<string, Counted> => {
+  const firstId = keys.find(({ first }) => first)?.id
+  const found = new Map<string, number>()
+  for (const one of under) {
+    const id = one ?? firstId
+    if (id !== undefined) found.set(id, (found.get(id) ?? 0) + 1)
+  }
+  return new Map([...found].map(([id, count]) => [id, { count, more: false }]))
+}

@@ -1,7 +1,6 @@
 /** The page of users: who there is, and every change of it, as an event with the person who made it. */
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations.ts'
-import { createUser } from '../../src/administration/user-changes.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import type { UserRole } from '../../src/events/users.ts'
@@ -11,6 +10,7 @@ import {
   openBrowser,
   openDashboardHost,
   signedIn,
+  userWhoChose,
 } from './dashboard-host.ts'
 
 let room: DashboardHost
@@ -18,10 +18,8 @@ let root: Browser
 let organizationId = ''
 const actor = 'cli:setup'
 
-const person = async (name: string, role: UserRole, org: string | null = null) => {
-  const { password } = await createUser(room.foundation, { name, role, organizationId: org, actor })
-  return { name, password }
-}
+const person = (name: string, role: UserRole, org: string | null = null) =>
+  userWhoChose(room, { name, role, organizationId: org, actor })
 
 beforeAll(async () => {
   room = await openDashboardHost()

@@ -9,6 +9,7 @@ export const keptTables = [
   'secret_keys',
   'epoch_keys',
   'users',
+  'user_second_factors',
   'companies',
   'mailbox_checks',
   'idempotent_calls',

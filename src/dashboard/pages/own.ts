@@ -18,6 +18,7 @@ export const ownPage = ({
   organizationId,
   given,
   next,
+  secondFactor,
   sessions,
   fault,
 }: {
@@ -28,6 +29,7 @@ export const ownPage = ({
   readonly given: boolean
   /** Where the person wanted to go. */
   readonly next: string
+  readonly secondFactor: boolean
   readonly sessions: Awaited<ReturnType<typeof sessionsOf>>
   readonly fault: FormFault | null
 }): Html =>
@@ -38,6 +40,10 @@ export const ownPage = ({
 ${figures([
   ['Role', viewer.role],
   ['Organization', organizationId === null ? 'all' : html`<span class="id">${organizationId}</span>`],
+  [
+    'Second factor',
+    html`${secondFactor ? 'set up' : 'none'} · <a href="/me/second-factor">${secondFactor ? 'Change it' : 'Set it up'}</a>`,
+  ],
 ])}
 <section class="narrow" aria-labelledby="password">
 <h2 id="password">${given ? 'Choose your password' : 'New password'}</h2>

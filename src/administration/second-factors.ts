@@ -1,0 +1,251 @@
+import type pg from 'pg'
+import { ulid } from 'ulid'
+import { recoveryCodesCount, type SecondFactorRefusal } from '../events/second-factors.ts'
+import type { Foundation } from '../foundation/foundation.ts'
+import { CommandRefused } from '../ledger/command.ts'
+import { changeUsers, type Known, userIn } from './change-users.ts'
+import { InputFault } from './input.ts'
+import type { LoggedFactor } from './operators.ts'
+import { freshRecoveryCodes, hashesOf, isRecoveryCode, placeOfCode } from './recovery-codes.ts'
+import { stepOfCode } from './totp.ts'
+
+/**
+ * A second factor: the codes of an authenticator app, and recovery codes. The event log says who has one, and which recovery codes were
+ * used. The row proves codes and no more: without it, or where it cannot be opened, no code is right.
+ */
+
+type Parts = Pick<Foundation, 'pool' | 'eventLog' | 'secrets'>
+
+export const factorSealPurpose = 'second factor'
+
+/** What each seal is bound to: a row of another user, or of a factor of before, opens nothing. */
+export const secretContext = (factorId: string): string => `secret/${factorId}`
+export const codesContext = (factorId: string, codesId: string): string => `codes/${factorId}/${codesId}`
+
+/** NIST SP 800-63B §5.2.2: no more than 100 wrong ones in a row. Recovery codes are not guessed, and go on. */
+const wrongPerDayMax = 100
+
+const noFactor = (user: string): CommandRefused => new CommandRefused(`${user} has no second factor`)
+
+const factorIn = ({ state }: Known, user: string): LoggedFactor => {
+  const factor = state.factors.get(user)
+  if (factor === undefined) throw noFactor(user)
+  return factor
+}
+
+/** What people type: with spaces and hyphens, in small letters. */
+const plain = (typed: string): string => typed.replaceAll(/[\s-]/g, '').toUpperCase()
+
+/** Throws `InputFault` for a code that the secret does not give now. */
+const stepTyped = (secret: string, typed: string, nowMs: number): number => {
+  const step = stepOfCode({ secret, code: plain(typed) }, nowMs)
+  if (step === null)
+    throw new InputFault('code', 'it is not the code of now: is the clock of your device right?')
+  return step
+}
+
+/** Sets a second factor whose first code was typed. Returns the recovery codes, which are kept nowhere. Throws `CommandRefused` where there is one. */
+export const setSecondFactor = async (
+  { secrets, ...parts }: Parts,
+  { user, secret, typed, actor }: { user: string; secret: string; typed: string; actor: string },
+  nowMs: number,
+): Promise<{ codes: readonly string[] }> => {
+  const step = stepTyped(secret, typed, nowMs)
+  const sealer = secrets.sealer(factorSealPurpose)
+  const codes = freshRecoveryCodes()
+  const [factorId, codesId] = [ulid(), ulid()]
+  return changeUsers(parts, actor, (known) => {
+    const { row } = userIn(known, user)
+    if (known.state.factors.has(user))
+      throw new CommandRefused('there is a second factor already: remove it before you set another one')
+    const created = { user, user_created_at: row.created_at.toISOString() }
+    return {
+      events: [{ type: 'SecondFactorSet', data: { ...created, factor_id: factorId, codes_id: codesId } }],
+      writeRow: async (client) => {
+        await client.query(
+          `insert into user_second_factors (user_name, factor_id, sealed_secret, codes_id, sealed_codes, last_step)
+           values ($1, $2, $3, $4, $5, $6)
+           on conflict (user_name) do update
+              set factor_id = excluded.factor_id, sealed_secret = excluded.sealed_secret, codes_id = excluded.codes_id,
+                  sealed_codes = excluded.sealed_codes, last_step = excluded.last_step, wrong_on = null, wrong = 0`,
+          [
+            ...[user, factorId, sealer.seal(secret, secretContext(factorId)), codesId],
+            ...[sealer.seal(hashesOf(codes, codesId), codesContext(factorId, codesId)), step],
+          ],
+        )
+        return { codes }
+      },
+    }
+  })
+}
+
+/** Makes recovery codes anew; those of before open nothing from the event on. Throws `CommandRefused` where there is no factor. */
+export const renewRecoveryCodes = (
+  { secrets, ...parts }: Parts,
+  { user, actor }: { user: string; actor: string },
+): Promise<{ codes: readonly string[] }> => {
+  const codes = freshRecoveryCodes()
+  const codesId = ulid()
+  return changeUsers(parts, actor, (known) => {
+    const { row } = userIn(known, user)
+    const { factorId } = factorIn(known, user)
+    const created = { user, user_created_at: row.created_at.toISOString() }
+    return {
+      events: [
+        { type: 'RecoveryCodesRenewed', data: { ...created, factor_id: factorId, codes_id: codesId } },
+      ],
+      writeRow: async (client) => {
+        const sealed = secrets
+          .sealer(factorSealPurpose)
+          .seal(hashesOf(codes, codesId), codesContext(factorId, codesId))
+        await client.query(
+          'update user_second_factors set codes_id = $3, sealed_codes = $4 where user_name = $1 and factor_id = $2',
+          [user, factorId, codesId, sealed],
+        )
+        return { codes }
+      },
+    }
+  })
+}
+
+/** The password alone is enough from the event on. `reason` null: the person did it. Throws `CommandRefused` where there is none. */
+export const removeSecondFactor = (
+  parts: Pick<Parts, 'pool' | 'eventLog'>,
+  { user, reason, actor }: { user: string; reason: string | null; actor: string },
+): Promise<void> =>
+  changeUsers(parts, actor, (known) => {
+    const { row } = userIn(known, user)
+    const { factorId } = factorIn(known, user)
+    const created = { user, user_created_at: row.created_at.toISOString() }
+    return {
+      events: [{ type: 'SecondFactorRemoved', data: { ...created, factor_id: factorId, reason } }],
+      writeRow: async (client) => {
+        await client.query('delete from user_second_factors where user_name = $1', [user])
+      },
+    }
+  })
+
+/** `recoveryCodesLeft` null: it was the code of an app. */
+type FactorVerdict =
+  | { readonly kind: 'right'; readonly recoveryCodesLeft: number | null }
+  | { readonly kind: SecondFactorRefusal }
+
+type Asked = {
+  readonly user: string
+  /** As the event log has it now. */
+  readonly factor: LoggedFactor
+  readonly typed: string
+  readonly actor: string
+}
+
+/** Whether a code is right; it then counts as used. Two at once with the same code: one of them is right. */
+export const checkSecondFactor = async (
+  parts: Parts,
+  asked: Asked,
+  nowMs: number,
+): Promise<FactorVerdict> => {
+  const code = plain(asked.typed)
+  if (isRecoveryCode(code)) return checkRecoveryCode(parts, asked, code)
+  const client = await parts.pool.connect()
+  try {
+    await client.query('begin')
+    const verdict = await checkTotpCode(client, parts, asked, code, nowMs)
+    await client.query('commit')
+    return verdict
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined)
+    throw error
+  } finally {
+    client.release()
+  }
+}
+
+type FactorRow = {
+  readonly factor_id: string
+  readonly sealed_secret: string
+  readonly codes_id: string
+  readonly sealed_codes: string
+  readonly last_step: string
+  readonly wrong_today: number
+}
+
+/** Null: there is none that proves this factor. */
+const rowOf = async (
+  queries: Pick<pg.Pool, 'query'>,
+  { user, factor: { factorId } }: Asked,
+  { lock, today }: { lock: boolean; today: string },
+): Promise<FactorRow | null> => {
+  const { rows } = await queries.query<FactorRow>(
+    `select factor_id, sealed_secret, codes_id, sealed_codes, last_step,
+            case when wrong_on = $3::date then wrong else 0 end as wrong_today
+       from user_second_factors where user_name = $1 and factor_id = $2${lock ? ' for update' : ''}`,
+    [user, factorId, today],
+  )
+  return rows[0] ?? null
+}
+
+/** Under a lock of the row: what one browser uses another one finds used. */
+const checkTotpCode = async (
+  client: pg.PoolClient,
+  { secrets }: Parts,
+  asked: Asked,
+  code: string,
+  nowMs: number,
+): Promise<FactorVerdict> => {
+  const today = new Date(nowMs).toISOString().slice(0, 10)
+  const row = await rowOf(client, asked, { lock: true, today })
+  const { factorId } = asked.factor
+  const secret =
+    row === null ? null : secrets.sealer(factorSealPurpose).open(row.sealed_secret, secretContext(factorId))
+  if (row === null || secret === null) return { kind: 'broken' }
+  if (row.wrong_today >= wrongPerDayMax) return { kind: 'limited' }
+  const step = stepOfCode({ secret, code }, nowMs)
+  if (step === null) {
+    await client.query('update user_second_factors set wrong_on = $2, wrong = $3 where user_name = $1', [
+      ...[asked.user, today, row.wrong_today + 1],
+    ])
+    return { kind: 'wrong' }
+  }
+  if (step <= Number(row.last_step)) return { kind: 'used' }
+  await client.query('update user_second_factors set last_step = $2 where user_name = $1', [asked.user, step])
+  return { kind: 'right', recoveryCodesLeft: null }
+}
+
+/** The factor, its codes or the code are not what they were when it was looked at: the code opens nothing. */
+class CodeSpent extends Error {
+  override name = 'CodeSpent'
+}
+
+/** The event is what uses it: of two at once the second finds it. */
+const checkRecoveryCode = async (parts: Parts, asked: Asked, typed: string): Promise<FactorVerdict> => {
+  const { user, factor, actor } = asked
+  const { factorId, codesId } = factor
+  const row = await rowOf(parts.pool, asked, { lock: false, today: '1970-01-01' })
+  const hashes =
+    row === null
+      ? null
+      : parts.secrets.sealer(factorSealPurpose).open(row.sealed_codes, codesContext(factorId, codesId))
+  if (hashes === null) return { kind: 'broken' }
+  const code = placeOfCode(typed, { hashes, codesId })
+  if (code === null) return { kind: 'wrong' }
+  try {
+    const left = await changeUsers(parts, actor, (known) => {
+      const { row: owner } = userIn(known, user)
+      const now = factorIn(known, user)
+      if (now.factorId !== factorId || now.codesId !== codesId || now.codesUsed.has(code))
+        throw new CodeSpent()
+      const data = {
+        ...{ user, user_created_at: owner.created_at.toISOString() },
+        ...{ factor_id: factorId, codes_id: codesId, code },
+      }
+      return {
+        events: [{ type: 'RecoveryCodeUsed', data }],
+        writeRow: async () => recoveryCodesCount - now.codesUsed.size - 1,
+      }
+    })
+    return { kind: 'right', recoveryCodesLeft: left }
+  } catch (error) {
+    if (error instanceof CodeSpent) return { kind: 'used' }
+    throw error
+  }
+}

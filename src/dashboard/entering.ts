@@ -1,0 +1,113 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { provedOperator } from '../administration/operator.ts'
+import { checkSecondFactor } from '../administration/second-factors.ts'
+import { passwordMark } from '../administration/users.ts'
+import type { SecondFactorRefusal } from '../events/second-factors.ts'
+import type { SignInWay } from '../events/sign-ins.ts'
+import { callerAddress } from '../guard/caller-address.ts'
+import { withNext } from './given-password.ts'
+import type { Dashboard } from './page.ts'
+import { deviceCookie, deviceCookieOptions } from './session.ts'
+
+/**
+ * The one way in: whatever proved who someone is, the second factor is asked here, and the session begins here. A known device
+ * changes nothing about it.
+ */
+
+type Entering = {
+  readonly user: string
+  readonly knownDevice: boolean
+  /** What the device is given when the person is in; null: nothing. */
+  readonly device: string | null
+  readonly next: string
+  readonly way: SignInWay
+}
+
+/** After the first proof. Rejects where the event log is away: then no one is signed in. */
+export const enter = async (
+  context: Dashboard,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  entering: Entering,
+): Promise<FastifyReply> => {
+  const { users, halfSignedIn, foundation } = context
+  if ((await users.secondFactor(entering.user)) === null)
+    return beginSession(context, request, reply, entering)
+  const mark = await passwordMark(foundation.pool, entering.user)
+  if (mark === null) return reply.redirect('/login', 303)
+  halfSignedIn.keep(reply, { ...entering, mark, atMs: Date.now() })
+  return reply.redirect('/login/code', 303)
+}
+
+/** A person who is half signed in and still may be; null: one begins anew. */
+export const halfOf = async (
+  { halfSignedIn, users, foundation: { pool } }: Dashboard,
+  request: FastifyRequest,
+): Promise<Entering | null> => {
+  const half = halfSignedIn.of(request, Date.now())
+  if (half === null) return null
+  const standing = await users.standing(half.user)
+  return standing.kind === 'acts' && (await passwordMark(pool, half.user)) === half.mark ? half : null
+}
+
+/** Of a code that was typed. `limited` says how long to wait, where it is known. */
+type CodeOutcome =
+  | { readonly kind: 'right' }
+  | { readonly kind: SecondFactorRefusal; readonly retryAfterSeconds: number | null }
+
+/** Checks a code within the bounds of attempts, and puts down what was refused. One whose factor was removed meanwhile needs none. */
+export const checkCode = async (
+  { users, codeAttempts, signIns, foundation, logger }: Dashboard,
+  request: FastifyRequest,
+  { user, typed }: { user: string; typed: string },
+): Promise<CodeOutcome> => {
+  const address = callerAddress(request)
+  const refused = (kind: SecondFactorRefusal, retryAfterSeconds: number | null = null): CodeOutcome => {
+    signIns.codeRefused({ user, address, reason: kind })
+    logger.warn({ user, address, reason: kind }, 'dashboard: second factor refused')
+    return { kind, retryAfterSeconds }
+  }
+  const waitSeconds = await codeAttempts(user)
+  if (waitSeconds !== null) return refused('limited', waitSeconds)
+  const factor = await users.secondFactor(user)
+  if (factor === null) return { kind: 'right' }
+  const asked = { user, factor, typed, ...provedOperator(user) }
+  const verdict = await checkSecondFactor(foundation, asked, Date.now())
+  return verdict.kind === 'right' ? { kind: 'right' } : refused(verdict.kind)
+}
+
+/** What to tell who typed a code that was refused. */
+export const codeRefusal = ({ kind, retryAfterSeconds }: Exclude<CodeOutcome, { kind: 'right' }>): string => {
+  switch (kind) {
+    case 'wrong':
+      return 'The code is wrong.'
+    case 'used':
+      return 'The code was used before. Wait for the next one, or take another recovery code.'
+    case 'limited':
+      return retryAfterSeconds === null
+        ? 'There were too many wrong codes today. A recovery code still opens.'
+        : `Too many attempts. Try again in ${retryAfterSeconds} seconds.`
+    case 'broken':
+      return 'Your second factor cannot be checked: what is kept of it is missing or cannot be opened. An administrator removes it with "user second-factor NAME --remove --reason TEXT"; then you sign in with your password and set it up again.'
+  }
+}
+
+export const beginSession = async (
+  { signIns, logger }: Dashboard,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { user, knownDevice, device, next, way }: Entering,
+): Promise<FastifyReply> => {
+  const address = callerAddress(request)
+  await signIns.signedIn({ user, address, knownDevice, way })
+  await request.session.regenerate()
+  request.session.user = user
+  request.session.byProvider = way === 'identity_provider'
+  if (device !== null) reply.setCookie(deviceCookie, device, deviceCookieOptions)
+  logger.info({ user, address, way }, 'dashboard: signed in')
+  return reply.redirect(next, 303)
+}
+
+/** Back to the password, and from there to the page that was asked for. */
+export const beginAnew = (reply: FastifyReply, next: string): FastifyReply =>
+  reply.redirect(withNext('/login', next), 303)

@@ -1,0 +1,54 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { z } from 'zod'
+import type { Sealer } from '../guard/secrets.ts'
+import { nextOf } from './next.ts'
+
+/**
+ * Between the right password and the right code: a cookie of this browser, sealed, for five minutes. It opens nothing and is no
+ * session. It ends as well when the password changes.
+ */
+
+export const halfCookie = 'dashboard_half'
+const lifetimeMs = 5 * 60 * 1_000
+const cookieOptions = { path: '/', httpOnly: true, sameSite: 'lax', secure: 'auto' } as const
+const context = 'half signed in'
+
+const half = z.object({
+  user: z.string(),
+  atMs: z.number(),
+  /** Of the password there was. */
+  mark: z.string(),
+  next: z.string(),
+  knownDevice: z.boolean(),
+  /** What the device is given when the person is in. */
+  device: z.string().nullable(),
+  way: z.enum(['password', 'identity_provider']),
+})
+type Half = z.infer<typeof half>
+
+export type HalfSignedIn = {
+  keep(reply: FastifyReply, half: Half): void
+  /** Null: there is none, or it is over. */
+  of(request: FastifyRequest, nowMs: number): Half | null
+  end(reply: FastifyReply): void
+}
+
+export const createHalfSignedIn = (sealer: Sealer): HalfSignedIn => ({
+  keep: (reply, kept) => {
+    reply.setCookie(halfCookie, sealer.seal(JSON.stringify(kept), context), {
+      ...cookieOptions,
+      maxAge: lifetimeMs / 1_000,
+    })
+  },
+  of: (request, nowMs) => {
+    const sealed = request.cookies[halfCookie]
+    const text = sealed === undefined ? null : sealer.open(sealed, context)
+    if (text === null) return null
+    const kept = half.parse(JSON.parse(text))
+    const ageMs = nowMs - kept.atMs
+    return ageMs >= 0 && ageMs <= lifetimeMs ? { ...kept, next: nextOf(kept.next) } : null
+  },
+  end: (reply) => {
+    reply.clearCookie(halfCookie, { path: '/' })
+  },
+})

@@ -1,0 +1,241 @@
+/** A second factor: the event log says who has one, each code counts once, and what is missing refuses. */
+import { Secret, TOTP } from 'otpauth'
+import pg from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { secondFactorProofs } from '../../src/administration/second-factor-uses.ts'
+import {
+  checkSecondFactor,
+  removeSecondFactor,
+  renewRecoveryCodes,
+  setSecondFactor,
+} from '../../src/administration/second-factors.ts'
+import { freshTotpSecret } from '../../src/administration/totp.ts'
+import { createUser, listUsers } from '../../src/administration/user-changes.ts'
+import { openUserDirectory } from '../../src/administration/user-directory.ts'
+import { putUser } from '../../src/administration/users.ts'
+import type { EventLog } from '../../src/event-log/port.ts'
+import { ringKeyOf, ringOf } from '../../src/guard/secret-ring.ts'
+import { createSecrets } from '../../src/guard/secrets.ts'
+import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+import { type TestDatabase, testDatabase } from '../support/postgres.ts'
+
+const [oldKey, newKey] = [
+  'an old secret of at least thirty-two characters',
+  'a new secret of at least 32 characters',
+]
+let database: TestDatabase
+let pool: pg.Pool
+let memory: MemoryEventLog
+let eventLog: EventLog
+let secret = ''
+let codes: readonly string[] = []
+const secrets = createSecrets(oldKey)
+const parts = (by = secrets) => ({ pool, eventLog, secrets: by })
+const actor = 'user:ada'
+const stepMs = 30_000
+const nowMs = Date.UTC(2026, 11, 31, 23, 59, 45)
+
+beforeAll(async () => {
+  database = await testDatabase()
+  pool = new pg.Pool({ connectionString: database.url, max: 8 })
+})
+afterAll(async () => {
+  await pool.end()
+  await database.drop()
+})
+beforeEach(async () => {
+  memory = createMemoryEventLog()
+  eventLog = memory.client('one')
+  await pool.query('delete from users')
+  await createUser(parts(), { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:setup' })
+  secret = freshTotpSecret()
+  ;({ codes } = await set())
+})
+
+const codeAt = (atMs: number, of = secret): string =>
+  new TOTP({ secret: Secret.fromBase32(of) }).generate({ timestamp: atMs })
+/** Set up a while ago, so that no code of now was used. */
+const set = () =>
+  setSecondFactor(
+    parts(),
+    { user: 'ada', secret, typed: codeAt(nowMs - 10 * stepMs), actor },
+    nowMs - 10 * stepMs,
+  )
+const logged = async (user = 'ada') => {
+  const factor = await openUserDirectory(parts()).secondFactor(user)
+  if (factor === null) throw new Error('no factor')
+  return factor
+}
+const check = async (typed: string, { atMs = nowMs, by = secrets } = {}) =>
+  checkSecondFactor(parts(by), { user: 'ada', factor: await logged(), typed, actor }, atMs)
+const events = (type: string) =>
+  memory
+    .eventsOf('operator')
+    .filter((event) => event.type === type)
+    .map(({ data, metadata }) => ({ ...JSON.parse(data), by: JSON.parse(metadata).actor }))
+
+describe('setting one up', () => {
+  test('is an event without secret or codes, and what is kept is sealed', async () => {
+    expect(events('SecondFactorSet')).toMatchObject([{ user: 'ada', by: actor }])
+    expect(codes).toHaveLength(10)
+    const { rows } = await pool.query('select * from user_second_factors')
+    const kept = JSON.stringify([
+      rows,
+      memory.eventsOf('operator').map(({ data, metadata }) => [data, metadata]),
+    ])
+    for (const text of [secret, ...codes, ...codes.map((code) => code.replaceAll('-', ''))])
+      expect(kept).not.toContain(text)
+    expect((await listUsers(parts())).map((one) => one.secondFactor !== null)).toEqual([true])
+  })
+
+  test('takes the code of now and no other', async () => {
+    await removeSecondFactor(parts(), { user: 'ada', reason: null, actor })
+    for (const typed of ['', '000000', codeAt(nowMs - 3 * stepMs), 'not a code', codes[0] ?? ''])
+      await expect(setSecondFactor(parts(), { user: 'ada', secret, typed, actor }, nowMs)).rejects.toThrow(
+        'it is not the code of now',
+      )
+    expect(events('SecondFactorSet')).toHaveLength(1)
+    const typed = ` ${codeAt(nowMs).replace(/(...)/, '$1 ')}`
+    await setSecondFactor(parts(), { user: 'ada', secret, typed, actor }, nowMs)
+    expect(await check(codeAt(nowMs))).toEqual({ kind: 'used' })
+  })
+
+  test('is refused where there is one, whatever the row says', async () => {
+    await pool.query('delete from user_second_factors')
+    await expect(set()).rejects.toThrow('there is a second factor already')
+  })
+})
+
+describe('a code of the app', () => {
+  test('counts once, and so does none before it', async () => {
+    expect(await check(codeAt(nowMs))).toEqual({ kind: 'right', recoveryCodesLeft: null })
+    expect(await check(codeAt(nowMs))).toEqual({ kind: 'used' })
+    expect(await check(codeAt(nowMs - stepMs))).toEqual({ kind: 'used' })
+    expect(await check(codeAt(nowMs + stepMs))).toMatchObject({ kind: 'right' })
+  })
+
+  test('opens for one of eight browsers at once', async () => {
+    const verdicts = await Promise.all(Array.from({ length: 8 }, () => check(codeAt(nowMs))))
+    expect(verdicts.map(({ kind }) => kind).sort()).toEqual(['right', ...Array(7).fill('used')])
+  })
+
+  test('of another secret, or too late, is wrong', async () => {
+    for (const typed of [codeAt(nowMs, freshTotpSecret()), codeAt(nowMs - 2 * stepMs), '\u0000', '12345'])
+      expect(await check(typed)).toEqual({ kind: 'wrong' })
+  })
+
+  test('after a hundred wrong ones in a day no more are compared, in whatever process; recovery codes go on', async () => {
+    for (let tried = 0; tried < 100; tried++) expect(await check('00000x')).toEqual({ kind: 'wrong' })
+    expect(await check(codeAt(nowMs))).toEqual({ kind: 'limited' })
+    expect(await check(codes[0] ?? '')).toMatchObject({ kind: 'right' })
+    // The next day (UTC) begins fifteen seconds later.
+    expect(await check(codeAt(nowMs + stepMs), { atMs: nowMs + stepMs })).toMatchObject({ kind: 'right' })
+  })
+})
+
+describe('a recovery code', () => {
+  test('works once, however it is typed, and the event says which it was', async () => {
+    const [, second = ''] = codes
+    expect(await check(` ${second.toLowerCase().replaceAll('-', ' ')}`)).toEqual({
+      ...{ kind: 'right', recoveryCodesLeft: 9 },
+    })
+    expect(await check(second)).toEqual({ kind: 'used' })
+    expect(events('RecoveryCodeUsed')).toMatchObject([{ user: 'ada', code: 2, by: actor }])
+  })
+
+  test('opens for one of eight browsers at once', async () => {
+    const verdicts = await Promise.all(Array.from({ length: 8 }, () => check(codes[4] ?? '')))
+    expect(verdicts.map(({ kind }) => kind).sort()).toEqual(['right', ...Array(7).fill('used')])
+    expect(events('RecoveryCodeUsed')).toHaveLength(1)
+  })
+
+  test('that was used stays so where the table is put back', async () => {
+    const { rows } = await pool.query('select * from user_second_factors')
+    await check(codes[0] ?? '')
+    await pool.query('update user_second_factors set sealed_codes = $1', [rows[0].sealed_codes])
+    expect(await check(codes[0] ?? '')).toEqual({ kind: 'used' })
+  })
+
+  test('of before the new ones opens nothing, nor do old rows', async () => {
+    const { rows } = await pool.query('select * from user_second_factors')
+    const renewed = await renewRecoveryCodes(parts(), { user: 'ada', actor })
+    expect(await check(codes[0] ?? '')).toEqual({ kind: 'wrong' })
+    expect(await check(renewed.codes[0] ?? '')).toMatchObject({ kind: 'right' })
+    await pool.query('update user_second_factors set codes_id = $1, sealed_codes = $2', [
+      ...[rows[0].codes_id, rows[0].sealed_codes],
+    ])
+    expect(await check(codes[1] ?? '')).toEqual({ kind: 'broken' })
+    expect(await check(codeAt(nowMs))).toMatchObject({ kind: 'right' })
+  })
+})
+
+describe('the row alone neither grants nor removes', () => {
+  test.each([
+    ['is missing', 'delete from user_second_factors'],
+    ['cannot be opened', `update user_second_factors set sealed_secret = 'x', sealed_codes = 'x'`],
+    ['is of another factor', `update user_second_factors set factor_id = '01J8ZQ5V7N3K2M4P6R8T0W1X2Y'`],
+  ])('where it %s, no code is right', async (_, statement) => {
+    await pool.query(statement)
+    expect(await check(codeAt(nowMs))).toEqual({ kind: 'broken' })
+    expect(await check(codes[0] ?? '')).toEqual({ kind: 'broken' })
+  })
+
+  test('one of another user, under its own id, opens nothing', async () => {
+    await createUser(parts(), { name: 'eve', role: 'viewer', organizationId: null, actor: 'cli:setup' })
+    const own = freshTotpSecret()
+    await setSecondFactor(
+      parts(),
+      { user: 'eve', secret: own, typed: codeAt(nowMs, own), actor: 'user:eve' },
+      nowMs,
+    )
+    const { factorId } = await logged()
+    await pool.query('delete from user_second_factors where user_name = $1', ['ada'])
+    await pool.query(`update user_second_factors set user_name = 'ada', factor_id = $1`, [factorId])
+    expect(await check(codeAt(nowMs + stepMs, own))).toEqual({ kind: 'broken' })
+  })
+
+  test('one that is left over asks for nothing once the log says that it is removed', async () => {
+    await pool.query('create temporary table kept as select * from user_second_factors')
+    await removeSecondFactor(parts(), { user: 'ada', reason: 'lost the phone', actor: 'cli:root' })
+    expect((await pool.query('select from user_second_factors')).rowCount).toBe(0)
+    expect(await openUserDirectory(parts()).secondFactor('ada')).toBeNull()
+    expect(events('SecondFactorRemoved')).toMatchObject([{ reason: 'lost the phone', by: 'cli:root' }])
+    await expect(removeSecondFactor(parts(), { user: 'ada', reason: null, actor })).rejects.toThrow(
+      'ada has no second factor',
+    )
+  })
+
+  test('a row of the user that was deleted and made again by hand is still refused', async () => {
+    await pool.query('delete from users')
+    await putUser(pool, { name: 'ada', password: 'x', role: 'admin' })
+    expect(await openUserDirectory(parts()).secondFactor('ada')).not.toBeNull()
+    expect(await check(codeAt(nowMs))).toEqual({ kind: 'broken' })
+  })
+
+  test('another user of the name, made by an operator, has none', async () => {
+    await pool.query('delete from users')
+    await createUser(parts(), { name: 'ada', role: 'admin', organizationId: null, actor: 'cli:setup' })
+    expect(await openUserDirectory(parts()).secondFactor('ada')).toBeNull()
+  })
+})
+
+test('a rotation of SECRET_KEY makes what is kept anew; without the old key it opens then as before', async () => {
+  const both = createSecrets(ringOf([newKey, oldKey]))
+  const use = secondFactorProofs({ pool, secrets: both })
+  const [oldId, newId] = [ringKeyOf(oldKey).id, ringKeyOf(newKey).id]
+  const keys = [
+    { id: oldId, first: true, inUseFrom: null },
+    { id: newId, first: false, inUseFrom: null },
+  ]
+  const counts = async () =>
+    Object.fromEntries([...(await use.under(keys))].map(([id, { count }]) => [id, count]))
+  expect(await counts()).toEqual({ [oldId]: 1 })
+  const onlyNew = createSecrets(newKey)
+  expect(await check(codeAt(nowMs), { by: onlyNew })).toEqual({ kind: 'broken' })
+  expect(await use.renew?.('')).toEqual({ renewed: 1, next: null })
+  expect(await use.renew?.('')).toEqual({ renewed: 0, next: null })
+  expect(await counts()).toEqual({ [newId]: 1 })
+  expect(await check(codeAt(nowMs), { by: onlyNew })).toMatchObject({ kind: 'right' })
+  expect(await check(codes[3] ?? '', { by: onlyNew })).toMatchObject({ kind: 'right' })
+  expect(await check(codes[5] ?? '')).toEqual({ kind: 'broken' })
+})

@@ -1,0 +1,293 @@
+/** Signing in with a second factor, and what a person does about one. */
+import { Secret, TOTP } from 'otpauth'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { removeSecondFactor } from '../../src/administration/second-factors.ts'
+import { changePassword, setDisabled } from '../../src/administration/user-changes.ts'
+import { operatorStream } from '../../src/events/streams.ts'
+import { until } from '../support/house.ts'
+import type { Browser, DashboardHost } from './dashboard-host.ts'
+import { encoded, openBrowser, openDashboardHost, signedIn, tokenIn, userWhoChose } from './dashboard-host.ts'
+
+let room: DashboardHost
+let made = 0
+let ada = { name: '', password: '' }
+let browser: Browser
+/** Of each test its own minute: a code counts once. */
+let nowMs = Date.UTC(2026, 10, 23, 12)
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  await userWhoChose(room, { name: 'root', role: 'admin', organizationId: null, actor: 'cli:setup' })
+})
+afterAll(() => room.close())
+beforeEach(async () => {
+  vi.useFakeTimers({ toFake: ['Date'] })
+  nowMs = Math.max(nowMs, Date.now())
+  later(0)
+  const name = `ada-${++made}`
+  ada = await userWhoChose(room, { name, role: 'admin', organizationId: null, actor: 'cli:setup' })
+  browser = await signedIn(room, ada)
+})
+afterEach(() => {
+  vi.useRealTimers()
+})
+
+const later = (seconds: number): void => {
+  nowMs += seconds * 1_000
+  vi.setSystemTime(nowMs)
+}
+const codeOf = (secret: string): string =>
+  new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: nowMs })
+const secretOn = (page: string): string =>
+  (/aria-label="Secret"><code>([A-Z2-7 ]+)</.exec(page)?.[1] ?? '').replaceAll(' ', '')
+const codesOn = (page: string): string[] => page.match(/([A-Z2-7]{4}-){3}[A-Z2-7]{4}/g) ?? []
+
+const setUpForm = async () => {
+  const { body } = await browser.get('/me/second-factor')
+  const field = (name: string): string => new RegExp(`name="${name}" value="([^"]+)"`).exec(body)?.[1] ?? ''
+  const hidden = { _csrf: field('_csrf'), once: field('once'), sealed: field('sealed') }
+  return { secret: secretOn(body), hidden, body }
+}
+/** Sets one up, and waits until a code of the app is another one. */
+const setUp = async (): Promise<{ secret: string; codes: string[] }> => {
+  const { secret, hidden } = await setUpForm()
+  const fields = { ...hidden, present: ada.password, code: codeOf(secret) }
+  const { statusCode, body } = await browser.post('/me/second-factor', encoded(fields))
+  expect(statusCode).toBe(200)
+  later(60)
+  return { secret, codes: codesOn(body) }
+}
+/** A browser after the right password. */
+const half = async (next = '/'): Promise<Browser> => {
+  const other = openBrowser(room.host)
+  const { headers } = await other.submit('/login', { ...ada, next })
+  expect(headers.location).toBe('/login/code')
+  return other
+}
+const events = async (type: string) =>
+  (await room.foundation.eventLog.read(operatorStream, { from: 0, max: 1_000 }))
+    .filter((event) => event.type === type)
+    .map(({ data, metadata }) => ({ ...JSON.parse(data), by: JSON.parse(metadata).actor }))
+    .filter(({ user }) => user === ada.name)
+const refusals = async () => {
+  const streams = await room.foundation.eventLog.streams('signin-')
+  const pages = await Promise.all(
+    streams.map((stream) => room.foundation.eventLog.read(stream, { from: 0, max: 1_000 })),
+  )
+  return pages
+    .flat()
+    .filter(({ type }) => type === 'SecondFactorsRefused')
+    .map(({ data }) => JSON.parse(data))
+    .filter(({ user }) => user === ada.name)
+}
+
+describe('setting one up', () => {
+  test('shows secret and picture without a script or a style, and takes effect with a right code', async () => {
+    const { secret, hidden, body } = await setUpForm()
+    expect(secret).toMatch(/^[A-Z2-7]{32}$/)
+    expect(body).toMatch(/<svg class="qr" role="img" aria-label="[^"]+" viewBox="0 0 \d+ \d+"/)
+    expect(body).not.toMatch(/style=|data:|<img/)
+    const wrong = await browser.post(
+      '/me/second-factor',
+      encoded({ ...hidden, present: ada.password, code: '000000' }),
+    )
+    expect(wrong.statusCode).toBe(422)
+    expect(wrong.body).toContain('It is not the code of now')
+    // The same secret: the app has it already.
+    expect(secretOn(wrong.body)).toBe(secret)
+    expect(await events('SecondFactorSet')).toEqual([])
+    expect((await openBrowser(room.host).submit('/login', ada)).headers.location).toBe('/')
+  })
+
+  test('asks for the password', async () => {
+    const { secret, hidden } = await setUpForm()
+    const fields = { ...hidden, present: 'not the password', code: codeOf(secret) }
+    const { statusCode, body } = await browser.post('/me/second-factor', encoded(fields))
+    expect(statusCode).toBe(422)
+    expect(body).toContain('It is not your password')
+    expect(await events('SecondFactorSet')).toEqual([])
+  })
+
+  test('takes no secret of another session or another person', async () => {
+    const { hidden } = await setUpForm()
+    const other = await signedIn(room, ada)
+    const page = (await other.get('/me/second-factor')).body
+    const once = /name="once" value="([^"]+)"/.exec(page)?.[1] ?? ''
+    const fields = { _csrf: tokenIn(page), once, sealed: hidden.sealed, present: ada.password, code: '1' }
+    const { statusCode, body } = await other.post('/me/second-factor', encoded(fields))
+    expect(statusCode).toBe(422)
+    expect(body).toContain('The form is out of date')
+  })
+
+  test('ends other sign-ins, shows ten recovery codes once, and is an event', async () => {
+    const other = await signedIn(room, ada)
+    const { codes } = await setUp()
+    expect(codes).toHaveLength(10)
+    expect((await other.get('/')).statusCode).toBe(303)
+    expect((await browser.get('/')).statusCode).toBe(200)
+    expect(await events('SecondFactorSet')).toMatchObject([{ by: `user:${ada.name}` }])
+    const { body } = await browser.get('/me/second-factor')
+    expect(codesOn(body)).toEqual([])
+    expect(body).toContain('Recovery codes left')
+    expect((await browser.get('/me')).body).toContain('set up')
+  })
+})
+
+describe('signing in', () => {
+  test('asks for the code after the password, and leads to the page that was asked for', async () => {
+    const { secret } = await setUp()
+    const other = await half('/operations')
+    expect((await other.get('/login/code')).body).toContain('Type the code that your authenticator app shows')
+    const { statusCode, headers } = await other.submit('/login/code', { code: codeOf(secret) })
+    expect([statusCode, headers.location]).toEqual([303, '/operations'])
+    expect((await other.get('/operations')).statusCode).toBe(200)
+    expect(other.cookies.has('dashboard_half')).toBe(false)
+  })
+
+  test('half way nothing opens, and no session is there', async () => {
+    await setUp()
+    const other = await half()
+    for (const path of ['/', '/me', '/me/second-factor', '/audit'])
+      expect([path, (await other.get(path)).headers.location?.startsWith('/login')]).toEqual([path, true])
+    expect([...other.cookies.keys()].sort()).toEqual(['dashboard_form', 'dashboard_half'])
+    const { rows } = await room.foundation.pool.query('select from dashboard_sessions where user_name = $1', [
+      ada.name,
+    ])
+    expect(rows).toHaveLength(1)
+  })
+
+  test('a wrong password is told as before, and no page tells whether there is a factor', async () => {
+    await setUp()
+    const { statusCode, body } = await openBrowser(room.host).submit('/login', { ...ada, password: 'x' })
+    expect(statusCode).toBe(401)
+    expect(body).toContain('The user name or the password is wrong.')
+  })
+
+  test('a known device is asked as well', async () => {
+    await setUp()
+    await browser.submit('/', {}, '/logout')
+    expect(browser.cookies.has('dashboard_device')).toBe(true)
+    expect((await browser.submit('/login', ada)).headers.location).toBe('/login/code')
+  })
+
+  test('a code counts once, for one browser', async () => {
+    const { secret } = await setUp()
+    const [one, other] = [await half(), await half()]
+    const code = codeOf(secret)
+    const answers = await Promise.all([one, other].map((each) => each.submit('/login/code', { code })))
+    expect(answers.map(({ statusCode }) => statusCode).sort()).toEqual([303, 401])
+    expect(answers.find(({ statusCode }) => statusCode === 401)?.body).toContain('The code was used before')
+  })
+
+  test('a recovery code opens once, and leaves nine', async () => {
+    const { codes } = await setUp()
+    const [code = ''] = codes
+    const other = await half()
+    expect((await other.submit('/login/code', { code: code.toLowerCase() })).statusCode).toBe(303)
+    expect((await (await half()).submit('/login/code', { code })).statusCode).toBe(401)
+    expect(await events('RecoveryCodeUsed')).toMatchObject([{ code: 1, by: `user:${ada.name}` }])
+    expect((await other.get('/me/second-factor')).body).toMatch(/Recovery codes left<\/dt><dd>9</)
+  })
+
+  test('a wrong code is refused and counted; after ten in a minute none is looked at', async () => {
+    const { secret } = await setUp()
+    const other = await half('/audit')
+    for (let tried = 0; tried < 10; tried++)
+      expect((await other.submit('/login/code', { code: '00000x' })).statusCode).toBe(401)
+    const answer = await (await half()).submit('/login/code', { code: codeOf(secret) })
+    expect(answer.statusCode).toBe(429)
+    expect(Number(answer.headers['retry-after'])).toBeGreaterThan(0)
+    await until('both are put down', async () => (await refusals()).length === 2)
+    expect((await refusals()).map(({ reason, count }) => [reason, count]).sort()).toEqual([
+      ['limited', 1],
+      ['wrong', 1],
+    ])
+  })
+
+  test('half way lasts five minutes, and the page that was asked for survives it', async () => {
+    const { secret } = await setUp()
+    const other = await half('/audit')
+    const page = (await other.get('/login/code')).body
+    const kept = new Map(other.cookies)
+    later(301)
+    const cookie = [...kept].map(([name, value]) => `${name}=${value}`).join('; ')
+    const fields = { _csrf: tokenIn(page), next: '/audit', code: codeOf(secret) }
+    const { headers } = await other.post('/login/code', encoded(fields), { cookie })
+    expect(headers.location).toBe('/login?next=%2Faudit')
+    expect((await other.get('/login/code', { cookie })).headers.location).toBe('/login')
+  })
+
+  test('half way ends with a new password, and with the user', async () => {
+    const { secret } = await setUp()
+    const [changed, ended] = [await half(), await half()]
+    const pages = [(await changed.get('/login/code')).body, (await ended.get('/login/code')).body]
+    await changePassword(room.foundation, { name: ada.name, chosen: ada.password, actor: 'cli:root' })
+    const send = (each: Browser, page = '') =>
+      each.post('/login/code', encoded({ _csrf: tokenIn(page), code: codeOf(secret) }))
+    expect((await send(changed, pages[0])).headers.location).toBe('/login')
+    await setDisabled(room.foundation, { name: ada.name, disabled: true, reason: 'left', actor: 'cli:root' })
+    expect((await send(ended, pages[1])).headers.location).toBe('/login')
+  })
+
+  test('a cookie that was made up, or changed, is none', async () => {
+    await setUp()
+    const other = await half()
+    const sealed = other.cookies.get('dashboard_half') ?? ''
+    for (const value of ['x', `${sealed.slice(0, -2)}AA`, ''])
+      expect((await other.get('/login/code', { cookie: `dashboard_half=${value}` })).headers.location).toBe(
+        '/login',
+      )
+  })
+
+  test('where what is kept is missing, no one gets in, and the page says what to do', async () => {
+    const { secret, codes } = await setUp()
+    await room.foundation.pool.query('delete from user_second_factors where user_name = $1', [ada.name])
+    for (const code of [codeOf(secret), codes[0] ?? '']) {
+      const { statusCode, body } = await (await half()).submit('/login/code', { code })
+      expect(statusCode).toBe(403)
+      expect(body).toContain('user second-factor NAME --remove')
+    }
+    await removeSecondFactor(room.foundation, { user: ada.name, reason: 'lost', actor: 'cli:root' })
+    expect((await openBrowser(room.host).submit('/login', ada)).headers.location).toBe('/')
+  })
+})
+
+describe('new recovery codes and removing', () => {
+  const renew = (fields: Record<string, string>) =>
+    browser.submit('/me/second-factor', fields, '/me/second-factor/codes')
+  const remove = (fields: Record<string, string>) =>
+    browser.submit('/me/second-factor', fields, '/me/second-factor/remove')
+
+  test.each([
+    ['no password', () => ({ code: '000000' }), 'It is not your password'],
+    ['a wrong code', () => ({ present: ada.password, code: '000000' }), 'The code is wrong'],
+  ])('with %s both are refused', async (_, fieldsOf, says) => {
+    await setUp()
+    for (const send of [renew, remove]) {
+      const { statusCode, body } = await send(fieldsOf())
+      expect(statusCode).toBe(422)
+      expect(body).toContain(says)
+    }
+    expect(await events('SecondFactorRemoved')).toEqual([])
+    expect(await events('RecoveryCodesRenewed')).toEqual([])
+  })
+
+  test('new codes replace those of before', async () => {
+    const { secret, codes } = await setUp()
+    const { statusCode, body } = await renew({ present: ada.password, code: codeOf(secret) })
+    expect(statusCode).toBe(200)
+    const fresh = codesOn(body)
+    expect(fresh).toHaveLength(10)
+    expect((await (await half()).submit('/login/code', { code: codes[0] ?? '' })).statusCode).toBe(401)
+    expect((await (await half()).submit('/login/code', { code: fresh[0] ?? '' })).statusCode).toBe(303)
+  })
+
+  test('removed, the password is enough again', async () => {
+    const { secret } = await setUp()
+    const { statusCode, headers } = await remove({ present: ada.password, code: codeOf(secret) })
+    expect([statusCode, headers.location]).toEqual([303, '/me'])
+    expect(await events('SecondFactorRemoved')).toMatchObject([{ reason: null, by: `user:${ada.name}` }])
+    expect((await openBrowser(room.host).submit('/login', ada)).headers.location).toBe('/')
+    expect((await remove({ present: ada.password, code: '1' })).headers.location).toBe('/me/second-factor')
+  })
+})
