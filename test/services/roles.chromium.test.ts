@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { rolesThatMay } from '../../src/administration/roles.ts'
 import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
 import type { UserRole } from '../../src/events/users.ts'
-import { encoded } from '../dashboard/dashboard-host.ts'
+import { encoded, userWhoChose } from '../dashboard/dashboard-host.ts'
 import { type RouteExamples, requestOf, routeExamples } from '../dashboard/route-examples.ts'
 import { openScene, type Scene } from '../dashboard/scene.ts'
 import {
@@ -16,7 +16,6 @@ import {
   type Window,
 } from './chromium/browser.ts'
 import { type Furnished, openFurnished } from './chromium/furnished.ts'
-import { userWhoChose } from './chromium/people.ts'
 import { fileRoutes, formRoutes, pageRoutes, passing, routeAt, routes } from './chromium/table.ts'
 
 let furnished: Furnished
@@ -38,9 +37,8 @@ afterAll(async () => {
 const open = async (role: UserRole, organizationId: string | null): Promise<Window> => {
   const name = `${role}-${organizationId === other.organizationId ? 'elsewhere' : 'here'}`
   const user = { name, role, organizationId, actor: 'cli:setup' }
-  const person = await userWhoChose(furnished.room.foundation, user)
   const window = await chromium.open({ scheme: 'light', width: 1280 })
-  await signInAs(window, person)
+  await signInAs(window, await userWhoChose(furnished.room, user))
   return window
 }
 

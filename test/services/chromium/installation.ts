@@ -6,12 +6,12 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import pino from 'pino'
 import { ulid } from 'ulid'
-import { createUser } from '../../../src/administration/user-changes.ts'
 import { parseConfig } from '../../../src/config.ts'
 import type { UserRole } from '../../../src/events/users.ts'
 import { openFoundation } from '../../../src/foundation/foundation.ts'
 import { openPriceBooks } from '../../../src/ledger/price-books.ts'
 import { writeHistory } from '../../bench/ledger-history.ts'
+import { userWhoChose } from '../../dashboard/dashboard-host.ts'
 import { openScene, type Scene } from '../../dashboard/scene.ts'
 import { testDatabase } from '../../support/postgres.ts'
 import { type Service, startService } from '../../support/service.ts'
@@ -55,10 +55,8 @@ const peopled = async (variables: Readonly<Record<string, string>>) => {
   const prices = openPriceBooks({ eventLog: foundation.eventLog, logger })
   try {
     await prices.caughtUp
-    const person = async (name: string, role: UserRole): Promise<Person> => {
-      const user = { name, role, organizationId: null, actor: 'cli:setup' }
-      return { name, password: (await createUser(foundation, user)).password }
-    }
+    const person = (name: string, role: UserRole): Promise<Person> =>
+      userWhoChose({ foundation }, { name, role, organizationId: null, actor: 'cli:setup' })
     const [ada, bob] = [await person('ada', 'admin'), await person('bob', 'finance')]
     const scene = await openScene({ foundation, prices, caughtUp: async () => {} }, { nowMs: Date.now() })
     return { ada, bob, scene }

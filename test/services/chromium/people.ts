@@ -1,22 +1,8 @@
 /** People who use the dashboard. */
 import { randomUUID } from 'node:crypto'
-import { changePassword, createUser } from '../../../src/administration/user-changes.ts'
-import type { Foundation } from '../../../src/foundation/foundation.ts'
 import { signInAs, type Window } from './browser.ts'
 
 export type Person = { readonly name: string; readonly password: string }
-
-/** A user who has replaced the password that came with the user. */
-export const userWhoChose = async (
-  foundation: Foundation,
-  user: Parameters<typeof createUser>[1],
-): Promise<Person> => {
-  const { name } = user
-  await createUser(foundation, user)
-  const chosen = `${name} chose ${randomUUID()}`
-  await changePassword(foundation, { name, chosen, actor: `user:${name}` })
-  return { name, password: chosen }
-}
 
 /**
  * Signs in for the first time, from a page on: where the password was given by the system, the person replaces it and signs in
