@@ -1,5 +1,7 @@
 /** The service behind a real nginx that ends TLS: who calls, who signs in, and what cookies they get. */
+import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { putUser } from '../../src/administration/users.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { cliJson, createPartner, eventually, type Service, startService } from '../support/service.ts'
 import { type Answer, ask } from './ask.ts'
@@ -9,7 +11,7 @@ const client = '127.0.0.2'
 const stranger = '127.0.0.3'
 const secretKey = 'a secret of the test, long enough to be one'
 const user = 'ada'
-let password = ''
+const password = 'chosen by the person itself'
 let database: TestDatabase
 let service: Service
 let api: Nginx
@@ -28,7 +30,11 @@ beforeAll(async () => {
     environment,
   )
   boundKey = key.api_key
-  ;({ password } = await cliJson<{ password: string }>(['user', 'create', user], environment))
+  await cliJson(['user', 'create', user], environment)
+  // As if the person had replaced the password that was given.
+  const pool = new pg.Pool({ connectionString: database.url, max: 1 })
+  await putUser(pool, { name: user, password })
+  await pool.end()
 }, 120_000)
 afterAll(async () => {
   await api?.close()
