@@ -116,7 +116,10 @@ export const proposePriceBook = async (
   return data
 }
 
-/** Publishes what was proposed. Throws `CommandRefused` for someone who may not approve it, and where it is too late. */
+/**
+ * Publishes what was proposed. Its approver is who did it: a proved person, or, where one person is enough, the label that the command
+ * line goes by. Throws `CommandRefused` for someone who may not approve it, and where it is too late.
+ */
 export const approvePriceBook = async (
   { eventLog }: Log,
   {
@@ -127,7 +130,7 @@ export const approvePriceBook = async (
   }: { proposal: number; actor: string; twoPerson: boolean; consents: boolean },
 ): Promise<PriceBookPublished> => {
   const { data } = await decideNext(eventLog, actor, (prices, nowMs) => {
-    const decision = approveProposal(prices, { proposal, approver: approverOf(actor), nowMs })
+    const decision = approveProposal(prices, { proposal, approver: actor, nowMs })
     const proposer = prices.proposals.find((one) => one.proposal === proposal)?.proposed.by
     if (proposer === undefined || 'refused' in decision) return decision
     const refused = approvalRefusal({ proposer, approver: actor, twoPerson, consents })
@@ -135,9 +138,6 @@ export const approvePriceBook = async (
   })
   return data
 }
-
-/** A label approves nothing: it is the command line, with a word of consent. The event's actor says whose label it is. */
-const approverOf = (actor: string): string => (provedUserOf(actor) === null ? 'cli' : actor)
 
 /** Takes back a proposal, or a book that is not in force yet. Throws `CommandRefused`. */
 export const withdrawPrices = async (

@@ -107,13 +107,13 @@ test('two people: the proposer, a label and the command line approve nothing', a
   expect((await approve(proposal)).approver).toBe('user:bob')
 })
 
-test('alone: a word of consent approves, and a label is not named as the one who did', async () => {
+test('alone: a word of consent approves, and the book names the label as what it is', async () => {
   const proposal = await propose('2', new Date(Date.now() + hourMs).toISOString())
   const alone = { proposal, actor: 'cli:bob', twoPerson: false }
   await expect(approvePriceBook({ eventLog }, { ...alone, consents: false })).rejects.toThrow(
     'without a word of consent',
   )
-  expect((await approvePriceBook({ eventLog }, { ...alone, consents: true })).approver).toBe('cli')
+  expect((await approvePriceBook({ eventLog }, { ...alone, consents: true })).approver).toBe('cli:bob')
 })
 
 test('of two who approve at once one does, and of two who propose the same one does', async () => {
