@@ -6,7 +6,7 @@ import { movedOn } from '../ledger/command.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { type MonthSums, sumOn } from '../ledger/month-sums.ts'
 import { uniqueCommandKey } from './credits.ts'
-import { closableAt, sumsOf, writeStatement } from './statements.ts'
+import { closableAt, type Reading, sumsOf, writeStatement } from './statements.ts'
 
 /** How often a ledger that moves on is read again before it is given up. */
 const attemptsMax = 10
@@ -33,7 +33,7 @@ type CloseRequest = {
  * nothing yet in that month. Throws `CommandRefused` before the month can be closed, and while an earlier one is open.
  */
 export const closeMonth = async (
-  foundation: Pick<Foundation, 'eventLog' | 'ledger'>,
+  foundation: Pick<Foundation, 'ledger'> & Reading,
   request: CloseRequest,
 ): Promise<ClosedMonth | null> => {
   const { organizationId, month, nowMs, onProgress } = request

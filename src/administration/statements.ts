@@ -50,32 +50,26 @@ export const monthOf = (field: string, text: string): Month => {
 export const closableAt = (month: Month): number =>
   Date.parse(monthStart(monthAfter(month))) + closableAfterMs
 
-/** Read from the ledger's first event. Throws `CommandRefused` where there is no such ledger. */
-export const sumsOf = (
-  { eventLog }: Pick<Foundation, 'eventLog'>,
-  organizationId: string,
-  options: Parameters<typeof sumMonths>[2],
-): Promise<MonthSums> => orMissing(organizationId, sumMonths(eventLog, organizationId, options))
+/** With a database, what was summed up before is gone on from; without one a ledger is read from its first event. */
+export type Reading = Pick<Foundation, 'eventLog'> & {
+  readonly pool?: Pick<Foundation['pool'], 'query'>
+  readonly secrets?: Pick<Foundation['secrets'], 'rowSeal'>
+}
 
-const orMissing = (organizationId: string, sums: Promise<MonthSums>): Promise<MonthSums> =>
-  sums.catch((error: unknown) => {
-    throw error instanceof StreamMissing ? missingLedger(organizationId) : error
-  })
-
-/** With a database, a statement begins where the last one ended. */
-type Reading = Pick<Foundation, 'eventLog'> & Partial<Pick<Foundation, 'pool' | 'secrets'>>
-
-const sumsBefore = (
+/** What each month comes to. Throws `CommandRefused` where there is no such ledger. */
+export const sumsOf = async (
   { eventLog, pool, secrets }: Reading,
   organizationId: string,
-  options: { readonly before: Month; readonly onProgress?: ((events: number) => void) | undefined },
-): Promise<MonthSums> =>
-  pool === undefined || secrets === undefined
-    ? sumsOf({ eventLog }, organizationId, options)
-    : orMissing(
-        organizationId,
-        sumMonthsOnward({ eventLog, pool, seal: secrets.rowSeal }, organizationId, options),
-      )
+  options: Parameters<typeof sumMonths>[2],
+): Promise<MonthSums> => {
+  try {
+    return pool === undefined || secrets === undefined
+      ? await sumMonths(eventLog, organizationId, options)
+      : await sumMonthsOnward({ eventLog, pool, seal: secrets.rowSeal }, organizationId, options ?? {})
+  } catch (error) {
+    throw error instanceof StreamMissing ? missingLedger(organizationId) : error
+  }
+}
 
 /**
  * The statement of a month, written as it is read. Throws `CommandRefused` where there is no such ledger, and, at the end, where a
@@ -87,7 +81,7 @@ export const monthStatement = async (
 ): Promise<MonthStatement> => {
   const { organizationId, month, nowMs, onProgress } = request
   if (Date.parse(monthStart(month)) > nowMs) throw new InputFault('month', `${month} has not begun`)
-  const sums = await sumsBefore(foundation, organizationId, { before: month, onProgress })
+  const sums = await sumsOf(foundation, organizationId, { before: month, onProgress })
   const { digest, ...statement } = await writeStatement(foundation, {
     ...request,
     sums,

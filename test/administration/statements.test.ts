@@ -215,22 +215,27 @@ describe('a statement that begins where the last one ended', () => {
   beforeEach(() => pool.query('truncate month_sums'))
 
   type Sums = Awaited<ReturnType<typeof sumMonths>>
-  /** How many events were read for it. */
-  const onward = async (month: string, sealed = seal): Promise<{ sums: Sums; read: number }> => {
+  const countingLog = (): EventLog & { count(): number } => {
     let read = 0
-    const counting: Pick<EventLog, 'read'> = {
+    return {
+      ...eventLog,
       read: async (...asked) => {
         const events = await eventLog.read(...asked)
         read += events.length
         return events
       },
+      count: () => read,
     }
+  }
+  /** How many events were read for it. */
+  const onward = async (month: string | undefined, sealed = seal): Promise<{ sums: Sums; read: number }> => {
+    const counting = countingLog()
     const sums = await sumMonthsOnward(
       { eventLog: counting, pool, seal: sealed, worthKeepingEvents: 1 },
       org,
-      { before: month },
+      month === undefined ? {} : { before: month },
     )
-    return { sums, read }
+    return { sums, read: counting.count() }
   }
   const told = async (month: string, sums: Sums): Promise<unknown> => {
     let text = ''
@@ -263,11 +268,36 @@ describe('a statement that begins where the last one ended', () => {
           expect(await told(month, sums)).toEqual(
             await told(month, await sumMonths(eventLog, org, { before: month })),
           )
+          // What a closing goes by: all months, and lots that expire.
+          expect((await onward(undefined)).sums).toEqual(await sumMonths(eventLog, org))
         }
       }),
       { seed, numRuns: 25 },
     )
     expect(fewer).toBeGreaterThan(50)
+  })
+
+  test('is what a month is closed by: of the months before only what is new is read', async () => {
+    await grant(nowMs, '100', '2026-01-20T12:00:00.000Z')
+    for (let n = 0; n < 400; n++) await call(nowMs, n % 3 === 0 ? false : undefined)
+    nowMs = ms('2026-02-05T00:00:00.000Z')
+    await close('2026-01')
+    await grant(nowMs, '100')
+    for (let n = 0; n < 5; n++) await call(nowMs)
+    nowMs = ms('2026-03-05T00:00:00.000Z')
+    await call(nowMs)
+    const { sums } = await onward(undefined)
+    expect(sums.end).toBeGreaterThan(400)
+    const counting = countingLog()
+    const closed = await closeMonth(
+      { eventLog: counting, ledger, pool, secrets: { rowSeal: seal } },
+      { organizationId: org, month: '2026-02', actor: 'test', nowMs },
+    )
+    expect(closed).toMatchObject({ already: false, closed: { month: '2026-02', totals: { charged: '-5' } } })
+    expect(counting.count()).toBeLessThan(40)
+    // From the first event it comes to the same file, or it would be refused.
+    expect((await statement('2026-02')).closing?.closed).toEqual(closed?.closed)
+    expect((await statement('2026-01')).closing?.month).toBe('2026-01')
   })
 
   test('believes no row that was changed, is sealed by another installation, or is of another ledger', async () => {
