@@ -18,6 +18,14 @@ export const monthAfter = (month: Month): Month => {
     : `${month.slice(0, 5)}${String(ordinal + 1).padStart(2, '0')}`
 }
 
+export const monthBefore = (month: Month): Month => {
+  const year = Number(month.slice(0, 4))
+  const ordinal = Number(month.slice(5))
+  return ordinal === 1
+    ? `${String(year - 1).padStart(4, '0')}-12`
+    : `${month.slice(0, 5)}${String(ordinal - 1).padStart(2, '0')}`
+}
+
 /** The instant at which a month begins. */
 export const monthStart = (month: Month): string => `${month}-01T00:00:00.000Z`
 

@@ -1,4 +1,5 @@
 import { closeMonth } from '../administration/close-month.ts'
+import { closeMonths, type MonthEnded } from '../administration/close-months.ts'
 import { organizationsOf } from '../administration/ledgers.ts'
 import {
   type MonthStatement,
@@ -10,7 +11,6 @@ import { formatCredits } from '../billing/money.ts'
 import type { StatementLine } from '../billing/statement.ts'
 import { closedTotals } from '../billing/statement.ts'
 import { csv, jsonLines, summaryJson } from '../billing/statement-file.ts'
-import { CommandRefused } from '../ledger/commit.ts'
 import { type Command, type Given, organizationParameter, UsageError } from './command.ts'
 import { outputParameters, withOutput } from './output.ts'
 import { cut, members, type Row, table } from './table.ts'
@@ -174,17 +174,22 @@ const close: Command = {
     const { month, organizationId: one } = closingOf(given)
     const all = one === null
     const opened = await foundation()
-    const outcomes: Outcome[] = []
-    for (const organizationId of all ? await organizationsOf(opened) : [one]) {
-      const closing = closeMonth(opened, {
-        organizationId,
-        month,
-        nowMs: Date.now(),
-        ...opened.operator,
-        onProgress: (events) => progress(`${organizationId}: ${events} events`),
-      })
-      outcomes.push(outcomeOf(organizationId, await (all ? closing.catch(refusal) : closing)))
-    }
+    const outcomes = all
+      ? (
+          await closeMonths(opened, {
+            ...{ month, organizations: await organizationsOf(opened), ...opened.operator },
+            onProgress: (organizationId, events) => progress(`${organizationId}: ${events} events`),
+          })
+        ).map(outcomeOf)
+      : [
+          outcomeOf({
+            ...{ organizationId: one, refused: null },
+            closed: await closeMonth(opened, {
+              ...{ organizationId: one, month, nowMs: Date.now(), ...opened.operator },
+              onProgress: (events) => progress(`${one}: ${events} events`),
+            }),
+          }),
+        ]
     return {
       json: all ? outcomes : (outcomes[0] ?? {}),
       failed: outcomes.some(({ state }) => state === 'refused'),
@@ -193,19 +198,9 @@ const close: Command = {
   },
 }
 
-/** One organization's refusal keeps no other one open. */
-const refusal = (error: unknown): CommandRefused => {
-  if (error instanceof CommandRefused) return error
-  throw error
-}
-
-const outcomeOf = (
-  organization_id: string,
-  closed: Awaited<ReturnType<typeof closeMonth>> | CommandRefused,
-): Outcome => {
+const outcomeOf = ({ organizationId: organization_id, closed, refused }: MonthEnded): Outcome => {
   const nothing = { through_revision: null, closing: null, expired_lots: 0, digest: null }
-  if (closed instanceof CommandRefused)
-    return { organization_id, state: 'refused', ...nothing, reason: closed.message }
+  if (refused !== null) return { organization_id, state: 'refused', ...nothing, reason: refused }
   if (closed === null) return { organization_id, state: 'nothing to close', ...nothing, reason: null }
   return {
     organization_id,

@@ -61,6 +61,10 @@ export const actionOfRoute = {
   'POST /organizations/:organization/pixel/unlimit': 'pixel.change',
   'POST /organizations/:organization/pixel/block': 'pixel.change',
   'POST /organizations/:organization/pixel/unblock': 'pixel.change',
+  'GET /months': 'finance.read',
+  // Of all organizations: a partner exports its own only.
+  'GET /months.csv': 'finance.read',
+  'POST /months/close': 'ledgers.change',
   'GET /prices': 'accounts.read',
   'GET /prices/:proposal': 'finance.read',
   'POST /prices/:proposal/approve': 'prices.change',

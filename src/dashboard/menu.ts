@@ -3,6 +3,7 @@ import type { Route } from './access.ts'
 /** Where the menu of every page leads, for those who may open it. */
 export const menu = [
   { href: '/', name: 'Overview', route: 'GET /' },
+  { href: '/months', name: 'Months', route: 'GET /months' },
   { href: '/prices', name: 'Prices', route: 'GET /prices' },
   { href: '/rerates', name: 'Re-rates', route: 'GET /rerates' },
   { href: '/reconcile', name: 'Reconciliation', route: 'GET /reconcile' },

@@ -6,7 +6,7 @@ import { InputFault } from '../administration/input.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { closableAt, monthOf, monthStatement, sumsOf } from '../administration/statements.ts'
 import { formatCredits } from '../billing/money.ts'
-import type { Month } from '../billing/months.ts'
+import { type Month, monthBefore } from '../billing/months.ts'
 import { csv, jsonLines } from '../billing/statement-file.ts'
 import { count } from './format.ts'
 import {
@@ -34,9 +34,6 @@ const monthAt = (text: string): Month => {
     throw error
   }
 }
-
-const monthBefore = (month: Month): Month =>
-  new Date(Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5)) - 2)).toISOString().slice(0, 7)
 
 const eventsRead = (events: number): string => `${count(events)} events of the ledger are read.`
 

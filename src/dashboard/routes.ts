@@ -3,6 +3,7 @@ import { projectionStates } from '../administration/projections.ts'
 import { lastReconciliation } from '../administration/reconciliations.ts'
 import { CheckpointFault } from '../event-log/tree/checkpoints.ts'
 import { callerAddress } from '../guard/caller-address.ts'
+import { allMonthsRoutes } from './all-months-routes.ts'
 import { auditRoutes } from './audit-routes.ts'
 import { callRoutes } from './call-routes.ts'
 import { codeRoutes } from './code-routes.ts'
@@ -133,6 +134,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   refundRoutes(pages, context)
   usageRoutes(pages, context)
   monthRoutes(pages, context)
+  allMonthsRoutes(pages, context)
   statementRoutes(pages, context)
   lotRoutes(pages, context)
   creditRoutes(pages, context)

@@ -55,7 +55,7 @@ export const begin = (
     readonly user: string
     readonly run: (progress: (text: string) => void) => Promise<Begun>
   },
-): FastifyReply => reply.redirect(`/waiting/${works.start(asked).id}`, 303)
+): FastifyReply => reply.redirect(`/waiting/${works.start(asked, { again: true }).id}`, 303)
 
 export const workRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const ending = new AbortController()

@@ -45,9 +45,15 @@ export const createWorks = (nowMs: () => number = Date.now) => {
   }
 
   /** Throws `CommandRefused` where too much goes on already. */
-  const start = <Result>({ key, title, user, run }: Asked<Result>): Kept => {
+  const start = <Result>(
+    { key, title, user, run }: Asked<Result>,
+    // What was asked for by a form, which is taken once, is begun anew when it has ended.
+    { again = false }: { again?: boolean } = {},
+  ): Kept => {
     sweep()
-    const own = [...kept.values()].find((one) => one.key === key && one.user === user)
+    const own = [...kept.values()].find(
+      (one) => one.key === key && one.user === user && !(again && one.outcome !== null),
+    )
     if (own !== undefined) return own
     const running = [...kept.values()].filter(({ outcome }) => outcome === null).length
     if (running >= runningMax)

@@ -118,7 +118,14 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
       `/keys/${scene.keyId}`,
       `/calls/${scene.requestId}`,
     ]
-    for (const path of [...pages.map((page) => `${base}${page}`), '/', '/prices', '/rerates', '/reconcile']) {
+    for (const path of [
+      ...pages.map((page) => `${base}${page}`),
+      '/',
+      '/months',
+      '/prices',
+      '/rerates',
+      '/reconcile',
+    ]) {
       const { body, statusCode } = await browser.get(path)
       if (statusCode !== 200) continue
       const shown = [...body.matchAll(/(?:href|action)="([^"#?]+)/g)].map(([, href = '']) => href)
@@ -135,7 +142,8 @@ describe.each(['admin', 'finance', 'operations', 'viewer', 'partner'] as const)(
         if (!mayDo(role, action))
           expect([path, shown.filter((href) => target.test(href))]).toEqual([path, []])
       if (!mayDo(role, 'webhooks.change')) expect(body).not.toContain('id="add"')
-      if (!mayDo(role, 'ledgers.change')) expect(body).not.toContain('method="post" action="/reconcile"')
+      if (!mayDo(role, 'ledgers.change'))
+        expect(body).not.toMatch(/method="post" action="\/(reconcile|months\/close)"/)
     }
   })
 })

@@ -83,6 +83,7 @@ const paths = (): Readonly<Record<string, string>> => {
     'credits-threshold': `${organization}/credits/threshold`,
     pixel: `${organization}/pixel`,
     webhooks: `${organization}/webhooks`,
+    'all-months': '/months',
     prices: '/prices',
     'prices-new': '/prices/new',
     proposal: '/prices/p1',

@@ -1,0 +1,145 @@
+import type { FastifyInstance } from 'fastify'
+import { closeMonths } from '../administration/close-months.ts'
+import { InputFault } from '../administration/input.ts'
+import { organizationsOf } from '../administration/ledgers.ts'
+import { provedOperator } from '../administration/operator.ts'
+import { closableAt, monthOf } from '../administration/statements.ts'
+import { isMonth, type Month, monthAfter, monthBefore } from '../billing/months.ts'
+import { CommandRefused } from '../ledger/commit.ts'
+import { csvOf } from './csv.ts'
+import { formOf } from './form.ts'
+import { count, credits } from './format.ts'
+import { type MonthUseRow, monthUse } from './month-queries.ts'
+import { attempt, attemptOnce, type Dashboard, organizationPattern, sendPage, viewerOf } from './page.ts'
+import { allMonthsPage, monthsClosedPage } from './pages/all-months.ts'
+import type { FormFault } from './pages/layout.ts'
+import { rowsOf } from './queries.ts'
+import { begin } from './work-routes.ts'
+
+/** A month of all organizations: what they used, as a page and as CSV, and the form that closes it for all of them. */
+
+const shownMax = 100
+/** Of one file: beyond, the file would be one that no one opens. */
+const csvRowsMax = 50_000
+const csvPage = 1_000
+/** No call was made before: Unix time begins there. */
+const firstMonth = '1970-02'
+
+/** Throws `InputFault` for what is no month, and for one that has not begun. */
+const wantedMonth = (text: string, nowMs: number): Month => {
+  const month = monthOf('month', text)
+  if (month < firstMonth || Date.parse(`${month}-01`) > nowMs)
+    throw new InputFault('month', `${month} has not begun, or is long past`)
+  return month
+}
+
+const lastMonth = (nowMs: number): Month => monthBefore(new Date(nowMs).toISOString().slice(0, 7))
+
+const daysOf = (month: Month) => ({
+  before: `${monthBefore(month)}-01`,
+  month: `${month}-01`,
+  next: `${monthAfter(month)}-01`,
+})
+
+export const allMonthsRoutes = (pages: FastifyInstance, context: Dashboard): void => {
+  const { foundation } = context
+
+  const shownOf = async (month: Month, after: string, nowMs: number) => {
+    const found = await rowsOf(foundation.pool, monthUse(daysOf(month), { after, max: shownMax + 1 }))
+    const rows = found.slice(0, shownMax)
+    return {
+      ...{ month, before: monthBefore(month), rows, further: after !== '' },
+      next: found.length > rows.length ? (rows.at(-1)?.organization_id ?? null) : null,
+      ...{ closableAtMs: closableAt(month), atMs: nowMs },
+    }
+  }
+
+  pages.get('/months', async (request, reply) => {
+    const viewer = viewerOf(request, reply)
+    const query = formOf(request.query)
+    const nowMs = Date.now()
+    const typed = query.text('month') || lastMonth(nowMs)
+    const asked = await attempt(async () => wantedMonth(typed, nowMs))
+    if ('fault' in asked)
+      return sendPage(reply.code(422), allMonthsPage({ viewer, typed: '', fault: asked.fault, shown: null }))
+    const after = query.text('after')
+    const shown = await shownOf(asked.done, organizationPattern.test(after) ? after : '', nowMs)
+    return sendPage(reply, allMonthsPage({ viewer, typed: asked.done, fault: null, shown }))
+  })
+
+  pages.get('/months.csv', async (request, reply) => {
+    const month = wantedMonth(formOf(request.query).text('month'), Date.now())
+    return reply
+      .type('text/csv; charset=utf-8')
+      .header('cache-control', 'no-store')
+      .header('content-disposition', `attachment; filename="months-${month}.csv"`)
+      .send(csvOfMonth(await allUse(context, month)))
+  })
+
+  closeRoute(pages, context)
+}
+
+const closeRoute = (pages: FastifyInstance, context: Dashboard): void => {
+  const { foundation } = context
+  pages.post('/months/close', async (request, reply) => {
+    const viewer = viewerOf(request, reply)
+    const nowMs = Date.now()
+    const outcome = await attemptOnce(context, request, async (form) => {
+      const month = wantedMonth(form.text('month'), nowMs)
+      if (nowMs < closableAt(month))
+        throw new CommandRefused(
+          `${month} can be closed from ${new Date(closableAt(month)).toISOString()} on: until then calls of it may still be written`,
+        )
+      return month
+    })
+    if ('fault' in outcome) {
+      const typed = formOf(request.body).text('month')
+      const fault: FormFault = outcome.fault
+      const shown = null
+      return sendPage(
+        reply.code(422),
+        allMonthsPage({ viewer, typed: isMonth(typed) ? typed : '', fault, shown }),
+      )
+    }
+    const month = outcome.done
+    return begin(context, reply, {
+      ...{ key: `close/${month}`, title: `Closing ${month} of all organizations`, user: viewer.user },
+      run: async (progress) => {
+        const organizations = await organizationsOf(foundation)
+        const places = new Map(organizations.map((id, i) => [id, i + 1]))
+        const ended = await closeMonths(foundation, {
+          ...{ organizations, month, ...provedOperator(viewer.user) },
+          onProgress: (id, events) =>
+            progress(
+              `${count(places.get(id) ?? 0)} of ${count(organizations.length)}: ${count(events)} events are read.`,
+            ),
+        })
+        return { page: (of) => monthsClosedPage({ viewer: of, month, ended }) }
+      },
+    })
+  })
+}
+
+/** Every organization's. Throws `InputFault` where there are more than a file takes. */
+const allUse = async ({ foundation: { pool } }: Dashboard, month: Month): Promise<MonthUseRow[]> => {
+  const rows: MonthUseRow[] = []
+  for (let after = ''; rows.length <= csvRowsMax; ) {
+    const page = await rowsOf(pool, monthUse(daysOf(month), { after, max: csvPage }))
+    rows.push(...page)
+    if (page.length < csvPage) return rows
+    after = page.at(-1)?.organization_id ?? ''
+  }
+  throw new InputFault('month', `there are more than ${csvRowsMax} organizations, and a file holds no more`)
+}
+
+const csvOfMonth = (rows: readonly MonthUseRow[]): string => {
+  const amount = (micro: string) => ({ number: credits(micro).replaceAll(',', '') })
+  return csvOf(
+    ['organization_id', 'name', 'calls', 'calls_before', 'charged', 'charged_before'],
+    rows.map((row) => [
+      ...[row.organization_id, row.name],
+      ...[{ number: row.calls }, { number: row.calls_before }],
+      ...[amount(row.charged_micro), amount(row.charged_before_micro)],
+    ]),
+  )
+}

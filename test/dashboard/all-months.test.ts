@@ -1,0 +1,151 @@
+/** A month of all organizations: what they used beside the month before, as a file, and closed for all of them at once. */
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createOrganization } from '../../src/administration/organizations.ts'
+import { createUser } from '../../src/administration/user-changes.ts'
+import type { UserRole } from '../../src/events/users.ts'
+import {
+  type Browser,
+  type DashboardHost,
+  encoded,
+  openDashboardHost,
+  signedIn,
+  tokenIn,
+} from './dashboard-host.ts'
+import { openScene, type Scene } from './scene.ts'
+
+let room: DashboardHost
+let finance: Browser
+let viewer: Browser
+let partner: Browser
+let scene: Scene
+let evil = ''
+const actor = 'cli:setup'
+const nowMs = Date.now()
+const monthOf = (ago: number): string => {
+  const now = new Date(nowMs)
+  return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - ago)).toISOString().slice(0, 7)
+}
+
+beforeAll(async () => {
+  room = await openDashboardHost()
+  scene = await openScene(room, { nowMs, days: 70 })
+  evil = (await createOrganization(room.foundation, { name: '=cmd()<b>', overdraftLimit: 0n, actor }))
+    .organizationId
+  await room.caughtUp()
+  const person = async (name: string, role: UserRole, organizationId: string | null = null) => {
+    const { password } = await createUser(room.foundation, { name, role, organizationId, actor })
+    return signedIn(room, { name, password })
+  }
+  await person('ada', 'admin')
+  finance = await person('fay', 'finance')
+  viewer = await person('vic', 'viewer')
+  partner = await person('nora', 'partner', scene.organizationId)
+})
+afterAll(() => room?.close())
+
+const ended = async (browser: Browser, path: string) => {
+  for (let looks = 0; looks < 2_000; looks++) {
+    const answer = await browser.get(path)
+    if (!answer.body.includes('data-progress=')) return answer
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  throw new Error('it never ended')
+}
+
+const used = async (month: string) => {
+  const { rows } = await room.foundation.pool.query<{ calls: string; credits: string }>(
+    `select coalesce(sum(calls), 0)::text as calls,
+            coalesce(sum(-amount_micro) filter (where kind = 'call') / 1000000, 0)::float8::text as credits
+       from ledger_lines where ledger = ledger_key($1) and calls is not null
+        and to_char(effective_at at time zone 'utc', 'YYYY-MM') = $2`,
+    [scene.organizationId, month],
+  )
+  return [rows[0]?.calls, rows[0]?.credits]
+}
+
+describe('the month of all', () => {
+  test('is the last one first, has what statements have, and a file of the same', async () => {
+    const { body, statusCode } = await viewer.get('/months')
+    expect(statusCode).toBe(200)
+    expect(body).toContain(`${monthOf(1)} of all organizations</h1>`)
+    expect(body).toContain(`href="/organizations/${scene.organizationId}/months/${monthOf(1)}"`)
+    expect(body).toContain('=cmd()&lt;b&gt;')
+    expect(body).not.toContain('/months/close')
+    const csv = await viewer.get(`/months.csv?month=${monthOf(1)}`)
+    expect(csv.headers['content-disposition']).toContain(`months-${monthOf(1)}.csv`)
+    const [head, ...rows] = csv.body.trimEnd().split('\r\n')
+    expect(head).toBe('organization_id,name,calls,calls_before,charged,charged_before')
+    const [calls, credits] = await used(monthOf(1))
+    const [callsBefore, creditsBefore] = await used(monthOf(2))
+    expect(Number(calls)).toBeGreaterThan(0)
+    expect(rows.toSorted()).toEqual(
+      [
+        `${scene.organizationId},Northwind Traders,${calls},${callsBefore},${credits},${creditsBefore}`,
+        `${evil},'=cmd()<b>,0,0,0,0`,
+      ].toSorted(),
+    )
+  })
+
+  test.each(['2026-13', 'x', '\u0000', '9999-12', '0001-01', '1969-12', '99999-01'])(
+    'of %j says what is wrong',
+    async (month) => {
+      for (const path of ['/months', '/months.csv'])
+        expect((await viewer.get(`${path}?month=${encodeURIComponent(month)}`)).statusCode).toBe(422)
+      const before = await room.foundation.eventLog.head()
+      expect((await finance.submit('/months', { month }, '/months/close')).statusCode).toBe(422)
+      expect(await room.foundation.eventLog.head()).toBe(before)
+    },
+  )
+
+  test('goes on after any text as if there were none, and ends after the last organization', async () => {
+    expect((await viewer.get('/months?after=%00')).body).toContain('Northwind')
+    expect((await viewer.get(`/months?after=org_7ZZZZZZZZZZZZZZZZZZZZZZZZZ`)).body).toContain(
+      'There are no more organizations.',
+    )
+  })
+})
+
+describe('closing it for all', () => {
+  test('is for finance, and not for a viewer or a partner', async () => {
+    const before = await room.foundation.eventLog.head()
+    for (const browser of [viewer, partner]) {
+      const csrf = tokenIn((await browser.get(`/organizations/${scene.organizationId}`)).body)
+      const sent = await browser.post('/months/close', encoded({ _csrf: csrf, month: monthOf(1) }))
+      expect(sent.statusCode).toBe(403)
+    }
+    for (const path of ['/months', `/months.csv?month=${monthOf(1)}`])
+      expect((await partner.get(path)).statusCode).toBe(403)
+    expect(await room.foundation.eventLog.head()).toBe(before)
+  })
+
+  test('is refused while calls of it may still be written', async () => {
+    expect((await finance.get(`/months?month=${monthOf(0)}`)).body).toContain('It can be closed from')
+    const sent = await finance.submit('/months', { month: monthOf(0) }, '/months/close')
+    expect(sent.statusCode).toBe(422)
+    expect(sent.body).toContain('can be closed from')
+  })
+
+  test('names who has an earlier month open, closes once that is closed, and says what was closed before', async () => {
+    const close = async (month: string): Promise<string> => {
+      const sent = await finance.submit(`/months?month=${month}`, { month }, '/months/close')
+      expect(sent.statusCode).toBe(303)
+      return (await ended(finance, String(sent.headers.location))).body
+    }
+    const early = await close(monthOf(1))
+    expect(early).toContain('is not closed for all')
+    expect(early).toContain(`of ${scene.organizationId} is open: close it first`)
+    for (const ago of [3, 2]) await close(monthOf(ago))
+    const now = await close(monthOf(1))
+    expect(now).toContain(`<h1>${monthOf(1)} is closed</h1>`)
+    expect(now).toMatch(/<dt>Closed now<\/dt><dd><strong>1<\/strong>/)
+    expect(now).toMatch(/<dt>Nothing to close<\/dt><dd>1</)
+    const again = await close(monthOf(1))
+    expect(again).toMatch(/<dt>Closed now<\/dt><dd><strong>0<\/strong>[\s\S]*<dt>Closed before<\/dt><dd>1</)
+    const events = await room.foundation.eventLog.read(`ledger-${scene.organizationId}`, {
+      direction: 'backwards',
+      max: 1,
+    })
+    expect(events[0]?.type).toBe('MonthClosed')
+    expect(events[0]?.metadata).toContain('"actor":"user:fay"')
+  })
+})
