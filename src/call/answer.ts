@@ -100,13 +100,13 @@ export const send = (
     verdict,
     result,
     organizationId,
-    dependencies: { observe, logger },
+    dependencies: { observe, latencies, logger },
   }: {
     readonly verdict: RateVerdict | undefined
     readonly result: CallResult
     /** Of the caller; null: the key was none. */
     readonly organizationId: string | null
-    readonly dependencies: Pick<CallDependencies, 'observe' | 'logger'>
+    readonly dependencies: Pick<CallDependencies, 'observe' | 'latencies' | 'logger'>
   },
 ): FastifyReply => {
   const { requestId, form, startedMs } = call
@@ -115,11 +115,14 @@ export const send = (
   const retryAfterSeconds = result.kind === 'answered' ? result.retryAfterSeconds : refusal?.retryAfterSeconds
   if (retryAfterSeconds !== undefined) headers['retry-after'] = String(retryAfterSeconds)
   if (result.kind === 'replayed') headers['idempotent-replayed'] = 'true'
+  const ms = performance.now() - startedMs
+  // What was refused did none of the work: it would hide how long the others take.
+  if (organizationId !== null && refusal === undefined)
+    latencies?.add(organizationId, form.capability, { atMs: call.atMs, ms })
   // A request without a valid key is no call.
   if (observe !== undefined && refusal?.code !== 'AUTH_001') {
     const outcome = 'refusal' in result ? result.kind : 'answered'
-    const seconds = (performance.now() - startedMs) / 1000
-    observe.answered(form.capability, outcome, refusal?.code, seconds, result.credits?.charged ?? 0n)
+    observe.answered(form.capability, outcome, refusal?.code, ms / 1000, result.credits?.charged ?? 0n)
   }
   const { status, body } = written(result, requestId)
   endSpan(call.span, () => attributesOf(call, { status, code: refusal?.code }), status >= 500)
@@ -128,7 +131,7 @@ export const send = (
     logger.debug(
       {
         ...{ method: form.method, route: form.path, status, request_id: requestId },
-        ...{ ms: Math.round((performance.now() - startedMs) * 10) / 10, organization_id: organizationId },
+        ...{ ms: Math.round(ms * 10) / 10, organization_id: organizationId },
         credits: formatCredits(result.credits?.charged ?? 0n),
       },
       'a call was answered',

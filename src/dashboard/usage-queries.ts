@@ -121,6 +121,20 @@ export const usageGroups = (
   }
 }
 
+/** Of all groups, however many there are. */
+export const usageTotals = (
+  organizationId: string,
+  { from, to, keyId }: UsageRange,
+): Query<Omit<UsageGroupRow, 'name' | 'refused' | 'failed'>> => ({
+  text: `select coalesce(sum(calls), 0)::text as calls,
+                coalesce(sum(calls) filter (where outcome = 'answered'), 0)::text as answered,
+                coalesce(sum(calls) filter (where outcome = 'rate_limited'), 0)::text as rate_limited,
+                coalesce(sum(charged_micro), 0)::text as charged_micro
+           from usage_days
+          where organization_id = $1 and day between $2::date and $3::date and ($4::text is null or key_id = $4)`,
+  values: [organizationId, from, to, keyId],
+})
+
 /** What was charged on the whole days before today, at most seven, and how many of them there were since the first use. */
 export const burned = (organizationId: string): Query<{ days: number; charged_micro: string }> => ({
   text: `select least(7, (now() at time zone 'utc')::date - min(day))::integer as days,

@@ -4,6 +4,7 @@ import { usedUpAtMs } from './burn.ts'
 import { csvOf } from './csv.ts'
 import { type Form, faultOf, formOf } from './form.ts'
 import { credits } from './format.ts'
+import { type LatencySeries, latencyRows, latencySeries, msText, percentileNames } from './latency.ts'
 import { linePlaces } from './line-places.ts'
 import {
   accountAt,
@@ -25,6 +26,7 @@ import {
   usageByHour,
   usageDimensions,
   usageGroups,
+  usageTotals,
 } from './usage-queries.ts'
 import { seriesOf, timesOf, type UsageSeries } from './usage-series.ts'
 
@@ -87,6 +89,7 @@ type Usage = {
   readonly unit: 'day' | 'hour'
   readonly unpaid: bigint | null
   readonly note: string | null
+  readonly latency: readonly LatencySeries[]
 }
 
 const usageOf = async (
@@ -100,45 +103,49 @@ const usageOf = async (
   })
   const few = places !== null && BigInt(places.last) - BigInt(places.first) <= linesMax
   const hours: LinePlaces | null = asked.unit === 'hour' && few ? places : null
-  const [rows, groups, unpaid] = await Promise.all([
+  const [rows, groups, unpaid, timed] = await Promise.all([
     rowsOf(
       pool,
       hours === null ? usageByDay(organizationId, asked) : usageByHour(organizationId, asked, hours),
     ),
     rowsOf(pool, usageGroups(organizationId, asked, groupRowsMax)),
     few ? rowsOf(pool, unpaidCalls(organizationId, asked, places)) : null,
+    rowsOf(pool, latencyRows(organizationId, asked)),
   ])
   const unit = asked.unit === 'hour' && places !== null && !few ? 'day' : asked.unit
   return {
     ...{ groups, unit },
     series: seriesOf(timesOf({ ...asked, unit }), rows),
+    latency: latencySeries(timesOf({ ...asked, unit }), timed),
     unpaid: unpaid === null ? (places === null ? 0n : null) : BigInt(unpaid[0]?.calls ?? 0),
-    note:
-      unit === asked.unit
-        ? null
-        : `There are more than ${linesMax} lines in these days: they are shown by day.`,
+    note: noteOf(unit !== asked.unit, groups.length === groupRowsMax),
   }
+}
+
+const noteOf = (byDay: boolean, cut: boolean): string | null => {
+  if (byDay) return `There are more than ${linesMax} lines in these days: they are shown by day.`
+  return cut ? `The ${groupRowsMax} groups that cost most are listed; the figures are of all.` : null
 }
 
 const figuresOf = async (
   { foundation: { pool } }: Dashboard,
   account: AccountRow,
-  { groups, unpaid }: Usage,
+  asked: Asked,
+  unpaid: bigint | null,
 ): Promise<UsageFigures> => {
-  const [lots, [rate]] = await Promise.all([
+  const [lots, [rate], [total]] = await Promise.all([
     rowsOf(pool, lotsOf(account.organization_id, lotsMax)),
     rowsOf(pool, burned(account.organization_id)),
+    rowsOf(pool, usageTotals(account.organization_id, asked)),
   ])
-  const sum = (of: (row: UsageGroupRow) => string): bigint =>
-    groups.reduce((all, row) => all + BigInt(of(row)), 0n)
   const perDayMicro = rate === undefined ? null : BigInt(rate.charged_micro) / BigInt(Math.max(1, rate.days))
   const drawable = lots.filter(({ past_expiry }) => !past_expiry)
   const left = drawable.reduce((all, lot) => all + BigInt(lot.remaining_micro), 0n)
   return {
-    calls: sum(({ calls }) => calls),
-    answered: sum(({ answered }) => answered),
-    rateLimited: sum(({ rate_limited }) => rate_limited),
-    chargedMicro: sum(({ charged_micro }) => charged_micro),
+    calls: BigInt(total?.calls ?? 0),
+    answered: BigInt(total?.answered ?? 0),
+    rateLimited: BigInt(total?.rate_limited ?? 0),
+    chargedMicro: BigInt(total?.charged_micro ?? 0),
     ...{ unpaid, perDayMicro },
     usedUpAtMs:
       perDayMicro === null
@@ -172,7 +179,7 @@ export const usageRoutes = (pages: FastifyInstance, context: Dashboard): void =>
     const shown = {
       ...used,
       by: asked.by,
-      figures: await figuresOf(context, account, used),
+      figures: await figuresOf(context, account, asked, used.unpaid),
       query: queryOf(asked),
     }
     return sendPage(reply, usagePage({ ...view, fault: null, shown }))
@@ -187,31 +194,34 @@ const csvRoute = (pages: FastifyInstance, context: Dashboard): void => {
   pages.get<OrganizationParams>('/organizations/:organization/usage.csv', async (request, reply) => {
     const { organization_id: id } = await accountAt(context, request.params.organization)
     const asked = askedIn(filled(request.query, Date.now()))
-    const { series, groups } = await usageOf(context, id, asked)
+    const { series, groups, latency } = await usageOf(context, id, asked)
     const amount = (micro: bigint | string) => ({ number: credits(String(micro)).replaceAll(',', '') })
+    const table = formOf(request.query).text('table')
     const text =
-      formOf(request.query).text('table') === 'groups'
-        ? csvOf(
-            [asked.by, 'calls', 'answered', 'refused', 'failed', 'rate_limited', 'credits'],
-            groups.map((row) => [
-              row.name,
-              ...[row.calls, row.answered, row.refused, row.failed, row.rate_limited].map((number) => ({
-                number,
-              })),
-              amount(row.charged_micro),
-            ]),
-          )
-        : csvOf(
-            ['time_utc', asked.by, 'calls', 'credits'],
-            series.points.flatMap(({ at, calls, chargedMicro }) =>
-              series.groups.map((name, i) => [
-                at,
-                name ?? '(all others)',
-                { number: String(calls[i] ?? 0n) },
-                amount(chargedMicro[i] ?? 0n),
+      table === 'latency'
+        ? latencyCsv(latency)
+        : table === 'groups'
+          ? csvOf(
+              [asked.by, 'calls', 'answered', 'refused', 'failed', 'rate_limited', 'credits'],
+              groups.map((row) => [
+                row.name,
+                ...[row.calls, row.answered, row.refused, row.failed, row.rate_limited].map((number) => ({
+                  number,
+                })),
+                amount(row.charged_micro),
               ]),
-            ),
-          )
+            )
+          : csvOf(
+              ['time_utc', asked.by, 'calls', 'credits'],
+              series.points.flatMap(({ at, calls, chargedMicro }) =>
+                series.groups.map((name, i) => [
+                  at,
+                  name ?? '(all others)',
+                  { number: String(calls[i] ?? 0n) },
+                  amount(chargedMicro[i] ?? 0n),
+                ]),
+              ),
+            )
     return reply
       .type('text/csv; charset=utf-8')
       .header('cache-control', 'no-store')
@@ -219,3 +229,16 @@ const csvRoute = (pages: FastifyInstance, context: Dashboard): void => {
       .send(text)
   })
 }
+
+const latencyCsv = (latency: readonly LatencySeries[]): string =>
+  csvOf(
+    ['time_utc', 'capability', 'calls', ...percentileNames.map((name) => `${name}_ms`)],
+    latency.flatMap(({ capability, points }) =>
+      points.map(({ at, calls, ms }) => [
+        at,
+        capability,
+        calls,
+        ...ms.map((one) => ({ number: msText(one) })),
+      ]),
+    ),
+  )

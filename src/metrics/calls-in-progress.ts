@@ -1,4 +1,5 @@
 import type { Meters } from '../call/capability.ts'
+import type { Latencies } from '../call/latencies.ts'
 import type { Overload } from '../call/overload.ts'
 
 /** How full the process is, and how many calls it refused for it. */
@@ -18,3 +19,12 @@ export const meterCalls = (
     { value: overload.refused },
   ])
 }
+
+export const meterLatencies = ({ total }: Meters, { lost }: Pick<Latencies, 'lost'>): void =>
+  total(
+    {
+      name: 'call_latencies_lost_total',
+      help: 'Answered calls that are not in the latency of their organization, because it could not be written',
+    },
+    () => [{ value: lost() }],
+  )

@@ -7,6 +7,7 @@ import { projections } from '../../projections/index.ts'
 import { changePassword, createUser } from '../../src/administration/user-changes.ts'
 import type { AnyCapabilityForm } from '../../src/call/form.ts'
 import { createIdempotency } from '../../src/call/idempotency.ts'
+import { createLatencies, type Latencies } from '../../src/call/latencies.ts'
 import { createOverload, type Overload } from '../../src/call/overload.ts'
 import { createRefusedCalls } from '../../src/call/refused-calls.ts'
 import { createRequestIds } from '../../src/call/request-id.ts'
@@ -35,6 +36,7 @@ export type DashboardHost = {
   readonly host: FastifyInstance
   readonly foundation: Foundation
   readonly prices: PriceBooks
+  readonly latencies: Latencies
   /** Resolves when every row shows what the event log holds now. */
   caughtUp(): Promise<void>
   close(): Promise<void>
@@ -82,6 +84,7 @@ export const openDashboardHost = async ({
     waits: { batchIntervalMs: 10 },
   })
   void projector.run()
+  const latencies = createLatencies({ pool, logger })
   const host = createHost(
     {
       directory,
@@ -102,6 +105,7 @@ export const openDashboardHost = async ({
       requestIds: createRequestIds(),
       clock: Date,
       logger,
+      latencies,
     },
     [...open.formsOn('dashboard'), ...forms],
     reach,
@@ -119,9 +123,11 @@ export const openDashboardHost = async ({
     host,
     foundation,
     prices,
+    latencies,
     caughtUp: () => foldedBy(foundation),
     close: async () => {
       await host.close()
+      await latencies.close()
       await projector.stop()
       await directory.stop()
       await prices.stop()

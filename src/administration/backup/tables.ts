@@ -38,6 +38,7 @@ export const leftOutTables = {
   log_tree: 'made again from the event log by the next checkpoint',
   log_tree_tiles: 'made again from the event log by the next checkpoint',
   month_sums: 'kept again by the next statements',
+  call_latency: 'figures of operation, of the last 35 days and of no bill: they begin anew',
   leases: 'of processes that live',
   processes: 'of processes that live',
   mailbox_servers: 'of processes that live',

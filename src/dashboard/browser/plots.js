@@ -10,10 +10,17 @@ const read = (table) => {
   const at = rows.map((row) => Date.parse(row.querySelector('time').dateTime) / 1000)
   const series = names.map((label, i) => ({
     label,
-    values: rows.map((row) => Number(row.cells[i + 1].querySelector('data')?.value ?? 0)),
+    values: rows.map((row) => row.cells[i + 1].querySelector('data')?.value ?? null),
   }))
   return { at, series }
 }
+
+/** Where there is nothing, a bar has no height and a line a gap. */
+const numbers = (series, none) =>
+  series.map((one) => ({
+    ...one,
+    values: one.values.map((value) => (value === null ? none : Number(value))),
+  }))
 
 /** The sum of a series and all before it: bars of the last are drawn first, and the others over them. */
 const stacked = (series) => {
@@ -39,7 +46,7 @@ const wholeSteps = [1, 2, 5]
   .flatMap((first) => Array.from({ length: 15 }, (_, power) => first * 10 ** power))
   .sort((one, other) => one - other)
 
-const optionsOf = ({ at, series }, { width, step }) => {
+const optionsOf = ({ at, series }, { width, step, lines }) => {
   const isWhole = series.every(({ values }) => values.every(Number.isInteger))
   const [minor, line] = [colorOf('--minor'), colorOf('--line')]
   const axis = { stroke: minor, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } }
@@ -77,11 +84,16 @@ const optionsOf = ({ at, series }, { width, step }) => {
         return {
           label,
           stroke: color,
-          fill: color,
-          width: 0,
-          points: { show: false },
-          paths: uPlot.paths.bars({ size: [0.8, 40] }),
-          value: (_plot, _sum, _series, index) => (index === null ? '' : exact.format(values[index])),
+          ...(lines
+            ? { width: 2, points: { size: 6 } }
+            : {
+                fill: color,
+                width: 0,
+                points: { show: false },
+                paths: uPlot.paths.bars({ size: [0.8, 40] }),
+              }),
+          value: (_plot, _sum, _series, index) =>
+            index === null || values[index] === null ? '' : exact.format(values[index]),
         }
       }),
     ],
@@ -92,7 +104,9 @@ const draw = (figure) => {
   const table = figure.querySelector('table')
   const chart = figure.querySelector('.chart')
   const details = figure.querySelector('details')
-  const data = read(table)
+  const lines = chart.dataset.lines === 'true'
+  const { at, series } = read(table)
+  const data = { at, series: numbers(series, lines ? null : 0) }
   if (data.at.length === 0) return
   const step = data.at.length > 1 ? data.at[1] - data.at[0] : 86_400
   chart.hidden = false
@@ -101,8 +115,8 @@ const draw = (figure) => {
   const render = () => {
     plot?.destroy()
     plot = new uPlot(
-      optionsOf(data, { width: chart.clientWidth, step }),
-      [data.at, ...stacked(data.series).toReversed()],
+      optionsOf(data, { width: chart.clientWidth, step, lines }),
+      [data.at, ...(lines ? data.series.map(({ values }) => values) : stacked(data.series)).toReversed()],
       chart,
     )
   }

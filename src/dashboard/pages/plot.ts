@@ -14,20 +14,23 @@ export const plot = ({
   groups,
   points,
   csvHref,
+  lines = false,
 }: {
   readonly id: string
   readonly title: string
   readonly unit: string
   readonly groups: readonly string[]
-  readonly points: readonly { readonly at: string; readonly values: readonly PlotValue[] }[]
+  readonly points: readonly { readonly at: string; readonly values: readonly (PlotValue | null)[] }[]
   readonly csvHref: string
+  /** Each by itself, where parts of one sum are bars on each other. */
+  readonly lines?: boolean
 }): Html => html`<figure class="plot" aria-labelledby="${id}">
 <figcaption class="heading"><h2 id="${id}">${title}</h2>
 <a href="${csvHref}">CSV<span class="unseen"> of ${title}</span></a></figcaption>
 ${
   groups.length === 0
     ? html`<p class="empty">Nothing was used in this time.</p>`
-    : html`<div class="chart" aria-hidden="true" hidden></div>
+    : html`<div class="chart"${lines && html` data-lines="true"`} aria-hidden="true" hidden></div>
 <details open><summary>${title} as a table</summary>
 ${table({
   caption: `${title}, ${unit}`,
@@ -37,7 +40,7 @@ ${table({
     ...groups.map((head, i) => ({
       head,
       kind: 'number' as const,
-      cell: ({ values }: { readonly values: readonly PlotValue[] }) => numberOf(values[i]),
+      cell: ({ values }: { readonly values: readonly (PlotValue | null)[] }) => numberOf(values[i]),
     })),
   ],
 })}
@@ -48,5 +51,5 @@ ${table({
 const timeOf = (at: string): Html =>
   at.length === 10 ? html`<time datetime="${at}">${at}</time>` : instant(new Date(at))
 
-const numberOf = (one: PlotValue | undefined): Renderable =>
-  one !== undefined && html`<data value="${one.value}">${one.shown}</data>`
+const numberOf = (one: PlotValue | null | undefined): Renderable =>
+  one != null && html`<data value="${one.value}">${one.shown}</data>`
