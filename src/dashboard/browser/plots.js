@@ -103,6 +103,8 @@ const optionsOf = ({ at, series }, { width, step, lines }) => {
 const draw = (figure) => {
   const table = figure.querySelector('table')
   const chart = figure.querySelector('.chart')
+  // Where nothing was used there is nothing to draw.
+  if (table === null || chart === null) return
   const details = figure.querySelector('details')
   const lines = chart.dataset.lines === 'true'
   const { at, series } = read(table)
