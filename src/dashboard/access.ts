@@ -100,6 +100,8 @@ export const actionOfRoute = {
   'POST /invite': 'users.change',
   'POST /invite/withdraw': 'users.change',
   'GET /operations': 'system.read',
+  'GET /operations/doctor': 'system.read',
+  'GET /operations/plots': 'system.read',
   'POST /operations/jobs/:job/run': 'jobs.run',
   'GET /operations/data': 'system.read',
   'GET /operations/mailboxes': 'system.read',

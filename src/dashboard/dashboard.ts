@@ -5,6 +5,7 @@ import helmet from '@fastify/helmet'
 import session from '@fastify/session'
 import type { FastifyError, FastifyInstance, FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
+import type { Finding } from '../administration/doctor/finding.ts'
 import { createVisitorSteps } from '../administration/first-steps.ts'
 import { InputFault } from '../administration/input.ts'
 import { InvitationEnded } from '../administration/invitations.ts'
@@ -17,6 +18,7 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused, LedgerUnavailable } from '../ledger/commit.ts'
 import { assetOf, assetVersion } from './assets.ts'
 import { ConnectionInsecure, nameCookies } from './cookies.ts'
+import { createExamination } from './examination.ts'
 import { capitalized } from './format.ts'
 import { RoleForbids } from './gate.ts'
 import { PasswordNotChosen } from './given-password.ts'
@@ -26,6 +28,7 @@ import { invitationRoutes } from './invitation-routes.ts'
 import { FormSentBefore } from './once.ts'
 import { type Dashboard, PageMissing, sendPage, type WebhooksOutside } from './page.ts'
 import { faultPage } from './pages/fault.ts'
+import { openPositions } from './positions.ts'
 import { providerRoutes } from './provider-routes.ts'
 import { pageRoutes, visitorRoutes } from './routes.ts'
 import {
@@ -40,17 +43,24 @@ import {
 import { createCodeAttempts, createSignIn } from './sign-in.ts'
 import { createWorks } from './works.ts'
 
+/** Rows that are behind for a moment are what a working projector looks like. */
+const lateAfterDefaultMs = 10_000
+
 type DashboardOptions = {
-  insecureCookies?: boolean
-  twoPerson: boolean
-  apiUrl?: string | null
-  outside: WebhooksOutside
+  readonly insecureCookies?: boolean
+  readonly twoPerson: boolean
+  readonly apiUrl?: string | null
+  readonly outside: WebhooksOutside
   /** Where pixel hits are counted; undefined: in the database. */
-  redisUrl?: string | undefined
-  publicUrl?: string | null
-  provider?: ProviderSettings | null
-  dataSources: Dashboard['dataSources']
-  idleMinutes?: number
+  readonly redisUrl?: string | undefined
+  readonly publicUrl?: string | null
+  readonly provider?: ProviderSettings | null
+  readonly dataSources: Dashboard['dataSources']
+  readonly idleMinutes?: number
+  /** What the command "doctor" looks at. */
+  readonly examine: () => Promise<readonly Finding[]>
+  /** How long rows may be behind the event log before pages say so. */
+  readonly lateAfterMs?: number
 }
 
 /**
@@ -73,6 +83,8 @@ export const dashboard =
       redisUrl,
       dataSources,
       idleMinutes = 60,
+      examine,
+      lateAfterMs = lateAfterDefaultMs,
     }: DashboardOptions,
   ): FastifyPluginAsync =>
   async (host) => {
@@ -81,6 +93,8 @@ export const dashboard =
     host.addHook('onClose', signIns.close)
     const pixel = createPixelControls({ ...foundation, redisUrl, logger })
     host.addHook('onClose', pixel.close)
+    const positions = openPositions(foundation, { logger })
+    host.addHook('onClose', async () => positions.close())
     const context: Dashboard = {
       ...{ users, signIns },
       foundation,
@@ -94,6 +108,7 @@ export const dashboard =
       dataSources,
       idleMinutes,
       works: createWorks(),
+      ...{ positions, lateAfterMs, examination: createExamination(examine) },
       firstSteps: createVisitorSteps(foundation),
       codeAttempts: createCodeAttempts(),
       halfSignedIn: createHalfSignedIn(foundation.secrets.sealer('dashboard half signed in')),
@@ -106,16 +121,7 @@ export const dashboard =
       if (fault.status >= 500) logger.error({ err: error, path: request.routeOptions.url }, 'a page failed')
       return sendPage(reply.code(fault.status), faultPage(fault))
     })
-    host.get<AssetParams>('/assets/:version/:name', (request, reply) => {
-      const asset = assetOf(request.params.name)
-      if (asset === undefined) throw new PageMissing()
-      // What another release asked for may be kept by no one under its address.
-      const kept = request.params.version === assetVersion
-      return reply
-        .type(asset.type)
-        .header('cache-control', kept ? 'public, max-age=31536000, immutable' : 'no-cache')
-        .send(asset.text)
-    })
+    assetRoute(host)
     // People get a page that says so; a client that did not ask for HTML gets the host's own answer.
     host.get('/*', (request, reply) => {
       if (request.headers.accept?.includes('text/html') !== true) return reply.callNotFound()
@@ -123,6 +129,19 @@ export const dashboard =
     })
     await host.register((pages) => openPages(pages, context, insecureCookies))
   }
+
+const assetRoute = (host: FastifyInstance): void => {
+  host.get<AssetParams>('/assets/:version/:name', (request, reply) => {
+    const asset = assetOf(request.params.name)
+    if (asset === undefined) throw new PageMissing()
+    // What another release asked for may be kept by no one under its address.
+    const kept = request.params.version === assetVersion
+    return reply
+      .type(asset.type)
+      .header('cache-control', kept ? 'public, max-age=31536000, immutable' : 'no-cache')
+      .send(asset.text)
+  })
+}
 
 const openPages = async (
   pages: FastifyInstance,
@@ -165,6 +184,7 @@ const openPages = async (
     if (request.method === 'GET') return done()
     pages.csrfProtection(request, reply, done)
   })
+  pages.decorateRequest('docsUrl', context.apiUrl === null ? null : `${context.apiUrl}/docs`)
   visitorRoutes(pages, context)
   invitationRoutes(pages, context)
   if (context.provider !== null) providerRoutes(pages, context, context.provider)

@@ -17,6 +17,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Who asks, and what that person may do; null before the gate. */
     standing: Acting | null
+    /** Where the documentation for partners is, on the host that answers calls; null where this process does not know. */
+    docsUrl: string | null
   }
 }
 

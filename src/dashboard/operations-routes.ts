@@ -19,8 +19,10 @@ import { NotKept } from '../projector/rollback.ts'
 import type { Form } from './form.ts'
 import { count } from './format.ts'
 import { attemptOnce, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
+import { doctorPage } from './pages/doctor.ts'
 import type { FormFault } from './pages/layout.ts'
 import { jobEndedPage, operationsPage } from './pages/operations.ts'
+import { plotsPage } from './pages/positions.ts'
 import { projectionPage, retriedPage } from './pages/projection.ts'
 import { begin } from './work-routes.ts'
 
@@ -39,11 +41,23 @@ export const operationsRoutes = (pages: FastifyInstance, context: Dashboard): vo
       nextRuns(foundation.url, jobs, Date.now()),
     ])
     const page = operationsPage({
-      ...{ viewer: viewerOf(request, reply), head, states, rebuilds: listed },
+      ...{ viewer: viewerOf(request, reply), head, rebuilds: listed },
+      states: states.map((state) => ({
+        ...state,
+        behindMs: context.positions.behindMs(state.position, { atMs: Date.now(), head }),
+      })),
+      samples: context.positions.samples(),
       jobs: jobs.map((job) => ({ ...job, next: next.get(job.name) ?? null })),
     })
     return sendPage(reply, page)
   })
+  pages.get('/operations/doctor', async (request, reply) => {
+    const examined = await context.examination.look()
+    return sendPage(reply, doctorPage({ viewer: viewerOf(request, reply), examined }))
+  })
+  pages.get('/operations/plots', (request, reply) =>
+    sendPage(reply, plotsPage(viewerOf(request, reply), context.positions.samples())),
+  )
   jobRoutes(pages, context)
   projectionRoutes(pages, context)
 }

@@ -10,12 +10,14 @@ import type { Outside } from '../egress/outside.ts'
 import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import type { FoundData } from '../start/data-sources.ts'
+import type { Examination } from './examination.ts'
 import { type Form, faultOf, formOf } from './form.ts'
 import type { HalfSignedIn } from './half-signed-in.ts'
 import { documentOf, type Html } from './html.ts'
 import type { IdentityProvider } from './identity-provider.ts'
 import { takeForm } from './once.ts'
 import type { FormFault, Viewer } from './pages/layout.ts'
+import type { Positions } from './positions.ts'
 import { type AccountRow, accountOf, type KeyRow, keyOf, rowsOf } from './queries.ts'
 import { formOwner } from './session.ts'
 import type { SignIn } from './sign-in.ts'
@@ -48,6 +50,12 @@ export type Dashboard = {
   readonly provider: IdentityProvider | null
   /** Where people open the dashboard, without a slash at its end; null: where the request came to. */
   readonly publicUrl: string | null
+  /** Where the projections are, and where the event log ends. */
+  readonly positions: Positions
+  /** What "doctor" finds. */
+  readonly examination: Examination
+  /** How long rows may be behind before pages say so; milliseconds. */
+  readonly lateAfterMs: number
   /** What to type before anyone can sign in; nothing from the first user on. */
   readonly firstSteps: () => Promise<readonly FirstStep[]>
   /** Where messages to webhooks may be sent, and how. */
@@ -83,6 +91,8 @@ export const viewerOf = (request: FastifyRequest, reply: FastifyReply): Viewer =
   role: roleOf(request),
   csrf: csrfOf(request, reply),
   once: ulid(),
+  rows: request.rows,
+  docsUrl: request.docsUrl,
 })
 
 /** Does what a form asks for, or says what is wrong with the form; anything else that fails is not the form's fault. */

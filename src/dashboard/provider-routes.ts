@@ -63,7 +63,10 @@ const ended = (
   why: keyof typeof messages,
 ): FastifyReply => {
   const fault = { field: null, message: messages[why] }
-  const page = { csrf: csrfOf(request, reply), next, name: '', fault, provider: provider.label }
+  const page = {
+    ...{ csrf: csrfOf(request, reply), next, name: '', fault, provider: provider.label },
+    docsUrl: request.docsUrl,
+  }
   return sendPage(reply.code(statuses[why]), signInPage(page))
 }
 

@@ -43,6 +43,7 @@ import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import { reconcileRoutes } from './reconcile-routes.ts'
 import { refundRoutes } from './refund-routes.ts'
 import { rerateRoutes } from './rerate-routes.ts'
+import { tellRows } from './rows.ts'
 import { secondFactorRoutes } from './second-factor-routes.ts'
 import { deviceCookie, sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
@@ -68,6 +69,7 @@ export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void 
       notice: idleNotice(request, context),
       steps: await firstSteps(),
       provider: provider?.label ?? null,
+      docsUrl: request.docsUrl,
     }
     return sendPage(reply, signInPage({ csrf: csrfOf(request, reply), next, name: '', fault: null, ...told }))
   })
@@ -99,7 +101,7 @@ export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void 
       reply,
       signInPage({
         ...{ csrf: csrfOf(request, reply), next, name, fault: { field: null, message } },
-        steps: await firstSteps(),
+        ...{ docsUrl: request.docsUrl, steps: await firstSteps() },
         provider: provider?.label ?? null,
       }),
     )
@@ -121,6 +123,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   pages.addHook('onRoute', named)
   pages.addHook('onRequest', gate(context))
   endWhenIdle(pages, context)
+  tellRows(pages, context)
   overviewRoute(pages, context)
   organizationRoute(pages, context)
   keyRoutes(pages, context)

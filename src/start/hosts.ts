@@ -13,6 +13,7 @@ import type { Metrics } from '../metrics/metrics.ts'
 import { operations } from '../metrics/routes.ts'
 import { type OpenCapabilities, openOutside } from './capabilities.ts'
 import { createDataSources } from './data-sources.ts'
+import { examine } from './doctor.ts'
 import { documentation, documentationForPeople } from './documentation.ts'
 import { downloads } from './downloads.ts'
 import { closeHost, listen, type Place } from './listen.ts'
@@ -69,6 +70,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         provider: providerOf(config),
         dataSources: createDataSources(foundation, { config, logger }),
         idleMinutes: config.DASHBOARD_IDLE_MINUTES,
+        examine: () => examine(process.env),
       }),
     )
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })

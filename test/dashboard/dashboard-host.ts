@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import type { FastifyInstance, InjectOptions, LightMyRequestResponse } from 'fastify'
 import pino from 'pino'
 import { projections } from '../../projections/index.ts'
+import type { Finding } from '../../src/administration/doctor/finding.ts'
 import { changePassword, createUser } from '../../src/administration/user-changes.ts'
 import type { AnyCapabilityForm } from '../../src/call/form.ts'
 import { createIdempotency } from '../../src/call/idempotency.ts'
@@ -49,6 +50,9 @@ export const openDashboardHost = async ({
   insecureCookies = false,
   overload = createOverload(() => 0),
   provider = null,
+  examine = async () => [],
+  lateAfterMs = 10_000,
+  apiUrl = null,
 }: {
   reach?: Reach
   /** Answered beside whoami. */
@@ -58,6 +62,9 @@ export const openDashboardHost = async ({
   overload?: Overload
   /** People may sign in with it too. */
   provider?: ProviderSettings | null
+  examine?: () => Promise<readonly Finding[]>
+  lateAfterMs?: number
+  apiUrl?: string | null
 } = {}): Promise<DashboardHost> => {
   const database = await preparedDatabase()
   const config = parseConfig({
@@ -115,6 +122,7 @@ export const openDashboardHost = async ({
     dashboard(foundation, logger, {
       ...{ insecureCookies, twoPerson: twoPersonOf(config), outside, provider },
       dataSources: createDataSources(foundation, { config, logger }),
+      ...{ examine, lateAfterMs, apiUrl },
     }),
   )
   await host.ready()

@@ -94,6 +94,7 @@ describe('an event that was set aside', () => {
     await park(keyUsage.name)
     const shown = await ada.get(usage)
     expect(shown.body).toContain('key-&lt;i&gt;')
+    expect(shown.body).toContain('<a href="/events/at/1">1</a>')
     const released = await ada.submit(usage, { position: '1', reason: 'a test' }, `${usage}/release`)
     expect(released.statusCode).toBe(303)
     expect(await recorded('ParkedEventReleased')).toMatchObject([

@@ -97,6 +97,8 @@ const paths = (): Readonly<Record<string, string>> => {
     data: '/operations/data',
     mailboxes: '/operations/mailboxes',
     projection: '/operations/projections/key_usage',
+    'events-none': '/events?type=NeverHappened',
+    'event-price-book': '/events/streams/pricebook/0',
     audit: '/audit',
     users: '/users',
     user: `/users/${ada.name}`,
@@ -182,6 +184,51 @@ test('a plot is drawn from its table, which closes, and can be opened again', as
   await window.page.click('figure:first-of-type summary')
   expect(await window.page.locator('figure details[open] tbody tr').count()).toBe(30)
   await window.close()
+})
+
+test('the last hour is drawn anew every ten seconds, and a table that a reader opened stays open', async () => {
+  const window = await chromium.open({ scheme: 'light', width: 1280 })
+  await signIn(window)
+  const { page } = window
+  await page.goto('/operations')
+  await page.waitForSelector('#hour .chart canvas')
+  await page.click('#hour figure:first-of-type summary')
+  await page.evaluate('document.querySelector("#hour").dataset.before = "yes"')
+  await page.waitForSelector('#hour:not([data-before]) .chart canvas', { timeout: 30_000 })
+  expect(await page.locator('#hour .chart canvas').count()).toBe(2)
+  expect(await page.locator('#hour figure details[open]').count()).toBe(1)
+  expect([await axeFindings(page), await overhang(page), window.complaints()]).toEqual([[], 0, []])
+  await window.close()
+})
+
+test('rows that are not of now are told above the page, at every width', async () => {
+  const halt = (state: string) =>
+    room.foundation.pool.query(`update projection_checkpoints set state = $1 where name = 'accounts'`, [
+      state,
+    ])
+  await halt('halted')
+  try {
+    for (const { scheme, width } of screens) {
+      const window = await chromium.open({ scheme, width })
+      await signIn(window)
+      await window.page.goto(`/organizations/${scene.organizationId}`)
+      await expect
+        .poll(async () => {
+          await window.page.reload()
+          return window.page.locator('text=The figures here are not of now.').count()
+        })
+        .toBe(1)
+      await picture(window.page, `late-${scheme}-${width}`)
+      expect([await axeFindings(window.page), await overhang(window.page), window.complaints()]).toEqual([
+        [],
+        0,
+        [],
+      ])
+      await window.close()
+    }
+  } finally {
+    await halt('live')
+  }
 })
 
 test('a statement grows where it is, to its end', async () => {

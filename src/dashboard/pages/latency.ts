@@ -37,7 +37,7 @@ ${latency.map(({ capability, points }) =>
     unit: 'milliseconds',
     groups: percentileNames,
     csvHref,
-    lines: true,
+    kind: 'lines',
     points: points.map(({ at, ms }) => ({
       at,
       values: ms.map((one) => (one === null ? null : { value: msText(one), shown: msShown(one) })),

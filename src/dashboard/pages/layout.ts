@@ -3,6 +3,8 @@ import { mayOpen } from '../access.ts'
 import { type AssetName, assetHref } from '../assets.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { type MenuPlace, menu, type OrganizationPlace, organizationMenu } from '../menu.ts'
+import type { RowsState } from '../rows.ts'
+import { rowsNotice } from './rows.ts'
 
 /** What every page has around it, and the parts pages are made of. */
 
@@ -13,6 +15,10 @@ export type Viewer = {
   readonly csrf: string
   /** Makes sending a form of this page again the same request. */
   readonly once: string
+  /** How old the rows are that the page shows; null where it shows none. */
+  readonly rows: RowsState | null
+  /** Where the documentation for partners is; null where this process does not know. */
+  readonly docsUrl: string | null
 }
 
 export const layout = ({
@@ -54,7 +60,7 @@ ${
     .filter(({ route }) => mayOpen(viewer.role, route))
     .map(
       ({ href, name }) => html`<a href="${href}"${href === at && html` aria-current="page"`}>${name}</a> `,
-    )}</nav>`
+    )}${viewer.docsUrl !== null && html`<a href="${viewer.docsUrl}">Documentation</a>`}</nav>`
 }
 ${
   viewer !== null &&
@@ -66,6 +72,7 @@ ${csrfField(viewer.csrf)}
 }
 </header>
 <main id="main">
+${viewer !== null && rowsNotice(viewer)}
 ${main}
 </main>
 <footer>

@@ -1,3 +1,4 @@
+import { durationText } from '../../administration/doctor/finding.ts'
 import type { JobRow } from '../../administration/jobs.ts'
 import type { ProjectionState } from '../../administration/projections.ts'
 import type { RebuildRow } from '../../administration/rebuilds.ts'
@@ -5,7 +6,9 @@ import type { Position } from '../../event-log/port.ts'
 import { mayOpen } from '../access.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
+import type { Sample } from '../positions.ts'
 import { formFields, layout, table, type Viewer } from './layout.ts'
+import { lastHour } from './positions.ts'
 
 /** Where projections and jobs are. */
 
@@ -14,23 +17,29 @@ type ListedJob = JobRow & { readonly next: Date | null }
 type OperationsView = {
   readonly viewer: Viewer
   readonly head: Position
-  readonly states: readonly ProjectionState[]
+  readonly states: readonly (ProjectionState & {
+    /** At least; 0 where it is not known to be behind. */
+    readonly behindMs: number
+  })[]
   readonly rebuilds: readonly RebuildRow[]
   readonly jobs: readonly ListedJob[]
+  readonly samples: readonly Sample[]
 }
 
-export const operationsPage = ({ viewer, head, states, rebuilds, jobs }: OperationsView): Html =>
+export const operationsPage = ({ viewer, head, states, rebuilds, jobs, samples }: OperationsView): Html =>
   layout({
     title: 'Operations',
     viewer,
     at: '/operations',
+    scripts: ['more.js', 'plots.js'],
     main: html`<h1>Operations</h1>
-<nav class="places" aria-label="More of operations"><a href="/operations/data">Data sources</a> <a href="/operations/mailboxes">Mailbox servers</a></nav>
+<nav class="places" aria-label="More of operations"><a href="/operations/doctor">Doctor</a> <a href="/events">Events</a> <a href="/operations/data">Data sources</a> <a href="/operations/mailboxes">Mailbox servers</a></nav>
 <section aria-labelledby="projections">
 <h2 id="projections">Projections</h2>
 <p class="note">Rows folded from the event log, which ends at position ${count(head)}.</p>
 ${projectionsTable(states)}
 </section>
+${lastHour(samples)}
 <section aria-labelledby="rebuilds">
 <h2 id="rebuilds">Rebuilds</h2>
 ${
@@ -59,7 +68,7 @@ export const stateMark = ({ state, haltedStreams, parked }: ProjectionState): Re
     : html`<span class="mark good">live</span>`
 }
 
-const projectionsTable = (states: readonly ProjectionState[]): Html =>
+const projectionsTable = (states: OperationsView['states']): Html =>
   table({
     caption: 'Projections',
     rows: states,
@@ -76,6 +85,11 @@ const projectionsTable = (states: readonly ProjectionState[]): Html =>
         head: 'Behind',
         kind: 'number',
         cell: ({ behind }) => (behind === null ? 'unknown' : count(behind)),
+      },
+      {
+        head: 'For',
+        kind: 'number',
+        cell: ({ behindMs }) => (behindMs === 0 ? '–' : durationText(behindMs)),
       },
       {
         head: 'Rollback until (UTC)',

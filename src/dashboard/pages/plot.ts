@@ -14,23 +14,24 @@ export const plot = ({
   groups,
   points,
   csvHref,
-  lines = false,
+  kind = 'bars',
 }: {
   readonly id: string
   readonly title: string
   readonly unit: string
   readonly groups: readonly string[]
   readonly points: readonly { readonly at: string; readonly values: readonly (PlotValue | null)[] }[]
-  readonly csvHref: string
-  /** Each by itself, where parts of one sum are bars on each other. */
-  readonly lines?: boolean
-}): Html => html`<figure class="plot" aria-labelledby="${id}">
+  /** Null where there is no file of it. */
+  readonly csvHref: string | null
+  /** Bars stand on one another; lines do not. */
+  readonly kind?: 'bars' | 'lines'
+}): Html => html`<figure class="plot" data-kind="${kind}" aria-labelledby="${id}">
 <figcaption class="heading"><h2 id="${id}">${title}</h2>
-<a href="${csvHref}">CSV<span class="unseen"> of ${title}</span></a></figcaption>
+${csvHref !== null && html`<a href="${csvHref}">CSV<span class="unseen"> of ${title}</span></a>`}</figcaption>
 ${
   groups.length === 0
     ? html`<p class="empty">Nothing was used in this time.</p>`
-    : html`<div class="chart"${lines && html` data-lines="true"`} aria-hidden="true" hidden></div>
+    : html`<div class="chart" aria-hidden="true" hidden></div>
 <details open><summary>${title} as a table</summary>
 ${table({
   caption: `${title}, ${unit}`,

@@ -9,16 +9,16 @@ export const reconciliationSection = (last: LastReconciled | null): Html =>
 <h2 id="reconciliation">Reconciliation</h2>
 ${
   last === null
-    ? html`<p class="empty">None was made yet. One is made every night, or now with <code>npm run -s cli -- ledger reconcile</code>.</p>`
+    ? html`<p class="empty">None was made yet. One is made every night, or <a href="/reconcile">now</a>.</p>`
     : html`${figures([
-        ['Made', utc(new Date(last.at))],
+        ['Made', html`<a href="/reconcile">${utc(new Date(last.at))}</a>`],
         ['Calls', count(last.calls)],
         ['Ledgers', last.whole ? 'from their beginning' : 'from where they agreed last'],
         ['Differences', count(last.differences)],
       ])}
 ${
   last.differences > 0 &&
-  html`<div class="notice bad" role="alert"><p>Log, read models and tariff disagree. Run <code>npm run -s cli -- ledger reconcile</code>.</p>
+  html`<div class="notice bad" role="alert"><p>Log, read models and tariff disagree. <a href="/reconcile">Reconcile again</a> to see where, ledger by ledger.</p>
 <ul>${last.named.map((one) => html`<li>${one}</li>`)}</ul></div>`
 }`
 }

@@ -7,6 +7,7 @@ export const signInPage = ({
   next,
   name,
   fault,
+  docsUrl,
   steps = [],
   provider = null,
   notice = null,
@@ -15,6 +16,8 @@ export const signInPage = ({
   next: string
   name: string
   fault: FormFault | null
+  /** Where the documentation is; null where this process does not know. */
+  docsUrl: string | null
   /** What to type before anyone can sign in. */
   steps?: readonly FirstStep[]
   /** The host of a provider to sign in with; null: there is none. */
@@ -39,6 +42,7 @@ ${csrfField(csrf)}
 <input id="password" name="password" type="password" autocomplete="current-password" required maxlength="1024"${name !== '' && html` autofocus`}></p>
 <p class="actions"><button type="submit">Sign in</button></p>
 </form>
+${docsUrl !== null && html`<p class="note"><a href="${docsUrl}">Documentation of the API</a>: no sign-in is needed to read it.</p>`}
 ${provider !== null && html`<p class="actions"><a class="button quiet" href="/login/provider?next=${encodeURIComponent(next)}">Sign in with ${provider}</a></p>`}
 </div>`,
   })

@@ -19,11 +19,19 @@ export type Furnished = {
 }
 
 const actor = 'user:bob'
+const findings = (['ok', 'warning', 'fault'] as const).map((level, i) => ({
+  ...{
+    level,
+    about: `thing ${i}`,
+    remedy: level === 'ok' ? null : 'Have the clock kept by NTP on every host.',
+  },
+  says: '/var/lib/enrichment/a-directory-with-a-very-long-name-indeed is not as it has to be',
+}))
 const dayMs = 86_400_000
 const at = (days: number): string => new Date(Date.now() + days * dayMs).toISOString()
 
 export const openFurnished = async ({ days = 40 }: { days?: number } = {}): Promise<Furnished> => {
-  const room = await openDashboardHost()
+  const room = await openDashboardHost({ examine: async () => findings })
   try {
     const scene = await openScene(room, { nowMs: Date.now(), days })
     await room.foundation.checkpoints.make()

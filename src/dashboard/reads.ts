@@ -1,0 +1,20 @@
+/** Whose rows the pages show: one table for all of them. Pure. */
+
+const organization = '/organizations/:organization'
+
+/** What the pages below an address read; the first that fits. The names are those of `projections`. */
+const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
+  [`${organization}/usage`, ['accounts', 'ledger_index', 'ledger_lines']],
+  [`${organization}/keys`, ['accounts', 'api_keys', 'key_usage', 'ledger_index']],
+  [`${organization}/calls`, ['accounts', 'ledger_lines', 'ledger_index']],
+  [`${organization}/statement`, ['accounts', 'ledger_lines']],
+  [`${organization}/months`, ['accounts', 'ledger_lines']],
+  [`${organization}/lots`, ['accounts']],
+  [`${organization}/prices`, ['accounts']],
+  [organization, ['accounts', 'api_keys', 'key_usage', 'ledger_lines']],
+]
+const overview = ['accounts', 'api_keys', 'key_usage']
+
+/** The projections whose rows the page at an address of the table of pages shows. */
+export const readsOf = (url: string): readonly string[] =>
+  url === '/' ? overview : (reads.find(([below]) => url === below || url.startsWith(`${below}/`))?.[1] ?? [])
