@@ -312,6 +312,7 @@ describe('what a role may do', () => {
       'accounts.read',
       'keys.change',
       'ledgers.export',
+      'pixel.change',
       'webhooks.change',
     ])
     expect(roles.filter((one) => mayDo(one, 'users.change'))).toEqual(['admin'])

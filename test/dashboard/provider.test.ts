@@ -1,6 +1,9 @@
 /** Signing in with a provider of identities: a real one, on loopback. */
 import { createServer } from 'node:http'
+import { Secret, TOTP } from 'otpauth'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { setSecondFactor } from '../../src/administration/second-factors.ts'
+import { freshTotpSecret } from '../../src/administration/totp.ts'
 import { createUser, setDisabled } from '../../src/administration/user-changes.ts'
 import { createIdentityProvider, ProviderAway } from '../../src/dashboard/identity-provider.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
@@ -101,6 +104,30 @@ describe('the person whom the provider names', () => {
       { type: 'SignInsRefused', user: null, reason: 'wrong', way: 'identity_provider' },
     ])
     expect(JSON.stringify(await signIns())).not.toContain('stranger')
+  })
+
+  test('has not used a password that was given, and need not replace it', async () => {
+    const { name } = await person()
+    const browser = openBrowser(room.host)
+    await browser.get(await there(browser, name))
+    expect((await browser.get('/operations')).statusCode).toBe(200)
+    expect((await browser.get('/me')).body).not.toContain('made for you')
+  })
+
+  test('is asked for the code of a second factor as anyone is', async () => {
+    const { name } = await person()
+    const secret = freshTotpSecret()
+    const app = new TOTP({ secret: Secret.fromBase32(secret) })
+    const asked = { user: name, secret, typed: app.generate(), actor: `user:${name}` }
+    const { codes } = await setSecondFactor(room.foundation, asked, Date.now())
+    const browser = openBrowser(room.host)
+    const answer = await browser.get(await there(browser, name, '?next=%2Foperations'))
+    expect([answer.statusCode, answer.headers.location]).toEqual([303, '/login/code'])
+    expect((await browser.get('/operations')).headers.location).toBe('/login?next=%2Foperations')
+    const entered = await browser.submit('/login/code', { code: codes[0] ?? '' })
+    expect([entered.statusCode, entered.headers.location]).toEqual([303, '/operations'])
+    expect((await browser.get('/operations')).statusCode).toBe(200)
+    expect((await signIns()).at(-1)).toMatchObject({ user: name, way: 'identity_provider' })
   })
 
   test.each([

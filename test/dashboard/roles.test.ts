@@ -155,9 +155,9 @@ describe('sign-ins are events', () => {
     const hash = expect.stringMatching(/^[\w-]{43}$/)
     const by = `user:${bob.name}`
     expect(await since()).toEqual([
-      { type: 'UserSignedIn', user: bob.name, address_hmac: hash, known_device: false, by },
+      { type: 'UserSignedIn', user: bob.name, address_hmac: hash, known_device: false, way: 'password', by },
       { type: 'UserSignedOut', user: bob.name, by },
-      { type: 'UserSignedIn', user: bob.name, address_hmac: hash, known_device: true, by },
+      { type: 'UserSignedIn', user: bob.name, address_hmac: hash, known_device: true, way: 'password', by },
     ])
   })
 
