@@ -2,7 +2,8 @@
  * One PostgreSQL for the whole run, in memory where there is enough of it, fast instead of durable, with the template databases
  * that tests clone.
  */
-import { access, constants, mkdtemp, rm, statfs } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
+import { access, constants, mkdtemp, readdir, readFile, rm, stat, statfs } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
@@ -52,12 +53,29 @@ const serviceRole = 'test_service'
 
 /** Where Linux keeps files in memory. A container's has 64 MB by default, which is too little. */
 const memoryDir = '/dev/shm'
+const prefix = 'enrichment-test-'
 const memoryBytesMin = 4 * 1024 ** 3
+
+const leftAfterMs = 3_600_000
+
+/** What a run that was killed left in memory stays until the machine is started again. The server of a run that goes on is there. */
+const removeLeft = async (): Promise<void> => {
+  for (const name of await readdir(memoryDir)) {
+    if (!name.startsWith(prefix)) continue
+    const dir = join(memoryDir, name)
+    const { mtimeMs } = await stat(dir).catch(() => ({ mtimeMs: Date.now() }))
+    if (Date.now() - mtimeMs < leftAfterMs) continue
+    const lines = await readFile(join(dir, 'postgres', 'postmaster.pid'), 'utf8').catch(() => '')
+    if (existsSync(`/proc/${Number(lines.split('\n')[0]) || 'none'}`)) continue
+    await rm(dir, { recursive: true, force: true }).catch(() => undefined)
+  }
+}
 
 /** A database is made several times as fast in memory, and the tests make hundreds. */
 const fastestDir = async (): Promise<string> => {
   try {
     await access(memoryDir, constants.W_OK)
+    await removeLeft()
     const { bavail, bsize } = await statfs(memoryDir)
     return bavail * bsize >= memoryBytesMin ? memoryDir : tmpdir()
   } catch {
@@ -66,7 +84,7 @@ const fastestDir = async (): Promise<string> => {
 }
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  const dataDir = await mkdtemp(join(await fastestDir(), 'enrichment-test-'))
+  const dataDir = await mkdtemp(join(await fastestDir(), prefix))
   const removeDir = () => rm(dataDir, { recursive: true, force: true })
   try {
     const postgres = await startEmbeddedPostgres({ dataDir, settings: fast })
