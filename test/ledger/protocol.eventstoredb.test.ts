@@ -286,8 +286,8 @@ describe.concurrent('two processes charge one organization with 40 credits, 120 
   test.each([11, 12, 13])('and everything goes wrong at random, seed %i', async (seed) => {
     const random = {
       seed,
-      dropReplies: 0.05,
-      dropRequests: 0.05,
+      dropReplies: 0.1,
+      dropRequests: 0.1,
       endCalls: 0.03,
       notReady: 0.05,
       serverTimeouts: 0.05,
