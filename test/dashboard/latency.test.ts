@@ -46,7 +46,7 @@ test('answered calls are there with their percentiles, refused ones and those of
   const { body } = await nora.get(path)
   expect(body).toMatch(/<h2 id="latency-whoami">Latency of whoami by day<\/h2>/)
   expect(body).toMatch(/data-head="Capability">whoami<\/th><td class="number" data-head="Calls"><div>3</)
-  expect(body).toContain('data-lines="true"')
+  expect(body).toContain('data-kind="lines"')
   const day = (from: number): string => new Date(Date.now() + from * 86_400_000).toISOString().slice(0, 10)
   for (const [query, times] of [
     ['unit=day', 30],

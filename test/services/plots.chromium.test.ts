@@ -46,7 +46,7 @@ test.each([
   window.complaints()
   await page.goto(`/organizations/${furnished.scene.organizationId}/usage`, { waitUntil: 'networkidle' })
   expect(await page.locator('figure.plot canvas').count()).toBe(4)
-  expect(await page.locator('figure.plot .chart[data-lines] .u-legend .u-series').count()).toBe(8)
+  expect(await page.locator('figure.plot[data-kind="lines"] .chart .u-legend .u-series').count()).toBe(8)
   // The gap is a cell without a number, and what is beyond the last bound says so.
   await page.locator('figure.plot:last-of-type summary').click()
   expect(await page.locator('figure.plot td:not(:has(data))').count()).toBeGreaterThan(3)
