@@ -7,25 +7,17 @@ import type { FastifyError, FastifyInstance, FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
 import type { Finding } from '../administration/doctor/finding.ts'
 import { createVisitorSteps } from '../administration/first-steps.ts'
-import { InputFault } from '../administration/input.ts'
-import { InvitationEnded } from '../administration/invitations.ts'
 import { createSignInEvents } from '../administration/sign-ins.ts'
 import { openUserDirectory } from '../administration/user-directory.ts'
-import { isDatabaseAway } from '../call/unavailable.ts'
 import { createPixelControls } from '../capabilities/index.ts'
-import { Unavailable } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import { CommandRefused, LedgerUnavailable } from '../ledger/commit.ts'
 import { assetOf, assetVersion } from './assets.ts'
-import { ConnectionInsecure, nameCookies } from './cookies.ts'
+import { nameCookies } from './cookies.ts'
 import { createExamination } from './examination.ts'
-import { capitalized } from './format.ts'
-import { RoleForbids } from './gate.ts'
-import { PasswordNotChosen } from './given-password.ts'
+import { faultShown } from './faults.ts'
 import { createHalfSignedIn, halfCookie } from './half-signed-in.ts'
 import { createIdentityProvider, type ProviderSettings } from './identity-provider.ts'
 import { invitationRoutes } from './invitation-routes.ts'
-import { FormSentBefore } from './once.ts'
 import { type Dashboard, PageMissing, sendPage, type WebhooksOutside } from './page.ts'
 import { faultPage } from './pages/fault.ts'
 import { openPositions } from './positions.ts'
@@ -213,89 +205,3 @@ const securityHeaders = {
   // Sibling hosts are not ours to promise for.
   strictTransportSecurity: { maxAge: 31_536_000, includeSubDomains: false },
 } as const
-
-type ShownFault = { readonly status: number; readonly title: string; readonly advice: string }
-
-/** Who asks, or over what, may not do this. */
-const forbiddenShown = (error: Error): ShownFault | null => {
-  if (error instanceof PasswordNotChosen)
-    return {
-      status: 403,
-      title: 'Choose a password first',
-      advice:
-        'Your password was made for you. Nothing was done. Open the page behind your name and choose one of your own; everything else opens then.',
-    }
-  if (error instanceof RoleForbids) return { status: 403, title: 'Not for you', advice: error.message }
-  if (error instanceof ConnectionInsecure)
-    return {
-      status: 403,
-      title: 'Only over HTTPS',
-      advice:
-        'This connection is not encrypted, and passwords would cross the network in the clear. Use https://. Operators: set TLS_CERT and TLS_KEY, or TRUSTED_PROXIES where a proxy ends TLS; INSECURE_COOKIES=1 allows it nevertheless.',
-    }
-  return null
-}
-
-const faultShown = (error: FastifyError): ShownFault => {
-  if (error instanceof PageMissing)
-    return {
-      status: 404,
-      title: 'Page not found',
-      advice: 'There is nothing at this address. It may have been mistyped.',
-    }
-  if (error instanceof InvitationEnded)
-    return {
-      status: 404,
-      title: 'This link opens nothing',
-      advice:
-        'Links of invitations work once and for 72 hours. It may have been used, withdrawn, replaced by another, or mistyped. Ask the person who sent it for a new one; who has a password already signs in.',
-    }
-  if (error.code === 'FST_CSRF_MISSING_SECRET' || error.code === 'FST_CSRF_INVALID_TOKEN')
-    return {
-      status: 403,
-      title: 'The form was refused',
-      advice:
-        'It is out of date, or did not come from this site. Nothing was changed. Open the page again and send the form from there; cookies must be allowed.',
-    }
-  if (error instanceof FormSentBefore)
-    return {
-      status: 409,
-      title: 'Sent before',
-      advice:
-        'This form was sent before, and nothing was done a second time. Open the page again to see what became of it, and to do more.',
-    }
-  if (error instanceof CommandRefused)
-    return { status: 422, title: 'Not done', advice: `${capitalized(error.message)}.` }
-  const forbidden = forbiddenShown(error)
-  if (forbidden !== null) return forbidden
-  if (error instanceof LedgerUnavailable || error instanceof Unavailable)
-    return {
-      status: 503,
-      title: 'Not available right now',
-      advice: 'The event log cannot be reached. Try again in a moment.',
-    }
-  if (error instanceof InputFault)
-    return {
-      status: 422,
-      title: 'Not an address of ours',
-      advice: `${capitalized(error.field)}: ${error.message}.`,
-    }
-  if (isDatabaseAway(error))
-    return {
-      status: 503,
-      title: 'Database away',
-      advice: 'The database cannot be reached. Try again in a moment.',
-    }
-  const status = error.statusCode ?? 500
-  return status >= 400 && status < 500
-    ? {
-        status,
-        title: 'The request was refused',
-        advice: 'It was not what this page understands. Nothing was changed.',
-      }
-    : {
-        status: 500,
-        title: 'Something went wrong',
-        advice: 'The fault has been logged. Look at the page again before you repeat what you did.',
-      }
-}

@@ -428,6 +428,7 @@ describe('events that cannot be folded', () => {
       { projection: 'audit', stream: ledgerStream(org) },
       { projection: 'audit', stream: keyStream('K9abcdefghijklmn') },
       { projection: 'key_usage', stream: ledgerStream(org) },
+      { projection: 'pixel_days', stream: ledgerStream(org) },
     ])
     expect(await count('api_keys')).toBe(1)
     expect(await callsUsed()).toBe(4)

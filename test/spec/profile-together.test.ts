@@ -8,13 +8,14 @@ import { type App, startApp } from '../../src/start/app.ts'
 import { type House, openHouse } from '../support/house.ts'
 
 const callers = 1_000
+/** A process refuses none of the first 256 that it has in progress, however busy the machine is. */
+const processes = 4
 /** Should the callers take longer than this to ask, the upstream answers before all of them have. */
 const upstreamPatienceMs = 2_000
 
 let upstream: Server
 let house: House
-let foundation: Foundation
-let second: App
+const others: { readonly foundation: Foundation; readonly app: App }[] = []
 let asked = 0
 const everybodyAsked = Promise.withResolvers<void>()
 
@@ -38,12 +39,16 @@ beforeAll(async () => {
     },
   })
   const logger = pino({ level: 'silent' })
-  foundation = await openFoundation(house.config, { logger })
-  second = await startApp(foundation, { ...house.config, ROLES: ['api'] }, logger)
+  while (others.length < processes - 1) {
+    const foundation = await openFoundation(house.config, { logger })
+    others.push({ foundation, app: await startApp(foundation, { ...house.config, ROLES: ['api'] }, logger) })
+  }
 })
 afterAll(async () => {
-  await second?.close()
-  await foundation?.close()
+  for (const { foundation, app } of others) {
+    await app.close()
+    await foundation.close()
+  }
   await house?.close()
   upstream?.closeAllConnections()
   await new Promise((resolve) => upstream?.close(resolve))
@@ -80,13 +85,13 @@ const ask = (url: string, apiKey: string, sent: () => void): Promise<Told> =>
     question.end('{"id":"zorvina","cached":false}')
   })
 
-test(`${callers} calls for fresh data of one person at once, through two processes: asked once, answered and charged ${callers} times`, async () => {
+test(`${callers} calls for fresh data of one person at once, through ${processes} processes: asked once, answered and charged ${callers} times`, async () => {
   const partner = await house.partner({
     credits: String(5 * callers),
     permissions: ['profnet_scraping'],
     limits: { requests_per_minute: 10 * callers, requests_per_day: 100 * callers },
   })
-  const urls = [house.apiUrl, second.apiUrl ?? '']
+  const urls = [house.apiUrl, ...others.map(({ app }) => app.apiUrl ?? '')]
   let left = callers
   const told = await Promise.all(
     Array.from({ length: callers }, (_, n) =>

@@ -1,0 +1,99 @@
+import type { FastifyError } from 'fastify'
+import { InputFault } from '../administration/input.ts'
+import { InvitationEnded } from '../administration/invitations.ts'
+import { isDatabaseAway } from '../call/unavailable.ts'
+import { Unavailable } from '../event-log/port.ts'
+import { CommandRefused, LedgerUnavailable } from '../ledger/commit.ts'
+import { ConnectionInsecure } from './cookies.ts'
+import { capitalized } from './format.ts'
+import { RoleForbids } from './gate.ts'
+import { PasswordNotChosen } from './given-password.ts'
+import { FormSentBefore } from './once.ts'
+import { PageMissing } from './page.ts'
+
+type ShownFault = { readonly status: number; readonly title: string; readonly advice: string }
+
+/** Who asks, or over what, may not do this. */
+const forbiddenShown = (error: Error): ShownFault | null => {
+  if (error instanceof PasswordNotChosen)
+    return {
+      status: 403,
+      title: 'Choose a password first',
+      advice:
+        'Your password was made for you. Nothing was done. Open the page behind your name and choose one of your own; everything else opens then.',
+    }
+  if (error instanceof RoleForbids) return { status: 403, title: 'Not for you', advice: error.message }
+  if (error instanceof ConnectionInsecure)
+    return {
+      status: 403,
+      title: 'Only over HTTPS',
+      advice:
+        'This connection is not encrypted, and passwords would cross the network in the clear. Use https://. Operators: set TLS_CERT and TLS_KEY, or TRUSTED_PROXIES where a proxy ends TLS; INSECURE_COOKIES=1 allows it nevertheless.',
+    }
+  return null
+}
+
+/** What a person is told of an error, and with which status. Pure. */
+export const faultShown = (error: FastifyError): ShownFault => {
+  if (error instanceof PageMissing)
+    return {
+      status: 404,
+      title: 'Page not found',
+      advice: 'There is nothing at this address. It may have been mistyped.',
+    }
+  if (error instanceof InvitationEnded)
+    return {
+      status: 404,
+      title: 'This link opens nothing',
+      advice:
+        'Links of invitations work once and for 72 hours. It may have been used, withdrawn, replaced by another, or mistyped. Ask the person who sent it for a new one; who has a password already signs in.',
+    }
+  if (error.code === 'FST_CSRF_MISSING_SECRET' || error.code === 'FST_CSRF_INVALID_TOKEN')
+    return {
+      status: 403,
+      title: 'The form was refused',
+      advice:
+        'It is out of date, or did not come from this site. Nothing was changed. Open the page again and send the form from there; cookies must be allowed.',
+    }
+  if (error instanceof FormSentBefore)
+    return {
+      status: 409,
+      title: 'Sent before',
+      advice:
+        'This form was sent before, and nothing was done a second time. Open the page again to see what became of it, and to do more.',
+    }
+  if (error instanceof CommandRefused)
+    return { status: 422, title: 'Not done', advice: `${capitalized(error.message)}.` }
+  const forbidden = forbiddenShown(error)
+  if (forbidden !== null) return forbidden
+  if (error instanceof LedgerUnavailable || error instanceof Unavailable)
+    return {
+      status: 503,
+      title: 'Not available right now',
+      advice: 'The event log cannot be reached. Try again in a moment.',
+    }
+  if (error instanceof InputFault)
+    return {
+      status: 422,
+      title: 'Not an address of ours',
+      advice: `${capitalized(error.field)}: ${error.message}.`,
+    }
+  if (isDatabaseAway(error))
+    return {
+      status: 503,
+      title: 'Database away',
+      advice: 'The database cannot be reached. Try again in a moment.',
+    }
+  const status = error.statusCode ?? 500
+  return status >= 400 && status < 500
+    ? {
+        status,
+        title: 'The request was refused',
+        advice: 'It was not what this page understands. Nothing was changed.',
+      }
+    : {
+        status: 500,
+        title: 'Something went wrong',
+        advice: 'The fault has been logged. Look at the page again before you repeat what you did.',
+      }
+}
