@@ -68,7 +68,8 @@ export const allMonthsRoutes = (pages: FastifyInstance, context: Dashboard): voi
   })
 
   pages.get('/months.csv', async (request, reply) => {
-    const month = wantedMonth(formOf(request.query).text('month'), Date.now())
+    const nowMs = Date.now()
+    const month = wantedMonth(formOf(request.query).text('month') || lastMonth(nowMs), nowMs)
     return reply
       .type('text/csv; charset=utf-8')
       .header('cache-control', 'no-store')

@@ -37,6 +37,8 @@ const fast = {
   synchronous_commit: 'off',
   full_page_writes: 'off',
   shared_buffers: '64MB',
+  // Journeys of several processes run three at a time.
+  max_connections: '500',
   max_wal_size: '256MB',
   min_wal_size: '80MB',
   log_min_messages: 'fatal',

@@ -38,7 +38,7 @@ ${
           {
             head: 'From',
             cell: ({ from, version }) => [
-              html`<span class="whole">${from}</span>`,
+              html`<span class="free">${from}</span>`,
               version !== null && html` <small>${version}</small>`,
             ],
           },
