@@ -164,7 +164,10 @@ const rerate = async (page: Page, second: Page, proposal: string): Promise<void>
 const closeMonth = async (page: Page): Promise<void> => {
   const month = monthBefore()
   await page.goto(organization)
-  await page.getByRole('navigation', { name: /^Pages of/ }).getByRole('link', { name: 'Months' }).click()
+  await page
+    .getByRole('navigation', { name: /^Pages of/ })
+    .getByRole('link', { name: 'Months' })
+    .click()
   await click(page, month)
   expect(await text(page)).toContain('It cannot be undone.')
   await press(page, `Close ${month}`)
