@@ -166,7 +166,8 @@ describe('the watch', () => {
     watch.close()
     told.resolve(large(0.5))
     await looked
+    // It would ask again after two seconds. Timers cannot be counted: other files of the process have some.
     await pass(60_000)
-    expect([asked, vi.getTimerCount()]).toEqual([1, 0])
+    expect(asked).toBe(1)
   })
 })
