@@ -44,7 +44,20 @@ afterAll(async () => {
   await furnished?.close()
 })
 
-const signIn = (window: Window): Promise<void> => signInAs(window, ada)
+type Cookies = Awaited<ReturnType<ReturnType<Window['page']['context']>['cookies']>>
+let signedInCookies: Cookies | undefined
+
+/** Once by the form, and from then on with what that gave: an address may sign in ten times a minute, and there are more windows. */
+const signIn = async (window: Window): Promise<void> => {
+  const context = window.page.context()
+  if (signedInCookies === undefined) {
+    await signInAs(window, ada)
+    signedInCookies = await context.cookies()
+    return
+  }
+  await context.addCookies(signedInCookies)
+  await window.page.goto('/')
+}
 
 /** Those of the table of routes that no one has named: `GET /prices/:name/withdraw` as `prices-name-withdraw`. */
 const unnamed = (named: Readonly<Record<string, string>>): Readonly<Record<string, string>> => {
