@@ -11,7 +11,9 @@ const reads: readonly (readonly [below: string, names: readonly string[]])[] = [
   [`${organization}/months`, ['accounts', 'ledger_lines']],
   [`${organization}/lots`, ['accounts']],
   [`${organization}/prices`, ['accounts']],
+  [`${organization}/pixel`, ['accounts', 'pixel_days']],
   [organization, ['accounts', 'api_keys', 'key_usage', 'ledger_lines']],
+  ['/months', ['accounts', 'ledger_index']],
 ]
 const overview = ['accounts', 'api_keys', 'key_usage']
 

@@ -146,6 +146,8 @@ test('what pages are said to read are projections, and every page of an organiza
     if (url.startsWith('/organizations/:organization'))
       expect([url, readsOf(url).length > 0]).toEqual([url, true])
   }
+  expect(readsOf('/organizations/:organization/pixel')).toContain('pixel_days')
+  expect(readsOf('/months')).toContain('ledger_index')
 })
 
 describe('a page', () => {

@@ -272,7 +272,7 @@ describe('networks', () => {
     expect(named((one) => networksOf(one).includes('edge'))).toEqual(['api', 'dashboard', 'edge'])
     expect(named((one) => networksOf(one).includes('outside'))).toEqual(['api', 'migrate', 'worker'])
     // Where people sign in with a provider of identities, the dashboard asks it; that file adds nothing else.
-    expect(parse(read('docker-compose.oidc.yml'))).toEqual({
+    expect(parse(read('src/dashboard/docker-compose.oidc.yml'))).toEqual({
       services: { dashboard: { networks: ['outside'] } },
     })
   })
