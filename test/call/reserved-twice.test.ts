@@ -6,69 +6,29 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { pino } from 'pino'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { parseCredits } from '../../src/billing/money.ts'
-import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
-import type { Envelope, Instruction } from '../../src/ledger/command.ts'
-import { createLedger, type Ledger, type LedgerCommand } from '../../src/ledger/commit.ts'
+import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { type Answer, type House, openHouse, send, until } from '../support/house.ts'
+import { atMs, call, command, openLedger, org } from '../support/ledger-commands.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
 describe('a command that came to nothing', () => {
-  const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
-  const startMs = Date.parse('2026-03-01T12:00:00.000Z')
-  const book = priceBookOf(defaultPriceBook)
   let log: MemoryEventLog
   let ledger: Ledger
 
   beforeEach(async () => {
-    log = createMemoryEventLog({ now: () => startMs })
+    log = createMemoryEventLog({ now: () => atMs })
     ledger = createLedger({
       eventLog: log.client('process'),
       snapshot: async () => null,
       logger: pino({ level: 'silent' }),
-      clock: { now: () => startMs },
+      clock: { now: () => atMs },
     })
-    await ledger.submit(org, command('register', { kind: 'register', name: 'Example', overdraftLimit: 0n }))
-    await ledger.submit(
-      org,
-      command('opening', {
-        kind: 'grant',
-        amount: parseCredits('100'),
-        priority: 100,
-        expiresAt: null,
-        reason: 'test',
-      }),
-    )
+    await openLedger(ledger, '100')
   })
   afterEach(async () => {
     expect((await verifyLedger(log.client('verifier'), org)).fault).toBeNull()
   })
-
-  const command = (key: string, instruction: Instruction, more: Partial<Envelope> = {}): LedgerCommand => ({
-    key,
-    atMs: startMs,
-    actor: 'system',
-    requestId: key.slice(0, 64),
-    ...instruction,
-    ...more,
-  })
-
-  const call = (key: string, more: Partial<Envelope> = {}): LedgerCommand =>
-    command(
-      key,
-      {
-        kind: 'record',
-        call: {
-          keyId: 'K9abcdefghijklmn',
-          capability: 'ip_lookup',
-          outcome: 'answered',
-          facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
-        },
-        book,
-      },
-      more,
-    )
 
   const charged = ['KeyUsed', 'CreditCharged']
 

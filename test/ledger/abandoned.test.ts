@@ -2,27 +2,20 @@
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
-import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
-import { ledgerStream } from '../../src/events/streams.ts'
 import { type Reversal, reversalCommand, settlementKeyOf } from '../../src/ledger/abandoned.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
-import type { Instruction } from '../../src/ledger/command.ts'
 import {
   createLedger,
-  type LedgerCommand,
   type LedgerLimits,
   LedgerUnavailable,
   type LocalLedger,
 } from '../../src/ledger/commit.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
+import { atMs, book, call, command, openLedger, org, stream } from '../support/ledger-commands.ts'
 import { type ClientFaults, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
-const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
-const stream = ledgerStream(org)
-const atMs = Date.parse('2026-03-01T12:00:00.000Z')
-const book = priceBookOf(defaultPriceBook)
 const logger = pino({ level: 'silent' })
 
 let log: MemoryEventLog
@@ -31,18 +24,7 @@ let nowMs: number
 beforeEach(async () => {
   log = createMemoryEventLog()
   nowMs = atMs
-  const opener = processOf('opener')
-  await opener.submit(org, command('register', { kind: 'register', name: 'Example', overdraftLimit: 0n }))
-  await opener.submit(
-    org,
-    command('grant', {
-      kind: 'grant',
-      amount: parseCredits('10'),
-      priority: 100,
-      expiresAt: null,
-      reason: 'test',
-    }),
-  )
+  await openLedger(processOf('opener'), '10')
 })
 
 afterEach(async () => {
@@ -60,26 +42,6 @@ const processOf = (
     logger,
     clock: { now: () => nowMs },
     limits: { retryPauseMs: 0, ...limits },
-  })
-
-const command = (key: string, instruction: Instruction): LedgerCommand => ({
-  key,
-  atMs,
-  actor: 'system',
-  requestId: key,
-  ...instruction,
-})
-
-const call = (key: string): LedgerCommand =>
-  command(key, {
-    kind: 'record',
-    call: {
-      keyId: 'K9abcdefghijklmn',
-      capability: 'ip_lookup',
-      outcome: 'answered',
-      facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
-    },
-    book,
   })
 
 const adjusted = (): unknown[] =>

@@ -5,25 +5,18 @@
 import { pino } from 'pino'
 import { beforeEach, describe, expect, test } from 'vitest'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
-import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { AppendConflict, type EventLog, Unavailable } from '../../src/event-log/port.ts'
-import { ledgerStream, operatorStream } from '../../src/events/streams.ts'
+import { operatorStream } from '../../src/events/streams.ts'
 import { type Account, balanceOf } from '../../src/ledger/account.ts'
-import type { Instruction } from '../../src/ledger/command.ts'
 import {
   type AccountSnapshot,
   createLedger,
-  type LedgerCommand,
   type LedgerLimits,
   LedgerUnavailable,
   type LocalLedger,
 } from '../../src/ledger/commit.ts'
+import { atMs, call, openLedger, org, stream } from '../support/ledger-commands.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
-
-const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
-const stream = ledgerStream(org)
-const atMs = Date.parse('2026-03-01T12:00:00.000Z')
-const book = priceBookOf(defaultPriceBook)
 
 let log: MemoryEventLog
 beforeEach(() => {
@@ -46,41 +39,7 @@ const processOf = (
     limits: { retryPauseMs: 1, unknownRetryMs: 300, unavailableRetryMs: 100, ...limits },
   })
 
-const command = (key: string, instruction: Instruction): LedgerCommand => ({
-  key,
-  atMs,
-  actor: 'system',
-  requestId: key,
-  ...instruction,
-})
-
-/** Costs one credit. */
-const call = (key: string): LedgerCommand =>
-  command(key, {
-    kind: 'record',
-    call: {
-      keyId: 'K9abcdefghijklmn',
-      capability: 'ip_lookup',
-      outcome: 'answered',
-      facts: { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) },
-    },
-    book,
-  })
-
-const opened = async (credits: string): Promise<void> => {
-  const opener = processOf('opener')
-  await opener.submit(org, command('register', { kind: 'register', name: 'Example', overdraftLimit: 0n }))
-  await opener.submit(
-    org,
-    command('grant', {
-      kind: 'grant',
-      amount: parseCredits(credits),
-      priority: 100,
-      expiresAt: null,
-      reason: 'test',
-    }),
-  )
-}
+const opened = (credits: string): Promise<void> => openLedger(processOf('opener'), credits)
 
 /** Which of many calls were paid, and which the ledger refused to take. */
 const make = async (

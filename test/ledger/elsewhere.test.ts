@@ -1,11 +1,7 @@
 /** Commands that two processes have at once: what each of them may believe of the other's appends and answers. */
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { parseCredits } from '../../src/billing/money.ts'
-import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
-import { ledgerStream } from '../../src/events/streams.ts'
 import { answerPeers } from '../../src/ledger/answer-peers.ts'
-import type { Instruction } from '../../src/ledger/command.ts'
 import {
   type Committed,
   createLedger,
@@ -19,14 +15,19 @@ import { bookMessage, reserveMessage, submitMessage } from '../../src/ledger/pas
 import { createReader } from '../../src/ledger/reader.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import type { Asker, Peer } from '../../src/peers/peer.ts'
+import {
+  atMs,
+  book,
+  call,
+  located as facts,
+  grantOf,
+  openLedger,
+  org,
+  stream,
+} from '../support/ledger-commands.ts'
 import { type ClientFaults, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
-const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
-const stream = ledgerStream(org)
-const atMs = Date.parse('2026-03-01T12:00:00.000Z')
-const book = priceBookOf(defaultPriceBook)
 const logger = pino({ level: 'silent' })
-const facts = { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) } as const
 
 let log: MemoryEventLog
 let owner: LocalLedger
@@ -72,10 +73,7 @@ beforeEach(async () => {
   senderFaults = {}
   owner = processOf('owner', () => ownerFaults)
   sender = processOf('sender', () => senderFaults)
-  await soon(
-    owner.submit(org, command('register', { kind: 'register', name: 'Example', overdraftLimit: 0n })),
-  )
-  await soon(owner.submit(org, command('grant', grant)))
+  await soon(openLedger(owner, '10'))
   await soon(sender.account(org))
 })
 afterEach(async () => {
@@ -83,25 +81,7 @@ afterEach(async () => {
   expect((await verifyLedger(log.client('verifier'), org)).fault).toBeNull()
 })
 
-const command = (key: string, instruction: Instruction): LedgerCommand => ({
-  key,
-  atMs,
-  actor: 'system',
-  requestId: key,
-  ...instruction,
-})
-const grant: Instruction & { kind: 'grant' } = {
-  kind: 'grant',
-  amount: parseCredits('10'),
-  priority: 100,
-  expiresAt: null,
-  reason: 'test',
-}
-const call = (key: string): LedgerCommand & { kind: 'record' } => ({
-  ...{ key, atMs, actor: 'system', requestId: key, kind: 'record' },
-  call: { keyId: 'K9abcdefghijklmn', capability: 'ip_lookup', outcome: 'answered', facts },
-  book,
-})
+const grant = grantOf('10')
 const here = (one: LedgerCommand): LedgerCommand => ({ ...one, passed: 'here', absentUpTo: 1, fresh: true })
 const on = (one: LedgerCommand): LedgerCommand => ({ ...one, passed: 'on', absentUpTo: 1 })
 

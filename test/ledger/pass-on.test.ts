@@ -2,9 +2,7 @@
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
-import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
-import { ledgerStream } from '../../src/events/streams.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
 import { answerPeers } from '../../src/ledger/answer-peers.ts'
 import type { Instruction } from '../../src/ledger/command.ts'
@@ -12,21 +10,26 @@ import {
   CommandRefused,
   createLedger,
   type Ledger,
-  type LedgerCommand,
   LedgerUnavailable,
   type LocalLedger,
 } from '../../src/ledger/commit.ts'
 import { passOn } from '../../src/ledger/pass-on.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
+import {
+  atMs,
+  book,
+  call,
+  command,
+  located as facts,
+  grantOf,
+  openLedger,
+  org,
+  stream,
+} from '../support/ledger-commands.ts'
 import { type ClientFaults, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { createPeerDouble, type Journey, type PeerDouble } from '../support/peer-double.ts'
 
-const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
-const stream = ledgerStream(org)
-const atMs = Date.parse('2026-03-01T12:00:00.000Z')
-const book = priceBookOf(defaultPriceBook)
 const logger = pino({ level: 'silent' })
-const facts = { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: 'A'.repeat(43) } as const
 const patienceMs = 60
 
 /** Time passes by itself while something is waited for, and in no other way. */
@@ -97,37 +100,13 @@ beforeEach(async () => {
     monotonic: () => performance.now(),
     patience: { silenceMs: patienceMs, answerMs: 4 * patienceMs },
   })
-  await soon(
-    owner.submit(org, command('register', { kind: 'register', name: 'Example', overdraftLimit: 0n })),
-  )
-  await soon(owner.submit(org, command('grant', grantOf('10'))))
+  await soon(openLedger(owner, '10'))
 })
 
 afterEach(async () => {
   vi.useRealTimers()
   expect((await verifyLedger(log.client('verifier'), org)).fault).toBeNull()
 })
-
-const command = (key: string, instruction: Instruction): LedgerCommand => ({
-  key,
-  atMs,
-  actor: 'system',
-  requestId: key,
-  ...instruction,
-})
-const grantOf = (amount: string): Instruction => ({
-  kind: 'grant',
-  amount: parseCredits(amount),
-  priority: 100,
-  expiresAt: null,
-  reason: 'test',
-})
-const call = (key: string): LedgerCommand =>
-  command(key, {
-    kind: 'record',
-    call: { keyId: 'K9abcdefghijklmn', capability: 'ip_lookup', outcome: 'answered', facts },
-    book,
-  })
 
 const types = (): string[] => log.eventsOf(stream).map(({ type }) => type)
 const charges = (): number => types().filter((type) => type === 'CreditCharged').length

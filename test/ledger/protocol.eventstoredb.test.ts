@@ -5,22 +5,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { pino } from 'pino'
 import { describe, expect, test } from 'vitest'
-import { formatCredits, parseCredits } from '../../src/billing/money.ts'
-import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { formatCredits } from '../../src/billing/money.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { type EventStoreDbLimits, openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
 import { Unavailable } from '../../src/event-log/port.ts'
-import type { CallFacts } from '../../src/events/calls.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
-import type { Instruction } from '../../src/ledger/command.ts'
-import {
-  type Committed,
-  createLedger,
-  type Ledger,
-  type LedgerCommand,
-  LedgerUnavailable,
-} from '../../src/ledger/commit.ts'
+import { type Committed, createLedger, type Ledger, LedgerUnavailable } from '../../src/ledger/commit.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import {
   type DoubleAppendFault,
@@ -28,38 +19,17 @@ import {
   type RandomFaults,
   startEventStoreDouble,
 } from '../support/eventstore-double.ts'
+import { call, command, grantOf, org, registration } from '../support/ledger-commands.ts'
 
-const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
 const credits = 40
 /** Distinct calls; some of them reach both processes, as a client's own retries do. */
 const calls = 120
-const book = priceBookOf(defaultPriceBook)
-const keyId = 'K9abcdefghijklmn'
-const facts: CallFacts = {
-  kind: 'ip_lookup',
-  success: true,
-  country_code: 'AT',
-  address_hmac: 'A'.repeat(43),
-}
 /** So that trouble is over soon. A busy machine is too late for them now and then. */
 const impatient: Partial<EventStoreDbLimits> = {
   connectTimeoutMs: 1_000,
   appendDeadlineMs: 250,
   readSilenceMs: 250,
   heartbeatMs: 300,
-}
-
-const command = (key: string, instruction: Instruction): LedgerCommand => ({
-  key,
-  atMs: Date.now(),
-  actor: 'system',
-  requestId: key,
-  ...instruction,
-})
-
-const call = (key: string): LedgerCommand => {
-  const located = { keyId, capability: 'ip_lookup', outcome: 'answered', facts } as const
-  return command(key, { kind: 'record', call: located, book })
 }
 
 /** A process: its own client, its own ledger. */
@@ -77,13 +47,10 @@ const processOn = (double: EventStoreDouble, { unknownRetryMs = 5_000, limits = 
 }
 
 const opening = async (ledger: Ledger): Promise<void> => {
-  const amount = parseCredits(String(credits))
-  const instructions: Instruction[] = [
-    { kind: 'register', name: 'Example', overdraftLimit: 0n },
-    { kind: 'grant', amount, priority: 100, expiresAt: null, reason: 'test' },
-  ]
-  for (const instruction of instructions)
-    await insist(() => ledger.submit(org, { ...command(instruction.kind, instruction), absentUpTo: -1 }))
+  for (const instruction of [registration, grantOf(String(credits))])
+    await insist(() =>
+      ledger.submit(org, command(instruction.kind, instruction, { atMs: Date.now(), absentUpTo: -1 })),
+    )
 }
 
 /** Charges from two processes while `trouble` lasts, then without; and then looks at what stands. */
@@ -106,7 +73,10 @@ const chargeUnder = async (
       try {
         // What comes to several processes, or comes again, is another request with the same key, as a partner's retry is.
         const requestId = `${key}/${requests++}`
-        const committed = await ledger.submit(org, { ...call(key), requestId, absentUpTo: lastOfOpening })
+        const committed = await ledger.submit(
+          org,
+          call(key, { atMs: Date.now(), requestId, absentUpTo: lastOfOpening }),
+        )
         confirmed.set(key, [...(confirmed.get(key) ?? []), committed])
         return true
       } catch (error) {
@@ -245,10 +215,9 @@ describe.concurrent('two processes charge one organization with 40 credits, 120 
       await opening(ledger)
       let sends = 0
       double.onAppend = () => (sends++ === 0 ? 'lose-reply' : 'bad-request')
-      expect((await ledger.submit(org, call('call-0'))).events.map(({ type }) => type)).toEqual([
-        'KeyUsed',
-        'CreditCharged',
-      ])
+      expect(
+        (await ledger.submit(org, call('call-0', { atMs: Date.now() }))).events.map(({ type }) => type),
+      ).toEqual(['KeyUsed', 'CreditCharged'])
     } finally {
       await eventLog.close()
       await double.close()

@@ -5,7 +5,6 @@
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
-import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { appendEventsMax } from '../../src/event-log/port.ts'
@@ -29,20 +28,23 @@ import { decideCommand } from '../../src/ledger/decide.ts'
 import type { Decision } from '../../src/ledger/decision.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import {
+  call as callAt,
+  command as commandAt,
+  grantOf,
+  located,
+  org,
+  registration,
+  atMs as startMs,
+} from '../support/ledger-commands.ts'
+import {
   type AppendAttempt,
   type ClientFaults,
   createMemoryEventLog,
   type MemoryEventLog,
 } from '../support/memory-event-log.ts'
 
-const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
 const otherOrg = 'org_01K9YYYYYYYYYYYYYYYYYYYYYY'
-const keyId = 'K9abcdefghijklmn'
-const startMs = Date.parse('2026-03-01T12:00:00.000Z')
-const book = priceBookOf(defaultPriceBook)
-const hmac = 'A'.repeat(43)
-const located: CallFacts = { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: hmac }
-const notLocated: CallFacts = { kind: 'ip_lookup', success: false, country_code: null, address_hmac: hmac }
+const notLocated: CallFacts = { ...located, success: false, country_code: null }
 
 let log: MemoryEventLog
 let nowMs = startMs
@@ -88,32 +90,20 @@ const hostileCommand = (key: string, decide: (account: Account) => Decision): Le
   return command(key, { kind: 'expire', grantId: 'none' })
 }
 
-const command = (key: string, instruction: Instruction): LedgerCommand => ({
-  key,
-  atMs: nowMs,
-  actor: 'system',
-  requestId: key.slice(0, 64),
-  ...instruction,
-})
+const command = (key: string, instruction: Instruction): LedgerCommand =>
+  commandAt(key, instruction, { atMs: nowMs })
 
-/** A call that is charged one credit when it was located. */
-const call = (key: string, facts: CallFacts = located): LedgerCommand => {
-  return command(key, {
-    kind: 'record',
-    call: { keyId, capability: 'ip_lookup', outcome: 'answered', facts },
-    book,
-  })
-}
+const call = (key: string, facts?: CallFacts): LedgerCommand => callAt(key, { atMs: nowMs }, facts)
 
 const grant = (key: string, amount: string, expiresAt: string | null = null): LedgerCommand =>
-  command(key, { kind: 'grant', amount: parseCredits(amount), priority: 100, expiresAt, reason: 'test' })
+  command(key, { ...grantOf(amount), expiresAt })
 
 /** Writes off the lot a grant opened, once it has expired. */
 const sweep = (grantKey: string, organizationId = org): LedgerCommand =>
   command(`expire/${grantKey}`, { kind: 'expire', grantId: eventIdOf(organizationId, grantKey, 0) })
 
 const register = (overdraft = '0'): LedgerCommand =>
-  command('register', { kind: 'register', name: 'Example', overdraftLimit: parseCredits(overdraft) })
+  command('register', { ...registration, overdraftLimit: parseCredits(overdraft) })
 
 /** An organization with credits, written by a process that is gone again. */
 const opened = async ({ credits = '100', overdraft = '0', organizationId = org } = {}): Promise<void> => {

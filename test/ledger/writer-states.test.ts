@@ -4,10 +4,7 @@
  */
 import { pino } from 'pino'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
-import { parseCredits } from '../../src/billing/money.ts'
 import { createOutage } from '../../src/event-log/outage.ts'
-import { ledgerStream } from '../../src/events/streams.ts'
-import type { Instruction } from '../../src/ledger/command.ts'
 import { type Committed, createLedger, type LedgerCommand, ledgerLimits } from '../../src/ledger/commit.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { createWriter, type Writer } from '../../src/ledger/writer.ts'
@@ -18,10 +15,9 @@ import {
   type WriterEvent,
   writerTable,
 } from '../../src/ledger/writer-states.ts'
+import { atMs, command, grantOf, openLedger, org, stream } from '../support/ledger-commands.ts'
 import { type AppendFault, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
-const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
-const atMs = Date.parse('2026-03-01T12:00:00.000Z')
 const logger = pino({ level: 'silent' })
 const events = [
   'submit',
@@ -48,9 +44,10 @@ let nowMs: number
 beforeEach(async () => {
   nowMs = atMs
   log = createMemoryEventLog({ now: () => nowMs })
-  const opener = createLedger({ eventLog: log.client('opener'), snapshot: async () => null, logger, clock })
-  await opener.submit(org, command('register', { kind: 'register', name: 'Example', overdraftLimit: 0n }))
-  await opener.submit(org, grant('opening'))
+  await openLedger(
+    createLedger({ eventLog: log.client('opener'), snapshot: async () => null, logger, clock }),
+    '1',
+  )
 })
 afterEach(async () => {
   expect((await verifyLedger(log.client('verifier'), org)).fault).toBeNull()
@@ -58,16 +55,7 @@ afterEach(async () => {
 
 const clock = { now: () => nowMs }
 
-const command = (key: string, instruction: Instruction): LedgerCommand => ({
-  key,
-  atMs,
-  actor: 'cli',
-  requestId: key,
-  ...instruction,
-})
-
-const grant = (key: string): LedgerCommand =>
-  command(key, { kind: 'grant', amount: parseCredits('1'), priority: 0, expiresAt: null, reason: 'test' })
+const grant = (key: string): LedgerCommand => command(key, grantOf('1'), { actor: 'cli' })
 
 /** Every append and every read waits here until the test says what becomes of it. */
 type Held<Fault> = (fault: Fault | undefined) => void
@@ -271,7 +259,7 @@ describe('what the table holds', () => {
       await enter[state](scene)
       await happen[event](scene)
       await scene.settle()
-      const standing = log.eventsOf(ledgerStream(org))
+      const standing = log.eventsOf(stream)
       expect(new Set(standing.map(({ id }) => id)).size).toBe(standing.length)
       const committed = scene.told.filter((told) => told === 'committed').length
       const others = log.attempts.filter(({ client }) => client === 'b').length - foreignBefore
