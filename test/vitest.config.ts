@@ -35,7 +35,6 @@ const long = [
   'test/spec/keys-away.test.ts',
   'test/webhooks/service.test.ts',
   'test/dashboard/session.test.ts',
-  'test/spec/pixel-processes.test.ts',
   'test/profile/erased-for-good.test.ts',
   'test/call/unpriced.test.ts',
   'test/projections/profile-cache.test.ts',
@@ -45,7 +44,6 @@ const long = [
   'test/call/openapi.test.ts',
   'test/spec/rate-limits.test.ts',
   'test/spec/email-validation-billing.test.ts',
-  'test/upgrade/rolling.test.ts',
   'test/call/slow-requests.test.ts',
 ]
 
