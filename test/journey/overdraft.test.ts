@@ -1,8 +1,18 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
-import { cliJson, createPartner, lookup, type Service, startService } from '../support/service.ts'
+import {
+  cliJson,
+  createPartner,
+  eventually,
+  type LookupAnswer,
+  lookup,
+  type Service,
+  startService,
+} from '../support/service.ts'
 
 /** Two api processes, one database, one organization: the stream itself must keep the balance. */
+
+const answeredWithinMs = 60_000
 
 let database: TestDatabase
 let environment: Record<string, string>
@@ -26,12 +36,13 @@ test('of 1,000 concurrent calls of price 1 over two processes, 100 credits pay e
   const partner = await createPartner('100', environment)
   await lookupKnown(partner.apiKey)
   const answers = await Promise.all(
-    Array.from({ length: 1_000 }, (_, i) =>
-      lookup(services[i % 2]?.apiUrl ?? '', partner.apiKey, `8.8.${i % 250}.8`),
-    ),
+    Array.from({ length: 1_000 }, (_, i) => answerOf(services[i % 2], partner.apiKey, `8.8.${i % 250}.8`)),
   )
-  const count = (status: number) => answers.filter((answer) => answer.status === status).length
-  expect({ paid: count(200), refused: count(402) }).toEqual({ paid: 100, refused: 900 })
+  const counts = Map.groupBy(answers, ({ status }) => status)
+  expect(Object.fromEntries([...counts].map(([status, { length }]) => [status, length]))).toEqual({
+    200: 100,
+    402: 900,
+  })
   for (const { status, headers, body } of answers) {
     expect(headers.get('credits-charged')).toBe(status === 200 ? '1' : '0')
     if (status === 402)
@@ -64,6 +75,13 @@ test('of 1,000 concurrent calls of price 1 over two processes, 100 credits pay e
   expect(events).toBeGreaterThanOrEqual(2 + 2 + 200 + 60)
   expect(events).toBeLessThanOrEqual(2 + 2 + 200 + 900)
 })
+
+/** A process with more to do than it can says so, and charges nothing: its caller asks again. */
+const answerOf = (service: Service | undefined, apiKey: string, ip: string): Promise<LookupAnswer> =>
+  eventually(async () => {
+    const answer = await lookup(service?.apiUrl ?? '', apiKey, ip)
+    return answer.status === 503 ? undefined : answer
+  }, answeredWithinMs)
 
 /** Both processes know the key; the address is private, so nothing is charged. */
 const lookupKnown = async (apiKey: string): Promise<void> => {

@@ -305,14 +305,19 @@ describe('an installation of several processes', () => {
     first = await startService(all)
     second = await startService(all)
     let rotating = true
-    const statuses: number[] = []
+    const statuses: (number | string)[] = []
     const calling = (async () => {
       for (let n = 0; rotating; n++) {
         const service = n % 2 === 0 ? first : second
         statuses.push((await lookup(service.apiUrl, partner.apiKey, '10.0.0.4')).status)
         statuses.push((await keyed(service, `during-${n}`)).status)
-        const repeated = await keyed(n % 2 === 0 ? second : first, `during-${n}`)
-        statuses.push(repeated.headers.get('idempotent-replayed') === 'true' ? 200 : 0)
+        // On a busy machine an answer may be kept a moment after it was given: until then its key is in use.
+        const repeated = await eventually(async () => {
+          const answer = await keyed(n % 2 === 0 ? second : first, `during-${n}`)
+          return answer.status === 409 ? undefined : answer
+        })
+        const replayed = repeated.headers.get('idempotent-replayed') === 'true'
+        statuses.push(replayed ? 200 : `${repeated.status}, not given again`)
       }
     })()
     const both = await Promise.all([

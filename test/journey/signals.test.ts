@@ -177,7 +177,7 @@ test.each([
     const running = launch === null && service?.child.exitCode === null ? service : await start(launch ?? {})
     const load = underLoad(running)
     const held = await heldProfiles(running, name.replaceAll(' ', '').toLowerCase())
-    await eventually(async () => (load.answered.length >= 100 ? true : undefined), 20_000)
+    await eventually(async () => (load.answered.length >= 100 ? true : undefined))
     const exited = once(running.child, 'exit')
     const pid = running.child.pid ?? 0
     for (const [i, signal] of signals.entries()) {
@@ -257,7 +257,7 @@ test('SIGTERM while starting: what was begun is ended in order', async () => {
   await writeFile(join(copy, 'city.mmdb'), city('Oldtown'))
   const starting = startWorker({ ...environment, ROLES: 'api,dashboard,projector,jobs' })
   const pidFile = join(dataDir, 'postgres', 'postmaster.pid')
-  await eventually(() => stat(pidFile).catch(() => undefined), 20_000)
+  await eventually(() => stat(pidFile).catch(() => undefined))
   expect(await starting.end('SIGTERM')).toBe(0)
   await expect(stat(pidFile)).rejects.toThrow('ENOENT')
 })

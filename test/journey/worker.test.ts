@@ -55,7 +55,7 @@ test('a killed worker is replaced by the one standing by within 15 seconds; no f
   workers.push(first)
   const held = await eventually(lease, 30_000)
   expect(held.pid).toBe(first.child.pid)
-  await projected('Before', 10_000)
+  await projected('Before', 30_000)
   const second = startWorker(environment)
   workers.push(second)
   // It asks for the lease over a connection of its own, and does not get it.
