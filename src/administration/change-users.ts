@@ -11,7 +11,9 @@ import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import { InputFault } from './input.ts'
+import { provedUserOf } from './operator.ts'
 import { noOperators, type OperatorState, operatorsSince } from './operators.ts'
+import { mayDo } from './roles.ts'
 import { type Standing, standingOf, type UserRow, userColumns } from './users.ts'
 
 /**
@@ -73,7 +75,11 @@ export const changeUsers = async <Done>(
     await client.query(`select set_config('lock_timeout', $1, true)`, [`${lockWaitMs}ms`])
     await client.query('select pg_advisory_xact_lock($1)', [usersLock])
     const rows = await userRows(client)
-    const writeRow = await appendDecided(eventLog, actor, (state) => decide({ rows, state }))
+    const writeRow = await appendDecided(eventLog, actor, (state) => {
+      const decided = decide({ rows, state })
+      refuseOvertaken({ rows, state }, actor, decided.events)
+      return decided
+    })
     const done = await writeRow(client)
     await client.query('commit')
     return done
@@ -83,6 +89,20 @@ export const changeUsers = async <Done>(
   } finally {
     client.release()
   }
+}
+
+/**
+ * A person was let in when the change was asked for, and may have lost the right while it waited. Throws `CommandRefused` where a proved
+ * person changes others and may not, by now; one's own is changed by whoever is not disabled, and an invitation is accepted by no user yet.
+ */
+const refuseOvertaken = (known: Known, actor: string, events: readonly UserEvent[]): void => {
+  const person = provedUserOf(actor)
+  if (person === null) return
+  const standing = standingIn(known, person)
+  const own = events.every(({ data }) => data.user === person)
+  if (own && standing.kind === 'refused' && standing.why === 'missing') return
+  if (standing.kind === 'refused' || !(own || mayDo(standing.role, 'users.change')))
+    throw new CommandRefused(`${person} may no longer change users`)
 }
 
 /** At exactly the revision that was decided on: a lock in the database may be lost, and the log is what counts. */

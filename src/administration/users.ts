@@ -84,11 +84,15 @@ export const putUser = async (
   )
 }
 
-/** Changes with the password; null: there is no such user. */
+/** PostgreSQL takes no text with U+0000, and no user has such a name, nor a longer one. */
+const possibleName = (name: string): string =>
+  name.length <= userNameMax && !name.includes('\0') ? name : ''
+
+/** Changes with the password; null: there is no such user. The SHA-256 of what is kept of it. */
 export const passwordMark = async (pool: Pick<pg.Pool, 'query'>, name: string): Promise<string | null> => {
   const { rows } = await pool.query<{ password_phc: string }>(
     'select password_phc from users where name = $1',
-    [name],
+    [possibleName(name)],
   )
   return rows[0] === undefined ? null : hash('sha256', rows[0].password_phc, 'base64url')
 }
@@ -96,7 +100,7 @@ export const passwordMark = async (pool: Pick<pg.Pool, 'query'>, name: string): 
 /** Null: there is no such user. */
 export const userRow = async (pool: Pick<pg.Pool, 'query'>, name: string): Promise<UserRow | null> => {
   const { rows } = await pool.query<UserRow>(`select ${userColumns} from users where name = $1`, [
-    name.length <= userNameMax && !name.includes('\0') ? name : '',
+    possibleName(name),
   ])
   return rows[0] ?? null
 }
@@ -163,8 +167,7 @@ export const passwordIsRight = async (
   pool: pg.Pool,
   { name, password }: { name: string; password: string },
 ): Promise<boolean> => {
-  // PostgreSQL takes no text with U+0000, and no user has such a name.
-  const possible = name.length <= userNameMax && !name.includes('\0') && password.length <= passwordMax
+  const possible = possibleName(name) === name && password.length <= passwordMax
   const { rows } = await pool.query<{ password_phc: string }>(
     'select password_phc from users where name = $1',
     [possible ? name : ''],

@@ -25,7 +25,7 @@ export const codeRoutes = (pages: FastifyInstance, context: Dashboard): void => 
     const outcome = await checkCode(context, request, { user, typed: form.text('code') })
     if (outcome.kind === 'right') {
       context.halfSignedIn.end(reply)
-      return beginSession(context, request, reply, half)
+      return beginSession(context, request, reply, { ...half, factorId: outcome.factorId })
     }
     if (outcome.retryAfterSeconds !== null) reply.header('retry-after', outcome.retryAfterSeconds)
     reply.code(statusOf[outcome.kind])

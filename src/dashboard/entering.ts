@@ -7,7 +7,7 @@ import type { SignInWay } from '../events/sign-ins.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { withNext } from './given-password.ts'
 import type { Dashboard } from './page.ts'
-import { deviceCookie, deviceCookieOptions } from './session.ts'
+import { deviceCookie, deviceCookieOptions, SignInOvertaken } from './session.ts'
 
 /**
  * The one way in: whatever proved who someone is, the second factor is asked here, and the session begins here. A known device
@@ -16,6 +16,8 @@ import { deviceCookie, deviceCookieOptions } from './session.ts'
 
 type Entering = {
   readonly user: string
+  /** Of the password there was at the first proof. */
+  readonly mark: string
   readonly knownDevice: boolean
   /** What the device is given when the person is in; null: nothing. */
   readonly device: string | null
@@ -30,12 +32,9 @@ export const enter = async (
   reply: FastifyReply,
   entering: Entering,
 ): Promise<FastifyReply> => {
-  const { users, halfSignedIn, foundation } = context
-  if ((await users.secondFactor(entering.user)) === null)
-    return beginSession(context, request, reply, entering)
-  const mark = await passwordMark(foundation.pool, entering.user)
-  if (mark === null) return reply.redirect('/login', 303)
-  halfSignedIn.keep(reply, { ...entering, mark, atMs: Date.now() })
+  if ((await context.users.secondFactor(entering.user)) === null)
+    return beginSession(context, request, reply, { ...entering, factorId: null })
+  context.halfSignedIn.keep(reply, { ...entering, atMs: Date.now() })
   return reply.redirect('/login/code', 303)
 }
 
@@ -52,7 +51,7 @@ export const halfOf = async (
 
 /** Of a code that was typed. `limited` says how long to wait, where it is known. */
 type CodeOutcome =
-  | { readonly kind: 'right' }
+  | { readonly kind: 'right'; readonly factorId: string | null }
   | { readonly kind: SecondFactorRefusal; readonly retryAfterSeconds: number | null }
 
 /** Checks a code within the bounds of attempts, and puts down what was refused. One whose factor was removed meanwhile needs none. */
@@ -70,10 +69,10 @@ export const checkCode = async (
   const waitSeconds = await codeAttempts(user)
   if (waitSeconds !== null) return refused('limited', waitSeconds)
   const factor = await users.secondFactor(user)
-  if (factor === null) return { kind: 'right' }
+  if (factor === null) return { kind: 'right', factorId: null }
   const asked = { user, factor, typed, ...provedOperator(user) }
   const verdict = await checkSecondFactor(foundation, asked, Date.now())
-  return verdict.kind === 'right' ? { kind: 'right' } : refused(verdict.kind)
+  return verdict.kind === 'right' ? { kind: 'right', factorId: factor.factorId } : refused(verdict.kind)
 }
 
 /** What to tell who typed a code that was refused. */
@@ -92,17 +91,32 @@ export const codeRefusal = ({ kind, retryAfterSeconds }: Exclude<CodeOutcome, { 
   }
 }
 
+/**
+ * Begins the session of a person who has proved everything. `factorId`: of the second factor that was proved; null where there was none.
+ * Where password, user or factor are others by now, there is no session, and the person begins anew.
+ */
 export const beginSession = async (
-  { signIns, logger }: Dashboard,
+  { signIns, users, logger }: Dashboard,
   request: FastifyRequest,
   reply: FastifyReply,
-  { user, knownDevice, device, next, way }: Entering,
+  { user, mark, factorId, knownDevice, device, next, way }: Entering & { readonly factorId: string | null },
 ): Promise<FastifyReply> => {
   const address = callerAddress(request)
   await signIns.signedIn({ user, address, knownDevice, way })
   await request.session.regenerate()
-  request.session.user = user
-  request.session.byProvider = way === 'identity_provider'
+  Object.assign(request.session, { user, mark, byProvider: way === 'identity_provider' })
+  const begun = await request.session.save().then(
+    () => true,
+    (error: unknown) => {
+      if (error instanceof SignInOvertaken) return false
+      throw error
+    },
+  )
+  // Whoever sets a factor ends the sessions there are: one that is kept by now is found then, and an earlier factor here.
+  if (!begun || ((await users.secondFactor(user))?.factorId ?? null) !== factorId) {
+    await request.session.destroy()
+    return beginAnew(reply, next)
+  }
   if (device !== null) reply.setCookie(deviceCookie, device, deviceCookieOptions)
   logger.info({ user, address, way }, 'dashboard: signed in')
   return reply.redirect(next, 303)

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { RateLimiterMemory } from 'rate-limiter-flexible'
 import { z } from 'zod'
+import { passwordMark } from '../administration/users.ts'
 import { addressBlock, callerAddress } from '../guard/caller-address.ts'
 import type { Sealer } from '../guard/secrets.ts'
 import { enter } from './entering.ts'
@@ -142,8 +143,10 @@ const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise
       signIns.refused({ user, address, reason: standing.why === 'disabled' ? 'disabled' : 'wrong', way })
       return ended(parts, asked, 'nobody')
     }
+    const mark = await passwordMark(parts.context.foundation.pool, standing.user)
+    if (mark === null) return ended(parts, asked, 'nobody')
     return await enter(parts.context, request, reply, {
-      ...{ user: standing.user, next, way },
+      ...{ user: standing.user, mark, next, way },
       ...deviceOf(parts.context, standing.user, errand.device),
     })
   } catch (error) {

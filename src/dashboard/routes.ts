@@ -85,8 +85,7 @@ export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void 
       device: request.cookies[deviceCookie],
     })
     if (verdict.kind === 'signed_in') {
-      const { user, knownDevice, device: known } = verdict
-      return enter(context, request, reply, { user, knownDevice, device: known, next, way: 'password' })
+      return enter(context, request, reply, { ...verdict, next, way: 'password' })
     }
     signIns.refused({ user: verdict.user, address, reason: verdict.kind })
     // The name is not logged: people type passwords into the wrong field.

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import type fastifySession from '@fastify/session'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyRequest, Session } from 'fastify'
 import type pg from 'pg'
 
 /**
@@ -13,6 +13,8 @@ declare module 'fastify' {
     user?: string
     /** It was begun at a provider of identities, and not by the password. */
     byProvider?: boolean
+    /** Of the password there was when the person proved who it is: where it is another one by now, no session begins. */
+    mark?: string
     /** It was a person's, who asked for nothing for too long: it opens nothing. */
     ended?: 'idle'
     /** The time at which it ends so is to be put off, where the person is there. */
@@ -61,22 +63,37 @@ const get = async (pool: pg.Pool, sessionId: string, idleMinutes: number) => {
     : { user: row.user_name, byProvider: !row.by_password, aging: row.aging, cookie }
 }
 
-/** Every sign-in sweeps up what has expired; what ended for idleness stays until then, to be told apart from what never was. */
-const put = (
+/** The password was changed, or the user disabled, after the person proved who it is. */
+export class SignInOvertaken extends Error {
+  override name = 'SignInOvertaken'
+}
+
+/**
+ * Every sign-in sweeps up what has expired; what ended for idleness stays until then, to be told apart from what never was. The row of
+ * the user is locked: what ends its sessions either finds this one, or is found by it. Throws `SignInOvertaken`.
+ */
+const put = async (
   pool: pg.Pool,
   sessionId: string,
   {
     user,
     byProvider = false,
+    mark = '',
     idleMinutes,
-  }: { user: string; byProvider?: boolean | undefined; idleMinutes: number },
-): Promise<unknown> =>
-  pool.query(
+  }: Pick<Session, 'user' | 'byProvider' | 'mark'> & { idleMinutes: number },
+): Promise<void> => {
+  const { rowCount } = await pool.query(
     `with expired as (delete from dashboard_sessions where expires_at <= now())
      insert into dashboard_sessions (id_hash, user_name, expires_at, idle_until, by_password)
-     values ($1, $2, now() + $3 * interval '1 ms', now() + $4 * interval '1 minute', $5) on conflict (id_hash) do nothing`,
-    [hashOf(sessionId), user, sessionLifetimeMs, idleMinutes, !byProvider],
+     select $1, name, now() + $3 * interval '1 ms', now() + $4 * interval '1 minute', $5 from users
+      where name = $2 and disabled_at is null and sha256(convert_to(password_phc, 'UTF8')) = $6 for share`,
+    [
+      ...[hashOf(sessionId), user, sessionLifetimeMs, idleMinutes, !byProvider],
+      Buffer.from(mark, 'base64url'),
+    ],
   )
+  if (rowCount === 0) throw new SignInOvertaken()
+}
 
 /** The person is there: the session goes on for `idleMinutes`. One that has ended stays ended. */
 export const putOffIdleEnd = (pool: pg.Pool, sessionId: string, idleMinutes: number): Promise<unknown> =>
@@ -123,9 +140,9 @@ export const sessionStore = (pool: pg.Pool, idleMinutes: number): fastifySession
       (session) => done(null, session),
       (error: unknown) => done(error),
     ),
-  set: (sessionId, { user, byProvider }, done) =>
+  set: (sessionId, session, done) =>
     void (
-      user === undefined ? Promise.resolve() : put(pool, sessionId, { user, byProvider, idleMinutes })
+      session.user === undefined ? Promise.resolve() : put(pool, sessionId, { ...session, idleMinutes })
     ).then(
       () => done(),
       (error: unknown) => done(error),

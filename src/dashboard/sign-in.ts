@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible'
 import type { UserDirectory } from '../administration/user-directory.ts'
-import { passwordIsRight, userNameMax } from '../administration/users.ts'
+import { passwordIsRight, passwordMark, userNameMax } from '../administration/users.ts'
 import { addressBlock } from '../guard/caller-address.ts'
 import type { Sealer } from '../guard/secrets.ts'
 
@@ -13,6 +13,8 @@ type SignInVerdict =
   | {
       readonly kind: 'signed_in'
       readonly user: string
+      /** Of the password that was right. */
+      readonly mark: string
       /** What this device sends with its next attempt. */
       readonly device: string
       /** That person had signed in on it before. */
@@ -48,15 +50,17 @@ export const createSignIn = (pool: pg.Pool, users: UserDirectory, sealer: Sealer
         ? ((await take(addresses, addressBlock(address))) ?? (await take(accounts, account)))
         : await take(devices, known)
     if (waitSeconds !== null) return { kind: 'limited', user: null, retryAfterSeconds: waitSeconds }
+    // Before: of a password that is changed in between, the older mark begins no session.
+    const mark = await passwordMark(pool, name)
     const right = await passwordIsRight(pool, { name, password })
     // Asked whether the password is right or not, so that both take the same time.
     const standing = await users.standing(name)
     if (standing.kind === 'refused' && standing.why === 'missing') return { kind: 'wrong', user: null }
-    if (!right) return { kind: 'wrong', user: name }
+    if (!right || mark === null) return { kind: 'wrong', user: name }
     if (standing.kind === 'refused') return { kind: 'disabled', user: name }
     // The same device keeps its name: signing in again and again earns no further limits.
     const own = sealer.seal(known ?? randomUUID(), account)
-    return { kind: 'signed_in', user: name, device: own, knownDevice: known !== null }
+    return { kind: 'signed_in', user: name, mark, device: own, knownDevice: known !== null }
   }
 }
 
