@@ -104,7 +104,7 @@ const closeRoute = (pages: FastifyInstance, context: Dashboard): void => {
     }
     const month = outcome.done
     return begin(context, reply, {
-      ...{ key: `close/${month}`, title: `Closing ${month} of all organizations`, user: viewer.user },
+      ...{ key: `close/${month}`, title: `Closing ${month} of all organizations` },
       run: async (progress) => {
         const organizations = await organizationsOf(foundation)
         const places = new Map(organizations.map((id, i) => [id, i + 1]))

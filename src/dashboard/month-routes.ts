@@ -108,7 +108,7 @@ const closeRoute = (pages: FastifyInstance, context: Dashboard): void => {
     const taken = await attemptOnce(context, request, async () => undefined)
     if ('fault' in taken) throw new InputFault('form', taken.fault.message)
     return begin(context, reply, {
-      ...{ key: `close/${organizationId}/${month}`, title: `Closing ${month} of ${account.name}`, user },
+      ...{ key: `close/${organizationId}/${month}`, title: `Closing ${month} of ${account.name}` },
       run: async (progress) => {
         await closeMonth(context.foundation, {
           ...{ organizationId, month, nowMs: Date.now(), ...provedOperator(user) },

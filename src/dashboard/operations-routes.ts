@@ -74,7 +74,7 @@ const jobRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     })
     if ('fault' in outcome) throw new CommandRefused(outcome.fault.message)
     return begin(context, reply, {
-      ...{ key: `job/${viewer.once}`, title: `Running ${job.name}`, user: viewer.user },
+      ...{ key: `job/${viewer.once}`, title: `Running ${job.name}` },
       run: async (progress) => {
         const ended = await runNow(foundation, {
           ...{ job, logger, ...provedOperator(viewer.user) },
@@ -172,7 +172,7 @@ const rebuildRoute = (pages: FastifyInstance, context: Dashboard): void => {
     if ('fault' in outcome)
       return sendPage(reply.code(422), await shownOf(context, request, { viewer, fault: outcome.fault }))
     return begin(context, reply, {
-      ...{ key: `rebuild/${viewer.once}`, title: `Rebuilding ${projection.name}`, user: viewer.user },
+      ...{ key: `rebuild/${viewer.once}`, title: `Rebuilding ${projection.name}` },
       run: async (progress) => {
         await rebuild(foundation, {
           ...{ projections: [projection], reason: outcome.done, ...provedOperator(viewer.user) },
@@ -193,7 +193,7 @@ const retryRoute = (pages: FastifyInstance, context: Dashboard): void => {
     if ('fault' in outcome)
       return sendPage(reply.code(422), await shownOf(context, request, { viewer, fault: outcome.fault }))
     return begin(context, reply, {
-      ...{ key: `retry/${viewer.once}`, title: `Retrying ${projection.name}`, user: viewer.user },
+      ...{ key: `retry/${viewer.once}`, title: `Retrying ${projection.name}` },
       run: async (progress) => {
         const retried = await retryParked(foundation, {
           ...{ projection, ...provedOperator(viewer.user) },

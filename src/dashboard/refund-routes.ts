@@ -55,7 +55,7 @@ export const refundRoutes = (pages: FastifyInstance, context: Dashboard): void =
     }
     const { amount, reason } = asked.done
     return begin(context, reply, {
-      ...{ key: `refund?/${viewer.once}`, title: 'What a refund will do', user: viewer.user },
+      ...{ key: `refund?/${viewer.once}`, title: 'What a refund will do' },
       run: async (progress) => {
         const { costs, balance, adjusted } = await refund(foundation, {
           ...{ requestId: call.request_id, organizationId, amount, reason, dryRun: true },

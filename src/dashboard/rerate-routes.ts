@@ -74,7 +74,7 @@ const planRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     }
     const { from, to, reason, organization, prices } = outcome.done
     return begin(context, reply, {
-      ...{ key: `rerate/${viewer.once}`, title: 'Planning a re-rate', user: viewer.user },
+      ...{ key: `rerate/${viewer.once}`, title: 'Planning a re-rate' },
       run: async (progress) => {
         const { proposed } = await planRerate(
           foundation,
@@ -143,7 +143,7 @@ const runRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     })
     if ('fault' in outcome) return sendPage(reply.code(422), await page(request, viewer, outcome.fault))
     return begin(context, reply, {
-      ...{ key: `apply/${run}`, title: `Applying ${run}`, user: viewer.user },
+      ...{ key: `apply/${run}`, title: `Applying ${run}` },
       run: async (progress) => {
         await applyRerate(foundation, {
           ...{ run, twoPerson, ...provedOperator(viewer.user) },

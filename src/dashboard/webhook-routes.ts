@@ -189,7 +189,7 @@ const testRoute = (pages: FastifyInstance, context: Dashboard): void => {
     const viewer = viewerOf(request, reply)
     const { account, webhook } = found
     return begin(context, reply, {
-      ...{ key: `webhook-test/${viewer.once}`, title: 'Sending a test message', user: viewer.user },
+      ...{ key: `webhook-test/${viewer.once}`, title: 'Sending a test message' },
       run: async () => {
         if (testing.has(account.organization_id))
           throw new CommandRefused('another test message is under way; wait for its answer')

@@ -1,3 +1,4 @@
+import { strict as assert } from 'node:assert'
 import { Readable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
@@ -5,6 +6,7 @@ import { faultOf } from './form.ts'
 import type { Html } from './html.ts'
 import { type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
 import { workFailedPage, workPage } from './pages/work.ts'
+import { sessionIsOpen } from './session.ts'
 
 /** What goes on behind a page: how far it is, as a page and as a stream of events, and what came of it. */
 
@@ -16,6 +18,8 @@ const pollMs = 250
 /** A stream ends before proxies end it; the browser asks again. */
 const streamMs = 50_000
 const againMs = 500
+/** A stream outlives a sign-out, a disabled user or another role by no more. */
+const lookMs = 1_000
 
 /** The result where it is there soon; otherwise the page that waits for it was sent. */
 export const soonOr = async <Result>(
@@ -32,11 +36,10 @@ export const soonOr = async <Result>(
     readonly run: (progress: (text: string) => void) => Promise<Result>
   },
 ): Promise<{ result: Result } | { sent: FastifyReply }> => {
-  const viewer = viewerOf(request, reply)
-  const outcome = await works.soon({ ...asked, user: viewer.user }, waitMs)
+  const outcome = await works.soon({ ...asked, owner: ownerOf(request) }, waitMs)
   if ('result' in outcome) return outcome
   request.asksByItself = true
-  return { sent: sendPage(reply, workPage({ viewer, work: outcome.work })) }
+  return { sent: sendPage(reply, workPage({ viewer: viewerOf(request, reply), work: outcome.work })) }
 }
 
 /** What a work that a form began comes to: the page that shows it. */
@@ -52,10 +55,38 @@ export const begin = (
   asked: {
     readonly key: string
     readonly title: string
-    readonly user: string
     readonly run: (progress: (text: string) => void) => Promise<Begun>
   },
-): FastifyReply => reply.redirect(`/waiting/${works.start(asked, { again: true }).id}`, 303)
+): FastifyReply => {
+  const { id } = works.start({ ...asked, owner: ownerOf(reply.request) }, { again: true })
+  return reply.redirect(`/waiting/${id}`, 303)
+}
+
+/** What a person may see ends with the role, and a partner's with the organization: so does what was worked out for them. */
+const ownerOf = ({ standing }: FastifyRequest): string => {
+  assert(standing !== null)
+  return JSON.stringify([standing.user, standing.role, standing.organizationId])
+}
+
+/** Whether the person of a stream is still signed in, and is who it was begun for. Where that cannot be told, it ends. */
+const isStill = async (context: Dashboard, request: FastifyRequest): Promise<boolean> => {
+  const { standing, session } = request
+  if (standing === null) return false
+  try {
+    const [now, open] = await Promise.all([
+      context.users.standing(standing.user),
+      sessionIsOpen(context.foundation.pool, session.sessionId),
+    ])
+    return (
+      open &&
+      now.kind === 'acts' &&
+      now.role === standing.role &&
+      now.organizationId === standing.organizationId
+    )
+  } catch {
+    return false
+  }
+}
 
 export const workRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const ending = new AbortController()
@@ -64,7 +95,7 @@ export const workRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   pages.get<WorkParams>('/waiting/:work', (request, reply) => {
     request.asksByItself = true
     const viewer = viewerOf(request, reply)
-    const work = context.works.find(request.params.work, viewer.user)
+    const work = context.works.find(request.params.work, ownerOf(request))
     if (work === undefined) throw new PageMissing()
     const { outcome, title } = work
     if (outcome === null) return sendPage(reply, workPage({ viewer, work }))
@@ -81,9 +112,9 @@ export const workRoutes = (pages: FastifyInstance, context: Dashboard): void => 
 
   pages.get<WorkParams>('/waiting/:work/progress', (request, reply) => {
     request.asksByItself = true
-    const { user } = viewerOf(request, reply)
-    if (context.works.find(request.params.work, user) === undefined) throw new PageMissing()
-    const told = progressOf(() => context.works.find(request.params.work, user), ending.signal)
+    const now = (): Told => context.works.find(request.params.work, ownerOf(request))
+    if (now() === undefined) throw new PageMissing()
+    const told = progressOf(now, () => isStill(context, request), ending.signal)
     return reply
       .type('text/event-stream; charset=utf-8')
       .header('cache-control', 'no-store')
@@ -94,11 +125,20 @@ export const workRoutes = (pages: FastifyInstance, context: Dashboard): void => 
 
 type Told = { readonly progress: string; readonly outcome: unknown } | undefined
 
-async function* progressOf(now: () => Told, ending: AbortSignal): AsyncGenerator<string> {
+async function* progressOf(
+  now: () => Told,
+  isStillTheirs: () => Promise<boolean>,
+  ending: AbortSignal,
+): AsyncGenerator<string> {
   yield `retry: ${againMs}\n\n`
   const end = performance.now() + streamMs
   let said = ''
+  let askAt = performance.now() + lookMs
   while (performance.now() < end && !ending.aborted) {
+    if (performance.now() >= askAt) {
+      if (!(await isStillTheirs())) return
+      askAt = performance.now() + lookMs
+    }
     const work = now()
     // What was kept no longer has ended as well.
     if (work === undefined || work.outcome !== null) return yield 'event: done\ndata: done\n\n'

@@ -9,8 +9,8 @@ import { CommandRefused } from '../ledger/commit.ts'
 type Work<Result> = {
   readonly id: string
   readonly title: string
-  /** Who started it, and alone may look at it. */
-  readonly user: string
+  /** Who started it, as what, and alone may look at it. */
+  readonly owner: string
   readonly startedAtMs: number
   progress: string
   outcome:
@@ -23,7 +23,7 @@ type Asked<Result> = {
   /** What it is: while it goes on, and for a while after, asking again is the same work. */
   readonly key: string
   readonly title: string
-  readonly user: string
+  readonly owner: string
   readonly run: (progress: (text: string) => void) => Promise<Result>
 }
 
@@ -46,13 +46,13 @@ export const createWorks = (nowMs: () => number = Date.now) => {
 
   /** Throws `CommandRefused` where too much goes on already. */
   const start = <Result>(
-    { key, title, user, run }: Asked<Result>,
+    { key, title, owner, run }: Asked<Result>,
     // What was asked for by a form, which is taken once, is begun anew when it has ended.
     { again = false }: { again?: boolean } = {},
   ): Kept => {
     sweep()
     const own = [...kept.values()].find(
-      (one) => one.key === key && one.user === user && !(again && one.outcome !== null),
+      (one) => one.key === key && one.owner === owner && !(again && one.outcome !== null),
     )
     if (own !== undefined) return own
     const running = [...kept.values()].filter(({ outcome }) => outcome === null).length
@@ -61,7 +61,16 @@ export const createWorks = (nowMs: () => number = Date.now) => {
         'so much is being worked out at the moment that no more is begun; try again in a minute',
       )
     const work: Kept = {
-      ...{ id: ulid(), key, title, user, startedAtMs: nowMs(), progress: '', outcome: null, endedAtMs: null },
+      ...{
+        id: ulid(),
+        key,
+        title,
+        owner,
+        startedAtMs: nowMs(),
+        progress: '',
+        outcome: null,
+        endedAtMs: null,
+      },
       ended: Promise.resolve()
         .then(() => run((text) => Object.assign(work, { progress: text })))
         .then(
@@ -97,10 +106,10 @@ export const createWorks = (nowMs: () => number = Date.now) => {
       if (outcome.kind === 'failed') throw outcome.error
       return { result: outcome.result as Result }
     },
-    find: (id: string, user: string): Work<unknown> | undefined => {
+    find: (id: string, owner: string): Work<unknown> | undefined => {
       sweep()
       const work = kept.get(id)
-      return work?.user === user ? work : undefined
+      return work?.owner === owner ? work : undefined
     },
   }
 }

@@ -1,12 +1,14 @@
 /** What ends while something is under way: a sign-in, a change by an admin, a stream, a work behind a page. */
+import { text } from 'node:stream/consumers'
 import { Secret, TOTP } from 'otpauth'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { setSecondFactor } from '../../src/administration/second-factors.ts'
 import { freshTotpSecret } from '../../src/administration/totp.ts'
-import { changePassword, setDisabled } from '../../src/administration/user-changes.ts'
+import { changePassword, changeRole, setDisabled } from '../../src/administration/user-changes.ts'
 import { openUserDirectory } from '../../src/administration/user-directory.ts'
 import { until } from '../support/house.ts'
 import {
+  type Browser,
   type DashboardHost,
   openBrowser,
   openDashboardHost,
@@ -114,4 +116,63 @@ test('what an admin asked for before being disabled, and what waits behind that,
   expect((await promoted).statusCode).toBe(422)
   expect((await invited).statusCode).toBe(422)
   expect(await openUserDirectory(room.foundation).standing(bob.name)).toMatchObject({ role: 'viewer' })
+})
+
+describe('what goes on behind a page', () => {
+  /** Holds the work until `end`. */
+  const heldWork = async (browser: Browser) => {
+    const { eventLog } = room.foundation
+    const streams = eventLog.streams.bind(eventLog)
+    const held = Promise.withResolvers<void>()
+    vi.spyOn(eventLog, 'streams').mockImplementation(async (prefix) => {
+      if (prefix.startsWith('ledger-')) await held.promise
+      return streams(prefix)
+    })
+    const { headers } = await browser.submit('/reconcile', {})
+    return { path: String(headers.location), end: held.resolve }
+  }
+
+  test.each([
+    ['a sign-out', async (browser: Browser) => void (await browser.submit('/me', {}, '/logout'))],
+    [
+      'the end of the user',
+      () => setDisabled(room.foundation, { name: ada.name, disabled: true, reason: 'left', actor }),
+    ],
+    [
+      'another role',
+      () => changeRole(room.foundation, { name: ada.name, role: 'viewer', organizationId: null, actor }),
+    ],
+  ])(
+    'is told no further after %s',
+    async (_, ends: (browser: Browser) => Promise<void>) => {
+      await person('admin')
+      const browser = await signedIn(room, ada)
+      const { path, end } = await heldWork(browser)
+      try {
+        const cookie = [...browser.cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+        const asked = { url: `${path}/progress`, headers: { cookie }, payloadAsStream: true } as const
+        const answer = await room.host.inject(asked)
+        expect(answer.statusCode).toBe(200)
+        await ends(browser)
+        const began = performance.now()
+        expect(await text(answer.stream())).toMatch(/^retry: 500\n\n(event: progress\n[^\n]*\n\n)*$/)
+        // By itself it ends after 50 s.
+        expect(performance.now() - began).toBeLessThan(30_000)
+      } finally {
+        end()
+      }
+    },
+    60_000,
+  )
+
+  test('is shown to no one after the role it was begun with', async () => {
+    await person('admin')
+    const browser = await signedIn(room, ada)
+    const { path, end } = await heldWork(browser)
+    expect((await browser.get(path)).statusCode).toBe(200)
+    const change = { name: ada.name, organizationId: null, actor }
+    await changeRole(room.foundation, { ...change, role: 'viewer' })
+    for (const one of [path, `${path}/progress`]) expect((await browser.get(one)).statusCode).toBe(404)
+    end()
+  })
 })

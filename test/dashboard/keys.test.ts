@@ -190,7 +190,7 @@ describe('a form', () => {
 })
 
 describe('what takes longer than a page', () => {
-  const asked = { key: 'k', title: 'Counting', user: 'ada' }
+  const asked = { key: 'k', title: 'Counting', owner: 'ada' }
 
   test('is one work however often it is asked for, until its result was taken', async () => {
     const works = createWorks()
