@@ -99,17 +99,20 @@ describe('replies found in public', () => {
     expect(confusion()).toMatchInlineSnapshot(`
       {
         "found later, anything else": {
-          "blocked": 94,
-          "cannot_verify": 20,
-          "mailbox_full": 2,
-          "temporary_failure": 18,
+          "blocked": 269,
+          "cannot_verify": 55,
+          "greylisted": 6,
+          "mailbox_full": 19,
+          "temporary_failure": 66,
         },
         "found later, closed": {
-          "mailbox_disabled": 6,
+          "mailbox_disabled": 16,
+          "mailbox_not_found": 1,
         },
         "found later, missing": {
-          "cannot_verify": 3,
-          "mailbox_not_found": 41,
+          "blocked": 2,
+          "cannot_verify": 5,
+          "mailbox_not_found": 77,
         },
         "held back, anything else": {
           "blocked": 155,
@@ -119,16 +122,13 @@ describe('replies found in public', () => {
           "temporary_failure": 26,
         },
         "held back, closed": {
-          "blocked": 1,
-          "cannot_verify": 1,
-          "mailbox_disabled": 16,
+          "mailbox_disabled": 18,
           "mailbox_not_found": 1,
         },
         "held back, missing": {
           "blocked": 1,
-          "cannot_verify": 1,
           "mailbox_disabled": 1,
-          "mailbox_not_found": 78,
+          "mailbox_not_found": 79,
         },
         "tuning, anything else": {
           "blocked": 130,

@@ -261,14 +261,6 @@ export const replyRules: readonly ReplyRule[] = [
     found: 'github.com/sisimai/p5-sisimai/issues/409',
   },
   {
-    outcome: 'mailbox_disabled',
-    codes: ['5'],
-    enhanced: ['2.1'],
-    unless: ['foreign'],
-    example: '550 5.2.1 Mailbox unavailable.',
-    found: 'stored public file, index 27228606458',
-  },
-  {
     outcome: 'mailbox_not_found',
     codes: ['550', '551', '552', '553'],
     enhanced: open,

@@ -21,7 +21,7 @@ const mailbox = [
 const missingAfter = [
   'unknown|unkown|unkonwn|invalid|nonexist[ae]nt|non exist[ae]nt|not ?found|undeliverable|unroutable|unallocated|misspelled',
   '(?:does not|doesnt|dosnt|do not|dont|did not|didnt|no longer|not|no) exists?|dont exists|is not exist|not exists?|isnt here',
-  '(?:could not|couldnt|cannot|cant|can not) be found|not (?:a )?(?:valid|known|recogni[sz]ed|listed|present|used|local|in recipient list)',
+  '(?:could not|couldnt|cannot|cant|can not) be found|not (?:a )?(?:valid|known|recogni[sz]ed|listed|present|used|local|in (?:[a-z]{1,12} )?(?:recipient|local|user|address|mailbox) (?:list|table))',
   'have no mail|no longer on server|unrecogni[sz]ed|nosuchuser|unresolvable',
   'not a member|not an active|not a valid [a-z]{1,20}|not a known [a-z]{1,20}|marked as invalid|address error|not ok',
   '(?:ist )?unbekannt[a-z]*|nicht bekannt|existiert nicht|nicht gefunden|nicht vorhanden|ungu(?:e)?ltig|gibt es nicht|nicht verfu(?:e)?gbar',
@@ -40,10 +40,10 @@ const missingBefore = [
 ].join('|')
 /** "no" and its like deny the noun only right before it, and only a noun that is nothing else. */
 const denied =
-  'no (?:local |valid )?(?:users?|mail ?box|recipients?|account|person|alias|customer|address)(?: (?:here|by|with|exists|found|at|of|on|named|available)) |no mail ?box $|no one at this address |no such id |keine person mit '
+  'no (?:local |valid )?(?:users?|mail ?box|recipients?|account|person|alias|customer|address)(?: (?:here|by|with|exists|found|at|of|on|named|available)) |no mail ?box $|no one at this address |no such id |no hay nadie con |keine person mit '
 /** Between a noun and what is said of it: a few words about neither the sender nor a machine. */
 const between =
-  '(?: (?!(?:senders?|from|domain|host|hostname|server|ip|error|helo|ehlo|client|temporar[a-z]*|may|might|too|verify|verification|return|reverse|amachine) )[^ ]{1,60}){0,5}'
+  '(?: that you tried to reach)?(?: (?!(?:senders?|from|domain|host|hostname|server|ip|error|helo|ehlo|client|temporar[a-z]*|may|might|too|verify|verification|return|reverse|amachine) )[^ ]{1,60}){0,5}'
 
 // recheck: of at most 2,000 characters (textLengthMax).
 const missingNear = new RegExp(` (?:${mailbox})${between} (?:${missingAfter})(?= )`, 'u')
@@ -99,7 +99,7 @@ const full = new RegExp(
     '(?:over|exceed(?:s|ed|ing)?|reached|out of) (?:[^ ]{1,30} ){0,4}(?:quota|quote|storage|disk space|space limit|local limit)|overquota|over ?quota|quota (?:[^ ]{1,20} ){0,2}(?:exceed|over|full|violation|reached)[a-z]*',
     '(?:mail ?box|inbox|account|mailfolder|maildir|recipient|user)(?: [^ ]{1,40}){0,4} (?:full|overquota|exceeded (?:the|its) (?:size|limit|storage)|size limit exceeded)|(?:mail ?box|inbox) (?:[^ ]{1,40} ){0,3}limit exe*c?ee?ded',
     'full mail ?box|(?:extended )?quota violation|storage (?:is )?(?:full|exceeded|limit|quota)|exceeded (?:the )?storage|exceeds storage|exceeds? (?:the )?(?:mail ?box|storage) (?:size|quota|limit)?',
-    'out of (?:storage|disk)? ?space|(?:not enough|have enough|insufficient|no) (?:storage |disk |mail ?box )*space|space (?:has been|has|is) used up|allowed storage space|disk quota|disk full|too many messages (?:on|in)|too much mail data|recipient storage full',
+    'out of (?:storage|disk)? ?space|(?:not enough|have enough|insufficient|no) (?:storage |mail ?box )*space|space (?:has been|has|is) used up|allowed storage space|disk quota|disk full|too many messages (?:on|in)|too much mail data|recipient storage full',
     'postfach (?:ist )?(?:voll|uberfullt|ueberfuellt)|mailbox voll|speichervolumen|speicherplatz|zu ?viele mails|quota uberschritten|quota ueberschritten',
     'pleine?|quota depasse|saturee?|espace insuffisant|llen[oa]|cuota (?:ha sido )?(?:excedida|superada)|sin espacio|cheia|lotad[oa]|cota excedida|sem espaco',
     'pien[oa]|quota superata|spazio esaurito|przepeln[a-z]*|przekroczon[a-z]* (?:limit|pojemnosc|quota|rozmiar)[a-z]*',
@@ -128,7 +128,7 @@ const client = new RegExp(
     'relay(?:ing|s)? (?:is |mail |access |of mail )*(?:denied|not|prohibited|disallowed|disabled|forbidden|traffic|msg)|(?:unable|not permitted|configured|permitted|authori[sz]ed|allowed) to relay|not (?:a )?relay|no longer relays?|as a relay|relaying|we do not relay|rcpthosts|open relay',
     'too (?:many|much|fast)|frequency|rate ?limit(?:s|ed|ing)?|throttl[a-z]*|connections?|limit reached|limit (?:is|was|has been) reached|maximum|max|emails per hour|receive limit|sent too|concurrent|slow down|per hour this',
     '(?:postmaster|callback|callout|address) verification|verification (?:failed|failure)|verify failed while|callouts?|call ?backs?|rfcs? state|senders?|mail ?from|from address(?:es)?|envelope from|from domain|valid from|return path|in from|null sender|empty (?:envelope|email|e mail|from|return)|spoof[a-z]*|backscatter|badsendermx|purported|non member|not member|unsubscribed|gr[ae]y ?list[a-z]*|forged|badmailfrom|anti spoofing',
-    'mail address invalid|sending limit|sending quota|outgoing|message sending|daily (?:sending )?limit',
+    'mail address invalid|sending limit|(?:sending|submission) quota|outgoing|message sending|daily (?:sending )?limit',
     'go away|open proxy|mass mailer|bulk|captcha|spam[a-z]*|junk ?mail|junk|virus|unsolicited|ube|antispam|abuse|malware|phish[a-z]*',
     'absender|sperrliste|emetteur|expediteur|connexions|remitente|lista negra|remetente|mittente|lista nera|nadawc[a-z]*|czarn[a-z]* list[a-z]*',
     'отправител[а-я]*|черн[а-я]* спис[а-я]*|спам[а-я]*|чорн[а-я]* спис[а-я]*',
@@ -146,7 +146,7 @@ const neteaseClient = /^ (?:rp|mi|dt|hl) [a-z]{3} /
 const policy = new RegExp(
   ` (?:${[
     'polic(?:y|ies)|local policy|access (?:is |was )?(?:denied|rejected|refused|forbidden)|denied by|permission denied|prohibit[a-z]*|prohibition|forbidden|forbided|administrative(?:ly)? (?:prohibit|denied)[a-z]*|unauthori[sz]ed',
-    'not (?:permitted|allowed|authori[sz]ed|accepted|accept|yet)|no permit|no access|restrict[a-z]*|preferences|doesnt want|does not want|blocked|blocking|block (?:rcpt|send)[a-z ]{0,3}|only accepting|denied|refused|refus[eé]|rejete|rejected by|reject',
+    'not (?:permitted|allowed|authori[sz]ed|accepted|accept|yet)|no permit|no access|restrict[a-z]*|preferences|doesnt want|does not want|blocked(?! due to (?:[a-z]{1,20} ){0,3}inactivity)|blocking|block (?:rcpt|send)[a-z ]{0,3}|only accepting|denied|refused|refus[eé]|rejete|rejected by|reject',
     '(?:e ?mail|mail|message|session|content|envelope|data|connection|delivery) (?:[^ ]{1,40} ){0,2}(?:rejected|refused|declined|filtered|blocked|denied|not allowed|bounced)',
     'gateway|firewall|countr(?:y|ies)|suspicious|suspected|verification failed|verify failed|call ?(?:out|back)s?|bounces?|dsns?|filter(?:ed|s)?|content',
     'no domain|domain not found|dont handle|does not handle|local user only|local host|rule imposed|quarantin[a-z]*',
