@@ -5,7 +5,7 @@ import { readList, vendoredListFolder } from '../../src/capabilities/email-valid
 import { vendoredDomains } from '../../src/capabilities/email-validation/lists/listed-domains.ts'
 import { siftLists } from '../../src/capabilities/email-validation/lists/sieve.ts'
 import { slipsBetween } from '../../src/capabilities/email-validation/lists/slips.ts'
-import { foundMistyped, mistyped, realDomains } from './did-you-mean-corpus.ts'
+import { foundLaterMistyped, foundMistyped, mistyped, realDomains } from './did-you-mean-corpus.ts'
 
 const { curated, raw, kindOf } = vendoredDomains()
 const suggestDomain = (domain: string) => suggestionFor(domain, kindOf)
@@ -29,6 +29,14 @@ describe('mistyped provider domains', () => {
   test(`at least 88 % of those that others found: ${rightOf(foundMistyped).length} of ${foundMistyped.length}`, () => {
     expect(foundMistyped.length).toBeGreaterThanOrEqual(300)
     expect(rightOf(foundMistyped).length / foundMistyped.length).toBeGreaterThanOrEqual(0.88)
+  })
+
+  test(`at least 85 % of those found later: ${rightOf(foundLaterMistyped).length} of ${foundLaterMistyped.length}, and none wrong`, () => {
+    expect(foundLaterMistyped.length).toBeGreaterThanOrEqual(200)
+    expect(rightOf(foundLaterMistyped).length / foundLaterMistyped.length).toBeGreaterThanOrEqual(0.85)
+    expect(
+      foundLaterMistyped.filter(([slip, meant]) => ![meant, null].includes(suggestDomain(slip))),
+    ).toEqual([])
   })
 
   test(`what is not corrected gets no suggestion rather than a wrong one: ${wrong.length} wrong`, () => {
@@ -74,6 +82,11 @@ describe('mistyped provider domains', () => {
     ['ahoo.com', 'yahoo.com'],
     ['yahho.com', 'yahoo.com'],
     ['comcast.ne', 'comcast.net'],
+    ['hotmail.c', 'hotmail.com'],
+    ['msnn.com', 'msn.com'],
+    ['fre.fr', 'free.fr'],
+    ['reddifmail.com', 'rediffmail.com'],
+    ['web.de.com', 'web.de'],
   ])('%s is a slip of %s', (slip, meant) => {
     expect(suggestDomain(slip)).toBe(meant)
   })

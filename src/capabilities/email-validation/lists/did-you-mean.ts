@@ -9,7 +9,15 @@ import { parse } from 'tldts'
 import { bitCount, isAnagram, letterBits, lookAlikes, neighbourKeys } from './letters.ts'
 import type { ListedDomains } from './listed-domains.ts'
 import { firstOfParents } from './parents.ts'
-import { bigByTail, byLettersOnly, byName, fuzzyByLetter, type ProviderName } from './provider-names.ts'
+import {
+  bigByTail,
+  byLettersOnly,
+  byName,
+  byUndoubled,
+  fuzzyByLetter,
+  type ProviderName,
+  undoubled,
+} from './provider-names.ts'
 import { slipsBetween } from './slips.ts'
 
 /** No mistyped provider is longer; a longer name is somebody's own. */
@@ -21,7 +29,7 @@ const endingSlipsMax = 2
 const substitutionLengthMax = 6
 /** Existing endings that are typed for another far more often than meant, behind a name of a provider. */
 const slipsOfEndings: ReadonlyMap<string, ReadonlySet<string>> = new Map([
-  ['com', new Set(['co', 'cm', 'om', 'cam', 'comm', 'con', 'vom', 'xom', 'cim'])],
+  ['com', new Set(['c', 'co', 'cm', 'om', 'cam', 'comm', 'con', 'vom', 'xom', 'cim'])],
   ['net', new Set(['ne', 'et'])],
 ])
 
@@ -53,7 +61,14 @@ const nearestProvider = (domain: string): string | null => {
   }
   const joined = byLettersOnly.get(dot === -1 ? domain : domain.replaceAll('.', ''))
   if (joined !== undefined) return joined
-  return exact === undefined ? (correctedStart(name, ending) ?? correctedName(name, ending)) : null
+  if (exact !== undefined) return null
+  return correctedDoubling(name, ending) ?? correctedStart(name, ending) ?? correctedName(name, ending)
+}
+
+/** A letter too often or too seldom, and nothing else: short names are corrected here, too. */
+const correctedDoubling = (name: string, ending: string): string | null => {
+  const provider = byUndoubled.get(undoubled(name))
+  return provider?.endings.includes(ending) === true ? `${provider.name}.${ending}` : null
 }
 
 /** `yahoomail`: what people call the mail of a provider that is known for more. */
@@ -143,6 +158,8 @@ const sameEnds = (name: string, provider: string): boolean =>
 /** An ending of the provider that the given one is, or is a slip of. */
 const correctedEnding = (ending: string, { endings, sole, big }: ProviderName): string | null => {
   if (endings.includes(ending)) return ending
+  const country = ending.endsWith('.com') ? ending.slice(0, -4) : ''
+  if (country !== '' && endings.includes(country)) return country
   const [first = ''] = endings
   if (ending === '' || ending === `${first}.${first}` || ending === first + first) return first
   if (slipsOfEndings.get(first)?.has(ending) === true) return sole || big || ending !== 'co' ? first : null

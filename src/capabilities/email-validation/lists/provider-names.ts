@@ -17,7 +17,7 @@ export type ProviderName = {
 /** In order of popularity, which breaks ties. `!`: sole. `~`: fuzzy. `^`: big. */
 const providerTable = [
   '!~gmail com',
-  '!~^hotmail com,co.uk,fr,de,it,es,be,nl,se,dk,no,gr,ch,at,ca,com.br,com.ar,com.au,com.mx,com.tr,co.jp,co.nz',
+  '!~^hotmail com,co.uk,fr,de,it,es,be,nl,se,dk,no,gr,ch,at,ca,com.br,com.ar,com.au,com.mx,com.tr,co.jp,co.nz,co.il',
   '~^yahoo com,co.uk,fr,de,it,es,ca,in,ie,co.in,co.jp,co.id,co.nz,co.za,com.br,com.ar,com.au,com.mx,com.tw,com.hk,com.ph,com.sg,com.vn,gr,se,no,dk,pl,ro',
   '~^outlook com,fr,de,es,it,pt,be,at,dk,in,jp,com.br,com.au,com.ar,co.id',
   '!~icloud com',
@@ -52,6 +52,7 @@ const providerTable = [
   '~wanadoo fr',
   '~laposte net',
   '~numericable fr',
+  '~aliceadsl fr',
   '~orange fr',
   '~libero it',
   '~virgilio it',
@@ -66,8 +67,12 @@ const providerTable = [
   '~rambler ru',
   '~seznam cz',
   '~interia pl',
-  '~hanmail net',
+  '!~hanmail net',
   'naver com',
+  'daum net',
+  'nate com',
+  'kakao com',
+  'walla co.il',
   '~foxmail com',
   '~tutanota com,de',
   '~fastmail com,fm',
@@ -87,9 +92,10 @@ const providerTable = [
   'gmx de,net,at,ch,com',
   'web de',
   'arcor de',
-  'free fr',
-  'sfr fr',
+  '^free fr',
+  '^sfr fr',
   'neuf fr',
+  'voila fr',
   'alice it',
   'att net',
   'cox net',
@@ -100,13 +106,16 @@ const providerTable = [
   'rogers com',
   'telus net',
   'bell net',
-  'proton me',
+  '~proton me',
   'zoho com',
   '^qq com',
   '^163 com',
   '^126 com',
   'sina com',
   'ukr net',
+  'list ru',
+  'bk ru',
+  'inbox ru,lv',
   'abv bg',
   'wp pl',
   'o2 pl',
@@ -117,6 +126,8 @@ const providerTable = [
 
 /** Below this a name is only corrected in its ending. */
 const fuzzyLengthMin = 5
+/** Below this too little of a name is left without its doublings. */
+const undoubledLengthMin = 3
 
 const providers: readonly ProviderName[] = providerTable.map((line) => {
   const [marked = '', endings = ''] = line.split(' ')
@@ -139,6 +150,14 @@ export const fuzzyByLetter: ReadonlyMap<string, readonly ProviderName[]> = new M
 /** Big providers by their names without the first letter. */
 export const bigByTail: ReadonlyMap<string, ProviderName> = new Map(
   fuzzyProviders.filter(({ big }) => big).map((provider) => [provider.name.slice(1), provider]),
+)
+/** Which letter is doubled, and whether one is, is the first thing people lose: `reddifmail`, `msnn`, `fre`. */
+export const undoubled = (name: string): string => name.replace(/([a-z])\1+/g, '$1')
+/** What can be told from everything else without its doublings. */
+export const byUndoubled: ReadonlyMap<string, ProviderName> = new Map(
+  providers
+    .filter(({ fuzzy, big, name }) => (fuzzy || big) && undoubled(name).length >= undoubledLengthMin)
+    .map((provider) => [undoubled(provider.name), provider]),
 )
 /** `gmailcom`: where a dot is missing or in the wrong place. */
 export const byLettersOnly: ReadonlyMap<string, string> = new Map(
