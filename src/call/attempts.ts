@@ -167,7 +167,7 @@ const judge = async (
   const settled = located.places.get(settlementId)
   const settlement =
     settled === undefined ? null : (await readSurely(parts, organizationId, settlementId, settled)).event
-  if (settlement?.type === 'CreditAdjusted') return 'concluded'
+  if (settlement?.type === 'CreditAdjusted' && settlement.data.amount === next.data.amount) return 'concluded'
   return {
     kind: 'charged',
     ...place,

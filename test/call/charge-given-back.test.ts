@@ -4,6 +4,7 @@
  */
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { refund } from '../../src/administration/refunds.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
@@ -95,6 +96,24 @@ test('answered before it is given back: the charge stays, once, however often th
   }
   expect((await typesOf(partner)).filter((type) => type === 'CreditAdjusted')).toEqual([])
   expect((await verifyLedger(house.foundation.eventLog, partner.organizationId)).fault).toBeNull()
+})
+
+test('a part of it was refunded: the rest stands, and a repetition a day later is answered and charged nothing', async () => {
+  const partner = await house.partner({ credits: '10' })
+  const requestId = String((await lookup(partner, 'refunded-in-part')).body.request_id)
+  await house.projected()
+  const asked = { requestId, reason: 'wrong country', actor: 'cli:test', dryRun: false }
+  await refund(house.foundation, { ...asked, amount: parseCredits('0.25') })
+  await house.query('delete from idempotent_calls where organization_id = $1', [partner.organizationId])
+  for (let n = 0; n < 2; n++) {
+    const again = await lookup(partner, 'refunded-in-part')
+    expect({ status: again.status, remaining: remaining(again) }).toEqual({ status: 200, remaining: '9.25' })
+    await house.query('delete from idempotent_calls where organization_id = $1', [partner.organizationId])
+  }
+  expect((await typesOf(partner)).filter((type) => type === 'CreditCharged')).toHaveLength(1)
+  // Nothing of it is left after the rest was refunded as well.
+  await refund(house.foundation, asked)
+  expect((await typesOf(partner)).filter((type) => type === 'CreditAdjusted')).toHaveLength(2)
 })
 
 /** Appends of this house and of the other process that wait for the log. */
