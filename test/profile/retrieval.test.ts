@@ -168,6 +168,33 @@ describe('one fetch for everybody', () => {
     expect(await askAndSettle(retrieval, lid(id))).toMatchObject({ kind: 'found' })
   })
 
+  test('a caller who comes after a fetch has failed asks anew, also while that one lets go of its claim', async () => {
+    const id = freshLid()
+    const lock = await scene.foundation().pool.connect()
+    const http = source(async () => {
+      await lock.query('begin')
+      await lock.query('lock table profile_fetches')
+      return { kind: 'transient', detail: 'down' }
+    })
+    const retrieval = processOver(http)
+    try {
+      expect(await ask(retrieval, lid(id))).toMatchObject({ kind: 'unavailable' })
+      http.script = () => foundAs(id, null)
+      const second = ask(retrieval, lid(id))
+      const third = ask(retrieval, lid(id))
+      const waiting = `select from pg_locks where relation = 'profile_fetches'::regclass and not granted`
+      await vi.waitFor(async () => expect((await lock.query(waiting)).rows.length).toBeGreaterThan(1), {
+        timeout: 30_000,
+      })
+      await lock.query('rollback')
+      expect(await Promise.all([second, third])).toMatchObject([{ kind: 'found' }, { kind: 'found' }])
+    } finally {
+      lock.release()
+    }
+    expect(http.asked).toHaveLength(2)
+    await retrieval.close()
+  })
+
   test('a caller who cannot pay ends before the upstream is asked', async () => {
     const http = source(() => foundAs('x', null))
     const broke = processOver(http).retrieve(lid(freshLid()), {

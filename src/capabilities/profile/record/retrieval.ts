@@ -58,7 +58,7 @@ export const createRetrieval = (parts: RetrievalParts): Retrieval => {
         if (upstream && refresh) fetches.refresh(asked)
         return served
       }
-      const left = wants === 'cached' ? await fetches.leftUnread(asked) : null
+      const left = wants === 'cached' ? fetches.leftUnread(asked) : null
       if (left !== null) return left
       if (!upstream) return late
       const stopped = await beforeUpstream()

@@ -14,7 +14,7 @@ type SharedFetches = {
    * What a fetch has left that cannot be read back yet: it was there before this caller came, so it is cached data, as it
    * will be in a moment. Null while there is none.
    */
-  leftUnread(asked: Asked): Promise<Retrieved | null>
+  leftUnread(asked: Asked): Retrieved | null
   /** Fetches fresh data for the cache; does nothing while too many such fetches are under way. */
   refresh(asked: Asked): void
   /** Waits for the fetches under way. */
@@ -48,8 +48,8 @@ type Fetch = {
   readonly result: Promise<Retrieved>
   /** The result can be read back. */
   readonly done: Promise<void>
-  /** When it had its result; null before. */
-  settledAtMs: number | null
+  /** Its result, and when it had it; null before. */
+  settled: { readonly left: Retrieved; readonly atMs: number } | null
 }
 
 export const createSharedFetches = (options: SharedFetchesOptions): SharedFetches => {
@@ -59,27 +59,30 @@ export const createSharedFetches = (options: SharedFetchesOptions): SharedFetche
   const fetches = new Map<string, Fetch>()
   let refreshing = 0
 
+  // One that came to nothing may still be letting go of its claim: who comes after it asks again.
   const underWay = (asked: Asked, wants: 'cached' | 'fresh'): Fetch | undefined =>
-    fetches.get(keyOf(asked, 'fresh')) ?? fetches.get(keyOf(asked, wants))
+    [keyOf(asked, 'fresh'), keyOf(asked, wants)]
+      .map((key) => fetches.get(key))
+      .find((fetch) => fetch !== undefined && fetch.settled?.left.kind !== 'unavailable')
 
   const join = (asked: Asked, wants: 'cached' | 'fresh', party: string): Fetch => {
     const running = underWay(asked, wants)
     if (running !== undefined) return running
     const key = keyOf(asked, wants)
     const inTurn = { ...options, fetch: inPlace(options.fetch, places, party) }
-    const fetch = begin(inTurn, { asked, wants }, () => fetches.delete(key))
+    const fetch = begin(inTurn, { asked, wants }, () => {
+      if (fetches.get(key) === fetch) fetches.delete(key)
+    })
     fetches.set(key, fetch)
     return fetch
   }
 
   return {
     result: (asked, wants, organizationId) => join(asked, wants, organizationId).result,
-    leftUnread: async (asked) => {
-      const fetch = underWay(asked, 'cached')
-      if (fetch === undefined || fetch.settledAtMs === null) return null
-      const left = await fetch.result
-      if (left.kind !== 'found') return null
-      const sinceMs = Math.max(0, clock.now() - fetch.settledAtMs)
+    leftUnread: (asked) => {
+      const { left, atMs } = underWay(asked, 'cached')?.settled ?? {}
+      if (left?.kind !== 'found' || atMs === undefined) return null
+      const sinceMs = Math.max(0, clock.now() - atMs)
       return { ...left, source: 'cached', ageMs: left.ageMs + sinceMs }
     },
     refresh: (asked) => {
@@ -129,10 +132,10 @@ const begin = (
   const done = fetch(request, result.resolve)
     .catch((error: unknown) => result.reject(error))
     .finally(ended)
-  const begun: Fetch = { result: result.promise, done, settledAtMs: null }
+  const begun: Fetch = { result: result.promise, done, settled: null }
   result.promise.then(
-    () => {
-      begun.settledAtMs = clock.now()
+    (left) => {
+      begun.settled = { left, atMs: clock.now() }
     },
     // It may be that no caller waits any more.
     (error: unknown) => logger.warn({ err: error }, 'a profile could not be fetched'),
