@@ -2,13 +2,14 @@ import { formatCredits, type MicroCredits, parseCredits } from '../billing/money
 import { appendChained } from '../event-log/append-chained.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { AppendConflict } from '../event-log/port.ts'
-import { encodeEvent } from '../event-log/stored-event.ts'
-import type { DomainEvent } from '../events/catalogue.ts'
+import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
+import type { DomainEvent, LedgerEvent } from '../events/catalogue.ts'
 import type { RerateLedgerPlanned } from '../events/rerates.ts'
 import { rerateStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { adjustedMeanwhile, type Committed } from '../ledger/command.ts'
 import { CommandRefused } from '../ledger/commit.ts'
+import { firstInLedger } from '../ledger/read-ledger.ts'
 import { collectedUntil } from '../ledger/rerate-plan.ts'
 import { evolveRun, termsOf } from '../ledger/rerate-run.ts'
 import { costsChangedSince } from '../ledger/rerate-since.ts'
@@ -90,14 +91,42 @@ export const approveRerate = async (foundation: Rerating, approval: Approval): P
     }
   })
 
+/** What it has adjusted by then stays adjusted. */
 export const abandonRerate = async (
   foundation: Rerating,
   { run, reason, actor }: { run: string; reason: string; actor: string },
-): Promise<ProvedRun> =>
-  appendToRun(await changing(foundation, { run, actor }), (found) => {
+): Promise<ProvedRun> => {
+  const changed = await changing(foundation, { run, actor })
+  await appendToRun(changed, (found) => {
     refuseEnded(found)
     return { type: 'RerateAbandoned', data: { run, reason } }
   })
+  return tellOfAdjusted(changed)
+}
+
+/**
+ * An abandoned run may have been killed between adjusting a ledger and saying so: until it is said, no one knows what the calls there
+ * cost. The ledger tells.
+ */
+const tellOfAdjusted = async (changed: Changing): Promise<ProvedRun> => {
+  const { foundation, actor } = changed
+  const { run, approved, abandoned, ledgers } = changed.found
+  for (const planned of approved === null || abandoned === null ? [] : ledgers.values()) {
+    const { organization_id: organizationId, revision } = planned
+    if (changed.found.done.has(organizationId)) continue
+    const adjustmentId = eventIdOf(organizationId, keyOf(run), 0)
+    const there = await firstInLedger(foundation.eventLog, organizationId, {
+      from: revision + 1,
+      fits: ({ id }) => id === adjustmentId,
+    })
+    if (there === null) continue
+    const { type, data } = decodeEvent(there)
+    const committed = { events: [{ type, data } as LedgerEvent], revision: there.revision }
+    const outcome = await appliedTo(foundation, { planned, found: changed.found, actor }, committed)
+    await appendToRun(changed, (now) => (now.done.has(organizationId) ? null : outcome))
+  }
+  return changed.found
+}
 
 type Applying = {
   readonly run: string
@@ -113,7 +142,7 @@ type Applying = {
 export const applyRerate = async (foundation: Rerating, applying: Applying): Promise<ProvedRun> => {
   const { run, actor, twoPerson, onProgress } = applying
   const changed = await changing(foundation, applying)
-  refuseEnded(changed.found)
+  refuseEnded(await tellOfAdjusted(changed))
   const { approved, proposed, ledgers } = changed.found
   if (approved === null || approved.planDigest !== proposed.plan_digest)
     return refuse(`${run} is not approved; see "rerate approve"`)
@@ -185,14 +214,16 @@ const applyToLedger = async (foundation: Rerating, one: OneLedger): Promise<Doma
   }
 }
 
-/** The key is the run's: however often it is sent, from however many processes, the ledger is adjusted once. */
+/** The key is the run's: however often it is sent, from however many processes, a ledger is adjusted once. */
+const keyOf = (run: string): string => `rerate/${run}`
+
 const adjust = (
   { ledger }: Rerating,
   { planned, found: { run, proposed }, actor }: OneLedger,
   unlessAdjustedAfter: number,
 ): Promise<Committed> =>
   ledger.submit(planned.organization_id, {
-    key: `rerate/${run}`,
+    key: keyOf(run),
     absentUpTo: planned.revision,
     atMs: Date.now(),
     actor,
@@ -209,7 +240,7 @@ const adjust = (
 const appliedTo = async (
   foundation: Rerating,
   { planned, found }: OneLedger,
-  { events, revision }: Committed,
+  { events, revision }: Pick<Committed, 'events' | 'revision'>,
 ): Promise<DomainEvent> => {
   const [adjusted] = events
   if (adjusted?.type !== 'CreditAdjusted')

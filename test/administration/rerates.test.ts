@@ -311,6 +311,37 @@ describe('applying a plan', () => {
     expect((await apply(processOf('b'), run)).applied).toMatchObject({ applied: 1, amount: '-1' })
     expect(await balance(processOf('c'))).toBe('8')
   })
+
+  test.each(['abandoned', 'abandoned, and applied again'])(
+    'and %s after a kill between the adjustment and the word of it, still says what calls cost',
+    async (how) => {
+      const scene = processOf('a')
+      await open(scene, '10')
+      const one = await call(scene)
+      const run = await approved(scene, await plan(scene, prices('2')))
+      const killed = (failing: (type: string | undefined) => boolean) =>
+        processOf('killed', (eventLog) => ({
+          ...eventLog,
+          append: async (stream, expected, events) => {
+            if (stream === rerateStream(run) && failing(events[0]?.type)) throw new TypeError('killed')
+            return eventLog.append(stream, expected, events)
+          },
+        }))
+      await expect(
+        apply(
+          killed(() => true),
+          run,
+        ),
+      ).rejects.toThrow('killed')
+      await expect(costOf(scene, one)).rejects.toThrow('was not finished there')
+      const dying = how === 'abandoned' ? scene : killed((type) => type !== 'RerateAbandoned')
+      await abandonRerate(dying, { run, reason: 'no', actor: 'user:ann' }).catch(() => undefined)
+      await expect(apply(scene, run)).rejects.toThrow('was abandoned')
+      expect(await costOf(scene, one)).toBe(2_000_000n)
+      expect(await balance(scene)).toBe('8')
+      expect((await provedRun(scene, run)).done.get(org)).toMatchObject({ amount: '-1', uncollected: '0' })
+    },
+  )
 })
 
 describe('a plan that was changed is named', () => {
