@@ -27,6 +27,9 @@ export type DataSource = {
   readonly remedy: string | null
 }
 
+/** What answers rest on, of all capabilities. What cannot be looked at is told as that, and hides nothing else. */
+export type FoundData = { readonly sources: readonly DataSource[]; readonly faults: readonly string[] }
+
 /** Puts down that data were taken in. Throws what `appendNext` throws. */
 export const recordImport = async (
   eventLog: EventLog,

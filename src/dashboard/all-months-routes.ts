@@ -13,7 +13,7 @@ import { type MonthUseRow, monthUse } from './month-queries.ts'
 import { attempt, attemptOnce, type Dashboard, organizationPattern, sendPage, viewerOf } from './page.ts'
 import { allMonthsPage, monthsClosedPage } from './pages/all-months.ts'
 import type { FormFault } from './pages/layout.ts'
-import { rowsOf } from './queries.ts'
+import { namesOf, rowsOf } from './queries.ts'
 import { begin } from './work-routes.ts'
 
 /** A month of all organizations: what they used, as a page and as CSV, and the form that closes it for all of them. */
@@ -115,7 +115,8 @@ const closeRoute = (pages: FastifyInstance, context: Dashboard): void => {
               `${count(places.get(id) ?? 0)} of ${count(organizations.length)}: ${count(events)} events are read.`,
             ),
         })
-        return { page: (of) => monthsClosedPage({ viewer: of, month, ended }) }
+        const names = await namesOf(foundation.pool, organizations)
+        return { page: (of) => monthsClosedPage({ viewer: of, month, ended, names }) }
       },
     })
   })

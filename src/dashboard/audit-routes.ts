@@ -1,9 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import { type AuditEntry, auditEntries, auditFilterOf, auditLeftOut } from '../administration/audit.ts'
-import { projectionStates } from '../administration/projections.ts'
 import { faultOf, formOf } from './form.ts'
 import { type Dashboard, sendPage, viewerOf } from './page.ts'
 import { auditPage } from './pages/audit.ts'
+import { namesOf } from './queries.ts'
 
 const shownMax = 100
 
@@ -15,9 +15,7 @@ export const auditRoutes = (pages: FastifyInstance, { foundation }: Dashboard): 
     const typed = (name: string): string => form.text(name).trim()
     const asked = (name: string): string | undefined => (typed(name) === '' ? undefined : typed(name))
     const after = /^\d{1,19}$/.test(typed('after')) ? typed('after') : null
-    const [{ states }, leftOut] = await Promise.all([projectionStates(foundation), auditLeftOut(foundation)])
-    const behind = states.find(({ name }) => name === 'audit')?.behind ?? null
-    const shown = { viewer, typed, leftOut, behind, further: after !== null }
+    const shown = { viewer, typed, leftOut: await auditLeftOut(foundation), further: after !== null }
     try {
       const filter = auditFilterOf({
         ...{ since: asked('since'), actor: asked('actor'), about: asked('about'), type: asked('type') },
@@ -28,11 +26,18 @@ export const auditRoutes = (pages: FastifyInstance, { foundation }: Dashboard): 
         entries.push(entry)
       const listed = entries.slice(0, shownMax)
       const next = entries.length > shownMax ? (listed.at(-1)?.position ?? null) : null
-      return sendPage(reply, auditPage({ ...shown, entries: listed, next, fault: null }))
+      const names = await namesOf(
+        foundation.pool,
+        listed.flatMap(({ organizationId }) => organizationId ?? []),
+      )
+      return sendPage(reply, auditPage({ ...shown, entries: listed, names, next, fault: null }))
     } catch (error) {
       const fault = faultOf(error)
       if (fault === null) throw error
-      return sendPage(reply.code(422), auditPage({ ...shown, entries: [], next: null, fault }))
+      return sendPage(
+        reply.code(422),
+        auditPage({ ...shown, entries: [], names: new Map(), next: null, fault }),
+      )
     }
   })
 }

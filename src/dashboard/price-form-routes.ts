@@ -19,7 +19,8 @@ import { CommandRefused } from '../ledger/commit.ts'
 import { type Form, formOf } from './form.ts'
 import { count } from './format.ts'
 import { attemptOnce, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
-import { costPage, proposePage, withdrawPage } from './pages/price-forms.ts'
+import { costPage, costsShownMax, proposePage, withdrawPage } from './pages/price-forms.ts'
+import { namesOf } from './queries.ts'
 import { soonOr } from './work-routes.ts'
 
 /** Prices are proposed, withdrawn, and tried on the calls of a month. */
@@ -137,10 +138,15 @@ const costRoute = (pages: FastifyInstance, context: Dashboard): void => {
         }),
     })
     if ('sent' in outcome) return outcome.sent
+    const shown = outcome.result.organizations.slice(0, costsShownMax)
+    const names = await namesOf(
+      foundation.pool,
+      shown.map(({ organizationId }) => organizationId),
+    )
     return sendPage(
       reply,
       costPage(viewerOf(request, reply), {
-        ...{ proposal: proposal.proposal, base: base.name, month },
+        ...{ proposal: proposal.proposal, base: base.name, month, names },
         ...outcome.result,
       }),
     )

@@ -11,6 +11,7 @@ import { type Form, formOf } from './form.ts'
 import { count } from './format.ts'
 import { attemptOnce, type Dashboard, organizationPattern, sendPage, viewerOf } from './page.ts'
 import { reconciledPage, reconcilePage } from './pages/reconcile.ts'
+import { namesOf } from './queries.ts'
 import { begin } from './work-routes.ts'
 
 /** Log, read models and tariff compared on demand. Only a comparison of everything is recorded, as the nightly one is. */
@@ -64,7 +65,11 @@ export const reconcileRoutes = (pages: FastifyInstance, context: Dashboard): voi
         const whole = organization === null && month === null
         if (whole)
           await recordReconciled(foundation, ledgers, { whole: true, ...provedOperator(viewer.user) })
-        return { page: (of) => reconciledPage({ viewer: of, ledgers, whole }) }
+        const names = await namesOf(
+          foundation.pool,
+          ledgers.map(({ organizationId }) => organizationId),
+        )
+        return { page: (of) => reconciledPage({ viewer: of, ledgers, names, whole }) }
       },
     })
   })

@@ -14,7 +14,8 @@ import { type Form, formOf } from './form.ts'
 import { capitalized, count } from './format.ts'
 import { attemptOnce, type Dashboard, organizationPattern, PageMissing, sendPage, viewerOf } from './page.ts'
 import type { FormFault } from './pages/layout.ts'
-import { planPage, reratePage, reratesPage } from './pages/rerates.ts'
+import { ledgersShownMax, planPage, reratePage, reratesPage } from './pages/rerates.ts'
+import { namesOf } from './queries.ts'
 import { shownSoon } from './shown-soon.ts'
 import { begin } from './work-routes.ts'
 
@@ -110,7 +111,9 @@ const runRoutes = (pages: FastifyInstance, context: Dashboard): void => {
       ...{ proposer: found.proposed.by, approver: provedOperator(viewer.user).actor, twoPerson },
       consents: true,
     })
-    return reratePage({ viewer, found, refused: refused === null ? null : `${capitalized(refused)}.`, fault })
+    const names = await namesOf(foundation.pool, [...found.ledgers.keys()].slice(0, ledgersShownMax))
+    const said = refused === null ? null : `${capitalized(refused)}.`
+    return reratePage({ viewer, found, names, refused: said, fault })
   }
 
   pages.get<RunParams>('/rerates/:run', async (request, reply) =>

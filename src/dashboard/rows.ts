@@ -44,7 +44,7 @@ export const tellRows = (
 ): void => {
   pages.decorateRequest('rows', null)
   pages.addHook<OrganizationParams>('preHandler', async (request) => {
-    const names = readsOf(request.routeOptions.url ?? '')
+    const names = readsOf(request.routeOptions.url ?? '') ?? []
     if (names.length === 0) return
     const look = await positions.now()
     if (look === null) {

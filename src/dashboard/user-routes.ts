@@ -26,7 +26,7 @@ import {
   userPage,
   usersPage,
 } from './pages/users.ts'
-import { rowsOf } from './queries.ts'
+import { namesOf, rowsOf } from './queries.ts'
 
 /** Who there is and what each may do. Every change is one of `administration`, with the person who made it. */
 
@@ -69,15 +69,23 @@ const userAt = async (context: Dashboard, { params }: FastifyRequest<UserParams>
 export const userRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation } = context
 
+  const pageOf = async (user: ShownUser, view: Omit<Parameters<typeof userPage>[0], 'user' | 'names'>) =>
+    userPage({ ...view, user, names: await namesOf(foundation.pool, [user.organizationId ?? []].flat()) })
+
   pages.get('/users', async (request, reply) => {
     const after = formOf(request.query).text('after').slice(0, userNameMax)
     const [all, invitations] = await Promise.all([listUsers(foundation), listInvitations(foundation)])
     const begin = after === '' ? 0 : all.findIndex(({ name }) => name === after) + 1
     const shown = all.slice(begin, begin + usersMax)
+    const invited = begin === 0 ? invitations : []
     const page = usersPage({
       viewer: viewerOf(request, reply),
       users: await withSignIns(context, shown),
-      invitations: begin === 0 ? invitations : [],
+      invitations: invited,
+      names: await namesOf(
+        foundation.pool,
+        [...shown, ...invited].flatMap(({ organizationId }) => organizationId ?? []),
+      ),
       further: begin > 0,
       next: all.length > begin + shown.length ? (shown.at(-1)?.name ?? null) : null,
     })
@@ -87,7 +95,7 @@ export const userRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   pages.get<UserParams>('/users/:user', async (request, reply) => {
     const user = await userAt(context, request)
     const typed = { role: user.role, org: user.organizationId ?? '' }
-    return sendPage(reply, userPage({ viewer: viewerOf(request, reply), user, fault: null, typed }))
+    return sendPage(reply, await pageOf(user, { viewer: viewerOf(request, reply), fault: null, typed }))
   })
 
   pages.post<UserParams>('/users/:user/role', async (request, reply) => {
@@ -103,7 +111,7 @@ export const userRoutes = (pages: FastifyInstance, context: Dashboard): void => 
     const form = formOf(request.body)
     const typed = { role: form.text('role'), org: form.text('org') }
     const user = await userAt(context, request)
-    return sendPage(reply.code(422), userPage({ viewer, user, fault: outcome.fault, typed }))
+    return sendPage(reply.code(422), await pageOf(user, { viewer, fault: outcome.fault, typed }))
   })
 
   actRoutes(pages, context)

@@ -1,12 +1,9 @@
 import type { Logger } from 'pino'
-import type { DataSource } from '../call/data-source.ts'
+import type { FoundData } from '../call/data-source.ts'
 import { capabilities } from '../capabilities/index.ts'
 import type { Config } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import type { AnyCapability } from './capabilities.ts'
-
-/** What answers rest on, of all capabilities. What cannot be looked at is told as that, and hides nothing else. */
-export type FoundData = { readonly sources: readonly DataSource[]; readonly faults: readonly string[] }
 
 /** However often a page is asked for, everything is looked at once in this time. */
 const keptMs = 10_000

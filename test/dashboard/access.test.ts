@@ -3,7 +3,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { mayDo } from '../../src/administration/roles.ts'
 import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
 import { menu, organizationMenu } from '../../src/dashboard/menu.ts'
-import { ledgerStream } from '../../src/events/streams.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import {
   type Browser,
@@ -14,6 +13,7 @@ import {
   signedIn,
   userWhoChose,
 } from './dashboard-host.ts'
+import { requestOf, routeExamples } from './route-examples.ts'
 import { openScene, type Scene } from './scene.ts'
 
 let room: DashboardHost
@@ -31,27 +31,7 @@ const routes = Object.keys(actionOfRoute) as Route[]
 const month = new Date().toISOString().slice(0, 7)
 
 /** A request that a role which may will get an answer to that is none of a role: the page, or what is wrong with the form. */
-const askedOf = (route: Route, { organizationId, keyId, requestId }: Scene) => {
-  const [method = '', url = ''] = route.split(' ')
-  const path = url
-    .replace(':organization', organizationId)
-    .replace(':key', keyId)
-    .replace(':request', requestId)
-    .replace(':month', month)
-    .replace(':grant', '00000000-0000-0000-0000-000000000000')
-    .replace(':proposal', 'p1')
-    .replace(':name', 'p1')
-    .replace(':run', 'rr_01J8ZQ5V7N3K2M4P6R8T0W1X2Y')
-    .replace(':work', 'none')
-    .replace(':projection', 'key_usage')
-    .replace(':job', 'none')
-    .replace(':webhook', 'wh_01J8ZQ5V7N3K2M4P6R8T0W1X2Y')
-    .replace(':stream', ledgerStream(organizationId))
-    .replace(':revision', '0')
-    .replace(':position', '1')
-    .replace(':user', 'the-admin')
-  return { method, path }
-}
+const askedOf = (route: Route, of: Scene) => requestOf(route, routeExamples(of))
 
 const statusOf = async (browser: Browser, route: Route, of: Scene, csrf: string): Promise<number> => {
   const { method, path } = askedOf(route, of)

@@ -133,6 +133,9 @@ describe('closing it for all', () => {
     }
     const early = await close(monthOf(1))
     expect(early).toContain('is not closed for all')
+    expect(early).toContain(
+      `/organizations/${scene.organizationId}/months/${monthOf(1)}">Northwind Traders</a>`,
+    )
     expect(early).toContain(`of ${scene.organizationId} is open: close it first`)
     for (const ago of [3, 2]) await close(monthOf(ago))
     const now = await close(monthOf(1))

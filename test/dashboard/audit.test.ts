@@ -29,6 +29,7 @@ test('tells who did what, the newest first, a page at a time', async () => {
   const { statusCode, body } = await ada.get('/audit?actor=bob')
   expect(statusCode).toBe(200)
   expect(rowsIn(body)).toBe(100)
+  expect(body).toMatch(/<a href="\/organizations\/org_\w+">&lt;b&gt;Org&lt;\/b&gt; \d+<\/a>/)
   expect(body).toContain(`&lt;b&gt;Org&lt;/b&gt; ${organizations - 1}`)
   expect(body).not.toContain('<b>Org')
   const more = /href="(\/audit\?[^"]*after=\d+)"/.exec(body)?.[1]?.replaceAll('&amp;', '&') ?? ''

@@ -16,6 +16,8 @@ let ada: Browser
 let bob: Browser
 let scene: Scene
 let base = ''
+/** The organization by its name, as a link to its page. */
+let named = ''
 const nowMs = Date.now()
 const at = (days: number): string => new Date(nowMs + days * 86_400_000).toISOString()
 
@@ -28,6 +30,7 @@ beforeAll(async () => {
   ;[ada, bob] = [first, second]
   scene = await openScene(room, { nowMs, days: 40 })
   base = `/organizations/${scene.organizationId}`
+  named = `<a href="${base}">Northwind Traders</a>`
 })
 afterAll(() => room?.close())
 
@@ -85,6 +88,7 @@ describe('a proposal', () => {
     const before = await room.foundation.eventLog.head()
     const month = at(0).slice(0, 7)
     const { body } = await ended(ada, `${path}/cost?month=${month}`)
+    expect(body).toContain(named)
     const cells = [...body.matchAll(/data-head="(?:Under [^"]+|Difference)"><div>([^<]+)/g)].map(
       ([, text = '']) => Number(text.replaceAll(',', '')),
     )
@@ -152,6 +156,7 @@ describe('a re-rate', () => {
     expect(path).toMatch(/^\/rerates\/rr_/)
     const shown = await ada.get(path)
     expect(shown.body).toContain('too dear &lt;b&gt;')
+    expect(shown.body).toContain(named)
     expect(shown.body).toContain('another person has to approve it')
     expect((await ada.submit(path, {}, `${path}/approve`)).statusCode).toBe(422)
     const early = await ended(ada, String((await ada.submit(path, {}, `${path}/apply`)).headers.location))
@@ -212,6 +217,7 @@ describe('a reconciliation', () => {
   test('of everything agrees, and is recorded', async () => {
     const done = await ended(ada, String((await ada.submit('/reconcile', {})).headers.location))
     expect(done.body).toContain('Everything agrees')
+    expect(done.body).toContain(named)
     expect(done.body).toContain('Recorded in the event log.')
     expect((await ada.get('/reconcile')).body).toContain('<dt>Differences</dt><dd>0</dd>')
   })

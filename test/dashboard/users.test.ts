@@ -47,7 +47,7 @@ test('lists everyone with role, organization, state and last sign-in', async () 
   const rowOf = (name: string): string =>
     new RegExp(`<tr>(?:(?!</tr>).)*>${name}</a>.*?</tr>`, 's').exec(body)?.[0] ?? ''
   expect(rowOf('bob')).toMatch(/finance.*enabled.*<time/s)
-  expect(rowOf('pam')).toContain(organizationId)
+  expect(rowOf('pam')).toContain(`<a href="/organizations/${organizationId}">Acme</a>`)
   expect(rowOf('pam')).toContain('not known')
   const page = await root.get('/users/bob')
   expect(page.statusCode).toBe(200)

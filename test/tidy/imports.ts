@@ -57,7 +57,8 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
     'package.json',
   ],
   cli: [...outer, 'package.json'],
-  dashboard: outer,
+  // `start` opens it, and it goes without the command line.
+  dashboard: outer.filter((name) => name !== 'start' && name !== 'cli'),
   jobs: outer,
   start: [...outer, 'package.json'],
   main: outer,

@@ -14,6 +14,7 @@ import {
   table,
   type Viewer,
 } from './layout.ts'
+import { type Names, organizationLink } from './organization-link.ts'
 
 /** A month of all organizations: what each used beside the month before, and the form that closes it for all. */
 
@@ -123,10 +124,12 @@ export const monthsClosedPage = ({
   viewer,
   month,
   ended,
+  names,
 }: {
   readonly viewer: Viewer
   readonly month: string
   readonly ended: readonly MonthEnded[]
+  readonly names: Names
 }): Html => {
   const refused = ended.filter((one) => one.refused !== null)
   const closed = ended.filter((one) => one.closed !== null)
@@ -152,8 +155,7 @@ ${
       {
         head: 'Organization',
         kind: 'name',
-        cell: ({ organizationId: id }) =>
-          html`<a href="/organizations/${id}/months/${month}"><span class="id">${id}</span></a>`,
+        cell: ({ organizationId: id }) => organizationLink(id, names, `/months/${month}`),
       },
       { head: 'State', cell: stateOf },
       {

@@ -3,6 +3,7 @@ import { auditedTypes } from '../../events/audited.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { described, type FormFault, faultNotice, layout, table, type Viewer } from './layout.ts'
+import { type Names, organizationLink } from './organization-link.ts'
 
 /** Who changed what. */
 
@@ -16,12 +17,12 @@ type AuditView = {
   readonly further: boolean
   /** Events that this release cannot read. */
   readonly leftOut: number
-  readonly behind: bigint | null
+  readonly names: Names
   readonly fault: FormFault | null
 }
 
 export const auditPage = (view: AuditView): Html => {
-  const { viewer, entries, leftOut, behind, fault } = view
+  const { viewer, entries, leftOut, names, fault } = view
   return layout({
     title: 'Audit',
     viewer,
@@ -29,10 +30,9 @@ export const auditPage = (view: AuditView): Html => {
     main: html`<h1>Audit</h1>
 <p class="note">Every change by anyone, sign-ins too, as the event log has it. Calls are not among them.</p>
 ${leftOut > 0 && html`<p class="notice bad" role="alert">${count(leftOut)} events cannot be read by this release and are not among these.</p>`}
-${behind !== null && behind > 0n && html`<p class="notice">The rows are ${count(behind)} events behind the event log.</p>`}
 ${faultNotice(fault)}
 ${filterForm(view)}
-${entries.length > 0 && entriesTable(entries)}
+${entries.length > 0 && entriesTable(entries, names)}
 ${entries.length === 0 && fault === null && html`<p class="empty">Nothing was found.</p>`}
 ${pagesLinks(view)}`,
   })
@@ -57,7 +57,7 @@ const filterForm = ({
 <p class="actions"><button type="submit">Show</button></p>
 </form>`
 
-const entriesTable = (entries: readonly AuditEntry[]): Html =>
+const entriesTable = (entries: readonly AuditEntry[], names: Names): Html =>
   table({
     caption: 'Changes',
     rows: entries,
@@ -67,8 +67,7 @@ const entriesTable = (entries: readonly AuditEntry[]): Html =>
       { head: 'What', cell: ({ says }) => says },
       {
         head: 'Organization',
-        cell: ({ organizationId: id }): Renderable =>
-          id === null ? '–' : html`<a href="/organizations/${id}"><span class="id">${id}</span></a>`,
+        cell: ({ organizationId: id }): Renderable => (id === null ? '–' : organizationLink(id, names)),
       },
       {
         head: 'Position',

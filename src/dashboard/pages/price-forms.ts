@@ -4,6 +4,7 @@ import type { PriceBookRule } from '../../events/prices.ts'
 import { count, credits, movement } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import { described, type FormFault, faultNotice, formFields, layout, table, type Viewer } from './layout.ts'
+import { type Names, organizationLink } from './organization-link.ts'
 
 /** The forms that propose and withdraw prices, and what a month would have cost under others. */
 
@@ -98,11 +99,16 @@ type CostView = {
   readonly changes: readonly RuleChange[]
   readonly organizations: readonly ({ readonly organizationId: string } & ComparedCosts)[]
   readonly sum: ComparedCosts
+  readonly names: Names
 }
 
-const shownMax = 200
+/** Organizations of one page. */
+export const costsShownMax = 200
 
-export const costPage = (viewer: Viewer, { proposal, base, month, organizations, sum }: CostView): Html =>
+export const costPage = (
+  viewer: Viewer,
+  { proposal, base, month, organizations, sum, names }: CostView,
+): Html =>
   frame(
     viewer,
     `What ${month} would have cost under p${proposal}`,
@@ -116,13 +122,12 @@ ${
     ? html`<p class="empty">No calls were made in ${month}.</p>`
     : table({
         caption: `What ${month} would have cost, by organization`,
-        rows: [...organizations.slice(0, shownMax), { organizationId: 'all', ...sum }],
+        rows: [...organizations.slice(0, costsShownMax), { organizationId: 'all', ...sum }],
         columns: [
           {
             head: 'Organization',
             kind: 'name',
-            cell: ({ organizationId: id }) =>
-              id === 'all' ? 'All' : html`<a href="/organizations/${id}"><span class="id">${id}</span></a>`,
+            cell: ({ organizationId: id }) => (id === 'all' ? 'All' : organizationLink(id, names)),
           },
           { head: 'Calls', kind: 'number', cell: ({ from }) => count(from.calls) },
           { head: `Under ${base}`, kind: 'number', cell: ({ from }) => credits(String(from.total)) },
@@ -136,5 +141,5 @@ ${
         ],
       })
 }
-${organizations.length > shownMax && html`<p class="note">The first ${shownMax} organizations are shown; all of them are in the sum.</p>`}`,
+${organizations.length > costsShownMax && html`<p class="note">The first ${costsShownMax} organizations are shown; all of them are in the sum.</p>`}`,
   )

@@ -13,6 +13,7 @@ import {
   table,
   type Viewer,
 } from './layout.ts'
+import { type Names, organizationLink } from './organization-link.ts'
 import { reconciliationSection } from './reconciliation.ts'
 
 /** The comparison of log, read models and tariff: the last one, the form that makes one, and what one came to. */
@@ -59,10 +60,12 @@ const shownMax = 200
 export const reconciledPage = ({
   viewer,
   ledgers,
+  names,
   whole,
 }: {
   readonly viewer: Viewer
   readonly ledgers: readonly Reconciled[]
+  readonly names: Names
   /** It was of everything, and is recorded. */
   readonly whole: boolean
 }): Html => {
@@ -85,27 +88,25 @@ ${wrong.map(
     organizationId,
     named,
     differences: of,
-  }) => html`<div class="notice bad" role="alert"><p><a href="/organizations/${organizationId}">${organizationId}</a>: ${count(of)} differences</p>
+  }) => html`<div class="notice bad" role="alert"><p>${count(of)} differences: ${organizationLink(organizationId, names)}</p>
 <ul>${named.map((one) => html`<li>${one}</li>`)}</ul></div>`,
 )}
-${ledgers.slice(0, shownMax).map(sumsSection)}
+${ledgers.slice(0, shownMax).map((one) => sumsSection(one, names))}
 ${ledgers.length > shownMax && html`<p class="note">The sums of the first ${shownMax} ledgers are shown.</p>`}`,
   })
 }
 
-const sumsSection = ({
-  organizationId,
-  sums,
-  calls,
-  through,
-}: Reconciled): Html => html`<section aria-labelledby="of-${organizationId}">
-<h2 id="of-${organizationId}"><a href="/organizations/${organizationId}">${organizationId}</a></h2>
+const sumsSection = (
+  { organizationId, sums, calls, through }: Reconciled,
+  names: Names,
+): Html => html`<section aria-labelledby="of-${organizationId}">
+<h2 id="of-${organizationId}">${organizationLink(organizationId, names)}</h2>
 <p class="note">${count(calls)} calls up to revision ${count(through)}</p>
 ${
   sums.size === 0
     ? html`<p class="empty">It has no movements.</p>`
     : table({
-        caption: `Sums of ${organizationId}`,
+        caption: `Sums of ${names.get(organizationId) ?? organizationId}`,
         rows: [...sums].map(([sku, sum]) => ({ sku, ...sum })),
         columns: [
           { head: 'SKU', kind: 'name', cell: ({ sku }) => sku },

@@ -15,6 +15,7 @@ import {
   table,
   type Viewer,
 } from './layout.ts'
+import { type Names, organizationLink } from './organization-link.ts'
 
 /** Re-rates: the list, the form that plans one, and one with its differences and what became of it. */
 
@@ -97,18 +98,20 @@ ${field('reason', 'Reason', 'Kept in the event log, and shown to the organizatio
   )
 }
 
-const ledgersShownMax = 100
+/** Of a run: the sums are of all. */
+export const ledgersShownMax = 100
 
 type RunView = {
   readonly viewer: Viewer
   readonly found: ProvedRun
+  readonly names: Names
   /** Why this person may not approve it; null: they may. */
   readonly refused: string | null
   readonly fault: FormFault | null
 }
 
 export const reratePage = (view: RunView): Html => {
-  const { viewer, found, fault } = view
+  const { viewer, found, names, fault } = view
   const { run, proposed, ledgers, approved } = found
   const shown = [...ledgers.values()].slice(0, ledgersShownMax)
   return frame(
@@ -132,7 +135,7 @@ ${figures([
 ])}
 <p class="note">Proposed by ${proposed.by}${approved !== null && `, approved by ${approved.by}`}. Digest of the plan <span class="id whole">${proposed.plan_digest}</span></p>
 ${nextSection(view)}
-${shown.map((ledger) => ledgerSection(ledger, found))}
+${shown.map((ledger) => ledgerSection(ledger, found, names))}
 ${ledgers.size > shown.length && html`<p class="note">The first ${ledgersShownMax} ledgers are shown; the sums are of all.</p>`}`,
   )
 }
@@ -175,11 +178,11 @@ ${
 </section>`
 }
 
-const ledgerSection = (ledger: RerateLedgerPlanned, { done }: ProvedRun): Html => {
+const ledgerSection = (ledger: RerateLedgerPlanned, { done }: ProvedRun, names: Names): Html => {
   const outcome = done.get(ledger.organization_id)
   const id = `ledger-${ledger.organization_id}`
   return html`<section aria-labelledby="${id}">
-<h2 id="${id}"><a href="/organizations/${ledger.organization_id}">${ledger.organization_id}</a></h2>
+<h2 id="${id}">${organizationLink(ledger.organization_id, names)}</h2>
 <p class="note">${count(ledger.calls_affected)} of ${count(ledger.calls)} calls, balance ${decimal(ledger.balance)}${
     ledger.uncollected !== '0' && `, of which ${decimal(ledger.uncollected)} cannot be collected`
   }${ledger.unaffordable.calls > 0 && `; ${count(ledger.unaffordable.calls)} calls could not have been paid then and stay what they are`}.
@@ -190,7 +193,7 @@ ${
     : `Left out: ${outcome.reason}.`)
 }</p>
 ${table({
-  caption: `Differences of ${ledger.organization_id}`,
+  caption: `Differences of ${names.get(ledger.organization_id) ?? ledger.organization_id}`,
   rows: ledger.differences,
   columns: [
     { head: 'SKU', kind: 'name', cell: ({ sku }) => sku },

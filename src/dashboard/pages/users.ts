@@ -13,6 +13,7 @@ import {
   table,
   type Viewer,
 } from './layout.ts'
+import { type Names, organizationLink } from './organization-link.ts'
 
 /** Who there is, who is invited, and the forms that change it. */
 
@@ -28,12 +29,14 @@ export const usersPage = ({
   viewer,
   users,
   invitations,
+  names,
   further,
   next,
 }: {
   readonly viewer: Viewer
   readonly users: readonly ShownUser[]
   readonly invitations: readonly ShownInvitation[]
+  readonly names: Names
   /** The page is not the first; the name that the next one begins after. */
   readonly further: boolean
   readonly next: string | null
@@ -44,22 +47,22 @@ export const usersPage = ({
     viewer,
     main: html`<h1>Users</h1>
 ${mayDo(viewer.role, 'users.change') && html`<p class="actions"><a class="button" href="/invite">Invite someone</a></p>`}
-${users.length === 0 ? html`<p class="empty">There are no more users.</p>` : usersTable(users)}
+${users.length === 0 ? html`<p class="empty">There are no more users.</p>` : usersTable(users, names)}
 <nav class="pager" aria-label="Pages of users">
 ${further && html`<a href="/users">First page</a>`}
 ${next !== null && html`<a href="/users?after=${encodeURIComponent(next)}">Next page</a>`}
 </nav>
-${invitations.length > 0 && invitationsSection(viewer, invitations)}`,
+${invitations.length > 0 && invitationsSection(viewer, invitations, names)}`,
   })
 
-const usersTable = (users: readonly ShownUser[]): Html =>
+const usersTable = (users: readonly ShownUser[], names: Names): Html =>
   table({
     caption: 'Users with role, state and last sign-in',
     rows: users,
     columns: [
       { head: 'User', kind: 'name', cell: ({ name }) => html`<a href="${userHref(name)}">${name}</a>` },
       { head: 'Role', cell: ({ role }) => role },
-      { head: 'Organization', cell: ({ organizationId }) => organizationLink(organizationId) },
+      { head: 'Organization', cell: ({ organizationId }) => reachOf(organizationId, names) },
       { head: 'State', cell: stateOf },
       { head: 'Last sign-in (UTC)', cell: ({ lastSignInAt }) => lastOf(lastSignInAt) },
       { head: 'Open sessions', kind: 'number', cell: ({ sessions }) => count(sessions) },
@@ -67,8 +70,8 @@ const usersTable = (users: readonly ShownUser[]): Html =>
     ],
   })
 
-const organizationLink = (id: string | null): Renderable =>
-  id === null ? 'all' : html`<a href="/organizations/${id}"><span class="id">${id}</span></a>`
+const reachOf = (organizationId: string | null, names: Names): Renderable =>
+  organizationId === null ? 'all' : organizationLink(organizationId, names)
 
 const lastOf = (at: Date | null): Renderable => (at === null ? 'not known' : instant(at))
 
@@ -77,7 +80,7 @@ const stateOf = ({ standing }: ShownUser): Html =>
     ? html`<span class="mark good">enabled</span>`
     : html`<span class="mark bad">${standing.why === 'disabled' ? 'disabled' : 'refused'}</span>`
 
-const invitationsSection = (viewer: Viewer, invitations: readonly ShownInvitation[]): Html => {
+const invitationsSection = (viewer: Viewer, invitations: readonly ShownInvitation[], names: Names): Html => {
   const changes = mayDo(viewer.role, 'users.change')
   const again = ({ user, role, organizationId }: ShownInvitation): Html => {
     const query = new URLSearchParams({ name: user, role, org: organizationId ?? '' })
@@ -91,7 +94,7 @@ ${table({
   columns: [
     { head: 'Name', kind: 'name', cell: ({ user }) => user },
     { head: 'Role', cell: ({ role }) => role },
-    { head: 'Organization', cell: ({ organizationId }) => organizationLink(organizationId) },
+    { head: 'Organization', cell: ({ organizationId }) => reachOf(organizationId, names) },
     { head: 'By', cell: ({ invitedBy }) => invitedBy },
     {
       head: 'Link works until (UTC)',
@@ -133,15 +136,18 @@ ${main}`,
 export const userPage = ({
   typed,
   ...view
-}: UserView & { readonly typed: { readonly role: string; readonly org: string } }): Html => {
-  const { viewer, user, fault } = view
+}: UserView & {
+  readonly names: Names
+  readonly typed: { readonly role: string; readonly org: string }
+}): Html => {
+  const { viewer, user, names, fault } = view
   const { standing, logged } = user
   return usersFrame(
     viewer,
     user.name,
     html`${figures([
       ['Role', user.role],
-      ['Organization', organizationLink(user.organizationId)],
+      ['Organization', reachOf(user.organizationId, names)],
       ['State', stateOf(user)],
       ['Open sessions', count(user.sessions)],
       ['Tokens', count(user.tokens)],
