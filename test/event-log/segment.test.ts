@@ -1,8 +1,10 @@
 /** Segments of every form that was ever written open to the same events; what is packed now opens to what it was made of. */
 import { hash } from 'node:crypto'
+import { createZstdDecompress, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import type { NewEvent } from '../../src/event-log/port.ts'
+import { EventsUnreadable, type NewEvent } from '../../src/event-log/port.ts'
+import { keptZstd } from '../../src/event-log/postgres/kept-zstd.ts'
 import { openSegment, packSegment, type SegmentRow } from '../../src/event-log/postgres/segment.ts'
 import { segmentDictionary } from '../../src/event-log/postgres/segment-dictionary.ts'
 
@@ -90,5 +92,61 @@ describe('what is packed now', () => {
     const { events, bytes } = packSegment([{ id: event.id, type: 'A', data: '1', metadata: '2' }])
     expect(events.toString()).toBe('A\x1e1\x1e2')
     expect(bytes).toBe(5)
+  })
+})
+
+describe('the context that is kept for all segments', () => {
+  const packed = packSegment([event])
+  const row = rowOf(packed.events, ofEvent)
+  const frame = packed.events.subarray(2)
+  const damaged = Buffer.from(packed.events)
+  damaged[20] = (damaged[20] ?? 0) ^ 0xff
+
+  const faults: [string, SegmentRow][] = [
+    ['is cut by one byte', rowOf(packed.events.subarray(0, -1), ofEvent)],
+    ['is cut after its mark', rowOf(packed.events.subarray(0, 2), ofEvent)],
+    ['holds a damaged byte', rowOf(damaged, ofEvent)],
+    ['is longer than its row says', rowOf(packed.events, { ...ofEvent, bytes: text.length - 1 })],
+    ['is much longer than its row says', rowOf(packed.events, { ...ofEvent, bytes: 1 })],
+    ['is shorter than its row says', rowOf(packed.events, { ...ofEvent, bytes: text.length + 1 })],
+    [
+      'holds an empty frame',
+      rowOf(Buffer.concat([packed.events.subarray(0, 2), zstdCompressSync('')]), ofEvent),
+    ],
+  ]
+  test.each(faults)('a segment that %s is refused, and the next one opens', (_, faulty) => {
+    for (let n = 0; n < 2; n++) {
+      expect(() => openSegment(faulty)).toThrow(EventsUnreadable)
+      expect(openSegment(row)).toHaveLength(1)
+    }
+  })
+
+  test('packs the same text to the same bytes, whatever it packed before', () => {
+    const others = [100_000, 1, 30_000].map((length) =>
+      packSegment([{ ...event, data: JSON.stringify('x'.repeat(length)) }, event]),
+    )
+    expect(others.map(({ events }) => events.length < 1_000)).toEqual([true, true, true])
+    expect(packSegment([event]).events).toEqual(packed.events)
+  })
+
+  test('a text that nothing shortens, of the longest segment, does not use up its room', () => {
+    const noise = hash('sha512', text, 'hex')
+    let data = ''
+    for (let n = 0; data.length < 900_000; n++) data += hash('sha512', `${noise}${n}`, 'base64')
+    const { events, bytes } = packSegment([{ ...event, data }])
+    expect(openSegment(rowOf(events, { ...ofEvent, bytes }))[0]?.data).toBe(data)
+  })
+
+  test('where Node.js does not offer it, the documented function answers', () => {
+    const decompress = keptZstd(
+      () => {
+        const stream = createZstdDecompress()
+        Reflect.set(stream, '_handle', {})
+        return stream
+      },
+      (input, room) => zstdDecompressSync(input, { maxOutputLength: room }),
+    )
+    expect(decompress(zstdCompressSync(text), text.length + 1).toString()).toBe(text)
+    expect(() => decompress(frame, text.length + 1)).toThrow()
   })
 })

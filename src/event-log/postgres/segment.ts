@@ -1,4 +1,11 @@
-import { constants, zstdCompressSync, zstdDecompressSync } from 'node:zlib'
+import {
+  constants,
+  createZstdCompress,
+  createZstdDecompress,
+  type ZstdOptions,
+  zstdCompressSync,
+  zstdDecompressSync,
+} from 'node:zlib'
 import {
   appendBytesMax,
   appendEventsMax,
@@ -6,6 +13,7 @@ import {
   type NewEvent,
   type RecordedEvent,
 } from '../port.ts'
+import { keptZstd, type Zstd } from './kept-zstd.ts'
 import { segmentDictionary } from './segment-dictionary.ts'
 
 /**
@@ -23,9 +31,27 @@ const dictionaryMark = Buffer.from([0xff, 0x01])
 const zstdMagic = Buffer.from([0x28, 0xb5, 0x2f, 0xfd])
 /** What `checkAppend` lets through takes no more: data, metadata, and a type and three separators for each event. */
 const segmentBytesMax = appendBytesMax + appendEventsMax * (100 + 3)
-/** The least that Node.js takes for a chunk. A chunk of the whole text is copied no more. */
-const zstdChunkMin = 64
 const idBytes = 16
+
+const packing: ZstdOptions = {
+  // How long the text is, is in the row.
+  params: { [constants.ZSTD_c_compressionLevel]: zstdLevel, [constants.ZSTD_c_contentSizeFlag]: 0 },
+  dictionary: segmentDictionary,
+}
+const compress = keptZstd(
+  () => createZstdCompress(packing),
+  (text) => zstdCompressSync(text, packing),
+)
+/** What zstd may take beyond a text that it cannot shorten is less. */
+const frameRoom = (bytes: number): number => bytes + (bytes >> 7) + 1_024
+
+const decompressor = (options: ZstdOptions): Zstd =>
+  keptZstd(
+    () => createZstdDecompress(options),
+    (frame, room) => zstdDecompressSync(frame, { ...options, maxOutputLength: room }),
+  )
+const decompress = decompressor({ dictionary: segmentDictionary })
+const decompressPlain = decompressor({})
 
 export type Segment = {
   /** The ids in hexadecimal digits, without hyphens. */
@@ -43,11 +69,7 @@ export const packSegment = (events: readonly NewEvent[]): Segment => {
     text += `${text === '' ? '' : separator}${type}${separator}${data}${separator}${metadata}`
   }
   const open = Buffer.from(text)
-  const frame = zstdCompressSync(open, {
-    // How long the text is, is in the row.
-    params: { [constants.ZSTD_c_compressionLevel]: zstdLevel, [constants.ZSTD_c_contentSizeFlag]: 0 },
-    dictionary: segmentDictionary,
-  })
+  const frame = compress(open, frameRoom(open.length))
   const packed = frame.length + dictionaryMark.length
   return {
     ids: ids.replaceAll('-', ''),
@@ -116,12 +138,10 @@ const textOf = (
     throw unreadable('it is packed as this release does not know; a later one wrote it')
   if (marked || begins(zstdMagic))
     try {
-      open = zstdDecompressSync(marked ? events.subarray(dictionaryMark.length) : events, {
-        // A frame that holds more than it should is given up where it exceeds it, not after it filled the memory.
-        maxOutputLength: bytes,
-        chunkSize: Math.max(zstdChunkMin, bytes),
-        ...(marked ? { dictionary: segmentDictionary } : {}),
-      })
+      // A frame that holds more than it should is given up where it exceeds it, not after it filled the memory.
+      open = marked
+        ? decompress(events.subarray(dictionaryMark.length), bytes + 1)
+        : decompressPlain(events, bytes + 1)
     } catch (error) {
       throw unreadable(error instanceof Error ? error.message : String(error), error)
     }
