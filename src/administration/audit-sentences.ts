@@ -115,6 +115,8 @@ const people = {
       renewed.reduce((all, one) => all + one.count, 0),
       'thing',
     )} anew under the SECRET_KEY ${secret_key}${left.length === 0 ? '' : `; ${listed(left)} can leave`}`,
+  SecretKeyGivenUp: ({ secret_key, lost }) =>
+    `gave up the SECRET_KEY ${secret_key}${lost.length === 0 ? '' : `, under which ${listed(lost.map(({ use, count: many }) => `${many} ${use}`))} were compared`}`,
   OperatorTokenRevoked: ({ token_id, user }) => `revoked the token ${token_id} of ${user}`,
   UserCreated: ({ user, role, organization_id }) =>
     `created the user ${user} as ${asRole(role, organization_id)}`,

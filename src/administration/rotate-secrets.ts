@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Config } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import { freshSecretKey, secretKeyFile, secretKeysOf, writeSecretKeys } from '../foundation/secret-key.ts'
+import { freshSecretKey, secretKeyFile, secretKeysOf } from '../foundation/secret-key.ts'
 import {
   type KnownSecretKey,
   knownSecretKeys,
@@ -13,6 +13,7 @@ import type { KeyedUse } from '../guard/keyed-use.ts'
 import { type RingKey, ringKeyOf, ringKeysMax } from '../guard/secret-ring.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { recordOnce, recordRenewed } from './secret-key-events.ts'
+import { changeKeyFile, takeOutOfKeyFile } from './secret-key-file.ts'
 import { underKeys, underText } from './secret-keys.ts'
 
 /**
@@ -74,7 +75,7 @@ export const planRotation = async ({ foundation, config }: Rotating): Promise<Ro
 const refuseFull = (keys: readonly string[]): void => {
   if (keys.length >= ringKeysMax)
     throw new CommandRefused(
-      `${keys.length} keys are needed already, which is as many as there may be: "secrets status" says for what. Nothing was changed`,
+      `${keys.length} keys are needed already, which is as many as there may be: "secrets status" says for what, and "secrets give-up" whether one can be given up. Nothing was changed`,
     )
 }
 
@@ -109,14 +110,15 @@ export const rotateSecrets = async (rotating: Rotating, plan: RotationPlan): Pro
 const recorded = (under: Under) => under.map(({ use, count, more }) => ({ use, count, and_more: more }))
 
 /** Makes a key in the file of DATA_DIR, before the others, from where processes read it. */
-const makeKey = async ({ foundation, config }: Rotating): Promise<RingKey> => {
-  const path = secretKeyFile(config)
-  if (path === null) throw new CommandRefused('SECRET_KEY is set: set it to the new key')
-  const keys = await secretKeysOf(config)
-  refuseFull(keys)
+const makeKey = async (rotating: Rotating): Promise<RingKey> => {
+  if (secretKeyFile(rotating.config) === null)
+    throw new CommandRefused('SECRET_KEY is set: set it to the new key')
   const fresh = freshSecretKey()
-  await writeSecretKeys(path, [fresh, ...keys.filter((key) => !config.SECRET_KEYS_OLD.includes(key))])
-  await foundation.secretRing.look()
+  await changeKeyFile(rotating, (keys) => {
+    refuseFull(keys)
+    return [fresh, ...keys]
+  })
+  await rotating.foundation.secretRing.look()
   return ringKeyOf(fresh)
 }
 
@@ -260,9 +262,10 @@ const renewAll = async ({
 
 /** Lets former keys leave on which nothing depends, where every process has turned to the one in use; keeps what the others are for. */
 const letLeave = async (
-  { foundation, config, uses }: Rotating,
+  rotating: Rotating,
   late: readonly string[],
 ): Promise<Pick<Rotation, 'left' | 'kept'>> => {
+  const { foundation, uses } = rotating
   const { pool, secretRing } = foundation
   const known = await knownSecretKeys(pool)
   const former = known.filter(({ state }) => state === 'needed')
@@ -272,20 +275,14 @@ const letLeave = async (
   for (const { id, until } of former) {
     const still = under.get(id) ?? []
     const leaves = still.length === 0 && late.length === 0 && until !== null
-    await pool.query('update secret_keys set state = $2, under = $3 where key_id = $1', [
+    // One that was given up meanwhile stays so.
+    await pool.query(`update secret_keys set state = $2, under = $3 where key_id = $1 and state = 'needed'`, [
       ...[id, leaves ? 'left' : 'needed', JSON.stringify(still.map(underText))],
     ])
     if (leaves) left.push(id)
     else kept.push({ secretKey: id, under: still })
   }
-  const path = secretKeyFile(config)
-  if (left.length > 0 && path !== null) {
-    const keys = await secretKeysOf(config)
-    const stays = keys.filter(
-      (key) => !left.includes(ringKeyOf(key).id) && !config.SECRET_KEYS_OLD.includes(key),
-    )
-    await writeSecretKeys(path, stays)
-  }
+  if (left.length > 0) await takeOutOfKeyFile(rotating, left)
   await secretRing.look()
   return { left, kept }
 }

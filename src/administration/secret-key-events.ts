@@ -8,7 +8,7 @@ import { operatorStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { recordOperationOnce } from './operator-events.ts'
 
-/** What is recorded of a rotation of SECRET_KEY, in the stream of operators. */
+/** What is recorded of a rotation of SECRET_KEY, and of a key that is given up, in the stream of operators. */
 
 type Recording = { readonly foundation: Pick<Foundation, 'eventLog'>; readonly actor: string }
 
@@ -35,7 +35,7 @@ const encoded = (
 /** Of two commands at once one records it: the second finds the event, wherever in the stream it is. */
 export const recordOnce = async (
   { foundation: { eventLog }, actor }: Recording,
-  event: DomainEventOf<'SecretKeyRotated'>,
+  event: DomainEventOf<'SecretKeyRotated' | 'SecretKeyGivenUp'>,
   once: string,
 ): Promise<void> => {
   await recordOperationOnce(eventLog, event, { actor, once })

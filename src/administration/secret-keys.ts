@@ -53,13 +53,22 @@ export const secretKeyStatus = async (
   }
 }
 
+/** A key as uses are asked about it. */
+export const formerKeyOf = (
+  { id, number, inUseFrom }: KnownSecretKey,
+  known: readonly KnownSecretKey[],
+): FormerKey => ({
+  ...{ id, inUseFrom, first: id === known[0]?.id },
+  inUseUntil: known.find((other) => other.number > number)?.inUseFrom ?? null,
+})
+
 /** What is under each of some keys; uses with nothing under a key are left out. */
 export const underKeys = async (
   uses: readonly KeyedUse[],
   known: readonly KnownSecretKey[],
   keys: readonly KnownSecretKey[],
 ): Promise<ReadonlyMap<string, readonly UnderKey[]>> => {
-  const asked = keys.map(({ id, inUseFrom }): FormerKey => ({ id, inUseFrom, first: id === known[0]?.id }))
+  const asked = keys.map((key) => formerKeyOf(key, known))
   const found = new Map<string, UnderKey[]>(keys.map(({ id }) => [id, []]))
   if (asked.length === 0) return found
   for (const { name, fate, under } of uses)

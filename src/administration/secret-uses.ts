@@ -5,16 +5,16 @@ import {
   sealedState,
   sealedText,
 } from '../../projections/sealed-account.ts'
-import { logStart, type Position } from '../event-log/port.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import type { KnownSecretKey, PlaceOfKey } from '../foundation/secret-ring.ts'
+import type { KnownSecretKey } from '../foundation/secret-ring.ts'
 import { readKeyStream } from '../guard/key-stream-reader.ts'
-import { type Counted, type KeyedUse, tally } from '../guard/keyed-use.ts'
+import { type KeyedUse, tally } from '../guard/keyed-use.ts'
 import { endsAtMs } from '../keys/key-state.ts'
 import { isInDoubt } from '../keys/key-stream.ts'
 import { webhookSealPurpose } from '../webhooks/send.ts'
 import { tokensUnderKeys } from './operator-tokens.ts'
 import { secondFactorProofs } from './second-factor-uses.ts'
+import { recordedFacts } from './secret-facts.ts'
 
 /**
  * Everything that is kept under keys derived from SECRET_KEY, beside what capabilities keep (`KeyedUse`). What lives for a day or
@@ -48,19 +48,7 @@ export const ownKeyedUses = (
         keys,
       ),
   },
-  {
-    name: 'facts of the event log',
-    fate: 'kept',
-    under: async (keys) =>
-      new Map(
-        await Promise.all(
-          keys.map(async ({ id }): Promise<[string, Counted]> => {
-            const key = known.find((one) => one.id === id)
-            return [id, key === undefined ? { count: 0, more: false } : await factsUnder(foundation, key)]
-          }),
-        ),
-      ),
-  },
+  recordedFacts(foundation, known),
 ]
 
 /** Streams read at a time. */
@@ -188,61 +176,5 @@ const accountSeals = ({ pool, secrets }: Foundation): KeyedUse => {
       )
       return { renewed: rowCount ?? 0, next }
     },
-  }
-}
-
-/** Enough to say that a key stays. */
-const factsMax = 1_000
-
-/**
- * Events that name an address, a request or a person by a hash under the key, and never change: what is asked about them later is
- * compared under it. Of a key that was in use for long the first of them end the count.
- */
-const factsUnder = async ({ eventLog }: Foundation, { from, until }: KnownSecretKey): Promise<Counted> => {
-  const positionFrom = (await stillAt(eventLog, from)) ?? logStart
-  const positionUntil = await stillAt(eventLog, until)
-  const ending = new AbortController()
-  let count = 0
-  try {
-    const subscription = eventLog.subscribe({
-      after: positionFrom,
-      prefixes: ['ledger-', 'profile-', 'rerate-'],
-      signal: ending.signal,
-    })
-    for await (const item of subscription) {
-      if (item.kind !== 'events') {
-        if (item.kind === 'caught-up' || isPast(item.position, positionUntil)) break
-        continue
-      }
-      for (const event of item.events)
-        if (!isPast(event.position, positionUntil) && isUnderKey(event)) count++
-      if (count >= factsMax || isPast(item.position, positionUntil)) break
-    }
-  } finally {
-    ending.abort()
-  }
-  return { count: Math.min(count, factsMax), more: count >= factsMax }
-}
-
-/** Null also for a place in another log, such as the one this was copied from: then all of it is looked through. */
-const stillAt = async (
-  eventLog: Foundation['eventLog'],
-  place: PlaceOfKey | null,
-): Promise<Position | null> =>
-  place !== null && (await eventLog.at(place.position))?.id === place.eventId ? place.position : null
-
-const isPast = (position: bigint, until: bigint | null): boolean => until !== null && position > until
-
-const isUnderKey = ({ type, data }: { readonly type: string; readonly data: string }): boolean => {
-  switch (type) {
-    case 'KeyUsed':
-      return data.includes('"address_hmac":') || data.includes('"request_fingerprint":')
-    case 'ProfileFetched':
-    case 'ProfileMissed':
-      return true
-    case 'RerateProposed':
-      return data.includes('"signed_by":"hmac"')
-    default:
-      return false
   }
 }

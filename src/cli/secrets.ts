@@ -1,3 +1,4 @@
+import { type GivingUp, giveUpSecretKey, planGiveUp } from '../administration/give-up-secret.ts'
 import {
   planRotation,
   type Rotating,
@@ -137,11 +138,7 @@ const linesOf = (
     ? `${secretKey} is in use, as before.`
     : `${secretKey} is in use; until now it was ${former}.`,
   ...renewed.map(({ use, count }) => `${use}: ${count} made anew`),
-  ...left.map((id) =>
-    file === null
-      ? `${id} can leave: take it out of SECRET_KEYS_OLD at the next restart and destroy every copy of it.`
-      : `${id} has left: it is no longer in ${file}. Destroy every other copy of it.`,
-  ),
+  ...left.map((id) => leftText(id, file)),
   ...kept.map(({ secretKey: id, under }) =>
     under.length === 0
       ? `${id} stays until every process has turned to ${secretKey}.`
@@ -152,4 +149,48 @@ const linesOf = (
     : [`These still work under the former key: ${late.join(', ')}. See what keeps them and run this again.`]),
 ]
 
-export const secretsCommands: readonly Command[] = [status, rotate]
+const leftText = (id: string, file: string | null): string =>
+  file === null
+    ? `${id} can leave: take it out of SECRET_KEYS_OLD at the next restart and destroy every copy of it.`
+    : `${id} has left: it is no longer in ${file}. Destroy every other copy of it.`
+
+/** What no count tells, of any former key. */
+const alwaysLost = [
+  'Backups that were made while it was in use are restored only with it: keep a copy of the key as long as such a backup.',
+  'If it is the eldest, pixel hits of the last day that are sent again are counted again, and people sign in to the dashboard again.',
+]
+
+const lossesText = ({ lost }: GivingUp): string[] =>
+  lost.map(({ use, count, loses }) => `${underText({ use, count, more: false })}: ${loses}.`)
+
+const giveUp: Command = {
+  name: 'secrets give-up',
+  summary: 'give up a former SECRET_KEY; says what is lost, and refuses where that would bring someone back',
+  parameters: [
+    { name: 'id', help: 'the 12 hexadecimal digits that "secrets status" calls the key', required: true },
+  ],
+  changes: {
+    of: 'access',
+    asks: 'always',
+    left: 'The key may be given up, and still be in the file of DATA_DIR: the same command goes on.',
+    plan: async (context, given) => {
+      const plan = await planGiveUp(await rotatingOf(context), given.required('id'))
+      return {
+        says: [`Give up ${plan.secretKey}, for good.`, ...lossesText(plan), ...alwaysLost],
+        json: givingUpJson(plan),
+        saysAll: true,
+      }
+    },
+  },
+  run: async (context, given) => {
+    const done = await giveUpSecretKey(await rotatingOf(context), given.required('id'))
+    return {
+      json: givingUpJson(done),
+      lines: [...lossesText(done), leftText(done.secretKey, secretKeyFile(context.config))],
+    }
+  },
+}
+
+const givingUpJson = ({ secretKey, lost }: GivingUp) => ({ secret_key: secretKey, lost })
+
+export const secretsCommands: readonly Command[] = [status, rotate, giveUp]

@@ -80,6 +80,7 @@ const audited = {
   SecondFactorsRefused: true,
   SecretKeyRotated: true,
   SecretsRenewed: true,
+  SecretKeyGivenUp: true,
   SigningKeyAnnounced: true,
   LogTreeBegun: true,
   LogCheckpointed: false,

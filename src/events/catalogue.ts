@@ -64,7 +64,7 @@ import {
   secondFactorSetV1,
   secondFactorsRefusedV1,
 } from './second-factors.ts'
-import { secretKeyRotatedV1, secretsRenewedV1 } from './secret-keys.ts'
+import { secretKeyGivenUpV1, secretKeyRotatedV1, secretsRenewedV1 } from './secret-keys.ts'
 import {
   signInsRefusedV1,
   signInsRefusedV2,
@@ -168,6 +168,7 @@ export const catalogue = {
   SecondFactorsRefused: [secondFactorsRefusedV1],
   SecretKeyRotated: [secretKeyRotatedV1],
   SecretsRenewed: [secretsRenewedV1],
+  SecretKeyGivenUp: [secretKeyGivenUpV1],
   SigningKeyAnnounced: [signingKeyAnnouncedV1],
   LogTreeBegun: [logTreeBegunV1],
   LogCheckpointed: [logCheckpointedV1],

@@ -27,3 +27,12 @@ export const secretsRenewedV1 = z.object({
   left: z.array(secretKeyId).max(16),
   kept: z.array(z.object({ secret_key: secretKeyId, under: z.array(underKey).max(100) })).max(16),
 })
+
+/**
+ * A former key was given up, with what depended on it: nothing is checked, found or opened under it any more once every process
+ * has been started without it.
+ */
+export const secretKeyGivenUpV1 = z.object({
+  secret_key: secretKeyId,
+  lost: z.array(z.object({ use: z.string().max(64), count: z.int().nonnegative() })).max(100),
+})

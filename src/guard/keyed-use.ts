@@ -5,6 +5,8 @@ export type FormerKey = {
   readonly first: boolean
   /** Null: from the beginning. */
   readonly inUseFrom: Date | null
+  /** When another came into use; null: none did. */
+  readonly inUseUntil: Date | null
 }
 
 /** `more`: counting ended there. */
@@ -26,7 +28,15 @@ export type KeyedUse = {
    * Absent where the fate is another.
    */
   readonly renew?: (after: string) => Promise<{ readonly renewed: number; readonly next: string | null }>
+  /** What of it may be lost where a key is given up, and what may not. Absent: nothing may, `under` counts it. */
+  readonly dependingOn?: (key: FormerKey) => Promise<readonly DependingOn[]>
 }
+
+/** `name` is in the plural; `prevents` says why the key cannot be given up, `loses` what is no longer possible without it. */
+export type DependingOn = { readonly name: string; readonly count: number } & (
+  | { readonly prevents: string }
+  | { readonly loses: string }
+)
 
 /** `under` names keys by id; null is the first. */
 export const tally = (

@@ -224,8 +224,8 @@ test('a rotation of SECRET_KEY makes what is kept anew; without the old key it o
   const use = secondFactorProofs({ pool, secrets: both })
   const [oldId, newId] = [ringKeyOf(oldKey).id, ringKeyOf(newKey).id]
   const keys = [
-    { id: oldId, first: true, inUseFrom: null },
-    { id: newId, first: false, inUseFrom: null },
+    { id: oldId, first: true, inUseFrom: null, inUseUntil: null },
+    { id: newId, first: false, inUseFrom: null, inUseUntil: null },
   ]
   const counts = async () =>
     Object.fromEntries([...(await use.under(keys))].map(([id, { count }]) => [id, count]))
