@@ -35,6 +35,22 @@ type Kept = Work<unknown> & { readonly key: string; readonly ended: Promise<void
 
 export type Works = ReturnType<typeof createWorks>
 
+const begun = <Result>({ key, title, owner, run }: Asked<Result>, nowMs: () => number): Kept => {
+  const work: Kept = {
+    ...{ id: ulid(), key, title, owner, startedAtMs: nowMs() },
+    ...{ progress: '', outcome: null, endedAtMs: null },
+    ended: Promise.resolve()
+      .then(() => run((text) => Object.assign(work, { progress: text })))
+      .then(
+        (result) => Object.assign(work, { outcome: { kind: 'done', result } }),
+        (error: unknown) => Object.assign(work, { outcome: { kind: 'failed', error } }),
+      )
+      .then(() => Object.assign(work, { endedAtMs: nowMs() }))
+      .then(() => undefined),
+  }
+  return work
+}
+
 export const createWorks = (nowMs: () => number = Date.now) => {
   const kept = new Map<string, Kept>()
 
@@ -46,11 +62,12 @@ export const createWorks = (nowMs: () => number = Date.now) => {
 
   /** Throws `CommandRefused` where too much goes on already. */
   const start = <Result>(
-    { key, title, owner, run }: Asked<Result>,
+    asked: Asked<Result>,
     // What was asked for by a form, which is taken once, is begun anew when it has ended.
     { again = false }: { again?: boolean } = {},
   ): Kept => {
     sweep()
+    const { key, owner } = asked
     const own = [...kept.values()].find(
       (one) => one.key === key && one.owner === owner && !(again && one.outcome !== null),
     )
@@ -60,26 +77,7 @@ export const createWorks = (nowMs: () => number = Date.now) => {
       throw new CommandRefused(
         'so much is being worked out at the moment that no more is begun; try again in a minute',
       )
-    const work: Kept = {
-      ...{
-        id: ulid(),
-        key,
-        title,
-        owner,
-        startedAtMs: nowMs(),
-        progress: '',
-        outcome: null,
-        endedAtMs: null,
-      },
-      ended: Promise.resolve()
-        .then(() => run((text) => Object.assign(work, { progress: text })))
-        .then(
-          (result) => Object.assign(work, { outcome: { kind: 'done', result } }),
-          (error: unknown) => Object.assign(work, { outcome: { kind: 'failed', error } }),
-        )
-        .then(() => Object.assign(work, { endedAtMs: nowMs() }))
-        .then(() => undefined),
-    }
+    const work = begun(asked, nowMs)
     kept.set(work.id, work)
     return work
   }
