@@ -237,6 +237,14 @@ describe('roles', () => {
     'sales-eu',
     'customer.service.us',
     'it-team',
+    'datenschutzbeauftragter',
+    'service-center',
+    'info.fi',
+    'fakturace',
+    'sekretariat-pl',
+    'postmottak',
+    'ügyfélszolgálat',
+    'księgowość',
   ])('%s is a role', (localPart) => {
     expect(inspect(`${localPart}@acme.com`).roleBased).toBe(true)
   })

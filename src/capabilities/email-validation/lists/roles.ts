@@ -45,6 +45,7 @@ const roleNames: ReadonlySet<string> = new Set(
     'employment internships internship people personnel benefits pensions invoicing bills payment cashier bookkeeping',
     'accountant finances financial controller controlling budget optout unsub nobody autoreply autoresponder domain',
     'registry peering webadmin adminteam all everybody groups hi hey hallo hola bonjour moderator moderators forum',
+    'soc hrdept hrteam police fire mayor planning permits utilities water taxes elections courts records',
     // German.
     'buero buro kontakt verwaltung vertrieb verkauf buchhaltung rechnung rechnungen bewerbung bewerbungen presse anfrage',
     'anfragen bestellung bestellungen kundenservice kundendienst kundenbetreuung sekretariat poststelle zentrale einkauf',
@@ -54,6 +55,7 @@ const roleNames: ReadonlySet<string> = new Set(
     'auftraege angebot angebote reklamation beschwerde beratung hilfe mitglieder verein vorstand schule schulleitung',
     'studium pruefungsamt bibliothek gemeinde rathaus buergerbuero stadtverwaltung bauamt ordnungsamt standesamt',
     'spenden medien werbung veranstaltungen abo leserservice leserbriefe anzeigen allgemein impressum kasse zahlung',
+    'datenschutzbeauftragter datenschutzbeauftragte mahnung hausmeister pfarramt pfarrbuero anmeldung notaufnahme',
     // French.
     'infos information informations renseignements contactez accueil administration directeur comptable compta',
     'comptabilite facture factures facturation achats ventes commerciaux commercial commerciale commande commandes',
@@ -62,6 +64,7 @@ const roleNames: ReadonlySet<string> = new Set(
     'formation formations recrutement communication publicite abonnement abonnements adherents adhesion inscription',
     'inscriptions scolarite etudiants bibliotheque mairie urbanisme etatcivil juridique reclamation reclamations',
     'evenements evenementiel location locations gestion syndic agence boutique magasin bureau cabinet direction',
+    'stage standard dsi',
     // Spanish.
     'informacion contacto ventas compras comercial pedidos pedido facturas facturacion contabilidad administracion',
     'administrador admon gerencia direccion secretaria recepcion reservas atencionalcliente atencioncliente clientes',
@@ -69,24 +72,32 @@ const roleNames: ReadonlySet<string> = new Set(
     'seleccion curriculum prensa comunicacion comunicaciones mercadeo publicidad suscripciones eventos inscripciones',
     'admisiones alumnos estudiantes biblioteca rectoria registro tesoreria cobranza cobranzas pagos proveedores',
     'logistica almacen taller tienda oficina ayuntamiento alcaldia denuncias quejas reclamos sugerencias consultas',
-    'calidad exportaciones ingenieria proyectos juridico boletin noticias',
+    'calidad exportaciones ingenieria proyectos juridico boletin noticias informes',
     // Portuguese.
     'financeiro vendas contato atendimento sac faleconosco ouvidoria suporte recrutamento curriculo curriculos vagas',
     'contabilidade faturamento cobranca nfe notafiscal administrativo administracao diretoria recepcao orcamento',
     'orcamentos licitacao licitacoes expedicao estoque almoxarifado qualidade engenharia projetos imprensa comunicacao',
     'inscricoes matriculas prefeitura gabinete loja exportacao importacao manutencao informatica cadastro adm',
     'departamentopessoal geral escritorio fornecedores tesouraria pagamentos contas contasapagar contasareceber',
-    'assinaturas fiscal',
+    'assinaturas fiscal vestibular matricula',
     // Italian.
     'informazioni contatti contatto vendite acquisti ordini preventivi fatture fatturazione contabilita amministrazione',
     'direzione segreteria prenotazioni assistenza assistenzaclienti servizioclienti clienti supporto ufficiotecnico',
     'personale risorseumane lavoro lavoraconnoi selezione stampa ufficiostampa comunicazione pubblicita redazione',
     'abbonamenti eventi iscrizioni studenti didattica protocollo comune anagrafe tributi ragioneria legale qualita',
     'magazzino spedizioni estero negozio ufficio studio pec posta reclami commerciale',
-    // Dutch, Polish, Czech, Nordic.
-    'verkoop administratie boekhouding klantenservice facturen inkoop receptie biuro kontakty sprzedaz ksiegowosc',
-    'rekrutacja sekretariat zamowienia obchod fakturace faktura fakturor ekonomi kundtjanst kundeservice salg',
-    'forsaljning bestilling',
+    // Dutch.
+    'verkoop administratie boekhouding klantenservice facturen facturatie inkoop receptie balie secretariaat',
+    'personeelszaken vacatures sollicitaties',
+    // Polish and Czech.
+    'biuro kontakty sprzedaz ksiegowosc rekrutacja sekretariat zamowienia serwis reklamacje kadry obsluga faktury',
+    'sklep iod administracja obchod fakturace podpora podatelna ucetni uctarna reklamace',
+    // Swedish, Danish, Norwegian and Finnish.
+    'faktura fakturor ekonomi kundtjanst kundeservice salg forsaljning bestilling post postmottak firmapost regnskap',
+    'bogholderi myynti asiakaspalvelu toimisto laskutus',
+    // Hungarian, Romanian and Turkish.
+    'ertekesites penzugy ugyfelszolgalat iroda vanzari contabilitate comenzi birou satis muhasebe destek bilgi iletisim',
+    'insankaynaklari',
   ].flatMap((line) => line.split(' ')),
 )
 
@@ -96,8 +107,8 @@ export const roleCount = roleNames.size
 /** What may follow a role behind a separator: whose, or where. */
 const qualifiers: ReadonlySet<string> = new Set(
   [
-    'team dept department desk office group inbox global international emea apac latam europe asia canada australia',
-    'india eu uk us usa de fr es it nl be at ch ca au in br mx jp cn',
+    'team dept department desk office center centre group inbox global international emea apac latam europe asia canada australia',
+    'india eu uk us usa de fr es it nl be at ch ca au in br mx jp cn fi se no dk pl cz pt ie nz za',
   ].flatMap((line) => line.split(' ')),
 )
 

@@ -32,17 +32,31 @@ export const repairedAddress = (text: string, reason: SyntaxReason): EmailAddres
 }
 
 const openers = `<([{'"\`«‹“‘„`
-const closers = `>)]}'"\`»›”’“.,;:!?`
+const closers = `>)]}'"\`»›”’“.,;:!?/`
 
 const mailScheme = 'mailto:'
 
-/** What is between angle brackets, or after `mailto:`, without quotation marks and punctuation around it. */
+/** What is between angle brackets, or after `mailto:` or a label, without quotation marks and punctuation around it. */
 const unwrapped = (text: string): string => {
   const open = text.lastIndexOf('<')
   const inner = open === -1 || !text.includes('@', open) ? text : text.slice(open + 1)
   const scheme = inner.toLowerCase().lastIndexOf(mailScheme)
-  return stripped(scheme === -1 ? inner : (inner.slice(scheme + mailScheme.length).split('?', 1)[0] ?? ''))
+  const bare = scheme === -1 ? inner : linked(inner.slice(scheme + mailScheme.length))
+  return stripped(withoutLabel(bare))
 }
+
+const percentCodes = /%[0-7][0-9a-f]/gi
+
+/** RFC 6068: the address ends at `?`, and its signs may be written as percent codes. */
+const linked = (link: string): string =>
+  (link.split('?', 1)[0] ?? '').replace(percentCodes, (code) =>
+    String.fromCharCode(parseInt(code.slice(1), 16)),
+  )
+
+/** `E-mail:x`, `Me: x`, `http://x`; not `john:doe`, where the colon is a slip, nor `http://ada:password`. */
+const label = /^[^:@"]*(?:mail:|:(?=\s)|:\/\/|^\/\/)(?=[^:@]*@)/i
+
+const withoutLabel = (text: string): string => text.replace(label, '')
 
 const stripped = (text: string): string => {
   let start = 0
@@ -63,8 +77,8 @@ const withOneAt = (text: string): string | null => {
   if (at === -1 || text.startsWith('"')) return at === -1 ? null : text
   let end = at
   while (text.charAt(end) === '@') end++
-  const localPart = text.slice(0, at).trimEnd()
-  const domain = text.slice(end).trimStart()
+  const localPart = narrowed(text.slice(0, at).trimEnd())
+  const domain = narrowed(text.slice(end).trimStart())
   return domain.includes('@') ? null : `${withSingleDots(localPart)}@${repairedDomain(domain)}`
 }
 
@@ -78,8 +92,9 @@ const withSingleDots = (text: string): string =>
         .join('.')
     : text
 
-/** The comma and the semicolon are beside the dot; wide letters are those of an input method that was left on. */
-const repairedDomain = (domain: string): string => {
-  const narrow = isAscii(domain) ? domain : domain.normalize('NFKC')
-  return withSingleDots(narrow.replace(/[,;]/g, '.').replace(/ ?\. ?/g, '.'))
-}
+/** Wide letters are those of an input method that was left on. */
+const narrowed = (text: string): string => (isAscii(text) ? text : text.normalize('NFKC'))
+
+/** The comma and the semicolon are beside the dot. */
+const repairedDomain = (domain: string): string =>
+  withSingleDots(domain.replace(/[,;]/g, '.').replace(/ ?\. ?/g, '.'))
