@@ -3,6 +3,8 @@ import { linesAfter, linesBefore, linesOfRequest, rowsOf, type StatementRow } fr
 
 /** The statement's pages, and the search for one call in it. */
 
+/** Of the first page, which the account's figures, lots and keys share. */
+const newestLines = 20
 const pageLines = 100
 
 /** Where a page of the statement begins: below or above a revision; null: with the newest line. */
@@ -24,18 +26,24 @@ export const statementPage = async (
   organizationId: string,
   place: StatementPlace,
 ): Promise<StatementPage> => {
-  const max = pageLines + 1
   if (place !== null && 'after' in place) {
-    const found = await rowsOf(pool, linesAfter(organizationId, { revision: place.after, max }))
+    const found = await rowsOf(
+      pool,
+      linesAfter(organizationId, { revision: place.after, max: pageLines + 1 }),
+    )
     const lines = found.slice(0, pageLines).reverse()
     const newer = found.length > pageLines ? (lines.at(0)?.revision ?? null) : null
     return { lines, older: lines.at(-1)?.revision ?? null, newer }
   }
-  const found = await rowsOf(pool, linesBefore(organizationId, { revision: place?.before ?? beyond, max }))
-  const lines = found.slice(0, pageLines)
+  const shown = place === null ? newestLines : pageLines
+  const found = await rowsOf(
+    pool,
+    linesBefore(organizationId, { revision: place?.before ?? beyond, max: shown + 1 }),
+  )
+  const lines = found.slice(0, shown)
   return {
     lines,
-    older: found.length > pageLines ? (lines.at(-1)?.revision ?? null) : null,
+    older: found.length > shown ? (lines.at(-1)?.revision ?? null) : null,
     newer: place === null ? null : (lines.at(0)?.revision ?? null),
   }
 }

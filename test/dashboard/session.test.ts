@@ -52,7 +52,7 @@ describe('signing in', () => {
     expect(answer.headers.location).toBe('/')
     const overview = await browser.get('/')
     expect(overview.statusCode).toBe(200)
-    expect(overview.body).toContain(`Signed in as <a href="/me"><strong>${ada.name}</strong></a>`)
+    expect(overview.body).toContain(`Signed in as </span><a href="/me"><strong>${ada.name}</strong></a>`)
   })
 
   test('the session cookie is HttpOnly, SameSite, for the whole host, for 12 hours; Secure where the connection is', async () => {

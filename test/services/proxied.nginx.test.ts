@@ -119,7 +119,7 @@ describe('the dashboard', () => {
       const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
       const overview = await ask(`${base}/`, client, { headers: { cookie } })
       expect(overview.status).toBe(200)
-      expect(overview.text).toContain(`Signed in as <a href="/me"><strong>${user}</strong></a>`)
+      expect(overview.text).toContain(`Signed in as </span><a href="/me"><strong>${user}</strong></a>`)
     },
   )
 

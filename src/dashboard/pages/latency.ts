@@ -14,7 +14,7 @@ export const latencySection = (
 <p class="note">From arrival to answer, of all keys, refused calls left out. Counted by each process and written once a minute: figures of operation, which are in no bill. Kept for 35 days.</p>
 ${
   latency.length === 0
-    ? html`<p class="empty">No call was answered in this time, or it is longer ago.</p>`
+    ? html`<p class="empty">No call was answered in this time, or its figures are not written yet: they come within a minute.</p>`
     : table({
         caption: 'Latency in milliseconds by capability',
         rows: latency,

@@ -66,7 +66,7 @@ ${
   viewer !== null &&
   html`<form class="who" method="post" action="/logout">
 ${csrfField(viewer.csrf)}
-<span>Signed in as <a href="/me"><strong>${viewer.user}</strong></a></span>
+<span><span class="unseen">Signed in as </span><a href="/me"><strong>${viewer.user}</strong></a></span>
 <button class="quiet" type="submit">Sign out</button>
 </form>`
 }

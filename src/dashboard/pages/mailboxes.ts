@@ -22,7 +22,7 @@ export const mailboxesPage = ({ viewer, servers, more, find }: MailboxesView): H
 <p class="note">The mail servers that e-mail checks ask, as each process knows them; put down every five seconds, those in trouble first. A breaker
 keeps checks away from a server that refuses us or is not there, and closes by itself: once its time is over one check tries.</p>
 <form class="filters" method="get" action="/operations/mailboxes">
-<p><label for="find">Server or domain holds</label>
+<p><label for="find">Server or domain contains</label>
 <input id="find" name="find" value="${find}" maxlength="253" autocomplete="off"></p>
 <p class="actions"><button class="quiet" type="submit">Find</button></p>
 </form>

@@ -68,7 +68,6 @@ ${further && html`<a href="/">First page</a>`}
 ${next !== null && html`<a href="/?after=${next}">Next page</a>`}
 </nav>
 </section>
-<p><a href="/prices">Prices</a>: what calls cost, and what is proposed.</p>
 <section aria-labelledby="projections">
 <h2 id="projections">Projections</h2>
 <p class="note">The event log ends at position ${count(head)}. Pages show what the projections have folded.</p>

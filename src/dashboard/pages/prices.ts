@@ -2,7 +2,7 @@ import { mayDo } from '../../administration/roles.ts'
 import type { RuleChange } from '../../billing/price-rules.ts'
 import type { PriceProposal, PublishedBook } from '../../billing/prices.ts'
 import type { PriceBookRule } from '../../events/prices.ts'
-import { utc } from '../format.ts'
+import { instant, utc } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import { type FormFault, faultNotice, formFields, layout, table, type Viewer } from './layout.ts'
 
@@ -37,7 +37,7 @@ ${table({
           ? html`<a href="/prices/p${row.proposal}">p${row.proposal}</a>`
           : `p${row.proposal}`,
     },
-    { head: 'From (UTC)', cell: (row) => row.effective_from },
+    { head: 'From (UTC)', cell: (row) => instant(new Date(row.effective_from)) },
     { head: 'Proposed by', cell: (row) => row.proposer },
     { head: 'Reason', cell: (row) => row.reason ?? '' },
   ],

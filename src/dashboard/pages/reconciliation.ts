@@ -6,7 +6,7 @@ import { figures } from './layout.ts'
 /** The last comparison of ledgers with their read models and with the tariff. */
 export const reconciliationSection = (last: LastReconciled | null): Html =>
   html`<section aria-labelledby="reconciliation">
-<h2 id="reconciliation">Reconciliation</h2>
+<h2 id="reconciliation">Last reconciliation</h2>
 ${
   last === null
     ? html`<p class="empty">None was made yet. One is made every night, or <a href="/reconcile">now</a>.</p>`
