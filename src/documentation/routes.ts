@@ -3,16 +3,25 @@ import { assets, referenceAssets } from './assets.ts'
 import { readGuides } from './guides.ts'
 import { guidePage, overviewPage, pageHeaders, referenceHeaders, shell } from './page.ts'
 
+/** Where people open the dashboard: at an origin that was named, or else at a port of the host that was asked. */
+type DashboardPlace = { readonly origin: string | null; readonly port: number }
+
 /** `/docs` on the API's host, for everyone: the guides, and a page that tries calls. `version`: of the document. */
 export const documentationPages =
-  ({ version }: { readonly version: string }): FastifyPluginAsync =>
+  ({
+    version,
+    dashboard,
+  }: {
+    readonly version: string
+    readonly dashboard: DashboardPlace
+  }): FastifyPluginAsync =>
   async (host) => {
     const guides = readGuides()
     const page = (path: string, text: string, headers: Readonly<Record<string, string>>): void => {
       host.get(path, (request, reply) =>
         reply
           .headers({ ...headers, 'content-type': 'text/html; charset=utf-8' })
-          .send(addressed(text, request)),
+          .send(addressed(text, request, dashboard)),
       )
     }
     page('/docs', overviewPage(guides, version), pageHeaders)
@@ -40,14 +49,22 @@ const kept = (reply: FastifyReply, compressed: boolean): FastifyReply =>
 /** What an address may be made of, so that nothing else that comes as `Host` is repeated. */
 const hostPattern = /^(?:[A-Za-z0-9.-]{1,255}|\[[0-9a-fA-F:.]{2,45}\])(?::\d{1,5})?$/
 
-/** The examples in the guides, asked of the host that shows them. */
-const addressed = (text: string, { host, protocol }: FastifyRequest): string => {
+/** The examples in the guides, asked of the host that shows them, and of its dashboard. */
+const addressed = (
+  text: string,
+  { host, hostname, protocol }: FastifyRequest,
+  { origin, port }: DashboardPlace,
+): string => {
   if (!hostPattern.test(host)) return text
-  const origin = `${protocol}://${host}`
+  const api = `${protocol}://${host}`
   return text
-    .replaceAll('http://localhost:3000', origin)
-    .replaceAll('localhost:3000', protocol === 'http' ? host : origin)
+    .replaceAll('http://localhost:3000', api)
+    .replaceAll('localhost:3000', short(api))
+    .replaceAll('localhost:3001', short(origin ?? `${protocol}://${hostname}:${port}`))
 }
+
+/** As the examples have it: curl takes http where no scheme is. */
+const short = (origin: string): string => origin.replace(/^http:\/\//, '')
 
 const referencePage = (guides: ReturnType<typeof readGuides>): string => {
   const { styles, library, script } = referenceAssets

@@ -10,15 +10,17 @@ import { documentationPages } from '../documentation/routes.ts'
 export const documentation = ({
   HOST,
   DASHBOARD_PORT,
+  DASHBOARD_URL,
   TLS_CERT,
-}: Pick<Config, 'HOST' | 'DASHBOARD_PORT' | 'TLS_CERT'>): FastifyPluginAsync => {
+}: Pick<Config, 'HOST' | 'DASHBOARD_PORT' | 'DASHBOARD_URL' | 'TLS_CERT'>): FastifyPluginAsync => {
   const callsOn = (host: 'api' | 'dashboard') =>
     capabilities.filter((one) => one.host === host).flatMap(({ calls }) => calls)
   const name = HOST.includes(':') ? `[${HOST}]` : HOST
   const text = JSON.stringify(
     openApiOf({
       ...{ api: callsOn('api'), dashboard: callsOn('dashboard'), version: service.version, examples },
-      dashboardUrl: `${TLS_CERT === undefined ? 'http' : 'https'}://${name}:${DASHBOARD_PORT}`,
+      dashboardUrl:
+        DASHBOARD_URL ?? `${TLS_CERT === undefined ? 'http' : 'https'}://${name}:${DASHBOARD_PORT}`,
     }),
   )
   return async (host) => {
@@ -33,5 +35,8 @@ export const documentation = ({
 }
 
 /** `/docs`: the pages partners read. */
-export const documentationForPeople = (): FastifyPluginAsync =>
-  documentationPages({ version: service.version })
+export const documentationForPeople = ({
+  DASHBOARD_PORT: port,
+  DASHBOARD_URL,
+}: Pick<Config, 'DASHBOARD_PORT' | 'DASHBOARD_URL'>): FastifyPluginAsync =>
+  documentationPages({ version: service.version, dashboard: { origin: DASHBOARD_URL ?? null, port } })

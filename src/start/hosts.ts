@@ -91,7 +91,7 @@ const hostOf = (
   host.register(operations({ health, showsRows: name === 'dashboard' }))
   host.register(downloads(logger))
   host.register(documentation(config))
-  if (name === 'api') host.register(documentationForPeople())
+  if (name === 'api') host.register(documentationForPeople(config))
   return host
 }
 

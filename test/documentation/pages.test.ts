@@ -1,10 +1,12 @@
 /** The pages partners read: all there, none leads nowhere, nothing on them but what is ours. */
 import { readFileSync } from 'node:fs'
 import { gunzipSync } from 'node:zlib'
+import fastify from 'fastify'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import service from '../../package.json' with { type: 'json' }
 import { errorCatalogue } from '../../src/call/errors.ts'
 import { guideOf } from '../../src/documentation/guides.ts'
+import { documentation, documentationForPeople } from '../../src/start/documentation.ts'
 import { type House, openHouse } from '../support/house.ts'
 
 let house: House
@@ -84,6 +86,24 @@ describe('the pages', () => {
     const { port } = new URL(house.apiUrl)
     const raw = await askRaw(Number(port), '/docs/quick-start', 'x"><script>alert(1)</script>')
     expect(raw).not.toContain('<script>')
+  })
+
+  test.each([
+    [undefined, 'api.example.com:8080', 'api.example.com:3401'],
+    ['https://ledger.example.com', 'api.example.com:8080', 'https://ledger.example.com'],
+    [undefined, '[::1]:8080', '[::1]:3401'],
+  ])('and of the dashboard, named as %s and asked of %s', async (named, host, shown) => {
+    const settings = { HOST: '127.0.0.1', DASHBOARD_PORT: 3401, DASHBOARD_URL: named, TLS_CERT: undefined }
+    const api = fastify()
+    api.register(documentationForPeople(settings))
+    api.register(documentation(settings))
+    const { body } = await api.inject({ url: '/docs/quick-start', headers: { host } })
+    expect(body).toContain(`curl -s ${shown}/whoami`)
+    expect(body).toContain(`curl -i ${host}/v1/email/validate`)
+    expect((await api.inject('/openapi.json')).body).toContain(
+      `"dashboard_url":{"default":"${named ?? 'http://127.0.0.1:3401'}"}`,
+    )
+    await api.close()
   })
 
   test('are answered to GET alone, and no other page is there', async () => {
