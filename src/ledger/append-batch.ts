@@ -27,7 +27,7 @@ export const appendBatch = async (
   batch: Batch,
   { eventLog, stream, reader, limits, now, observe }: BatchAppend,
 ): Promise<'written' | 'conflict'> => {
-  const { base, events, decided, contended } = batch
+  const { base, events, decided, exclusive } = batch
   const startedAt = now()
   let repeated: boolean | undefined
   try {
@@ -45,7 +45,8 @@ export const appendBatch = async (
     return 'conflict'
   }
   observe?.batch?.(decided.length, events.length, now() - startedAt)
-  if (!contended || repeated === false) return 'written'
+  // A log takes an append for one it holds only where it holds every one of its ids.
+  if (exclusive || repeated === false) return 'written'
   try {
     return (await isThere(placeOf(batch), reader)) ? 'written' : 'conflict'
   } catch (error) {

@@ -22,10 +22,10 @@ export type Batch = {
   readonly byFirstEventId: Map<string, Committed>
   bytes: number
   /**
-   * A command's key is not a fresh request id, or more than one process has the command: another one may be writing the very
-   * same ids with other bytes.
+   * It holds events whose ids no other process can write: of a command whose key is a fresh request id, and that was not
+   * passed. Of all others another process may be writing the very same ids with other bytes.
    */
-  contended: boolean
+  exclusive: boolean
 }
 
 /** The rules of a ledger. */
@@ -47,7 +47,7 @@ const newBatch = (from: Account): Batch => ({
   refused: [],
   byFirstEventId: new Map(),
   bytes: 0,
-  contended: false,
+  exclusive: false,
 })
 
 /** The commands of a batch. */
@@ -200,6 +200,7 @@ const addToBatch = (
   const committed = { events, revision, balance: balanceOf(draft, command.atMs), repeated: false, requestId }
   batch.decided.push({ queued, committed })
   // What came to nothing left no trace: the same key may come again and lead to something.
-  if (events.length > 0) byFirstEventId.set(firstEventId, committed)
-  batch.contended ||= command.key !== command.requestId || command.passed !== undefined
+  if (events.length === 0) return
+  byFirstEventId.set(firstEventId, committed)
+  batch.exclusive ||= command.key === requestId && command.passed === undefined
 }

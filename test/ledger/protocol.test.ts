@@ -688,6 +688,55 @@ describe('rule 4: conflicts', () => {
     expect(eventsOfKey('same')).toEqual(['KeyUsed', 'CreditCharged'])
   })
 
+  /** Commands decided together, in a log that does not tell whether it held an append already, with another process ahead of it. */
+  const inUntellingLog = async (keyed: string[], alone: string[]) => {
+    await opened()
+    const b = processOf('b')
+    const client = log.client('a', {
+      onAppend: async ({ expected }) => {
+        if (expected !== 1) return undefined
+        for (const key of keyed) await b.submit(org, call(key))
+        return undefined
+      },
+    })
+    const looks: number[] = []
+    const ledger = processOf('a', {
+      eventLog: {
+        ...client,
+        append: async (...append) => ({ revision: (await client.append(...append)).revision }),
+        read: async (stream, options) => {
+          if (options.max === 1) looks.push(options.from ?? 0)
+          return client.read(stream, options)
+        },
+      },
+    })
+    nowMs += 1_000
+    const again = keyed.map((key) => ({ ...call(key), requestId: `another request with the key ${key}` }))
+    const committed = Promise.all(
+      [...again, ...alone.map((key) => call(key))].map((one) => ledger.submit(org, one)),
+    )
+    return { ledger, looks, committed: await committed }
+  }
+
+  test('the same ids, in a log that does not tell so: it is looked at, and the account goes on from what is there', async () => {
+    const { ledger, looks, committed } = await inUntellingLog(['same', 'too'], [])
+    expect(committed.map(({ revision }) => revision)).toEqual([3, 5])
+    expect(looks).toEqual([5])
+    expect(await ledger.submit(org, call('next'))).toMatchObject({ revision: 7, balance: parseCredits('97') })
+    for (const key of ['same', 'too']) expect(eventsOfKey(key)).toEqual(['KeyUsed', 'CreditCharged'])
+  })
+
+  test('a call that no other process has, in a log that does not tell so: not looked at, for the log refuses it beside ids it holds', async () => {
+    const { ledger, looks, committed } = await inUntellingLog(['same'], ['alone'])
+    expect(committed).toMatchObject([
+      { revision: 3, repeated: true },
+      { revision: 5, repeated: false },
+    ])
+    expect(await ledger.submit(org, call('next'))).toMatchObject({ revision: 7, balance: parseCredits('97') })
+    expect(looks).toEqual([])
+    for (const key of ['same', 'alone']) expect(eventsOfKey(key)).toEqual(['KeyUsed', 'CreditCharged'])
+  })
+
   test('a queued call whose charge is there already is dropped as well, not only those of the refused batch', async () => {
     await opened()
     const b = processOf('b')
