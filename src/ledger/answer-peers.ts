@@ -160,16 +160,21 @@ type Serials = ReturnType<typeof createSerials>
  */
 const createSerials = () => {
   const taken = new Set<number>()
+  /** The same in the order they came, each in the place of the one that is forgotten for it: a set finds its oldest slowly. */
+  const order: number[] = []
+  let next = 0
   let forgotten = 0
   return {
     takes: (serial: number): boolean => {
       if (serial <= forgotten || taken.has(serial)) return false
-      taken.add(serial)
-      const [oldest] = taken
-      if (taken.size > serialsMax && oldest !== undefined) {
+      const oldest = order[next]
+      if (oldest !== undefined) {
         taken.delete(oldest)
         forgotten = Math.max(forgotten, oldest)
       }
+      taken.add(serial)
+      order[next] = serial
+      next = (next + 1) % serialsMax
       return true
     },
   }
