@@ -231,6 +231,7 @@ export const reserveMessage = (
 
 export const releaseMessage = (id: number) => ({ ask: 'release', id })
 
+const isObject = (data: unknown): boolean => data === Object(data) && !Array.isArray(data)
 const answer = z.discriminatedUnion('is', [
   z.object({
     is: z.literal('committed'),
@@ -239,7 +240,7 @@ const answer = z.discriminatedUnion('is', [
     repeated: z.boolean(),
     requestId: z.string().exactOptional(),
     // What the owner decided or read from the ledger: its schemas were checked there.
-    events: z.array(z.object({ type: z.string(), data: z.record(z.string(), z.unknown()) })),
+    events: z.array(z.object({ type: z.string(), data: z.custom<object>(isObject) })),
   }),
   /** The ledger's rules forbid the command. */
   z.object({ is: z.literal('refused'), message: z.string() }),

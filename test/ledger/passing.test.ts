@@ -2,7 +2,13 @@ import { expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
-import { figuresMessage, readQuestion, reserveMessage, submitMessage } from '../../src/ledger/passing.ts'
+import {
+  figuresMessage,
+  readAnswer,
+  readQuestion,
+  reserveMessage,
+  submitMessage,
+} from '../../src/ledger/passing.ts'
 
 /** What one process asks another, as it arrives there. */
 
@@ -65,4 +71,13 @@ test('a trace is passed on, and only as one', () => {
   expect(arrives(submitMessage('org', command, options))).not.toHaveProperty('command.traceId')
   // It is written into the envelope as it is.
   expect(arrives(submitMessage('org', { ...command, traceId: '","actor":"cli' }, options))).toBeNull()
+})
+
+test('events that another process tells have a type and members, or they are not understood', () => {
+  const told = (events: unknown): unknown =>
+    readAnswer({ is: 'committed', revision: 3, balance: '1', repeated: false, events })
+  expect(told([{ type: 'KeyUsed', data: { free_by: null } }])).toMatchObject({ revision: 3, balance: 1n })
+  for (const data of [undefined, null, 1, 'text', ['free_by']])
+    expect(told([{ type: 'KeyUsed', data }])).toBeNull()
+  for (const events of [{}, [null], [{ data: {} }], [{ type: 1, data: {} }]]) expect(told(events)).toBeNull()
 })
