@@ -30,6 +30,9 @@ const silenceParts = 3
 /** What a connection that is finished may take until its other end has read all of it, in milliseconds. */
 const finishMaxMs = 1_000
 
+/** So many answers leave as soon as no more come with them: whoever waits for them has work to do meanwhile. */
+const answersAtOnce = 4
+
 export class Connection {
   readonly #options: ConnectionOptions
   readonly #socket: TLSSocket
@@ -89,6 +92,9 @@ export class Connection {
     if (this.#gatheredBytes + bytes > bytesMax) this.#flush()
     this.#gathered.push(idText, json)
     this.#gatheredBytes += bytes
+    // The answers of an append come one after the other, ahead of the calls that this process itself answers then.
+    if (this.#options.carries === 'answers' && this.#gathered.length === 2 * answersAtOnce)
+      queueMicrotask(() => this.#flush())
     // After all that the operating system had for this turn. A microtask would come after each callback of it.
     this.#flushing ??= setImmediate(() => this.#flush())
     return true

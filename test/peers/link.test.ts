@@ -73,6 +73,25 @@ describe('questions and answers', () => {
     ])
   })
 
+  test('the answers of an append leave together, ahead of what else the turn does', async () => {
+    const answers: ((answer: unknown) => void)[] = []
+    const listener = await startListener({ answer: (_question, _from, answer) => answers.push(answer) })
+    const asker = await rawAsker(listener.address)
+    asker.send(['questions', ...[1, 2, 3, 4, 5, 6].flatMap((id) => [id, 'x'])])
+    await until(() => answers.length === 6)
+    const [last, ...first] = answers.toReversed()
+    for (const answer of first) answer('of the append')
+    await null
+    last?.('of what came after it')
+    await until(() => asker.messages.length === 3)
+    const together = [1, 2, 3, 4, 5].toReversed().flatMap((id) => [id, 'of the append'])
+    expect(asker.messages).toEqual([
+      ['state', 'taking'],
+      ['answers', ...together],
+      ['answers', 6, 'of what came after it'],
+    ])
+  })
+
   test('a turn of more than a frame may hold is several frames; a question of more is not sent', async () => {
     const listener = await startListener()
     const link = await readyLink(listener.address)
