@@ -16,11 +16,12 @@ export const capabilities = [ipLookup, emailValidation, profile, pixel, whoami, 
 
 /** What the processes know of mail servers. */
 export { type MailServer, mailServers } from './email-validation/mailbox/servers.ts'
-/** What people do with the pixel on the dashboard. */
+/** What people do with the pixel. */
 export {
   type CountedRules,
   createPixelControls,
   type PixelChange,
   type PixelControls,
+  pixelChangeOf,
   pixelChanges,
 } from './pixel/controls.ts'

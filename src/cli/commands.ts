@@ -14,6 +14,7 @@ import { keyCommands } from './key.ts'
 import { ledgerCommands } from './ledger.ts'
 import { migrateCommand } from './migrate.ts'
 import { organizationCommands } from './organization.ts'
+import { pixelCommands } from './pixel.ts'
 import { priceCommands } from './price.ts'
 import { processCommands } from './process.ts'
 import { projectionCommands } from './projection.ts'
@@ -42,6 +43,7 @@ export const commands: readonly Command[] = [
   ...seedCommands,
   ...userCommands,
   ...webhookCommands,
+  ...pixelCommands,
   ...commandsOf(capabilities),
   ...epochKeyCommands,
   ...secretsCommands,

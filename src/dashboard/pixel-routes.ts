@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
-import { type PixelDayPlace, pixelDaysOf, pixelHitsSince } from '../../projections/pixel-days.ts'
+import type { PixelDayPlace } from '../../projections/pixel-days.ts'
 import { provedOperator } from '../administration/operator.ts'
+import { pixelHits, searchedDomain } from '../administration/pixel-hits.ts'
 import { type PixelChange, pixelChanges } from '../capabilities/index.ts'
 import { type Form, formOf } from './form.ts'
 import {
@@ -14,15 +15,12 @@ import {
 import type { FormFault, Viewer } from './pages/layout.ts'
 import { type PixelView, pixelPage } from './pages/pixel.ts'
 import type { AccountRow } from './queries.ts'
-import { rowsOf } from './queries.ts'
 
 /** The pixel of one organization: what its keys do by calls, people do here. */
 
 const path = '/organizations/:organization/pixel'
 const rulesShown = 50
 const daysShown = 50
-const dayMs = 86_400_000
-const figureDays = 30
 
 export const pixelRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   pages.get<OrganizationParams>(path, async (request, reply) => {
@@ -79,36 +77,19 @@ const pageOf = async (
 ) => {
   const id = account.organization_id
   const atMs = Date.now()
-  const [find, of] = [searched(query.text('find')), searched(query.text('of'))]
-  const since = new Date(atMs - (figureDays - 1) * dayMs).toISOString().slice(0, 10)
-  const [rules, [hits], days] = await Promise.all([
+  const [find, of] = [searchedDomain(query.text('find')), searchedDomain(query.text('of'))]
+  const [rules, { sums: hits, days, until }] = await Promise.all([
     pixel.rules(id, { search: find, after: query.text('after'), max: rulesShown, atMs }),
-    rowsOf(pool, pixelHitsSince(id, since)),
-    rowsOf(
-      pool,
-      pixelDaysOf(id, {
-        domain: of === '' ? null : of,
-        after: placeIn(query.text('until')),
-        max: daysShown + 1,
-      }),
-    ),
+    pixelHits(pool, id, {
+      ...{ domain: of === '' ? null : of, after: placeIn(query.text('until')) },
+      ...{ max: daysShown, atMs },
+    }),
   ])
-  const last = days.length > daysShown ? days.at(daysShown - 1) : undefined
   return pixelPage({
-    ...{ ...shown, account, rules, find, of },
-    hits: hits ?? { fired: '0', refused: '0' },
-    days: days.slice(0, daysShown),
-    until: last === undefined ? null : `${last.day} ${last.domain}`,
+    ...{ ...shown, account, rules, find, of, hits, days },
+    until: until === null ? null : `${until.day} ${until.domain}`,
   })
 }
-
-/** What no domain holds is not asked for: PostgreSQL refuses a text with U+0000. */
-const searched = (text: string): string =>
-  text
-    .trim()
-    .toLowerCase()
-    .replaceAll(/[^a-z0-9.-]/g, '')
-    .slice(0, 253)
 
 const placePattern = /^(\d{4}-\d{2}-\d{2}) ([a-z0-9.-]{0,253})$/
 

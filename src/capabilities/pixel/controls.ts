@@ -109,7 +109,7 @@ export const createPixelControls = ({ eventLog, url, redisUrl, logger }: Control
       return { ...found, rules, uncounted: used === null }
     },
     change: async (organizationId, { kind, text }, cause) => {
-      const { changed, tooMany } = await change(organizationId, commandOf(kind, text), cause)
+      const { changed, tooMany } = await change(organizationId, pixelChangeOf(kind, text), cause)
       if (tooMany) throw new InputFault('domain', `there are ${rulesMax} rules; remove one first`)
       return { changed }
     },
@@ -119,8 +119,8 @@ export const createPixelControls = ({ eventLog, url, redisUrl, logger }: Control
   }
 }
 
-/** Throws `InputFault`. */
-const commandOf = (kind: PixelChange, text: (name: string) => string): RuleCommand => {
+/** What is asked for, as typed. Throws `InputFault`, by the rules of the calls that make such a change. */
+export const pixelChangeOf = (kind: PixelChange, text: (name: string) => string): RuleCommand => {
   const body = { domain: text('domain').trim(), period: text('period'), number: numberIn(text('number')) }
   switch (kind) {
     case 'limit':
