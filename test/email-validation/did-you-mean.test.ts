@@ -5,7 +5,13 @@ import { readList, vendoredListFolder } from '../../src/capabilities/email-valid
 import { vendoredDomains } from '../../src/capabilities/email-validation/lists/listed-domains.ts'
 import { siftLists } from '../../src/capabilities/email-validation/lists/sieve.ts'
 import { slipsBetween } from '../../src/capabilities/email-validation/lists/slips.ts'
-import { foundLaterMistyped, foundMistyped, mistyped, realDomains } from './did-you-mean-corpus.ts'
+import {
+  formMistyped,
+  foundLaterMistyped,
+  foundMistyped,
+  mistyped,
+  realDomains,
+} from './did-you-mean-corpus.ts'
 
 const { curated, raw, kindOf } = vendoredDomains()
 const suggestDomain = (domain: string) => suggestionFor(domain, kindOf)
@@ -16,7 +22,9 @@ const listed = [
 ]
 const rightOf = (pairs: typeof mistyped) => pairs.filter(([slip, meant]) => suggestDomain(slip) === meant)
 const right = rightOf(mistyped)
-const wrong = mistyped.filter(([slip, meant]) => ![meant, null].includes(suggestDomain(slip)))
+const wrongOf = (pairs: typeof mistyped) =>
+  pairs.filter(([slip, meant]) => ![meant, null].includes(suggestDomain(slip)))
+const wrong = wrongOf(mistyped)
 const falseOf = (domains: readonly string[]): string[] =>
   domains.filter((domain) => suggestDomain(domain) !== null)
 
@@ -34,9 +42,13 @@ describe('mistyped provider domains', () => {
   test(`at least 85 % of those found later: ${rightOf(foundLaterMistyped).length} of ${foundLaterMistyped.length}, and none wrong`, () => {
     expect(foundLaterMistyped.length).toBeGreaterThanOrEqual(200)
     expect(rightOf(foundLaterMistyped).length / foundLaterMistyped.length).toBeGreaterThanOrEqual(0.85)
-    expect(
-      foundLaterMistyped.filter(([slip, meant]) => ![meant, null].includes(suggestDomain(slip))),
-    ).toEqual([])
+    expect(wrongOf(foundLaterMistyped)).toEqual([])
+  })
+
+  test(`at least 80 % of the rest that forms look for: ${rightOf(formMistyped).length} of ${formMistyped.length}, and none wrong`, () => {
+    expect(formMistyped.length).toBeGreaterThanOrEqual(200)
+    expect(rightOf(formMistyped).length / formMistyped.length).toBeGreaterThanOrEqual(0.8)
+    expect(wrongOf(formMistyped)).toEqual([])
   })
 
   test(`what is not corrected gets no suggestion rather than a wrong one: ${wrong.length} wrong`, () => {
@@ -87,6 +99,8 @@ describe('mistyped provider domains', () => {
     ['fre.fr', 'free.fr'],
     ['reddifmail.com', 'rediffmail.com'],
     ['web.de.com', 'web.de'],
+    ['uol.con.br', 'uol.com.br'],
+    ['yahoo.oc.in', 'yahoo.co.in'],
   ])('%s is a slip of %s', (slip, meant) => {
     expect(suggestDomain(slip)).toBe(meant)
   })

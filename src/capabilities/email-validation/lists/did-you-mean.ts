@@ -31,7 +31,10 @@ const substitutionLengthMax = 6
 const slipsOfEndings: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ['com', new Set(['c', 'co', 'cm', 'om', 'cam', 'comm', 'con', 'vom', 'xom', 'cim'])],
   ['net', new Set(['ne', 'et'])],
+  ['me', new Set(['ne'])],
 ])
+/** What stands before a country: `con.br`, `oc.in`, `co.br`. */
+const beforeCountry = ['com', 'co']
 
 /**
  * The provider's domain that the given one is a slip of; null where there is none, or the domain is listed as one that
@@ -160,6 +163,9 @@ const correctedEnding = (ending: string, { endings, sole, big }: ProviderName): 
   if (endings.includes(ending)) return ending
   const country = ending.endsWith('.com') ? ending.slice(0, -4) : ''
   if (country !== '' && endings.includes(country)) return country
+  const [before = '', behind] = ending.split('.', 2)
+  const corrected = beforeCountry.find((meant) => endings.includes(`${meant}.${behind}`))
+  if (corrected !== undefined && slipsBetween(before, corrected, 1) === 1) return `${corrected}.${behind}`
   const [first = ''] = endings
   if (ending === '' || ending === `${first}.${first}` || ending === first + first) return first
   if (slipsOfEndings.get(first)?.has(ending) === true) return sole || big || ending !== 'co' ? first : null
