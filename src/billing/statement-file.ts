@@ -1,6 +1,7 @@
 import { formatCredits } from './money.ts'
 import { type Month, monthAfter, monthStart } from './months.ts'
 import { closedTotals, type StatementLine, type StatementSummary } from './statement.ts'
+import type { LineContent } from './statement-line.ts'
 
 /**
  * A statement as a file: JSON Lines, and CSV. Both begin with the opening balance and end with the closing one. Of a closed
@@ -21,59 +22,94 @@ export type StatementForm = {
   readonly foot: (head: StatementHead, summary: StatementSummary, openAsOf: number | null) => string
 }
 
+type Cell = string | number | null
 type Column = {
   readonly name: string
-  readonly of: (line: StatementLine) => string | number | null
   /** Holds text, which a spreadsheet must not take for a formula. */
   readonly text?: true
-}
+} & (
+  | { readonly of: (line: StatementLine) => Cell }
+  /** The same on every line that says the same. */
+  | { readonly says: (content: LineContent) => Cell }
+)
 
 const columns: readonly Column[] = [
-  { name: 'revision', of: ({ revision }) => revision },
-  { name: 'event_id', of: ({ eventId }) => eventId, text: true },
-  { name: 'effective_at', of: ({ effectiveAt }) => effectiveAt, text: true },
-  { name: 'recorded_at', of: ({ recordedAt }) => recordedAt, text: true },
-  { name: 'kind', of: ({ kind }) => kind, text: true },
-  { name: 'request_id', of: ({ requestId }) => requestId, text: true },
-  { name: 'key_id', of: ({ keyId }) => keyId, text: true },
-  { name: 'capability', of: ({ capability }) => capability, text: true },
-  { name: 'outcome', of: ({ outcome }) => outcome, text: true },
-  { name: 'code', of: ({ code }) => code, text: true },
-  { name: 'sku', of: ({ sku }) => sku, text: true },
-  { name: 'rule', of: ({ rule }) => rule, text: true },
-  { name: 'rule_version', of: ({ ruleVersion }) => ruleVersion },
-  { name: 'price_book_version', of: ({ priceBookVersion }) => priceBookVersion },
-  { name: 'override', of: ({ override }) => override, text: true },
-  { name: 'calls', of: ({ calls }) => calls },
-  { name: 'amount', of: ({ amount }) => formatCredits(amount) },
+  { name: 'revision', of: ({ record }) => record.revision },
+  { name: 'event_id', of: ({ record }) => record.eventId, text: true },
+  { name: 'effective_at', of: ({ record }) => record.metadata.effective_at, text: true },
+  { name: 'recorded_at', of: ({ record }) => record.metadata.recorded_at ?? null, text: true },
+  { name: 'kind', says: ({ kind }) => kind, text: true },
+  { name: 'request_id', of: ({ record }) => record.metadata.request_id ?? null, text: true },
+  { name: 'key_id', says: ({ keyId }) => keyId, text: true },
+  { name: 'capability', says: ({ capability }) => capability, text: true },
+  { name: 'outcome', says: ({ outcome }) => outcome, text: true },
+  { name: 'code', says: ({ code }) => code, text: true },
+  { name: 'sku', says: ({ sku }) => sku, text: true },
+  { name: 'rule', says: ({ rule }) => rule, text: true },
+  { name: 'rule_version', says: ({ ruleVersion }) => ruleVersion },
+  { name: 'price_book_version', says: ({ priceBookVersion }) => priceBookVersion },
+  { name: 'override', says: ({ override }) => override, text: true },
+  { name: 'calls', says: ({ calls }) => calls },
+  { name: 'amount', says: ({ amount }) => formatCredits(amount) },
   { name: 'balance', of: ({ balance }) => formatCredits(balance) },
-  { name: 'grant_id', of: ({ grantId }) => grantId, text: true },
-  { name: 'expires_at', of: ({ expiresAt }) => expiresAt, text: true },
-  { name: 'adjusts', of: ({ adjusts }) => adjusts, text: true },
-  { name: 'rerate_run', of: ({ rerateRun }) => rerateRun, text: true },
-  { name: 'reference', of: ({ reference }) => reference, text: true },
-  { name: 'reason', of: ({ reason }) => reason, text: true },
-  { name: 'actor', of: ({ actor }) => actor, text: true },
+  { name: 'grant_id', says: ({ grantId }) => grantId, text: true },
+  { name: 'expires_at', says: ({ expiresAt }) => expiresAt, text: true },
+  { name: 'adjusts', says: ({ adjusts }) => adjusts, text: true },
+  { name: 'rerate_run', says: ({ rerateRun }) => rerateRun, text: true },
+  { name: 'reference', says: ({ reference }) => reference, text: true },
+  { name: 'reason', says: ({ reason }) => reason, text: true },
+  { name: 'actor', of: ({ record }) => record.metadata.actor, text: true },
   { name: 'corrects_month', of: ({ corrects }) => corrects, text: true },
 ]
+
+type OwnColumn = Extract<Column, { readonly of: unknown }>
+type Said = { readonly at: number; readonly columns: readonly Extract<Column, { readonly says: unknown }>[] }
+
+/** The columns in their order, those next to each other that lines share as one: their text is put together once for all these lines. */
+const runs: readonly (OwnColumn | Said)[] = (() => {
+  const found: (OwnColumn | Said)[] = []
+  let at = 0
+  for (const column of columns) {
+    const last = found.at(-1)
+    if ('of' in column) found.push(column)
+    else if (last !== undefined && 'at' in last)
+      found[found.length - 1] = { ...last, columns: [...last.columns, column] }
+    else found.push({ at: at++, columns: [column] })
+  }
+  return found
+})()
+
+/** A line of cells, each with what separates it from the one before it. */
+const rowOf = (cell: (column: Column, value: Cell) => string): ((line: StatementLine) => string) => {
+  const shared = new WeakMap<LineContent, readonly string[]>()
+  const sharedOf = (content: LineContent): readonly string[] => {
+    const texts = runs.flatMap((run) =>
+      'at' in run ? run.columns.map((column) => cell(column, column.says(content))).join('') : [],
+    )
+    shared.set(content, texts)
+    return texts
+  }
+  return (line) => {
+    const texts = shared.get(line.content) ?? sharedOf(line.content)
+    let row = ''
+    for (const run of runs) row += 'at' in run ? texts[run.at] : cell(run, run.of(line))
+    return row
+  }
+}
 
 /** Most texts need no escape, and looking is cheaper than escaping. */
 const plain = /^[\x20\x21\x23-\x5b\x5d-\x7e]*$/
 const jsonText = (text: string): string => (plain.test(text) ? `"${text}"` : JSON.stringify(text))
 
 const [firstColumn] = columns
-const jsonNames = columns.map(({ name }) => `"${name}":`)
+const jsonNames = new Map(
+  columns.map((column) => [column, `${column === firstColumn ? '{' : ','}"${column.name}":`]),
+)
 
-/** Members that say nothing are left out. Amounts are canonical decimals, as everywhere on the wire. */
-const jsonLine = (line: StatementLine): string => {
-  let members = ''
-  for (let i = 0; i < columns.length; i++) {
-    const value = columns[i]?.of(line) ?? null
-    if (value === null) continue
-    members += `${members === '' ? '{' : ','}${jsonNames[i]}${typeof value === 'number' ? value : jsonText(value)}`
-  }
-  return `${members}}\n`
-}
+/** Members that say nothing are left out; the first one always says something. Amounts are canonical decimals, as everywhere on the wire. */
+const jsonRow = rowOf((column, value) =>
+  value === null ? '' : `${jsonNames.get(column)}${typeof value === 'number' ? value : jsonText(value)}`,
+)
 
 export const jsonLines: StatementForm = {
   head: ({ organizationId, name, month }, opening) =>
@@ -86,7 +122,7 @@ export const jsonLines: StatementForm = {
       until: monthStart(monthAfter(month)),
       balance: formatCredits(opening),
     })}\n`,
-  line: jsonLine,
+  line: (line) => `${jsonRow(line)}}\n`,
   foot: ({ month }, summary, openAsOf) =>
     `${JSON.stringify({
       kind: 'closing',
@@ -126,37 +162,31 @@ const quoted = (text: string): string => (/[",\r\n]/.test(text) ? `"${text.repla
 /** A spreadsheet takes a cell that begins like this for a formula: an apostrophe makes it text. */
 const guarded = (text: string): string => (/^[=+\-@\t\r]/.test(text) ? `'${text}` : text)
 
-const csvRow = (cells: readonly (string | number | null)[]): string => `${cells.join(',')}\r\n`
+const harmless = /^[A-Za-z0-9_.:][A-Za-z0-9_.:-]*$/
 
-const harmless = /^[A-Za-z0-9_.:-]*$/
-
-const csvCell = (column: Column, value: string | number | null): string => {
+const csvText = (column: Column, value: Cell): string => {
   if (value === null) return ''
   if (typeof value === 'number' || column.text !== true) return String(value)
-  return harmless.test(value) && !value.startsWith('-') ? value : quoted(guarded(value))
+  return harmless.test(value) ? value : quoted(guarded(value))
 }
 
-const csvCells = (cellOf: (column: Column) => string | number | null): string => {
-  let row = ''
-  for (const column of columns)
-    row += `${column === firstColumn ? '' : ','}${csvCell(column, cellOf(column))}`
-  return `${row}\r\n`
-}
+const csvCell = (column: Column, value: Cell): string =>
+  column === firstColumn ? csvText(column, value) : `,${csvText(column, value)}`
 
-const balanceRow = (kind: string, effectiveAt: string, balance: bigint): string =>
-  csvCells(({ name }) =>
-    name === 'kind'
-      ? kind
-      : name === 'effective_at'
-        ? effectiveAt
-        : name === 'balance'
-          ? formatCredits(balance)
-          : null,
-  )
+const csvRow = rowOf(csvCell)
+
+const balanceRow = (kind: string, effectiveAt: string, balance: bigint): string => {
+  const cells: Readonly<Record<string, string>> = {
+    kind,
+    effective_at: effectiveAt,
+    balance: formatCredits(balance),
+  }
+  return `${columns.map((column) => csvCell(column, cells[column.name] ?? null)).join('')}\r\n`
+}
 
 export const csv: StatementForm = {
   head: ({ month }, opening) =>
-    `${csvRow(columns.map(({ name }) => name))}${balanceRow('opening', monthStart(month), opening)}`,
-  line: (line) => csvCells(({ of }) => of(line)),
+    `${columns.map(({ name }) => name).join(',')}\r\n${balanceRow('opening', monthStart(month), opening)}`,
+  line: (line) => `${csvRow(line)}\r\n`,
   foot: ({ month }, { closing }) => balanceRow('closing', monthStart(monthAfter(month)), closing),
 }

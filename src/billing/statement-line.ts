@@ -2,7 +2,6 @@ import type { LedgerEvent } from '../events/catalogue.ts'
 import type { CreditAdjusted } from '../events/credits.ts'
 import type { EventMetadata } from '../events/envelope.ts'
 import { type MicroCredits, parseCredits } from './money.ts'
-import type { Month } from './months.ts'
 import { overrideAt, type PriceOverrideEntry, withOverride, withoutOverride } from './price-overrides.ts'
 
 /** What an event of a ledger says on a statement: one line for each price of a call, and one for anything else. */
@@ -27,16 +26,12 @@ export type LineKind =
   | CreditAdjusted['kind']
   | 'expiry'
 
-/** `amount` is what the balance changed by: below zero for charges and expiries. */
-export type MovementLine = {
+/**
+ * What a line says but when, for whom and of which event. Lines that say the same have the same object: a month has millions of them, and
+ * few that differ. `amount` is what the balance changed by: below zero for charges and expiries.
+ */
+export type LineContent = {
   readonly kind: LineKind
-  readonly revision: number
-  readonly eventId: string
-  readonly effectiveAt: string
-  /** Null in what earlier releases wrote. */
-  readonly recordedAt: string | null
-  readonly requestId: string | null
-  readonly actor: string
   readonly amount: MicroCredits
   /** How many calls the line is of; 0 for the second price of a call, and for what is no call. */
   readonly calls: number
@@ -57,10 +52,6 @@ export type MovementLine = {
   readonly rerateRun: string | null
   readonly reference: string | null
   readonly reason: string | null
-  /** The closed month it would have counted in. */
-  readonly corrects: Month | null
-  /** The balance after it; 0 until it is on a statement. */
-  balance: MicroCredits
 }
 
 type RecordOf<T extends LedgerEvent['type']> = Extract<LedgerRecord, { readonly type: T }>
@@ -95,8 +86,8 @@ export const createOwnPrices = () => {
       }
     },
     /** The event that set the price which this one is; null: it is the price book's. */
+    none: () => bySku.size === 0,
     of: (sku: string, amount: MicroCredits, effectiveAt: string): string | null => {
-      if (bySku.size === 0) return null
       const own = overrideAt(bySku.get(sku), Date.parse(effectiveAt))
       return own !== undefined && own.amount === amount ? own.eventId : null
     },
@@ -104,116 +95,130 @@ export const createOwnPrices = () => {
 }
 export type OwnPrices = ReturnType<typeof createOwnPrices>
 
-/** The lines of a charge, and of the call it was made for; `call` is null where that is not the event before it. */
-export const chargeLines = (
-  charge: RecordOf<'CreditCharged'>,
-  call: RecordOf<'KeyUsed'> | null,
-  { ownPrices, corrects }: { ownPrices: OwnPrices; corrects: Month | null },
-): MovementLine[] => {
-  const base = blank(charge, 'charge', corrects)
+type Charge = RecordOf<'CreditCharged'>
+type Call = RecordOf<'KeyUsed'>
+
+/** Of charges and calls that say the same, by what they have in common: the object that `recordOf` gives all of them. */
+const charged = new WeakMap<object, WeakMap<object, readonly LineContent[]>>()
+const free = new WeakMap<object, LineContent>()
+const overridden = new WeakMap<LineContent, Map<string, LineContent>>()
+
+const once = <Key extends object, Value>(memo: WeakMap<Key, Value>, key: Key, make: () => Value): Value => {
+  const known = memo.get(key)
+  if (known !== undefined) return known
+  const made = make()
+  memo.set(key, made)
+  return made
+}
+
+/** What the lines of a charge say, and of the call it was made for; `call` is null where that is not the event before it. */
+export const chargeContents = (
+  charge: Charge,
+  call: Call | null,
+  ownPrices: OwnPrices,
+): readonly LineContent[] => {
+  const { lines } = charge.data
+  const ofCharge = once(charged, lines, () => new WeakMap())
+  const contents = once(ofCharge, call?.data ?? lines, () => chargedFor(charge, call))
+  return ownPrices.none()
+    ? contents
+    : contents.map((content) => {
+        const own = ownPrices.of(content.sku ?? '', -content.amount, charge.metadata.effective_at)
+        return own === null ? content : withOwnPrice(content, own)
+      })
+}
+
+const withOwnPrice = (content: LineContent, override: string): LineContent => {
+  const known = once(overridden, content, () => new Map())
+  const priced = known.get(override) ?? { ...content, override }
+  known.set(override, priced)
+  return priced
+}
+
+const chargedFor = (charge: Charge, call: Call | null): LineContent[] => {
   let total = 0n
-  const lines = charge.data.lines.map(({ sku, amount, rule, rule_version }, i) => {
+  const contents = charge.data.lines.map(({ sku, amount, rule, rule_version }, i) => {
     const micro = parseCredits(amount)
     total += micro
-    return {
-      ...base,
-      amount: -micro,
-      calls: i === 0 ? 1 : 0,
-      keyId: call?.data.key_id ?? null,
-      capability: call?.data.capability ?? null,
-      outcome: call?.data.outcome ?? null,
-      code: call?.data.code ?? null,
-      sku,
-      rule,
-      ruleVersion: rule_version,
+    return contentOf('charge', {
+      ...{ amount: -micro, calls: i === 0 ? 1 : 0, sku, rule, ruleVersion: rule_version },
+      ...(call === null ? {} : calledAs(call)),
       priceBookVersion: charge.data.price_book_version,
-      override: ownPrices.of(sku, micro, base.effectiveAt),
-    }
+    })
   })
   if (total !== parseCredits(charge.data.amount))
     throw new Error(
       `the lines of charge ${charge.data.charge_id} at revision ${charge.revision} do not sum to its amount`,
     )
-  return lines
+  return contents
 }
 
-/** The line of anything but a charge; null for what says nothing on a statement. */
-export const lineOf = (record: LedgerRecord, corrects: Month | null): MovementLine | null => {
+const calledAs = ({ data }: Call) => ({
+  keyId: data.key_id,
+  capability: data.capability,
+  outcome: data.outcome,
+  code: data.code ?? null,
+})
+
+/** What the line of anything but a charge says; null for what has none. */
+export const lineContent = (record: LedgerRecord): LineContent | null => {
   switch (record.type) {
     case 'KeyUsed':
-      return callLine(record, corrects)
+      return once(free, record.data, () => freeCall(record))
     case 'CallsRefused':
-      return {
-        ...blank(record, 'refused_calls', corrects),
+      return contentOf('refused_calls', {
         calls: record.data.counts.reduce((sum, { count }) => sum + count, 0),
         keyId: record.data.key_id,
         outcome: record.data.outcome,
         code: record.data.code,
         rule: record.data.free_by.rule,
         ruleVersion: record.data.free_by.rule_version,
-      }
+      })
     case 'RateLimitExceeded':
-      return {
-        ...blank(record, 'rate_limited', corrects),
+      return contentOf('rate_limited', {
         calls: record.data.count,
         keyId: record.data.key_id,
         reason: record.data.policy,
-      }
+      })
     case 'CreditGranted':
-      return {
-        ...blank(record, 'grant', corrects),
+      return contentOf('grant', {
         amount: parseCredits(record.data.amount),
         grantId: record.data.grant_id,
         expiresAt: record.data.expires_at,
         reference: record.data.reference,
         reason: record.data.reason,
-      }
+      })
     case 'CreditExpired':
-      return {
-        ...blank(record, 'expiry', corrects),
+      return contentOf('expiry', {
         amount: -parseCredits(record.data.amount),
         grantId: record.data.grant_id,
-      }
+      })
     case 'CreditAdjusted':
-      return adjustmentLine(record, corrects)
+      return adjustment(record)
     default:
       return null
   }
 }
 
-const callLine = (record: RecordOf<'KeyUsed'>, corrects: Month | null): MovementLine => ({
-  ...blank(record, 'call', corrects),
-  calls: 1,
-  keyId: record.data.key_id,
-  capability: record.data.capability,
-  outcome: record.data.outcome,
-  code: record.data.code ?? null,
-  rule: record.data.free_by?.rule ?? null,
-  ruleVersion: record.data.free_by?.rule_version ?? null,
-})
+const freeCall = (call: Call): LineContent =>
+  contentOf('call', {
+    ...calledAs(call),
+    calls: 1,
+    rule: call.data.free_by?.rule ?? null,
+    ruleVersion: call.data.free_by?.rule_version ?? null,
+  })
 
-const adjustmentLine = (record: RecordOf<'CreditAdjusted'>, corrects: Month | null): MovementLine => ({
-  ...blank(record, record.data.kind, corrects),
-  amount: parseCredits(record.data.amount),
-  // A lot that was taken back is the one it drew from.
-  grantId: record.data.kind === 'void' ? (record.data.allocations[0]?.grant_id ?? null) : null,
-  adjusts: record.data.adjusts,
-  rerateRun: record.data.rerate_run,
-  reason: record.data.reason,
-})
+const adjustment = ({ data }: RecordOf<'CreditAdjusted'>): LineContent =>
+  contentOf(data.kind, {
+    amount: parseCredits(data.amount),
+    // A lot that was taken back is the one it drew from.
+    grantId: data.kind === 'void' ? (data.allocations[0]?.grant_id ?? null) : null,
+    adjusts: data.adjusts,
+    rerateRun: data.rerate_run,
+    reason: data.reason,
+  })
 
-const blank = (
-  { revision, eventId, metadata }: LedgerRecord,
-  kind: LineKind,
-  corrects: Month | null,
-): MovementLine => ({
-  kind,
-  revision,
-  eventId,
-  effectiveAt: metadata.effective_at,
-  recordedAt: metadata.recorded_at ?? null,
-  requestId: metadata.request_id ?? null,
-  actor: metadata.actor,
+const contentOf = (kind: LineKind, says: Partial<LineContent>): LineContent => ({
   amount: 0n,
   calls: 0,
   keyId: null,
@@ -231,6 +236,6 @@ const blank = (
   rerateRun: null,
   reference: null,
   reason: null,
-  corrects,
-  balance: 0n,
+  ...says,
+  kind,
 })

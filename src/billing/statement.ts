@@ -3,11 +3,11 @@ import type { MonthClosed } from '../events/credits.ts'
 import { formatCredits, type MicroCredits, parseCredits } from './money.ts'
 import type { Month } from './months.ts'
 import {
-  chargeLines,
+  chargeContents,
   type LedgerRecord,
+  type LineContent,
   type LineKind,
-  lineOf,
-  type MovementLine,
+  lineContent,
   type OwnPrices,
 } from './statement-line.ts'
 
@@ -18,7 +18,14 @@ import {
  * written off.
  */
 
-export type StatementLine = Readonly<MovementLine>
+export type StatementLine = {
+  readonly record: LedgerRecord
+  readonly content: LineContent
+  /** The closed month it would have counted in. */
+  readonly corrects: Month | null
+  /** The balance after it. */
+  readonly balance: MicroCredits
+}
 
 /** What was charged by one price, or how many calls one rule made free. */
 type CallGroup = {
@@ -75,57 +82,52 @@ export const createStatement = (month: Month, opening: MicroCredits, ownPrices: 
   let waiting: Extract<LedgerRecord, { type: 'KeyUsed' }> | null = null
   const totals = createTotals()
 
-  const withBalance = (line: MovementLine): StatementLine => {
-    balance += line.amount
+  const lineOf = (record: LedgerRecord, content: LineContent): StatementLine => {
+    const { effective_at } = record.metadata
+    const corrects = effective_at.startsWith(month) ? null : effective_at.slice(0, 7)
+    balance += content.amount
     lines++
-    totals.add(line)
-    line.balance = balance
-    return line
+    totals.add(content, corrects)
+    return { record, content, corrects, balance }
   }
-  const correctedBy = ({ metadata }: LedgerRecord): Month | null =>
-    metadata.effective_at.startsWith(month) ? null : metadata.effective_at.slice(0, 7)
+  const tell = (record: LedgerRecord, into: StatementLine[]): void => {
+    const content = lineContent(record)
+    if (content !== null) into.push(lineOf(record, content))
+  }
   /** A call that no charge follows. */
-  const free = (): StatementLine[] => {
-    const line = waiting === null ? null : lineOf(waiting, correctedBy(waiting))
+  const end = (into: StatementLine[]): void => {
+    if (waiting !== null) tell(waiting, into)
     waiting = null
-    return line === null ? [] : [withBalance(line)]
   }
 
   return {
-    /** The lines that are known now: those of a call are when it is known whether a charge follows. */
-    add: (record: LedgerRecord): StatementLine[] => {
-      if (record.type === 'CreditCharged') {
-        const call = waiting !== null && record.metadata.causation_id === waiting.eventId ? waiting : null
-        const before = call === null ? free() : []
-        waiting = null
-        const charged = chargeLines(record, call, { ownPrices, corrects: correctedBy(record) })
-        return [...before, ...charged.map(withBalance)]
-      }
-      const before = free()
-      if (record.type === 'KeyUsed') {
-        waiting = record
-        return before
-      }
-      const line = lineOf(record, correctedBy(record))
-      if (line !== null) before.push(withBalance(line))
-      return before
+    /** Appends the lines that are known now: those of a call are when it is known whether a charge follows. */
+    add: (record: LedgerRecord, into: StatementLine[]): void => {
+      const call =
+        record.type === 'CreditCharged' && record.metadata.causation_id === waiting?.eventId ? waiting : null
+      if (call === null) end(into)
+      waiting = null
+      if (record.type === 'CreditCharged')
+        for (const content of chargeContents(record, call, ownPrices)) into.push(lineOf(record, content))
+      else if (record.type === 'KeyUsed') waiting = record
+      else tell(record, into)
     },
-    end: free,
+    /** Appends the line of a call that the last event may be. */
+    end,
     summary: (): StatementSummary => ({ opening, closing: balance, lines, ...totals.summary() }),
   }
 }
 
+type Group<Key> = { readonly key: Key; count: number; amount: MicroCredits }
+
 /** A sum for every key it meets, which are few. */
 const createGroups = <Key extends object>() => {
-  const groups = new Map<string, { key: Key; count: number; amount: MicroCredits }>()
+  const groups = new Map<string, Group<Key>>()
   return {
-    add: (name: string, key: () => Key, count: number, amount: MicroCredits): void => {
-      const group = groups.get(name)
-      if (group === undefined) groups.set(name, { key: key(), count, amount })
-      else {
-        group.count += count
-        group.amount += amount
-      }
+    of: (name: string, key: Key): Group<Key> => {
+      const group = groups.get(name) ?? { key, count: 0, amount: 0n }
+      groups.set(name, group)
+      return group
     },
     list: (): (Key & { count: number; amount: MicroCredits })[] =>
       [...groups]
@@ -134,25 +136,43 @@ const createGroups = <Key extends object>() => {
   }
 }
 
+/** What a line counts in. */
+type Counted = { readonly calls: number; readonly in: readonly { group: Group<object>; count: number }[] }
+
 const createTotals = () => {
   const charges = createGroups<Omit<CallGroup, 'count' | 'amount'>>()
   const freeCalls = createGroups<Omit<CallGroup, 'count' | 'amount'>>()
   const movements = createGroups<{ kind: LineKind }>()
   const corrections = createGroups<{ month: Month }>()
+  const counted = new WeakMap<LineContent, Counted>()
   let calls = 0
+  const countedOf = (content: LineContent): Counted => {
+    const { kind, capability, sku, rule, ruleVersion } = content
+    const isCall = kind === 'call' || kind === 'refused_calls' || kind === 'rate_limited'
+    const groups: { group: Group<object>; count: number }[] = []
+    if (isCall || kind === 'charge') {
+      const override = content.override !== null
+      const name = `${capability}\n${sku}\n${rule}\n${ruleVersion}\n${override}`
+      const group = (isCall ? freeCalls : charges).of(name, { capability, sku, rule, ruleVersion, override })
+      groups.push({ group, count: isCall ? content.calls : 1 })
+    }
+    if (!isCall) groups.push({ group: movements.of(kind, { kind }), count: 1 })
+    return { calls: kind === 'rate_limited' ? 0 : content.calls, in: groups }
+  }
   return {
-    add: (line: MovementLine): void => {
-      const { kind, capability, sku, rule, ruleVersion, amount, corrects } = line
-      const isCall = kind === 'call' || kind === 'refused_calls' || kind === 'rate_limited'
-      if (kind !== 'rate_limited') calls += line.calls
-      if (isCall || kind === 'charge') {
-        const override = line.override !== null
-        const name = `${capability}\n${sku}\n${rule}\n${ruleVersion}\n${override}`
-        const key = () => ({ capability, sku, rule, ruleVersion, override })
-        ;(isCall ? freeCalls : charges).add(name, key, isCall ? line.calls : 1, amount)
+    add: (content: LineContent, corrects: Month | null): void => {
+      const { amount } = content
+      const known = counted.get(content) ?? countedOf(content)
+      counted.set(content, known)
+      calls += known.calls
+      for (const { group, count } of known.in) {
+        group.count += count
+        group.amount += amount
       }
-      if (!isCall) movements.add(kind, () => ({ kind }), 1, amount)
-      if (corrects !== null) corrections.add(corrects, () => ({ month: corrects }), 1, amount)
+      if (corrects === null) return
+      const group = corrections.of(corrects, { month: corrects })
+      group.count++
+      group.amount += amount
     },
     summary: () => ({
       calls,

@@ -110,19 +110,19 @@ const statementLines = (found: MonthStatement, shown: readonly StatementLine[]):
   ]
 }
 
-const shownLine = (line: StatementLine): Row => ({
-  effective_at: line.effectiveAt,
-  kind: line.kind,
-  request_id: line.requestId,
-  what: line.sku ?? line.code ?? line.capability ?? line.grantId ?? line.adjusts,
-  rule: line.rule === null ? null : `${line.rule} v${line.ruleVersion}`,
-  book: line.priceBookVersion,
-  override: line.override === null ? null : 'yes',
-  calls: line.calls,
-  amount: formatCredits(line.amount),
-  balance: formatCredits(line.balance),
-  corrects: line.corrects,
-  reason: line.reason === null ? null : cut(line.reason, reasonCharsMax),
+const shownLine = ({ record, content, balance, corrects }: StatementLine): Row => ({
+  effective_at: record.metadata.effective_at,
+  kind: content.kind,
+  request_id: record.metadata.request_id ?? null,
+  what: content.sku ?? content.code ?? content.capability ?? content.grantId ?? content.adjusts,
+  rule: content.rule === null ? null : `${content.rule} v${content.ruleVersion}`,
+  book: content.priceBookVersion,
+  override: content.override === null ? null : 'yes',
+  calls: content.calls,
+  amount: formatCredits(content.amount),
+  balance: formatCredits(balance),
+  corrects,
+  reason: content.reason === null ? null : cut(content.reason, reasonCharsMax),
 })
 
 type Outcome = {

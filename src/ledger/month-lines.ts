@@ -65,14 +65,15 @@ export const readStatement = async (
       if (recorded.type.startsWith('PriceOverride')) ownPrices.tell(recordOf(recorded))
       else if (bookedIn(effectiveAtOf(recorded), through) === month) {
         const record = recordOf(recorded)
-        if (hasLines(record.type)) lines.push(...statement.add(record))
+        if (hasLines(record.type)) statement.add(record, lines)
       }
     }
     if (lines.length > 0) await onLines(lines)
     onProgress?.(through)
     if ((closing()?.through ?? Number.POSITIVE_INFINITY) <= through) break
   }
-  const last = statement.end()
+  const last: StatementLine[] = []
+  statement.end(last)
   if (last.length > 0) await onLines(last)
   return { summary: statement.summary(), closing: closing(), through }
 }

@@ -2,7 +2,7 @@ import { type MicroCredits, parseCredits } from '../billing/money.ts'
 import type { LedgerRecord } from '../billing/statement-line.ts'
 import type { RecordedEvent } from '../event-log/port.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
-import { currentVersion, isEventType, type LedgerEvent } from '../events/catalogue.ts'
+import { currentVersion, type LedgerEvent } from '../events/catalogue.ts'
 import type { EventMetadata } from '../events/envelope.ts'
 
 /**
@@ -14,9 +14,20 @@ import type { EventMetadata } from '../events/envelope.ts'
 const effectiveMember = ',"effective_at":"'
 const instantLength = 24
 
+/** From the member to the end, as every release writes it: `recorded_at` and the digest come after it. */
+const effectiveTail =
+  effectiveMember.length +
+  instantLength +
+  1 +
+  ',"recorded_at":""'.length +
+  instantLength +
+  ',"digest":""}'.length +
+  43
+
 export const effectiveAtOf = (recorded: RecordedEvent): string => {
   const { metadata } = recorded
-  const at = metadata.indexOf(effectiveMember)
+  const usual = metadata.length - effectiveTail
+  const at = metadata.startsWith(effectiveMember, usual) ? usual : metadata.indexOf(effectiveMember)
   const start = at + effectiveMember.length
   const end = start + instantLength
   if (at > 0 && metadata[end] === '"' && metadata[end - 1] === 'Z') return metadata.slice(start, end)
@@ -26,16 +37,17 @@ export const effectiveAtOf = (recorded: RecordedEvent): string => {
 const versionStart = '{"schema_version":'
 
 /** What a newer release wrote may mean something else by the same members: it is decoded, which says so. */
-const isOfKnownVersion = ({ type, metadata }: RecordedEvent): boolean => {
+const isOfKnownVersion = (newest: number, metadata: string): boolean => {
   const version = metadata.charCodeAt(versionStart.length) - 48
   return (
-    isEventType(type) &&
     version >= 1 &&
-    version <= currentVersion(type) &&
+    version <= newest &&
     metadata.startsWith(versionStart) &&
     metadata[versionStart.length + 1] === ','
   )
 }
+const newestCall = currentVersion('KeyUsed')
+const newestCharge = currentVersion('CreditCharged')
 
 /** `charge_id` and `sku`, and the amount of the whole charge before its lines. */
 const chargeStart =
@@ -55,29 +67,40 @@ const amountOf = (text: string): MicroCredits => {
 
 /** Of a `CreditCharged`. */
 export const chargedBy = (recorded: RecordedEvent): MicroCredits => {
-  const text = isOfKnownVersion(recorded) ? chargeStart.exec(recorded.data)?.[1] : undefined
+  const text = isOfKnownVersion(newestCharge, recorded.metadata)
+    ? chargeStart.exec(recorded.data)?.[1]
+    : undefined
   if (text !== undefined) return amountOf(text)
   const { type, data } = decodeEvent(recorded)
   return type === 'CreditCharged' ? parseCredits(data.amount) : 0n
 }
 
-/** Members in the order in which every release has written them, each text without an escape. */
-const metadataText =
-  /^\{"schema_version":(\d{1,9})(?:,"request_id":"([^"\\]*)")?(?:,"causation_id":"([^"\\]*)")?(?:,"trace_id":"([^"\\]*)")?,"actor":"([^"\\]*)","effective_at":"([^"\\]*)"(?:,"recorded_at":"([^"\\]*)")?(?:,"digest":"[^"\\]*")?\}$/
-
+/**
+ * Metadata with the members in the order in which every release has written them, each text without an escape; null: they are not.
+ * The digest is left out.
+ */
 const metadataOf = (text: string): EventMetadata | null => {
-  const found = metadataText.exec(text)
-  if (found === null) return null
-  const [, version, request_id, causation_id, trace_id, actor = '', effective_at = '', recorded_at] = found
-  return {
-    schema_version: Number(version),
-    ...(request_id === undefined ? {} : { request_id }),
-    ...(causation_id === undefined ? {} : { causation_id }),
-    ...(trace_id === undefined ? {} : { trace_id }),
-    actor,
-    effective_at,
-    ...(recorded_at === undefined ? {} : { recorded_at }),
+  if (text.includes('\\')) return null
+  let at = versionStart.length + 1
+  const member = (start: string): string | undefined => {
+    if (!text.startsWith(start, at)) return undefined
+    const from = at + start.length
+    const end = text.indexOf('"', from)
+    at = end + 1
+    return text.slice(from, end)
   }
+  const request_id = member(',"request_id":"')
+  const causation_id = member(',"causation_id":"')
+  const repeats = member(',"repeats":"')
+  const trace_id = member(',"trace_id":"')
+  const actor = member(',"actor":"')
+  const effective_at = member(effectiveMember)
+  const recorded_at = member(',"recorded_at":"')
+  member(',"digest":"')
+  if (actor === undefined || effective_at === undefined || at !== text.length - 1 || text[at] !== '}')
+    return null
+  const schema_version = text.charCodeAt(versionStart.length) - 48
+  return { schema_version, request_id, causation_id, repeats, trace_id, actor, effective_at, recorded_at }
 }
 
 /** What calls have in common with each other is parsed once: all but ids and what was found out. */
@@ -112,16 +135,15 @@ const callOf = (data: string): object | null => {
   return parsedOnce(`${data.slice(0, facts)}${free < facts ? '}' : data.slice(free)}`) as object
 }
 
+const quickOf = ({ type, data, metadata }: RecordedEvent): object | null => {
+  if (type === 'KeyUsed') return isOfKnownVersion(newestCall, metadata) ? callOf(data) : null
+  return type === 'CreditCharged' && isOfKnownVersion(newestCharge, metadata) ? chargeOf(data) : null
+}
+
 /** An event, of calls and charges only what a statement says of them. */
 export const recordOf = (recorded: RecordedEvent): LedgerRecord => {
   const { type, revision, id: eventId } = recorded
-  const quick = isOfKnownVersion(recorded)
-    ? type === 'KeyUsed'
-      ? callOf(recorded.data)
-      : type === 'CreditCharged'
-        ? chargeOf(recorded.data)
-        : null
-    : null
+  const quick = quickOf(recorded)
   const metadata = quick === null ? null : metadataOf(recorded.metadata)
   if (quick !== null && metadata !== null)
     return { type, data: quick, metadata, revision, eventId } as LedgerRecord

@@ -11,7 +11,7 @@ import { chargedBy, effectiveAtOf, recordOf } from '../../src/ledger/recorded-te
 const id = '11111111-2222-5333-8444-555555555555'
 const recorded = (
   event: LedgerEvent,
-  own: { actor: string; requestId?: string | undefined; traceId?: string | undefined },
+  own: { actor: string } & Partial<Record<'requestId' | 'repeats' | 'traceId', string | undefined>>,
 ): RecordedEvent => ({
   ...chain(
     encodeEvent(event, { id, effectiveAt: '2026-01-31T23:59:59.999Z', causationId: id, ...own }),
@@ -104,11 +104,13 @@ describe('calls and charges', () => {
         fc.oneof(charge, call),
         text,
         fc.option(text),
+        fc.option(text),
         fc.boolean(),
-        (event, actor, requestId, traced) => {
+        (event, actor, requestId, repeats, traced) => {
           const one = recorded(event, {
             actor,
             requestId: requestId ?? undefined,
+            repeats: repeats ?? undefined,
             traceId: traced ? 'a1'.repeat(16) : undefined,
           })
           const decoded = decodeEvent(one)

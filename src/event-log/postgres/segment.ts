@@ -104,7 +104,6 @@ export const openSegment = (row: SegmentRow): RecordedEvent[] => {
   const { count, ids } = row
   const stream = row.stream ?? 'a stream without a name'
   const lastRevision = Number(row.last_revision)
-  const lastPosition = BigInt(row.last_position)
   const firstRevision = lastRevision - count + 1
   const unreadable = (why: string, cause?: unknown): EventsUnreadable =>
     new EventsUnreadable({ stream, firstRevision, lastRevision, why }, { cause })
@@ -112,18 +111,22 @@ export const openSegment = (row: SegmentRow): RecordedEvent[] => {
   if (ids.length !== count * idBytes) throw unreadable(`${ids.length} bytes of ids for ${count} events`)
   const fields = textOf(row, unreadable).split(separator)
   if (fields.length !== count * 3) throw unreadable(`${fields.length} fields for ${count} events`)
-  const digits = ids.toString('hex')
-  const field = (n: number): string => fields[n] ?? ''
-  return Array.from({ length: count }, (_, n) => ({
-    position: lastPosition - BigInt(count - 1 - n),
-    stream,
-    revision: firstRevision + n,
-    id: uuidAt(digits, n * 2 * idBytes),
-    type: field(3 * n),
-    data: field(3 * n + 1),
-    metadata: field(3 * n + 2),
-    recordedAtMs: Number(row.recorded),
-  }))
+  const uuids = uuidsOf(ids)
+  const recordedAtMs = Number(row.recorded)
+  const opened: RecordedEvent[] = []
+  let position = BigInt(row.last_position) - BigInt(count)
+  for (let n = 0; n < count; n++)
+    opened.push({
+      position: ++position,
+      stream,
+      revision: firstRevision + n,
+      id: uuids.slice(n * uuidChars, (n + 1) * uuidChars),
+      type: fields[3 * n] ?? '',
+      data: fields[3 * n + 1] ?? '',
+      metadata: fields[3 * n + 2] ?? '',
+      recordedAtMs,
+    })
+  return opened
 }
 
 const textOf = (
@@ -149,5 +152,20 @@ const textOf = (
   return open.toString()
 }
 
-const uuidAt = (digits: string, at: number): string =>
-  `${digits.slice(at, at + 8)}-${digits.slice(at + 8, at + 12)}-${digits.slice(at + 12, at + 16)}-${digits.slice(at + 16, at + 20)}-${digits.slice(at + 20, at + 32)}`
+const uuidChars = 36
+const hyphen = 0x2d
+const hexDigits = Buffer.from('0123456789abcdef')
+
+/** The texts of ids of 16 bytes each, one after the other: of thousands a second, made of as few strings as can be. */
+const uuidsOf = (ids: Buffer): string => {
+  const text = Buffer.allocUnsafe((ids.length / idBytes) * uuidChars)
+  let at = 0
+  for (let i = 0; i < ids.length; i++) {
+    const byte = ids[i] ?? 0
+    text[at++] = hexDigits[byte >> 4] ?? 0
+    text[at++] = hexDigits[byte & 15] ?? 0
+    const within = i % idBytes
+    if (within === 3 || within === 5 || within === 7 || within === 9) text[at++] = hyphen
+  }
+  return text.toString('latin1')
+}
