@@ -29,11 +29,15 @@ export const wholeNumber = (
   return value
 }
 
-/** An instant in UTC, from ISO 8601 text. */
+const instantForm = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)(Z|[+-]\d\d:?\d\d)?)?$/i
+
+/** An instant in UTC, from ISO 8601 text. Text without a time zone is in UTC, wherever the command is typed. */
 export const instantOf = (field: string, text: string): string => {
-  const trimmed = text.trim()
-  const ms = /^\d{4}-\d\d-\d\d/.test(trimmed) ? Date.parse(trimmed) : Number.NaN
-  const instant = Number.isNaN(ms) ? '' : new Date(ms).toISOString()
+  const [, day = '', time = '00:00', zone = 'Z'] = instantForm.exec(text.trim()) ?? []
+  const [midnightMs, ms] = [Date.parse(day), Date.parse(`${day}T${time}${zone.toUpperCase()}`)]
+  // A day that does not exist is read as one of the month after it.
+  const exists = !Number.isNaN(midnightMs) && new Date(midnightMs).toISOString().startsWith(day)
+  const instant = !exists || Number.isNaN(ms) ? '' : new Date(ms).toISOString()
   // A year may have more than four digits once its time zone is taken off.
   if (!/^\d{4}-/.test(instant))
     throw new InputFault(field, `"${text}" is not an ISO 8601 instant such as 2027-01-31T00:00:00Z`)

@@ -22,10 +22,10 @@ const keysMax = 200
 const dayMs = 86_400_000
 const always = { fromMs: Date.parse('0001-01-01'), untilMs: Date.parse('9999-12-31') }
 
-/** A day where it is one; otherwise what bounds nothing. */
+/** A day that exists; otherwise what bounds nothing. */
 const dayMsOf = (text: string): number | null => {
   const ms = /^\d{4}-\d\d-\d\d$/.test(text) ? Date.parse(text) : Number.NaN
-  return Number.isNaN(ms) ? null : ms
+  return Number.isNaN(ms) || !new Date(ms).toISOString().startsWith(text) ? null : ms
 }
 
 const oneOf = (text: string, known: readonly string[]): string | null => (known.includes(text) ? text : null)

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import {
   amountOf,
   durationMsOf,
+  expiryOf,
   futureExpiryOf,
   InputFault,
   instantOf,
@@ -77,8 +78,44 @@ test('what is typed is taken without the white space around it, as a value of on
   expect(labelOf('name', ' Acme ')).toBe('Acme')
   expect(wholeNumber('from', ' 7 ', { min: 0, max: 10 })).toBe(7)
   expect(instantOf('at', ' 2027-01-31T01:00:00+01:00 ')).toBe('2027-01-31T00:00:00.000Z')
+  for (const [text, instant] of [
+    ['2028-02-29', '2028-02-29T00:00:00.000Z'],
+    ['2027-01-31 10:00', '2027-01-31T10:00:00.000Z'],
+    ['2027-01-31t10:00:00.5z', '2027-01-31T10:00:00.500Z'],
+    ['2027-01-01T00:30+0100', '2026-12-31T23:30:00.000Z'],
+  ] as const)
+    expect(instantOf('at', text), text).toBe(instant)
+  expect(expiryOf('at', '2026-12-31')).toBe('2027-01-01T00:00:00.000Z')
   expect(durationMsOf('grace', ' 15m ')).toBe(900_000)
   expect(amountOf('amount', '1.50', { zero: false })).toBe(1_500_000n)
+})
+
+test('a day that does not exist is refused, and is not one of the next month', () => {
+  for (const text of [
+    '2026-02-30',
+    '2026-02-29T00:00:00Z',
+    '2026-11-31',
+    '2026-11-31T23:59:59+01:00',
+    '2026-13-01',
+    '2026-00-10',
+    '2026-01-01T25:00Z',
+    '2026-01-01T00:00+25:00',
+    '2026-01-01T00:00:00Z and more',
+    '0000-01-01T00:00+01:00',
+    '',
+  ])
+    expect(() => expiryOf('at', text), text).toThrow(expect.objectContaining({ field: 'at' }))
+})
+
+test('text without a time zone is in UTC, in whatever time zone it is typed', () => {
+  const { TZ } = process.env
+  try {
+    process.env.TZ = 'America/New_York'
+    expect(instantOf('at', '2027-01-31T20:00')).toBe('2027-01-31T20:00:00.000Z')
+  } finally {
+    if (TZ === undefined) delete process.env.TZ
+    else process.env.TZ = TZ
+  }
 })
 
 test('a form shows the fault at the field it is about', () => {
