@@ -129,6 +129,18 @@ describe('a receipt does not hold', () => {
       key.verifierKey,
       'does not follow its call',
     ],
+    [
+      'without its charge, as if the call had cost nothing',
+      { ...receipt, events: [used] },
+      key.verifierKey,
+      'lacks the charge',
+    ],
+    [
+      'without its call',
+      { ...receipt, events: [charged] },
+      key.verifierKey,
+      `event ${charged.event_id} does not follow its call`,
+    ],
     ['without events', { ...receipt, events: [] }, key.verifierKey, 'holds no event'],
     [
       'against a checkpoint that is older than the call',

@@ -53,8 +53,7 @@ const rootFrom = (leaf: Buffer, beside: readonly Buffer[], index: number, size: 
     assert(size === 1 && top === undefined, 'the proof does not have the length of its way to the root')
     return leaf
   }
-  let left = 1
-  while (left * 2 < size) left *= 2
+  const left = 2 ** ((size - 1).toString(2).length - 1)
   const below = beside.slice(0, -1)
   return index < left
     ? sha256(Buffer.of(1), rootFrom(leaf, below, index, left), top)
@@ -90,7 +89,7 @@ export const verifyReceipt = (receipt: Receipt, verifierKey = receipt.verifier_k
       event.stream === before.event.stream &&
       event.revision === before.event.revision + 1 &&
       causation_id === before.event.event_id
-    assert(before === undefined || follows, `event ${event.event_id} does not follow its call`)
+    assert(before ? follows : event.type === 'KeyUsed', `event ${event.event_id} does not follow its call`)
     const [head = '', ...note] = event.proof.split('\n\n')
     const [version, at = '', ...hashes] = head.split('\n').filter((line) => !line.startsWith('extra '))
     const index = Number(/^index (\d+)$/.exec(at)?.[1])
@@ -102,6 +101,8 @@ export const verifyReceipt = (receipt: Receipt, verifierKey = receipt.verifier_k
     before = { event, digest }
   }
   assert(before !== undefined, 'the receipt holds no event')
+  const { type, data } = receipt.events.at(-1) ?? { type: '', data: '{}' }
+  assert(type === 'CreditCharged' || 'free_by' in JSON.parse(data), 'it lacks the charge of its call')
 }
 
 const [, script, file, key] = process.argv
