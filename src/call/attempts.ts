@@ -167,7 +167,11 @@ const judge = async (
   const settled = located.places.get(settlementId)
   const settlement =
     settled === undefined ? null : (await readSurely(parts, organizationId, settlementId, settled)).event
-  if (settlement?.type === 'CreditAdjusted' && settlement.data.amount === next.data.amount) return 'concluded'
+  if (settlement?.type === 'CreditAdjusted') {
+    // A refund of a part leaves the rest charged; a reversal gives back all that was left.
+    const { kind, amount } = settlement.data
+    if (kind === 'reversal' || amount === next.data.amount) return 'concluded'
+  }
   return {
     kind: 'charged',
     ...place,

@@ -142,6 +142,13 @@ export class Abandoned {
   done({ chargeId }: Reversal): void {
     this.#due.delete(chargeId)
   }
+
+  /** A re-rate came after the charge: so much is left to give back, as of a revision. */
+  leaves(reversal: Reversal, { amount, asOf }: { amount: MicroCredits; asOf: number }): void {
+    if (!this.#due.has(reversal.chargeId)) return
+    if (amount > 0n) this.#due.set(reversal.chargeId, { ...reversal, amount, asOf })
+    else this.done(reversal)
+  }
 }
 
 type AbandonedBatch = { readonly place: Place; readonly commands: Map<string, Committed> }
@@ -164,6 +171,8 @@ export type Reversal = {
   readonly firstEventId: string
   /** The reversal cannot be before the charge it reverses. */
   readonly absentUpTo: number
+  /** The amount is what the call costs as of this revision, and is not given back where a re-rate came since. Default: `absentUpTo`. */
+  readonly asOf?: number
 }
 
 const batchesMax = 64
@@ -181,7 +190,7 @@ export const settlementKeyOf = (firstEventId: string): string => `settled/${firs
  * the answer was delivered: then it is answered by that call's events.
  */
 export const reversalCommand = (
-  { chargeId, amount, firstEventId, absentUpTo }: Reversal,
+  { chargeId, amount, firstEventId, absentUpTo, asOf = absentUpTo }: Reversal,
   { nowMs, logger }: { nowMs: number; logger: Logger },
 ): LedgerCommand => {
   logger.warn({ chargeId }, 'ledger: a charge arrived after its call was refused; reversing it')
@@ -196,5 +205,6 @@ export const reversalCommand = (
     reason: 'the answer was never delivered',
     rerateRun: null,
     correction: 'reversal',
+    unlessReratedAfter: asOf,
   }
 }

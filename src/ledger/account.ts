@@ -22,6 +22,8 @@ export type Account = {
   recordedAtMs: number
   /** The last correction of a charge or a balance is not after this revision; −1: there is none. */
   adjustedRevision: number
+  /** The same for re-rates alone, which correct what many calls cost. */
+  reratedRevision: number
   registered: boolean
   name: string
   overdraftLimit: MicroCredits
@@ -39,6 +41,7 @@ export const newAccount = (organizationId: string): Account => ({
   digest: genesisDigest,
   recordedAtMs: 0,
   adjustedRevision: -1,
+  reratedRevision: -1,
   registered: false,
   name: '',
   overdraftLimit: 0n,
@@ -112,6 +115,7 @@ export const evolve = (account: Account, event: LedgerEvent, revision: number): 
     case 'CreditAdjusted': {
       const amount = parseCredits(event.data.amount)
       account.adjustedRevision = revision
+      if (event.data.rerate_run !== null) account.reratedRevision = revision
       if (amount < 0n) {
         account.overdrawn += -amount - take(account, event.data.allocations)
         return

@@ -1,11 +1,12 @@
 import { type MicroCredits, parseCredits } from '../billing/money.ts'
 import type { EventLog } from '../event-log/port.ts'
-import type { DecodedEvent } from '../event-log/stored-event.ts'
+import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import type { CallFacts } from '../events/calls.ts'
 import type { DomainEventOf } from '../events/catalogue.ts'
 import type { CreditAdjusted, LotFill } from '../events/credits.ts'
 import { organizationOfStream } from '../events/streams.ts'
 import { finishedRun } from './corrected-costs.ts'
+import { ledgerPages } from './read-ledger.ts'
 import { partOf } from './rerate-part.ts'
 
 /** What one call costs now: its charge less whatever was given back since, plus what re-rates took. */
@@ -85,6 +86,26 @@ export const costsOf = async (
     }
   }
   return call !== null && found ? { call, charge, adjustments, now } : null
+}
+
+/** What a charged call costs as of the end of its ledger. `from`: a revision that is not behind the call. Throws where it is not there. */
+export const costAsOf = async (
+  { eventLog }: { readonly eventLog: Pick<EventLog, 'read'> },
+  organizationId: string,
+  { chargeId, from }: { chargeId: string; from: number },
+): Promise<{ now: MicroCredits; asOf: number }> => {
+  let asOf = from - 1
+  async function* events(): AsyncGenerator<DecodedEvent> {
+    for await (const page of ledgerPages(eventLog, organizationId, from))
+      for (const recorded of page) {
+        asOf = recorded.revision
+        yield decodeEvent(recorded)
+      }
+  }
+  const cost = await costsOf(events(), { chargeId }, { eventLog })
+  if (cost === null)
+    throw new Error(`the ledger of ${organizationId} holds no charge ${chargeId} from revision ${from} on`)
+  return { now: cost.now, asOf }
 }
 
 const callOf = ({ data, metadata, recorded }: DomainEventOf<'KeyUsed'> & DecodedEvent): CostedCall => ({

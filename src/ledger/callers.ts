@@ -1,8 +1,9 @@
 import { createOutage, type Outage } from '../event-log/outage.ts'
 import { Unavailable, UnknownOutcome } from '../event-log/port.ts'
-import { type Abandoned, reversalCommand } from './abandoned.ts'
+import { type Abandoned, type Reversal, reversalCommand } from './abandoned.ts'
 import { type Batch, unheardOf } from './batch.ts'
-import type { LedgerCommand } from './command.ts'
+import { costAsOf } from './call-costs.ts'
+import { adjustedMeanwhile, CommandRefused, type LedgerCommand } from './command.ts'
 import { LedgerUnavailable, type WriterOptions } from './options.ts'
 import type { Caller, CommandQueue, Queued } from './queue.ts'
 import type { Found } from './reader.ts'
@@ -19,6 +20,7 @@ export class Callers {
   readonly #trouble: Outage
   readonly #onDue: () => void
   #check: NodeJS.Timeout | undefined
+  #reading: Promise<void> = Promise.resolve()
 
   constructor(
     organizationId: string,
@@ -161,16 +163,38 @@ export class Callers {
           if (events.some(({ type }) => type === 'CreditAdjusted')) observe?.reversal?.()
         },
         reject: (error) => {
-          const { chargeId } = reversal
-          logger.error(
-            { err: error, organizationId: this.#organizationId, chargeId },
-            'ledger: a reversal could not be written yet',
-          )
-          this.lookLater()
+          const isCorrected = error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile)
+          // One after the other: each reads the ledger from its charge on.
+          if (isCorrected) this.#reading = this.#reading.then(() => this.#giveBackWhatIsLeft(reversal))
+          else this.#notGivenBackYet(reversal, error)
         },
       })
       this.#queue.waiting.push(queued)
     }
     if (!this.#abandoned.empty()) this.lookLater()
+  }
+
+  /** A re-rate since the charge may have given back a part of it, or taken more. Never rejects. */
+  async #giveBackWhatIsLeft(reversal: Reversal): Promise<void> {
+    const { chargeId, absentUpTo } = reversal
+    try {
+      const { now, asOf } = await costAsOf(this.#options, this.#organizationId, {
+        chargeId,
+        from: absentUpTo + 1,
+      })
+      this.#abandoned.leaves(reversal, { amount: now, asOf })
+      if (!this.#abandoned.empty()) this.lookLater()
+    } catch (error) {
+      this.#notGivenBackYet(reversal, error)
+    }
+  }
+
+  #notGivenBackYet({ chargeId }: Reversal, error: unknown): void {
+    const { logger } = this.#options
+    logger.error(
+      { err: error, organizationId: this.#organizationId, chargeId },
+      'ledger: a reversal could not be written yet',
+    )
+    this.lookLater()
   }
 }

@@ -69,6 +69,8 @@ export type Instruction =
       readonly into?: readonly LotFill[]
       /** The amount was worked out from the ledger up to this revision: refused where another correction came after it. */
       readonly unlessAdjustedAfter?: number
+      /** The same where a re-rate came after it. Whatever else corrects the charge has the same key, and is written instead. */
+      readonly unlessReratedAfter?: number
       /** Of a negative amount no more is taken than can be charged now: what is not stays with the organization. */
       readonly upToAvailable?: true
     }

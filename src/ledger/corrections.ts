@@ -16,6 +16,7 @@ type Adjustment = {
   readonly correction?: Exclude<CreditAdjusted['kind'], 'void'>
   readonly into?: readonly LotFill[]
   readonly unlessAdjustedAfter?: number
+  readonly unlessReratedAfter?: number
   readonly upToAvailable?: true
   readonly atMs: number
 }
@@ -26,8 +27,12 @@ type Adjustment = {
  */
 export const adjustCredits = (account: Account, adjustment: Adjustment): Decision => {
   const { adjustmentId, adjusts, reason, rerateRun, into = [], unlessAdjustedAfter, atMs } = adjustment
-  if (unlessAdjustedAfter !== undefined && account.adjustedRevision > unlessAdjustedAfter)
-    return { refused: `${adjustedMeanwhile}: read it again from revision ${unlessAdjustedAfter + 1}` }
+  for (const [corrected, after] of [
+    [account.adjustedRevision, unlessAdjustedAfter],
+    [account.reratedRevision, adjustment.unlessReratedAfter],
+  ] as const)
+    if (after !== undefined && corrected > after)
+      return { refused: `${adjustedMeanwhile}: read it again from revision ${after + 1}` }
   const available = availableOf(account, atMs)
   const amount =
     adjustment.upToAvailable === true ? noMoreThan(available, adjustment.amount) : adjustment.amount

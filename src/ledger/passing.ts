@@ -85,6 +85,7 @@ const instruction = z.discriminatedUnion('kind', [
     correction: creditAdjustedV2.shape.kind.exclude(['void']).exactOptional(),
     into: z.array(lotFill).max(10_000).exactOptional(),
     unlessAdjustedAfter: revision.exactOptional(),
+    unlessReratedAfter: revision.exactOptional(),
     upToAvailable: z.literal(true).exactOptional(),
   }),
   z.object({

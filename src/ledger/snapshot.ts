@@ -61,6 +61,7 @@ const accountOf = (state: AccountState): Account => {
     recordedAtMs: 0,
     // The rows do not say. This is never too early.
     adjustedRevision: state.revision,
+    reratedRevision: state.revision,
     registered: state.registeredAtMs !== null,
     name: state.name ?? '',
     overdraftLimit: state.overdraftLimit,

@@ -1,7 +1,7 @@
 /** Re-rates: what a plan says, what applying it does, and what is refused. */
 import fc from 'fast-check'
 import { pino } from 'pino'
-import { beforeEach, describe, expect, test } from 'vitest'
+import { beforeEach, describe, expect, test, vi } from 'vitest'
 import { abandonRerate, applyRerate, approveRerate } from '../../src/administration/rerate-apply.ts'
 import { checkPlanFile, planFileOf, provedRun } from '../../src/administration/rerate-proof.ts'
 import { planRerate, pricesNamed, type ReratePlan } from '../../src/administration/rerates.ts'
@@ -14,7 +14,7 @@ import { ledgerStream, rerateStream } from '../../src/events/streams.ts'
 import { createSecrets } from '../../src/guard/secrets.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
 import { costsOf } from '../../src/ledger/call-costs.ts'
-import { createLedger, type LocalLedger } from '../../src/ledger/commit.ts'
+import { createLedger, LedgerUnavailable, type LocalLedger } from '../../src/ledger/commit.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
 const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
@@ -343,6 +343,40 @@ describe('applying a plan', () => {
     },
   )
 })
+
+test.each(['0.4', '3', '0'])(
+  'a call that was never answered, and priced anew at %s before that was known, costs nothing in the end',
+  async (price) => {
+    const scene = processOf('a')
+    await open(scene, '10')
+    let [losing, away] = [true, false]
+    const eventLog = log.client('cut off', {
+      onAppend: () => {
+        if (!losing) return undefined
+        nowMs += 60
+        away = true
+        return 'lose-reply'
+      },
+      onRead: () => (away ? 'unavailable' : undefined),
+    })
+    const cutOff = createLedger({
+      eventLog,
+      snapshot: async () => null,
+      logger: pino({ level: 'silent' }),
+      clock: { now: () => nowMs },
+      limits: { retryPauseMs: 0, unknownRetryMs: 100, unavailableRetryMs: 100, abandonedCheckMs: 1 },
+    })
+    await expect(call({ ...scene, ledger: cutOff })).rejects.toThrow(LedgerUnavailable)
+    await apply(scene, await approved(scene, await plan(scene, prices(price))))
+    expect(await balance(scene)).toBe(formatCredits(parseCredits('10') - parseCredits(price)))
+    losing = away = false
+    await vi.waitFor(async () => expect(await balance(scene)).toBe('10'), { timeout: 30_000 })
+    // Another call of that process goes behind whatever it still gives back.
+    await call({ ...scene, ledger: cutOff })
+    expect(await balance(scene)).toBe('9')
+    expect(await costOf(scene, 'r0')).toBe(0n)
+  },
+)
 
 describe('a plan that was changed is named', () => {
   let scene: Scene
