@@ -1,5 +1,5 @@
 import { type MicroCredits, parseCredits } from '../billing/money.ts'
-import type { EventLog } from '../event-log/port.ts'
+import { type EventLog, Unavailable } from '../event-log/port.ts'
 import type { CreditAdjusted } from '../events/credits.ts'
 import type { LedgerCall } from './ledger-calls.ts'
 import type { Correction, RunOnLedger } from './rerate-part.ts'
@@ -55,7 +55,7 @@ export const correctionsFrom = async (
   return { byCharge, runs }
 }
 
-/** Throws where the run did not come to its end for this ledger. */
+/** Throws `Unavailable` where the run did not come to its end for this ledger: what calls cost is not known until it does. */
 export const finishedRun = async (
   { eventLog }: Log,
   organizationId: string,
@@ -63,7 +63,7 @@ export const finishedRun = async (
 ): Promise<RunOnLedger> => {
   const found = runOnLedger(await readRun(eventLog, run), organizationId)
   if (found === null)
-    throw new Error(
+    throw new Unavailable(
       `re-rate ${run} has adjusted the ledger of ${organizationId}, but was not finished there: apply it again`,
     )
   return found

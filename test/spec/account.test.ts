@@ -6,7 +6,7 @@ import { balanceResult, callResult, usageResult } from '../../src/capabilities/a
 import type { Capability } from '../../src/events/capabilities.ts'
 import { type AnswerAndFacts, type House, openHouse, type Partner, places, until } from '../support/house.ts'
 import { createRecomputation } from '../support/recompute-ledger.ts'
-import { buy } from './ledger-scene.ts'
+import { buy, rerate } from './ledger-scene.ts'
 import {
   bare,
   expectCredits,
@@ -277,6 +277,16 @@ describe('GET /v1/calls/{request_id}', () => {
       code: 'IP_001',
       cost: { free_by: { rule: 'refusal' } },
     })
+  })
+
+  test('while a re-rate is being applied, what a call costs is not known yet: SYS_002', async () => {
+    const partner = await house.partner({ credits: '10' })
+    const call = await house.ask(partner, { path: '/v1/ip/lookup', body: { ip: places.london } })
+    // The ledger is adjusted, and the run does not say so.
+    await rerate(house, partner, { amount: '0.5', adjusts: null })
+    const answer = await look(partner, `/v1/calls/${idOf(call)}`)
+    expect({ status: answer.status, code: answer.body.code }).toEqual({ status: 503, code: 'SYS_002' })
+    expect(answer.headers.get('retry-after')).not.toBeNull()
   })
 
   test('a call of another organization is as unknown as one that never was', async () => {
