@@ -3,7 +3,7 @@ import { ArchiveFault } from '../administration/backup/archive.ts'
 import { type CheckedBackup, checkChain } from '../administration/backup/check.ts'
 import { createBackup } from '../administration/backup/create.ts'
 import { recordRestored } from '../administration/backup/recorded.ts'
-import { checkRestorable, restoreBackup } from '../administration/backup/restore.ts'
+import { checkRestorable, checkTarget, restoreBackup } from '../administration/backup/restore.ts'
 import { verifyEventLog } from '../administration/checkpoints.ts'
 import { InputFault } from '../administration/input.ts'
 import { rebuild } from '../administration/rebuilds.ts'
@@ -136,14 +136,15 @@ const restore: Command = {
     of: 'records',
     asks: 'on a terminal',
     left: 'The installation may be restored in part: empty its database, and give the command again.',
-    plan: async ({ config, progress }, given) => {
+    plan: async ({ config, logger, progress }, given) => {
       const { chain, last } = await checkRestorable(config, {
         ...{ path: given.required('file'), keysLost: given.flag('keys-lost') },
         onProgress: ({ phase, readBytes }) => progress(`${phase} ${megabytes(readBytes)}`),
       })
+      await checkTarget(config, { chain, logger, waitMs: databaseWaitMs })
       return {
         says: [
-          `Put ${chain.map(({ path }) => path).join(', ')} into this installation, which has to be empty: as of ${last.manifest.made_at}, position ${last.manifest.head.position}.`,
+          `Put ${chain.map(({ path }) => path).join(', ')} into this installation, which is empty: as of ${last.manifest.made_at}, position ${last.manifest.head.position}.`,
           ...(given.flag('keys-lost') ? ['Profiles whose keys are lost stay sealed for good.'] : []),
         ],
       }

@@ -65,23 +65,33 @@ export const openDatabase = async (
 }
 
 /**
- * The migrations that `openDatabase` would apply, by name; none is applied, and no embedded PostgreSQL is made. Throws as
- * `openDatabase` where the database's history is not a beginning of ours.
+ * Looks at the database as it is, by the role that owns its schema: nothing is migrated, and no embedded PostgreSQL is made. `look` is
+ * given null where there is none yet. Throws as `openDatabase` where it cannot be reached.
  */
-export const migrationsToApply = async (
+export const beforeMigrations = async <Found>(
   config: Config,
   { logger, waitMs }: { readonly logger: Logger; readonly waitMs: number },
-): Promise<string[]> => {
+  look: (client: pg.Client | null) => Promise<Found>,
+): Promise<Found> => {
   if (config.DATABASE_URL === undefined && (await runningPostgres(config.DATA_DIR)).state === 'none')
-    return pendingMigrations(null)
+    return look(null)
   const { migrationUrl, stop } = await locateDatabase(config, { logger, waitMs, guest: false })
   try {
     const client = await connectedWithin(migrationUrl, waitMs, logger)
-    return await pendingMigrations(client).finally(() => client.end())
+    return await look(client).finally(() => client.end())
   } finally {
     await stop()
   }
 }
+
+/**
+ * The migrations that `openDatabase` would apply, by name; none is applied. Throws as `openDatabase` where the database's history is not
+ * a beginning of ours.
+ */
+export const migrationsToApply = (
+  config: Config,
+  options: { readonly logger: Logger; readonly waitMs: number },
+): Promise<string[]> => beforeMigrations(config, options, pendingMigrations)
 
 const locateDatabase = async (
   config: Config,

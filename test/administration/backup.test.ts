@@ -11,7 +11,7 @@ import { createArchive, readArchive } from '../../src/administration/backup/arch
 import { checkBackup, checkChain } from '../../src/administration/backup/check.ts'
 import { digestsName, macOf, manifestName } from '../../src/administration/backup/contents.ts'
 import { createBackup, type MadeBackup } from '../../src/administration/backup/create.ts'
-import { checkRestorable, restoreBackup } from '../../src/administration/backup/restore.ts'
+import { checkRestorable, checkTarget, restoreBackup } from '../../src/administration/backup/restore.ts'
 import { keptTables, leftOutTables, logTables } from '../../src/administration/backup/tables.ts'
 import { rebuild } from '../../src/administration/rebuilds.ts'
 import { profile } from '../../src/capabilities/profile/index.ts'
@@ -25,7 +25,7 @@ import { type Foundation, openFoundation } from '../../src/foundation/foundation
 import { newestMigration } from '../../src/foundation/migrate.ts'
 import { ringKeyOf } from '../../src/guard/secret-ring.ts'
 import { type House, openHouse, type Partner, until } from '../support/house.ts'
-import { emptyDatabase, type TestDatabase } from '../support/postgres.ts'
+import { emptyDatabase, type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 const logger = pino({ level: 'silent' })
 const aKeyOfYearsAgo = 'a key of years ago which is long enough'
@@ -148,6 +148,29 @@ test('restored from two files, one continuing the other: every row is there, and
   const kept = await foundation.pool.query('select 1 from projection_kept')
   expect(kept.rows, 'there is nothing to roll back to').toEqual([])
   await expect(restore(there, 'second.tar')).rejects.toThrow(/not empty/)
+})
+
+test('before it is restored, a target is looked at as it is: empty, in use, or of another release; and stays so', async () => {
+  const checking = async ({ config }: { readonly config: Config }): Promise<void> => {
+    const asked = { path: file('second.tar'), keysLost: false, onProgress: () => undefined }
+    const { chain } = await checkRestorable(config, asked)
+    await checkTarget(config, { chain, logger, waitMs: 0 })
+  }
+  const there = await target()
+  await checking(there)
+  expect(
+    await rowsIn(there.database.url, 'select from pg_tables where schemaname = current_schema()'),
+  ).toEqual([])
+  await expect(checking(house)).rejects.toThrow('this installation is not empty')
+  const migrated = await testDatabase()
+  opened.push(migrated.drop)
+  const other = await target({ DATABASE_URL: migrated.url })
+  await checking(other)
+  await rowsIn(
+    migrated.url,
+    `insert into schema_migrations (number, name, sha256) values (9999, 'later.sql', '')`,
+  )
+  await expect(checking(other)).rejects.toThrow('and this database those of 9999')
 })
 
 test('the first file alone gives the moment it was made', async () => {

@@ -203,6 +203,9 @@ test('without the secret key, or into what is in use, nothing is restored', asyn
   const used = await cli(['backup', 'restore', file('next.tar')], from())
   expect(used).toMatchObject({ code: 2 })
   expect(used.err).toMatch(/not empty/)
+  const asked = await cli(['backup', 'restore', file('next.tar'), '--dry-run'], from())
+  expect(asked).toMatchObject({ code: 2 })
+  expect(asked.err).toMatch(/not empty/)
 })
 
 test('a backup that is killed leaves no file by its name, and says what to do with what it left', async () => {

@@ -30,8 +30,7 @@ export const loadRows = async (
   await client.query('begin')
   try {
     await client.query('lock table log_head in access exclusive mode')
-    await refuseUsed(client)
-    await refuseOtherShape(client, chain)
+    await refuseTarget(client, chain)
     if (chain.at(-1)?.manifest.holds_log === true) await client.query('delete from log_head')
     for (const [i, backup] of chain.entries())
       await loadOne(client, backup, { isLast: i === chain.length - 1, rows, readAgain })
@@ -70,17 +69,31 @@ const refuseUsed = async (client: pg.Client): Promise<void> => {
     )
 }
 
-/** Rows of an earlier release are loaded into tables of that release, and migrated after that. */
-const refuseOtherShape = async (client: pg.Client, chain: readonly CheckedBackup[]): Promise<void> => {
-  const { rows } = await client.query<{ number: number }>(
+/** The number of the last migration; 0 where there was none. */
+const migratedTo = async (client: pg.Client): Promise<number> => {
+  const { rows } = await client.query<{ there: boolean }>(
+    `select to_regclass('schema_migrations') is not null as there`,
+  )
+  if (rows[0]?.there !== true) return 0
+  const { rows: last } = await client.query<{ number: number | null }>(
     'select max(number) as number from schema_migrations',
   )
-  const here = rows[0]?.number
+  return last[0]?.number ?? 0
+}
+
+/** Rows of an earlier release are loaded into tables of that release, and migrated after that. */
+const refuseOtherShape = (here: number, chain: readonly CheckedBackup[]): void => {
   for (const { path, manifest } of chain)
     if (manifest.migration !== here)
       throw new ConfigError(
         `${path} has the tables of migration ${manifest.migration}, and this database those of ${here}: name an empty database that no release was started on${manifest === chain.at(-1)?.manifest ? '' : ', and continue no backup of an earlier release with a later one'}`,
       )
+}
+
+/** Throws `ConfigError` where a database does not take these backups, as it is before anything is migrated. Writes nothing. */
+export const refuseTarget = async (client: pg.Client, chain: readonly CheckedBackup[]): Promise<void> => {
+  await refuseUsed(client)
+  refuseOtherShape(Math.max(await migratedTo(client), chain.at(-1)?.manifest.migration ?? 0), chain)
 }
 
 const insufficientPrivilege = '42501'

@@ -3,14 +3,14 @@ import type { Logger } from 'pino'
 import { type Config, ConfigError } from '../../config.ts'
 import { openingWith } from '../../foundation/closing.ts'
 import { keyDirOf, makeDataDir } from '../../foundation/data-dir.ts'
-import { openDatabase } from '../../foundation/database.ts'
+import { beforeMigrations, openDatabase } from '../../foundation/database.ts'
 import { newestMigration } from '../../foundation/migrate.ts'
 import { knownSecretKeysOf, secretKeyFile } from '../../foundation/secret-key.ts'
 import { createEpochKeyFiles } from '../../guard/epoch-key-files.ts'
 import { ringOf, type SecretRing } from '../../guard/secret-ring.ts'
 import { type CheckedBackup, checkBackup, checkChain } from './check.ts'
 import type { Manifest } from './contents.ts'
-import { type LoadedRows, loadRows } from './load.ts'
+import { type LoadedRows, loadRows, refuseTarget } from './load.ts'
 
 type Asked = {
   readonly path: string
@@ -56,6 +56,18 @@ export const checkRestorable = async (
   if (!keysLost) await refuseLostKeys(last.manifest, config, secretKey)
   return { chain, last, checking: { secretKey, accept } }
 }
+
+/**
+ * Looks whether the database here takes these backups, as `restoreBackup` would; migrates and writes nothing. Throws `ConfigError` where
+ * it does not, or cannot be reached.
+ */
+export const checkTarget = (
+  config: Config,
+  { chain, ...options }: { readonly chain: readonly CheckedBackup[] } & Pick<Asked, 'logger' | 'waitMs'>,
+): Promise<void> =>
+  beforeMigrations(config, options, async (client) => {
+    if (client !== null) await refuseTarget(client, chain)
+  })
 
 /**
  * Puts a backup, and those it continues, into an empty installation: every file is checked whole before anything is written, and
