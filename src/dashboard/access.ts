@@ -105,6 +105,7 @@ export const actionOfRoute = {
   'POST /operations/jobs/:job/run': 'jobs.run',
   'GET /operations/data': 'system.read',
   'GET /operations/mailboxes': 'system.read',
+  'POST /operations/mailboxes/close': 'jobs.run',
   'GET /operations/projections/:projection': 'system.read',
   'POST /operations/projections/:projection/rebuild': 'projections.change',
   'POST /operations/projections/:projection/cancel': 'projections.change',

@@ -61,6 +61,7 @@ const audited = {
   OperatorTokenRehashed: false,
   OperatorTokenRevoked: true,
   JobRequested: true,
+  MailServerBreakerClosed: true,
   DeadLettersRetried: true,
   UserCreated: true,
   UserRoleChanged: true,

@@ -19,6 +19,7 @@ import {
   referenceReservedV1,
 } from './credits.ts'
 import { dataImportedV1 } from './data.ts'
+import { mailServerBreakerClosedV1 } from './email-validation.ts'
 import { installationMovedV1, installationReopenedV1 } from './installations.ts'
 import { deadLettersRetriedV1, jobRequestedV1 } from './jobs.ts'
 import {
@@ -149,6 +150,7 @@ export const catalogue = {
   OperatorTokenRehashed: [operatorTokenRehashedV1],
   OperatorTokenRevoked: [operatorTokenRevokedV1],
   JobRequested: [jobRequestedV1],
+  MailServerBreakerClosed: [mailServerBreakerClosedV1],
   DeadLettersRetried: [deadLettersRetriedV1],
   UserCreated: [userCreatedV1],
   UserRoleChanged: [userRoleChangedV1],

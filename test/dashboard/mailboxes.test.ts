@@ -2,7 +2,10 @@
 import { ulid } from 'ulid'
 import { afterAll, beforeAll, expect, test, vi } from 'vitest'
 import { putUser } from '../../src/administration/users.ts'
+import { closeBreakers, createClosings } from '../../src/capabilities/email-validation/mailbox/closings.ts'
 import { mailServers, startReporting } from '../../src/capabilities/email-validation/mailbox/servers.ts'
+import { decodeEvent } from '../../src/event-log/stored-event.ts'
+import { operatorStream } from '../../src/events/streams.ts'
 import { addressOf, ends, only, probeAt, scene } from '../email-validation/mailbox-scene.ts'
 import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
 
@@ -115,4 +118,75 @@ test('of more servers than are put down those in trouble are', async () => {
   lanes = []
   await own.report()
   expect((await pool.query('select from mailbox_servers')).rowCount).toBe(0)
+})
+
+test('a person closes the breaker of a server in every process, and it is recorded once', async () => {
+  const { pool, eventLog } = room.foundation
+  await pool.query('delete from mailbox_servers')
+  const target = { targets: [{ exchange: 'mx.Down.example', addresses: ['127.0.0.2'] }] }
+  const processes = await Promise.all(
+    ['one', 'two'].map(async () => {
+      const { probe } = probeAt(1, { breakerStrikes: 1 })
+      const closings = createClosings(pool, (addresses) => probe.closeBreakers(addresses))
+      const own = startReporting({
+        ...{ pool, lanes: () => probe.servers(), logger: { warn: vi.fn() } },
+        before: closings.look,
+      })
+      ends.push(own.close)
+      const fail = () => probe.probe(addressOf('somebody', 'down.example'), target)
+      await own.report()
+      await fail()
+      await fail()
+      await own.report()
+      return { own, fail, breaker: () => probe.servers()[0]?.breaker }
+    }),
+  )
+  const breakers = () => processes.map(({ breaker }) => breaker())
+  expect(breakers()).toEqual(['open', 'open'])
+  const button = '<input type="hidden" name="server" value="127.0.0.2">'
+  expect((await ada.get(page)).body).toContain(button)
+
+  for (const [server, why] of [
+    ['mx.other.example', 'No process knows such a mail server.'],
+    ['', 'No process knows such a mail server.'],
+    ['\0', 'No process knows such a mail server.'],
+  ] as const) {
+    const refused = await ada.submit(page, { server }, `${page}/close`)
+    expect([refused.statusCode, refused.body]).toEqual([422, expect.stringContaining(why)])
+  }
+  const closedByHand = async () =>
+    (await eventLog.read(operatorStream, { max: 1_000 }).catch(() => []))
+      .map(decodeEvent)
+      .filter(({ type }) => type === 'MailServerBreakerClosed')
+  expect(await closedByHand()).toEqual([])
+
+  const done = await ada.submit(page, { server: 'MX.down.example' }, `${page}/close`)
+  expect([done.statusCode, done.headers.location]).toEqual([303, `${page}?closed=mx.down.example`])
+  expect((await ada.get(`${page}?closed=mx.down.example`)).body).toContain(
+    'Every process closes its breaker of mx.down.example within ten seconds.',
+  )
+  expect(await closedByHand()).toMatchObject([
+    { data: { server: 'mx.Down.example', addresses: ['127.0.0.2'] }, metadata: { actor: 'user:ada' } },
+  ])
+  for (const { own } of processes) await own.report()
+  expect(breakers()).toEqual(['closed', 'closed'])
+  expect((await ada.get(page)).body).not.toContain(button)
+  const again = closeBreakers(room.foundation, '127.0.0.2', { actor: 'user:ada', once: 'again' })
+  await expect(again).rejects.toThrow('closed in every process')
+  expect(await closedByHand()).toHaveLength(1)
+
+  // What was asked once does not close a breaker that opens later, nor one of a process that starts then.
+  const [first] = processes
+  await first?.fail()
+  await first?.own.report()
+  expect(breakers()).toEqual(['open', 'closed'])
+  const late: string[] = []
+  const started = createClosings(pool, (addresses) => void late.push(...addresses))
+  await started.look()
+  await started.look()
+  expect(late).toEqual([])
+  // A clock that went back: it is told of again, and heeded no second time.
+  await pool.query(`update mailbox_closings set asked_at = now() + interval '1 hour'`)
+  await first?.own.report()
+  expect(breakers()).toEqual(['open', 'closed'])
 })

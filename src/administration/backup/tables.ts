@@ -42,6 +42,7 @@ export const leftOutTables = {
   leases: 'of processes that live',
   processes: 'of processes that live',
   mailbox_servers: 'of processes that live',
+  mailbox_closings: 'of processes that live; what was asked is in the event log',
   secret_key_holders: 'of processes that live',
   profile_fetches: 'of processes that live',
   dashboard_forms: 'of forms that were taken; those that are open are of sessions that end',

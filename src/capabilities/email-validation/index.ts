@@ -18,6 +18,8 @@ import { listsAge, listsDayMs } from './lists/age.ts'
 import { listsRefresh } from './lists/commands.ts'
 import { rereadLists } from './lists/inspect.ts'
 import { createMailboxChecks, forgottenAtOnceMax } from './mailbox/checks.ts'
+import { createClosings } from './mailbox/closings.ts'
+import { mailServerCommands } from './mailbox/commands.ts'
 import { createMailboxProbe, type MailboxObserver, type MailboxProbe } from './mailbox/probe.ts'
 import { createRecipientOf } from './mailbox/recipient-of.ts'
 import { askAgain, retrySealPurpose } from './mailbox/retry.ts'
@@ -54,7 +56,12 @@ export const emailValidation: Capability<EmailValidationSettings> = {
     const sealer = epochKeys.sealer(retrySealPurpose)
     const fetchPage = outside.fetchPage
     const reporting =
-      mailbox === null ? null : startReporting({ pool, lanes: () => mailbox.servers(), logger })
+      mailbox === null
+        ? null
+        : startReporting({
+            ...{ pool, lanes: () => mailbox.servers(), logger },
+            before: createClosings(pool, (addresses) => mailbox.closeBreakers(addresses)).look,
+          })
     meterMailboxes(meters, () => mailbox?.status() ?? null)
     let listsMs: number | undefined
     meterLists(meters, () => (listsMs ??= listsDayMs()))
@@ -110,7 +117,7 @@ export const emailValidation: Capability<EmailValidationSettings> = {
   },
   checks: () => [listsAge()],
   data: emailData,
-  commands: [companiesImport, companiesShow, listsRefresh],
+  commands: [companiesImport, companiesShow, listsRefresh, ...mailServerCommands],
   recognizes: ({ secrets }, facts, text) => {
     if (facts.kind !== 'email_validation') return null
     const hmacs = secrets.addressHmacs(namedAddressOf(readAddress(text)))

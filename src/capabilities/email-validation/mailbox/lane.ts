@@ -113,6 +113,9 @@ export class MailboxLane {
     return answer
   }
 
+  /** As if the server had answered: what failed before counts no more. */
+  readonly closeBreaker = (): void => this.#breaker.succeed(this.#around.clock())
+
   /** Somebody else gave a place back. */
   placeFree(): void {
     this.#pump()
@@ -244,11 +247,8 @@ export class MailboxLane {
   async #open(exchange: string): Promise<void> {
     try {
       const plainOnly = this.#around.clock() < this.#plainUntilMs
-      const address = this.#address
-      const smtp = await openSession(
-        { ...this.#around.session, exchange, address, plainOnly },
-        this.#ended.signal,
-      )
+      const session = { ...this.#around.session, exchange, address: this.#address, plainOnly }
+      const smtp = await openSession(session, this.#ended.signal)
       if (smtp.tlsFailed) this.#plainUntilMs = this.#around.clock() + memoryMs
       this.#adopt(smtp)
     } catch (error) {

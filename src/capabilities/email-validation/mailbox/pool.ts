@@ -79,6 +79,11 @@ export class MailboxPool {
       .map(({ report }) => report)
   }
 
+  /** Of those that are known here. */
+  closeBreakers(addresses: readonly string[]): void {
+    for (const address of addresses) this.#lanes.get(address)?.closeBreaker()
+  }
+
   async close(): Promise<void> {
     await Promise.all([...this.#lanes.values()].map((lane) => lane.close(closeGraceMs)))
   }

@@ -111,6 +111,8 @@ export type MailboxProbe = {
   status(): MailboxStatus
   /** What is known of the servers asked last, for people. */
   servers(): readonly LaneReport[]
+  /** Lets checks ask at these addresses at once. */
+  closeBreakers(addresses: readonly string[]): void
 }
 
 /** @throws AssertionError where the HELO name or the sender is not well-formed. */
@@ -174,6 +176,10 @@ class Probe implements MailboxProbe {
 
   servers(): readonly LaneReport[] {
     return this.#pool.reports(serversMax)
+  }
+
+  closeBreakers(addresses: readonly string[]): void {
+    this.#pool.closeBreakers(addresses)
   }
 
   async #check(

@@ -40,6 +40,8 @@ type Reporting = {
   readonly pool: pg.Pool
   /** Those that are not idle for long, at this moment. */
   readonly lanes: () => readonly LaneReport[]
+  /** Before each report: what people asked this process to do. */
+  readonly before?: () => Promise<void>
   readonly logger: { warn(fields: object, message: string): void }
 }
 
@@ -68,6 +70,7 @@ const reportMailServers = async (
 export const startReporting = ({
   pool,
   lanes,
+  before,
   logger,
 }: Reporting): { report(): Promise<void>; close(): Promise<void> } => {
   const reporter = ulid()
@@ -75,9 +78,10 @@ export const startReporting = ({
   let reported = 0
   let running: Promise<void> = Promise.resolve()
   const report = async (): Promise<void> => {
-    const now = lanes()
-    if (now.length === 0 && reported === 0) return
     try {
+      await before?.()
+      const now = lanes()
+      if (now.length === 0 && reported === 0) return
       await reportMailServers(pool, reporter, now)
       reported = now.length
       failing = false
@@ -150,15 +154,32 @@ export const mailServers = async (
   { search, max }: { readonly search: string; readonly max: number },
 ): Promise<readonly MailServer[]> => {
   const { rows } = await pool.query<Row>(
-    `select address, exchange, domains, host, pid, report, reported_at from mailbox_servers m
-      where reported_at > now() - ${keptMs} * interval '1 ms'
+    `${shown}
         and ($1 = '' or strpos(lower(exchange), $1) > 0
              or exists (select from unnest(domains) d where strpos(lower(d), $1) > 0))
       order by (report ->> 'breaker') = 'closed', exchange, address, reporter limit $2`,
     [search, max],
   )
-  return rows.flatMap(({ report, host, pid, reported_at: reportedAt, ...row }) => {
+  return serversOf(rows)
+}
+
+/** Of one name or address, in lower case. As `mailServers`. */
+export const serversNamed = async (pool: pg.Pool, name: string): Promise<readonly MailServer[]> => {
+  // PostgreSQL refuses a text with U+0000.
+  if (!/^[!-~]{1,253}$/.test(name)) return []
+  const { rows } = await pool.query<Row>(
+    `${shown} and (lower(exchange) = $1 or address = $1)
+      order by (report ->> 'breaker') = 'closed', address, reporter limit ${reportedMax}`,
+    [name],
+  )
+  return serversOf(rows)
+}
+
+const shown = `select address, exchange, domains, host, pid, report, reported_at from mailbox_servers
+      where reported_at > now() - ${keptMs} * interval '1 ms'`
+
+const serversOf = (rows: readonly Row[]): MailServer[] =>
+  rows.flatMap(({ report, host, pid, reported_at: reportedAt, ...row }) => {
     const read = reportText.safeParse(report)
     return read.success ? [{ ...read.data, ...row, process: `${host}:${pid}`, reportedAt }] : []
   })
-}
