@@ -99,20 +99,21 @@ describe('replies found in public', () => {
     expect(confusion()).toMatchInlineSnapshot(`
       {
         "found later, anything else": {
-          "blocked": 269,
-          "cannot_verify": 55,
+          "blocked": 291,
+          "cannot_verify": 58,
           "greylisted": 6,
-          "mailbox_full": 19,
-          "temporary_failure": 66,
+          "mailbox_full": 23,
+          "temporary_failure": 80,
         },
         "found later, closed": {
-          "mailbox_disabled": 16,
-          "mailbox_not_found": 1,
+          "mailbox_disabled": 25,
+          "mailbox_not_found": 2,
+          "temporary_failure": 1,
         },
         "found later, missing": {
-          "blocked": 2,
+          "blocked": 3,
           "cannot_verify": 5,
-          "mailbox_not_found": 77,
+          "mailbox_not_found": 101,
         },
         "held back, anything else": {
           "blocked": 155,

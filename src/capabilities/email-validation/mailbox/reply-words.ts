@@ -146,7 +146,7 @@ const neteaseClient = /^ (?:rp|mi|dt|hl) [a-z]{3} /
 const policy = new RegExp(
   ` (?:${[
     'polic(?:y|ies)|local policy|access (?:is |was )?(?:denied|rejected|refused|forbidden)|denied by|permission denied|prohibit[a-z]*|prohibition|forbidden|forbided|administrative(?:ly)? (?:prohibit|denied)[a-z]*|unauthori[sz]ed',
-    'not (?:permitted|allowed|authori[sz]ed|accepted|accept|yet)|no permit|no access|restrict[a-z]*|preferences|doesnt want|does not want|blocked(?! due to (?:[a-z]{1,20} ){0,3}inactivity)|blocking|block (?:rcpt|send)[a-z ]{0,3}|only accepting|denied|refused|refus[eé]|rejete|rejected by|reject',
+    'not (?:permitted|allowed|authori[sz]ed|accepted|accept|yet(?! active))|no permit|no access|restrict[a-z]*|preferences|doesnt want|does not want|blocked(?! due to (?:[a-z]{1,20} ){0,3}inactivity)|blocking|block (?:rcpt|send)[a-z ]{0,3}|only accepting|denied|refused|refus[eé]|rejete|rejected by|reject',
     '(?:e ?mail|mail|message|session|content|envelope|data|connection|delivery) (?:[^ ]{1,40} ){0,2}(?:rejected|refused|declined|filtered|blocked|denied|not allowed|bounced)',
     'gateway|firewall|countr(?:y|ies)|suspicious|suspected|verification failed|verify failed|call ?(?:out|back)s?|bounces?|dsns?|filter(?:ed|s)?|content',
     'no domain|domain not found|dont handle|does not handle|local user only|local host|rule imposed|quarantin[a-z]*',
