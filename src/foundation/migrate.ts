@@ -66,10 +66,9 @@ export const migrate = async ({
       )`)
     const missing = judge({ files: all, applied: await appliedTo(client), dir })
     const pending = missing.filter(({ number }) => number <= (upTo ?? number))
-    for (const file of pending) {
-      await apply(client, file, schema)
-      logger?.info({ migration: file.fileName }, 'migration applied')
-    }
+    for (const file of pending) await apply(client, file, schema)
+    if (pending.length > 0)
+      logger?.info({ migrations: pending.length, last: pending.at(-1)?.fileName }, 'migrations applied')
     if (serviceUrl !== undefined) await arrangeRoles(client, serviceUrl)
     return { applied: pending.map((file) => file.fileName) }
   } finally {

@@ -1,23 +1,14 @@
 import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
 import { closingGapMax } from '../billing/months.ts'
-import type { CreditAdjusted, LotFill, MonthClosed } from '../events/credits.ts'
+import type { LotFill, MonthClosed } from '../events/credits.ts'
 import { type Account, allocationsFor, availableOf, repaidBy } from './account.ts'
-import { adjustedMeanwhile, movedOn } from './command.ts'
+import { adjustedMeanwhile, type Instruction, movedOn } from './command.ts'
 import { type Decision, ifRegistered } from './decision.ts'
 
 /** What may be corrected in a ledger: charges, balances and lots. Pure, like `decide.ts`. */
 
-type Adjustment = {
+type Adjustment = Omit<Extract<Instruction, { kind: 'adjust' }>, 'kind'> & {
   readonly adjustmentId: string
-  readonly adjusts: string | null
-  readonly amount: MicroCredits
-  readonly reason: string
-  readonly rerateRun: string | null
-  readonly correction?: Exclude<CreditAdjusted['kind'], 'void'>
-  readonly into?: readonly LotFill[]
-  readonly unlessAdjustedAfter?: number
-  readonly unlessReratedAfter?: number
-  readonly upToAvailable?: true
   readonly atMs: number
 }
 

@@ -1,13 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
 import type { Logger } from 'pino'
 import type { Projection, RowSeal } from '../../projections/projection.ts'
-import { createOutage } from '../event-log/outage.ts'
 import type { EventLog } from '../event-log/port.ts'
 import { Fenced } from './checkpoints.ts'
 import { follow } from './follow.ts'
-import { whileRenewed } from './held-lease.ts'
-import { acquireLease } from './lease.ts'
+import { createHeldWork, failurePauseMaxMs, type HeldWork } from './held-work.ts'
 
 /**
  * Moves facts to rows. One process at a time holds the lease; it follows the event log, folds each batch in memory
@@ -30,7 +27,6 @@ const projectorWaits: ProjectorWaits = {
   batchIntervalMs: 100,
   revivalCheckMs: 5_000,
 }
-const failurePauseMaxMs = 10_000
 /** Its rows were replaced by a rebuild, or another projector has the lease: it only has to begin again. */
 const fencedPauseMs = 50
 
@@ -47,17 +43,9 @@ export type ProjectorOptions = {
   readonly waits?: Partial<ProjectorWaits>
 }
 
-export type Projector = {
-  /** Runs until stopped; never throws. */
-  run(): Promise<void>
-  stop(): Promise<void>
-}
-
-export const createProjector = (options: ProjectorOptions): Projector => {
+export const createProjector = (options: ProjectorOptions): HeldWork => {
   const { url, logger, owner } = options
   const waits: ProjectorWaits = { ...projectorWaits, ...options.waits }
-  const lease = { name: 'projector', owner }
-  const stopping = new AbortController()
   const pool = new pg.Pool({
     connectionString: url,
     max: 3,
@@ -65,52 +53,25 @@ export const createProjector = (options: ProjectorOptions): Projector => {
     connectionTimeoutMillis: 5_000,
   })
   pool.on('error', (error) => logger.warn({ err: error }, 'projector: idle connection lost'))
-  const outage = createOutage({ logger, what: 'projector: folding', level: 'error' })
-  let failures = 0
-  let running: Promise<void> | undefined
-
-  const pause = (ms: number): Promise<void> =>
-    sleep(ms, undefined, { signal: stopping.signal }).catch(() => undefined)
-
-  const works = (): void => {
-    failures = 0
-    outage.works()
-  }
-
-  const work = async (): Promise<void> => {
-    const epoch = await acquireLease(pool, lease)
-    if (epoch === null) return pause(waits.leaseRetryMs)
-    await whileRenewed(pool, { lease, epoch, failed: outage.failed }, async (lost) => {
+  const held = createHeldWork(
+    pool,
+    { ...waits, lease: { name: 'projector', owner }, logger, what: 'projector: folding' },
+    async ({ epoch, signal, works, pause }) => {
       logger.info({ epoch: epoch.toString() }, 'projector: started')
-      const signal = AbortSignal.any([stopping.signal, lost])
-      const ended = await follow({ ...options, waits, pool, epoch, signal, works })
-      if (ended === 'all halted') await pause(failurePauseMaxMs)
-    })
-  }
-
-  const run = async (): Promise<void> => {
-    while (!stopping.signal.aborted) {
       try {
-        await work()
+        const ended = await follow({ ...options, waits, pool, epoch, signal, works })
+        if (ended === 'all halted') await pause(failurePauseMaxMs)
       } catch (error) {
-        if (stopping.signal.aborted) return
-        if (error instanceof Fenced) {
-          logger.info(`projector: ${error.message}, reading anew`)
-          await pause(fencedPauseMs)
-          continue
-        }
-        failures++
-        outage.failed(error)
-        await pause(Math.min(waits.failurePauseMs * 2 ** failures, failurePauseMaxMs))
+        if (!(error instanceof Fenced)) throw error
+        logger.info(`projector: ${error.message}, reading anew`)
+        await pause(fencedPauseMs)
       }
-    }
-  }
-
+    },
+  )
   return {
-    run: () => (running ??= run()),
+    run: held.run,
     stop: async () => {
-      stopping.abort()
-      await running
+      await held.stop()
       await pool.end()
     },
   }

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import type { Logger } from 'pino'
-import { createOutage } from '../event-log/outage.ts'
 import {
   type EventLog,
   type LogPlace,
@@ -12,22 +11,9 @@ import {
 } from '../event-log/port.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
 import { organizationOfStream } from '../events/streams.ts'
-import { whileRenewed } from '../projector/held-lease.ts'
-import { acquireLease } from '../projector/lease.ts'
+import { createHeldWork, type HeldWork } from '../projector/held-work.ts'
 import { type Balance, type Notice, noticedTypes, noticeOf } from './notices.ts'
 import { putDown } from './outbox.ts'
-
-/**
- * Reads the event log for webhooks. One process at a time does; the place it has come to, the balances there, and the messages
- * that follow from what it read are written in one transaction. It is no projection: a rebuild would tell everything again.
- *
- * While there is no webhook, nothing is read. The first one has the log read from its beginning, for the balances.
- */
-type WebhookFollower = {
-  /** Runs until stopped; never throws. */
-  run(): Promise<void>
-  stop(): Promise<void>
-}
 
 type Settings = {
   readonly pool: pg.Pool
@@ -44,58 +30,31 @@ const prefixes = ['ledger-', 'pricebook', 'checkpoint'] as const
 const batchMax = 2_000
 /** Small batches cost as much as large ones; a webhook may wait this long. */
 const batchIntervalMs = 250
-const leaseRetryMs = 1_000
 /** How soon the first webhook is noticed. */
 const listenersRetryMs = 2_000
-const failurePauseMs = 500
-const failurePauseMaxMs = 10_000
 
 /** Another process has moved the place: nothing of the batch may stay. */
 class Overtaken extends Error {
   override name = 'Overtaken'
 }
 
-export const createWebhookFollower = (settings: Settings): WebhookFollower => {
+/**
+ * Reads the event log for webhooks. One process at a time does; the place it has come to, the balances there, and the messages
+ * that follow from what it read are written in one transaction. It is no projection: a rebuild would tell everything again.
+ *
+ * While there is no webhook, nothing is read. The first one has the log read from its beginning, for the balances.
+ */
+export const createWebhookFollower = (settings: Settings): HeldWork => {
   const { pool, logger, owner } = settings
-  const lease = { name: 'webhooks', owner }
-  const stopping = new AbortController()
-  const outage = createOutage({ logger, what: 'webhooks: reading the event log', level: 'error' })
-  let failures = 0
-  let running: Promise<void> | undefined
-  const pause = (ms: number): Promise<void> =>
-    sleep(ms, undefined, { signal: stopping.signal }).catch(() => undefined)
-  const works = (): void => {
-    failures = 0
-    outage.works()
-  }
-
-  const work = async (): Promise<void> => {
-    if (!(await isHeard(pool))) return pause(listenersRetryMs)
-    const epoch = await acquireLease(pool, lease)
-    if (epoch === null) return pause(leaseRetryMs)
-    await whileRenewed(pool, { lease, epoch, failed: outage.failed }, (lost) =>
-      followLog(settings, AbortSignal.any([stopping.signal, lost]), works),
-    )
-  }
-
-  const run = async (): Promise<void> => {
-    while (!stopping.signal.aborted) {
-      try {
-        await work()
-      } catch (error) {
-        if (stopping.signal.aborted) return
-        outage.failed(error)
-        await pause(Math.min(failurePauseMs * 2 ** failures++, failurePauseMaxMs))
-      }
-    }
-  }
-  return {
-    run: () => (running ??= run()),
-    stop: async () => {
-      stopping.abort()
-      await running
+  return createHeldWork(
+    pool,
+    {
+      ...{ lease: { name: 'webhooks', owner }, logger, what: 'webhooks: reading the event log' },
+      ...{ leaseRetryMs: 1_000, failurePauseMs: 500 },
+      idleMs: async () => ((await isHeard(pool)) ? null : listenersRetryMs),
     },
-  }
+    ({ signal, works }) => followLog(settings, signal, works),
+  )
 }
 
 const isHeard = async (pool: pg.Pool): Promise<boolean> =>

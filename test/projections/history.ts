@@ -21,8 +21,9 @@ import { CommandRefused, createLedger, type Ledger, type LedgerCommand } from '.
 import { decideCommand } from '../../src/ledger/decide.ts'
 import { isRefusal } from '../../src/ledger/decision.ts'
 import { type Checkpoint, readCheckpoints } from '../../src/projector/checkpoints.ts'
+import type { HeldWork } from '../../src/projector/held-work.ts'
 import { type Rebuilt, rebuildProjections } from '../../src/projector/rebuild.ts'
-import { createProjector, type Projector } from '../../src/projector/run.ts'
+import { createProjector } from '../../src/projector/run.ts'
 import { liveTable } from '../../src/projector/tables.ts'
 import { type Verdict, verifyProjections } from '../../src/projector/verify.ts'
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
@@ -77,7 +78,7 @@ export const openHouse = async (database = preparedDatabase): Promise<House> => 
   const pool = new pg.Pool({ connectionString: url, max: 6 })
   pool.on('error', () => undefined)
   const eventLog = openPostgresEventLog({ url, logger: silent })
-  const running = new Set<Projector>()
+  const running = new Set<HeldWork>()
   return {
     url,
     pool,
