@@ -2,7 +2,7 @@ import { constants } from 'node:fs'
 import { access, mkdir } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { type Config, ConfigError } from '../config.ts'
-import { codeOf } from './error-code.ts'
+import { codeOf } from '../event-log/directory.ts'
 
 /** Where the epoch keys are. */
 export const keyDirOf = ({ KEY_DIR, DATA_DIR }: Pick<Config, 'KEY_DIR' | 'DATA_DIR'>): string =>

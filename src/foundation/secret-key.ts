@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto'
 import { access, chmod, open, readFile, rename, unlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { type Config, ConfigError } from '../config.ts'
+import { codeOf } from '../event-log/directory.ts'
 import { ringKeysMax } from '../guard/secret-ring.ts'
 import { makeDataDir } from './data-dir.ts'
 import { placeIn } from './embedded/cluster.ts'
-import { codeOf } from './error-code.ts'
 
 const fileName = 'secret_key'
 

@@ -2,6 +2,7 @@ import { createSecretKey, hkdfSync, randomBytes, randomUUID } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { link, open, readdir, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
+import { codeOf, syncDirectory } from '../event-log/directory.ts'
 import { type RingKey, ringFrom, type SecretRing } from './secret-ring.ts'
 import { type Sealer, sealerOf } from './secrets.ts'
 
@@ -222,16 +223,3 @@ const overwrite = async (dir: string, name: string, epoch: number): Promise<void
   await writeSynced(nameless, 'r+', randomBytes(128))
   await unlink(nameless)
 }
-
-/** Makes names durable that came or went. */
-const syncDirectory = async (dir: string): Promise<void> => {
-  const directory = await open(dir, 'r')
-  try {
-    await directory.sync()
-  } finally {
-    await directory.close()
-  }
-}
-
-const codeOf = (error: unknown): string | undefined =>
-  error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined

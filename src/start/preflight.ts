@@ -2,7 +2,7 @@ import { constants } from 'node:fs'
 import { access } from 'node:fs/promises'
 import { createServer } from 'node:net'
 import { type Config, ConfigError } from '../config.ts'
-import { codeOf } from '../foundation/error-code.ts'
+import { codeOf } from '../event-log/directory.ts'
 import { readTls } from './tls.ts'
 
 /** What the environment names and only the machine can judge, asked before anything is started. */

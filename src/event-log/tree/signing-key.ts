@@ -2,6 +2,7 @@ import { createPrivateKey, createPublicKey, generateKeyPairSync, randomUUID, sig
 import { readFileSync } from 'node:fs'
 import { link, open, rename, unlink } from 'node:fs/promises'
 import { join } from 'node:path'
+import { codeOf, syncDirectory } from '../directory.ts'
 import { keyIdOf } from './checkpoint-stream.ts'
 
 /**
@@ -126,15 +127,3 @@ const makeKey = async (dir: string, path: string): Promise<void> => {
     )
   }
 }
-
-const syncDirectory = async (dir: string): Promise<void> => {
-  const directory = await open(dir, 'r')
-  try {
-    await directory.sync()
-  } finally {
-    await directory.close()
-  }
-}
-
-const codeOf = (error: unknown): string | undefined =>
-  error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined

@@ -27,7 +27,7 @@ import {
 } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
-import { codeOf } from '../error-code.ts'
+import { codeOf, syncDirectory } from '../../event-log/directory.ts'
 import { type Account, accountFor, findPrograms, runProgram } from './programs.ts'
 
 export const superuser = 'postgres'
@@ -184,12 +184,6 @@ const createCluster = async (cluster: Cluster, synced: boolean): Promise<void> =
     await rm(passwordFile, { force: true })
     await rm(unfinished, { recursive: true, force: true })
   }
-}
-
-/** A renamed directory is durable only once its parent is. */
-const syncDirectory = async (path: string): Promise<void> => {
-  await using directory = await open(path, 'r')
-  await directory.sync()
 }
 
 /** Writes a file that is complete or absent, and that no other user can read at any time. */

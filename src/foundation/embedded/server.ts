@@ -11,7 +11,7 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
-import { codeOf } from '../error-code.ts'
+import { codeOf } from '../../event-log/directory.ts'
 import {
   boundLog,
   type Cluster,
