@@ -2,6 +2,14 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import pino from 'pino'
+import { defaultKeyLimits, issueKey } from '../../src/administration/api-keys.ts'
+import { grant } from '../../src/administration/credits.ts'
+import { permissionsByDefault } from '../../src/administration/key-request.ts'
+import { createOrganization } from '../../src/administration/organizations.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import { parseConfig } from '../../src/config.ts'
+import { openFoundation } from '../../src/foundation/foundation.ts'
 import { keyDirOf } from './key-dir.ts'
 
 /** The service, and its command line, as real processes: what users run. */
@@ -180,21 +188,35 @@ export const cliJson = async <Answer>(
 
 export type Partner = { readonly organizationId: string; readonly apiKey: string; readonly keyId: string }
 
-/** An organization with credits and a key whose limits nothing in a test reaches. */
+/**
+ * An organization with credits and a key whose limits nothing in a test reaches. Made as the command line makes them, in this
+ * process: what a command is told and says is for others to test, and each costs the start of a process.
+ */
 export const createPartner = async (
   credits: string,
   variables: Readonly<Record<string, string>>,
 ): Promise<Partner> => {
-  const { organization_id: organizationId } = await cliJson<{ organization_id: string }>(
-    ['org', 'create', 'Partner'],
-    variables,
-  )
-  await cliJson(['credits', 'grant', organizationId, credits], variables)
-  const key = await cliJson<{ api_key: string; api_key_id: string }>(
-    ['key', 'issue', organizationId, '--requests-per-minute', '1000000', '--requests-per-day', '100000000'],
-    variables,
-  )
-  return { organizationId, apiKey: key.api_key, keyId: key.api_key_id }
+  const foundation = await openFoundation(parseConfig(environmentOf(variables)), {
+    logger: pino({ level: 'silent' }),
+  })
+  try {
+    const actor = 'cli'
+    const { organizationId } = await createOrganization(foundation, {
+      ...{ name: 'Partner', overdraftLimit: 0n, actor },
+    })
+    await grant(foundation, {
+      ...{ organizationId, amount: parseCredits(credits), priority: 100, expiresAt: null },
+      ...{ reason: 'granted by operator', actor },
+    })
+    const { apiKey, keyId } = await issueKey(foundation, {
+      ...{ organizationId, name: 'default', permissions: permissionsByDefault, allowedCidrs: [] },
+      ...{ expiresAt: null, actor },
+      limits: { ...defaultKeyLimits, requests_per_minute: 1_000_000, requests_per_day: 100_000_000 },
+    })
+    return { organizationId, apiKey, keyId }
+  } finally {
+    await foundation.close()
+  }
 }
 
 export type LookupAnswer = {
