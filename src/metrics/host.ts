@@ -4,6 +4,7 @@ import { safeHeaders } from '../call/answer.ts'
 import { boundConnections } from '../call/connections.ts'
 import { brokenRequest, rawAnswer } from '../call/error-handler.ts'
 import { createRequestIds } from '../call/request-id.ts'
+import type { RingKey } from '../guard/secret-ring.ts'
 import type { Health } from './health.ts'
 import type { Metrics } from './metrics.ts'
 import { fresh, operations } from './routes.ts'
@@ -24,12 +25,14 @@ export const createMetricsHost = ({
   health,
   metrics,
   showsRows,
+  secretKeys,
   logger,
 }: {
   health: Health
   metrics: Metrics
   /** Whether this process shows or folds rows: then late ones make it unready. */
   showsRows: boolean
+  secretKeys: () => readonly RingKey[]
   logger: Logger
 }): FastifyInstance => {
   const requestIds = createRequestIds()
@@ -50,7 +53,7 @@ export const createMetricsHost = ({
     done()
   })
   boundConnections(host.server, { trusts: () => false, refused: metrics.connectionRefused })
-  host.register(operations({ health, showsRows }))
+  host.register(operations({ health, showsRows, secretKeys }))
   host.route({
     method: 'GET',
     url: '/metrics',

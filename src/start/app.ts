@@ -151,7 +151,7 @@ type MetricsOptions = {
   readonly health: Health
   readonly kin: Kin
   readonly closing: Closing
-  readonly foundation: Pick<Foundation, 'checkpoints' | 'diskSpace' | 'eventLog' | 'pool'>
+  readonly foundation: Pick<Foundation, 'checkpoints' | 'diskSpace' | 'eventLog' | 'pool' | 'secretRing'>
 }
 
 /** Null in a fork. */
@@ -169,6 +169,7 @@ const openMetrics = async (
     ...{ metrics, logger },
     health: kin.forks === undefined ? health : withForks(health, kin.forks),
     showsRows: config.ROLES.some((role) => role === 'projector' || role === 'dashboard'),
+    secretKeys: foundation.secretRing.ring.given,
   })
   closing.add(() => closeHost(host))
   return listenForMetrics(host, config, logger)

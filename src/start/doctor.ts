@@ -1,6 +1,6 @@
-import { X509Certificate } from 'node:crypto'
+import { randomUUID, X509Certificate } from 'node:crypto'
 import pino from 'pino'
-import { Agent, fetch } from 'undici'
+import { Agent, fetch, type Headers } from 'undici'
 import packaged from '../../package.json' with { type: 'json' }
 import { clockCheck } from '../administration/doctor/clocks.ts'
 import { connect, databaseChecks, type OpenDatabase } from '../administration/doctor/database.ts'
@@ -20,19 +20,24 @@ import {
 } from '../administration/doctor/finding.ts'
 import { jobsCheck } from '../administration/doctor/jobs.ts'
 import { keyChecks, keyDirChecks, signingKeyCheck } from '../administration/doctor/keys.ts'
-import { type Listening, networkChecks, reachedAt } from '../administration/doctor/network.ts'
+import { type Listener, type Listening, networkChecks, reachedAt } from '../administration/doctor/network.ts'
 import { proofChecks, webhooksCheck } from '../administration/doctor/proofs.ts'
 import { capabilities } from '../capabilities/index.ts'
 import { within } from '../concurrency/deadline.ts'
 import type { Config } from '../config.ts'
 import type { EventLog } from '../event-log/port.ts'
 import { openNamed } from '../foundation/open-event-log.ts'
+import { knownSecretKeysOf } from '../foundation/secret-key.ts'
 import { parseSoundConfig } from '../foundation/sound-config.ts'
+import { proofHeader, proofOf, questionHeader } from '../guard/installation-proof.ts'
+import { ringOf } from '../guard/secret-ring.ts'
+import { sameHmac } from '../guard/secrets.ts'
 import { defaultMetricsPort } from '../metrics/host.ts'
 import { liveProcesses } from '../peers/processes-table.ts'
 import { addressesNow } from './addresses.ts'
 import { apartIn } from './apart.ts'
 import { checkSurroundings } from './preflight.ts'
+import { providerCheck } from './provider.ts'
 import { readTls } from './tls.ts'
 
 /**
@@ -57,7 +62,8 @@ export const examine = async (
     { about: 'surroundings', look: () => surroundings(config) },
     { about: 'TLS', look: () => tls(config) },
     { about: 'service', look: () => service(config) },
-    ...networkChecks(config, placesOf(config), isOurs),
+    ...networkChecks(config, placesOf(config), (place) => whoseAt(config, place)),
+    providerCheck(config),
     ...diskChecks(config),
     ...keyDirChecks(config),
     ...capabilities.flatMap(({ checks }) => checks?.(config) ?? []),
@@ -174,9 +180,11 @@ const answerMaxMs = 3_000
 /** A certificate is for the name that partners use, and this host asks itself by its address. */
 const own = new Agent({ connect: { rejectUnauthorized: false } })
 
-const answerOf = async (url: string): Promise<{ status: number; body: Record<string, unknown> }> => {
-  const response = await fetch(url, { dispatcher: own, signal: AbortSignal.timeout(answerMaxMs) })
-  return { status: response.status, body: Object(await response.json()) }
+type AnswerOfService = { status: number; headers: Headers; body: Record<string, unknown> }
+
+const answerOf = async (url: string, headers: Record<string, string> = {}): Promise<AnswerOfService> => {
+  const response = await fetch(url, { dispatcher: own, headers, signal: AbortSignal.timeout(answerMaxMs) })
+  return { status: response.status, headers: response.headers, body: Object(await response.json()) }
 }
 
 /** What the service says of itself, where one is known to listen. */
@@ -242,17 +250,27 @@ const placesOf = ({ ROLES, HOST, METRICS_HOST, ...ports }: Config): Listening[] 
     : [{ variable: 'METRICS_PORT', host: METRICS_HOST, port: ports.METRICS_PORT } as const]),
 ]
 
-/** Whether what answers there is a process of this service: every host of it says that it lives. */
-const isOurs = async ({ host, port }: Listening): Promise<boolean> => {
+/**
+ * Whose process answers there: every host of the service says that it lives, and what its SECRET_KEY makes of a question. Of an
+ * installation without a key none runs.
+ */
+const whoseAt = async (config: Config, { host, port }: Listening): Promise<Listener> => {
+  const known = await knownSecretKeysOf(config).catch(() => null)
+  const keys = known === null ? [] : ringOf(known).keys()
+  const question = randomUUID()
   const asked = await Promise.all(
     ['http', 'https'].map((scheme) =>
-      answerOf(`${scheme}://${hostText(host)}:${port}/livez`).then(
-        ({ body }) => body.status === 'live',
-        () => false,
+      answerOf(`${scheme}://${hostText(host)}:${port}/livez`, { [questionHeader]: question }).then(
+        ({ body, headers }): Listener => {
+          if (body.status !== 'live') return 'stranger'
+          const proof = headers.get(proofHeader) ?? ''
+          return keys.some((key) => sameHmac(proof, proofOf(key, question) ?? '')) ? 'own' : 'another'
+        },
+        (): Listener => 'stranger',
       ),
     ),
   )
-  return asked.includes(true)
+  return asked.find((one) => one !== 'stranger') ?? 'stranger'
 }
 
 const processes = async (pool: OpenDatabase['pool']): Promise<Told> => {

@@ -4,7 +4,6 @@ import type { CallDependencies } from '../call/dependencies.ts'
 import { createHost, type Reach } from '../call/route.ts'
 import { type Config, twoPersonOf } from '../config.ts'
 import { dashboard } from '../dashboard/dashboard.ts'
-import type { ProviderSettings } from '../dashboard/identity-provider.ts'
 import type { Closing } from '../foundation/closing.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { trustedProxies } from '../guard/caller-address.ts'
@@ -17,6 +16,7 @@ import { examine } from './doctor.ts'
 import { documentation, documentationForPeople } from './documentation.ts'
 import { downloads } from './downloads.ts'
 import { closeHost, listen, type Place } from './listen.ts'
+import { providerOf } from './provider.ts'
 import { readTls, serveRenewed } from './tls.ts'
 
 type HostsOptions = {
@@ -85,22 +85,14 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
 const hostOf = (
   name: 'api' | 'dashboard',
   reach: Reach,
-  { dependencies, capabilities, health, logger, config }: HostsOptions,
+  { dependencies, capabilities, health, logger, config, foundation }: HostsOptions,
 ): FastifyInstance => {
   const host = createHost(dependencies, capabilities.formsOn(name), reach)
-  host.register(operations({ health, showsRows: name === 'dashboard' }))
+  host.register(
+    operations({ health, showsRows: name === 'dashboard', secretKeys: foundation.secretRing.ring.given }),
+  )
   host.register(downloads(logger))
   host.register(documentation(config))
   if (name === 'api') host.register(documentationForPeople(config))
   return host
 }
-
-const providerOf = ({
-  OIDC_ISSUER: issuer,
-  OIDC_CLIENT_ID: clientId,
-  OIDC_CLIENT_SECRET: clientSecret,
-  OIDC_NAME_CLAIM: nameClaim,
-}: Config): ProviderSettings | null =>
-  issuer === undefined || clientId === undefined || clientSecret === undefined
-    ? null
-    : { issuer, clientId, clientSecret, nameClaim }

@@ -459,19 +459,22 @@ describe('the network', () => {
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
     const { port } = server.address() as AddressInfo
     const place = { variable: 'API_PORT', host: '0.0.0.0', port } as const
-    const ask = (ours: boolean) =>
+    const ask = (listener: 'own' | 'another' | 'stranger') =>
       lines(
         named(
-          networkChecks(config({}), [place, { ...place, port: 0 }], async () => ours),
+          networkChecks(config({}), [place, { ...place, port: 0 }], async () => listener),
           'ports',
         ),
       )
-    expect(await ask(true)).toEqual([`ok: ${port} (API_PORT) is this service's`])
-    expect(await ask(false)).toEqual([
+    expect(await ask('own')).toEqual([`ok: ${port} (API_PORT) is this service's`])
+    expect(await ask('another')).toEqual([
+      `fault: ${port} (API_PORT) on 0.0.0.0 is taken by a process of this service with another SECRET_KEY, or of an earlier release`,
+    ])
+    expect(await ask('stranger')).toEqual([
       `fault: ${port} (API_PORT) on 0.0.0.0 is taken, and what listens there does not answer as this service`,
     ])
     await new Promise((resolve) => server.close(resolve))
-    expect(await ask(false)).toEqual([`ok: ${port} (API_PORT) is free: nothing listens there`])
+    expect(await ask('stranger')).toEqual([`ok: ${port} (API_PORT) is free: nothing listens there`])
   })
 
   test('a Redis that is away is a warning, and no password is told', async () => {
@@ -479,7 +482,7 @@ describe('the network', () => {
     expect(
       await lines(
         named(
-          networkChecks(config(away), [], async () => false),
+          networkChecks(config(away), [], async () => 'stranger'),
           'Redis',
         ),
       ),
@@ -501,7 +504,7 @@ describe('the network', () => {
           networkChecks(
             parseConfig({ SMTP_HELO: name, DNS_SERVERS: dns.address, ...more }),
             [],
-            async () => false,
+            async () => 'stranger',
           ),
           'mail name',
         ),

@@ -106,6 +106,23 @@ test('an installation that is well has no fault and no warning, and every line s
   expect(out).toMatch(/\n\d+ things looked at: 0 faults, \d warnings?\n$/)
 })
 
+test('a port is ours where our own service has it, and a fault where that of another installation has', async () => {
+  const { port } = new URL(service?.apiUrl ?? '')
+  const about = async (more: Record<string, string>): Promise<string[]> =>
+    (await doctor({ API_PORT: port, ...more })).findings
+      .filter(({ about, says }) => about === 'ports' && says.includes('API_PORT'))
+      .map(({ level, says }) => `${level}: ${says}`)
+  expect(await about({})).toEqual([`ok: ${port} (API_PORT) is this service's`])
+  const another = `fault: ${port} (API_PORT) on 127.0.0.1 is taken by a process of this service with another SECRET_KEY, or of an earlier release`
+  // One that was never started, and so has no key, and one that has.
+  expect(await about({ DATA_DIR: join(dir, 'elsewhere') })).toEqual([another])
+  const other = {
+    DATA_DIR: join(dir, 'elsewhere'),
+    SECRET_KEY: 'of another installation, as long as it has to be',
+  }
+  expect(await about(other)).toEqual([another])
+})
+
 describe('what is planted beside a running service', () => {
   test('is found, twelve faults at once', async () => {
     await asOwner(

@@ -58,7 +58,7 @@ const append = async (n: number): Promise<void> => {
 /** What a load balancer is told. */
 const answerOf = async (health: Health, showsRows: boolean): Promise<{ status: number; body: unknown }> => {
   const host = fastify()
-  await host.register(operations({ health, showsRows }))
+  await host.register(operations({ health, showsRows, secretKeys: () => [] }))
   const { statusCode, body } = await host.inject('/readyz')
   await host.close()
   return { status: statusCode, body: JSON.parse(body) }
@@ -296,7 +296,13 @@ test('however many ask within a second, everything is asked once', async () => {
 test('a live process says so while everything it needs is away', async () => {
   const host = fastify()
   const never = () => Promise.reject(new Error('livez asked something'))
-  await host.register(operations({ health: { readiness: never, projectionLags: never }, showsRows: true }))
+  await host.register(
+    operations({
+      health: { readiness: never, projectionLags: never },
+      showsRows: true,
+      secretKeys: () => [],
+    }),
+  )
   const { statusCode, body } = await host.inject('/livez')
   expect([statusCode, JSON.parse(body)]).toEqual([200, { status: 'live' }])
   await host.close()

@@ -16,11 +16,14 @@ export type Listening = {
   readonly port: number
 }
 
-/** `asks`: asks what answers there whether it is a process of this service. */
+/** Whose process listens somewhere. `another`: of another installation of this service. `stranger`: of something else. */
+export type Listener = 'own' | 'another' | 'stranger'
+
+/** `asks`: asks what answers there whose it is. */
 export const networkChecks = (
   config: Config,
   places: readonly Listening[],
-  asks: (place: Listening) => Promise<boolean>,
+  asks: (place: Listening) => Promise<Listener>,
 ): readonly Check[] => [
   { about: 'ports', look: () => ports(places, asks) },
   { about: 'Redis', look: () => (config.REDIS_URL === undefined ? [] : redis(config.REDIS_URL)) },
@@ -32,7 +35,7 @@ const redisMaxMs = 4_000
 
 const ports = async (
   places: readonly Listening[],
-  asks: (place: Listening) => Promise<boolean>,
+  asks: (place: Listening) => Promise<Listener>,
 ): Promise<Told[]> => {
   const told = await Promise.all(
     places
@@ -40,9 +43,12 @@ const ports = async (
       .map(async (place): Promise<Told> => {
         const { variable, host, port } = place
         if (!(await isTaken(place))) return ok(`${port} (${variable}) is free: nothing listens there`)
-        if (await asks(place)) return ok(`${port} (${variable}) is this service's`)
+        const listener = await asks(place)
+        if (listener === 'own') return ok(`${port} (${variable}) is this service's`)
         return fault(
-          `${port} (${variable}) on ${host} is taken, and what listens there does not answer as this service`,
+          listener === 'another'
+            ? `${port} (${variable}) on ${host} is taken by a process of this service with another SECRET_KEY, or of an earlier release`
+            : `${port} (${variable}) on ${host} is taken, and what listens there does not answer as this service`,
           `Stop what listens there (ss -ltnp 'sport = :${port}' names it), or set ${variable} to another port.`,
         )
       }),

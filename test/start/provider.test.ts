@@ -1,0 +1,54 @@
+/** What "doctor" says of the provider of identities that is configured. */
+import { createServer, type RequestListener } from 'node:http'
+import { expect, test } from 'vitest'
+import { lookAt } from '../../src/administration/doctor/finding.ts'
+import { parseConfig } from '../../src/config.ts'
+import { providerCheck } from '../../src/start/provider.ts'
+import { client, closed, listening, openTestProvider } from '../support/identity-provider.ts'
+
+const of = (issuer: string, more: Record<string, string> = {}) =>
+  parseConfig({
+    ...{ OIDC_ISSUER: issuer, OIDC_CLIENT_ID: client.clientId, OIDC_CLIENT_SECRET: client.clientSecret },
+    ...more,
+  })
+const found = async (config: ReturnType<typeof parseConfig>): Promise<string[]> =>
+  (await lookAt([providerCheck(config)])).map(({ level, says }) => `${level}: ${says}`)
+
+test('none is looked at where there is none, or no dashboard', async () => {
+  expect(await found(parseConfig({}))).toEqual([])
+  expect(await found(of('http://127.0.0.1:1', { ROLES: 'jobs' }))).toEqual([])
+})
+
+test('one that answers is well', async () => {
+  const provider = await openTestProvider({ redirectUri: 'http://localhost/', claimsOf: () => ({}) })
+  try {
+    expect(await found(of(provider.issuer))).toEqual([`ok: ${provider.issuer} answers as a provider`])
+  } finally {
+    await provider.close()
+  }
+})
+
+const answering: RequestListener = (_, response) => response.writeHead(503).end()
+const ofAnother: RequestListener = (_, response) =>
+  response
+    .writeHead(200, { 'content-type': 'application/json' })
+    .end(JSON.stringify({ issuer: 'https://evil.example' }))
+const round: RequestListener = ({ url }, response) => response.writeHead(302, { location: `${url}` }).end()
+
+test.each([
+  ['answers with a fault', answering, /: it answered 503$/],
+  ['says that it is another one', ofAnother, /: its metadata could not be read \(.+\)$/],
+  ['leads round and round', round, /: its metadata could not be read \(.+\)$/],
+  ['never answers', () => undefined, /: (a request failed|its metadata could not be read) \(.+\)$/],
+] as const)('one that %s is a warning, within the ten seconds of a look', async (_, listener, says) => {
+  const server = createServer(listener)
+  const issuer = await listening(server)
+  try {
+    const lines = await found(of(issuer))
+    expect(lines).toEqual([expect.stringMatching(says)])
+    expect(lines[0]).toMatch(/^warning: /)
+    expect(lines[0]).not.toContain(client.clientSecret)
+  } finally {
+    await closed(server)
+  }
+})
