@@ -21,7 +21,7 @@ export type ProjectionState = {
   readonly state: 'live' | 'halted'
   readonly error: string | null
   readonly position: Position
-  /** Events up to the log's head; null where its position means nothing in this log. */
+  /** Positions up to the log's head: events on the Postgres log, bytes on EventStoreDB. Null where its position means nothing in this log. */
   readonly behind: bigint | null
   /** Events it could not read. */
   readonly parked: number

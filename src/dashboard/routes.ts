@@ -156,7 +156,7 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
 
 const overviewRoute = (
   pages: FastifyInstance,
-  { foundation: { pool, eventLog, checkpoints } }: Dashboard,
+  { foundation: { pool, eventLog, checkpoints }, positions }: Dashboard,
 ): void => {
   pages.get('/', async (request, reply) => {
     const asked = formOf(request.query).text('after')
@@ -171,16 +171,20 @@ const overviewRoute = (
       lastReconciliation(eventLog),
     ])
     const shown = found.slice(0, organizationsMax)
+    const nowMs = Date.now()
     const page = overviewPage({
       viewer: viewerOf(request, reply),
       organizations: shown,
       further: after !== '',
       next: found.length > shown.length ? (shown.at(-1)?.organization_id ?? null) : null,
       head,
-      projections: states,
+      projections: states.map((state) => ({
+        ...state,
+        behindMs: positions.behindMs(state.position, { atMs: nowMs, head }),
+      })),
       checkpoint,
       reconciliation,
-      nowMs: Date.now(),
+      nowMs,
     })
     return sendPage(reply, page)
   })

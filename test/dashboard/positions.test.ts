@@ -6,6 +6,7 @@ import { grant } from '../../src/administration/credits.ts'
 import { createUser } from '../../src/administration/user-changes.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { actionOfRoute } from '../../src/dashboard/access.ts'
+import { behindText } from '../../src/dashboard/pages/behind.ts'
 import { openPositions, type Sample } from '../../src/dashboard/positions.ts'
 import { byMinute } from '../../src/dashboard/positions-by-minute.ts'
 import { readsOf } from '../../src/dashboard/reads.ts'
@@ -192,6 +193,15 @@ describe('a page', () => {
       async () => (await browser.get(path)).body.includes(text) === does,
     )
 
+  test.each([
+    [null, 0, 'unknown'],
+    [0n, 0, '–'],
+    [800n, 0, 'a moment'],
+    [1n, 12_000, '12 s or longer'],
+  ] as const)('%s positions for %s ms are told as %s', (behind, behindMs, text) => {
+    expect(behindText({ behind, behindMs })).toBe(text)
+  })
+
   test('whose rows are of now says nothing of it', async () => {
     await shows(ada, account(), notNow, false)
     for (const path of ['/', account(), `${account()}/statement`, '/operations'])
@@ -226,8 +236,18 @@ describe('a page', () => {
       // What shows no rows says nothing of them.
       for (const path of ['/events', '/me', '/operations/doctor'])
         expect([path, (await ada.get(path)).body.includes(notNow)]).toEqual([path, false])
-      const operations = await ada.get('/operations')
-      expect(operations.body).toContain('data-head="For"')
+      // In time: positions are events on one log and bytes on the other.
+      for (const path of ['/', '/operations']) {
+        const { body: listed } = await ada.get(path)
+        expect([path, listed]).toEqual([
+          path,
+          expect.stringMatching(/data-head="Behind"><div>\d+ (?:ms|s|min) or longer</),
+        ])
+        expect(listed).not.toContain('Behind, events')
+      }
+      expect((await ada.get('/audit')).body).toMatch(
+        /The rows are behind the event log: \d+ (?:ms|s|min) or longer\./,
+      )
     } finally {
       await owner.query('rollback')
     }

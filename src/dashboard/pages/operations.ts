@@ -1,4 +1,3 @@
-import { durationText } from '../../administration/doctor/finding.ts'
 import type { JobRow } from '../../administration/jobs.ts'
 import type { ProjectionState } from '../../administration/projections.ts'
 import type { RebuildRow } from '../../administration/rebuilds.ts'
@@ -7,6 +6,7 @@ import { mayOpen } from '../access.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { Sample } from '../positions.ts'
+import { behindText, type StandingProjection } from './behind.ts'
 import { formFields, layout, table, type Viewer } from './layout.ts'
 import { lastHour } from './positions.ts'
 
@@ -17,10 +17,7 @@ type ListedJob = JobRow & { readonly next: Date | null }
 type OperationsView = {
   readonly viewer: Viewer
   readonly head: Position
-  readonly states: readonly (ProjectionState & {
-    /** At least; 0 where it is not known to be behind. */
-    readonly behindMs: number
-  })[]
+  readonly states: readonly StandingProjection[]
   readonly rebuilds: readonly RebuildRow[]
   readonly jobs: readonly ListedJob[]
   readonly samples: readonly Sample[]
@@ -81,16 +78,7 @@ const projectionsTable = (states: OperationsView['states']): Html =>
       { head: 'Version', kind: 'number', cell: ({ version }) => String(version) },
       { head: 'State', cell: stateMark },
       { head: 'Position', kind: 'number', cell: ({ position }) => count(position) },
-      {
-        head: 'Behind',
-        kind: 'number',
-        cell: ({ behind }) => (behind === null ? 'unknown' : count(behind)),
-      },
-      {
-        head: 'For',
-        kind: 'number',
-        cell: ({ behindMs }) => (behindMs === 0 ? '–' : durationText(behindMs)),
-      },
+      { head: 'Behind', kind: 'number', cell: behindText },
       {
         head: 'Rollback until (UTC)',
         cell: ({ kept }) => (kept === null ? '–' : instant(kept.keptUntil)),

@@ -4,6 +4,7 @@ import { mayDo } from '../../administration/roles.ts'
 import { balance, count, credits, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { OrganizationLine } from '../queries.ts'
+import { behindText, type StandingProjection } from './behind.ts'
 import { type CheckpointView, checkpointSection } from './checkpoint.ts'
 import { layout, table, type Viewer } from './layout.ts'
 import { reconciliationSection } from './reconciliation.ts'
@@ -15,7 +16,7 @@ type Overview = {
   readonly further: boolean
   readonly next: string | null
   readonly head: bigint
-  readonly projections: readonly ProjectionState[]
+  readonly projections: readonly StandingProjection[]
   readonly checkpoint: CheckpointView
   readonly reconciliation: LastReconciled | null
   readonly nowMs: number
@@ -81,7 +82,7 @@ ${table({
       cell: (row) => html`${row.name} <span class="minor below">version ${row.version}</span>`,
     },
     { head: 'Position', kind: 'number', cell: (row) => count(row.position) },
-    { head: 'Behind, events', kind: 'number', cell: (row) => count(row.behind ?? 0n) },
+    { head: 'Behind', kind: 'number', cell: behindText },
     { head: 'State', cell: stateOf },
     { head: 'Moved (UTC)', cell: (row) => instant(row.updatedAt) },
   ],

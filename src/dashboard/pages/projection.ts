@@ -44,7 +44,12 @@ ${figures([
   ['State', stateMark(state)],
   ['Version', String(state.version)],
   ['Position', html`${count(state.position)} of ${count(head)}`],
-  ['Behind', state.behind === null ? 'unknown' : count(state.behind)],
+  [
+    'Behind',
+    state.behind === null
+      ? 'unknown'
+      : `${count(state.behind)} ${state.behind === 1n ? 'position' : 'positions'}`,
+  ],
 ])}
 ${running !== undefined && runningSection(view, running)}
 ${parked.length > 0 && parkedSection(view)}
