@@ -10,11 +10,24 @@ const fractionDigits = 6
 
 const canonical = /^(-?)(0|[1-9]\d{0,17})(?:\.(\d{1,6}))?$/
 
+/** Prices are few, and every charge names them. A longer text may be a part of one that would be held in memory with it. */
+const parsed = new Map<string, MicroCredits>()
+const parsedMax = 4_096
+const parsedCharsMax = 12
+
 /**
  * Reads a decimal amount with at most 6 fractional digits. Trailing zeros are accepted ("1.50"), signs other than a
  * leading minus, exponents and bare points are not. Throws a RangeError naming the text.
  */
 export const parseCredits = (text: string): MicroCredits => {
+  const known = parsed.get(text)
+  if (known !== undefined) return known
+  const micro = microOf(text)
+  if (text.length <= parsedCharsMax && parsed.size < parsedMax) parsed.set(text, micro)
+  return micro
+}
+
+const microOf = (text: string): MicroCredits => {
   const match = canonical.exec(text)
   if (match === null || (text.startsWith('-0') && !/[1-9]/.test(text)))
     throw new RangeError(

@@ -49,28 +49,26 @@ const isOfKnownVersion = (newest: number, metadata: string): boolean => {
 const newestCall = currentVersion('KeyUsed')
 const newestCharge = currentVersion('CreditCharged')
 
-/** `charge_id` and `sku`, and the amount of the whole charge before its lines. */
-const chargeStart =
-  /^\{"charge_id":"[0-9a-f-]{36}","sku":"[a-z0-9_.]{1,64}","amount":"([0-9.]{1,25})","lines":\[/
+const chargeIdStart = '{"charge_id":"'
+const chargeIdEnd = chargeIdStart.length + 36
+const skuStart = '","sku":"'
+const amountStart = '","amount":"'
 
-/** Prices are few. */
-const amounts = new Map<string, MicroCredits>()
-const amountsMax = 4_096
-
-const amountOf = (text: string): MicroCredits => {
-  const known = amounts.get(text)
-  if (known !== undefined) return known
-  const amount = parseCredits(text)
-  if (amounts.size < amountsMax) amounts.set(text, amount)
-  return amount
+/** The amount of the whole charge, before those of its lines. No JSON string holds an unescaped quote. */
+const chargedText = (data: string): string | null => {
+  if (!data.startsWith(chargeIdStart) || !data.startsWith(skuStart, chargeIdEnd)) return null
+  const skuEnd = data.indexOf('"', chargeIdEnd + skuStart.length)
+  const from = skuEnd + amountStart.length
+  const end = data.indexOf('"', from)
+  return data.startsWith(amountStart, skuEnd) && data.startsWith('","lines":[', end)
+    ? data.slice(from, end)
+    : null
 }
 
 /** Of a `CreditCharged`. */
 export const chargedBy = (recorded: RecordedEvent): MicroCredits => {
-  const text = isOfKnownVersion(newestCharge, recorded.metadata)
-    ? chargeStart.exec(recorded.data)?.[1]
-    : undefined
-  if (text !== undefined) return amountOf(text)
+  const text = isOfKnownVersion(newestCharge, recorded.metadata) ? chargedText(recorded.data) : null
+  if (text !== null) return parseCredits(text)
   const { type, data } = decodeEvent(recorded)
   return type === 'CreditCharged' ? parseCredits(data.amount) : 0n
 }
@@ -107,32 +105,37 @@ const metadataOf = (text: string): EventMetadata | null => {
 const parsed = new Map<string, unknown>()
 const parsedMax = 4_096
 
-const parsedOnce = (text: string): unknown => {
-  const known = parsed.get(text)
+/** `members`: those of an object, from the first quote on. */
+const parsedOnce = (members: string): unknown => {
+  const known = parsed.get(members)
   if (known !== undefined) return known
-  const value: unknown = JSON.parse(text)
-  if (parsed.size < parsedMax) parsed.set(text, value)
+  const value: unknown = JSON.parse(`{${members}}`)
+  // A part of a text holds the whole text in memory: what is kept is a copy.
+  if (parsed.size < parsedMax) parsed.set(Buffer.from(members).toString(), value)
   return value
 }
-
-const chargeIdStart = '{"charge_id":"'
-const chargeIdEnd = chargeIdStart.length + 36
 
 /** A charge without the lots that paid it: the statement does not tell of them. */
 const chargeOf = (data: string): object | null => {
   const end = data.lastIndexOf(',"allocations":[')
-  if (!data.startsWith(chargeIdStart) || !data.startsWith('","sku":"', chargeIdEnd) || end < chargeIdEnd)
+  if (!data.startsWith(chargeIdStart) || !data.startsWith(skuStart, chargeIdEnd) || end < chargeIdEnd)
     return null
-  const shape = parsedOnce(`{${data.slice(chargeIdEnd + 2, end)}}`) as object
+  const shape = parsedOnce(data.slice(chargeIdEnd + 2, end)) as object
   return { ...shape, charge_id: data.slice(chargeIdStart.length, chargeIdEnd), allocations: [] }
 }
 
-/** A call without its facts. What follows them is of a few kinds, unless it names the request of an Idempotency-Key. */
+const fingerprintMember = ',"request_fingerprint":"'
+const fingerprintLength = fingerprintMember.length + 43 + 1
+
+/** A call without its facts, and without the request of an Idempotency-Key, which is last. What is between them is of a few kinds. */
 const callOf = (data: string): object | null => {
   const facts = data.indexOf(',"facts":{')
-  if (facts < 0 || data.includes(',"request_fingerprint":')) return null
+  const fingerprint = data.indexOf(fingerprintMember, facts)
+  const end = fingerprint < 0 ? data.length - 1 : fingerprint
+  if (facts < 0 || (fingerprint >= 0 && fingerprint + fingerprintLength !== data.length - 1)) return null
   const free = data.lastIndexOf(',"free_by":{')
-  return parsedOnce(`${data.slice(0, facts)}${free < facts ? '}' : data.slice(free)}`) as object
+  const before = data.slice(1, facts)
+  return parsedOnce(free < facts ? before : `${before}${data.slice(free, end)}`) as object
 }
 
 const quickOf = ({ type, data, metadata }: RecordedEvent): object | null => {

@@ -496,6 +496,39 @@ describe('a file', () => {
     expect(lines.at(-1)).toMatchObject({ kind: 'closing', open_as_of_revision: 4, balance: '8.5' })
   })
 
+  test('an own price that is as much as the book names the lines it made, and no others that say the same', async () => {
+    await grant(ms('2026-01-11T00:00:00.000Z'), '10')
+    const own = (effectiveFrom: string) =>
+      submit(ms(effectiveFrom), {
+        kind: 'override_price',
+        ...{ sku: 'ip_lookup', amount: parseCredits('1'), effectiveFrom },
+      })
+    await call(ms('2026-01-12T00:00:00.000Z'))
+    await own('2026-01-13T00:00:00.000Z')
+    await call(ms('2026-01-14T00:00:00.000Z'))
+    await own('2026-01-15T00:00:00.000Z')
+    await call(ms('2026-01-16T00:00:00.000Z'))
+    await submit(ms('2026-01-17T00:00:00.000Z'), {
+      kind: 'withdraw_override',
+      ...{ overrideId: null, overrideRevision: 7, sku: 'ip_lookup', reason: 'test' },
+    })
+    await call(ms('2026-01-18T00:00:00.000Z'))
+    const set = log.eventsOf(stream).filter(({ type }) => type === 'PriceOverrideSet')
+    const { text, summary } = await statement('2026-01')
+    const named = linesOf(text).filter(({ kind }) => kind === 'charge')
+    expect(named.map((line) => Reflect.get(line, 'override'))).toEqual([
+      ...[undefined, set[0]?.id, set[1]?.id, set[0]?.id],
+    ])
+    expect(summary.charges.map(({ override, count }) => [override, count])).toEqual([
+      [false, 1],
+      [true, 3],
+    ])
+    const rows = (await statement('2026-01', csv)).text
+      .split('\r\n')
+      .filter((row) => row.includes(',charge,'))
+    expect(rows.map((row) => row.split(',')[14])).toEqual(['', set[0]?.id, set[1]?.id, set[0]?.id])
+  })
+
   test('CSV: texts are no formulas, quotes and commas are quoted, amounts stay numbers', async () => {
     const hostile = ['=HYPERLINK("http://x","y")', '+1', '-1', '@SUM(A1)', 'a, "b"', "it's"]
     for (const reason of hostile) await grant(ms('2026-01-11T00:00:00.000Z'), '1', null, reason)

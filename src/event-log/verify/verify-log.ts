@@ -62,7 +62,7 @@ export type VerifyLogOptions = {
 type Log = Pick<EventLog, 'read' | 'subscribe' | 'head' | 'lastRevision' | 'streams'>
 
 const faultsMax = 100
-const pageEvents = 1_000
+const pageEvents = 4_000
 const askedAtOnce = 16
 
 /** Throws what reading throws, but `EventsUnreadable`; and `NoteFault` where `against` is no checkpoint. */
