@@ -23,6 +23,7 @@ const logger = pino({ level: 'silent' })
 const all = { since: null, actors: null, about: null, type: null, oldestFirst: false } as const
 
 let house: House
+let atFirst: AuditEntry[]
 let partner: Partner
 let acme = ''
 let startedAt = ''
@@ -53,12 +54,13 @@ beforeAll(async () => {
   await createUser(foundation, { name: 'bob', role: 'viewer', organizationId: null, actor: ada })
   await setDisabled(foundation, { name: 'bob', disabled: true, reason: 'left', actor: ada })
   await revoke(foundation, { keyId: partner.keyId, reason: 'leaked', actor: 'cli:root' })
+  atFirst = await listed({ since: startedAt })
 })
 afterAll(() => house?.close())
 
 describe('the audit', () => {
   test('tells every change by anyone, the newest first, in a sentence; and no call', async () => {
-    expect(said(await listed({ since: startedAt }))).toEqual([
+    expect(said(atFirst)).toEqual([
       `cli:root revoked the key ${partner.keyId}: leaked`,
       'user:ada disabled bob: left',
       'user:ada created the user bob as viewer',

@@ -126,7 +126,7 @@ const seedsMax = 100
 /** Few: a mistake that needs a long history is no classic. */
 const operationsOfMistake = 400
 
-describe('a classic mistake is caught', () => {
+describe('a classic mistake is caught', { shuffle: false }, () => {
   const caught: { readonly seed: number; readonly options: Simulated }[] = []
   test.each(mistakes)('$name', { timeout: seedTimeoutMs }, async ({ name, mutant, caughtBy, passing }) => {
     const options = { operationsMax: operationsOfMistake, ...(passing === undefined ? {} : { passing }) }

@@ -79,7 +79,7 @@ const greylisting = () => {
   }
 }
 
-describe('a mailbox whose server puts off unknown clients', () => {
+describe('a mailbox whose server puts off unknown clients', { shuffle: false }, () => {
   const domain = 'greylisting.example.com'
   const email = `someone@${domain}`
   const { script, relent } = greylisting()

@@ -79,7 +79,7 @@ const publish = async (hours: number): Promise<void> => {
 const receivedSoon = (count: number): Promise<true> =>
   eventually(async () => (received.length >= count ? true : undefined), deadlineMs)
 
-describe('a webhook', () => {
+describe('a webhook', { shuffle: false }, () => {
   test(
     'is told what happened, signed, while another one of its kind never answers',
     async () => {
