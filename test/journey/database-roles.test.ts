@@ -234,7 +234,9 @@ test('the embedded default separates the two as well', async () => {
   const guest = await startEmbeddedPostgres({ dataDir })
   cleanUp.push(() => guest.stop())
   await expectAppendOnly(guest.serviceUrl)
-  expect(
-    await asking(guest.serviceUrl, async (client) => (await client.query('select from accounts')).rowCount),
-  ).toBe(1)
+  await eventually(() =>
+    asking(guest.serviceUrl, async (client) =>
+      (await client.query('select from accounts')).rowCount === 1 ? true : undefined,
+    ),
+  )
 })
