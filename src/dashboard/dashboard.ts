@@ -102,9 +102,9 @@ export const dashboard =
       works: createWorks(),
       ...{ positions, lateAfterMs, examination: createExamination(examine) },
       firstSteps: createVisitorSteps(foundation),
-      codeAttempts: createCodeAttempts(),
+      codeAttempts: createCodeAttempts(foundation),
       halfSignedIn: createHalfSignedIn(foundation.secrets.sealer('dashboard half signed in')),
-      signIn: createSignIn(foundation.pool, users, foundation.secrets.sealer('dashboard device')),
+      signIn: createSignIn(foundation, users, foundation.secrets.sealer('dashboard device')),
     }
     await host.register(helmet, securityHeaders)
     host.setErrorHandler((error: FastifyError, request, reply) => {

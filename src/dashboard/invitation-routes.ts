@@ -1,15 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { RateLimiterMemory } from 'rate-limiter-flexible'
 import { InputFault } from '../administration/input.ts'
 import { acceptInvitation, InvitationEnded, openInvitations } from '../administration/invitations.ts'
 import { checkPassword } from '../administration/users.ts'
 import { addressBlock, callerAddress } from '../guard/caller-address.ts'
+import { createAttempts } from './attempts.ts'
 import { formOf } from './form.ts'
 import { attempt, csrfOf, type Dashboard, sendPage } from './page.ts'
 import { faultPage } from './pages/fault.ts'
 import { invitationPage } from './pages/invitation.ts'
 import { sessionCookie } from './session.ts'
-import { take } from './sign-in.ts'
 
 /**
  * The page behind the link of an invitation: for a visitor who has it. GET shows it and uses nothing up, however often scanners of
@@ -24,10 +23,10 @@ const attemptsPerMinute = 20
 export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, logger, signIns } = context
   const find = openInvitations(foundation)
-  const addresses = new RateLimiterMemory({ points: attemptsPerMinute, duration: 60 })
+  const addresses = createAttempts(foundation, { what: 'invitation', perMinute: attemptsPerMinute })
   /** The answer to an address that asks too often; null: it may go on. */
   const limited = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | null> => {
-    const waitSeconds = await take(addresses, addressBlock(callerAddress(request)))
+    const waitSeconds = await addresses(addressBlock(callerAddress(request)))
     if (waitSeconds === null) return null
     const advice = `Try again in ${waitSeconds} seconds. Nothing was done, and the link is what it was.`
     reply.code(429).header('retry-after', waitSeconds)

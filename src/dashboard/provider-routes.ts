@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { RateLimiterMemory } from 'rate-limiter-flexible'
 import { z } from 'zod'
 import { passwordMark } from '../administration/users.ts'
 import { addressBlock, callerAddress } from '../guard/caller-address.ts'
 import type { Sealer } from '../guard/secrets.ts'
+import { createAttempts } from './attempts.ts'
 import { enter } from './entering.ts'
 import { formOf } from './form.ts'
 import { type Errand, type IdentityProvider, ProviderAway } from './identity-provider.ts'
@@ -12,7 +12,6 @@ import { nextOf } from './next.ts'
 import { csrfOf, type Dashboard, sendPage } from './page.ts'
 import { signInPage } from './pages/sign-in.ts'
 import { deviceCookie, providerCookie } from './session.ts'
-import { take } from './sign-in.ts'
 
 /**
  * Signing in with a provider of identities. Whatever fails there ends at the sign-in page, where a password opens as before. A person
@@ -84,9 +83,9 @@ export const providerRoutes = (
   provider: IdentityProvider,
 ): void => {
   const parts = { context, provider, sealer: context.foundation.secrets.sealer('dashboard provider errand') }
-  const addresses = new RateLimiterMemory({ points: attemptsPerMinute, duration: 60 })
+  const addresses = createAttempts(context.foundation, { what: 'provider', perMinute: attemptsPerMinute })
   const isLimited = async (request: FastifyRequest): Promise<boolean> =>
-    (await take(addresses, addressBlock(callerAddress(request)))) !== null
+    (await addresses(addressBlock(callerAddress(request)))) !== null
 
   pages.get('/login/provider', async (request, reply) => {
     const asked = { request, reply, next: nextOf(formOf(request.query).text('next')) }

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import type pg from 'pg'
-import { RateLimiterMemory, RateLimiterRes } from 'rate-limiter-flexible'
 import type { UserDirectory } from '../administration/user-directory.ts'
 import { passwordIsRight, passwordMark, userNameMax } from '../administration/users.ts'
+import type { Foundation } from '../foundation/foundation.ts'
 import { addressBlock } from '../guard/caller-address.ts'
 import type { Sealer } from '../guard/secrets.ts'
+import { type Attempts, createAttempts } from './attempts.ts'
 
 /** Who may sign in: user name and password, and not too many guesses. */
 
@@ -34,21 +34,28 @@ export type SignIn = (attempt: {
 }) => Promise<SignInVerdict>
 
 /**
- * Attempts count per process, right or wrong. Those from a device on which this very account signed in before count for
+ * Attempts count in all processes together, right or wrong. Those from a device on which this very account signed in before count for
  * that device alone, so that guesses of others, from wherever they come, do not keep its owner out. All others count per
- * address and per account. The address is asked first: one address cannot fill the memory with accounts, nor use up the
+ * address and per account. The address is asked first: one address cannot fill the table with accounts, nor use up the
  * attempts of more than ten.
  */
-export const createSignIn = (pool: pg.Pool, users: UserDirectory, sealer: Sealer): SignIn => {
-  const [addresses, accounts, devices] = [limiter('address'), limiter('account'), limiter('device')]
+export const createSignIn = (
+  foundation: Pick<Foundation, 'pool' | 'secrets'>,
+  users: UserDirectory,
+  sealer: Sealer,
+): SignIn => {
+  const { pool } = foundation
+  const attempts = (what: string): Attempts =>
+    createAttempts(foundation, { what, perMinute: attemptsPerMinute })
+  const [addresses, accounts, devices] = [attempts('address'), attempts('account'), attempts('device')]
   return async ({ name, password, address, device }) => {
     const account = name.slice(0, userNameMax)
     // A device is known for one account. It is sealed, so no one can make one up and thereby get a limit of their own.
     const known = device === undefined ? null : sealer.open(device, account)
     const waitSeconds =
       known === null
-        ? ((await take(addresses, addressBlock(address))) ?? (await take(accounts, account)))
-        : await take(devices, known)
+        ? ((await addresses(addressBlock(address))) ?? (await accounts(account)))
+        : await devices(known)
     if (waitSeconds !== null) return { kind: 'limited', user: null, retryAfterSeconds: waitSeconds }
     // Before: of a password that is changed in between, the older mark begins no session.
     const mark = await passwordMark(pool, name)
@@ -64,22 +71,6 @@ export const createSignIn = (pool: pg.Pool, users: UserDirectory, sealer: Sealer
   }
 }
 
-const limiter = (keyPrefix: string): RateLimiterMemory =>
-  new RateLimiterMemory({ keyPrefix, points: attemptsPerMinute, duration: 60 })
-
-/** Codes of a second factor, which come after the right password: as many for each account as passwords, in each process. */
-export const createCodeAttempts = (): ((user: string) => Promise<number | null>) => {
-  const codes = limiter('code')
-  return (user) => take(codes, user)
-}
-
-/** Null: the attempt may be made. Otherwise the seconds to wait. */
-export const take = async (limiter: RateLimiterMemory, key: string): Promise<number | null> => {
-  try {
-    await limiter.consume(key)
-    return null
-  } catch (error) {
-    if (error instanceof RateLimiterRes) return Math.max(1, Math.ceil(error.msBeforeNext / 1_000))
-    throw error
-  }
-}
+/** Codes of a second factor, which come after the right password: as many for each account as passwords. */
+export const createCodeAttempts = (foundation: Pick<Foundation, 'pool' | 'secrets'>): Attempts =>
+  createAttempts(foundation, { what: 'code', perMinute: attemptsPerMinute })

@@ -27,6 +27,7 @@ import { createProjector } from '../../src/projector/run.ts'
 import { openCapabilities, openOutside } from '../../src/start/capabilities.ts'
 import { createDataSources } from '../../src/start/data-sources.ts'
 import { foldedBy } from '../support/house.ts'
+import { keyDirOf } from '../support/key-dir.ts'
 import { preparedDatabase } from '../support/postgres.ts'
 
 export const secretKey = 'a secret of at least thirty-two characters'
@@ -53,6 +54,7 @@ export const openDashboardHost = async ({
   examine = async () => [],
   lateAfterMs = 10_000,
   apiUrl = null,
+  beside = null,
 }: {
   reach?: Reach
   /** Answered beside whoami. */
@@ -65,8 +67,13 @@ export const openDashboardHost = async ({
   examine?: () => Promise<readonly Finding[]>
   lateAfterMs?: number
   apiUrl?: string | null
+  /** Over whose database, as another process of the same installation; that one closes last. */
+  beside?: DashboardHost | null
 } = {}): Promise<DashboardHost> => {
-  const database = await preparedDatabase()
+  const database =
+    beside === null
+      ? await preparedDatabase()
+      : { url: beside.url, keyDir: keyDirOf(beside.url), drop: async () => undefined }
   const config = parseConfig({
     DATABASE_URL: database.url,
     SECRET_KEY: secretKey,

@@ -94,6 +94,22 @@ describe('signing in', () => {
     expect(browser.cookies.has('dashboard_session')).toBe(false)
   })
 
+  test('attempts count in every process of the dashboard together, and what was typed is not kept', async () => {
+    const other = await openDashboardHost({ beside: room })
+    try {
+      for (let i = 0; i < 10; i++) {
+        const { host } = i % 2 === 0 ? room : other
+        expect((await openBrowser(host).submit('/login', { ...ada, password: 'x' })).statusCode).toBe(401)
+      }
+      for (const { host } of [room, other])
+        expect((await openBrowser(host).submit('/login', ada)).statusCode).toBe(429)
+      const { rows } = await room.foundation.pool.query('select key from dashboard_attempts')
+      expect(JSON.stringify(rows)).not.toMatch(/ada-|127\.1\./)
+    } finally {
+      await other.close()
+    }
+  })
+
   test('the eleventh attempt in a minute on one account is refused from any address', async () => {
     const bob = { name: 'bob', password: 'bob has a password' }
     await putUser(room.foundation.pool, bob)

@@ -46,5 +46,6 @@ export const leftOutTables = {
   secret_key_holders: 'of processes that live',
   profile_fetches: 'of processes that live',
   dashboard_forms: 'of forms that were taken; those that are open are of sessions that end',
+  dashboard_attempts: 'of the last minute',
   dashboard_sessions: 'people sign in again',
 } as const satisfies Readonly<Record<string, string>>

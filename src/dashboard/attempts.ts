@@ -1,0 +1,35 @@
+import { RateLimiterPostgres, RateLimiterRes } from 'rate-limiter-flexible'
+import type { Foundation } from '../foundation/foundation.ts'
+
+/** Null: the attempt may be made. Otherwise the seconds to wait. Rejects where the database is away: then no attempt is made. */
+export type Attempts = (key: string) => Promise<number | null>
+
+const windowSeconds = 60
+
+/**
+ * Counts attempts by key, in the database: all processes of the dashboard count together, and a restart gives none anew. What is kept
+ * of a key is an HMAC. Rows whose minute is over are swept an hour later.
+ */
+export const createAttempts = (
+  { pool, secrets }: Pick<Foundation, 'pool' | 'secrets'>,
+  { what, perMinute }: { readonly what: string; readonly perMinute: number },
+): Attempts => {
+  const limiter = new RateLimiterPostgres({
+    ...{
+      storeClient: pool,
+      tableName: 'dashboard_attempts',
+      tableCreated: true,
+      clearExpiredByTimeout: true,
+    },
+    ...{ keyPrefix: what, points: perMinute, duration: windowSeconds },
+  })
+  return async (key) => {
+    try {
+      await limiter.consume(secrets.memoryHmac(`dashboard attempt/${key}`).toString('base64url'))
+      return null
+    } catch (error) {
+      if (error instanceof RateLimiterRes) return Math.max(1, Math.ceil(error.msBeforeNext / 1_000))
+      throw error
+    }
+  }
+}
