@@ -233,6 +233,7 @@ export const reserveMessage = (
 export const releaseMessage = (id: number) => ({ ask: 'release', id })
 
 const isObject = (data: unknown): boolean => data === Object(data) && !Array.isArray(data)
+
 const answer = z.discriminatedUnion('is', [
   z.object({
     is: z.literal('committed'),
