@@ -47,6 +47,7 @@ const pricedFacts = z.looseObject({ kind: factsKind }).transform((facts) => fact
 
 /** A price book is named by what it holds, and sent along only to a process that does not know it. */
 const bookName = z.string().max(100)
+const ofCall = { call: callToRecord, book: bookName }
 
 const instruction = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('register'), name: z.string(), overdraftLimit: micro }),
@@ -90,17 +91,10 @@ const instruction = z.discriminatedUnion('kind', [
   }),
   z.object({
     kind: z.literal('record'),
-    call: callToRecord,
-    book: bookName,
+    ...ofCall,
     only: z.enum(['free', 'paid', 'unpaid']).exactOptional(),
   }),
-  z.object({
-    kind: z.literal('refuse'),
-    call: callToRecord,
-    book: bookName,
-    dearest: pricedFacts,
-    held: micro,
-  }),
+  z.object({ kind: z.literal('refuse'), ...ofCall, dearest: pricedFacts, held: micro }),
   z.object({ kind: z.literal('count_rate_limited'), exceeded: rateLimitExceededV1 }),
   z.object({
     kind: z.literal('count_refused'),

@@ -122,7 +122,7 @@ describe('the overview', () => {
     const head = String(await room.foundation.eventLog.head())
     expect(text).toContain(`The event log ends at position ${head}`)
     for (const { name, version } of projections)
-      expect(text).toContain(`${name} version ${version} ${head} 0 live`)
+      expect(text).toContain(`${name} version ${version} ${head} – live`)
   })
 
   test('shows the last signed checkpoint, as it was signed', async () => {

@@ -181,6 +181,7 @@ const asInRows = (account: Account): Account => ({
   ...account,
   recordedAtMs: 0,
   adjustedRevision: account.revision,
+  reratedRevision: account.revision,
 })
 
 describe('accounts', () => {
