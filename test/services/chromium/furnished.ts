@@ -19,6 +19,8 @@ export type Furnished = {
 }
 
 const actor = 'user:bob'
+/** Of users: a person who is none may not change them. */
+const setUp = 'cli:setup'
 const findings = (['ok', 'warning', 'fault'] as const).map((level, i) => ({
   ...{
     level,
@@ -68,8 +70,8 @@ const furnish = async (
   const { webhookId } = await createWebhook(foundation, {
     ...{ organizationId, url: new URL('https://hooks.example.com/ledger'), events: ['balance.low'], actor },
   })
-  await createUser(foundation, { name: 'grace', role: 'partner', organizationId, actor })
-  await inviteUser(foundation, { name: 'heidi', role: 'viewer', organizationId: null, actor })
+  await createUser(foundation, { name: 'grace', role: 'partner', organizationId, actor: setUp })
+  await inviteUser(foundation, { name: 'heidi', role: 'viewer', organizationId: null, actor: setUp })
   await caughtUp()
   const { rows } = await foundation.pool.query<{ grant_id: string }>(
     'select grant_id from account_lots where organization_id = $1 and remaining_micro > 0 limit 1',
