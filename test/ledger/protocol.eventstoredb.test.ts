@@ -100,7 +100,7 @@ const chargeUnder = async (
       Array.from({ length: calls }, async (_, n) => {
         const key = `call-${n}`
         if (n % 2 !== p || confirmed.has(key)) return true
-        for (let tries = 0; tries < 20; tries++) if (await submit(ledger, key)) return true
+        for (let tries = 0; tries < 100; tries++, await sleep(20)) if (await submit(ledger, key)) return true
         return false
       }),
     )
