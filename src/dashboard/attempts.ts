@@ -15,13 +15,12 @@ export const createAttempts = (
   { what, perMinute }: { readonly what: string; readonly perMinute: number },
 ): Attempts => {
   const limiter = new RateLimiterPostgres({
-    ...{
-      storeClient: pool,
-      tableName: 'dashboard_attempts',
-      tableCreated: true,
-      clearExpiredByTimeout: true,
-    },
-    ...{ keyPrefix: what, points: perMinute, duration: windowSeconds },
+    storeClient: pool,
+    tableName: 'dashboard_attempts',
+    tableCreated: true,
+    keyPrefix: what,
+    points: perMinute,
+    duration: windowSeconds,
   })
   return async (key) => {
     try {
