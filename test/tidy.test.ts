@@ -1,9 +1,7 @@
 /** The rules that a compiler does not know, enforced by reading the source. Each part is a file of `test/tidy`. */
-import './tidy/exports.ts'
 import './tidy/guides.ts'
 import './tidy/imports.ts'
 import './tidy/migrations.ts'
 import './tidy/names.ts'
 import './tidy/purity.ts'
-import './tidy/sizes.ts'
 import './tidy/texts.ts'

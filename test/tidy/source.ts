@@ -4,7 +4,7 @@ import { dirname, join, posix, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Comment, type Node, parse, type Token } from 'acorn'
 
-/** Every source file, read once: its text, its syntax tree, its imports and its exports. */
+/** Every source file, read once: its text, its syntax tree and its imports. */
 
 export const root = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -58,8 +58,6 @@ export const walk = (node: unknown, visit: (node: Syntax) => void): void => {
   if (isNode(node)) visit(node)
   for (const child of Object.values(node)) if (typeof child === 'object') walk(child, visit)
 }
-
-export const linesOf = ({ loc }: Syntax): number => (loc ? loc.end.line - loc.start.line + 1 : 0)
 
 type Range = { readonly start: number; readonly end: number }
 
@@ -152,14 +150,6 @@ export const importsOf = (code: string): Import[] => {
 
 /** Where a relative import leads, relative to the repository. */
 export const targetOf = (path: string, { specifier }: Import): string => posix.join(dirname(path), specifier)
-
-/** The names a file declares and exports: values and types. */
-export const exportsOf = (code: string): string[] =>
-  [
-    ...code.matchAll(
-      /^export (?:declare )?(?:async )?(?:abstract )?(?:const|let|function\*?|class|type|interface) +(\w+)/gm,
-    ),
-  ].map(([, name = '']) => name)
 
 /** `ledger`, `projections`, `capabilities/whoami`; `top` for a file directly in src. */
 export const folderOf = (path: string): string => {
