@@ -1,4 +1,5 @@
 import type { DomainEvent } from '../src/events/catalogue.ts'
+import { lastRevision } from './ledger-lines.ts'
 import { microOf } from './micro.ts'
 import type { ProjectedEvent, Query, StatelessProjection } from './projection.ts'
 import { insert, type RowOf, type Table, upsert } from './rows.ts'
@@ -172,7 +173,7 @@ export const placesOfRequest = (
   text: `with found as materialized (select ledger, revision, kind from ledger_lines where request_id = $2 limit $3)
          select least(
                   coalesce((select revision from indexed_ledgers where organization_id = $1), -1),
-                  coalesce((select max(revision) from ledger_lines where ledger = ledger_key($1)), -1))::text as indexed,
+                  coalesce((${lastRevision}), -1))::text as indexed,
                 found.revision::text
            from (select 1) one left join found on found.ledger = ledger_key($1) and found.kind = 'call'
           order by found.revision`,

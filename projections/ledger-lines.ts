@@ -208,6 +208,13 @@ const blankLine = (event: ProjectedEvent, place: Place, kind: string): Line => (
   effective_at: event.metadata.effective_at,
 })
 
+/**
+ * The last revision that has a line of the ledger of the organization `$1`. Not `max(revision)`: over the view, which is a join,
+ * PostgreSQL would read every line of the ledger for it.
+ */
+export const lastRevision =
+  'select revision from ledger_lines where ledger = ledger_key($1) order by revision desc limit 1'
+
 export type IdempotentCallRow = { last_revision: string; event_id: string | null; revision: string | null }
 
 /**
@@ -228,7 +235,7 @@ export const idempotentCalls = (
              join ledger_lines a on a.adjusts = c.charge_id
             where a.ledger = ledger_key($1) and a.event_id = any ($2::uuid[]))
          select last.revision as last_revision, found.event_id, found.revision
-           from (select coalesce(max(revision), -1) as revision from ledger_lines where ledger = ledger_key($1)) last
+           from (select coalesce((${lastRevision}), -1) as revision) last
            left join found on true`,
   values: [organizationId, eventIds],
 })

@@ -1,10 +1,11 @@
+import { lastRevision } from './ledger-lines.ts'
 import type { Query } from './projection.ts'
 
 /** What is asked of the lines of the statement (`ledger-lines.ts`). */
 
 /** The last revision of a ledger that has a line; null where none has. */
 export const lastLineOf = (organizationId: string): Query<{ revision: string | null }> => ({
-  text: 'select max(revision) as revision from ledger_lines where ledger = ledger_key($1)',
+  text: `select (${lastRevision}) as revision`,
   values: [organizationId],
 })
 

@@ -4,30 +4,100 @@ import { parseConfig } from '../../src/config.ts'
 import { startApp } from '../../src/start/app.ts'
 import { withFoundation } from './database.ts'
 import { writeHistory } from './ledger-history.ts'
+import { onOne, openLoadGenerator } from './load.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
+import { startService } from './service.ts'
+import { caughtUp } from './standing.ts'
 
-/**
- * Calls with an Idempotency-Key while no projector runs and the ledger is far ahead of its read models: they must cost what
- * calls without one cost, and a little more.
- */
+/** Calls with an Idempotency-Key against calls without one: under load in old ledgers, and far ahead of the read models. */
+export const keyed = async (options: BenchOptions): Promise<Row[]> => [
+  ...(await keyedInOldLedgers(options)),
+  ...(await keyedAheadOfRows(options)),
+]
+
+const connections = 32
+const lineCounts = [10_000, 1_000_000] as const
+/** Seven calls of eight have a charge, which is an event and no line. */
+const eventsPerLine = 15 / 8
+
+/** The same load on a short and on a long ledger in turn, every role in one process. */
+async function keyedInOldLedgers({ rounds, seconds, begin, tell }: BenchOptions): Promise<Row[]> {
+  const service = await startService({ roles: 'api,dashboard,projector,jobs' })
+  const generator = openLoadGenerator()
+  try {
+    const ledgers = lineCounts.map((lines) => ({
+      organizationId: `org_${ulid()}`,
+      events: lines * eventsPerLine,
+    }))
+    const startedAt = performance.now()
+    await writeHistory(service.url, ledgers)
+    const keys = []
+    for (const { organizationId } of ledgers)
+      keys.push((await issueKey(service.foundation, unlimitedKeyOf(organizationId))).apiKey)
+    await caughtUp(service.foundation)
+    tell(
+      `keyed: ${lineCounts.join(' + ')} lines written and projected in ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`,
+    )
+    const perSecond = async (apiKey: string, round: number, idempotencyKeys?: string): Promise<number> => {
+      await caughtUp(service.foundation)
+      const place = onOne({ port: service.port, apiKey })
+      const load = { ...place, connections, seconds, rate: null, seed: 300 + round }
+      const result = await generator.run(idempotencyKeys === undefined ? load : { ...load, idempotencyKeys })
+      tell(
+        `keyed: ${idempotencyKeys ?? 'plain'}: ${Math.round(result.perSecond)}/s, p50 ${result.p50Ms} ms, p99 ${result.p99Ms} ms`,
+      )
+      return result.perSecond
+    }
+    for (const [n, apiKey] of keys.entries()) await perSecond(apiKey, 0, `warm-${n}`)
+    begin()
+    const measured = lineCounts.map(() => ({ plain: [] as number[], keyed: [] as number[] }))
+    for (let round = 1; round <= rounds; round++)
+      for (const [n, apiKey] of keys.entries()) {
+        measured[n]?.plain.push(await perSecond(apiKey, round))
+        measured[n]?.keyed.push(await perSecond(apiKey, round, `${lineCounts[n]}-${round}`))
+      }
+    const [short, long] = measured
+    return [
+      ratioRow(`${connections} keyed calls at once, ${lineCounts[1]} lines, against plain calls`, {
+        measured: median(long?.keyed ?? []),
+        against: median(long?.plain ?? []),
+        unit: 'calls/s',
+        bound: { least: 0.3 },
+      }),
+      ratioRow(`${connections} keyed calls at once, ${lineCounts[1]} lines against ${lineCounts[0]}`, {
+        measured: median(long?.keyed ?? []),
+        against: median(short?.keyed ?? []),
+        unit: 'calls/s',
+        bound: { least: 0.9 },
+      }),
+    ]
+  } finally {
+    await generator.stop()
+    await service.stop()
+  }
+}
+
+const unlimitedKeyOf = (organizationId: string) => ({
+  organizationId,
+  name: 'bench',
+  permissions: ['ip_lookup' as const],
+  limits: { ...defaultKeyLimits, requests_per_minute: 100_000_000, requests_per_day: 1_000_000_000 },
+  allowedCidrs: [],
+  expiresAt: null,
+  actor: 'cli' as const,
+})
+
+/* While no projector runs and the ledger is far ahead of its read models, a key must cost little more than a call without one. */
 
 const eventsBehind = 150_000
 const atOnce = 16
 const callsPerKind = 50
 
-export const keyed = ({ begin, tell }: BenchOptions): Promise<Row[]> =>
+const keyedAheadOfRows = ({ begin, tell }: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation, dataDir, logger }) => {
     const organizationId = `org_${ulid()}`
     await writeHistory(foundation.url, [{ organizationId, events: eventsBehind }])
-    const { apiKey } = await issueKey(foundation, {
-      organizationId,
-      name: 'bench',
-      permissions: ['ip_lookup'],
-      limits: { ...defaultKeyLimits, requests_per_minute: 1_000_000, requests_per_day: 1_000_000 },
-      allowedCidrs: [],
-      expiresAt: null,
-      actor: 'cli',
-    })
+    const { apiKey } = await issueKey(foundation, unlimitedKeyOf(organizationId))
     const config = parseConfig({ DATA_DIR: dataDir, ROLES: 'api', API_PORT: '0' })
     const app = await startApp(foundation, config, logger)
     try {

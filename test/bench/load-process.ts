@@ -31,18 +31,23 @@ const addressesOf = (seed: number): (() => string) => {
 /** Requests to one place. Null: each key was to be used once, and was. */
 const requestsOf = (
   { port, apiKeys }: LoadedPlace,
-  { address, random, once }: { address: () => string; random: () => number; once: boolean },
+  {
+    address,
+    random,
+    once,
+    idempotencyKey,
+  }: { address: () => string; random: () => number; once: boolean; idempotencyKey: () => string },
 ): (() => string | null) => {
   const heads = apiKeys.map(
     (apiKey) =>
-      `POST /v1/ip/lookup HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-type: application/json\r\nx-api-key: ${apiKey}\r\ncontent-length: `,
+      `POST /v1/ip/lookup HTTP/1.1\r\nhost: 127.0.0.1:${port}\r\ncontent-type: application/json\r\nx-api-key: ${apiKey}\r\n`,
   )
   let next = 0
   return () => {
     const head = heads[once ? next++ : heads.length === 1 ? 0 : Math.floor(random() * heads.length)]
     if (head === undefined) return null
     const ip = address()
-    return `${head}${ip.length + 9}\r\n\r\n{"ip":"${ip}"}`
+    return `${head}${idempotencyKey()}content-length: ${ip.length + 9}\r\n\r\n{"ip":"${ip}"}`
   }
 }
 
@@ -60,7 +65,10 @@ const run = async (load: Load): Promise<LoadResult> => {
   const address = addressesOf(load.seed)
   const random = randomOf(load.seed)
   const once = load.eachKeyOnce === true
-  const requests = load.places.map((place) => requestsOf(place, { address, random, once }))
+  let keys = 0
+  const idempotencyKey = (): string =>
+    load.idempotencyKeys === undefined ? '' : `idempotency-key: ${load.idempotencyKeys}-${keys++}\r\n`
+  const requests = load.places.map((place) => requestsOf(place, { address, random, once, idempotencyKey }))
   const answeredAt = load.places.map(() => 0)
   const fromSchedule = new Uint32Array(steps)
   const fromSend = new Uint32Array(steps)

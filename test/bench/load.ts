@@ -12,6 +12,8 @@ export type Load = {
   readonly seconds: number
   /** Ends when every place has seen each of its keys once. */
   readonly eachKeyOnce?: boolean
+  /** Every request carries an Idempotency-Key of its own, which begins with this. */
+  readonly idempotencyKeys?: string
   /** Requests per second, scheduled evenly; null for as many as get answered. */
   readonly rate: number | null
   /** The same seed gives the same addresses in the same order. */

@@ -1,4 +1,5 @@
 /** What each projection makes of a history, and that it makes the same of it however it is cut into batches. */
+import { randomUUID } from 'node:crypto'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
@@ -23,6 +24,7 @@ import {
 import { pixelDays } from '../../projections/pixel-days.ts'
 import { profileCache } from '../../projections/profile-cache.ts'
 import type { TableName } from '../../projections/projection.ts'
+import { callsOfRequest, lastLineOf } from '../../projections/statement-lines.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import type { RecordedEvent } from '../../src/event-log/port.ts'
 import { type DecodedEvent, decodeEvent } from '../../src/event-log/stored-event.ts'
@@ -70,6 +72,18 @@ const foldCut = async (ends: readonly number[]): Promise<Record<string, string[]
   }
   return rows
 }
+
+type Plan = {
+  readonly 'Actual Rows': number
+  readonly 'Actual Loops': number
+  readonly 'Rows Removed by Filter'?: number
+  readonly Plans?: readonly Plan[]
+}
+
+/** Rows that every step of a query read or passed on. */
+const rowsRead = (plan: Plan): number =>
+  (plan['Actual Rows'] + (plan['Rows Removed by Filter'] ?? 0)) * plan['Actual Loops'] +
+  (plan.Plans ?? []).reduce((sum, below) => sum + rowsRead(below), 0)
 
 const foldInto = async (folder: Folder, events: readonly RecordedEvent[]): Promise<void> => {
   const decoded = decodeBatch(events)
@@ -410,6 +424,40 @@ describe('ledger_lines', () => {
       expect(await look(organizationIds.find((one) => one !== own) ?? '')).toEqual([])
     }
     expect(found).toBeGreaterThan(5)
+  })
+
+  test('what calls ask of a long ledger reads a few of its lines, not all', async () => {
+    const [organizationId = ''] = organizationIds
+    const lines = liveTable(ledgerLines)('ledger_lines')
+    await client.query('begin')
+    try {
+      await client.query(
+        `insert into ${lines} (ledger, revision, amount_micro, effective_at, idempotent, kind, request_id)
+         select ledger_key($1), 1000000 + n, 0, now(), false, 'call', 'request-' || n from generate_series(1, 20000) n`,
+        [organizationId],
+      )
+      await client.query(`analyze ${lines}`)
+      const asked = {
+        'where the calls of a key are': idempotentCalls(
+          organizationId,
+          Array.from({ length: 32 }, () => randomUUID()),
+        ),
+        'the last line': lastLineOf(organizationId),
+        'where the calls of a request are': placesOfRequest(organizationId, {
+          requestId: 'request-7',
+          max: 16,
+        }),
+        'the calls of a request': callsOfRequest('request-7', organizationId),
+      }
+      for (const [name, { text, values }] of Object.entries(asked)) {
+        const explain = `explain (analyze, format json) ${text}`
+        const { rows } = await client.query<{ 'QUERY PLAN': [{ Plan: Plan }] }>(explain, [...values])
+        const plan = rows[0]?.['QUERY PLAN'][0].Plan
+        expect.soft(plan && rowsRead(plan), name).toBeLessThan(100)
+      }
+    } finally {
+      await client.query('rollback')
+    }
   })
 })
 
