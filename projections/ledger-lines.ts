@@ -215,29 +215,44 @@ const blankLine = (event: ProjectedEvent, place: Place, kind: string): Line => (
 export const lastRevision =
   'select revision from ledger_lines where ledger = ledger_key($1) order by revision desc limit 1'
 
-export type IdempotentCallRow = { last_revision: string; event_id: string | null; revision: string | null }
+export type IdempotentCallsAsk = { readonly organizationId: string; readonly eventIds: readonly string[] }
+
+export type IdempotentCallRow = {
+  /** Which ask the row answers: its index. */
+  ask: number
+  last_revision: string
+  event_id: string | null
+  revision: string | null
+}
 
 /**
- * Where idempotent calls, and the adjustments that gave their charges back, are in a ledger, by the ids of their events, with the
- * last revision that has a line: one row at least, its `event_id` null where there is no such call.
+ * For each ask: where idempotent calls, and the adjustments that gave their charges back, are in a ledger, by the ids of their events,
+ * with the last revision that has a line. Each ask gets at least one row; its `event_id` is null where there is no such call.
  */
-export const idempotentCalls = (
-  organizationId: string,
-  eventIds: readonly string[],
-): Query<IdempotentCallRow> => ({
-  text: `with calls as (
-           select event_id, revision, charge_id from ledger_lines
-            where event_id = any ($2::uuid[]) and idempotent and ledger = ledger_key($1)),
+export const idempotentCalls = (asks: readonly IdempotentCallsAsk[]): Query<IdempotentCallRow> => ({
+  text: `with wanted as materialized (
+           select * from unnest($2::integer[], $3::text[], $4::uuid[]) as wanted (ask, organization_id, event_id)),
+         calls as materialized (
+           select w.ask, l.ledger, l.event_id, l.revision, l.charge_id from wanted w
+             join ledger_lines l on l.event_id = w.event_id and l.idempotent and l.ledger = ledger_key(w.organization_id)),
          found as (
-           select event_id, revision from calls
+           select ask, event_id, revision from calls
            union all
-           select a.event_id, a.revision from calls c
-             join ledger_lines a on a.adjusts = c.charge_id
-            where a.ledger = ledger_key($1) and a.event_id = any ($2::uuid[]))
-         select last.revision as last_revision, found.event_id, found.revision
-           from (select coalesce((${lastRevision}), -1) as revision) last
-           left join found on true`,
-  values: [organizationId, eventIds],
+           select c.ask, a.event_id, a.revision from calls c
+             join ledger_lines a on a.adjusts = c.charge_id and a.ledger = c.ledger
+             join wanted w on w.ask = c.ask and w.event_id = a.event_id)
+         select asked.ask - 1 as ask, coalesce(last.revision, -1) as last_revision, found.event_id, found.revision
+           from unnest($1::text[]) with ordinality as asked (organization_id, ask)
+           left join lateral (
+             select revision from ledger_lines where ledger = ledger_key(asked.organization_id)
+              order by revision desc limit 1) last on true
+           left join found on found.ask = asked.ask - 1`,
+  values: [
+    asks.map(({ organizationId }) => organizationId),
+    asks.flatMap(({ eventIds }, ask) => eventIds.map(() => ask)),
+    asks.flatMap(({ organizationId, eventIds }) => eventIds.map(() => organizationId)),
+    asks.flatMap(({ eventIds }) => eventIds),
+  ],
 })
 
 /** Accounts whose balance is not the sum of their movements. Must give no rows. */

@@ -1,5 +1,10 @@
 import type pg from 'pg'
-import { type IdempotentCallRow, idempotentCalls } from '../../projections/ledger-lines.ts'
+import {
+  type IdempotentCallRow,
+  type IdempotentCallsAsk,
+  idempotentCalls,
+} from '../../projections/ledger-lines.ts'
+import { createGathering, type Gathering } from '../concurrency/gathering.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import type { EventLog } from '../event-log/port.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
@@ -7,6 +12,7 @@ import { ledgerStream } from '../events/streams.ts'
 import { settlementKeyOf } from '../ledger/abandoned.ts'
 import type { KeyedEvents } from '../ledger/keyed-events.ts'
 import type { PaidCall } from './form.ts'
+import { sharedStatements } from './unavailable.ts'
 
 /**
  * What a ledger holds under an Idempotency-Key. A call is made under ids that derive from the key; one that cost nothing, or
@@ -87,38 +93,73 @@ const idsOf = ({ organizationId, key }: KeyedRequest, attempt: number): AttemptI
 /** Where the ledger holds events, by id, and up to where it was looked through. */
 type Located = { readonly places: ReadonlyMap<string, number>; readonly upTo: number }
 
-type Parts = { readonly pool: pg.Pool; readonly eventLog: EventLog; readonly keyedEvents: KeyedEvents }
+type Parts = {
+  readonly eventLog: EventLog
+  readonly keyedEvents: KeyedEvents
+  readonly rows: Gathering<IdempotentCallsAsk, readonly IdempotentCallRow[]>
+}
 
-export const createAttempts = (parts: Parts): Attempts => ({
-  find: async (request, paid) => {
-    const known = paid === null ? undefined : await findPaid(parts, request, paid)
-    if (known !== undefined && known !== 'concluded') return known
-    const { organizationId } = request
-    const attempts = Array.from({ length: attemptsMax }, (_, attempt) => idsOf(request, attempt))
-    const ids = attempts.flatMap(({ id, settlementId }) => [id, settlementId])
-    const located = await locate(parts, organizationId, ids)
-    for (const [attempt, { id }] of attempts.entries()) {
-      // What the row was right about is there, also where the statement's line of it is lost.
-      const proved = known === 'concluded' && attempt === paid?.attempt ? paid.revision : undefined
-      const revision = proved ?? located.places.get(id)
-      if (revision === undefined) return { kind: 'first', attempt, absentUpTo: located.upTo }
-      const found = await judge(parts, request, { place: { attempt, revision }, located })
-      if (found !== 'concluded') return found
-    }
-    return { kind: 'in_flight' }
-  },
-})
+export const createAttempts = ({
+  pool,
+  eventLog,
+  keyedEvents,
+}: {
+  pool: pg.Pool
+  eventLog: EventLog
+  keyedEvents: KeyedEvents
+}): Attempts => {
+  const parts: Parts = {
+    eventLog,
+    keyedEvents,
+    rows: createGathering({
+      ...sharedStatements('look-ups of Idempotency-Keys'),
+      run: async (take) => {
+        const asks = take()
+        const { text, values } = idempotentCalls(asks)
+        const { rows } = await pool.query<IdempotentCallRow>(text, [...values])
+        const byAsk = asks.map((): IdempotentCallRow[] => [])
+        for (const row of rows) byAsk[Number(row.ask)]?.push(row)
+        return byAsk
+      },
+    }),
+  }
+  return { find: (request, paid) => findIn(parts, request, paid) }
+}
+
+const findIn = async (
+  parts: Parts,
+  request: KeyedRequest,
+  paid: PaidPlace | null,
+): Promise<LedgerFinding> => {
+  const known = paid === null ? undefined : await findPaid(parts, request, paid)
+  if (known !== undefined && known !== 'concluded') return known
+  // Nearly every key is new: later attempts are looked for where the ledger holds the first.
+  let located = await locate(parts, request, [0])
+  for (let attempt = 0; attempt < attemptsMax; attempt++) {
+    if (attempt === 1) located = await locate(parts, request, laterAttempts)
+    // What the row was right about is there, also where the statement's line of it is lost.
+    const proved = known === 'concluded' && attempt === paid?.attempt ? paid.revision : undefined
+    const revision = proved ?? located.places.get(idsOf(request, attempt).id)
+    if (revision === undefined) return { kind: 'first', attempt, absentUpTo: located.upTo }
+    const found = await judge(parts, request, { place: { attempt, revision }, located })
+    if (found !== 'concluded') return found
+  }
+  return { kind: 'in_flight' }
+}
+
+const laterAttempts = Array.from({ length: attemptsMax - 1 }, (_, n) => n + 1)
 
 const locate = async (
-  { pool, keyedEvents }: Parts,
-  organizationId: string,
-  ids: readonly string[],
+  { rows, keyedEvents }: Parts,
+  request: KeyedRequest,
+  attempts: readonly number[],
 ): Promise<Located> => {
-  const projected = idempotentCalls(organizationId, ids)
-  const { rows } = await pool.query<IdempotentCallRow>(projected.text, [...projected.values])
+  const { organizationId } = request
+  const eventIds = attempts.flatMap((attempt) => Object.values(idsOf(request, attempt)))
+  const projected = await rows.ask({ organizationId, eventIds })
   // The projection may be behind; what it does not have yet is in the ledger alone.
-  const found = await keyedEvents.find(organizationId, ids, Number(rows[0]?.last_revision ?? -1))
-  for (const { event_id, revision } of rows)
+  const found = await keyedEvents.find(organizationId, eventIds, Number(projected[0]?.last_revision ?? -1))
+  for (const { event_id, revision } of projected)
     if (event_id !== null) found.places.set(event_id, Number(revision))
   return found
 }
@@ -144,9 +185,9 @@ const findPaid = async (
   paid: PaidPlace,
 ): Promise<LedgerFinding | 'concluded' | undefined> => {
   const { organizationId } = request
-  const { id, settlementId } = idsOf(request, paid.attempt)
+  const { id } = idsOf(request, paid.attempt)
   if ((await readAt(parts, organizationId, id, paid.revision)) === undefined) return undefined
-  const located = await locate(parts, organizationId, [id, settlementId])
+  const located = await locate(parts, request, [paid.attempt])
   return judge(parts, request, { place: paid, located })
 }
 

@@ -1,6 +1,8 @@
 import type pg from 'pg'
+import { createGathering } from '../concurrency/gathering.ts'
 import type { EpochSealer, Secrets } from '../guard/secrets.ts'
 import { fingerprintsOfRequest, type KeyedRequest, type PaidPlace } from './attempts.ts'
+import { sharedStatements } from './unavailable.ts'
 
 /**
  * The rows that keep two requests with one Idempotency-Key apart while the first is being answered, and hold its answer for a
@@ -32,7 +34,10 @@ export type ClaimEnd = {
   readonly paid: PaidPlace | null
 }
 
-/** Each is one statement, and throws what pg throws. Where a claim is taken, false means that another request was first. */
+/**
+ * Each is one statement, those of a claim's beginning and end shared by calls that come together. It throws what pg throws, or
+ * `Unavailable` where too many wait. Where a claim is taken, false means that another request was first.
+ */
 export type Claims = {
   /** False: there is a row already. */
   insert(request: KeyedRequest): Promise<boolean>
@@ -66,10 +71,6 @@ type Row = {
  */
 const ofKey = 'where organization_id = $1 and key_hash = any ($2::bytea[])'
 const statements = {
-  insert: `insert into idempotent_calls (organization_id, key_hash, body_hash)
-           select $1, ($2::bytea[])[1], $3
-            where cardinality($2::bytea[]) = 1 or not exists (select 1 from idempotent_calls ${ofKey})
-           on conflict do nothing`,
   read: `select body_hash = any ($3::bytea[]) as same, claimed_at < now() - $4 * interval '1 s' as stale, claimed_at::text,
                 status, answer, paid_attempt, paid_revision
            from idempotent_calls ${ofKey} order by status is null, claimed_at limit 1`,
@@ -79,13 +80,82 @@ const statements = {
                 ${ofKey} and claimed_at = $3::timestamptz and status is null`,
   reopen: `update idempotent_calls set status = null, answer = null, answered_at = null, claimed_at = now()
            ${ofKey} and claimed_at = $3::timestamptz and status is not null`,
-  finish: `update idempotent_calls set status = $3, answer = $4, answered_at = now(),
-                  paid_attempt = coalesce($5, paid_attempt), paid_revision = coalesce($6, paid_revision)
-           ${ofKey}`,
   release: `delete from idempotent_calls ${ofKey} and status is null`,
   handBack: `update idempotent_calls set claimed_at = now() - ($3 + 1) * interval '1 s'
              ${ofKey} and status is null`,
 } as const
+
+/**
+ * Many claims in one statement, in the order of the index, so that two processes do not wait for each other's rows. `$4` and `$5`: the
+ * hashes under former keys, by claim.
+ */
+const insertText = `
+  insert into idempotent_calls (organization_id, key_hash, body_hash)
+  select n.organization_id, n.key_hash, n.body_hash
+    from unnest($1::text[], $2::bytea[], $3::bytea[]) with ordinality as n (organization_id, key_hash, body_hash, claim)
+   where not exists (
+     select from unnest($4::integer[], $5::bytea[]) as former (claim, key_hash)
+       join idempotent_calls c on c.organization_id = n.organization_id and c.key_hash = former.key_hash
+      where former.claim = n.claim)
+   order by n.organization_id, n.key_hash
+  on conflict do nothing
+  returning organization_id, key_hash`
+
+/** Many ends of claims in one statement, by their hashes. */
+const finishText = `
+  update idempotent_calls c set status = n.status, answer = n.answer, answered_at = now(),
+         paid_attempt = coalesce(n.paid_attempt, c.paid_attempt), paid_revision = coalesce(n.paid_revision, c.paid_revision)
+    from unnest($1::text[], $2::bytea[], $3::smallint[], $4::text[], $5::smallint[], $6::bigint[])
+         as n (organization_id, key_hash, status, answer, paid_attempt, paid_revision)
+   where c.organization_id = n.organization_id and c.key_hash = n.key_hash`
+
+type Inserted = {
+  readonly organizationId: string
+  readonly keyHashes: readonly Buffer[]
+  readonly bodyHash: Buffer
+}
+
+type Finished = Pick<Inserted, 'organizationId' | 'keyHashes'> & {
+  readonly status: number
+  readonly sealed: string | null
+  readonly paid: PaidPlace | null
+}
+
+/** False: there is a row already, or another of the claims of this statement made it. */
+const insertAll = async (pool: pg.Pool, claims: readonly Inserted[]): Promise<boolean[]> => {
+  const former = claims.flatMap(({ keyHashes: [, ...others] }, i) =>
+    others.map((keyHash) => ({ claim: i + 1, keyHash })),
+  )
+  const { rows } = await pool.query<{ organization_id: string; key_hash: Buffer }>(insertText, [
+    claims.map(({ organizationId }) => organizationId),
+    claims.map(({ keyHashes: [first] }) => first),
+    claims.map(({ bodyHash }) => bodyHash),
+    former.map(({ claim }) => claim),
+    former.map(({ keyHash }) => keyHash),
+  ])
+  const inserted = new Set(rows.map((row) => nameOf(row.organization_id, row.key_hash)))
+  return claims.map(({ organizationId, keyHashes: [first] }) =>
+    inserted.delete(nameOf(organizationId, first ?? Buffer.alloc(0))),
+  )
+}
+
+const nameOf = (organizationId: string, keyHash: Buffer): string =>
+  `${organizationId} ${keyHash.toString('hex')}`
+
+const finishAll = async (pool: pg.Pool, claims: readonly Finished[]): Promise<null[]> => {
+  const rows = claims.flatMap(({ keyHashes, ...claim }) =>
+    keyHashes.map((keyHash) => ({ ...claim, keyHash })),
+  )
+  await pool.query(finishText, [
+    rows.map(({ organizationId }) => organizationId),
+    rows.map(({ keyHash }) => keyHash),
+    rows.map(({ status }) => status),
+    rows.map(({ sealed }) => sealed),
+    rows.map(({ paid }) => paid?.attempt ?? null),
+    rows.map(({ paid }) => paid?.revision ?? null),
+  ])
+  return claims.map(() => null)
+}
 
 export const createClaims = ({
   pool,
@@ -97,19 +167,31 @@ export const createClaims = ({
   /** Answers repeat what partners sent and were told. */
   sealer: EpochSealer
 }): Claims => {
+  const inserts = createGathering<Inserted, boolean>({
+    ...sharedStatements('claims of Idempotency-Keys'),
+    run: (take) => insertAll(pool, take()),
+  })
+  const finishes = createGathering<Finished, null>({
+    ...sharedStatements('answers under Idempotency-Keys'),
+    run: (take) => finishAll(pool, take()),
+  })
+  const keyHashesOf = ({ organizationId, key }: KeyedRequest): Buffer[] =>
+    secrets.requestHmacs(`key\n${organizationId}\n${key}`)
   const ask = <Result extends pg.QueryResultRow>(
     statement: keyof typeof statements,
-    { organizationId, key }: KeyedRequest,
+    request: KeyedRequest,
     ...more: readonly unknown[]
-  ) => {
-    const keyHashes = secrets.requestHmacs(`key\n${organizationId}\n${key}`)
-    return pool.query<Result>(statements[statement], [organizationId, keyHashes, ...more])
-  }
+  ) => pool.query<Result>(statements[statement], [request.organizationId, keyHashesOf(request), ...more])
   const changesOne = async (...asked: Parameters<typeof ask>): Promise<boolean> =>
     (await ask(...asked)).rowCount === 1
 
   return {
-    insert: (request) => changesOne('insert', request, request.fingerprint),
+    insert: (request) =>
+      inserts.ask({
+        organizationId: request.organizationId,
+        keyHashes: keyHashesOf(request),
+        bodyHash: request.fingerprint,
+      }),
     read: async (request) => {
       const { rows } = await ask<Row>('read', request, fingerprintsOfRequest(request), claimTtlSeconds)
       return rows[0] === undefined ? undefined : rowOf(rows[0], request, sealer)
@@ -121,7 +203,8 @@ export const createClaims = ({
     finish: async (request, { status, body, paid }) => {
       // With no key to seal it under it is not kept, and a repeated call is made again, as after a day. Readiness tells.
       const sealed = body === null ? null : await sealer.seal(body, sealContextOf(request)).catch(() => null)
-      await ask('finish', request, status, sealed, paid?.attempt ?? null, paid?.revision ?? null)
+      const { organizationId } = request
+      await finishes.ask({ organizationId, keyHashes: keyHashesOf(request), status, sealed, paid })
     },
     release: async (request) => void (await ask('release', request)),
     handBack: async (request) => void (await ask('handBack', request, claimTtlSeconds)),

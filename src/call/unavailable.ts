@@ -1,4 +1,5 @@
 import pg from 'pg'
+import type { GatheringOptions } from '../concurrency/gathering.ts'
 import { Unavailable } from '../event-log/port.ts'
 
 /**
@@ -35,3 +36,28 @@ export const unavailableWhenAway = (error: unknown): never => {
 export const unavailableIfAway = (error: unknown): never => {
   throw isDatabaseAway(error) ? new Unavailable('the database cannot be asked now', { cause: error }) : error
 }
+
+/** Calls of one statement; those that wait for the next, and how long at most. */
+const sharedStatementCallsMax = 128
+const sharedStatementWaitingMax = 2_048
+const sharedStatementWaitMaxMs = 1_000
+/** Of the pool's connections, which others need as well. */
+const sharedStatementsUnderWayMax = 2
+
+/**
+ * For statements that calls share: how many calls go into one, and when a call is refused instead of waiting longer for the
+ * database.
+ */
+export const sharedStatements = (what: string): Omit<GatheringOptions<unknown, unknown>, 'run'> => ({
+  batchMax: sharedStatementCallsMax,
+  underWayMax: sharedStatementsUnderWayMax,
+  waitingMax: sharedStatementWaitingMax,
+  waitMaxMs: sharedStatementWaitMaxMs,
+  refusal: (why) =>
+    new Unavailable(
+      why === 'full'
+        ? `${what}: ${sharedStatementWaitingMax} calls are waiting for the database`
+        : `${what}: the database did not answer within ${sharedStatementWaitMaxMs} ms`,
+    ),
+  failsAll: isDatabaseAway,
+})

@@ -128,7 +128,8 @@ describe('what cost nothing', () => {
     const release = await lock('lock table idempotent_calls in access exclusive mode')
     const log = await house.blockLog()
     const calls = Array.from({ length: 5 }, () => lookup(partner, 'at-once', nowhere))
-    await until('all five wait for the claim', async () => (await waitingForClaims()) === 5)
+    // They share statements.
+    await until('they wait for the claim', async () => (await waitingForClaims()) > 0)
     await release()
     await log.waiting()
     await log.release()
@@ -153,6 +154,26 @@ const waitingForClaims = async (): Promise<number> =>
           and pid <> pg_backend_pid()`,
     )
   ).length
+
+test('a call that would wait for the database longer than a second is refused with 503, and one more after that is not', async () => {
+  const partner = await house.partner({ credits: '10' })
+  const release = await lock('lock table idempotent_calls in access exclusive mode')
+  const first: Promise<Answer>[] = []
+  // As many as may wait in the database at once.
+  for (let n = 1; n <= 2; n++) {
+    first.push(lookup(partner, `waits-in-the-database-${n}`))
+    await until('it waits for the claim', async () => (await waitingForClaims()) === n)
+  }
+  const late = lookup(partner, 'waits-here')
+  const askedMs = performance.now()
+  await until('a second has passed', async () => performance.now() - askedMs > 1_200)
+  await release()
+  const { status, body } = await late
+  expect({ status, code: body.code }).toEqual({ status: 503, code: 'SYS_002' })
+  for (const { status } of await Promise.all(first)) expect(status).toBe(200)
+  expect((await lookup(partner, 'waits-here')).status).toBe(200)
+  expect(await chargesOf(house, partner)).toHaveLength(3)
+})
 
 describe('a charge that was priced anew, and not given back,', () => {
   /** A call charged under a key, its answer forgotten, its charge in the projection. */

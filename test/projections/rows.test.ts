@@ -414,7 +414,7 @@ describe('ledger_lines', () => {
     } of used.slice(0, 80)) {
       const own = stream.slice('ledger-'.length)
       const look = async (organizationId: string) => {
-        const { text, values } = idempotentCalls(organizationId, [id])
+        const { text, values } = idempotentCalls([{ organizationId, eventIds: [id] }])
         const { rows } = await house.pool.query<IdempotentCallRow>(text, [...values])
         return rows.flatMap(({ event_id }) => (event_id === null ? [] : [event_id]))
       }
@@ -439,8 +439,10 @@ describe('ledger_lines', () => {
       await client.query(`analyze ${lines}`)
       const asked = {
         'where the calls of a key are': idempotentCalls(
-          organizationId,
-          Array.from({ length: 32 }, () => randomUUID()),
+          organizationIds.map((id) => ({
+            organizationId: id,
+            eventIds: [randomUUID(), randomUUID()],
+          })),
         ),
         'the last line': lastLineOf(organizationId),
         'where the calls of a request are': placesOfRequest(organizationId, {
