@@ -87,7 +87,10 @@ export const planRerate = async (
   onProgress: (organizationId: string, events: number) => void,
 ): Promise<ReratePlan> => {
   const run = `rr_${ulid()}`
-  const terms = { run, fromMs: Date.parse(from), toMs: Date.parse(to), book: priceBookOf(pricesOf(book)) }
+  const terms = {
+    ...{ run, fromMs: Date.parse(from), toMs: Date.parse(to) },
+    ...{ book: priceBookOf(pricesOf(book)), keepsRefunds: true },
+  }
   const writer = planWriter(foundation, run, actor)
   const ledgers: RerateLedgerPlanned[] = []
   for (const id of organizations) {

@@ -22,7 +22,16 @@ export const planLines = ({ proposed, ledgers }: ReratePlan): string[] => {
 }
 
 const ledgerLines = (ledger: RerateLedgerPlanned): string[] => {
-  const { organization_id, calls_affected, calls, balance, uncollected, unaffordable, differences } = ledger
+  const {
+    organization_id,
+    calls_affected,
+    calls,
+    balance,
+    uncollected,
+    unaffordable,
+    refunded,
+    differences,
+  } = ledger
   return [
     '',
     `${organization_id}: ${calls_affected} of ${calls} calls, ${dearer(ledger)} credits; balance ${balance}${uncollected === '0' ? '' : `, of which ${uncollected} could not be collected`}`,
@@ -41,6 +50,19 @@ const ledgerLines = (ledger: RerateLedgerPlanned): string[] => {
         difference: signed(parseCredits(rerated) - parseCredits(now)),
       })),
     ),
+    ...refundedLines(refunded),
+  ]
+}
+
+const refundedLines = (refunded: RerateLedgerPlanned['refunded']): string[] => {
+  if (refunded === undefined || refunded.calls === 0) return []
+  const { calls, given_back, first } = refunded
+  const more = calls - first.length
+  return [
+    '',
+    `Refunded or reversed calls: ${calls}. The re-rate keeps the ${given_back} credits that were given back.`,
+    ...table(first),
+    ...(more > 0 ? [`… and ${more} more`] : []),
   ]
 }
 

@@ -56,6 +56,7 @@ import {
   rerateLedgerAppliedV1,
   rerateLedgerLeftOutV1,
   rerateLedgerPlannedV1,
+  rerateLedgerPlannedV2,
   rerateProposedV1,
 } from './rerates.ts'
 import {
@@ -119,7 +120,7 @@ export const catalogue = {
   PriceBookPublished: [priceBookPublishedV1, priceBookPublishedV2],
   PriceBookWithdrawn: [priceBookWithdrawnV1],
   PriceProposalWithdrawn: [priceProposalWithdrawnV1],
-  RerateLedgerPlanned: [rerateLedgerPlannedV1],
+  RerateLedgerPlanned: [rerateLedgerPlannedV1, rerateLedgerPlannedV2],
   RerateProposed: [rerateProposedV1],
   RerateApproved: [rerateApprovedV1],
   RerateAbandoned: [rerateAbandonedV1],

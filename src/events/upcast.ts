@@ -23,6 +23,7 @@ const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {
   UserSignedIn: [also({ way: 'password' })],
   SignInsRefused: [also({ way: 'password' })],
   PriceBookPublished: [also({ proposal: null, digest: null })],
+  RerateLedgerPlanned: [also({})],
 }
 
 /** The event type is not in the catalogue: written by a newer release, or not ours. Never skipped silently. */

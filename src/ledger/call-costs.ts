@@ -7,7 +7,7 @@ import type { CreditAdjusted, LotFill } from '../events/credits.ts'
 import { organizationOfStream } from '../events/streams.ts'
 import { finishedRun } from './corrected-costs.ts'
 import { ledgerPages } from './read-ledger.ts'
-import { partOf } from './rerate-part.ts'
+import { type CostSoFar, costOf, givenBackOf, partOf } from './rerate-part.ts'
 
 /** What one call costs now: its charge less whatever was given back since, plus what re-rates took. */
 
@@ -60,7 +60,7 @@ export const costsOf = async (
   let call: CostedCall | null = null
   let found = false
   let charge: CallCharge | null = null
-  let now: MicroCredits = 0n
+  let cost = costOf(0n)
   const adjustments: CallAdjustment[] = []
   for await (const event of events) {
     if (event.type === 'KeyUsed' && !found) {
@@ -77,15 +77,18 @@ export const costsOf = async (
         revision: event.recorded.revision,
         micro: parseCredits(event.data.amount),
       }
-      now = charge.micro
+      cost = costOf(charge.micro)
     } else if (event.type === 'CreditAdjusted' && found && call !== null) {
-      const adjustment = await adjustmentOf(event, { call, charge, now }, sources)
+      const adjustment = await adjustmentOf(event, { call, charge, cost }, sources)
       if (adjustment === null) continue
       adjustments.push(adjustment)
-      now -= adjustment.amount
+      cost =
+        event.data.adjusts === null
+          ? { ...cost, now: cost.now - adjustment.amount }
+          : givenBackOf(cost, adjustment)
     }
   }
-  return call !== null && found ? { call, charge, adjustments, now } : null
+  return call !== null && found ? { call, charge, adjustments, now: cost.now } : null
 }
 
 /** What a charged call costs as of the end of its ledger. `from`: a revision that is not behind the call. Throws where it is not there. */
@@ -119,7 +122,7 @@ const callOf = ({ data, metadata, recorded }: DomainEventOf<'KeyUsed'> & Decoded
 /** What an adjustment did to a call; null: nothing. */
 const adjustmentOf = async (
   { data, metadata, recorded }: DomainEventOf<'CreditAdjusted'> & DecodedEvent,
-  before: Pick<CallCost, 'call' | 'charge' | 'now'>,
+  before: Pick<CallCost, 'call' | 'charge'> & { readonly cost: CostSoFar },
   { eventLog }: { readonly eventLog: Pick<EventLog, 'read'> },
 ): Promise<CallAdjustment | null> => {
   const ofRun = data.rerate_run !== null && data.adjusts === null
@@ -148,5 +151,5 @@ const adjustmentOf = async (
 const partOfRun = async (
   eventLog: Pick<EventLog, 'read'>,
   run: string,
-  { organizationId, call, now }: { organizationId: string; call: CostedCall; now: MicroCredits },
-): Promise<MicroCredits> => -partOf(await finishedRun({ eventLog }, organizationId, run), call, now)
+  { organizationId, call, cost }: { organizationId: string; call: CostedCall; cost: CostSoFar },
+): Promise<MicroCredits> => -partOf(await finishedRun({ eventLog }, organizationId, run), call, cost)

@@ -1,4 +1,4 @@
-import { type MicroCredits, parseCredits } from '../billing/money.ts'
+import { parseCredits } from '../billing/money.ts'
 import { type EventLog, Unavailable } from '../event-log/port.ts'
 import type { CreditAdjusted } from '../events/credits.ts'
 import type { LedgerCall } from './ledger-calls.ts'
@@ -14,8 +14,8 @@ type Log = { readonly eventLog: Pick<EventLog, 'read'> }
  * memory; ten million calls are not.
  */
 export type Corrections = {
-  readonly byCharge: ReadonlyMap<string, readonly { revision: number; amount: MicroCredits }[]>
-  readonly runs: readonly { readonly revision: number; readonly run: RunOnLedger }[]
+  readonly byCharge: ReadonlyMap<string, readonly Correction[]>
+  readonly runs: readonly Correction[]
 }
 
 export const noCorrections: Corrections = { byCharge: new Map(), runs: [] }
@@ -23,11 +23,7 @@ export const noCorrections: Corrections = { byCharge: new Map(), runs: [] }
 /** What was done to one call, in ledger order. */
 export const correctionsOf = ({ byCharge, runs }: Corrections, call: LedgerCall): readonly Correction[] => {
   const own = call.charge === null ? undefined : byCharge.get(call.charge.charge_id)
-  if (own === undefined && runs.length === 0) return []
-  return [
-    ...(own ?? []).map((one) => ({ ...one, kind: 'given_back' as const })),
-    ...runs.map((one) => ({ ...one, kind: 'rerated' as const })),
-  ].sort((a, b) => a.revision - b.revision)
+  return own === undefined ? runs : [...own, ...runs].sort((a, b) => a.revision - b.revision)
 }
 
 /** An adjustment, and where it is. */
@@ -43,13 +39,14 @@ export const correctionsFrom = async (
   organizationId: string,
   seen: readonly Seen[],
 ): Promise<Corrections> => {
-  const byCharge = new Map<string, { revision: number; amount: MicroCredits }[]>()
-  const runs: { revision: number; run: RunOnLedger }[] = []
+  const byCharge = new Map<string, Correction[]>()
+  const runs: Correction[] = []
   for (const { adjustment, revision } of seen) {
-    const { adjusts, rerate_run, amount } = adjustment
-    if (adjusts !== null)
-      byCharge.set(adjusts, [...(byCharge.get(adjusts) ?? []), { revision, amount: parseCredits(amount) }])
-    else if (rerate_run !== null)
+    const { adjusts, rerate_run, kind, amount } = adjustment
+    if (adjusts !== null) {
+      const own = byCharge.get(adjusts) ?? []
+      byCharge.set(adjusts, [...own, { revision, given: { kind, amount: parseCredits(amount) } }])
+    } else if (rerate_run !== null)
       runs.push({ revision, run: await finishedRun({ eventLog }, organizationId, rerate_run) })
   }
   return { byCharge, runs }

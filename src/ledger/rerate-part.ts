@@ -1,6 +1,7 @@
 import { type MicroCredits, parseCredits } from '../billing/money.ts'
 import type { PriceBook } from '../billing/price-book.ts'
 import type { CallFacts } from '../events/calls.ts'
+import type { CreditAdjusted } from '../events/credits.ts'
 import type { RerateLedgerPlanned } from '../events/rerates.ts'
 import { type Account, newAccount } from './account.ts'
 import { ratingOf } from './decide.ts'
@@ -21,7 +22,46 @@ export type RunOnLedger = {
   readonly overrides: RerateLedgerPlanned['overrides']
   /** Where not all could be collected: the last call that was charged more, and by how much. Null: all of them were. */
   readonly collectedUntil: { readonly revision: number; readonly amount: MicroCredits } | null
+  /** False for a run of an earlier release, which charged refunded calls their whole price again. */
+  readonly keepsRefunds: boolean
 }
+
+/** What a call costs, and what was given back of it. */
+export type CostSoFar = {
+  readonly now: MicroCredits
+  /** The sum of its refunds and its reversal. */
+  readonly givenBack: MicroCredits
+  /** It was reversed, or its refunds came to all that it cost. */
+  readonly isGivenBackWhole: boolean
+}
+
+export const costOf = (charged: MicroCredits): CostSoFar => ({
+  now: charged,
+  givenBack: 0n,
+  isGivenBackWhole: false,
+})
+
+/** The cost after a refund or a reversal of the call. */
+export const givenBackOf = (
+  cost: CostSoFar,
+  { kind, amount }: { readonly kind: CreditAdjusted['kind']; readonly amount: MicroCredits },
+): CostSoFar => {
+  const now = cost.now - amount
+  return {
+    now,
+    givenBack: cost.givenBack + amount,
+    isGivenBackWhole: cost.isGivenBackWhole || kind === 'reversal' || now <= 0n,
+  }
+}
+
+/**
+ * What a call costs under a new price: the price less what was given back, and never less than nothing. A call that was given back
+ * whole stays free at any price: its Idempotency-Key may have charged another call since.
+ */
+export const repriced = (
+  price: MicroCredits,
+  { givenBack, isGivenBackWhole }: Pick<CostSoFar, 'givenBack' | 'isGivenBackWhole'>,
+): MicroCredits => (isGivenBackWhole || price < givenBack ? 0n : price - givenBack)
 
 /** What a call costs under the run's prices; null: the run is not about it. */
 const costUnder = (
@@ -32,12 +72,12 @@ const costUnder = (
     ? null
     : ratingOf(accountWith(overrides, revision), facts, book, atMs).total
 
-/** By how much a call became dearer (below zero: cheaper) by the run, which cost `before` until then. */
-export const partOf = (run: RunOnLedger, call: RatedCall, before: MicroCredits): MicroCredits => {
-  const then = costUnder(run, call)
-  if (then === null) return 0n
-  const { collectedUntil } = run
-  const part = then - before
+/** By how much a call became dearer (below zero: cheaper) by the run. */
+export const partOf = (run: RunOnLedger, call: RatedCall, before: CostSoFar): MicroCredits => {
+  const price = costUnder(run, call)
+  if (price === null) return 0n
+  const { collectedUntil, keepsRefunds } = run
+  const part = (keepsRefunds ? repriced(price, before) : price) - before.now
   if (part <= 0n || collectedUntil === null || call.revision < collectedUntil.revision) return part
   return call.revision === collectedUntil.revision ? collectedUntil.amount : 0n
 }
@@ -61,17 +101,23 @@ const accountWith = (overrides: RunOnLedger['overrides'], revision: number): Acc
 
 /** What was done to the cost of calls, in ledger order: given back of one charge, or a run over many. */
 export type Correction =
-  | { readonly revision: number; readonly kind: 'given_back'; readonly amount: MicroCredits }
-  | { readonly revision: number; readonly kind: 'rerated'; readonly run: RunOnLedger }
+  | {
+      readonly revision: number
+      readonly given: { readonly kind: CreditAdjusted['kind']; readonly amount: MicroCredits }
+    }
+  | { readonly revision: number; readonly run: RunOnLedger }
 
 /** What a call that was charged `charged` costs after these. */
 export const costAfter = (
   call: RatedCall,
   charged: MicroCredits,
   corrections: readonly Correction[],
-): MicroCredits => {
-  let now = charged
+): CostSoFar => {
+  let cost = costOf(charged)
   for (const correction of corrections)
-    now += correction.kind === 'given_back' ? -correction.amount : partOf(correction.run, call, now)
-  return now
+    cost =
+      'given' in correction
+        ? givenBackOf(cost, correction.given)
+        : { ...cost, now: cost.now + partOf(correction.run, call, cost) }
+  return cost
 }

@@ -14,15 +14,15 @@ import {
 } from './corrected-costs.ts'
 import { ratingOf } from './decide.ts'
 import { type LedgerCall, type Walk, walkLedger } from './ledger-calls.ts'
-import { costAfter, type RatedCall, type RunOnLedger } from './rerate-part.ts'
+import { type CostSoFar, costAfter, type RatedCall, type RunOnLedger, repriced } from './rerate-part.ts'
 
 /** What a re-rate would come to for one ledger. Nothing is written. */
 
-type RerateTerms = Pick<RunOnLedger, 'run' | 'fromMs' | 'toMs' | 'book'>
+type RerateTerms = Pick<RunOnLedger, 'run' | 'fromMs' | 'toMs' | 'book' | 'keepsRefunds'>
 
 type Log = { readonly eventLog: Pick<EventLog, 'read'> }
 
-/** Requests that are named in a plan, of those that could not have been paid. */
+/** Requests that are named in a plan: of those that could not have been paid, and of those that were refunded. */
 const namedMax = 20
 
 type Asked = {
@@ -45,6 +45,7 @@ export const planLedger = async (log: Log, asked: Asked): Promise<RerateLedgerPl
   return walk(log, { ...asked, upTo: planned?.revision ?? -1 }, { tally: newTally(), corrections, seen: [] })
 }
 
+type RefundedCall = NonNullable<RerateLedgerPlanned['refunded']>['first'][number]
 type Line = { calls: number; now: MicroCredits; rerated: MicroCredits }
 type Tally = ReturnType<typeof newTally>
 
@@ -61,6 +62,7 @@ const newTally = () => ({
   dearer: 0n,
   unaffordable: 0,
   first: [] as string[],
+  refunded: { calls: 0, givenBack: 0n, first: [] as RefundedCall[] },
   overrides: [] as RerateLedgerPlanned['overrides'],
 })
 
@@ -80,7 +82,7 @@ const walk = async (log: Log, asked: Asked, walking: Walking): Promise<RerateLed
     walkOf(asked, walking),
     upTo === undefined ? {} : { upTo },
   )
-  const { calls, affected, given, taken, lines, unaffordable, first, overrides } = walking.tally
+  const { calls, affected, given, taken, lines, unaffordable, first, refunded, overrides } = walking.tally
   if (calls === 0) return null
   const available = availableOf(account, nowMs)
   return {
@@ -98,10 +100,15 @@ const walk = async (log: Log, asked: Asked, walking: Walking): Promise<RerateLed
     uncollected: formatCredits(atLeastZero(taken - given - atLeastZero(available))),
     unaffordable: { calls: unaffordable, first },
     overrides,
+    refunded: {
+      calls: refunded.calls,
+      given_back: formatCredits(refunded.givenBack),
+      first: refunded.first,
+    },
   }
 }
 
-const walkOf = ({ terms: { fromMs, toMs, book }, onPage }: Asked, walking: Walking): Walk => {
+const walkOf = ({ terms: { fromMs, toMs, book, keepsRefunds }, onPage }: Asked, walking: Walking): Walk => {
   const { tally, corrections, seen, each } = walking
   let rated: Rated | null = null
   return {
@@ -113,9 +120,11 @@ const walkOf = ({ terms: { fromMs, toMs, book }, onPage }: Asked, walking: Walki
     },
     call: (call) => {
       if (rated === null) return
-      const now = costAfter(call, call.charged, correctionsOf(corrections, call))
-      add(tally, { call, now, ...rated })
-      each?.(call, rated.rating.total - now)
+      const cost = costAfter(call, call.charged, correctionsOf(corrections, call))
+      const price = rated.rating.total
+      const rerated = keepsRefunds ? repriced(price, cost) : price
+      add(tally, { call, cost, rerated, ...rated })
+      each?.(call, rerated - cost.now)
     },
     adjusted: ({ data, recorded }) => seen.push({ adjustment: data, revision: recorded.revision }),
     other: (event) => noteOverride(tally, event),
@@ -140,7 +149,7 @@ const noteOverride = (tally: Tally, { type, data, recorded: { revision } }: Deco
 
 const atLeastZero = (amount: MicroCredits): MicroCredits => (amount < 0n ? 0n : amount)
 
-/** What was given back, or taken by an earlier run, is of no rule. */
+/** What was given back, or changed by an earlier run, is of no rule. */
 const corrected = '\n'
 
 const lineOf = ([key, { calls, now, rerated }]: [
@@ -157,20 +166,23 @@ const lineOf = ([key, { calls, now, rerated }]: [
   }
 }
 
-const add = (
-  tally: Tally,
-  { call, now, rating, available }: Rated & { readonly call: LedgerCall; readonly now: MicroCredits },
-): void => {
+/** `rerated`: what the call would cost. */
+type Priced = Rated & {
+  readonly call: LedgerCall
+  readonly cost: CostSoFar
+  readonly rerated: MicroCredits
+}
+
+const add = (tally: Tally, priced: Priced): void => {
+  const { call, cost, rerated, rating } = priced
+  const { now } = cost
   tally.calls++
-  const part = rating.total - now
+  const part = rerated - now
   if (part !== 0n) tally.affected++
   if (part < 0n) tally.given -= part
   else tally.taken += part
-  if (rating.total > 0n && rating.total > available - tally.dearer) {
-    tally.unaffordable++
-    if (call.requestId !== null && tally.first.length < namedMax) tally.first.push(call.requestId)
-  }
-  tally.dearer += rating.total - call.charged
+  addRefunded(tally, priced)
+  addUnaffordable(tally, priced)
   if (call.charge === null && rating.total === 0n && now === 0n) return
   for (const { sku, amount, rule } of call.charge?.lines ?? [])
     lineIn(tally, sku, rule).now += parseCredits(amount)
@@ -182,10 +194,34 @@ const add = (
     const line = tally.lines.get(key)
     if (line !== undefined) line.calls++
   }
-  if (now === call.charged) return
+  if (now === call.charged && rerated === rating.total) return
   const line = lineIn(tally, call.charge?.sku ?? rating.lines[0]?.sku ?? call.facts.kind, corrected)
   line.calls++
   line.now += now - call.charged
+  line.rerated += rerated - rating.total
+}
+
+const addRefunded = ({ refunded }: Tally, { call, cost: { now, givenBack }, rerated }: Priced): void => {
+  if (givenBack === 0n) return
+  refunded.calls++
+  refunded.givenBack += givenBack
+  if (call.requestId === null || refunded.first.length === namedMax) return
+  refunded.first.push({
+    request_id: call.requestId,
+    given_back: formatCredits(givenBack),
+    now: formatCredits(now),
+    rerated: formatCredits(rerated),
+  })
+}
+
+const addUnaffordable = (tally: Tally, { call, cost, rating, available }: Priced): void => {
+  // It stays free, so the balance never has to pay the new price.
+  if (cost.isGivenBackWhole) return
+  if (rating.total > 0n && rating.total > available - tally.dearer) {
+    tally.unaffordable++
+    if (call.requestId !== null && tally.first.length < namedMax) tally.first.push(call.requestId)
+  }
+  tally.dearer += rating.total - call.charged
 }
 
 const lineIn = ({ lines }: Tally, sku: string, rule: string): Line => {

@@ -2,146 +2,36 @@
 import fc from 'fast-check'
 import { pino } from 'pino'
 import { beforeEach, describe, expect, test, vi } from 'vitest'
-import { abandonRerate, applyRerate, approveRerate } from '../../src/administration/rerate-apply.ts'
+import { abandonRerate, approveRerate } from '../../src/administration/rerate-apply.ts'
 import { checkPlanFile, planFileOf, provedRun } from '../../src/administration/rerate-proof.ts'
-import { planRerate, pricesNamed, type ReratePlan } from '../../src/administration/rerates.ts'
+import type { ReratePlan } from '../../src/administration/rerates.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
-import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
-import { type DecodedEvent, decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream, rerateStream } from '../../src/events/streams.ts'
 import { createSecrets } from '../../src/guard/secrets.ts'
-import { balanceOf } from '../../src/ledger/account.ts'
-import { costsOf } from '../../src/ledger/call-costs.ts'
-import { createLedger, LedgerUnavailable, type LocalLedger } from '../../src/ledger/commit.ts'
-import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
+import { createLedger, LedgerUnavailable } from '../../src/ledger/commit.ts'
+import {
+  apply,
+  approved,
+  balance,
+  beginAnew,
+  call,
+  costOf,
+  eventsOf,
+  instant,
+  open,
+  org,
+  plan,
+  prices,
+  processOf,
+  refund,
+  type Scene,
+  startMs,
+  world,
+} from './rerate-scene.ts'
 
-const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
-const startMs = Date.parse('2026-03-01T00:00:00.000Z')
-const book = priceBookOf(defaultPriceBook)
-const secrets = createSecrets('a secret of the test, long enough to be one')
-const checkpoints = { sign: async () => null, isSigned: async () => false }
-
-type Scene = Parameters<typeof applyRerate>[0]
-
-let log: MemoryEventLog
-let nowMs: number
-let calls: number
-
-const processOf = (name: string, change: (eventLog: EventLog) => EventLog = (same) => same): Scene => {
-  const eventLog = change(log.client(name))
-  const ledger: LocalLedger = createLedger({
-    eventLog,
-    snapshot: async () => null,
-    logger: pino({ level: 'silent' }),
-    clock: { now: () => nowMs },
-    limits: { retryPauseMs: 0 },
-  })
-  return { eventLog, ledger, secrets, checkpoints: checkpoints as unknown as Scene['checkpoints'] }
-}
-
-beforeEach(() => {
-  nowMs = startMs
-  calls = 0
-  log = createMemoryEventLog({ now: () => nowMs })
-})
-
-const open = async (scene: Scene, credits: string): Promise<void> => {
-  const base = { atMs: startMs, actor: 'system' }
-  await scene.ledger.submit(org, {
-    ...base,
-    key: 'register',
-    kind: 'register',
-    name: 'Example',
-    overdraftLimit: 0n,
-  })
-  const grant = { kind: 'grant', priority: 1, expiresAt: null, reason: 'bought' } as const
-  await scene.ledger.submit(org, { ...base, ...grant, key: 'grant', amount: parseCredits(credits) })
-}
-
-/** A look-up one second after the one before it; returns its request. */
-const call = async (scene: Scene, located = true): Promise<string> => {
-  const requestId = `r${calls++}`
-  await scene.ledger.submit(org, {
-    key: requestId,
-    requestId,
-    atMs: startMs + calls * 1_000,
-    actor: 'key:K9abcdefghijklmn',
-    kind: 'record',
-    call: {
-      keyId: 'K9abcdefghijklmn',
-      capability: 'ip_lookup',
-      outcome: 'answered',
-      facts: {
-        kind: 'ip_lookup',
-        success: located,
-        country_code: located ? 'AT' : null,
-        address_hmac: 'A'.repeat(43),
-      },
-    },
-    book,
-  })
-  return requestId
-}
-
-const eventsOf = (): DecodedEvent[] => log.eventsOf(ledgerStream(org)).map(decodeEvent)
-
-const costOf = async (scene: Scene, requestId: string) =>
-  (await costsOf(eventsOf(), { requestId }, scene))?.now
-
-let refunds = 0
-/** Each is a command of its own, as an operator's are: under one key it would be the same refund told twice. */
-const refund = (scene: Scene, requestId: string, amount: string): Promise<unknown> =>
-  scene.ledger.submit(org, {
-    key: `refund/${requestId}/${amount}/${refunds++}`,
-    atMs: startMs + 500_000,
-    actor: 'cli',
-    kind: 'adjust',
-    adjusts: eventIdOf(org, requestId, 1),
-    amount: parseCredits(amount),
-    reason: 'refund',
-    rerateRun: null,
-    correction: 'refund',
-  })
-
-const instant = (afterMs: number): string => new Date(startMs + afterMs).toISOString()
-
-/** Look-ups that were located at `located` credits each, the others at `other`. */
-const prices = (located: string, other = '0') =>
-  defaultPriceBook.rules.map((rule) =>
-    rule.rule === 'ip_lookup.located'
-      ? { ...rule, amount: located }
-      : rule.rule === 'ip_lookup.not_located'
-        ? { ...rule, sku: other === '0' ? null : 'ip_lookup', amount: other }
-        : rule,
-  )
-
-const plan = async (scene: Scene, under: ReturnType<typeof prices>, toMs = 400_000): Promise<ReratePlan> =>
-  planRerate(
-    scene,
-    {
-      book: await pricesNamed(scene, 'prices.json', { from: instant(0), readJson: async () => under }),
-      from: instant(0),
-      to: instant(toMs),
-      organizationId: null,
-      organizations: [org],
-      reason: 'priced anew',
-      actor: 'user:ann',
-    },
-    () => undefined,
-  )
-
-const approved = async (scene: Scene, planned: ReratePlan): Promise<string> => {
-  const { run } = planned.proposed
-  await approveRerate(scene, { run, actor: 'user:bob', twoPerson: true, consents: false })
-  return run
-}
-
-const apply = (scene: Scene, run: string) => applyRerate(scene, { run, actor: 'user:bob', twoPerson: true })
-
-const balance = async (scene: Scene): Promise<string> =>
-  formatCredits(balanceOf(await scene.ledger.account(org), nowMs))
+beforeEach(beginAnew)
 
 describe('a plan', () => {
   test('says the difference from what calls cost now, by sku and rule, and changes nothing', async () => {
@@ -156,16 +46,21 @@ describe('a plan', () => {
         organization_id: org,
         calls: 3,
         calls_affected: 3,
-        given: '0.75',
+        given: '1',
         taken: '0.1',
         differences: [
           { sku: 'ip_lookup', rule: 'ip_lookup.located', calls: 2, now: '2', rerated: '1' },
-          { sku: 'ip_lookup', rule: null, calls: 1, now: '-0.25', rerated: '0' },
+          { sku: 'ip_lookup', rule: null, calls: 1, now: '-0.25', rerated: '-0.25' },
           { sku: 'ip_lookup', rule: 'ip_lookup.not_located', calls: 1, now: '0', rerated: '0.1' },
         ],
         balance: '8.25',
         uncollected: '0',
         unaffordable: { calls: 0, first: [] },
+        refunded: {
+          calls: 1,
+          given_back: '0.25',
+          first: [{ request_id: one, given_back: '0.25', now: '0.75', rerated: '0.25' }],
+        },
       },
     ])
     expect(proposed.signature.signed_by).toBe('hmac')
@@ -209,15 +104,15 @@ describe('a plan', () => {
 })
 
 describe('applying a plan', () => {
-  test('makes every call of the range cost what the prices say, by one adjustment', async () => {
+  test('makes every call of the range cost what the prices say less its refund, by one adjustment', async () => {
     const scene = processOf('a')
     await open(scene, '10')
     const made = [await call(scene), await call(scene), await call(scene, false)]
     await refund(scene, made[0] ?? '', '0.25')
     const found = await apply(scene, await approved(scene, await plan(scene, prices('0.5', '0.1'))))
-    expect(found.applied).toMatchObject({ applied: 1, left_out: 0, amount: '0.65', uncollected: '0' })
-    expect(await balance(scene)).toBe('8.9')
-    expect(await Promise.all(made.map((one) => costOf(scene, one)))).toEqual([500_000n, 500_000n, 100_000n])
+    expect(found.applied).toMatchObject({ applied: 1, left_out: 0, amount: '0.9', uncollected: '0' })
+    expect(await balance(scene)).toBe('9.15')
+    expect(await Promise.all(made.map((one) => costOf(scene, one)))).toEqual([250_000n, 500_000n, 100_000n])
     expect((await plan(scene, prices('0.5', '0.1'))).proposed.calls_affected).toBe(0)
   })
 
@@ -350,10 +245,10 @@ test.each(['0.4', '3', '0'])(
     const scene = processOf('a')
     await open(scene, '10')
     let [losing, away] = [true, false]
-    const eventLog = log.client('cut off', {
+    const eventLog = world.log.client('cut off', {
       onAppend: () => {
         if (!losing) return undefined
-        nowMs += 60
+        world.nowMs += 60
         away = true
         return 'lose-reply'
       },
@@ -363,7 +258,7 @@ test.each(['0.4', '3', '0'])(
       eventLog,
       snapshot: async () => null,
       logger: pino({ level: 'silent' }),
-      clock: { now: () => nowMs },
+      clock: { now: () => world.nowMs },
       limits: { retryPauseMs: 0, unknownRetryMs: 100, unavailableRetryMs: 100, abandonedCheckMs: 1 },
     })
     await expect(call({ ...scene, ledger: cutOff })).rejects.toThrow(LedgerUnavailable)
@@ -431,7 +326,11 @@ test('whatever was refunded and re-rated before: balance and calls agree with ev
   const price = fc.integer({ min: 0, max: 30 }).map((tenths) => String(tenths / 10))
   const step = fc.oneof(
     fc.record({ kind: fc.constant('call' as const), located: fc.boolean() }),
-    fc.record({ kind: fc.constant('refund' as const), of: fc.nat(), part: fc.integer({ min: 1, max: 10 }) }),
+    fc.record({
+      kind: fc.constantFrom('refund' as const, 'reversal' as const),
+      of: fc.nat(),
+      part: fc.integer({ min: 1, max: 10 }),
+    }),
     fc.record({ kind: fc.constant('rerate' as const), located: price, other: price, toMs: fc.nat(20_000) }),
   )
   await fc.assert(
@@ -439,22 +338,21 @@ test('whatever was refunded and re-rated before: balance and calls agree with ev
       fc.array(step, { minLength: 3, maxLength: 14 }),
       fc.integer({ min: 1, max: 20 }),
       async (steps, credits) => {
-        nowMs = startMs
-        calls = 0
-        log = createMemoryEventLog({ now: () => nowMs })
+        beginAnew()
         const scene = processOf('a')
         await open(scene, String(credits))
         const made: string[] = []
         for (const one of steps) {
           if (one.kind === 'call') made.push(await call(scene, one.located))
-          const request = one.kind === 'refund' ? made[one.of % Math.max(1, made.length)] : undefined
-          if (one.kind === 'refund' && request !== undefined) {
+          const isGiving = one.kind === 'refund' || one.kind === 'reversal'
+          const request = isGiving ? made[one.of % Math.max(1, made.length)] : undefined
+          if (isGiving && request !== undefined) {
             const now = (await costOf(scene, request)) ?? 0n
             const charged = eventsOf().some(
               ({ data }) => 'charge_id' in data && data.charge_id === eventIdOf(org, request, 1),
             )
-            const amount = (now * BigInt(one.part)) / 10n
-            if (charged && amount > 0n) await refund(scene, request, formatCredits(amount))
+            const amount = one.kind === 'reversal' ? now : (now * BigInt(one.part)) / 10n
+            if (charged && amount > 0n) await refund(scene, request, formatCredits(amount), one.kind)
           }
           if (one.kind === 'rerate') {
             const planned = await plan(scene, prices(one.located, one.other), one.toMs).catch(() => null)

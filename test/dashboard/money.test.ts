@@ -1,6 +1,7 @@
 /** Prices are proposed, tried, approved by another person and withdrawn; calls are re-rated; everything is reconciled. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { pricesAt } from '../../src/administration/prices.ts'
+import { refund } from '../../src/administration/refunds.ts'
 import { putUser } from '../../src/administration/users.ts'
 import {
   type Browser,
@@ -177,6 +178,20 @@ describe('a re-rate', () => {
     )
     expect(again.statusCode).toBe(422)
     expect((await ada.get('/rerates')).body).toContain(path)
+  })
+
+  test('lists the calls apart that were refunded, and changes nothing of them at unchanged prices', async () => {
+    const { organizationId, requestId } = scene
+    await refund(room.foundation, {
+      ...{ requestId, organizationId, amount: 250_000n, reason: 'wrong', actor: 'user:ada', dryRun: false },
+    })
+    const to = new Date().toISOString()
+    const wanted = { book: '1', from: at(-0.5), to, organization: organizationId, reason: 'the same' }
+    const planned = await ended(ada, String((await ada.submit('/rerates/new', wanted)).headers.location))
+    const { body } = await ada.get(String(planned.headers.location))
+    expect(body).toMatch(/<dt>Taken, credits<\/dt><dd>0</)
+    expect(body).toContain('Refunded or reversed calls: 1. The re-rate keeps the 0.25 credits')
+    expect(body).toContain(`href="${base}/calls/${requestId}"`)
   })
 
   test.each([

@@ -208,5 +208,27 @@ ${table({
     },
   ],
 })}
+${refundedTable(ledger)}
 </section>`
+}
+
+const refundedTable = ({ organization_id, refunded }: RerateLedgerPlanned): Renderable => {
+  if (refunded === undefined || refunded.calls === 0) return null
+  const { calls, given_back, first } = refunded
+  return html`<p class="note">Refunded or reversed calls: ${count(calls)}. The re-rate keeps the ${decimal(given_back)} credits that were given back.</p>
+${table({
+  caption: calls > first.length ? `The first ${first.length} refunded calls` : 'Refunded calls',
+  rows: first,
+  columns: [
+    {
+      head: 'Request id',
+      kind: 'name',
+      cell: ({ request_id }) =>
+        html`<a href="/organizations/${organization_id}/calls/${request_id}"><span class="id">${request_id}</span></a>`,
+    },
+    { head: 'Given back', kind: 'number', cell: (call) => decimal(call.given_back) },
+    { head: 'Now', kind: 'number', cell: ({ now }) => decimal(now) },
+    { head: 'Re-rated', kind: 'number', cell: ({ rerated }) => decimal(rerated) },
+  ],
+})}`
 }

@@ -1,0 +1,208 @@
+/** Re-rates of calls that were refunded or reversed: what was given back stays given back. */
+import fc from 'fast-check'
+import { beforeEach, describe, expect, test } from 'vitest'
+import { abandonRerate, approveRerate } from '../../src/administration/rerate-apply.ts'
+import { signPlan } from '../../src/administration/rerate-proof.ts'
+import type { ReratePlan } from '../../src/administration/rerates.ts'
+import { formatCredits, parseCredits } from '../../src/billing/money.ts'
+import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
+import { planLines } from '../../src/cli/rerate-lines.ts'
+import { appendNext } from '../../src/event-log/append-next.ts'
+import { eventIdOf } from '../../src/event-log/event-id.ts'
+import { encodeEvent } from '../../src/event-log/stored-event.ts'
+import { rerateStream } from '../../src/events/streams.ts'
+import { costAfter } from '../../src/ledger/rerate-part.ts'
+import { planDigest, plannedOf } from '../../src/ledger/rerate-run.ts'
+import {
+  apply,
+  approved,
+  balance,
+  beginAnew,
+  book,
+  call,
+  costOf,
+  instant,
+  open,
+  plan,
+  prices,
+  processOf,
+  refund,
+  type Scene,
+  startMs,
+} from './rerate-scene.ts'
+
+beforeEach(beginAnew)
+
+describe('a call that was refunded or reversed', () => {
+  const empty = { calls_affected: 0, given: '0', taken: '0' }
+
+  test('is not charged again at unchanged prices, and is listed apart', async () => {
+    const scene = processOf('a')
+    await open(scene, '10')
+    const [partly, whole, reversed] = [await call(scene), await call(scene), await call(scene)]
+    await refund(scene, partly, '0.4')
+    await refund(scene, whole, '1')
+    await refund(scene, reversed, '1', 'reversal')
+    const { ledgers, proposed } = await plan(scene, prices('1'))
+    expect(proposed).toMatchObject({ calls: 3, ...empty })
+    expect(ledgers[0]?.refunded).toEqual({
+      calls: 3,
+      given_back: '2.4',
+      first: [
+        { request_id: partly, given_back: '0.4', now: '0.6', rerated: '0.6' },
+        { request_id: whole, given_back: '1', now: '0', rerated: '0' },
+        { request_id: reversed, given_back: '1', now: '0', rerated: '0' },
+      ],
+    })
+    expect(planLines({ proposed, ledgers }).join('\n')).toMatch(
+      /Refunded or reversed calls: 3\. The re-rate keeps the 2\.4 credits .*\n.*rerated\nr0 +0\.4 +0\.6 +0\.6\n/,
+    )
+  })
+
+  test.each([
+    ['3', ['2.6', '0', '0']],
+    ['0.5', ['0.1', '0', '0']],
+    ['0.3', ['0', '0', '0']],
+  ] as const)(
+    'keeps its refund at a price of %s: never below nothing, and nothing after all was given back',
+    async (price, costs) => {
+      const scene = processOf('a')
+      await open(scene, '10')
+      const made = [await call(scene), await call(scene), await call(scene)] as const
+      await refund(scene, made[0], '0.4')
+      await refund(scene, made[1], '1')
+      await refund(scene, made[2], '1', 'reversal')
+      await apply(scene, await approved(scene, await plan(scene, prices(price))))
+      expect(await Promise.all(made.map((one) => costOf(scene, one)))).toEqual(costs.map(parseCredits))
+      expect((await plan(scene, prices(price))).proposed).toMatchObject(empty)
+      // A refund is an amount: it counts in full again at the price of before.
+      await apply(scene, await approved(scene, await plan(scene, prices('1'))))
+      expect(await costOf(scene, made[0])).toBe(600_000n)
+      expect(await balance(scene)).toBe('9.4')
+    },
+  )
+
+  test('is never among those that could not have been paid once all of it was given back', async () => {
+    const scene = processOf('a')
+    await open(scene, '1')
+    await refund(scene, await call(scene), '1')
+    expect((await plan(scene, prices('5'))).ledgers[0]).toMatchObject({
+      ...{ taken: '0', uncollected: '0', unaffordable: { calls: 0, first: [] } },
+    })
+  })
+
+  /** As a release wrote it that charged the whole price again. */
+  const planOfEarlierRelease = async (scene: Scene, planned: ReratePlan): Promise<string> => {
+    const run = 'rr_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
+    const ledgers = planned.ledgers.map(({ refunded, ...ledger }) => ({ ...ledger, run }))
+    const plannedThen = { ...plannedOf(planned.proposed), run }
+    const digest = planDigest(plannedThen, ledgers)
+    const proposed = { ...plannedThen, plan_digest: digest, signature: await signPlan(scene, digest) }
+    const events = [
+      ...ledgers.map((data) => ({ type: 'RerateLedgerPlanned', data }) as const),
+      { type: 'RerateProposed', data: proposed } as const,
+    ]
+    await appendNext(
+      scene.eventLog,
+      rerateStream(run),
+      events.map((event, index) =>
+        encodeEvent(event, { id: eventIdOf(run, 'plan', index), actor: 'user:ann', effectiveAt: instant(0) }),
+      ),
+    )
+    return run
+  }
+
+  test('is not charged again by a plan of an earlier release either: that is not applied', async () => {
+    const scene = processOf('a')
+    await open(scene, '10')
+    await refund(scene, await call(scene), '1')
+    const run = await planOfEarlierRelease(scene, await plan(scene, prices('1')))
+    await approveRerate(scene, { run, actor: 'user:bob', twoPerson: true, consents: false })
+    await expect(apply(scene, run)).rejects.toThrow('charges refunded calls again: end it with')
+    expect(await balance(scene)).toBe('10')
+    await abandonRerate(scene, { run, reason: 'planned again', actor: 'user:ann' })
+  })
+
+  test('costs what a re-rate of an earlier release took for it, as long as none comes after that', () => {
+    const run = { run: 'rr_then', fromMs: startMs, toMs: startMs + 10_000, book, plannedRevision: 9 }
+    const facts = { kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac: '' } as const
+    const of = { revision: 3, facts, atMs: startMs + 1_000 }
+    const given = { kind: 'refund', amount: 1_000_000n } as const
+    const costAfterRun = (keepsRefunds: boolean) =>
+      costAfter(of, 1_000_000n, [
+        { revision: 5, given },
+        { revision: 6, run: { ...run, overrides: [], collectedUntil: null, keepsRefunds } },
+      ]).now
+    expect([costAfterRun(true), costAfterRun(false)]).toEqual([0n, 1_000_000n])
+  })
+
+  test('whatever happened before: unchanged prices make an empty plan, and changed ones the price less the refunds', async () => {
+    const price = fc.integer({ min: 0, max: 30 }).map((tenths) => String(tenths / 10))
+    const step = fc.oneof(
+      fc.record({ kind: fc.constant('call' as const), located: fc.boolean() }),
+      fc.record({
+        kind: fc.constantFrom('refund' as const, 'reversal' as const),
+        of: fc.nat(),
+        tenths: fc.integer({ min: 1, max: 10 }),
+      }),
+      fc.record({ kind: fc.constant('rerate' as const), located: price, other: price }),
+    )
+    type Made = { requestId: string; located: boolean; charged: boolean; back: bigint; whole: boolean }
+    const [seen, most] = [{ whole: 0, part: 0, below: 0 }, 1_000n * 1_000_000n]
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 4, maxLength: 16 }), async (steps) => {
+        beginAnew()
+        const scene = processOf('a')
+        await open(scene, formatCredits(most))
+        let current = { located: '1', other: '0' }
+        const made: Made[] = []
+        const priceOf = ({ located }: Made): bigint => parseCredits(current[located ? 'located' : 'other'])
+        const expectedOf = (one: Made): bigint => {
+          const left = priceOf(one) - one.back
+          return one.whole || left < 0n ? 0n : left
+        }
+        const planned = () => plan(scene, prices(current.located, current.other))
+        const happens = async (one: (typeof steps)[number]): Promise<void> => {
+          if (one.kind === 'call') {
+            const rules = prices(current.located, current.other)
+            const requestId = await call(scene, one.located, priceBookOf({ ...defaultPriceBook, rules }))
+            const fresh = { requestId, located: one.located, charged: true, back: 0n, whole: false }
+            made.push({ ...fresh, charged: priceOf(fresh) > 0n })
+          } else if (one.kind === 'rerate') {
+            current = { located: one.located, other: one.other }
+            if (made.length > 0) await apply(scene, await approved(scene, await planned()))
+          } else {
+            const given = made[one.of % Math.max(1, made.length)]
+            if (given === undefined || !given.charged) return
+            const now = expectedOf(given)
+            const amount = one.kind === 'reversal' ? now : (now * BigInt(one.tenths)) / 10n
+            if (amount === 0n) return
+            await refund(scene, given.requestId, formatCredits(amount), one.kind)
+            given.back += amount
+            given.whole = amount === now
+          }
+        }
+        for (const one of steps) {
+          await happens(one)
+          if (made.length === 0) continue
+          let spent = 0n
+          for (const single of made) {
+            expect(await costOf(scene, single.requestId)).toBe(expectedOf(single))
+            spent += expectedOf(single)
+            if (one.kind !== 'rerate') continue
+            if (single.whole) seen.whole++
+            else if (single.back > priceOf(single)) seen.below++
+            else if (single.back > 0n) seen.part++
+          }
+          expect(await balance(scene)).toBe(formatCredits(most - spent))
+          const { proposed, ledgers } = await planned()
+          expect(proposed).toMatchObject({ calls: made.length, ...empty })
+          expect(ledgers[0]?.refunded?.calls).toBe(made.filter(({ back }) => back > 0n).length)
+          for (const { now, rerated } of ledgers[0]?.refunded?.first ?? []) expect(rerated).toBe(now)
+        }
+      }),
+      { seed: 20_261_124, numRuns: 60 },
+    )
+    for (const often of Object.values(seen)) expect(often).toBeGreaterThan(5)
+  })
+})
