@@ -116,6 +116,24 @@ test('a part of it was refunded: the rest stands, and a repetition a day later i
   expect((await typesOf(partner)).filter((type) => type === 'CreditAdjusted')).toHaveLength(2)
 })
 
+test('all of it was refunded: the kept answer is given again, free, and without one the key makes a first call', async () => {
+  const partner = await house.partner({ credits: '10' })
+  const requestId = String((await lookup(partner, 'refunded')).body.request_id)
+  await house.projected()
+  await refund(house.foundation, { requestId, reason: 'wrong country', actor: 'cli:test', dryRun: false })
+  const kept = await lookup(partner, 'refunded')
+  expect({
+    ...{ status: kept.status, remaining: remaining(kept) },
+    replayed: kept.headers.get('idempotent-replayed'),
+  }).toEqual({ status: 200, remaining: '10', replayed: 'true' })
+  await house.query('delete from idempotent_calls where organization_id = $1', [partner.organizationId])
+  const first = await lookup(partner, 'refunded')
+  expect({
+    ...{ status: first.status, remaining: remaining(first) },
+    replayed: first.headers.get('idempotent-replayed'),
+  }).toEqual({ status: 200, remaining: '9', replayed: null })
+})
+
 /** Appends of this house and of the other process that wait for the log. */
 const appendsWaiting = async (): Promise<number> =>
   (
