@@ -28,8 +28,8 @@ const ledgers = {
       ? 'ended the warning of a low balance'
       : `has a balance below ${amount} credits warned of`,
   MonthClosed: ({ month, totals }) => `closed ${month} at a balance of ${totals.closing} credits`,
-  CreditAdjusted: ({ kind, amount, reason }) =>
-    `${kind === 'refund' ? 'refunded' : kind === 'void' ? 'took back' : 'adjusted by'} ${amount.replace(/^-/, kind === 'void' ? '' : '-')} credits${because(reason)}`,
+  CreditAdjusted: ({ kind, amount, reason, reference }) =>
+    `${kind === 'refund' ? 'refunded' : kind === 'void' ? 'took back' : 'adjusted by'} ${amount.replace(/^-/, kind === 'void' ? '' : '-')} credits${because(reason)}${reference === null ? '' : ` (${reference})`}`,
   LedgerFaultAcknowledged: ({ revision, reason }) =>
     `acknowledged a fault at revision ${revision}${because(reason)}`,
   LedgersReconciled: ({ ledgers: of, calls, differences }) =>

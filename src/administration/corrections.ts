@@ -54,12 +54,16 @@ export const adjust = async (
     ...asked
   }: Asked & { readonly amount: MicroCredits; readonly reference?: string | undefined },
 ): Promise<Corrected> => {
-  const command = { ...asked, kind: 'adjust', adjusts: null, rerateRun: null } as const
+  const command = {
+    ...({ ...asked, kind: 'adjust', adjusts: null, rerateRun: null } as const),
+    ...(reference === undefined ? {} : { reference }),
+  }
   const named: Movement = {
     movement: 'adjustment',
     amount: asked.amount,
     priority: null,
     expiresAt: null,
+    requestId: null,
   }
   if (dryRun) {
     const known =

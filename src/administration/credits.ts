@@ -61,6 +61,7 @@ const grantNamed = ({ amount, priority, expiresAt }: GrantRequest): Movement => 
   amount,
   priority,
   expiresAt,
+  requestId: null,
 })
 
 const grantIn = (event: LedgerEvent | undefined): CreditGranted => {

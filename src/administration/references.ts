@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { formatCredits, type MicroCredits } from '../billing/money.ts'
+import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
 import { appendChained } from '../event-log/append-chained.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { AppendConflict, type EventLog, StreamMissing } from '../event-log/port.ts'
@@ -26,10 +26,13 @@ type Sources = Pick<Foundation, 'eventLog' | 'ledger'>
 /** What a reference names. */
 export type Movement = {
   readonly movement: ReferenceReserved['movement']
-  readonly amount: MicroCredits
-  /** Null for an adjustment. */
+  /** Null: all that the call of a refund still costs. */
+  readonly amount: MicroCredits | null
+  /** Null for anything but a grant. */
   readonly priority: number | null
   readonly expiresAt: string | null
+  /** The call of a refund; null for any other movement. */
+  readonly requestId: string | null
 }
 
 type Referenced = {
@@ -39,6 +42,8 @@ type Referenced = {
   /** The command itself; its key and envelope are made here. */
   readonly command: { readonly actor: string } & Extract<Instruction, { kind: 'grant' | 'adjust' }>
 }
+
+type Named = Pick<Referenced, 'organizationId' | 'reference' | 'named'>
 
 /** A movement, and whether it was there before the command was given. */
 type Moved = { readonly event: LedgerEvent; readonly revision: number; readonly already: boolean }
@@ -52,13 +57,14 @@ export const moveOnce = async (sources: Sources, referenced: Referenced): Promis
   const known = await lookUpMovement(sources, referenced)
   if (known !== null && known.there !== null) return { ...known.there, already: true }
   refuseExpired(named)
-  const reserved = known?.reserved ?? (await reserve(sources, referenced))
+  const { actor, amount } = command
+  const reserved = known?.reserved ?? (await reserve(sources, referenced, { actor, amount, whole: false }))
   const there = known ?? (await lookUp(sources, referenced, reserved))
   if (there.there !== null) return { ...there.there, already: true }
   const requestId = randomUUID()
   const committed = await sources.ledger.submit(organizationId, {
     ...command,
-    key: keyOf(named.movement, reference),
+    key: movementKey(named.movement, reference),
     absentUpTo: there.upTo,
     requestId,
     atMs: Date.now(),
@@ -70,11 +76,8 @@ export const moveOnce = async (sources: Sources, referenced: Referenced): Promis
 }
 
 /** What a reference names, and its movement where the ledger holds it; null: it names nothing so far. Writes nothing. */
-export const lookUpMovement = async (
-  sources: Sources,
-  referenced: Pick<Referenced, 'organizationId' | 'reference' | 'named'>,
-): Promise<LookedUp | null> => {
-  const reserved = await reservationOf(sources.eventLog, referenced)
+export const lookUpMovement = async (sources: Sources, referenced: Named): Promise<LookedUp | null> => {
+  const reserved = await reservationFor(sources, referenced)
   return reserved === null ? null : lookUp(sources, referenced, reserved)
 }
 
@@ -87,11 +90,10 @@ type LookedUp = {
 
 const lookUp = async (
   { eventLog }: Sources,
-  { organizationId, reference, named }: Pick<Referenced, 'organizationId' | 'reference' | 'named'>,
+  { organizationId, reference, named }: Named,
   reserved: ReferenceReserved,
 ): Promise<LookedUp> => {
-  refuseOther(reference, reserved, named)
-  const id = eventIdOf(organizationId, keyOf(named.movement, reference), 0)
+  const id = eventIdOf(organizationId, movementKey(named.movement, reference), 0)
   let upTo = -1
   for await (const page of ledgerPages(eventLog, organizationId, reserved.ledger_revision)) {
     const found = page.find((recorded) => recorded.id === id)
@@ -101,16 +103,33 @@ const lookUp = async (
     }
     upTo = page.at(-1)?.revision ?? upTo
   }
-  // Where a part of the ledger is gone, the movement may have been in it.
-  if (upTo < reserved.ledger_revision)
-    throw new CommandRefused(
-      `reference "${reference}" was reserved at revision ${reserved.ledger_revision} of ${organizationId}, whose ledger ends before it; see "ledger verify"`,
-    )
+  refuseShortened(reserved, upTo)
   return { reserved, there: null, upTo }
 }
 
-const keyOf = (movement: Movement['movement'], reference: string): string =>
+/** Where a part of the ledger is gone, the movement may have been in it. Throws `CommandRefused`. */
+export const refuseShortened = (
+  { organization_id, reference, ledger_revision }: ReferenceReserved,
+  upTo: number,
+): void => {
+  if (upTo >= ledger_revision) return
+  throw new CommandRefused(
+    `reference "${reference}" was reserved at revision ${ledger_revision} of ${organization_id}, whose ledger ends before it; see "ledger verify"`,
+  )
+}
+
+export const movementKey = (movement: Movement['movement'], reference: string): string =>
   `${movement}/reference/${reference}`
+
+/** Null: the reference names nothing so far. Throws `CommandRefused` where it names another movement. */
+export const reservationFor = async (
+  { eventLog }: Pick<Sources, 'eventLog'>,
+  named: Named,
+): Promise<ReferenceReserved | null> => {
+  const reserved = await reservationOf(eventLog, named)
+  if (reserved !== null) refuseOther(reserved, named.named)
+  return reserved
+}
 
 const reservationOf = async (
   eventLog: Pick<EventLog, 'read'>,
@@ -129,10 +148,14 @@ const reservationOf = async (
   }
 }
 
-/** Says what the reference names, unless another process was first. Whoever was, what is in the log holds. */
-const reserve = async (
+/**
+ * Says what the reference names, unless another process was first. Whoever was, what is in the log holds. `whole`: the amount is all
+ * that the call of a refund still costs. Throws `CommandRefused` where the reference names another movement.
+ */
+export const reserve = async (
   { eventLog, ledger }: Sources,
-  { organizationId, reference, named, command }: Referenced,
+  { organizationId, reference, named }: Named,
+  { actor, amount, whole }: { actor: string; amount: MicroCredits; whole: boolean },
 ): Promise<ReferenceReserved> => {
   const account = await ledger.account(organizationId)
   if (!account.registered) throw new CommandRefused(`organization ${organizationId} is not registered`)
@@ -141,22 +164,23 @@ const reserve = async (
     organization_id: organizationId,
     reference,
     movement: named.movement,
-    amount: formatCredits(named.amount),
+    amount: formatCredits(amount),
     priority: named.priority,
     expires_at: named.expiresAt,
     ledger_revision: account.revision,
+    refunds: named.requestId === null ? null : { request_id: named.requestId, whole },
   }
   // An id of its own: a reservation of another process must not be taken for this one.
   const id = eventIdOf(stream, randomUUID(), 0)
   const effectiveAt = new Date().toISOString()
   try {
     await appendChained(eventLog, stream, 'none', [
-      encodeEvent({ type: 'ReferenceReserved', data }, { id, actor: command.actor, effectiveAt }),
+      encodeEvent({ type: 'ReferenceReserved', data }, { id, actor, effectiveAt }),
     ])
   } catch (error) {
     if (!(error instanceof AppendConflict)) throw error
   }
-  const reserved = await reservationOf(eventLog, { organizationId, reference })
+  const reserved = await reservationFor({ eventLog }, { organizationId, reference, named })
   if (reserved === null) throw new Error(`${stream} is not there although it was appended to`)
   return reserved
 }
@@ -167,26 +191,27 @@ export const refuseExpired = ({ expiresAt }: Movement): void => {
     throw new InputFault('expires-at', `${expiresAt} has passed already`)
 }
 
-const refuseOther = (reference: string, reserved: ReferenceReserved, asked: Movement): void => {
-  const wanted = { ...asked, amount: formatCredits(asked.amount) }
+const refuseOther = (reserved: ReferenceReserved, asked: Movement): void => {
+  const { reference, movement, amount, priority, expires_at, refunds } = reserved
+  const sameAmount = asked.amount === null ? refunds?.whole === true : amount === formatCredits(asked.amount)
   const same =
-    reserved.movement === asked.movement &&
-    reserved.amount === wanted.amount &&
-    reserved.priority === asked.priority &&
-    reserved.expires_at === asked.expiresAt
+    movement === asked.movement &&
+    sameAmount &&
+    priority === asked.priority &&
+    expires_at === asked.expiresAt &&
+    (refunds?.request_id ?? null) === asked.requestId
   if (same) return
-  const first = { ...reserved, expiresAt: reserved.expires_at }
+  const requestId = refunds?.request_id ?? null
+  const first = said({ movement, amount: parseCredits(amount), priority, expiresAt: expires_at, requestId })
   throw new CommandRefused(
-    `reference "${reference}" names ${said(first)} already; asked for was ${said(wanted)}. Another movement takes another reference`,
+    `reference "${reference}" names ${first} already; asked for was ${said(asked)}. Another movement takes another reference`,
   )
 }
 
-const said = ({
-  movement,
-  amount,
-  priority,
-  expiresAt,
-}: Omit<Movement, 'amount'> & { readonly amount: string }): string =>
-  movement === 'grant'
-    ? `a grant of ${amount} credits with priority ${priority} that ${expiresAt === null ? 'never expires' : `expires at ${expiresAt}`}`
-    : `an adjustment of ${amount} credits`
+const said = ({ movement, amount, priority, expiresAt, requestId }: Movement): string => {
+  const credits = amount === null ? 'all that is left' : `${formatCredits(amount)} credits`
+  if (movement === 'refund') return `a refund of ${credits} of call ${requestId}`
+  return movement === 'grant'
+    ? `a grant of ${credits} with priority ${priority} that ${expiresAt === null ? 'never expires' : `expires at ${expiresAt}`}`
+    : `an adjustment of ${credits}`
+}

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { formatCredits, type MicroCredits } from '../billing/money.ts'
+import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import type { RecordedEvent } from '../event-log/port.ts'
 import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
-import type { LotFill } from '../events/credits.ts'
+import type { CreditAdjusted, LotFill, ReferenceReserved } from '../events/credits.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { settlementKeyOf } from '../ledger/abandoned.ts'
+import { balanceOf } from '../ledger/account.ts'
 import { type CallCost, costsOf } from '../ledger/call-costs.ts'
 import { adjustedMeanwhile } from '../ledger/command.ts'
 import { CommandRefused, LedgerUnavailable } from '../ledger/commit.ts'
@@ -16,6 +17,7 @@ import { previewOf, uniqueCommandKey } from './credits.ts'
 import { findCall } from './find-call.ts'
 import { InputFault } from './input.ts'
 import { grantedLots } from './lots.ts'
+import { movementKey, refuseShortened, reservationFor, reserve } from './references.ts'
 
 /**
  * Refunds: what a call cost, or a part of it, goes back into the lots it was drawn from. All refunds of a call, with reversals and
@@ -29,6 +31,8 @@ type RefundAsked = {
   /** Undefined: all that the call still costs. */
   readonly amount?: MicroCredits | undefined
   readonly reason: string
+  /** What the operator calls it elsewhere: the refund that a reference names is made once. */
+  readonly reference?: string | undefined
   readonly actor: string
   /** Nothing is written. */
   readonly dryRun: boolean
@@ -48,8 +52,9 @@ type Refunded = Corrected & {
 const attemptsMax = 8
 
 /**
- * Refunds a call. Throws `CommandRefused` for a request that is not known, a call that cost nothing, and where less is left to
- * refund than is asked for; `LedgerUnavailable` where it is unknown what became of it.
+ * Refunds a call, once under its reference: given again, the command finds the refund there (`already`). Throws `CommandRefused` for a
+ * request that is not known, a call that cost nothing, a reference that names something else, and where less is left to refund than is
+ * asked for; `LedgerUnavailable` where it is unknown what became of it.
  */
 export const refund = async (
   foundation: Pick<Foundation, 'eventLog' | 'ledger' | 'pool'>,
@@ -57,22 +62,36 @@ export const refund = async (
 ): Promise<Refunded> => {
   const { organizationId, recorded } = await findCall(foundation, asked)
   const { eventLog, ledger } = foundation
-  for (let attempt = 1; ; attempt++) {
+  const named = namedBy(organizationId, asked)
+  for (let attempt = 1; attempt <= attemptsMax; attempt++) {
+    let reserved = named === null ? null : await reservationFor(foundation, named)
     // Folded before the ledger is read: a correction that the account knows of is in what is read.
-    await ledger.account(organizationId)
-    const { cost, settled, upTo } = await readCost(eventLog, { ...asked, organizationId, call: recorded })
-    const { charge, amount } = refundable(cost, asked)
+    const account = await ledger.account(organizationId)
+    const found = await readCost(eventLog, { ...asked, organizationId, call: recorded })
+    const { cost, there, upTo } = found
+    // Whether it is the refund that was asked for, the reservation tells: it was made since that was looked for.
+    if (there !== null && reserved === null) continue
+    if (there !== null && cost.charge !== null) {
+      const { micro: charged, charge_id: chargeId } = cost.charge
+      const figures = { organizationId, chargeId, charged, costs: cost.now }
+      return { ...figures, ...there, balance: balanceOf(account, Date.now()), already: true }
+    }
+    if (reserved !== null) refuseShortened(reserved, upTo)
+    const { charge, amount } = refundable(cost, { ...asked, amount: amountIn(reserved) ?? asked.amount })
+    if (named !== null && reserved === null && !asked.dryRun) {
+      const { actor } = asked
+      reserved = await reserve(foundation, named, { actor, amount, whole: amount === cost.now })
+      // Another process was first, and found another cost.
+      if (amountIn(reserved) !== amount) continue
+    }
     const command = {
-      kind: 'adjust',
-      correction: 'refund',
-      adjusts: charge.charge_id,
-      amount,
-      reason: asked.reason,
-      rerateRun: null,
+      ...({ kind: 'adjust', correction: 'refund', adjusts: charge.charge_id, rerateRun: null } as const),
+      ...{ amount, reason: asked.reason, actor: asked.actor },
+      ...(asked.reference === undefined ? {} : { reference: asked.reference }),
+      chargedAt: new Date(cost.call.atMs).toISOString(),
       into: await lotsDrawn(foundation, organizationId, cost),
       unlessAdjustedAfter: upTo,
-      actor: asked.actor,
-    } as const
+    }
     const figures = {
       organizationId,
       chargeId: charge.charge_id,
@@ -86,10 +105,7 @@ export const refund = async (
       const requestId = randomUUID()
       const committed = await ledger.submit(organizationId, {
         ...command,
-        // The first one, and the reversal of an answer that was never delivered, exclude each other.
-        ...(settled
-          ? { key: uniqueCommandKey('refund') }
-          : { key: settlementKeyOf(recorded.id), absentUpTo: upTo }),
+        ...keyFor(found, recorded, asked),
         requestId,
         atMs: Date.now(),
       })
@@ -100,11 +116,37 @@ export const refund = async (
       if (error instanceof LedgerUnavailable) throw unheard(error, asked.requestId)
       if (!(error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile))) throw error
     }
-    if (attempt === attemptsMax)
-      throw new CommandRefused(
-        `the ledger of ${organizationId} was corrected ${attemptsMax} times while the refund was worked out; try again`,
-      )
   }
+  throw new CommandRefused(
+    `the ledger of ${organizationId} was corrected ${attemptsMax} times while the refund was worked out; try again`,
+  )
+}
+
+const namedBy = (organizationId: string, { reference, requestId, amount }: RefundAsked) => {
+  if (reference === undefined) return null
+  const named = {
+    movement: 'refund',
+    amount: amount ?? null,
+    priority: null,
+    expiresAt: null,
+    requestId,
+  } as const
+  return { organizationId, reference, named }
+}
+
+const amountIn = (reserved: ReferenceReserved | null): MicroCredits | undefined =>
+  reserved === null ? undefined : parseCredits(reserved.amount)
+
+/** The first refund of a call, and the reversal of an answer that was never delivered, exclude each other: they have one key. */
+const keyFor = (
+  { settled, upTo }: Pick<CostRead, 'settled' | 'upTo'>,
+  call: RecordedEvent,
+  { reference }: RefundAsked,
+): { key: string; absentUpTo?: number } => {
+  if (!settled) return { key: settlementKeyOf(call.id), absentUpTo: upTo }
+  return reference === undefined
+    ? { key: uniqueCommandKey('refund') }
+    : { key: movementKey('refund', reference), absentUpTo: upTo }
 }
 
 const unheard = (cause: LedgerUnavailable, requestId: string): Error =>
@@ -166,25 +208,37 @@ const lotsDrawn = async (
   })
 }
 
-/** What a call costs by the ledger from the call on, up to its end, and whether anything has settled the charge by its key. */
+type CostRead = {
+  readonly cost: CallCost
+  /** Whether anything has settled the charge by its key. */
+  readonly settled: boolean
+  /** The refund that the reference names. */
+  readonly there: { readonly adjusted: CreditAdjusted; readonly revision: number } | null
+  readonly upTo: number
+}
+
+/** What a call costs by the ledger from the call on, up to its end. */
 const readCost = async (
   eventLog: Foundation['eventLog'],
-  {
-    organizationId,
-    call,
-    requestId,
-    onProgress,
-  }: Pick<RefundAsked, 'requestId' | 'onProgress'> & { organizationId: string; call: RecordedEvent },
-): Promise<{ cost: CallCost; settled: boolean; upTo: number }> => {
+  asked: Pick<RefundAsked, 'requestId' | 'reference' | 'onProgress'> & {
+    organizationId: string
+    call: RecordedEvent
+  },
+): Promise<CostRead> => {
+  const { organizationId, call, requestId, reference, onProgress } = asked
   const settlementId = eventIdOf(organizationId, settlementKeyOf(call.id), 0)
   let settled = false
+  let there: CostRead['there'] = null
   let upTo = call.revision
   async function* events(): AsyncGenerator<DecodedEvent> {
     for await (const page of ledgerPages(eventLog, organizationId, call.revision)) {
       for (const recorded of page) {
+        const event = decodeEvent(recorded)
         settled ||= recorded.id === settlementId
         upTo = recorded.revision
-        yield decodeEvent(recorded)
+        if (event.type === 'CreditAdjusted' && isRefundUnder(event.data, reference))
+          there = { adjusted: event.data, revision: recorded.revision }
+        yield event
       }
       onProgress?.(upTo - call.revision)
     }
@@ -192,5 +246,9 @@ const readCost = async (
   const cost = await costsOf(events(), { requestId }, { eventLog })
   if (cost === null)
     throw new CommandRefused(`the ledger of ${organizationId} no longer holds call ${requestId}`)
-  return { cost, settled, upTo }
+  return { cost, settled, there, upTo }
 }
+
+/** The first refund of a call has the key of its settlement, so the event tells by what it says and not by its id. */
+const isRefundUnder = ({ kind, reference: own }: CreditAdjusted, reference: string | undefined): boolean =>
+  kind === 'refund' && reference !== undefined && own === reference

@@ -215,6 +215,7 @@ const adjustment = ({ data }: RecordOf<'CreditAdjusted'>): LineContent =>
     grantId: data.kind === 'void' ? (data.allocations[0]?.grant_id ?? null) : null,
     adjusts: data.adjusts,
     rerateRun: data.rerate_run,
+    reference: data.reference,
     reason: data.reason,
   })
 

@@ -116,11 +116,13 @@ const adjustmentJson = (asked: ReturnType<typeof adjustmentOf>, adjusted: Correc
 
 const refundOf = (given: Given) => {
   const amount = given.text('amount')
+  const label = given.text('reference')
   return {
     requestId: given.required('request'),
     organizationId: given.text('org'),
     amount: amount === undefined ? undefined : amountOf('amount', amount, { zero: false }),
     reason: labelOf('reason', given.required('reason')),
+    reference: label === undefined ? undefined : labelOf('reference', label),
   }
 }
 
@@ -139,6 +141,8 @@ const refunded = async (
     charged: formatCredits(done.charged),
     costs_now: formatCredits(done.costs),
     ...correctionJson(done),
+    reference: asked.reference ?? null,
+    already_refunded: done.already,
   }
   return { done, json }
 }
@@ -150,6 +154,7 @@ const refunding: Command = {
     { name: 'request', help: 'request_id of the call', required: true },
     { name: 'amount', help: 'credits, at most 6 decimals (default: all that the call still costs)' },
     reasonParameter,
+    referenceParameter,
     { name: 'org', help: 'organization id; needed only where no statement has the call yet' },
   ],
   changes: {
@@ -158,6 +163,12 @@ const refunding: Command = {
     left: wholeOrNot('ledger explain'),
     plan: async (context, given) => {
       const { done, json } = await refunded(context, refundOf(given), true)
+      if (done.already)
+        return {
+          says: [`Nothing: it was done under the reference "${json.reference}" already.`],
+          asks: 'never',
+          json,
+        }
       return {
         says: [
           `Give ${done.organizationId} ${done.adjusted.amount} credits of call ${json.request_id} back, which then costs ${json.costs_now} of the ${json.charged} it was charged: the balance becomes ${json.balance}.`,

@@ -92,7 +92,7 @@ const actRoutes = <Asked>(pages: FastifyInstance, context: Dashboard, act: Act<A
   })
 }
 
-const referenceIn = (form: Form): string | undefined =>
+export const referenceIn = (form: Form): string | undefined =>
   form.text('reference').trim() === '' ? undefined : labelOf('reference', form.text('reference'))
 
 const grantIn = (form: Form) => {

@@ -6,6 +6,7 @@ import {
   balanceThresholdSetV1,
   creditAdjustedV1,
   creditAdjustedV2,
+  creditAdjustedV3,
   creditChargedV1,
   creditChargedV2,
   creditExpiredV1,
@@ -17,6 +18,7 @@ import {
   priceOverrideSetV2,
   priceOverrideWithdrawnV1,
   referenceReservedV1,
+  referenceReservedV2,
 } from './credits.ts'
 import { dataImportedV1 } from './data.ts'
 import { mailServerBreakerClosedV1 } from './email-validation.ts'
@@ -109,8 +111,8 @@ export const catalogue = {
   RateLimitExceeded: [rateLimitExceededV1],
   CallsRefused: [callsRefusedV1],
   CreditCharged: [creditChargedV1, creditChargedV2],
-  CreditAdjusted: [creditAdjustedV1, creditAdjustedV2],
-  ReferenceReserved: [referenceReservedV1],
+  CreditAdjusted: [creditAdjustedV1, creditAdjustedV2, creditAdjustedV3],
+  ReferenceReserved: [referenceReservedV1, referenceReservedV2],
   ApiKeyIssued: [apiKeyIssuedV1],
   ApiKeyRehashed: [apiKeyRehashedV1],
   ApiKeyRotated: [apiKeyRotatedV1],

@@ -38,7 +38,16 @@ export const referenceReservedV1 = z.object({
   expires_at: instant.nullable(),
   ledger_revision: z.int().nonnegative(),
 })
-export type ReferenceReserved = z.infer<typeof referenceReservedV1>
+
+/** Of a refund: the call, and whether the amount was all that the call still cost when the reference was reserved. */
+const refundedCall = z.object({ request_id: z.string().min(1).max(64), whole: z.boolean() })
+
+/** With refunds; `refunds` is null for any other movement. */
+export const referenceReservedV2 = referenceReservedV1.extend({
+  movement: z.enum(['grant', 'adjustment', 'refund']),
+  refunds: refundedCall.nullable(),
+})
+export type ReferenceReserved = z.infer<typeof referenceReservedV2>
 
 /** What was left of a lot when it expired. */
 export const creditExpiredV1 = z.object({ grant_id: uuid, amount: creditAmount })
@@ -132,7 +141,16 @@ export const creditAdjustedV2 = creditAdjustedV1.extend({
   kind: z.enum(['refund', 'reversal', 'adjustment', 'void', 'rerate']),
   fills: z.array(lotFill),
 })
-export type CreditAdjusted = z.infer<typeof creditAdjustedV2>
+
+/**
+ * With what an operator calls it elsewhere, and when the call was made whose charge is refunded. `charged_at` is null for any other
+ * correction, and both are null in what was written before.
+ */
+export const creditAdjustedV3 = creditAdjustedV2.extend({
+  reference: label.nullable(),
+  charged_at: instant.nullable(),
+})
+export type CreditAdjusted = z.infer<typeof creditAdjustedV3>
 
 /**
  * The statement of a month is final: what this ledger holds up to `through_revision` with an effective time in it. Whatever comes

@@ -63,6 +63,10 @@ export type Instruction =
       readonly amount: MicroCredits
       readonly reason: string
       readonly rerateRun: string | null
+      /** What the operator calls it elsewhere. */
+      readonly reference?: string
+      /** Of a refund: when the call was made. ISO 8601. */
+      readonly chargedAt?: string
       /** Default: `adjustment`. */
       readonly correction?: Exclude<CreditAdjusted['kind'], 'void'>
       /** Lots that a positive amount goes back into, in this order, at most so much each; not into one that has expired. */

@@ -44,6 +44,8 @@ export const adjustCredits = (account: Account, adjustment: Adjustment): Decisio
       overdraft_repaid: overdraftRepaid,
       kind: adjustment.correction ?? 'adjustment',
       fills: amount < 0n ? [] : fillsOf(into, amount - parseCredits(overdraftRepaid), atMs),
+      reference: adjustment.reference ?? null,
+      charged_at: adjustment.chargedAt ?? null,
     },
   }))
 }
@@ -96,6 +98,8 @@ export const voidLot = (
       overdraft_repaid: '0',
       kind: 'void',
       fills: [],
+      reference: null,
+      charged_at: null,
     },
   }))
 }

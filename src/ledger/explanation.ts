@@ -241,8 +241,8 @@ const openingOf = (event: DecodedEvent | undefined): ExplainedLot['opened'] => {
     return { ...at, by: 'grant', amount, reason, reference, priority, expires_at }
   }
   if (event.type !== 'CreditAdjusted') return null
-  const { amount, reason } = event.data
-  return { ...at, by: 'adjustment', amount, reason, reference: null, priority: 0, expires_at: null }
+  const { amount, reason, reference } = event.data
+  return { ...at, by: 'adjustment', amount, reason, reference, priority: 0, expires_at: null }
 }
 
 const eventOf = (event: DecodedEvent | undefined): ExplainedEvent | null =>

@@ -17,19 +17,11 @@ export const grantedLotOf = (event: LedgerEvent, revision: number): GrantedLot |
     return { grant_id, priority, expires_at, granted: amount, revision, reason, reference }
   }
   if (event.type !== 'CreditAdjusted') return null
-  const { adjustment_id, amount, fills, reason } = event.data
+  const { adjustment_id, amount, fills, reason, reference } = event.data
   const own = fills.reduce((rest, fill) => rest - parseCredits(fill.amount), parseCredits(amount))
   if (own <= 0n) return null
   const granted = formatCredits(own)
-  return {
-    grant_id: adjustment_id,
-    priority: 0,
-    expires_at: null,
-    granted,
-    revision,
-    reason,
-    reference: null,
-  }
+  return { grant_id: adjustment_id, priority: 0, expires_at: null, granted, revision, reason, reference }
 }
 
 /**

@@ -83,6 +83,8 @@ const instruction = z.discriminatedUnion('kind', [
     amount: micro,
     reason: z.string(),
     rerateRun: z.string().nullable(),
+    reference: z.string().exactOptional(),
+    chargedAt: z.string().exactOptional(),
     correction: creditAdjustedV2.shape.kind.exclude(['void']).exactOptional(),
     into: z.array(lotFill).max(10_000).exactOptional(),
     unlessAdjustedAfter: revision.exactOptional(),

@@ -386,3 +386,170 @@ describe('a refund', () => {
     },
   )
 })
+
+describe('a refund with a reference', () => {
+  const asked = { organizationId: org, reason: 'wrong answer', reference: 'CRN-7', ...who }
+  const half = parseCredits('1.5')
+
+  test('of a part is given once, however often and from wherever it is sent', async () => {
+    await grant(one, grantOf('10'))
+    const requestId = await call(1, '3')
+    const first = await refund(one, { ...asked, requestId, amount: half })
+    expect(first).toMatchObject({ already: false, adjusted: { amount: '1.5', reference: 'CRN-7' } })
+    const used = log
+      .eventsOf(stream)
+      .map(decodeEvent)
+      .find(({ type }) => type === 'KeyUsed')
+    expect(first.adjusted.charged_at).toBe(used?.metadata.effective_at)
+    const again = await refund(other, { ...asked, requestId, amount: half, reason: 'sent twice' })
+    expect(again).toEqual({ ...first, already: true })
+    expect(await refund(other, { ...asked, requestId, amount: half, dryRun: true })).toEqual(again)
+    expect(await balance()).toBe('8.5')
+    // The other half has a reference of its own.
+    const rest = { ...asked, requestId, reference: 'CRN-8' }
+    expect(await refund(one, { ...rest, amount: half })).toMatchObject({ already: false, costs: 0n })
+    expect(await refund(other, { ...rest, amount: half })).toMatchObject({ already: true, costs: 0n })
+    expect(await balance()).toBe('10')
+    await sound()
+  })
+
+  test('of all that the call still costs is the same with that amount and without one', async () => {
+    await grant(one, grantOf('10'))
+    const requestId = await call(1, '3')
+    await refund(one, { ...asked, requestId })
+    expect(await refund(other, { ...asked, requestId })).toMatchObject({ already: true })
+    expect(await refund(other, { ...asked, requestId, amount: parseCredits('3') })).toMatchObject({
+      ...{ already: true, adjusted: { amount: '3' } },
+    })
+    expect(await balance()).toBe('10')
+  })
+
+  test('that asks for another amount, call or kind is refused, naming both', async () => {
+    await grant(one, grantOf('10'))
+    const [requestId, otherCall] = [await call(1, '3'), await call(2, '3')]
+    await refund(one, { ...asked, requestId, amount: half })
+    const first = `reference "CRN-7" names a refund of 1.5 credits of call ${requestId} already; asked for was `
+    for (const [changed, text] of [
+      [{ amount: parseCredits('1') }, `a refund of 1 credits of call ${requestId}`],
+      [{ amount: undefined }, `a refund of all that is left of call ${requestId}`],
+      [{ requestId: otherCall }, `a refund of 1.5 credits of call ${otherCall}`],
+    ] as const)
+      for (const dryRun of [true, false])
+        await expect(
+          refund(other, { ...asked, requestId, amount: half, ...changed, dryRun }),
+        ).rejects.toThrow(`${first}${text}`)
+    await expect(adjust(other, { ...asked, amount: half })).rejects.toThrow(
+      `${first}an adjustment of 1.5 credits`,
+    )
+    await expect(grantOnce(other, { ...grantOf('1.5'), reference: 'CRN-7' })).rejects.toThrow(first)
+    await grantOnce(one, { ...grantOf('1'), reference })
+    await expect(refund(other, { ...asked, requestId, amount: half, reference })).rejects.toThrow(
+      `names a grant of 1 credits with priority 100 that never expires already; asked for was a refund of 1.5`,
+    )
+    expect(await balance()).toBe('6.5')
+  })
+
+  test('by two processes at once is one refund, and one of them says it was there', async () => {
+    await grant(one, grantOf('100'))
+    for (let n = 0; n < 8; n++) {
+      const requestId = await call(n, '3')
+      if (n % 2 === 0) await refund(one, { ...asked, requestId, amount: 500_000n, reference: undefined })
+      const same = { ...asked, requestId, amount: n % 3 === 0 ? undefined : half, reference: `at once ${n}` }
+      const made = await Promise.all([refund(one, same), refund(other, same)])
+      expect(made.map(({ already }) => already).sort()).toEqual([false, true])
+      expect(made[0]?.adjusted).toEqual(made[1]?.adjusted)
+    }
+    expect(eventsOf('CreditAdjusted')).toHaveLength(12)
+    await sound()
+  })
+
+  test('of two amounts at once is the one or the other', async () => {
+    await grant(one, grantOf('10'))
+    const requestId = await call(1, '3')
+    const made = await Promise.allSettled([
+      refund(one, { ...asked, requestId, amount: half }),
+      refund(other, { ...asked, requestId, amount: parseCredits('1') }),
+    ])
+    expect(made.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
+    expect(eventsOf('CreditAdjusted')).toHaveLength(1)
+  })
+
+  test.each(
+    (['lose-reply', 'lose-request', 'late', 'unavailable'] as const).flatMap((fault) =>
+      [0, 1].map((before) => [fault, before] as const),
+    ),
+  )(
+    'whose process ends between reservation and refund, or never hears of it (%s, after %i others), is finished by giving it again',
+    async (fault, before) => {
+      await grant(one, grantOf('10'))
+      const requestId = await call(1, '3')
+      if (before > 0)
+        await refund(one, { ...asked, requestId, amount: parseCredits('1'), reference: 'CRN-6' })
+      let broken = true
+      const dying = processOf('dying', {
+        onAppend: ({ stream: to }) => (broken && to === stream ? fault : undefined),
+      })
+      const wanted = { ...asked, requestId, amount: half }
+      await refund(dying, wanted).catch(() => undefined)
+      expect(log.eventsOf(referenceStream(org, 'CRN-7'))).toHaveLength(1)
+      broken = false
+      await refund(other, wanted)
+      while (log.late.length > 0) log.deliverLate()
+      expect(await refund(one, wanted)).toMatchObject({ already: true })
+      expect(eventsOf('CreditAdjusted')).toHaveLength(1 + before)
+      expect(await balance()).toBe(before > 0 ? '9.5' : '8.5')
+      await sound()
+    },
+  )
+
+  test('that was reserved and not written is not more than the call still costs later', async () => {
+    await grant(one, grantOf('10'))
+    const requestId = await call(1, '3')
+    const dying = processOf('dying', {
+      onAppend: ({ stream: to }) => (to === stream ? 'lose-request' : undefined),
+    })
+    await refund(dying, { ...asked, requestId }).catch(() => undefined)
+    await refund(one, { ...asked, requestId, amount: half, reference: undefined })
+    await expect(refund(other, { ...asked, requestId })).rejects.toThrow(
+      'costs 1.5 now, which is less than 3',
+    )
+    expect(await balance()).toBe('8.5')
+  })
+
+  test('names a call of its own organization, and reserves nothing where there is nothing to refund', async () => {
+    await grant(one, grantOf('10'))
+    const free = await call(1, '0')
+    await expect(refund(one, { ...asked, requestId: free })).rejects.toThrow('cost nothing')
+    expect(log.streams).toEqual([stream])
+  })
+})
+
+test('a lot that an adjustment or a refund opened keeps its reference', async () => {
+  await adjust(one, {
+    organizationId: org,
+    amount: parseCredits('4'),
+    reason: 'goodwill',
+    reference: 'G-1',
+    ...who,
+  })
+  expect((await lotsLeft(one, org)).lots).toMatchObject([{ left: '4', reference: 'G-1' }])
+  await voidGrant(one, {
+    ...{
+      organizationId: org,
+      grantId: (await lotsLeft(one, org)).lots[0]?.grant_id ?? '',
+      reason: 'x',
+      ...who,
+    },
+  })
+  const expiresAt = new Date(Date.now() + 60_000).toISOString()
+  await grant(one, grantOf('5', { expiresAt }))
+  const requestId = await call(1, '5')
+  const realNow = Date.now
+  try {
+    Date.now = () => realNow() + 120_000
+    await refund(one, { organizationId: org, requestId, reason: 'wrong', reference: 'CRN-9', ...who })
+    expect((await lotsLeft(one, org)).lots).toMatchObject([{ left: '5', reference: 'CRN-9' }])
+  } finally {
+    Date.now = realNow
+  }
+})

@@ -322,6 +322,27 @@ describe('a call', () => {
     expect(after.body).toContain('refund of 0.25: slow &lt;b&gt;')
   })
 
+  test('is refunded once under a reference, however often the form is sent', async () => {
+    const path = `${call()}/refund`
+    const wanted = { amount: '0.1', reason: 'slow', reference: 'CRN <1>' }
+    const shownFor = async (asked: typeof wanted) =>
+      ended(String((await ada.submit(path, asked)).headers.location))
+    expect((await shownFor(wanted)).body).toContain('<dt>Reference</dt><dd>CRN &lt;1&gt;</dd>')
+    const confirmed = () => ada.submit(path, wanted, `${path}/confirmed`)
+    expect((await ended(String((await confirmed()).headers.location))).headers.location).toBe(call())
+    const before = await room.foundation.eventLog.head()
+    for (const again of [await shownFor(wanted), await ended(String((await confirmed()).headers.location))])
+      expect(again.body).toContain(
+        '0.1 credits were refunded under the reference “CRN &lt;1&gt;” before. Nothing is written a second time.',
+      )
+    const other = await shownFor({ ...wanted, amount: '0.2' })
+    expect(other.statusCode).toBe(422)
+    expect(other.body).toContain('asked for was a refund of 0.2 credits')
+    expect(await room.foundation.eventLog.head()).toBe(before)
+    const faulty = await ada.submit(path, { ...wanted, amount: 'x' })
+    expect(faulty.body).toContain('name="reference" value="CRN &lt;1&gt;"')
+  })
+
   test('of another organization is no call of this one', async () => {
     const { organizationId } = await createOrganization(room.foundation, {
       name: 'Elsewhere',

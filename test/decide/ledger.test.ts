@@ -113,6 +113,8 @@ const adjusted = (
     overdraft_repaid: own.repaid ?? '0',
     kind: 'adjustment',
     fills: [],
+    reference: null,
+    charged_at: null,
   },
 })
 const used = (call: CallToRecord, freeBy?: string): LedgerEvent => ({

@@ -53,7 +53,16 @@ test('a year of credits is granted once, a call is refunded in parts into its lo
   const before = new Date().toISOString()
   const refund = ['credits', 'refund', requestId, '--org', org, '--reason', 'wrong place']
   expect(await json(...refund, '--dry-run')).toMatchObject({ dry_run: true, revision: null, balance: '10' })
-  expect(await json(...refund, '--amount', '0.25')).toMatchObject({
+  const part = [...refund, '--amount', '0.25', '--reference', 'CRN-0']
+  const given = await json(...part)
+  expect(await json(...part)).toEqual({ ...given, already_refunded: true })
+  const larger = await run(...refund, '--amount', '0.5', '--reference', 'CRN-0')
+  expect([larger.code, larger.err]).toEqual([
+    1,
+    expect.stringContaining(`reference "CRN-0" names a refund of 0.25 credits of call ${requestId} already`),
+  ])
+  expect(given).toMatchObject({
+    ...{ reference: 'CRN-0', already_refunded: false },
     ...{ request_id: requestId, organization_id: org, charged: '1', costs_now: '0.75', amount: '0.25' },
     ...{ into: [{ grant_id: granted.grant_id, amount: '0.25' }], new_lot: null, balance: '9.25' },
   })

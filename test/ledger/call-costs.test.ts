@@ -78,6 +78,8 @@ const adjusted = (key: string, requestId: string | null, change: Partial<CreditA
       overdraft_repaid: '0',
       kind: 'refund',
       fills: [],
+      reference: null,
+      charged_at: null,
       ...change,
     },
   },

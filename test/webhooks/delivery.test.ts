@@ -113,6 +113,8 @@ const moved = (by: number): DomainEvent => ({
       overdraft_repaid: '0',
       kind: 'adjustment',
       fills: [],
+      reference: null,
+      charged_at: null,
       amount: formatCredits(BigInt(by) * 1_000_000n),
     },
   },

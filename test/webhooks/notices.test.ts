@@ -40,7 +40,7 @@ const eventOf = (step: Step, n: number) => {
           rerate_run: null,
           allocations: [],
         },
-        ...{ overdraft_repaid: '0', kind: 'adjustment', fills: [] },
+        ...{ overdraft_repaid: '0', kind: 'adjustment', fills: [], reference: null, charged_at: null },
         amount: formatCredits(step.by * 1_000_000n),
       },
     },

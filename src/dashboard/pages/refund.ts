@@ -42,6 +42,7 @@ export const refundPage = (
     readonly cost: Explanation['cost']
     readonly fault: FormFault | null
     readonly amount: string
+    readonly reference: string
     readonly reason: string
   },
 ): Html =>
@@ -54,6 +55,9 @@ export const refundPage = (
 ${formFields(view.viewer)}
 <p><label for="amount">Credits</label>
 <input id="amount" name="amount" value="${view.amount}" inputmode="decimal" required maxlength="20" autocomplete="off"${described('amount', view.fault)}></p>
+<p><label for="reference">Reference</label>
+<input id="reference" name="reference" value="${view.reference}" maxlength="200" autocomplete="off"${described('reference', view.fault, 'reference-hint')}>
+<small id="reference-hint">What you call it elsewhere, such as the number of a credit note. Given again, nothing is written twice.</small></p>
 <p><label for="reason">Reason</label>
 <input id="reason" name="reason" value="${view.reason}" required maxlength="200" autocomplete="off"${described('reason', view.fault, 'reason-hint')}>
 <small id="reason-hint">Kept in the event log with your user name, and shown to the organization.</small></p>
@@ -64,6 +68,7 @@ ${formFields(view.viewer)}
 export const refundConfirmPage = (
   view: RefundView & {
     readonly amount: string
+    readonly reference: string
     readonly reason: string
     readonly costs: string
     readonly balance: string
@@ -77,6 +82,7 @@ export const refundConfirmPage = (
       ['Given back', html`<strong>${decimal(view.amount)}</strong>`],
       ['The call then costs', decimal(view.costs)],
       ['Balance then', decimal(view.balance)],
+      ...(view.reference === '' ? [] : [['Reference', view.reference] as const]),
     ])}
 <p>${view.reason}</p>
 ${
@@ -93,7 +99,19 @@ ${
 <form method="post" action="${pathOf(view)}/refund/confirmed">
 ${formFields(view.viewer)}
 <input type="hidden" name="amount" value="${view.amount}">
+<input type="hidden" name="reference" value="${view.reference}">
 <input type="hidden" name="reason" value="${view.reason}">
 <p class="actions"><button type="submit">Refund ${decimal(view.amount)} ${view.amount === '1' ? 'credit' : 'credits'}</button> <a href="${pathOf(view)}">Cancel</a></p>
 </form>`,
+  )
+
+/** The reference names this very refund, which is in the ledger. */
+export const refundedBeforePage = (
+  view: RefundView & { readonly amount: string; readonly reference: string },
+): Html =>
+  frame(
+    view,
+    'Refunded before',
+    html`<p class="notice">${decimal(view.amount)} credits were refunded under the reference “${view.reference}” before. Nothing is written a second time.</p>
+<p class="actions"><a class="button" href="${pathOf(view)}">Back to the call</a></p>`,
   )
