@@ -21,7 +21,7 @@ import {
 export type StatementLine = {
   readonly record: LedgerRecord
   readonly content: LineContent
-  /** The closed month it would have counted in. */
+  /** The earlier month it belongs to: one that was closed, or that of the call which it refunds. */
   readonly corrects: Month | null
   /** The balance after it. */
   readonly balance: MicroCredits
@@ -54,7 +54,7 @@ export type StatementSummary = {
   readonly freeCalls: readonly CallGroup[]
   /** Movements of credits by kind, charges as well. */
   readonly movements: readonly KindGroup[]
-  /** Of all that, what belongs to months that were closed before it was recorded. */
+  /** Of all that, what belongs to earlier months. */
   readonly corrections: readonly CorrectionGroup[]
 }
 
@@ -72,6 +72,12 @@ export const movementOf = (event: LedgerEvent): MicroCredits => {
   }
 }
 
+/** A refund belongs to the month of its call, whenever it is made. */
+const belongsAt = (record: LedgerRecord): string => {
+  const chargedAt = record.type === 'CreditAdjusted' ? record.data.charged_at : null
+  return chargedAt ?? record.metadata.effective_at
+}
+
 /**
  * Folds the events that count in one month. All events of the ledger have to be told in order, up to the end of the month, for
  * the prices they set; those that count in the month are added as well.
@@ -83,8 +89,8 @@ export const createStatement = (month: Month, opening: MicroCredits, ownPrices: 
   const totals = createTotals()
 
   const lineOf = (record: LedgerRecord, content: LineContent): StatementLine => {
-    const { effective_at } = record.metadata
-    const corrects = effective_at.startsWith(month) ? null : effective_at.slice(0, 7)
+    const at = belongsAt(record)
+    const corrects = at.startsWith(month) ? null : at.slice(0, 7)
     balance += content.amount
     lines++
     totals.add(content, corrects)

@@ -104,7 +104,7 @@ const statementLines = (found: MonthStatement, shown: readonly StatementLine[]):
       'Grants, refunds, adjustments and expiries',
       json.movements.filter(({ kind }) => kind !== 'charge'),
     ),
-    ...section('Corrections of months that were closed before, all counted above', json.corrections),
+    ...section('Corrections of earlier months, all counted above', json.corrections),
     ...section('Lines', shown.map(shownLine)),
     ...(more > 0 ? ['', `… and ${more} lines more: --csv or --jsonl writes all of them`] : []),
   ]

@@ -401,6 +401,26 @@ describe('a closed month', () => {
     expect(summary.corrections).toEqual([{ month: '2026-01', count: 1, amount: parseCredits('2.5') }])
   })
 
+  test.each([true, false])(
+    'is the month that a later refund of one of its calls names, closed (%s) or not, with the reference',
+    async (isClosed) => {
+      await history()
+      if (isClosed) await close('2026-01')
+      const back = { kind: 'adjust', correction: 'refund', amount: 500_000n, reason: 'wrong' } as const
+      for (const day of ['01-20', '02-01'])
+        await submit(ms('2026-02-03T00:00:00.000Z'), {
+          ...{ ...back, adjusts: '00000000-0000-5000-8000-000000000000', rerateRun: null },
+          ...{ reference: `CRN ${day}`, chargedAt: `2026-${day}T12:00:00.000Z` },
+        })
+      const { text, summary } = await statement('2026-02')
+      const refunds = linesOf(text).filter(({ kind }) => kind === 'refund')
+      expect(refunds).toMatchObject([{ reference: 'CRN 01-20' }, { reference: 'CRN 02-01' }])
+      expect(refunds.map(({ corrects_month }) => corrects_month)).toEqual(['2026-01', undefined])
+      expect(summary.corrections).toEqual([{ month: '2026-01', count: 1, amount: 500_000n }])
+      expect((await statement('2026-02', csv)).text).toMatch(/CRN 01-20,wrong,test,2026-01\r\n/)
+    },
+  )
+
   test('is not closed too early, nor before an earlier one, nor where nothing counts in it', async () => {
     await history()
     await grant(ms('2025-12-30T00:00:00.000Z'), '1')

@@ -173,9 +173,9 @@ const spent = (amount: MicroCredits): string => credits(String(-amount))
 const correctionsSection = ({ corrections }: StatementSummary): Renderable =>
   corrections.length > 0 &&
   html`<section aria-labelledby="corrections">
-<h2 id="corrections">Corrections of closed months</h2>
+<h2 id="corrections">Corrections of earlier months</h2>
 ${table({
-  caption: 'What belongs to months that were closed before it was recorded',
+  caption: 'Lines of closed months, and refunds of earlier calls',
   rows: corrections,
   columns: [
     { head: 'Month', kind: 'name', cell: ({ month }) => month },
