@@ -49,7 +49,7 @@ describe('sessions are used again', () => {
 
   test('a session is ended before a server would slow it down for its refusals', async () => {
     const { ask, server } = await scene(
-      { recipient: () => '550 5.1.1 no' },
+      { recipient: () => '550 5.1.1 no such user' },
       { refusalsPerSessionMax: 4, checksPerSessionAtOnceMax: 1 },
     )
     for (const name of names(10)) expect(await ask(name)).toMatchObject({ outcome: 'mailbox_not_found' })
@@ -141,7 +141,9 @@ describe('no more than a server is to bear', () => {
 
   test('each of them gets its own answer', async () => {
     const { probe, ask } = await scene(
-      { recipient: (mailbox) => (/[02468]@|^ann@/.test(mailbox) ? '250 2.1.5 ok' : '550 5.1.1 no') },
+      {
+        recipient: (mailbox) => (/[02468]@|^ann@/.test(mailbox) ? '250 2.1.5 ok' : '550 5.1.1 no such user'),
+      },
       { sessionsPerAddressMax: 1, refusalsPerSessionMax: 100 },
     )
     await ask('ann')
@@ -207,7 +209,7 @@ describe('no more than a server is to bear', () => {
 
   test('checks come at the rate agreed on', async () => {
     const { probe, server } = await scene(
-      { recipient: () => '550 5.1.1 no' },
+      { recipient: () => '550 5.1.1 no such user' },
       { checksPerSecond: 10, checksBurst: 3, totalTimeoutMs: 500 },
     )
     const found = await Promise.all(names(30).map((name) => probe.probe(addressOf(name), loopback)))
@@ -238,7 +240,7 @@ describe('no more than a server is to bear', () => {
         thinkMs: 50,
         recipient: () => {
           answered = true
-          return '550 5.1.1 no'
+          return '550 5.1.1 no such user'
         },
       },
       // Only another check that needs the place can end the first session in time.
@@ -321,7 +323,10 @@ describe('the circuit breaker', () => {
 
   test('a policy at RCPT counts once for each domain: one domain cannot close the server to the others', async () => {
     const { server, probe } = await scene(
-      { recipient: (mailbox) => (mailbox.endsWith('@open.test') ? '550 5.1.1 no' : '550 5.7.1 blocked') },
+      {
+        recipient: (mailbox) =>
+          mailbox.endsWith('@open.test') ? '550 5.1.1 no such user' : '550 5.7.1 blocked',
+      },
       bounds,
     )
     const ask = (domain: string) => probe.probe(addressOf('ann', domain), loopback)
@@ -428,7 +433,7 @@ describe('the circuit breaker', () => {
   })
 
   test('missing, full and greylisted mailboxes do not count', async () => {
-    const replies = ['550 5.1.1 no', '452 4.2.2 full', '450 4.2.0 greylisted', '451 4.3.0 later']
+    const replies = ['550 5.1.1 no such user', '452 4.2.2 full', '450 4.2.0 greylisted', '451 4.3.0 later']
     let asked = 0
     const { ask, probe } = await scene({ recipient: () => replies[asked++ % 4] ?? '' }, bounds)
     for (const name of names(12)) await ask(name)
@@ -438,7 +443,7 @@ describe('the circuit breaker', () => {
   test('a good answer between refusals starts the count again', async () => {
     let asked = 0
     const { ask, probe } = await scene(
-      { recipient: () => (asked++ % 3 === 2 ? '550 5.1.1 no' : '550 5.7.1 policy') },
+      { recipient: () => (asked++ % 3 === 2 ? '550 5.1.1 no such user' : '550 5.7.1 policy') },
       bounds,
     )
     for (const name of names(9)) await ask(name)
@@ -451,7 +456,7 @@ describe('the circuit breaker', () => {
         offers: [],
         greeting: ({ number }) => (number === 1 ? '220 mx.test\r\n' : '554 5.7.1 no\r\n'),
         reply: (line) => (line.includes('<bob@') ? null : undefined),
-        recipient: () => '550 5.1.1 no',
+        recipient: () => '550 5.1.1 no such user',
       },
       { breakerStrikes: 1, sessionsPerAddressMax: 2 },
     )

@@ -255,7 +255,7 @@ describe('a server that does not answer', () => {
         greeting: ({ number }) => (number === 1 ? '220 mx.test\r\n' : null),
         recipient: (mailbox, { cut }) => {
           if (mailbox.startsWith('bob@')) cut()
-          return '550 5.1.1 no'
+          return '550 5.1.1 no such user'
         },
       },
       { totalTimeoutMs: 400 },

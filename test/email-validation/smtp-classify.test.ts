@@ -99,8 +99,8 @@ describe('replies found in public', () => {
     expect(confusion()).toMatchInlineSnapshot(`
       {
         "found later, anything else": {
-          "blocked": 291,
-          "cannot_verify": 58,
+          "blocked": 288,
+          "cannot_verify": 61,
           "greylisted": 6,
           "mailbox_full": 23,
           "temporary_failure": 80,
@@ -112,15 +112,15 @@ describe('replies found in public', () => {
         },
         "found later, missing": {
           "blocked": 3,
-          "cannot_verify": 5,
-          "mailbox_not_found": 101,
+          "cannot_verify": 4,
+          "mailbox_not_found": 102,
         },
         "held back, anything else": {
           "blocked": 155,
           "cannot_verify": 16,
-          "greylisted": 9,
+          "greylisted": 8,
           "mailbox_full": 19,
-          "temporary_failure": 26,
+          "temporary_failure": 27,
         },
         "held back, closed": {
           "mailbox_disabled": 18,
@@ -128,12 +128,13 @@ describe('replies found in public', () => {
         },
         "held back, missing": {
           "blocked": 1,
+          "cannot_verify": 2,
           "mailbox_disabled": 1,
-          "mailbox_not_found": 79,
+          "mailbox_not_found": 77,
         },
         "tuning, anything else": {
-          "blocked": 130,
-          "cannot_verify": 13,
+          "blocked": 129,
+          "cannot_verify": 14,
           "greylisted": 7,
           "mailbox_full": 19,
           "temporary_failure": 30,
@@ -142,12 +143,91 @@ describe('replies found in public', () => {
           "mailbox_disabled": 24,
         },
         "tuning, missing": {
-          "cannot_verify": 1,
+          "cannot_verify": 2,
           "mailbox_disabled": 1,
-          "mailbox_not_found": 66,
+          "mailbox_not_found": 65,
         },
       }
     `)
+  })
+})
+
+type Written = { readonly part: string; readonly truth: 'M' | 'D' | 'L' | 'H'; readonly text: string }
+
+const writtenOf = (name: string): readonly Written[] => {
+  const written: Written[] = []
+  let part = ''
+  for (const line of readFileSync(new URL(name, import.meta.url), 'utf8').split('\n')) {
+    if (line.startsWith('% ')) part = line.slice(2)
+    const [, truth, text] = /^([MDLH])\|(.*)$/.exec(line) ?? []
+    if ((truth === 'M' || truth === 'D' || truth === 'L' || truth === 'H') && text !== undefined)
+      written.push({ part, truth, text })
+  }
+  return written
+}
+
+describe('replies written down by what they are about', () => {
+  const written = writtenOf('smtp-replies-by-class.txt')
+  const ends = ({ text }: Written): boolean =>
+    ['mailbox_not_found', 'mailbox_disabled'].includes(
+      classifyReply('rcpt', replyOf(text.replaceAll('\\n', '\r\n'))).outcome,
+    )
+  const living = written.filter(({ truth }) => truth === 'L' || truth === 'H')
+
+  test('none is among those found in public', () => {
+    const before = new Set([...found, ...later].map(({ text }) => text))
+    expect(written.filter(({ text }) => before.has(text))).toEqual([])
+    expect(written.length).toBeGreaterThan(300)
+  })
+
+  test('a mailbox that may be there is not called invalid, whatever words the reply has', () => {
+    expect(living.filter(ends).map(({ text }) => text)).toEqual([])
+  })
+
+  test('nor does such a reply to a random recipient show that the server knows its mailboxes', () => {
+    const known = living.filter(({ text }) => catchAllOf(replyOf(text.replaceAll('\\n', '\r\n'))) === false)
+    expect(known.map(({ text }) => text)).toEqual([])
+  })
+
+  test('of those that are gone, at most one in ten is missed', () => {
+    const gone = written.filter(({ truth }) => truth === 'M' || truth === 'D')
+    expect(gone.filter((one) => !ends(one)).length / gone.length).toBeLessThanOrEqual(0.1)
+  })
+})
+
+describe('what is not about one mailbox', () => {
+  test.each<[string, MailboxOutcome]>([
+    // The server's own store is full, or the quota is that of whoever sends.
+    ['452 4.3.1 Mail system storage is full', 'temporary_failure'],
+    ['452 4.3.1 Mailbox store of the mail system is full', 'temporary_failure'],
+    ['550 5.3.1 Mail system storage is full', 'cannot_verify'],
+    ['452 Mail system storage is full', 'temporary_failure'],
+    ['552 Spool full', 'cannot_verify'],
+    ['452 4.2.2 The mailbox is full', 'mailbox_full'],
+    ['452 Mailbox full', 'mailbox_full'],
+    ['451 4.7.1 Sending host is over quota, try again in 10 minutes', 'temporary_failure'],
+    ['450 4.7.1 Over quota, try again later', 'temporary_failure'],
+    ['451 4.7.1 Try again in 10 minutes', 'greylisted'],
+    ['451 4.7.1 Greylisted: first attempt of this sender, your quota is one message', 'greylisted'],
+    // Temporary, whatever the code and the words before it.
+    ['550 5.1.1 User unknown, but maintenance is in progress', 'cannot_verify'],
+    ['550 5.1.1 User unknown (temporary failure)', 'cannot_verify'],
+    ['550 5.2.1 The mailbox is disabled for maintenance', 'cannot_verify'],
+    // Closed, and no mailbox.
+    ['550 5.2.1 The mailbox is closed', 'mailbox_disabled'],
+    ['550 Our office is closed', 'cannot_verify'],
+    ['550 This address is closed to external senders', 'blocked'],
+    // How it is written, and which way it goes.
+    ['550 5.1.3 Invalid recipient', 'cannot_verify'],
+    ['550 5.1.1 <x@example.com>: mail for example.com loops back to myself', 'cannot_verify'],
+    ['550 5.7.1 Inbound is disabled for this address', 'cannot_verify'],
+    // A code alone, or with words that name no mailbox.
+    ['550 5.1.1', 'cannot_verify'],
+    ['550 5.1.1 no', 'cannot_verify'],
+    ['550 5.1.1 Not this recipient', 'mailbox_not_found'],
+    ['550 5.1.1 certificate of the user key', 'cannot_verify'],
+  ])('%s: %s', (text, outcome) => {
+    expect(classifyReply('rcpt', replyOf(text)).outcome).toBe(outcome)
   })
 })
 
@@ -208,7 +288,6 @@ describe('at RCPT, in words of the languages servers speak', () => {
     // "relay" as the name of a table.
     ['550 5.1.1 <x@example.com>: User unknown in relay recipient table', 'mailbox_not_found'],
     ['550', 'cannot_verify'],
-    ['550 5.1.1', 'mailbox_not_found'],
     ['550 5.0.0 Go away', 'blocked'],
     ['550 System error', 'cannot_verify'],
     ['354 go ahead', 'cannot_verify'],
@@ -262,7 +341,11 @@ test.each([
 test.each([
   ['250 ok', true],
   ['251 will forward', true],
-  ['550 5.1.1 no', false],
+  ['550 5.1.1 user unknown', false],
+  // It says nothing of a mailbox, or only that the recipient is refused.
+  ['550 5.1.1 no', null],
+  ['550 5.1.1 <x@example.com>: Recipient address rejected', null],
+  ['550 Recipient rejected', null],
   ['550 no such user', false],
   ['550 <x@example.com>: Recipient address rejected: User unknown', false],
   ['550 5.4.1 Recipient address rejected: Access denied.', false],
@@ -297,7 +380,7 @@ test.each<[SmtpStage, string, boolean]>([
   ['rcpt', '421 bye', true],
   ['rcpt', '550 5.7.1 no', true],
   ['rcpt', '550 blacklisted', true],
-  ['rcpt', '550 5.1.1 no', false],
+  ['rcpt', '550 5.1.1 no such user', false],
   ['rcpt', '450 4.2.0 greylisted', false],
   ['rcpt', '250 ok', false],
 ])('%s, %s: it refuses us rather than one mailbox: %s', (stage, text, expected) => {

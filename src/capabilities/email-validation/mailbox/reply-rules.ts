@@ -18,10 +18,12 @@ export type ReplyRule = {
   readonly codes: readonly string[]
   /** How enhanced codes begin with their class left out, such as `1.1` or `7.`; empty for none. Any where there is no list. */
   readonly enhanced?: readonly string[]
-  /** One of these is said, */
+  /** All of these are said, */
   readonly says?: readonly Sense[]
   /** none of these. */
   readonly unless?: readonly Sense[]
+  /** Such a reply does not say that the mailbox is missing, so it does not show that the server knows its mailboxes. */
+  readonly vague?: true
   /** When to ask again, unless the reply tells. */
   readonly retrySeconds?: number
   readonly example: string
@@ -61,8 +63,8 @@ export const replyRules: readonly ReplyRule[] = [
     outcome: 'mailbox_not_found',
     codes: ['450'],
     enhanced: ['1.1'],
-    says: ['verified_elsewhere'],
-    unless: ['client', 'policy', 'passing', 'full'],
+    says: ['verified_elsewhere', 'missing'],
+    unless: ['client', 'policy', 'passing', 'full', 'elsewhere'],
     example:
       '450 4.1.1 <x@example.com>: Recipient address rejected: undeliverable address: unknown user: "x@example.com"',
     found: 'postfix.org, postconf(5), unverified_recipient_reject_code',
@@ -78,7 +80,7 @@ export const replyRules: readonly ReplyRule[] = [
   {
     outcome: 'mailbox_full',
     codes: ['4'],
-    enhanced: ['', '2.0', '3.1'],
+    enhanced: ['', '2.0'],
     says: ['full'],
     unless: ['other_limit', 'missing', 'client'],
     example: '451 Mailbox quota exceeded',
@@ -89,7 +91,7 @@ export const replyRules: readonly ReplyRule[] = [
     stages: ['mail', 'rcpt'],
     codes: ['450'],
     enhanced: ['2.0'],
-    unless: ['client', 'policy'],
+    unless: ['client', 'policy', 'full', 'other_limit'],
     retrySeconds: greylistedSeconds,
     example: '450 4.2.0 <x@comcast.net> - Recipient temporarily unavailable',
     found: fieldManual,
@@ -100,7 +102,7 @@ export const replyRules: readonly ReplyRule[] = [
     codes: ['450', '451'],
     enhanced: ['7.1'],
     says: ['come_back'],
-    unless: ['client', 'policy'],
+    unless: ['client', 'policy', 'full', 'other_limit'],
     retrySeconds: greylistedSeconds,
     example: '451 4.7.1 Try again later',
     found: fieldManual,
@@ -138,7 +140,7 @@ export const replyRules: readonly ReplyRule[] = [
   {
     outcome: 'mailbox_full',
     codes: ['5'],
-    enhanced: ['', '0.', '1.', '2.', '3.', '4.', '5.'],
+    enhanced: ['', '0.', '1.', '2.', '3.0', '4.', '5.'],
     says: ['full'],
     unless: ['other_limit'],
     example: '552 5.1.1 hibJumn68I371 Boite du destinataire pleine. Recipient overquota. OFR_417 [417]',
@@ -166,11 +168,52 @@ export const replyRules: readonly ReplyRule[] = [
       "552 5.2.2 This message is larger than the current system limit or the recipient's mailbox is full. Create a shorter message body or remove attachments and try sending it again.",
     found: 'github.com/twisted1919/bounce-handler BounceHandler/rules.php',
   },
+  // A reply that mentions something temporary never ends a mailbox, whatever else it says.
+  {
+    outcome: 'blocked',
+    codes: ['5'],
+    enhanced: ['7.'],
+    says: ['passing'],
+    example:
+      '553 5.7.2 [TSS09] All messages from 192.0.2.7 will be permanently deferred; Retrying will NOT succeed.',
+    found: 'github.com/sisimai/p5-sisimai lib/Sisimai/Rhost/YahooInc.pm',
+  },
+  {
+    outcome: 'blocked',
+    codes: ['5'],
+    says: ['policy', 'passing'],
+    example:
+      '550 mwinf5c10 ME Service refuse. Veuillez essayer plus tard. Service refused, please try later. OFR006_103',
+    found: 'stored public file, index 66552377402',
+  },
+  {
+    outcome: 'cannot_verify',
+    codes: ['5'],
+    says: ['passing'],
+    example:
+      '550-Requested action not taken: mailbox unavailable\r\n550 Failure sending mail. Try again later',
+    found: 'github.com/jstedfast/MailKit/issues/968',
+  },
+  {
+    outcome: 'cannot_verify',
+    codes: ['5'],
+    says: ['elsewhere'],
+    example:
+      '550 5.1.1 <x@example.com>: Recipient address rejected: undeliverable address: mail for example.com loops back to myself',
+    found: 'github.com/modoboa/modoboa/issues/2097',
+  },
+  // 5.1.3 is about how an address is written, which a server may simply not understand.
+  {
+    outcome: 'cannot_verify',
+    codes: ['5'],
+    enhanced: ['1.3'],
+    example: '501 5.1.3 Invalid address [outlook.com]',
+    found: fieldManual,
+  },
   {
     outcome: 'mailbox_disabled',
     codes: ['525'],
     says: ['closed'],
-    unless: ['passing'],
     example: '525 5.7.13 Disabled recipient address',
     found: 'stored public file, index 28600920761',
   },
@@ -185,7 +228,7 @@ export const replyRules: readonly ReplyRule[] = [
   {
     outcome: 'mailbox_not_found',
     codes: ['5'],
-    enhanced: ['1.1', '1.2', '1.3', '1.6', '1.10'],
+    enhanced: ['1.1', '1.6', '1.10'],
     says: ['missing'],
     example: '550 5.1.10 RESOLVER.ADR.RecipientNotFound; Recipient not found by SMTP address lookup',
     found: 'github.com/sisimai/p5-sisimai/issues/409',
@@ -193,9 +236,9 @@ export const replyRules: readonly ReplyRule[] = [
   {
     outcome: 'mailbox_disabled',
     codes: ['5'],
-    enhanced: ['', '0.', '1.', '2.', '3.', '5.'],
+    enhanced: ['', '0.', '1.', '2.', '3.', '5.', '7.'],
     says: ['closed'],
-    unless: ['passing', 'policy', 'come_back'],
+    unless: ['policy', 'come_back'],
     example:
       '554 delivery error: dd Sorry, your message to x@example.com cannot be delivered. This mailbox is disabled (554.30).',
     found: fieldManual,
@@ -205,7 +248,7 @@ export const replyRules: readonly ReplyRule[] = [
     codes: ['5'],
     enhanced: ['7.'],
     says: ['missing'],
-    unless: ['passing', 'policy'],
+    unless: ['policy'],
     example: '550 5.7.1 No such user!',
     found: fieldManual,
   },
@@ -216,18 +259,8 @@ export const replyRules: readonly ReplyRule[] = [
     // 5.5.1 is about a command: without recipients there is nothing to send.
     enhanced: ['', '0.', '1.', '2.', '3.', '5.0', '5.2', '5.3', '5.4'],
     says: ['missing'],
-    unless: ['passing'],
     example: '552 1 Requested mail action aborted, mailbox not found',
     found: fieldManual,
-  },
-  {
-    outcome: 'mailbox_disabled',
-    codes: ['5'],
-    enhanced: ['7.'],
-    says: ['closed'],
-    unless: ['passing', 'policy', 'come_back'],
-    example: '540 5.7.1 <x@example.com> recipient address rejected: Inactive',
-    found: 'stored public file, index 21114823096',
   },
   {
     outcome: 'blocked',
@@ -245,18 +278,20 @@ export const replyRules: readonly ReplyRule[] = [
     found: 'github.com/sisimai/rb-sisimai test/public/reason-test.rb',
   },
   {
-    outcome: 'cannot_verify',
-    codes: ['5'],
-    says: ['passing'],
-    example:
-      '550-Requested action not taken: mailbox unavailable\r\n550 Failure sending mail. Try again later',
-    found: 'github.com/jstedfast/MailKit/issues/968',
+    outcome: 'mailbox_not_found',
+    codes: ['550', '551', '552', '553'],
+    enhanced: [...open, '1.1'],
+    says: ['unavailable'],
+    example: '550 5.5.0 Requested action not taken: mailbox unavailable.',
+    found: fieldManual,
   },
   {
     outcome: 'mailbox_not_found',
     codes: ['5'],
-    enhanced: ['1.1', '1.2', '1.3', '1.6', '1.10'],
+    enhanced: ['1.1', '1.6', '1.10'],
+    says: ['named'],
     unless: ['foreign'],
+    vague: true,
     example: '550 5.1.1 <xxx.xxx@example.com>: Recipient address rejected: xxx.xxx',
     found: 'github.com/sisimai/p5-sisimai/issues/409',
   },
@@ -264,9 +299,10 @@ export const replyRules: readonly ReplyRule[] = [
     outcome: 'mailbox_not_found',
     codes: ['550', '551', '552', '553'],
     enhanced: open,
-    says: ['loosely_missing'],
-    example: '550 5.5.0 Requested action not taken: mailbox unavailable.',
-    found: fieldManual,
+    says: ['refused'],
+    vague: true,
+    example: '550 5.1.0 Address rejected.',
+    found: 'github.com/customeros/mailsherpa/issues/19',
   },
   {
     outcome: 'cannot_verify',

@@ -4,9 +4,9 @@ import type { SmtpReply } from './smtp-reply.ts'
 /** Of a text of up to 64 KiB, what is looked at. */
 const textLengthMax = 2_000
 
-const web = /https?:? ?\/\/\S*|\bwww\.\S*/g
+const web = /https?:? ?\/\/\S*|\bwww\.\S*|\b[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,5}\/\S*/g
 // recheck: of at most 2,000 characters (textLengthMax).
-const address = /[^ <>()[\],;:"'=]+@[a-z0-9-]+(?:\.[a-z0-9-]+)*/g
+const address = /(?:"[^"@]{1,64}"|[^ <>()[\],;:"'=]+)@[a-z0-9-]+(?:\.[a-z0-9-]+)*/g
 const angled = /<[^<>]*>/g
 const numbers = /\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b/g
 const codes = /\b[245]\.\d{1,3}\.\d{1,3}\b/g

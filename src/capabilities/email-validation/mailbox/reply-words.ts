@@ -5,11 +5,10 @@
  * A noun and what is said of it have to be near each other, with nothing between them that is about something else.
  */
 
-/** What a mailbox is called. */
-const mailbox = [
-  'anaddress|users?|useraccount|username|mail ?box(?:es)?|rec[ie]{1,2}pients?|receipients?|rcpt|rcptto|accounts?|address(?:es)?|addressees?|alias|customer',
-  'subscriber|person|local ?parts?|e ?mail|inbox|mail user|member|destination',
-  'benutzer|nutzer|empf(?:ae|a)nger|postfach|adresse|konto|teilnehmer',
+/** Names of a mailbox, without those that also mean something else that can be closed, such as a message or a company. */
+const closable = [
+  'anaddress|users?|useraccount|username|mail ?box(?:es)?|mbox|inbox|rec[ie]{1,2}pients?|receipients?|rcpt|accounts?|address(?:es)?|addressees?|alias|mail user',
+  '(?:be)?nutzer(?:konto)?|empf(?:ae|a)nger(?:adresse)?|postfach|(?:mail|email)?adresse|konto|teilnehmer',
   'utilisateur|destinataires?|boite|compte|abonne',
   'usuario|persona|destinatario|buzon|cuenta|casilla|direccion|correo',
   'utilizador|conta|endereco|caixa postal|caixa de correio|caixa de entrada',
@@ -17,12 +16,14 @@ const mailbox = [
   'uzytkownik[a-z]*|adresat[a-z]*|odbiorc[a-z]*|skrzynk[a-z]*|konta?|adres[a-z]*',
   'пользовател[а-я]*|получател[а-я]*|адресат[а-я]*|ящик[а-я]*|адрес[а-я]*|аккаунт[а-я]*|запис[а-я]*|абонент[а-я]*',
 ].join('|')
+/** All names of a mailbox. */
+const mailbox = `${closable}|rcptto|customer|subscriber|person|local ?parts?|e ?mail|member|destination`
 /** Says, after such a noun, that there is none. */
 const missingAfter = [
   'unknown|unkown|unkonwn|invalid|nonexist[ae]nt|non exist[ae]nt|not ?found|undeliverable|unroutable|unallocated|misspelled',
   '(?:does not|doesnt|dosnt|do not|dont|did not|didnt|no longer|not|no) exists?|dont exists|is not exist|not exists?|isnt here',
   '(?:could not|couldnt|cannot|cant|can not) be found|not (?:a )?(?:valid|known|recogni[sz]ed|listed|present|used|local|in (?:[a-z]{1,12} )?(?:recipient|local|user|address|mailbox) (?:list|table))',
-  'have no mail|no longer on server|unrecogni[sz]ed|nosuchuser|unresolvable',
+  'have no mail|no longer on server|not here|unrecogni[sz]ed|nosuchuser|unresolvable',
   'not a member|not an active|not a valid [a-z]{1,20}|not a known [a-z]{1,20}|marked as invalid|address error|not ok',
   '(?:ist )?unbekannt[a-z]*|nicht bekannt|existiert nicht|nicht gefunden|nicht vorhanden|ungu(?:e)?ltig|gibt es nicht|nicht verfu(?:e)?gbar',
   'inconnue?s?|nexiste (?:pas|plus)|n existe (?:pas|plus)|inexistante?|introuvable|invalides?|non trouvee?',
@@ -40,16 +41,19 @@ const missingBefore = [
 ].join('|')
 /** "no" and its like deny the noun only right before it, and only a noun that is nothing else. */
 const denied =
-  'no (?:local |valid )?(?:users?|mail ?box|recipients?|account|person|alias|customer|address)(?: (?:here|by|with|exists|found|at|of|on|named|available)) |no mail ?box $|no one at this address |no such id |no hay nadie con |keine person mit '
+  'no (?:local |valid )?(?:users?|mail ?box|recipients?|account|person|alias|customer|address)(?: (?:here|by|with|exists|found|at|of|on|named|available)) |no mail ?box $|no one at this address |no such id |[a-z]{0,7}notfound |not user of this server |exists that user |no hay nadie con |keine person mit '
+/** After such a noun, a word that makes it another thing: a user's certificate, the database of mailboxes, the form of an address. */
+const itself =
+  '(?! (?:agent|certificate|class|database|domain|family|format|group|host|key|server|session|store|syntax|system|ticket|type) )'
 /** Between a noun and what is said of it: a few words about neither the sender nor a machine. */
 const between =
-  '(?: that you tried to reach)?(?: (?!(?:senders?|from|domain|host|hostname|server|ip|error|helo|ehlo|client|temporar[a-z]*|may|might|too|verify|verification|return|reverse|amachine) )[^ ]{1,60}){0,5}'
+  '(?: (?:that )?you [a-z]{1,10}(?: [a-z]{1,10})? to(?: reach)?)?(?: (?!(?:senders?|from|domain|host|hostname|server|ip|error|helo|ehlo|client|temporar[a-z]*|may|might|too|verify|verification|return|reverse|amachine) )[^ ]{1,60}){0,5}'
 
 // recheck: of at most 2,000 characters (textLengthMax).
-const missingNear = new RegExp(` (?:${mailbox})${between} (?:${missingAfter})(?= )`, 'u')
+const missingNear = new RegExp(` (?:${mailbox})${itself}${between} (?:${missingAfter})(?= )`, 'u')
 // recheck: of at most 2,000 characters (textLengthMax).
 const missingFirst = new RegExp(
-  ` (?:${missingBefore})(?: (?!(?:senders?|from|domain|host|server|ip|error|return|reverse|expired|command|client) )[^ ]{1,30}){0,2} (?:${mailbox})(?= )`,
+  ` (?:${missingBefore})(?: (?!(?:senders?|from|domain|host|server|ip|error|return|reverse|expired|command|client) )[^ ]{1,30}){0,2} (?:${mailbox})(?= )${itself}`,
   'u',
 )
 const missingDenied = new RegExp(` (?:${denied})`)
@@ -65,13 +69,15 @@ const missingCjk = new RegExp(
 )
 
 /** Says it in words that mean nothing else only where a server may not say anything of its own: 550, 551 and 553. */
-const looselyMissing = new RegExp(
+const unavailable = new RegExp(
   ` (?:${[
     'mail ?box (?:is )?(?:currently )?(?:unavailable|not available)|unavailable mail user',
-    'address rejected|recipient rejected|rejected recipient|recipient refused|rcpt rejected',
     'unrout[e]?able address|cannot route|recipient verify failed|user (?:is )?not local|not our (?:user|customer)',
   ].join('|')}) `,
 )
+/** Says only that the recipient is refused. */
+const refused = / (?:address rejected|recipient rejected|rejected recipient|recipient refused|rcpt rejected) /
+const named = new RegExp(` (?:${mailbox})(?= )${itself}`, 'u')
 
 /** Says, near such a noun, that the mailbox is closed for good. */
 const closed = [
@@ -83,10 +89,14 @@ const closed = [
   'zablokowan[a-z]*|zawieszon[a-z]*|nieaktywn[a-z]*|wylaczon[a-z]*|usuniet[a-z]*',
   'заблокирован[а-я]*|отключен[а-я]*|деактивирован[а-я]*|неактив[а-я]*|удален[а-я]*|приостановлен[а-я]*',
 ].join('|')
+/** A mailbox that is closed to some, or for a while, is not closed. */
 // recheck: of at most 2,000 characters (textLengthMax).
-const closedNear = new RegExp(` (?:${mailbox})${between} (?:${closed})(?= )`, 'u')
+const closedNear = new RegExp(
+  ` (?:${closable})${itself}${between} (?:${closed})(?= )(?! (?:to|until|while|during) )`,
+  'u',
+)
 const closedFirst =
-  / (?:disabled|inactive|deactivated|suspended|closed|locked) (?:[a-z]{1,20} ){0,1}(?:users?|mail ?box|recipients?|accounts?|address) /
+  / (?:disabled|inactive|deactivated|suspended) (?:[a-z]{1,20} ){0,1}(?:users?|mail ?box|recipients?|accounts?|address) /
 const closedCjk =
   /(?:用户|邮箱|帐号|账号|帳號|アカウント|アドレス|メールボックス)[^。]{0,8}(?:停用|禁用|冻结|凍結|注销|锁定|停止|休止|解約)/
 const closedAlone =
@@ -111,7 +121,7 @@ const fullCjk =
   /(?:已满|已滿|空间不足|空間不足|容量[已不]|超过配额|邮箱满|いっぱい|満杯|容量[がを](?:超|不足))/
 /** Quotas and sizes that are not a mailbox's. */
 const otherLimit =
-  / (?:sending|send|outgoing|submission|queue|message size|mail ?size|messages? (?:is )?too (?:large|big)|maximum message|rate) (?:limit|quota|exceed|volume|than|size)?/
+  / (?:mail system|(?:system|server) (?:disk|storage)|spool|file ?system|partition|per (?:second|minute|hour|day)|sending|send|outgoing|submission|queue|message size|mail ?size|messages? (?:is )?too (?:large|big)|maximum message|rate) (?:limit|quota|exceed|volume|than|size)?/
 
 /** It gets more than it may at the moment: there is a mailbox. */
 const busy =
@@ -122,12 +132,12 @@ const busy =
 const client = new RegExp(
   ` (?:${[
     'ip|ips|ipv[46]|ip address|client host|connecting|blacklist(?:s|ed|ing)?|black ?list(?:ed|s)?|black ip|block ?list(?:s|ed|ing)?|deny ?list(?:ed)?|dnsbls?|rbls?|sbl|xbl|pbl|dbl|sbrs|rdns|ptr|helo|ehlo|reverse dns|reverse lookup|reverse ?host[a-z]*|dns mx',
-    'listed (?:at|in|by|on)|is listed|spamhaus|spamcop|sorbs|uceprotect|barracuda[a-z]*|abusix|cloudmark|invaluement|senderscore|senderbase|sophos',
+    '(?<! not )listed (?:at|in|by|on)|is listed|spamhaus|spamcop|sorbs|uceprotect|barracuda[a-z]*|abusix|cloudmark|invaluement|senderscore|senderbase|sophos',
     'blocked (?:using|by|for|at)|banned|reputation|spammers?|dynamic|dialup|your (?:host|server|network|domain|address|mail server|isp|access|location|account)|host lookup',
     'spf|dkim|dmarc|unauthenticated|authenticat[a-z]*|auth|log ?in|smtp auth|starttls|tls|encrypt[a-z]*|credentials',
     'relay(?:ing|s)? (?:is |mail |access |of mail )*(?:denied|not|prohibited|disallowed|disabled|forbidden|traffic|msg)|(?:unable|not permitted|configured|permitted|authori[sz]ed|allowed) to relay|not (?:a )?relay|no longer relays?|as a relay|relaying|we do not relay|rcpthosts|open relay',
     'too (?:many|much|fast)|frequency|rate ?limit(?:s|ed|ing)?|throttl[a-z]*|connections?|limit reached|limit (?:is|was|has been) reached|maximum|max|emails per hour|receive limit|sent too|concurrent|slow down|per hour this',
-    '(?:postmaster|callback|callout|address) verification|verification (?:failed|failure)|verify failed while|callouts?|call ?backs?|rfcs? state|senders?|mail ?from|from address(?:es)?|envelope from|from domain|valid from|return path|in from|null sender|empty (?:envelope|email|e mail|from|return)|spoof[a-z]*|backscatter|badsendermx|purported|non member|not member|unsubscribed|gr[ae]y ?list[a-z]*|forged|badmailfrom|anti spoofing',
+    '(?:postmaster|callback|callout|address) verification|verification (?:failed|failure)|verify failed while|callouts?|call ?backs?|rfcs? state|senders?|originators?|return address|sending (?:host|server|domain|customer|users?|account)|you are (?:not|an?)|you (?:are |have )?(?:send|sent|sending) from|your from|from (?:header|field|line)|mail ?from|from address(?:es)?|envelope from|from domain|valid from|return path|in from|null sender|empty (?:envelope|email|e mail|from|return)|spoof[a-z]*|backscatter|badsendermx|purported|non member|not member|unsubscribed|gr[ae]y ?list[a-z]*|forged|badmailfrom|anti spoofing',
     'mail address invalid|sending limit|(?:sending|submission) quota|outgoing|message sending|daily (?:sending )?limit',
     'go away|open proxy|mass mailer|bulk|captcha|spam[a-z]*|junk ?mail|junk|virus|unsolicited|ube|antispam|abuse|malware|phish[a-z]*',
     'absender|sperrliste|emetteur|expediteur|connexions|remitente|lista negra|remetente|mittente|lista nera|nadawc[a-z]*|czarn[a-z]* list[a-z]*',
@@ -159,23 +169,36 @@ const policy = new RegExp(
 // recheck: of at most 2,000 characters (textLengthMax).
 const passing = new RegExp(
   ` (?:${[
-    'or (?:the )?(?:access|permission)|or (?:is )?(?:denied|blocked|not allowed)|temporar[a-z]*|try (?:it )?(?:again )?later|again later|later|timed out|time ?out|deferred|retry|try again (?:in|after)|try again slower|please try again $',
+    'or (?:the )?(?:access|permission)|or (?:is )?(?:denied|blocked|not allowed)|temporar[a-z]*|try (?:it )?(?:again )?later|again later|later|timed out|time ?out|deferred|retry|try again (?:in|after|tomorrow)|try again slower|please try again $|tomorrow|(?:resend|send it again) in',
     '(?:system|internal|server|backend|database|directory|ldap|configuration|processing|config) (?:server )?(?:error|failure)|lookup (?:error|failure|failed)|unknown error|local error',
     '(?:service|server|system|backend|database|directory|ldap) (?:is |currently |temporarily )*(?:unavailable|unreachable|down|busy|not available)',
     '(?:unable to|can ?not|cant|could ?no?t|couldnt) (?:be )?verif(?:y|ied)|verification problem|mail ?box (?:busy|in use)|may not exist|might be disabled',
+    'maintenance|migrat(?:ed|ing|ion)|being (?:moved|converted|rebuilt|restored|upgraded|migrated)|backup|offline|(?:right|for) now|at the moment|(?:not|un) ?reachable|by another (?:process|session|client)',
+    'wartung[a-z]*|manutencao|mantenimiento|manutenzione|przerw[a-z]* technicz[a-z]*|техническ[а-я]* работ[а-я]*|обслуживан[а-я]*|reessayez|intente',
     'vorubergehend|voruebergehend|spater|spaeter|plus tard|temporairement|mas tarde|temporal(?:mente)?|mais tarde|piu tardi|temporane[a-z]*|pozniej|tymczasow[a-z]*|позже|временн[а-я]*',
   ].join('|')}) `,
   'u',
 )
-const passingCjk = /(?:稍后|稍後|临时|臨時|暂时|暫時|一時的|しばらく|後ほど)/
+const passingCjk = /(?:维护|維護|メンテナンス|稍后|稍後|临时|臨時|暂时|暫時|一時的|しばらく|後ほど)/
 
-const greylist =
-  / (?:gr[ae]y ?list[a-z]*|unverified address|come back (?:later|in)|first (?:time|attempt|contact)|try again in \d{1,6}) /
+const greylist = / (?:gr[ae]y ?list[a-z]*|unverified address|first (?:time|attempt|contact)) /
 const comeBack = / (?:try (?:it )?again|retry|come back|later|deferred|delayed|please wait|later please) /
+
+/** About a route, a next server, a command, or how an address is written: the mailbox was not looked at. */
+const elsewhere = new RegExp(
+  ` (?:${[
+    '(?:mail )?loops? (?:back|detected)|(?:routing|mail) loops?|hop count|many hops|recursion|mx problem|null mx|primary mx|another exchanger|next hop',
+    'name service error|domain not found|(?:host|domain) (?:was |is )?not found|connection refused|refused to talk|nonexistent domain|destination (?:system|host|domain)',
+    'inbound (?:[a-z]{1,20} ){0,2}(?:is )?disabled|(?:unknown|invalid|bad) command|command (?:unknown|unrecogni[sz]ed|rejected)',
+    'syntax|malformed|(?:invalid|illegal|bad) (?:character|format)|(?:address|recipient) format|percent sign',
+  ].join('|')}) `,
+)
 
 const said = {
   missing: [missingNear, missingFirst, missingDenied, missingAccount, missingCjk],
-  loosely_missing: [looselyMissing],
+  unavailable: [unavailable],
+  refused: [refused],
+  named: [named],
   closed: [closedNear, closedFirst, closedCjk, closedAlone],
   full: [full, fullCjk],
   other_limit: [otherLimit],
@@ -185,10 +208,11 @@ const said = {
   passing: [passing, passingCjk],
   greylist: [greylist],
   come_back: [comeBack],
+  elsewhere: [elsewhere],
   verified_elsewhere: [/ undeliverable address /],
   edge_blocking: [/ recipient address rejected access denied /],
   foreign: [
-    / (?:domain|hosts?|client|command|messages?|loops?|looping|mailing list|members?|subscribed|queue|proxy|misconfigured|loop|qualified|priority|refuses|interrupted|output file|drd|verification|confirm) /,
+    / (?:domain|hosts?|client|command|messages?|loops?|looping|mailing list|members?|subscribed|queue|proxy|misconfigured|loop|qualified|priority|refuses|interrupted|output file|drd|verification|confirm|access|agent) /,
   ],
 } satisfies Record<string, readonly RegExp[]>
 

@@ -25,13 +25,13 @@ export const classifyReply = (stage: SmtpStage, reply: SmtpReply): ReplyVerdict 
 
 /**
  * Whether the reply to a recipient nobody has says that the domain takes everything; null where it does not say. A refusal counts
- * only as one of a missing mailbox: "too many recipients" or a policy would otherwise make a catch-all domain look like none, and
- * its mailboxes valid.
+ * only as one that names a missing mailbox: "too many recipients", a policy, or a code alone would otherwise make a catch-all domain
+ * look like none, and its mailboxes valid.
  */
 export const catchAllOf = (reply: SmtpReply): boolean | null => {
-  const { outcome } = classifyReply('rcpt', reply)
-  if (outcome === 'accepted') return true
-  return outcome === 'mailbox_not_found' ? false : null
+  const rule = ruleFor('rcpt', reply)
+  if (rule?.outcome === 'accepted') return true
+  return rule?.outcome === 'mailbox_not_found' && rule.vague !== true ? false : null
 }
 
 /**
@@ -60,7 +60,7 @@ const fits = ({ stages = atRcpt, codes, enhanced, says: said, unless }: ReplyRul
   stages.includes(facts.stage) &&
   codes.some((code) => facts.code.startsWith(code)) &&
   (enhanced === undefined || enhanced.some((begin) => begins(facts.enhanced, begin))) &&
-  (said === undefined || said.some((sense) => says(facts.text, sense))) &&
+  (said === undefined || said.every((sense) => says(facts.text, sense))) &&
   (unless === undefined || !unless.some((sense) => says(facts.text, sense)))
 
 /** `7.` is the beginning of 7.1; `1.1` is 1.1 and not 1.10. */
