@@ -134,6 +134,29 @@ describe('disposable domains', () => {
     expect(flagged).toEqual([])
   })
 
+  test.each([
+    'gail.com',
+    'skye.com',
+    '123.com',
+    'craigslist.org',
+    'improvmx.com',
+    'cdc.com',
+    'jp.com',
+    'a.com',
+  ])("%s is nobody's throw-away service, whatever other lists say", (domain) => {
+    expect(raw.disposable.has(domain)).toBe(true)
+    expect(inspect(`a@${domain}`)).toMatchObject({ disposable: false, didYouMean: null })
+  })
+
+  test('a name of up to three characters under .com is disposable only where a list kept by hand says so', () => {
+    const byHand = new Set(disposableLists['disposable-email-domains-js']?.() ?? [])
+    const short = [...raw.disposable].filter((domain) => /^[a-z0-9]{1,3}\.com$/.test(domain))
+    const disposable = short.filter((domain) => kindOf(domain) === 'disposable')
+    expect(disposable.filter((domain) => !byHand.has(domain))).toEqual([])
+    expect(short.filter((domain) => byHand.has(domain)).sort()).toEqual(disposable.sort())
+    expect(short.length).toBeGreaterThan(100)
+  })
+
   test('a list that is left out is known from the others: each to 65 %, the median to 85 %', () => {
     const lists = Object.values(disposableLists).map((load) => new Set(load()))
     const known = lists.map((list) => {

@@ -25,7 +25,7 @@ export const siftLists = (
   curated: Curated,
 ): { readonly disposable: Sifted; readonly free: Sifted } => {
   const isListed = (name: string): true | undefined =>
-    raw.disposable.has(name) && parse(name, suffixOptions).domain !== null ? true : undefined
+    raw.disposable.has(name) && disposableFault(name, curated) === null ? true : undefined
   const disposable = sifted(raw.disposable, (domain) => {
     const parent = domain.slice(domain.indexOf('.') + 1)
     return disposableFault(domain, curated) ?? (firstOfParents(parent, isListed) ? 'parent_listed' : null)
@@ -52,11 +52,26 @@ const suffixOptions = { allowPrivateDomains: true, extractHostname: false, valid
 /** Schools, authorities and armies run no throw-away service, whatever a list says. */
 const institution = /(?:^|\.)(?:edu|ac|gov|gob|gouv|mil)(?:\.[a-z]{2})?$/
 
+/** A name this short under .com costs more than a throw-away service earns; the lists have many from made-up sign-ups. */
+const costly = /^[a-z0-9]{1,3}\.com$/
+/** Those that a list kept by hand (disposable-email-domains) names all the same. */
+const costlyDisposable = new Set([
+  '25u.com',
+  '3l6.com',
+  '4pu.com',
+  '99.com',
+  'nnh.com',
+  'wg0.com',
+  'x24.com',
+  'zzz.com',
+])
+
 /** Why a domain that is listed as disposable is not believed to be; null where it is. */
 export const disposableFault = (domain: string, curated: Curated): string | null => {
   const { domain: registrable, publicSuffix } = parse(domain, suffixOptions)
   if (registrable === null) return 'public_suffix'
   if (firstOfParents(domain, (name) => curated.get(name)) !== undefined) return 'curated'
+  if (costly.test(domain) && !costlyDisposable.has(domain)) return 'costly'
   return institution.test(publicSuffix ?? '') ? 'institution' : null
 }
 
