@@ -6,13 +6,21 @@ import {
   providerRows,
   refusesUnknown,
 } from '../../src/capabilities/email-validation/mailbox/providers.ts'
+import { catchAllOf, classifyReply } from '../../src/capabilities/email-validation/mailbox/smtp-classify.ts'
+import { createReplyParser } from '../../src/capabilities/email-validation/mailbox/smtp-reply.ts'
 
 const exchanges: Readonly<Record<string, string>> = {
   google: 'gmail-smtp-in.l.google.com',
   microsoft: 'outlook-com.olc.protection.outlook.com',
   apple: 'mx01.mail.icloud.com',
   yahoo: 'mta5.am0.yahoodns.net',
+  docomo: 'mfsmax.docomo.ne.jp',
+  naver: 'mx1.naver.com',
 }
+
+test('these are the providers of which something is known', () => {
+  expect(providerRows.map(({ provider }) => provider).sort()).toEqual(Object.keys(exchanges).sort())
+})
 
 test.each(providerRows)('$provider: RCPT $rcpt', ({ provider, rcpt, neverCatchAll, source }) => {
   const exchange = exchanges[provider] ?? ''
@@ -21,6 +29,27 @@ test.each(providerRows)('$provider: RCPT $rcpt', ({ provider, rcpt, neverCatchAl
   expect(neverCatchAll.every(refusesUnknown)).toBe(true)
   expect(source).toMatch(/[a-z]+\.com\//)
 })
+
+test.each([
+  ['550 Unknown user x@docomo.example', 'mailbox_not_found', false],
+  ['552 Too much mail data x@docomo.example', 'mailbox_full', null],
+  ['552 Too many recipients', 'blocked', null],
+  [
+    '550 5.1.1 No such user. For more information, go to https://help.naver.com/x a-b - nsmtp',
+    'mailbox_not_found',
+    false,
+  ],
+  ['550 5.7.2 Your email has been blocked because the sender is unauthenticated - nsmtp', 'blocked', null],
+  ['421 4.3.2 Your IP(192.0.2.7) is filtered and this connection will be closed', 'temporary_failure', null],
+])(
+  'Docomo and Naver, %s: %s; a random one so refused shows that mailboxes are known: %s',
+  (text, outcome, catchAll) => {
+    const [reply] = createReplyParser().push(Buffer.from(`${text}\r\n`))
+    if (reply === undefined) throw new Error('no reply')
+    expect(classifyReply('rcpt', reply).outcome).toBe(outcome)
+    expect(catchAllOf(reply)).toBe(catchAll)
+  },
+)
 
 test('a provider that is not listed is asked, and so is one that shares a domain with it', () => {
   const records = ['mta5.am0.yahoodns.net', 'mx.example.com'].map((exchange) => ({ exchange, priority: 1 }))

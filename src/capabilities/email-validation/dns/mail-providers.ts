@@ -71,6 +71,7 @@ const suffixes: Readonly<Record<string, readonly string[]>> = {
   alibaba: ['mxhichina.com', 'aliyun.com', 'alibaba.com'],
   sina: ['sina.com.cn', 'sina.com', 'sina.net'],
   naver: ['naver.com'],
+  docomo: ['docomo.ne.jp'],
   daum: ['daum.net', 'hanmail.net', 'kakao.com'],
   seznam: ['seznam.cz'],
   wp: ['wp.pl'],

@@ -48,6 +48,22 @@ export const providerRows: readonly ProviderRow[] = [
       'github.com/truemail-rb/truemail-go/issues/91 (2024-04-30: 250 to every recipient, a missing one is refused after DATA), ' +
       'github.com/AfterShip/email-verifier/issues/57',
   },
+  {
+    provider: 'docomo',
+    rcpt: 'says',
+    neverCatchAll: [],
+    source:
+      'github.com/sisimai/go-sisimai/issues/64 (550 Unknown user at RCPT for a missing one; after DATA for one that refuses the ' +
+      'sender, until 2025-03-12; since then such mail is taken), rhost/for-nttdocomo.go there (552 Too much mail data: full)',
+  },
+  {
+    provider: 'naver',
+    rcpt: 'says',
+    neverCatchAll: [],
+    source:
+      'github.com/your-digital-rights/yourdigitalrights.org/issues/736 (2025-12: 550 5.1.1 No such user); that it comes at RCPT: ' +
+      'stored public file, index 70145588860; 550 5.7.2 after DATA for a sender without SPF or DKIM: index 45289384780',
+  },
 ]
 
 const accepting = new Set(
