@@ -2,7 +2,7 @@ import { isIP } from 'node:net'
 import { availableParallelism } from 'node:os'
 import { z } from 'zod'
 import { isCidr, isProxyBlock, isServer } from './config/addresses.ts'
-import { claimName, dashboardOrigin, providerIssuer } from './config/sign-in.ts'
+import { claimName, providerIssuer, publicOrigin } from './config/sign-in.ts'
 
 /**
  * The environment, parsed once and frozen. A bad value stops the boot and names the variable, what is expected and,
@@ -73,7 +73,10 @@ const variables = z.object({
   TLS_CERT: z.string().min(1).optional(),
   TLS_KEY: z.string().min(1).optional(),
   INSECURE_COOKIES: z.enum(['0', '1']).default('0'),
-  DASHBOARD_URL: dashboardOrigin.optional(),
+  API_URL: publicOrigin('where partners reach the API, such as https://api.example.com').optional(),
+  DASHBOARD_URL: publicOrigin(
+    'where people open the dashboard, such as https://staff.example.com',
+  ).optional(),
   OIDC_ISSUER: providerIssuer.optional(),
   OIDC_CLIENT_ID: z.string().min(1).max(500).optional(),
   OIDC_CLIENT_SECRET: z.string().min(1).max(4_096).optional(),

@@ -18,11 +18,12 @@ const isIssuer = (text: string): boolean => {
   return bare && (protocol === 'https:' || isLoopbackName(hostname))
 }
 
-/** Without the slash at its end. */
-export const dashboardOrigin = z
-  .string()
-  .refine(isOrigin, 'where people open the dashboard, such as https://staff.example.com')
-  .transform((text) => new URL(text).origin)
+/** Without the slash at its end. `says` what it is the address of. */
+export const publicOrigin = (says: string) =>
+  z
+    .string()
+    .refine(isOrigin, says)
+    .transform((text) => new URL(text).origin)
 
 export const providerIssuer = z
   .string()

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
+import { type ServedFile, servedFile } from '../documentation/file.ts'
 
 /**
  * What pages load: one stylesheet, a mark, and scripts that pages can do without. All of it is read once and served from here;
@@ -30,24 +31,22 @@ const types: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 }
 
-type Asset = { readonly type: string; readonly text: string }
-
-const assets: ReadonlyMap<string, Asset> = new Map(
+const assets: ReadonlyMap<string, ServedFile> = new Map(
   Object.entries(files).map(([name, urls]) => [
     name,
-    {
-      type: types[name.slice(name.lastIndexOf('.') + 1)] ?? '',
-      text: urls.map((url) => readFileSync(url, 'utf8')).join('\n'),
-    },
+    servedFile(
+      types[name.slice(name.lastIndexOf('.') + 1)] ?? '',
+      Buffer.from(urls.map((url) => readFileSync(url, 'utf8')).join('\n')),
+    ),
   ]),
 )
 
 /** Of all of them: their addresses change together, so that a script imports others of its own release. */
 export const assetVersion: string = [...assets.values()]
-  .reduce((hash, { text }) => hash.update(text), createHash('sha256'))
+  .reduce((hash, { body }) => hash.update(body), createHash('sha256'))
   .digest('hex')
   .slice(0, 12)
 
-export const assetOf = (name: string): Asset | undefined => assets.get(name)
+export const assetOf = (name: string): ServedFile | undefined => assets.get(name)
 
 export const assetHref = (name: AssetName): string => `/assets/${assetVersion}/${name}`

@@ -10,6 +10,7 @@ import { createVisitorSteps } from '../administration/first-steps.ts'
 import { createSignInEvents } from '../administration/sign-ins.ts'
 import { openUserDirectory } from '../administration/user-directory.ts'
 import { createPixelControls } from '../capabilities/index.ts'
+import { sendFile } from '../documentation/file.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { assetOf, assetVersion } from './assets.ts'
 import { nameCookies } from './cookies.ts'
@@ -128,10 +129,8 @@ const assetRoute = (host: FastifyInstance): void => {
     if (asset === undefined) throw new PageMissing()
     // What another release asked for may be kept by no one under its address.
     const kept = request.params.version === assetVersion
-    return reply
-      .type(asset.type)
-      .header('cache-control', kept ? 'public, max-age=31536000, immutable' : 'no-cache')
-      .send(asset.text)
+    reply.header('cache-control', kept ? 'public, max-age=31536000, immutable' : 'no-cache')
+    return sendFile(request, reply, asset)
   })
 }
 

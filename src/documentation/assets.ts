@@ -1,9 +1,8 @@
-import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { promisify } from 'node:util'
 import { gzip } from 'node:zlib'
+import { type ServedFile, servedFile } from './file.ts'
 
 /** The files that pages load. An address changes with its file, so browsers may keep it for ever. */
 
@@ -11,9 +10,9 @@ type Asset = {
   readonly path: string
   /** With what tells this content from any other. */
   readonly href: string
-  readonly type: string
-  /** What was compressed once is kept; the rest is read when it is asked for. */
-  readonly body: (compressed: boolean) => Promise<Buffer>
+  readonly whole: ServedFile
+  /** Compressed when it is first asked for, and kept. */
+  readonly compressed: () => Promise<ServedFile>
 }
 
 const compress = promisify(gzip)
@@ -22,13 +21,12 @@ const javascript = 'text/javascript; charset=utf-8'
 
 const assetOf = (name: string, type: string, file: string | URL): Asset => {
   const path = `/docs/assets/${name}`
-  const digest = createHash('sha256').update(readFileSync(file)).digest('hex').slice(0, 12)
-  let small: Promise<Buffer> | undefined
+  const whole = servedFile(type, readFileSync(file))
+  let small: Promise<ServedFile> | undefined
   return {
-    ...{ path, type, href: `${path}?v=${digest}` },
-    body: (compressed) => {
-      if (!compressed) return readFile(file)
-      small ??= readFile(file).then((bytes) => compress(bytes))
+    ...{ path, whole, href: `${path}?v=${whole.digest}` },
+    compressed: () => {
+      small ??= compress(whole.body).then((body) => servedFile(type, body))
       return small
     },
   }

@@ -1,38 +1,33 @@
 import type { FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import { assets, referenceAssets } from './assets.ts'
+import { sendFile } from './file.ts'
 import { readGuides } from './guides.ts'
 import { guidePage, overviewPage, pageHeaders, referenceHeaders, shell } from './page.ts'
 
-/** Where people open the dashboard: at an origin that was named, or else at a port of the host that was asked. */
-type DashboardPlace = { readonly origin: string | null; readonly port: number }
+/** Where the examples lead. Null: it was not configured. `port`: the dashboard's, on the host of the API. */
+type Places = { readonly api: string | null; readonly dashboard: string | null; readonly port: number }
 
 /** `/docs` on the API's host, for everyone: the guides, and a page that tries calls. `version`: of the document. */
 export const documentationPages =
-  ({
-    version,
-    dashboard,
-  }: {
-    readonly version: string
-    readonly dashboard: DashboardPlace
-  }): FastifyPluginAsync =>
+  ({ version, ...places }: Places & { readonly version: string }): FastifyPluginAsync =>
   async (host) => {
     const guides = readGuides()
     const page = (path: string, text: string, headers: Readonly<Record<string, string>>): void => {
-      host.get(path, (request, reply) =>
-        reply
+      const usual = Buffer.from(addressed(text, places.api, places))
+      host.get(path, (request, reply) => {
+        const own = places.api === null ? ownOrigin(request) : null
+        return reply
           .headers({ ...headers, 'content-type': 'text/html; charset=utf-8' })
-          .send(addressed(text, request, dashboard)),
-      )
+          .send(own === null ? usual : addressed(text, own, places))
+      })
     }
     page('/docs', overviewPage(guides, version), pageHeaders)
     for (const guide of guides) page(`/docs/${guide.name}`, guidePage(guide, guides), pageHeaders)
     page('/docs/reference', referencePage(guides), referenceHeaders)
-    for (const { path, type, body } of assets)
+    for (const { path, whole, compressed } of assets)
       host.get(path, async (request, reply) => {
-        const compressed = acceptsGzip(request)
-        return kept(reply, compressed)
-          .type(type)
-          .send(await body(compressed))
+        const small = acceptsGzip(request)
+        return sendFile(request, kept(reply, small), small ? await compressed() : whole)
       })
   }
 
@@ -46,21 +41,33 @@ const kept = (reply: FastifyReply, compressed: boolean): FastifyReply =>
     ...(compressed ? { 'content-encoding': 'gzip' } : {}),
   })
 
-/** What an address may be made of, so that nothing else that comes as `Host` is repeated. */
-const hostPattern = /^(?:[A-Za-z0-9.-]{1,255}|\[[0-9a-fA-F:.]{2,45}\])(?::\d{1,5})?$/
+const loopback = /^(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?$/
 
-/** The examples in the guides, asked of the host that shows them, and of its dashboard. */
-const addressed = (
-  text: string,
-  { host, hostname, protocol }: FastifyRequest,
-  { origin, port }: DashboardPlace,
-): string => {
-  if (!hostPattern.test(host)) return text
-  const api = `${protocol}://${host}`
-  return text
-    .replaceAll('http://localhost:3000', api)
-    .replaceAll('localhost:3000', short(api))
-    .replaceAll('localhost:3001', short(origin ?? `${protocol}://${hostname}:${port}`))
+/**
+ * Where the request was sent to, if that is this machine by a name of the machine itself. Any other Host is what the client
+ * says, and a cache between could show it to others.
+ */
+const ownOrigin = ({ host, protocol, socket }: FastifyRequest): string | null => {
+  const address = socket.localAddress?.replace(/^::ffff:/, '') ?? ''
+  const named = address.includes(':') ? `[${address}]` : address
+  return loopback.test(host) || host === `${named}:${socket.localPort}`
+    ? `${protocol === 'https' ? 'https' : 'http'}://${host}`
+    : null
+}
+
+/** The examples in the guides, at the addresses of this service as far as they are known. */
+const addressed = (text: string, api: string | null, { dashboard, port }: Places): string => {
+  const known = dashboard ?? (api === null ? null : withPort(api, port))
+  const ofApi =
+    api === null
+      ? text
+      : text.replaceAll('http://localhost:3000', api).replaceAll('localhost:3000', short(api))
+  return known === null ? ofApi : ofApi.replaceAll('localhost:3001', short(known))
+}
+
+const withPort = (origin: string, port: number): string => {
+  const { protocol, hostname } = new URL(origin)
+  return `${protocol}//${hostname}:${port}`
 }
 
 /** As the examples have it: curl takes http where no scheme is. */

@@ -36,7 +36,13 @@ export const documentation = ({
 
 /** `/docs`: the pages partners read. */
 export const documentationForPeople = ({
+  API_URL,
   DASHBOARD_PORT: port,
   DASHBOARD_URL,
-}: Pick<Config, 'DASHBOARD_PORT' | 'DASHBOARD_URL'>): FastifyPluginAsync =>
-  documentationPages({ version: service.version, dashboard: { origin: DASHBOARD_URL ?? null, port } })
+}: Pick<Config, 'API_URL' | 'DASHBOARD_PORT' | 'DASHBOARD_URL'>): FastifyPluginAsync =>
+  documentationPages({
+    version: service.version,
+    api: API_URL ?? null,
+    dashboard: DASHBOARD_URL ?? null,
+    port,
+  })

@@ -64,7 +64,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
     const outside = { ...openOutside(config), exemptions: config.EGRESS_ALLOW.length > 0 }
     host.register(
       dashboard(foundation, logger, {
-        ...{ insecureCookies, twoPerson: twoPersonOf(config), apiUrl, outside },
+        ...{ insecureCookies, twoPerson: twoPersonOf(config), apiUrl: config.API_URL ?? apiUrl, outside },
         redisUrl: config.REDIS_URL,
         publicUrl: config.DASHBOARD_URL ?? null,
         provider: providerOf(config),

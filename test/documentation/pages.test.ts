@@ -79,31 +79,48 @@ describe('the pages', () => {
     expect((await page('/docs')).text).toContain(`Version ${service.version} `)
   })
 
-  test('show examples for the host they were asked of, and repeat no other text from the request', async () => {
+  test('show examples for this machine to people on it', async () => {
     const { text } = await page('/docs/quick-start')
     expect(text).toContain(`curl -i ${new URL(house.apiUrl).host}/v1/email/validate`)
     expect(text).not.toContain('localhost:3000')
-    const { port } = new URL(house.apiUrl)
-    const raw = await askRaw(Number(port), '/docs/quick-start', 'x"><script>alert(1)</script>')
-    expect(raw).not.toContain('<script>')
   })
 
+  test.each(['evil.example', '127.0.0.1.evil.example', '203.0.113.7:3000', 'x"><script>alert(1)</script>'])(
+    'repeat no other host: %s',
+    async (host) => {
+      const { port } = new URL(house.apiUrl)
+      const raw = await askRaw(Number(port), '/docs/quick-start', host)
+      expect(raw).not.toContain(host)
+      expect(raw).not.toContain('<script>')
+    },
+  )
+
   test.each([
-    [undefined, 'api.example.com:8080', 'api.example.com:3401'],
-    ['https://ledger.example.com', 'api.example.com:8080', 'https://ledger.example.com'],
-    [undefined, '[::1]:8080', '[::1]:3401'],
-  ])('and of the dashboard, named as %s and asked of %s', async (named, host, shown) => {
-    const settings = { HOST: '127.0.0.1', DASHBOARD_PORT: 3401, DASHBOARD_URL: named, TLS_CERT: undefined }
-    const api = fastify()
-    api.register(documentationForPeople(settings))
-    api.register(documentation(settings))
-    const { body } = await api.inject({ url: '/docs/quick-start', headers: { host } })
+    [undefined, undefined, 'localhost:8080', 'localhost:3401', 'localhost:8080'],
+    [undefined, undefined, '[::1]:8080', '[::1]:3401', '[::1]:8080'],
+    [
+      'https://api.example.com',
+      undefined,
+      'evil.example',
+      'https://api.example.com:3401',
+      'https://api.example.com',
+    ],
+    [undefined, 'https://ledger.example.com', 'evil.example', 'https://ledger.example.com', 'localhost:3000'],
+    [undefined, undefined, 'evil.example', 'localhost:3001', 'localhost:3000'],
+  ])('with API_URL %s and DASHBOARD_URL %s, asked of %s', async (api, named, host, shown, shownApi) => {
+    const settings = {
+      ...{ HOST: '127.0.0.1', API_URL: api, DASHBOARD_PORT: 3401, DASHBOARD_URL: named, TLS_CERT: undefined },
+    }
+    const server = fastify()
+    server.register(documentationForPeople(settings))
+    server.register(documentation(settings))
+    const { body } = await server.inject({ url: '/docs/quick-start', headers: { host } })
     expect(body).toContain(`curl -s ${shown}/whoami`)
-    expect(body).toContain(`curl -i ${host}/v1/email/validate`)
-    expect((await api.inject('/openapi.json')).body).toContain(
+    expect(body).toContain(`curl -i ${shownApi}/v1/email/validate`)
+    expect((await server.inject('/openapi.json')).body).toContain(
       `"dashboard_url":{"default":"${named ?? 'http://127.0.0.1:3401'}"}`,
     )
-    await api.close()
+    await server.close()
   })
 
   test('are answered to GET alone, and no other page is there', async () => {
@@ -132,6 +149,11 @@ describe('the pages', () => {
       const { body, encoding } = await askCompressed(`${house.apiUrl}${href}`)
       expect(encoding).toBe('gzip')
       expect(gunzipSync(body).equals(bytes)).toBe(true)
+      const tag = whole.headers.get('etag') ?? ''
+      const again = await fetch(`${house.apiUrl}${href}`, {
+        headers: { 'accept-encoding': 'identity', 'if-none-match': `"other", W/${tag}` },
+      })
+      expect([again.status, await again.text(), again.headers.get('etag')]).toEqual([304, '', tag])
     }
   })
 })

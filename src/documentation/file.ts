@@ -1,0 +1,25 @@
+import { createHash } from 'node:crypto'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+
+/** A file that is read once. Every answer sends the same bytes, so that answers that are not read cost no memory of their own. */
+export type ServedFile = { readonly type: string; readonly body: Buffer; readonly digest: string }
+
+export const servedFile = (type: string, body: Buffer): ServedFile => ({
+  ...{ type, body },
+  digest: createHash('sha256').update(body).digest('hex').slice(0, 12),
+})
+
+/** Sends a file, or 304 to a client that has it. */
+export const sendFile = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { type, body, digest }: ServedFile,
+): FastifyReply => {
+  const tag = `"${digest}"`
+  reply.header('etag', tag)
+  return hasTag(request.headers['if-none-match'], tag) ? reply.code(304).send() : reply.type(type).send(body)
+}
+
+/** RFC 9110 §13.1.2: any of a list, compared weakly. */
+const hasTag = (header: string | undefined, tag: string): boolean =>
+  (header?.split(',') ?? []).some((one) => one.trim() === '*' || one.trim().replace(/^W\//, '') === tag)
