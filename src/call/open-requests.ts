@@ -1,43 +1,163 @@
-import type { IncomingMessage } from 'node:http'
+import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import { TLSSocket } from 'node:tls'
+import type { FastifyInstance } from 'fastify'
 
 /**
- * What a connection still owes when bytes arrive on it that make no sense. Node.js tells of them at once, also while
- * calls that came before on the same connection are being made: those are charged, so their answers leave first.
+ * The requests of each connection, answered one after the other. HTTP lets a client send many requests without reading an
+ * answer. Node.js would begin all of them at once and hold every answer in memory, so a request waits here until the answer
+ * before it has been handed to the kernel.
+ *
+ * What a connection still owes also counts when bytes arrive on it that make no sense: calls that came before are charged, so
+ * their answers leave first.
  */
-type OpenRequests = {
-  began(request: IncomingMessage): void
+export type OpenRequests = {
+  /** Runs `start` when the answers before this one have left; never on a connection that ends with one of those. */
+  began(request: IncomingMessage, response: ServerResponse, start: () => void): void
   answered(request: IncomingMessage): void
   /** Runs `last` when everything that came in whole is answered. Asked again about the same connection, does nothing. */
   whenAnswered(socket: Socket, last: () => void): void
+  /** Answers are the last of their connections from now on. */
+  end(): void
+  /** When an answer left on a connection that was kept open after it; milliseconds of `performance.now`. */
+  readonly keptAtMs: number
+  /** Whether an answer is made and has not left. */
+  hasUnsent(): boolean
 }
 
-type Owed = { readonly requests: Set<IncomingMessage>; last?: () => void }
+/** How fast a client must read an answer. */
+export type ReadingBounds = {
+  /** For an answer of any size. */
+  readonly graceMs: number
+  /** On top of that. */
+  readonly bytesPerSecondMin: number
+}
 
-export const createOpenRequests = (): OpenRequests => {
-  const owedOn = new WeakMap<Socket, Owed>()
-  const owed = (socket: Socket): Owed => {
-    const known = owedOn.get(socket)
-    if (known !== undefined) return known
-    const fresh: Owed = { requests: new Set() }
-    owedOn.set(socket, fresh)
-    return fresh
+const readingBounds: ReadingBounds = { graceMs: 20_000, bytesPerSecondMin: 32 * 1024 }
+
+/** How often answers are looked for that are not read. */
+const unreadCheckMs = 1_000
+/** With more requests than this waiting, a connection is not read until some of them are answered. */
+const waitingMax = 16
+
+type Connection = {
+  readonly requests: Set<IncomingMessage>
+  readonly waiting: { readonly response: ServerResponse; readonly start: () => void }[]
+  /** The one that is being made or sent. */
+  response: ServerResponse | null
+  /** Since when its answer has been made and not been read, and how much of it was left then. */
+  unread: { readonly sinceMs: number; readonly bytes: number } | null
+  last?: () => void
+  /** Keeps a connection unread whose requests wait: reading the body of one of them would resume it. */
+  hold: (() => void) | null
+}
+
+type Watched = OpenRequests & {
+  /** Resets connections whose client does not read. Due from time to time. */
+  resetUnread(): void
+}
+
+/** Before the host has any other hook: the requests of its connections from now on. */
+export const openRequestsOn = (host: FastifyInstance, bounds?: ReadingBounds): OpenRequests => {
+  const open = createOpenRequests(bounds)
+  host.addHook('onRequest', (request, reply, done) => open.began(request.raw, reply.raw, done))
+  host.addHook('onResponse', (request, _reply, done) => {
+    open.answered(request.raw)
+    done()
+  })
+  const looking = setInterval(open.resetUnread, unreadCheckMs).unref()
+  host.addHook('onClose', async () => clearInterval(looking))
+  return open
+}
+
+const createOpenRequests = (bounds: ReadingBounds = readingBounds): Watched => {
+  const now = (): number => performance.now()
+  const connections = new Map<Socket, Connection>()
+  let ending = false
+  let keptAtMs = Number.NEGATIVE_INFINITY
+
+  const begin = (connection: Connection, response: ServerResponse, start: () => void): void => {
+    connection.response = response
+    if (ending) response.shouldKeepAlive = false
+    start()
   }
+
+  const hold = (socket: Socket, connection: Connection): void => {
+    connection.hold = () => void socket.pause()
+    socket.on('resume', connection.hold)
+    socket.pause()
+  }
+
+  const release = (socket: Socket, connection: Connection): void => {
+    if (connection.hold === null) return
+    socket.off('resume', connection.hold)
+    connection.hold = null
+    socket.resume()
+  }
+
   return {
-    began: (request) => void owed(request.socket).requests.add(request),
+    began: (request, response, start) => {
+      const { socket } = request
+      const known = connections.get(socket)
+      if (known === undefined) {
+        const fresh: Connection = {
+          ...{ requests: new Set([request]), waiting: [], response, unread: null, hold: null },
+        }
+        connections.set(socket, fresh)
+        socket.once('close', () => connections.delete(socket))
+        return begin(fresh, response, start)
+      }
+      known.requests.add(request)
+      if (known.requests.size === 1) return begin(known, response, start)
+      known.waiting.push({ response, start })
+      if (known.waiting.length >= waitingMax && known.hold === null) hold(socket, known)
+    },
     answered: (request) => {
-      const { requests, last } = owed(request.socket)
-      requests.delete(request)
-      if (!waits(requests)) last?.()
+      const { socket } = request
+      const connection = connections.get(socket)
+      if (connection?.requests.delete(request) !== true) return
+      Object.assign(connection, { response: null, unread: null })
+      // The answer was the last one of the connection.
+      if (!socket.writable) return
+      if (!ending) keptAtMs = now()
+      if (connection.last !== undefined && !waits(connection.requests)) return connection.last()
+      const next = connection.waiting.shift()
+      if (connection.waiting.length < waitingMax) release(socket, connection)
+      if (next !== undefined) begin(connection, next.response, next.start)
     },
     whenAnswered: (socket, last) => {
-      const entry = owed(socket)
-      if (entry.last !== undefined) return
-      entry.last = last
-      if (!waits(entry.requests)) last()
+      const connection = connections.get(socket)
+      if (connection === undefined) return last()
+      if (connection.last !== undefined) return
+      connection.last = last
+      if (!waits(connection.requests)) last()
+    },
+    end: () => {
+      ending = true
+      for (const { response } of connections.values()) if (response !== null) response.shouldKeepAlive = false
+    },
+    get keptAtMs() {
+      return keptAtMs
+    },
+    hasUnsent: () => [...connections.values()].some(({ response }) => isUnsent(response)),
+    resetUnread: () => {
+      for (const [socket, connection] of connections) {
+        if (!isUnsent(connection.response)) continue
+        connection.unread ??= { sinceMs: now(), bytes: socket.writableLength }
+        const { sinceMs, bytes } = connection.unread
+        const maxMs = bounds.graceMs + (bytes / bounds.bytesPerSecondMin) * 1_000
+        if (now() - sinceMs > maxMs) reset(socket)
+      }
     },
   }
 }
+
+const isUnsent = (response: ServerResponse | null): boolean =>
+  response?.writableEnded === true && !response.writableFinished
+
+/** A reset frees what the kernel holds for the connection. Node.js has none for TLS. */
+const reset = (socket: Socket): void =>
+  void (socket instanceof TLSSocket ? socket.destroy() : socket.resetAndDestroy())
 
 /** One that is not whole is the one that is broken: it never will be. */
 const waits = (requests: ReadonlySet<IncomingMessage>): boolean =>

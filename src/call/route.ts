@@ -22,7 +22,7 @@ import {
 } from './errors.ts'
 import type { AnyCapabilityForm } from './form.ts'
 import { misframed } from './framing.ts'
-import { createOpenRequests } from './open-requests.ts'
+import { type OpenRequests, openRequestsOn, type ReadingBounds } from './open-requests.ts'
 import { bodyBytesMax, createBodyReader } from './request-body.ts'
 import { answerCall } from './sequence.ts'
 
@@ -43,7 +43,12 @@ export type Reach = {
   readonly connectionRefused?: () => void
   /** How long a request may take to arrive, from its first byte to its last; 30 s by default. */
   readonly requestTimeoutMs?: number
+  /** How fast answers must be read. */
+  readonly reading?: ReadingBounds
 }
+
+/** A host, and what its end needs to know of its connections. */
+export type Host = FastifyInstance & { readonly open: OpenRequests }
 
 /** Answers what never became a call. */
 const refuseIn =
@@ -64,24 +69,28 @@ export const createHost = (
   dependencies: CallDependencies,
   forms: readonly AnyCapabilityForm[],
   reach: Reach = {},
-): FastifyInstance => {
+): Host => {
   const refuse = refuseIn(dependencies)
   const bodies = createBodyReader()
   const host = openServer(reach, {
     unreadable: (reply) => refuse(reply, unreadableBody('The request could not be read.')),
     broken: (error, socket) => connections.endBroken(error, socket),
   })
+  const open = openRequestsOn(host, reach.reading)
   const missing = missingOn(host, forms)
-  const connections = brokenConnections({ dependencies, host, missing, breakOff: bodies.breakOff })
+  const connections = brokenConnections({ dependencies, host, missing, open, breakOff: bodies.breakOff })
   host.removeAllContentTypeParsers()
   host.addContentTypeParser('*', (request: FastifyRequest) => bodies.read(request.raw))
   refuseBeforeCalls(host, { refuse, missing, connections })
-  host.server.on('checkExpectation', (_request, response) => {
+  host.server.on('checkExpectation', (request, response) => {
     const requestId = dependencies.requestIds(dependencies.clock.now())
     const refusal = unreadableBody('The expectation in the Expect header cannot be met.')
     const body = errorBody(refusal, requestId)
     const headers = callHeaders(requestId, undefined, undefined)
-    response.writeHead(400, { ...headers, 'content-length': Buffer.byteLength(body) }).end(body)
+    response.once('finish', () => open.answered(request))
+    open.began(request, response, () =>
+      response.writeHead(400, { ...headers, 'content-length': Buffer.byteLength(body) }).end(body),
+    )
   })
   host.setErrorHandler((error: FastifyError, request, reply) => {
     const refusal = refusalOf(error)
@@ -99,7 +108,7 @@ export const createHost = (
       url: form.path,
       handler: (request, reply) => answerCall(dependencies, { form, request, reply }),
     })
-  return host
+  return Object.assign(host, { open })
 }
 
 /** The server with its bounds. `unreadable` and `broken` answer what is no request. */
@@ -164,7 +173,6 @@ const refuseBeforeCalls = (
     done()
   })
   host.addHook('onRequest', (request, reply, done) => {
-    connections.began(request.raw)
     reply.headers(safeHeaders)
     const fault = closing ? temporarilyUnavailable() : misframed(request.raw)
     if (fault !== null) {
@@ -172,10 +180,6 @@ const refuseBeforeCalls = (
       refuse(reply, fault, { connection: 'close' })
     } else if (request.is404) refuseMissing(request, reply)
     else done()
-  })
-  host.addHook('onResponse', (request, _reply, done) => {
-    connections.answered(request.raw)
-    done()
   })
 }
 
@@ -216,14 +220,15 @@ const brokenConnections = ({
   dependencies,
   host,
   missing,
+  open,
   breakOff,
 }: {
   dependencies: CallDependencies
   host: FastifyInstance
   missing: Missing
+  open: OpenRequests
   breakOff: (socket: Socket, refusal: Refusal) => boolean
 }) => {
-  const open = createOpenRequests()
   const told = new WeakSet<Duplex>()
   const end = (socket: Duplex, { refusal, headers }: ReturnType<Missing>): void => {
     told.add(socket)
@@ -233,8 +238,6 @@ const brokenConnections = ({
   // No tunnels; Node.js would hang up without a word.
   host.server.on('connect', ({ url = '' }, socket) => end(socket, missing('CONNECT', url)))
   return {
-    began: open.began,
-    answered: open.answered,
     /** The answer to this request is the connection's last. */
     endsWith: ({ socket }: IncomingMessage) => void told.add(socket),
     endBroken: ((error, socket) => {

@@ -3,6 +3,7 @@ import type { Logger } from 'pino'
 import { safeHeaders } from '../call/answer.ts'
 import { boundConnections } from '../call/connections.ts'
 import { brokenRequest, rawAnswer } from '../call/error-handler.ts'
+import { openRequestsOn } from '../call/open-requests.ts'
 import { createRequestIds } from '../call/request-id.ts'
 import type { RingKey } from '../guard/secret-ring.ts'
 import type { Health } from './health.ts'
@@ -48,6 +49,7 @@ export const createMetricsHost = ({
       socket.end(rawAnswer(brokenRequest(error.code), requestIds(Date.now())))
     },
   })
+  openRequestsOn(host)
   host.addHook('onRequest', (_request, reply, done) => {
     reply.headers(safeHeaders)
     done()
