@@ -1,4 +1,4 @@
-import { Readable } from 'node:stream'
+import type { Readable } from 'node:stream'
 import type { FastifyReply } from 'fastify'
 import { formatCredits } from '../billing/money.ts'
 import type { RateVerdict } from '../guard/rate-limit.ts'
@@ -8,6 +8,7 @@ import type { CallDependencies } from './dependencies.ts'
 import { errorCatalogue, type Refusal } from './errors.ts'
 import type { AnyCapabilityForm, Decided, StreamedBody } from './form.ts'
 import type { CallResult, Credits } from './result.ts'
+import { streamed } from './streamed.ts'
 
 /** The only place, beside `error-handler.ts`, that knows how answers look in HTTP. */
 
@@ -155,16 +156,10 @@ const attributesOf = (
   ...(code === undefined ? {} : { 'enrichment.code': code }),
 })
 
-/** How long a caller may take to read an answer that is streamed. */
-const streamMaxMs = 60_000
-
-/** One piece is held beside the one that is being sent: a caller who reads slowly makes the source wait. */
-const streamOf = ({ chunks }: StreamedBody): Readable => {
-  const stream = Readable.from(chunks(), { highWaterMark: 1 })
-  const late = setTimeout(() => stream.destroy(new Error('the answer was not read in time')), streamMaxMs)
-  stream.once('close', () => clearTimeout(late))
-  return stream
-}
+const streamOf = ({ chunks }: StreamedBody): Readable =>
+  streamed(async (write) => {
+    for await (const chunk of chunks()) await write(chunk)
+  })
 
 /** Refuses a request that never became a call. */
 export const sendRefusal = (

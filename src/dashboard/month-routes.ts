@@ -1,5 +1,3 @@
-import { once } from 'node:events'
-import { PassThrough } from 'node:stream'
 import type { FastifyInstance } from 'fastify'
 import { closeMonth } from '../administration/close-month.ts'
 import { InputFault } from '../administration/input.ts'
@@ -8,9 +6,11 @@ import { closableAt, monthOf, monthStatement, sumsOf } from '../administration/s
 import { formatCredits } from '../billing/money.ts'
 import { type Month, monthBefore } from '../billing/months.ts'
 import { csv, jsonLines } from '../billing/statement-file.ts'
+import { streamed } from '../call/streamed.ts'
 import { count } from './format.ts'
 import {
   accountAt,
+  askerOf,
   attemptOnce,
   type Dashboard,
   type OrganizationParams,
@@ -21,6 +21,7 @@ import {
 import { monthPage } from './pages/month.ts'
 import { type MonthLine, monthsPage } from './pages/months.ts'
 import { begin, soonOr } from './work-routes.ts'
+import { createPlaces } from './works.ts'
 
 /** The months of an organization: what each comes to, its statement as a file, and the form that closes it. */
 
@@ -124,7 +125,7 @@ const closeRoute = (pages: FastifyInstance, context: Dashboard): void => {
 const downloadsMax = 4
 
 const fileRoutes = (pages: FastifyInstance, context: Dashboard): void => {
-  let downloads = 0
+  const enter = createPlaces(downloadsMax)
   const forms = [
     { ending: 'csv', form: csv, type: 'text/csv; charset=utf-8' },
     { ending: 'jsonl', form: jsonLines, type: 'application/jsonl; charset=utf-8' },
@@ -137,30 +138,22 @@ const fileRoutes = (pages: FastifyInstance, context: Dashboard): void => {
         const month = monthAt(request.params.month)
         const nowMs = Date.now()
         if (Date.parse(`${month}-01`) > nowMs) throw new PageMissing()
-        if (downloads >= downloadsMax)
+        const leave = enter(askerOf(request))
+        if (leave === null)
           return reply
             .code(503)
             .header('retry-after', 10)
             .type('text/plain')
             .send('Other statements are being written. Try again in a moment.\n')
-        const body = new PassThrough()
-        const write = async (text: string): Promise<void> => {
-          if (body.destroyed) throw new Error('the download was given up')
-          if (!body.write(text)) await Promise.race([once(body, 'drain'), once(body, 'close')])
-        }
-        downloads++
-        void monthStatement(context.foundation, { organizationId, month, nowMs, file: { form, write } })
-          .then(
-            () => body.end(),
-            // What was sent until now is not to be believed: the browser is told that it is not whole.
-            (error: unknown) => {
+        const body = streamed((write) =>
+          monthStatement(context.foundation, { organizationId, month, nowMs, file: { form, write } })
+            .catch((error: unknown) => {
               if (!body.destroyed) context.logger.warn({ err: error, month }, 'a statement was not written')
-              body.destroy(error instanceof Error ? error : new Error(String(error)))
-            },
-          )
-          .finally(() => {
-            downloads--
-          })
+              throw error
+            })
+            .then(() => undefined)
+            .finally(leave),
+        )
         return reply
           .type(type)
           .header('cache-control', 'no-store')

@@ -21,7 +21,7 @@ import type { Positions } from './positions.ts'
 import { type AccountRow, accountOf, type KeyRow, keyOf, rowsOf } from './queries.ts'
 import { formOwner } from './session.ts'
 import type { SignIn } from './sign-in.ts'
-import type { Works } from './works.ts'
+import type { Asker, Works } from './works.ts'
 
 /** What every page needs: who looks, at which organization, and how a page is sent. */
 
@@ -79,6 +79,12 @@ export const csrfOf = (request: FastifyRequest, reply: FastifyReply): string =>
 const roleOf = ({ standing }: FastifyRequest): UserRole => {
   assert(standing !== null)
   return standing.role
+}
+
+/** For places that are shared. */
+export const askerOf = ({ standing }: FastifyRequest): Asker => {
+  assert(standing !== null)
+  return { user: standing.user, organizationId: standing.organizationId }
 }
 
 const userOf = ({ session }: FastifyRequest): string => {

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { faultOf } from './form.ts'
 import type { Html } from './html.ts'
-import { type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
+import { askerOf, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
 import { workFailedPage, workPage } from './pages/work.ts'
 import { sessionIsOpen } from './session.ts'
 
@@ -36,7 +36,7 @@ export const soonOr = async <Result>(
     readonly run: (progress: (text: string) => void) => Promise<Result>
   },
 ): Promise<{ result: Result } | { sent: FastifyReply }> => {
-  const outcome = await works.soon({ ...asked, owner: ownerOf(request) }, waitMs)
+  const outcome = await works.soon({ ...asked, ...askedBy(request) }, waitMs)
   if ('result' in outcome) return outcome
   request.asksByItself = true
   return { sent: sendPage(reply, workPage({ viewer: viewerOf(request, reply), work: outcome.work })) }
@@ -58,9 +58,11 @@ export const begin = (
     readonly run: (progress: (text: string) => void) => Promise<Begun>
   },
 ): FastifyReply => {
-  const { id } = works.start({ ...asked, owner: ownerOf(reply.request) }, { again: true })
+  const { id } = works.start({ ...asked, ...askedBy(reply.request) }, { again: true })
   return reply.redirect(`/waiting/${id}`, 303)
 }
+
+const askedBy = (request: FastifyRequest) => ({ owner: ownerOf(request), asker: askerOf(request) })
 
 /** What a person may see ends with the role, and a partner's with the organization: so does what was worked out for them. */
 const ownerOf = ({ standing }: FastifyRequest): string => {

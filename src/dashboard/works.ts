@@ -1,10 +1,29 @@
 import { ulid } from 'ulid'
+import { createFairShare } from '../concurrency/fair-share.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 
 /**
  * What takes longer than a page may: it goes on in this process, says how far it is, and what came of it is kept for a while.
  * What it writes is in the event log, so that nothing is lost with the process but the wait.
  */
+
+/** Who asks. `organizationId`: null for people of the operator. */
+export type Asker = { readonly user: string; readonly organizationId: string | null }
+
+/** Who shares places with whom: the people of a partner count together. */
+const partyOf = ({ user, organizationId }: Asker): string => organizationId ?? user
+
+/**
+ * Places for long work. Partners share theirs by organization, and people of the operator have places of their own: no
+ * partner, and not all of them together, can keep finance waiting.
+ */
+export const createPlaces = (max: number) => {
+  const partners = createFairShare(() => max)
+  const operators = createFairShare(() => max)
+  /** What gives the place back, to be called once; null: the asker has its share. */
+  return (asker: Asker): (() => void) | null =>
+    (asker.organizationId === null ? operators : partners).enter(partyOf(asker))
+}
 
 type Work<Result> = {
   readonly id: string
@@ -24,20 +43,31 @@ type Asked<Result> = {
   readonly key: string
   readonly title: string
   readonly owner: string
+  readonly asker: Asker
   readonly run: (progress: (text: string) => void) => Promise<Result>
 }
 
 const runningMax = 4
-const keptMax = 200
+/** For each organization, and each person of the operator. */
+const keptMax = 50
 const keptMs = 10 * 60_000
 
-type Kept = Work<unknown> & { readonly key: string; readonly ended: Promise<void>; endedAtMs: number | null }
+type Kept = Work<unknown> & {
+  readonly key: string
+  readonly party: string
+  readonly ended: Promise<void>
+  endedAtMs: number | null
+}
 
 export type Works = ReturnType<typeof createWorks>
 
-const begun = <Result>({ key, title, owner, run }: Asked<Result>, nowMs: () => number): Kept => {
+const begun = <Result>(
+  { key, title, owner, asker, run }: Asked<Result>,
+  nowMs: () => number,
+  leave: () => void,
+): Kept => {
   const work: Kept = {
-    ...{ id: ulid(), key, title, owner, startedAtMs: nowMs() },
+    ...{ id: ulid(), key, title, owner, party: partyOf(asker), startedAtMs: nowMs() },
     ...{ progress: '', outcome: null, endedAtMs: null },
     ended: Promise.resolve()
       .then(() => run((text) => Object.assign(work, { progress: text })))
@@ -45,19 +75,26 @@ const begun = <Result>({ key, title, owner, run }: Asked<Result>, nowMs: () => n
         (result) => Object.assign(work, { outcome: { kind: 'done', result } }),
         (error: unknown) => Object.assign(work, { outcome: { kind: 'failed', error } }),
       )
-      .then(() => Object.assign(work, { endedAtMs: nowMs() }))
-      .then(() => undefined),
+      .then(() => {
+        Object.assign(work, { endedAtMs: nowMs() })
+        leave()
+      }),
   }
   return work
 }
 
 export const createWorks = (nowMs: () => number = Date.now) => {
   const kept = new Map<string, Kept>()
+  const enter = createPlaces(runningMax)
 
   const sweep = (): void => {
-    const ended = [...kept.values()].filter(({ endedAtMs }) => endedAtMs !== null)
-    for (const [i, work] of ended.entries())
-      if (i < ended.length - keptMax || nowMs() - (work.endedAtMs ?? 0) > keptMs) kept.delete(work.id)
+    const counts = new Map<string, number>()
+    for (const { id, party, endedAtMs } of [...kept.values()].reverse()) {
+      if (endedAtMs === null) continue
+      const count = (counts.get(party) ?? 0) + 1
+      counts.set(party, count)
+      if (count > keptMax || nowMs() - endedAtMs > keptMs) kept.delete(id)
+    }
   }
 
   /** Throws `CommandRefused` where too much goes on already. */
@@ -72,12 +109,12 @@ export const createWorks = (nowMs: () => number = Date.now) => {
       (one) => one.key === key && one.owner === owner && !(again && one.outcome !== null),
     )
     if (own !== undefined) return own
-    const running = [...kept.values()].filter(({ outcome }) => outcome === null).length
-    if (running >= runningMax)
+    const leave = enter(asked.asker)
+    if (leave === null)
       throw new CommandRefused(
         'so much is being worked out at the moment that no more is begun; try again in a minute',
       )
-    const work = begun(asked, nowMs)
+    const work = begun(asked, nowMs, leave)
     kept.set(work.id, work)
     return work
   }

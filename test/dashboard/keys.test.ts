@@ -190,7 +190,8 @@ describe('a form', () => {
 })
 
 describe('what takes longer than a page', () => {
-  const asked = { key: 'k', title: 'Counting', owner: 'ada' }
+  const asker = { user: 'ada', organizationId: null }
+  const asked = { key: 'k', title: 'Counting', owner: 'ada', asker }
 
   test('is one work however often it is asked for, until its result was taken', async () => {
     const works = createWorks()
@@ -221,18 +222,53 @@ describe('what takes longer than a page', () => {
     await expect(works.soon({ ...asked, run }, 1_000)).rejects.toThrow('no disk')
   })
 
-  test('is not begun where four go on, and is forgotten ten minutes after its end', async () => {
+  const endless = () => new Promise<never>(() => undefined)
+
+  test('is not begun by one of whom four go on; others have their share', () => {
+    const works = createWorks()
+    const start = (key: string, organizationId: string | null, user = 'ada') =>
+      works.start({
+        ...{ ...asked, asker: { user, organizationId }, run: endless },
+        key: `${organizationId} ${user} ${key}`,
+      })
+    for (const key of ['a', 'b', 'c', 'd']) start(key, 'org_one')
+    expect(() => start('e', 'org_one', 'eve')).toThrow('no more is begun')
+    start('a', 'org_two')
+    expect(() => start('e', 'org_one', 'eve')).toThrow('no more is begun')
+    for (const key of ['e', 'f', 'g', 'h']) start(key, null)
+    expect(() => start('i', null)).toThrow('no more is begun')
+    start('i', null, 'bob')
+  })
+
+  test('gives its place back when it ends, however it ends', async () => {
+    const works = createWorks()
+    for (let i = 0; i < 12; i++) {
+      const run = async () => {
+        if (i % 2 === 0) throw new Error('no disk')
+      }
+      await works.start({ ...asked, key: `${i}`, run }).ended
+    }
+  })
+
+  test('is forgotten ten minutes after its end, and when its people began fifty others', async () => {
     let nowMs = 0
     const works = createWorks(() => nowMs)
-    for (const key of ['a', 'b', 'c', 'd'])
-      works.start({ ...asked, key, run: () => new Promise<never>(() => undefined) })
-    expect(() => works.start({ ...asked, run: async () => 1 })).toThrow('no more is begun')
-    const others = createWorks(() => nowMs)
-    const { id, ended } = others.start({ ...asked, run: async () => 1 })
-    await ended
+    const once = (key: string, organizationId: string | null) =>
+      works.start({
+        ...{ ...asked, asker: { user: 'ada', organizationId }, run: async () => 1 },
+        key: `${organizationId} ${key}`,
+      })
+    const first = once('first', null)
+    await first.ended
+    for (let i = 0; i < 60; i++) await once(`${i}`, 'org_one').ended
+    expect(works.find(first.id, 'ada')?.outcome).toEqual({ kind: 'done', result: 1 })
     nowMs = 10 * 60_000
-    expect(others.find(id, 'ada')?.outcome).toEqual({ kind: 'done', result: 1 })
-    nowMs++
-    expect(others.find(id, 'ada')).toBeUndefined()
+    expect(works.find(first.id, 'ada')?.outcome).toEqual({ kind: 'done', result: 1 })
+    for (let i = 0; i < 50; i++) await once(`${i}`, null).ended
+    expect(works.find(first.id, 'ada')).toBeUndefined()
+    const last = once('last', null)
+    await last.ended
+    nowMs += 10 * 60_000 + 1
+    expect(works.find(last.id, 'ada')).toBeUndefined()
   })
 })

@@ -1,6 +1,7 @@
 import { upstreamUnavailable } from '../../call/errors.ts'
 import type { CallDecision, Caller, StreamedBody } from '../../call/form.ts'
 import { publishedBooks } from '../../call/own-account.ts'
+import { createFairShare } from '../../concurrency/fair-share.ts'
 import { type EventLog, type RecordedEvent, Unavailable } from '../../event-log/port.ts'
 import type { PriceBookPublished } from '../../events/prices.ts'
 import { ledgerStream } from '../../events/streams.ts'
@@ -12,8 +13,10 @@ import type { ExportInput } from './parse.ts'
  */
 
 const pageMax = 500
-/** Each holds a page of events; a process has room for so many beside its calls. */
+/** Each holds a page of events; a process has room for so many beside its calls. Organizations share them. */
 const exportsMax = 8
+/** A place is taken before the call is recorded; if the export has not begun by then, it never will. */
+const unusedMaxMs = 60_000
 
 type ExportFindings =
   | 'too_many'
@@ -25,8 +28,12 @@ type ExportFindings =
       /** The digest of the event before the first, to go on with. */
       readonly previousDigest: string | null
       readonly books: readonly PriceBookPublished[]
+      readonly place: Place
     }
 type LedgerExport = Exclude<ExportFindings, string>
+
+/** Of an export that is under way. */
+type Place = { begin(): void; leave(): void }
 
 type Exports = {
   gather(input: ExportInput, caller: Pick<Caller, 'key'>): Promise<ExportFindings>
@@ -35,22 +42,32 @@ type Exports = {
 }
 
 export const createExports = (eventLog: Pick<EventLog, 'read'>): Exports => {
-  let underWay = 0
+  const exports = createFairShare(() => exportsMax)
+  const placeFor = (organizationId: string): Place | null => {
+    const leave = exports.enter(organizationId)
+    if (leave === null) return null
+    const unused = setTimeout(leave, unusedMaxMs).unref()
+    return { begin: () => clearTimeout(unused), leave }
+  }
   return {
     gather: async ({ fromRevision: from, max }, { key: { organizationId } }) => {
-      if (underWay >= exportsMax) return 'too_many'
-      const stream = ledgerStream(organizationId)
-      const [last] = await eventLog.read(stream, { direction: 'backwards', max: 1 })
-      const head = last?.revision ?? -1
-      const [before] =
-        from === 0 || from > head + 1 ? [] : await eventLog.read(stream, { from: from - 1, max: 1 })
-      return {
-        organizationId,
-        from,
-        head,
-        through: Math.max(from - 1, Math.min(head, from + max - 1)),
-        previousDigest: before === undefined ? null : digestIn(before),
-        books: await publishedBooks(eventLog),
+      const place = placeFor(organizationId)
+      if (place === null) return 'too_many'
+      try {
+        const stream = ledgerStream(organizationId)
+        const [last] = await eventLog.read(stream, { direction: 'backwards', max: 1 })
+        const head = last?.revision ?? -1
+        const [before] =
+          from === 0 || from > head + 1 ? [] : await eventLog.read(stream, { from: from - 1, max: 1 })
+        return {
+          ...{ organizationId, from, head, place },
+          through: Math.max(from - 1, Math.min(head, from + max - 1)),
+          previousDigest: before === undefined ? null : digestIn(before),
+          books: await publishedBooks(eventLog),
+        }
+      } catch (error) {
+        place.leave()
+        throw error
       }
     },
     decide: (findings) =>
@@ -68,11 +85,11 @@ export const createExports = (eventLog: Pick<EventLog, 'read'>): Exports => {
       type: 'application/jsonl; charset=utf-8',
       headers: linkOf(found),
       chunks: async function* () {
-        underWay++
+        found.place.begin()
         try {
           yield* linesOf(eventLog, found)
         } finally {
-          underWay--
+          found.place.leave()
         }
       },
     }),
@@ -105,16 +122,16 @@ async function* linesOf(eventLog: Pick<EventLog, 'read'>, found: LedgerExport): 
 
 const line = (value: object): string => `${JSON.stringify(value)}\n`
 
-const headerOf = ({ organizationId, from, through, head, previousDigest, books, ...rest }: LedgerExport) => ({
+const headerOf = (found: LedgerExport) => ({
   kind: 'ledger',
-  organization_id: organizationId,
-  stream: ledgerStream(organizationId),
-  from_revision: from,
-  through_revision: through,
-  head_revision: head,
-  next_revision: nextOf({ organizationId, from, through, head, previousDigest, books, ...rest }),
-  previous_digest: previousDigest,
-  price_books: books.map(({ version, effective_from, rules }) => ({
+  organization_id: found.organizationId,
+  stream: ledgerStream(found.organizationId),
+  from_revision: found.from,
+  through_revision: found.through,
+  head_revision: found.head,
+  next_revision: nextOf(found),
+  previous_digest: found.previousDigest,
+  price_books: found.books.map(({ version, effective_from, rules }) => ({
     version,
     effective_from,
     rules: rules.map(({ rule, rule_version, sku, amount }) => ({ rule, rule_version, sku, amount })),
