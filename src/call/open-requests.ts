@@ -35,6 +35,8 @@ export type ReadingBounds = {
 
 const readingBounds: ReadingBounds = { graceMs: 20_000, bytesPerSecondMin: 32 * 1024 }
 
+/** For an answer of any size once the process ends. */
+const endingGraceMs = 10_000
 /** How often answers are looked for that are not read. */
 const unreadCheckMs = 1_000
 /** With more requests than this waiting, a connection is not read until some of them are answered. */
@@ -66,7 +68,7 @@ export const openRequestsOn = (host: FastifyInstance, bounds?: ReadingBounds): O
     done()
   })
   const looking = setInterval(open.resetUnread, unreadCheckMs).unref()
-  host.addHook('onClose', async () => clearInterval(looking))
+  host.server.once('close', () => clearInterval(looking))
   return open
 }
 
@@ -145,7 +147,8 @@ const createOpenRequests = (bounds: ReadingBounds = readingBounds): Watched => {
         if (!isUnsent(connection.response)) continue
         connection.unread ??= { sinceMs: now(), bytes: socket.writableLength }
         const { sinceMs, bytes } = connection.unread
-        const maxMs = bounds.graceMs + (bytes / bounds.bytesPerSecondMin) * 1_000
+        const inTimeMs = bounds.graceMs + (bytes / bounds.bytesPerSecondMin) * 1_000
+        const maxMs = ending ? Math.min(inTimeMs, endingGraceMs) : inTimeMs
         if (now() - sinceMs > maxMs) reset(socket)
       }
     },

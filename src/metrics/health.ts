@@ -36,7 +36,7 @@ export type ProjectionLag = {
 
 /** `degraded`: works, with less than it should have. */
 type CheckStatus = 'ok' | 'degraded' | 'failed' | 'timed_out'
-type Check = {
+export type Check = {
   readonly status: CheckStatus
   readonly lag_seconds?: number
   /** Projections that are halted, or whose log was restored under them. */

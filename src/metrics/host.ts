@@ -8,7 +8,7 @@ import { createRequestIds } from '../call/request-id.ts'
 import type { RingKey } from '../guard/secret-ring.ts'
 import type { Health } from './health.ts'
 import type { Metrics } from './metrics.ts'
-import { fresh, operations } from './routes.ts'
+import { fresh, operations, type Unready } from './routes.ts'
 
 /**
  * Where Prometheus asks: a port of its own, which neither partners nor people reach. Every process has one, in any
@@ -27,6 +27,7 @@ export const createMetricsHost = ({
   metrics,
   showsRows,
   secretKeys,
+  unready,
   logger,
 }: {
   health: Health
@@ -34,6 +35,7 @@ export const createMetricsHost = ({
   /** Whether this process shows or folds rows: then late ones make it unready. */
   showsRows: boolean
   secretKeys: () => readonly RingKey[]
+  unready?: Unready
   logger: Logger
 }): FastifyInstance => {
   const requestIds = createRequestIds()
@@ -55,7 +57,7 @@ export const createMetricsHost = ({
     done()
   })
   boundConnections(host.server, { trusts: () => false, refused: metrics.connectionRefused })
-  host.register(operations({ health, showsRows, secretKeys }))
+  host.register(operations({ health, showsRows, secretKeys, unready, isPrivate: true }))
   host.route({
     method: 'GET',
     url: '/metrics',

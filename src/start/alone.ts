@@ -11,6 +11,6 @@ export const runAlone = async (config: Config, end: Ending): Promise<void> => {
   const logger = createLogger(config.LOG_LEVEL)
   const metrics = createMetrics({ service })
   const { foundation, app, close } = await openProcess(config, { logger, metrics })
-  end.started({ logger, reload: app.reload, close })
+  end.started({ logger, reload: app.reload, leave: app.leave, close })
   await announce(foundation, app, config, (line) => process.stdout.write(`${line}\n`))
 }

@@ -24,6 +24,7 @@ import { apartIn, warnOfApart } from './apart.ts'
 import { openCalls } from './calls.ts'
 import { type AnyCapability, openCapabilities } from './capabilities.ts'
 import { type OpenHosts, openHosts } from './hosts.ts'
+import { createLeaving, type Leaving } from './leaving.ts'
 import { closeHost, listenForMetrics } from './listen.ts'
 import { openWebhooks } from './webhooks.ts'
 
@@ -35,6 +36,8 @@ export type App = Pick<OpenHosts, 'apiUrl' | 'dashboardUrl'> & {
   isReady(): Promise<boolean>
   /** Reads location files and lists again; calls go on meanwhile, and a bad file leaves the old one in place. */
   reload(): Promise<void>
+  /** Before the end: takes no new requests, and breaks none off. */
+  readonly leave: Leaving['leave']
   /** Answers what is in flight, takes nothing new, flushes what was counted, and closes everything it opened. */
   close(): Promise<void>
 }
@@ -96,15 +99,18 @@ export const startApp = (
     // The same for every process: one tells it.
     const ofAll = kin.primary === undefined ? { projectionLags: health.projectionLags } : {}
     metrics.watch({ liveModels, ...ofAll, peers: foundation.peers.processes })
+    const leaving = createLeaving()
     const hosts =
       calls === null
         ? noHosts
         : await openHosts({
-            ...{ foundation, config, logger, metrics, health, closing },
+            ...{ foundation, config, logger, metrics, health, closing, leaving },
             dependencies: calls.dependencies,
             capabilities: open,
           })
-    const metricsUrl = await openMetrics(config, { metrics, logger, health, kin, closing, foundation })
+    const metricsUrl = await openMetrics(config, {
+      ...{ metrics, logger, health, kin, closing, leaving, foundation },
+    })
     // Last, for what others send is answered from now on; and first at the end, so that they send nothing more.
     if (has('api')) {
       closing.add(foundation.peers.leave)
@@ -120,6 +126,7 @@ export const startApp = (
         await open.reload()
         await hosts.renewCertificate()
       },
+      leave: leaving.leave,
       close: closing.close,
     }
   })
@@ -151,13 +158,14 @@ type MetricsOptions = {
   readonly health: Health
   readonly kin: Kin
   readonly closing: Closing
+  readonly leaving: Leaving
   readonly foundation: Pick<Foundation, 'checkpoints' | 'diskSpace' | 'eventLog' | 'pool' | 'secretRing'>
 }
 
 /** Null in a fork. */
 const openMetrics = async (
   config: Config,
-  { metrics, logger, health, kin, closing, foundation }: MetricsOptions,
+  { metrics, logger, health, kin, closing, leaving, foundation }: MetricsOptions,
 ): Promise<string | null> => {
   if (kin.primary !== undefined) return null
   meterCheckpoints(metrics.meters, foundation.checkpoints)
@@ -170,6 +178,7 @@ const openMetrics = async (
     health: kin.forks === undefined ? health : withForks(health, kin.forks),
     showsRows: config.ROLES.some((role) => role === 'projector' || role === 'dashboard'),
     secretKeys: foundation.secretRing.ring.given,
+    unready: leaving.unready,
   })
   closing.add(() => closeHost(host))
   return listenForMetrics(host, config, logger)

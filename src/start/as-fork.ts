@@ -33,7 +33,7 @@ export const runAsFork = async (config: Config, primary: Channel, end: Ending): 
   })
   primary.answer(forkSays.isReady, app.isReady)
   end.started({
-    ...{ logger, reload: app.reload },
+    ...{ logger, reload: app.reload, leave: app.leave },
     close: async () => {
       await close()
       await tellLastMetrics(primary, metrics)

@@ -10,11 +10,16 @@ import type { Logger } from 'pino'
 
 const endingSignals = ['SIGTERM', 'SIGINT', 'SIGQUIT'] as const
 
-/** Calls are answered within 12 s, jobs let go within 10; what takes longer hangs. Container limits are above this. */
+/**
+ * From the last request on. Calls are answered within 12 s, jobs let go within 10; what takes longer hangs. Container limits are
+ * above this and the pause before it.
+ */
 const drainMs = 30_000
 
 type Running = {
   readonly logger: Logger
+  /** Takes no new requests, and breaks none off. `pause`: load balancers are given the time to notice. */
+  leave(options: { readonly pause: boolean }): Promise<void>
   /** Answers what is in flight and lets go of everything. */
   close(): Promise<void>
   /** Reads location files and lists again. */
@@ -44,8 +49,10 @@ export const listenForEnd = (): Ending => {
   let running: Running | undefined
   const ending = new AbortController()
   let code: 0 | 1 = 0
+  let pause = false
 
-  const close = (now: Running): void => {
+  const close = async (now: Running): Promise<void> => {
+    await now.leave({ pause }).catch((error: unknown) => now.logger.error({ err: error }, 'could not leave'))
     setTimeout(() => {
       now.logger.fatal({ drainMs }, 'ending took too long: what was still in flight is given up')
       process.exit(1)
@@ -62,8 +69,10 @@ export const listenForEnd = (): Ending => {
     running?.logger.info(why, ending.signal.aborted ? 'ending already' : 'ending')
     if (ending.signal.aborted) return
     ending.abort()
+    // Services are stopped so. A person who presses Ctrl-C (SIGINT) does not want to wait.
+    pause = 'signal' in why && why.signal === 'SIGTERM'
     if (running === undefined) setTimeout(() => process.exit(code), startMs)
-    else close(running)
+    else void close(running)
   }
 
   for (const signal of endingSignals) process.on(signal, () => end({ signal }))
@@ -85,7 +94,7 @@ export const listenForEnd = (): Ending => {
   return {
     started: (now) => {
       running = now
-      if (ending.signal.aborted) close(now)
+      if (ending.signal.aborted) void close(now)
     },
     now: (why) => end({ why }),
     signal: ending.signal,

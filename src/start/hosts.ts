@@ -1,7 +1,6 @@
-import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
 import type { CallDependencies } from '../call/dependencies.ts'
-import { createHost, type Reach } from '../call/route.ts'
+import { createHost, type Host, type Reach } from '../call/route.ts'
 import { type Config, twoPersonOf } from '../config.ts'
 import { dashboard } from '../dashboard/dashboard.ts'
 import type { Closing } from '../foundation/closing.ts'
@@ -15,6 +14,7 @@ import { createDataSources } from './data-sources.ts'
 import { examine } from './doctor.ts'
 import { documentation, documentationForPeople } from './documentation.ts'
 import { downloads } from './downloads.ts'
+import type { Leaving } from './leaving.ts'
 import { closeHost, listen, type Place } from './listen.ts'
 import { providerOf } from './provider.ts'
 import { readTls, serveRenewed } from './tls.ts'
@@ -28,6 +28,7 @@ type HostsOptions = {
   readonly capabilities: OpenCapabilities
   readonly health: Health
   readonly closing: Closing
+  readonly leaving: Leaving
 }
 
 export type OpenHosts = {
@@ -39,16 +40,17 @@ export type OpenHosts = {
 
 /** Opens the hosts that answer calls, each where its role is one of this process. They answer when this resolves. */
 export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
-  const { foundation, config, logger, metrics, closing } = options
+  const { foundation, config, logger, metrics, closing, leaving } = options
   const tls = await readTls(config)
   const reach: Reach = {
     tls,
     trusts: trustedProxies(config.TRUSTED_PROXIES),
     connectionRefused: metrics.connectionRefused,
   }
-  const hosts: FastifyInstance[] = []
-  const open = (host: FastifyInstance, place: Place): Promise<string> => {
+  const hosts: Host[] = []
+  const open = (host: Host, place: Place): Promise<string> => {
     hosts.push(host)
+    leaving.add(host)
     closing.add(() => closeHost(host))
     return listen(host, place)
   }
@@ -85,11 +87,14 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
 const hostOf = (
   name: 'api' | 'dashboard',
   reach: Reach,
-  { dependencies, capabilities, health, logger, config, foundation }: HostsOptions,
-): FastifyInstance => {
+  { dependencies, capabilities, health, logger, config, foundation, leaving }: HostsOptions,
+): Host => {
   const host = createHost(dependencies, capabilities.formsOn(name), reach)
   host.register(
-    operations({ health, showsRows: name === 'dashboard', secretKeys: foundation.secretRing.ring.given }),
+    operations({
+      ...{ health, showsRows: name === 'dashboard', unready: leaving.unready },
+      secretKeys: foundation.secretRing.ring.given,
+    }),
   )
   host.register(downloads(logger))
   host.register(documentation(config))

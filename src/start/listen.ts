@@ -1,6 +1,7 @@
 import type { AddressInfo } from 'node:net'
 import type { FastifyInstance } from 'fastify'
 import type { Logger } from 'pino'
+import type { OpenRequests } from '../call/open-requests.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { defaultMetricsPort } from '../metrics/host.ts'
 
@@ -59,12 +60,20 @@ export const listenForMetrics = async (
 
 const idleCheckMs = 50
 
+/** Calls are answered within 12 s. What is open then never sent its whole request, or does not read its answer. */
+const answersMaxMs = 13_000
+
 /** A connection kept alive becomes idle once its last call is answered, and would hold the host open for its time-out. */
-export const closeHost = async (host: FastifyInstance): Promise<void> => {
-  const idle = setInterval(() => host.server.closeIdleConnections(), idleCheckMs)
+export const closeHost = async (host: FastifyInstance & { readonly open?: OpenRequests }): Promise<void> => {
+  const idle = setInterval(() => {
+    // Node.js takes a connection for idle whose answer has been made, though it may not have left.
+    if (host.open?.hasUnsent() !== true) host.server.closeIdleConnections()
+  }, idleCheckMs)
+  const late = setTimeout(() => host.server.closeAllConnections(), answersMaxMs)
   try {
     await host.close()
   } finally {
     clearInterval(idle)
+    clearTimeout(late)
   }
 }

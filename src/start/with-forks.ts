@@ -56,7 +56,7 @@ export const runWithForks = async (config: Config, end: Ending): Promise<void> =
     forks.signal('SIGHUP')
     await app.reload()
   }
-  end.started({ logger, reload, close })
+  end.started({ logger, reload, leave: app.leave, close })
   if (end.signal.aborted) return
   await announce(foundation, { ...app, apiUrl, processes: config.API_PROCESSES }, config, (line) =>
     process.stdout.write(`${line}\n`),

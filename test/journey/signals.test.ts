@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { appendFile, cp, mkdtemp, readFile, rename, rm, stat, symlink, writeFile } from 'node:fs/promises'
-import { createServer, type ServerResponse } from 'node:http'
+import { Agent, createServer, request, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -204,6 +204,79 @@ test.each([
   },
   60_000,
 )
+
+/** Requests on connections that are kept, as fast as they are answered, for as long as `sends`; how each ended. */
+const keptConnections = async ({ apiUrl }: Service, sends: () => boolean) => {
+  const agent = new Agent({ keepAlive: true, maxSockets: callers })
+  const ends = new Map<string, number>()
+  const body = JSON.stringify({ ip: '10.0.0.1' })
+  const headers = {
+    ...{ 'content-type': 'application/json', 'x-api-key': demo.api_key },
+    'content-length': body.length,
+  }
+  const ask = () =>
+    new Promise<string>((resolve) => {
+      const asked = request(`${apiUrl}/v1/ip/lookup`, { agent, method: 'POST', headers }, (response) => {
+        response.resume().once('end', () => resolve(`${response.statusCode} ${response.headers.connection}`))
+      })
+      asked.once('error', ({ code }: NodeJS.ErrnoException) => resolve(code ?? 'error'))
+      asked.end(body)
+    })
+  const caller = async () => {
+    for (let end = ''; sends() && end !== 'ECONNREFUSED'; ) {
+      end = await ask()
+      ends.set(end, (ends.get(end) ?? 0) + 1)
+    }
+  }
+  await Promise.all(Array.from({ length: callers }, caller))
+  agent.destroy()
+  return ends
+}
+
+test('SIGTERM breaks off no request on a connection that is kept', async () => {
+  const running = await start()
+  let sent = 0
+  const calling = keptConnections(running, () => ++sent > 0)
+  await eventually(async () => (sent > 200 ? true : undefined))
+  const startedMs = performance.now()
+  expect(await running.end('SIGTERM')).toBe(0)
+  // No load balancer asked for this process, so none is waited for.
+  expect(performance.now() - startedMs).toBeLessThan(6_000)
+  const ends = await calling
+  expect([...ends.keys()].toSorted()).toEqual(['200 close', '200 keep-alive', 'ECONNREFUSED'])
+})
+
+test('SIGTERM tells a load balancer first, and answers what it still sends', async () => {
+  const running = await start()
+  let isReady = true
+  let asked = 0
+  const asking = (async () => {
+    while (isReady) {
+      const answer = await fetch(`${running.apiUrl}/readyz`)
+      isReady = answer.ok
+      asked += 1
+      if (!isReady) expect(await answer.json()).toMatchObject({ checks: { process: { status: 'ending' } } })
+    }
+  })()
+  const calling = keptConnections(running, () => isReady)
+  await eventually(async () => (asked > 5 ? true : undefined))
+  const exited = running.end('SIGTERM')
+  await asking
+  const ends = await calling
+  // Balancers that have not noticed yet reach it all the same.
+  const late = await lookup(running.apiUrl, demo.api_key, '10.0.0.2')
+  expect([late.status, late.headers.get('connection')]).toEqual([200, 'close'])
+  expect(await exited).toBe(0)
+  expect([...ends.keys()].filter((end) => !end.startsWith('200 '))).toEqual([])
+})
+
+test('SIGINT waits for no load balancer', async () => {
+  const running = await start()
+  await fetch(`${running.apiUrl}/readyz`)
+  const startedMs = performance.now()
+  expect(await running.end('SIGINT')).toBe(0)
+  expect(performance.now() - startedMs).toBeLessThan(6_000)
+})
 
 test('SIGHUP under load: location files and lists are swapped, no call fails, and the service goes on', async () => {
   const running = await start()
