@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { PixelDayPlace } from '../../projections/pixel-days.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { pixelHits, searchedDomain } from '../administration/pixel-hits.ts'
@@ -14,7 +14,7 @@ import {
 } from './page.ts'
 import type { FormFault, Viewer } from './pages/layout.ts'
 import { type PixelView, pixelPage } from './pages/pixel.ts'
-import type { AccountRow } from './queries.ts'
+import { type AccountRow, rowsOf, usersOf } from './queries.ts'
 
 /** The pixel of one organization: what its keys do by calls, people do here. */
 
@@ -26,7 +26,9 @@ export const pixelRoutes = (pages: FastifyInstance, context: Dashboard): void =>
   pages.get<OrganizationParams>(path, async (request, reply) => {
     const account = await accountAt(context, request.params.organization)
     const query = formOf(request.query)
-    const shown = { viewer: viewerOf(request, reply), query, typed: () => '', fault: null }
+    const viewer = viewerOf(request, reply)
+    const usersSeen = await usersSeenBy(context, request)
+    const shown = { viewer, usersSeen, query, typed: () => '', fault: null }
     return sendPage(reply, await pageOf(context, account, shown))
   })
 
@@ -49,11 +51,20 @@ export const pixelRoutes = (pages: FastifyInstance, context: Dashboard): void =>
         return reply.redirect(`/organizations/${account.organization_id}/pixel#rules`, 303)
       const { text: typed } = formOf(request.body)
       const fault = { ...outcome.fault, form: formOfChange[kind] }
-      return sendPage(
-        reply.code(422),
-        await pageOf(context, account, { viewer, query: formOf({}), typed, fault }),
-      )
+      const usersSeen = await usersSeenBy(context, request)
+      const shown = { viewer, usersSeen, query: formOf({}), typed, fault }
+      return sendPage(reply.code(422), await pageOf(context, account, shown))
     })
+}
+
+/** A partner sees the names of its own organization's users, and not those of operators. */
+const usersSeenBy = async (
+  { foundation: { pool } }: Dashboard,
+  { standing }: FastifyRequest,
+): Promise<ReadonlySet<string> | null> => {
+  if (standing?.role !== 'partner') return null
+  const rows = await rowsOf(pool, usersOf(standing.organizationId ?? ''))
+  return new Set(rows.map(({ name }) => name))
 }
 
 const formOfChange = {
@@ -65,6 +76,7 @@ const formOfChange = {
 
 type Shown = {
   readonly viewer: Viewer
+  readonly usersSeen: PixelView['usersSeen']
   readonly query: Form
   readonly typed: (name: string) => string
   readonly fault: (FormFault & Pick<NonNullable<PixelView['fault']>, 'form'>) | null

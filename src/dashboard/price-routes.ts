@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import { approvalRefusal } from '../administration/approval.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { approvePriceBook, priceNameOf, pricesAt, proposalAt } from '../administration/prices.ts'
+import { mayDo } from '../administration/roles.ts'
 import { faultOf } from './form.ts'
 import { capitalized } from './format.ts'
 import { type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
@@ -13,8 +14,11 @@ type ProposalParams = { Params: { proposal: string } }
 
 export const priceRoutes = (pages: FastifyInstance, { foundation, twoPerson }: Dashboard): void => {
   pages.get('/prices', async (request, reply) => {
-    const prices = await pricesAt(foundation, Date.now())
-    return sendPage(reply, pricesPage({ viewer: viewerOf(request, reply), ...prices }))
+    const { open, ...published } = await pricesAt(foundation, Date.now())
+    const viewer = viewerOf(request, reply)
+    // A proposal, with its reason, is the operator's own until it is published.
+    const seesProposals = mayDo(viewer.role, 'finance.read')
+    return sendPage(reply, pricesPage({ viewer, ...published, open: seesProposals ? open : [] }))
   })
 
   const proposalOf = async (text: string) => {

@@ -70,6 +70,12 @@ export const accountOf = (organizationId: string): Query<AccountRow> => ({
   values: [organizationId],
 })
 
+/** The users of a partner, in no order. */
+export const usersOf = (organizationId: string): Query<{ name: string }> => ({
+  text: 'select name from users where organization_id = $1 limit 1000',
+  values: [organizationId],
+})
+
 export type LotRow = {
   grant_id: string
   priority: number

@@ -1,5 +1,8 @@
 /** Every page and every form for every role, from the one table that says who may open it. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { grant } from '../../src/administration/credits.ts'
+import { setPriceOverride } from '../../src/administration/price-overrides.ts'
+import { approvePriceBook, proposePriceBook } from '../../src/administration/prices.ts'
 import { mayDo } from '../../src/administration/roles.ts'
 import { actionOfRoute, mayOpen, type Route } from '../../src/dashboard/access.ts'
 import { menu, organizationMenu } from '../../src/dashboard/menu.ts'
@@ -143,6 +146,60 @@ test('a partner reaches nothing of another organization, by whatever id', async 
     const status = await statusOf(browser, route, mixed, csrf)
     expect([route, [403, 404].includes(status)]).toEqual([route, true])
   }
+})
+
+test('a partner sees published prices only, and no page names an operator', async () => {
+  const { foundation } = room
+  const { organizationId } = scene
+  const operator = 'olga.of.finance'
+  const olga = await signedIn(
+    room,
+    await userWhoChose(room, { name: operator, role: 'admin', organizationId: null, actor: 'cli:setup' }),
+  )
+  const by = { actor: `user:${operator}` }
+  const tomorrow = new Date(Date.now() + 86_400_000).toISOString()
+  const propose = (amount: string, reason: string) =>
+    proposePriceBook(foundation, {
+      rulesOver: (rules) => rules.map((rule) => (rule.sku === 'ip_lookup' ? { ...rule, amount } : rule)),
+      ...{ effectiveFrom: tomorrow, reason, ...by },
+    })
+  const { proposal } = await propose('1.5', 'the reason of a published book')
+  await approvePriceBook(foundation, { proposal, twoPerson: false, consents: true, ...by })
+  await propose('7.25', 'the reason of an open proposal')
+  await setPriceOverride(foundation, {
+    ...{ organizationId, sku: 'ip_lookup', amount: 500_000n, effectiveFrom: tomorrow },
+    ...{ reason: 'as in contract 17', ...by },
+  })
+  await grant(foundation, {
+    ...{ organizationId, priority: 1, expiresAt: null, reason: 'goodwill', amount: 1_000_000n, ...by },
+  })
+  const base = `/organizations/${organizationId}`
+  await olga.submit(
+    `${base}/pixel`,
+    { domain: 'shop.example.com', number: '5', period: 'day' },
+    `${base}/pixel/limit`,
+  )
+  await room.caughtUp()
+  expect((await olga.get('/prices')).body).toContain('the reason of an open proposal')
+  expect((await olga.get(`${base}/pixel`)).body).toContain(`user:${operator}`)
+
+  const partner = await userWhoChose(room, {
+    ...{ name: 'pia', role: 'partner', organizationId, actor: 'cli:setup' },
+  })
+  const browser = await signedIn(room, partner)
+  const seen: string[] = []
+  const leaks: string[] = []
+  for (const route of routes.filter((one) => one.startsWith('GET ') && mayOpen('partner', one))) {
+    // Files hold the events as they were recorded, because the digests cover every byte of them.
+    if (/\.(csv|jsonl|json)$/.test(route)) continue
+    const { body, statusCode } = await browser.get(askedOf(route, scene).path)
+    if (statusCode === 200) seen.push(route)
+    if (body.includes(operator) || /the reason of an? /.test(body)) leaks.push(route)
+  }
+  expect(leaks).toEqual([])
+  expect(seen).toContain('GET /prices')
+  expect(seen).toContain('GET /organizations/:organization/prices')
+  expect(seen).toContain('GET /organizations/:organization/pixel')
 })
 
 test('no one opens anything who is not signed in', async () => {

@@ -107,7 +107,7 @@ export const revokeKeyPage = (view: FormView & { readonly key: KeyRow; readonly 
 ${formFields(view.viewer)}
 <p><label for="reason">Reason</label>
 <input id="reason" name="reason" value="${view.reason}" required maxlength="200" autocomplete="off"${described('reason', view.fault, 'reason-hint')}>
-<small id="reason-hint">Kept in the event log with your user name.</small></p>
+<small id="reason-hint">Kept in the event log with your user name, and shown to the organization.</small></p>
 <p class="actions"><button class="danger" type="submit">Revoke key</button> ${cancel(view.account)}</p>
 </form>`,
   )

@@ -127,7 +127,7 @@ ${faultNotice(fault)}
 ${formFields(viewer)}
 <p><label for="reason">Reason</label>
 <input id="reason" name="reason" value="${reason}" required maxlength="200" autocomplete="off"${described('reason', fault, 'reason-hint')}>
-<small id="reason-hint">Kept in the event log with your user name.</small></p>
+<small id="reason-hint">Kept in the event log with your user name, and shown to the organization.</small></p>
 <p class="actions"><button class="danger" type="submit">Take the lot back</button> <a href="/organizations/${account.organization_id}/lots">Cancel</a></p>
 </form>
 </div>`,

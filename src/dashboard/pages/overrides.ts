@@ -50,7 +50,9 @@ ${
           { head: 'From (UTC)', cell: ({ effectiveFrom }) => instant(new Date(effectiveFrom)) },
           { head: 'State', cell: ({ inForce }) => inForce && html`<span class="mark good">in force</span>` },
           { head: 'Reason', cell: ({ reason }) => reason },
-          { head: 'Set by', cell: ({ setBy }) => setBy },
+          ...(mayDo(viewer.role, 'finance.read')
+            ? [{ head: 'Set by', cell: ({ setBy }: StandingOverride) => setBy }]
+            : []),
         ],
       })
 }
@@ -79,7 +81,8 @@ ${formFields(viewer)}
 <input id="effective-from" name="effective-from" value="${typed('effective-from')}" maxlength="40" autocomplete="off"${described('effective-from', fault, 'effective-from-hint')}>
 <small id="effective-from-hint">Such as 2027-01-01T00:00:00Z. Empty: from now on. Never in the past.</small></p>
 <p><label for="reason">Reason</label>
-<input id="reason" name="reason" value="${typed('reason')}" required maxlength="200" autocomplete="off"${described('reason', fault)}></p>
+<input id="reason" name="reason" value="${typed('reason')}" required maxlength="200" autocomplete="off"${described('reason', fault, 'reason-hint')}>
+<small id="reason-hint">Kept in the event log with your user name, and shown to the organization.</small></p>
 <p class="actions"><button type="submit">Set the price</button></p>
 </form>
 </section>`
@@ -100,7 +103,8 @@ ${formFields(viewer)}
     html`<option value="${overrideId}">${sku} at ${amount ?? 'the price of the book'} from ${effectiveFrom}</option>`,
 )}</select></p>
 <p><label for="withdraw-reason">Reason</label>
-<input id="withdraw-reason" name="withdraw-reason" required maxlength="200" autocomplete="off"${described('withdraw-reason', fault)}></p>
+<input id="withdraw-reason" name="withdraw-reason" required maxlength="200" autocomplete="off"${described('withdraw-reason', fault, 'withdraw-reason-hint')}>
+<small id="withdraw-reason-hint">Kept in the event log with your user name, and shown to the organization.</small></p>
 <p class="actions"><button class="danger" type="submit">Withdraw the price</button></p>
 </form>
 </section>`

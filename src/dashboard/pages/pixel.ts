@@ -1,4 +1,5 @@
 import type { PixelDayRow } from '../../../projections/pixel-days.ts'
+import { provedUserOf } from '../../administration/operator.ts'
 import { mayDo } from '../../administration/roles.ts'
 import type { CountedRules } from '../../capabilities/index.ts'
 import { count, instant } from '../format.ts'
@@ -24,6 +25,8 @@ export type PixelView = {
   readonly viewer: Viewer
   readonly account: AccountRow
   readonly rules: CountedRules
+  /** Users whose names this person may see; null: all. */
+  readonly usersSeen: ReadonlySet<string> | null
   /** A part of the domain that rules are shown of; empty: all are. */
   readonly find: string
   /** Of the last thirty days. */
@@ -94,7 +97,6 @@ ${rules.more && last !== undefined && html`<nav class="pager" aria-label="Pages 
 }
 
 const ruleColumns = (view: PixelView) => {
-  const { viewer, account } = view
   const shown = [
     { head: 'Domain', kind: 'name', cell: ({ domain }: Rule) => domain },
     { head: 'Rule', cell: ruleText },
@@ -103,10 +105,10 @@ const ruleColumns = (view: PixelView) => {
       head: 'Counts anew (UTC)',
       cell: ({ resetsAt }: Rule) => (resetsAt === null ? '–' : instant(resetsAt)),
     },
-    { head: 'Set by', cell: ({ actor }: Rule) => actorText(account, actor) },
+    { head: 'Set by', cell: ({ actor }: Rule) => actorText(view, actor) },
     { head: 'Set (UTC)', cell: ({ at }: Rule) => (at === '' ? '–' : instant(new Date(at))) },
   ] as const
-  return mayDo(viewer.role, 'pixel.change')
+  return mayDo(view.viewer.role, 'pixel.change')
     ? [...shown, { head: 'Change', cell: (rule: Rule) => removeButton(view, rule) }]
     : shown
 }
@@ -122,9 +124,12 @@ const usedText = ({ period, number, used }: Rule): Renderable => {
   return used >= number ? html`${count(used)} <span class="mark bad">used up</span>` : count(used)
 }
 
-const actorText = ({ organization_id: id }: AccountRow, actor: string): Renderable => {
+const actorText = ({ account, usersSeen }: PixelView, actor: string): Renderable => {
   const key = /^key:([0-9A-Za-z]{16})$/.exec(actor)?.[1]
-  return key === undefined ? actor : html`<a class="id" href="/organizations/${id}/keys/${key}">${actor}</a>`
+  if (key !== undefined)
+    return html`<a class="id" href="/organizations/${account.organization_id}/keys/${key}">${actor}</a>`
+  const user = provedUserOf(actor)
+  return usersSeen === null || (user !== null && usersSeen.has(user)) ? actor : 'the operator'
 }
 
 const removeButton = (view: PixelView, { domain, period }: Rule): Html => {

@@ -12,6 +12,7 @@ type PricesView = {
   readonly viewer: Viewer
   readonly inForce: PublishedBook | null
   readonly upcoming: readonly PublishedBook[]
+  /** None for people who may not see proposals. */
   readonly open: readonly PriceProposal[]
 }
 
@@ -32,10 +33,7 @@ ${table({
     {
       head: 'Proposal',
       kind: 'name',
-      cell: (row) =>
-        mayDo(viewer.role, 'finance.read')
-          ? html`<a href="/prices/p${row.proposal}">p${row.proposal}</a>`
-          : `p${row.proposal}`,
+      cell: (row) => html`<a href="/prices/p${row.proposal}">p${row.proposal}</a>`,
     },
     { head: 'From (UTC)', cell: (row) => instant(new Date(row.effective_from)) },
     { head: 'Proposed by', cell: (row) => row.proposer },
@@ -46,20 +44,23 @@ ${table({
 }
 <section aria-labelledby="in-force">
 <h2 id="in-force">In force</h2>
-${inForce === null ? html`<p class="empty">No price book is in force.</p>` : bookPart(inForce)}
+${inForce === null ? html`<p class="empty">No price book is in force.</p>` : bookPart(viewer, inForce)}
 </section>
 ${upcoming.map(
   (book) => html`<section aria-labelledby="book-${book.version}">
 <div class="heading"><h2 id="book-${book.version}">From ${book.effective_from}</h2>
 ${mayDo(viewer.role, 'prices.change') && html`<a href="/prices/${book.version}/withdraw">Withdraw<span class="unseen"> price book ${book.version}</span></a>`}</div>
-${bookPart(book)}
+${bookPart(viewer, book)}
 </section>`,
 )}`,
   })
 
 const bookPart = (
+  viewer: Viewer,
   book: PublishedBook,
-): Html => html`<p class="note">Price book ${book.version}, effective from ${utc(new Date(book.effective_from))}, approved by ${book.approver}.</p>
+): Html => html`<p class="note">Price book ${book.version}, effective from ${utc(new Date(book.effective_from))}${
+  mayDo(viewer.role, 'finance.read') && html`, approved by ${book.approver}`
+}.</p>
 ${rulesTable(`Rules of price book ${book.version}`, book.rules)}`
 
 const rulesTable = (caption: string, rules: readonly PriceBookRule[]): Html =>
