@@ -22,7 +22,12 @@ export const factorSealPurpose = 'second factor'
 export const secretContext = (factorId: string): string => `secret/${factorId}`
 export const codesContext = (factorId: string, codesId: string): string => `codes/${factorId}/${codesId}`
 
-/** NIST SP 800-63B §5.2.2: no more than 100 wrong ones in a row. Recovery codes are not guessed, and go on. */
+/**
+ * Wrong codes of one day (UTC) that are looked at: so many from devices on which this factor was proved before, all together, and so many from
+ * all others. A guess hits one of three codes that count now, of 10^6, and needs the right password first: 200 a day are right
+ * with a chance of 0.06 %. NIST SP 800-63B-4 §3.2.2 allows 100 in a row and asks that the owner is not locked out by others.
+ * Recovery codes have 80 random bits: they are not guessed, and are looked at after that as well.
+ */
 const wrongPerDayMax = 100
 
 const noFactor = (user: string): CommandRefused => new CommandRefused(`${user} has no second factor`)
@@ -49,7 +54,7 @@ export const setSecondFactor = async (
   { secrets, ...parts }: Parts,
   { user, secret, typed, actor }: { user: string; secret: string; typed: string; actor: string },
   nowMs: number,
-): Promise<{ codes: readonly string[] }> => {
+): Promise<{ codes: readonly string[]; factorId: string }> => {
   const step = stepTyped(secret, typed, nowMs)
   const sealer = secrets.sealer(factorSealPurpose)
   const codes = freshRecoveryCodes()
@@ -67,13 +72,14 @@ export const setSecondFactor = async (
            values ($1, $2, $3, $4, $5, $6)
            on conflict (user_name) do update
               set factor_id = excluded.factor_id, sealed_secret = excluded.sealed_secret, codes_id = excluded.codes_id,
-                  sealed_codes = excluded.sealed_codes, last_step = excluded.last_step, wrong_on = null, wrong = 0`,
+                  sealed_codes = excluded.sealed_codes, last_step = excluded.last_step,
+                  wrong_on = null, wrong = 0, wrong_where_proved = 0`,
           [
             ...[user, factorId, sealer.seal(secret, secretContext(factorId)), codesId],
             ...[sealer.seal(hashesOf(codes, codesId), codesContext(factorId, codesId)), step],
           ],
         )
-        return { codes }
+        return { codes, factorId }
       },
     }
   })
@@ -135,6 +141,8 @@ type Asked = {
   /** As the event log has it now. */
   readonly factor: LoggedFactor
   readonly typed: string
+  /** It was typed on a device on which this factor was proved before. */
+  readonly provedBefore: boolean
   readonly actor: string
 }
 
@@ -166,7 +174,8 @@ type FactorRow = {
   readonly codes_id: string
   readonly sealed_codes: string
   readonly last_step: string
-  readonly wrong_today: number
+  readonly wrong_elsewhere: number
+  readonly wrong_where_proved: number
 }
 
 /** Null: there is none that proves this factor. */
@@ -177,7 +186,8 @@ const rowOf = async (
 ): Promise<FactorRow | null> => {
   const { rows } = await queries.query<FactorRow>(
     `select factor_id, sealed_secret, codes_id, sealed_codes, last_step,
-            case when wrong_on = $3::date then wrong else 0 end as wrong_today
+            case when wrong_on = $3::date then wrong else 0 end as wrong_elsewhere,
+            case when wrong_on = $3::date then wrong_where_proved else 0 end as wrong_where_proved
        from user_second_factors where user_name = $1 and factor_id = $2${lock ? ' for update' : ''}`,
     [user, factorId, today],
   )
@@ -198,12 +208,16 @@ const checkTotpCode = async (
   const secret =
     row === null ? null : secrets.sealer(factorSealPurpose).open(row.sealed_secret, secretContext(factorId))
   if (row === null || secret === null) return { kind: 'broken' }
-  if (row.wrong_today >= wrongPerDayMax) return { kind: 'limited' }
+  const wrong = { elsewhere: row.wrong_elsewhere, whereProved: row.wrong_where_proved }
+  const counted = asked.provedBefore ? 'whereProved' : 'elsewhere'
+  if (wrong[counted] >= wrongPerDayMax) return { kind: 'limited' }
   const step = stepOfCode({ secret, code }, nowMs)
   if (step === null) {
-    await client.query('update user_second_factors set wrong_on = $2, wrong = $3 where user_name = $1', [
-      ...[asked.user, today, row.wrong_today + 1],
-    ])
+    wrong[counted]++
+    await client.query(
+      'update user_second_factors set wrong_on = $2, wrong = $3, wrong_where_proved = $4 where user_name = $1',
+      [asked.user, today, wrong.elsewhere, wrong.whereProved],
+    )
     return { kind: 'wrong' }
   }
   if (step <= Number(row.last_step)) return { kind: 'used' }

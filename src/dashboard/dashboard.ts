@@ -14,6 +14,7 @@ import { sendFile } from '../documentation/file.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { assetOf, assetVersion } from './assets.ts'
 import { nameCookies } from './cookies.ts'
+import { createDevices, deviceCookie } from './devices.ts'
 import { createExamination } from './examination.ts'
 import { faultShown } from './faults.ts'
 import { createHalfSignedIn, halfCookie } from './half-signed-in.ts'
@@ -25,7 +26,6 @@ import { openPositions } from './positions.ts'
 import { providerRoutes } from './provider-routes.ts'
 import { pageRoutes, visitorRoutes } from './routes.ts'
 import {
-  deviceCookie,
   formCookie,
   formOwner,
   providerCookie,
@@ -82,6 +82,7 @@ export const dashboard =
   ): FastifyPluginAsync =>
   async (host) => {
     const users = openUserDirectory(foundation)
+    const devices = createDevices(foundation.secrets.sealer('dashboard device'))
     const signIns = createSignInEvents(foundation, logger)
     host.addHook('onClose', signIns.close)
     const pixel = createPixelControls({ ...foundation, redisUrl, logger })
@@ -105,7 +106,7 @@ export const dashboard =
       firstSteps: createVisitorSteps(foundation),
       codeAttempts: createCodeAttempts(foundation),
       halfSignedIn: createHalfSignedIn(foundation.secrets.sealer('dashboard half signed in')),
-      signIn: createSignIn(foundation, users, foundation.secrets.sealer('dashboard device')),
+      ...{ devices, signIn: createSignIn(foundation, users, devices) },
     }
     await host.register(helmet, securityHeaders)
     host.setErrorHandler((error: FastifyError, request, reply) => {

@@ -5,9 +5,10 @@ import { passwordMark } from '../administration/users.ts'
 import type { SecondFactorRefusal } from '../events/second-factors.ts'
 import type { SignInWay } from '../events/sign-ins.ts'
 import { callerAddress } from '../guard/caller-address.ts'
+import { type Device, sealedDeviceOf } from './devices.ts'
 import { withNext } from './given-password.ts'
 import type { Dashboard } from './page.ts'
-import { deviceCookie, deviceCookieOptions, SignInOvertaken } from './session.ts'
+import { SignInOvertaken } from './session.ts'
 
 /**
  * The one way in: whatever proved who someone is, the second factor is asked here, and the session begins here. A known device
@@ -19,8 +20,7 @@ type Entering = {
   /** Of the password there was at the first proof. */
   readonly mark: string
   readonly knownDevice: boolean
-  /** What the device is given when the person is in; null: nothing. */
-  readonly device: string | null
+  readonly device: Device
   readonly next: string
   readonly way: SignInWay
 }
@@ -56,7 +56,7 @@ type CodeOutcome =
 
 /** Checks a code within the bounds of attempts, and puts down what was refused. One whose factor was removed meanwhile needs none. */
 export const checkCode = async (
-  { users, codeAttempts, signIns, foundation, logger }: Dashboard,
+  { users, devices, codeAttempts, signIns, foundation, logger }: Dashboard,
   request: FastifyRequest,
   { user, typed }: { user: string; typed: string },
 ): Promise<CodeOutcome> => {
@@ -66,11 +66,13 @@ export const checkCode = async (
     logger.warn({ user, address, reason: kind }, 'dashboard: second factor refused')
     return { kind, retryAfterSeconds }
   }
-  const waitSeconds = await codeAttempts(user)
-  if (waitSeconds !== null) return refused('limited', waitSeconds)
   const factor = await users.secondFactor(user)
   if (factor === null) return { kind: 'right', factorId: null }
-  const asked = { user, factor, typed, ...provedOperator(user) }
+  const device = devices.open(sealedDeviceOf(request), user)
+  const provedOn = device?.factorId === factor.factorId ? device : null
+  const waitSeconds = await codeAttempts({ user, address, provedOn })
+  if (waitSeconds !== null) return refused('limited', waitSeconds)
+  const asked = { user, factor, typed, provedBefore: provedOn !== null, ...provedOperator(user) }
   const verdict = await checkSecondFactor(foundation, asked, Date.now())
   return verdict.kind === 'right' ? { kind: 'right', factorId: factor.factorId } : refused(verdict.kind)
 }
@@ -96,7 +98,7 @@ export const codeRefusal = ({ kind, retryAfterSeconds }: Exclude<CodeOutcome, { 
  * Where password, user or factor are others by now, there is no session, and the person begins anew.
  */
 export const beginSession = async (
-  { signIns, users, logger }: Dashboard,
+  { signIns, users, devices, logger }: Dashboard,
   request: FastifyRequest,
   reply: FastifyReply,
   { user, mark, factorId, knownDevice, device, next, way }: Entering & { readonly factorId: string | null },
@@ -117,7 +119,7 @@ export const beginSession = async (
     await request.session.destroy()
     return beginAnew(reply, next)
   }
-  if (device !== null) reply.setCookie(deviceCookie, device, deviceCookieOptions)
+  devices.keep(reply, user, { id: device.id, factorId })
   logger.info({ user, address, way }, 'dashboard: signed in')
   return reply.redirect(next, 303)
 }

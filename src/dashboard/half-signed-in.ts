@@ -20,8 +20,7 @@ const half = z.object({
   mark: z.string(),
   next: z.string(),
   knownDevice: z.boolean(),
-  /** What the device is given when the person is in. */
-  device: z.string().nullable(),
+  device: z.object({ id: z.string(), factorId: z.string().nullable() }),
   way: z.enum(['password', 'identity_provider']),
 })
 type Half = z.infer<typeof half>
@@ -44,7 +43,9 @@ export const createHalfSignedIn = (sealer: Sealer): HalfSignedIn => ({
     const sealed = request.cookies[halfCookie]
     const text = sealed === undefined ? null : sealer.open(sealed, context)
     if (text === null) return null
-    const kept = half.parse(JSON.parse(text))
+    const { data: kept } = half.safeParse(JSON.parse(text))
+    // Another release wrote it: the person begins again.
+    if (kept === undefined) return null
     const ageMs = nowMs - kept.atMs
     return ageMs >= 0 && ageMs <= lifetimeMs ? { ...kept, next: nextOf(kept.next) } : null
   },

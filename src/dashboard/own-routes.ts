@@ -5,13 +5,14 @@ import { changePassword } from '../administration/user-changes.ts'
 import { checkPassword } from '../administration/users.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { CommandRefused } from '../ledger/commit.ts'
+import { sealedDeviceOf } from './devices.ts'
 import { type Form, formOf } from './form.ts'
 import { withNext } from './given-password.ts'
 import { nextOf } from './next.ts'
 import { attemptOnce, type Dashboard, sendPage, viewerOf } from './page.ts'
 import type { FormFault } from './pages/layout.ts'
 import { ownPage } from './pages/own.ts'
-import { deviceCookie, endOtherSessions, sessionCookie, sessionsOf } from './session.ts'
+import { endOtherSessions, sessionCookie, sessionsOf } from './session.ts'
 
 /** One's own: role, password, sign-ins. */
 export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
@@ -70,7 +71,7 @@ export const checkPresentPassword = async (
 ): Promise<void> => {
   const verdict = await signIn({
     ...{ name: user, password: form.text('present'), address: callerAddress(request) },
-    device: request.cookies[deviceCookie],
+    device: sealedDeviceOf(request),
   })
   if (verdict.kind === 'limited')
     throw new CommandRefused(`too many attempts; try again in ${verdict.retryAfterSeconds} seconds`)

@@ -10,6 +10,7 @@ import type { PixelControls } from '../capabilities/index.ts'
 import type { Outside } from '../egress/outside.ts'
 import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
+import type { Devices } from './devices.ts'
 import type { Examination } from './examination.ts'
 import { type Form, faultOf, formOf } from './form.ts'
 import type { HalfSignedIn } from './half-signed-in.ts'
@@ -20,7 +21,7 @@ import type { FormFault, Viewer } from './pages/layout.ts'
 import type { Positions } from './positions.ts'
 import { type AccountRow, accountOf, type KeyRow, keyOf, rowsOf } from './queries.ts'
 import { formOwner } from './session.ts'
-import type { SignIn } from './sign-in.ts'
+import type { CodeAttempts, SignIn } from './sign-in.ts'
 import type { Asker, Works } from './works.ts'
 
 /** What every page needs: who looks, at which organization, and how a page is sent. */
@@ -34,8 +35,8 @@ export type Dashboard = {
   readonly foundation: Foundation
   readonly logger: Logger
   readonly signIn: SignIn
-  /** Null: a code of this account may be tried. Otherwise the seconds to wait. */
-  readonly codeAttempts: (user: string) => Promise<number | null>
+  readonly codeAttempts: CodeAttempts
+  readonly devices: Devices
   readonly halfSignedIn: HalfSignedIn
   readonly signIns: SignInEvents
   readonly users: UserDirectory

@@ -1,17 +1,17 @@
-import { randomUUID } from 'node:crypto'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import { passwordMark } from '../administration/users.ts'
 import { addressBlock, callerAddress } from '../guard/caller-address.ts'
 import type { Sealer } from '../guard/secrets.ts'
 import { createAttempts } from './attempts.ts'
+import { newDevice, sealedDeviceOf } from './devices.ts'
 import { enter } from './entering.ts'
 import { formOf } from './form.ts'
 import { type Errand, type IdentityProvider, ProviderAway } from './identity-provider.ts'
 import { nextOf } from './next.ts'
 import { csrfOf, type Dashboard, sendPage } from './page.ts'
 import { signInPage } from './pages/sign-in.ts'
-import { deviceCookie, providerCookie } from './session.ts'
+import { providerCookie } from './session.ts'
 
 /**
  * Signing in with a provider of identities. Whatever fails there ends at the sign-in page, where a password opens as before. A person
@@ -107,7 +107,7 @@ const goThere = async (parts: Parts, asked: Asked): Promise<FastifyReply> => {
   const base = parts.context.publicUrl ?? `${request.protocol}://${request.host}`
   try {
     const { url, errand } = await parts.provider.begin(new URL(callback, base).href)
-    const device = request.cookies[deviceCookie] ?? null
+    const device = sealedDeviceOf(request) ?? null
     const kept = { ...errand, next, device, atMs: Date.now() } satisfies KeptErrand
     reply.setCookie(providerCookie, parts.sealer.seal(JSON.stringify(kept), 'errand'), errandCookieOptions)
     return reply.header('cache-control', 'no-store').redirect(url, 303)
@@ -125,7 +125,7 @@ const errandOf = ({ sealer }: Parts, request: FastifyRequest): KeptErrand | null
 }
 
 const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise<FastifyReply> => {
-  const { logger, signIns, users } = parts.context
+  const { logger, signIns, users, devices, foundation } = parts.context
   const { request, reply, next } = asked
   const address = callerAddress(request)
   const at = request.url.indexOf('?')
@@ -142,11 +142,13 @@ const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise
       signIns.refused({ user, address, reason: standing.why === 'disabled' ? 'disabled' : 'wrong', way })
       return ended(parts, asked, 'nobody')
     }
-    const mark = await passwordMark(parts.context.foundation.pool, standing.user)
+    const mark = await passwordMark(foundation.pool, standing.user)
     if (mark === null) return ended(parts, asked, 'nobody')
+    // The same as for a sign-in by password: a device is known for one account.
+    const known = devices.open(errand.device, standing.user)
     return await enter(parts.context, request, reply, {
       ...{ user: standing.user, mark, next, way },
-      ...deviceOf(parts.context, standing.user, errand.device),
+      ...{ device: known ?? newDevice(), knownDevice: known !== null },
     })
   } catch (error) {
     return endedAway(parts, asked, error)
@@ -154,14 +156,3 @@ const comeBack = async (parts: Parts, asked: Asked, errand: KeptErrand): Promise
 }
 
 const way = 'identity_provider'
-
-/** The same as a sign-in by password makes: a device is known for one account. */
-const deviceOf = (
-  { foundation }: Dashboard,
-  user: string,
-  device: string | null,
-): { readonly device: string; readonly knownDevice: boolean } => {
-  const devices = foundation.secrets.sealer('dashboard device')
-  const known = device === null ? null : devices.open(device, user)
-  return { device: devices.seal(known ?? randomUUID(), user), knownDevice: known !== null }
-}

@@ -9,6 +9,7 @@ import { callRoutes } from './call-routes.ts'
 import { codeRoutes } from './code-routes.ts'
 import { creditRoutes } from './credit-routes.ts'
 import { dataRoutes } from './data-routes.ts'
+import { sealedDeviceOf } from './devices.ts'
 import { enter } from './entering.ts'
 import { eventRoutes } from './event-routes.ts'
 import { formOf } from './form.ts'
@@ -45,7 +46,7 @@ import { refundRoutes } from './refund-routes.ts'
 import { rerateRoutes } from './rerate-routes.ts'
 import { tellRows } from './rows.ts'
 import { secondFactorRoutes } from './second-factor-routes.ts'
-import { deviceCookie, sessionCookie } from './session.ts'
+import { sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
 import { statementRoutes } from './statement-routes.ts'
 import { usageRoutes } from './usage-routes.ts'
@@ -82,7 +83,7 @@ export const visitorRoutes = (pages: FastifyInstance, context: Dashboard): void 
       name,
       password: form.text('password'),
       address,
-      device: request.cookies[deviceCookie],
+      device: sealedDeviceOf(request),
     })
     if (verdict.kind === 'signed_in') {
       return enter(context, request, reply, { ...verdict, next, way: 'password' })

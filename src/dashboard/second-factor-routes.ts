@@ -6,6 +6,7 @@ import { removeSecondFactor, renewRecoveryCodes, setSecondFactor } from '../admi
 import { freshTotpSecret, totpAddress } from '../administration/totp.ts'
 import { recoveryCodesCount } from '../events/second-factors.ts'
 import { CommandRefused } from '../ledger/commit.ts'
+import { newDevice, sealedDeviceOf } from './devices.ts'
 import { checkCode, codeRefusal } from './entering.ts'
 import { type Form, formOf } from './form.ts'
 import { checkPresentPassword } from './own-routes.ts'
@@ -16,7 +17,7 @@ import { endOtherSessions } from './session.ts'
 
 /** One's own second factor. Each form asks for the password: a session that was left open is not enough. */
 export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): void => {
-  const { foundation, users } = context
+  const { foundation, users, devices } = context
   const path = '/me/second-factor'
 
   pages.get(path, async (request, reply) => {
@@ -38,7 +39,12 @@ export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): 
       await endOtherSessions(foundation.pool, viewer.user, request.session.sessionId)
       return set
     })
-    if ('done' in outcome) return sendPage(reply, recoveryCodesPage({ viewer, codes: outcome.done.codes }))
+    if ('done' in outcome) {
+      const { codes, factorId } = outcome.done
+      const device = devices.open(sealedDeviceOf(request), viewer.user) ?? newDevice()
+      devices.keep(reply, viewer.user, { ...device, factorId })
+      return sendPage(reply, recoveryCodesPage({ viewer, codes }))
+    }
     reply.code(422)
     const { fault } = outcome
     return sendSetUp(context, request, reply, { secret: secret ?? freshTotpSecret(), fault })

@@ -25,18 +25,8 @@ declare module 'fastify' {
 export const sessionLifetimeMs = 12 * 60 * 60 * 1_000
 export const sessionCookie = 'dashboard_session'
 export const formCookie = 'dashboard_form'
-/** Remembers that a person signed in here before; opens nothing. */
-export const deviceCookie = 'dashboard_device'
 /** What a sign-in with a provider remembers until the person is back. */
 export const providerCookie = 'dashboard_provider'
-/** Browsers keep no cookie longer than 400 days (RFC 6265bis). Every sign-in begins them anew. */
-export const deviceCookieOptions = {
-  path: '/',
-  httpOnly: true,
-  sameSite: 'strict',
-  secure: 'auto',
-  maxAge: 400 * 24 * 60 * 60,
-} as const
 
 const hashOf = (sessionId: string): Buffer => createHash('sha256').update(sessionId).digest()
 

@@ -1,10 +1,9 @@
-import { randomUUID } from 'node:crypto'
 import type { UserDirectory } from '../administration/user-directory.ts'
 import { passwordIsRight, passwordMark, userNameMax } from '../administration/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { addressBlock } from '../guard/caller-address.ts'
-import type { Sealer } from '../guard/secrets.ts'
 import { type Attempts, createAttempts } from './attempts.ts'
+import { type Device, type Devices, newDevice } from './devices.ts'
 
 /** Who may sign in: user name and password, and not too many guesses. */
 
@@ -15,8 +14,7 @@ type SignInVerdict =
       readonly user: string
       /** Of the password that was right. */
       readonly mark: string
-      /** What this device sends with its next attempt. */
-      readonly device: string
+      readonly device: Device
       /** That person had signed in on it before. */
       readonly knownDevice: boolean
     }
@@ -29,7 +27,7 @@ export type SignIn = (attempt: {
   readonly name: string
   readonly password: string
   readonly address: string
-  /** What the device was given when a person signed in on it; undefined on one that is new. */
+  /** The device's cookie; undefined on one that is new. */
   readonly device: string | undefined
 }) => Promise<SignInVerdict>
 
@@ -42,7 +40,7 @@ export type SignIn = (attempt: {
 export const createSignIn = (
   foundation: Pick<Foundation, 'pool' | 'secrets'>,
   users: UserDirectory,
-  sealer: Sealer,
+  devicesKnown: Devices,
 ): SignIn => {
   const { pool } = foundation
   const attempts = (what: string): Attempts =>
@@ -51,11 +49,11 @@ export const createSignIn = (
   return async ({ name, password, address, device }) => {
     const account = name.slice(0, userNameMax)
     // A device is known for one account. It is sealed, so no one can make one up and thereby get a limit of their own.
-    const known = device === undefined ? null : sealer.open(device, account)
+    const known = devicesKnown.open(device, account)
     const waitSeconds =
       known === null
         ? ((await addresses(addressBlock(address))) ?? (await accounts(account)))
-        : await devices(known)
+        : await devices(known.id)
     if (waitSeconds !== null) return { kind: 'limited', user: null, retryAfterSeconds: waitSeconds }
     // Before: of a password that is changed in between, the older mark begins no session.
     const mark = await passwordMark(pool, name)
@@ -65,12 +63,25 @@ export const createSignIn = (
     if (standing.kind === 'refused' && standing.why === 'missing') return { kind: 'wrong', user: null }
     if (!right || mark === null) return { kind: 'wrong', user: name }
     if (standing.kind === 'refused') return { kind: 'disabled', user: name }
-    // The same device keeps its name: signing in again and again earns no further limits.
-    const own = sealer.seal(known ?? randomUUID(), account)
-    return { kind: 'signed_in', user: name, mark, device: own, knownDevice: known !== null }
+    // The same device keeps its id: signing in again and again earns no further limits.
+    return { kind: 'signed_in', user: name, mark, device: known ?? newDevice(), knownDevice: known !== null }
   }
 }
 
-/** Codes of a second factor, which come after the right password: as many for each account as passwords. */
-export const createCodeAttempts = (foundation: Pick<Foundation, 'pool' | 'secrets'>): Attempts =>
-  createAttempts(foundation, { what: 'code', perMinute: attemptsPerMinute })
+/**
+ * Codes of a second factor, which are asked for after the right password. A device on which this factor was proved before has its own
+ * count. Others count per address and account: guesses made elsewhere do not use up the owner's attempts. What bounds guessing is
+ * the number of wrong codes a day, which `checkSecondFactor` counts per account.
+ */
+export type CodeAttempts = (attempt: {
+  readonly user: string
+  readonly address: string
+  /** Null: the factor was not proved on this device before. */
+  readonly provedOn: Device | null
+}) => Promise<number | null>
+
+export const createCodeAttempts = (foundation: Pick<Foundation, 'pool' | 'secrets'>): CodeAttempts => {
+  const attempts = createAttempts(foundation, { what: 'code', perMinute: attemptsPerMinute })
+  return ({ user, address, provedOn }) =>
+    attempts(provedOn === null ? `address/${addressBlock(address)}/${user}` : `device/${provedOn.id}`)
+}

@@ -66,8 +66,8 @@ const logged = async (user = 'ada') => {
   if (factor === null) throw new Error('no factor')
   return factor
 }
-const check = async (typed: string, { atMs = nowMs, by = secrets } = {}) =>
-  checkSecondFactor(parts(by), { user: 'ada', factor: await logged(), typed, actor }, atMs)
+const check = async (typed: string, { atMs = nowMs, by = secrets, provedBefore = false } = {}) =>
+  checkSecondFactor(parts(by), { user: 'ada', factor: await logged(), typed, provedBefore, actor }, atMs)
 const events = (type: string) =>
   memory
     .eventsOf('operator')
@@ -123,6 +123,21 @@ describe('a code of the app', () => {
     for (const typed of [codeAt(nowMs, freshTotpSecret()), codeAt(nowMs - 2 * stepMs), '\u0000', '12345'])
       expect(await check(typed)).toEqual({ kind: 'wrong' })
   })
+
+  test.each([true, false])(
+    'a hundred wrong ones a day where it was proved before (%s) leave the others their hundred: 200 guesses in all',
+    async (provedBefore) => {
+      for (let tried = 0; tried < 100; tried++)
+        expect(await check('00000x', { provedBefore })).toEqual({ kind: 'wrong' })
+      expect(await check(codeAt(nowMs), { provedBefore })).toEqual({ kind: 'limited' })
+      const other = { provedBefore: !provedBefore }
+      for (let tried = 0; tried < 99; tried++) expect(await check('00000x', other)).toEqual({ kind: 'wrong' })
+      expect(await check(codeAt(nowMs), other)).toMatchObject({ kind: 'right' })
+      expect(await check('00000x', other)).toEqual({ kind: 'wrong' })
+      expect(await check('00000x', other)).toEqual({ kind: 'limited' })
+      expect(await check('00000x', { provedBefore })).toEqual({ kind: 'limited' })
+    },
+  )
 
   test('after a hundred wrong ones in a day no more are compared, in whatever process; recovery codes go on', async () => {
     for (let tried = 0; tried < 100; tried++) expect(await check('00000x')).toEqual({ kind: 'wrong' })
