@@ -31,6 +31,12 @@ const list = (text: string): string[] =>
     .map((part) => part.trim())
     .filter((part) => part !== '')
 
+const cidrBlocks = z
+  .string()
+  .transform(list)
+  .pipe(z.array(z.string().refine(isCidr, 'CIDR blocks such as 10.1.0.0/16')).max(100))
+  .default([])
+
 /**
  * One hyphen, at the end: so no prefix begins with another one. Never the category of streams of ours: those of a service
  * without a prefix would be taken for those of one that has it.
@@ -170,11 +176,8 @@ const variables = z.object({
     .regex(/^<?[\x21-\x3b\x3d\x3f-\x7e]{0,254}>?$/, 'an e-mail address, or <> for none')
     .default('<>'),
   EMAIL_PROBE: z.enum(['on', 'off']).default('on'),
-  EGRESS_ALLOW: z
-    .string()
-    .transform(list)
-    .pipe(z.array(z.string().refine(isCidr, 'CIDR blocks such as 10.1.0.0/16')).max(100))
-    .default([]),
+  SMTP_ALLOW: cidrBlocks,
+  EGRESS_ALLOW: cidrBlocks,
   PROFILE_PROVIDER: z
     .string()
     .transform(list)

@@ -28,8 +28,9 @@ export const webhookEventsOf = (names: readonly string[], organizationId: string
 }
 
 /**
- * An address messages may be sent to: https, and http only where `EGRESS_ALLOW` exempts addresses. Whether the name leads
- * to an address that may be dialled is checked whenever it is. Throws `InputFault`.
+ * An address messages may be sent to: https on port 443 of an address of the Internet. `exemptions`: the webhook is the operator's own and
+ * `EGRESS_ALLOW` names addresses, where http and other ports are allowed too. Whether the name leads to an address that may be dialled is
+ * checked whenever a message is sent. Throws `InputFault`.
  */
 export const webhookUrlOf = (
   text: string,
@@ -49,16 +50,11 @@ export const webhookUrlOf = (
       'it must not hold a name or password: messages are signed, and the secret in the path is yours to choose',
     )
   if (url.protocol !== 'https:' && !(url.protocol === 'http:' && exemptions))
-    return refuse('it must begin with https:// (http:// is for addresses that EGRESS_ALLOW names)')
+    return refuse('it must begin with https://')
   if (url.port !== '' && !exemptions)
-    return refuse(
-      `port ${url.port} is not allowed: other ports than 443 are for addresses that EGRESS_ALLOW names`,
-    )
+    return refuse(`port ${url.port} is not allowed: messages are sent to port 443`)
   const host = url.hostname.replace(/^\[|\]$/g, '')
-  if (isIP(host) !== 0 && !guard.mayDial(host))
-    return refuse(
-      `${host} is not an address of the Internet; EGRESS_ALLOW exempts addresses of your own network`,
-    )
+  if (isIP(host) !== 0 && !guard.mayDial(host)) return refuse(`${host} is not an address of the Internet`)
   url.hash = ''
   return url
 }

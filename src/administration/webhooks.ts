@@ -1,14 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { ulid } from 'ulid'
-import type { PostAnswer, PostRequest } from '../egress/post.ts'
 import { uuidV5 } from '../event-log/event-id.ts'
 import type { DomainEventOf } from '../events/catalogue.ts'
 import type { WebhookEvent } from '../events/webhooks.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/command.ts'
 import { payloadOf } from '../webhooks/outbox.ts'
-import { type Receiver, resultText, sendOnce, webhookSealPurpose } from '../webhooks/send.ts'
+import { type Receiver, resultText, type Sending, sendOnce, webhookSealPurpose } from '../webhooks/send.ts'
 import { secretBytes, secretText } from '../webhooks/signature.ts'
 import { balance } from './credits.ts'
 import { recordOperation } from './operator-events.ts'
@@ -95,7 +94,6 @@ export const toldOf = ({ webhook_id, organization_id, url }: WebhookRow) => ({
 })
 
 export type WebhookRow = Receiver & {
-  readonly organization_id: string | null
   readonly events: readonly WebhookEvent[]
   readonly created_at: Date
   readonly failing_since: Date | null
@@ -222,11 +220,7 @@ export const resendDelivery = async (
  */
 export const testWebhook = async (
   { pool, eventLog, secrets }: Webhooks,
-  {
-    webhookId,
-    post,
-    actor,
-  }: { webhookId: string; post: (request: PostRequest) => Promise<PostAnswer>; actor: string },
+  { webhookId, outside, actor }: { webhookId: string; outside: Sending['outside']; actor: string },
 ): Promise<{ delivered: boolean; result: string; ms: number; enabled: boolean }> => {
   const webhook = await webhookOf(pool, webhookId)
   const atMs = Date.now()
@@ -238,7 +232,7 @@ export const testWebhook = async (
   }
   const sealer = secrets.sealer(webhookSealPurpose)
   const started = performance.now()
-  const answer = await sendOnce({ sealer, post }, webhook, message)
+  const answer = await sendOnce({ sealer, outside }, webhook, message)
   const ms = Math.round(performance.now() - started)
   const delivered = answer.kind === 'answered' && answer.status >= 200 && answer.status < 300
   const enabled = delivered && webhook.disabled_at !== null

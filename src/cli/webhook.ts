@@ -20,10 +20,13 @@ import { webhookChangeCommands, webhookParameter } from './webhook-changes.ts'
 
 const wantedOf = ({ config }: Pick<CommandContext, 'config'>, given: Given) => {
   const organizationId = given.text('org') ?? null
-  const url = webhookUrlOf(given.required('url'), {
-    guard: openOutside(config).guard,
-    exemptions: config.EGRESS_ALLOW.length > 0,
-  })
+  const { guard, operatorGuard } = openOutside(config)
+  const url = webhookUrlOf(
+    given.required('url'),
+    organizationId === null
+      ? { guard: operatorGuard, exemptions: config.EGRESS_ALLOW.length > 0 }
+      : { guard, exemptions: false },
+  )
   return { organizationId, url, events: webhookEventsOf(listOf(given.required('events')), organizationId) }
 }
 
@@ -178,9 +181,9 @@ const test: Command = {
   },
   run: async ({ config, foundation }, given) => {
     const webhookId = given.required('webhook')
-    const { post } = openOutside(config)
+    const outside = openOutside(config)
     const open = await foundation()
-    const tested = await testWebhook(open, { webhookId, post, ...open.operator })
+    const tested = await testWebhook(open, { webhookId, outside, ...open.operator })
     const { delivered, result, ms, enabled } = tested
     return {
       json: { webhook_id: webhookId, delivered, result, milliseconds: ms, enabled_again: enabled },

@@ -20,7 +20,7 @@ import { faultShown } from './faults.ts'
 import { createHalfSignedIn, halfCookie } from './half-signed-in.ts'
 import { createIdentityProvider, type ProviderSettings } from './identity-provider.ts'
 import { invitationRoutes } from './invitation-routes.ts'
-import { type Dashboard, PageMissing, sendPage, type WebhooksOutside } from './page.ts'
+import { type Dashboard, PageMissing, sendPage } from './page.ts'
 import { faultPage } from './pages/fault.ts'
 import { openPositions } from './positions.ts'
 import { providerRoutes } from './provider-routes.ts'
@@ -43,7 +43,7 @@ type DashboardOptions = {
   readonly insecureCookies?: boolean
   readonly twoPerson: boolean
   readonly apiUrl?: string | null
-  readonly outside: WebhooksOutside
+  readonly outside: Dashboard['outside']
   /** Where pixel hits are counted; undefined: in the database. */
   readonly redisUrl?: string | undefined
   readonly publicUrl?: string | null

@@ -26,11 +26,6 @@ import type { Asker, Works } from './works.ts'
 
 /** What every page needs: who looks, at which organization, and how a page is sent. */
 
-export type WebhooksOutside = Pick<Outside, 'guard' | 'post'> & {
-  /** `EGRESS_ALLOW` exempts some addresses. */
-  readonly exemptions: boolean
-}
-
 export type Dashboard = {
   readonly foundation: Foundation
   readonly logger: Logger
@@ -60,7 +55,7 @@ export type Dashboard = {
   /** What to type before anyone can sign in; nothing from the first user on. */
   readonly firstSteps: () => Promise<readonly FirstStep[]>
   /** Where messages to webhooks may be sent, and how. */
-  readonly outside: WebhooksOutside
+  readonly outside: Pick<Outside, 'guard' | 'post' | 'postOwn'>
   readonly pixel: PixelControls
   readonly dataSources: () => Promise<FoundData>
 }

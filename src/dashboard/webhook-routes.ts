@@ -79,7 +79,7 @@ const listRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     const outcome = await attemptOnce(context, request, async (form) =>
       createWebhook(foundation, {
         organizationId: account.organization_id,
-        url: webhookUrlOf(form.text('url'), outside),
+        url: webhookUrlOf(form.text('url'), { guard: outside.guard, exemptions: false }),
         events: webhookEventsOf(form.list('events'), account.organization_id),
         ...provedOperator(viewer.user),
       }),
@@ -196,7 +196,7 @@ const testRoute = (pages: FastifyInstance, context: Dashboard): void => {
         testing.add(account.organization_id)
         try {
           const tested = await testWebhook(foundation, {
-            ...{ webhookId: webhook.webhook_id, post: outside.post },
+            ...{ webhookId: webhook.webhook_id, outside },
             ...provedOperator(viewer.user),
           })
           return { page: (of) => webhookTestedPage({ viewer: of, account, webhook, tested }) }

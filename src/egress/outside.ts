@@ -4,31 +4,45 @@ import { hostsOf } from './hosts.ts'
 import { fetchBounded, type PageAnswer, type PageRequest } from './page.ts'
 import { type PostAnswer, type PostRequest, postBounded } from './post.ts'
 
-/** The ways out of this process, shared by all that use them: one guard, one resolver with one cache. */
+/** The ways out of this process. They differ in who chose the address: only the operator's own choices may be exempt from the guard. */
 export type Outside = {
+  /** For addresses that partners and strangers name. It exempts none. */
   readonly guard: EgressGuard
+  /** For addresses in the operator's configuration: `EGRESS_ALLOW` exempts some. */
+  readonly operatorGuard: EgressGuard
+  /** For mail servers, which the domain of an e-mail address names: `SMTP_ALLOW` exempts some. */
+  readonly mailGuard: EgressGuard
   readonly dns: Dns
   /** For pages of strangers: at most `pagesMax` at a time, the others wait. */
   readonly fetchPage: (request: PageRequest) => Promise<PageAnswer>
   /** For a source the operator chose: as many at a time as the caller asks for. */
   readonly fetchUpstream: (request: PageRequest) => Promise<PageAnswer>
-  /** For messages to strangers: as many at a time as the caller sends. */
+  /** For messages to partners: as many at a time as the caller sends. */
   readonly post: (request: PostRequest) => Promise<PostAnswer>
+  /** For messages to the operator's own webhooks. */
+  readonly postOwn: (request: PostRequest) => Promise<PostAnswer>
 }
 
 /** A hostile page may take this many times its decoded maximum before it is let go. */
 const pagesMax = 16
 const pagesWaitingMax = 256
 
-export const createOutside = ({ guard, dns }: Pick<Outside, 'guard' | 'dns'>): Outside => {
-  const dialling = { guard, resolveHost: hostsOf(dns) }
+export const createOutside = ({
+  guard,
+  operatorGuard,
+  mailGuard,
+  dns,
+}: Pick<Outside, 'guard' | 'operatorGuard' | 'mailGuard' | 'dns'>): Outside => {
+  const resolveHost = hostsOf(dns)
+  const dialling = { guard, resolveHost }
+  const asOperator = { guard: operatorGuard, resolveHost }
   const waiting = new Set<() => void>()
   let fetching = 0
   return {
-    guard,
-    dns,
-    fetchUpstream: (request) => fetchBounded(request, dialling),
+    ...{ guard, operatorGuard, mailGuard, dns },
+    fetchUpstream: (request) => fetchBounded(request, asOperator),
     post: (request) => postBounded(request, dialling),
+    postOwn: (request) => postBounded(request, asOperator),
     fetchPage: async (request) => {
       const startedMs = performance.now()
       if (fetching < pagesMax) fetching += 1

@@ -1,9 +1,8 @@
-import type { Readable } from 'node:stream'
 import { addressesToDial, clientTo, type Dialling, failureToReach, type NoPage, refusalOf } from './dial.ts'
 
 /**
- * One message to a stranger's web server. The answer is its status; of its body the beginning is read and a body
- * without end, or a slow one, changes nothing. Redirects are not followed: they are an answer like another, and the
+ * One message to a stranger's web server. The answer is its status. The body is not read: it is of no use to us, and
+ * must not be shown to whoever chose the address. Redirects are not followed: they are an answer like another, and the
  * message is for the server it was addressed to. As everywhere, what fails outside is an answer and never thrown.
  *
  * Without TLS only exempt addresses are dialled (`EGRESS_ALLOW`).
@@ -17,14 +16,7 @@ export type PostRequest = {
   readonly signal?: AbortSignal | undefined
 }
 
-/** `text` is the beginning of the body, as UTF-8. */
-export type PostAnswer =
-  | { readonly kind: 'answered'; readonly status: number; readonly text: string }
-  | NoPage
-
-const textBytesMax = 1_024
-/** The status has been heard by then: there is no reason to wait long for words. */
-const textWaitMs = 1_000
+export type PostAnswer = { readonly kind: 'answered'; readonly status: number } | NoPage
 
 export const postBounded = async (request: PostRequest, dialling: Dialling): Promise<PostAnswer> => {
   const url = URL.parse(request.url)
@@ -49,29 +41,11 @@ export const postBounded = async (request: PostRequest, dialling: Dialling): Pro
       signal,
     })
     body.on('error', () => undefined)
-    return { kind: 'answered', status, text: await beginningOf(body) }
+    body.destroy()
+    return { kind: 'answered', status }
   } catch (error) {
     return failureToReach(error, target)
   } finally {
     await client.destroy()
   }
-}
-
-const beginningOf = async (body: Readable): Promise<string> => {
-  const chunks: Buffer[] = []
-  let bytes = 0
-  const enough = setTimeout(() => body.destroy(), textWaitMs)
-  try {
-    for await (const chunk of body) {
-      if (!(chunk instanceof Uint8Array)) break
-      chunks.push(Buffer.from(chunk))
-      bytes += chunk.length
-      if (bytes >= textBytesMax) break
-    }
-  } catch {
-    // What came until then is told.
-  } finally {
-    clearTimeout(enough)
-  }
-  return Buffer.concat(chunks).subarray(0, textBytesMax).toString('utf8')
 }

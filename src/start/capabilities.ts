@@ -83,9 +83,11 @@ const opened = async (capability: AnyCapability, ports: CapabilityPorts<Config>)
 }
 
 /** Throws `ConfigError`. */
-export const openOutside = ({ DNS_SERVERS, EGRESS_ALLOW }: Config): Outside =>
+export const openOutside = ({ DNS_SERVERS, EGRESS_ALLOW, SMTP_ALLOW }: Config): Outside =>
   createOutside({
-    guard: naming('EGRESS_ALLOW', () => createEgressGuard({ allow: EGRESS_ALLOW })),
+    guard: createEgressGuard({ allow: [] }),
+    operatorGuard: naming('EGRESS_ALLOW', () => createEgressGuard({ allow: EGRESS_ALLOW })),
+    mailGuard: naming('SMTP_ALLOW', () => createEgressGuard({ allow: SMTP_ALLOW })),
     dns: naming('DNS_SERVERS', () => createDns({ servers: DNS_SERVERS ?? null, clock: performance })),
   })
 

@@ -63,7 +63,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
     const host = hostOf('dashboard', reach, options)
     const insecureCookies = INSECURE_COOKIES === '1'
     if (insecureCookies) logger.warn('INSECURE_COOKIES: a sign-in over plain HTTP can be listened to')
-    const outside = { ...openOutside(config), exemptions: config.EGRESS_ALLOW.length > 0 }
+    const outside = openOutside(config)
     host.register(
       dashboard(foundation, logger, {
         ...{ insecureCookies, twoPerson: twoPersonOf(config), apiUrl: config.API_URL ?? apiUrl, outside },

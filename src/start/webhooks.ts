@@ -42,7 +42,7 @@ export const openWebhooks = (
   const sending: Sending = {
     ...{ pool, logger, clock: Date, chance: Math.random },
     sealer: secrets.sealer(webhookSealPurpose),
-    post: openOutside(config).post,
+    outside: openOutside(config),
     observe: meterWebhooks(metrics, foundation),
     signal: ending.signal,
   }

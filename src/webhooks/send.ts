@@ -1,5 +1,6 @@
 import type pg from 'pg'
-import type { PostAnswer, PostRequest } from '../egress/post.ts'
+import type { Outside } from '../egress/outside.ts'
+import type { PostAnswer } from '../egress/post.ts'
 import type { Sealer } from '../guard/secrets.ts'
 import { type Verdict, verdictOf } from './schedule.ts'
 import { type Message, signedHeaders } from './signature.ts'
@@ -13,7 +14,7 @@ export type Sending = {
   readonly pool: pg.Pool
   /** `webhookSealPurpose`. */
   readonly sealer: Sealer
-  readonly post: (request: PostRequest) => Promise<PostAnswer>
+  readonly outside: Pick<Outside, 'post' | 'postOwn'>
   readonly clock: { now(): number }
   /** From 0 to 1. */
   readonly chance: () => number
@@ -36,11 +37,12 @@ const roundMessagesMax = 50
 const roundMsMax = 20_000
 /** Longer than a round with its last attempt: only a process that died holds a webhook this long. */
 const busyMs = 60_000
-const resultCharsMax = 300
 
 /** Where a message goes, and the secrets it is signed with: for a while after a change also the former one. */
 export type Receiver = {
   readonly webhook_id: string
+  /** Null: the operator's own, which alone may be sent to addresses that `EGRESS_ALLOW` exempts. */
+  readonly organization_id: string | null
   readonly url: string
   readonly sealed_secret: string
   readonly former_sealed_secret: string | null
@@ -49,23 +51,21 @@ export type Receiver = {
 
 type Claimed = Receiver & { readonly failing_since: Date | null }
 
-/** What came back, for people: never more than a line, and nothing that moves their cursor. */
-export const resultText = (answer: PostAnswer): string => {
-  if (answer.kind !== 'answered') return `${answer.kind} ${answer.detail}`
-  const text = answer.text.replaceAll(/[\p{C}\p{Z}]+/gu, ' ').trim()
-  return `${answer.status}${text === '' ? '' : ` ${text}`}`.slice(0, resultCharsMax)
-}
+/** What came back, for people. */
+export const resultText = (answer: PostAnswer): string =>
+  answer.kind === 'answered' ? String(answer.status) : `${answer.kind} ${answer.detail}`
 
 /** Signs a message and sends it. A secret that cannot be opened is a failure like another. */
 export const sendOnce = async (
-  { sealer, post, signal }: Pick<Sending, 'sealer' | 'post' | 'signal'>,
-  { webhook_id: id, url, sealed_secret, former_sealed_secret, former_until }: Receiver,
+  { sealer, outside, signal }: Pick<Sending, 'sealer' | 'outside' | 'signal'>,
+  { webhook_id: id, organization_id, url, sealed_secret, former_sealed_secret, former_until }: Receiver,
   message: Message,
 ): Promise<PostAnswer> => {
   const secret = sealer.open(sealed_secret, id)
   if (secret === null) return { kind: 'refused', detail: 'secret' }
   const counts = former_sealed_secret !== null && (former_until?.getTime() ?? 0) > message.atMs
   const former = counts ? sealer.open(former_sealed_secret, id) : null
+  const post = organization_id === null ? outside.postOwn : outside.post
   return post({
     url,
     headers: {
@@ -142,7 +142,7 @@ const claim = async (
     `update webhook_endpoints set busy_until = $3
       where webhook_id = $1 and disabled_at is null and paused_at is null and (busy_until is null or busy_until < $2)
         and (failing_since is not null) = $4
-     returning webhook_id, url, sealed_secret, former_sealed_secret, former_until, failing_since`,
+     returning webhook_id, organization_id, url, sealed_secret, former_sealed_secret, former_until, failing_since`,
     [webhookId, new Date(nowMs), new Date(nowMs + busyMs), failing],
   )
   return rows[0] ?? null

@@ -54,6 +54,7 @@ export const openDashboardHost = async ({
   examine = async () => [],
   lateAfterMs = 10_000,
   apiUrl = null,
+  partnersAsOperator = false,
   beside = null,
 }: {
   reach?: Reach
@@ -67,6 +68,8 @@ export const openDashboardHost = async ({
   examine?: () => Promise<readonly Finding[]>
   lateAfterMs?: number
   apiUrl?: string | null
+  /** Webhooks of partners are sent as the operator's own, so that `EGRESS_ALLOW` lets them reach a receiver on the loopback. */
+  partnersAsOperator?: boolean
   /** Over whose database, as another process of the same installation; that one closes last. */
   beside?: DashboardHost | null
 } = {}): Promise<DashboardHost> => {
@@ -124,7 +127,8 @@ export const openDashboardHost = async ({
     [...open.formsOn('dashboard'), ...forms],
     reach,
   )
-  const outside = { ...openOutside(config), exemptions: config.EGRESS_ALLOW.length > 0 }
+  const ways = openOutside(config)
+  const outside = partnersAsOperator ? { ...ways, post: ways.postOwn } : ways
   host.register(
     dashboard(foundation, logger, {
       ...{ insecureCookies, twoPerson: twoPersonOf(config), outside, provider },

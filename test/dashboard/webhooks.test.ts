@@ -1,4 +1,4 @@
-/** The webhooks of an organization on the dashboard, with a receiver on the loopback, which `EGRESS_ALLOW` names. */
+/** The webhooks of an organization on the dashboard, with a receiver on the loopback. */
 import { once } from 'node:events'
 import { createServer, type IncomingHttpHeaders, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -23,8 +23,10 @@ let status = 204
 const received: { readonly headers: IncomingHttpHeaders; readonly body: string }[] = []
 let [ours, theirs, base] = ['', '', '']
 let partner: Browser
+let pia: Parameters<typeof userWhoChose>[1]
 let ada: Browser
 const actor = 'cli:setup'
+const environment = { EGRESS_ALLOW: '127.0.0.1' }
 
 beforeAll(async () => {
   receiver = createServer(async (request, response) => {
@@ -36,17 +38,19 @@ beforeAll(async () => {
   receiver.listen(0, '127.0.0.1')
   await once(receiver, 'listening')
   hooks = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/a-secret-path`
-  room = await openDashboardHost({ environment: { EGRESS_ALLOW: '127.0.0.1' } })
+  room = await openDashboardHost({ environment, partnersAsOperator: true })
   const organization = (name: string) =>
     createOrganization(room.foundation, { name, overdraftLimit: 0n, actor })
   ours = (await organization('Ours')).organizationId
   theirs = (await organization('Theirs')).organizationId
   base = `/organizations/${ours}/webhooks`
   await room.caughtUp()
-  const person = (name: string, role: 'admin' | 'partner', organizationId: string | null) =>
-    userWhoChose(room, { name, role, organizationId, actor })
-  ada = await signedIn(room, await person('ada', 'admin', null))
-  partner = await signedIn(room, await person('pia', 'partner', ours))
+  pia = { name: 'pia', role: 'partner', organizationId: ours, actor }
+  ada = await signedIn(
+    room,
+    await userWhoChose(room, { name: 'ada', role: 'admin', organizationId: null, actor }),
+  )
+  partner = await signedIn(room, await userWhoChose(room, pia))
 })
 afterAll(async () => {
   await room?.close()
@@ -93,7 +97,8 @@ const messageTo = async (webhookId: string, state: 'dead' | 'pending' | 'deliver
 
 describe('adding a webhook', () => {
   test('shows its secret once, is put down with who did it, and lists its host without the path', async () => {
-    const added = await partner.submit(base, { url: hooks, events: ['balance.low', 'key.expiring'] })
+    const url = 'https://hooks.example.com/a-secret-path'
+    const added = await partner.submit(base, { url, events: ['balance.low', 'key.expiring'] })
     expect(added.statusCode).toBe(200)
     const [id, secret] = [idIn(added.body), secretIn(added.body)]
     expect(secret).toMatch(/^whsec_[A-Za-z0-9+/=]{44}$/)
@@ -167,7 +172,9 @@ describe('a test message', () => {
     const { webhookId, secret } = await made(ours)
     const page = `${base}/${webhookId}`
     status = 500
-    expect(await tested(partner, page)).toContain('500 &lt;b&gt;said&lt;/b&gt;')
+    const shown = await tested(partner, page)
+    expect(shown).toMatch(/gave, after \d+ ms: 500</)
+    expect(shown).not.toContain('said')
     const { headers, body } = received[0] ?? { headers: {}, body: '' }
     const [id, atMs] = [String(headers['webhook-id']), Number(headers['webhook-timestamp']) * 1_000]
     expect(headers).toMatchObject(signedHeaders(secret, { id, atMs, body }))
@@ -186,6 +193,32 @@ describe('a test message', () => {
     const { webhookId } = await made(ours, 'https://[::1]:9/x')
     expect(await tested(partner, `${base}/${webhookId}`)).toContain('was not delivered')
     expect(received).toEqual([])
+  })
+})
+
+describe('what EGRESS_ALLOW exempts', () => {
+  test.each([
+    ['the partner', () => partner],
+    ['an admin', () => ada],
+  ])('no webhook of an organization can be made for by %s', async (_, browserOf) => {
+    const urls = [hooks, hooks.replace('http:', 'https:'), 'https://127.0.0.1/x']
+    for (const url of urls) {
+      const { statusCode } = await browserOf().submit(base, { url, events: ['checkpoint'] })
+      expect([url, statusCode]).toEqual([url, 422])
+    }
+  })
+
+  test('is dialled for no webhook of an organization, whatever its name leads to by now', async () => {
+    const { webhookId } = await made(ours)
+    const strict = await openDashboardHost({ environment, beside: room })
+    try {
+      const browser = await signedIn(strict, await userWhoChose(room, { ...pia, name: 'pim' }))
+      const shown = await tested(browser, `${base}/${webhookId}`)
+      expect(shown).toMatch(/gave, after \d+ ms: refused address</)
+      expect(received).toEqual([])
+    } finally {
+      await strict.close()
+    }
   })
 })
 

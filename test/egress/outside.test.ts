@@ -3,9 +3,11 @@ import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { parseConfig } from '../../src/config.ts'
 import { createDns } from '../../src/egress/dns.ts'
 import { createEgressGuard } from '../../src/egress/guard.ts'
 import { createOutside, type Outside } from '../../src/egress/outside.ts'
+import { openOutside } from '../../src/start/capabilities.ts'
 
 const pagesMax = 16
 /** Longer than any test here lasts. */
@@ -52,6 +54,8 @@ beforeEach(async () => {
   server = await openServer()
   outside = createOutside({
     guard: createEgressGuard({ allow: ['127.0.0.0/8'] }),
+    operatorGuard: createEgressGuard({ allow: [] }),
+    mailGuard: createEgressGuard({ allow: [] }),
     dns: createDns({ servers: ['127.0.0.1:1'], clock: performance }),
   })
 })
@@ -142,3 +146,21 @@ const takeAllAgain = async (): Promise<void> => {
   for (const _ of pages) server.answerOne()
   await Promise.all(pages)
 }
+
+test('EGRESS_ALLOW serves what the operator configured, SMTP_ALLOW mail servers, and neither what strangers name', async () => {
+  const ways = openOutside(
+    parseConfig({ EGRESS_ALLOW: '127.0.0.1', SMTP_ALLOW: '10.1.0.0/16', DNS_SERVERS: '127.0.0.1:1' }),
+  )
+  const allows = (guard: Outside['guard']) => ['127.0.0.1', '10.1.2.3'].filter(guard.mayDial)
+  expect(allows(ways.guard)).toEqual([])
+  expect(allows(ways.operatorGuard)).toEqual(['127.0.0.1'])
+  expect(allows(ways.mailGuard)).toEqual(['10.1.2.3'])
+  const got = { url: server.url, accept: ['text/html'], deadlineMs: plentyMs }
+  const sent = { url: server.url, headers: {}, body: '', deadlineMs: plentyMs }
+  const refused = { kind: 'refused', detail: 'address' }
+  expect([await ways.fetchPage(got), await ways.post(sent)]).toEqual([refused, refused])
+  const reached = [ways.fetchUpstream(got), ways.postOwn(sent)]
+  await asked(2)
+  for (const _ of reached) server.answerOne()
+  expect((await Promise.all(reached)).map(({ kind }) => kind)).toEqual(['page', 'answered'])
+})

@@ -65,7 +65,7 @@ const post = (
   )
 
 describe('a message', () => {
-  test('arrives as it is, and its answer is a status with the beginning of the text', async () => {
+  test('arrives as it is, and its answer is a status without any text', async () => {
     let seen: unknown
     const { port } = await web(async (request, response) => {
       const chunks: Buffer[] = []
@@ -74,11 +74,7 @@ describe('a message', () => {
       seen = [method, url, headers['x-own'], headers.host, Buffer.concat(chunks).toString()]
       response.writeHead(202, { 'content-type': 'application/pdf' }).end('taken')
     })
-    expect(await post(`http://a.test:${port}/hook?x=1#y`)).toEqual({
-      kind: 'answered',
-      status: 202,
-      text: 'taken',
-    })
+    expect(await post(`http://a.test:${port}/hook?x=1#y`)).toEqual({ kind: 'answered', status: 202 })
     expect(seen).toEqual(['POST', '/hook?x=1', 'yes', `a.test:${port}`, '{"a":"ä"}'])
   })
 
@@ -179,7 +175,7 @@ describe('a hostile receiver', () => {
     expect(await post(`http://a.test:${port}/`)).toEqual({ kind: 'too_large', detail: 'headers' })
   })
 
-  test('whose body has no end is heard: the status counts, and a kilobyte is read', async () => {
+  test('whose body has no end is heard: the status counts', async () => {
     const { port } = await web((_, response) => {
       response.writeHead(200)
       const flow = (): void => {
@@ -188,18 +184,12 @@ describe('a hostile receiver', () => {
       }
       flow()
     })
-    const answer = await post(`http://a.test:${port}/`)
-    expect(answer).toMatchObject({ kind: 'answered', status: 200 })
-    expect(answer.kind === 'answered' && answer.text.length).toBe(1_024)
+    expect(await post(`http://a.test:${port}/`)).toEqual({ kind: 'answered', status: 200 })
   })
 
-  test('whose body never comes is heard as soon as the deadline allows', async () => {
+  test('whose body never comes is heard at once', async () => {
     const { port } = await web((_, response) => void response.writeHead(500).write('a'))
-    expect(await post(`http://a.test:${port}/`, { deadlineMs: 100 })).toEqual({
-      kind: 'answered',
-      status: 500,
-      text: 'a',
-    })
+    expect(await post(`http://a.test:${port}/`)).toEqual({ kind: 'answered', status: 500 })
   })
 
   test('that hangs up is unreachable', async () => {

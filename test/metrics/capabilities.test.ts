@@ -37,6 +37,7 @@ beforeAll(async () => {
       SMTP_PORT: String(mailServer.port),
       SMTP_HELO: 'probe.example.net',
       EGRESS_ALLOW: '127.0.0.0/8',
+      SMTP_ALLOW: '127.0.0.0/8',
       PROFILE_PROVIDER: 'http',
       PROFILE_HTTP_URL: `${upstream.url}/people?lid={lid}&urn={urn}`,
       PROFILE_DOMAIN: 'profnet.example',

@@ -259,7 +259,7 @@ describe('many addresses of one host at a time', () => {
   })
 })
 
-test('a host on loopback is not dialled unless EGRESS_ALLOW has its address: row 6, and no connection', async () => {
+test('a host on loopback is not dialled unless SMTP_ALLOW has its address: row 6, and no connection', async () => {
   const address = fullAddress('known@unwanted')
   const strict = await openOwn({ allow: [] })
   expect(await strict.ask(address)).toMatchObject({ row: 6, verdict: 'invalid/mx_unroutable', reply: null })

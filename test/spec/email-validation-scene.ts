@@ -47,7 +47,7 @@ const openMailWorld = async (): Promise<MailWorld> => {
       DNS_SERVERS: dns.address,
       SMTP_PORT: String(port),
       SMTP_HELO: 'probe.example.net',
-      EGRESS_ALLOW: '127.0.0.0/8',
+      SMTP_ALLOW: '127.0.0.0/8',
     },
     host: async (domain, script) => {
       const server = await startSmtpServer(script)

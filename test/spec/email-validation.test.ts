@@ -704,10 +704,12 @@ describe('with EMAIL_PROBE=off', () => {
   })
 })
 
-describe('without EGRESS_ALLOW', () => {
+describe('without SMTP_ALLOW', () => {
   test('an exchanger at a private address is invalid, mx_unroutable, and never dialled', async () => {
     const server = await world.host('inside.example.com', { recipient: mailboxes('someone') })
-    const guarded = await openHouse({ environment: { ...world.environment, EGRESS_ALLOW: '' } })
+    const guarded = await openHouse({
+      environment: { ...world.environment, SMTP_ALLOW: '', EGRESS_ALLOW: '127.0.0.0/8' },
+    })
     try {
       const one = await emailPartner(guarded, { credits: '5' })
       const answer = await validate(guarded, one, 'someone@inside.example.com')

@@ -216,7 +216,14 @@ export const useInstallation = async (hosts: Hosts, variables: Variables, files:
   const old = await run<{ token_id: string }>('user', 'token', 'ada')
   await run('user', 'token', 'ada', '--revoke', '--id', old.token_id)
   const webhook = await run<{ secret: string }>(
-    ...['webhook', 'create', organizationId, 'https://127.0.0.1:9/hooks', '--events', 'balance.low'],
+    ...[
+      'webhook',
+      'create',
+      organizationId,
+      'https://hooks.example.invalid/hooks',
+      '--events',
+      'balance.low',
+    ],
   )
   const ended = await run<{ webhook_id: string }>(
     ...['webhook', 'create', '--url', 'https://127.0.0.1:9/mine', '--events', 'checkpoint'],

@@ -211,17 +211,15 @@ const receiver = (...answers: (number | null)[]) => {
   const post = async (request: PostRequest): Promise<PostAnswer> => {
     requests.push(request)
     const status = answers[Math.min(requests.length, answers.length) - 1] ?? null
-    return status === null
-      ? { kind: 'timeout', detail: 'deadline' }
-      : { kind: 'answered', status, text: `said\u001b[2J ${status}` }
+    return status === null ? { kind: 'timeout', detail: 'deadline' } : { kind: 'answered', status }
   }
   return { requests, post }
 }
 
 /** With a clock that is set by hand. */
-const sendingTo = (post: Sending['post']) => {
+const sendingTo = (post: Sending['outside']['post'], postOwn = post) => {
   const clock = { nowMs: startMs, now: () => clock.nowMs }
-  const sending: Sending = { pool, sealer, post, clock, chance: () => 0, logger }
+  const sending: Sending = { pool, sealer, outside: { post, postOwn }, clock, chance: () => 0, logger }
   return { clock, sending }
 }
 
@@ -247,7 +245,7 @@ describe('a message', () => {
     expect(await sendRound(sending, id, { failing: false })).toEqual({ sent: 0, more: false })
     const [row] = await deliveries(id)
     const [request] = requests
-    expect(row).toMatchObject({ state: 'delivered', attempts: 1, last_result: '200 said [2J 200' })
+    expect(row).toMatchObject({ state: 'delivered', attempts: 1, last_result: '200' })
     expect(request?.body).toBe(row?.payload)
     const signed = `${row?.delivery_id}.${startMs / 1000}.${request?.body}`
     expect(request?.headers).toMatchObject({
@@ -255,6 +253,18 @@ describe('a message', () => {
       'webhook-timestamp': String(startMs / 1000),
       'webhook-signature': `v1,${createHmac('sha256', Buffer.alloc(32, 3)).update(signed).digest('base64')}`,
     })
+  })
+
+  test.each([
+    ["a partner's", () => organization.id],
+    ["the operator's own", () => null],
+  ])('of %s webhook goes where that webhook may', async (whose, organizationId) => {
+    const id = await webhook(['checkpoint'], { organizationId: organizationId() })
+    await putDown(pool, [message(0, 'checkpoint')], startMs)
+    const [toPartners, own] = [receiver(200), receiver(200)]
+    await sendRound(sendingTo(toPartners.post, own.post).sending, id, { failing: false })
+    const isOwn = whose === "the operator's own"
+    expect([toPartners.requests.length, own.requests.length]).toEqual(isOwn ? [0, 1] : [1, 0])
   })
 
   test('is tried again by the schedule, under the same id with a new time, until it is given up', async () => {

@@ -63,7 +63,7 @@ export type ListEvidence = {
 
 export type MxRecord = { readonly exchange: string; readonly priority: number }
 
-/** A mail exchanger with the addresses it may be dialled at: all global, or allowed by EGRESS_ALLOW. */
+/** A mail exchanger with the addresses it may be dialled at: all global, or allowed by SMTP_ALLOW. */
 export type MxTarget = { readonly exchange: string; readonly addresses: readonly string[] }
 
 export type MxEvidence =

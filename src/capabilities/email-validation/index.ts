@@ -50,7 +50,11 @@ export const emailValidation: Capability<EmailValidationSettings> = {
   open: (ports) => {
     const { pool, secrets, epochKeys, settings, queue, outside, meters, logger } = ports
     const observe = observerOf(meters)
-    const exchangers = createMailExchangers({ dns: outside.dns, guard: outside.guard, random: Math.random })
+    const exchangers = createMailExchangers({
+      dns: outside.dns,
+      guard: outside.mailGuard,
+      random: Math.random,
+    })
     const mailbox = settings.EMAIL_PROBE === 'on' ? openProbe(ports, observe) : null
     const checks = createMailboxChecks(pool)
     const sealer = epochKeys.sealer(retrySealPurpose)

@@ -43,7 +43,7 @@ export type Validation = {
   close(): Promise<void>
 }
 
-/** With the bounds of production. `allow` as in EGRESS_ALLOW. */
+/** With the bounds of production. `allow` as in SMTP_ALLOW. */
 export const openValidation = async ({
   port,
   resolver,
