@@ -195,14 +195,17 @@ export type OrganizationRow = {
   charged_micro: string
 }
 
-/** Every organization with its balance at the projection's checkpoint, oldest first. */
-export const allOrganizations = (): Query<OrganizationRow> => ({
+/**
+ * Every organization with its balance at the projection's checkpoint, oldest first. Lots that expired by `nowMs`, the clock of
+ * the process that asks, count nothing, as in the ledger itself.
+ */
+export const allOrganizations = (nowMs: number): Query<OrganizationRow> => ({
   text: `select a.organization_id, a.name, a.registered_at, a.charged_micro::text,
                 (coalesce((select sum(l.remaining_micro) from account_lots l
-                  where l.organization_id = a.organization_id and (l.expires_at is null or l.expires_at > now())), 0)
+                  where l.organization_id = a.organization_id and (l.expires_at is null or l.expires_at > $1)), 0)
                  - a.overdrawn_micro)::text as balance_micro
            from accounts a where a.registered_at is not null order by a.registered_at, a.organization_id`,
-  values: [],
+  values: [new Date(nowMs)],
 })
 
 /** Organizations that have, or had, prices of their own. */
@@ -219,9 +222,9 @@ export const allAccounts = (): Query<{ organization_id: string }> => ({
 
 export type ExpirableLotRow = { organization_id: string; grant_id: string; expires_at: Date }
 
-/** Lots that are past their expiry with something left: what the expiry job writes off. */
-export const expirableLots = (max: number): Query<ExpirableLotRow> => ({
+/** Lots that expired by `nowMs` with something left: what the expiry job writes off. */
+export const expirableLots = ({ nowMs, max }: { nowMs: number; max: number }): Query<ExpirableLotRow> => ({
   text: `select organization_id, grant_id, expires_at from account_lots
-          where remaining_micro > 0 and expires_at <= now() order by expires_at limit $1`,
-  values: [max],
+          where remaining_micro > 0 and expires_at <= $1 order by expires_at limit $2`,
+  values: [new Date(nowMs), max],
 })

@@ -107,7 +107,7 @@ export const previewOf = async (
   const atMs = Date.now()
   const account = await ledger.account(organizationId)
   const command: LedgerCommand = { ...unkeyed, key: 'preview', atMs }
-  const events = decideCommand(account, command, () => noEventId)
+  const events = decideCommand(account, command, () => noEventId, atMs)
   if (isRefusal(events)) throw new CommandRefused(events.refused)
   const balanceBefore = balanceOf(account, atMs)
   for (const event of events) evolve(account, event, account.revision + 1)

@@ -28,7 +28,7 @@ export const listOrganizations = async (
   logger: Logger,
 ): Promise<OrganizationRow[]> => {
   await catchUp(foundation, logger)
-  const { text, values } = allOrganizations()
+  const { text, values } = allOrganizations(Date.now())
   return (await foundation.pool.query<OrganizationRow>(text, [...values])).rows
 }
 

@@ -35,7 +35,7 @@ export const keyPageRoutes = (pages: FastifyInstance, context: Dashboard): void 
       unit: 'day',
     } as const
     const [[detail], points] = await Promise.all([
-      rowsOf(pool, keyDetail(account.organization_id, key.key_id)),
+      rowsOf(pool, keyDetail(account.organization_id, key.key_id, nowMs)),
       rowsOf(pool, usageByDay(account.organization_id, { ...range, by: 'outcome', keyId: key.key_id })),
     ])
     if (detail === undefined) throw new PageMissing()

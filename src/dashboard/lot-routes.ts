@@ -27,7 +27,7 @@ type LotParams = { Params: { organization: string; grant: string } }
 const grantPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 const lotsAt = async ({ foundation }: Dashboard, organizationId: string) => {
-  const rows = await rowsOf(foundation.pool, lotsOf(organizationId, lotsMax + 1))
+  const rows = await rowsOf(foundation.pool, lotsOf(organizationId, { max: lotsMax + 1, nowMs: Date.now() }))
   const lots = rows.slice(0, lotsMax)
   const opened = await grantedLots(
     foundation,

@@ -34,7 +34,7 @@ export const organizationRoutes = (pages: FastifyInstance, context: Dashboard): 
     }
     const { organizationId, name } = outcome.done
     await shownSoon(context, ['accounts'])
-    const [shown] = await rowsOf(foundation.pool, accountOf(organizationId))
+    const [shown] = await rowsOf(foundation.pool, accountOf(organizationId, Date.now()))
     if (shown === undefined)
       return sendPage(reply, organizationRegisteredPage({ viewer, organizationId, name }))
     return reply.redirect(`/organizations/${organizationId}`, 303)

@@ -133,7 +133,7 @@ export const keyIdPattern = /^[0-9A-Za-z]{16}$/
 export const accountAt = async (context: Dashboard, organizationId: string): Promise<AccountRow> => {
   // What no id looks like is not asked for: PostgreSQL refuses a text with U+0000.
   if (!organizationPattern.test(organizationId)) throw new PageMissing()
-  const [account] = await rowsOf(context.foundation.pool, accountOf(organizationId))
+  const [account] = await rowsOf(context.foundation.pool, accountOf(organizationId, Date.now()))
   if (account === undefined) throw new PageMissing()
   return account
 }
@@ -144,7 +144,7 @@ export const keyAt = async (
 ): Promise<{ account: AccountRow; key: KeyRow }> => {
   const account = await accountAt(context, params.organization)
   if (!keyIdPattern.test(params.key)) throw new PageMissing()
-  const [key] = await rowsOf(context.foundation.pool, keyOf(params.organization, params.key))
+  const [key] = await rowsOf(context.foundation.pool, keyOf(params.organization, params.key, Date.now()))
   if (key === undefined) throw new PageMissing()
   return { account, key }
 }

@@ -8,10 +8,10 @@ export const rowsOf = async <Row extends pg.QueryResultRow>(
   { text, values }: Query<Row>,
 ): Promise<Row[]> => (await pool.query<Row>(text, [...values])).rows
 
-/** What can be drawn now, less the overdraft used: the balance, as `accounts a` has it. */
+/** What can be drawn at $1, less the overdraft used: the balance, as `accounts a` has it. */
 const balanceMicro = `(coalesce((select sum(l.remaining_micro) from account_lots l
   where l.organization_id = a.organization_id and l.remaining_micro > 0
-    and (l.expires_at is null or l.expires_at > now())), 0) - a.overdrawn_micro)::text`
+    and (l.expires_at is null or l.expires_at > $1)), 0) - a.overdrawn_micro)::text`
 
 export type OrganizationLine = {
   organization_id: string
@@ -22,19 +22,27 @@ export type OrganizationLine = {
   last_call_at: Date | null
 }
 
-/** Organizations by id, which is by age, after the given one. */
-export const organizations = ({ after, max }: { after: string; max: number }): Query<OrganizationLine> => ({
+/** Organizations by id, which is by age, after the given one. Lots and keys have ended or not by `nowMs`, the clock of this process. */
+export const organizations = ({
+  after,
+  max,
+  nowMs,
+}: {
+  after: string
+  max: number
+  nowMs: number
+}): Query<OrganizationLine> => ({
   text: `select a.organization_id, a.name, ${balanceMicro} as balance_micro, a.charged_micro::text, k.live_keys, k.last_call_at
            from accounts a
            cross join lateral (
-             select (count(*) filter (where revoked_at is null and (expires_at is null or expires_at > now())
-                                        and (grace_until is null or grace_until > now())))::integer as live_keys,
+             select (count(*) filter (where revoked_at is null and (expires_at is null or expires_at > $1)
+                                        and (grace_until is null or grace_until > $1)))::integer as live_keys,
                     max(last_used_at) as last_call_at
                from api_keys left join key_last_used using (key_id)
               where organization_id = a.organization_id) k
-          where a.registered_at is not null and a.organization_id > $1
-          order by a.organization_id limit $2`,
-  values: [after, max],
+          where a.registered_at is not null and a.organization_id > $2
+          order by a.organization_id limit $3`,
+  values: [new Date(nowMs), after, max],
 })
 
 /** What organizations are called, by id. A name beside a figure decides nothing: rows that are late leave it out. */
@@ -62,12 +70,13 @@ export type AccountRow = {
   overdraft_limit_micro: string
 }
 
-export const accountOf = (organizationId: string): Query<AccountRow> => ({
+/** `nowMs`: the clock of this process, by which lots have expired. */
+export const accountOf = (organizationId: string, nowMs: number): Query<AccountRow> => ({
   text: `select a.organization_id, a.name, a.registered_at, a.revision::text, ${balanceMicro} as balance_micro,
                 a.granted_micro::text, a.charged_micro::text, a.expired_micro::text, a.adjusted_micro::text,
                 a.overdraft_limit_micro::text
-           from accounts a where a.organization_id = $1 and a.registered_at is not null`,
-  values: [organizationId],
+           from accounts a where a.organization_id = $2 and a.registered_at is not null`,
+  values: [new Date(nowMs), organizationId],
 })
 
 /** The users of a partner, in no order. */
@@ -86,12 +95,15 @@ export type LotRow = {
 }
 
 /** Lots with something left, in the order in which charges draw them down. */
-export const lotsOf = (organizationId: string, max: number): Query<LotRow> => ({
+export const lotsOf = (
+  organizationId: string,
+  { max, nowMs }: { max: number; nowMs: number },
+): Query<LotRow> => ({
   text: `select grant_id, priority, expires_at, granted_micro::text, remaining_micro::text,
-                coalesce(expires_at <= now(), false) as past_expiry
+                coalesce(expires_at <= $3, false) as past_expiry
            from account_lots where organization_id = $1 and remaining_micro > 0
           order by priority, expires_at nulls last, revision limit $2`,
-  values: [organizationId, max],
+  values: [organizationId, max, new Date(nowMs)],
 })
 
 export type KeyRow = {
@@ -114,23 +126,30 @@ export type KeyRow = {
   calls_30_days: string
 }
 
+/** The day (UTC) of an instant. */
+export const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
+
+/** Of a key, with its calls of the 30 days up to $1. */
 const keyColumns = `k.key_id, k.name, k.last4, k.permissions, k.limits, k.created_at, k.expires_at, k.successor_id,
   k.grace_until, k.revoked_at, k.revoke_reason,
   (select last_used_at from key_last_used u where u.key_id = k.key_id) as last_used_at,
   coalesce((select sum(calls) from key_usage u where u.key_id = k.key_id
-    and u.day > (now() at time zone 'utc')::date - 30), 0)::text as calls_30_days`
+    and u.day > $1::date - 30), 0)::text as calls_30_days`
 
 /** Keys of an organization, youngest first. */
-export const keysOf = (organizationId: string, max: number): Query<KeyRow> => ({
-  text: `select ${keyColumns} from api_keys k where k.organization_id = $1
-          order by k.created_at desc, k.key_id limit $2`,
-  values: [organizationId, max],
+export const keysOf = (
+  organizationId: string,
+  { max, nowMs }: { max: number; nowMs: number },
+): Query<KeyRow> => ({
+  text: `select ${keyColumns} from api_keys k where k.organization_id = $2
+          order by k.created_at desc, k.key_id limit $3`,
+  values: [dayOf(nowMs), organizationId, max],
 })
 
 /** One key, if it is the organization's. */
-export const keyOf = (organizationId: string, keyId: string): Query<KeyRow> => ({
-  text: `select ${keyColumns} from api_keys k where k.key_id = $2 and k.organization_id = $1`,
-  values: [organizationId, keyId],
+export const keyOf = (organizationId: string, keyId: string, nowMs: number): Query<KeyRow> => ({
+  text: `select ${keyColumns} from api_keys k where k.key_id = $3 and k.organization_id = $2`,
+  values: [dayOf(nowMs), organizationId, keyId],
 })
 
 /** What only the page of the key shows. */
@@ -143,14 +162,15 @@ export type KeyDetailRow = KeyRow & {
 export const keyDetail = (
   organizationId: string,
   keyId: string,
+  nowMs: number,
 ): Query<Pick<KeyDetailRow, 'allowed_cidrs' | 'charged_micro' | 'charged_30_days_micro'>> => ({
   text: `select k.allowed_cidrs, coalesce(sum(u.charged_micro), 0)::text as charged_micro,
-                coalesce(sum(u.charged_micro) filter (where u.day > (now() at time zone 'utc')::date - 30), 0)::text
+                coalesce(sum(u.charged_micro) filter (where u.day > $3::date - 30), 0)::text
                   as charged_30_days_micro
            from api_keys k
            left join usage_days u on u.organization_id = k.organization_id and u.key_id = k.key_id
           where k.organization_id = $1 and k.key_id = $2 group by k.allowed_cidrs`,
-  values: [organizationId, keyId],
+  values: [organizationId, keyId, dayOf(nowMs)],
 })
 
 export type StatementRow = {

@@ -160,10 +160,11 @@ const overviewRoute = (
   { foundation: { pool, eventLog, checkpoints }, positions }: Dashboard,
 ): void => {
   pages.get('/', async (request, reply) => {
+    const nowMs = Date.now()
     const asked = formOf(request.query).text('after')
     const after = organizationPattern.test(asked) ? asked : ''
     const [found, { head, states }, checkpoint, reconciliation] = await Promise.all([
-      rowsOf(pool, organizations({ after, max: organizationsMax + 1 })),
+      rowsOf(pool, organizations({ after, max: organizationsMax + 1, nowMs })),
       projectionStates({ pool, eventLog }),
       checkpoints.last().catch((error: unknown) => {
         if (error instanceof CheckpointFault) return { fault: `${error.message}.` }
@@ -172,7 +173,6 @@ const overviewRoute = (
       lastReconciliation(eventLog),
     ])
     const shown = found.slice(0, organizationsMax)
-    const nowMs = Date.now()
     const page = overviewPage({
       viewer: viewerOf(request, reply),
       organizations: shown,
@@ -196,9 +196,10 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
   pages.get<OrganizationParams>('/organizations/:organization', async (request, reply) => {
     const account = await accountAt(context, request.params.organization)
     const id = account.organization_id
+    const nowMs = Date.now()
     const [lots, keys, statement] = await Promise.all([
-      rowsOf(pool, lotsOf(id, lotsMax + 1)),
-      rowsOf(pool, keysOf(id, keysMax + 1)),
+      rowsOf(pool, lotsOf(id, { max: lotsMax + 1, nowMs })),
+      rowsOf(pool, keysOf(id, { max: keysMax + 1, nowMs })),
       statementOf(context, id, request.query),
     ])
     const page = organizationPage({
@@ -208,7 +209,7 @@ const organizationRoute = (pages: FastifyInstance, context: Dashboard): void => 
       keys: keys.slice(0, keysMax),
       moreLots: lots.length > lotsMax,
       moreKeys: keys.length > keysMax,
-      atMs: Date.now(),
+      atMs: nowMs,
       statement,
     })
     return sendPage(reply, page)

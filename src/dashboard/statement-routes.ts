@@ -52,7 +52,7 @@ export const statementRoutes = (pages: FastifyInstance, context: Dashboard): voi
     const filters = filtersIn(form)
     const isBounded = filters.fromMs !== always.fromMs || filters.untilMs !== always.untilMs
     const [keys, places] = await Promise.all([
-      rowsOf(pool, keysOf(id, keysMax)),
+      rowsOf(pool, keysOf(id, { max: keysMax, nowMs: Date.now() })),
       isBounded ? linePlaces(pool, id, filters) : null,
     ])
     const last = places === null ? BigInt(account.revision) : BigInt(places.last)

@@ -1,4 +1,5 @@
 import type { Query } from '../../projections/projection.ts'
+import { dayOf } from './queries.ts'
 
 /** What an organization used, by day from the sums that are kept, and by hour from its statement's lines. */
 
@@ -135,13 +136,15 @@ export const usageTotals = (
   values: [organizationId, from, to, keyId],
 })
 
-/** What was charged on the whole days before today, at most seven, and how many of them there were since the first use. */
-export const burned = (organizationId: string): Query<{ days: number; charged_micro: string }> => ({
-  text: `select least(7, (now() at time zone 'utc')::date - min(day))::integer as days,
-                coalesce(sum(charged_micro) filter (where day >= (now() at time zone 'utc')::date - 7
-                                                      and day < (now() at time zone 'utc')::date), 0)::text as charged_micro
-           from usage_days where organization_id = $1 having min(day) < (now() at time zone 'utc')::date`,
-  values: [organizationId],
+/** What was charged on the whole days before the day of `nowMs`, at most seven, and how many of them there were since the first use. */
+export const burned = (
+  organizationId: string,
+  nowMs: number,
+): Query<{ days: number; charged_micro: string }> => ({
+  text: `select least(7, $2::date - min(day))::integer as days,
+                coalesce(sum(charged_micro) filter (where day >= $2::date - 7 and day < $2::date), 0)::text as charged_micro
+           from usage_days where organization_id = $1 having min(day) < $2::date`,
+  values: [organizationId, dayOf(nowMs)],
 })
 
 /** The first line at a revision or above it that is no expiry, which is effective long before it is written. */

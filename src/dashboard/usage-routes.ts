@@ -133,9 +133,10 @@ const figuresOf = async (
   asked: Asked,
   unpaid: bigint | null,
 ): Promise<UsageFigures> => {
+  const nowMs = Date.now()
   const [lots, [rate], [total]] = await Promise.all([
-    rowsOf(pool, lotsOf(account.organization_id, lotsMax)),
-    rowsOf(pool, burned(account.organization_id)),
+    rowsOf(pool, lotsOf(account.organization_id, { max: lotsMax, nowMs })),
+    rowsOf(pool, burned(account.organization_id, nowMs)),
     rowsOf(pool, usageTotals(account.organization_id, asked)),
   ])
   const perDayMicro = rate === undefined ? null : BigInt(rate.charged_micro) / BigInt(Math.max(1, rate.days))
@@ -155,7 +156,7 @@ const figuresOf = async (
               remainingMicro: BigInt(remaining_micro),
               expiresAtMs: expires_at?.getTime() ?? null,
             })),
-            { perDayMicro, overdrawnMicro: left - BigInt(account.balance_micro), nowMs: Date.now() },
+            { perDayMicro, overdrawnMicro: left - BigInt(account.balance_micro), nowMs },
           ),
   }
 }
@@ -165,7 +166,7 @@ export const usageRoutes = (pages: FastifyInstance, context: Dashboard): void =>
     const account = await accountAt(context, request.params.organization)
     const id = account.organization_id
     const typed = filled(request.query, Date.now())
-    const keys = await rowsOf(context.foundation.pool, keysOf(id, keysMax))
+    const keys = await rowsOf(context.foundation.pool, keysOf(id, { max: keysMax, nowMs: Date.now() }))
     const view = { viewer: viewerOf(request, reply), account, typed, keys }
     let asked: Asked
     try {

@@ -7,15 +7,15 @@ const lotsMax = 1_000
 const failedMax = 20
 
 /**
- * Writes off lots whose expiry has come. Housekeeping: a lot is worth nothing from its expiry on, written off or not;
+ * Writes off lots whose expiry has come by the clock of this process. Housekeeping: a lot is worth nothing from its expiry on, written off or not;
  * but statements should say so. A ledger that cannot be written keeps no other one waiting: it is named in what this throws at the
  * end. Returns how many lots were looked at.
  */
-export const expireCredits = async ({
-  pool,
-  ledger,
-}: Pick<Foundation, 'pool' | 'ledger'>): Promise<number> => {
-  const { text, values } = expirableLots(lotsMax)
+export const expireCredits = async (
+  { pool, ledger }: Pick<Foundation, 'pool' | 'ledger'>,
+  nowMs: number,
+): Promise<number> => {
+  const { text, values } = expirableLots({ nowMs, max: lotsMax })
   const { rows } = await pool.query<ExpirableLotRow>(text, [...values])
   const failed = new Map<string, unknown>()
   for (const { organization_id, grant_id, expires_at } of rows) {

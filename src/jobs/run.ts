@@ -136,7 +136,7 @@ const ownJobs = (
     'expire-credits': {
       cron: '*/5 * * * *',
       expireSeconds: usualJobSecondsMax,
-      run: () => expireCredits(foundation),
+      run: () => expireCredits(foundation, Date.now()),
     },
     'forget-answers': {
       cron: '17 * * * *',

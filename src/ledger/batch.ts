@@ -35,7 +35,7 @@ type BatchRules = {
   readonly stream: string
   readonly limits: { readonly batchCommandsMax: number; readonly batchBytesMax: number }
   readonly decide: Decide
-  /** The time of day, by which events are recorded. */
+  /** The time of day in this process, by which events are recorded and lots expire. */
   readonly nowMs: number
 }
 
@@ -109,7 +109,7 @@ const decideInto = (
     if (batch.decided.length >= limits.batchCommandsMax || batch.bytes >= limits.batchBytesMax) break
     // It may be in a part of the ledger that was not looked through: it arrived during the look, or waits for the next.
     if (queued.absentUpTo < batch.base) break
-    const decided = decideOne(batch, queued, decide)
+    const decided = decideOne(batch, queued, { decide, nowMs })
     if (decided === 'full') break
     if (decided !== null) {
       try {
@@ -127,7 +127,11 @@ const decideInto = (
 type Decided = { readonly events: readonly LedgerEvent[]; readonly encoded: readonly NewEvent[] }
 
 /** What a command adds to the batch; null: nothing, and it is answered or refused. `full`: there is no room left for it. */
-const decideOne = (batch: Batch, queued: Queued, decide: Decide): Decided | null | 'full' => {
+const decideOne = (
+  batch: Batch,
+  queued: Queued,
+  { decide, nowMs }: Pick<BatchRules, 'decide' | 'nowMs'>,
+): Decided | null | 'full' => {
   const twin = batch.byFirstEventId.get(queued.firstEventId)
   if (twin !== undefined) {
     // The same command again shares the fate of the batch that holds it.
@@ -135,7 +139,7 @@ const decideOne = (batch: Batch, queued: Queued, decide: Decide): Decided | null
     return null
   }
   try {
-    const events = decide(batch.draft, queued.command, queued.idOf)
+    const events = decide(batch.draft, queued.command, queued.idOf, nowMs)
     if (isRefusal(events)) {
       batch.refused.push({ queued, error: new CommandRefused(events.refused) })
       return null

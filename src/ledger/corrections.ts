@@ -84,8 +84,7 @@ export const voidLot = (
 ): Decision => {
   const lot = account.lots.find((one) => one.grantId === grantId)
   if (lot === undefined) return { refused: `lot ${grantId} has nothing left, or does not exist` }
-  if (lot.expiresAtMs <= atMs)
-    return { refused: `lot ${grantId} expired at ${new Date(lot.expiresAtMs).toISOString()}` }
+  if (lot.expiresAtMs <= atMs) return { refused: `lot ${grantId} expired at ${instant(lot.expiresAtMs)}` }
   return ifRegistered(account, () => ({
     type: 'CreditAdjusted',
     data: {
@@ -104,14 +103,31 @@ export const voidLot = (
   }))
 }
 
-/** Writes off what is left of a lot whose expiry has come. No event where nothing is left. */
-export const expireLot = (account: Account, { grantId, atMs }: { grantId: string; atMs: number }): Decision =>
-  account.lots
-    .filter((lot) => lot.grantId === grantId && lot.expiresAtMs <= atMs)
-    .map((lot) => ({
-      type: 'CreditExpired',
-      data: { grant_id: lot.grantId, amount: formatCredits(lot.remaining) },
-    }))
+/**
+ * Writes off what is left of a lot whose expiry has come: at `atMs` already, and by `nowMs`, the clock of the process that appends.
+ * No event where nothing is left.
+ */
+export const expireLot = (
+  account: Account,
+  { grantId, atMs, nowMs }: { grantId: string; atMs: number; nowMs: number },
+): Decision => {
+  const lot = account.lots.find((one) => one.grantId === grantId)
+  if (lot === undefined) return []
+  if (lot.expiresAtMs > atMs)
+    return {
+      refused:
+        lot.expiresAtMs === Number.POSITIVE_INFINITY
+          ? `lot ${grantId} never expires`
+          : `lot ${grantId} expires at ${instant(lot.expiresAtMs)}: it cannot be written off as of ${instant(atMs)}`,
+    }
+  if (atMs > nowMs)
+    return {
+      refused: `lot ${grantId} cannot be written off as of ${instant(atMs)}: it is ${instant(nowMs)} by the clock of the process that writes the ledger`,
+    }
+  return [{ type: 'CreditExpired', data: { grant_id: grantId, amount: formatCredits(lot.remaining) } }]
+}
+
+const instant = (ms: number): string => new Date(ms).toISOString()
 
 /** Records what a month came to. What it counted may lie only so far back: readers look no further ahead for closings. */
 export const closeMonth = (account: Account, closed: MonthClosed): Decision =>

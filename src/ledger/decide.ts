@@ -11,11 +11,15 @@ import { type Decision, ifRegistered } from './decision.ts'
 
 /** What may be written into a ledger. Pure: account in, events out. Ids arrive as arguments, time as `atMs`. */
 
-/** What a command may write into an account's ledger. `idOf(n)` is the id its nth event will have. */
+/**
+ * What a command may write into an account's ledger. `idOf(n)` is the id its nth event will have; `nowMs` is the clock of the
+ * process that appends it.
+ */
 export const decideCommand = (
   account: Account,
   command: LedgerCommand,
   idOf: (index: number) => string,
+  nowMs: number,
 ): Decision => {
   const { atMs } = command
   switch (command.kind) {
@@ -34,7 +38,7 @@ export const decideCommand = (
     case 'void':
       return voidLot(account, { ...command, adjustmentId: idOf(0) })
     case 'expire':
-      return expireLot(account, command)
+      return expireLot(account, { ...command, nowMs })
     case 'adjust':
       return adjustCredits(account, { ...command, adjustmentId: idOf(0) })
     case 'record': {

@@ -2,7 +2,7 @@ import type { PriceBook } from '../billing/price-book.ts'
 import { genesisDigest, recompute } from '../event-log/hash-chain.ts'
 import type { EventLog, RecordedEvent } from '../event-log/port.ts'
 import { readOpenable } from '../event-log/read-openable.ts'
-import { decodeEvent } from '../event-log/stored-event.ts'
+import { type DecodedEvent, decodeEvent } from '../event-log/stored-event.ts'
 import { checkEventData, isEventType, type LedgerEvent } from '../events/catalogue.ts'
 import { ledgerStream } from '../events/streams.ts'
 import { type Account, availableOf, evolve, newAccount } from './account.ts'
@@ -56,7 +56,7 @@ const pageMax = 1_000
 /**
  * Recomputes the hash chain of a ledger from its first event and folds it as it goes: every digest, contiguous
  * revisions, no event or charge id twice, data that fits its schema, no charge beyond the overdraft limit, none that its facts, the
- * tariff and the price book in force do not give, nothing recorded before what it follows. Then compares its end with the engine's own last revision and with every witness. Stops at the first fault that was not acknowledged.
+ * tariff and the price book in force do not give, nothing recorded before what it follows, no lot written off before it had expired. Then compares its end with the engine's own last revision and with every witness. Stops at the first fault that was not acknowledged.
  */
 export const verifyLedger = async (
   eventLog: Pick<EventLog, 'read' | 'lastRevision'>,
@@ -126,6 +126,18 @@ export const verifyLedger = async (
   return verdict(isKnown(fault) ? null : fault)
 }
 
+/** Why a lot cannot have been written off as of then; null: it can. Asked before the event is folded into the account. */
+const expiryFault = (account: Account, { type, data, metadata }: DecodedEvent): string | null => {
+  if (type !== 'CreditExpired') return null
+  const { effective_at, recorded_at } = metadata
+  const lot = account.lots.find(({ grantId }) => grantId === data.grant_id)
+  if (lot !== undefined && Date.parse(effective_at) < lot.expiresAtMs)
+    return `writes off lot ${lot.grantId} as of ${effective_at}, before it expired`
+  return recorded_at !== undefined && Date.parse(effective_at) > Date.parse(recorded_at)
+    ? `writes off lot ${data.grant_id} as of ${effective_at}, and was recorded before that, at ${recorded_at}`
+    : null
+}
+
 const contradicted = (
   witnesses: readonly LedgerWitness[],
   revision: number,
@@ -183,7 +195,7 @@ const faultOf = (
       seen.add(data.charge_id)
     }
     if (!folding.sound) return null
-    const wrong = folding.recomputing?.faultOf(account, decoded) ?? null
+    const wrong = folding.recomputing?.faultOf(account, decoded) ?? expiryFault(account, decoded)
     folding.sound = false
     evolve(account, { type, data } as LedgerEvent, recorded.revision)
     folding.sound = true

@@ -33,8 +33,8 @@ beforeAll(async () => {
   other = createLedger(options)
   earlier = createLedger({
     ...options,
-    decide: (account, command, idOf) =>
-      decideCommand({ ...account, overdraftLimit: parseCredits('1000') }, command, idOf),
+    decide: (account, ...rest) =>
+      decideCommand({ ...account, overdraftLimit: parseCredits('1000') }, ...rest),
   })
 })
 afterAll(async () => {

@@ -619,9 +619,9 @@ describe('folding adjustments', () => {
 
 describe('expiry', () => {
   const expire =
-    (grantId: string, atMs: number) =>
+    (grantId: string, atMs: number, nowMs = atMs) =>
     (account: Account): Decision =>
-      expireLot(account, { grantId, atMs })
+      expireLot(account, { grantId, atMs, nowMs })
   const history = [
     registered(),
     granted(grantA, '10', { expires: day(14) }),
@@ -635,14 +635,27 @@ describe('expiry', () => {
       .when(expire(grantA, ms(14)))
       .then(expired(grantA, '6'))
     given(...history)
-      .when(expire(grantA, ms(14) - 1))
-      .then()
-    given(...history)
       .when(expire(grantB, ms(14)))
       .then(expired(grantB, '5'))
+  })
+
+  test('is refused before the lot expired, and before the clock of the process that appends has come to it', () => {
+    given(...history)
+      .when(expire(grantA, ms(14) - 1))
+      .refused(
+        `lot ${grantA} expires at 2026-09-14T00:00:00.000Z: it cannot be written off as of 2026-09-13T23:59:59.999Z`,
+      )
+    given(...history)
+      .when(expire(grantA, ms(14), ms(14) - 1))
+      .refused(
+        `lot ${grantA} cannot be written off as of 2026-09-14T00:00:00.000Z: it is 2026-09-13T23:59:59.999Z by the clock of the process that writes the ledger`,
+      )
+    given(...history)
+      .when(expire(grantA, ms(14), ms(14)))
+      .then(expired(grantA, '6'))
     given(...history)
       .when(expire(grantC, ms(30)))
-      .then()
+      .refused(`lot ${grantC} never expires`)
   })
 
   test('changes no balance: the lot was worth nothing already', () => {
@@ -822,7 +835,7 @@ describe('whatever is asked in whatever order', () => {
       }
       case 'sweep':
         return account.lots.flatMap(({ grantId }) => {
-          const decision = expireLot(account, { grantId, atMs })
+          const decision = expireLot(account, { grantId, atMs, nowMs: atMs })
           return isRefusal(decision) ? [] : decision
         })
       case 'register':

@@ -1,7 +1,11 @@
-/** Lots whose expiry has come, written off by the clock. */
+/** Lots whose expiry has come, written off by the clock, and what they count until then: by the clock of this process, not the database's. */
 import { randomUUID } from 'node:crypto'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { parseCredits } from '../../src/billing/money.ts'
+import { pino } from 'pino'
+import { afterAll, beforeAll, expect, test, vi } from 'vitest'
+import { balance } from '../../src/administration/credits.ts'
+import { listOrganizations } from '../../src/administration/organizations.ts'
+import { formatCredits, parseCredits } from '../../src/billing/money.ts'
+import { accountOf, lotsOf, organizations, rowsOf } from '../../src/dashboard/queries.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { expireCredits } from '../../src/jobs/expire.ts'
 import { type House, openHouse } from '../support/house.ts'
@@ -12,6 +16,66 @@ beforeAll(async () => {
   house = await openHouse()
 })
 afterAll(() => house?.close())
+
+/** An organization with a lot of two credits that expires, and nothing else. */
+const withLot = async (expiresAt: string): Promise<string> => {
+  const { organizationId } = await house.partner({ credits: '0' })
+  await house.foundation.ledger.submit(organizationId, {
+    ...{ key: 'grant/expiring', atMs: Date.parse('2026-01-01T00:00:00.000Z'), actor: 'cli' },
+    ...{ kind: 'grant', amount: parseCredits('2'), priority: 1, expiresAt, reason: 'plan' },
+  })
+  await house.projected()
+  return organizationId
+}
+
+const writtenOff = async (organizationId: string): Promise<number> =>
+  (await house.eventsOf(organizationId)).filter(({ type }) => type === 'CreditExpired').length
+
+test('a lot is written off when the clock of the job and that of the ledger have both come to its expiry, whatever the database says', async () => {
+  const { foundation } = house
+  const past = '2026-01-03T00:00:00.000Z'
+  const expired = await withLot(past)
+  await expireCredits(foundation, Date.parse(past) - 1)
+  expect(await writtenOff(expired)).toBe(0)
+  await expireCredits(foundation, Date.parse(past))
+  expect(await writtenOff(expired)).toBe(1)
+
+  const toCome = Date.now() + 3_600_000
+  const standing = await withLot(new Date(toCome).toISOString())
+  await expect(expireCredits(foundation, toCome)).rejects.toThrow(
+    `lots of ${standing} could not be written off`,
+  )
+  expect(await writtenOff(standing)).toBe(0)
+})
+
+test('every list of organizations has the balance that the ledger has at that instant', async () => {
+  const { foundation } = house
+  const expiresAtMs = Date.now() + 3_600_000
+  const organizationId = await withLot(new Date(expiresAtMs).toISOString())
+  const told = async (nowMs: number) => {
+    vi.spyOn(Date, 'now').mockReturnValue(nowMs)
+    try {
+      const { pool } = foundation
+      const listed = await listOrganizations(foundation, pino({ level: 'silent' }))
+      const shown = await rowsOf(pool, organizations({ after: '', max: 100, nowMs }))
+      const [account] = await rowsOf(pool, accountOf(organizationId, nowMs))
+      const [lot] = await rowsOf(pool, lotsOf(organizationId, { max: 1, nowMs }))
+      const own = (rows: { organization_id: string; balance_micro: string }[]) =>
+        rows.find(({ organization_id }) => organization_id === organizationId)?.balance_micro
+      return {
+        ledger: formatCredits((await balance(foundation, organizationId)).balance),
+        rows: [own(listed), own(shown), account?.balance_micro],
+        past: lot?.past_expiry,
+      }
+    } finally {
+      vi.restoreAllMocks()
+    }
+  }
+  expect(await told(expiresAtMs - 1)).toEqual({
+    ...{ ledger: '2', rows: ['2000000', '2000000', '2000000'], past: false },
+  })
+  expect(await told(expiresAtMs)).toEqual({ ledger: '0', rows: ['0', '0', '0'], past: true })
+})
 
 test('a ledger that cannot be read keeps no other one waiting, and is named', async () => {
   const { ledger, eventLog } = house.foundation
@@ -35,7 +99,9 @@ test('a ledger that cannot be read keeps no other one waiting, and is named', as
   await eventLog.append(ledgerStream(broken), revision ?? 'none', [
     { id: randomUUID(), type: 'OfALaterRelease', data: '{}', metadata: '{"schema_version":1}' },
   ])
-  await expect(expireCredits(house.foundation)).rejects.toThrow(`lots of ${broken} could not be written off`)
+  await expect(expireCredits(house.foundation, Date.now())).rejects.toThrow(
+    `lots of ${broken} could not be written off`,
+  )
   const events = await house.eventsOf(other)
   expect(events.at(-1)).toMatchObject({
     type: 'CreditExpired',

@@ -118,7 +118,7 @@ const decided = (told: Told, instruction: Instruction, atMs: number): readonly L
   const { account, events } = told
   const base = events.length
   const command = { ...instruction, key: `command/${base}`, atMs, actor: 'test' }
-  const decision = decideCommand(draftOf(account), command, (index) => idOf(base + index))
+  const decision = decideCommand(draftOf(account), command, (index) => idOf(base + index), told.nowMs)
   if (isRefusal(decision)) return []
   for (const event of decision) {
     const revision = events.length

@@ -78,8 +78,8 @@ const processOf = (
     logger: pino({ level: 'silent' }),
     clock,
     limits: { retryPauseMs: 0, ...options.limits },
-    decide: (account, command, idOf) =>
-      hostile.get(command.key)?.(account) ?? decideCommand(account, command, idOf),
+    decide: (account, command, ...rest) =>
+      hostile.get(command.key)?.(account) ?? decideCommand(account, command, ...rest),
   })
 
 /** Commands that no rule of ours would decide so, by key. */
@@ -308,7 +308,7 @@ describe('rule 2: batches', () => {
   test('a command that decides nothing is answered without an append', async () => {
     await opened()
     const ledger = processOf('a')
-    const { events, revision } = await ledger.submit(org, sweep('opening'))
+    const { events, revision } = await ledger.submit(org, sweep('no such grant'))
     expect({ events, revision }).toEqual({ events: [], revision: 1 })
     expect(attemptsBy('a')).toEqual([])
   })

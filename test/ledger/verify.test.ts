@@ -152,3 +152,50 @@ describe('a fault an operator acknowledged', () => {
     })
   })
 })
+
+describe('a lot that was written off', () => {
+  const lot = eventIdOf(org, 'expiring', 0)
+  const expiresAt = '2026-03-02T00:00:00.000Z'
+
+  const faultWhere = async ({ effectiveAt, recordedAt }: { effectiveAt: string; recordedAt: string }) => {
+    const opened = grant('5', lot)
+    if (opened.type === 'CreditGranted') opened.data.expires_at = expiresAt
+    const writtenOff: LedgerEvent = { type: 'CreditExpired', data: { grant_id: lot, amount: '5' } }
+    let previous = digests[4] ?? ''
+    const chained = [
+      { event: opened, effectiveAt: at, recordedAt: at },
+      { event: writtenOff, effectiveAt, recordedAt },
+    ].map((one, i) => {
+      const own = { id: eventIdOf(org, `expiry${i}`, 0), actor: 'system', effectiveAt: one.effectiveAt }
+      const { digest, event } = chain(
+        encodeEvent(one.event, own),
+        { stream, revision: 5 + i, previous },
+        one.recordedAt,
+      )
+      previous = digest
+      return event
+    })
+    await log.client('writer').append(stream, 4, chained)
+    return (await verifyLedger(log.client('auditor'), org)).fault
+  }
+
+  test('from its expiry on, by a clock that had come to it, is sound', async () => {
+    expect(await faultWhere({ effectiveAt: expiresAt, recordedAt: expiresAt })).toBeNull()
+  })
+
+  test('before it expired is a fault', async () => {
+    const effectiveAt = '2026-03-01T23:59:59.999Z'
+    expect(await faultWhere({ effectiveAt, recordedAt: '2026-03-03T00:00:00.000Z' })).toMatchObject({
+      ...{ revision: 6, type: 'CreditExpired' },
+      fault: `writes off lot ${lot} as of ${effectiveAt}, before it expired`,
+    })
+  })
+
+  test('and recorded before that time had come is a fault', async () => {
+    const recordedAt = '2026-03-01T23:59:59.999Z'
+    expect(await faultWhere({ effectiveAt: expiresAt, recordedAt })).toMatchObject({
+      ...{ revision: 6, type: 'CreditExpired' },
+      fault: `writes off lot ${lot} as of ${expiresAt}, and was recorded before that, at ${recordedAt}`,
+    })
+  })
+})

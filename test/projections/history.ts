@@ -228,14 +228,14 @@ export const issueKey = (
 /** Ends the key of a call that is charged in two lines. */
 const severalLines = '/several lines'
 
-export const ledgerOver = (eventLog: EventLog): Ledger =>
+export const ledgerOver = (eventLog: EventLog, now = (): number => startMs): Ledger =>
   createLedger({
     eventLog,
     snapshot: async () => null,
     logger: silent,
-    clock: { now: () => startMs },
-    decide: (account, command, idOf) => {
-      const decision = decideCommand(account, command, idOf)
+    clock: { now },
+    decide: (account, command, ...rest) => {
+      const decision = decideCommand(account, command, ...rest)
       if (isRefusal(decision) || !command.key.endsWith(severalLines)) return decision
       return decision.map((event) => {
         const [line] = event.type === 'CreditCharged' ? event.data.lines : []
@@ -336,8 +336,8 @@ export const writeHistory = async (
   { seed, steps }: { seed: number; steps: number },
 ): Promise<void> => {
   const random = seededRandom(seed)
-  const ledger = ledgerOver(eventLog)
   let nowMs = startMs
+  const ledger = ledgerOver(eventLog, () => nowMs)
   let sequence = 0
   const lots: { organizationId: string; grantId: string }[] = []
   const charges: { organizationId: string; chargeId: string; amount: bigint }[] = []
@@ -401,14 +401,13 @@ export const writeHistory = async (
 
   const expire = async (): Promise<void> => {
     const atMs = nowMs
-    for (const { organizationId, grantId } of lots)
-      await ledger.submit(organizationId, {
-        key: `expire/${grantId}/${++sequence}`,
-        atMs,
-        actor: 'system',
-        kind: 'expire',
-        grantId,
+    for (const { organizationId, grantId } of lots) {
+      const command = { key: `expire/${grantId}/${++sequence}`, atMs, actor: 'system' }
+      await ledger.submit(organizationId, { ...command, kind: 'expire', grantId }).catch((error: unknown) => {
+        // Its expiry is still to come.
+        if (!(error instanceof CommandRefused)) throw error
       })
+    }
   }
 
   const reverse = async (): Promise<void> => {
