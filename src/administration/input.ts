@@ -46,11 +46,14 @@ export const instantOf = (field: string, text: string): string => {
 
 const dayMs = 86_400_000
 
-/** An expiry, in UTC: an instant, or the end of a day (UTC) where no time is given. */
+/**
+ * An expiry, in UTC: an instant, or the last millisecond of a day (UTC) where no time is given, so that what expires is booked in
+ * the month and year of that day.
+ */
 export const expiryOf = (field: string, text: string): string => {
   const instant = instantOf(field, text)
   if (!/^\d{4}-\d\d-\d\d$/.test(text.trim())) return instant
-  return instantOf(field, new Date(Date.parse(instant) + dayMs).toISOString())
+  return new Date(Date.parse(instant) + dayMs - 1).toISOString()
 }
 
 /** An expiry that is still to come. */

@@ -42,7 +42,7 @@ const granting: Command = {
     { name: 'amount', help: 'credits, at most 6 decimals', required: true },
     {
       name: 'expires-at',
-      help: 'ISO 8601 instant from which the rest is worth nothing; a date alone: the end of that day, UTC (default never)',
+      help: 'ISO 8601 instant from which the rest is worth nothing; a date alone: the last millisecond of that day, UTC (default never)',
     },
     { name: 'priority', help: '0 to 1000, lower is drawn first (default 100)' },
     { name: 'reason', help: 'kept in the event log (default "granted by operator")' },

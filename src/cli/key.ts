@@ -59,7 +59,10 @@ export const keyCommands: readonly Command[] = [
         name: 'allow',
         help: 'comma-separated addresses or CIDR blocks the key may be used from (default any)',
       },
-      { name: 'expires-at', help: 'ISO 8601 instant (default never)' },
+      {
+        name: 'expires-at',
+        help: 'ISO 8601 instant; a date alone: the last millisecond of that day, UTC (default never)',
+      },
       {
         name: 'test',
         kind: 'flag',

@@ -85,7 +85,8 @@ test('what is typed is taken without the white space around it, as a value of on
     ['2027-01-01T00:30+0100', '2026-12-31T23:30:00.000Z'],
   ] as const)
     expect(instantOf('at', text), text).toBe(instant)
-  expect(expiryOf('at', '2026-12-31')).toBe('2027-01-01T00:00:00.000Z')
+  expect(expiryOf('at', '2026-12-31')).toBe('2026-12-31T23:59:59.999Z')
+  expect(expiryOf('at', '2026-12-31T00:00Z')).toBe('2026-12-31T00:00:00.000Z')
   expect(durationMsOf('grace', ' 15m ')).toBe(900_000)
   expect(amountOf('amount', '1.50', { zero: false })).toBe(1_500_000n)
 })

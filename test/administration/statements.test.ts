@@ -3,7 +3,9 @@ import fc from 'fast-check'
 import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { balanceAt } from '../../src/administration/balance-at.ts'
 import { type ClosedMonth, closeMonth } from '../../src/administration/close-month.ts'
+import { expiryOf } from '../../src/administration/input.ts'
 import { monthStatement, writeStatement } from '../../src/administration/statements.ts'
 import { formatCredits, parseCredits } from '../../src/billing/money.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
@@ -15,6 +17,7 @@ import type { Instruction } from '../../src/ledger/command.ts'
 import { CommandRefused, createLedger, type LocalLedger } from '../../src/ledger/commit.ts'
 import { sumMonthsOnward } from '../../src/ledger/kept-sums.ts'
 import { sumMonths } from '../../src/ledger/month-sums.ts'
+import { verifyLedger } from '../../src/ledger/verify.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 
@@ -365,6 +368,30 @@ describe('a closed month', () => {
       amount: '-9',
     })
     expect((await statement('2026-02')).summary.opening).toBe(parseCredits('5'))
+  })
+
+  test('has what expired on its last day, and the balance of the next midnight is what it closes with', async () => {
+    await open('2025-12-20T00:00:00.000Z')
+    await grant(nowMs, '10', expiryOf('expires-at', '2025-12-31'))
+    nowMs = ms('2025-12-31T23:59:59.998Z')
+    // Still paid by it.
+    await call(nowMs)
+    nowMs = ms('2026-01-02T00:00:00.000Z')
+    expect(await close('2025-12')).toMatchObject({
+      expired: 1,
+      closed: { totals: { granted: '10', charged: '-1', expired: '-9', closing: '0' } },
+    })
+    expect(linesOf((await statement('2025-12')).text).find(({ kind }) => kind === 'expiry')).toMatchObject({
+      effective_at: '2025-12-31T23:59:59.999Z',
+      amount: '-9',
+    })
+    expect((await statement('2026-01')).summary).toMatchObject({ opening: 0n, movements: [] })
+    for (const at of ['2025-12-31T23:59:59.999Z', '2026-01-01T00:00:00.000Z'])
+      expect(
+        await balanceAt({ eventLog }, { organizationId: org, asOf: { atMs: ms(at), knownAtMs: nowMs } }),
+      ).toMatchObject({ balance: 0n })
+    const fault = (await verifyLedger(eventLog, org)).fault
+    expect(fault).toBeNull()
   })
 
   test('is closed once: asked again nothing is written', async () => {

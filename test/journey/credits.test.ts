@@ -40,7 +40,7 @@ test('a year of credits is granted once, a call is refunded in parts into its lo
   const granted = await json(...grant)
   expect(granted).toEqual({
     ...{ organization_id: org, grant_id: expect.any(String), amount: '10', priority: 100, reason: 'plan' },
-    ...{ expires_at: '2999-01-01T00:00:00.000Z', reference: 'INV-1', already_granted: false },
+    ...{ expires_at: '2998-12-31T23:59:59.999Z', reference: 'INV-1', already_granted: false },
     ...{ balance: '10', revision: expect.any(Number) },
   })
   expect(await json(...grant)).toEqual({ ...granted, already_granted: true })
