@@ -1,5 +1,4 @@
 import { isIP } from 'node:net'
-import { availableParallelism } from 'node:os'
 import { z } from 'zod'
 import { isCidr, isProxyBlock, isServer } from './config/addresses.ts'
 import { claimName, providerIssuer, publicOrigin } from './config/sign-in.ts'
@@ -46,13 +45,10 @@ export const eventLogPrefix =
 export const eventLogPrefixRule =
   'lower-case letters and digits and one hyphen, at the end, such as enrichment-; not ledger-, key- and the like'
 
-const processesMax = 64
 const secretKey = z.string().min(32, 'at least 32 characters')
 /** A comma in a key is doubled. */
 const keyList = (text: string): string[] =>
   list(text.replaceAll(',,', '\0')).map((key) => key.replaceAll('\0', ','))
-/** One core is left to the database and to what the first process does besides. */
-const processesOf = (cores: number): number => Math.min(processesMax, Math.max(1, cores - 1))
 
 const variables = z.object({
   API_PORT: port.default(3000),
@@ -139,15 +135,6 @@ const variables = z.object({
     .default('127.0.0.1'),
   PEER_PORT: port.default(0),
   LEDGER_OWNERS: z.enum(['on', 'off']).default('on'),
-  API_PROCESSES: z
-    .string()
-    .refine(
-      (text) =>
-        text === 'auto' || (/^\d{1,2}$/.test(text) && Number(text) >= 1 && Number(text) <= processesMax),
-      `a number from 1 to ${processesMax}, or auto: one for each core but one`,
-    )
-    .transform((text) => (text === 'auto' ? processesOf(availableParallelism()) : Number(text)))
-    .default(1),
   SECRET_KEY: secretKey.optional(),
   SECRET_KEYS_OLD: z.string().transform(keyList).pipe(z.array(secretKey)).default([]),
   GEOIP_CITY_DB: z.string().transform(list).pipe(z.array(z.string()).min(1).max(2)).optional(),
@@ -273,11 +260,21 @@ const together = [
   ['OIDC_ISSUER', 'OIDC_CLIENT_ID', 'OIDC_CLIENT_SECRET'],
 ] as const
 
+/** One process no longer starts others; a deployment that relies on it must not go on with a part of its capacity. */
+const refuseForks = (processes: string | undefined): void => {
+  if (processes !== undefined && processes !== '1')
+    throw new ConfigError(
+      `API_PROCESSES: it is "${processes.slice(0, 100)}", and a process no longer starts others. Leave it out and start several processes ` +
+        'behind an edge: src/guides/deployment.md, "Several processes on one machine"',
+    )
+}
+
 /** Empty variables count as unset. Throws `ConfigError`. */
 export const parseConfig = (environment: Readonly<Record<string, string | undefined>>): Config => {
   const given = Object.fromEntries(
     Object.entries(environment).filter(([, value]) => value !== undefined && value !== ''),
   )
+  refuseForks(given.API_PROCESSES)
   const parsed = variables.safeParse(given)
   for (const names of parsed.success ? together : []) {
     const [missing, set] = [false, true].map((is) => names.find((name) => name in given === is))

@@ -21,10 +21,6 @@ export type Database = {
 }
 
 const poolMax = 8
-/** PostgreSQL's own. */
-const connectionsDefault = 100
-/** Read models, readers and writer of the event log, its notices, the queue of jobs, pixel counters, peers. */
-const connectionsOfProcessMax = 20
 const connectTimeoutMs = 5_000
 const queryTimeoutMs = 30_000
 /** After a failover a connection kept for ever would go on asking the server that was. */
@@ -103,10 +99,7 @@ const locateDatabase = async (
       migrationUrl: config.DATABASE_MIGRATION_URL ?? config.DATABASE_URL,
       stop: async () => undefined,
     }
-  const { DATA_DIR: dataDir, API_PROCESSES: processes } = config
-  const enough = { max_connections: String(connectionsDefault + processes * connectionsOfProcessMax) }
-  const settings = processes === 1 ? {} : { settings: enough }
-  const { url, serviceUrl, stop } = await startEmbeddedPostgres({ dataDir, ...options, ...settings })
+  const { url, serviceUrl, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, ...options })
   return { url: serviceUrl, migrationUrl: url, stop }
 }
 

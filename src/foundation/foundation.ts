@@ -56,8 +56,6 @@ export type Foundation = Database & {
   close(): Promise<void>
 }
 
-const silent = { info: () => undefined, warn: () => undefined, error: () => undefined }
-
 /** Also tells how many commands were written. */
 const counting = (
   observe: LedgerObserver | undefined,
@@ -72,7 +70,7 @@ const counting = (
 
 const peersOf = (
   config: Config,
-  { secrets, ...options }: Pick<PeersOptions, 'url' | 'logger' | 'family' | 'written'> & { secrets: Secrets },
+  { secrets, ...options }: Pick<PeersOptions, 'url' | 'logger' | 'written'> & { secrets: Secrets },
 ): Peers =>
   config.LEDGER_OWNERS === 'off' ? noPeers : openPeers({ ...options, config, key: secrets.peerKey })
 
@@ -104,8 +102,6 @@ type FoundationOptions = {
   readonly waitMs?: number
   /** The embedded PostgreSQL is another process's, and stays so when that process ends. */
   readonly guest?: boolean
-  /** What the process that forked this one calls all of its forks. */
-  readonly family?: string | undefined
 }
 
 /** Opens or starts the database, migrates it, and opens the event log and the ledger. Throws `ConfigError`. */
@@ -119,7 +115,6 @@ export const openFoundation = (
     anyMove = false,
     waitMs = startTimeoutMs,
     guest = false,
-    family,
   }: FoundationOptions,
 ): Promise<Foundation> =>
   openingWith(async (closing) => {
@@ -134,7 +129,7 @@ export const openFoundation = (
     const secrets = createSecrets(secretRing.ring)
     let written = 0
     const peers = peersOf(config, {
-      ...{ url: database.url, secrets, logger, family },
+      ...{ url: database.url, secrets, logger },
       written: () => written,
     })
     closing.add(peers.close)
@@ -155,8 +150,7 @@ export const openFoundation = (
     const { epochKeyFiles: files, erasures, signingKeys: keys } = keyDirectory(config, secretRing)
     const epochKeys = openEpochKeys({ pool, files, clock: Date, logger })
     closing.add(epochKeys.close)
-    // Of processes that were forked the first one tells.
-    const diskSpace = watchDisk(config, guest ? silent : logger)
+    const diskSpace = watchDisk(config, logger)
     closing.add(diskSpace.close)
     const treeStore = createTreeStore(pool)
     return {

@@ -126,7 +126,6 @@ export const createCounters = (clock: { now(): number } = performance): Counters
           counter.used++
           counters[policy].set(keyId, counter)
         }
-        // Whole numbers, for they may cross to another process as text.
         counted.push(counter.used, Math.round(counter.endsAtMs - nowMs))
       }
       return counted
@@ -134,10 +133,7 @@ export const createCounters = (clock: { now(): number } = performance): Counters
   }
 }
 
-/**
- * Counts in this process alone: the embedded default. `redis-counters.ts` and `forked-counters.ts` have counters that
- * processes share.
- */
+/** Counts in this process alone: the embedded default. `redis-counters.ts` has counters that processes share. */
 export const createRateLimiter = (counters: Counters = createCounters()): RateLimiter => {
   const take = ({ keyId }: DirectoryKey, windows: readonly Window[]): RateVerdict =>
     verdictOf(counters.take(keyId, windows), windows)

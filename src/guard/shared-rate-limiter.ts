@@ -15,7 +15,7 @@ import {
 } from './rate-limit.ts'
 
 /**
- * Rate limits whose counters processes share, in Redis or in the process that forked them.
+ * Rate limits whose counters processes share, in Redis.
  *
  * Limits protect capacity, not money: the ledger alone decides what is charged. So a call waits for the store only briefly.
  * A call whose answer is late is counted in its own process instead. When the store is gone, refuses, or has been late for

@@ -45,9 +45,6 @@ export type Check = {
   readonly halted_streams?: readonly string[] | number
   /** A sentence for a person. */
   readonly detail?: string
-  /** Of the processes this one forked: how many are to answer calls, and how many do. */
-  readonly wanted?: number
-  readonly answering?: number
 }
 
 type Readiness = {

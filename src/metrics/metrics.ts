@@ -11,7 +11,6 @@ import type { RateLimiterObserver } from '../guard/shared-rate-limiter.ts'
 import type { LedgerObserver } from '../ledger/commit.ts'
 import { CallDurations, type Durations } from './call-durations.ts'
 import type { ProjectionLag } from './health.ts'
-import type { MetricData } from './merged.ts'
 import { createMeters } from './meters.ts'
 import { type KnownPeers, peerGauge } from './peers.ts'
 
@@ -39,8 +38,6 @@ export type Metrics = {
   watch(sources: Partial<MetricSources>): void
   /** Everything, as Prometheus reads it. */
   text(): Promise<string>
-  /** The same as data, for the process that forked this one to add up. */
-  data(): Promise<readonly MetricData[]>
   readonly contentType: string
 }
 
@@ -71,20 +68,14 @@ const eventLoopLookMs = 20
 
 /**
  * `service`: the running process is this release of the service. Then its figures and those of Node.js are among them,
- * whose collectors run until the process ends. `forked`: its release is told by the process that forked it.
+ * whose collectors run until the process ends.
  */
-export const createMetrics = ({
-  service,
-  forked = false,
-}: {
-  service?: { readonly version: string }
-  forked?: boolean
-} = {}): Metrics => {
+export const createMetrics = ({ service }: { service?: { readonly version: string } } = {}): Metrics => {
   const registry = new Registry()
   const meters = createMeters(registry)
   if (service !== undefined) {
     collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: eventLoopLookMs })
-    if (!forked) buildInfo(meters, service)
+    buildInfo(meters, service)
   }
   let sources: Partial<MetricSources> = {}
   meters.gauge(
@@ -126,7 +117,6 @@ export const createMetrics = ({
       sources = { ...sources, ...more }
     },
     text: () => registry.metrics(),
-    data: () => registry.getMetricsAsJSON(),
     contentType: registry.contentType,
   }
 }

@@ -58,8 +58,6 @@ export type PeersOptions = {
   readonly limits?: Partial<PeersLimits>
   /** Default: a ULID of its own. */
   readonly id?: ProcessId
-  /** Of forks that count rate limits together. Default: none. */
-  readonly family?: string | undefined
   /** The name of the machine. Default: this one's. */
   readonly host?: string
   readonly transport?: Transport
@@ -100,7 +98,7 @@ export const openPeers = (options: PeersOptions): Peers => {
   const id = options.id ?? ulid()
   const own: OwnProcess = {
     id,
-    counters: config.REDIS_URL === undefined ? (options.family ?? id) : 'redis',
+    counters: config.REDIS_URL === undefined ? id : 'redis',
     roles: config.ROLES,
     host: (options.host ?? hostname()).slice(0, hostLengthMax),
     pid: process.pid,

@@ -15,18 +15,13 @@ import type { App } from './app.ts'
  */
 export const announce = async (
   foundation: Foundation,
-  {
-    apiUrl,
-    dashboardUrl,
-    metricsUrl,
-    processes = 1,
-  }: Pick<App, 'apiUrl' | 'dashboardUrl' | 'metricsUrl'> & { readonly processes?: number },
+  { apiUrl, dashboardUrl, metricsUrl }: Pick<App, 'apiUrl' | 'dashboardUrl' | 'metricsUrl'>,
   config: Config,
   print: (line: string) => void,
 ): Promise<void> => {
-  if (apiUrl !== null) print(`API        ${apiUrl}${processes === 1 ? '' : `  (${processes} processes)`}`)
+  if (apiUrl !== null) print(`API        ${apiUrl}`)
   if (dashboardUrl !== null) print(`Dashboard  ${dashboardUrl}`)
-  if (metricsUrl !== null) print(`Metrics    ${metricsUrl}/metrics`)
+  print(`Metrics    ${metricsUrl}/metrics`)
   if (apiUrl === null || dashboardUrl === null) {
     if (apiUrl !== null || dashboardUrl !== null) await announceFirstSteps(foundation, print)
     return

@@ -2,8 +2,8 @@ import type { Logger } from 'pino'
 import type { KnownProcess, Peers } from '../peers/members.ts'
 
 /**
- * Processes that count rate limits apart multiply every limit. Forks of one process count together, and so do all that
- * have one REDIS_URL; others are told of here, by the table of processes.
+ * Processes that count rate limits apart multiply every limit. Those with one REDIS_URL count together; the table of processes shows
+ * the others.
  */
 
 /** Processes come and go; a limit that is doubled for so long is no accident. */

@@ -4,16 +4,13 @@ import { projections } from '../../projections/index.ts'
 import { knownJobs } from '../administration/jobs.ts'
 import type { OpenCapability, SealedStore } from '../call/capability.ts'
 import { capabilities as allCapabilities } from '../capabilities/index.ts'
-import type { Channel } from '../concurrency/channel.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { type Closing, openingWith } from '../foundation/closing.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { EpochKeyFault } from '../guard/epoch-key-files.ts'
-import type { Counters } from '../guard/rate-limit.ts'
 import { startJobs } from '../jobs/run.ts'
 import { meterCheckpoints } from '../metrics/checkpoint.ts'
 import { meterDiskSpace } from '../metrics/disk-space.ts'
-import { type ForkedProcesses, withForks } from '../metrics/forks.ts'
 import { createHealth, type Health } from '../metrics/health.ts'
 import { createMetricsHost } from '../metrics/host.ts'
 import { meterInstallation } from '../metrics/installation.ts'
@@ -30,8 +27,7 @@ import { openWebhooks } from './webhooks.ts'
 
 /** The running service: the hosts and workers this process was asked for. */
 export type App = Pick<OpenHosts, 'apiUrl' | 'dashboardUrl'> & {
-  /** Null in a forked process, whose metrics the primary tells. */
-  readonly metricsUrl: string | null
+  readonly metricsUrl: string
   /** Whether calls should be sent here. */
   isReady(): Promise<boolean>
   /** Reads location files and lists again; calls go on meanwhile, and a bad file leaves the old one in place. */
@@ -40,18 +36,6 @@ export type App = Pick<OpenHosts, 'apiUrl' | 'dashboardUrl'> & {
   readonly leave: Leaving['leave']
   /** Answers what is in flight, takes nothing new, flushes what was counted, and closes everything it opened. */
   close(): Promise<void>
-}
-
-/** What this process is to others of its machine that it forked, or that forked it. */
-export type Kin = {
-  /** The process that forked this one, which counts rate limits and tells the metrics. */
-  readonly primary?: Channel
-  /** What that process calls all of its forks. */
-  readonly family?: string | undefined
-  /** Counts rate limits for forks too. */
-  readonly counters?: Counters
-  /** The forks of this process. */
-  readonly forks?: ForkedProcesses
 }
 
 const noHosts: OpenHosts = { apiUrl: null, dashboardUrl: null, renewCertificate: async () => undefined }
@@ -66,7 +50,6 @@ export const startApp = (
   logger: Logger,
   metrics: Metrics = createMetrics(),
   capabilities: readonly AnyCapability[] = allCapabilities,
-  kin: Kin = {},
 ): Promise<App> =>
   openingWith(async (closing) => {
     const has = (role: Config['ROLES'][number]): boolean => config.ROLES.includes(role)
@@ -82,7 +65,7 @@ export const startApp = (
     }
     const calls =
       has('api') || has('dashboard')
-        ? await openCalls({ foundation, config, logger, metrics, closing, kin })
+        ? await openCalls({ foundation, config, logger, metrics, closing })
         : null
     const liveModels = calls === null ? [] : [...calls.liveModels, ...open.liveModels]
     const health = createHealth({
@@ -96,9 +79,11 @@ export const startApp = (
       ...(calls?.rateLimitsShared === undefined ? {} : { rateLimitsShared: calls.rateLimitsShared }),
       rateLimitsApart: () => apartIn(foundation.peers.processes()),
     })
-    // The same for every process: one tells it.
-    const ofAll = kin.primary === undefined ? { projectionLags: health.projectionLags } : {}
-    metrics.watch({ liveModels, ...ofAll, peers: foundation.peers.processes })
+    metrics.watch({
+      liveModels,
+      projectionLags: health.projectionLags,
+      peers: foundation.peers.processes,
+    })
     const leaving = createLeaving()
     const hosts =
       calls === null
@@ -109,7 +94,7 @@ export const startApp = (
             capabilities: open,
           })
     const metricsUrl = await openMetrics(config, {
-      ...{ metrics, logger, health, kin, closing, leaving, foundation },
+      ...{ metrics, logger, health, closing, leaving, foundation },
     })
     // Last, for what others send is answered from now on; and first at the end, so that they send nothing more.
     if (has('api')) {
@@ -156,26 +141,22 @@ type MetricsOptions = {
   readonly metrics: Metrics
   readonly logger: Logger
   readonly health: Health
-  readonly kin: Kin
   readonly closing: Closing
   readonly leaving: Leaving
   readonly foundation: Pick<Foundation, 'checkpoints' | 'diskSpace' | 'eventLog' | 'pool' | 'secretRing'>
 }
 
-/** Null in a fork. */
 const openMetrics = async (
   config: Config,
-  { metrics, logger, health, kin, closing, leaving, foundation }: MetricsOptions,
-): Promise<string | null> => {
-  if (kin.primary !== undefined) return null
+  { metrics, logger, health, closing, leaving, foundation }: MetricsOptions,
+): Promise<string> => {
   meterCheckpoints(metrics.meters, foundation.checkpoints)
   meterInstallation(metrics.meters, foundation)
   await foundation.diskSpace.watch()
   meterDiskSpace(metrics.meters, foundation.diskSpace)
   jobGauges(metrics.meters, () => knownJobs(foundation.pool))
   const host = createMetricsHost({
-    ...{ metrics, logger },
-    health: kin.forks === undefined ? health : withForks(health, kin.forks),
+    ...{ metrics, logger, health },
     showsRows: config.ROLES.some((role) => role === 'projector' || role === 'dashboard'),
     secretKeys: foundation.secretRing.ring.given,
     unready: leaving.unready,

@@ -11,7 +11,6 @@ import { createUnauthenticatedRequests } from '../call/unauthenticated.ts'
 import type { Config } from '../config.ts'
 import type { Closing } from '../foundation/closing.ts'
 import type { Foundation } from '../foundation/foundation.ts'
-import { openForkedCounters } from '../guard/forked-counters.ts'
 import { openKeyDirectory } from '../guard/key-directory.ts'
 import { watchParked } from '../guard/parked-events.ts'
 import { createRateLimiter, type RateLimiter } from '../guard/rate-limit.ts'
@@ -21,7 +20,6 @@ import { type SharedRateLimiter, shareRateLimiter } from '../guard/shared-rate-l
 import { openPriceBooks } from '../ledger/price-books.ts'
 import { meterCalls, meterLatencies } from '../metrics/calls-in-progress.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import type { Kin } from './app.ts'
 import { watchOverload } from './overload.ts'
 
 type CallsOptions = {
@@ -30,7 +28,6 @@ type CallsOptions = {
   readonly logger: Logger
   readonly metrics: Metrics
   readonly closing: Closing
-  readonly kin: Kin
 }
 
 type OpenCalls = {
@@ -43,7 +40,7 @@ type OpenCalls = {
 
 /** Opens what every call needs, on any host of this process. Keys and prices are as the event log has them now. */
 export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
-  const { foundation, logger, metrics, closing, kin } = options
+  const { foundation, logger, metrics, closing } = options
   const { eventLog, pool, secrets, ledger } = foundation
   const prices = openPriceBooks({ eventLog, logger })
   closing.add(prices.stop)
@@ -64,7 +61,7 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   meterCalls(metrics.meters, overload)
   const rehashing = createRehashing({ eventLog, secrets, logger })
   closing.add(rehashing.settled)
-  const local = createRateLimiter(kin.counters)
+  const local = createRateLimiter()
   const shared = await openShared(local, options)
   return {
     dependencies: {
@@ -99,13 +96,14 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
 /** Undefined where this process counts for itself alone. */
 const openShared = async (
   local: RateLimiter,
-  { config: { REDIS_URL: url }, logger, metrics, closing, kin }: CallsOptions,
+  { config: { REDIS_URL: url }, logger, metrics, closing }: CallsOptions,
 ): Promise<SharedRateLimiter | undefined> => {
-  // Redis first: other machines' processes count there too.
-  const store =
-    url === undefined ? kin.primary && openForkedCounters(kin.primary) : await openRedisCounters(url)
-  if (store === undefined) return undefined
-  const shared = await shareRateLimiter(store, { local, logger, observe: metrics.rateLimiter })
+  if (url === undefined) return undefined
+  const shared = await shareRateLimiter(await openRedisCounters(url), {
+    local,
+    logger,
+    observe: metrics.rateLimiter,
+  })
   closing.add(shared.close)
   metrics.watch({ rateLimitsShared: shared.shared })
   return shared

@@ -276,11 +276,7 @@ const whoseAt = async (config: Config, { host, port }: Listening): Promise<Liste
 const processes = async (pool: OpenDatabase['pool']): Promise<Told> => {
   const live = await liveProcesses(pool)
   const apart = apartIn(live)
-  if (apart !== null)
-    return warning(
-      `rate limits: ${apart}`,
-      'Set REDIS_URL to one Redis for all, or start one process with API_PROCESSES.',
-    )
+  if (apart !== null) return warning(`rate limits: ${apart}`, 'Set REDIS_URL to one Redis for all of them.')
   return live.length === 0
     ? warning(
         'no api process lives, by the table in the database',

@@ -32,8 +32,6 @@ const startMs = 10_000
 export type Ending = {
   /** What runs from now on, and how it is closed. */
   started(running: Running): void
-  /** Ends it as a signal does. */
-  now(why: string): void
   /** Aborted once the end began: what is still starting need not go on. */
   readonly signal: AbortSignal
   /** What the process ends with, if nothing else goes wrong. */
@@ -96,7 +94,6 @@ export const listenForEnd = (): Ending => {
       running = now
       if (ending.signal.aborted) void close(now)
     },
-    now: (why) => end({ why }),
     signal: ending.signal,
     code: () => code,
   }

@@ -7,10 +7,8 @@ const counting = (...counters: string[]) => counters.map((one) => ({ counters: o
 test.each([
   { name: 'none', processes: [], says: null },
   { name: 'one', processes: counting('a'), says: null },
-  { name: 'forks of one', processes: counting('a', 'a', 'a'), says: null },
   { name: 'all in Redis', processes: counting('redis', 'redis'), says: null },
   { name: 'two that were started', processes: counting('a', 'b'), says: 2 },
-  { name: 'forks of two', processes: counting('a', 'a', 'b', 'b'), says: 2 },
   { name: 'one without Redis beside others', processes: counting('redis', 'redis', 'c'), says: 2 },
   {
     name: 'one that takes no calls',
