@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import type { MicroCredits } from '../billing/money.ts'
+import type { Gate } from '../concurrency/gate.ts'
 import type { CallOutcome } from '../events/calls.ts'
 import type { Capability } from '../events/capabilities.ts'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'
@@ -14,6 +15,9 @@ import type { Overload } from './overload.ts'
 import type { RefusedCalls } from './refused-calls.ts'
 import type { UnauthenticatedRequests } from './unauthenticated.ts'
 
+/** What a call needs may be away. */
+export type Gates = Readonly<Record<'eventLog' | 'database', Pick<Gate, 'refuses' | 'shutForMs'>>>
+
 /** What calls are answered with: one for all calls of a process. */
 export type CallDependencies = {
   readonly directory: KeyDirectory
@@ -27,6 +31,8 @@ export type CallDependencies = {
   readonly ledger: Ledger
   readonly prices: PriceBooks
   readonly idempotency: Idempotency
+  /** Shut while the event log, or the database, does not answer; left out where nothing watches them. */
+  readonly gates?: Gates
   /** Whether the disk is too full to record another call. */
   readonly isFull?: () => boolean
   readonly requestIds: (nowMs: number) => string

@@ -27,11 +27,13 @@ import {
 } from './recording.ts'
 import { rehearsalOf } from './rehearsal.ts'
 import type { CallResult } from './result.ts'
+import { retryAfterSeconds } from './waiting.ts'
 
 /**
  * The sequence of every call, written once. It knows no capability:
  *
  *   authenticate, permit, limit   admit          admission.ts
+ *   does the event log answer     gates          concurrency/gate.ts
  *   is there room for it          enter          overload.ts
  *   read the parameters           readParameters parameters.ts
  *   which call is this            identify       identify.ts (Idempotency-Key)
@@ -75,10 +77,13 @@ export const answerCall = async (
     }
     admitted = admission.call
     organizationId = admitted.key.organizationId
+    // Before anything is gathered that could not be recorded afterwards.
+    if (typeof dependencies.gates?.eventLog.refuses() === 'number')
+      return end(verdict, refuseAtOnce(dependencies, admitted, awayNow(dependencies)))
     leave = dependencies.overload.enter(admitted.key.organizationId)
     const result =
       leave === null
-        ? refuseAtOnce(dependencies, admitted)
+        ? refuseAtOnce(dependencies, admitted, tooBusy())
         : await perform(dependencies, admitted, unreadable)
     return end(verdict, result)
   } catch (error) {
@@ -89,12 +94,12 @@ export const answerCall = async (
   }
 }
 
-/** There is no room for the call: nothing is read, written or waited for. It is counted, and recorded with others. */
+/** There is no room for the call, or no event log: nothing is read, written or waited for. It is counted, and recorded with others. */
 const refuseAtOnce = (
   { refusedCalls, ledger }: CallDependencies,
   { key, form, atMs }: AdmittedCall,
+  refusal: Refusal,
 ): CallResult => {
-  const refusal = tooBusy()
   refusedCalls.refused(key, { code: refusal.code, outcome: 'failed', capability: form.capability }, atMs)
   const remaining = ledger.knownBalance(key.organizationId)
   return {
@@ -103,6 +108,8 @@ const refuseAtOnce = (
     ...(remaining === undefined ? {} : { credits: { charged: 0n, remaining } }),
   }
 }
+
+const awayNow = ({ gates }: CallDependencies): Refusal => temporarilyUnavailable(retryAfterSeconds(gates))
 
 /** From the parameters of an admitted call to what it comes to. */
 const perform = async (
@@ -241,7 +248,7 @@ const failed = async (
 ): Promise<CallResult> => {
   const { logger, ledger } = dependencies
   const away = error instanceof LedgerUnavailable || error instanceof Unavailable
-  const refusal = away ? temporarilyUnavailable() : internalError()
+  const refusal = away ? awayNow(dependencies) : internalError()
   if (!away) logger.error({ err: error, requestId, route: form.path }, 'a call failed')
   if (admitted === null) return { kind: 'failed', refusal }
   const remaining = away

@@ -1,4 +1,5 @@
 import pg from 'pg'
+import { GateShut } from '../concurrency/gate.ts'
 import type { GatheringOptions } from '../concurrency/gathering.ts'
 import { Unavailable } from '../event-log/port.ts'
 
@@ -19,6 +20,7 @@ export const isDatabaseAway = (error: unknown): boolean => {
   if (error instanceof AggregateError && error.errors.length > 0) return error.errors.every(isDatabaseAway)
   if (error instanceof pg.DatabaseError) return awaySqlState.test(error.code ?? '')
   if (!(error instanceof Error)) return false
+  if (error instanceof GateShut) return true
   return awayMessage.test(error.message) || ('code' in error && awayCode.test(String(error.code)))
 }
 

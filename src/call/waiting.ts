@@ -1,5 +1,6 @@
 import { within } from '../concurrency/deadline.ts'
 import { Unavailable } from '../event-log/port.ts'
+import type { Gates } from './dependencies.ts'
 
 /**
  * How long a caller waits for a 503: 12 s are promised, and one of them is for what no timer bounds. Whatever a call asks is
@@ -13,6 +14,15 @@ export const refusalWaitMs = 500
 /** What is left of it for a call that started then, on the clock of `performance.now()`. */
 export const waitLeftMs = ({ startedMs }: { readonly startedMs: number }): number =>
   Math.max(0, callWaitMaxMs - refusalWaitMs - (performance.now() - startedMs))
+
+/** An outage that has lasted for so long is told to last as long again, within these bounds. */
+const retryAfterMostSeconds = 30
+
+/** When a caller who is refused now should come again. */
+export const retryAfterSeconds = (gates: Gates | undefined): number => {
+  const shutMs = Math.max(gates?.eventLog.shutForMs() ?? 0, gates?.database.shutForMs() ?? 0)
+  return Math.min(retryAfterMostSeconds, Math.max(1, Math.round(shutMs / 1_000)))
+}
 
 /** Waits for work no longer than that. Late work goes on, unheard. */
 export const unavailableWhenLate = <Value>(

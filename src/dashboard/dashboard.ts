@@ -9,8 +9,10 @@ import type { Finding } from '../administration/doctor/finding.ts'
 import { createVisitorSteps } from '../administration/first-steps.ts'
 import { createSignInEvents } from '../administration/sign-ins.ts'
 import { openUserDirectory } from '../administration/user-directory.ts'
+import { retryAfterSeconds } from '../call/waiting.ts'
 import { createPixelControls } from '../capabilities/index.ts'
 import { sendFile } from '../documentation/file.ts'
+import { createOutage } from '../event-log/outage.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { assetOf, assetVersion } from './assets.ts'
 import { nameCookies } from './cookies.ts'
@@ -108,11 +110,16 @@ export const dashboard =
       halfSignedIn: createHalfSignedIn(foundation.secrets.sealer('dashboard half signed in')),
       ...{ devices, signIn: createSignIn(foundation, users, devices) },
     }
+    const away = createOutage({ logger, what: 'dashboard: a page', level: 'error' })
     await host.register(helmet, securityHeaders)
     host.setErrorHandler((error: FastifyError, request, reply) => {
       const fault = faultShown(error)
-      if (fault.status === 503) reply.header('retry-after', awaySeconds)
-      if (fault.status >= 500) logger.error({ err: error, path: request.routeOptions.url }, 'a page failed')
+      if (fault.status === 503) {
+        reply.header('retry-after', Math.max(awaySeconds, retryAfterSeconds(foundation.gates)))
+        // Every page fails for the same reason then.
+        away.failed(error)
+      } else if (fault.status >= 500)
+        logger.error({ err: error, path: request.routeOptions.url }, 'a page failed')
       return sendPage(reply.code(fault.status), faultPage(fault))
     })
     assetRoute(host)

@@ -21,6 +21,7 @@ import { keyDirOf, makeDataDir } from './data-dir.ts'
 import { type Database, openDatabase, prepareReadModels } from './database.ts'
 import { writtenDirs } from './embedded/cluster.ts'
 import { startTimeoutMs } from './embedded/server.ts'
+import { type Gates, gatedLog, gatedPool, openGates, watchedLog } from './gates.ts'
 import { refuseMoved } from './installation-move.ts'
 import { openOwnEventLog, tellingRewritten } from './own-event-log.ts'
 import { secretKeysOf } from './secret-key.ts'
@@ -30,6 +31,8 @@ import { type OpenSecretRing, openSecretRing } from './secret-ring.ts'
 export type Foundation = Database & {
   readonly embedded: boolean
   readonly eventLog: EventLog
+  /** Shut while the event log, or the database, does not answer. */
+  readonly gates: Gates
   readonly secrets: Secrets
   /** The SECRET_KEYs `secrets` is made of, and how this process follows which one is in use. */
   readonly secretRing: OpenSecretRing
@@ -90,6 +93,13 @@ const watchDisk = (
   logger: Parameters<typeof createDiskWatch>[0]['logger'],
 ): DiskWatch => createDiskWatch({ dirs: DATABASE_URL === undefined ? writtenDirs(DATA_DIR) : [], logger })
 
+/** The same for those who answer requests: they are refused at once what does not answer. */
+export const gated = (foundation: Foundation): Foundation => ({
+  ...foundation,
+  pool: gatedPool(foundation.pool, foundation.gates.database),
+  eventLog: gatedLog(foundation.eventLog, foundation.gates.eventLog),
+})
+
 type FoundationOptions = {
   readonly logger: Logger
   readonly observe?: LedgerObserver
@@ -133,10 +143,14 @@ export const openFoundation = (
       written: () => written,
     })
     closing.add(peers.close)
-    const keyedEvents = createKeyedEvents(own.eventLog)
+    const gates = openGates(config, { url: database.url, eventLog: own.eventLog, logger })
+    closing.add(gates.close)
+    const eventLog = watchedLog(own.eventLog, gates.eventLog)
+    const keyedEvents = createKeyedEvents(eventLog)
     const local = createLedger({
       eventLog: keyedEvents.eventLog,
-      snapshot: snapshotFrom(pool, secrets.rowSeal),
+      snapshot: snapshotFrom(gatedPool(pool, gates.database), secrets.rowSeal),
+      gate: gates.eventLog,
       logger,
       clock: { now: Date.now, monotonic: () => performance.now() },
       observe: counting(observe, (commands) => (written += commands)),
@@ -156,7 +170,8 @@ export const openFoundation = (
     return {
       ...database,
       embedded: config.DATABASE_URL === undefined,
-      eventLog: tellingRewritten(own.eventLog, ledger.giveUp),
+      eventLog: tellingRewritten(eventLog, ledger.giveUp),
+      gates,
       eventLogName: own.name,
       secrets,
       secretRing,

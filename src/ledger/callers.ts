@@ -120,14 +120,17 @@ export class Callers {
     queued.reject(error)
   }
 
-  /** Refuses those who have waited too long, also those whose commands are under way. */
+  /** Refuses those who have waited too long, also those whose commands are under way; and all who wait for a log that does not answer. */
   refuseLate(underWay: readonly Queued[], nowMs: number): void {
-    const { callerWaitMaxMs } = this.#options.limits
+    const { limits, gate } = this.#options
+    const { callerWaitMaxMs } = limits
     const isLate = ({ queuedAtMs, gaveUp, command }: Queued): boolean =>
       !gaveUp && nowMs - queuedAtMs >= Math.min(callerWaitMaxMs, command.waitMaxMs ?? callerWaitMaxMs)
+    // Nothing was sent for what still waits to be decided.
+    const isShut = typeof gate?.shutForMs() === 'number'
     // The caller of what was passed here is refused by the process that passed it, and hears from here how it ended.
     const late = [
-      ...this.#queue.takeOut(isLate),
+      ...this.#queue.takeOut((queued) => isShut || isLate(queued)),
       ...underWay.filter((queued) => queued.command.passed !== 'here' && isLate(queued)),
     ]
     for (const queued of late) queued.gaveUp = true

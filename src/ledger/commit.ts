@@ -84,7 +84,7 @@ const rewrittenMessage =
 
 export const createLedger = (options: LedgerOptions): LocalLedger => {
   const limits = { ...ledgerLimits, ...options.limits }
-  const { eventLog, logger, clock } = options
+  const { eventLog, logger, clock, gate } = options
   const balances = new Map<string, MicroCredits>()
   const reservations = createReservations()
   const tell = (organizationId: string, balance: MicroCredits): void => {
@@ -117,9 +117,19 @@ export const createLedger = (options: LedgerOptions): LocalLedger => {
           new LedgerUnavailable('the event log is not the one this process has read', { cause: rewritten }),
         )
 
-  const account = (organizationId: string) => asking(organizationId, (writer) => writer.current())
+  /** The same for what the event log has to be asked: at once where it does not answer. */
+  const askingLog = <Value>(
+    organizationId: string,
+    ask: (writer: Writer) => Promise<Value>,
+  ): Promise<Value> =>
+    typeof gate?.refuses() === 'number'
+      ? Promise.reject(new LedgerUnavailable('the event log does not answer'))
+      : asking(organizationId, ask)
+
+  const account = (organizationId: string) => askingLog(organizationId, (writer) => writer.current())
   const lastSeen = async (organizationId: string): Promise<Account> => {
-    const seen = await asking(organizationId, (writer) => writer.lastSeen())
+    const isKnown = writers.known(organizationId)?.knows() === true
+    const seen = await (isKnown ? asking : askingLog)(organizationId, (writer) => writer.lastSeen())
     // Each command tells it anew; this is for an organization that has sent none.
     if (!balances.has(organizationId)) tell(organizationId, balanceOf(seen, Date.now()))
     return seen
@@ -128,7 +138,7 @@ export const createLedger = (options: LedgerOptions): LocalLedger => {
   return {
     submit: (organizationId, command) => {
       writers.checkLate()
-      return asking(organizationId, (writer) => writer.submit(command))
+      return askingLog(organizationId, (writer) => writer.submit(command))
     },
     figures: async (organizationId, question) => {
       const found = await (question.fresh === true ? account(organizationId) : lastSeen(organizationId))

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino'
 import type { MicroCredits } from '../billing/money.ts'
+import type { Gate } from '../concurrency/gate.ts'
 import type { Outage } from '../event-log/outage.ts'
 import type { EventLog } from '../event-log/port.ts'
 import type { Decide } from './batch.ts'
@@ -56,6 +57,8 @@ export type LedgerOptions = {
   readonly clock: LedgerClock
   readonly limits?: Partial<LedgerLimits>
   readonly observe?: LedgerObserver
+  /** While it is shut, no command is taken and none that waits is decided. What was sent is seen through to its end. */
+  readonly gate?: Pick<Gate, 'refuses' | 'shutForMs'>
   /** The rules, where a test has others. */
   readonly decide?: Decide
 }

@@ -27,6 +27,8 @@ export type Writer = {
   current(): Promise<Account>
   /** The account as it was last seen. Not to be changed. */
   lastSeen(): Promise<Account>
+  /** `lastSeen` asks nobody. */
+  knows(): boolean
   /** Nothing is lost with it. */
   forgettable(): boolean
   /** Resolves when nothing is queued or under way. */
@@ -117,6 +119,10 @@ class LedgerWriter implements Writer {
 
   lastSeen(): Promise<Account> {
     return this.#known().catch(cannotBeRead)
+  }
+
+  knows(): boolean {
+    return 'account' in this.#state
   }
 
   forgettable(): boolean {

@@ -6,7 +6,7 @@ import type { OpenCapability, SealedStore } from '../call/capability.ts'
 import { capabilities as allCapabilities } from '../capabilities/index.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { type Closing, openingWith } from '../foundation/closing.ts'
-import type { Foundation } from '../foundation/foundation.ts'
+import { type Foundation, gated } from '../foundation/foundation.ts'
 import { EpochKeyFault } from '../guard/epoch-key-files.ts'
 import { startJobs } from '../jobs/run.ts'
 import { meterCheckpoints } from '../metrics/checkpoint.ts'
@@ -57,7 +57,8 @@ export const startApp = (
     const seals = has('api') || has('jobs')
     if (seals) await watchEpochKeys(foundation)
     if (has('projector')) closing.add(startProjector(foundation, logger))
-    const open = await openCapabilities(capabilities, { foundation, config, logger, metrics })
+    const asked = gated(foundation)
+    const open = await openCapabilities(capabilities, { foundation: asked, config, logger, metrics })
     closing.add(open.close)
     if (has('jobs')) {
       const stores = capabilities.flatMap(({ sealed }) => sealed?.(foundation) ?? [])
@@ -65,7 +66,7 @@ export const startApp = (
     }
     const calls =
       has('api') || has('dashboard')
-        ? await openCalls({ foundation, config, logger, metrics, closing })
+        ? await openCalls({ foundation: asked, config, logger, metrics, closing })
         : null
     const liveModels = calls === null ? [] : [...calls.liveModels, ...open.liveModels]
     const health = createHealth({
@@ -89,7 +90,8 @@ export const startApp = (
       calls === null
         ? noHosts
         : await openHosts({
-            ...{ foundation, config, logger, metrics, health, closing, leaving },
+            ...{ config, logger, metrics, health, closing, leaving },
+            foundation: asked,
             dependencies: calls.dependencies,
             capabilities: open,
           })

@@ -79,6 +79,7 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
         sealer: foundation.epochKeys.sealer('idempotent-answer'),
       }),
       requestIds: createRequestIds(),
+      gates: foundation.gates,
       isFull: () => foundation.diskSpace.isFull(),
       clock: Date,
       logger,

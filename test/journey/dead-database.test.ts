@@ -240,7 +240,7 @@ test('a full disk ends the server under load: everybody is told so, and with spa
     }
   }
   const page = await refused(`${service.dashboardUrl}/`, { cookie, accept: 'text/html' })
-  expect([page.status, page.again]).toEqual([503, '5'])
+  expect([page.status, Number(page.again) >= 5]).toEqual([503, true])
   expect(page.text).toContain('Database away')
   const whoami = await refused(`${service.dashboardUrl}/whoami`, { 'x-api-key': demo.api_key })
   expect([whoami.status, JSON.parse(whoami.text).code]).toEqual([503, 'SYS_002'])

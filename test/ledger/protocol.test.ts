@@ -20,6 +20,7 @@ import {
   createLedger,
   type LedgerCommand,
   type LedgerLimits,
+  type LedgerOptions,
   LedgerUnavailable,
   type LocalLedger,
   ledgerLimits,
@@ -70,6 +71,7 @@ const processOf = (
     limits?: Partial<LedgerLimits>
     snapshot?: AccountSnapshot
     eventLog?: EventLog
+    gate?: LedgerOptions['gate']
   } = {},
 ): LocalLedger =>
   createLedger({
@@ -77,6 +79,7 @@ const processOf = (
     snapshot: options.snapshot ?? (async () => null),
     logger: pino({ level: 'silent' }),
     clock,
+    ...(options.gate && { gate: options.gate }),
     limits: { retryPauseMs: 0, ...options.limits },
     decide: (account, command, ...rest) =>
       hostile.get(command.key)?.(account) ?? decideCommand(account, command, ...rest),
@@ -179,6 +182,55 @@ describe('rule 1: ids', () => {
     expect(charged?.id).toBe(eventIdOf(org, 'request-1', 1))
     expect(charged?.data).toMatchObject({ charge_id: eventIdOf(org, 'request-1', 1), amount: '1' })
     expect(charged?.metadata.causation_id).toBe(used?.id)
+  })
+})
+
+describe('a log that does not answer', () => {
+  const shutting = () => {
+    let shutForMs: number | null = null
+    return {
+      gate: { refuses: () => shutForMs, shutForMs: () => shutForMs },
+      shut: () => {
+        shutForMs = 1
+      },
+      open: () => {
+        shutForMs = null
+      },
+    }
+  }
+
+  test('nothing is taken while its gate is shut, and nothing of it is sent; once it opens, commands are taken again', async () => {
+    await opened()
+    const { gate, shut, open } = shutting()
+    const ledger = processOf('a', { gate })
+    expect((await ledger.submit(org, call('before'))).balance).toBe(parseCredits('99'))
+    shut()
+    expect(await outcomeOf(ledger.submit(org, call('meanwhile')))).toBe('LedgerUnavailable')
+    expect(await outcomeOf(ledger.account(org))).toBe('LedgerUnavailable')
+    expect(await outcomeOf(processOf('b', { gate }).figures(org, { atMs: nowMs }))).toBe('LedgerUnavailable')
+    // What this process has in memory it still tells.
+    expect((await ledger.figures(org, { atMs: nowMs })).balance).toBe(parseCredits('99'))
+    expect(attemptsBy('a')).toHaveLength(1)
+    open()
+    expect((await ledger.submit(org, call('after'))).balance).toBe(parseCredits('98'))
+    expect(eventsOfKey('meanwhile')).toEqual([])
+  })
+
+  test('what waits to be decided is refused when the gate shuts; what was sent is seen through to its end', async () => {
+    await opened()
+    const { gate: shutGate, shut, open } = shutting()
+    const network = gate()
+    const ledger = processOf('a', { gate: shutGate, faults: { onAppend: network.wait } })
+    const sent = ledger.submit(org, call('sent'))
+    await network.reached
+    const waiting = ledger.submit(org, call('waiting'))
+    shut()
+    expect(await outcomeOf(waiting)).toBe('LedgerUnavailable')
+    open()
+    network.open()
+    expect((await sent).balance).toBe(parseCredits('99'))
+    expect(eventsOfKey('waiting')).toEqual([])
+    expect(await balanceNow()).toBe('99')
   })
 })
 

@@ -1,0 +1,154 @@
+import { type After, within } from './deadline.ts'
+
+/**
+ * Keeps work away from a server that does not answer, so that callers are refused at once instead of waiting for a timeout each.
+ *
+ * The circuit breaker next to it lets one caller try when its time is over. Here that caller would wait for ten seconds, so the
+ * gate asks the server itself: when nothing that is under way has ended well for a second, and twice a second while it is shut.
+ */
+export type Gate = {
+  /** Notes that work is under way; settles as `work` does. */
+  watch<Value>(work: Promise<Value>): Promise<Value>
+  /** How long the server has not answered, in milliseconds; null while it answers. Counts what it refuses. */
+  refuses(): number | null
+  /** As `refuses`, without counting. */
+  shutForMs(): number | null
+  close(): void
+}
+
+/** Thrown in place of the work that a shut gate keeps away. Nothing was sent. */
+export class GateShut extends Error {
+  override name = 'GateShut'
+}
+
+type GateLogger = Readonly<Record<'info' | 'error', (fields: object, message: string) => void>>
+
+type GateOptions = {
+  /** What does not answer, as the beginning of a sentence. */
+  readonly what: string
+  /** Asks the server something small, on a connection that a lost one does not hold up. */
+  readonly ask: () => Promise<unknown>
+  readonly logger: GateLogger
+  readonly bounds?: GateBounds
+  readonly now?: () => number
+}
+
+type GateBounds = {
+  /** How often the gate looks at the work under way. */
+  readonly lookMs: number
+  /** Without any success for so long the server is asked. */
+  readonly stalledMs: number
+  /** How long the server may take to answer. */
+  readonly answerMs: number
+  /** From the end of one question to the next, while it is shut. */
+  readonly againMs: number
+}
+
+const gateBounds: GateBounds = { lookMs: 250, stalledMs: 1_000, answerMs: 1_000, againMs: 500 }
+/** While it stays shut, a line says so this often. */
+const toldAgainMs = 60_000
+
+export const createGate = ({
+  what,
+  ask,
+  logger,
+  bounds = gateBounds,
+  now = () => performance.now(),
+}: GateOptions): Gate => {
+  let underWay = 0
+  /** Since when work was asked for without a success; null: the last of it succeeded. */
+  let waitingSinceMs: number | null = null
+  let shut: { readonly sinceMs: number; toldMs: number; refused: number } | null = null
+  let asking = false
+  let closed = false
+  let timer: NodeJS.Timeout | undefined
+
+  const lookIn = (ms: number): void => {
+    if (closed) return
+    timer ??= setTimeout(look, ms).unref()
+  }
+
+  const answered = (): void => {
+    waitingSinceMs = underWay > 0 ? now() : null
+    if (shut === null) return
+    const { sinceMs, refused } = shut
+    shut = null
+    logger.info({ refused, seconds: secondsBetween(sinceMs, now()) }, `${what} answers again`)
+  }
+
+  const silent = (error: unknown): void => {
+    const nowMs = now()
+    if (shut === null) {
+      shut = { sinceMs: waitingSinceMs ?? nowMs, toldMs: nowMs, refused: 0 }
+      logger.error({ err: error }, `${what} does not answer; what needs it is refused at once until it does`)
+    } else if (nowMs - shut.toldMs >= toldAgainMs) {
+      shut.toldMs = nowMs
+      const { refused, sinceMs } = shut
+      logger.error(
+        { err: error, refused, seconds: secondsBetween(sinceMs, nowMs) },
+        `${what} still does not answer`,
+      )
+    }
+  }
+
+  const look = (): void => {
+    timer = undefined
+    if (shut === null && waitingSinceMs === null) return
+    const stalled = now() - (waitingSinceMs ?? now()) >= bounds.stalledMs
+    // One question at a time. A late answer is an answer too.
+    if (asking || (shut === null && !stalled)) lookIn(bounds.lookMs)
+    else askServer()
+  }
+
+  const askServer = (): void => {
+    asking = true
+    const answer = ask()
+    answer
+      .then(answered, () => undefined)
+      .finally(() => {
+        asking = false
+      })
+    within(answer, { waitMs: bounds.answerMs, after: afterInput }, () => {
+      throw new Error(`no answer within ${bounds.answerMs} ms`)
+    })
+      .catch(silent)
+      .finally(() => lookIn(shut === null ? bounds.lookMs : bounds.againMs))
+  }
+
+  const shutForMs = (): number | null => (shut === null ? null : now() - shut.sinceMs)
+
+  return {
+    watch: async (work) => {
+      underWay += 1
+      waitingSinceMs ??= now()
+      lookIn(bounds.lookMs)
+      try {
+        const value = await work
+        underWay -= 1
+        answered()
+        return value
+      } catch (error) {
+        // A refusal says nothing: it may be the server's word or the end of our patience.
+        underWay -= 1
+        throw error
+      }
+    },
+    refuses: () => {
+      if (shut !== null) shut.refused += 1
+      return shutForMs()
+    },
+    shutForMs,
+    close: () => {
+      closed = true
+      clearTimeout(timer)
+    },
+  }
+}
+
+/** What has arrived by then counts, also where the event loop was too busy to read it. */
+const afterInput: After = (ms, run) => {
+  const timer = setTimeout(() => setImmediate(run), ms)
+  return () => clearTimeout(timer)
+}
+
+const secondsBetween = (fromMs: number, toMs: number): number => Math.round((toMs - fromMs) / 1_000)

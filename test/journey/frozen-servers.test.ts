@@ -1,0 +1,164 @@
+import { type ChildProcess, execFileSync, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { cliJson, eventually, exportLedger, type Service, startService } from '../support/service.ts'
+
+/**
+ * The database, or the server of the event log, takes connections and answers nothing (SIGSTOP). After the first timeouts calls are
+ * refused at once, until it answers again.
+ */
+
+/** From the freeze to the first refusal at once: a second without success, and one for the question. */
+const noticedWithinMs = 5_000
+const refusedWithinMs = 500
+const backWithinMs = 2_000
+
+let dataDir = ''
+let service: Service
+let double: ChildProcess | undefined
+let demo: { organization_id: string; api_key: string }
+let frozen: number[] = []
+
+beforeEach(async () => {
+  dataDir = await mkdtemp(join(tmpdir(), 'frozen-servers-'))
+})
+
+afterEach(async () => {
+  thaw()
+  await service?.end('SIGTERM')
+  double?.kill('SIGKILL')
+  double = undefined
+  await rm(dataDir, { recursive: true, force: true })
+})
+
+const start = async (variables: Record<string, string> = {}): Promise<Record<string, string>> => {
+  const environment = { DATA_DIR: dataDir, EMAIL_PROBE: 'off', LOG_LEVEL: 'info', ...variables }
+  service = await startService(environment)
+  demo = JSON.parse(await readFile(join(dataDir, 'demo.json'), 'utf8'))
+  return environment
+}
+
+const freeze = (pids: readonly number[]): void => {
+  frozen = [...pids]
+  for (const pid of pids) process.kill(pid, 'SIGSTOP')
+}
+
+const thaw = (): void => {
+  for (const pid of frozen.splice(0)) process.kill(pid, 'SIGCONT')
+}
+
+/** The postmaster and all that it forked. */
+const postgres = async (): Promise<number[]> => {
+  const pid = Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
+  const children = execFileSync('ps', ['-o', 'pid=', '--ppid', String(pid)], { encoding: 'utf8' })
+  return [pid, ...children.trim().split(/\s+/).map(Number)]
+}
+
+type Told = {
+  readonly status: number
+  readonly retryAfter: number
+  readonly tookMs: number
+  readonly text: string
+}
+
+const ask = async (url: string, options: RequestInit = {}): Promise<Told> => {
+  const beganMs = performance.now()
+  const answer = await fetch(url, options)
+  const text = await answer.text()
+  const retryAfter = Number(answer.headers.get('retry-after'))
+  return { status: answer.status, retryAfter, tookMs: performance.now() - beganMs, text }
+}
+
+const lookUp = (headers: Record<string, string> = {}): Promise<Told> =>
+  ask(`${service.apiUrl}/v1/ip/lookup`, {
+    method: 'POST',
+    headers: { 'x-api-key': demo.api_key, 'content-type': 'application/json', ...headers },
+    body: '{"ip":"8.8.8.8"}',
+  })
+
+const whoami = (): Promise<Told> =>
+  ask(`${service.dashboardUrl}/whoami`, { headers: { 'x-api-key': demo.api_key } })
+
+/** Calls until one is refused at once. Gives those that were sent before. */
+const untilNoticed = async (ask: () => Promise<Told>): Promise<Promise<Told>[]> => {
+  const sent: Promise<Told>[] = []
+  await eventually(async () => {
+    const calling = ask()
+    sent.push(calling)
+    const late = new Promise<null>((resolve) => setTimeout(resolve, 100, null))
+    return (await Promise.race([calling, late]))?.status === 503 ? true : undefined
+  }, noticedWithinMs)
+  return sent
+}
+
+const expectRefusedAtOnce = async (...asks: (() => Promise<Told>)[]): Promise<void> => {
+  for (const ask of asks) {
+    const { status, retryAfter, tookMs, text } = await ask()
+    expect([status, JSON.parse(text).code]).toEqual([503, 'SYS_002'])
+    expect(retryAfter).toBeGreaterThanOrEqual(1)
+    expect(tookMs).toBeLessThan(refusedWithinMs)
+  }
+}
+
+/** No answer without its charge, and no charge without an answer. */
+const expectBooksInOrder = async (
+  sent: readonly Told[],
+  environment: Record<string, string>,
+): Promise<void> => {
+  const answered = sent.filter(({ status }) => status === 200).map(({ text }) => JSON.parse(text).request_id)
+  const charged = (await exportLedger(demo.organization_id, environment))
+    .filter(({ type }) => type === 'CreditCharged')
+    .map(({ metadata }) => metadata.request_id)
+  expect(charged.toSorted()).toEqual(answered.toSorted())
+  expect(await cliJson(['ledger', 'verify', demo.organization_id], environment)).toMatchObject({ ok: true })
+}
+
+test('a frozen PostgreSQL: calls, keyed calls and whoami are refused at once until it answers, and no charge is lost or doubled', async () => {
+  const environment = await start()
+  const before = await lookUp()
+  freeze(await postgres())
+  const sent = await untilNoticed(lookUp)
+  await expectRefusedAtOnce(lookUp, () => lookUp({ 'idempotency-key': 'one' }), whoami)
+  thaw()
+  const after = await eventually(async () => {
+    const told = await lookUp()
+    sent.push(Promise.resolve(told))
+    return told.status === 200 ? told : undefined
+  }, backWithinMs)
+  expect(after.status).toBe(200)
+  await expectBooksInOrder([before, ...(await Promise.all(sent))], environment)
+  const gate = service.output().match(/the database (does not answer|answers again)/g)
+  expect(gate).toEqual(['the database does not answer', 'the database answers again'])
+})
+
+test('a frozen event store: the same, while the database answers', async () => {
+  double = fork(fileURLToPath(new URL('../support/eventstore-double-process.ts', import.meta.url)))
+  const [url] = (await once(double, 'message')) as [string]
+  const environment = await start({ EVENT_LOG_URL: url })
+  const before = await lookUp()
+  freeze([double.pid ?? 0])
+  const sent = await untilNoticed(lookUp)
+  await expectRefusedAtOnce(lookUp, () => lookUp({ 'idempotency-key': 'one' }), whoami)
+  thaw()
+  await eventually(async () => {
+    const told = await lookUp()
+    sent.push(Promise.resolve(told))
+    return told.status === 200 ? true : undefined
+  }, backWithinMs)
+  await expectBooksInOrder([before, ...(await Promise.all(sent))], environment)
+})
+
+test('a frozen database beside an event store: only what needs the database is refused', async () => {
+  double = fork(fileURLToPath(new URL('../support/eventstore-double-process.ts', import.meta.url)))
+  const [url] = (await once(double, 'message')) as [string]
+  await start({ EVENT_LOG_URL: url })
+  freeze(await postgres())
+  await untilNoticed(whoami)
+  await expectRefusedAtOnce(whoami, () => lookUp({ 'idempotency-key': 'one' }))
+  const { status, tookMs } = await lookUp()
+  expect([status, tookMs < refusedWithinMs]).toEqual([200, true])
+})
