@@ -1,7 +1,6 @@
 import type pg from 'pg'
 import { projections } from '../../projections/index.ts'
-import type { Meters, Sample } from '../call/capability.ts'
-import { within } from '../concurrency/deadline.ts'
+import type { Meters } from '../call/capability.ts'
 import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
 import { decodeEvent } from '../event-log/stored-event.ts'
 import type { EventMetadata } from '../events/envelope.ts'
@@ -11,10 +10,9 @@ import { parkedCounts } from './parked.ts'
 
 /**
  * What is measured of the installation rather than of a process: what the event log says that was done, and what rows say that was
- * left undone. Every process tells the same, so that an alarm needs no certain one of them. What cannot be asked within a second is left out.
+ * left undone. Every process tells the same, so that an alarm needs no certain one of them. What cannot be asked is told as it was last known, see `meters.ts`.
  */
 
-const askedMs = 1_000
 /** Rows are looked at this often however many ask: what they say changes by the minute. */
 const rememberedMs = 10_000
 
@@ -29,8 +27,7 @@ export const meterInstallation = (meters: Meters, { eventLog, pool }: Parts): vo
   meterRebuilds(meters, acts)
   meterBackups(meters, acts, eventLog)
   const parked = remembered(() => parkedCounts(pool))
-  gauge(
-    meters,
+  meters.gauge(
     {
       name: 'parked_events',
       help: 'Events that a projection has set aside because it cannot take them, 1,000 at most; guards: whether its rows tell who may call',
@@ -46,20 +43,6 @@ export const meterInstallation = (meters: Meters, { eventLog, pool }: Parts): vo
   )
 }
 
-/** What cannot be asked is left out, rather than reported as nothing. */
-const gauge = (
-  meters: Meters,
-  meter: Parameters<Meters['gauge']>[0],
-  read: () => Promise<readonly Sample[]>,
-): void =>
-  meters.gauge(meter, () =>
-    within(
-      read().catch(() => []),
-      { waitMs: askedMs },
-      () => [],
-    ),
-  )
-
 const secondsSince = (atMs: number): number => Math.max(0, (Date.now() - atMs) / 1_000)
 
 /** Of what an event says that was done. A copied log keeps that, and not when it was recorded. */
@@ -68,8 +51,7 @@ const ageSeconds = ({ metadata }: RecordedEvent): number =>
 
 const meterVerification = (meters: Meters, acts: Acts): void => {
   const name = 'log_verification'
-  gauge(
-    meters,
+  meters.gauge(
     {
       name: `${name}_age_seconds`,
       help: 'Since the event log was last read whole and proved, which is done every day',
@@ -79,8 +61,7 @@ const meterVerification = (meters: Meters, acts: Acts): void => {
       return last === undefined ? [] : [{ value: ageSeconds(last) }]
     },
   )
-  gauge(
-    meters,
+  meters.gauge(
     {
       name: `${name}_faults`,
       help: 'Streams whose hash chain was broken then, and checkpoints the log contradicted: must be 0',
@@ -96,15 +77,14 @@ const meterVerification = (meters: Meters, acts: Acts): void => {
 
 const meterReconciliation = (meters: Meters, acts: Acts): void => {
   const name = 'reconciliation'
-  gauge(
-    meters,
+  meters.gauge(
     { name: `${name}_age_seconds`, help: 'Since ledgers were last compared with read models and tariff' },
     async () => {
       const last = await acts.newest('LedgersReconciled')
       return last === undefined ? [] : [{ value: ageSeconds(last) }]
     },
   )
-  gauge(meters, { name: `${name}_differences`, help: 'What differed then: must be 0' }, async () => {
+  meters.gauge({ name: `${name}_differences`, help: 'What differed then: must be 0' }, async () => {
     const last = await acts.newest('LedgersReconciled')
     if (last === undefined) return []
     const { type, data } = decodeEvent(last)
@@ -113,16 +93,14 @@ const meterReconciliation = (meters: Meters, acts: Acts): void => {
 }
 
 const meterRebuilds = (meters: Meters, acts: Acts): void => {
-  gauge(
-    meters,
+  meters.gauge(
     { name: 'rebuild_age_seconds', help: 'Since the last rebuild ended, whatever its result' },
     async () => {
       const last = await acts.newest('RebuildEnded')
       return last === undefined ? [] : [{ value: ageSeconds(last) }]
     },
   )
-  gauge(
-    meters,
+  meters.gauge(
     {
       name: 'rebuild_differences',
       help: 'Figures of money that were not what the replaced rows said, of the last rebuild, by its result',
@@ -148,8 +126,7 @@ const begunAtMs = async (eventLog: Pick<EventLog, 'read'>): Promise<number | und
 
 const meterBackups = (meters: Meters, acts: Acts, eventLog: Pick<EventLog, 'read'>): void => {
   let begunMs: number | undefined
-  gauge(
-    meters,
+  meters.gauge(
     {
       name: 'backup_age_seconds',
       help: 'Since the last backup that the event log knows of; before the first, since the log began',

@@ -51,18 +51,16 @@ export const meterJobRuns = (meters: Meters, names: readonly string[]): JobObser
   }
 }
 
-/** What the queue says, whichever process ran the jobs. `read` is asked once for both gauges; null: unknown at the moment. */
-export const jobGauges = (meters: Meters, read: () => Promise<readonly JobFigures[] | null>): void => {
-  let asked: Promise<readonly JobFigures[] | null> | undefined
-  const figures = (): Promise<readonly JobFigures[] | null> =>
-    (asked ??= read()
-      .catch(() => null)
-      .finally(() => {
-        asked = undefined
-      }))
+/** What the queue says, whichever process ran the jobs. `read` is asked once for all gauges. */
+export const jobGauges = (meters: Meters, read: () => Promise<readonly JobFigures[]>): void => {
+  let asked: Promise<readonly JobFigures[]> | undefined
+  const figures = (): Promise<readonly JobFigures[]> =>
+    (asked ??= read().finally(() => {
+      asked = undefined
+    }))
   const gauge = (name: string, help: string, value: (one: JobFigures) => number | null): void =>
     meters.gauge({ name, help, labels: ['name'] }, async () =>
-      ((await figures()) ?? []).flatMap((one) => {
+      (await figures()).flatMap((one) => {
         const found = value(one)
         return found === null ? [] : [{ labels: { name: one.name }, value: found }]
       }),

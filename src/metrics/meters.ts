@@ -1,5 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry } from '@prometheus-io/client'
 import type { Meters, Sample } from '../call/capability.ts'
+import { within } from '../concurrency/deadline.ts'
 
 /**
  * The metrics of one process by the library's own classes. What is told on every call is counted in plain numbers and
@@ -8,6 +9,18 @@ import type { Meters, Sample } from '../call/capability.ts'
  */
 export const createMeters = (registry: Registry): Meters => {
   const registers = [registry]
+  const asked: AskedFigures[] = []
+  new Gauge({
+    name: 'enrichment_figures_age_seconds',
+    help: 'Age of the oldest figure in this answer that the database or the event log did not tell in time; 0: there is none',
+    registers,
+    async collect() {
+      // Registered first: the others have begun to ask by the next microtask.
+      await Promise.resolve()
+      const ages = await Promise.all(asked.map(({ ageMs }) => ageMs()))
+      this.set(Math.max(0, ...ages) / 1_000)
+    },
+  })
   const total: Meters['total'] = ({ name, help, labels = [] }, read) => {
     new Counter({
       name: `enrichment_${name}`,
@@ -49,18 +62,76 @@ export const createMeters = (registry: Registry): Meters => {
       return (value, of = {}) => histogram.observe(of, value)
     },
     gauge: ({ name, help, labels = [] }, read) => {
+      const figures = askedFigures(read)
+      asked.push(figures)
       new Gauge({
         name: `enrichment_${name}`,
         help,
         labelNames: labels,
         registers,
         async collect() {
-          const samples = await read()
+          const samples = await figures.samples()
           this.reset()
           if (samples.length === 0 && labels.length === 0) this.remove()
           for (const { labels: of = {}, value } of samples) this.set(of, value)
         },
       })
+    },
+  }
+}
+
+/** How long an answer waits for figures that have to be asked for. */
+const askedMs = 1_000
+/** Older ones are left out. */
+const keptMs = 300_000
+
+type AskedFigures = {
+  /** As asked now; the last known where the answer does not come in time or is an error. None where they are too old. */
+  samples(): Promise<readonly Sample[]>
+  /** How old those are that `samples` gives now; 0 where they are of now. */
+  ageMs(): Promise<number>
+}
+
+/** Figures of this process are there at once. Others are asked for once at a time: while a question is open, nobody waits for it again. */
+function askedFigures(read: Parameters<Meters['gauge']>[1]): AskedFigures {
+  let known: { readonly samples: readonly Sample[]; readonly atMs: number } | null = null
+  let open: Promise<readonly Sample[]> | null = null
+  let telling: Promise<unknown> = Promise.resolve()
+  let current = true
+
+  const lastKnown = (): readonly Sample[] => {
+    current = false
+    return known === null || performance.now() - known.atMs > keptMs ? [] : known.samples
+  }
+  const told = (samples: readonly Sample[]): readonly Sample[] => {
+    known = { samples, atMs: performance.now() }
+    current = true
+    return samples
+  }
+  const ask = (asking: Promise<readonly Sample[]>): Promise<readonly Sample[]> => {
+    open = asking.then(told, lastKnown).finally(() => {
+      open = null
+    })
+    return within(open, { waitMs: askedMs }, lastKnown)
+  }
+  const samples = async (): Promise<readonly Sample[]> => {
+    if (open !== null) return lastKnown()
+    try {
+      const given = read()
+      return given instanceof Promise ? await ask(given) : told(given)
+    } catch {
+      return lastKnown()
+    }
+  }
+  return {
+    samples: () => {
+      const answer = samples()
+      telling = answer
+      return answer
+    },
+    ageMs: async () => {
+      await telling
+      return current || known === null ? 0 : performance.now() - known.atMs
     },
   }
 }

@@ -42,7 +42,7 @@ export type Metrics = {
 }
 
 type MetricSources = {
-  /** Null: unknown at the moment, and then left out rather than reported as zero. */
+  /** Null: unknown at the moment. Then the last known are told, see `meters.ts`, and never zero. */
   projectionLags(): Promise<readonly ProjectionLag[] | null>
   /** Whether rate limits are counted where all processes see them. */
   rateLimitsShared(): boolean
@@ -98,7 +98,7 @@ export const createMetrics = ({ service }: { service?: { readonly version: strin
       })),
   )
   peerGauge(meters, () => sources.peers?.() ?? null)
-  lagGauges(meters, () => sources.projectionLags?.() ?? Promise.resolve(null))
+  lagGauges(meters, () => sources.projectionLags?.() ?? Promise.resolve([]))
   return {
     call: callMetrics(registry, meters),
     ledger: ledgerMetrics(meters),
@@ -265,11 +265,16 @@ const meterCounts = (meters: Meters, counts: Readonly<Record<Capability, Capabil
   )
 }
 
-/** All three are read once per scrape, from one look at the checkpoints. */
+const known = (lags: readonly ProjectionLag[] | null): readonly ProjectionLag[] => {
+  if (lags === null) throw new Error('it is not known how far the rows are behind')
+  return lags
+}
+
+/** All are read once per scrape, from one look at the checkpoints. */
 const lagGauges = (meters: Meters, lags: () => Promise<readonly ProjectionLag[] | null>): void => {
   const gauge = (name: string, help: string, value: (lag: ProjectionLag) => number): void =>
     meters.gauge({ name: `projection_${name}`, help, labels: ['projection'] }, async () =>
-      ((await lags()) ?? []).map((lag) => ({ labels: { projection: lag.name }, value: value(lag) })),
+      known(await lags()).map((lag) => ({ labels: { projection: lag.name }, value: value(lag) })),
     )
   gauge(
     'lag_positions',

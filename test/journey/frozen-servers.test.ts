@@ -104,6 +104,19 @@ const expectRefusedAtOnce = async (...asks: (() => Promise<Told>)[]): Promise<vo
   }
 }
 
+/** The process's own figures, and those of the database as they were last known. */
+const expectMetricsInTime = async (): Promise<void> => {
+  for (const withinMs of [2_000, 500]) {
+    const { status, tookMs, text } = await ask(`${service.metricsUrl}/metrics`)
+    expect([status, tookMs < withinMs]).toEqual([200, true])
+    expect(text).toMatch(
+      /^enrichment_calls_total\{capability="ip_lookup",outcome="failed",code="SYS_002"\} [1-9]/m,
+    )
+    expect(text).toMatch(/^enrichment_jobs_dead_letters\{/m)
+    expect(Number(/^enrichment_figures_age_seconds (\S+)/m.exec(text)?.[1])).toBeGreaterThan(1)
+  }
+}
+
 /** No answer without its charge, and no charge without an answer. */
 const expectBooksInOrder = async (
   sent: readonly Told[],
@@ -120,9 +133,11 @@ const expectBooksInOrder = async (
 test('a frozen PostgreSQL: calls, keyed calls and whoami are refused at once until it answers, and no charge is lost or doubled', async () => {
   const environment = await start()
   const before = await lookUp()
+  await ask(`${service.metricsUrl}/metrics`)
   freeze(await postgres())
   const sent = await untilNoticed(lookUp)
   await expectRefusedAtOnce(lookUp, () => lookUp({ 'idempotency-key': 'one' }), whoami)
+  await expectMetricsInTime()
   thaw()
   const after = await eventually(async () => {
     const told = await lookUp()
