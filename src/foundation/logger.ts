@@ -26,7 +26,8 @@ const unsaid = new Set(['client', 'detail', 'where', 'internalQuery'])
 const depthMax = 4
 
 export const loggedError = (error: unknown, depth = 0): unknown => {
-  if (!(error instanceof Error) || depth > depthMax) return String(error)
+  if (!(error instanceof Error)) return depth > depthMax ? 'more' : plainError(error)
+  if (depth > depthMax) return String(error)
   const within = new Map<string, unknown>(Object.entries(error))
   const shown = Object.entries(pino.stdSerializers.err(error)).filter(([name]) => !unsaid.has(name))
   return Object.fromEntries(
@@ -37,3 +38,16 @@ export const loggedError = (error: unknown, depth = 0): unknown => {
     }),
   )
 }
+
+/** What libraries hand over in place of an error: pg-boss copies its members. Of them only those that say what it was. */
+function plainError(thrown: unknown): unknown {
+  if (typeof thrown !== 'object' || thrown === null) return String(thrown)
+  const said = Object.entries(thrown).filter(
+    ([name, value]) => toldMembers.has(name) && ['string', 'number', 'boolean'].includes(typeof value),
+  )
+  return said.length > 0
+    ? Object.fromEntries(said)
+    : `an object with the members ${Object.keys(thrown).join(', ')}`
+}
+
+const toldMembers = new Set(['type', 'name', 'message', 'code', 'stack', 'queue'])

@@ -1,4 +1,3 @@
-import type { Logger } from 'pino'
 import { type MicroCredits, parseCredits } from '../billing/money.ts'
 import { findOut, type Place, placeOf } from './append-batch.ts'
 import { type Batch, writtenForPeers } from './batch.ts'
@@ -32,6 +31,16 @@ export class Abandoned {
   /** Nothing is pending. */
   empty(): boolean {
     return this.#batches.length === 0 && this.#due.size === 0 && this.#elsewhere.size === 0
+  }
+
+  /** The requests whose callers were refused and that are charged, or may come to be, by their ids. */
+  owed(): string[] {
+    const ids = [
+      ...this.#batches.flatMap(({ commands }) => [...commands.values()].map(({ requestId }) => requestId)),
+      ...[...this.#elsewhere.values()].flatMap(({ requestIds }) => [...requestIds]),
+      ...[...this.#due.values()].map(({ requestId }) => requestId),
+    ]
+    return [...new Set(ids.filter((id) => id !== undefined))]
   }
 
   /** The command was sent again and answered: its charge, wherever it is, is owed. */
@@ -88,7 +97,7 @@ export class Abandoned {
   }
 
   /** The ledger holds this command after `base`, and its callers were refused: its charge is due for reversal. */
-  unheard(firstEventId: string, { events }: Committed, base: number): void {
+  unheard(firstEventId: string, { events, requestId }: Committed, base: number): void {
     this.#elsewhere.delete(firstEventId)
     for (const event of events)
       if (event.type === 'CreditCharged')
@@ -96,6 +105,7 @@ export class Abandoned {
           chargeId: event.data.charge_id,
           amount: parseCredits(event.data.amount),
           firstEventId,
+          requestId,
           absentUpTo: base,
         })
   }
@@ -169,6 +179,7 @@ export type Reversal = {
   readonly amount: MicroCredits
   /** The call that was charged, by its first event id. */
   readonly firstEventId: string
+  readonly requestId?: string | undefined
   /** The reversal cannot be before the charge it reverses. */
   readonly absentUpTo: number
   /** The amount is what the call costs as of this revision, and is not given back where a re-rate came since. Default: `absentUpTo`. */
@@ -191,20 +202,17 @@ export const settlementKeyOf = (firstEventId: string): string => `settled/${firs
  */
 export const reversalCommand = (
   { chargeId, amount, firstEventId, absentUpTo, asOf = absentUpTo }: Reversal,
-  { nowMs, logger }: { nowMs: number; logger: Logger },
-): LedgerCommand => {
-  logger.warn({ chargeId }, 'ledger: a charge arrived after its call was refused; reversing it')
-  return {
-    key: settlementKeyOf(firstEventId),
-    absentUpTo,
-    atMs: nowMs,
-    actor: 'system',
-    kind: 'adjust',
-    adjusts: chargeId,
-    amount,
-    reason: 'the answer was never delivered',
-    rerateRun: null,
-    correction: 'reversal',
-    unlessReratedAfter: asOf,
-  }
-}
+  nowMs: number,
+): LedgerCommand => ({
+  key: settlementKeyOf(firstEventId),
+  absentUpTo,
+  atMs: nowMs,
+  actor: 'system',
+  kind: 'adjust',
+  adjusts: chargeId,
+  amount,
+  reason: 'the answer was never delivered',
+  rerateRun: null,
+  correction: 'reversal',
+  unlessReratedAfter: asOf,
+})

@@ -8,6 +8,9 @@ import { LedgerUnavailable, type WriterOptions } from './options.ts'
 import type { Caller, CommandQueue, Queued } from './queue.ts'
 import type { Found } from './reader.ts'
 
+/** Charge ids that are remembered as told. */
+const toldMax = 10_000
+
 /**
  * Tells callers what became of their commands, and sees to it that nothing stays charged to a caller who was refused: such
  * a charge is given back, once it is found in the ledger.
@@ -18,6 +21,9 @@ export class Callers {
   readonly #queue: CommandQueue
   readonly #abandoned: Abandoned
   readonly #trouble: Outage
+  /** Reversals, of all charges of the organization. */
+  readonly #reversing: Outage
+  readonly #told = new Set<string>()
   readonly #onDue: () => void
   #check: NodeJS.Timeout | undefined
   #reading: Promise<void> = Promise.resolve()
@@ -43,6 +49,8 @@ export class Callers {
     this.#onDue = onDue
     const { logger } = options
     this.#trouble = createOutage({ logger, what: `ledger: writing ${organizationId}`, level: 'error' })
+    const what = `ledger: writing reversals of ${organizationId}`
+    this.#reversing = createOutage({ logger, what, level: 'error' })
   }
 
   /** Queues a command. False: its caller is refused, as too many wait. */
@@ -154,14 +162,16 @@ export class Callers {
 
   /** Queues what gives back the charges that are due, behind everything that waits. */
   giveBack(nowMs: number): void {
-    const { clock, logger, observe } = this.#options
+    const { clock, observe } = this.#options
     for (const reversal of this.#abandoned.due()) {
-      const command = reversalCommand(reversal, { nowMs: clock.now(), logger })
+      this.#tell(reversal)
+      const command = reversalCommand(reversal, clock.now())
       if (this.#queue.has(command.key)) continue
       const queued = this.#queue.queuedOf(command, {
         queuedAtMs: nowMs,
         resolve: ({ events }) => {
           this.#abandoned.done(reversal)
+          this.#reversing.works()
           // Otherwise the answer was delivered after all, perhaps by another process: the charge is owed.
           if (events.some(({ type }) => type === 'CreditAdjusted')) observe?.reversal?.()
         },
@@ -169,7 +179,7 @@ export class Callers {
           const isCorrected = error instanceof CommandRefused && error.message.startsWith(adjustedMeanwhile)
           // One after the other: each reads the ledger from its charge on.
           if (isCorrected) this.#reading = this.#reading.then(() => this.#giveBackWhatIsLeft(reversal))
-          else this.#notGivenBackYet(reversal, error)
+          else this.#notGivenBackYet(error)
         },
       })
       this.#queue.waiting.push(queued)
@@ -188,16 +198,22 @@ export class Callers {
       this.#abandoned.leaves(reversal, { amount: now, asOf })
       if (!this.#abandoned.empty()) this.lookLater()
     } catch (error) {
-      this.#notGivenBackYet(reversal, error)
+      this.#notGivenBackYet(error)
     }
   }
 
-  #notGivenBackYet({ chargeId }: Reversal, error: unknown): void {
-    const { logger } = this.#options
-    logger.error(
-      { err: error, organizationId: this.#organizationId, chargeId },
-      'ledger: a reversal could not be written yet',
-    )
+  #notGivenBackYet(error: unknown): void {
+    this.#reversing.failed(error)
     this.lookLater()
+  }
+
+  /** Once for each charge, however often its reversal is tried. */
+  #tell({ chargeId }: Reversal): void {
+    if (this.#told.has(chargeId)) return
+    if (this.#told.size >= toldMax) this.#told.clear()
+    this.#told.add(chargeId)
+    const { logger } = this.#options
+    const about = { organizationId: this.#organizationId, chargeId }
+    logger.warn(about, 'ledger: a charge arrived after its call was refused; reversing it')
   }
 }

@@ -65,6 +65,8 @@ export type Ledger = {
   knownBalance(organizationId: string): MicroCredits | undefined
   /** Resolves when nothing is queued or under way. */
   drain(): Promise<void>
+  /** For the end of the process: logs the requests that are charged, or may come to be, although their callers were refused. */
+  tellOwed(): void
 }
 
 /** The ledger of this process alone. */
@@ -157,8 +159,12 @@ export const createLedger = (options: LedgerOptions): LocalLedger => {
     },
     giveUp,
     drain: writers.drain,
+    tellOwed: writers.tellOwed,
   }
 }
+
+const owedMessage =
+  'ledger: the process stops while these calls, which were answered with 503, are charged or may still be; look each of them up, and give back what was charged'
 
 /** The writers of this process, one for each organization that was asked about. */
 const createWriters = (
@@ -190,6 +196,12 @@ const createWriters = (
       const writer = createWriter(organizationId, { ...options, reports, away })
       writers.set(organizationId, writer)
       return writer
+    },
+    tellOwed: (): void => {
+      for (const [organizationId, writer] of writers) {
+        const requestIds = writer.owed()
+        if (requestIds.length > 0) logger.error({ organizationId, requestIds }, owedMessage)
+      }
     },
     drain: async (): Promise<void> => {
       while (busy().length > 0) await Promise.all([...writers.values()].map((writer) => writer.settled()))

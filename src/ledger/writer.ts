@@ -29,6 +29,8 @@ export type Writer = {
   lastSeen(): Promise<Account>
   /** `lastSeen` asks nobody. */
   knows(): boolean
+  /** The requests that are charged although their callers were refused, or may come to be. */
+  owed(): string[]
   /** Nothing is lost with it. */
   forgettable(): boolean
   /** Resolves when nothing is queued or under way. */
@@ -123,6 +125,10 @@ class LedgerWriter implements Writer {
 
   knows(): boolean {
     return 'account' in this.#state
+  }
+
+  owed(): string[] {
+    return this.#abandoned.owed()
   }
 
   forgettable(): boolean {

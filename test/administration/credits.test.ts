@@ -359,7 +359,7 @@ describe('a refund', () => {
       const { data } = decodeEvent(charged)
       const chargeId = 'charge_id' in data ? String(data.charge_id) : ''
       const due = { chargeId, amount: parseCredits('4'), firstEventId: used.id, absentUpTo: charged.revision }
-      const reverse = () => other.ledger.submit(org, reversalCommand(due, { nowMs: Date.now(), logger }))
+      const reverse = () => other.ledger.submit(org, reversalCommand(due, Date.now()))
       const refunded = refund(one, refundsOf(requestId, n % 2 === 0 ? undefined : '1'))
       // A process that was refused its append may find out late that it arrived.
       if (n >= 4) await refunded

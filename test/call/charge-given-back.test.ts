@@ -57,8 +57,7 @@ const charged = async (key: string): Promise<{ partner: Partner; reverse: () => 
   }
   return {
     partner,
-    reverse: () =>
-      refuser.submit(partner.organizationId, reversalCommand(reversal, { nowMs: Date.now(), logger })),
+    reverse: () => refuser.submit(partner.organizationId, reversalCommand(reversal, Date.now())),
   }
 }
 

@@ -47,6 +47,25 @@ test('a lost connection is logged without the client, which holds the key that c
   await pool.end()
 })
 
+test('what a library hands over in place of an error is logged by its words, without what it holds', () => {
+  const error = Object.assign(new Error('timeout exceeded when trying to connect'), {
+    client: { secretKey: 42 },
+  })
+  // As pg-boss does.
+  const line = logged({
+    ...error,
+    message: error.message,
+    stack: error.stack,
+    queue: 'checkpoint',
+    worker: 'w',
+  })
+  expect(JSON.parse(line).err).toEqual({ message: error.message, stack: error.stack, queue: 'checkpoint' })
+  expect(JSON.parse(logged({ reason: 'a secret' })).err).toBe('an object with the members reason')
+  expect(JSON.parse(logged('a word')).err).toBe('a word')
+  const cause = { message: 'why', detail: 'a row' }
+  expect(JSON.parse(logged(new Error('outer', { cause }))).err.message).toContain('outer')
+})
+
 test('a refused row is logged by its constraint, without what stands in it', async () => {
   const client = new pg.Client({ connectionString: database.url })
   await client.connect()

@@ -61,7 +61,7 @@ const reversalOf = (key: string, absentUpTo: number): Reversal => ({
   absentUpTo,
 })
 const reverse = (ledger: LocalLedger, reversal: Reversal) =>
-  ledger.submit(org, reversalCommand(reversal, { nowMs, logger }))
+  ledger.submit(org, reversalCommand(reversal, nowMs))
 
 describe('a reversal asked for twice', () => {
   test('by one process, at once or later, is written once', async () => {

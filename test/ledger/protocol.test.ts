@@ -63,6 +63,13 @@ afterEach(async () => {
   }
 })
 
+let logged: { msg: string; organizationId?: string; chargeId?: string; requestIds?: string[] }[] = []
+const logger = pino({ level: 'warn' }, { write: (line: string) => void logged.push(JSON.parse(line)) })
+
+beforeEach(() => {
+  logged = []
+})
+
 /** A process. Its limits are short; its snapshot is none unless given. */
 const processOf = (
   name: string,
@@ -77,7 +84,7 @@ const processOf = (
   createLedger({
     eventLog: options.eventLog ?? log.client(name, options.faults),
     snapshot: options.snapshot ?? (async () => null),
-    logger: pino({ level: 'silent' }),
+    logger,
     clock,
     ...(options.gate && { gate: options.gate }),
     limits: { retryPauseMs: 0, ...options.limits },
@@ -657,15 +664,38 @@ describe('rule 3: unknown outcomes', () => {
       reach()
       log.deliverLate()
       await ledger.account(org)
-      failAppends(5)
-      await outcomeOf(ledger.submit(org, call('unlucky', notLocated)))
-      await ledger.drain()
+      for (let n = 0; n < 5; n++) {
+        failAppends(5)
+        await outcomeOf(ledger.submit(org, call(`unlucky-${n}`, notLocated)))
+        await ledger.drain()
+      }
       failAppends(0)
       await ledger.submit(org, call('lucky', notLocated))
       await ledger.account(org)
       await ledger.drain()
       expect(adjustedCharges()).toEqual([{ adjusts: eventIdOf(org, 'first', 1), amount: '1' }])
       expect(await balanceNow()).toBe('100')
+      // However often it was tried, each of them is told once.
+      expect(logged.flatMap(({ msg, chargeId }) => (msg.includes('reversing it') ? [chargeId] : []))).toEqual(
+        [eventIdOf(org, 'first', 1)],
+      )
+      expect(logged.filter(({ msg }) => msg.includes('writing reversals'))).toHaveLength(1)
+    })
+
+    test('a process that stops tells the requests that may stay charged, and tells none once nothing is owed', async () => {
+      const { ledger, reach } = await refused(['first', 'second'])
+      const told = () =>
+        logged.flatMap(({ organizationId, requestIds }) =>
+          requestIds === undefined ? [] : [[organizationId, requestIds]],
+        )
+      ledger.tellOwed()
+      expect(told()).toEqual([[org, ['first', 'second']]])
+      reach()
+      log.deliverLate()
+      await ledger.submit(org, call('next', notLocated))
+      await ledger.drain()
+      ledger.tellOwed()
+      expect(told()).toHaveLength(1)
     })
 
     test('a retry that was charged and answered is not reversed, however often the account is loaded again', async () => {

@@ -1,6 +1,5 @@
 /** Decision 15: the same Idempotency-Key and body again is the first answer again, and is charged once, ever. */
 
-import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseCredits } from '../../src/billing/money.ts'
 import { reversalCommand } from '../../src/ledger/abandoned.ts'
@@ -370,7 +369,7 @@ describe('after the process died before it answered', () => {
           firstEventId: String(charge?.metadata.causation_id),
           absentUpTo: -1,
         },
-        { nowMs: Date.now(), logger: pino({ level: 'silent' }) },
+        Date.now(),
       ),
     )
     const again = await lookup(partner, places.london, 'late')
