@@ -1,4 +1,4 @@
-import { type AccountRow, accountSnapshots } from '../../projections/sealed-account.ts'
+import { type AccountRow, accountSnapshots, sealedState } from '../../projections/sealed-account.ts'
 import { type LinesRange, lineSums, linesOf } from '../../projections/statement-lines.ts'
 import { formatCredits, type MicroCredits, parseCredits } from '../billing/money.ts'
 import { priceBookOf } from '../billing/price-book.ts'
@@ -8,7 +8,7 @@ import type { Foundation } from '../foundation/foundation.ts'
 import type { AdjustedEvent } from '../ledger/ledger-calls.ts'
 import { readPricesAsTheyAre } from '../ledger/price-stream.ts'
 import {
-  balanceDifference,
+  type AccountTotals,
   type ComparedPage,
   columnsOf,
   type ExpectedLine,
@@ -16,6 +16,7 @@ import {
   type Reconciled,
   type ReconcileOptions,
   reconcileLedger,
+  totalDifferences,
 } from '../ledger/reconcile.ts'
 import { readRun } from '../ledger/rerate-run.ts'
 import { readCheckpoints } from '../projector/checkpoints.ts'
@@ -26,7 +27,7 @@ import { lastReconciled } from './reconciliations.ts'
  * to agree.
  */
 
-type Reconciling = Pick<Foundation, 'eventLog' | 'pool' | 'ledger'>
+type Reconciling = Pick<Foundation, 'eventLog' | 'pool' | 'ledger' | 'secrets'>
 
 type ReconcileAsked = {
   readonly organizations: readonly string[]
@@ -56,12 +57,12 @@ export const reconcileLedgers = async (
     // Prices of its own are known only to who has read the ledger from where they were set.
     const from =
       since === undefined || (await ledger.account(organizationId)).overrides.size > 0 ? 0 : since + 1
-    const row = range === always ? await accountRow(pool, organizationId) : null
+    const row = range === always ? await accountRow(foundation, organizationId) : null
     // After the row, whose revision it then covers.
     const until = await foldedUntil(foundation)
     const own = {
       ...{ organizationId, books, until, ...range },
-      rowRevision: row?.revision ?? null,
+      rowRevision: row?.totals.revision ?? null,
       compare: comparing(pool, organizationId, range),
       rerated: (event: AdjustedEvent) => reratedDifference(eventLog, organizationId, event),
       onPage: (more: number) => {
@@ -69,7 +70,7 @@ export const reconcileLedgers = async (
         onProgress?.(organizationId, events)
       },
     }
-    found.push(withBalance(await reconciled(eventLog, own, from), row))
+    found.push(withAccount(await reconciled(eventLog, own, from), row))
   }
   return found
 }
@@ -87,15 +88,15 @@ const reconciled = async (
   }
 }
 
-const withBalance = (
-  found: Reconciled,
-  row: { revision: number; balance: MicroCredits } | null,
-): Reconciled => {
-  if (row === null || found.account === null) return found
-  const difference = balanceDifference(found.account, row)
-  return difference === null
-    ? found
-    : { ...found, differences: found.differences + 1, named: [...found.named, difference] }
+/** `sealed`: it is as the projector wrote it. */
+type AccountRowRead = { readonly totals: AccountTotals; readonly sealed: boolean }
+
+const withAccount = (found: Reconciled, row: AccountRowRead | null): Reconciled => {
+  if (row === null) return found
+  const told = found.totals === null ? [] : totalDifferences(found.totals, row.totals)
+  if (told.length === 0 && !row.sealed)
+    told.push(`its row in accounts at revision ${row.totals.revision} is not as the projector wrote it`)
+  return { ...found, differences: found.differences + told.length, named: [...found.named, ...told] }
 }
 
 /** What both read models of money have folded. */
@@ -110,14 +111,22 @@ const foldedUntil = async ({ pool }: Pick<Foundation, 'pool'>): Promise<Position
 }
 
 const accountRow = async (
-  pool: Foundation['pool'],
+  { pool, secrets }: Pick<Foundation, 'pool' | 'secrets'>,
   organizationId: string,
-): Promise<{ revision: number; balance: MicroCredits } | null> => {
+): Promise<AccountRowRead | null> => {
   const { text, values } = accountSnapshots([organizationId])
   const [row] = (await pool.query<AccountRow>(text, [...values])).rows
   if (row === undefined) return null
   const lots = row.lots.reduce((sum, { remaining_micro }) => sum + BigInt(remaining_micro), 0n)
-  return { revision: Number(row.revision), balance: lots - BigInt(row.overdrawn_micro) }
+  const totals = {
+    revision: Number(row.revision),
+    balance: lots - BigInt(row.overdrawn_micro),
+    granted: BigInt(row.granted_micro),
+    charged: BigInt(row.charged_micro),
+    expired: BigInt(row.expired_micro),
+    adjusted: BigInt(row.adjusted_micro),
+  }
+  return { totals, sealed: sealedState(row, secrets.rowSeal) !== null }
 }
 
 type Group = {

@@ -40,9 +40,16 @@ export type Reconciled = {
   readonly differences: number
   /** The first of them, for a person. */
   readonly named: readonly string[]
-  /** The account where the read model's row is, if it was folded from the ledger's beginning. */
-  readonly account: Account | null
+  /** What the ledger comes to at the revision of the read model's row, if it was read from its beginning. */
+  readonly totals: AccountTotals | null
 }
+
+/** What an account comes to at a revision, by the ledger or by its row. The balance counts lots that have expired, until they are written off. */
+export type AccountTotals = {
+  readonly revision: number
+} & Readonly<Record<(typeof totalsCompared)[number], MicroCredits>>
+
+const totalsCompared = ['balance', 'granted', 'charged', 'expired', 'adjusted'] as const
 
 export type ReconcileOptions = {
   readonly organizationId: string
@@ -89,8 +96,8 @@ export const reconcileLedger = async (
     told.named.push(...differences.slice(0, namedMax - told.named.length))
   }
   let next = from
-  let account: Account | null = null
-  const walked = await walkLedger(
+  let totals: AccountTotals | null = null
+  await walkLedger(
     eventLog,
     organizationId,
     {
@@ -111,7 +118,7 @@ export const reconcileLedger = async (
     {
       from,
       until,
-      fold: from === 0 ? folding(rowRevision, (at) => (account = at)) : pricesOnly,
+      fold: from === 0 ? folding(rowRevision, (found) => (totals = found)) : pricesOnly,
     },
   )
   return {
@@ -121,16 +128,22 @@ export const reconcileLedger = async (
     calls: work.calls(),
     sums: work.sums,
     ...told,
-    account: walked.revision === rowRevision && from === 0 ? walked : account,
+    totals,
   }
 }
 
-const folding =
-  (rowRevision: number | null, at: (account: Account) => void) =>
-  (account: Account, event: LedgerEvent, revision: number): void => {
+const folding = (rowRevision: number | null, found: (totals: AccountTotals) => void) => {
+  const sums = { granted: 0n, charged: 0n, expired: 0n, adjusted: 0n }
+  return (account: Account, event: LedgerEvent, revision: number): void => {
     evolve(account, event, revision)
-    if (revision === rowRevision) at({ ...account, lots: account.lots.map((lot) => ({ ...lot })) })
+    if (event.type === 'CreditGranted') sums.granted += parseCredits(event.data.amount)
+    else if (event.type === 'CreditCharged') sums.charged += parseCredits(event.data.amount)
+    else if (event.type === 'CreditExpired') sums.expired += parseCredits(event.data.amount)
+    else if (event.type === 'CreditAdjusted') sums.adjusted += parseCredits(event.data.amount)
+    if (revision === rowRevision)
+      found({ revision, balance: balanceOf(account, Number.NEGATIVE_INFINITY), ...sums })
   }
+}
 
 /** Lots cannot be folded from the middle, and prices can. */
 const pricesOnly = (account: Account, event: LedgerEvent, at: number): void => {
@@ -271,10 +284,11 @@ const addCall = (
     : `${named}: the log charges ${formatCredits(charged)}, facts, tariff and price book ${rating.priceBookVersion} give ${formatCredits(rating.total)}`
 }
 
-/** What the account of the read models says beside what the ledger says; null: the same. */
-export const balanceDifference = (account: Account, row: { balance: MicroCredits }): string | null => {
-  const balance = balanceOf(account, Number.NEGATIVE_INFINITY)
-  return balance === row.balance
-    ? null
-    : `the log gives a balance of ${formatCredits(balance)} at revision ${account.revision}, its row in accounts says ${formatCredits(row.balance)}`
-}
+/** Where the account of the read models says something else than the ledger. */
+export const totalDifferences = (log: AccountTotals, row: AccountTotals): string[] =>
+  totalsCompared
+    .filter((name) => log[name] !== row[name])
+    .map(
+      (name) =>
+        `the log gives ${name === 'balance' ? 'a balance of ' : `${name} `}${formatCredits(log[name])} at revision ${log.revision}, its row in accounts says ${formatCredits(row[name])}`,
+    )

@@ -7,6 +7,7 @@ import { createOrganization } from '../../src/administration/organizations.ts'
 import { closableAt } from '../../src/administration/statements.ts'
 import { putUser } from '../../src/administration/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
+import { monthBefore } from '../../src/billing/months.ts'
 import { verifyReceipt } from '../support/verify-receipt.ts'
 import {
   type Browser,
@@ -100,6 +101,9 @@ describe('months', () => {
     )[0]
     expect(event?.type).toBe('MonthClosed')
     expect(event?.metadata).toContain('"actor":"user:ada"')
+    const earlier = await ended(`${base}/months/${monthBefore(month)}`)
+    expect(earlier.body).toContain(`Closed with ${month}: nothing counted in it`)
+    expect(earlier.body).not.toContain(String(digest))
   })
 
   test('that are no months, or are still to come, are no pages', async () => {

@@ -83,6 +83,34 @@ describe('reconciling', () => {
     expect((await reconcile()).differences).toBe(0)
   })
 
+  test('names the total of an account whose row is not what the log says, and any other part that was changed', async () => {
+    const account = async (set: string, run: () => Promise<void>): Promise<void> => {
+      const [before] = await house.query('select * from accounts where organization_id = $1', [
+        partner.organizationId,
+      ])
+      await house.query(`update accounts_v1 set ${set} where organization_id = $1`, [partner.organizationId])
+      await run()
+      await house.query(
+        'update accounts_v1 set charged_micro = $2, adjusted_micro = $3, name = $4 where organization_id = $1',
+        [partner.organizationId, before?.charged_micro, before?.adjusted_micro, before?.name],
+      )
+    }
+    await account('charged_micro = charged_micro + 1000000, adjusted_micro = 1', async () => {
+      expect((await reconcile()).named).toEqual([
+        expect.stringMatching(/^the log gives charged 3.25 at revision \d+, its row in accounts says 4.25$/),
+        expect.stringMatching(
+          /^the log gives adjusted 0 at revision \d+, its row in accounts says 0.000001$/,
+        ),
+      ])
+    })
+    await account(`name = 'Another'`, async () => {
+      expect((await reconcile()).named).toEqual([
+        expect.stringMatching(/^its row in accounts at revision \d+ is not as the projector wrote it$/),
+      ])
+    })
+    expect((await reconcile()).differences).toBe(0)
+  })
+
   test('goes on from where a ledger was last found to agree, and comes back to what differed', async () => {
     await recordReconciled(house.foundation, [await reconcile()], { whole: true, actor: 'cli' })
     await look()

@@ -67,10 +67,12 @@ ${closeSection(view, path)}`,
 const lastDayOf = (month: string): string =>
   new Date(Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5)), 0)).toISOString().slice(0, 10)
 
-const stateOf = ({ closing, through }: MonthStatement): Renderable =>
-  closing === null
-    ? html`Open, as of ledger revision ${count(through)}.`
+const stateOf = ({ head, closing, through }: MonthStatement): Renderable => {
+  if (closing === null) return html`Open, as of ledger revision ${count(through)}.`
+  return closing.month !== head.month
+    ? html`Closed with ${closing.month}: nothing counted in it, and it has no digest of its own.`
     : html`<span class="mark good">Closed</span> at ledger revision ${count(closing.revision)}, digest <span class="id whole">${closing.closed.digest}</span>. The file comes to it, or is refused.`
+}
 
 type Compared = {
   readonly name: string
