@@ -7,7 +7,7 @@ import { createOrganization } from '../../src/administration/organizations.ts'
 import { closableAt } from '../../src/administration/statements.ts'
 import { putUser } from '../../src/administration/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
-import { monthBefore } from '../../src/billing/months.ts'
+import { monthBefore, monthStart } from '../../src/billing/months.ts'
 import { verifyReceipt } from '../support/verify-receipt.ts'
 import {
   type Browser,
@@ -30,14 +30,16 @@ const monthOf = (before: number): string => {
   return new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - before)).toISOString().slice(0, 7)
 }
 
-/** The last one that may be closed: on the first day of a month not the one before it. Of both there are lines. */
+/** The last one that may be closed: in the first minutes of a month not the one before it. */
 const closable = closableAt(monthOf(1)) <= nowMs ? monthOf(1) : monthOf(2)
+/** Calls begin in that month: an earlier one would have to be closed first. */
+const days = Math.min(40, Math.floor((nowMs - Date.parse(monthStart(closable))) / 86_400_000))
 
 beforeAll(async () => {
   room = await openDashboardHost()
   await putUser(room.foundation.pool, user)
   ada = await signedIn(room, user)
-  scene = await openScene(room, { nowMs, days: 40 })
+  scene = await openScene(room, { nowMs, days })
   base = `/organizations/${scene.organizationId}`
 })
 afterAll(() => room?.close())
