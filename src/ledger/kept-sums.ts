@@ -23,7 +23,7 @@ type Kept = {
 
 const worthKeepingEventsUsual = 5_000
 /** Whoever folds otherwise than the rows were folded raises it. */
-const version = 1
+const version = 2
 
 type SumsRow = {
   readonly revision: string

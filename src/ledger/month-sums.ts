@@ -157,6 +157,10 @@ const fold = (
     folding.prices.push(record)
   if (record.type === 'CreditGranted' && record.data.expires_at !== null)
     folding.expiring.set(record.data.grant_id, record.data.expires_at)
+  // A refund may fill a lot again that was written off before the refund was written.
+  if (record.type === 'CreditAdjusted')
+    for (const { grant_id, expires_at } of record.data.fills)
+      if (expires_at !== null) folding.expiring.set(grant_id, expires_at)
   if (record.type === 'CreditExpired') folding.expiring.delete(record.data.grant_id)
   if (!hasLines(record.type)) return
   add(folding, bookedIn(record.metadata.effective_at, record.revision), record.revision, movementOf(record))

@@ -394,6 +394,27 @@ describe('a closed month', () => {
     expect(fault).toBeNull()
   })
 
+  test('has written off again what a late refund put back into a lot that had been written off', async () => {
+    const expiresAt = '2026-01-20T12:00:00.000Z'
+    await grant(nowMs, '10', expiresAt)
+    const [opened] = log.eventsOf(stream).filter(({ type }) => type === 'CreditGranted')
+    const grantId = opened?.id ?? ''
+    await call(nowMs)
+    const [charge] = log.eventsOf(stream).filter(({ type }) => type === 'CreditCharged')
+    nowMs = ms('2026-01-20T12:00:01.000Z')
+    await submit(ms(expiresAt), { kind: 'expire', grantId })
+    const part = { grant_id: grantId, priority: 100, expires_at: expiresAt, revision: 1, granted: '10' }
+    await submit(ms(expiresAt) - 1, {
+      ...{ kind: 'adjust', adjusts: charge?.id ?? '', amount: parseCredits('1'), reason: 'late' },
+      ...{ rerateRun: null, correction: 'refund', into: [{ ...part, amount: '1' }] },
+    })
+    nowMs = ms('2026-02-03T00:00:00.000Z')
+    expect(await close('2026-01')).toMatchObject({
+      expired: 1,
+      closed: { totals: { adjusted: '1', expired: '-10', closing: '0' } },
+    })
+  })
+
   test('is closed once: asked again nothing is written', async () => {
     await history()
     const first = await close('2026-01')
