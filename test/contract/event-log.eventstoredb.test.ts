@@ -19,8 +19,10 @@ import {
   logStart,
   type NewEvent,
   type Position,
+  placeOf,
   type RecordedEvent,
   StreamMissing,
+  stillHolds,
   TooLarge,
   Unavailable,
   UnknownOutcome,
@@ -105,9 +107,9 @@ const openSilenceable = async () => {
 
 eventLogContract('EventStoreDB, played by a double', { open, openSilenceable })
 eventLogContract(
-  'EventStoreDB, played by a double that also writes events of its own and never says "caught up"',
+  'EventStoreDB 23.10, played by a double that also writes events of its own and never says "caught up"',
   {
-    open: () => open({ systemEventEvery: 3, saysCaughtUp: false }),
+    open: () => open({ version: '23.10', systemEventEvery: 3, saysCaughtUp: false }),
     openSilenceable,
   },
 )
@@ -470,6 +472,84 @@ describe('the event log in EventStoreDB, over the double', () => {
       })
       expect(reader.events()).toEqual(all.slice(n))
     }
+  })
+
+  describe.each(['23.10', '24.10'] as const)('41 a server in trouble, %s', (version) => {
+    let recorded: RecordedEvent[]
+    const third = (): RecordedEvent => {
+      const event = recorded[2]
+      if (event === undefined) throw new Error('nothing was read')
+      return event
+    }
+    beforeEach(async () => {
+      await using({ version })
+      await eventLog.append('ledger-a', 'none', newEvents(5))
+      recorded = await readAll(eventLog, 'ledger-a')
+    })
+
+    test('for a moment: the event at the position is found', async () => {
+      let troubled = 0
+      double.troubleAt = (position) => position === third().position && troubled++ === 0
+      expect(await eventLog.at(third().position)).toEqual(third())
+      expect(troubled).toBe(2)
+    })
+
+    test.each([
+      { how: 'at its end too', at: null },
+      { how: 'everywhere', at: 'everywhere' },
+    ] as const)('$how: nothing is said of the position', async ({ at }) => {
+      const { position } = third()
+      double.troubleAt = (asked) => at === 'everywhere' || asked === null || asked === position
+      await expect(eventLog.at(position)).rejects.toThrow(Unavailable)
+      await expect(stillHolds(eventLog, placeOf(third()))).rejects.toThrow(Unavailable)
+      await expect(eventLog.at(position + 1n)).rejects.toThrow(Unavailable)
+      await expect(eventLog.lookBack({ before: position, max: 10 })).rejects.toThrow(Unavailable)
+    })
+
+    test('what came before an event is not left out because the server is in trouble there', async () => {
+      let troubled = 0
+      double.troubleAt = (position) => position === third().position && troubled++ === 0
+      await expect(eventLog.lookBack({ before: third().position, max: 10 })).rejects.toThrow(Unavailable)
+      const { events } = await eventLog.lookBack({ before: third().position, max: 10 })
+      expect(events).toEqual([recorded[1], recorded[0]])
+      expect(await eventLog.lookBack({ before: third().position + 1n, max: 10 })).toMatchObject({
+        events: [],
+      })
+    })
+
+    test('a subscription that cannot begin goes on where it was, and not from the start', async () => {
+      const troubled: (bigint | null)[] = []
+      double.troubleAt = (position) => {
+        if (position !== third().position) return false
+        troubled.push(position)
+        // Its own event is looked at first; then the subscription is refused.
+        return troubled.length === 2
+      }
+      const opened = logger.child({})
+      const errors: unknown[] = []
+      opened.error = (told: unknown) => void errors.push(told)
+      const own = openEventStoreDb({ url: double.url, logger: opened, limits: quick })
+      const { events } = await readToEnd(own, {
+        after: third().position,
+        known: placeOf(third()),
+        prefixes: [],
+      })
+      await own.close()
+      expect(events()).toEqual(recorded.slice(3))
+      expect(troubled.length).toBeGreaterThan(2)
+      expect(errors).toEqual([])
+    })
+
+    test.each([
+      { how: 'lets nobody in', end: () => double.refuse() },
+      { how: 'says nothing', end: () => double.silence() },
+    ])('a server that $how says nothing of a position', async ({ end }) => {
+      const impatientLog = openEventStoreDb({ url: double.url, logger, limits: impatient })
+      expect(await impatientLog.at(third().position + 1n)).toBeNull()
+      await end()
+      await expect(impatientLog.at(third().position + 1n)).rejects.toThrow(Unavailable)
+      await impatientLog.close()
+    })
   })
 
   test('a log that no longer holds what it delivered fails its subscriptions, loudly', async () => {

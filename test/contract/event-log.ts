@@ -1082,10 +1082,21 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         await log.eventLog.append(stream, 'none', newEvents(3))
         const events = await readAll(log.eventLog, stream)
         for (const event of events) expect(await log.eventLog.at(event.position)).toEqual(event)
-        const between = (events[0]?.position ?? 0n) - 1n
+        const [first, last] = [events[0], events.at(-1)]
+        if (first === undefined || last === undefined) throw new Error('nothing was read')
+        const known = new Set(events.map(({ position }) => position))
+        for (let position = last.position; position > first.position; position -= 7n)
+          if (!known.has(position)) expect((await log.eventLog.at(position))?.stream).not.toBe(stream)
+        const between = first.position - 1n
         const before = await log.eventLog.at(between)
         expect(before === null || before.position === between).toBe(true)
-        expect(await log.eventLog.at((await log.eventLog.head()) + 1_000_000n)).toBeNull()
+        const head = await log.eventLog.head()
+        for (const past of [1n, 2n, 3n, 1_000_000n]) {
+          expect(await log.eventLog.at(head + past)).toBeNull()
+          expect(await stillHolds(log.eventLog, { ...placeOf(last), position: head + past })).toBe(false)
+        }
+        await log.eventLog.append(stream, 2, newEvents(1))
+        expect(await log.eventLog.read(stream, { max: 10 })).toHaveLength(4)
       })
 
       test('42 the engine tells the last revision of a stream, and which streams there are', async () => {

@@ -116,8 +116,13 @@ export type RandomFaults = {
   readonly cutEveryMs?: number
 }
 
+/** What the server answers to a read of the whole log that cannot begin where it should, or comes to an error. */
+type ReadRefusal = 'InvalidPosition' | 'Error'
+
 export type EventStoreDoubleOptions = {
   readonly port?: number
+  /** 23.10 says "Error" of every position without an event; 24.10, the default, says so of some and "InvalidPosition" of others. */
+  readonly version?: '23.10' | '24.10'
   /** One of the server's own events is written after so many of others. 0 for none at all. */
   readonly systemEventEvery?: number
   /** Servers before 23.10 never say that a subscription has caught up. */
@@ -139,6 +144,8 @@ export type EventStoreDouble = {
   readonly url: string
   /** Decides what happens to an append. */
   onAppend: ((append: { stream: string; count: number }) => DoubleAppendFault | undefined) | undefined
+  /** Whether the server is in trouble where a read of the whole log begins: at a position, or null for the log's start or end. */
+  troubleAt: ((position: bigint | null) => boolean) | undefined
   /** A live subscriber further behind than this is dropped, as servers before 24.2 do. */
   dropSlowerThan: number | undefined
   /** Checkpoints claim the end of the log, and past it, whatever was delivered. */
@@ -159,7 +166,7 @@ export type EventStoreDouble = {
    */
   alter(stream: string, revision: number, part: 'data' | 'metadata', change: (text: string) => string): void
   cutConnections(): void
-  /** No more faults, neither random ones nor `onAppend`'s. */
+  /** No more faults, neither random ones nor `onAppend`'s and `troubleAt`'s. */
   calm(): void
   /** Ends every subscription politely, with OK. */
   endSubscriptions(): void
@@ -180,6 +187,7 @@ export const startEventStoreDouble = async (
   options: EventStoreDoubleOptions = {},
 ): Promise<EventStoreDouble> => {
   const { systemEventEvery = 0, saysCaughtUp = true, maxAppendSize = maxAppendSizeDefault, random } = options
+  const { version = '24.10' } = options
   const { replicationMs = 0, writeTimeoutMs = 2_000, coldMs = 0 } = options
   const log = createLog({ systemEventEvery, maxAppendSize })
   const sockets = new Set<Socket>()
@@ -329,13 +337,14 @@ export const startEventStoreDouble = async (
       await written.promise
       for (const event of ['drain', 'close', 'cancelled'] as const) call.off(event, written.resolve)
     }
+    const refusal = asked.hasAll() ? readRefusal(asked) : undefined
+    const result = asked.hasFilter() ? 'FilteredReadAllResult' : 'ReadAllResult'
+    if (refusal !== undefined) return fail(call, grpc.status.UNKNOWN, `Unexpected ${result}: ${refusal}`)
     if (asked.hasSubscription()) return subscribe(call, asked, send)
     const found = log.find(asked)
     if (found === 'missing') await send(notFound(asked.getStream()?.getStreamIdentifier()))
     else if (found === 'deleted')
       return fail(call, grpc.status.FAILED_PRECONDITION, 'the stream is deleted', 'stream-deleted')
-    else if (found === 'invalid')
-      return fail(call, grpc.status.UNKNOWN, 'Unexpected ReadAllResult: InvalidPosition')
     else {
       const max = Number(asked.getCount())
       for (const event of found.take(max)) {
@@ -346,14 +355,21 @@ export const startEventStoreDouble = async (
     call.end()
   }
 
+  const readRefusal = (asked: ReadReq.Options): ReadRefusal | undefined => {
+    const place = asked.getAll()?.getPosition()
+    const position = place === undefined ? null : BigInt(place.getCommitPosition())
+    if (double.troubleAt?.(position) === true) return 'Error'
+    if (position === null || log.isPlace(position)) return undefined
+    // 24.10 knows only some of the ways in which the bytes there are no event. Which ones depends on those bytes.
+    return version === '23.10' || position % 3n === 0n ? 'Error' : 'InvalidPosition'
+  }
+
   const subscribe = async (
     call: ServerWritableStream<ReadReq, ReadResp>,
     asked: ReadReq.Options,
     send: (response: ReadResp) => Promise<void>,
   ): Promise<void> => {
     let next = log.indexAfter(asked)
-    if (next === 'invalid')
-      return fail(call, grpc.status.UNKNOWN, 'Unexpected FilteredReadAllResult: InvalidPosition')
     const filter = asked.getFilter()
     const interval = (filter?.getMax() || 32) * (filter?.getCheckpointintervalmultiplier() || 1)
     const end = (): void => {
@@ -412,7 +428,7 @@ export const startEventStoreDouble = async (
     tombstone,
     delete: tombstone,
   })
-  addDiscovery(server, () => double.port)
+  addDiscovery(server, { port: () => double.port, version })
   access?.addTo(server)
   const injector: ConnectionInjector = server.createConnectionInjector(
     grpc.ServerCredentials.createInsecure(),
@@ -459,6 +475,7 @@ export const startEventStoreDouble = async (
     port,
     url: `esdb://127.0.0.1:${port}${options.secured === undefined ? '?tls=false' : ''}`,
     onAppend: undefined,
+    troubleAt: undefined,
     dropSlowerThan: undefined,
     wrongCheckpoints: false,
     stallSubscriptions: false,
@@ -481,6 +498,7 @@ export const startEventStoreDouble = async (
       calm = true
       clearInterval(cutting)
       double.onAppend = undefined
+      double.troubleAt = undefined
     },
     endSubscriptions: () => {
       for (const end of [...endings]) end()
@@ -623,12 +641,9 @@ const createLog = ({
     return low
   }
 
-  const placeOf = (asked: ReadReq.Options): number | 'invalid' | undefined => {
+  const placeOf = (asked: ReadReq.Options): number | undefined => {
     const place = asked.getAll()?.getPosition()
-    if (place === undefined) return undefined
-    const at = BigInt(place.getCommitPosition())
-    const index = indexAt(at)
-    return all[index]?.position === at ? index : 'invalid'
+    return place === undefined ? undefined : indexAt(BigInt(place.getCommitPosition()))
   }
 
   function* backwards(events: readonly StoredEvent[], from: number): Generator<StoredEvent> {
@@ -685,13 +700,13 @@ const createLog = ({
       return all.length
     },
     at: (index: number): StoredEvent | undefined => all[index],
+    isPlace: (position: bigint): boolean => all[indexAt(position)]?.position === position,
     /** The events a read asks for, as far as they stand. */
-    find: (asked: ReadReq.Options): Generator<StoredEvent> | 'missing' | 'deleted' | 'invalid' => {
+    find: (asked: ReadReq.Options): Generator<StoredEvent> | 'missing' | 'deleted' => {
       const toFront = asked.getReadDirection() === 1
       const stream = asked.getStream()
       if (stream === undefined) {
         const place = placeOf(asked)
-        if (place === 'invalid') return place
         // Backwards a position is exclusive, as it is for the server.
         const found = toFront
           ? backwards(all, place === undefined ? all.length : place - 1)
@@ -708,10 +723,10 @@ const createLog = ({
       if (toFront && from !== undefined && from >= standing.length) return forwards([], 0)
       return toFront ? backwards(standing, from ?? standing.length) : forwards(standing, from ?? 0)
     },
-    indexAfter: (asked: ReadReq.Options): number | 'invalid' => {
+    indexAfter: (asked: ReadReq.Options): number => {
       if (asked.getAll()?.hasEnd()) return all.length
       const place = placeOf(asked)
-      return place === undefined ? 0 : place === 'invalid' ? place : place + 1
+      return place === undefined ? 0 : place + 1
     },
     checkpointAt: (next: number, wrong: boolean): bigint =>
       wrong ? position + 1_000n : (all[next - 1]?.position ?? 0n),
@@ -904,11 +919,11 @@ const fail = (
   call.emit('error', { code, details, metadata })
 }
 
-const addDiscovery = (server: Server, port: () => number): void => {
+const addDiscovery = (server: Server, { port, version }: { port: () => number; version: string }): void => {
   server.addService(featuresGrpc.ServerFeaturesService, {
     getSupportedMethods: ((_call, answer) => {
       const methods = new featuresPb.SupportedMethods()
-      methods.setEventStoreServerVersion('24.10.0-double')
+      methods.setEventStoreServerVersion(`${version}.0-double`)
       methods.setMethodsList(
         ['append', 'batchappend', 'read', 'tombstone', 'delete'].map((name) => {
           const method = new featuresPb.SupportedMethod()

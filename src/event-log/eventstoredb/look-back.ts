@@ -1,7 +1,7 @@
 import type { LookedBack, Position, RecordedEvent } from '../port.ts'
 import type { Connection } from './client.ts'
 import { recordedEvent } from './messages.ts'
-import { isInvalidPosition, isSystemEvent, readUntil, searchSilenceMs } from './read.ts'
+import { isPositionRefused, isSystemEvent, readAt, readUntil, searchSilenceMs } from './read.ts'
 
 /** As many bytes as a page holds; the last event of it may exceed them. */
 const pageBytesMax = 4 * 1024 * 1024
@@ -48,7 +48,9 @@ export const readBack = async (
       },
     })
   } catch (error) {
-    if (!isInvalidPosition(error)) throw error
+    if (before === null || !isPositionRefused(error)) throw error
+    // What stands before an event must not be left out because the server was in trouble.
+    if ((await readAt(connection, before, silenceMs)) !== null) throw error
     return { events: [], unreadable: [], next: null }
   }
   return { events, unreadable: [], next }

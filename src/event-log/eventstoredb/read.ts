@@ -163,22 +163,47 @@ export const createOwnHead = (
 
 /**
  * The event at exactly this position, or null. A read of the whole log begins at the first event from a position on; a
- * position that is no place in this log at all is refused by the server.
+ * position that is no place in this log at all is refused by the server. It refuses in the same words where it is in
+ * trouble itself, so null is answered only where it reads the end of the log and then refuses the position again.
  */
 export const readAt = async (
   connection: Connection,
   position: Position,
   silenceMs: number,
 ): Promise<RecordedEvent | null> => {
-  try {
-    const [first] = await readEvents(connection, { direction: 'forwards', from: position, max: 1 }, silenceMs)
-    return first?.position === position ? first : null
-  } catch (error) {
-    if (isInvalidPosition(error)) return null
-    throw error
+  const look = async (): Promise<RecordedEvent | 'refused' | null> => {
+    try {
+      const [first] = await readEvents(
+        connection,
+        { direction: 'forwards', from: position, max: 1 },
+        silenceMs,
+      )
+      return first?.position === position ? first : null
+    } catch (error) {
+      if (isPositionRefused(error)) return 'refused'
+      throw error
+    }
   }
+  const first = await look()
+  if (first !== 'refused') return first
+  await readHeaders(connection, { direction: 'backwards', from: undefined, max: 1 }, silenceMs)
+  const second = await look()
+  return second === 'refused' ? null : second
 }
 
-/** The server's word for a position where no event stands. */
-export const isInvalidPosition = (error: unknown): boolean =>
-  error instanceof Error && /invalid ?position/i.test(error.message)
+/** As gRPC numbers it. */
+const unknownStatus = 2
+
+/**
+ * Whether the server refused to read the whole log from a position. 24.2 and later say "InvalidPosition" for most positions
+ * without an event. For the others, and for all on 23.10, the server says only that reading the log came to an error, which
+ * may be its own trouble: `readAt` finds out which.
+ */
+export const isPositionRefused = (error: unknown): boolean => {
+  const said = error instanceof Unavailable ? error.cause : error
+  if (!(said instanceof Error)) return false
+  return (
+    /invalid ?position/i.test(said.message) ||
+    (Reflect.get(said, 'code') === unknownStatus && /ReadAllResult: Error\b/.test(said.message))
+  )
+}

@@ -1,10 +1,16 @@
 import type { Logger } from 'pino'
 import type { Outage } from '../outage.ts'
-import { LogRewritten, logStart, type SubscribeOptions, type SubscriptionItem } from '../port.ts'
+import {
+  LogRewritten,
+  logStart,
+  type Position,
+  type SubscribeOptions,
+  type SubscriptionItem,
+} from '../port.ts'
 import type { Connection } from './client.ts'
 import { checkSilence } from './missed-events.ts'
 import { createNotice } from './notice.ts'
-import { isInvalidPosition } from './read.ts'
+import { isPositionRefused, readAt } from './read.ts'
 import {
   catchUp,
   type Delivered,
@@ -70,7 +76,7 @@ export async function* followAll(
     } catch (error) {
       if (signal.aborted) return
       if (error instanceof LogRewritten) throw error
-      if (isInvalidPosition(error) && from !== logStart) {
+      if (isPositionRefused(error) && session !== undefined && (await isNowhere(session, from, follow))) {
         logger.error(
           { err: error, position: position.toString() },
           'event log: no event stands at this position, reading from the start',
@@ -81,6 +87,20 @@ export async function* followAll(
       session?.connection.close()
     }
     await createNotice(signal).wait(Math.min(retryPauseMaxMs, retryPauseMs * 2 ** Math.min(failures++, 10)))
+  }
+}
+
+/** Whether the log holds no event where a subscription began. Not so where the server cannot say. */
+const isNowhere = async (
+  { connection }: Session,
+  from: Position,
+  { silenceMs }: FollowOptions,
+): Promise<boolean> => {
+  if (from === logStart) return false
+  try {
+    return (await readAt(connection, from, silenceMs)) === null
+  } catch {
+    return false
   }
 }
 
