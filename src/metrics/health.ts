@@ -105,12 +105,13 @@ export const createHealth = ({
   const checkpoints = askedInTime(async () => {
     // A checkpoint of a projection that this version no longer has never moves again.
     const standing = (await readCheckpoints(pool)).filter(({ name }) => names.has(name))
-    return {
-      standing,
-      stray: new Set(await strayCheckpoints(eventLog, standing)),
-      halted: await readHaltedStreams(pool),
-    }
+    return { standing, halted: await readHaltedStreams(pool) }
   })
+  let compared: readonly Checkpoint[] = []
+  // A question to the event log: what fails here is no fault of the database.
+  const strays = askedInTime(
+    async () => new Set((await strayCheckpoints(eventLog, compared)).map(({ name }) => name)),
+  )
 
   let newest: { readonly position: Position; readonly seenAtMs: number } | undefined
 
@@ -118,29 +119,37 @@ export const createHealth = ({
     const [headTold, checkpointsTold] = await Promise.all([head(), checkpoints()])
     if ('value' in headTold && headTold.value !== newest?.position)
       newest = { position: headTold.value, seenAtMs: monotonic() }
+    if (!('value' in headTold && 'value' in checkpointsTold))
+      return { logStatus: statusOf(headTold), checkpointsTold, lags: null }
+    const { standing, halted } = checkpointsTold.value
+    compared = standing
+    const [straysTold, ages] = await Promise.all([
+      strays(),
+      agesOf(standing, headTold.value, (after) =>
+        within(
+          ageOfNext(eventLog, after, {
+            head: headTold.value,
+            headSeenMs: monotonic() - (newest?.seenAtMs ?? monotonic()),
+          }),
+          // A subscription notices its end only when what it has asked the log comes back.
+          { waitMs: deadlineMs },
+          () => null,
+        ),
+      ),
+    ])
     const lags =
-      'value' in headTold && 'value' in checkpointsTold
-        ? await lagsOf(checkpointsTold.value, headTold.value, (after) =>
-            within(
-              ageOfNext(eventLog, after, {
-                head: headTold.value,
-                headSeenMs: monotonic() - (newest?.seenAtMs ?? monotonic()),
-              }),
-              // A subscription notices its end only when what it has asked the log comes back.
-              { waitMs: deadlineMs },
-              () => null,
-            ),
-          )
+      'value' in straysTold
+        ? lagsOf({ standing, halted, stray: straysTold.value }, headTold.value, ages)
         : null
-    return { headTold, checkpointsTold, lags }
+    return { logStatus: statusOf(straysTold), checkpointsTold, lags }
   })
 
   return {
     projectionLags: async () => (await looked()).lags,
     readiness: async ({ showsRows }) => {
-      const { headTold, checkpointsTold, lags } = await looked()
+      const { logStatus, checkpointsTold, lags } = await looked()
       const checks: Record<string, Check> = {
-        event_log: { status: statusOf(headTold) },
+        event_log: { status: logStatus },
         database: { status: statusOf(checkpointsTold) },
         projections: checkOf(lags, showsRows),
       }
@@ -180,25 +189,33 @@ const checkOf = (lags: readonly ProjectionLag[] | null, showsRows: boolean): Che
   }
 }
 
+type Ages = ReadonlyMap<Position, number | null>
+
+/** How old the events are that rows do not show yet, by the positions of the rows that are behind. */
+const agesOf = async (
+  standing: readonly Checkpoint[],
+  head: Position,
+  ageAfter: (after: Position) => Promise<number | null>,
+): Promise<Ages> => {
+  // Most are at the same position, so there are fewer questions than projections.
+  const places = [...new Set(standing.map(({ position }) => position))].filter((place) => place < head)
+  return new Map(await Promise.all(places.map(async (place) => [place, await ageAfter(place)] as const)))
+}
+
 /** Null when the log does not say how old an event is. */
-const lagsOf = async (
+const lagsOf = (
   {
     standing,
     stray,
     halted,
   }: {
     standing: readonly Checkpoint[]
-    stray: ReadonlySet<Checkpoint>
+    stray: ReadonlySet<string>
     halted: readonly HaltedStream[]
   },
   head: Position,
-  ageAfter: (after: Position) => Promise<number | null>,
-): Promise<readonly ProjectionLag[] | null> => {
-  // Most are at the same position, so there are fewer questions than projections.
-  const places = [...new Set(standing.map(({ position }) => position))].filter((place) => place < head)
-  const ages = new Map(
-    await Promise.all(places.map(async (place) => [place, await ageAfter(place)] as const)),
-  )
+  ages: Ages,
+): readonly ProjectionLag[] | null => {
   const lags: ProjectionLag[] = []
   for (const checkpoint of standing) {
     const { name, position, state } = checkpoint
@@ -208,7 +225,7 @@ const lagsOf = async (
       name,
       behind: position < head ? head - position : 0n,
       seconds,
-      halted: state === 'halted' || stray.has(checkpoint),
+      halted: state === 'halted' || stray.has(name),
       haltedStreams: halted.flatMap(({ projection, stream }) => (projection === name ? [stream] : [])),
     })
   }

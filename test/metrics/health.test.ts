@@ -262,6 +262,24 @@ test('an event log that is away makes the process unready; its rows are then unk
   expect(await health.projectionLags()).toBeNull()
 })
 
+describe.each([
+  { how: 'fails', at: () => Promise.reject(new Error('2 UNKNOWN')), status: 'failed' },
+  { how: 'says nothing', at: () => new Promise<never>(() => undefined), status: 'timed_out' },
+])('an event log that $how when asked for the events the rows end at', ({ at, status }) => {
+  test('is what is said to be at fault, and not the database', async () => {
+    await append(1)
+    await pool.query(
+      `update projection_checkpoints set position = 1, event_id = gen_random_uuid(), digest = 'any'`,
+    )
+    expect(await answerOf(healthOf({ eventLog: { ...eventLog, at } }), true)).toMatchObject({
+      status: 503,
+      body: {
+        checks: { event_log: { status }, database: { status: 'ok' }, projections: { status: 'failed' } },
+      },
+    })
+  })
+})
+
 test('shared rate limits that are not to be had do not make it unready', async () => {
   let shared = true
   const health = healthOf({ rateLimitsShared: () => shared })
