@@ -24,12 +24,13 @@ export type CommandContext = {
   readonly progress: (line: string) => void
   readonly write: (text: string) => Promise<void>
   /**
-   * Asks what only comes up while the command runs, after `says`; true without asking where `--yes` was given. False for a
-   * no, and where no one can be asked.
+   * Asks what only comes up while the command runs, after `says`. False for a no, where no one can be asked, and where
+   * `--yes` was given, which agrees only to what was known before: then it names the parameter that agrees to this.
    */
   readonly ask: (question: {
     readonly says: readonly string[]
     readonly question: string
+    readonly unasked: { readonly parameter: string; readonly value: string }
   }) => Promise<boolean>
   /** Aborted where the user interrupts the command; for one whose change says `stopsItself`. */
   readonly interrupted: AbortSignal

@@ -29,7 +29,9 @@ type Consenting = {
   readonly dryRun: boolean
   readonly yes: boolean
   /** Asks the person at the terminal; null: there is none. */
-  readonly ask: CommandContext['ask'] | null
+  readonly ask:
+    | ((question: { readonly says: readonly string[]; readonly question: string }) => Promise<boolean>)
+    | null
 }
 
 /**
@@ -56,15 +58,16 @@ export const consentTo = async (
 /** For what only comes up while a command runs: as `CommandContext.ask` promises. */
 export const askLater =
   ({ yes, ask, json }: Pick<Consenting, 'yes' | 'ask'> & { readonly json: boolean }): CommandContext['ask'] =>
-  async (question) => {
-    if (!yes && ask !== null) return ask(question)
-    const remedy = yes ? null : 'No one can be asked here: run it on a terminal, or with --yes.'
+  async ({ says, question, unasked: { parameter, value } }) => {
+    if (!yes && ask !== null) return ask({ says, question })
+    const message = `Nothing was changed: ${yes ? '--yes does not agree to this' : 'no one can be asked here'}.`
+    const remedy = `Read what is listed, then give --${parameter} ${value}. It agrees to exactly that, and to nothing else.`
     process.stderr.write(
       json
-        ? `${JSON.stringify({ code: 'needs_yes', message: question.question, field: 'yes', remedy, would: question.says })}\n`
-        : `${[...question.says, ...(remedy === null ? [] : [remedy])].join('\n')}\n`,
+        ? `${JSON.stringify({ code: 'needs_yes', message, field: parameter, remedy, would: says })}\n`
+        : `${[...says, '', message, remedy].join('\n')}\n`,
     )
-    return yes
+    return false
   }
 
 const dryRunAnswer = ({ says, json = {}, saysAll }: Plan): Answer => ({

@@ -10,7 +10,7 @@ import {
 } from '../administration/rebuilds.ts'
 import { formatCredits } from '../billing/money.ts'
 import type { TotalDifference } from '../projector/compare-totals.ts'
-import type { OnlyInRows } from '../projector/only-in-rows.ts'
+import { lossDigest, type OnlyInRows } from '../projector/only-in-rows.ts'
 import { NotKept } from '../projector/rollback.ts'
 import {
   chosenOrAll,
@@ -37,6 +37,10 @@ const rebuilding: Command = {
     ...projectionParameters,
     reasonParameter,
     { name: 'anew', help: 'begin at the start of the log, whatever a killed rebuild has left', kind: 'flag' },
+    {
+      name: 'accept-loss',
+      help: 'of a restored log: the digest of what only the rows know, as the rebuild lists it; --yes does not agree to losing that',
+    },
   ],
   changes: {
     of: 'rows',
@@ -55,6 +59,7 @@ const rebuilding: Command = {
   run: async (context, given) => {
     const chosen = chosenOrAll(given)
     const reason = reasonOf(given)
+    let loss: string | null = null
     const foundation = await context.foundation({
       anyEventLog: chosen.length === projections.length,
       anyHistory: true,
@@ -65,13 +70,16 @@ const rebuilding: Command = {
       ...foundation.operator,
       logger: context.logger,
       anew: given.flag('anew'),
-      mayForget: (lost) => mayForget(lost, context),
+      mayForget: async (lost) => {
+        loss = lost.length === 0 ? null : lossDigest(lost)
+        return mayForget(lost, given.text('accept-loss'), context)
+      },
       onProgress: reporter(chosen, context),
     })
     return rebuilt.switched
       ? rebuiltAnswer(chosen, rebuilt)
       : {
-          json: { projections: [], switched: false },
+          json: { projections: [], switched: false, loss },
           failed: true,
           lines: ['nothing was changed: the rows are as they were, and halted'],
         }
@@ -220,16 +228,25 @@ export const rebuildCommands: readonly Command[] = [rebuilding, cancel, listed, 
 const lostMax = 1_000
 
 /** Lists what a rebuild from a shorter log would forget, and asks. Standard output is kept for the answer. */
-const mayForget = async (lost: readonly OnlyInRows[], { ask }: CommandContext): Promise<boolean> => {
+const mayForget = async (
+  lost: readonly OnlyInRows[],
+  accepted: string | undefined,
+  { ask }: CommandContext,
+): Promise<boolean> => {
   if (lost.length === 0) return true
+  const digest = lossDigest(lost)
+  if (accepted === digest) return true
   return ask({
     says: [
+      ...(accepted === undefined ? [] : [`What was agreed to (${accepted}) is not what would be lost now.`]),
       'The event log was restored from an older copy, or replaced. Only the rows know the following, and the rebuild forgets it:',
       ...lost.slice(0, lostMax).map(lostLine),
       ...(lost.length > lostMax ? [`  and ${lost.length - lostMax} more`] : []),
+      `The digest of this list is ${digest}.`,
       'Revoked keys work again, erased people come back, and credits are as the log has them, until you repeat what is listed.',
     ],
     question: 'Rebuild from this log and forget the above?',
+    unasked: { parameter: 'accept-loss', value: digest },
   })
 }
 

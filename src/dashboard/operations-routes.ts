@@ -162,6 +162,10 @@ const actsOf = ({ foundation }: Dashboard): Readonly<Record<'rollback' | 'cancel
   },
 })
 
+const refusedLoss =
+  'The rows were left as they are. The event log was restored from an older copy, and a rebuild would forget what only the rows know. ' +
+  'Stop the service and run "projection rebuild --all" on the command line: it lists what would be lost, and asks.'
+
 /** What takes long is waited for on a page of its own. */
 const rebuildRoute = (pages: FastifyInstance, context: Dashboard): void => {
   const { foundation, logger } = context
@@ -174,10 +178,11 @@ const rebuildRoute = (pages: FastifyInstance, context: Dashboard): void => {
     return begin(context, reply, {
       ...{ key: `rebuild/${viewer.once}`, title: `Rebuilding ${projection.name}` },
       run: async (progress) => {
-        await rebuild(foundation, {
+        const { switched } = await rebuild(foundation, {
           ...{ projections: [projection], reason: outcome.done, ...provedOperator(viewer.user) },
           ...{ logger, mayForget: async () => false, onProgress: progressOf(progress) },
         })
+        if (!switched) throw new CommandRefused(refusedLoss)
         return { href: `/operations/projections/${projection.name}` }
       },
     })

@@ -125,6 +125,11 @@ const buildRaisedVersions = async (
     const projection = projections.find(({ name }) => name === checkpoint.name)
     if (projection === undefined || checkpoint.version >= projection.version) continue
     const { name, version } = projection
+    // The rows may know what the log has lost. Only an operator may let go of that.
+    if ((await strayCheckpoints(eventLog, [checkpoint])).length > 0) {
+      logger.error({ projection: name }, 'projector: no new version is built from a restored event log')
+      continue
+    }
     logger.info(
       { projection: name, from: checkpoint.version, to: version },
       'projector: building a new version',

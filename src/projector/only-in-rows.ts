@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto'
 import type pg from 'pg'
 import { apiKeys, keysOnlyInRows } from '../../projections/api-keys.ts'
 import { ledgerLines, linesOnlyInRows } from '../../projections/ledger-lines.ts'
@@ -53,3 +54,17 @@ export const onlyInRows = async (
     })),
   ]
 }
+
+/** What names exactly this loss, so that no one agrees to another one than was listed. The order does not matter. */
+export const lossDigest = (lost: readonly OnlyInRows[]): string =>
+  hash(
+    'sha256',
+    lost
+      .map(({ kind, what, organization_id, at, amount_micro }) =>
+        JSON.stringify([kind, what, organization_id, at, amount_micro]),
+      )
+      .sort()
+      .join('\n'),
+  ).slice(0, lossDigestLength)
+
+const lossDigestLength = 16

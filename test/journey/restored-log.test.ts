@@ -2,8 +2,9 @@ import { pino } from 'pino'
 import { afterEach, describe, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { openEventStoreDb } from '../../src/event-log/eventstoredb/index.ts'
-import type { EventLog } from '../../src/event-log/port.ts'
+import { type EventLog, logStart } from '../../src/event-log/port.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
+import { appendUntilKnown, newEvents } from '../contract/event-log.ts'
 import { startEventStoreDouble } from '../support/eventstore-double.ts'
 import { restorePostgresLog, testDatabase } from '../support/postgres.ts'
 import {
@@ -42,14 +43,22 @@ const engines = {
       restore: (position: bigint) => restorePostgresLog(database.url, position),
     }
   },
-  'EventStoreDB, played by a double': async () => {
+  'EventStoreDB 23.10, played by a double, which others write to past the position it had': async () => {
     const database = await testDatabase()
-    const double = await startEventStoreDouble({})
+    const double = await startEventStoreDouble({ version: '23.10' })
     closing.push(database.drop, double.close)
+    const open = (): EventLog => openEventStoreDb({ url: double.url, logger })
     return {
       variables: { DATABASE_URL: database.url, EVENT_LOG_URL: double.url },
-      open: (): EventLog => openEventStoreDb({ url: double.url, logger }),
-      restore: double.restore,
+      open,
+      restore: async (position: bigint) => {
+        const others = open()
+        const end = await others.head()
+        await double.restore(position)
+        for (let n = 0; (await others.head().catch(() => logStart)) <= end; n++)
+          await appendUntilKnown(others, `orders-${n}`, 'none', newEvents(100))
+        await others.close()
+      },
     }
   },
 }
@@ -119,7 +128,23 @@ describe.each(Object.entries(engines))('an event log restored from an older copy
     expect(asked.err).toContain(`key_revoked  ${leaked.api_key_id}`)
     expect(asked.err).toMatch(/charge {2}30 lines {2}org_\w+ {2}-30 credits/)
     expect((await cli(['projection', 'list'], environment)).out).toContain('restored from an older copy')
-    await cliJson(['projection', 'rebuild', '--all', '--yes'], environment)
+    const [, digest = ''] = /--accept-loss (\w+)/.exec(asked.err) ?? []
+    for (const consent of [['--yes'], ['--yes', '--accept-loss', 'another']]) {
+      const refused = await cli(['projection', 'rebuild', '--all', ...consent, '--json'], environment)
+      expect([refused.code, JSON.parse(refused.out)]).toEqual([
+        1,
+        { projections: [], switched: false, loss: digest },
+      ])
+      expect(JSON.parse(refused.err.trim().split('\n').at(-1) ?? '')).toMatchObject({
+        code: 'needs_yes',
+        field: 'accept-loss',
+        would: expect.arrayContaining([
+          expect.stringMatching(/charge {2}30 lines {2}org_\w+ {2}-30 credits/),
+        ]),
+      })
+    }
+    expect((await cli(['projection', 'list'], environment)).out).toContain('restored from an older copy')
+    await cliJson(['projection', 'rebuild', '--all', '--accept-loss', digest], environment)
     expect(await cliJson(['ledger', 'verify'], environment)).toMatchObject({ ok: true, read_models: null })
     await cliJson(
       ['key', 'revoke', leaked.api_key_id, '--reason', 'leaked, told again', '--yes'],

@@ -588,6 +588,20 @@ describe('an event log that was restored from an older copy', () => {
     await expectSound()
   })
 
+  test('a release that raised a version does not replace the rows that alone know what was lost', async () => {
+    await calls('before', 5)
+    const first = house.start()
+    await untilProjected(house)
+    await first.stop()
+    const before = await allRows()
+    await restoreTo((await house.eventLog.head()) - 6n)
+    const raised = projections.map((one) => ({ ...one, version: one.version + 1 }))
+    const { messages } = house.start({ owner: 'two', only: raised })
+    await until('it has decided', () => messages.some((message) => message.includes('new version')))
+    expect(messages.filter((message) => message.includes('building a new version'))).toEqual([])
+    expect(await allRows()).toEqual(before)
+  })
+
   test('under a running projector: it halts, and folds nothing of the other history', async () => {
     await calls('before', 5)
     const { messages } = house.start()
