@@ -10,6 +10,7 @@ import {
 import { hasEnvelope } from '../event-log/stored-event.ts'
 import { beginCopiedTree } from '../event-log/tree/begin-copied.ts'
 import { isStreamOfOurs } from '../events/streams.ts'
+import { CommandRefused } from '../ledger/command.ts'
 
 export type CopyProgress = {
   readonly events: number
@@ -35,7 +36,7 @@ const appendsAtOnceMax = 64
  * begins the new log's own tree.
  *
  * Can be interrupted and started again: appends at exact revisions with the same ids change nothing the second time.
- * Throws where the target holds something else at a revision.
+ * Throws where the target holds something else at a revision, and `CommandRefused` where the source was written to meanwhile.
  */
 export const copyEventLog = async ({
   from,
@@ -57,7 +58,7 @@ export const copyEventLog = async ({
   for await (const item of from.subscribe({ after: logStart, prefixes: [], batchMax, signal: done.signal })) {
     if (item.kind === 'events') {
       const due = item.events.filter(({ position }) => position <= head)
-      const ours = due.filter((event) => isStreamOfOurs(event.stream) && hasEnvelope(event))
+      const ours = due.filter(isOurs)
       leftOut += due.length - ours.length
       const byStream = Map.groupBy(ours, ({ stream }) => stream)
       const appends = [...byStream]
@@ -76,8 +77,29 @@ export const copyEventLog = async ({
     if (item.position >= head) break
   }
   done.abort()
+  await refuseWritten(from, head)
   await beginCopiedTree({ from, to })
   return { events, already, streams: streams.size, leftOut }
+}
+
+const isOurs = (event: RecordedEvent): boolean => isStreamOfOurs(event.stream) && hasEnvelope(event)
+
+/** What the source has of ours after `head` is in no copy: whatever wrote it still runs. */
+const refuseWritten = async (from: EventLog, head: Position): Promise<void> => {
+  const end = await from.head()
+  if (end === head) return
+  const done = new AbortController()
+  let written = 0
+  for await (const item of from.subscribe({ after: head, prefixes: [], batchMax, signal: done.signal })) {
+    if (item.kind === 'events') written += item.events.filter(isOurs).length
+    if (item.kind === 'caught-up' || item.position >= end) break
+  }
+  done.abort()
+  if (written > 0)
+    throw new CommandRefused(
+      `${written} events were written to the source while it was copied, so a process of the service still runs on it. ` +
+        'Stop every process, and run the same command again: it goes on where it stopped',
+    )
 }
 
 /** Appends a stream's next events at their own revisions. A batch is small enough for one append of every engine, or halved. */

@@ -1,23 +1,101 @@
+import { access } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import pg from 'pg'
 import type { Logger } from 'pino'
+import { type Config, ConfigError } from '../config.ts'
+import { type Closing, createClosing } from '../foundation/closing.ts'
+import { placeIn } from '../foundation/embedded/cluster.ts'
+import { startEmbeddedPostgres } from '../foundation/embedded/embedded-postgres.ts'
 import { type NamedEventLog, openNamed, telling } from '../foundation/open-event-log.ts'
+import { CommandRefused } from '../ledger/command.ts'
 import { type Copied, type CopyProgress, copyEventLog } from './copy-event-log.ts'
 import { InputFault } from './input.ts'
 
-/** Opens two event logs and copies all of one into the other. Throws `ConfigError` where one cannot be used. */
+/** What connections of the service's processes are called. Commands that run now and then have some of them too. */
+const serviceConnections = ['event-log-listen', 'job-queue', 'jobs', 'projector', 'read-models']
+const connectTimeoutMs = 10_000
+/** A process that ended has its connections for a moment longer. */
+const leavingMs = 3_000
+const leavingPollMs = 100
+
+/**
+ * Opens two event logs and copies all of one into the other. `from` is null for the log in the PostgreSQL of this installation;
+ * an embedded one is started for it. Throws `ConfigError` where one cannot be used, and `CommandRefused` while the service runs on
+ * the source.
+ */
 export const copyBetween = async (
-  { from, to }: { from: NamedEventLog; to: NamedEventLog },
+  config: Config,
+  { from, to }: { from: NamedEventLog | null; to: NamedEventLog },
   { logger, onProgress }: { logger: Logger; onProgress: (progress: CopyProgress) => void },
 ): Promise<Copied> => {
-  const source = await openNamed(from, logger)
-  const target = await openNamed(to, logger)
+  const closing = createClosing()
   try {
-    await telling(from, () => source.head())
+    const named = from ?? (await ownPostgres(config, logger, closing))
+    if (named.url.startsWith('postgres')) await refuseRunning(named)
+    const source = await openNamed(named, logger)
+    closing.add(() => source.close())
+    const target = await openNamed(to, logger)
+    closing.add(() => target.close())
+    await telling(named, () => source.head())
     await telling(to, () => target.head())
     return await copyEventLog({ from: source, to: target, onProgress })
   } finally {
-    await source.close()
-    await target.close()
+    await closing.close()
   }
+}
+
+const ownPostgres = async (config: Config, logger: Logger, closing: Closing): Promise<NamedEventLog> => {
+  if (config.DATABASE_URL !== undefined) return { variable: 'DATABASE_URL', url: config.DATABASE_URL }
+  await access(join(placeIn(config.DATA_DIR).cluster, 'PG_VERSION')).catch(() => {
+    throw new ConfigError(
+      `DATA_DIR: ${config.DATA_DIR} holds no embedded PostgreSQL. Name the directory of the installation, or the source with --from`,
+    )
+  })
+  const { serviceUrl, stop } = await startEmbeddedPostgres({ dataDir: config.DATA_DIR, logger })
+  closing.add(stop)
+  return { variable: 'DATA_DIR', url: serviceUrl }
+}
+
+/** Nothing may be written to the source of a copy. Throws `CommandRefused` while processes of the service are connected to it. */
+const refuseRunning = async ({ variable, url }: NamedEventLog): Promise<void> => {
+  const client = new pg.Client({
+    connectionString: url,
+    application_name: 'event-log-copy',
+    connectionTimeoutMillis: connectTimeoutMs,
+  })
+  client.on('error', () => undefined)
+  try {
+    await client.connect()
+  } catch (error) {
+    throw new ConfigError(`${variable}: ${sentenceOf(error)}`, { cause: error })
+  }
+  try {
+    for (const until = performance.now() + leavingMs; ; await sleep(leavingPollMs)) {
+      const { rows } = await client.query<{ open: number }>(
+        `select count(*)::int as open from pg_stat_activity
+          where datname = current_database() and application_name = any ($1::text[])`,
+        [serviceConnections],
+      )
+      const open = rows[0]?.open ?? 0
+      if (open === 0) return
+      if (performance.now() > until)
+        throw new CommandRefused(
+          `the service runs on this event log: ${open} connections of its processes to the database are open. Stop every process, and copy then`,
+        )
+    }
+  } finally {
+    await client.end()
+  }
+}
+
+const sentenceOf = (error: unknown): string => {
+  const code = error instanceof Error ? Reflect.get(error, 'code') : undefined
+  if (code !== 'ECONNREFUSED') return error instanceof Error ? error.message : String(error)
+  return (
+    'no PostgreSQL answers there (ECONNREFUSED). Start it, or correct host and port. An embedded PostgreSQL runs only while the ' +
+    'service or a command does: to copy from it, name no source, and this command starts it in DATA_DIR.'
+  )
 }
 
 /** A name for the EventStoreDB user the service works as. */

@@ -15,10 +15,10 @@ const urlOf = (
   name: 'from' | 'to',
   typed: string | undefined,
   environment: string | undefined,
-): { variable: string; url: string } => {
+): { variable: string; url: string } | null => {
   const fromEnvironment = `EVENT_LOG_${name.toUpperCase()}`
   const url = typed ?? environment
-  if (url === undefined) throw new UsageError(`--${name} or ${fromEnvironment} is required`)
+  if (url === undefined) return null
   const variable = typed === undefined ? fromEnvironment : `--${name}`
   if (!logUrl.test(url)) throw new UsageError(`${variable}: not the URL of an event log; ${urlHelp}`)
   return { variable, url }
@@ -31,17 +31,28 @@ const prefixOf = (name: string, typed: string | undefined): string | undefined =
 }
 
 const copyOf = ({ config }: Pick<CommandContext, 'config'>, given: Given) => {
-  const from = {
-    ...urlOf('from', given.text('from'), config.EVENT_LOG_FROM),
-    prefix: prefixOf('from-prefix', given.text('from-prefix')),
-  }
+  const source = urlOf('from', given.text('from'), config.EVENT_LOG_FROM)
+  if (source === null && config.EVENT_LOG_URL !== undefined)
+    throw new UsageError('--from or EVENT_LOG_FROM is required where EVENT_LOG_URL is set')
+  const prefix = prefixOf('from-prefix', given.text('from-prefix'))
+  const from = source === null ? null : { ...source, prefix }
+  const target = urlOf('to', given.text('to'), config.EVENT_LOG_TO)
+  if (target === null) throw new UsageError('--to or EVENT_LOG_TO is required')
   const to = {
-    ...urlOf('to', given.text('to'), config.EVENT_LOG_TO),
+    ...target,
     prefix: prefixOf('to-prefix', given.text('to-prefix')) ?? config.EVENT_LOG_PREFIX,
   }
-  if (from.url === to.url && from.prefix === to.prefix)
+  if ((from?.url ?? config.DATABASE_URL) === to.url && from?.prefix === to.prefix)
     throw new UsageError('--from and --to are the same event log')
   return { from, to }
+}
+
+/** What is left to do, in this order. */
+const nextSteps = ({ url, prefix }: { url: string; prefix: string | undefined }): string => {
+  const named = url.startsWith('postgres')
+    ? 'unset EVENT_LOG_URL, and let DATABASE_URL name the target'
+    : `set EVENT_LOG_URL to the target${prefix === undefined ? '' : ` and EVENT_LOG_PREFIX to ${prefix}`}`
+  return `${named}, run "projection rebuild --all", then "ledger verify", and start the service`
 }
 
 /** A URL without the user and the password in it. */
@@ -52,7 +63,10 @@ const copy: Command = {
   summary:
     'copy an event log to another engine: ids, order within streams and digests as they are; can be resumed',
   parameters: [
-    { name: 'from', help: `${urlHelp}; default: EVENT_LOG_FROM` },
+    {
+      name: 'from',
+      help: `${urlHelp}; default: EVENT_LOG_FROM, or the log in the PostgreSQL of this installation, which an embedded one is started for`,
+    },
     { name: 'to', help: 'the same, empty or a copy begun earlier; default: EVENT_LOG_TO' },
     { name: 'from-prefix', help: 'the EVENT_LOG_PREFIX of the source; default: none' },
     { name: 'to-prefix', help: 'the EVENT_LOG_PREFIX of the target; default: EVENT_LOG_PREFIX' },
@@ -64,13 +78,16 @@ const copy: Command = {
     plan: async (context, given) => {
       const { from, to } = copyOf(context, given)
       return {
-        says: [`Copy every event of ${shownUrl(from.url)} into ${shownUrl(to.url)}, which is changed.`],
+        says: [
+          `Copy every event of ${from === null ? "this installation's PostgreSQL" : shownUrl(from.url)} into ${shownUrl(to.url)}, which is changed.`,
+        ],
       }
     },
   },
   run: async ({ config, logger, progress }, given) => {
     const { from, to } = copyOf({ config }, given)
     const { events, already, streams, leftOut } = await copyBetween(
+      config,
       { from, to },
       {
         logger,
@@ -86,7 +103,7 @@ const copy: Command = {
         already,
         streams,
         left_out: leftOut,
-        next: 'set EVENT_LOG_URL, run "ledger verify" and "projection rebuild --all"',
+        next: nextSteps(to),
       },
     }
   },

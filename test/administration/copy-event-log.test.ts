@@ -154,6 +154,38 @@ test('a target that holds something else is refused by stream and revision, and 
   }
 })
 
+test('a source that is written to while it is copied is said to be in use; without a process on it, the copy is finished', async () => {
+  const [from, to] = [await testDatabase(), await testDatabase()]
+  const [written, target] = [from, to].map(({ url }) => openPostgresEventLog({ url, logger })) as [
+    EventLog,
+    EventLog,
+  ]
+  const stream = ledgerStream(organizations[0] ?? '')
+  const all = await source.read(stream, { max: 4 })
+  const append = ({ revision, ...event }: RecordedEvent) =>
+    written.append(stream, revision === 0 ? 'none' : revision - 1, [event])
+  try {
+    for (const event of all.slice(0, 2)) await append(event)
+    const late = all.slice(2)
+    const running: EventLog = {
+      ...target,
+      append: async (...asked) => {
+        for (const event of late.splice(0)) await append(event)
+        return target.append(...asked)
+      },
+    }
+    await expect(copyEventLog({ from: written, to: running })).rejects.toThrow(
+      /^2 events were written to the source while it was copied/,
+    )
+    expect(await copyEventLog({ from: written, to: target })).toMatchObject({ events: 4 })
+  } finally {
+    await written.close()
+    await target.close()
+    await from.drop()
+    await to.drop()
+  }
+})
+
 test('the command copies a PostgreSQL log to a double of EventStoreDB; killed in the middle it goes on where it stood, and every digest is the same', async () => {
   const double = await startEventStoreDouble({ systemEventEvery: 100 })
   const args = ['event-log', 'copy', '--from', databases[0]?.url ?? '', '--to', double.url]
