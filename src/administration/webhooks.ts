@@ -6,7 +6,7 @@ import type { DomainEventOf } from '../events/catalogue.ts'
 import type { WebhookEvent } from '../events/webhooks.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { CommandRefused } from '../ledger/command.ts'
-import { payloadOf } from '../webhooks/outbox.ts'
+import { payloadOf, testMessage } from '../webhooks/outbox.ts'
 import { type Receiver, resultText, type Sending, sendOnce, webhookSealPurpose } from '../webhooks/send.ts'
 import { secretBytes, secretText } from '../webhooks/signature.ts'
 import { balance } from './credits.ts'
@@ -215,7 +215,7 @@ export const resendDelivery = async (
 }
 
 /**
- * Sends a message of the type `webhook.test` now and tells what came back. A webhook that was disabled, and answers, is in
+ * Sends a test message now and tells what came back. A webhook that was disabled, and answers, is in
  * use again; messages that were given up stay given up until they are sent again.
  */
 export const testWebhook = async (
@@ -224,11 +224,11 @@ export const testWebhook = async (
 ): Promise<{ delivered: boolean; result: string; ms: number; enabled: boolean }> => {
   const webhook = await webhookOf(pool, webhookId)
   const atMs = Date.now()
-  const notice = { event: 'webhook.test', at: new Date(atMs).toISOString(), data: {} }
+  const at = new Date(atMs).toISOString()
   const message = {
     id: `msg_${uuidV5(`webhook/${webhookId}/test/${ulid()}`).replaceAll('-', '')}`,
     atMs,
-    body: payloadOf(notice, webhook.organization_id),
+    body: payloadOf({ event: testMessage, at, data: {} }, webhook.organization_id),
   }
   const sealer = secrets.sealer(webhookSealPurpose)
   const started = performance.now()

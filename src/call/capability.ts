@@ -18,8 +18,8 @@ import type { AnyCapabilityForm, DescribedCall } from './form.ts'
  * that the capability reads.
  */
 export type Capability<Settings = unknown> = {
-  /** The host that answers its calls. */
-  readonly host: 'api' | 'dashboard'
+  /** The hosts that answer its calls. The API's is always one of them: clients know one address. */
+  readonly hosts: readonly ['api', ...'dashboard'[]]
   /** The kinds of its calls: what partners read does not depend on what a process has opened. */
   readonly calls: readonly DescribedCall[]
   /** Rejects with `SettingFault` where a setting makes no sense. */

@@ -94,7 +94,7 @@ export const idempotencyKey = {
   in: 'header',
   required: false,
   description:
-    'The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes.',
+    'The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881.',
+  // No example: pages that try calls would send the same key with every body.
   schema: { type: 'string', minLength: 1, maxLength: 257 },
-  example: '7f1c2d9e-order-1881',
 } as const

@@ -17,35 +17,20 @@ import {
  * it needs nothing else; what is true of every call (keys, limits, retries) is written once, in the components.
  */
 
-/** The kinds of calls of the two hosts. `dashboardUrl`: where whoami is asked, unless a proxy has it elsewhere. */
 type Documented = {
-  readonly api: readonly DescribedCall[]
-  readonly dashboard: readonly DescribedCall[]
-  readonly dashboardUrl: string
+  /** The kinds of calls of the API's host. */
+  readonly calls: readonly DescribedCall[]
   readonly version: string
   readonly examples: Examples
 }
 
-export const openApiOf = ({ api, dashboard, dashboardUrl, version, examples }: Documented): Json => {
+export const openApiOf = ({ calls, version, examples }: Documented): Json => {
   const paths: Record<string, Record<string, unknown>> = {}
-  const elsewhere = {
-    servers: [
-      {
-        url: '{dashboard_url}',
-        description: 'The host of the dashboard',
-        variables: { dashboard_url: { default: dashboardUrl } },
-      },
-    ],
+  for (const call of calls) {
+    const path = call.path.replaceAll(/:(\w+)/g, '{$1}')
+    paths[path] ??= {}
+    paths[path][call.method.toLowerCase()] = operationOf(call, examples)
   }
-  for (const [calls, shared] of [
-    [api, {}],
-    [dashboard, elsewhere],
-  ] as const)
-    for (const call of calls) {
-      const path = call.path.replaceAll(/:(\w+)/g, '{$1}')
-      paths[path] ??= { ...shared }
-      paths[path][call.method.toLowerCase()] = operationOf(call, examples)
-    }
   return {
     openapi: '3.1.0',
     info: {
@@ -57,7 +42,7 @@ export const openApiOf = ({ api, dashboard, dashboardUrl, version, examples }: D
     },
     servers: [{ url: '/', description: 'The host of the API' }],
     security: [{ apiKey: [] }],
-    tags: [...new Set([...api, ...dashboard].map(tagOf))].map((name) => ({
+    tags: [...new Set(calls.map(tagOf))].map((name) => ({
       name,
       description: tagDescriptions[name] ?? name,
     })),

@@ -4,21 +4,18 @@ import { sendFile } from './file.ts'
 import { readGuides } from './guides.ts'
 import { guidePage, overviewPage, pageHeaders, referenceHeaders, shell } from './page.ts'
 
-/** Where the examples lead. Null: it was not configured. `port`: the dashboard's, on the host of the API. */
-type Places = { readonly api: string | null; readonly dashboard: string | null; readonly port: number }
-
-/** `/docs` on the API's host, for everyone: the guides, and a page that tries calls. `version`: of the document. */
+/** `/docs` on the API's host, for everyone: the guides, and a page that tries calls. `api`: its address where it is configured. */
 export const documentationPages =
-  ({ version, ...places }: Places & { readonly version: string }): FastifyPluginAsync =>
+  ({ version, api }: { readonly version: string; readonly api: string | null }): FastifyPluginAsync =>
   async (host) => {
     const guides = readGuides()
     const page = (path: string, text: string, headers: Readonly<Record<string, string>>): void => {
-      const usual = Buffer.from(addressed(text, places.api, places))
+      const usual = Buffer.from(addressed(text, api))
       host.get(path, (request, reply) => {
-        const own = places.api === null ? ownOrigin(request) : null
+        const own = api === null ? ownOrigin(request) : null
         return reply
           .headers({ ...headers, 'content-type': 'text/html; charset=utf-8' })
-          .send(own === null ? usual : addressed(text, own, places))
+          .send(own === null ? usual : addressed(text, own))
       })
     }
     page('/docs', overviewPage(guides, version), pageHeaders)
@@ -55,20 +52,9 @@ const ownOrigin = ({ host, protocol, socket }: FastifyRequest): string | null =>
     : null
 }
 
-/** The examples in the guides, at the addresses of this service as far as they are known. */
-const addressed = (text: string, api: string | null, { dashboard, port }: Places): string => {
-  const known = dashboard ?? (api === null ? null : withPort(api, port))
-  const ofApi =
-    api === null
-      ? text
-      : text.replaceAll('http://localhost:3000', api).replaceAll('localhost:3000', short(api))
-  return known === null ? ofApi : ofApi.replaceAll('localhost:3001', short(known))
-}
-
-const withPort = (origin: string, port: number): string => {
-  const { protocol, hostname } = new URL(origin)
-  return `${protocol}//${hostname}:${port}`
-}
+/** The examples in the guides, at the address of the API as far as it is known. */
+const addressed = (text: string, api: string | null): string =>
+  api === null ? text : text.replaceAll('http://localhost:3000', api).replaceAll('localhost:3000', short(api))
 
 /** As the examples have it: curl takes http where no scheme is. */
 const short = (origin: string): string => origin.replace(/^http:\/\//, '')
@@ -83,8 +69,7 @@ const referencePage = (guides: ReturnType<typeof readGuides>): string => {
 `,
     main: `<h1>Reference</h1>
 <p>“Authorize” takes a key, “Try it out” makes the call from this page. Begin with a <a href="/docs/testing">test key</a>: a live key is
-charged here as anywhere. The key goes to this host only and is forgotten when you leave. Whoami is on the dashboard's host and cannot be
-tried here.</p>
+charged here as anywhere. The key goes to this host only and is forgotten when you leave.</p>
 <noscript><p>This page needs JavaScript. <a href="/docs/partners">Every call is described</a> without it, and for programs in
 <a href="/openapi.json">openapi.json</a>.</p></noscript>
 <div id="reference"></div>`,

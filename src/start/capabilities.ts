@@ -20,7 +20,7 @@ export type AnyCapability = Capability<Config>
 
 /** The capabilities as this process needs them, as one. */
 export type OpenCapabilities = Required<Pick<OpenCapability, 'jobs' | 'close' | 'reload'>> & {
-  formsOn(host: AnyCapability['host']): readonly AnyCapabilityForm[]
+  formsOn(host: AnyCapability['hosts'][number]): readonly AnyCapabilityForm[]
   readonly liveModels: readonly LiveModel[]
 }
 
@@ -37,7 +37,7 @@ export const openCapabilities = async (
   const has = (role: Config['ROLES'][number]): boolean => config.ROLES.includes(role)
   const outside = openOutside(config)
   const queue = openJobQueue(foundation.url, logger)
-  const open: { readonly host: AnyCapability['host']; readonly capability: OpenCapability }[] = []
+  const open: { readonly hosts: AnyCapability['hosts']; readonly capability: OpenCapability }[] = []
   const close = async (): Promise<void> => {
     const closed = await Promise.allSettled([
       ...open.map(({ capability }) => capability.close?.()),
@@ -52,10 +52,10 @@ export const openCapabilities = async (
   }
   try {
     for (const capability of capabilities) {
-      const { host } = capability
-      const answersCalls = has(host)
+      const { hosts } = capability
+      const answersCalls = hosts.some(has)
       if (answersCalls || has('jobs'))
-        open.push({ host, capability: await opened(capability, { ...ports, answersCalls }) })
+        open.push({ hosts, capability: await opened(capability, { ...ports, answersCalls }) })
     }
   } catch (error) {
     await close()
@@ -64,7 +64,8 @@ export const openCapabilities = async (
   if (open.length > 0) meterDns(meters, outside.dns.status)
   const all = open.map(({ capability }) => capability)
   return {
-    formsOn: (asked) => open.flatMap(({ host, capability }) => (host === asked ? capability.forms : [])),
+    formsOn: (asked) =>
+      open.flatMap(({ hosts, capability }) => (hosts.includes(asked) ? capability.forms : [])),
     jobs: Object.assign({}, ...all.map(({ jobs }) => jobs)),
     liveModels: all.flatMap(({ liveModels = [] }) => liveModels),
     reload: async () => {

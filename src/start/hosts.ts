@@ -97,7 +97,7 @@ const hostOf = (
     }),
   )
   host.register(downloads(logger))
-  host.register(documentation(config))
+  host.register(documentation())
   if (name === 'api') host.register(documentationForPeople(config))
   return host
 }

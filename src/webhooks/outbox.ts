@@ -31,8 +31,11 @@ type Delivery = {
 }
 
 /** The body of a message; `organizationId` is whose webhook it is sent to. */
+/** The type of a message that is about nothing but whether it arrives. No webhook asks for it. */
+export const testMessage = 'webhook.test'
+
 export const payloadOf = (
-  { event, at, data }: { event: string; at: string; data: Notice['data'] },
+  { event, at, data }: { event: Notice['event'] | typeof testMessage; at: string; data: Notice['data'] },
   organizationId: string | null,
 ): string =>
   JSON.stringify({ type: event, timestamp: at, data: { organization_id: organizationId, ...data } })

@@ -18,7 +18,7 @@ const happened: string[] = []
 let failure: Error | null = null
 
 const imaginary: Capability<{ readonly LOG_LEVEL: string }> = {
-  host: 'api',
+  hosts: ['api'],
   calls: [],
   open: ({ settings, queue, meters }) => {
     if (settings.LOG_LEVEL === 'trace') throw new SettingFault('LOG_LEVEL: too much to say')

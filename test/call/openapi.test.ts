@@ -85,7 +85,7 @@ describe('the document', () => {
     const open = await openCapabilities(capabilities, {
       ...{ foundation: house.foundation, config: house.config, logger, metrics: createMetrics() },
     })
-    const answered = [...open.formsOn('api'), ...open.formsOn('dashboard')]
+    const answered = open.formsOn('api')
     await open.close()
     const named = (calls: readonly { method: string; path: string; permission: string | null }[]): string[] =>
       calls.map(({ method, path, permission }) => `${method} ${path} ${permission}`).sort()
@@ -169,13 +169,12 @@ const askAs = (
   operation: Operation,
   values: Record<string, unknown>,
 ): Promise<Answer> => {
-  const host = path === '/whoami' ? house.dashboardUrl : house.apiUrl
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) =>
     encodeURIComponent(textOf(values[name] ?? 'x') || 'x'),
   )
   const headers: Record<string, string> = { 'x-api-key': partner.apiKey }
   if (operation.requestBody !== undefined)
-    return send(`${host}${filled}`, {
+    return send(`${house.apiUrl}${filled}`, {
       method: method.toUpperCase(),
       headers: { ...headers, 'content-type': 'application/json' },
       body: values,
@@ -187,7 +186,7 @@ const askAs = (
         : [],
     ),
   )
-  return send(`${host}${filled}${query.size === 0 ? '' : `?${query}`}`, {
+  return send(`${house.apiUrl}${filled}${query.size === 0 ? '' : `?${query}`}`, {
     method: method.toUpperCase(),
     headers,
   })

@@ -54,6 +54,13 @@ test('the client that is kept is the one the document makes', async () => {
   expect(await readFile(kept, 'utf8')).toBe(generated)
 })
 
+test('the command that makes it brings its own compiler, which a folder may have in another version', async () => {
+  for (const guide of ['../../README.md', '../../src/guides/quick-start.md']) {
+    const commands = (await readFile(at(guide), 'utf8')).match(/^npx openapi-typescript\S* /gm)
+    expect([guide, commands]).toEqual([guide, ['npx openapi-typescript@latest ']])
+  }
+})
+
 test('a program that uses it is checked by the compiler', async () => {
   const compiler = at('../../node_modules/typescript/bin/tsc')
   const options = ['--ignoreConfig', '--noEmit', '--strict', '--module', 'nodenext', '--target', 'esnext']
@@ -68,7 +75,7 @@ test('a program that uses it is checked by the compiler', async () => {
 test('the program gets its answers', async () => {
   expect(await program(house.apiUrl, tester.apiKey)).toMatchObject({
     ...{ status: 'unknown', retryAfter: 300, code: 'IP_001', job: 'Example Works' },
-    charged: '2',
+    ...{ charged: '2', keyId: tester.keyId },
     ...{ nowhere: 404, misspelt: 400, absent: undefined, neverAnswered: false },
   })
 })

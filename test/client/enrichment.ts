@@ -155,6 +155,26 @@ export interface paths {
     patch?: never
     trace?: never
   }
+  '/whoami': {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    /**
+     * Whose key is this?
+     * @description The organization and the details of the key that asks. The host of the dashboard answers it too. Free.
+     */
+    get: operations['whoami']
+    put?: never
+    post?: never
+    delete?: never
+    options?: never
+    head?: never
+    patch?: never
+    trace?: never
+  }
   '/v1/balance': {
     parameters: {
       query?: never
@@ -249,26 +269,6 @@ export interface paths {
      *     The key needs the permission `ledger_read`.
      */
     get: operations['exportLedger']
-    put?: never
-    post?: never
-    delete?: never
-    options?: never
-    head?: never
-    patch?: never
-    trace?: never
-  }
-  '/whoami': {
-    parameters: {
-      query?: never
-      header?: never
-      path?: never
-      cookie?: never
-    }
-    /**
-     * Whose key is this?
-     * @description The organization and the details of the key that asks. On the host of the dashboard. Free.
-     */
-    get: operations['whoami']
     put?: never
     post?: never
     delete?: never
@@ -497,10 +497,7 @@ export interface components {
   }
   responses: never
   parameters: {
-    /**
-     * @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes.
-     * @example 7f1c2d9e-order-1881
-     */
+    /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
     IdempotencyKey: string
   }
   requestBodies: never
@@ -549,10 +546,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /**
-         * @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes.
-         * @example 7f1c2d9e-order-1881
-         */
+        /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -747,10 +741,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /**
-         * @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes.
-         * @example 7f1c2d9e-order-1881
-         */
+        /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -1026,10 +1017,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /**
-         * @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes.
-         * @example 7f1c2d9e-order-1881
-         */
+        /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -1420,10 +1408,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /**
-         * @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes.
-         * @example 7f1c2d9e-order-1881
-         */
+        /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -1898,10 +1883,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /**
-         * @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes.
-         * @example 7f1c2d9e-order-1881
-         */
+        /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -2223,10 +2205,7 @@ export interface operations {
     parameters: {
       query?: never
       header?: {
-        /**
-         * @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes.
-         * @example 7f1c2d9e-order-1881
-         */
+        /** @description The same key and body again gets the first answer and is charged once, ever. Between 1 and 255 visible characters, bare or in quotes, such as 7f1c2d9e-order-1881. */
         'Idempotency-Key'?: components['parameters']['IdempotencyKey']
       }
       path?: never
@@ -2353,6 +2332,149 @@ export interface operations {
         }
         content: {
           'application/json': components['schemas']['IDEMP_001']
+        }
+      }
+      /** @description `RATE_001`: a rate limit of the key is exceeded. */
+      429: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['RATE_001']
+        }
+      }
+      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      431: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['REQ_001']
+        }
+      }
+      /** @description `SYS_001`: something broke on our side. */
+      500: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_001']
+        }
+      }
+      /** @description `SYS_002`: temporarily unavailable; nothing was charged. */
+      503: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Retry-After': components['headers']['RetryAfter']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['SYS_002']
+        }
+      }
+    }
+  }
+  whoami: {
+    parameters: {
+      query?: never
+      header?: never
+      path?: never
+      cookie?: never
+    }
+    requestBody?: never
+    responses: {
+      /** @description The answer. */
+      200: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          'Credits-Charged': components['headers']['CreditsCharged']
+          'Credits-Remaining': components['headers']['CreditsRemaining']
+          'RateLimit-Policy': components['headers']['RateLimitPolicy']
+          RateLimit: components['headers']['RateLimit']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': {
+            organization: string
+            api_key_id: string
+            permissions: (
+              | 'email_validation'
+              | 'ip_lookup'
+              | 'profnet_scraping'
+              | 'pixel_control'
+              | 'ledger_read'
+            )[]
+            rate_limits: {
+              requests_per_minute: number
+              requests_per_day: number
+            }
+            created_at: string
+            last_used: string
+          }
+        }
+      }
+      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      400: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['REQ_001']
+        }
+      }
+      /** @description `AUTH_001`: the API key is missing or invalid. */
+      401: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['AUTH_001']
+        }
+      }
+      /** @description `AUTH_003`: the caller's address is outside the key's allow-list. */
+      403: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['AUTH_003']
+        }
+      }
+      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      408: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['REQ_001']
+        }
+      }
+      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      413: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['REQ_001']
+        }
+      }
+      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
+      415: {
+        headers: {
+          'X-Request-Id': components['headers']['RequestId']
+          [name: string]: unknown
+        }
+        content: {
+          'application/json': components['schemas']['REQ_001']
         }
       }
       /** @description `RATE_001`: a rate limit of the key is exceeded. */
@@ -3281,149 +3403,6 @@ export interface operations {
         }
         content: {
           'application/json': components['schemas']['AUTH_003'] | components['schemas']['AUTH_002']
-        }
-      }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
-      408: {
-        headers: {
-          'X-Request-Id': components['headers']['RequestId']
-          [name: string]: unknown
-        }
-        content: {
-          'application/json': components['schemas']['REQ_001']
-        }
-      }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
-      413: {
-        headers: {
-          'X-Request-Id': components['headers']['RequestId']
-          [name: string]: unknown
-        }
-        content: {
-          'application/json': components['schemas']['REQ_001']
-        }
-      }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
-      415: {
-        headers: {
-          'X-Request-Id': components['headers']['RequestId']
-          [name: string]: unknown
-        }
-        content: {
-          'application/json': components['schemas']['REQ_001']
-        }
-      }
-      /** @description `RATE_001`: a rate limit of the key is exceeded. */
-      429: {
-        headers: {
-          'X-Request-Id': components['headers']['RequestId']
-          'Retry-After': components['headers']['RetryAfter']
-          [name: string]: unknown
-        }
-        content: {
-          'application/json': components['schemas']['RATE_001']
-        }
-      }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
-      431: {
-        headers: {
-          'X-Request-Id': components['headers']['RequestId']
-          [name: string]: unknown
-        }
-        content: {
-          'application/json': components['schemas']['REQ_001']
-        }
-      }
-      /** @description `SYS_001`: something broke on our side. */
-      500: {
-        headers: {
-          'X-Request-Id': components['headers']['RequestId']
-          [name: string]: unknown
-        }
-        content: {
-          'application/json': components['schemas']['SYS_001']
-        }
-      }
-      /** @description `SYS_002`: temporarily unavailable; nothing was charged. */
-      503: {
-        headers: {
-          'X-Request-Id': components['headers']['RequestId']
-          'Retry-After': components['headers']['RetryAfter']
-          [name: string]: unknown
-        }
-        content: {
-          'application/json': components['schemas']['SYS_002']
-        }
-      }
-    }
-  }
-  whoami: {
-    parameters: {
-      query?: never
-      header?: never
-      path?: never
-      cookie?: never
-    }
-    requestBody?: never
-    responses: {
-      /** @description The answer. */
-      200: {
-        headers: {
-          'X-Request-Id': components['headers']['RequestId']
-          'Credits-Charged': components['headers']['CreditsCharged']
-          'Credits-Remaining': components['headers']['CreditsRemaining']
-          'RateLimit-Policy': components['headers']['RateLimitPolicy']
-          RateLimit: components['headers']['RateLimit']
-          [name: string]: unknown
-        }
-        content: {
-          'application/json': {
-            organization: string
-            api_key_id: string
-            permissions: (
-              | 'email_validation'
-              | 'ip_lookup'
-              | 'profnet_scraping'
-              | 'pixel_control'
-              | 'ledger_read'
-            )[]
-            rate_limits: {
-              requests_per_minute: number
-              requests_per_day: number
-            }
-            created_at: string
-            last_used: string
-          }
-        }
-      }
-      /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */
-      400: {
-        headers: {
-          'X-Request-Id': components['headers']['RequestId']
-          [name: string]: unknown
-        }
-        content: {
-          'application/json': components['schemas']['REQ_001']
-        }
-      }
-      /** @description `AUTH_001`: the API key is missing or invalid. */
-      401: {
-        headers: {
-          'X-Request-Id': components['headers']['RequestId']
-          [name: string]: unknown
-        }
-        content: {
-          'application/json': components['schemas']['AUTH_001']
-        }
-      }
-      /** @description `AUTH_003`: the caller's address is outside the key's allow-list. */
-      403: {
-        headers: {
-          'X-Request-Id': components['headers']['RequestId']
-          [name: string]: unknown
-        }
-        content: {
-          'application/json': components['schemas']['AUTH_003']
         }
       }
       /** @description `REQ_001`: the body is not a JSON object, of another type, or too large. */

@@ -18,6 +18,9 @@ export const program = async (baseUrl: string, apiKey: string) => {
   const looked = await client.POST('/v1/profnet/profile', { body: { id: 'test-person' } })
   const job = looked.data?.result.employment_history[0]?.company?.company_name
 
+  const asked = await client.GET('/whoami')
+  const keyId: string | undefined = asked.data?.api_key_id
+
   const requestId = looked.data?.request_id ?? ''
   const call = await client.GET('/v1/calls/{request_id}', { params: { path: { request_id: requestId } } })
 
@@ -31,7 +34,7 @@ export const program = async (baseUrl: string, apiKey: string) => {
   const neverAnswered = code === 'PROFNET_001'
 
   return {
-    ...{ status, retryAfter, code, job, charged: call.data?.result.cost.charged },
+    ...{ status, retryAfter, code, job, keyId, charged: call.data?.result.cost.charged },
     ...{ nowhere: nowhere.response.status, misspelt: misspelt.response.status, absent, neverAnswered },
   }
 }

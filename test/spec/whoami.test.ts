@@ -1,7 +1,7 @@
 /** Specification 2.2 and 4.4, with decisions 1 and 11. */
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { type House, openHouse, places } from '../support/house.ts'
-import { bare, expectCredits, expectErrorObject, jsonType, rateLimitsOf, ulid } from './wire.ts'
+import { bare, expectCredits, jsonType, rateLimitsOf, ulid } from './wire.ts'
 
 let house: House
 
@@ -102,15 +102,15 @@ describe('4.4 GET /whoami', () => {
     }
   })
 
-  test('is on the dashboard host and not on the API host', async () => {
+  test('is on the dashboard host, and on the API host the same', async () => {
     const partner = await house.partner()
-    const answer = await house.ask(partner, { method: 'GET', path: '/whoami' })
-    expectErrorObject(answer, {
-      status: 404,
-      error: 'not_found',
-      code: 'REQ_004',
-      details: { method: 'GET', path: '/whoami' },
-    })
-    expect(answer.events).toEqual([])
+    const answers = []
+    for (const on of ['dashboard', 'api'] as const) {
+      const answer = await house.ask(partner, { method: 'GET', path: '/whoami', on })
+      expect(answer.status).toBe(200)
+      expect(answer.events.map(({ type, data }) => [type, data.capability])).toEqual([['KeyUsed', 'whoami']])
+      answers.push({ ...answer.body, last_used: null })
+    }
+    expect(answers[1]).toEqual(answers[0])
   })
 })

@@ -2,6 +2,8 @@
 import { readFileSync } from 'node:fs'
 import { stripTypeScriptTypes } from 'node:module'
 import { describe, expect, test } from 'vitest'
+import { webhookEvent } from '../../src/events/webhooks.ts'
+import { testMessage } from '../../src/webhooks/outbox.ts'
 import { secretText, signedHeaders } from '../../src/webhooks/signature.ts'
 
 describe('a signature', () => {
@@ -17,6 +19,12 @@ describe('a signature', () => {
       'webhook-signature': 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=',
     })
   })
+})
+
+test('the guide for partners names every type a message can have, and no other', () => {
+  const guide = readFileSync(new URL('../../src/guides/webhooks.md', import.meta.url), 'utf8')
+  const named = [...guide.matchAll(/^\| `([^`]+)` \|/gm)].map(([, type]) => type)
+  expect(named).toEqual([...webhookEvent.options, testMessage])
 })
 
 /** The lines partners are given, as they stand in the guide. */

@@ -27,7 +27,7 @@ import { parseExport, parseRequestId, parseUsage, type UsageInput } from './pars
  * the organization.
  */
 export const account: Capability = {
-  host: 'api',
+  hosts: ['api'],
   calls: Object.values(accountCalls),
   open: (ports) => ({ forms: formsOf(ports) }),
 }

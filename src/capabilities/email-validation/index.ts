@@ -45,7 +45,7 @@ const userAgent = 'enrichment-ledger'
  * Each kind of evidence is gathered only where those before leave the verdict open.
  */
 export const emailValidation: Capability<EmailValidationSettings> = {
-  host: 'api',
+  hosts: ['api'],
   calls: [emailValidationCall],
   open: (ports) => {
     const { pool, secrets, epochKeys, settings, queue, outside, meters, logger } = ports

@@ -18,7 +18,7 @@ const geoData = createGeoData()
  * the process.
  */
 export const ipLookup: Capability<GeoSettings> = {
-  host: 'api',
+  hosts: ['api'],
   calls: [ipLookupCall],
   open: async ({ settings, answersCalls, secrets, meters, logger }) => {
     // A process that only does jobs has no use for the location files.

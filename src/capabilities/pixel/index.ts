@@ -26,7 +26,7 @@ export const pixel: Capability<{
   /** Undefined: the counters are in the database. Holds a password: never logged. */
   readonly REDIS_URL?: string | undefined
 }> = {
-  host: 'api',
+  hosts: ['api'],
   calls: Object.values(pixelCalls),
   open: async (ports) => {
     const jobs = {

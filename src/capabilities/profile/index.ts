@@ -25,7 +25,7 @@ import { datasetSecretsOf, erasureParts, vaultOf } from './storage.ts'
  * data and are never kept.
  */
 export const profile: Capability<ProfileSettings> = {
-  host: 'api',
+  hosts: ['api'],
   calls: [profileCall],
   open: async (ports) => {
     const { pool, eventLog, secrets, settings, meters, logger } = ports

@@ -23,7 +23,8 @@ export const whoamiCall: DescribedCall = {
   document: {
     operationId: 'whoami',
     summary: 'Whose key is this?',
-    description: 'The organization and the details of the key that asks. On the host of the dashboard. Free.',
+    description:
+      'The organization and the details of the key that asks. The host of the dashboard answers it too. Free.',
     request: null,
     result: whoamiBody,
     codes: [],

@@ -5,9 +5,9 @@ import { type Whoami, whoamiCall } from './contract.ts'
 import { decide, type WhoamiFindings } from './decide.ts'
 import { gather } from './gather.ts'
 
-/** Whoami: the organization and key behind a call (Spec §4.4). On the dashboard host, for every valid key, free. */
+/** Whoami: the organization and key behind a call (Spec §4.4). On both hosts, for every valid key, free (decision 1). */
 export const whoami: Capability = {
-  host: 'dashboard',
+  hosts: ['api', 'dashboard'],
   calls: [whoamiCall],
   open: ({ pool }) => ({ forms: [whoamiForm(pool)] }),
 }
