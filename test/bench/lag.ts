@@ -53,10 +53,10 @@ const lagOn = async (
       await caughtUp(service.foundation)
       const watching = watchLag(service.foundation, seconds * 1_000)
       const result = await load(rate, seconds)
-      const [lagS, told] = await Promise.all([watching.lagS(), lagTold(service.port)])
+      const lagS = await watching.lagS()
       const title = `projections on ${where} after ${seconds} s of ${rate} calls/s: behind`
       tell(
-        `${title} ${lagS.toFixed(2)} s, readiness says ${told} s; ` +
+        `${title} ${lagS.toFixed(2)} s; ` +
           `${Math.round(result.perSecond)} calls/s answered, p99 ${result.p99Ms} ms`,
       )
       rows.push(figureRow(title, lagS, 's', { most: lagMostSeconds }))
@@ -66,11 +66,4 @@ const lagOn = async (
     await generator.stop()
     await service.stop()
   }
-}
-
-/** What the service itself says of its lag. */
-const lagTold = async (port: number): Promise<unknown> => {
-  const response = await fetch(`http://127.0.0.1:${port}/readyz`)
-  const { checks } = (await response.json()) as { checks?: { projections?: { lag_seconds?: number } } }
-  return checks?.projections?.lag_seconds
 }

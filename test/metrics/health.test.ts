@@ -55,14 +55,56 @@ const append = async (n: number): Promise<void> => {
   ])
 }
 
-/** What a load balancer is told. */
-const answerOf = async (health: Health, showsRows: boolean): Promise<{ status: number; body: unknown }> => {
+/** What the port of metrics says; `isPrivate` false: what everyone is told. */
+const answerOf = async (
+  health: Health,
+  showsRows: boolean,
+  isPrivate = true,
+): Promise<{ status: number; body: unknown }> => {
   const host = fastify()
-  await host.register(operations({ health, showsRows, secretKeys: () => [] }))
+  await host.register(operations({ health, showsRows, secretKeys: () => [], isPrivate }))
   const { statusCode, body } = await host.inject('/readyz')
   await host.close()
   return { status: statusCode, body: JSON.parse(body) }
 }
+
+test('everyone is told the names of checks and whether they hold, and no more', async () => {
+  await pool.query(`update projection_checkpoints set state = 'halted', error = 'x' where name = 'accounts'`)
+  const health = healthOf({
+    diskSpace: {
+      seen: () => ({ state: 'full', space: { freeBytes: 5e6, totalBytes: 1e9, freeRatio: 0.005 } }),
+    },
+    rateLimitsApart: () => 'api-1.internal and api-2.internal count for themselves',
+  })
+  expect(await answerOf(health, true, false)).toEqual({
+    status: 503,
+    body: {
+      status: 'not_ready',
+      checks: {
+        event_log: { status: 'ok' },
+        database: { status: 'ok' },
+        projections: { status: 'failed' },
+        disk_space: { status: 'failed' },
+        rate_limiter: { status: 'degraded' },
+      },
+    },
+  })
+})
+
+test('a process that ends is not ready', async () => {
+  const host = fastify()
+  await host.register(
+    operations({
+      ...{ health: healthOf(), showsRows: false, secretKeys: () => [], unready: { asked: () => true } },
+    }),
+  )
+  const { statusCode, body } = await host.inject('/readyz')
+  expect([statusCode, JSON.parse(body)]).toEqual([
+    503,
+    { status: 'not_ready', checks: { process: { status: 'ending' } } },
+  ])
+  await host.close()
+})
 
 test('a process whose log and database answer and whose rows are current is ready', async () => {
   expect(await answerOf(healthOf(), true)).toEqual({
