@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer'
 import type { FastifyRequest } from 'fastify'
 import { type Refusal, unreadableBody } from './errors.ts'
 import type { JsonObject } from './form.ts'
+import { hasRepeatedMember } from './repeated-members.ts'
 
 /** The parameters of a request, or why they cannot be read (REQ_001). */
 type Parameters = { readonly body: JsonObject } | { readonly refusal: Refusal }
@@ -35,9 +36,13 @@ const readBody = (request: FastifyRequest): Parameters => {
   // Decoding would put U+FFFD in the place of what is wrong, and other bytes would be the same text.
   if (!isUtf8(bytes)) return { refusal: unreadableBody('The body is not valid UTF-8.') }
   try {
-    const body: unknown = JSON.parse(bytes.toString())
-    if (typeof body === 'object' && body !== null && !Array.isArray(body)) return { body: body as JsonObject }
-    return { refusal: unreadableBody('The body must be a JSON object.') }
+    const text = bytes.toString()
+    const body: unknown = JSON.parse(text)
+    if (typeof body !== 'object' || body === null || Array.isArray(body))
+      return { refusal: unreadableBody('The body must be a JSON object.') }
+    return hasRepeatedMember(text, body)
+      ? { refusal: unreadableBody('An object in the body has the same member more than once.') }
+      : { body: body as JsonObject }
   } catch {
     return { refusal: unreadableBody('The body is not valid JSON.') }
   }

@@ -124,6 +124,11 @@ describe('REQ_001: a body that is no JSON object is a refused call, recorded and
     ['true', 'true'],
     ['null', 'null'],
     ['deeply nested', '['.repeat(8_000)],
+    ['with a member twice', '{"ip":"81.2.69.142","ip":"8.8.8.8"}'],
+    ['with a member twice, with one value', '{"ip":"81.2.69.142","ip":"81.2.69.142"}'],
+    ['with a member twice, once escaped', '{"ip":"81.2.69.142","\\u0069p":"8.8.8.8"}'],
+    ['with __proto__ twice', '{"ip":"81.2.69.142","__proto__":{},"__proto__":{}}'],
+    ['with a member twice deep inside', '{"ip":"81.2.69.142","more":[[{"a":{"b":":","b":null}}]]}'],
   ])('%s', async (_, body) => {
     expectRefusedCall(await house.ask(partner, { headers: json, body }), partner, unreadable(400))
   })

@@ -1,0 +1,27 @@
+/** Members that an object of a JSON text has twice. */
+import { expect, test } from 'vitest'
+import { hasRepeatedMember } from '../../src/call/repeated-members.ts'
+
+const repeats = (text: string): boolean => hasRepeatedMember(text, JSON.parse(text))
+
+test.each([
+  '{}',
+  '{"a":1,"b":[{"a":1},{"a":1}],"c":{"a":{"a":null}}}',
+  '{"a":":","b":"\\":\\"","c:":"\\\\","d":"\\\\\\":"}',
+  '{ "a" : "{\\"x\\":1,\\"x\\":2}" , "__proto__" : { "a" : 1 } }',
+  '{"":"","1":1,"01":2,"a":-1.5e+3}',
+])('none: %s', (text) => expect(repeats(text)).toBe(false))
+
+test.each([
+  '{"a":1,"a":1}',
+  '{"a":1,"\\u0061":1}',
+  '{"":1,"":2}',
+  '{"1":1,"1":2}',
+  '{"__proto__":1,"__proto__":2}',
+  '{"a":[[[{"b":{"c":1,"c":[]}}]]]}',
+  '{"a":{"x":1,"y":":"},"a":null}',
+])('some: %s', (text) => expect(repeats(text)).toBe(true))
+
+test('a text may be nested as deep as a body may be long', () => {
+  expect(repeats(`{"a":${'['.repeat(8_000)}${']'.repeat(8_000)}}`)).toBe(false)
+})
