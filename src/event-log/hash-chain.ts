@@ -15,6 +15,9 @@ import type { NewEvent } from './port.ts'
 export const genesisDigest = ''
 
 const digestMember = ',"digest":"'
+/** No JSON string holds an unescaped quote, so this is the member and nothing that is quoted. */
+const recordedMember = ',"recorded_at":"'
+const instantLength = 24
 
 type ChainPlace = { readonly stream: string; readonly revision: number; readonly previous: string }
 
@@ -27,9 +30,18 @@ export const chain = (
   place: ChainPlace,
   recordedAt: string,
 ): { event: NewEvent; digest: string } => {
-  const open = `${event.metadata.slice(0, -1)},"recorded_at":"${recordedAt}"`
+  const open = `${event.metadata.slice(0, -1)}${recordedMember}${recordedAt}"`
   const digest = digestOf(event, open, place)
   return { event: { ...event, metadata: `${open}${digestMember}${digest}"}` }, digest }
+}
+
+/** When an event was recorded, as its metadata say under the digest, in milliseconds; `logMs` where they do not say it. */
+export const recordedMsIn = (metadata: string, logMs: number): number => {
+  const at = metadata.lastIndexOf(recordedMember)
+  if (at === -1) return logMs
+  const start = at + recordedMember.length
+  const saidMs = Date.parse(metadata.slice(start, start + instantLength))
+  return Number.isNaN(saidMs) ? logMs : saidMs
 }
 
 /** The digest an event carries and the one its bytes give at that place; equal in an untouched ledger. */

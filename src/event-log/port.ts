@@ -25,7 +25,10 @@ export type RecordedEvent = NewEvent & {
   readonly stream: string
   /** Counted from 0 within the stream, without holes. */
   readonly revision: number
-  /** The log's own clock, milliseconds since the epoch. */
+  /**
+   * Milliseconds since the epoch. As the writer put it down under the digest; the log's own clock, which no digest covers, counts only for
+   * events that do not say it.
+   */
   readonly recordedAtMs: number
 }
 

@@ -601,6 +601,15 @@ export const eventLogContract = (name: string, engine: EventLogEngine): void => 
         const [delivered] = (await readToEnd(eventLog, { prefixes: [stream] })).events()
         expect(delivered).toEqual(recorded[0])
       })
+
+      test('21 an event that says when it was recorded was recorded then, whatever the log says: a digest covers that', async () => {
+        const stream = freshStream('key')
+        const said = '2026-01-02T03:04:05.678Z'
+        const metadata = `{"actor":"\\",\\"recorded_at\\":\\"x","recorded_at":"${said}","digest":"d"}`
+        await eventLog.append(stream, 'none', [newEvent({ metadata })])
+        const [recorded] = await readAll(eventLog, stream)
+        expect(recorded?.recordedAtMs).toBe(Date.parse(said))
+      })
     })
 
     describe('reading a stream', () => {

@@ -7,6 +7,7 @@ import type {
   ReadResp,
 } from '@eventstore/db-client/generated/streams_pb.js'
 import streamsPb from '@eventstore/db-client/generated/streams_pb.js'
+import { recordedMsIn } from '../hash-chain.ts'
 import {
   AppendConflict,
   type ExpectedRevision,
@@ -205,15 +206,17 @@ export const recordedEvent = (response: ReadResp): RecordedEvent | undefined => 
   if (read === undefined || record === undefined) return undefined
   const position = read.hasCommitPosition() ? read.getCommitPosition() : record.getCommitPosition()
   const told = record.getMetadataMap()
+  const metadata = text(record.getCustomMetadata_asU8())
+  const createdMs = Number(BigInt(told.get('created') ?? 0) / ticksPerMillisecond)
   return {
     id: uuidText(record.getId()),
     type: told.get('type') ?? '',
     data: text(record.getData_asU8()),
-    metadata: text(record.getCustomMetadata_asU8()),
+    metadata,
     stream: text(record.getStreamIdentifier()?.getStreamName_asU8() ?? new Uint8Array()),
     revision: Number(record.getStreamRevision()),
     position: position === unsignedMinusOne ? logStart : BigInt(position),
-    recordedAtMs: Number(BigInt(told.get('created') ?? 0) / ticksPerMillisecond),
+    recordedAtMs: recordedMsIn(metadata, createdMs),
   }
 }
 

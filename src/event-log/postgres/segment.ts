@@ -6,6 +6,7 @@ import {
   zstdCompressSync,
   zstdDecompressSync,
 } from 'node:zlib'
+import { recordedMsIn } from '../hash-chain.ts'
 import {
   appendBytesMax,
   appendEventsMax,
@@ -112,10 +113,11 @@ export const openSegment = (row: SegmentRow): RecordedEvent[] => {
   const fields = textOf(row, unreadable).split(separator)
   if (fields.length !== count * 3) throw unreadable(`${fields.length} fields for ${count} events`)
   const uuids = uuidsOf(ids)
-  const recordedAtMs = Number(row.recorded)
+  const logMs = Number(row.recorded)
   const opened: RecordedEvent[] = []
   let position = BigInt(row.last_position) - BigInt(count)
-  for (let n = 0; n < count; n++)
+  for (let n = 0; n < count; n++) {
+    const metadata = fields[3 * n + 2] ?? ''
     opened.push({
       position: ++position,
       stream,
@@ -123,9 +125,10 @@ export const openSegment = (row: SegmentRow): RecordedEvent[] => {
       id: uuids.slice(n * uuidChars, (n + 1) * uuidChars),
       type: fields[3 * n] ?? '',
       data: fields[3 * n + 1] ?? '',
-      metadata: fields[3 * n + 2] ?? '',
-      recordedAtMs,
+      metadata,
+      recordedAtMs: recordedMsIn(metadata, logMs),
     })
+  }
   return opened
 }
 
