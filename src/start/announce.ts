@@ -8,16 +8,23 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { noteAddresses } from './addresses.ts'
 import type { App } from './app.ts'
 
+type Output = { readonly print: (line: string) => void; readonly isTerminal: boolean }
+
+export const standardOutput: Output = {
+  print: (line) => void process.stdout.write(`${line}\n`),
+  isTerminal: process.stdout.isTTY === true,
+}
+
 /**
  * Says on standard output that the service is ready and how to try it. The embedded default seeds a demo organization
- * on its first start, which prints its key and password; later starts find them in demo.json and print where they are. Where there is
- * no user or no organization it says what to type.
+ * on its first start and keeps its key and password in demo.json. Only a first start on a terminal prints them: what a service manager or
+ * a container keeps of the output holds no secret. Where there is no user or no organization it says what to type.
  */
 export const announce = async (
   foundation: Foundation,
   { apiUrl, dashboardUrl, metricsUrl }: Pick<App, 'apiUrl' | 'dashboardUrl' | 'metricsUrl'>,
   config: Config,
-  print: (line: string) => void,
+  { print, isTerminal }: Output,
 ): Promise<void> => {
   if (apiUrl !== null) print(`API        ${apiUrl}`)
   if (dashboardUrl !== null) print(`Dashboard  ${dashboardUrl}`)
@@ -36,18 +43,18 @@ export const announce = async (
   if (demo === null) return announceFirstSteps(foundation, print)
   await writeDemo(config.DATA_DIR, demo)
   const path = join(config.DATA_DIR, demoFile)
+  const printsSecrets = known === null && isTerminal
   print(`Demo       organization ${demo.organization_id}, key and login in ${path}`)
   print(
-    `Login      user ${demo.dashboard_user}, ${await passwordTold(foundation, demo, known !== null, path)}`,
+    `Login      user ${demo.dashboard_user}, ${await passwordTold(foundation, demo, printsSecrets ? null : path)}`,
   )
   print('\nTry it:\n')
-  // Printed once: what a service manager keeps of later starts holds no secret.
-  const key = known === null ? `'x-api-key: ${demo.api_key}'` : `"x-api-key: ${keyFrom(path)}"`
+  const key = printsSecrets ? `'x-api-key: ${demo.api_key}'` : `"x-api-key: ${keyFrom(path)}"`
   print(
     `curl -i ${demo.api_url}/v1/ip/lookup -H 'content-type: application/json' -H ${key} -d '{"ip":"8.8.8.8"}'\n`,
   )
   print(`What it cost, plotted: ${dashboardUrl}/organizations/${demo.organization_id}/usage\n`)
-  if (known === null) print(`Key and password are printed this once; ${path} keeps them.\n`)
+  if (printsSecrets) print(`Key and password are printed this once; ${path} keeps them.\n`)
 }
 
 /** What to type before anyone can use the service. It goes on to answer where that cannot be known. */
@@ -61,16 +68,16 @@ const announceFirstSteps = async (foundation: Foundation, print: (line: string) 
   print('')
 }
 
+/** `path`: where the password is kept; null: it is printed. */
 const passwordTold = async (
   { pool }: Foundation,
   { dashboard_user: name, dashboard_password: password }: Demo,
-  before: boolean,
-  path: string,
+  path: string | null,
 ): Promise<string> => {
   if (!(await passwordIsRight(pool, { name, password })))
     return `whose password was changed since; "user password ${name}" gives a new one`
   const once = 'you choose your own when you sign in'
-  return before ? `password in ${path}; ${once}` : `password ${password} (${once})`
+  return path === null ? `password ${password} (${once})` : `password in ${path}; ${once}`
 }
 
 /** What a shell reads the key with. */

@@ -4,7 +4,7 @@ import type { Config } from '../config.ts'
 import { openingWith } from '../foundation/closing.ts'
 import { openFoundation } from '../foundation/foundation.ts'
 import { createMetrics } from '../metrics/metrics.ts'
-import { announce } from './announce.ts'
+import { announce, standardOutput } from './announce.ts'
 import { startApp } from './app.ts'
 import type { Ending } from './ending.ts'
 import { openTracing } from './tracing.ts'
@@ -24,5 +24,5 @@ export async function runService(
     return { foundation: opened, app: started, close: closing.close }
   })
   end.started({ logger, reload: app.reload, leave: app.leave, close })
-  await announce(foundation, app, config, (line) => process.stdout.write(`${line}\n`))
+  await announce(foundation, app, config, standardOutput)
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { cli, cliJson, type Service, startService } from '../support/service.ts'
+import { onTerminal } from '../support/terminal.ts'
 
 /** What the service says of its demo is true, whatever was done to it since. */
 
@@ -30,21 +31,40 @@ const restarted = async (): Promise<string> => {
   return service.output()
 }
 
-test('the first start prints key and password and where they are kept; no later one does', async () => {
+test('no start without a terminal prints key or password, the first one included: it says where they are', async () => {
   const { api_key: key = '-', dashboard_password: password = '-' } = await written()
+  expect((await stat(join(dataDir, 'demo.json'))).mode & 0o777).toBe(0o600)
   const first = service?.output() ?? ''
-  expect(first).toContain(`x-api-key: ${key}`)
-  expect(first).toContain(`password ${password} (you choose your own when you sign in)`)
   expect(first).toMatch(/^What it cost, plotted: http:\S+\/organizations\/org_\w+\/usage$/m)
-  expect(first).toContain(`printed this once; ${join(dataDir, 'demo.json')} keeps them`)
-  const next = await restarted()
-  expect(next).not.toContain(key)
-  expect(next).not.toContain(password)
-  expect(next).toContain(`password in ${join(dataDir, 'demo.json')}`)
-  // What is printed instead is a line for a shell, and works.
-  const curl = /^curl .*$/m.exec(next)?.[0] ?? ''
-  const { stdout } = await promisify(execFile)('sh', ['-c', curl.replace(/^curl/, 'printf "%s\\n"')])
-  expect(stdout).toContain(`x-api-key: ${key}`)
+  for (const output of [first, await restarted()]) {
+    expect(output).not.toContain(key)
+    expect(output).not.toContain(password)
+    expect(output).toContain(`password in ${join(dataDir, 'demo.json')}`)
+    // What is printed instead is a line for a shell, and works.
+    const curl = /^curl .*$/m.exec(output)?.[0] ?? ''
+    const { stdout } = await promisify(execFile)('sh', ['-c', curl.replace(/^curl/, 'printf "%s\\n"')])
+    expect(stdout).toContain(`x-api-key: ${key}`)
+  }
+})
+
+test('a first start on a terminal prints key and password, once', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'demo-terminal-'))
+  const terminal = onTerminal(['node', 'src/main.ts'], {
+    ...{ DATA_DIR: directory, API_PORT: '0', DASHBOARD_PORT: '0', METRICS_PORT: '0' },
+  })
+  try {
+    const path = join(directory, 'demo.json')
+    await terminal.until(`printed this once; ${path} keeps them`)
+    const demo = JSON.parse(await readFile(path, 'utf8')) as Record<string, string>
+    expect(terminal.shown()).toContain(`x-api-key: ${demo.api_key}`)
+    expect(terminal.shown()).toContain(
+      `password ${demo.dashboard_password} (you choose your own when you sign in)`,
+    )
+  } finally {
+    terminal.type('\u0003')
+    await terminal.ended
+    await rm(directory, { recursive: true, force: true })
+  }
 })
 
 test('a demo seeded anew tells where the service answers, and is what the next start and demo.json tell of', async () => {
