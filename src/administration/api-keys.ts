@@ -21,6 +21,8 @@ import { composeTestKey } from '../keys/test-key.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { catchUp } from './catch-up.ts'
 import { balance } from './credits.ts'
+import { InputFault } from './input.ts'
+import { limitFields } from './key-request.ts'
 
 /** What operators do with API keys. Every one of these is an event in the key's stream. */
 
@@ -28,6 +30,18 @@ export const defaultKeyLimits: KeyLimits = {
   requests_per_minute: 6_000,
   requests_per_day: 1_000_000,
   email_validations_per_second: 10,
+}
+
+/**
+ * A partner gives its own keys at most the default limits, or what the key has already: an operator may have given it more. Throws
+ * `InputFault` for the first limit above that.
+ */
+const checkPartnerLimits = (asked: Partial<KeyLimits>, present: Partial<KeyLimits>): void => {
+  for (const { field, limit } of limitFields) {
+    const most = Math.max(defaultKeyLimits[limit], present[limit] ?? 0)
+    if ((asked[limit] ?? 0) > most)
+      throw new InputFault(field, `at most ${most}; ask the operator of the service for more`)
+  }
 }
 
 export type IssueRequest = {
@@ -38,6 +52,8 @@ export type IssueRequest = {
   readonly allowedCidrs: readonly string[]
   readonly expiresAt: string | null
   readonly actor: string
+  /** Partners may not raise limits. */
+  readonly byPartner?: boolean
   /** Names the request: asked again with the same, no second key is issued. */
   readonly once?: string
 }
@@ -60,6 +76,7 @@ export type IssuedKey = { readonly keyId: string; readonly apiKey: string; reado
  * where `once` was used before.
  */
 export const issueKey = async (foundation: Foundation, request: IssueRequest): Promise<IssuedKey> => {
+  if (request.byPartner === true) checkPartnerLimits(request.limits, {})
   const { name } = await balance(foundation, request.organizationId)
   return issue(foundation, request, name)
 }
@@ -184,10 +201,16 @@ export const keyToChange = async (
 
 export const changeLimits = async (
   { eventLog }: Foundation,
-  { keyId, limits, actor }: { keyId: string; limits: Partial<KeyLimits>; actor: string },
+  {
+    keyId,
+    limits,
+    actor,
+    byPartner = false,
+  }: { keyId: string; limits: Partial<KeyLimits>; actor: string; byPartner?: boolean },
 ): Promise<KeyLimits> => {
   const changed = await change(eventLog, keyId, actor, (now) => {
     const state = certainState(keyId, now)
+    if (byPartner) checkPartnerLimits(limits, state.limits)
     return {
       type: 'ApiKeyLimitsChanged',
       data: { key_id: keyId, limits: { ...state.limits, ...limits } },

@@ -56,6 +56,7 @@ export const keyPageRoutes = (pages: FastifyInstance, context: Dashboard): void 
       changeLimits(context.foundation, {
         keyId: key.key_id,
         limits: limitsOf(form.text),
+        byPartner: viewer.role === 'partner',
         ...provedOperator(viewer.user),
       }),
     )

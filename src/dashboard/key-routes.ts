@@ -73,6 +73,7 @@ const issueRoutes = (pages: FastifyInstance, context: Dashboard): void => {
         organizationId,
         ...asked,
         ...provedOperator(viewer.user),
+        byPartner: viewer.role === 'partner',
         once: `${viewer.user} ${once}`,
       }).catch((error: unknown) => {
         if (error instanceof KeyIssuedBefore) return error

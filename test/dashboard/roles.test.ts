@@ -1,7 +1,9 @@
 /** Who opens what on the dashboard: by role, by organization, and no one who was disabled; and what of it is an event. */
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { defaultKeyLimits, issueKey, keyToChange } from '../../src/administration/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations.ts'
 import { changeRole, createUser, setDisabled } from '../../src/administration/user-changes.ts'
+import type { KeyLimits } from '../../src/events/keys.ts'
 import type { UserRole } from '../../src/events/users.ts'
 import { until } from '../support/house.ts'
 import {
@@ -101,6 +103,65 @@ describe('a partner', () => {
       ])
         expect([path, (await browser.get(path)).statusCode]).toEqual([path, 404])
     }
+  })
+})
+
+describe("the limits of a partner's keys", () => {
+  const keyOf = (limits: Partial<KeyLimits>) =>
+    issueKey(room.foundation, {
+      ...{
+        organizationId: ours,
+        name: 'a key',
+        permissions: ['ip_lookup'],
+        allowedCidrs: [],
+        expiresAt: null,
+      },
+      ...{ limits: { ...defaultKeyLimits, ...limits }, actor },
+    })
+  const limitsOf = async (keyId: string) => (await keyToChange(room.foundation, keyId, 'limits'))?.limits
+  const fieldsOf = (limits: KeyLimits): Record<string, string> => ({
+    'requests-per-minute': String(limits.requests_per_minute),
+    'requests-per-day': String(limits.requests_per_day),
+    'email-validations-per-second': String(limits.email_validations_per_second),
+  })
+
+  test.each([
+    ['requests_per_minute', 100_000_000],
+    ['requests_per_day', 1_000_001],
+    ['email_validations_per_second', 11],
+  ] as const)(
+    '%s is not raised above the default by the partner, on a key or a new one',
+    async (limit, more) => {
+      const browser = await signedIn(room, await person('partner', ours))
+      const { keyId } = await keyOf({})
+      await room.caughtUp()
+      const page = `/organizations/${ours}/keys/${keyId}`
+      const wanted = fieldsOf({ ...defaultKeyLimits, [limit]: more })
+      const refused = await browser.submit(page, wanted, `${page}/limits`)
+      expect(refused.statusCode).toBe(422)
+      expect(refused.body).toContain(
+        `At most ${defaultKeyLimits[limit]}; ask the operator of the service for more.`,
+      )
+      expect(await limitsOf(keyId)).toEqual(defaultKeyLimits)
+      const fresh = { ...wanted, name: 'another', permissions: ['ip_lookup'] }
+      const before = await room.foundation.eventLog.head()
+      expect((await browser.submit(`/organizations/${ours}/keys/new`, fresh)).statusCode).toBe(422)
+      expect(await room.foundation.eventLog.head()).toBe(before)
+      const operations = await signedIn(room, await person('operations'))
+      expect((await operations.submit(page, wanted, `${page}/limits`)).statusCode).toBe(303)
+    },
+  )
+
+  test('what an operator gave a key stays: the partner changes its limits up to that', async () => {
+    const browser = await signedIn(room, await person('partner', ours))
+    const { keyId } = await keyOf({ requests_per_minute: 60_000 })
+    await room.caughtUp()
+    const page = `/organizations/${ours}/keys/${keyId}`
+    const raised = { ...defaultKeyLimits, requests_per_minute: 60_000, requests_per_day: 5 }
+    expect((await browser.submit(page, fieldsOf(raised), `${page}/limits`)).statusCode).toBe(303)
+    expect(await limitsOf(keyId)).toEqual(raised)
+    const beyond = fieldsOf({ ...raised, requests_per_minute: 60_001 })
+    expect((await browser.submit(page, beyond, `${page}/limits`)).statusCode).toBe(422)
   })
 })
 

@@ -91,7 +91,10 @@ ${limitFields.map(
 <input id="${field}" name="${field}" value="${typed(field)}" inputmode="numeric" required maxlength="15" autocomplete="off"${described(field, fault)}></p>
 `,
 )}</div>
-<p class="note">They count from the next call on, in every process within a second.</p>
+<p class="note">They count from the next call on, in every process within a second.${
+  viewer.role === 'partner' &&
+  ' You can lower them, and raise them to the usual limits. For more, ask the operator of the service.'
+}</p>
 <p class="actions"><button type="submit">Change limits</button></p>
 </form>
 </section>`
