@@ -1,7 +1,6 @@
 import { argon2, hash, randomBytes, timingSafeEqual } from 'node:crypto'
 import type pg from 'pg'
 import type { UserRole } from '../events/users.ts'
-import { InputFault } from './input.ts'
 import type { LoggedUser } from './operators.ts'
 
 /** People who sign in to the dashboard. Passwords are kept as argon2id PHC strings (OWASP: 19 MiB, 2 passes, 1 lane). */
@@ -146,18 +145,7 @@ export const standingOf = (name: string, row: UserRow | null, logged: LoggedUser
 
 /** An event's actor is `user:<name>` and has at most 128 characters. */
 export const userNameMax = 123
-const passwordMax = 1_024
-
-const passwordMin = 12
-
-/** Long enough, and nothing else: what must be in it makes people write it down (NIST SP 800-63B §5.1.1.2). Throws `InputFault`. */
-export const checkPassword = (field: string, password: string): string => {
-  if ([...password].length < passwordMin)
-    throw new InputFault(field, `at least ${passwordMin} characters are expected`)
-  if (password.length > passwordMax)
-    throw new InputFault(field, `at most ${passwordMax} characters are taken`)
-  return password
-}
+export const passwordMax = 1_024
 
 /** No password gives it. Unknown users are checked against it, so that they take as long as known ones. */
 const matchedByNone = phcOf('A'.repeat(22), 'A'.repeat(43))

@@ -1,13 +1,14 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { checkPassword } from '../administration/chosen-password.ts'
 import { InputFault } from '../administration/input.ts'
 import { acceptInvitation, InvitationEnded, openInvitations } from '../administration/invitations.ts'
-import { checkPassword } from '../administration/users.ts'
 import { addressBlock, callerAddress } from '../guard/caller-address.ts'
 import { createAttempts } from './attempts.ts'
 import { formOf } from './form.ts'
 import { attempt, csrfOf, type Dashboard, sendPage } from './page.ts'
 import { faultPage } from './pages/fault.ts'
 import { invitationPage } from './pages/invitation.ts'
+import { guessableNames } from './queries.ts'
 import { sessionCookie } from './session.ts'
 
 /**
@@ -49,7 +50,8 @@ export const invitationRoutes = (pages: FastifyInstance, context: Dashboard): vo
     if (invitation === null) throw new InvitationEnded()
     const outcome = await attempt(async () => {
       const form = formOf(request.body)
-      const password = checkPassword('new', form.text('new'))
+      const names = await guessableNames(foundation.pool, invitation)
+      const password = await checkPassword('new', form.text('new'), names)
       if (password !== form.text('again'))
         throw new InputFault('again', 'the password was typed twice, and differently')
       return acceptInvitation(foundation, { secret, password })

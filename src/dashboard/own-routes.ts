@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { checkPassword } from '../administration/chosen-password.ts'
 import { InputFault } from '../administration/input.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { changePassword } from '../administration/user-changes.ts'
-import { checkPassword } from '../administration/users.ts'
 import { callerAddress } from '../guard/caller-address.ts'
 import { CommandRefused } from '../ledger/commit.ts'
 import { sealedDeviceOf } from './devices.ts'
@@ -12,6 +12,7 @@ import { nextOf } from './next.ts'
 import { attemptOnce, type Dashboard, sendPage, viewerOf } from './page.ts'
 import type { FormFault } from './pages/layout.ts'
 import { ownPage } from './pages/own.ts'
+import { guessableNames } from './queries.ts'
 import { endOtherSessions, sessionCookie, sessionsOf } from './session.ts'
 
 /** One's own: role, password, sign-ins. */
@@ -84,7 +85,9 @@ const newPassword = async (
   user: string,
   form: Form,
 ): Promise<void> => {
-  const chosen = checkPassword('new', form.text('new'))
+  const organizationId = request.standing?.organizationId ?? null
+  const names = await guessableNames(context.foundation.pool, { user, organizationId })
+  const chosen = await checkPassword('new', form.text('new'), names)
   if (chosen !== form.text('again'))
     throw new InputFault('again', 'the new password was typed twice, and differently')
   await checkPresentPassword(context, request, user, form)

@@ -57,6 +57,15 @@ export const namesOf = async (
   return new Map(rows.map(({ organization_id, name }) => [organization_id, name]))
 }
 
+/** Names that a person's password must not be made of. */
+export const guessableNames = async (
+  pool: pg.Pool,
+  { user, organizationId }: { user: string; organizationId: string | null },
+): Promise<string[]> => {
+  const named = organizationId === null ? new Map() : await namesOf(pool, [organizationId])
+  return [user, ...named.values()]
+}
+
 export type AccountRow = {
   organization_id: string
   name: string

@@ -100,7 +100,7 @@ describe('the link', () => {
 
 describe('a password that is refused leaves the link as it was', () => {
   test.each([
-    ['too short', { new: 'short', again: 'short' }, 'At least 12 characters'],
+    ['too short', { new: 'short', again: 'short' }, 'At least 15 characters'],
     ['typed differently', { new: chosen, again: `${chosen}8` }, 'typed twice, and differently'],
     ['endless', { new: 'x'.repeat(1_025), again: 'x'.repeat(1_025) }, 'At most 1024 characters'],
   ])('%s', async (_, fields, says) => {

@@ -45,7 +45,7 @@ const chosen = 'four words and a number 7'
 
 test.each([
   ['the present one is wrong', { present: 'no', new: chosen, again: chosen }, 'It is not your password'],
-  ['it is too short', { new: 'short', again: 'short' }, 'At least 12 characters'],
+  ['it is too short', { new: 'short', again: 'short' }, 'At least 15 characters'],
   ['it was typed differently', { new: chosen, again: `${chosen}8` }, 'typed twice, and differently'],
   ['it is the present one', { new: 'PRESENT', again: 'PRESENT' }, 'It is the present password'],
   ['it is endless', { new: 'x'.repeat(1_025), again: 'x'.repeat(1_025) }, 'At most 1024 characters'],

@@ -26,7 +26,7 @@ ${faultNotice(fault)}
 <form class="fields" method="post">
 ${csrfField(csrf)}
 <input type="text" name="username" value="${user}" autocomplete="username" hidden readonly>
-${passwordField('new', 'Password, 12 characters at least', fault)}
+${passwordField('new', 'Password, 15 characters at least', fault)}
 ${passwordField('again', 'Password once more', fault)}
 <p class="actions"><button type="submit">Choose it</button></p>
 </form>

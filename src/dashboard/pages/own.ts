@@ -57,7 +57,7 @@ ${faultNotice(fault)}
 <input type="hidden" name="next" value="${next}">
 <input type="text" name="username" value="${viewer.user}" autocomplete="username" hidden readonly>
 ${passwordField('present', 'Present password', 'current-password', fault)}
-${passwordField('new', 'New password, 12 characters at least', 'new-password', fault)}
+${passwordField('new', 'New password, 15 characters at least', 'new-password', fault)}
 ${passwordField('again', 'New password once more', 'new-password', fault)}
 <p class="actions"><button type="submit">Change it</button></p>
 </form>

@@ -1,0 +1,56 @@
+/** What may be chosen as a password: long enough, and nothing that is tried first. */
+import { describe, expect, test } from 'vitest'
+import { checkPassword } from '../../src/administration/chosen-password.ts'
+
+const names = ['ada.lovelace@example.com', 'Northwind Traders']
+const check = (password: string) => checkPassword('new', password, names)
+
+describe('a password is refused', () => {
+  test.each([
+    'passwordpassword',
+    'Password1Password1',
+    'P@ssw0rdP@ssw0rd',
+    '1234567890123456',
+    'qwertyuiopasdfgh',
+    'aaaaaaaaaaaaaaaaaaaa',
+    'iloveyou1234567',
+    'manchesterunited',
+    '1q2w3e4r5t6y7u8i',
+  ])('that is common, or made of what is: %s', async (password) => {
+    await expect(check(password)).rejects.toThrow('too easy to guess')
+  })
+
+  test.each([
+    'ada.lovelace@example.com',
+    'lovelacelovelace',
+    'LovelaceAda2026',
+    'northwindtraders1',
+    'Northwind Traders',
+    'TradersNorthwind!',
+    'enrichmentledger',
+  ])('that is a name of the person, the organization or the product: %s', async (password) => {
+    await expect(check(password)).rejects.toThrow('too easy to guess')
+  })
+
+  test('of fourteen characters, however many bytes they take', async () => {
+    await expect(check('kÄ9#😀vT2!xQ7§b')).rejects.toThrow('at least 15 characters')
+    await expect(check('x'.repeat(1_025))).rejects.toThrow('at most 1024')
+  })
+})
+
+test.each([
+  'correct horse battery staple',
+  'four words and a number 7',
+  'x7Kd92mVqLw0pZt',
+  'lovelace wrote seven programs',
+  'горячий чай с лимоном',
+])('a long one that no one tries first is taken: %s', async (password) => {
+  expect(await check(password)).toBe(password)
+})
+
+test('the longest takes no longer to check than a person notices', async () => {
+  await check('correct horse battery staple')
+  const before = performance.now()
+  await check('p4$sw0rd1@! and x7Kd92mVqLw0pZt '.repeat(32)).catch(() => undefined)
+  expect(performance.now() - before).toBeLessThan(2_000)
+})
