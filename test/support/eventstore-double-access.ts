@@ -15,7 +15,9 @@ export const unauthenticated = 16
 const notFound = 5
 
 type Role = '$r' | '$w'
-type User = { password: string; readonly groups: readonly string[]; disabled: boolean }
+export type User = { password: string; readonly groups: readonly string[]; disabled: boolean }
+
+export type Users = readonly (readonly [name: string, user: User])[]
 
 export type Access = {
   /** The gRPC code of a refusal, or undefined where the caller may. */
@@ -23,10 +25,21 @@ export type Access = {
   addTo(server: Server): void
 }
 
-/** `settings` is the text of the last event of `$settings`, if there is one. */
-export const createAccess = (adminPassword: string, settings: () => string | undefined): Access => {
+export const createAccess = ({
+  adminPassword,
+  settings,
+  users: known = [],
+  keepUsers = () => undefined,
+}: {
+  readonly adminPassword: string
+  /** The text of the last event of `$settings`, if there is one. */
+  readonly settings: () => string | undefined
+  readonly users?: Users
+  readonly keepUsers?: (users: Users) => void
+}): Access => {
   const users = new Map<string, User>([
     ['admin', { password: adminPassword, groups: ['$admins'], disabled: false }],
+    ...known,
   ])
 
   const caller = (metadata: Metadata): { name: string; groups: readonly string[] } | undefined => {
@@ -61,6 +74,7 @@ export const createAccess = (adminPassword: string, settings: () => string | und
       if (code !== undefined) return answer({ code, details: 'Access Denied' })
       const response = act(call.request)
       if (response === undefined) return answer({ code: notFound, details: 'User was not found' })
+      keepUsers([...users])
       answer(null, response)
     }
 

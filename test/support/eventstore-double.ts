@@ -8,7 +8,7 @@
 import { createRequire } from 'node:module'
 import { createServer, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { createServer as createTlsServer } from 'node:tls'
+import { createServer as createTlsServer, TLSSocket } from 'node:tls'
 import { pathToFileURL } from 'node:url'
 import gossipGrpc from '@eventstore/db-client/generated/gossip_grpc_pb.js'
 import gossipPb from '@eventstore/db-client/generated/gossip_pb.js'
@@ -40,7 +40,7 @@ import type {
   sendUnaryData,
 } from '@grpc/grpc-js'
 import { doubleCertificate } from './eventstore-certificate.ts'
-import { createAccess, unauthenticated } from './eventstore-double-access.ts'
+import { createAccess, type Users, unauthenticated } from './eventstore-double-access.ts'
 
 // The client's own copy of gRPC, and of the Any type: ours to use only through the client.
 const clientRequire = createRequire(createRequire(import.meta.url).resolve('@eventstore/db-client'))
@@ -53,7 +53,7 @@ const maxAppendSizeDefault = 1_048_576
 const ticksPerMillisecond = 10_000
 const largeBytes = 65_536
 
-type StoredEvent = {
+export type StoredEvent = {
   readonly id: string
   readonly type: string
   readonly contentType: string
@@ -137,6 +137,20 @@ export type EventStoreDoubleOptions = {
   readonly random?: RandomFaults
   /** Speaks TLS, asks for a user and keeps the rights of `$settings`; there is `admin`. Default: like a server with `--insecure`. */
   readonly secured?: { readonly adminPassword: string; readonly certificate?: { cert: string; key: string } }
+  /** Where it listens. Default: 127.0.0.1. */
+  readonly host?: string
+  /** Where gossip says that the leader is. Default: this server on 127.0.0.1. */
+  readonly leader?: { readonly address: string; readonly port: number }
+  /** Keeps events and users when the process ends. Default: they are lost. */
+  readonly journal?: Journal
+}
+
+/** What a server writes to its disk. */
+export type Journal = {
+  readonly events: readonly StoredEvent[]
+  readonly users: Users
+  keepEvents(events: readonly StoredEvent[]): void
+  keepUsers(users: Users): void
 }
 
 export type EventStoreDouble = {
@@ -189,16 +203,21 @@ export const startEventStoreDouble = async (
   const { systemEventEvery = 0, saysCaughtUp = true, maxAppendSize = maxAppendSizeDefault, random } = options
   const { version = '24.10' } = options
   const { replicationMs = 0, writeTimeoutMs = 2_000, coldMs = 0 } = options
-  const log = createLog({ systemEventEvery, maxAppendSize })
+  const { host = '127.0.0.1', journal } = options
+  const log = createLog({ systemEventEvery, maxAppendSize, journal })
   const sockets = new Set<Socket>()
   const endings = new Set<() => void>()
   const chance = seeded(random?.seed ?? 1)
   const access =
     options.secured === undefined
       ? undefined
-      : createAccess(options.secured.adminPassword, () => {
-          const last = log.eventsOf('$settings').at(-1)
-          return last === undefined ? undefined : Buffer.from(last.data).toString()
+      : createAccess({
+          adminPassword: options.secured.adminPassword,
+          settings: () => {
+            const last = log.eventsOf('$settings').at(-1)
+            return last === undefined ? undefined : Buffer.from(last.data).toString()
+          },
+          ...(journal && { users: journal.users, keepUsers: journal.keepUsers }),
         })
   /** Where a write ends that is not replicated yet: a resend of it is dropped. */
   const replicating = new Set<string>()
@@ -428,7 +447,10 @@ export const startEventStoreDouble = async (
     tombstone,
     delete: tombstone,
   })
-  addDiscovery(server, { port: () => double.port, version })
+  addDiscovery(server, {
+    leader: () => options.leader ?? { address: '127.0.0.1', port: double.port },
+    version,
+  })
   access?.addTo(server)
   const injector: ConnectionInjector = server.createConnectionInjector(
     grpc.ServerCredentials.createInsecure(),
@@ -438,16 +460,26 @@ export const startEventStoreDouble = async (
     socket.setNoDelay(true)
     socket.on('error', () => undefined)
     socket.on('close', () => sockets.delete(socket))
+    // Of a plain HTTP client, such as a health check.
+    if (socket instanceof TLSSocket && socket.alpnProtocol === 'http/1.1')
+      return void socket.end('HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n')
     injector.injectConnection(socket)
   }
   const listener =
     options.secured === undefined
       ? createServer(join)
-      : createTlsServer({ ...doubleCertificate, ...options.secured.certificate, ALPNProtocols: ['h2'] }, join)
+      : createTlsServer(
+          {
+            ...doubleCertificate,
+            ...options.secured.certificate,
+            ALPNProtocols: ['http/1.1', 'h2'],
+          },
+          join,
+        )
   const listen = (port: number): Promise<number> =>
     new Promise((resolve, reject) => {
       listener.once('error', reject)
-      listener.listen(port, '127.0.0.1', () => {
+      listener.listen(port, host, () => {
         listener.off('error', reject)
         const address = listener.address()
         if (address === null || typeof address === 'string') reject(new Error('the double has no port'))
@@ -548,17 +580,24 @@ const isRefusal = (fault: DoubleAppendFault | undefined): fault is DoubleAppendF
 const createLog = ({
   systemEventEvery,
   maxAppendSize,
+  journal,
 }: {
   systemEventEvery: number
   maxAppendSize: number
+  journal: Journal | undefined
 }) => {
-  const all: StoredEvent[] = []
+  const all: StoredEvent[] = [...(journal?.events ?? [])]
   const streams = new Map<string, StoredEvent[]>()
+  for (const event of all) {
+    const standing = streams.get(event.stream) ?? []
+    streams.set(event.stream, standing)
+    standing.push(event)
+  }
   const deleted = new Set<string>()
   /** Ids written lately, by stream: what appends at "any" revision are compared with. Lost with the process. */
   const recentIds = new Map<string, number>()
   const waiting = new Set<() => void>()
-  let position = 0n
+  let position = all.at(-1)?.position ?? 0n
   let sinceSystemEvent = 0
 
   const wake = (): void => {
@@ -577,6 +616,7 @@ const createLog = ({
       recentIds.set(`${stream}/${event.id}`, stored.revision)
       return stored
     })
+    journal?.keepEvents(written)
     wake()
     return written
   }
@@ -593,7 +633,7 @@ const createLog = ({
       },
     ])
   }
-  if (systemEventEvery > 0) for (let n = 0; n < 3; n++) writeSystemEvent()
+  if (systemEventEvery > 0 && all.length === 0) for (let n = 0; n < 3; n++) writeSystemEvent()
 
   /** As the server's index writer decides. */
   const commit = (stream: string, expected: Expected, events: readonly ProposedEvent[]): Committed => {
@@ -919,7 +959,10 @@ const fail = (
   call.emit('error', { code, details, metadata })
 }
 
-const addDiscovery = (server: Server, { port, version }: { port: () => number; version: string }): void => {
+const addDiscovery = (
+  server: Server,
+  { leader, version }: { leader: () => { address: string; port: number }; version: string },
+): void => {
   server.addService(featuresGrpc.ServerFeaturesService, {
     getSupportedMethods: ((_call, answer) => {
       const methods = new featuresPb.SupportedMethods()
@@ -938,8 +981,8 @@ const addDiscovery = (server: Server, { port, version }: { port: () => number; v
   server.addService(gossipGrpc.GossipService, {
     read: ((_call, answer) => {
       const endPoint = new gossipPb.EndPoint()
-      endPoint.setAddress('127.0.0.1')
-      endPoint.setPort(port())
+      endPoint.setAddress(leader().address)
+      endPoint.setPort(leader().port)
       const member = new gossipPb.MemberInfo()
       member.setState(gossipPb.MemberInfo.VNodeState.LEADER)
       member.setIsAlive(true)

@@ -1,0 +1,14 @@
+import { defineConfig } from 'vitest/config'
+import { common, root } from '../vitest.config.ts'
+
+/** Tests of docker-compose.yml on a Docker engine that `test/compose/run` prepares. All share one engine, so one file runs at a time. */
+export default defineConfig({
+  root,
+  test: {
+    ...common,
+    include: ['test/compose/**/*.test.ts'],
+    globalSetup: ['test/compose/engine.ts'],
+    fileParallelism: false,
+    hookTimeout: 300_000,
+  },
+})
