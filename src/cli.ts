@@ -6,4 +6,5 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) =>
 )
 // No one reads what would be said: what is being done is done.
 process.stderr.on('error', () => undefined)
-process.exitCode = await runCommandLine(process.argv.slice(2))
+// All is written and closed by now. A look-up that gRPC began in the DNS may still wait for its time-out, and does not hold up the end.
+process.exit(await runCommandLine(process.argv.slice(2)))
