@@ -1,0 +1,82 @@
+/** Calls at a steady rate, each with an Idempotency-Key. */
+import { randomUUID } from 'node:crypto'
+import { Agent, request } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+/** `answers`: of each attempt, 200, or what came instead. */
+export type Call = { readonly key: string; readonly answers: string[] }
+
+export type Calls = {
+  readonly made: readonly Call[]
+  /** What came instead of 200 at the first attempt, of the calls made from the `from`th on, with how often. */
+  lostSince(from: number): Readonly<Record<string, number>>
+  /** Makes no further call, and resolves when every call was answered, or tried for the last time. */
+  stop(): Promise<void>
+}
+
+const callsMax = 10_000
+const triesMax = 60
+const pauseMs = 1_000
+const silentMs = 20_000
+
+const ask = ({ url, apiKey, key, agent }: { url: string; apiKey: string; key: string; agent: Agent }): Promise<string> =>
+  new Promise((resolve) => {
+    const headers = { 'x-api-key': apiKey, 'content-type': 'application/json', 'idempotency-key': key }
+    const failed = (error: NodeJS.ErrnoException): void => resolve(error.code ?? error.message)
+    const sent = request(`${url}/v1/ip/lookup`, { method: 'POST', headers, agent, timeout: silentMs }, (response) => {
+      const parts: Buffer[] = []
+      response.on('data', (part: Buffer) => parts.push(part))
+      response.on('error', failed)
+      response.on('end', () => {
+        const code = /"code":"(\w+)"/.exec(Buffer.concat(parts).toString())?.[1] ?? ''
+        resolve(`${response.statusCode}${response.statusCode === 200 ? '' : ` ${code}`}`.trim())
+      })
+    })
+    sent.on('timeout', () => sent.destroy(new Error('no answer in time')))
+    sent.on('error', failed)
+    sent.end('{"ip":"8.8.8.8"}')
+  })
+
+export const oneCall = async (options: { url: string; apiKey: string }): Promise<string> => {
+  const agent = new Agent()
+  return ask({ ...options, key: randomUUID(), agent }).finally(() => agent.destroy())
+}
+
+/** With `again`, a call that fails is sent again, with its key, until it is answered with 200. */
+export const startCalls = (options: {
+  readonly url: string
+  readonly apiKey: string
+  readonly perSecond: number
+  readonly again: boolean
+}): Calls => {
+  const agent = new Agent({ keepAlive: true })
+  const made: Call[] = []
+  const open = new Set<Promise<void>>()
+  const make = async (call: Call): Promise<void> => {
+    for (let tries = options.again ? triesMax : 1; tries > 0; tries--) {
+      call.answers.push(await ask({ ...options, key: call.key, agent }))
+      if (call.answers.at(-1) === '200') return
+      if (tries > 1) await sleep(pauseMs)
+    }
+  }
+  const timer = setInterval(() => {
+    if (made.length >= callsMax) return
+    const call = { key: randomUUID(), answers: [] }
+    made.push(call)
+    const making = make(call).finally(() => open.delete(making))
+    open.add(making)
+  }, 1_000 / options.perSecond)
+  return {
+    made,
+    lostSince: (from) => {
+      const firsts = made.slice(from).flatMap(({ answers }) => answers.slice(0, 1))
+      const lost = Object.groupBy(firsts.filter((answer) => answer !== '200'), (answer) => answer)
+      return Object.fromEntries(Object.entries(lost).map(([answer, all = []]) => [answer, all.length]))
+    },
+    stop: async () => {
+      clearInterval(timer)
+      await Promise.all(open)
+      agent.destroy()
+    },
+  }
+}
