@@ -19,19 +19,33 @@ const triesMax = 60
 const pauseMs = 1_000
 const silentMs = 20_000
 
-const ask = ({ url, apiKey, key, agent }: { url: string; apiKey: string; key: string; agent: Agent }): Promise<string> =>
+const ask = ({
+  url,
+  apiKey,
+  key,
+  agent,
+}: {
+  url: string
+  apiKey: string
+  key: string
+  agent: Agent
+}): Promise<string> =>
   new Promise((resolve) => {
     const headers = { 'x-api-key': apiKey, 'content-type': 'application/json', 'idempotency-key': key }
     const failed = (error: NodeJS.ErrnoException): void => resolve(error.code ?? error.message)
-    const sent = request(`${url}/v1/ip/lookup`, { method: 'POST', headers, agent, timeout: silentMs }, (response) => {
-      const parts: Buffer[] = []
-      response.on('data', (part: Buffer) => parts.push(part))
-      response.on('error', failed)
-      response.on('end', () => {
-        const code = /"code":"(\w+)"/.exec(Buffer.concat(parts).toString())?.[1] ?? ''
-        resolve(`${response.statusCode}${response.statusCode === 200 ? '' : ` ${code}`}`.trim())
-      })
-    })
+    const sent = request(
+      `${url}/v1/ip/lookup`,
+      { method: 'POST', headers, agent, timeout: silentMs },
+      (response) => {
+        const parts: Buffer[] = []
+        response.on('data', (part: Buffer) => parts.push(part))
+        response.on('error', failed)
+        response.on('end', () => {
+          const code = /"code":"(\w+)"/.exec(Buffer.concat(parts).toString())?.[1] ?? ''
+          resolve(`${response.statusCode}${response.statusCode === 200 ? '' : ` ${code}`}`.trim())
+        })
+      },
+    )
     sent.on('timeout', () => sent.destroy(new Error('no answer in time')))
     sent.on('error', failed)
     sent.end('{"ip":"8.8.8.8"}')
@@ -70,7 +84,10 @@ export const startCalls = (options: {
     made,
     lostSince: (from) => {
       const firsts = made.slice(from).flatMap(({ answers }) => answers.slice(0, 1))
-      const lost = Object.groupBy(firsts.filter((answer) => answer !== '200'), (answer) => answer)
+      const lost = Object.groupBy(
+        firsts.filter((answer) => answer !== '200'),
+        (answer) => answer,
+      )
       return Object.fromEntries(Object.entries(lost).map(([answer, all = []]) => [answer, all.length]))
     },
     stop: async () => {

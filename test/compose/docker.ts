@@ -27,7 +27,8 @@ export const ran = async (
 /** Runs a program that has to succeed, and returns what it printed. */
 export const run = async (command: readonly string[], options?: RunOptions): Promise<string> => {
   const { code, stdout, stderr } = await ran(command, options)
-  if (code !== 0) throw new Error(`${command.join(' ')} ended with ${code}: ${stderr.slice(-4_000)}${stdout.slice(-2_000)}`)
+  if (code !== 0)
+    throw new Error(`${command.join(' ')} ended with ${code}: ${stderr.slice(-4_000)}${stdout.slice(-2_000)}`)
   return stdout.trim()
 }
 

@@ -57,7 +57,9 @@ const startEngine = async (work: string): Promise<ChildProcess | string> => {
   await writeFile(join(work, 'daemon.json'), JSON.stringify(settings))
   const logFile = join(work, 'engine.log')
   const log = openSync(logFile, 'w')
-  const engine = spawn('dockerd', ['--config-file', join(work, 'daemon.json')], { stdio: ['ignore', log, log] })
+  const engine = spawn('dockerd', ['--config-file', join(work, 'daemon.json')], {
+    stdio: ['ignore', log, log],
+  })
   engine.on('error', () => undefined)
   const deadline = performance.now() + startMs
   while (engine.exitCode === null && performance.now() < deadline) {
@@ -105,7 +107,10 @@ const makeImages = async (work: string, checkout: string): Promise<void> => {
 
   const service = (target: string, image: string) => ({ image, build: { context, target } })
   const file = join(work, 'images.yml')
-  const standIns = Object.entries(targets).map(([target, pattern]) => [target, service(target, nameOf(pattern))])
+  const standIns = Object.entries(targets).map(([target, pattern]) => [
+    target,
+    service(target, nameOf(pattern)),
+  ])
   await writeFile(file, stringify({ services: Object.fromEntries(standIns) }))
   await run(['docker', 'compose', '--file', file, '--project-name', 'stand-ins', 'build', '--quiet'])
 
@@ -131,7 +136,12 @@ const checkOut = async (checkout: string): Promise<void> => {
   await mkdir(checkout, { recursive: true })
   const files = 'git ls-files -z --cached --others --exclude-standard'
   await run(
-    ['sh', '-euc', `${files} | tar -c --null --files-from=- | (umask 077; tar -x --no-same-permissions -C "$0")`, checkout],
+    [
+      'sh',
+      '-euc',
+      `${files} | tar -c --null --files-from=- | (umask 077; tar -x --no-same-permissions -C "$0")`,
+      checkout,
+    ],
     { cwd: root },
   )
 }

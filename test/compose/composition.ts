@@ -1,0 +1,125 @@
+/** The composition in its checkout: what the guide says about it, its commands, its containers. */
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { expect, inject } from 'vitest'
+import { docker, type Ran, type RunOptions, ran, run } from './docker.ts'
+
+export const checkout = inject('composeCheckout')
+export const skipped = inject('composeSkipped') !== null
+export const entry = 'http://127.0.0.1:3000'
+const commandsMs = 600_000
+
+export const compose = (...args: readonly string[]): Promise<string> =>
+  run(['docker', 'compose', ...args], { cwd: checkout })
+export const composeRan = (args: readonly string[], options: RunOptions = {}): Promise<Ran> =>
+  ran(['docker', 'compose', ...args], { cwd: checkout, ...options })
+
+/** The nth block of shell commands below a heading of the guide to deployment, word for word. */
+const block = async (heading: string, n: number): Promise<string> => {
+  const guide = await readFile(join(checkout, 'src/guides/deployment.md'), 'utf8')
+  const section = guide.split(/^##+ /m).find((part) => part.startsWith(`${heading}\n`)) ?? ''
+  const [, found] = [...section.matchAll(/^```sh\n(.*?)^```/gms)][n] ?? []
+  if (found === undefined) throw new Error(`the guide has no block ${n} below "${heading}"`)
+  return found
+}
+export const guide = {
+  start: () => block('Docker Compose', 0),
+  threeNodes: () => block('Docker Compose', 3),
+  upgrade: () => block('Upgrade in Docker Compose', 0),
+  backUp: () => block('Back up and restore in Docker Compose', 0),
+  restore: () => block('Back up and restore in Docker Compose', 1),
+}
+
+/** Types commands of the guide into a shell, in the checkout. The tests are root, and have no sudo. */
+export const type = async (commands: string): Promise<string> =>
+  run(['bash', '-euc', `sudo() { "$@"; }\n${commands}`], { cwd: checkout, timeoutMs: commandsMs })
+
+export const commandLine = async (...args: readonly string[]): Promise<Record<string, string>> =>
+  JSON.parse(await compose('run', '--rm', '-T', '--no-deps', 'migrate', ...args, '--json'))
+
+export type Partner = { readonly organization: string; readonly apiKey: string; readonly granted: number }
+
+export const makePartner = async (): Promise<Partner> => {
+  const granted = 1_000_000
+  const { organization_id: organization = '' } = await commandLine('org', 'create', 'acme')
+  await commandLine('credits', 'grant', organization, String(granted), '--yes')
+  const { api_key: apiKey = '' } = await commandLine('key', 'issue', organization)
+  return { organization, apiKey, granted }
+}
+
+export const charged = async ({ organization, granted }: Partner): Promise<number> => {
+  const { balance } = await commandLine('credits', 'balance', organization)
+  return granted - Number(balance)
+}
+
+export type Container = {
+  readonly id: string
+  readonly service: string
+  readonly state: string
+  readonly health: string | undefined
+  readonly exitCode: number
+  readonly pid: number
+  readonly inspected: string
+}
+
+type Inspected = {
+  readonly Id: string
+  readonly State: { Status: string; ExitCode: number; Pid: number; Health?: { Status: string } }
+  readonly Config: { readonly Labels: Readonly<Record<string, string>> }
+}
+
+export const containers = async (...services: readonly string[]): Promise<Container[]> => {
+  const ids = (await compose('ps', '--all', '--quiet', ...services)).split('\n').filter((id) => id !== '')
+  const all: Inspected[] = ids.length === 0 ? [] : JSON.parse(await docker('inspect', ...ids))
+  return all.map((one) => ({
+    id: one.Id,
+    service: one.Config.Labels['com.docker.compose.service'] ?? '',
+    state: one.State.Status,
+    health: one.State.Health?.Status,
+    exitCode: one.State.ExitCode,
+    pid: one.State.Pid,
+    inspected: JSON.stringify(one),
+  }))
+}
+
+export const only = async (service: string): Promise<Container> => {
+  const [first] = await containers(service)
+  if (first === undefined) throw new Error(`no container of ${service}`)
+  return first
+}
+
+/** Ends the program in a container as a crash does. Its first process is a small init, which ends with it. */
+export const crash = async (container: Container): Promise<void> => {
+  const children = await readFile(`/proc/${container.pid}/task/${container.pid}/children`, 'utf8')
+  const [program] = children
+    .trim()
+    .split(' ')
+    .filter((pid) => pid !== '')
+  process.kill(Number(program ?? container.pid), 'SIGKILL')
+}
+
+const healthyMs = 120_000
+export const becomesHealthy = (service: string): Promise<void> =>
+  expect
+    .poll(async () => (await containers(service)).map(({ state, health }) => `${state} ${health}`), {
+      timeout: healthyMs,
+      interval: 500,
+    })
+    .toSatisfy(
+      (states: string[]) => states.length > 0 && states.every((state) => state === 'running healthy'),
+    )
+
+export const secrets = async (): Promise<Record<string, string>> => {
+  const lines = (await readFile(join(checkout, '.env'), 'utf8')).trim().split('\n')
+  return Object.fromEntries(
+    lines.map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
+  )
+}
+
+export const writeEnvironment = (values: Readonly<Record<string, string>>): Promise<void> =>
+  writeFile(
+    join(checkout, '.env'),
+    Object.entries(values)
+      .map(([name, value]) => `${name}=${value}\n`)
+      .join(''),
+  )
