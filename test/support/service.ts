@@ -9,6 +9,7 @@ import { permissionsByDefault } from '../../src/administration/key-request.ts'
 import { createOrganization } from '../../src/administration/organizations.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { parseConfig } from '../../src/config.ts'
+import type { Permission } from '../../src/events/capabilities.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { keyDirOf } from './key-dir.ts'
 
@@ -195,6 +196,7 @@ export type Partner = { readonly organizationId: string; readonly apiKey: string
 export const createPartner = async (
   credits: string,
   variables: Readonly<Record<string, string>>,
+  permissions: readonly Permission[] = permissionsByDefault,
 ): Promise<Partner> => {
   const foundation = await openFoundation(parseConfig(environmentOf(variables)), {
     logger: pino({ level: 'silent' }),
@@ -209,7 +211,7 @@ export const createPartner = async (
       ...{ reason: 'granted by operator', actor },
     })
     const { apiKey, keyId } = await issueKey(foundation, {
-      ...{ organizationId, name: 'default', permissions: permissionsByDefault, allowedCidrs: [] },
+      ...{ organizationId, name: 'default', permissions, allowedCidrs: [] },
       ...{ expiresAt: null, actor },
       limits: { ...defaultKeyLimits, requests_per_minute: 1_000_000, requests_per_day: 100_000_000 },
     })
