@@ -1,6 +1,6 @@
 /** Months, the statement with filters, and lots, as finance works with them. */
 import { createHash } from 'node:crypto'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { closeMonth } from '../../src/administration/close-month.ts'
 import { grant } from '../../src/administration/credits.ts'
 import { createOrganization } from '../../src/administration/organizations.ts'
@@ -8,6 +8,7 @@ import { closableAt } from '../../src/administration/statements.ts'
 import { putUser } from '../../src/administration/users.ts'
 import { parseCredits } from '../../src/billing/money.ts'
 import { monthBefore, monthStart } from '../../src/billing/months.ts'
+import { until } from '../support/house.ts'
 import { verifyReceipt } from '../support/verify-receipt.ts'
 import {
   type Browser,
@@ -16,6 +17,7 @@ import {
   openBrowser,
   openDashboardHost,
   signedIn,
+  userWhoChose,
 } from './dashboard-host.ts'
 import { openScene, type Scene } from './scene.ts'
 
@@ -120,6 +122,40 @@ describe('months', () => {
     expect(body).toMatch(/^organization|^kind|^revision/)
     expect(body.split('\r\n').length).toBeGreaterThan(20)
   })
+})
+
+test('statements of one partner that take long leave people of the operator theirs', async () => {
+  const { organizationId } = scene
+  const partner = { name: 'pat', role: 'partner', organizationId, actor: 'cli' } as const
+  const pat = await signedIn(room, await userWhoChose(room, partner))
+  const { eventLog } = room.foundation
+  const { promise: mayRead, resolve: readOn } = Promise.withResolvers<void>()
+  const read = eventLog.read.bind(eventLog)
+  let reading = 0
+  const slow = vi.spyOn(eventLog, 'read').mockImplementation(async (...asked) => {
+    // Who acts is read from the log too.
+    if (asked[0] === `ledger-${organizationId}`) {
+      reading += 1
+      await mayRead
+    }
+    return read(...asked)
+  })
+  const path = `${base}/months/${monthOf(1)}/statement.csv`
+  try {
+    const taken = Array.from({ length: 4 }, () => pat.get(path))
+    await until('all four are read', async () => reading >= 4)
+    const refused = await pat.get(path)
+    expect([refused.statusCode, refused.headers['retry-after']]).toEqual([503, '10'])
+    const others = Array.from({ length: 4 }, () => ada.get(path))
+    await until('those of finance are read', async () => reading >= 8)
+    readOn()
+    const answers = await Promise.all([...taken, ...others])
+    expect(answers.map(({ statusCode }) => statusCode)).toEqual(Array(8).fill(200))
+    expect((await pat.get(path)).statusCode).toBe(200)
+  } finally {
+    readOn()
+    slow.mockRestore()
+  }
 })
 
 describe('what goes on behind a page', () => {
