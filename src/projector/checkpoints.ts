@@ -44,7 +44,7 @@ export const strayCheckpoints = async (
   eventLog: Pick<EventLog, 'at'>,
   checkpoints: readonly Checkpoint[],
 ): Promise<Checkpoint[]> => {
-  const held = new Map<Position, Promise<boolean>>()
+  const held = new Map<string, Promise<boolean>>()
   const stray: Checkpoint[] = []
   for (const checkpoint of checkpoints) {
     const { position, place } = checkpoint
@@ -53,9 +53,10 @@ export const strayCheckpoints = async (
       stray.push(checkpoint)
       continue
     }
-    // Most stand at the same place.
-    const known = held.get(position) ?? stillHolds(eventLog, place)
-    held.set(position, known)
+    // Most stand at the same place. The same position may be another place: of the log before it was restored.
+    const key = `${position} ${place.digest}`
+    const known = held.get(key) ?? stillHolds(eventLog, place)
+    held.set(key, known)
     if (!(await known)) stray.push(checkpoint)
   }
   return stray

@@ -77,6 +77,13 @@ describe('the document', () => {
     await rm(dir, { recursive: true, force: true })
   })
 
+  test('fills in no Idempotency-Key: one that was kept would be sent with another body', async () => {
+    const { components } = JSON.parse(JSON.stringify(document))
+    const { schema, ...parameter } = components.parameters.IdempotencyKey
+    for (const member of ['example', 'examples', 'default'])
+      expect({ ...schema, ...parameter }).not.toHaveProperty(member)
+  })
+
   test('is the same from both hosts', async () => {
     expect(await (await fetch(`${house.dashboardUrl}/openapi.json`)).json()).toEqual(document)
   })

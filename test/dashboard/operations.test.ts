@@ -5,6 +5,7 @@ import { ledgerLines } from '../../projections/ledger-lines.ts'
 import { putUser } from '../../src/administration/users.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
+import { liveTable } from '../../src/projector/tables.ts'
 import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
 import { openScene } from './scene.ts'
 
@@ -66,6 +67,29 @@ describe('a rebuild', () => {
       { reason: 'it was' },
       { reason: 'not what I wanted' },
     ])
+  })
+
+  test('of rows that alone know what a restored log has lost leaves them, and says where to go on', async () => {
+    const { pool } = room.foundation
+    // A line that the log does not hold, and neither the event the rows end at.
+    const lines = liveTable(ledgerLines)('ledger_lines')
+    const { rows: moved } = await pool.query(
+      `update ${lines} set revision = 1000000 where (ledger, revision) =
+         (select ledger, revision from ${lines} where kind = 'grant' limit 1) returning ledger`,
+    )
+    expect(moved).toHaveLength(1)
+    await pool.query(
+      `update projection_checkpoints set digest = 'another', state = 'halted', error = 'restored' where name = $1`,
+      [ledgerLines.name],
+    )
+    const path = `/operations/projections/${ledgerLines.name}`
+    const begun = await ada.submit(path, { reason: 'restored' }, `${path}/rebuild`)
+    const { statusCode, body } = await waited(begun.headers.location)
+    expect([statusCode, body]).toEqual([
+      422,
+      expect.stringContaining('it lists what would be lost, and asks'),
+    ])
+    expect((await pool.query(`select from ${lines} where revision = 1000000`)).rows).toHaveLength(1)
   })
 
   test('needs a reason', async () => {

@@ -5,11 +5,16 @@ import { projections } from '../../projections/index.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
 import type { Projection } from '../../projections/projection.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
-import type { EventLog, LogPlace } from '../../src/event-log/port.ts'
+import { type EventLog, type LogPlace, placeOf } from '../../src/event-log/port.ts'
 import { keyStream, ledgerStream, referenceStream } from '../../src/events/streams.ts'
 import type { Ledger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
-import { Fenced, moveCheckpoints, readCheckpoints } from '../../src/projector/checkpoints.ts'
+import {
+  Fenced,
+  moveCheckpoints,
+  readCheckpoints,
+  strayCheckpoints,
+} from '../../src/projector/checkpoints.ts'
 import { acquireLease, leaseTtlMs, releaseLease } from '../../src/projector/lease.ts'
 import { liveTable } from '../../src/projector/tables.ts'
 import { restorePostgresLog } from '../support/postgres.ts'
@@ -614,6 +619,24 @@ describe('an event log that was restored from an older copy', () => {
     await until('all are halted', async () =>
       (await readCheckpoints(house.pool)).every(({ state }) => state === 'halted'),
     )
+  })
+
+  test('of checkpoints at the same position each is judged by its own event', async () => {
+    await calls('before', 5)
+    const first = house.start()
+    await untilProjected(house)
+    await first.stop()
+    for (const { name } of projections) {
+      await house.pool.query(
+        `update projection_checkpoints set digest = case name when $1 then 'of the log before' else $2 end`,
+        [
+          name,
+          placeOf((await house.eventLog.at(await house.eventLog.head())) ?? expect.unreachable()).digest,
+        ],
+      )
+      const stray = await strayCheckpoints(house.eventLog, await readCheckpoints(house.pool))
+      expect(stray.map((one) => one.name)).toEqual([name])
+    }
   })
 
   test('a checkpoint that was moved by hand is not gone on from', async () => {
