@@ -84,3 +84,51 @@ export const createOverload = (
     },
   }
 }
+
+/** Without a refusal for so long it is over. */
+const sheddingOverMs = 5_000
+const toldAgainMs = 60_000
+
+type SheddingLogger = Readonly<Record<'info' | 'warn', (fields: object, message: string) => void>>
+
+/** Logs when calls begin to be refused, how many it were after each minute, and when it is over. To be asked after every look. */
+export function createSheddingLog(
+  overload: Pick<Overload, 'refused' | 'inProgress' | 'inProgressMax'>,
+  logger: SheddingLogger,
+  now: () => number = () => performance.now(),
+): () => void {
+  let seen = overload.refused
+  let shedding: {
+    readonly sinceMs: number
+    readonly refusedBefore: number
+    lastMs: number
+    toldMs: number
+  } | null = null
+  return () => {
+    const nowMs = now()
+    const { refused, inProgress, inProgressMax } = overload
+    if (refused > seen) {
+      if (shedding === null) {
+        shedding = { sinceMs: nowMs, refusedBefore: seen, lastMs: nowMs, toldMs: nowMs }
+        logger.warn(
+          { inProgress, inProgressMax },
+          'calls: more at once than can be made; some are refused with 503',
+        )
+      }
+      shedding.lastMs = nowMs
+    }
+    seen = refused
+    if (shedding === null) return
+    const fields = {
+      refused: refused - shedding.refusedBefore,
+      seconds: Math.round((nowMs - shedding.sinceMs) / 1_000),
+    }
+    if (nowMs - shedding.lastMs >= sheddingOverMs) {
+      shedding = null
+      logger.info(fields, 'calls: none is refused any more for want of room')
+    } else if (nowMs - shedding.toldMs >= toldAgainMs) {
+      shedding.toldMs = nowMs
+      logger.warn({ ...fields, inProgress, inProgressMax }, 'calls: still more at once than can be made')
+    }
+  }
+}

@@ -4,7 +4,8 @@ import { type After, within } from './deadline.ts'
  * Keeps work away from a server that does not answer, so that callers are refused at once instead of waiting for a timeout each.
  *
  * The circuit breaker next to it lets one caller try when its time is over. Here that caller would wait for ten seconds, so the
- * gate asks the server itself: when nothing that is under way has ended well for a second, and twice a second while it is shut.
+ * gate asks the server itself: when work has been under way for a second, or nothing has succeeded for a second, and twice a second
+ * while it is shut. Only the answer to that opens it: where a part of the server hangs, some work may still succeed.
  */
 export type Gate = {
   /** Notes that work is under way; settles as `work` does. */
@@ -36,7 +37,7 @@ type GateOptions = {
 type GateBounds = {
   /** How often the gate looks at the work under way. */
   readonly lookMs: number
-  /** Without any success for so long the server is asked. */
+  /** Work that takes so long, or such a time without a success, has the server asked. */
   readonly stalledMs: number
   /** How long the server may take to answer. */
   readonly answerMs: number
@@ -55,9 +56,11 @@ export const createGate = ({
   bounds = gateBounds,
   now = () => performance.now(),
 }: GateOptions): Gate => {
-  let underWay = 0
+  /** When each began, the oldest first. */
+  const underWay = new Set<{ readonly sinceMs: number }>()
   /** Since when work was asked for without a success; null: the last of it succeeded. */
-  let waitingSinceMs: number | null = null
+  let failingSinceMs: number | null = null
+  let answeredMs = Number.NEGATIVE_INFINITY
   let shut: { readonly sinceMs: number; toldMs: number; refused: number } | null = null
   let asking = false
   let closed = false
@@ -68,8 +71,16 @@ export const createGate = ({
     timer ??= setTimeout(look, ms).unref()
   }
 
+  /** Since when there has been reason to doubt the server; null: there is none. */
+  const doubtfulSinceMs = (): number | null => {
+    const [oldest] = underWay
+    if (oldest === undefined) return failingSinceMs
+    return Math.min(oldest.sinceMs, failingSinceMs ?? oldest.sinceMs)
+  }
+
   const answered = (): void => {
-    waitingSinceMs = underWay > 0 ? now() : null
+    answeredMs = now()
+    if (underWay.size === 0) failingSinceMs = null
     if (shut === null) return
     const { sinceMs, refused } = shut
     shut = null
@@ -79,7 +90,7 @@ export const createGate = ({
   const silent = (error: unknown): void => {
     const nowMs = now()
     if (shut === null) {
-      shut = { sinceMs: waitingSinceMs ?? nowMs, toldMs: nowMs, refused: 0 }
+      shut = { sinceMs: doubtfulSinceMs() ?? nowMs, toldMs: nowMs, refused: 0 }
       logger.error({ err: error }, `${what} does not answer; what needs it is refused at once until it does`)
     } else if (nowMs - shut.toldMs >= toldAgainMs) {
       shut.toldMs = nowMs
@@ -93,8 +104,9 @@ export const createGate = ({
 
   const look = (): void => {
     timer = undefined
-    if (shut === null && waitingSinceMs === null) return
-    const stalled = now() - (waitingSinceMs ?? now()) >= bounds.stalledMs
+    const doubtful = doubtfulSinceMs()
+    if (shut === null && doubtful === null) return
+    const stalled = now() - Math.max(doubtful ?? now(), answeredMs) >= bounds.stalledMs
     // One question at a time. A late answer is an answer too.
     if (asking || (shut === null && !stalled)) lookIn(bounds.lookMs)
     else askServer()
@@ -119,18 +131,17 @@ export const createGate = ({
 
   return {
     watch: async (work) => {
-      underWay += 1
-      waitingSinceMs ??= now()
+      const begun = { sinceMs: now() }
+      underWay.add(begun)
+      failingSinceMs ??= begun.sinceMs
       lookIn(bounds.lookMs)
       try {
         const value = await work
-        underWay -= 1
-        answered()
+        failingSinceMs = null
         return value
-      } catch (error) {
-        // A refusal says nothing: it may be the server's word or the end of our patience.
-        underWay -= 1
-        throw error
+      } finally {
+        // A failure says nothing: it may be the server's word or the end of our patience.
+        underWay.delete(begun)
       }
     },
     refuses: () => {

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { createOutage } from '../event-log/outage.ts'
 import type { Dashboard } from './page.ts'
 import { putOffIdleEnd } from './session.ts'
 
@@ -19,14 +20,13 @@ export const endWhenIdle = (
   pages: FastifyInstance,
   { foundation: { pool }, idleMinutes, logger }: Dashboard,
 ): void => {
+  const outage = createOutage({ logger, what: 'dashboard: putting off the end of a session' })
   pages.decorateRequest('asksByItself', false)
   pages.addHook('onSend', async ({ session, asksByItself }) => {
     // One that was ended while it was asked is null, which its type does not say.
     if (asksByItself || session?.user === undefined || session.aging !== true) return
     // Where it cannot be put off the session ends sooner; the page is there all the same.
-    await putOffIdleEnd(pool, session.sessionId, idleMinutes).catch((error: unknown) =>
-      logger.warn({ err: error }, 'dashboard: the end of a session cannot be put off'),
-    )
+    await putOffIdleEnd(pool, session.sessionId, idleMinutes).then(outage.works, outage.failed)
   })
 }
 

@@ -46,6 +46,9 @@ const askDatabase = async (url: string): Promise<void> => {
   try {
     await client.connect()
     await client.query('select 1')
+  } catch (error) {
+    // Its own word is an answer, such as that it has no connection left; not so that it starts or stops.
+    if (!(error instanceof pg.DatabaseError) || error.code?.startsWith('57P') === true) throw error
   } finally {
     client.end().catch(() => undefined)
   }
@@ -56,11 +59,10 @@ export const gatedPool = (pool: pg.Pool, gate: Gate): pg.Pool => {
   const gated =
     <Given extends unknown[], Value>(ask: (...given: Given) => Promise<Value>) =>
     (...given: Given): Promise<Value> =>
-      gate.refuses() === null
-        ? gate.watch(ask(...given))
-        : Promise.reject(new GateShut('the database does not answer'))
+      gate.refuses() === null ? ask(...given) : Promise.reject(new GateShut('the database does not answer'))
   return Object.create(pool, {
-    query: { value: gated((...given: [pg.QueryConfig]) => pool.query(...given)) },
+    query: { value: gated((...given: [pg.QueryConfig]) => gate.watch(pool.query(...given))) },
+    // An idle connection is given without asking the server: that it could be had says nothing.
     connect: { value: gated(() => pool.connect()) },
   })
 }

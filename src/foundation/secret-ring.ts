@@ -3,6 +3,7 @@ import type pg from 'pg'
 import type { Logger } from 'pino'
 import { ulid } from 'ulid'
 import { type Config, ConfigError } from '../config.ts'
+import { createOutage } from '../event-log/outage.ts'
 import { type ChangingRing, createChangingRing, ringKeyOf } from '../guard/secret-ring.ts'
 import { sameHmac } from '../guard/secrets.ts'
 import { secretKeyFile, secretKeysOf } from './secret-key.ts'
@@ -165,7 +166,7 @@ export const openSecretRing = async ({
   readonly pool: Queries
   readonly config: Config
   readonly secretKeys: readonly string[]
-  readonly logger: Pick<Logger, 'info' | 'warn' | 'fatal'>
+  readonly logger: Pick<Logger, 'info' | 'warn' | 'error' | 'fatal'>
 }): Promise<OpenSecretRing> => {
   const ring = await secretRingOf(pool, config, secretKeys)
   const holder = ulid()
@@ -195,6 +196,7 @@ export const openSecretRing = async ({
     turnTo(rows)
   }
   await look()
+  const outage = createOutage({ logger, what: 'SECRET_KEY: looking which key is in use' })
   let looking: Promise<void> = Promise.resolve()
   let underWay = false
   const timer = setInterval(() => {
@@ -202,7 +204,7 @@ export const openSecretRing = async ({
     underWay = true
     looking = look()
       // The database is away, or the file is: what is known stays, and the next look tells.
-      .catch((error: unknown) => logger.warn({ err: error }, 'SECRET_KEY: cannot look which key is in use'))
+      .then(outage.works, outage.failed)
       .finally(() => {
         underWay = false
       })

@@ -82,6 +82,8 @@ export const createMeters = (registry: Registry): Meters => {
 
 /** How long an answer waits for figures that have to be asked for. */
 const askedMs = 1_000
+/** The same for what did not answer last time. */
+const askedAgainMs = 100
 /** Older ones are left out. */
 const keptMs = 300_000
 
@@ -112,7 +114,7 @@ function askedFigures(read: Parameters<Meters['gauge']>[1]): AskedFigures {
     open = asking.then(told, lastKnown).finally(() => {
       open = null
     })
-    return within(open, { waitMs: askedMs }, lastKnown)
+    return within(open, { waitMs: current ? askedMs : askedAgainMs }, lastKnown)
   }
   const samples = async (): Promise<readonly Sample[]> => {
     if (open !== null) return lastKnown()

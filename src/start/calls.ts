@@ -57,7 +57,7 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   const latencies = createLatencies({ pool, logger })
   closing.add(latencies.close)
   meterLatencies(metrics.meters, latencies)
-  const { overload, stop } = watchOverload()
+  const { overload, stop } = watchOverload(logger)
   closing.add(stop)
   meterCalls(metrics.meters, overload)
   const rehashing = createRehashing({ eventLog, secrets, logger })

@@ -1,11 +1,14 @@
 import { monitorEventLoopDelay } from 'node:perf_hooks'
-import { createOverload, type Overload } from '../call/overload.ts'
+import type { Logger } from 'pino'
+import { createOverload, createSheddingLog, type Overload } from '../call/overload.ts'
 
 const lookMs = 250
 const loopResolutionMs = 10
 
 /** The bound on calls in progress, by the event loop of this process, until `stop`. */
-export const watchOverload = (): { readonly overload: Overload; stop(): void } => {
+export const watchOverload = (
+  logger: Pick<Logger, 'info' | 'warn'>,
+): { readonly overload: Overload; stop(): void } => {
   const delay = monitorEventLoopDelay({ resolution: loopResolutionMs })
   delay.enable()
   const overload = createOverload(() => {
@@ -13,7 +16,11 @@ export const watchOverload = (): { readonly overload: Overload; stop(): void } =
     delay.reset()
     return meanMs
   })
-  const timer = setInterval(overload.look, lookMs)
+  const shedding = createSheddingLog(overload, logger)
+  const timer = setInterval(() => {
+    overload.look()
+    shedding()
+  }, lookMs)
   timer.unref()
   const stop = (): void => {
     clearInterval(timer)

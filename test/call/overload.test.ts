@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { issueKey } from '../../src/administration/api-keys.ts'
 import { createOrganization } from '../../src/administration/organizations.ts'
 import type { CapabilityForm } from '../../src/call/form.ts'
-import { createOverload } from '../../src/call/overload.ts'
+import { createOverload, createSheddingLog } from '../../src/call/overload.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { type DashboardHost, openDashboardHost } from '../dashboard/dashboard-host.ts'
 import { someDocument } from '../support/call-document.ts'
@@ -48,6 +48,30 @@ describe('the bound on calls in progress', () => {
     await recorded(600, 700, 5_000, 20)
     overload.look()
     expect(overload.inProgressMax).toBe(75)
+  })
+
+  test('that refuses logs when it begins, each minute how many, and when it is over', () => {
+    let nowMs = 0
+    const lines: [message: string, refused: number | undefined][] = []
+    const line = (fields: object, message: string): void => void lines.push([message, Object(fields).refused])
+    const overload = { refused: 0, inProgress: 9, inProgressMax: 9 }
+    const look = createSheddingLog(overload, { info: line, warn: line }, () => nowMs)
+    const seconds = (count: number, refusedEach: number): void => {
+      for (let n = 0; n < count * 4; n++) {
+        nowMs += 250
+        overload.refused += refusedEach
+        look()
+      }
+    }
+    seconds(60, 0)
+    expect(lines).toEqual([])
+    seconds(61, 2)
+    seconds(60, 0)
+    expect(lines).toEqual([
+      ['calls: more at once than can be made; some are refused with 503', undefined],
+      ['calls: still more at once than can be made', 482],
+      ['calls: none is refused any more for want of room', 488],
+    ])
   })
 
   test('counts whom it refuses', () => {

@@ -21,7 +21,7 @@ let dataDir = ''
 let service: Service
 let double: ChildProcess | undefined
 let demo: { organization_id: string; api_key: string }
-let frozen: number[] = []
+const frozen: number[] = []
 
 beforeEach(async () => {
   dataDir = await mkdtemp(join(tmpdir(), 'frozen-servers-'))
@@ -42,20 +42,21 @@ const start = async (variables: Record<string, string> = {}): Promise<Record<str
   return environment
 }
 
-const freeze = (pids: readonly number[]): void => {
-  frozen = [...pids]
-  for (const pid of pids) process.kill(pid, 'SIGSTOP')
+const freeze = (pid: number): void => {
+  process.kill(pid, 'SIGSTOP')
+  frozen.push(pid)
 }
 
 const thaw = (): void => {
   for (const pid of frozen.splice(0)) process.kill(pid, 'SIGCONT')
 }
 
-/** The postmaster and all that it forked. */
-const postgres = async (): Promise<number[]> => {
+/** The postmaster first, so that it forks no other; then all that it forked. */
+const freezePostgres = async (): Promise<void> => {
   const pid = Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0])
+  freeze(pid)
   const children = execFileSync('ps', ['-o', 'pid=', '--ppid', String(pid)], { encoding: 'utf8' })
-  return [pid, ...children.trim().split(/\s+/).map(Number)]
+  for (const child of children.trim().split(/\s+/)) freeze(Number(child))
 }
 
 type Told = {
@@ -134,7 +135,7 @@ test('a frozen PostgreSQL: calls, keyed calls and whoami are refused at once unt
   const environment = await start()
   const before = await lookUp()
   await ask(`${service.metricsUrl}/metrics`)
-  freeze(await postgres())
+  await freezePostgres()
   const sent = await untilNoticed(lookUp)
   await expectRefusedAtOnce(lookUp, () => lookUp({ 'idempotency-key': 'one' }), whoami)
   await expectMetricsInTime()
@@ -155,7 +156,7 @@ test('a frozen event store: the same, while the database answers', async () => {
   const [url] = (await once(double, 'message')) as [string]
   const environment = await start({ EVENT_LOG_URL: url })
   const before = await lookUp()
-  freeze([double.pid ?? 0])
+  freeze(Number(double.pid))
   const sent = await untilNoticed(lookUp)
   await expectRefusedAtOnce(lookUp, () => lookUp({ 'idempotency-key': 'one' }), whoami)
   thaw()
@@ -171,7 +172,7 @@ test('a frozen database beside an event store: only what needs the database is r
   double = fork(fileURLToPath(new URL('../support/eventstore-double-process.ts', import.meta.url)))
   const [url] = (await once(double, 'message')) as [string]
   await start({ EVENT_LOG_URL: url })
-  freeze(await postgres())
+  await freezePostgres()
   await untilNoticed(whoami)
   await expectRefusedAtOnce(whoami, () => lookUp({ 'idempotency-key': 'one' }))
   const { status, tookMs } = await lookUp()

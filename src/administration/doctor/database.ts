@@ -48,12 +48,15 @@ export const connect = async (
     )
     const [{ version, number, name } = { version: '', number: 0, name: '' }] = rows
     const where = `PostgreSQL ${version} ${located.where}, database ${name}`
+    if (number >= versionMin) return { told: ok(where), database: { url: located.url, pool, close } }
+    // What it lacks would be a fault of every other check.
+    await close()
     return {
-      told:
-        number < versionMin
-          ? fault(`${where}: it is too old`, 'Move to PostgreSQL 16 or newer: pg_dump there, restore here.')
-          : ok(where),
-      database: { url: located.url, pool, close },
+      told: fault(
+        `${where}: it is too old, and nothing in it was looked at`,
+        'Move to PostgreSQL 16 or newer: pg_dump there, restore here.',
+      ),
+      database: null,
     }
   } catch (error) {
     await close()

@@ -15,13 +15,16 @@ export const jobsCheck = (pool: Pick<pg.Pool, 'query'>): Check => ({
     const late = found.filter(({ level }) => level === 'warning')
     // All of them late have one cause.
     const told = late.length > 3 && late.length === found.length ? [noneRuns(late.length)] : found
-    return told.length > 0 ? told : ok(`${rows.length} are known, and none fails or is late`)
+    const scheduled = rows.filter(({ cron }) => cron !== null).length
+    return told.length > 0
+      ? told
+      : ok(`${scheduled} by the clock and ${rows.length - scheduled} on request: none fails or is late`)
   },
 })
 
 const noneRuns = (count: number): Told =>
   warning(
-    `${count} jobs did not run when they were due`,
+    `${count} jobs by the clock did not run when they were due`,
     'See that a process with the role jobs runs, and for how long: each job runs again at its next time.',
   )
 

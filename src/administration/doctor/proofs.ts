@@ -1,6 +1,5 @@
 import type pg from 'pg'
 import { type EventLog, type RecordedEvent, StreamMissing } from '../../event-log/port.ts'
-import { isEventType } from '../../events/catalogue.ts'
 import type { EventMetadata } from '../../events/envelope.ts'
 import { operatorStream, priceBookStream } from '../../events/streams.ts'
 import { pendingDeliveries } from '../../webhooks/outbox.ts'
@@ -103,16 +102,12 @@ const reconciliationFinding = (
     : ok(says)
 }
 
-/** A release that records no backup cannot miss one. */
-const recordsBackups = isEventType('BackupCreated')
-
 /** Pure. */
 const backupFinding = (last: RecordedEvent | null, { sinceMs, nowMs }: Instants): Told => {
   const ageMs = nowMs - (last === null ? (sinceMs ?? nowMs) : instantOf(last))
-  if (last === null && !recordsBackups)
-    return ok('the event log knows of none: those of the database are made by its own means')
   const says = last === null ? 'the event log knows of none' : `the last was made ${durationText(ageMs)} ago`
-  return ageMs > backupAgeMaxMs
+  // An empty log has nothing to lose.
+  return (last === null && sinceMs !== null) || ageMs > backupAgeMaxMs
     ? warning(
         says,
         'Make one ("backup create"), and have it made every day. Keep SECRET_KEY and KEY_DIR elsewhere than it.',
