@@ -45,7 +45,7 @@ export const listCheckpoints = async (
 /** Proves the log as far as it can be proved. Throws `InputFault` of `against` where that text is no checkpoint. */
 export const verifyEventLog = async (
   { eventLog, treeStore }: Pick<Open, 'eventLog' | 'treeStore'>,
-  options: Pick<VerifyLogOptions, 'against' | 'onProgress'>,
+  options: Omit<VerifyLogOptions, 'isKnown'>,
 ): Promise<LogVerdict> => {
   const acknowledged = await acknowledgedFaults(eventLog)
   try {

@@ -45,7 +45,7 @@ type GateBounds = {
   readonly againMs: number
 }
 
-const gateBounds: GateBounds = { lookMs: 250, stalledMs: 1_000, answerMs: 1_000, againMs: 500 }
+const gateBounds: GateBounds = { lookMs: 250, stalledMs: 1_000, answerMs: 2_000, againMs: 500 }
 /** While it stays shut, a line says so this often. */
 const toldAgainMs = 60_000
 

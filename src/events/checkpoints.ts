@@ -2,12 +2,12 @@ import { z } from 'zod'
 import { label } from './primitives.ts'
 
 /** A key by its own bytes: the first 16 of their SHA-256, base64url. */
-const signingKeyId = z.string().regex(/^[A-Za-z0-9_-]{22}$/)
+export const signingKeyId = z.string().regex(/^[A-Za-z0-9_-]{22}$/)
 
 /** A position of the event log: a whole number, in decimal digits. */
 const position = z.string().regex(/^(0|[1-9]\d{0,19})$/)
 
-const origin = z.string().regex(/^[^\s+]{1,200}$/)
+export const treeOrigin = z.string().regex(/^[^\s+]{1,200}$/)
 
 /** A whole signed note, line breaks included, so that it can be kept outside as it is. */
 const note = z.string().min(1).max(10_000)
@@ -33,11 +33,11 @@ export type SigningKeyAnnounced = z.infer<typeof signingKeyAnnouncedV1>
  * A new tree over all events of this log. `previous_note`: the last checkpoint of the log this one was copied from, whose SHA-256 is
  * the tree's first leaf; null where there was none, and the first leaf is the first event.
  */
-export const logTreeBegunV1 = z.object({ origin, previous_note: note.nullable() })
+export const logTreeBegunV1 = z.object({ origin: treeOrigin, previous_note: note.nullable() })
 
 /** The tree over the digests of all events up to a position, signed. */
 export const logCheckpointedV1 = z.object({
-  origin,
+  origin: treeOrigin,
   size: z.int().positive(),
   root: z.string().regex(/^[A-Za-z0-9+/]{43}=$/),
   position,

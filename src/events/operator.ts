@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { signingKeyId, treeOrigin } from './checkpoints.ts'
 import { instant, keyedHmac, label, organizationId, publicId, secretKeyId } from './primitives.ts'
 
 /** An operator asked for projections to be rebuilt from the event log. */
@@ -54,7 +55,7 @@ export const ledgersReconciledV1 = z.object({
 })
 
 /**
- * The event log was read whole and proved as far as it can be. `faults`: streams whose chain is broken or does not end where the
+ * The event log was verified, as far as it can be. `faults`: streams whose chain is broken or does not end where the
  * engine says, and signed checkpoints that the log contradicts; 100 at most. `named` are the first of them. `known`: broken events that
  * an operator acknowledged.
  */
@@ -66,3 +67,21 @@ export const logVerifiedV1 = z.object({
   faults: z.int().nonnegative(),
   named: z.array(z.string().max(400)).max(20),
 })
+
+/**
+ * `after`: so many leaves of the tree were verified before and not read again; 0: the log was read from its beginning. `through`: the
+ * last checkpoint up to which everything is verified by now, signed so that nobody else can say so; null: there is none.
+ */
+export const logVerifiedV2 = logVerifiedV1.extend({
+  after: z.int().nonnegative(),
+  through: z
+    .object({
+      origin: treeOrigin,
+      size: z.int().nonnegative(),
+      root: z.string().regex(/^[A-Za-z0-9+/]{43}=$/),
+      key_id: signingKeyId,
+      signature: z.string().regex(/^[A-Za-z0-9_-]{86}$/),
+    })
+    .nullable(),
+})
+export type LogVerified = z.infer<typeof logVerifiedV2>

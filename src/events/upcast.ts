@@ -23,6 +23,7 @@ const upcasts: Partial<Record<EventType, readonly Upcast[]>> = {
   ReferenceReserved: [also({ refunds: null })],
   UserSignedIn: [also({ way: 'password' })],
   SignInsRefused: [also({ way: 'password' })],
+  LogVerified: [also({ after: 0, through: null })],
   PriceBookPublished: [also({ proposal: null, digest: null })],
   RerateLedgerPlanned: [also({})],
 }

@@ -8,8 +8,8 @@ import { priceBookStream } from '../events/streams.ts'
 /** One gate for each server that calls depend on: where the event log is in the database, both are the same. */
 export type Gates = { readonly database: Gate; readonly eventLog: Gate }
 
-/** Of connecting and of the question, each. */
-const askedMs = 1_000
+/** Of connecting and of the question, each. Longer than the gate waits: a late answer is one too. */
+const askedMs = 3_000
 
 type GatesOptions = {
   readonly url: string

@@ -21,7 +21,7 @@ import { queuedJobOptions } from './queue.ts'
 import { reconcile, reconcileOnward, reconcileSecondsMax } from './reconcile.ts'
 import { renewSeals } from './renew-seals.ts'
 import { forgetAnswers, forgottenAtOnceMax, inPortions } from './retain.ts'
-import { verifyLogSecondsMax, verifyLogWhole } from './verify-log.ts'
+import { verifyLogOnward, verifyLogSecondsMax } from './verify-log.ts'
 
 /** Work by the clock, once per installation however many processes run it. pg-boss keeps queue and schedule. */
 export type Jobs = { stop(): Promise<void> }
@@ -166,11 +166,11 @@ const ownJobs = (
       expireSeconds: reconcileSecondsMax,
       run: () => reconcileOnward(foundation, logger),
     },
-    // Every day: a chain that somebody broke is not found by those who only go on from its end.
+    // Every day: a chain that somebody broke is not found by those who only go on from its end. What was verified before is not read again.
     'verify-log': {
       cron: '11 4 * * *',
       expireSeconds: verifyLogSecondsMax,
-      run: () => verifyLogWhole(foundation, logger),
+      run: () => verifyLogOnward(foundation, logger),
     },
     'renew-seals': {
       cron: '3 * * * *',

@@ -54,7 +54,7 @@ const meterVerification = (meters: Meters, acts: Acts): void => {
   meters.gauge(
     {
       name: `${name}_age_seconds`,
-      help: 'Since the event log was last read whole and proved, which is done every day',
+      help: 'Since the event log was last verified, from where it was verified before; it is done every day',
     },
     async () => {
       const last = await acts.newest('LogVerified')

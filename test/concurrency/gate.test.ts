@@ -48,12 +48,12 @@ test('work that ends never has the server asked, and slow work alone does not sh
   gate.close()
 })
 
-test('where no work ends and the server does not answer, the gate shuts in two and a half seconds', async () => {
+test('where no work ends and the server does not answer, the gate shuts in three and a half seconds', async () => {
   const gate = gateOf()
   server = 'hangs'
   void gate.watch(forever())
-  await vi.advanceTimersByTimeAsync(2_500)
-  expect(gate.refuses()).toBe(2_500)
+  await vi.advanceTimersByTimeAsync(3_500)
+  expect(gate.refuses()).toBe(3_500)
   expect(questions).toBe(1)
   gate.close()
 })
@@ -104,11 +104,11 @@ test('a part of the server that still works neither keeps it open nor opens it',
   const gate = gateOf()
   server = 'hangs'
   void gate.watch(forever())
-  for (let n = 0; n < 30; n++) {
+  for (let n = 0; n < 40; n++) {
     await gate.watch(Promise.resolve())
     await vi.advanceTimersByTimeAsync(100)
   }
-  expect(gate.shutForMs()).toBe(3_000)
+  expect(gate.shutForMs()).toBe(4_000)
   gate.close()
 })
 

@@ -15,7 +15,7 @@ import { commands as commandList } from '../../src/cli/commands.ts'
 import { parseConfig } from '../../src/config.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { reconcileOnward } from '../../src/jobs/reconcile.ts'
-import { verifyLogWhole } from '../../src/jobs/verify-log.ts'
+import { verifyLogOnward } from '../../src/jobs/verify-log.ts'
 import { createPartner, eventually, type Service, startService } from '../support/service.ts'
 import { groupedBy, selectorsOf } from './promql.ts'
 
@@ -141,7 +141,7 @@ const daily = async (dataDir: string): Promise<void> => {
   const foundation = await openFoundation(parseConfig({ DATA_DIR: dataDir }), { logger, guest: true })
   try {
     await foundation.checkpoints.make()
-    expect(await verifyLogWhole(foundation, logger)).toBe(0)
+    expect(await verifyLogOnward(foundation, logger)).toBe(0)
     expect(await reconcileOnward(foundation, logger)).toBe(0)
     const { switched } = await rebuild(foundation, {
       ...{ projections: [keyUsage], reason: 'to see its figures', actor: 'system', logger },

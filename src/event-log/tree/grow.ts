@@ -53,16 +53,32 @@ type Growth = {
 
 /** Null where the stored tiles are not those of such a tree. */
 const growthOf = async ({ store, tree }: Growing, stored: StoredTree): Promise<Growth | null> => {
-  const places = lastTiles(stored.size)
-  const tiles = await store.tiles(places)
-  const stack = TileStack.at(stored.size, (level, index) => tiles.get(tileName({ level, index })))
-  const [lowest] = await store.lowest(Math.floor(stored.size / tileWidth), 1)
-  const positions = unpackPositions(lowest?.positions ?? Buffer.alloc(0))
-  if (stack === null || positions.length !== stored.size % tileWidth) return null
+  const begun = await stackAt(store, stored.size)
+  // More positions than leaves are none of this size.
+  if (begun === null || begun.known !== stored.size % tileWidth) return null
+  const { stack, positions } = begun
   const growth: Growth = { reached: stored, stack, positions, completed: [], last: null }
   if (stored.size === 0 && tree.previousNote !== null)
     addLeaf(growth, { digest: noteDigest(tree.previousNote), position: logStart })
   return growth
+}
+
+/**
+ * The tree at a size, from the stored tiles, with the positions of the leaves of its last tile of level 0; null where they lack some.
+ * `known`: how many positions that tile holds by now.
+ */
+export const stackAt = async (
+  store: TreeStore,
+  size: number,
+): Promise<{ stack: TileStack; positions: Position[]; known: number } | null> => {
+  const tiles = await store.tiles(lastTiles(size))
+  const stack = TileStack.at(size, (level, index) => tiles.get(tileName({ level, index })))
+  const [lowest] = await store.lowest(Math.floor(size / tileWidth), 1)
+  const known = unpackPositions(lowest?.positions ?? Buffer.alloc(0))
+  const positions = known.slice(0, size % tileWidth)
+  return stack === null || positions.length < size % tileWidth
+    ? null
+    : { stack, positions, known: known.length }
 }
 
 const lastTiles = (size: number): { level: number; index: number }[] => {

@@ -11,6 +11,8 @@ import { decodeEvent } from '../stored-event.ts'
 
 /** Where a stream has been followed to. */
 type ChainEnd = {
+  /** The first revision that is read. */
+  readonly from: number
   revision: number
   digest: string
   /** The first revision with a digest; null while there is none. */
@@ -25,6 +27,10 @@ export type IsKnown = (event: RecordedEvent, digest: string) => boolean
 export type Chains = {
   /** What is wrong with the stream's next event; null: nothing, or its stream was named already. */
   check(event: RecordedEvent): string | null
+  /** The stream goes on from an event that was verified before. For one that has not been met. */
+  begin(verified: RecordedEvent): void
+  /** The streams that were met, by name. */
+  met(): string[]
   /** The last revision that was met; −1: none. */
   lastOf(stream: string): number
   isBroken(stream: string): boolean
@@ -40,7 +46,7 @@ export const createChains = (isKnown: IsKnown = () => false): Chains => {
   const endOf = (stream: string): ChainEnd => {
     const met = ends.get(stream)
     if (met !== undefined) return met
-    const end = { revision: -1, digest: genesisDigest, chainedFrom: null, broken: false }
+    const end = { from: 0, revision: -1, digest: genesisDigest, chainedFrom: null, broken: false }
     ends.set(stream, end)
     return end
   }
@@ -57,6 +63,15 @@ export const createChains = (isKnown: IsKnown = () => false): Chains => {
       else if (fault !== null) end.broken = true
       return fault === 'known' ? null : fault
     },
+    begin: (verified) => {
+      const { stream, revision } = verified
+      const { carried, computed } = recompute(verified, { ...verified, previous: genesisDigest })
+      ends.set(stream, {
+        ...{ from: revision + 1, revision, digest: carried ?? computed, broken: false },
+        chainedFrom: carried === null ? null : revision,
+      })
+    },
+    met: () => [...ends.keys()].sort(),
     lastOf: (stream) => ends.get(stream)?.revision ?? -1,
     isBroken: (stream) => ends.get(stream)?.broken === true,
     giveUp: (stream) => {
@@ -64,7 +79,8 @@ export const createChains = (isKnown: IsKnown = () => false): Chains => {
     },
     counts: () => {
       let unchained = 0
-      for (const { chainedFrom, revision } of ends.values()) unchained += chainedFrom ?? revision + 1
+      for (const { from, chainedFrom, revision } of ends.values())
+        unchained += Math.max(0, (chainedFrom ?? revision + 1) - from)
       return { streams: ends.size, unchained, known }
     },
   }

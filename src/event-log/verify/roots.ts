@@ -25,7 +25,12 @@ export type Roots = {
   /** When the log is at its end. */
   end(): Promise<void>
   readonly size: number
+  /** The last root that the log gave as it was signed. */
+  readonly passed: ExpectedRoot | null
 }
+
+/** Leaves that were verified before: the tree over them, and the positions of those in the last tile of level 0. */
+export type BegunTree = { readonly stack: TileStack; readonly positions: readonly bigint[] }
 
 /** So many tiles of level 0 are fetched at a time. */
 const fetchedTiles = 64
@@ -35,12 +40,14 @@ export const createRoots = async ({
   expected,
   store,
   tileFault,
+  begun = { stack: new TileStack(), positions: [] },
 }: {
   readonly tree: { readonly origin: string; readonly previousNote: string | null } | null
   readonly expected: readonly ExpectedRoot[]
   /** Null where tiles are not to be looked at. */
   readonly store: TreeStore | null
   readonly tileFault: (message: string) => void
+  readonly begun?: BegunTree
 }): Promise<Roots> => {
   const due = [...expected].sort((a, b) => a.size - b.size)
   const stored = store === null ? null : await store.read()
@@ -50,10 +57,11 @@ export const createRoots = async ({
       : compareTiles(store, stored.size, tileFault)
   // What comes after the last root that anyone expects is hashed for no one.
   const sizeMax = Math.max(due.at(-1)?.size ?? 0, tiles === null ? 0 : (stored?.size ?? 0))
-  const stack = new TileStack()
-  let positions: bigint[] = []
-  let size = 0
+  const { stack } = begun
+  let positions = [...begun.positions]
+  let { size } = stack
   let next = 0
+  let passed: ExpectedRoot | null = null
 
   const completed = (tile: Tile): void => {
     const lowest = tile.level === 0
@@ -65,10 +73,12 @@ export const createRoots = async ({
     if (size > sizeMax) return
     positions.push(position)
     stack.add((target, at) => writeLeafHash(digest, target, at), completed)
-    for (; due[next]?.size === size; next++) compareRoot(due[next], stack, position)
+    for (; due[next]?.size === size; next++)
+      if (compareRoot(due[next], stack, position)) passed = due[next] ?? null
     if (size === stored?.size) tiles?.reached(stack.partial(), packPositions(positions))
   }
-  if (tree !== null && tree.previousNote !== null) addLeaf(noteDigest(tree.previousNote), logStart)
+  if (size === 0 && tree !== null && tree.previousNote !== null)
+    addLeaf(noteDigest(tree.previousNote), logStart)
   return {
     add: (event) => addLeaf(leafDigestOf(event), event.position),
     settle: async () => tiles?.settle(),
@@ -82,11 +92,15 @@ export const createRoots = async ({
     get size() {
       return size
     },
+    get passed() {
+      return passed
+    },
   }
 }
 
-const compareRoot = (expected: ExpectedRoot | undefined, stack: TileStack, position: bigint): void => {
-  if (expected === undefined) return
+/** Whether it is what was signed. */
+const compareRoot = (expected: ExpectedRoot | undefined, stack: TileStack, position: bigint): boolean => {
+  if (expected === undefined) return false
   const root = stack.root().toString('base64')
   if (root !== expected.root)
     expected.refuted(
@@ -94,6 +108,8 @@ const compareRoot = (expected: ExpectedRoot | undefined, stack: TileStack, posit
     )
   else if (expected.position !== null && expected.position !== position.toString())
     expected.refuted(`its last leaf is the event at position ${position}, not at ${expected.position}`)
+  else return true
+  return false
 }
 
 type TileComparison = {

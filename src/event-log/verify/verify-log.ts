@@ -1,5 +1,5 @@
 import { checkpointStream, isStreamOfOurs } from '../../events/streams.ts'
-import { type EventLog, EventsUnreadable, type Position, type RecordedEvent } from '../port.ts'
+import { type EventLog, EventsUnreadable, logStart, type Position, type RecordedEvent } from '../port.ts'
 import { readOpenable } from '../read-openable.ts'
 import {
   type Checkpoint,
@@ -8,16 +8,20 @@ import {
   createStreamReader,
   emptyStream,
 } from '../tree/checkpoint-stream.ts'
+import { stackAt } from '../tree/grow.ts'
 import { ownEventsAfter } from '../tree/leaves.ts'
 import type { TreeStore } from '../tree/store.ts'
 import { type Chains, createChains, type IsKnown } from './chains.ts'
 import { type OutsideCheckpoint, outsideCheckpoint } from './outside.ts'
-import { createRoots, type ExpectedRoot, type Roots } from './roots.ts'
+import { type BegunTree, createRoots, type ExpectedRoot, type Roots } from './roots.ts'
 
 /**
- * Reads the whole log once, in log order, and proves it as far as it can be proved without anything else: that each stream's chain
+ * Reads the log once, in log order, and proves it as far as it can be proved without anything else: that each stream's chain
  * holds and ends where the engine says, that the tree over all of it gives every root that was signed, and that the stored tiles are
  * those of this tree.
+ *
+ * What was verified before, up to a signed checkpoint, need not be read again. It is not believed for that: the stored tiles have to give
+ * that checkpoint's root, and each chain goes on from the event before.
  */
 
 /** Where the log stops being what was written. `revision` and `event_id` are null where it is about no event. */
@@ -35,6 +39,10 @@ export type LogVerdict = {
   readonly unchained: number
   /** Broken events that an operator knows of. */
   readonly known: number
+  /** So many leaves were verified before and not read again; 0: the log was read from its beginning. */
+  readonly after: number
+  /** The last checkpoint up to which everything is verified by now; null where there is none, or there are faults. */
+  readonly through: VerifiedUpTo | null
   readonly checkpoints: {
     /** Of this log's own tree, each recomputed. */
     readonly recomputed: number
@@ -50,10 +58,17 @@ export type LogVerdict = {
   readonly faults: readonly LogFault[]
 }
 
+/** A signed checkpoint up to which the log was verified. */
+export type VerifiedUpTo = { readonly origin: string; readonly size: number; readonly root: string }
+
 export type VerifyLogOptions = {
   /** The text of a checkpoint that was kept outside. */
   readonly against?: string | undefined
   readonly isKnown?: IsKnown | undefined
+  /** Reads on from there, where the checkpoint is signed in the log and the stored tiles give its root; else the whole. */
+  readonly since?: VerifiedUpTo | null | undefined
+  /** Stops after so long, once a checkpoint has been passed. Default: at the log's end. */
+  readonly readMaxMs?: number | undefined
   readonly onProgress?:
     | undefined
     | ((progress: { events: number; position: Position; head: Position; elapsedMs: number }) => void)
@@ -68,30 +83,35 @@ const askedAtOnce = 16
 /** Throws what reading throws, but `EventsUnreadable`; and `NoteFault` where `against` is no checkpoint. */
 export const verifyLog = async (
   { eventLog, store }: { eventLog: Log; store: TreeStore | null },
-  { against, isKnown, onProgress }: VerifyLogOptions = {},
+  { against, isKnown, onProgress, since = null, readMaxMs = Number.POSITIVE_INFINITY }: VerifyLogOptions = {},
 ): Promise<LogVerdict> => {
   const faults: LogFault[] = []
   const told = (fault: LogFault): void => void (faults.length < faultsMax && faults.push(fault))
-  const { stream, expected, earlier } = await signedRoots(eventLog, told)
-  const recomputed = expected.length
+  const { stream, expected: signed, earlier } = await signedRoots(eventLog, told)
+  const begun = await begunAt(store, { stream, signed, since })
+  const expected = signed.filter(({ size }) => size > begun.size)
   const outside = against === undefined ? null : outsideCheckpoint(against, stream, told)
   const roots = await createRoots({
     tree: stream.tree,
     expected: [...expected, ...(outside?.expected ?? [])],
     store,
     tileFault: (fault) => told({ stream: checkpointStream, revision: null, event_id: null, fault }),
+    ...(begun.tree && { begun: begun.tree }),
   })
   const chains = createChains(isKnown)
-  await readAll(eventLog, { chains, roots, told, onProgress })
-  await complete(eventLog, chains, told)
+  const whole = await readAll(eventLog, { chains, roots, told, onProgress, begun, readMaxMs })
+  // A stream with nothing new is not looked at again, nor one that may go on beyond where reading stopped.
+  if (whole) await complete(eventLog, chains, { told, names: begun.size === 0 ? null : chains.met() })
   const { streams, unchained, known } = chains.counts()
   return {
-    events: roots.size - (stream.tree?.previousNote == null ? 0 : 1),
+    events: roots.size - begun.size - (begun.size > 0 || stream.tree?.previousNote == null ? 0 : 1),
     streams,
     unchained,
     known,
+    after: begun.size,
+    through: faults.length > 0 ? null : throughOf(stream, roots, begun.size > 0 ? since : null),
     checkpoints: {
-      recomputed,
+      recomputed: expected.filter(({ size }) => whole || size <= roots.size).length,
       earlier,
       last: stream.last,
       announced: stream.keys.flatMap(({ id, reason }) => (reason === null ? [] : [{ key_id: id, reason }])),
@@ -102,6 +122,37 @@ export const verifyLog = async (
 }
 
 type Told = (fault: LogFault) => void
+
+const throughOf = (
+  { tree }: CheckpointStream,
+  { passed }: Roots,
+  since: VerifiedUpTo | null,
+): VerifiedUpTo | null =>
+  passed === null || tree === null ? since : { origin: tree.origin, size: passed.size, root: passed.root }
+
+/** Where reading begins. `after`: the position of the last event that is not read. */
+type Begun = { readonly size: number; readonly after: Position; readonly tree: BegunTree | null }
+
+const beginning: Begun = { size: 0, after: logStart, tree: null }
+
+/** The end of what was verified before, where the log has signed it and the stored tiles give its root. */
+const begunAt = async (
+  store: TreeStore | null,
+  {
+    stream,
+    signed,
+    since,
+  }: { stream: CheckpointStream; signed: readonly ExpectedRoot[]; since: VerifiedUpTo | null },
+): Promise<Begun> => {
+  const checkpoint = signed.find(({ size, root }) => size === since?.size && root === since.root)
+  if (store === null || checkpoint?.position == null || since?.origin !== stream.tree?.origin)
+    return beginning
+  const stored = await store.read()
+  if (stored === null || stored.origin !== since?.origin || stored.size < checkpoint.size) return beginning
+  const tree = await stackAt(store, checkpoint.size)
+  if (tree === null || tree.stack.root().toString('base64') !== checkpoint.root) return beginning
+  return { size: checkpoint.size, after: BigInt(checkpoint.position), tree }
+}
 
 /** What was signed, as far as the stream of checkpoints is sound. It is read before the log: a root then is at most at the log's head. */
 const signedRoots = async (
@@ -148,26 +199,60 @@ const readAll = async (
     roots,
     told,
     onProgress,
-  }: { chains: Chains; roots: Roots; told: Told } & Pick<VerifyLogOptions, 'onProgress'>,
-): Promise<void> => {
+    begun,
+    readMaxMs,
+  }: { chains: Chains; roots: Roots; told: Told; begun: Begun; readMaxMs: number } & Pick<
+    VerifyLogOptions,
+    'onProgress'
+  >,
+): Promise<boolean> => {
   const startedAt = performance.now()
   const head = await eventLog.head()
   try {
-    for await (const { events, position } of ownEventsAfter(eventLog, { batchMax: pageEvents })) {
+    for await (const { events, position } of ownEventsAfter(eventLog, {
+      after: begun.after,
+      batchMax: pageEvents,
+    })) {
+      await goOn(eventLog, chains, { events, after: begun.after })
       for (const event of events) {
         const fault = chains.check(event)
         if (fault !== null) told(faultAt(event, fault))
         roots.add(event)
       }
       await roots.settle()
-      onProgress?.({ events: roots.size, position, head, elapsedMs: performance.now() - startedAt })
+      const elapsedMs = performance.now() - startedAt
+      onProgress?.({ events: roots.size - begun.size, position, head, elapsedMs })
+      if (elapsedMs >= readMaxMs && roots.passed !== null) return false
     }
   } catch (error) {
     if (!(error instanceof EventsUnreadable)) throw error
     // Log order ends here; each stream goes on by itself, up to where it cannot be opened. The tree is not grown any further.
-    return readStreams(eventLog, chains, told)
+    await readStreams(eventLog, chains, { told, begun })
+    return true
   }
   await roots.end()
+  return true
+}
+
+/** Streams that are met in their middle, because what is before was verified, go on from the event before. */
+const goOn = async (
+  eventLog: Log,
+  chains: Chains,
+  { events, after }: { readonly events: readonly RecordedEvent[]; readonly after: Position },
+): Promise<void> => {
+  const firsts = new Map<string, number>()
+  for (const { stream, revision } of events)
+    if (!firsts.has(stream) && revision > 0 && chains.lastOf(stream) === -1 && !chains.isBroken(stream))
+      firsts.set(stream, revision)
+  const unmet = [...firsts]
+  for (let n = 0; n < unmet.length; n += askedAtOnce)
+    await Promise.all(
+      unmet.slice(n, n + askedAtOnce).map(async ([stream, revision]) => {
+        const { events: before } = await readOpenable(eventLog, stream, { from: revision - 1, max: 1 })
+        const [last] = before
+        if (last?.revision === revision - 1 && last.position <= after) chains.begin(last)
+      }),
+    )
 }
 
 const faultAt = ({ stream, revision, id }: RecordedEvent, fault: string): LogFault => ({
@@ -177,8 +262,13 @@ const faultAt = ({ stream, revision, id }: RecordedEvent, fault: string): LogFau
   fault,
 })
 
-const readStreams = async (eventLog: Log, chains: Chains, told: Told): Promise<void> => {
-  for (const stream of (await eventLog.streams('')).filter(isStreamOfOurs).sort())
+const readStreams = async (
+  eventLog: Log,
+  chains: Chains,
+  { told, begun }: { told: Told; begun: Begun },
+): Promise<void> => {
+  const names = begun.size === 0 ? await allStreams(eventLog) : chains.met()
+  for (const stream of names)
     for (let from = chains.lastOf(stream) + 1; !chains.isBroken(stream); ) {
       const { events, unreadable } = await readOpenable(eventLog, stream, { from, max: 1_000 })
       for (const event of events) {
@@ -193,9 +283,16 @@ const readStreams = async (eventLog: Log, chains: Chains, told: Told): Promise<v
     }
 }
 
+const allStreams = async (eventLog: Log): Promise<string[]> =>
+  (await eventLog.streams('')).filter(isStreamOfOurs).sort()
+
 /** Every stream has to end where the engine itself says. One that has grown since is looked at once more. */
-const complete = async (eventLog: Log, chains: Chains, told: Told): Promise<void> => {
-  const streams = (await eventLog.streams('')).filter(isStreamOfOurs).sort()
+const complete = async (
+  eventLog: Log,
+  chains: Chains,
+  { told, names }: { told: Told; names: readonly string[] | null },
+): Promise<void> => {
+  const streams = names ?? (await allStreams(eventLog))
   for (let n = 0; n < streams.length; n += askedAtOnce) {
     const faults = await Promise.all(
       streams.slice(n, n + askedAtOnce).map((one) => endFault(eventLog, chains, one)),

@@ -1,0 +1,161 @@
+import { pino } from 'pino'
+import { afterEach, describe, expect, test } from 'vitest'
+import { appendNext } from '../../../src/event-log/append-next.ts'
+import { eventIdOf } from '../../../src/event-log/event-id.ts'
+import { decodeEvent, encodeEvent } from '../../../src/event-log/stored-event.ts'
+import { verifyLog } from '../../../src/event-log/verify/verify-log.ts'
+import type { LogVerified } from '../../../src/events/operator.ts'
+import { operatorStream } from '../../../src/events/streams.ts'
+import { verifyLogOnward } from '../../../src/jobs/verify-log.ts'
+import { changeEvent } from '../../support/segments.ts'
+import { type LogKind, openTreeScene, type TreeScene } from '../tree/tree-scene.ts'
+
+/** The daily run: it reads on from what was verified before, and believes nobody that something was. */
+
+const logger = pino({ level: 'silent' })
+const prices = 'pricebook'
+
+let scene: TreeScene
+afterEach(() => scene.close())
+
+const opened = async (kind: LogKind): Promise<void> => {
+  scene = await openTreeScene(kind)
+  await scene.write(300, prices)
+  await scene.write(100)
+  await scene.checkpoints().make()
+}
+
+const run = async (keyDir?: string): Promise<LogVerified & { returned: number }> => {
+  const { eventLog, store } = scene
+  const parts = { eventLog, treeStore: store, checkpoints: scene.checkpoints(keyDir) }
+  const returned = await verifyLogOnward(parts, logger)
+  return { ...(await newest()), returned }
+}
+
+const newest = async (): Promise<LogVerified> => {
+  const page = await scene.eventLog.read(operatorStream, { direction: 'backwards', max: 20 })
+  const found = page.map(decodeEvent).find(({ type }) => type === 'LogVerified')
+  if (found?.type !== 'LogVerified') throw new Error('nothing was verified')
+  return found.data
+}
+
+/** As anyone with access to the database can. */
+const record = (data: LogVerified): Promise<unknown> =>
+  appendNext(scene.eventLog, operatorStream, [
+    encodeEvent(
+      { type: 'LogVerified', data },
+      { id: eventIdOf(operatorStream, 'forged', 0), actor: 'system', effectiveAt: new Date().toISOString() },
+    ),
+  ])
+
+describe.each<LogKind>(['memory', 'postgres', 'eventstoredb'])('in %s', (kind) => {
+  test('the first run reads the whole log, the next what came since the last checkpoint it passed', async () => {
+    await opened(kind)
+    const first = await run()
+    expect(first).toMatchObject({ after: 0, events: 403, streams: 3, checkpoints: 1, returned: 0 })
+    expect(first.through?.size).toBe(402)
+    await scene.write(5)
+    await scene.write(7, prices)
+    const { size } = await scene.checkpoints().make()
+    const second = await run()
+    // Its own event of before, the twelve, and the two checkpoints, the first of which is behind the leaves it covers.
+    expect(second).toMatchObject({ after: 402, events: 15, checkpoints: 1, returned: 0 })
+    expect(second.through?.size).toBe(size)
+    // Without a checkpoint since there is nothing to go on to.
+    expect((await run()).through).toEqual(second.through)
+    expect((await verifyLog(scene)).faults).toEqual([])
+  })
+})
+
+test('a run that has no more time goes on at the last checkpoint it passed, and comes to the end in several runs', async () => {
+  scene = await openTreeScene('postgres')
+  for (let n = 0; n < 3; n++) {
+    await scene.write(4_000, prices)
+    await scene.checkpoints().make()
+  }
+  const first = await verifyLog(scene, { readMaxMs: 0 })
+  expect(first.through?.size).toBeLessThan(9_000)
+  const second = await verifyLog(scene, { since: first.through })
+  expect([first.faults, second.faults, second.after]).toEqual([[], [], first.through?.size])
+  expect(first.events + second.events).toBeGreaterThanOrEqual((await verifyLog(scene)).events)
+})
+
+test('a change after the last verified checkpoint is found, and found again by the next run', async () => {
+  await opened('postgres')
+  const { through } = await run()
+  await scene.write(5, prices)
+  await changeEvent(scene.pool, { stream: prices, revision: 302 }, ({ data }) => ({
+    data: data.replace('reason 4', 'reason 5'),
+  }))
+  for (let n = 0; n < 2; n++) {
+    const found = await run()
+    expect(found).toMatchObject({ after: 402, faults: 1, returned: 1, through })
+    expect(found.named[0]).toContain('pricebook revision 302')
+  }
+})
+
+test('an event that does not go on from the last verified one of its stream is found', async () => {
+  await opened('postgres')
+  await run()
+  await scene.write(2, prices)
+  await changeEvent(scene.pool, { stream: prices, revision: 299 }, ({ metadata }) => ({
+    metadata: metadata.replace(/"digest":".{8}/, '"digest":"AAAAAAAA'),
+  }))
+  const { named } = await run()
+  expect(named).toEqual([expect.stringContaining('pricebook revision 300')])
+})
+
+describe('the whole log is read again', () => {
+  /** What was verified before, as the newest event says, with something changed. */
+  const claimed = async (change: (through: NonNullable<LogVerified['through']>) => void) => {
+    await opened('memory')
+    await run()
+    const { through, ...data } = await newest()
+    if (through === null) throw new Error('nothing was verified')
+    change(through)
+    await record({ ...data, through })
+    return run()
+  }
+
+  test('where anyone else than a holder of the signing key says that it was verified', async () => {
+    await opened('memory')
+    await scene.write(50)
+    const { size, root, origin } = await scene.checkpoints().make()
+    await run()
+    const { through, ...data } = await newest()
+    if (through === null) throw new Error('nothing was verified')
+    // The signature is of another size.
+    await scene.write(9)
+    const later = await scene.checkpoints().make()
+    await record({ ...data, through: { ...through, size: later.size, root: later.root } })
+    expect([size, root, origin]).toEqual([through.size, through.root, through.origin])
+    expect((await run()).after).toBe(0)
+  })
+
+  test.each([
+    ['size', 1],
+    ['root', '47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='],
+    ['origin', 'enrichment-ledger/another'],
+    ['signature', 'A'.repeat(86)],
+  ])('where its %s is another', async (member, value) => {
+    expect((await claimed((through) => Object.assign(through, { [member]: value }))).after).toBe(0)
+  })
+
+  test('where the stored tree does not give the root that was signed', async () => {
+    await opened('postgres')
+    await run()
+    await scene.pool.query(
+      `update log_tree_tiles set hashes = overlay(hashes placing '\\x00000000'::bytea from 1) where level = 0 and index = 1`,
+    )
+    const { after, faults } = await run()
+    expect(after).toBe(0)
+    expect(faults).toBeGreaterThan(0)
+  })
+
+  test('where the stored tree is gone', async () => {
+    await opened('postgres')
+    expect((await run()).through).not.toBeNull()
+    await scene.pool.query('delete from log_tree_tiles')
+    expect((await run()).after).toBe(0)
+  })
+})
