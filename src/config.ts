@@ -1,6 +1,7 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
 import { isCidr, isProxyBlock, isServer } from './config/addresses.ts'
+import { credentialsEncoded, credentialsRule } from './config/credentials.ts'
 import { claimName, providerIssuer, publicOrigin } from './config/sign-in.ts'
 
 /**
@@ -92,10 +93,12 @@ const variables = z.object({
   DATABASE_URL: z
     .string()
     .regex(/^postgres(ql)?:\/\//, 'a URL such as postgres://user:password@host:5432/database')
+    .refine(credentialsEncoded, credentialsRule)
     .optional(),
   DATABASE_MIGRATION_URL: z
     .string()
     .regex(/^postgres(ql)?:\/\//, 'a URL such as postgres://owner:password@host:5432/database')
+    .refine(credentialsEncoded, credentialsRule)
     .optional(),
   EVENT_LOG_URL: z
     .string()
@@ -103,12 +106,13 @@ const variables = z.object({
       /^(esdb|kurrentdb)(\+discover)?:\/\//,
       'a connection string such as esdb://user:password@host:2113?tls=true',
     )
+    .refine(credentialsEncoded, credentialsRule)
     .optional(),
   EVENT_LOG_PREFIX: z.string().regex(eventLogPrefix, eventLogPrefixRule).optional(),
   // Of the command line alone: "event-log copy" and "event-log prepare".
-  EVENT_LOG_FROM: z.string().optional(),
-  EVENT_LOG_TO: z.string().optional(),
-  EVENT_LOG_ADMIN_URL: z.string().optional(),
+  EVENT_LOG_FROM: z.string().refine(credentialsEncoded, credentialsRule).optional(),
+  EVENT_LOG_TO: z.string().refine(credentialsEncoded, credentialsRule).optional(),
+  EVENT_LOG_ADMIN_URL: z.string().refine(credentialsEncoded, credentialsRule).optional(),
   EVENT_LOG_USER_PASSWORD: z.string().min(12, 'at least 12 characters').max(200).optional(),
   // Of the command line alone: who acts.
   OPERATOR_TOKEN: z.string().max(200).optional(),
@@ -116,6 +120,7 @@ const variables = z.object({
   TWO_PERSON: z.enum(['on', 'off']).optional(),
   REDIS_URL: z
     .string()
+    .refine(credentialsEncoded, credentialsRule)
     .refine(
       (text) => /^rediss?:\/\//.test(text) && URL.canParse(text),
       'a URL such as redis://user:password@host:6379/0',

@@ -72,3 +72,34 @@ test.each([
 ])('DASHBOARD_URL %s stops the start', (text) => {
   expect(() => parseConfig({ DASHBOARD_URL: text })).toThrow('DASHBOARD_URL: where people open the dashboard')
 })
+
+describe('a password in a URL', () => {
+  const urls = {
+    DATABASE_URL: (password: string) => `postgres://service:${password}@db.example:5432/enrichment`,
+    DATABASE_MIGRATION_URL: (password: string) => `postgres://owner:${password}@db.example:5432/enrichment`,
+    REDIS_URL: (password: string) => `redis://:${password}@redis.example:6379`,
+    EVENT_LOG_URL: (password: string) => `esdb://service:${password}@log.example:2113?tls=true`,
+    EVENT_LOG_ADMIN_URL: (password: string) => `esdb://admin:${password}@log.example:2113?tls=true`,
+    EVENT_LOG_FROM: (password: string) => `esdb://admin:${password}@log.example:2113?tls=true`,
+    EVENT_LOG_TO: (password: string) => `postgres://owner:${password}@db.example/enrichment`,
+  }
+
+  test.each(Object.entries(urls))(
+    'of %s is refused where it has to be encoded, and is not shown',
+    (name, url) => {
+      for (const character of ['/', '@', '#', '?', '%', ' ', '[']) {
+        let message = ''
+        try {
+          parseConfig({ [name]: url(`left${character}right`) })
+        } catch (error) {
+          message = String(error)
+        }
+        expect([character, message]).toEqual([character, expect.stringContaining(`${name}: `)])
+        expect(message).toContain('%2F')
+        expect(message).not.toMatch(/left|right/)
+      }
+      expect(parseConfig({ [name]: url(encodeURIComponent('left/@#?%right')) })).toMatchObject({})
+      expect(parseConfig({ [name]: url('0123abc') })).toMatchObject({})
+    },
+  )
+})
