@@ -7,6 +7,7 @@ import { EventStoreDBClient, jsonEvent } from '@eventstore/db-client'
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { parseConfig } from '../../src/config.ts'
+import { checkUrl } from '../../src/event-log/eventstoredb/client.ts'
 import { prepareEventStoreDb } from '../../src/event-log/eventstoredb/prepare.ts'
 import { openFoundation } from '../../src/foundation/foundation.ts'
 import { pinnedCertificate } from '../egress/pinned-certificate.ts'
@@ -155,6 +156,14 @@ describe('a start on an event store that cannot be used', () => {
       /^EVENT_LOG_URL: the event store's connection string/,
     )
     expect(await startOn('esdb://127.0.0.1?colour=red')).toMatch(/option this service does not know: colour$/)
+  })
+
+  test('that is to be discovered at several hosts, of which the client would only ever ask the first', async () => {
+    const several = 'esdb+discover://admin:secret@a.example:2113,b.example:2113?tls=true'
+    expect(() => checkUrl(several)).toThrow('leave out +discover, as in esdb://user:password@a:2113,b:2113')
+    expect(() => checkUrl(several)).not.toThrow(/secret|a\.example/)
+    checkUrl('esdb+discover://admin:secret@all.example:2113?tls=true')
+    checkUrl('esdb://admin:secret@a.example:2113,b.example:2113?tls=true')
   })
 
   test('is forgotten: the right one is the first the installation remembers', async () => {

@@ -77,6 +77,10 @@ export const redactedUrl = (url: string): string => url.trim().replace(/^([^:/]*
 
 /** Throws an Error that names what is wrong with a connection string, and never a secret in it. */
 export const checkUrl = (url: string): void => {
+  if (/^[^:/]*\+discover:\/\/[^?]*,/.test(url))
+    throw new Error(
+      "the event store's connection string has +discover and several hosts, of which only the first would ever be asked: leave out +discover, as in esdb://user:password@a:2113,b:2113?tls=true",
+    )
   const options = url.includes('?') ? url.slice(url.indexOf('?') + 1) : ''
   for (const option of options === '' ? [] : options.split('&')) {
     const [name = '', value = ''] = option.split('=', 2)
