@@ -1,5 +1,5 @@
 /** From the first start to a plotted call, by what the terminal says and nothing else. */
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
@@ -8,7 +8,7 @@ import { openChromium } from './chromium/browser.ts'
 import { pasted } from './chromium/installation.ts'
 import { signInFirst } from './chromium/people.ts'
 
-test('who types what the first start prints sees the call plotted', async () => {
+test('who types what the first start prints, with the password that demo.json keeps, sees the call plotted', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'first-start-'))
   const service = await startService({ DATA_DIR: dataDir })
   const chromium = await openChromium(service.dashboardUrl)
@@ -18,7 +18,8 @@ test('who types what the first start prints sees the call plotted', async () => 
     const window = await chromium.open({ scheme: 'light', width: 1280 })
     const { page } = window
     const name = await said(/^Login +user (\S+), password \S+/m)
-    const password = await said(/^Login +user \S+, password (\S+)/m)
+    const demo = await readFile(await said(/^Login +user \S+, password in (\S+);/m), 'utf8')
+    const { dashboard_password: password } = JSON.parse(demo) as { dashboard_password: string }
     await signInFirst(window, { name, password }, await said(/^What it cost, plotted: (\S+)$/m))
     // The call is folded within a second of its answer.
     await eventually(async () => {
