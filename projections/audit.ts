@@ -112,6 +112,17 @@ export const auditPage = (
   }
 }
 
+/** Events of these types about a user, the newest first. */
+export const accountChanges = (
+  user: string,
+  { types, since, max }: { types: readonly string[]; since: string; max: number },
+): Query<AuditRow> => ({
+  text: `select position::text, at, actor, type, stream, about from audit_entries
+          where about @> array[$1::text] and type = any ($2::text[]) and at >= $3
+          order by audit_entries.position desc limit $4`,
+  values: [user, types, since, max],
+})
+
 /** When each of these users last signed in; null: never, as far as the event log knows. One look at an index for each. */
 export const lastSignIns = (
   names: readonly string[],

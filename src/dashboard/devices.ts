@@ -11,13 +11,17 @@ export type Device = {
   readonly id: string
   /** The second factor that was last proved on it. A device that knew only the password does not count as the owner's for codes. */
   readonly factorId: string | null
+  /** Its person knows what changed about the account up to then; null: never, or an earlier release did not note it. */
+  readonly seenAtMs: number | null
 }
 
 export type Devices = {
   /** Null: no one has signed in to this account on it. `sealed` is the cookie's text. */
   open(sealed: string | null | undefined, user: string): Device | null
-  /** After a complete sign-in. */
-  keep(reply: FastifyReply, user: string, device: Device): void
+  /** After a complete sign-in, at that time. */
+  keep(reply: FastifyReply, user: string, device: Omit<Device, 'seenAtMs'>): void
+  /** The person changed the account on it just now. */
+  seen(request: FastifyRequest, reply: FastifyReply, user: string, proved?: Pick<Device, 'factorId'>): void
 }
 
 export const deviceCookie = 'dashboard_device'
@@ -30,19 +34,29 @@ const cookieOptions = {
   maxAge: 400 * 24 * 60 * 60,
 } as const
 
-export const newDevice = (): Device => ({ id: randomUUID(), factorId: null })
+export const newDevice = (): Device => ({ id: randomUUID(), factorId: null, seenAtMs: null })
 
 export const sealedDeviceOf = ({ cookies }: FastifyRequest): string | undefined => cookies[deviceCookie]
 
-export const createDevices = (sealer: Sealer): Devices => ({
-  open: (sealed, user) => {
+export const createDevices = (sealer: Sealer): Devices => {
+  const open: Devices['open'] = (sealed, user) => {
     const text = typeof sealed === 'string' ? sealer.open(sealed, user) : null
     if (text === null) return null
-    const [id = '', factorId = null] = text.split('/')
-    return { id, factorId }
-  },
-  keep: (reply, user, { id, factorId }) => {
-    const text = factorId === null ? id : `${id}/${factorId}`
+    const [id = '', factorId = '', seenAt] = text.split('/')
+    return {
+      id,
+      factorId: factorId === '' ? null : factorId,
+      seenAtMs: seenAt === undefined ? null : Number(seenAt),
+    }
+  }
+  const keep: Devices['keep'] = (reply, user, { id, factorId }) => {
+    const text = [id, factorId ?? '', Date.now()].join('/')
     reply.setCookie(deviceCookie, sealer.seal(text, user), cookieOptions)
-  },
-})
+  }
+  return {
+    open,
+    keep,
+    seen: (request, reply, user, proved) =>
+      keep(reply, user, { ...(open(sealedDeviceOf(request), user) ?? newDevice()), ...proved }),
+  }
+}

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { accountNotices } from '../administration/account-notices.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { checkSecondFactor } from '../administration/second-factors.ts'
 import { passwordMark } from '../administration/users.ts'
@@ -98,11 +99,12 @@ export const codeRefusal = ({ kind, retryAfterSeconds }: Exclude<CodeOutcome, { 
  * Where password, user or factor are others by now, there is no session, and the person begins anew.
  */
 export const beginSession = async (
-  { signIns, users, devices, logger }: Dashboard,
+  context: Dashboard,
   request: FastifyRequest,
   reply: FastifyReply,
   { user, mark, factorId, knownDevice, device, next, way }: Entering & { readonly factorId: string | null },
 ): Promise<FastifyReply> => {
+  const { signIns, users, devices, logger } = context
   const address = callerAddress(request)
   await signIns.signedIn({ user, address, knownDevice, way })
   await request.session.regenerate()
@@ -121,7 +123,25 @@ export const beginSession = async (
   }
   devices.keep(reply, user, { id: device.id, factorId })
   logger.info({ user, address, way }, 'dashboard: signed in')
-  return reply.redirect(next, 303)
+  const to = await noticesFirst(context, { user, sinceMs: device.seenAtMs, next })
+  return reply.redirect(to, 303)
+}
+
+/** Where the account's security changed since the person signed in on this device, the page that says so comes first. */
+const noticesFirst = async (
+  { foundation, logger }: Dashboard,
+  { user, sinceMs, next }: { user: string; sinceMs: number | null; next: string },
+): Promise<string> => {
+  if (sinceMs === null) return next
+  try {
+    const notices = await accountNotices(foundation, { user, sinceMs, max: 1 })
+    if (notices.length === 0) return next
+    return `/me?${new URLSearchParams({ since: String(sinceMs), ...(next === '/' ? {} : { next }) }).toString()}`
+  } catch (error) {
+    // The page behind the name lists them whenever it is opened.
+    logger.error({ err: error, user }, 'dashboard: whether the account changed could not be looked up')
+    return next
+  }
 }
 
 /** Back to the password, and from there to the page that was asked for. */

@@ -20,7 +20,11 @@ const half = z.object({
   mark: z.string(),
   next: z.string(),
   knownDevice: z.boolean(),
-  device: z.object({ id: z.string(), factorId: z.string().nullable() }),
+  device: z.object({
+    id: z.string(),
+    factorId: z.string().nullable(),
+    seenAtMs: z.number().nullable(),
+  }),
   way: z.enum(['password', 'identity_provider']),
 })
 type Half = z.infer<typeof half>

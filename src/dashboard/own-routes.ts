@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { accountNotices } from '../administration/account-notices.ts'
 import { checkPassword } from '../administration/chosen-password.ts'
 import { InputFault } from '../administration/input.ts'
 import { provedOperator } from '../administration/operator.ts'
@@ -15,6 +16,12 @@ import { ownPage } from './pages/own.ts'
 import { guessableNames } from './queries.ts'
 import { endOtherSessions, sessionCookie, sessionsOf } from './session.ts'
 
+const noticesShownMs = 90 * 24 * 60 * 60 * 1_000
+const noticesShownMax = 20
+
+/** Milliseconds in an address; null: none, or no time. */
+const timeOf = (text: string): number | null => (/^\d{13}$/.test(text) ? Number(text) : null)
+
 /** One's own: role, password, sign-ins. */
 export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
   const { pool } = context.foundation
@@ -30,6 +37,12 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
       next: nextOf(formOf(request.method === 'GET' ? request.query : request.body).text('next')),
       secondFactor: (await context.users.secondFactor(viewer.user)) !== null,
       sessions: await sessionsOf(pool, viewer.user, request.session.sessionId),
+      notices: await accountNotices(context.foundation, {
+        user: viewer.user,
+        sinceMs: Date.now() - noticesShownMs,
+        max: noticesShownMax,
+      }),
+      sinceMs: request.method === 'GET' ? timeOf(formOf(request.query).text('since')) : null,
       fault,
     })
 
@@ -45,6 +58,7 @@ export const ownRoutes = (pages: FastifyInstance, context: Dashboard): void => {
     if ('fault' in outcome) return sendPage(reply.code(422), await shown(request, viewer, outcome.fault))
     // Every session of the old password has ended, this one too.
     await request.session.destroy()
+    context.devices.seen(request, reply, viewer.user)
     const next = nextOf(formOf(request.body).text('next'))
     return reply.clearCookie(sessionCookie, { path: '/' }).redirect(withNext('/login', next), 303)
   })

@@ -6,7 +6,6 @@ import { removeSecondFactor, renewRecoveryCodes, setSecondFactor } from '../admi
 import { freshTotpSecret, totpAddress } from '../administration/totp.ts'
 import { recoveryCodesCount } from '../events/second-factors.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import { newDevice, sealedDeviceOf } from './devices.ts'
 import { checkCode, codeRefusal } from './entering.ts'
 import { type Form, formOf } from './form.ts'
 import { checkPresentPassword } from './own-routes.ts'
@@ -41,8 +40,7 @@ export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): 
     })
     if ('done' in outcome) {
       const { codes, factorId } = outcome.done
-      const device = devices.open(sealedDeviceOf(request), viewer.user) ?? newDevice()
-      devices.keep(reply, viewer.user, { ...device, factorId })
+      devices.seen(request, reply, viewer.user, { factorId })
       return sendPage(reply, recoveryCodesPage({ viewer, codes }))
     }
     reply.code(422)
@@ -61,7 +59,10 @@ export const secondFactorRoutes = (pages: FastifyInstance, context: Dashboard): 
         await checkBoth(context, request, user, typed)
         return change(user)
       })
-      if ('done' in outcome) return outcome
+      if ('done' in outcome) {
+        devices.seen(request, reply, user)
+        return outcome
+      }
       const factor = await users.secondFactor(user)
       if (factor === null) return { sent: reply.redirect(path, 303) }
       return { sent: sendFactor(request, reply.code(422), factor, { ...outcome.fault, form }) }

@@ -1,10 +1,13 @@
 /** What a person sees and changes of themselves: role, password, sign-ins. */
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { createOrganization } from '../../src/administration/organizations.ts'
+import { changePassword } from '../../src/administration/user-changes.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
 import {
   type Browser,
   type DashboardHost,
+  openBrowser,
   openDashboardHost,
   signedIn,
   userWhoChose,
@@ -13,6 +16,7 @@ import {
 let room: DashboardHost
 let ada: Browser
 let password = ''
+const actor = 'cli:setup'
 
 beforeAll(async () => {
   room = await openDashboardHost()
@@ -70,4 +74,47 @@ test('a new password ends every session, is an event, and is the one that opens'
   expect(events.map(({ metadata }) => metadata.actor)).toEqual(['user:ada'])
   ada = await signedIn(room, { name: 'ada', password: chosen })
   expect((await ada.get('/me')).statusCode).toBe(200)
+})
+
+describe('what changed about an account', () => {
+  const lastPassword = 'seven unrelated things on a shelf'
+
+  test('comes first at the next sign-in on a device that does not know it, and then leads on', async () => {
+    const grace = await userWhoChose(room, { name: 'grace', role: 'viewer', organizationId: null, actor })
+    const [here, elsewhere] = [openBrowser(room.host), openBrowser(room.host)]
+    expect((await here.submit('/login', grace)).headers.location).toBe('/')
+    await here.submit('/', {}, '/logout')
+    expect((await elsewhere.submit('/login', grace)).headers.location).toBe('/')
+    const changed = { present: grace.password, new: lastPassword, again: lastPassword }
+    expect((await elsewhere.submit('/me', changed, '/me/password')).statusCode).toBe(303)
+    await room.caughtUp()
+    const renewed = { ...grace, password: lastPassword, next: '/operations' }
+    // The device on which it was done knows.
+    expect((await elsewhere.submit('/login', renewed)).headers.location).toBe('/operations')
+    const { location } = (await here.submit('/login', renewed)).headers
+    expect(location).toMatch(/^\/me\?since=\d{13}&next=%2Foperations$/)
+    const { body } = await here.get(String(location))
+    const notice = /<section class="notice"[\s\S]*?<\/section>/.exec(body)?.[0] ?? ''
+    expect(notice).toContain('Since you last signed in on this device')
+    expect(notice).toContain('The password was changed.')
+    expect(notice).toContain('A sign-in on a new device.')
+    expect(notice).toContain('href="/operations"')
+    await here.submit('/', {}, '/logout')
+    expect((await here.submit('/login', renewed)).headers.location).toBe('/operations')
+    expect((await here.get('/me')).body).toContain('The password was changed.')
+  })
+
+  test('names no operator', async () => {
+    const { organizationId } = await createOrganization(room.foundation, {
+      ...{ name: 'Ours', overdraftLimit: 0n, actor },
+    })
+    const pia = await userWhoChose(room, { name: 'pia', role: 'partner', organizationId, actor })
+    await userWhoChose(room, { name: 'olga.operator', role: 'admin', organizationId: null, actor })
+    await changePassword(room.foundation, { name: 'pia', chosen: lastPassword, actor: 'user:olga.operator' })
+    await room.caughtUp()
+    const browser = await signedIn(room, { ...pia, password: lastPassword })
+    const { body } = await browser.get('/me')
+    expect(body).toContain('The password was changed by an operator.')
+    expect(body).not.toContain('olga')
+  })
 })

@@ -1,4 +1,5 @@
-import { instant } from '../format.ts'
+import type { AccountNotice } from '../../administration/account-notices.ts'
+import { instant, utc } from '../format.ts'
 import { type Html, html } from '../html.ts'
 import type { sessionsOf } from '../session.ts'
 import {
@@ -20,6 +21,8 @@ export const ownPage = ({
   next,
   secondFactor,
   sessions,
+  notices,
+  sinceMs,
   fault,
 }: {
   readonly viewer: Viewer
@@ -31,6 +34,10 @@ export const ownPage = ({
   readonly next: string
   readonly secondFactor: boolean
   readonly sessions: Awaited<ReturnType<typeof sessionsOf>>
+  /** What changed about the account's security lately, the newest first. */
+  readonly notices: readonly AccountNotice[]
+  /** When the person last signed in on this device, where something changed since; null: nothing to point at. */
+  readonly sinceMs: number | null
   readonly fault: FormFault | null
 }): Html =>
   layout({
@@ -45,6 +52,7 @@ ${figures([
     html`${secondFactor ? 'set up' : 'none'} · <a href="/me/second-factor">${secondFactor ? 'Change it' : 'Set it up'}</a>`,
   ],
 ])}
+${sinceMs !== null && changesNotice(notices, sinceMs, next)}
 <section class="narrow" aria-labelledby="password">
 <h2 id="password">${given ? 'Choose your password' : 'New password'}</h2>
 ${
@@ -61,6 +69,21 @@ ${passwordField('new', 'New password, 15 characters at least', 'new-password', f
 ${passwordField('again', 'New password once more', 'new-password', fault)}
 <p class="actions"><button type="submit">Change it</button></p>
 </form>
+</section>
+<section aria-labelledby="security">
+<h2 id="security">Security</h2>
+${
+  notices.length === 0
+    ? html`<p class="empty">Nothing changed in the last 90 days.</p>`
+    : table({
+        caption: 'What changed in the last 90 days, newest first',
+        rows: notices,
+        columns: [
+          { head: 'Time (UTC)', cell: ({ at }) => instant(at) },
+          { head: 'What', cell: ({ says }) => says },
+        ],
+      })
+}
 </section>
 <section aria-labelledby="sessions">
 <h2 id="sessions">Signed in</h2>
@@ -84,3 +107,14 @@ ${
 const passwordField = (name: string, label: string, autocomplete: string, fault: FormFault | null): Html =>
   html`<p><label for="${name}">${label}</label>
 <input id="${name}" name="${name}" type="password" required maxlength="1024" autocomplete="${autocomplete}"${described(name, fault)}></p>`
+
+const changesNotice = (notices: readonly AccountNotice[], sinceMs: number, next: string): Html => {
+  const since = notices.filter(({ at }) => at.getTime() >= sinceMs)
+  return html`<section class="notice" role="status" aria-labelledby="changes">
+<h2 id="changes">Since you last signed in on this device</h2>
+<p>Your account changed after ${utc(new Date(sinceMs))}:</p>
+<ul>${since.map(({ at, says }) => html`<li>${instant(at)} ${says}</li>`)}</ul>
+<p>If you did not do this, change your password and end the other sign-ins, and tell an administrator.</p>
+<p class="actions"><a class="button" href="${next}">Continue</a></p>
+</section>`
+}
