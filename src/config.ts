@@ -88,6 +88,7 @@ const variables = z.object({
     { min: 5, max: 720 },
     'whole minutes from 5 to 720, which is as long as a sign-in lasts',
   ).default(60),
+  DASHBOARD_SECOND_FACTOR: z.enum(['optional', 'admins', 'all']).default('optional'),
   DATA_DIR: z.string().min(1).default('.data'),
   KEY_DIR: z.string().min(1).optional(),
   DATABASE_URL: z

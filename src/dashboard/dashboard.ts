@@ -44,6 +44,7 @@ const lateAfterDefaultMs = 10_000
 type DashboardOptions = {
   readonly insecureCookies?: boolean
   readonly twoPerson: boolean
+  readonly requiredFactor?: Dashboard['requiredFactor']
   readonly apiUrl?: string | null
   readonly outside: Dashboard['outside']
   /** Where pixel hits are counted; undefined: in the database. */
@@ -71,6 +72,7 @@ export const dashboard =
     {
       insecureCookies = false,
       twoPerson,
+      requiredFactor = 'optional',
       apiUrl = null,
       publicUrl = null,
       provider = null,
@@ -96,6 +98,7 @@ export const dashboard =
       foundation,
       logger,
       twoPerson,
+      requiredFactor,
       apiUrl,
       outside,
       pixel,

@@ -10,6 +10,7 @@ import { RoleForbids } from './gate.ts'
 import { PasswordNotChosen } from './given-password.ts'
 import { FormSentBefore } from './once.ts'
 import { PageMissing } from './page.ts'
+import { SecondFactorNotSet } from './required-factor.ts'
 
 type ShownFault = { readonly status: number; readonly title: string; readonly advice: string }
 
@@ -21,6 +22,13 @@ const forbiddenShown = (error: Error): ShownFault | null => {
       title: 'Choose a password first',
       advice:
         'Your password was made for you. Nothing was done. Open the page behind your name and choose one of your own; everything else opens then.',
+    }
+  if (error instanceof SecondFactorNotSet)
+    return {
+      status: 403,
+      title: 'Set up a second factor first',
+      advice:
+        'Your role requires a second factor. Nothing was changed. Open the page behind your name and set one up; everything else opens then.',
     }
   if (error instanceof RoleForbids) return { status: 403, title: 'Not for you', advice: error.message }
   if (error instanceof ConnectionInsecure)

@@ -5,6 +5,7 @@ import { actionAt } from './access.ts'
 import { chooseFirst, withNext } from './given-password.ts'
 import { nextOf } from './next.ts'
 import { type Dashboard, type OrganizationParams, PageMissing } from './page.ts'
+import { setUpFirst } from './required-factor.ts'
 
 /**
  * Who may open a page and send a form: asked anew at every request, of the event log. A user who was disabled has no session
@@ -40,10 +41,10 @@ const isOwn = (asked: string, own: string): boolean =>
 
 /** For `onRequest` of everything that needs a person. Throws `RoleForbids`, and `PageMissing` for what is another partner's. */
 export const gate =
-  ({ users }: Dashboard) =>
+  (context: Dashboard) =>
   async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply | undefined> => {
     const { user } = request.session
-    const standing = user === undefined ? null : await users.standing(user)
+    const standing = user === undefined ? null : await context.users.standing(user)
     if (standing?.kind !== 'acts') {
       if (user !== undefined) await request.session.destroy()
       return reply.redirect(withNext('/login', nextOf(request.url)), 303)
@@ -51,6 +52,8 @@ export const gate =
     request.standing = standing
     const led = chooseFirst(standing, request, reply)
     if (led !== undefined) return led
+    const ledToFactor = await setUpFirst(context, standing, request, reply)
+    if (ledToFactor !== undefined) return ledToFactor
     const { role, organizationId: own } = standing
     const path = request.routeOptions.url ?? ''
     if (own !== null) {

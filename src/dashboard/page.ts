@@ -20,6 +20,7 @@ import { takeForm } from './once.ts'
 import type { FormFault, Viewer } from './pages/layout.ts'
 import type { Positions } from './positions.ts'
 import { type AccountRow, accountOf, type KeyRow, keyOf, rowsOf } from './queries.ts'
+import type { RequiredFactor } from './required-factor.ts'
 import { formOwner } from './session.ts'
 import type { CodeAttempts, SignIn } from './sign-in.ts'
 import type { Asker, Works } from './works.ts'
@@ -35,6 +36,8 @@ export type Dashboard = {
   readonly halfSignedIn: HalfSignedIn
   readonly signIns: SignInEvents
   readonly users: UserDirectory
+  /** Who has to set up a second factor before anything else opens. */
+  readonly requiredFactor: RequiredFactor
   /** What one person proposes another one approves. */
   readonly twoPerson: boolean
   /** Where this service answers calls, for lines to copy; null where another one does. */

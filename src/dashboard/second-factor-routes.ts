@@ -12,6 +12,7 @@ import { checkPresentPassword } from './own-routes.ts'
 import { attemptOnce, type Dashboard, sendPage, viewerOf } from './page.ts'
 import type { FormFault } from './pages/layout.ts'
 import { factorPage, recoveryCodesPage, setUpPage } from './pages/second-factor.ts'
+import { factorIsRequired } from './required-factor.ts'
 import { endOtherSessions } from './session.ts'
 
 /** One's own second factor. Each form asks for the password: a session that was left open is not enough. */
@@ -99,6 +100,7 @@ const sendSetUp = (
     reply,
     setUpPage({
       ...{ viewer, secret, fault },
+      required: factorIsRequired(context.requiredFactor, viewer.role) && request.session.byProvider !== true,
       address: totpAddress({ secret, user: viewer.user }),
       sealed: sealerOf(context).seal(secret, contextOf(request)),
     }),

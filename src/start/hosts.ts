@@ -72,6 +72,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         provider: providerOf(config),
         dataSources: createDataSources(foundation, { config, logger }),
         idleMinutes: config.DASHBOARD_IDLE_MINUTES,
+        requiredFactor: config.DASHBOARD_SECOND_FACTOR,
         examine: () => examine(process.env),
       }),
     )

@@ -133,7 +133,7 @@ export const openDashboardHost = async ({
     dashboard(foundation, logger, {
       ...{ insecureCookies, twoPerson: twoPersonOf(config), outside, provider },
       dataSources: createDataSources(foundation, { config, logger }),
-      ...{ examine, lateAfterMs, apiUrl },
+      ...{ examine, lateAfterMs, apiUrl, requiredFactor: config.DASHBOARD_SECOND_FACTOR },
     }),
   )
   await host.ready()

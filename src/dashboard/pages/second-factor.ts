@@ -27,6 +27,7 @@ export const setUpPage = ({
   secret,
   address,
   sealed,
+  required,
   fault,
 }: {
   readonly viewer: Viewer
@@ -35,6 +36,8 @@ export const setUpPage = ({
   readonly address: string
   /** The secret, for the form to carry. */
   readonly sealed: string
+  /** Until there is one, nothing else opens. */
+  readonly required: boolean
   readonly fault: FormFault | null
 }): Html =>
   layout({
@@ -42,6 +45,7 @@ export const setUpPage = ({
     viewer,
     main: html`<p class="eyebrow"><a href="/me">${viewer.user}</a></p>
 <h1>Set up a second factor</h1>
+${required && html`<p class="notice" role="status">Your role requires a second factor. Every other page opens when you have set one up.</p>`}
 <p class="note">Scan the picture with an authenticator app, or type the secret into it. It takes effect when you type a code that the app shows: from then on a sign-in needs your password and a code. Your other sign-ins end.</p>
 <div class="narrow">
 ${picture(address)}
@@ -52,7 +56,7 @@ ${faultNotice(fault)}
 <input type="hidden" name="sealed" value="${sealed}">
 ${password('present', fault)}
 ${code('code', 'Code that the app shows now', fault)}
-<p class="actions"><button type="submit">Set it up</button> <a href="/me">Leave it</a></p>
+<p class="actions"><button type="submit">Set it up</button>${!required && html` <a href="/me">Cancel</a>`}</p>
 </form>
 </div>`,
   })

@@ -1,0 +1,45 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Standing } from '../administration/users.ts'
+import type { UserRole } from '../events/users.ts'
+import type { Dashboard } from './page.ts'
+
+/**
+ * Where the operator requires a second factor (`DASHBOARD_SECOND_FACTOR`), a person without one opens nothing but the form that sets it up.
+ * A sign-in with an identity provider is left to the provider.
+ */
+
+export type RequiredFactor = 'optional' | 'admins' | 'all'
+
+/** A form that was sent before the person set up a second factor. */
+export class SecondFactorNotSet extends Error {
+  override name = 'SecondFactorNotSet'
+}
+
+const setUpPath = '/me/second-factor'
+/** The password comes first, and is changed on the page behind the name. */
+const opened = [
+  ...['GET /me', 'HEAD /me', 'POST /me/password'],
+  ...[`GET ${setUpPath}`, `HEAD ${setUpPath}`, `POST ${setUpPath}`],
+]
+
+export const factorIsRequired = (required: RequiredFactor, role: UserRole): boolean =>
+  required === 'all' || (required === 'admins' && role === 'admin')
+
+/** Undefined: the request may go on. Otherwise it was led to the form. Throws `SecondFactorNotSet` for any other form. */
+export const setUpFirst = async (
+  { requiredFactor, users }: Dashboard,
+  { user, role }: Extract<Standing, { kind: 'acts' }>,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply | undefined> => {
+  const { method, session } = request
+  if (
+    !factorIsRequired(requiredFactor, role) ||
+    session.byProvider === true ||
+    opened.includes(`${method} ${request.routeOptions.url}`) ||
+    (await users.secondFactor(user)) !== null
+  )
+    return undefined
+  if (method !== 'GET' && method !== 'HEAD') throw new SecondFactorNotSet()
+  return reply.redirect(setUpPath, 303)
+}
