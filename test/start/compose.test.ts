@@ -16,7 +16,7 @@ type Service = {
   readonly volumes?: readonly string[]
   readonly networks?: readonly string[] | Readonly<Record<string, unknown>>
   readonly network_mode?: string
-  readonly ports?: readonly string[]
+  readonly ports?: readonly (string | { readonly published: string; readonly host_ip: string })[]
   readonly profiles?: readonly string[]
   readonly cap_drop?: readonly string[]
   readonly cap_add?: readonly string[]
@@ -237,7 +237,7 @@ describe('every container', () => {
   test('the image holds what the service reads, and starts what npm start starts', () => {
     const dockerfile = service('migrate').build?.dockerfile_inline ?? ''
     for (const folder of ['migrations', 'projections', 'src'])
-      expect(dockerfile).toContain(`COPY ${folder} ${folder}\n`)
+      expect(dockerfile).toContain(`COPY --chmod=755 ${folder} ${folder}\n`)
     const command: string[] = JSON.parse(/^CMD (.*)$/m.exec(dockerfile)?.[1] ?? '[]')
     expect(`exec ${command.join(' ')}`).toBe(JSON.parse(read('package.json')).scripts.start)
   })
@@ -277,13 +277,18 @@ describe('networks', () => {
     })
   })
 
-  test('only Caddy is published to everybody, and only where it is asked for', () => {
-    const published = names.flatMap((name) => (service(name).ports ?? []).map((port) => [name, port]))
-    expect(published.filter(([, port]) => !port?.startsWith('127.0.0.1:'))).toEqual([
-      ['edge', '0.0.0.0:80:80'],
-      ['edge', '0.0.0.0:443:443'],
-    ])
-    expect(service('edge').profiles).toEqual(['edge'])
+  test('everything is published on the loopback address, but Caddy where EDGE_BIND says otherwise', () => {
+    const bound = (variables: Record<string, string>) =>
+      names.flatMap((name) =>
+        (service(name).ports ?? []).map((port) =>
+          typeof port === 'string'
+            ? [name, port.slice(0, port.indexOf(':'))]
+            : [name, filled(port.host_ip, variables)],
+        ),
+      )
+    expect(new Set(bound({}).map(([, address]) => address))).toEqual(new Set(['127.0.0.1']))
+    const elsewhere = bound({ EDGE_BIND: '0.0.0.0' }).filter(([, address]) => address !== '127.0.0.1')
+    expect(new Set(elsewhere.map(([name]) => name))).toEqual(new Set(['edge']))
   })
 
   test('metrics are for a Prometheus that joins, and are published nowhere', () => {
@@ -300,14 +305,14 @@ describe('networks', () => {
     const caddyfile = (variables: Record<string, string>) =>
       filled(compose.configs.caddyfile.content, variables)
     const sites = (variables: Record<string, string>) =>
-      [...caddyfile(variables).matchAll(/^(\S+) \{$/gm)].map(([, site]) => site)
+      [...caddyfile(variables).matchAll(/^http:\/\/:\d+, (\S+) \{$/gm)].map(([, site]) => site)
     expect(sites({})).toEqual(['api.localhost', 'dashboard.localhost'])
     expect(sites({ API_HOSTNAME: 'api.example.com', DASHBOARD_HOSTNAME: 'staff.example.com' })).toEqual([
       'api.example.com',
       'staff.example.com',
     ])
     expect(caddyfile({})).toMatch(
-      /api\.localhost \{.*dynamic a api 3000.*dashboard\.localhost \{.*dashboard:3001/s,
+      /api\.localhost \{.*dynamic a api 3000.*dashboard\.localhost \{.*dynamic a dashboard 3001/s,
     )
     // By the hash of the key, over the processes that have the name now.
     expect(caddyfile({})).toMatch(/refresh 1s\s+\}\s+lb_policy header X-Api-Key\s+lb_try_duration 5s/)
@@ -341,7 +346,7 @@ describe('the configuration', () => {
 
   test.each(running)('what %s is given makes sense to it', (name) => {
     const config = parseConfig(environmentOf(name))
-    expect(config.TRUSTED_PROXIES).toEqual(['172.31.250.2'])
+    expect(config.TRUSTED_PROXIES).toEqual(['10.231.250.254'])
     expect(config.INSECURE_COOKIES).toBe('0')
     expect(config.ROLES).toEqual(
       { api: ['api'], dashboard: ['dashboard'], worker: ['projector', 'jobs'] }[name],

@@ -17,8 +17,8 @@ const partners = documents.get('src/guides/partners.md') ?? ''
 const errors = documents.get('src/guides/errors.md') ?? ''
 const readme = documents.get('README.md') ?? ''
 
-/** Variables of a document that something else reads than the configuration: the tests, and Node.js. */
-const readElsewhere = ['TEST_EVENTSTORE_URL', 'NO_COLOR']
+/** Variables of a document that something else reads than the configuration: the tests, Node.js, Docker Compose. */
+const readElsewhere = ['TEST_EVENTSTORE_URL', 'NO_COLOR', 'COMPOSE_PROFILES']
 
 const withoutBlocks = (text: string): string => text.replace(/^```[\s\S]*?^```$/gm, '')
 const blocksOf = (text: string, language: string): string[] =>
