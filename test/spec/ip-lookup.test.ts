@@ -319,14 +319,6 @@ describe('4.2 POST /v1/ip/lookup', () => {
     expect(bare(answer.events)).toEqual(chargedLookup('GB'))
   })
 
-  test('of a member sent twice the last counts, as JSON has it', async () => {
-    const answer = await house.ask(partner, {
-      headers: { 'content-type': 'application/json' },
-      body: `{"ip":"10.0.0.1","ip":"${places.london}"}`,
-    })
-    expect(answer.body.result).toMatchObject({ ip: places.london, success: true })
-  })
-
   test('an ip member inherited from nowhere counts for nothing', async () => {
     expectRefusedCall(
       await house.ask(partner, {
