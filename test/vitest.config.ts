@@ -68,6 +68,7 @@ export default defineConfig({
           exclude: [
             ...ofTheirOwnProcess,
             'test/bench/**',
+            'test/compose/**',
             'test/journey/**',
             'test/**/*.journey.test.ts',
             'test/services/**',

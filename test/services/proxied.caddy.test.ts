@@ -29,8 +29,9 @@ const caddyfile = async (): Promise<string> => {
   )
   const [apiPort, dashboardPort] = [service.apiUrl, service.dashboardUrl].map((url) => new URL(url).port)
   const here = filled
+    .replaceAll(/http:\/\/:\d+, /g, '')
     .replace('dynamic a api 3000 {', `dynamic a localhost ${apiPort} {`)
-    .replace('dashboard:3001', `127.0.0.1:${dashboardPort}`)
+    .replace('dynamic a dashboard 3001 {', `dynamic a localhost ${dashboardPort} {`)
     .replace(
       'admin off',
       `admin off
@@ -42,7 +43,7 @@ const caddyfile = async (): Promise<string> => {
   storage file_system ${directory}/storage`,
     )
   expect(here).toContain(`localhost ${apiPort} {`)
-  expect(here).toContain(`127.0.0.1:${dashboardPort}`)
+  expect(here).toContain(`localhost ${dashboardPort} {`)
   return here
 }
 

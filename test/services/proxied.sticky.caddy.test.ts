@@ -36,6 +36,7 @@ const stop = async (address: string): Promise<void> => {
 const caddyfile = async (): Promise<string> => {
   const { configs } = parse(await readFile(new URL('../../docker-compose.yml', import.meta.url), 'utf8'))
   const here = String(configs.caddyfile.content)
+    .replaceAll(/http:\/\/:\d+, /g, '')
     .replace(/\$\{API_HOSTNAME:-[^}]*\}/, `http://127.0.0.1:${edgePort}`)
     .replace(/\$\{DASHBOARD_HOSTNAME:-[^}]*\}/, `http://127.0.0.1:${await freePort()}`)
     .replace('dynamic a api 3000 {', `dynamic a api.test ${port} {\n            resolvers ${dns.address}`)
