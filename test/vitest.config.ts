@@ -50,6 +50,9 @@ const long = [
 /** These put modules of their own in the place of Node's: nothing else may run in their process, before or after. */
 const ofTheirOwnProcess = ['test/simulation/**/*.test.ts']
 
+/** These replace modules of ours: what another file has loaded before would stay. */
+const withReplacedModules = ['test/webhooks/service.test.ts']
+
 /** Lives here because the top level of the repository holds no tool's configuration it can do without. */
 export default defineConfig({
   root,
@@ -59,6 +62,7 @@ export default defineConfig({
     sequence: { sequencer: longestFirst(root, long) },
     projects: [
       { extends: true, test: { name: 'simulation', pool: 'forks', include: ofTheirOwnProcess } },
+      { extends: true, test: { ...common, name: 'replaced modules', include: withReplacedModules } },
       {
         extends: true,
         test: {
@@ -67,6 +71,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: [
             ...ofTheirOwnProcess,
+            ...withReplacedModules,
             'test/bench/**',
             'test/compose/**',
             'test/journey/**',
