@@ -69,7 +69,7 @@ export const refund = async (
     const account = await ledger.account(organizationId)
     const found = await readCost(eventLog, { ...asked, organizationId, call: recorded })
     const { cost, there, upTo } = found
-    // Whether it is the refund that was asked for, the reservation tells: it was made since that was looked for.
+    // A refund was written since the reservation was looked for. Read the reservation again: it names the refund.
     if (there !== null && reserved === null) continue
     if (there !== null && cost.charge !== null) {
       const { micro: charged, charge_id: chargeId } = cost.charge
@@ -249,6 +249,6 @@ const readCost = async (
   return { cost, settled, there, upTo }
 }
 
-/** The first refund of a call has the key of its settlement, so the event tells by what it says and not by its id. */
+/** The first refund of a call uses the key of its settlement, so its event is recognized by its reference, not by its id. */
 const isRefundUnder = ({ kind, reference: own }: CreditAdjusted, reference: string | undefined): boolean =>
   kind === 'refund' && reference !== undefined && own === reference

@@ -215,7 +215,7 @@ export const resendDelivery = async (
 }
 
 /**
- * Sends a test message now and tells what came back. A webhook that was disabled, and answers, is in
+ * Sends a test message now and returns the result. A disabled webhook that answers is in
  * use again; messages that were given up stay given up until they are sent again.
  */
 export const testWebhook = async (

@@ -5,7 +5,7 @@ import type { FastifyInstance } from 'fastify'
 
 /**
  * The requests of each connection, answered one after the other. HTTP lets a client send many requests without reading an
- * answer. Node.js would begin all of them at once and hold every answer in memory, so a request waits here until the answer
+ * answer. Node.js would start all of them and hold every answer in memory, so a request waits here until the answer
  * before it has been handed to the kernel.
  *
  * What a connection still owes also counts when bytes arrive on it that make no sense: calls that came before are charged, so

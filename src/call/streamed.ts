@@ -3,9 +3,9 @@ import { PassThrough } from 'node:stream'
 
 /** How slowly an answer may be read that is made while it is sent. */
 export type ReaderBounds = {
-  /** A reader that takes nothing for so long is gone. */
+  /** A reader that takes nothing for this long is given up. */
   readonly silenceMaxMs: number
-  /** All the time that a reader may keep the answer waiting. */
+  /** How long a reader may keep the answer waiting in total. */
   readonly graceMs: number
   /** On top of that. */
   readonly bytesPerSecondMin: number
@@ -13,13 +13,13 @@ export type ReaderBounds = {
 
 const readerBounds: ReaderBounds = { silenceMaxMs: 20_000, graceMs: 30_000, bytesPerSecondMin: 32 * 1024 }
 
-/** Resolves when more can be written. Rejects once the reader is gone. */
+/** Resolves when more can be written. Rejects when the answer was given up. */
 export type Write = (text: string) => Promise<void>
 
 /**
- * An answer that is written piece by piece, as it is read. When a reader is too slow or gone the answer breaks off, and
- * `produce` fails at its next piece: so whatever it holds for the answer is given back in time. The time in which the next
- * piece is being made does not count.
+ * An answer that is written piece by piece, as it is read. When the reader is too slow or has left, the answer is cut off and
+ * `produce` fails at its next piece, so it releases its connection and its place in time. Time spent making the next piece does
+ * not count.
  */
 export const streamed = (
   produce: (write: Write) => Promise<void>,
@@ -43,11 +43,11 @@ export const streamed = (
       await Promise.race([once(body, 'drain'), once(body, 'close')]).finally(() => clearTimeout(late))
       waitedMs += performance.now() - sinceMs
     }
-    if (body.destroyed) throw new Error('the reader of the answer is gone')
+    if (body.destroyed) throw new Error('the answer was given up: its reader is too slow or has left')
   }
   produce(write).then(
     () => body.end(),
-    // What was sent until now is not to be believed: the connection breaks off.
+    // The answer is incomplete. Cutting the connection shows that to the reader.
     (error: unknown) => body.destroy(error instanceof Error ? error : new Error(String(error))),
   )
   return body

@@ -15,7 +15,7 @@ export const refusalWaitMs = 500
 export const waitLeftMs = ({ startedMs }: { readonly startedMs: number }): number =>
   Math.max(0, callWaitMaxMs - refusalWaitMs - (performance.now() - startedMs))
 
-/** An outage that has lasted for so long is told to last as long again, within these bounds. */
+/** Retry-After is as long as the outage has lasted so far, within these bounds. */
 const retryAfterMostSeconds = 30
 
 /** When a caller who is refused now should come again. */

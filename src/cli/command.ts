@@ -24,8 +24,8 @@ export type CommandContext = {
   readonly progress: (line: string) => void
   readonly write: (text: string) => Promise<void>
   /**
-   * Asks what only comes up while the command runs, after `says`. False for a no, where no one can be asked, and where
-   * `--yes` was given, which agrees only to what was known before: then it names the parameter that agrees to this.
+   * Asks a question that only arises while the command runs, after printing `says`. False for a no, without a terminal, and with
+   * `--yes`, which agrees only to the plan: then the message names the parameter that agrees to this.
    */
   readonly ask: (question: {
     readonly says: readonly string[]

@@ -47,7 +47,7 @@ const copyOf = ({ config }: Pick<CommandContext, 'config'>, given: Given) => {
   return { from, to }
 }
 
-/** What is left to do, in this order. */
+/** The next steps, in order. */
 const nextSteps = ({ url, prefix }: { url: string; prefix: string | undefined }): string => {
   const named = url.startsWith('postgres')
     ? 'unset EVENT_LOG_URL, and let DATABASE_URL name the target'
@@ -65,7 +65,7 @@ const copy: Command = {
   parameters: [
     {
       name: 'from',
-      help: `${urlHelp}; default: EVENT_LOG_FROM, or the log in the PostgreSQL of this installation, which an embedded one is started for`,
+      help: `${urlHelp}; default: EVENT_LOG_FROM, or the log in the PostgreSQL of this installation; an embedded PostgreSQL is started if it does not run`,
     },
     { name: 'to', help: 'the same, empty or a copy begun earlier; default: EVENT_LOG_TO' },
     { name: 'from-prefix', help: 'the EVENT_LOG_PREFIX of the source; default: none' },

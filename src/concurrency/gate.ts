@@ -1,7 +1,7 @@
 import { type After, within } from './deadline.ts'
 
 /**
- * Keeps work away from a server that does not answer, so that callers are refused at once instead of waiting for a timeout each.
+ * Keeps work away from a server that does not answer, so that callers are refused immediately instead of each waiting for a timeout.
  *
  * The circuit breaker next to it lets one caller try when its time is over. Here that caller would wait for ten seconds, so the
  * gate asks the server itself: when work has been under way for a second, or nothing has succeeded for a second, and twice a second
@@ -46,7 +46,7 @@ type GateBounds = {
 }
 
 const gateBounds: GateBounds = { lookMs: 250, stalledMs: 1_000, answerMs: 2_000, againMs: 500 }
-/** While it stays shut, a line says so this often. */
+/** How often a log line repeats that it is still shut. */
 const toldAgainMs = 60_000
 
 export const createGate = ({

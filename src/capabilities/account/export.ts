@@ -13,7 +13,7 @@ import type { ExportInput } from './parse.ts'
  */
 
 const pageMax = 500
-/** Each holds a page of events; a process has room for so many beside its calls. Organizations share them. */
+/** Each holds a page of events, so their number per process is bounded. Organizations share the places. */
 const exportsMax = 8
 /** A place is taken before the call is recorded; if the export has not begun by then, it never will. */
 const unusedMaxMs = 60_000

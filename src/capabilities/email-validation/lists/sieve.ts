@@ -54,7 +54,7 @@ const institution = /(?:^|\.)(?:edu|ac|gov|gob|gouv|mil)(?:\.[a-z]{2})?$/
 
 /** A name this short under .com costs more than a throw-away service earns; the lists have many from made-up sign-ups. */
 const costly = /^[a-z0-9]{1,3}\.com$/
-/** Those that a list kept by hand (disposable-email-domains) names all the same. */
+/** Exceptions: the list kept by hand (disposable-email-domains) names these. */
 const costlyDisposable = new Set([
   '25u.com',
   '3l6.com',

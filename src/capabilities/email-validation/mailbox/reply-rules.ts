@@ -168,7 +168,7 @@ export const replyRules: readonly ReplyRule[] = [
       "552 5.2.2 This message is larger than the current system limit or the recipient's mailbox is full. Create a shorter message body or remove attachments and try sending it again.",
     found: 'github.com/twisted1919/bounce-handler BounceHandler/rules.php',
   },
-  // A reply that mentions something temporary never ends a mailbox, whatever else it says.
+  // A reply that mentions something temporary never proves that a mailbox is gone.
   {
     outcome: 'blocked',
     codes: ['5'],
