@@ -4,7 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { priceBookStream } from '../../src/events/streams.ts'
 import { writeMmdb } from '../support/mmdb-writer.ts'
+import { changeEvent } from '../support/segments.ts'
 import { cli, eventually, lookup, type Service, startService } from '../support/service.ts'
 
 /** "doctor" beside a real service: it finds nothing where nothing is wrong, and each fault that is planted by its name and remedy. */
@@ -53,13 +55,17 @@ const wrong = (findings: readonly Finding[]): Finding[] =>
   // The packages' lists age with the calendar, and an installation of a moment ago has no backup.
   findings.filter(({ level, about }) => level !== 'ok' && about !== 'lists' && about !== 'backup')
 
-const asOwner = async (...statements: string[]): Promise<void> => {
+const withOwner = async (work: (client: pg.Client) => Promise<void>): Promise<void> => {
   const { url } = JSON.parse(await readFile(join(dir, 'data', 'postgres.json'), 'utf8')) as { url: string }
   const client = new pg.Client({ connectionString: url })
   await client.connect()
-  for (const statement of statements) await client.query(statement)
-  await client.end()
+  await work(client).finally(() => client.end())
 }
+
+const asOwner = (...statements: string[]): Promise<void> =>
+  withOwner(async (client) => {
+    for (const statement of statements) await client.query(statement)
+  })
 
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), 'doctor-'))
@@ -134,13 +140,20 @@ describe('what is planted beside a running service', () => {
       `insert into parked_events (projection, position, stream, error) values ('profile_cache', 1, 'profile-x', 'unreadable')`,
       `insert into pgboss.job (name, state, started_on, completed_on, output)
        values ('reconcile', 'failed', now(), now(), '{"message":"canceling statement due to statement timeout"}')`,
-      // The log is older than an hourly checkpoint may be, and there is none.
-      `update log_segments set recorded_at = recorded_at - interval '30 hours'`,
       `insert into webhook_endpoints (webhook_id, url, events, sealed_secret, disabled_at)
        values ('wh_01ARZ3NDEKTSV4RRFFQ69G5FAV', 'https://example.com/', '{checkpoint}', 'x', now())`,
       // As a process would tell whose clock is an hour ahead.
       `create function public.ahead() returns trigger language plpgsql as $$ begin new.clock_ahead_ms := 3600000; return new; end $$`,
       'create trigger ahead before insert or update on processes for each row execute function public.ahead()',
+    )
+    // The log is older than an hourly checkpoint may be, and there is none.
+    await withOwner((client) =>
+      changeEvent(client, { stream: priceBookStream, revision: 0 }, ({ metadata, recordedAtMs }) => ({
+        metadata: metadata.replaceAll(
+          new Date(recordedAtMs).toISOString(),
+          new Date(recordedAtMs - 30 * hourMs).toISOString(),
+        ),
+      })),
     )
     await eventually(async () =>
       (await doctor()).findings.some(({ about, level }) => about === 'clocks' && level === 'fault')
