@@ -29,7 +29,12 @@ describe('the service', () => {
     ['DATA_DIR', '<dir>/file/below', 'a part of it is a file'],
     ['GEOIP_CITY_DB', '<dir>/none.mmdb', 'none.mmdb does not exist'],
     ['DATABASE_URL', `postgres://user:${password}@127.0.0.1:1/nothing`, '127.0.0.1:1: connect ECONNREFUSED'],
-    ['DATABASE_URL', `postgres://user:${password}#@host:5432/nothing`, 'it is not the URL of a database'],
+    [
+      'DATABASE_URL',
+      `postgres://user:${password}#@host:5432/nothing`,
+      'its password has a character that a URL',
+    ],
+    ['DATABASE_URL', `postgres://user:${password}@host:port/nothing`, 'it is not the URL of a database'],
     ['API_PORT', 'abc', 'a port number from 0 to 65535 (it is "abc")'],
     ['REDIS_URL', 'x', 'a URL such as redis://'],
   ])(
