@@ -4,6 +4,7 @@ import {
   type Appended,
   type EventLog,
   type ExpectedRevision,
+  LogRewritten,
   type NewEvent,
   Unavailable,
   UnknownOutcome,
@@ -44,7 +45,7 @@ export const appendUntilKnown = async (
     try {
       return await eventLog.append(stream, expected, events)
     } catch (error) {
-      if (error instanceof AppendConflict) throw error
+      if (error instanceof AppendConflict || error instanceof LogRewritten) throw error
       if (error instanceof UnknownOutcome) {
         unknown = true
         onUnknown?.()

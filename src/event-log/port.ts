@@ -101,7 +101,8 @@ export type EventLog = {
    * ids at the same revision succeeds without writing again, for ever.
    *
    * Throws `AppendConflict`, `TooLarge`, `UnknownOutcome` (may or may not have been written: resend the identical
-   * append), `Unavailable` (was not written) and TypeError for events no engine could take.
+   * append), `Unavailable` (was not written), `LogRewritten` where the engine can tell before it writes, and TypeError for
+   * events no engine could take.
    */
   append(stream: string, expected: ExpectedRevision, events: readonly NewEvent[]): Promise<Appended>
   /**

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import {
   AppendConflict,
   type EventLog,
+  LogRewritten,
   type LookedBack,
   type NewEvent,
   StreamMissing,
@@ -142,6 +143,26 @@ describe('the event log in PostgreSQL', () => {
     expect(positions).toEqual(positions.map((_, n) => BigInt(n + 1)))
     expect(await eventLog.head()).toBe(BigInt(positions.length))
   }
+
+  test('a log restored from an older copy takes no append from a process that has read further, in any stream', async () => {
+    const own = await open()
+    try {
+      const stream = freshStream()
+      await appendUntilKnown(own.eventLog, stream, 'none', newEvents(3))
+      const [, second] = await readAll(own.eventLog, stream)
+      await readToEnd(own.eventLog)
+      await own.restore?.(second?.position ?? 0n)
+      await expect(own.eventLog.append(freshStream(), 'none', newEvents(1))).rejects.toBeInstanceOf(
+        LogRewritten,
+      )
+      await expect(appendUntilKnown(own.eventLog, stream, 1, newEvents(1))).rejects.toBeInstanceOf(
+        LogRewritten,
+      )
+      expect(await readAll(await own.reopen(), stream)).toHaveLength(2)
+    } finally {
+      await own.close()
+    }
+  })
 
   describe('33 prefixes', () => {
     test("hold no pattern: the database's wildcards stand for themselves", async () => {

@@ -4,7 +4,9 @@ import {
   AppendConflict,
   type Appended,
   type ExpectedRevision,
+  LogRewritten,
   type NewEvent,
+  type Position,
   Unavailable,
   UnknownOutcome,
 } from '../port.ts'
@@ -39,7 +41,14 @@ type Appender = {
   close(): Promise<void>
 }
 
-export const createAppender = ({ url, logger }: { url: string; logger: Logger }): Appender => {
+type AppenderOptions = {
+  readonly url: string
+  readonly logger: Logger
+  /** The highest end of the log this process has seen. A log that ends before it was restored from an older copy: it takes no append. */
+  readonly seenHead: () => Position
+}
+
+export const createAppender = ({ url, logger, seenHead }: AppenderOptions): Appender => {
   const queue: QueuedAppend[] = []
   const connection = createConnection({ url, logger })
   let running: Promise<void> | undefined
@@ -49,7 +58,7 @@ export const createAppender = ({ url, logger }: { url: string; logger: Logger })
     // Appends of one turn of the event loop go together.
     await new Promise((resolve) => setImmediate(resolve))
     while (queue.length > 0) {
-      await write(connection, takeBatch(queue))
+      await write(connection, takeBatch(queue), seenHead)
       // A caller that was answered may append again at once: a tick comes after all of that, and before any other I/O.
       await new Promise<void>((resolve) => process.nextTick(resolve))
     }
@@ -131,7 +140,11 @@ const takeBatch = (queue: QueuedAppend[]): QueuedAppend[] => {
   return batch
 }
 
-const write = async (connection: Connection, batch: readonly QueuedAppend[]): Promise<void> => {
+const write = async (
+  connection: Connection,
+  batch: readonly QueuedAppend[],
+  seenHead: () => Position,
+): Promise<void> => {
   let client: pg.Client
   try {
     client = await connection.get()
@@ -144,8 +157,13 @@ const write = async (connection: Connection, batch: readonly QueuedAppend[]): Pr
     const { rows } = await client.query<{ results: string }>({
       name: 'append_batch',
       text: appendSql,
-      values: parameters(batch),
+      values: [...parameters(batch), seenHead().toString()],
     })
+    if (rows.length === 0) {
+      const error = new LogRewritten('the event log ends before what this process has read of it')
+      for (const append of batch) append.reject(error)
+      return
+    }
     const results = (rows[0]?.results ?? '').slice(1, -1).split(',').map(Number)
     for (const [i, append] of batch.entries()) settle(append, results[i])
   } catch (error) {
@@ -153,7 +171,7 @@ const write = async (connection: Connection, batch: readonly QueuedAppend[]): Pr
     const unanswered = sqlState === '' || sqlState.startsWith('08') || sqlState.startsWith('57P')
     // The database refuses something about one of them: find it, and let the others pass.
     if (batch.length > 1 && /^2[23]/.test(sqlState)) {
-      for (const append of batch) await write(connection, [append])
+      for (const append of batch) await write(connection, [append], seenHead)
       return
     }
     // A server that may only be read is not the one we want any more: the next connection finds the one that took over.
@@ -181,8 +199,10 @@ const settle = (append: QueuedAppend, result: number | undefined): void => {
   else append.reject(new AppendConflict(append.stream, append.expected, -2 - result))
 }
 
-const appendSql =
-  'select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6::bytea, $7::bytea)::text as results'
+/** No row: the log ends before `$8`. */
+const appendSql = `
+  select append_batch($1::text[], $2::bigint[], $3::integer[], $4::integer[], $5::integer[], $6::bytea, $7::bytea)::text as results
+    from log_head where position >= $8::bigint`
 
 const parameters = (batch: readonly QueuedAppend[]): unknown[] => [
   batch.map(({ stream }) => stream),

@@ -4,12 +4,14 @@ import { createOutage } from '../outage.ts'
 import {
   checkAppend,
   type EventLog,
+  logStart,
+  type Position,
   type SubscribeOptions,
   type SubscriptionItem,
   Unavailable,
 } from '../port.ts'
 import { connectTimeoutMs, createAppender } from './appender.ts'
-import { createReads } from './reads.ts'
+import { createReads, type Reads } from './reads.ts'
 import { refuseSeparator } from './segment.ts'
 import { followLog } from './subscription.ts'
 import { createWakeUp } from './wake-up.ts'
@@ -43,9 +45,15 @@ export const openPostgresEventLog = ({ url, logger }: PostgresEventLogOptions): 
   // The pool no longer listens to a connection that it is closing, and the server may end it just then.
   pool.on('connect', (client) => client.on('error', () => undefined))
   const reads = createReads(pool)
-  const appender = createAppender({ url, logger })
+  let seenHead: Position = logStart
+  const appender = createAppender({ url, logger, seenHead: () => seenHead })
+  const lookAfter: Reads['lookAfter'] = async (...from) => {
+    const look = await reads.lookAfter(...from)
+    if (look.head > seenHead) seenHead = look.head
+    return look
+  }
   const following = {
-    lookAfter: reads.lookAfter,
+    lookAfter,
     wakeUp: createWakeUp({ url, channel: 'log_appended', logger }),
     looking: createOutage({ logger, what: 'event log: a subscription' }),
   }
