@@ -1,4 +1,3 @@
-import { isIP } from 'node:net'
 import { z } from 'zod'
 import { isCidr, isProxyBlock, isServer } from './config/addresses.ts'
 import { credentialsEncoded, credentialsRule } from './config/credentials.ts'
@@ -132,15 +131,6 @@ const variables = z.object({
     .transform(list)
     .pipe(z.array(roleName).min(1))
     .default(['api', 'dashboard', 'projector', 'jobs']),
-  PEER_HOST: z
-    .string()
-    .refine(
-      (text) => isIP(text) !== 0 || /^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$/.test(text),
-      'an address or a name of this machine, 0.0.0.0 or :: for all, or auto',
-    )
-    .default('127.0.0.1'),
-  PEER_PORT: port.default(0),
-  LEDGER_OWNERS: z.enum(['on', 'off']).default('on'),
   SECRET_KEY: secretKey.optional(),
   SECRET_KEYS_OLD: z.string().transform(keyList).pipe(z.array(secretKey)).default([]),
   GEOIP_CITY_DB: z.string().transform(list).pipe(z.array(z.string()).min(1).max(2)).optional(),

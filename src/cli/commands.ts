@@ -16,7 +16,6 @@ import { migrateCommand } from './migrate.ts'
 import { organizationCommands } from './organization.ts'
 import { pixelCommands } from './pixel.ts'
 import { priceCommands } from './price.ts'
-import { processCommands } from './process.ts'
 import { projectionCommands } from './projection.ts'
 import { rerateCommands } from './rerate.ts'
 import { secretsCommands } from './secrets.ts'
@@ -35,7 +34,6 @@ export const commands: readonly Command[] = [
   ...statementCommands,
   ...rerateCommands,
   ...projectionCommands,
-  ...processCommands,
   ...jobsCommands,
   ...auditCommands,
   ...eventLogCommands,

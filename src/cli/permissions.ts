@@ -49,7 +49,6 @@ export const commandActions: Readonly<Record<string, Action>> = {
   'projection parked': 'system.read',
   'projection retry': 'projections.change',
   'projection release': 'projections.change',
-  'process list': 'system.read',
   'jobs list': 'system.read',
   'jobs run': 'jobs.run',
   'jobs dead': 'system.read',

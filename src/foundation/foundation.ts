@@ -9,13 +9,10 @@ import { createEpochKeyFiles } from '../guard/epoch-key-files.ts'
 import { type EpochKeys, openEpochKeys } from '../guard/epoch-keys.ts'
 import { createErasureFile, type ErasureFile } from '../guard/erasures.ts'
 import { createSecrets, type Secrets } from '../guard/secrets.ts'
-import { answerPeers } from '../ledger/answer-peers.ts'
 import { createLedger, type Ledger, type LedgerObserver } from '../ledger/commit.ts'
+import { type Competition, openCompetition } from '../ledger/competition.ts'
 import { createKeyedEvents, type KeyedEvents } from '../ledger/keyed-events.ts'
-import { passOn } from '../ledger/pass-on.ts'
 import { snapshotFrom } from '../ledger/snapshot.ts'
-import { noPeers, openPeers, type Peers, type PeersOptions } from '../peers/members.ts'
-import type { AnswerPeer } from '../peers/peer.ts'
 import { openingWith } from './closing.ts'
 import { keyDirOf, makeDataDir } from './data-dir.ts'
 import { type Database, openDatabase, prepareReadModels } from './database.ts'
@@ -43,12 +40,9 @@ export type Foundation = Database & {
   readonly checkpoints: Checkpoints
   /** The tiles they are made from. */
   readonly treeStore: TreeStore
-  /** Commands go to the process that is to write the organization's ledger. */
   readonly ledger: Ledger
-  /** Takes the commands of other processes. */
-  readonly answerPeers: AnswerPeer
-  /** The other processes of the installation. */
-  readonly peers: Peers
+  /** With the other processes that write the same ledgers. */
+  readonly competition: Competition
   /** Of the disk of the embedded PostgreSQL; it sees nothing where the database is one's own. */
   readonly diskSpace: DiskWatch
   /** What the ledger's own reading and appending tells of calls under Idempotency-Keys. */
@@ -58,24 +52,6 @@ export type Foundation = Database & {
   /** Closes everything, the embedded PostgreSQL last if this process owns it. */
   close(): Promise<void>
 }
-
-/** Also tells how many commands were written. */
-const counting = (
-  observe: LedgerObserver | undefined,
-  wrote: (commands: number) => void,
-): LedgerObserver => ({
-  ...observe,
-  batch: (commands, ...batch) => {
-    wrote(commands)
-    observe?.batch?.(commands, ...batch)
-  },
-})
-
-const peersOf = (
-  config: Config,
-  { secrets, ...options }: Pick<PeersOptions, 'url' | 'logger' | 'written'> & { secrets: Secrets },
-): Peers =>
-  config.LEDGER_OWNERS === 'off' ? noPeers : openPeers({ ...options, config, key: secrets.peerKey })
 
 /** What is kept in KEY_DIR, and so in no backup. */
 const keyDirectory = (config: Config, { ring }: OpenSecretRing) => {
@@ -137,28 +113,19 @@ export const openFoundation = (
     await prepareReadModels(pool)
     const own = await openOwnEventLog(config, database, { logger, anyEventLog, anyHistory, closing })
     const secrets = createSecrets(secretRing.ring)
-    let written = 0
-    const peers = peersOf(config, {
-      ...{ url: database.url, secrets, logger },
-      written: () => written,
-    })
-    closing.add(peers.close)
     const gates = openGates(config, { url: database.url, eventLog: own.eventLog, logger })
     closing.add(gates.close)
     const eventLog = watchedLog(own.eventLog, gates.eventLog)
     const keyedEvents = createKeyedEvents(eventLog)
-    const local = createLedger({
+    const competition = openCompetition({ pool: gatedPool(pool, gates.database), url: database.url, logger })
+    closing.add(competition.close)
+    const ledger = createLedger({
+      competition,
       eventLog: keyedEvents.eventLog,
       snapshot: snapshotFrom(gatedPool(pool, gates.database), secrets.rowSeal),
       gate: gates.eventLog,
       logger,
       clock: { now: Date.now, monotonic: () => performance.now() },
-      observe: counting(observe, (commands) => (written += commands)),
-    })
-    const ledger = passOn({
-      local,
-      owners: peers,
-      monotonic: () => performance.now(),
       ...(observe ? { observe } : {}),
     })
     const { epochKeyFiles: files, erasures, signingKeys: keys } = keyDirectory(config, secretRing)
@@ -181,8 +148,7 @@ export const openFoundation = (
       treeStore,
       checkpoints: createCheckpoints({ eventLog: own.eventLog, store: treeStore, keys }),
       ledger,
-      answerPeers: answerPeers(local, { logger }),
-      peers,
+      competition,
       keyedEvents,
       close: closing.close,
     }

@@ -11,7 +11,13 @@ type Misspelt = {
   readonly name: string
   /** What it may be meant for; null: it begins as some of ours do, and is like none of them. */
   readonly meant: string | null
+  /** It was a variable of an earlier version: what serves instead. */
+  readonly instead?: string
 }
+
+const edge =
+  'processes no longer pass calls to each other; an edge that hashes X-Api-Key keeps a key at one process: src/guides/deployment.md, "Several processes"'
+const removed: Readonly<Record<string, string>> = { PEER_HOST: edge, PEER_PORT: edge, LEDGER_OWNERS: edge }
 
 /** What other programs have that run beside this one, and what looks like one of ours by chance. */
 const others = new Set([
@@ -22,7 +28,7 @@ const others = new Set([
 const ofServices = /_SERVICE_(?:HOST|PORT)|_PORT_\d+_(?:TCP|UDP)/
 /** Hardly any other program has variables that begin like this. */
 const families =
-  /^(?:EVENT_LOG|METRICS|PEER|LEDGER|GEOIP|EGRESS|PROFILE_HTTP|PROFILE_PAGE|PROFILE_PROVIDER|COMPANY_HOME|TRUSTED_PROX)/
+  /^(?:EVENT_LOG|METRICS|GEOIP|EGRESS|PROFILE_HTTP|PROFILE_PAGE|PROFILE_PROVIDER|COMPANY_HOME|TRUSTED_PROX)/
 const misspeltMax = 20
 const nameLengthMax = 60
 
@@ -33,6 +39,11 @@ export const misspeltVariables = (environment: Readonly<Record<string, string | 
   for (const [name, value] of Object.entries(environment)) {
     if (value === undefined || value === '' || known.has(name) || others.has(name)) continue
     if (name.length > nameLengthMax || ofServices.test(name) || found.length >= misspeltMax) continue
+    const instead = removed[name]
+    if (instead !== undefined) {
+      found.push({ name, meant: null, instead })
+      continue
+    }
     const plain = name.trim().toUpperCase().replaceAll('-', '_')
     const meant = variableNames.find((one) => one === plain) ?? nearest(plain, variableNames)
     if (meant !== null || families.test(plain)) found.push({ name, meant })
@@ -41,7 +52,9 @@ export const misspeltVariables = (environment: Readonly<Record<string, string | 
 }
 
 /** What is said of one. */
-export const misspeltText = ({ name, meant }: Misspelt): string =>
-  meant === null
+export const misspeltText = ({ name, meant, instead }: Misspelt): string => {
+  if (instead !== undefined) return `${name} is no longer read: ${instead}`
+  return meant === null
     ? `${name} is no variable of this service, and nothing reads it`
     : `${name} is no variable of this service, and nothing reads it; is ${meant} meant?`
+}

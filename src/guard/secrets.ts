@@ -57,8 +57,6 @@ export type Secrets = {
   rowSealUnder(text: string, seal: string): string | null
   /** The same of the digest of a re-rate's plan, where no signing key is at hand. */
   readonly planSeal: RowSeal
-  /** What the processes of an installation prove themselves to each other with: under the key in use alone. */
-  peerKey(): Uint8Array
   /** For what others keep for us, such as cookies. What is kept here about people is sealed under epoch keys, which end. */
   sealer(purpose: string): RingSealer
 }
@@ -101,7 +99,6 @@ const createKeyHashes = ({ derive: bytes }: RingKey) => {
     row: shortHmac(bytes('row-seal')),
     plan: shortHmac(bytes('rerate-plan')),
     request: (text: string) => createHmac('sha256', requestKey).update(text).digest(),
-    peers: bytes('peers'),
     sealer: (purpose: string): Sealer => {
       const known = sealers.get(purpose) ?? sealerOf(createSecretKey(bytes(`seal/${purpose}`)))
       sealers.set(purpose, known)
@@ -153,7 +150,6 @@ export const createSecrets = (source: string | SecretRing): Secrets => {
     rowSeal: sealOf('row'),
     rowSealUnder: (text, seal) => under('row', text, seal),
     planSeal: sealOf('plan'),
-    peerKey: () => now().peers,
     sealer: (purpose) => ringSealer(ring, purpose),
   }
 }

@@ -1,9 +1,9 @@
 import { type MicroCredits, parseCredits } from '../billing/money.ts'
 import { findOut, type Place, placeOf } from './append-batch.ts'
-import { type Batch, writtenForPeers } from './batch.ts'
+import type { Batch } from './batch.ts'
 import type { Committed, LedgerCommand } from './command.ts'
 import type { Queued } from './queue.ts'
-import type { Found, LedgerReader } from './reader.ts'
+import type { LedgerReader } from './reader.ts'
 
 /**
  * Batches whose callers were refused although their append may still arrive. An append is at exactly its revision, so the
@@ -13,8 +13,6 @@ export class Abandoned {
   readonly #reader: Pick<LedgerReader, 'page'>
   #batches: AbandonedBatch[] = []
   readonly #due = new Map<string, Reversal>()
-  /** Commands that another process may still write although their callers were refused, by first event id. */
-  readonly #elsewhere = new Map<string, Elsewhere>()
 
   constructor(reader: Pick<LedgerReader, 'page'>) {
     this.#reader = reader
@@ -22,7 +20,6 @@ export class Abandoned {
 
   add(batch: Batch): void {
     const commands = new Map(batch.byFirstEventId)
-    for (const firstEventId of writtenForPeers(batch)) commands.delete(firstEventId)
     // What has waited longest is the least likely to arrive still.
     const added = { place: placeOf(batch), commands }
     this.#batches = [...this.#batches, added].slice(-batchesMax)
@@ -30,14 +27,13 @@ export class Abandoned {
 
   /** Nothing is pending. */
   empty(): boolean {
-    return this.#batches.length === 0 && this.#due.size === 0 && this.#elsewhere.size === 0
+    return this.#batches.length === 0 && this.#due.size === 0
   }
 
   /** The requests whose callers were refused and that are charged, or may come to be, by their ids. */
   owed(): string[] {
     const ids = [
       ...this.#batches.flatMap(({ commands }) => [...commands.values()].map(({ requestId }) => requestId)),
-      ...[...this.#elsewhere.values()].flatMap(({ requestIds }) => [...requestIds]),
       ...[...this.#due.values()].map(({ requestId }) => requestId),
     ]
     return [...new Set(ids.filter((id) => id !== undefined))]
@@ -46,59 +42,10 @@ export class Abandoned {
   /** The command was sent again and answered: its charge, wherever it is, is owed. */
   answered(firstEventId: string): void {
     for (const { commands } of this.#batches) commands.delete(firstEventId)
-    this.#elsewhere.delete(firstEventId)
-  }
-
-  /** The command was passed on, its caller is refused, and the process that has it may write it until `untilMs`. */
-  watch({ firstEventId, absentUpTo, command }: Watched, untilMs: number): void {
-    const known = this.#elsewhere.get(firstEventId)
-    if (known === undefined && this.#elsewhere.size >= elsewhereMax) {
-      const [oldest] = this.#elsewhere.keys()
-      if (oldest !== undefined) this.#elsewhere.delete(oldest)
-    }
-    this.#elsewhere.set(firstEventId, {
-      absentUpTo: Math.min(absentUpTo, known?.absentUpTo ?? absentUpTo),
-      untilMs,
-      requestIds: new Set([...(known?.requestIds ?? []), command.requestId]),
-    })
-  }
-
-  watches(): boolean {
-    return this.#elsewhere.size > 0
-  }
-
-  /** The process it was passed on to will not write it. */
-  dropped(firstEventId: string, requestId: string | undefined): void {
-    const watched = this.#elsewhere.get(firstEventId)
-    watched?.requestIds.delete(requestId)
-    if (watched?.requestIds.size === 0) this.#elsewhere.delete(firstEventId)
-  }
-
-  /** What the watched commands are not known to be absent from: the ledger behind this revision has to be read for them. */
-  watchedBehind(): number {
-    return Math.min(...[...this.#elsewhere.values()].map(({ absentUpTo }) => absentUpTo))
-  }
-
-  /** The ledger was read up to a revision: watched commands that it holds are due for reversal. Returns those that are too old. */
-  seen(found: Found, upTo: number, nowMs: number): readonly string[] {
-    const tooOld: string[] = []
-    for (const [firstEventId, watched] of [...this.#elsewhere]) {
-      const committed = found.get(firstEventId)
-      if (committed !== undefined) {
-        // Another request with the same key was written: its caller was answered, and this one can never be.
-        if (!watched.requestIds.has(committed.requestId)) this.#elsewhere.delete(firstEventId)
-        else this.unheard(firstEventId, committed, watched.absentUpTo)
-      } else if (nowMs > watched.untilMs) {
-        this.#elsewhere.delete(firstEventId)
-        tooOld.push(firstEventId)
-      } else watched.absentUpTo = Math.max(watched.absentUpTo, upTo)
-    }
-    return tooOld
   }
 
   /** The ledger holds this command after `base`, and its callers were refused: its charge is due for reversal. */
   unheard(firstEventId: string, { events, requestId }: Committed, base: number): void {
-    this.#elsewhere.delete(firstEventId)
     for (const event of events)
       if (event.type === 'CreditCharged')
         this.#due.set(event.data.charge_id, {
@@ -112,8 +59,7 @@ export class Abandoned {
 
   /**
    * Looks whether abandoned batches arrived. Returns the commands that did and that `queue` holds: they are answered by
-   * their events. The charge of every other one, and of one that only other processes sent again, is due for reversal: those
-   * settle it before they deliver anything. Throws what the event log throws.
+   * their events. The charge of every other one is due for reversal. Throws what the event log throws.
    */
   async lookAgain(queue: readonly Queued[]): Promise<Map<string, Committed>> {
     for (const { command } of queue) if (command.owes !== undefined) this.#isOwed(command.owes)
@@ -130,8 +76,7 @@ export class Abandoned {
       for (const [firstEventId, committed] of commands) {
         const again = queue.filter((queued) => queued.firstEventId === firstEventId)
         if (again.length > 0) found.set(firstEventId, committed)
-        if (again.every(({ command }) => command.passed === 'here'))
-          this.unheard(firstEventId, committed, place.base)
+        else this.unheard(firstEventId, committed, place.base)
       }
     }
     return found
@@ -163,17 +108,6 @@ export class Abandoned {
 
 type AbandonedBatch = { readonly place: Place; readonly commands: Map<string, Committed> }
 
-type Watched = Pick<Queued, 'firstEventId' | 'absentUpTo'> & {
-  readonly command: Pick<LedgerCommand, 'requestId'>
-}
-
-/** `requestIds`: whose callers were refused. A key may come back with another request, which is answered for itself. */
-type Elsewhere = {
-  absentUpTo: number
-  readonly untilMs: number
-  readonly requestIds: Set<string | undefined>
-}
-
 export type Reversal = {
   readonly chargeId: string
   readonly amount: MicroCredits
@@ -187,7 +121,6 @@ export type Reversal = {
 }
 
 const batchesMax = 64
-const elsewhereMax = 10_000
 
 /**
  * The key of whatever settles a charge whose caller was refused, by the first event id of the charged call: the charge

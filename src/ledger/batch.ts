@@ -22,8 +22,8 @@ export type Batch = {
   readonly byFirstEventId: Map<string, Committed>
   bytes: number
   /**
-   * It holds events whose ids no other process can write: of a command whose key is a fresh request id, and that was not
-   * passed. Of all others another process may be writing the very same ids with other bytes.
+   * It holds events whose ids no other process can write: of a command whose key is a fresh request id. Of all others
+   * another process may be writing the very same ids with other bytes.
    */
   exclusive: boolean
 }
@@ -57,27 +57,13 @@ export const commandsOf = ({ decided, refused }: Batch): Queued[] =>
 /** The commands of a batch that came to nothing, to be decided anew: those whose callers still wait. */
 export const waitingOf = (batch: Batch): Queued[] => commandsOf(batch).filter(({ gaveUp }) => !gaveUp)
 
-/**
- * What a durable batch wrote for commands all of whose callers were refused before, by first event id. The callers of what was
- * passed here are told elsewhere: where their request is not the one that was written, they are not among these.
- */
+/** What a durable batch wrote for commands all of whose callers were refused before, by first event id. */
 export const unheardOf = ({ decided }: Pick<Batch, 'decided'>): Map<string, Committed> => {
   const unheard = new Map<string, Committed>()
   for (const { queued, committed } of decided) if (queued.gaveUp) unheard.set(queued.firstEventId, committed)
-  for (const { queued } of decided)
-    if (!queued.gaveUp && queued.command.passed !== 'here') unheard.delete(queued.firstEventId)
-  for (const firstEventId of writtenForPeers({ decided })) unheard.delete(firstEventId)
+  for (const { queued } of decided) if (!queued.gaveUp) unheard.delete(queued.firstEventId)
   return unheard
 }
-
-/**
- * What was written for commands that were passed here, by first event id: their senders see to it, who alone know what their
- * callers were told. One that shares the events of another request here is no such.
- */
-export const writtenForPeers = ({ decided }: Pick<Batch, 'decided'>): string[] =>
-  decided
-    .filter(({ queued, committed }) => queued.command.passed === 'here' && !committed.repeated)
-    .map(({ queued }) => queued.firstEventId)
 
 /**
  * Takes commands from the front of the queue and decides each against the account as the ones before it left it, until
@@ -206,5 +192,5 @@ const addToBatch = (
   // What came to nothing left no trace: the same key may come again and lead to something.
   if (events.length === 0) return
   byFirstEventId.set(firstEventId, committed)
-  batch.exclusive ||= command.key === requestId && command.passed === undefined
+  batch.exclusive ||= command.key === requestId
 }

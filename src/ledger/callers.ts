@@ -59,19 +59,14 @@ export class Callers {
     const queued = this.#queue.queuedOf(command, caller)
     const takes = length < this.#options.limits.queuedPerOrganizationMax
     if (takes) this.#queue.waiting.push(queued)
-    else
-      this.#turnAway(
-        queued,
-        new LedgerUnavailable(`${length} calls of this organization are waiting already`),
-      )
+    else queued.reject(new LedgerUnavailable(`${length} calls of this organization are waiting already`))
     return takes
   }
 
   /** Answers queued commands that were found in the ledger. */
   answer(found: Found): void {
-    for (const { firstEventId, command } of this.#queue.answer(found)) {
-      // Whether a caller elsewhere is answered is not known here.
-      if (command.passed !== 'here') this.#abandoned.answered(firstEventId)
+    for (const { firstEventId } of this.#queue.answer(found)) {
+      this.#abandoned.answered(firstEventId)
       const committed = found.get(firstEventId)
       if (committed !== undefined) this.#options.reports.balance(this.#organizationId, committed.balance)
     }
@@ -87,14 +82,7 @@ export class Callers {
   /** A batch is durable, or leads to no events. */
   settle({ base, decided, refused }: Batch): void {
     for (const { queued, committed } of decided) {
-      if (queued.gaveUp) continue
-      // Nothing is written for it here, where it was decided late: the other process may find the account as it demands. Told
-      // that nothing is, its caller would send another command of the same request, and both would stand.
-      const { kind } = queued.command
-      const demands = kind === 'record' || kind === 'refuse'
-      const open = queued.elsewhere && demands && committed.events.length === 0
-      if (open) this.#turnAway(queued, new LedgerUnavailable('another process may still record the call'))
-      else queued.resolve(committed)
+      if (!queued.gaveUp) queued.resolve(committed)
     }
     for (const { queued, error } of refused) queued.reject(error)
     const last = decided.at(-1)
@@ -115,17 +103,7 @@ export class Callers {
     if (cause instanceof Unavailable || cause instanceof UnknownOutcome) this.#options.away.failed(cause)
     else this.#trouble.failed(cause)
     const error = new LedgerUnavailable('the ledger cannot be written now', { cause, mayArrive })
-    for (const queued of commands) this.#turnAway(queued, error)
-  }
-
-  /** Refuses one caller. What another process may still write for it is looked for from now on. */
-  #turnAway(queued: Queued, error: LedgerUnavailable): void {
-    if (queued.elsewhere) {
-      const { clock, limits } = this.#options
-      this.#abandoned.watch(queued, (clock.monotonic ?? clock.now)() + limits.watchElsewhereMs)
-      this.lookLater()
-    }
-    queued.reject(error)
+    for (const queued of commands) queued.reject(error)
   }
 
   /** Refuses those who have waited too long, also those whose commands are under way; and all who wait for a log that does not answer. */
@@ -136,11 +114,7 @@ export class Callers {
       !gaveUp && nowMs - queuedAtMs >= Math.min(callerWaitMaxMs, command.waitMaxMs ?? callerWaitMaxMs)
     // Nothing was sent for what still waits to be decided.
     const isShut = typeof gate?.shutForMs() === 'number'
-    // The caller of what was passed here is refused by the process that passed it, and hears from here how it ended.
-    const late = [
-      ...this.#queue.takeOut((queued) => isShut || isLate(queued)),
-      ...underWay.filter((queued) => queued.command.passed !== 'here' && isLate(queued)),
-    ]
+    const late = [...this.#queue.takeOut((queued) => isShut || isLate(queued)), ...underWay.filter(isLate)]
     for (const queued of late) queued.gaveUp = true
     this.refuse(late, new Unavailable('no word of the event log for as long as a caller waits'))
   }

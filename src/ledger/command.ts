@@ -5,7 +5,7 @@ import type { Capability } from '../events/capabilities.ts'
 import type { LedgerEvent } from '../events/catalogue.ts'
 import type { CreditAdjusted, LotFill, MonthClosed } from '../events/credits.ts'
 
-/** What a ledger can be asked to do. Plain data: a command can be queued, sent elsewhere and decided again. */
+/** What a ledger can be asked to do. Plain data: a command can be queued and decided again. */
 
 /** A call as its `KeyUsed` records it. */
 export type CallToRecord = {
@@ -123,16 +123,6 @@ export type Envelope = {
   readonly absentUpTo?: number
   /** How long its caller waits, where that is less than the ledger's own limit. */
   readonly waitMaxMs?: number
-  /**
-   * More than one process has the command. `here`: it was passed here, and the process that did so sees to it that no caller
-   * who was refused stays charged. `on`: it was passed on to another process as well, which may still write it.
-   */
-  readonly passed?: 'here' | 'on'
-  /**
-   * With `passed: 'here'`: the command's key is new. Where the ledger would have to be read to tell whether it is there, its
-   * sender is told so (`LooksTooFarBack`) and sends it again with a later `absentUpTo`.
-   */
-  readonly fresh?: true
   /** The command delivers what another one charged, by that one's first event id: that charge is owed after all. */
   readonly owes?: string
 }
@@ -151,24 +141,13 @@ export type Committed = {
   readonly requestId?: string | undefined
 }
 
-/** Nothing was written, nor will be: what was looked through lately begins after `absentUpTo`. */
-export class LooksTooFarBack extends Error {
-  override name = 'LooksTooFarBack'
-  /** The ledger's last revision, as far as this process knows. */
-  readonly revision: number
-  constructor(revision: number) {
-    super('the ledger would have to be read to tell whether it holds the command')
-    this.revision = revision
-  }
-}
-
 /** The ledger's rules forbid the command; nothing was written. */
 export class CommandRefused extends Error {
   override name = 'CommandRefused'
 }
 
-/** How a refusal begins that means: read the ledger again, for it was corrected since. It crosses processes as text. */
+/** How a refusal begins that means: read the ledger again, for it was corrected since. */
 export const adjustedMeanwhile = 'the ledger was corrected meanwhile'
 
-/** How a refusal begins that means: more came since what a closing counted than may lie between. It crosses processes as text. */
+/** How a refusal begins that means: more came since what a closing counted than may lie between. */
 export const movedOn = 'the ledger has moved on'

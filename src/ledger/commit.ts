@@ -54,6 +54,8 @@ export type Ledger = {
   reserve(organizationId: string, request: ReservationRequest): Promise<ReservationMade>
   /** The account as the log has it now. */
   account(organizationId: string): Promise<Account>
+  /** The account as this process last saw it. Not to be changed. */
+  lastSeen(organizationId: string): Promise<Account>
   /**
    * Why nothing can be written: appends fail now, or the event log was found to be another one, which stays so until the
    * process is started again. Null while all is well.
@@ -65,18 +67,10 @@ export type Ledger = {
   knownBalance(organizationId: string): MicroCredits | undefined
   /** Resolves when nothing is queued or under way. */
   drain(): Promise<void>
+  /** Another process says that it loses its appends to this ledger. */
+  competed(organizationId: string): void
   /** For the end of the process: logs the requests that are charged, or may come to be, although their callers were refused. */
   tellOwed(): void
-}
-
-/** The ledger of this process alone. */
-export type LocalLedger = Ledger & {
-  /** The account as this process last saw it. Not to be changed. */
-  lastSeen(organizationId: string): Promise<Account>
-  /** The process that a command was passed on to says that it will not write it. */
-  dropped(organizationId: string, command: Pick<LedgerCommand, 'key' | 'requestId'>): void
-  /** Another process told this balance. */
-  told(organizationId: string, balance: MicroCredits): void
 }
 
 export type LedgerFailure = { readonly kind: 'rewritten' | 'appends_fail'; readonly error: Error }
@@ -84,7 +78,7 @@ export type LedgerFailure = { readonly kind: 'rewritten' | 'appends_fail'; reado
 const rewrittenMessage =
   'ledger: the event log is not the one this process has read; no more calls are taken. Was it restored from a copy? See src/guides/operators.md, "A restored event log"'
 
-export const createLedger = (options: LedgerOptions): LocalLedger => {
+export const createLedger = (options: LedgerOptions): Ledger => {
   const limits = { ...ledgerLimits, ...options.limits }
   const { eventLog, logger, clock, gate } = options
   const balances = new Map<string, MicroCredits>()
@@ -149,8 +143,7 @@ export const createLedger = (options: LedgerOptions): LocalLedger => {
     reserve: async (id, request) => reserveOn(reservations, await lastSeen(id), request),
     account,
     lastSeen,
-    dropped: (organizationId, command) => writers.known(organizationId)?.dropped(command),
-    told: tell,
+    competed: (organizationId) => writers.known(organizationId)?.competed(),
     knownBalance: (organizationId) => (rewritten === undefined ? balances.get(organizationId) : undefined),
     failure: () => {
       if (rewritten !== undefined) return { kind: 'rewritten', error: rewritten }

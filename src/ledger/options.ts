@@ -4,6 +4,7 @@ import type { Gate } from '../concurrency/gate.ts'
 import type { Outage } from '../event-log/outage.ts'
 import type { EventLog } from '../event-log/port.ts'
 import type { Decide } from './batch.ts'
+import type { Competition } from './competition.ts'
 import type { AccountSnapshot } from './reader.ts'
 
 /** What a ledger is made of, and its limits. */
@@ -20,8 +21,6 @@ export type LedgerLimits = {
   readonly retryPauseMs: number
   /** How often a refused batch is looked for that may still arrive, while nothing else makes the writer look. */
   readonly abandonedCheckMs: number
-  /** How long a command is looked for that was passed on and whose caller was refused: longer than any process holds one. */
-  readonly watchElsewhereMs: number
   readonly readPageMax: number
   /** How long one read may take. */
   readonly readDeadlineMs: number
@@ -40,7 +39,6 @@ export const ledgerLimits: LedgerLimits = {
   unknownRetryMs: 15_000,
   retryPauseMs: 50,
   abandonedCheckMs: 5_000,
-  watchElsewhereMs: 600_000,
   readPageMax: 1_000,
   readDeadlineMs: 5_000,
   callerWaitMaxMs: 10_000,
@@ -59,6 +57,10 @@ export type LedgerOptions = {
   readonly observe?: LedgerObserver
   /** While it is shut, no command is taken and none that waits is decided. What was sent is seen through to its end. */
   readonly gate?: Pick<Gate, 'refuses' | 'shutForMs'>
+  /** Tells other processes that this one loses its appends to a ledger. */
+  readonly competition?: Pick<Competition, 'tell'>
+  /** As `Math.random`, which is the default. For the pauses between appends, where other processes append too. */
+  readonly random?: () => number
   /** The rules, where a test has others. */
   readonly decide?: Decide
 }
@@ -69,8 +71,6 @@ export type LedgerObserver = {
   conflict?(): void
   unknownOutcome?(): void
   reversal?(): void
-  /** A command that another process was to write was written there, or `alone`, here. */
-  passedOn?(end: 'answered' | 'alone'): void
 }
 
 export type WriterOptions = LedgerOptions & {

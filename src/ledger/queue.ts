@@ -1,8 +1,7 @@
 import { eventIdOf } from '../event-log/event-id.ts'
 import type { Account } from './account.ts'
-import { type Committed, type LedgerCommand, LooksTooFarBack } from './command.ts'
+import type { Committed, LedgerCommand } from './command.ts'
 import type { Found, LedgerReader } from './reader.ts'
-import type { RecentCommands } from './recent-commands.ts'
 
 /** A command on its way into a ledger, and its caller. */
 export type Queued = {
@@ -17,8 +16,6 @@ export type Queued = {
   readonly queuedAtMs: number
   /** Its caller waited too long and was refused: what it is charged, should it still be written, is given back. */
   gaveUp: boolean
-  /** It was passed on to another process, which may still write it. */
-  elsewhere: boolean
 }
 
 export type Caller = Pick<Queued, 'resolve' | 'reject' | 'queuedAtMs'>
@@ -47,7 +44,6 @@ export class CommandQueue {
       absentUpTo: command.absentUpTo ?? Number.POSITIVE_INFINITY,
       queuedAtMs,
       gaveUp: false,
-      elsewhere: command.passed === 'on',
     }
   }
 
@@ -71,24 +67,6 @@ export class CommandQueue {
       if (committed !== undefined) resolve({ ...committed, repeated: true })
     }
     return answered
-  }
-
-  /**
-   * Takes commands that were passed as absent where they are not among those the ledger got lately. One that was known to
-   * be absent so long ago that this cannot be told is handed back to a sender who can look again.
-   */
-  lookBack({ revision }: Account, recent: RecentCommands): void {
-    let tooFar = false
-    for (const queued of this.waiting) {
-      if (queued.command.passed === undefined || queued.absentUpTo >= revision) continue
-      const there = recent.mayHold(queued.firstEventId, queued.absentUpTo)
-      if (there === false) queued.absentUpTo = revision
-      tooFar ||= there === null && queued.command.fresh === true
-    }
-    if (!tooFar) return
-    const handedBack = ({ absentUpTo, command, firstEventId }: Queued): boolean =>
-      command.fresh === true && absentUpTo < revision && recent.mayHold(firstEventId, absentUpTo) === null
-    for (const { reject } of this.takeOut(handedBack)) reject(new LooksTooFarBack(revision))
   }
 
   /** Whether a command may be in a part of the ledger that was not looked through for it. */

@@ -29,8 +29,7 @@ export type AccountSnapshot = (organizationId: string) => Promise<Account | null
 /** Commands found in a stream, by the id of their first event. */
 export type Found = Map<string, Committed>
 
-/** `found` are all commands behind the revision `since`. */
-export type Loaded = { readonly account: Account; readonly found: Found; readonly since: number }
+export type Loaded = { readonly account: Account; readonly found: Found }
 
 export type LedgerReader = {
   /**
@@ -138,7 +137,7 @@ const load = async (
   if (known !== null && known !== 'not sealed') {
     const { revision } = known
     const found = await foldOn(known, pages)
-    if (found !== undefined) return { account: known, found, since: revision }
+    if (found !== undefined) return { account: known, found }
     // Only the projector seals, and only what it read: the log has lost it, and with it perhaps what was paid since.
     const message = `the read models know revision ${revision} of ${ledgerStream(organizationId)}, which the event log does not hold: it was restored from an older copy, or the ledger was cut`
     logger.fatal({ organizationId, revision }, `ledger: ${message}; see "ledger verify"`)
@@ -150,7 +149,7 @@ const load = async (
       'ledger: the account\'s row in the read models was not written by the projector; the ledger is folded from its start. "projection rebuild accounts" mends the row',
     )
   const account = newAccount(organizationId)
-  return { account, found: (await foldOn(account, pages)) ?? new Map(), since: -1 }
+  return { account, found: (await foldOn(account, pages)) ?? new Map() }
 }
 
 const note = (found: Found, account: Account, events: readonly RecordedEvent[]): Found => {

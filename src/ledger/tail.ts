@@ -5,8 +5,7 @@ import type { Account } from './account.ts'
 import type { Callers } from './callers.ts'
 import type { WriterOptions } from './options.ts'
 import type { CommandQueue } from './queue.ts'
-import type { Found, LedgerReader, Loaded } from './reader.ts'
-import { RecentCommands } from './recent-commands.ts'
+import type { LedgerReader, Loaded } from './reader.ts'
 
 type TailParts = {
   readonly reader: LedgerReader
@@ -23,7 +22,6 @@ export class Tail {
   readonly #organizationId: string
   readonly #options: WriterOptions
   readonly #parts: TailParts
-  readonly #recent = new RecentCommands()
   /** Appends refused in a row although the ledger holds nothing new. */
   #idleConflicts = 0
 
@@ -34,14 +32,8 @@ export class Tail {
   }
 
   /** The account was read. */
-  loaded({ found, since }: Pick<Loaded, 'found' | 'since'>): void {
-    this.#recent.reset(since)
-    this.#found(found)
-  }
-
-  /** Commands that the ledger got, behind all that were noted before. */
-  note(commands: Found): void {
-    for (const [firstEventId, { revision }] of commands) this.#recent.note(firstEventId, revision)
+  loaded({ found }: Pick<Loaded, 'found'>): void {
+    this.#parts.callers.answer(found)
   }
 
   /** The log took an append. */
@@ -49,16 +41,11 @@ export class Tail {
     this.#idleConflicts = 0
   }
 
-  /** Queued commands that the ledger certainly did not get lately need not be looked for in it. */
-  lookBack(account: Account): void {
-    this.#parts.queue.lookBack(account, this.#recent)
-  }
-
   /** Folds what others have appended into the account. */
   async fold(account: Account): Promise<void> {
     const { reader, queue } = this.#parts
     const after = account.revision
-    this.#found(await reader.catchUp(account))
+    this.#parts.callers.answer(await reader.catchUp(account))
     queue.lookedThrough(after, account.revision)
   }
 
@@ -86,32 +73,10 @@ export class Tail {
   /** Ahead of a batch: an abandoned one may arrive in its place, and queued commands may be in the ledger. */
   async look(account: Account, nowMs: number): Promise<void> {
     const { reader, queue, callers, abandoned } = this.#parts
-    if (abandoned.watches()) await this.#lookElsewhere(account, nowMs)
     if (!abandoned.empty()) {
       callers.answer(await abandoned.lookAgain(queue.waiting))
       callers.giveBack(nowMs)
     }
     if (queue.mayHold(account)) callers.answer(await queue.find(account, reader, this.#options.clock.now()))
-  }
-
-  /** Whether another process has written what was passed on to it and whose caller was refused here. */
-  async #lookElsewhere(account: Account, nowMs: number): Promise<void> {
-    const { reader, abandoned } = this.#parts
-    const { clock, logger } = this.#options
-    await this.fold(account)
-    const behind = abandoned.watchedBehind()
-    const range = { from: behind + 1, to: account.revision, atMs: clock.now() }
-    const found: Found = behind < account.revision ? await reader.findBetween(account, range) : new Map()
-    const tooOld = abandoned.seen(found, account.revision, nowMs)
-    if (tooOld.length > 0)
-      logger.error(
-        { organizationId: this.#organizationId, eventIds: tooOld },
-        'ledger: calls were refused here after they had been passed to another process, and no word of them came: should one be written after all, its charge has to be given back by hand; see "ledger explain"',
-      )
-  }
-
-  #found(found: Found): void {
-    this.note(found)
-    this.#parts.callers.answer(found)
   }
 }

@@ -14,7 +14,10 @@ export type WriterState =
   /** The snapshot and the stream after it are being read. */
   | { readonly kind: 'loading' }
   | { readonly kind: 'idle'; readonly account: Account }
-  /** The turn of the event loop ends: what arrives in it becomes one batch. */
+  /**
+   * What arrives becomes one batch when the turn of the event loop ends, or the pause that leaves the ledger to other
+   * processes.
+   */
   | { readonly kind: 'gathering'; readonly account: Account }
   /** The ledger is being read for commands that may be in it already, and for appends that may have arrived late. */
   | { readonly kind: 'looking'; readonly account: Account }

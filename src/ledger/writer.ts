@@ -1,4 +1,3 @@
-import { eventIdOf } from '../event-log/event-id.ts'
 import { LogRewritten, Unavailable, UnknownOutcome } from '../event-log/port.ts'
 import { ledgerStream } from '../events/streams.ts'
 import { Abandoned } from './abandoned.ts'
@@ -9,10 +8,10 @@ import { Callers } from './callers.ts'
 import type { Committed, LedgerCommand } from './command.ts'
 import { decideCommand } from './decide.ts'
 import { cannotBeRead, type WriterOptions } from './options.ts'
+import { createPacing, type Pacing } from './pacing.ts'
 import { CommandQueue, type Queued } from './queue.ts'
 import { createReader, type LedgerReader } from './reader.ts'
 import { Tail } from './tail.ts'
-import { afterLoss, freeTurn, limitsOf, type Turn } from './turn-taking.ts'
 import { isAtRest, nextOf, type StateKind, type WriterEvent, type WriterState } from './writer-states.ts'
 
 /**
@@ -37,8 +36,8 @@ export type Writer = {
   settled(): Promise<void>
   /** Refuses callers who have waited too long. */
   refuseLate(): void
-  /** A command that was passed on will not be written by the process it was passed on to. */
-  dropped(command: Pick<LedgerCommand, 'key' | 'requestId'>): void
+  /** Another process says that it loses its appends to this ledger. */
+  competed(): void
 }
 
 export const createWriter = (organizationId: string, options: WriterOptions): Writer =>
@@ -54,7 +53,7 @@ class LedgerWriter implements Writer {
   readonly #queue: CommandQueue
   readonly #tail: Tail
   #state: WriterState = { kind: 'unloaded' }
-  #turn: Turn = freeTurn
+  readonly #pacing: Pacing
   /** Callers who wait for the account. */
   #asking: PromiseWithResolvers<Account> | undefined
   #settling: PromiseWithResolvers<void> | undefined
@@ -66,6 +65,7 @@ class LedgerWriter implements Writer {
     this.#queue = new CommandQueue(organizationId)
     this.#reader = createReader(organizationId, options)
     this.#abandoned = new Abandoned(this.#reader)
+    this.#pacing = createPacing(options.random ?? Math.random)
     this.#callers = new Callers(organizationId, options, {
       queue: this.#queue,
       abandoned: this.#abandoned,
@@ -107,13 +107,13 @@ class LedgerWriter implements Writer {
     const freshly = this.#state.kind === 'unloaded'
     const fresh = draftOf(await this.lastSeen())
     if (freshly) return fresh
-    const found = await this.#reader.catchUp(fresh).catch((error: unknown) => {
+    await this.#reader.catchUp(fresh).catch((error: unknown) => {
       if (error instanceof LogRewritten) this.#options.reports.rewritten(error)
       return cannotBeRead(error)
     })
     // What others have appended is read once, and not again by everyone who asks while this process appends nothing.
     if (this.#state.kind === 'idle' && this.#state.account.revision < fresh.revision) {
-      this.#tail.note(found)
+      this.#pacing.competed(this.#appending.now())
       this.#state = { kind: 'idle', account: draftOf(fresh) }
     }
     return fresh
@@ -145,12 +145,8 @@ class LedgerWriter implements Writer {
     this.#callers.refuseLate(this.#underWay(), this.#appending.now())
   }
 
-  dropped({ key, requestId }: Pick<LedgerCommand, 'key' | 'requestId'>): void {
-    const firstEventId = eventIdOf(this.#organizationId, key, 0)
-    this.#abandoned.dropped(firstEventId, requestId)
-    for (const queued of [...this.#queue.waiting, ...this.#underWay()])
-      if (queued.firstEventId === firstEventId && queued.command.requestId === requestId)
-        queued.elsewhere = false
+  competed(): void {
+    this.#pacing.competed(this.#appending.now())
   }
 
   /** The account of the state, or the one that is being read. */
@@ -203,9 +199,8 @@ class LedgerWriter implements Writer {
   #onwards(account: Account, looked: boolean): void {
     const { decide = decideCommand } = this.#options
     const { stream } = this.#appending
-    const limits = limitsOf(this.#turn, this.#options.limits)
+    const { limits } = this.#options
     for (;;) {
-      this.#tail.lookBack(account)
       const [first] = this.#queue.waiting
       const mayBeThere = looked
         ? first !== undefined && first.absentUpTo < account.revision
@@ -216,6 +211,12 @@ class LedgerWriter implements Writer {
       }
       if (first === undefined) {
         this.#rest({ kind: 'idle', account })
+        return
+      }
+      const waitMs = this.#pacing.waitMs(this.#appending.now())
+      if (waitMs > 0) {
+        this.#state = { kind: 'gathering', account }
+        setTimeout(() => this.#on('turn_over'), waitMs)
         return
       }
       const nowMs = this.#options.clock.now()
@@ -244,7 +245,8 @@ class LedgerWriter implements Writer {
     appendBatch(batch, this.#appending).then(
       (outcome) => {
         if (outcome === 'written') return this.#written(batch)
-        this.#turn = afterLoss(this.#turn, batch.decided.length)
+        if (this.#pacing.lost(this.#appending.now()).tell)
+          this.#options.competition?.tell(this.#organizationId)
         this.#queue.waiting.unshift(...waitingOf(batch))
         this.#on('conflict')
       },
@@ -259,10 +261,9 @@ class LedgerWriter implements Writer {
 
   #written(batch: Batch): void {
     const { base, draft, byFirstEventId } = batch
-    this.#turn = freeTurn
+    this.#pacing.appended(this.#appending.now())
     this.#tail.works()
     this.#callers.works()
-    this.#tail.note(byFirstEventId)
     this.#callers.answer(byFirstEventId)
     this.#queue.lookedThrough(base, draft.revision)
     if (!this.#abandoned.empty())

@@ -12,7 +12,6 @@ import type { LedgerObserver } from '../ledger/commit.ts'
 import { CallDurations, type Durations } from './call-durations.ts'
 import type { ProjectionLag } from './health.ts'
 import { createMeters } from './meters.ts'
-import { type KnownPeers, peerGauge } from './peers.ts'
 
 /**
  * What operations measures, for Prometheus: one registry per process, handed down and never global. Other folders do not
@@ -48,7 +47,6 @@ type MetricSources = {
   rateLimitsShared(): boolean
   /** The models in memory that calls depend on. */
   liveModels: readonly Pick<LiveModel, 'name' | 'doubtful'>[]
-  peers: KnownPeers
 }
 
 const durationBuckets = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
@@ -97,7 +95,6 @@ export const createMetrics = ({ service }: { service?: { readonly version: strin
         value: doubtful(),
       })),
   )
-  peerGauge(meters, () => sources.peers?.() ?? null)
   lagGauges(meters, () => sources.projectionLags?.() ?? Promise.resolve([]))
   return {
     call: callMetrics(registry, meters),
@@ -147,14 +144,6 @@ const ledgerMetrics = (meters: Meters): Required<LedgerObserver> => {
       name: 'ledger_conflicts_total',
       help: 'Appends another process was ahead of; decided anew',
     }),
-    passedOn: meters.words(
-      {
-        name: 'ledger_commands_passed_total',
-        help: 'Commands another process was to write, by where they were written: answered there, or alone here',
-      },
-      'end',
-      ['answered', 'alone'],
-    ),
     unknownOutcome: meters.counter({
       name: 'ledger_unknown_outcomes_total',
       help: 'Appends whose outcome had to be found out by sending them again',

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino'
-import type { KnownProcess, Peers } from '../peers/members.ts'
+import type { OwnProcess, Process } from '../foundation/processes.ts'
 
 /**
  * Processes that count rate limits apart multiply every limit. Those with one REDIS_URL count together; the table of processes shows
@@ -9,7 +9,7 @@ import type { KnownProcess, Peers } from '../peers/members.ts'
 /** Processes come and go; a limit that is doubled for so long is no accident. */
 const lookMs = 10_000
 
-type Counting = Pick<KnownProcess, 'counters' | 'roles'>
+type Counting = Pick<Process, 'counters' | 'roles'>
 
 /** What is wrong, and what to do; null while all api processes count together. */
 export const apartIn = (processes: readonly Counting[]): string | null => {
@@ -22,12 +22,12 @@ export const apartIn = (processes: readonly Counting[]): string | null => {
 
 /** Warns where processes count apart, now or later. Gives what ends the looking. */
 export const warnOfApart = (
-  peers: Pick<Peers, 'processes'>,
+  own: Pick<OwnProcess, 'known'>,
   logger: Pick<Logger, 'warn' | 'info'>,
 ): (() => void) => {
   let told: string | null = null
   const look = (): void => {
-    const now = apartIn(peers.processes())
+    const now = apartIn(own.known())
     if (now === told) return
     if (now === null) logger.info('rate limits: processes count together')
     else logger.warn(`rate limits: ${now}`)

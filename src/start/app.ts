@@ -7,6 +7,7 @@ import { capabilities as allCapabilities } from '../capabilities/index.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { type Closing, openingWith } from '../foundation/closing.ts'
 import { type Foundation, gated } from '../foundation/foundation.ts'
+import { joinProcesses, type OwnProcess } from '../foundation/processes.ts'
 import { EpochKeyFault } from '../guard/epoch-key-files.ts'
 import { startJobs } from '../jobs/run.ts'
 import { meterCheckpoints } from '../metrics/checkpoint.ts'
@@ -69,6 +70,7 @@ export const startApp = (
         ? await openCalls({ foundation: asked, config, logger, metrics, closing })
         : null
     const liveModels = calls === null ? [] : [...calls.liveModels, ...open.liveModels]
+    let own: OwnProcess | undefined
     const health = createHealth({
       ...foundation,
       projections,
@@ -78,13 +80,9 @@ export const startApp = (
       ],
       monotonic: () => performance.now(),
       ...(calls?.rateLimitsShared === undefined ? {} : { rateLimitsShared: calls.rateLimitsShared }),
-      rateLimitsApart: () => apartIn(foundation.peers.processes()),
+      rateLimitsApart: () => apartIn(own?.known() ?? []),
     })
-    metrics.watch({
-      liveModels,
-      projectionLags: health.projectionLags,
-      peers: foundation.peers.processes,
-    })
+    metrics.watch({ liveModels, projectionLags: health.projectionLags })
     const leaving = createLeaving()
     const hosts =
       calls === null
@@ -98,11 +96,11 @@ export const startApp = (
     const metricsUrl = await openMetrics(config, {
       ...{ metrics, logger, health, closing, leaving, foundation },
     })
-    // Last, for what others send is answered from now on; and first at the end, so that they send nothing more.
+    if (has('api') || has('dashboard')) foundation.competition.listen(foundation.ledger.competed)
     if (has('api')) {
-      closing.add(foundation.peers.leave)
-      await foundation.peers.join(foundation.answerPeers)
-      closing.add(warnOfApart(foundation.peers, logger))
+      own = await joinProcesses({ pool: asked.pool, config, logger })
+      closing.add(own.leave)
+      closing.add(warnOfApart(own, logger))
     }
     return {
       apiUrl: hosts.apiUrl,

@@ -11,7 +11,7 @@ import { ledgerStream } from '../../src/events/streams.ts'
 import { createSecrets } from '../../src/guard/secrets.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
 import { costsOf } from '../../src/ledger/call-costs.ts'
-import { createLedger, type LocalLedger } from '../../src/ledger/commit.ts'
+import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 
 export const org = 'org_01K9ZZZZZZZZZZZZZZZZZZZZZZ'
@@ -33,7 +33,7 @@ export const beginAnew = (): void => {
 
 export const processOf = (name: string, change: (eventLog: EventLog) => EventLog = (same) => same): Scene => {
   const eventLog = change(world.log.client(name))
-  const ledger: LocalLedger = createLedger({
+  const ledger: Ledger = createLedger({
     eventLog,
     snapshot: async () => null,
     logger: pino({ level: 'silent' }),

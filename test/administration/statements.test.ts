@@ -14,7 +14,7 @@ import type { EventLog, RecordedEvent } from '../../src/event-log/port.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { createSecrets } from '../../src/guard/secrets.ts'
 import type { Instruction } from '../../src/ledger/command.ts'
-import { CommandRefused, createLedger, type LocalLedger } from '../../src/ledger/commit.ts'
+import { CommandRefused, createLedger, type Ledger } from '../../src/ledger/commit.ts'
 import { sumMonthsOnward } from '../../src/ledger/kept-sums.ts'
 import { sumMonths } from '../../src/ledger/month-sums.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
@@ -29,7 +29,7 @@ const ms = (instant: string): number => Date.parse(instant)
 
 let log: MemoryEventLog
 let eventLog: EventLog
-let ledger: LocalLedger
+let ledger: Ledger
 let nowMs: number
 let keys: number
 

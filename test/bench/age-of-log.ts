@@ -9,7 +9,7 @@ import { jsonLines } from '../../src/billing/statement-file.ts'
 import { linesBefore } from '../../src/dashboard/queries.ts'
 import { verifyLog } from '../../src/event-log/verify/verify-log.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
-import { createLedger, type LocalLedger } from '../../src/ledger/commit.ts'
+import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { withFoundation } from './database.ts'
@@ -126,7 +126,7 @@ const measured = async (
   const loads: number[] = []
   const calls: number[] = []
   const pages: number[] = []
-  const open = (): LocalLedger =>
+  const open = (): Ledger =>
     createLedger({ eventLog, snapshot: snapshotFrom(pool, secrets.rowSeal), logger, clock: Date })
   const ledger = open()
   for (let n = 0; n < times; n++) {
@@ -167,7 +167,7 @@ const statement = (foundation: Foundation, organizationId: string, month: string
 
 const book = priceBookOf(defaultPriceBook)
 
-const commitCall = (ledger: LocalLedger, organizationId: string) =>
+const commitCall = (ledger: Ledger, organizationId: string) =>
   ledger.submit(organizationId, {
     ...{ key: randomUUID(), atMs: Date.now(), actor: 'system', kind: 'record', book },
     call: {

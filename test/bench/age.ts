@@ -5,7 +5,7 @@ import { projections } from '../../projections/index.ts'
 import { defaultPriceBook, priceBookOf } from '../../src/billing/price-book.ts'
 import { openPostgresEventLog } from '../../src/event-log/postgres/index.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
-import { createLedger, type LocalLedger } from '../../src/ledger/commit.ts'
+import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
 import { ageOfLog } from './age-of-log.ts'
@@ -42,7 +42,7 @@ const ageOfLedgers = ({ rounds, long, begin, tell }: BenchOptions): Promise<Row[
         `age: ${sizes.join(' + ')} events written and projected in ${((performance.now() - startedAt) / 1_000).toFixed(0)} s`,
       )
       begin()
-      const open = (): LocalLedger =>
+      const open = (): Ledger =>
         createLedger({
           eventLog,
           snapshot: snapshotFrom(pool, foundation.secrets.rowSeal),
@@ -93,7 +93,7 @@ const msOf = async (work: () => Promise<unknown>): Promise<number> => {
 
 const book = priceBookOf(defaultPriceBook)
 
-const commitCall = (ledger: LocalLedger, organizationId: string) =>
+const commitCall = (ledger: Ledger, organizationId: string) =>
   ledger.submit(organizationId, {
     key: randomUUID(),
     atMs: Date.now(),

@@ -8,7 +8,7 @@ import { createRequestIds } from '../../src/call/request-id.ts'
 import type { CallFacts } from '../../src/events/calls.ts'
 import type { Foundation } from '../../src/foundation/foundation.ts'
 import type { CallToRecord } from '../../src/ledger/command.ts'
-import { createLedger, type LocalLedger } from '../../src/ledger/commit.ts'
+import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
 import { snapshotFrom } from '../../src/ledger/snapshot.ts'
 import { createProjector } from '../../src/projector/run.ts'
 import { withFoundation } from './database.ts'
@@ -91,7 +91,7 @@ export const growth = ({ events, begin, tell }: BenchOptions): Promise<Row[]> =>
     }
   })
 
-const openOrganization = async (ledger: LocalLedger, organizationId: string): Promise<void> => {
+const openOrganization = async (ledger: Ledger, organizationId: string): Promise<void> => {
   const at = { atMs: Date.now(), actor: 'system' } as const
   await ledger.submit(organizationId, {
     ...{ ...at, key: 'register', kind: 'register', name: 'Bench', overdraftLimit: 0n },
@@ -107,7 +107,7 @@ const requestIds = createRequestIds()
 /** Calls lie apart: ids of one millisecond would have most of their letters in common. */
 let clockMs = Date.now() - 3_600_000
 
-const writeCalls = async (ledger: LocalLedger, organizationId: string, calls: number): Promise<void> => {
+const writeCalls = async (ledger: Ledger, organizationId: string, calls: number): Promise<void> => {
   const keys = Array.from({ length: keysPerOrganization }, () => randomBytes(12).toString('base64url'))
   for (let left = calls; left > 0; left -= callsPerAppend)
     await Promise.all(

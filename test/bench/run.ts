@@ -17,7 +17,6 @@ import { lookup } from './lookup.ts'
 import { mailbox } from './mailbox.ts'
 import { mxLookups } from './mx-lookups.ts'
 import { overload } from './overload.ts'
-import { ownerCost } from './owner-cost.ts'
 import { pixel } from './pixel.ts'
 import { processes } from './processes.ts'
 import { profileCall, profileHere } from './profile.ts'
@@ -48,7 +47,6 @@ const scenarios: Readonly<Record<string, (options: BenchOptions) => Promise<Row[
   keyed,
   lag,
   processes,
-  'owner-cost': ownerCost,
   overload,
   lookup,
   start,

@@ -6,7 +6,7 @@ import { createRefusedCalls } from '../../src/call/refused-calls.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import type { DirectoryKey } from '../../src/guard/key-directory.ts'
-import { createLedger, type LocalLedger } from '../../src/ledger/commit.ts'
+import { createLedger, type Ledger } from '../../src/ledger/commit.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { type AppendFault, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
 
@@ -34,7 +34,7 @@ const key: DirectoryKey = {
 }
 
 let log: MemoryEventLog
-let ledger: LocalLedger
+let ledger: Ledger
 /** What happens to the next appends; the log cannot be read while one gets no answer. */
 let fault: AppendFault | undefined
 

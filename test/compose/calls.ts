@@ -15,8 +15,10 @@ export type Calls = {
 }
 
 const callsMax = 10_000
-const triesMax = 60
-const pauseMs = 1_000
+const triesMax = 20
+/** Doubled after every attempt: calls that all come again every second would use up their key's limit. */
+const pauseMs = 500
+const pauseMaxMs = 8_000
 const silentMs = 20_000
 
 const ask = ({
@@ -70,7 +72,7 @@ export const startCalls = (options: {
     for (let tries = options.again ? triesMax : 1; tries > 0; tries--) {
       call.answers.push(await ask({ ...options, key: call.key, agent }))
       if (call.answers.at(-1) === '200') return
-      if (tries > 1) await sleep(pauseMs)
+      if (tries > 1) await sleep(Math.min(pauseMs * 2 ** (call.answers.length - 1), pauseMaxMs))
     }
   }
   const timer = setInterval(() => {

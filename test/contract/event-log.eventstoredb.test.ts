@@ -3,6 +3,7 @@
  * engine's connections, subscriptions and silences can show. The double proves the adapter; the server itself is asked
  * where TEST_EVENTSTORE_URL names one.
  */
+import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { EventStoreDBClient, jsonEvent } from '@eventstore/db-client'
 import { pino } from 'pino'
@@ -644,6 +645,23 @@ describe('the event log in EventStoreDB, over the double', () => {
         await own.close()
       }
     })
+  })
+
+  test('a cluster answers although one of the named hosts never does', async () => {
+    const deaf = createServer()
+    await new Promise<void>((resolve) => deaf.listen(0, '127.0.0.1', resolve))
+    const { port } = deaf.address() as AddressInfo
+    try {
+      // The client asks them in an order of its own.
+      for (let n = 0; n < 6; n++) {
+        const url = `esdb://127.0.0.1:${port},127.0.0.1:${double.port}?tls=false`
+        const own = openEventStoreDb({ url, logger })
+        expect(await own.append(freshStream(), 'none', newEvents(1))).toEqual({ revision: 0 })
+        await own.close()
+      }
+    } finally {
+      deaf.close()
+    }
   })
 
   describe('a prefix', () => {

@@ -50,7 +50,6 @@ describe('a ring', () => {
       () => of.identifierHmacs('lid:a'),
       () => of.rowSeal.fits('x', ''),
       () => of.sealer('p').open('x', 'y'),
-      () => of.peerKey(),
       () => of.memoryHmac('x'),
     ])
       expect(attempt).toThrow(Unavailable)
@@ -87,7 +86,6 @@ describe('what was made under the former key', () => {
     expect(secrets.requestHmacs('x')).toEqual([later.requestHmac('x'), old.requestHmac('x')])
     expect(secrets.cookieSecrets('x')).toEqual([later.apiKeyHmac('x'), old.apiKeyHmac('x')])
     expect(secrets.memoryHmac('x')).toEqual(old.memoryHmac('x'))
-    expect(secrets.peerKey()).toEqual(later.peerKey())
     expect(secrets.recipientHmac('x')).toBe(later.recipientHmac('x'))
   })
 

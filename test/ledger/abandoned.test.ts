@@ -6,12 +6,7 @@ import { eventIdOf } from '../../src/event-log/event-id.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { type Reversal, reversalCommand, settlementKeyOf } from '../../src/ledger/abandoned.ts'
 import { balanceOf } from '../../src/ledger/account.ts'
-import {
-  createLedger,
-  type LedgerLimits,
-  LedgerUnavailable,
-  type LocalLedger,
-} from '../../src/ledger/commit.ts'
+import { createLedger, type Ledger, type LedgerLimits, LedgerUnavailable } from '../../src/ledger/commit.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
 import { atMs, book, call, command, openLedger, org, stream } from '../support/ledger-commands.ts'
 import { type ClientFaults, createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
@@ -31,11 +26,7 @@ afterEach(async () => {
   expect((await verifyLedger(log.client('verifier'), org)).fault).toBeNull()
 })
 
-const processOf = (
-  name: string,
-  faults: ClientFaults = {},
-  limits: Partial<LedgerLimits> = {},
-): LocalLedger =>
+const processOf = (name: string, faults: ClientFaults = {}, limits: Partial<LedgerLimits> = {}): Ledger =>
   createLedger({
     eventLog: log.client(name, faults),
     snapshot: async () => null,
@@ -60,8 +51,7 @@ const reversalOf = (key: string, absentUpTo: number): Reversal => ({
   firstEventId: eventIdOf(org, key, 0),
   absentUpTo,
 })
-const reverse = (ledger: LocalLedger, reversal: Reversal) =>
-  ledger.submit(org, reversalCommand(reversal, nowMs))
+const reverse = (ledger: Ledger, reversal: Reversal) => ledger.submit(org, reversalCommand(reversal, nowMs))
 
 describe('a reversal asked for twice', () => {
   test('by one process, at once or later, is written once', async () => {
@@ -146,7 +136,7 @@ test('the ledger is looked through for a reversal from the place of its charge o
 
 describe('a charge whose caller was refused is given back or its answer is delivered, never both', () => {
   /** The answer is delivered after all: a free call of its own. */
-  const deliver = (ledger: LocalLedger, { firstEventId }: Reversal, absentUpTo: number) =>
+  const deliver = (ledger: Ledger, { firstEventId }: Reversal, absentUpTo: number) =>
     ledger.submit(org, {
       ...command(settlementKeyOf(firstEventId), {
         kind: 'record',
@@ -164,8 +154,8 @@ describe('a charge whose caller was refused is given back or its answer is deliv
 
   /** The charge stands, and both processes have seen it. */
   const charged = async (): Promise<{
-    one: LocalLedger
-    other: LocalLedger
+    one: Ledger
+    other: Ledger
     reversal: Reversal
     seen: number
   }> => {

@@ -11,9 +11,9 @@ import { type Account, balanceOf } from '../../src/ledger/account.ts'
 import {
   type AccountSnapshot,
   createLedger,
+  type Ledger,
   type LedgerLimits,
   LedgerUnavailable,
-  type LocalLedger,
 } from '../../src/ledger/commit.ts'
 import { atMs, call, openLedger, org, stream } from '../support/ledger-commands.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'
@@ -30,7 +30,7 @@ const processOf = (
     snapshot = async () => null,
     limits = {},
   }: { eventLog?: EventLog; snapshot?: AccountSnapshot; limits?: Partial<LedgerLimits> } = {},
-): LocalLedger =>
+): Ledger =>
   createLedger({
     eventLog,
     snapshot,
@@ -43,7 +43,7 @@ const opened = (credits: string): Promise<void> => openLedger(processOf('opener'
 
 /** Which of many calls were paid, and which the ledger refused to take. */
 const make = async (
-  ledger: LocalLedger,
+  ledger: Ledger,
   count: number,
   name = 'call',
 ): Promise<{ paid: number; refused: number }> => {

@@ -18,11 +18,11 @@ import {
   type AccountSnapshot,
   CommandRefused,
   createLedger,
+  type Ledger,
   type LedgerCommand,
   type LedgerLimits,
   type LedgerOptions,
   LedgerUnavailable,
-  type LocalLedger,
   ledgerLimits,
 } from '../../src/ledger/commit.ts'
 import { decideCommand } from '../../src/ledger/decide.ts'
@@ -80,7 +80,7 @@ const processOf = (
     eventLog?: EventLog
     gate?: LedgerOptions['gate']
   } = {},
-): LocalLedger =>
+): Ledger =>
   createLedger({
     eventLog: options.eventLog ?? log.client(name, options.faults),
     snapshot: options.snapshot ?? (async () => null),
@@ -570,7 +570,7 @@ describe('rule 3: unknown outcomes', () => {
     const refused = async (
       keys: readonly string[],
       { snapshot }: { snapshot?: AccountSnapshot } = {},
-    ): Promise<{ ledger: LocalLedger; reach: () => void; failAppends: (times: number) => void }> => {
+    ): Promise<{ ledger: Ledger; reach: () => void; failAppends: (times: number) => void }> => {
       await opened()
       let reachable = true
       let failing = 0
@@ -726,7 +726,7 @@ describe('rule 3: unknown outcomes', () => {
 
 describe('rule 4: conflicts', () => {
   /** Process `a`, whose appends run `before` once when they are about to arrive. */
-  const interrupted = (before: () => Promise<unknown>): LocalLedger => {
+  const interrupted = (before: () => Promise<unknown>): Ledger => {
     let once = true
     return processOf('a', {
       faults: {

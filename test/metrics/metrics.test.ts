@@ -184,7 +184,6 @@ describe('what is written', () => {
     expect([...labelWords(written).keys()].sort()).toEqual([
       'capability',
       'code',
-      'end',
       'guards',
       'le',
       'model',
@@ -195,7 +194,6 @@ describe('what is written', () => {
       'provider',
       'reason',
       'source',
-      'state',
     ])
   })
 

@@ -2,12 +2,12 @@
  * The ledger protocol under a simulated network. Several processes over one log, with lost replies, lost requests,
  * late and duplicate arrivals, outages, crashes, and callers who try again; time, randomness and every interleaving
  * come from one seed. A failure prints the seed: SIM_SEED=<seed> plays it again. SIM_SEEDS=<count> plays so many, from
- * SIM_SEED or 1 on, each of SIM_OPERATIONS=<count> operations. With an even seed the processes pass commands on to each other.
+ * SIM_SEED or 1 on, each of SIM_OPERATIONS=<count> operations.
  */
 import { randomInt } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { simulateCompetition } from './competition.ts'
 import { mistakes } from './mutants.ts'
-import { simulateReservations } from './reservations.ts'
 import { type Simulated, simulate } from './simulation.ts'
 import { time } from './time.ts'
 
@@ -67,10 +67,8 @@ describe('the ledger keeps its promises under faults', () => {
   })
 
   test('the same seed plays the same simulation', { timeout: seedTimeoutMs }, async () => {
-    for (const passing of [false, true]) {
-      const options = { operationsMax: 400, passing }
-      expect(await simulate(5, options)).toEqual(await simulate(5, options))
-    }
+    const options = { operationsMax: 400 }
+    expect(await simulate(5, options)).toEqual(await simulate(5, options))
   })
 
   test.skipIf(chosen !== undefined)('every kind of misfortune took place', () => {
@@ -94,31 +92,36 @@ describe('the ledger keeps its promises under faults', () => {
       'not settled',
       'sweep',
       'price',
-      'passed on: answered',
-      'passed on: alone',
-      'message lost',
-      'message late',
-      'message doubled',
-      'connection ended',
-      'question of an ended connection',
-      'passed by',
       'frozen',
       'join',
       'drain',
       'reserved',
       'call nothing',
+      'competition',
     ])
       expect(totals[what] ?? 0, what).toBeGreaterThan(0)
   })
 })
 
-test('processes that agree on an owner do not hold the same credits twice', async () => {
-  for (let seed = 1; seed <= 5; seed++) {
-    const { most, turnedAway, heldAtTheEnd } = await simulateReservations(seed)
-    expect(most).toBe(10)
-    expect(turnedAway).toBeGreaterThan(0)
-    expect(heldAtTheEnd).toEqual(['0', '0', '0'])
-  }
+describe('a process far from the log, beside one that is never idle', () => {
+  const seeds = [1, 2, 3]
+
+  test('is answered in time, and the other one stays fast', { timeout: seedTimeoutMs }, async () => {
+    for (const seed of seeds) {
+      const { far, refused, nearPerSecond } = await simulateCompetition({ seed })
+      expect(refused).toBe(0)
+      expect(Math.max(...far)).toBeLessThan(1_000)
+      expect(nearPerSecond).toBeGreaterThan(2_000)
+    }
+  })
+
+  test('would be refused if it could not make itself known', { timeout: seedTimeoutMs }, async () => {
+    expect(await simulateCompetition({ seed: 1, untold: true, calls: 1 })).toMatchObject({ refused: 1 })
+  })
+
+  test('would be refused if no pause were long enough', { timeout: seedTimeoutMs }, async () => {
+    expect(await simulateCompetition({ seed: 1, shortPauses: true, calls: 1 })).toMatchObject({ refused: 1 })
+  })
 })
 
 /** So many seeds may go by before a mistake has to show. */
@@ -128,8 +131,8 @@ const operationsOfMistake = 400
 
 describe('a classic mistake is caught', { shuffle: false }, () => {
   const caught: { readonly seed: number; readonly options: Simulated }[] = []
-  test.each(mistakes)('$name', { timeout: seedTimeoutMs }, async ({ name, mutant, caughtBy, passing }) => {
-    const options = { operationsMax: operationsOfMistake, ...(passing === undefined ? {} : { passing }) }
+  test.each(mistakes)('$name', { timeout: seedTimeoutMs }, async ({ name, mutant, caughtBy }) => {
+    const options = { operationsMax: operationsOfMistake }
     for (let seed = 1; seed <= seedsMax; seed++) {
       const outcome = await simulate(seed, { ...options, mutant }).then(
         () => null,
@@ -146,7 +149,7 @@ describe('a classic mistake is caught', { shuffle: false }, () => {
 
   test('and the protocol without it passes the same seeds', { timeout: seedTimeoutMs }, async () => {
     expect(caught).toHaveLength(mistakes.length)
-    const played = new Map(caught.map((one) => [`${one.seed} ${one.options.passing}`, one]))
+    const played = new Map(caught.map((one) => [one.seed, one]))
     for (const { seed, options } of played.values()) await play(seed, options)
   })
 })

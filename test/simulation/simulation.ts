@@ -16,7 +16,6 @@ import type { LedgerEvent } from '../../src/events/catalogue.ts'
 import { ledgerStream } from '../../src/events/streams.ts'
 import { settlementKeyOf } from '../../src/ledger/abandoned.ts'
 import { balanceOf, evolve, newAccount } from '../../src/ledger/account.ts'
-import { answerPeers } from '../../src/ledger/answer-peers.ts'
 import {
   type AccountSnapshot,
   type Committed,
@@ -24,13 +23,8 @@ import {
   type Ledger,
   type LedgerCommand,
   LedgerUnavailable,
-  type LocalLedger,
 } from '../../src/ledger/commit.ts'
-import { passOn } from '../../src/ledger/pass-on.ts'
 import { verifyLedger } from '../../src/ledger/verify.ts'
-import { noOwners, type Owners } from '../../src/peers/owners.ts'
-import type { AnswerPeer } from '../../src/peers/peer.ts'
-
 import { seededRandom } from '../ip-lookup/seeded-random.ts'
 import {
   type AppendAttempt,
@@ -38,7 +32,6 @@ import {
   createMemoryEventLog,
   type MemoryEventLog,
 } from '../support/memory-event-log.ts'
-import { createNetwork, type Station } from './network.ts'
 import { createProjector } from './projector.ts'
 import { time } from './time.ts'
 
@@ -47,14 +40,13 @@ const book = priceBookOf(defaultPriceBook)
 const keyId = 'K9abcdefghijklmn'
 const organizationIds = ['A', 'B', 'C'].map((letter) => `org_01K9SSSSSSSSSSSSSSSSSSSSS${letter}`)
 const overdrafts = ['0', '5', '20']
-/** A command that is passed on is more work. */
-const operationsDefault = { alone: 4_400, passing: 2_000 }
+const operationsDefault = 3_000
 const clientsMax = 24
 /** How far the projection that gives snapshots is behind. */
 const snapshotLagMs = 400
-/** The ledger's own limit, questions to other processes before it, and how often those who are late are looked for. */
-const answerMaxMs = 19_000
-/** How much later than its time a caller is told: who the owner is may be found out for 500 ms first, and who is late is looked for that often. */
+/** The ledger's own limit, and how often those who are late are looked for. */
+const answerMaxMs = 11_000
+/** How much later than its time a caller is told: callers who are late are looked for that often. */
 const overdueMaxMs = 1_200
 /** What is under way when the network heals has arrived by then, and was given back where it has to be. */
 const restMs = 60_000
@@ -62,9 +54,9 @@ const restMs = 60_000
 type Process = {
   readonly name: string
   readonly ledger: Ledger
-  readonly local: LocalLedger
-  readonly station: Station
   readonly eventLog: EventLog
+  /** Until then it neither sends nor hears anything. */
+  frozenUntilMs: number
   alive: boolean
   outageUntilMs: number
   /** Callers who wait for it. */
@@ -102,12 +94,8 @@ class ProcessCrashed extends Error {
  * truth.
  */
 export type Mutant = {
-  /** The event log of one process's ledger, and whom that process takes for the owners. */
-  readonly eventLog?: (eventLog: EventLog, owners: Owners) => EventLog
-  /** The ledger of one process alone, as its part that passes commands on has it. */
-  readonly local?: (local: LocalLedger) => LocalLedger
-  /** What a process answers its peers. */
-  readonly answerPeer?: (answer: AnswerPeer) => AnswerPeer
+  /** The event log of one process's ledger. */
+  readonly eventLog?: (eventLog: EventLog) => EventLog
   /** The ledger as callers have it. The same function wraps that of every process of a simulation. */
   readonly ledger?: () => (ledger: Ledger) => Ledger
   /** Which events of a ledger the snapshot's content is folded from, where it says that it is of the first `cut`. */
@@ -119,17 +107,11 @@ export type Mutant = {
 export type Simulated = {
   readonly operationsMax?: number
   readonly mutant?: Mutant
-  /** The processes pass commands on to the owners of ledgers. Default: in every other seed. */
-  readonly passing?: boolean
 }
 
 export const simulate = async (
   seed: number,
-  {
-    passing = seed % 2 === 0,
-    operationsMax = operationsDefault[passing ? 'passing' : 'alone'],
-    mutant = {},
-  }: Simulated = {},
+  { operationsMax = operationsDefault, mutant = {} }: Simulated = {},
 ): Promise<{ operations: number; events: number; counts: Record<string, number>; longestMs: number }> => {
   const random = seededRandom(seed)
   const chance = (probability: number): boolean => random.next() < probability
@@ -174,17 +156,14 @@ export const simulate = async (
     return draw < 0.12 ? 'unavailable' : undefined
   }
 
-  const network = createNetwork({ random, count, faulty: () => faulty })
   const wrapped = mutant.ledger?.() ?? ((ledger: Ledger) => ledger)
   // Where little is read at once, a command lies across the end of a page.
-  const limits = passing && chance(0.3) ? { readPageMax: 5 + random.integer(20) } : {}
+  const limits = chance(0.3) ? { readPageMax: 5 + random.integer(20) } : {}
   let started = 0
   const startProcess = (): Process => {
     const name = `process-${++started}`
-    const station: Station = { id: name, alive: true, frozenUntilMs: 0, answer: () => undefined }
-    const owners = passing && !chance(0.1) ? network.ownersOf(station) : noOwners
     const thaw = async (): Promise<void> => {
-      if (time.nowMs < station.frozenUntilMs) await time.wait(station.frozenUntilMs - time.nowMs)
+      if (time.nowMs < process.frozenUntilMs) await time.wait(process.frozenUntilMs - time.nowMs)
     }
     const crashed = Promise.withResolvers<never>()
     crashed.promise.catch(() => undefined)
@@ -209,51 +188,50 @@ export const simulate = async (
       },
     })
     // A process that is frozen hears late what was read or written.
-    const told: EventLog = passing
-      ? {
-          ...client,
-          append: (...append) => client.append(...append).finally(thaw),
-          read: (...read) => client.read(...read).finally(thaw),
-        }
-      : client
+    const told: EventLog = {
+      ...client,
+      append: (...append) => client.append(...append).finally(thaw),
+      read: (...read) => client.read(...read).finally(thaw),
+    }
     const eventLog: EventLog = tellsRepetition
       ? told
       : { ...told, append: async (...append) => ({ revision: (await told.append(...append)).revision }) }
     const observe = {
       conflict: () => count('conflict'),
       reversal: () => count('reversal'),
-      passedOn: (end: string) => count(`passed on: ${end}`),
     }
     const own = createLedger({
-      eventLog: mutant.eventLog?.(eventLog, owners) ?? eventLog,
+      eventLog: mutant.eventLog?.(eventLog) ?? eventLog,
       snapshot,
       logger,
       clock,
       limits,
       observe,
+      random: random.next,
+      competition: { tell: (id) => tellOthers(name, id) },
     })
-    const local = mutant.local?.(own) ?? own
-    station.answer = answerPeers(own, { logger })
-    station.answer = mutant.answerPeer?.(station.answer) ?? station.answer
     const process: Process = {
       name,
       eventLog,
-      ledger: wrapped(passOn({ local, owners, monotonic: clock.now, observe })),
-      local: own,
-      station,
+      ledger: wrapped(own),
+      frozenUntilMs: 0,
       alive: true,
       outageUntilMs: 0,
       waiting: new Set(),
       crashed: crashed.promise,
       crash: () => {
         process.alive = false
-        station.alive = false
-        network.crashed(station)
         crashed.reject(new ProcessCrashed(name))
       },
     }
-    if (passing) network.join(station)
     return process
+  }
+
+  /** A notice may be lost. */
+  const tellOthers = (from: string, organizationId: string): void => {
+    count('competition')
+    for (const { name, ledger, alive } of processes)
+      if (alive && name !== from && !chance(0.2)) ledger.competed(organizationId)
   }
 
   const arrive = (copy: AppendAttempt): void => {
@@ -292,7 +270,7 @@ export const simulate = async (
       return await Promise.race([asked, process.crashed])
     } finally {
       process.waiting.delete(waits)
-      if (process.station.frozenUntilMs < startedMs) {
+      if (process.frozenUntilMs < startedMs) {
         longestMs = Math.max(longestMs, time.nowMs - startedMs)
         overdueMs = Math.max(overdueMs, time.nowMs - startedMs - waitMaxMs)
       }
@@ -400,9 +378,9 @@ export const simulate = async (
       ? ({ kind: 'ip_lookup', success: true, country_code: 'AT', address_hmac } as const)
       : ({ kind: 'ip_lookup', success: false, country_code: null, address_hmac } as const)
     const { organizationId } = call
-    const release = passing && chance(0.2) ? await reserve(process, organizationId, facts) : undefined
+    const release = chance(0.2) ? await reserve(process, organizationId, facts) : undefined
     if (release === null) return
-    const demand = passing && idempotent && chance(0.5) ? await demandOf(process, organizationId, facts) : {}
+    const demand = idempotent && chance(0.5) ? await demandOf(process, organizationId, facts) : {}
     if (demand === null) {
       release?.()
       return
@@ -418,7 +396,7 @@ export const simulate = async (
       call: { keyId, capability: 'ip_lookup', outcome: 'answered', facts },
       book,
       ...demand,
-      ...(passing && chance(0.5) ? { waitMaxMs: 500 + random.integer(10_000) } : {}),
+      ...(chance(0.5) ? { waitMaxMs: 500 + random.integer(10_000) } : {}),
     })
     release?.()
     count(`call ${told.kind}`)
@@ -504,9 +482,6 @@ export const simulate = async (
 
   /** A process that ends in good order leaves first, answers all who wait, and comes to rest. */
   const end = async (process: Process): Promise<void> => {
-    network.leave(process.station)
-    // Calls that it took go on.
-    await time.wait(random.integer(3_000))
     const waiting = [...process.waiting]
     let rested = false
     try {
@@ -521,13 +496,12 @@ export const simulate = async (
     if (process.alive) process.crash()
   }
 
-  const mishapAmongPeers = (process: Process, at: number): void => {
+  const comeOrGo = (process: Process, at: number): void => {
     const draw = random.next()
     if (draw < 0.3) {
-      process.station.frozenUntilMs = time.nowMs + random.integer(chance(0.6) ? 3_000 : 20_000)
+      process.frozenUntilMs = time.nowMs + random.integer(chance(0.6) ? 3_000 : 20_000)
       count('frozen')
-    } else if (draw < 0.6) network.cut(process.station)
-    else if (draw < 0.8) {
+    } else if (draw < 0.65) {
       if (processes.length < 6) processes.push(startProcess())
       count('join')
     } else {
@@ -542,7 +516,7 @@ export const simulate = async (
     const at = random.integer(processes.length)
     const process = processes[at]
     if (process === undefined) return
-    if (passing && chance(0.7)) return mishapAmongPeers(process, at)
+    if (chance(0.5)) return comeOrGo(process, at)
     if (chance(0.5)) {
       process.crash()
       processes[at] = startProcess()
@@ -564,7 +538,7 @@ export const simulate = async (
     if (draw < 0.86) return makeCall()
     if (draw < 0.92) return grant(anyOrganization())
     if (draw < 0.97) return sweep()
-    return draw < (passing ? 0.98 : 0.99) ? setPrice() : misfortune()
+    return draw < 0.985 ? setPrice() : misfortune()
   }
 
   const projector = createProjector({
@@ -581,7 +555,7 @@ export const simulate = async (
       operations++
       await act()
       projector.tick()
-      await time.wait(random.integer(chance(0.7) ? 12 : passing ? 3_000 : 300))
+      await time.wait(random.integer(chance(0.7) ? 12 : 600))
     }
     finished++
   }
@@ -618,17 +592,15 @@ export const simulate = async (
   faulty = false
   for (const process of processes) process.outageUntilMs = 0
   while (log.late.length > 0) log.deliverLate(random.pick(log.late))
-  if (passing) {
-    let rested = false
-    void time.wait(restMs).then(() => {
-      rested = true
-    })
-    await time.run(() => rested)
-    while (log.late.length > 0) log.deliverLate(random.pick(log.late))
-  }
+  let rested = false
+  void time.wait(restMs).then(() => {
+    rested = true
+  })
+  await time.run(() => rested)
+  while (log.late.length > 0) log.deliverLate(random.pick(log.late))
   let settled = false
   const settle = async (): Promise<void> => {
-    for (const { ledger, local } of processes) {
+    for (const { ledger } of processes) {
       for (const organizationId of organizationIds) {
         await ledger.account(organizationId)
         await ledger.submit(organizationId, {
@@ -639,7 +611,7 @@ export const simulate = async (
           grantId: 'none',
         })
         const account = await ledger.account(organizationId)
-        const figures = await local.figures(organizationId, { atMs: time.nowMs, fresh: true })
+        const figures = await ledger.figures(organizationId, { atMs: time.nowMs, fresh: true })
         const held = figures.balance + account.overdraftLimit - figures.available
         if (held !== 0n) throw new Error(`${held} micro-credits are held by no call`)
       }

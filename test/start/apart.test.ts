@@ -27,8 +27,8 @@ test('the log says it once when it begins, and once when it is over', () => {
     const said: string[] = []
     let processes = counting('a', 'b')
     const logger = { warn: (text: string) => said.push(text), info: (text: string) => said.push(text) }
-    const peers = { processes: () => processes }
-    const end = warnOfApart(peers as never, logger as never)
+    const own = { known: () => processes }
+    const end = warnOfApart(own as never, logger as never)
     vi.advanceTimersByTime(60_000)
     expect(said).toEqual([
       'rate limits: each of 2 processes counts for itself; set REDIS_URL to one Redis for all',

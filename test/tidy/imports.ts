@@ -11,7 +11,7 @@ const belowFoundation = [...pure, ...engine, 'config']
 const outer = [
   ...belowFoundation,
   ...['call', 'capabilities', 'egress', 'foundation', 'administration'],
-  ...['cli', 'dashboard', 'documentation', 'jobs', 'metrics', 'peers', 'start', 'webhooks'],
+  ...['cli', 'dashboard', 'documentation', 'jobs', 'metrics', 'start', 'webhooks'],
 ]
 
 /** A word is a folder, or the list of capabilities (`capabilities`), or `config`; a path is that one file. */
@@ -21,7 +21,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   keys: ['events'],
   projections: ['events'],
   'event-log': pure,
-  ledger: [...pure, 'event-log', 'src/peers/peer.ts', 'src/peers/owners.ts'],
+  ledger: [...pure, 'event-log'],
   guard: [...pure, 'event-log'],
   projector: [...pure, 'event-log', 'tracing'],
   // Of egress, the type of what capabilities are given.
@@ -30,7 +30,6 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   concurrency: [],
   tracing: [],
   // Of the event log, how an outage is told.
-  peers: ['src/event-log/outage.ts', 'config'],
   egress: [],
   // A capability calls, reads projections, follows the event log, hashes what is personal, and asks outside.
   capability: [
@@ -50,7 +49,7 @@ const allowed: Readonly<Record<string, readonly string[]>> = {
   webhooks: [...pure, ...engine, 'egress'],
   documentation: [],
   capabilities: ['call', 'events', 'every capability'],
-  foundation: [...belowFoundation, 'peers'],
+  foundation: belowFoundation,
   // Of the package, its release: a backup names it.
   administration: [
     ...[...belowFoundation, 'foundation', 'webhooks', 'src/egress/guard.ts', 'src/egress/post.ts'],

@@ -105,6 +105,11 @@ let connections = 0
 const keepAliveTimeoutMs = 10_000
 /** In place of "never", which all connections would share. About 23 days. */
 const keepAliveTimeoutMaxMs = 2_000_000_000
+/**
+ * How long one of several hosts may take to say who leads. The client's own five seconds are all the time a connection has: a host
+ * that does not answer, asked first, would use it up.
+ */
+const gossipTimeoutSeconds = 1
 const keepAliveTimeoutOption = /([?&]keep[-_]?alive[-_]?timeout=)(-?\d+)/i
 
 /**
@@ -122,9 +127,14 @@ const unshared = (url: string, role: string): string => {
     given === null
       ? `${trimmed}${trimmed.includes('?') ? '&' : '?'}keepAliveTimeout=${own}`
       : trimmed.replace(keepAliveTimeoutOption, `$1${own}`)
-  return /[?&]connection[-_]?name=/i.test(withTimeout)
-    ? withTimeout
-    : `${withTimeout}&connectionName=event-log-${role}`
+  const hosts = redactedUrl(trimmed).split('?', 1)[0] ?? ''
+  const defaults = [
+    ...(hosts.includes(',') && !/[?&]gossip[-_]?timeout=/i.test(trimmed)
+      ? [`gossipTimeout=${gossipTimeoutSeconds}`]
+      : []),
+    ...(/[?&]connection[-_]?name=/i.test(trimmed) ? [] : [`connectionName=event-log-${role}`]),
+  ]
+  return [withTimeout, ...defaults].join('&')
 }
 
 const create = (url: string, role: string): EventStoreDBClient => {

@@ -75,14 +75,17 @@ const wait = (ms: number, signal: AbortSignal, waiting?: Set<() => void>): Promi
 
 type Listener = { close(): Promise<void> }
 
-/** Listens on the channel until closed, connecting again where the connection is lost. */
-const startListening = ({
+/** Listens on the channel until closed, connecting again where the connection is lost. `notified` is given the notice's text. */
+export const startListening = ({
   url,
   channel,
   logger,
   listening,
   notified,
-}: WakeUpOptions & { readonly listening: () => void; readonly notified: () => void }): Listener => {
+}: WakeUpOptions & {
+  readonly listening: () => void
+  readonly notified: (text: string) => void
+}): Listener => {
   let client: pg.Client | undefined
   let retry: NodeJS.Timeout | undefined
   let closed = false
@@ -94,7 +97,7 @@ const startListening = ({
       application_name: 'event-log-listen',
       keepAlive: true,
     })
-    fresh.on('notification', notified)
+    fresh.on('notification', ({ payload = '' }) => notified(payload))
     fresh.on('error', () => again(fresh))
     fresh.on('end', () => again(fresh))
     client = fresh
@@ -103,7 +106,7 @@ const startListening = ({
       await fresh.query(`listen ${channel}`)
       listening()
     } catch (error) {
-      logger.debug({ err: error }, 'event log: cannot listen, polling instead')
+      logger.debug({ err: error, channel }, 'cannot listen to PostgreSQL, trying again')
       again(fresh)
     }
   }

@@ -24,8 +24,6 @@ export type Place = {
 /** What the processes say of themselves: those that live and those that were ended. */
 export type Figures = {
   readonly conflicts: number
-  readonly passedAndAnswered: number
-  readonly passedAndAlone: number
 }
 
 export type LogLine = { readonly level: number; readonly message: string; readonly text: string }
@@ -115,8 +113,6 @@ export const openInstallation = async ({ count, databaseUrl, variables }: Option
       const sum = (name: keyof Figures): number => all.reduce((total, one) => total + one[name], 0)
       return {
         conflicts: sum('conflicts'),
-        passedAndAnswered: sum('passedAndAnswered'),
-        passedAndAlone: sum('passedAndAlone'),
       }
     },
     logged: () =>
@@ -157,11 +153,8 @@ const figuresOf = async ({ metricsUrl, child, output }: Service): Promise<Figure
     const line = text.split('\n').find((one) => one.startsWith(`${name} `))
     return Number(line?.slice(name.length) ?? 0)
   }
-  const passed = 'enrichment_ledger_commands_passed_total'
   return {
     conflicts: sample('enrichment_ledger_conflicts_total'),
-    passedAndAnswered: sample(`${passed}{end="answered"}`),
-    passedAndAlone: sample(`${passed}{end="alone"}`),
   }
 }
 

@@ -1,0 +1,43 @@
+/** When a process leaves a ledger to others. Pure. */
+import { expect, test } from 'vitest'
+import { createPacing } from '../../src/ledger/pacing.ts'
+
+test('a process that knows of no other never waits', () => {
+  const pacing = createPacing(() => 0.5)
+  for (let nowMs = 0; nowMs < 100; nowMs++) {
+    pacing.appended(nowMs)
+    expect(pacing.waitMs(nowMs)).toBe(0)
+  }
+})
+
+test('after another one was noticed, each append is followed by a pause, and for two seconds', () => {
+  const pacing = createPacing(() => 0.5)
+  pacing.competed(1_000)
+  pacing.appended(1_001)
+  expect(pacing.waitMs(1_001)).toBe(3.5)
+  expect(pacing.waitMs(1_003)).toBe(1.5)
+  pacing.appended(2_999)
+  expect(pacing.waitMs(2_999)).toBe(3.5)
+  pacing.appended(3_001)
+  expect(pacing.waitMs(3_003)).toBe(0)
+})
+
+test('one pause in eight is long', () => {
+  const draws = [0.12, 0.9, 0.5]
+  const pacing = createPacing(() => draws.shift() ?? 0)
+  pacing.competed(0)
+  pacing.appended(1)
+  expect(pacing.waitMs(1)).toBe(60)
+  pacing.appended(2)
+  expect(pacing.waitMs(2)).toBe(3.5)
+})
+
+test('a process that lost tries again at once, and tells the others at most twice a second', () => {
+  const pacing = createPacing(() => 0.5)
+  pacing.competed(0)
+  pacing.appended(1)
+  expect(pacing.lost(2)).toEqual({ tell: true })
+  expect(pacing.waitMs(2)).toBe(0)
+  expect(pacing.lost(100)).toEqual({ tell: false })
+  expect(pacing.lost(502)).toEqual({ tell: true })
+})
