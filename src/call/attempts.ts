@@ -79,8 +79,15 @@ export type Attempts = {
    * `paid` saves the search where it is right, and is believed only as far as the ledger bears it out. Throws what database and
    * event log throw.
    */
-  find(request: KeyedRequest, paid: PaidPlace | null): Promise<LedgerFinding>
+  find(request: KeyedRequest, paid: PaidPlace | null, projected?: Projected): Promise<LedgerFinding>
+  /**
+   * Asks the projection for the first attempt, while the claim is being made. It is only where the search begins: `find` reads
+   * the ledger behind it, and that after the claim. Never rejects unheard.
+   */
+  askProjection(request: KeyedRequest): Projected
 }
+
+type Projected = Promise<readonly IdempotentCallRow[]>
 
 /** The ids of one attempt: of its call, and of what settles its charge. */
 type AttemptIds = { readonly id: string; readonly settlementId: string }
@@ -123,18 +130,25 @@ export const createAttempts = ({
       },
     }),
   }
-  return { find: (request, paid) => findIn(parts, request, paid) }
+  return {
+    find: (request, paid, projected) => findIn(parts, request, { paid, projected }),
+    askProjection: (request) => {
+      const asked = parts.rows.ask(askOf(request, [0]))
+      asked.catch(() => undefined)
+      return asked
+    },
+  }
 }
 
 const findIn = async (
   parts: Parts,
   request: KeyedRequest,
-  paid: PaidPlace | null,
+  { paid, projected }: { readonly paid: PaidPlace | null; readonly projected: Projected | undefined },
 ): Promise<LedgerFinding> => {
   const known = paid === null ? undefined : await findPaid(parts, request, paid)
   if (known !== undefined && known !== 'concluded') return known
   // Nearly every key is new: later attempts are looked for where the ledger holds the first.
-  let located = await locate(parts, request, [0])
+  let located = await locate(parts, request, [0], projected)
   for (let attempt = 0; attempt < attemptsMax; attempt++) {
     if (attempt === 1) located = await locate(parts, request, laterAttempts)
     // What the row was right about is there, also where the statement's line of it is lost.
@@ -149,17 +163,23 @@ const findIn = async (
 
 const laterAttempts = Array.from({ length: attemptsMax - 1 }, (_, n) => n + 1)
 
+const askOf = (request: KeyedRequest, attempts: readonly number[]): IdempotentCallsAsk => ({
+  organizationId: request.organizationId,
+  eventIds: attempts.flatMap((attempt) => Object.values(idsOf(request, attempt))),
+})
+
 const locate = async (
   { rows, keyedEvents }: Parts,
   request: KeyedRequest,
   attempts: readonly number[],
+  projected?: Projected,
 ): Promise<Located> => {
-  const { organizationId } = request
-  const eventIds = attempts.flatMap((attempt) => Object.values(idsOf(request, attempt)))
-  const projected = await rows.ask({ organizationId, eventIds })
+  const ask = askOf(request, attempts)
+  const known = await (projected ?? rows.ask(ask))
   // The projection may be behind; what it does not have yet is in the ledger alone.
-  const found = await keyedEvents.find(organizationId, eventIds, Number(projected[0]?.last_revision ?? -1))
-  for (const { event_id, revision } of projected)
+  const after = Number(known[0]?.last_revision ?? -1)
+  const found = await keyedEvents.find(ask.organizationId, ask.eventIds, after)
+  for (const { event_id, revision } of known)
     if (event_id !== null) found.places.set(event_id, Number(revision))
   return found
 }

@@ -112,8 +112,9 @@ export const createIdempotency = ({
 }
 
 const claimOne = async (claims: Claims, attempts: Attempts, claim: IdempotencyClaim): Promise<Claim> => {
+  const projected = attempts.askProjection(claim)
   if (await claims.insert(claim))
-    return lookUnderClaim(claims, attempts, { claim, paid: null, letGo: claims.release })
+    return lookUnderClaim(claims, attempts, { claim, paid: null, letGo: claims.release, projected })
   const row = await claims.read(claim)
   // Released between the two statements: the caller may try again.
   if (row === undefined) return { kind: 'in_flight' }
@@ -132,10 +133,16 @@ const lookUnderClaim = async (
     claim,
     paid,
     letGo,
-  }: { claim: IdempotencyClaim; paid: ClaimRow['paid']; letGo: Claims['release'] | Claims['handBack'] },
+    projected,
+  }: {
+    claim: IdempotencyClaim
+    paid: ClaimRow['paid']
+    letGo: Claims['release'] | Claims['handBack']
+    projected?: ReturnType<Attempts['askProjection']>
+  },
 ): Promise<LedgerFinding> => {
   try {
-    const found = await attempts.find(claim, paid)
+    const found = await attempts.find(claim, paid, projected)
     // The claim says what the key was used for, and that is not this.
     if (found.kind === 'mismatch') await claims.release(claim)
     return found
