@@ -59,8 +59,8 @@ type Process = {
   frozenUntilMs: number
   alive: boolean
   outageUntilMs: number
-  /** Callers who wait for it. */
-  readonly waiting: Set<object>
+  /** Callers who wait for it, with a command or a question. */
+  readonly waiting: Set<{ readonly command: boolean }>
   crash: () => void
   readonly crashed: Promise<never>
 }
@@ -261,10 +261,10 @@ export const simulate = async (
   const answered = async <Value>(
     process: Process,
     asked: Promise<Value>,
-    waitMaxMs = Number.POSITIVE_INFINITY,
+    waitMaxMs?: number,
   ): Promise<Value> => {
     const startedMs = time.nowMs
-    const waits = {}
+    const waits = { command: waitMaxMs !== undefined }
     process.waiting.add(waits)
     try {
       return await Promise.race([asked, process.crashed])
@@ -272,7 +272,7 @@ export const simulate = async (
       process.waiting.delete(waits)
       if (process.frozenUntilMs < startedMs) {
         longestMs = Math.max(longestMs, time.nowMs - startedMs)
-        overdueMs = Math.max(overdueMs, time.nowMs - startedMs - waitMaxMs)
+        overdueMs = Math.max(overdueMs, time.nowMs - startedMs - (waitMaxMs ?? Number.POSITIVE_INFINITY))
       }
     }
   }
@@ -282,7 +282,7 @@ export const simulate = async (
       const committed = await answered(
         process,
         process.ledger.submit(organizationId, command),
-        command.waitMaxMs,
+        command.waitMaxMs ?? Number.POSITIVE_INFINITY,
       )
       const nothing = committed.events.length === 0 && command.kind === 'record'
       return nothing ? { kind: 'nothing', by: process } : { kind: 'committed', committed }
@@ -482,7 +482,8 @@ export const simulate = async (
 
   /** A process that ends in good order leaves first, answers all who wait, and comes to rest. */
   const end = async (process: Process): Promise<void> => {
-    const waiting = [...process.waiting]
+    // Whoever only looks at an account is no part of what comes to rest.
+    const waiting = [...process.waiting].filter(({ command }) => command)
     let rested = false
     try {
       await Promise.race([process.ledger.drain(), process.crashed])
