@@ -97,8 +97,6 @@ const installation = {
     `let the installation go on here, although it was moved to ${elsewhere}`,
   AppendsResumed: ({ failing_since }) =>
     `the event log takes events again, after it failed since ${failing_since}`,
-  MailServerBreakerClosed: ({ server, addresses }) =>
-    `closed the breakers of the mail server ${server} (${listed(addresses)})`,
   JobRequested: ({ job }) => `had the job ${job} run`,
   DeadLettersRetried: ({ runs }) =>
     `asked anew for failed runs of ${listed(runs.map(({ job, runs: times }) => (times === 1 ? job : `${job} (${times})`)))}`,

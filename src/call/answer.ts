@@ -101,13 +101,13 @@ export const send = (
     verdict,
     result,
     organizationId,
-    dependencies: { observe, latencies, logger },
+    dependencies: { observe, logger },
   }: {
     readonly verdict: RateVerdict | undefined
     readonly result: CallResult
     /** Of the caller; null: the key was none. */
     readonly organizationId: string | null
-    readonly dependencies: Pick<CallDependencies, 'observe' | 'latencies' | 'logger'>
+    readonly dependencies: Pick<CallDependencies, 'observe' | 'logger'>
   },
 ): FastifyReply => {
   const { requestId, form, startedMs } = call
@@ -117,9 +117,6 @@ export const send = (
   if (retryAfterSeconds !== undefined) headers['retry-after'] = String(retryAfterSeconds)
   if (result.kind === 'replayed') headers['idempotent-replayed'] = 'true'
   const ms = performance.now() - startedMs
-  // What was refused did none of the work: it would hide how long the others take.
-  if (organizationId !== null && refusal === undefined)
-    latencies?.add(organizationId, form.capability, { atMs: call.atMs, ms })
   // A request without a valid key is no call.
   if (observe !== undefined && refusal?.code !== 'AUTH_001') {
     const outcome = 'refusal' in result ? result.kind : 'answered'

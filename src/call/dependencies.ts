@@ -10,7 +10,6 @@ import type { Secrets } from '../guard/secrets.ts'
 import type { Ledger } from '../ledger/commit.ts'
 import type { PriceBooks } from '../ledger/price-books.ts'
 import type { Idempotency } from './idempotency.ts'
-import type { Latencies } from './latencies.ts'
 import type { Overload } from './overload.ts'
 import type { RefusedCalls } from './refused-calls.ts'
 import type { UnauthenticatedRequests } from './unauthenticated.ts'
@@ -39,8 +38,6 @@ export type CallDependencies = {
   readonly clock: { now(): number }
   readonly logger: Logger
   readonly observe?: CallObserver
-  /** Is told how long calls took that were answered. */
-  readonly latencies?: Pick<Latencies, 'add'>
 }
 
 /** What operations wants to know about calls. Told on every call, so it has to be cheap. */

@@ -15,8 +15,6 @@ import { whoami } from './whoami/index.ts'
 export const capabilities = [ipLookup, emailValidation, profile, pixel, whoami, account] as const
 
 /** What the processes know of mail servers. */
-export { closeBreakers } from './email-validation/mailbox/closings.ts'
-export { type MailServer, mailServers } from './email-validation/mailbox/servers.ts'
 /** What people do with the pixel. */
 export {
   type CountedRules,

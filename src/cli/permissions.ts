@@ -96,8 +96,6 @@ export const commandActions: Readonly<Record<string, Action>> = {
   'geo status': 'system.read',
   'companies import': 'data.change',
   'companies show': 'system.read',
-  'mail-server list': 'system.read',
-  'mail-server close-breaker': 'jobs.run',
   'lists refresh': 'data.change',
   'profiles import': 'data.change',
   'profiles erase': 'profiles.erase',

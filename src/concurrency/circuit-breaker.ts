@@ -8,24 +8,13 @@ export type CircuitBreaker<Cause> = {
   /** Why no call may pass now, and for how long; null to let one pass. Once the time is over, one at a time may try. */
   refuses(nowMs: number): { cause: Cause; forMs: number } | null
   fail(cause: Cause, nowMs: number, options?: FailureOptions): void
-  /** Closes it, also before its time is over. */
   succeed(nowMs: number): void
   /** A call that passed came to no end that tells anything: another may try. */
   abandon(): void
   state(nowMs: number): BreakerState
-  /** For people; changes nothing. `forMs`: how much longer it is open; `cause`: of the last failure that opened it. */
-  standing(nowMs: number): BreakerStanding<Cause>
 }
 
 type BreakerState = 'closed' | 'open' | 'half_open'
-
-export type BreakerStanding<Cause> = {
-  readonly state: BreakerState
-  readonly cause: Cause | null
-  readonly forMs: number | null
-  /** How often it opened, trials that failed included. */
-  readonly openings: number
-}
 
 type FailureOptions = {
   /** Failures about the same thing may count as one. */
@@ -51,7 +40,6 @@ type BreakerBounds = {
 
 export const createCircuitBreaker = <Cause>(tally: Tally, bounds: BreakerBounds): CircuitBreaker<Cause> => {
   let opened: { cause: Cause; untilMs: number; forMs: number; trialUntilMs: number } | null = null
-  let openings = 0
   const isOpen = (nowMs: number): boolean => opened !== null && nowMs < opened.untilMs
   const state = (nowMs: number): BreakerState =>
     opened === null ? 'closed' : isOpen(nowMs) ? 'open' : 'half_open'
@@ -70,7 +58,6 @@ export const createCircuitBreaker = <Cause>(tally: Tally, bounds: BreakerBounds)
       const nextMs = opened === null ? bounds.openMs : opened.forMs * (background ? 1 : 2)
       const forMs = Math.min(nextMs, bounds.openMsMax)
       opened = { cause, untilMs: nowMs + forMs, forMs, trialUntilMs: 0 }
-      openings++
     },
     succeed: (nowMs) => {
       if (opened === null) tally.succeeded(nowMs)
@@ -81,10 +68,6 @@ export const createCircuitBreaker = <Cause>(tally: Tally, bounds: BreakerBounds)
       if (opened !== null) opened.trialUntilMs = 0
     },
     state,
-    standing: (nowMs) => ({
-      ...{ state: state(nowMs), cause: opened?.cause ?? null, openings },
-      forMs: opened !== null && isOpen(nowMs) ? opened.untilMs - nowMs : null,
-    }),
   }
 }
 

@@ -24,7 +24,6 @@ import { createIdentityProvider, type ProviderSettings } from './identity-provid
 import { invitationRoutes } from './invitation-routes.ts'
 import { type Dashboard, PageMissing, sendPage } from './page.ts'
 import { faultPage } from './pages/fault.ts'
-import { openPositions } from './positions.ts'
 import { providerRoutes } from './provider-routes.ts'
 import { pageRoutes, visitorRoutes } from './routes.ts'
 import {
@@ -40,6 +39,8 @@ import { createWorks } from './works.ts'
 
 /** Rows that are behind for a moment are what a working projector looks like. */
 const lateAfterDefaultMs = 10_000
+/** A head that no one looked at has no age: without this, rows behind by one event would pass for current on the first page in a while. */
+const lagLookMs = 5_000
 
 type DashboardOptions = {
   readonly insecureCookies?: boolean
@@ -55,6 +56,7 @@ type DashboardOptions = {
   readonly idleMinutes?: number
   /** What the command "doctor" looks at. */
   readonly examine: () => Promise<readonly Finding[]>
+  readonly projectionLags: Dashboard['projectionLags']
   /** How long rows may be behind the event log before pages say so. */
   readonly lateAfterMs?: number
 }
@@ -81,6 +83,7 @@ export const dashboard =
       dataSources,
       idleMinutes = 60,
       examine,
+      projectionLags,
       lateAfterMs = lateAfterDefaultMs,
     }: DashboardOptions,
   ): FastifyPluginAsync =>
@@ -91,8 +94,8 @@ export const dashboard =
     host.addHook('onClose', signIns.close)
     const pixel = createPixelControls({ ...foundation, redisUrl, logger })
     host.addHook('onClose', pixel.close)
-    const positions = openPositions(foundation, { logger })
-    host.addHook('onClose', async () => positions.close())
+    const timer = setInterval(() => void projectionLags(), lagLookMs).unref()
+    host.addHook('onClose', async () => clearInterval(timer))
     const context: Dashboard = {
       ...{ users, signIns },
       foundation,
@@ -107,7 +110,7 @@ export const dashboard =
       dataSources,
       idleMinutes,
       works: createWorks(),
-      ...{ positions, lateAfterMs, examination: createExamination(examine) },
+      ...{ projectionLags, lateAfterMs, examination: createExamination(examine) },
       firstSteps: createVisitorSteps(foundation),
       codeAttempts: createCodeAttempts(foundation),
       halfSignedIn: createHalfSignedIn(foundation.secrets.sealer('dashboard half signed in')),

@@ -22,8 +22,8 @@ import { attemptOnce, type Dashboard, PageMissing, sendPage, viewerOf } from './
 import { doctorPage } from './pages/doctor.ts'
 import type { FormFault } from './pages/layout.ts'
 import { jobEndedPage, operationsPage } from './pages/operations.ts'
-import { plotsPage } from './pages/positions.ts'
 import { projectionPage, retriedPage } from './pages/projection.ts'
+import { standing } from './rows.ts'
 import { begin } from './work-routes.ts'
 
 /** Projections and jobs: where they are, and what a person may do about them. */
@@ -35,18 +35,15 @@ export const operationsRoutes = (pages: FastifyInstance, context: Dashboard): vo
   const { foundation } = context
   pages.get('/operations', async (request, reply) => {
     const jobs = (await knownJobs(foundation.pool)).filter(({ cron }) => cron !== null)
-    const [{ head, states }, listed, next] = await Promise.all([
+    const [{ head, states }, lags, listed, next] = await Promise.all([
       projectionStates(foundation),
+      context.projectionLags(),
       rebuilds(foundation),
       nextRuns(foundation.url, jobs, Date.now()),
     ])
     const page = operationsPage({
       ...{ viewer: viewerOf(request, reply), head, rebuilds: listed },
-      states: states.map((state) => ({
-        ...state,
-        behindMs: context.positions.behindMs(state.position, { atMs: Date.now(), head }),
-      })),
-      samples: context.positions.samples(),
+      states: standing(states, lags),
       jobs: jobs.map((job) => ({ ...job, next: next.get(job.name) ?? null })),
     })
     return sendPage(reply, page)
@@ -55,9 +52,6 @@ export const operationsRoutes = (pages: FastifyInstance, context: Dashboard): vo
     const examined = await context.examination.look()
     return sendPage(reply, doctorPage({ viewer: viewerOf(request, reply), examined }))
   })
-  pages.get('/operations/plots', (request, reply) =>
-    sendPage(reply, plotsPage(viewerOf(request, reply), context.positions.samples())),
-  )
   jobRoutes(pages, context)
   projectionRoutes(pages, context)
 }

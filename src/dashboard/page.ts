@@ -10,6 +10,7 @@ import type { PixelControls } from '../capabilities/index.ts'
 import type { Outside } from '../egress/outside.ts'
 import type { UserRole } from '../events/users.ts'
 import type { Foundation } from '../foundation/foundation.ts'
+import type { Health } from '../metrics/health.ts'
 import type { Devices } from './devices.ts'
 import type { Examination } from './examination.ts'
 import { type Form, faultOf, formOf } from './form.ts'
@@ -18,7 +19,6 @@ import { documentOf, type Html } from './html.ts'
 import type { IdentityProvider } from './identity-provider.ts'
 import { takeForm } from './once.ts'
 import type { FormFault, Viewer } from './pages/layout.ts'
-import type { Positions } from './positions.ts'
 import { type AccountRow, accountOf, type KeyRow, keyOf, rowsOf } from './queries.ts'
 import type { RequiredFactor } from './required-factor.ts'
 import { formOwner } from './session.ts'
@@ -49,8 +49,8 @@ export type Dashboard = {
   readonly provider: IdentityProvider | null
   /** Where people open the dashboard, without a slash at its end; null: where the request came to. */
   readonly publicUrl: string | null
-  /** Where the projections are, and where the event log ends. */
-  readonly positions: Positions
+  /** How far the projections are behind the event log. */
+  readonly projectionLags: Health['projectionLags']
   /** What "doctor" finds. */
   readonly examination: Examination
   /** How long rows may be behind before pages say so; milliseconds. */

@@ -18,7 +18,6 @@ import { endWhenIdle, idleNotice } from './idle.ts'
 import { keyPageRoutes } from './key-page-routes.ts'
 import { keyRoutes } from './key-routes.ts'
 import { lotRoutes } from './lot-routes.ts'
-import { mailboxRoutes } from './mailbox-routes.ts'
 import { monthRoutes } from './month-routes.ts'
 import { nextOf } from './next.ts'
 import { operationsRoutes } from './operations-routes.ts'
@@ -44,7 +43,7 @@ import { keysOf, lotsOf, organizations, rowsOf } from './queries.ts'
 import { reconcileRoutes } from './reconcile-routes.ts'
 import { refundRoutes } from './refund-routes.ts'
 import { rerateRoutes } from './rerate-routes.ts'
-import { tellRows } from './rows.ts'
+import { standing, tellRows } from './rows.ts'
 import { secondFactorRoutes } from './second-factor-routes.ts'
 import { sessionCookie } from './session.ts'
 import { linesOfCall, type StatementPlace, statementPage } from './statement.ts'
@@ -146,7 +145,6 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
   eventRoutes(pages, context)
   auditRoutes(pages, context)
   dataRoutes(pages, context)
-  mailboxRoutes(pages, context)
   webhookRoutes(pages, context)
   pixelRoutes(pages, context)
   userRoutes(pages, context)
@@ -157,15 +155,16 @@ export const pageRoutes = (pages: FastifyInstance, context: Dashboard): void => 
 
 const overviewRoute = (
   pages: FastifyInstance,
-  { foundation: { pool, eventLog, checkpoints }, positions }: Dashboard,
+  { foundation: { pool, eventLog, checkpoints }, projectionLags }: Dashboard,
 ): void => {
   pages.get('/', async (request, reply) => {
     const nowMs = Date.now()
     const asked = formOf(request.query).text('after')
     const after = organizationPattern.test(asked) ? asked : ''
-    const [found, { head, states }, checkpoint, reconciliation] = await Promise.all([
+    const [found, { head, states }, lags, checkpoint, reconciliation] = await Promise.all([
       rowsOf(pool, organizations({ after, max: organizationsMax + 1, nowMs })),
       projectionStates({ pool, eventLog }),
+      projectionLags(),
       checkpoints.last().catch((error: unknown) => {
         if (error instanceof CheckpointFault) return { fault: `${error.message}.` }
         throw error
@@ -179,10 +178,7 @@ const overviewRoute = (
       further: after !== '',
       next: found.length > shown.length ? (shown.at(-1)?.organization_id ?? null) : null,
       head,
-      projections: states.map((state) => ({
-        ...state,
-        behindMs: positions.behindMs(state.position, { atMs: nowMs, head }),
-      })),
+      projections: standing(states, lags),
       checkpoint,
       reconciliation,
       nowMs,

@@ -4,7 +4,6 @@ import { usedUpAtMs } from './burn.ts'
 import { csvOf } from './csv.ts'
 import { type Form, faultOf, formOf } from './form.ts'
 import { credits } from './format.ts'
-import { type LatencySeries, latencyRows, latencySeries, msText, percentileNames } from './latency.ts'
 import { linePlaces } from './line-places.ts'
 import {
   accountAt,
@@ -89,7 +88,6 @@ type Usage = {
   readonly unit: 'day' | 'hour'
   readonly unpaid: bigint | null
   readonly note: string | null
-  readonly latency: readonly LatencySeries[]
 }
 
 const usageOf = async (
@@ -103,20 +101,18 @@ const usageOf = async (
   })
   const few = places !== null && BigInt(places.last) - BigInt(places.first) <= linesMax
   const hours: LinePlaces | null = asked.unit === 'hour' && few ? places : null
-  const [rows, groups, unpaid, timed] = await Promise.all([
+  const [rows, groups, unpaid] = await Promise.all([
     rowsOf(
       pool,
       hours === null ? usageByDay(organizationId, asked) : usageByHour(organizationId, asked, hours),
     ),
     rowsOf(pool, usageGroups(organizationId, asked, groupRowsMax)),
     few ? rowsOf(pool, unpaidCalls(organizationId, asked, places)) : null,
-    rowsOf(pool, latencyRows(organizationId, asked)),
   ])
   const unit = asked.unit === 'hour' && places !== null && !few ? 'day' : asked.unit
   return {
     ...{ groups, unit },
     series: seriesOf(timesOf({ ...asked, unit }), rows),
-    latency: latencySeries(timesOf({ ...asked, unit }), timed),
     unpaid: unpaid === null ? (places === null ? 0n : null) : BigInt(unpaid[0]?.calls ?? 0),
     note: noteOf(unit !== asked.unit, groups.length === groupRowsMax),
   }
@@ -195,34 +191,32 @@ const csvRoute = (pages: FastifyInstance, context: Dashboard): void => {
   pages.get<OrganizationParams>('/organizations/:organization/usage.csv', async (request, reply) => {
     const { organization_id: id } = await accountAt(context, request.params.organization)
     const asked = askedIn(filled(request.query, Date.now()))
-    const { series, groups, latency } = await usageOf(context, id, asked)
+    const { series, groups } = await usageOf(context, id, asked)
     const amount = (micro: bigint | string) => ({ number: credits(String(micro)).replaceAll(',', '') })
     const table = formOf(request.query).text('table')
     const text =
-      table === 'latency'
-        ? latencyCsv(latency)
-        : table === 'groups'
-          ? csvOf(
-              [asked.by, 'calls', 'answered', 'refused', 'failed', 'rate_limited', 'credits'],
-              groups.map((row) => [
-                row.name,
-                ...[row.calls, row.answered, row.refused, row.failed, row.rate_limited].map((number) => ({
-                  number,
-                })),
-                amount(row.charged_micro),
+      table === 'groups'
+        ? csvOf(
+            [asked.by, 'calls', 'answered', 'refused', 'failed', 'rate_limited', 'credits'],
+            groups.map((row) => [
+              row.name,
+              ...[row.calls, row.answered, row.refused, row.failed, row.rate_limited].map((number) => ({
+                number,
+              })),
+              amount(row.charged_micro),
+            ]),
+          )
+        : csvOf(
+            ['time_utc', asked.by, 'calls', 'credits'],
+            series.points.flatMap(({ at, calls, chargedMicro }) =>
+              series.groups.map((name, i) => [
+                at,
+                name ?? '(all others)',
+                { number: String(calls[i] ?? 0n) },
+                amount(chargedMicro[i] ?? 0n),
               ]),
-            )
-          : csvOf(
-              ['time_utc', asked.by, 'calls', 'credits'],
-              series.points.flatMap(({ at, calls, chargedMicro }) =>
-                series.groups.map((name, i) => [
-                  at,
-                  name ?? '(all others)',
-                  { number: String(calls[i] ?? 0n) },
-                  amount(chargedMicro[i] ?? 0n),
-                ]),
-              ),
-            )
+            ),
+          )
     return reply
       .type('text/csv; charset=utf-8')
       .header('cache-control', 'no-store')
@@ -230,16 +224,3 @@ const csvRoute = (pages: FastifyInstance, context: Dashboard): void => {
       .send(text)
   })
 }
-
-const latencyCsv = (latency: readonly LatencySeries[]): string =>
-  csvOf(
-    ['time_utc', 'capability', 'calls', ...percentileNames.map((name) => `${name}_ms`)],
-    latency.flatMap(({ capability, points }) =>
-      points.map(({ at, calls, ms }) => [
-        at,
-        capability,
-        calls,
-        ...ms.map((one) => ({ number: msText(one) })),
-      ]),
-    ),
-  )

@@ -61,7 +61,6 @@ const audited = {
   OperatorTokenRehashed: false,
   OperatorTokenRevoked: true,
   JobRequested: true,
-  MailServerBreakerClosed: true,
   DeadLettersRetried: true,
   UserCreated: true,
   UserRoleChanged: true,

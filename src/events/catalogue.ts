@@ -21,7 +21,6 @@ import {
   referenceReservedV2,
 } from './credits.ts'
 import { dataImportedV1 } from './data.ts'
-import { mailServerBreakerClosedV1 } from './email-validation.ts'
 import { installationMovedV1, installationReopenedV1 } from './installations.ts'
 import { deadLettersRetriedV1, jobRequestedV1 } from './jobs.ts'
 import {
@@ -154,7 +153,6 @@ export const catalogue = {
   OperatorTokenRehashed: [operatorTokenRehashedV1],
   OperatorTokenRevoked: [operatorTokenRevokedV1],
   JobRequested: [jobRequestedV1],
-  MailServerBreakerClosed: [mailServerBreakerClosedV1],
   DeadLettersRetried: [deadLettersRetriedV1],
   UserCreated: [userCreatedV1],
   UserRoleChanged: [userRoleChangedV1],

@@ -26,10 +26,3 @@ export const emailValidationFacts = z.object({
   address_hmac: keyedHmac,
 })
 export type EmailValidationFacts = z.infer<typeof emailValidationFacts>
-
-/** A person had every process close its breaker of a mail server: checks ask it again at once. In the stream of operators. */
-export const mailServerBreakerClosedV1 = z.object({
-  /** Its name, or its address where it has none. */
-  server: z.string().max(253),
-  addresses: z.array(z.string().max(45)).min(1).max(200),
-})

@@ -10,7 +10,6 @@ import {
   type SealedStore,
   usualJobSecondsMax,
 } from '../call/capability.ts'
-import { forgetLatencies, forgottenLatenciesAtOnceMax } from '../call/latencies.ts'
 import { createOutage } from '../event-log/outage.ts'
 import { askedCheckpointJob } from '../event-log/tree/checkpoints.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -142,12 +141,6 @@ const ownJobs = (
       cron: '17 * * * *',
       expireSeconds: usualJobSecondsMax,
       run: () => inPortions(forgottenAtOnceMax, () => forgetAnswers(foundation.pool)),
-    },
-    'forget-latencies': {
-      cron: '23 * * * *',
-      expireSeconds: usualJobSecondsMax,
-      portionMax: forgottenLatenciesAtOnceMax,
-      run: () => forgetLatencies(foundation.pool),
     },
     // What a rebuild replaced is kept for some days.
     'drop-kept-rows': {

@@ -1,5 +1,4 @@
 import type { Meters } from '../call/capability.ts'
-import type { Latencies } from '../call/latencies.ts'
 import type { Overload } from '../call/overload.ts'
 
 /** How full the process is, and how many calls it refused for it. */
@@ -19,12 +18,3 @@ export const meterCalls = (
     { value: overload.refused },
   ])
 }
-
-export const meterLatencies = ({ total }: Meters, { lost }: Pick<Latencies, 'lost'>): void =>
-  total(
-    {
-      name: 'call_latencies_lost_total',
-      help: 'Answered calls that are not in the latency of their organization, because it could not be written',
-    },
-    () => [{ value: lost() }],
-  )

@@ -4,7 +4,6 @@ import { apiKeys, keyIds } from '../../projections/api-keys.ts'
 import type { LiveModel } from '../call/capability.ts'
 import type { CallDependencies } from '../call/dependencies.ts'
 import { createIdempotency } from '../call/idempotency.ts'
-import { createLatencies } from '../call/latencies.ts'
 import { createRefusedCalls } from '../call/refused-calls.ts'
 import { createRequestIds } from '../call/request-id.ts'
 import { createUnauthenticatedRequests } from '../call/unauthenticated.ts'
@@ -18,7 +17,7 @@ import { openRedisCounters } from '../guard/redis-counters.ts'
 import { createRehashing } from '../guard/rehash-keys.ts'
 import { type SharedRateLimiter, shareRateLimiter } from '../guard/shared-rate-limiter.ts'
 import { openPriceBooks } from '../ledger/price-books.ts'
-import { meterCalls, meterLatencies } from '../metrics/calls-in-progress.ts'
+import { meterCalls } from '../metrics/calls-in-progress.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { watchOverload } from './overload.ts'
 
@@ -54,9 +53,6 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
   await foundation.diskSpace.watch()
   const refusedCalls = createRefusedCalls({ ledger, prices, logger, instanceId: randomUUID() })
   closing.add(refusedCalls.flush)
-  const latencies = createLatencies({ pool, logger })
-  closing.add(latencies.close)
-  meterLatencies(metrics.meters, latencies)
   const { overload, stop } = watchOverload(logger)
   closing.add(stop)
   meterCalls(metrics.meters, overload)
@@ -85,7 +81,6 @@ export const openCalls = async (options: CallsOptions): Promise<OpenCalls> => {
       clock: Date,
       logger,
       observe: metrics.call,
-      latencies,
     },
     liveModels: [
       { name: 'api_keys', failure: directory.failure, doubtful: () => directory.doubtful().length },

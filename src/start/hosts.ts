@@ -40,7 +40,7 @@ export type OpenHosts = {
 
 /** Opens the hosts that answer calls, each where its role is one of this process. They answer when this resolves. */
 export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
-  const { foundation, config, logger, metrics, closing, leaving } = options
+  const { foundation, config, logger, metrics, health, closing, leaving } = options
   const tls = await readTls(config)
   const reach: Reach = {
     tls,
@@ -74,6 +74,7 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
         idleMinutes: config.DASHBOARD_IDLE_MINUTES,
         requiredFactor: config.DASHBOARD_SECOND_FACTOR,
         examine: () => examine(process.env),
+        projectionLags: health.projectionLags,
       }),
     )
     dashboardUrl = await open(host, { variable: 'DASHBOARD_PORT', address, port: DASHBOARD_PORT })

@@ -8,7 +8,6 @@ import type { Finding } from '../../src/administration/doctor/finding.ts'
 import { changePassword, createUser } from '../../src/administration/user-changes.ts'
 import type { AnyCapabilityForm } from '../../src/call/form.ts'
 import { createIdempotency } from '../../src/call/idempotency.ts'
-import { createLatencies, type Latencies } from '../../src/call/latencies.ts'
 import { createOverload, type Overload } from '../../src/call/overload.ts'
 import { createRefusedCalls } from '../../src/call/refused-calls.ts'
 import { createRequestIds } from '../../src/call/request-id.ts'
@@ -22,6 +21,7 @@ import { type Foundation, openFoundation } from '../../src/foundation/foundation
 import { openKeyDirectory } from '../../src/guard/key-directory.ts'
 import { createRateLimiter } from '../../src/guard/rate-limit.ts'
 import { openPriceBooks, type PriceBooks } from '../../src/ledger/price-books.ts'
+import { createHealth } from '../../src/metrics/health.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'
 import { createProjector } from '../../src/projector/run.ts'
 import { openCapabilities, openOutside } from '../../src/start/capabilities.ts'
@@ -38,7 +38,6 @@ export type DashboardHost = {
   readonly host: FastifyInstance
   readonly foundation: Foundation
   readonly prices: PriceBooks
-  readonly latencies: Latencies
   /** Resolves when every row shows what the event log holds now. */
   caughtUp(): Promise<void>
   close(): Promise<void>
@@ -101,7 +100,6 @@ export const openDashboardHost = async ({
     waits: { batchIntervalMs: 10 },
   })
   void projector.run()
-  const latencies = createLatencies({ pool, logger })
   const host = createHost(
     {
       directory,
@@ -122,15 +120,16 @@ export const openDashboardHost = async ({
       requestIds: createRequestIds(),
       clock: Date,
       logger,
-      latencies,
     },
     [...open.formsOn('dashboard'), ...forms],
     reach,
   )
   const ways = openOutside(config)
   const outside = partnersAsOperator ? { ...ways, post: ways.postOwn } : ways
+  const health = createHealth({ eventLog, pool, projections, monotonic: () => performance.now() })
   host.register(
     dashboard(foundation, logger, {
+      projectionLags: health.projectionLags,
       ...{ insecureCookies, twoPerson: twoPersonOf(config), outside, provider },
       dataSources: createDataSources(foundation, { config, logger }),
       ...{ examine, lateAfterMs, apiUrl, requiredFactor: config.DASHBOARD_SECOND_FACTOR },
@@ -142,11 +141,9 @@ export const openDashboardHost = async ({
     host,
     foundation,
     prices,
-    latencies,
     caughtUp: () => foldedBy(foundation),
     close: async () => {
       await host.close()
-      await latencies.close()
       await projector.stop()
       await directory.stop()
       await prices.stop()

@@ -246,16 +246,3 @@ test('what a process does not have is left out, not reported as nothing', async 
   metrics.watch({ projectionLags: async () => null })
   expect(samples(await metrics.text(), 'projection_lag_seconds')).toEqual({})
 })
-
-test('at its end the process has written how long the calls took that it answered', async () => {
-  const ended = Object.entries(samples(await text(), 'call_duration_seconds_count'))
-  const answered = ended
-    .filter(([labels]) => labels.includes('outcome="answered"'))
-    .reduce((sum, [, value]) => sum + value, 0)
-  await app.close()
-  const { rows } = await foundation.pool.query<{ organization_id: string; calls: string }>(
-    'select organization_id, sum((select sum(n) from unnest(counts) n))::text as calls from call_latency group by 1',
-  )
-  expect(answered).toBeGreaterThan(0)
-  expect(rows).toEqual([{ organization_id: organizationId, calls: String(answered) }])
-})

@@ -108,7 +108,6 @@ const paths = (): Readonly<Record<string, string>> => {
     reconcile: '/reconcile',
     operations: '/operations',
     data: '/operations/data',
-    mailboxes: '/operations/mailboxes',
     projection: '/operations/projections/key_usage',
     'events-none': '/events?type=NeverHappened',
     'event-price-book': '/events/streams/pricebook/0',
@@ -228,7 +227,7 @@ test('rows that are not of now are told above the page, at every width', async (
       await expect
         .poll(async () => {
           await window.page.reload()
-          return window.page.locator('text=The figures here are not of now.').count()
+          return window.page.locator('text=These figures are out of date.').count()
         })
         .toBe(1)
       await picture(window.page, `late-${scheme}-${width}`)

@@ -18,12 +18,9 @@ import { listsAge, listsDayMs } from './lists/age.ts'
 import { listsRefresh } from './lists/commands.ts'
 import { rereadLists } from './lists/inspect.ts'
 import { createMailboxChecks, forgottenAtOnceMax } from './mailbox/checks.ts'
-import { createClosings } from './mailbox/closings.ts'
-import { mailServerCommands } from './mailbox/commands.ts'
 import { createMailboxProbe, type MailboxObserver, type MailboxProbe } from './mailbox/probe.ts'
 import { createRecipientOf } from './mailbox/recipient-of.ts'
 import { askAgain, retrySealPurpose } from './mailbox/retry.ts'
-import { startReporting } from './mailbox/servers.ts'
 import { meterLists, meterMailboxes, observerOf } from './metrics.ts'
 import { readAddress } from './read-address.ts'
 
@@ -59,13 +56,6 @@ export const emailValidation: Capability<EmailValidationSettings> = {
     const checks = createMailboxChecks(pool)
     const sealer = epochKeys.sealer(retrySealPurpose)
     const fetchPage = outside.fetchPage
-    const reporting =
-      mailbox === null
-        ? null
-        : startReporting({
-            ...{ pool, lanes: () => mailbox.servers(), logger },
-            before: createClosings(pool, (addresses) => mailbox.closeBreakers(addresses)).look,
-          })
     meterMailboxes(meters, () => mailbox?.status() ?? null)
     let listsMs: number | undefined
     meterLists(meters, () => (listsMs ??= listsDayMs()))
@@ -114,14 +104,13 @@ export const emailValidation: Capability<EmailValidationSettings> = {
         }
       },
       close: async () => {
-        await reporting?.close()
         await mailbox?.close()
       },
     }
   },
   checks: () => [listsAge()],
   data: emailData,
-  commands: [companiesImport, companiesShow, listsRefresh, ...mailServerCommands],
+  commands: [companiesImport, companiesShow, listsRefresh],
   recognizes: ({ secrets }, facts, text) => {
     if (facts.kind !== 'email_validation') return null
     const hmacs = secrets.addressHmacs(namedAddressOf(readAddress(text)))

@@ -10,17 +10,10 @@ const read = (table) => {
   const at = rows.map((row) => Date.parse(row.querySelector('time').dateTime) / 1000)
   const series = names.map((label, i) => ({
     label,
-    values: rows.map((row) => row.cells[i + 1].querySelector('data')?.value ?? null),
+    values: rows.map((row) => Number(row.cells[i + 1].querySelector('data').value)),
   }))
   return { at, series }
 }
-
-/** Where there is nothing, a bar has no height and a line a gap. */
-const numbers = (series, none) =>
-  series.map((one) => ({
-    ...one,
-    values: one.values.map((value) => (value === null ? none : Number(value))),
-  }))
 
 /** The sum of a series and all before it: bars of the last are drawn first, and the others over them. */
 const stacked = (series) => {
@@ -46,16 +39,7 @@ const wholeSteps = [1, 2, 5]
   .flatMap((first) => Array.from({ length: 15 }, (_, power) => first * 10 ** power))
   .sort((one, other) => one - other)
 
-/** Lines are of minutes, in seconds. */
-const minuteSteps = [60, 120, 300, 600, 900, 1_800, 3_600]
-
-/** Bars of a sum, or a line of the numbers themselves. */
-const drawnAs = (kind, color) =>
-  kind === 'lines'
-    ? { width: 2, paths: uPlot.paths.linear() }
-    : { width: 0, fill: color, paths: uPlot.paths.bars({ size: [0.8, 40] }) }
-
-const optionsOf = ({ at, series }, { width, step, kind }) => {
+const optionsOf = ({ at, series }, { width, step }) => {
   const isWhole = series.every(({ values }) => values.every(Number.isInteger))
   const [minor, line] = [colorOf('--minor'), colorOf('--line')]
   const axis = { stroke: minor, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } }
@@ -74,7 +58,6 @@ const optionsOf = ({ at, series }, { width, step, kind }) => {
         ...axis,
         grid: { show: false },
         space: 64,
-        ...(step < 3_600 ? { incrs: minuteSteps } : {}),
         values: (_plot, splits) => splits.map((seconds) => timeText(seconds, step)),
       },
       {
@@ -94,44 +77,33 @@ const optionsOf = ({ at, series }, { width, step, kind }) => {
         return {
           label,
           stroke: color,
-          points: { show: kind === 'lines', size: 6 },
-          ...drawnAs(kind, color),
-          value: (_plot, _sum, _series, index) =>
-            index === null || values[index] === null ? '' : exact.format(values[index]),
+          points: { show: false },
+          width: 0,
+          fill: color,
+          paths: uPlot.paths.bars({ size: [0.8, 40] }),
+          value: (_plot, _sum, _series, index) => (index === null ? '' : exact.format(values[index])),
         }
       }),
     ],
   }
 }
 
-/** The tables that a reader has opened, where the plots of a page are renewed. */
-const opened = new Set()
-/** By figure, while it is on the page. */
-const drawn = new Map()
-
 const draw = (figure) => {
-  if (figure.dataset.drawn !== undefined) return
-  figure.dataset.drawn = ''
-  const { kind } = figure.dataset
-  const name = figure.getAttribute('aria-labelledby')
   const table = figure.querySelector('table')
   const chart = figure.querySelector('.chart')
   // Where nothing was used there is nothing to draw.
   if (table === null || chart === null) return
-  const details = figure.querySelector('details')
-  const { at, series } = read(table)
-  const data = { at, series: numbers(series, kind === 'lines' ? null : 0) }
+  const data = read(table)
   if (data.at.length === 0) return
-  const step = data.at.length > 1 ? data.at[1] - data.at[0] : kind === 'lines' ? 60 : 86_400
+  const step = data.at.length > 1 ? data.at[1] - data.at[0] : 86_400
   chart.hidden = false
-  details.open = opened.has(name)
-  details.addEventListener('toggle', () => (details.open ? opened.add(name) : opened.delete(name)))
-  const sums = kind === 'lines' ? data.series.map(({ values }) => values) : stacked(data.series)
+  figure.querySelector('details').open = false
+  const sums = stacked(data.series)
   let plot = null
   const render = () => {
     plot?.destroy()
     plot = new uPlot(
-      optionsOf(data, { width: chart.clientWidth, step, kind }),
+      optionsOf(data, { width: chart.clientWidth, step }),
       [data.at, ...sums.toReversed()],
       chart,
     )
@@ -140,19 +112,7 @@ const draw = (figure) => {
   new ResizeObserver(() => {
     if (plot.width !== chart.clientWidth) plot.setSize({ width: chart.clientWidth, height: 240 })
   }).observe(chart)
-  drawn.set(figure, { render, end: () => plot.destroy() })
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', render)
 }
 
-const drawAll = () => {
-  for (const [figure, { end }] of drawn)
-    if (!figure.isConnected) {
-      end()
-      drawn.delete(figure)
-    }
-  for (const figure of document.querySelectorAll('figure.plot')) draw(figure)
-}
-drawAll()
-matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
-  for (const { render } of drawn.values()) render()
-})
-new MutationObserver(drawAll).observe(document.querySelector('main'), { childList: true, subtree: true })
+for (const figure of document.querySelectorAll('figure.plot')) draw(figure)

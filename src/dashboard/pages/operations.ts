@@ -5,10 +5,9 @@ import type { Position } from '../../event-log/port.ts'
 import { mayOpen } from '../access.ts'
 import { count, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
-import type { Sample } from '../positions.ts'
-import { behindText, type StandingProjection } from './behind.ts'
+import type { StandingProjection } from '../rows.ts'
 import { formFields, layout, table, type Viewer } from './layout.ts'
-import { lastHour } from './positions.ts'
+import { behindText } from './rows.ts'
 
 /** Where projections and jobs are. */
 
@@ -20,23 +19,20 @@ type OperationsView = {
   readonly states: readonly StandingProjection[]
   readonly rebuilds: readonly RebuildRow[]
   readonly jobs: readonly ListedJob[]
-  readonly samples: readonly Sample[]
 }
 
-export const operationsPage = ({ viewer, head, states, rebuilds, jobs, samples }: OperationsView): Html =>
+export const operationsPage = ({ viewer, head, states, rebuilds, jobs }: OperationsView): Html =>
   layout({
     title: 'Operations',
     viewer,
     at: '/operations',
-    scripts: ['more.js', 'plots.js'],
     main: html`<h1>Operations</h1>
-<nav class="places" aria-label="More of operations"><a href="/operations/doctor">Doctor</a> <a href="/events">Events</a> <a href="/operations/data">Data sources</a> <a href="/operations/mailboxes">Mailbox servers</a></nav>
+<nav class="places" aria-label="More of operations"><a href="/operations/doctor">Doctor</a> <a href="/events">Events</a> <a href="/operations/data">Data sources</a></nav>
 <section aria-labelledby="projections">
 <h2 id="projections">Projections</h2>
 <p class="note">Rows folded from the event log, which ends at position ${count(head)}.</p>
 ${projectionsTable(states)}
 </section>
-${lastHour(samples)}
 <section aria-labelledby="rebuilds">
 <h2 id="rebuilds">Rebuilds</h2>
 ${

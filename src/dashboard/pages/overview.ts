@@ -4,10 +4,11 @@ import { mayDo } from '../../administration/roles.ts'
 import { balance, count, credits, instant } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
 import type { OrganizationLine } from '../queries.ts'
-import { behindText, type StandingProjection } from './behind.ts'
+import type { StandingProjection } from '../rows.ts'
 import { type CheckpointView, checkpointSection } from './checkpoint.ts'
 import { layout, table, type Viewer } from './layout.ts'
 import { reconciliationSection } from './reconciliation.ts'
+import { behindText } from './rows.ts'
 
 type Overview = {
   readonly viewer: Viewer

@@ -14,20 +14,16 @@ export const plot = ({
   groups,
   points,
   csvHref,
-  kind = 'bars',
 }: {
   readonly id: string
   readonly title: string
   readonly unit: string
   readonly groups: readonly string[]
-  readonly points: readonly { readonly at: string; readonly values: readonly (PlotValue | null)[] }[]
-  /** Null where there is no file of it. */
-  readonly csvHref: string | null
-  /** Bars stand on one another; lines do not. */
-  readonly kind?: 'bars' | 'lines'
-}): Html => html`<figure class="plot" data-kind="${kind}" aria-labelledby="${id}">
+  readonly points: readonly { readonly at: string; readonly values: readonly PlotValue[] }[]
+  readonly csvHref: string
+}): Html => html`<figure class="plot" aria-labelledby="${id}">
 <figcaption class="heading"><h2 id="${id}">${title}</h2>
-${csvHref !== null && html`<a href="${csvHref}">CSV<span class="unseen"> of ${title}</span></a>`}</figcaption>
+<a href="${csvHref}">CSV<span class="unseen"> of ${title}</span></a></figcaption>
 ${
   groups.length === 0
     ? html`<p class="empty">Nothing was used in this time.</p>`
@@ -41,7 +37,7 @@ ${table({
     ...groups.map((head, i) => ({
       head,
       kind: 'number' as const,
-      cell: ({ values }: { readonly values: readonly (PlotValue | null)[] }) => numberOf(values[i]),
+      cell: ({ values }: { readonly values: readonly PlotValue[] }) => numberOf(values[i]),
     })),
   ],
 })}
@@ -52,5 +48,5 @@ ${table({
 const timeOf = (at: string): Html =>
   at.length === 10 ? html`<time datetime="${at}">${at}</time>` : instant(new Date(at))
 
-const numberOf = (one: PlotValue | null | undefined): Renderable =>
-  one != null && html`<data value="${one.value}">${one.shown}</data>`
+const numberOf = (one: PlotValue | undefined): Renderable =>
+  one !== undefined && html`<data value="${one.value}">${one.shown}</data>`

@@ -1,12 +1,10 @@
 import type { Form } from '../form.ts'
 import { capitalized, count, credits, words } from '../format.ts'
 import { type Html, html, type Renderable } from '../html.ts'
-import type { LatencySeries } from '../latency.ts'
 import type { AccountRow } from '../queries.ts'
 import type { UsageGroupRow } from '../usage-queries.ts'
 import { type UsageDimension, usageDimensions } from '../usage-queries.ts'
 import type { UsageSeries } from '../usage-series.ts'
-import { latencySection } from './latency.ts'
 import {
   described,
   type FormFault,
@@ -45,7 +43,6 @@ type UsageView = {
     readonly series: UsageSeries
     readonly groups: readonly UsageGroupRow[]
     readonly figures: UsageFigures
-    readonly latency: readonly LatencySeries[]
     /** What repeats the question, for the links to CSV. */
     readonly query: string
     /** Why less is shown than was asked for. */
@@ -129,7 +126,6 @@ const shownParts = (view: UsageView, shown: NonNullable<UsageView['shown']>): Re
       })),
     }),
     groupsSection(view, shown, `${csv}&table=groups`),
-    latencySection(shown.latency, { unit, csvHref: `${csv}&table=latency` }),
   ]
 }
 

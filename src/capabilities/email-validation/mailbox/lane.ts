@@ -15,7 +15,6 @@ import {
   laneBreaker,
   type Question,
 } from './lane-answer.ts'
-import { type LaneReport, LaneTally, reportOf } from './lane-report.ts'
 import { createTokenBucket, type TokenBucket } from './rate.ts'
 import { SmtpFailure } from './smtp-connection.ts'
 import { openSession, type SessionOptions, type SmtpSession } from './smtp-session.ts'
@@ -46,7 +45,6 @@ export class MailboxLane {
   readonly #bucket: TokenBucket
   readonly #sessions: HeldSessions
   readonly #waiting = new Waiters()
-  readonly #tally = new LaneTally()
   #opening = 0
   #rateTimer: NodeJS.Timeout | undefined
   #closing = false
@@ -77,13 +75,6 @@ export class MailboxLane {
     return { sessions: size + this.#opening, idle, waiting: this.#waiting.line.length, breakerOpen }
   }
 
-  get report(): LaneReport {
-    const nowMs = this.#around.clock()
-    const throttle = { sessionsMax: this.#sessionsMax(), plain: nowMs < this.#plainUntilMs }
-    const of = { address: this.#address, ...this.status, ...throttle }
-    return reportOf(of, this.#tally, this.#breaker.standing(nowMs))
-  }
-
   /** There is a session that could take one more recipient at once. */
   get ready(): boolean {
     return this.#sessions.ready
@@ -94,10 +85,6 @@ export class MailboxLane {
    * at the server. Never rejects.
    */
   async ask(question: Question, signal: AbortSignal): Promise<LaneAnswer> {
-    return this.#tally.note(question, await this.#askTwice(question, signal))
-  }
-
-  async #askTwice(question: Question, signal: AbortSignal): Promise<LaneAnswer> {
     const refused = this.#closing ? null : this.#breaker.refuses(this.#around.clock())
     if (refused !== null) return { kind: 'open', ...refused }
     const first = await this.#askOnce(question, { fresh: false, signal })
@@ -112,9 +99,6 @@ export class MailboxLane {
     countAnswer(this.#breaker, question, answer, this.#around.clock())
     return answer
   }
-
-  /** As if the server had answered: what failed before counts no more. */
-  readonly closeBreaker = (): void => this.#breaker.succeed(this.#around.clock())
 
   /** Somebody else gave a place back. */
   placeFree(): void {

@@ -1,7 +1,6 @@
 /** The lanes of all addresses, and the sessions they may hold between them. */
 import { type LaneSurroundings, MailboxLane } from './lane.ts'
 import type { LaneBounds } from './lane-answer.ts'
-import type { LaneReport } from './lane-report.ts'
 
 export type PoolBounds = LaneBounds & {
   readonly sessionsMax: number
@@ -69,19 +68,6 @@ export class MailboxPool {
       breakersOpen: sum(({ breakerOpen }) => (breakerOpen ? 1 : 0)),
       sessionsOpened: this.#sessionsOpened,
     }
-  }
-
-  /** Of the addresses used last, the latest first. */
-  reports(max: number): LaneReport[] {
-    return [...this.#lanes.values()]
-      .slice(-max)
-      .reverse()
-      .map(({ report }) => report)
-  }
-
-  /** Of those that are known here. */
-  closeBreakers(addresses: readonly string[]): void {
-    for (const address of addresses) this.#lanes.get(address)?.closeBreaker()
   }
 
   async close(): Promise<void> {

@@ -9,7 +9,6 @@ import { deadlineSignal } from '../../../concurrency/deadline.ts'
 import { createFairShare } from '../../../concurrency/fair-share.ts'
 import type { EmailAddress, MailboxEvidence, MailboxOutcome, MxTarget } from '../evidence.ts'
 import { evidence, evidenceOf, isFinal, isUnreached, moreTelling } from './answer-evidence.ts'
-import type { LaneReport } from './lane-report.ts'
 import { MailboxPool, type PoolBounds, type PoolStatus } from './pool.ts'
 import { refusesUnknown } from './providers.ts'
 import { RandomRecipients } from './random-recipients.ts'
@@ -64,9 +63,6 @@ const mailboxBounds: MailboxBounds = {
   catchAllMs: 86_400_000,
 }
 
-/** Of as many addresses is told what is known: more is a walk through memory every few seconds. */
-const serversMax = 2_000
-
 type MailboxProbeOptions = {
   readonly port: number
   /** The name we give ourselves: a host name, or an address literal. */
@@ -109,10 +105,6 @@ export type MailboxProbe = {
   /** Whoever waits for a session is told at once, checks under way have a second; sessions are taken leave of. */
   close(): Promise<void>
   status(): MailboxStatus
-  /** What is known of the servers asked last, for people. */
-  servers(): readonly LaneReport[]
-  /** Lets checks ask at these addresses at once. */
-  closeBreakers(addresses: readonly string[]): void
 }
 
 /** @throws AssertionError where the HELO name or the sender is not well-formed. */
@@ -172,14 +164,6 @@ class Probe implements MailboxProbe {
       checksUnderWay: this.#underWay.inProgress,
       catchAllDomains: this.#random.size,
     }
-  }
-
-  servers(): readonly LaneReport[] {
-    return this.#pool.reports(serversMax)
-  }
-
-  closeBreakers(addresses: readonly string[]): void {
-    this.#pool.closeBreakers(addresses)
   }
 
   async #check(

@@ -1,0 +1,174 @@
+/** What pages say about rows that are behind the event log. */
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { projections } from '../../projections/index.ts'
+import { grant } from '../../src/administration/credits.ts'
+import { createUser } from '../../src/administration/user-changes.ts'
+import { parseCredits } from '../../src/billing/money.ts'
+import { actionOfRoute } from '../../src/dashboard/access.ts'
+import { behindText } from '../../src/dashboard/pages/rows.ts'
+import { readsOf } from '../../src/dashboard/reads.ts'
+import { until } from '../support/house.ts'
+import { type Browser, type DashboardHost, openDashboardHost, signedIn } from './dashboard-host.ts'
+import { openScene, type Scene } from './scene.ts'
+
+test('every page says which projections it reads, if any, and every page of an organization reads one', () => {
+  const names = new Set(projections.map(({ name }) => name))
+  for (const route of Object.keys(actionOfRoute)) {
+    const [, url = ''] = route.split(' ')
+    const read = readsOf(url)
+    expect([url, read?.filter((name) => !names.has(name))]).toEqual([url, []])
+    if (url.startsWith('/organizations/:organization')) expect([url, read?.length]).not.toEqual([url, 0])
+  }
+  expect(readsOf('/organizations/:organization/pixel')).toContain('pixel_days')
+  expect(readsOf('/months')).toContain('ledger_index')
+})
+
+describe('a page', () => {
+  let room: DashboardHost
+  let scene: Scene
+  let other: Scene
+  let ada: Browser
+  let partner: Browser
+  let owner: pg.Client
+
+  beforeAll(async () => {
+    room = await openDashboardHost({ lateAfterMs: 1 })
+    scene = await openScene(room, { nowMs: Date.now(), days: 1 })
+    other = await openScene(room, { nowMs: Date.now(), days: 1, name: 'Contoso' })
+    const person = async (name: string, role: 'admin' | 'partner') => {
+      const organizationId = role === 'partner' ? scene.organizationId : null
+      const { password } = await createUser(room.foundation, {
+        name,
+        role,
+        organizationId,
+        actor: 'cli:setup',
+      })
+      return signedIn(room, { name, password })
+    }
+    ada = await person('ada', 'admin')
+    partner = await person('pat', 'partner')
+    owner = new pg.Client({ connectionString: room.url })
+    await owner.connect()
+    await room.caughtUp()
+  })
+  afterAll(async () => {
+    await owner?.end()
+    await room?.close()
+  })
+
+  const notNow = 'These figures are out of date.'
+  const account = () => `/organizations/${scene.organizationId}`
+  /** Asks until the look that pages share is a new one. */
+  const shows = (browser: Browser, path: string, text: string, does = true): Promise<void> =>
+    until(
+      `${path} ${does ? 'says' : 'does not say'}: ${text}`,
+      async () => (await browser.get(path)).body.includes(text) === does,
+    )
+
+  test.each([
+    [null, 0, 'unknown'],
+    [0n, null, '–'],
+    [800n, null, 'unknown'],
+    [1n, 12, '12 s'],
+  ] as const)('%s positions and %s seconds behind are shown as %s', (behind, behindSeconds, text) => {
+    expect(behindText({ behind, behindSeconds })).toBe(text)
+  })
+
+  test('whose rows are current says nothing about it', async () => {
+    await shows(ada, account(), notNow, false)
+    for (const path of ['/', account(), `${account()}/statement`, '/operations'])
+      expect([path, (await ada.get(path)).body.includes(notNow)]).toEqual([path, false])
+  })
+
+  test('whose rows are behind says which and how far', async () => {
+    await owner.query('begin')
+    // Whoever folds waits for this, and readers do not.
+    await owner.query('select from projection_checkpoints for update')
+    await grant(room.foundation, {
+      ...{ organizationId: scene.organizationId, priority: 1, expiresAt: null, reason: 'late', actor: 'cli' },
+      amount: parseCredits('1'),
+    })
+    try {
+      await shows(ada, account(), notNow)
+      const { body, statusCode } = await ada.get(account())
+      expect(statusCode).toBe(200)
+      expect(body).toMatch(
+        /<a href="\/operations\/projections\/accounts">accounts<\/a> is \d+ (?:ms|s) \(1 position\) behind the event log\./,
+      )
+      // A partner is told the same, and is led nowhere it may not go.
+      const own = await partner.get(account())
+      expect(own.body).toContain(notNow)
+      expect(own.body).not.toContain('/operations/')
+      // What shows no rows says nothing of them.
+      for (const path of ['/events', '/me', '/operations/doctor'])
+        expect([path, (await ada.get(path)).body.includes(notNow)]).toEqual([path, false])
+      // In time: positions are events on one log and bytes on the other.
+      for (const path of ['/', '/operations']) {
+        const { body: listed } = await ada.get(path)
+        expect([path, listed]).toEqual([
+          path,
+          expect.stringMatching(/data-head="Behind"><div>\d+ (?:ms|s|min)</),
+        ])
+        expect(listed).not.toContain('Behind, events')
+      }
+    } finally {
+      await owner.query('rollback')
+    }
+    await shows(ada, account(), notNow, false)
+  })
+
+  test('whose projection is halted says so, until it is rebuilt', async () => {
+    await owner.query(
+      `update projection_checkpoints set state = 'halted', error = 'a test' where name = 'accounts'`,
+    )
+    await shows(ada, '/', notNow)
+    expect((await ada.get('/')).body).toContain('accounts</a> is halted')
+    await owner.query(
+      `update projection_checkpoints set state = 'live', error = null where name = 'accounts'`,
+    )
+    await shows(ada, '/', notNow, false)
+    await owner.query(
+      `update projection_checkpoints set state = 'halted', error = 'a test' where name = 'audit'`,
+    )
+    await shows(ada, '/audit', 'audit</a> is halted')
+    await owner.query(`update projection_checkpoints set state = 'live', error = null where name = 'audit'`)
+    await shows(ada, '/audit', notNow, false)
+  })
+
+  test('of an organization whose rows alone have stopped says so, and no other does', async () => {
+    await owner.query(
+      `insert into halted_streams (projection, stream, position, error) values ('accounts', $1, 5, 'a test')`,
+      [`ledger-${scene.organizationId}`],
+    )
+    await shows(ada, account(), notNow)
+    expect((await ada.get(account())).body).toContain('has stopped for this organization')
+    expect((await ada.get(`/organizations/${other.organizationId}`)).body).not.toContain(notNow)
+    await owner.query('delete from halted_streams')
+    await shows(ada, account(), notNow, false)
+  })
+
+  test('the overview leads to the reconciliation, and names no command for it', async () => {
+    const { body } = await ada.get('/')
+    expect(body).toContain('href="/reconcile"')
+    expect(body).not.toContain('ledger reconcile')
+  })
+})
+
+test('every page and the sign-in lead to the documentation, where it is known where that is', async () => {
+  const room = await openDashboardHost({ apiUrl: 'https://api.example.com' })
+  try {
+    const { password } = await createUser(room.foundation, {
+      name: 'ada',
+      role: 'admin',
+      organizationId: null,
+      actor: 'cli:setup',
+    })
+    const ada = await signedIn(room, { name: 'ada', password })
+    expect((await ada.get('/')).body).toContain('<a href="https://api.example.com/docs">Documentation</a>')
+    await ada.submit('/', {}, '/logout')
+    expect((await ada.get('/login')).body).toContain('href="https://api.example.com/docs"')
+  } finally {
+    await room.close()
+  }
+})
