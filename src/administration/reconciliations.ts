@@ -1,5 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { lastOf } from '../event-log/append-chained.ts'
 import { appendNext } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import type { EventLog } from '../event-log/port.ts'
@@ -8,10 +7,10 @@ import { operatorStream } from '../events/streams.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { pagesOf } from '../ledger/ledger-calls.ts'
 import type { Reconciled } from '../ledger/reconcile.ts'
+import { createActs } from './acts.ts'
 
 /** What reconciliations came to, in the stream of operators' acts. */
 
-const pageMax = 500
 const ledgersPerEvent = 1_000
 
 /** Records what was found. The next time goes on from there where a ledger agreed, and comes back to it where not. */
@@ -73,22 +72,12 @@ export type LastReconciled = {
   readonly named: readonly string[]
 }
 
-/** Operators and the service do little else in a day than this many things. */
-const lookBackMax = 5_000
-
 /** Null where there was none lately. */
-export const lastReconciliation = async (eventLog: EventLog): Promise<LastReconciled | null> => {
-  const last = await lastOf(eventLog, operatorStream)
-  for (
-    let to = last?.revision ?? -1, left = lookBackMax;
-    to >= 0 && left > 0;
-    to -= pageMax, left -= pageMax
-  ) {
-    const page = await eventLog.read(operatorStream, { from: to, direction: 'backwards', max: pageMax })
-    const found = page.find(({ type }) => type === 'LedgersReconciled')
-    if (found === undefined) continue
-    const { type, data, metadata } = decodeEvent(found)
-    if (type === 'LedgersReconciled') return { ...data, at: metadata.effective_at }
-  }
-  return null
+export const lastReconciliation = async (
+  eventLog: Pick<EventLog, 'read'>,
+): Promise<LastReconciled | null> => {
+  const found = await createActs(eventLog, ['LedgersReconciled']).newest('LedgersReconciled')
+  if (found === undefined) return null
+  const { type, data, metadata } = decodeEvent(found)
+  return type === 'LedgersReconciled' ? { ...data, at: metadata.effective_at } : null
 }

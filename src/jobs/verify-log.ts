@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
+import { createActs } from '../administration/acts.ts'
 import { verifyEventLog } from '../administration/checkpoints.ts'
-import { newestOf } from '../administration/doctor/newest.ts'
 import { appendNext } from '../event-log/append-next.ts'
 import { eventIdOf } from '../event-log/event-id.ts'
 import { decodeEvent, encodeEvent } from '../event-log/stored-event.ts'
@@ -17,8 +17,6 @@ const readMaxMs = 2 * 3_600_000
 
 const namedMax = 20
 const nameCharsMax = 400
-/** Operators and the service do little else in a month than so many things. */
-const lookBackMax = 5_000
 
 type Parts = Pick<Foundation, 'eventLog' | 'treeStore' | 'checkpoints'>
 
@@ -70,11 +68,8 @@ export const verifyLogOnward = async (parts: Parts, logger: Logger): Promise<num
 type Through = NonNullable<LogVerified['through']>
 
 const lastThrough = async ({ eventLog }: Parts): Promise<Through | null> => {
-  const newest = await newestOf(eventLog, operatorStream, {
-    wanted: ({ type }) => type === 'LogVerified',
-    lookBackMax,
-  })
-  if (newest === null) return null
+  const newest = await createActs(eventLog, ['LogVerified']).newest('LogVerified')
+  if (newest === undefined) return null
   const { type, data } = decodeEvent(newest)
   return type === 'LogVerified' ? data.through : null
 }

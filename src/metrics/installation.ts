@@ -1,11 +1,6 @@
 import type pg from 'pg'
 import { projections } from '../../projections/index.ts'
 import type { Meters } from '../call/capability.ts'
-import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
-import { decodeEvent } from '../event-log/stored-event.ts'
-import type { EventMetadata } from '../events/envelope.ts'
-import { priceBookStream } from '../events/streams.ts'
-import { type Acts, createActs } from './acts.ts'
 import { parkedCounts } from './parked.ts'
 
 /**
@@ -16,16 +11,38 @@ import { parkedCounts } from './parked.ts'
 /** Rows are looked at this often however many ask: what they say changes by the minute. */
 const rememberedMs = 10_000
 
-const told = ['LogVerified', 'LedgersReconciled', 'RebuildEnded', 'BackupCreated'] as const
+/** Something that is done again and again, so far as gauges tell it. */
+type Done = {
+  readonly name: string
+  readonly help: string
+  readonly doneMs: () => Promise<number | null>
+  readonly dueAtOnce: boolean
+  readonly found: {
+    readonly what: string
+    readonly help: string
+    readonly labels: readonly string[]
+    readonly count: () => Promise<{ value: number; labels?: Readonly<Record<string, string>> } | null>
+  } | null
+}
 
-type Parts = { readonly eventLog: Pick<EventLog, 'read'>; readonly pool: Pick<pg.Pool, 'query'> }
+type Parts = {
+  readonly proofs: readonly Done[]
+  readonly begunMs: () => Promise<number | null>
+  readonly pool: Pick<pg.Pool, 'query'>
+}
 
-export const meterInstallation = (meters: Meters, { eventLog, pool }: Parts): void => {
-  const acts = createActs(eventLog, told)
-  meterVerification(meters, acts)
-  meterReconciliation(meters, acts)
-  meterRebuilds(meters, acts)
-  meterBackups(meters, acts, eventLog)
+export const meterInstallation = (meters: Meters, { proofs, begunMs, pool }: Parts): void => {
+  for (const { name, help, doneMs, dueAtOnce, found } of proofs) {
+    meters.gauge({ name: `${name}_age_seconds`, help }, async () => {
+      const sinceMs = (await doneMs()) ?? (dueAtOnce ? await begunMs() : null)
+      return sinceMs === null ? [] : [{ value: Math.max(0, (Date.now() - sinceMs) / 1_000) }]
+    })
+    if (found === null) continue
+    meters.gauge({ name: `${name}_${found.what}`, help: found.help, labels: found.labels }, async () => {
+      const count = await found.count()
+      return count === null ? [] : [count]
+    })
+  }
   const parked = remembered(() => parkedCounts(pool))
   meters.gauge(
     {
@@ -39,103 +56,6 @@ export const meterInstallation = (meters: Meters, { eventLog, pool }: Parts): vo
         labels: { projection: name, guards: guards ? 'yes' : 'no' },
         value: counts.get(name) ?? 0,
       }))
-    },
-  )
-}
-
-const secondsSince = (atMs: number): number => Math.max(0, (Date.now() - atMs) / 1_000)
-
-/** Of what an event says that was done. A copied log keeps that, and not when it was recorded. */
-const ageSeconds = ({ metadata }: RecordedEvent): number =>
-  secondsSince(Date.parse((JSON.parse(metadata) as EventMetadata).effective_at))
-
-const meterVerification = (meters: Meters, acts: Acts): void => {
-  const name = 'log_verification'
-  meters.gauge(
-    {
-      name: `${name}_age_seconds`,
-      help: 'Since the event log was last verified, from where it was verified before; it is done every day',
-    },
-    async () => {
-      const last = await acts.newest('LogVerified')
-      return last === undefined ? [] : [{ value: ageSeconds(last) }]
-    },
-  )
-  meters.gauge(
-    {
-      name: `${name}_faults`,
-      help: 'Streams whose hash chain was broken then, and checkpoints the log contradicted: must be 0',
-    },
-    async () => {
-      const last = await acts.newest('LogVerified')
-      if (last === undefined) return []
-      const { type, data } = decodeEvent(last)
-      return type === 'LogVerified' ? [{ value: data.faults }] : []
-    },
-  )
-}
-
-const meterReconciliation = (meters: Meters, acts: Acts): void => {
-  const name = 'reconciliation'
-  meters.gauge(
-    { name: `${name}_age_seconds`, help: 'Since ledgers were last compared with read models and tariff' },
-    async () => {
-      const last = await acts.newest('LedgersReconciled')
-      return last === undefined ? [] : [{ value: ageSeconds(last) }]
-    },
-  )
-  meters.gauge({ name: `${name}_differences`, help: 'What differed then: must be 0' }, async () => {
-    const last = await acts.newest('LedgersReconciled')
-    if (last === undefined) return []
-    const { type, data } = decodeEvent(last)
-    return type === 'LedgersReconciled' ? [{ value: data.differences }] : []
-  })
-}
-
-const meterRebuilds = (meters: Meters, acts: Acts): void => {
-  meters.gauge(
-    { name: 'rebuild_age_seconds', help: 'Since the last rebuild ended, whatever its result' },
-    async () => {
-      const last = await acts.newest('RebuildEnded')
-      return last === undefined ? [] : [{ value: ageSeconds(last) }]
-    },
-  )
-  meters.gauge(
-    {
-      name: 'rebuild_differences',
-      help: 'Figures of money that were not what the replaced rows said, of the last rebuild, by its result',
-      labels: ['result'],
-    },
-    async () => {
-      const last = await acts.newest('RebuildEnded')
-      if (last === undefined) return []
-      const { type, data } = decodeEvent(last)
-      return type === 'RebuildEnded' ? [{ labels: { result: data.result }, value: data.differences }] : []
-    },
-  )
-}
-
-/** When it was recorded: the first event of an installation is a price book, which is in force since long before. */
-const begunAtMs = async (eventLog: Pick<EventLog, 'read'>): Promise<number | undefined> => {
-  const [first] = await eventLog.read(priceBookStream, { max: 1 }).catch((error: unknown) => {
-    if (error instanceof StreamMissing) return []
-    throw error
-  })
-  return first?.recordedAtMs
-}
-
-const meterBackups = (meters: Meters, acts: Acts, eventLog: Pick<EventLog, 'read'>): void => {
-  let begunMs: number | undefined
-  meters.gauge(
-    {
-      name: 'backup_age_seconds',
-      help: 'Since the last backup that the event log knows of; before the first, since the log began',
-    },
-    async () => {
-      const last = await acts.newest('BackupCreated')
-      if (last !== undefined) return [{ value: ageSeconds(last) }]
-      begunMs ??= await begunAtMs(eventLog)
-      return begunMs === undefined ? [] : [{ value: secondsSince(begunMs) }]
     },
   )
 }

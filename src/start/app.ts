@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import { projections } from '../../projections/index.ts'
+import { proofsOf } from '../administration/doctor/proofs.ts'
 import { knownJobs } from '../administration/jobs.ts'
 import type { OpenCapability, SealedStore } from '../call/capability.ts'
 import { capabilities as allCapabilities } from '../capabilities/index.ts'
@@ -10,7 +11,6 @@ import { type Foundation, gated } from '../foundation/foundation.ts'
 import { joinProcesses, type OwnProcess } from '../foundation/processes.ts'
 import { EpochKeyFault } from '../guard/epoch-key-files.ts'
 import { startJobs } from '../jobs/run.ts'
-import { meterCheckpoints } from '../metrics/checkpoint.ts'
 import { meterDiskSpace } from '../metrics/disk-space.ts'
 import { createHealth, type Health } from '../metrics/health.ts'
 import { createMetricsHost } from '../metrics/host.ts'
@@ -150,8 +150,8 @@ const openMetrics = async (
   config: Config,
   { metrics, logger, health, closing, leaving, foundation }: MetricsOptions,
 ): Promise<string> => {
-  meterCheckpoints(metrics.meters, foundation.checkpoints)
-  meterInstallation(metrics.meters, foundation)
+  const { pool, eventLog, checkpoints } = foundation
+  meterInstallation(metrics.meters, { pool, ...proofsOf({ eventLog, checkpoint: checkpoints.last }) })
   await foundation.diskSpace.watch()
   meterDiskSpace(metrics.meters, foundation.diskSpace)
   jobGauges(metrics.meters, () => knownJobs(foundation.pool))

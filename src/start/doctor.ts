@@ -19,7 +19,12 @@ import {
   warning,
 } from '../administration/doctor/finding.ts'
 import { jobsCheck } from '../administration/doctor/jobs.ts'
-import { keyChecks, keyDirChecks, signingKeyCheck } from '../administration/doctor/keys.ts'
+import {
+  keyChecks,
+  keyDirChecks,
+  newestOfCheckpoints,
+  signingKeyCheck,
+} from '../administration/doctor/keys.ts'
 import { type Listener, type Listening, networkChecks, reachedAt } from '../administration/doctor/network.ts'
 import { proofChecks, webhooksCheck } from '../administration/doctor/proofs.ts'
 import { capabilities } from '../capabilities/index.ts'
@@ -95,7 +100,7 @@ const stores = async (config: Config): Promise<Finding[]> => {
 }
 
 const withoutDatabase = warning(
-  'not looked at without it: migrations, event log, projections, keys in use, jobs, checkpoints, reconciliation, backup, webhooks, clocks, growth',
+  'not looked at without it: migrations, event log, projections, keys in use, jobs, checkpoints, verification, reconciliation, backup, webhooks, clocks, growth',
   'Ask again when the database answers.',
 )
 
@@ -131,7 +136,7 @@ const storesIn = async (config: Config, database: OpenDatabase): Promise<Finding
 }
 
 const withoutEventLog = warning(
-  'not looked at without it: projections, signing key, checkpoints, reconciliation, backup, growth',
+  'not looked at without it: projections, signing key, checkpoints, verification, reconciliation, backup, growth',
   'Ask again when the event log answers.',
 )
 
@@ -142,7 +147,10 @@ const checksOfLog = (logged: {
 }): readonly Check[] => [
   projectionsCheck(logged),
   signingKeyCheck(logged),
-  ...proofChecks(logged.eventLog),
+  ...proofChecks({
+    eventLog: logged.eventLog,
+    checkpoint: async () => (await newestOfCheckpoints(logged.eventLog)).checkpoint,
+  }),
   growthCheck(logged),
 ]
 

@@ -13,7 +13,7 @@ import { type Check, type Finding, lookAt, ok } from '../../src/administration/d
 import { jobsCheck } from '../../src/administration/doctor/jobs.ts'
 import { keyDirChecks } from '../../src/administration/doctor/keys.ts'
 import { networkChecks } from '../../src/administration/doctor/network.ts'
-import { proofChecks, webhooksCheck } from '../../src/administration/doctor/proofs.ts'
+import { proofChecks as checksOf, proofsOf, webhooksCheck } from '../../src/administration/doctor/proofs.ts'
 import { recordReconciled } from '../../src/administration/reconciliations.ts'
 import { listsAge } from '../../src/capabilities/email-validation/lists/age.ts'
 import { commands } from '../../src/cli/commands.ts'
@@ -310,6 +310,19 @@ describe('jobs', () => {
 })
 
 describe('what proves the log and brings it back', () => {
+  const proofChecks = (eventLog: EventLog) => checksOf({ eventLog, checkpoint: async () => null })
+
+  test('an alarm rings at the bound from which doctor warns', async () => {
+    const { proofs } = proofsOf({
+      eventLog: createMemoryEventLog().client('doctor'),
+      checkpoint: async () => null,
+    })
+    const alerts = await readFile(new URL('../../src/metrics/observe/alerts.yml', import.meta.url), 'utf8')
+    for (const { name, bound } of proofs)
+      if (bound !== null)
+        expect(alerts).toContain(`max(enrichment_${name}_age_seconds) > ${bound.warningMs / hourMs} * 3600`)
+  })
+
   const at = (ms: number): string => new Date(ms).toISOString()
   const startMs = Date.parse('2026-05-01T00:00:00Z')
 
@@ -342,9 +355,9 @@ describe('what proves the log and brings it back', () => {
   test('nothing is missed in an empty log, and but for a backup nothing in one that has just begun', async () => {
     const ask = await scene({ type: 'Whatever', data: {}, atMs: startMs })
     const empty = proofChecks(createMemoryEventLog().client('doctor'))
-    for (const about of ['checkpoints', 'reconciliation', 'backup'])
+    for (const about of ['checkpoints', 'verification', 'reconciliation', 'backup'])
       expect(await lines(named(empty, about))).toEqual([expect.stringMatching(/^ok: /)])
-    for (const about of ['checkpoints', 'reconciliation'])
+    for (const about of ['checkpoints', 'verification', 'reconciliation'])
       expect(await ask(about, startMs + hourMs)).toEqual([expect.stringMatching(/^ok: /)])
   })
 
@@ -365,11 +378,13 @@ describe('what proves the log and brings it back', () => {
       data: {},
       atMs: startMs + 2 * dayMs,
     })
-    expect(await ask('backup', startMs + 2.5 * dayMs)).toEqual(['ok: the last was made 36 h ago'])
-    expect(await ask('backup', startMs + 4 * dayMs)).toEqual(['warning: the last was made 3 days ago'])
+    expect(await ask('backup', startMs + 2.5 * dayMs)).toEqual(['ok: the last was 36 h ago'])
+    expect(await ask('backup', startMs + 4 * dayMs)).toEqual(['warning: the last was 3 days ago'])
     const never = await scene({ type: 'Whatever', data: {}, atMs: startMs })
     for (const ageMs of [hourMs, 3 * dayMs])
-      expect(await never('backup', startMs + ageMs)).toEqual(['warning: the event log knows of none'])
+      expect(await never('backup', startMs + ageMs)).toEqual([
+        expect.stringMatching(/^warning: none was ever made, and the event log is (?:60 min|3 days) old$/),
+      ])
   })
 
   test('a reconciliation that found differences is a fault; one that is old is a warning', async () => {
@@ -399,7 +414,7 @@ describe('what proves the log and brings it back', () => {
     expect(await ask(startMs + 3 * dayMs)).toEqual(['warning: the last was 3 days ago, and found nothing'])
     await reconciled(2)
     expect(await ask(startMs + 3 * dayMs + hourMs)).toEqual([
-      'fault: the last, 60 min ago, found 2 differences between log, read models and tariff',
+      'fault: the last, 60 min ago, found 2 differences',
     ])
   })
 

@@ -95,7 +95,7 @@ test('an installation that is well has no fault and no warning, and every line s
   expect(wrong(findings)).toEqual([])
   expect(findings.find(({ about }) => about === 'backup')).toMatchObject({
     level: 'warning',
-    says: 'the event log knows of none',
+    says: expect.stringMatching(/^none was ever made/),
   })
   expect(code).toBe(0)
   expect(findings.length).toBeGreaterThan(25)
@@ -210,7 +210,7 @@ describe('what is planted beside a running service', () => {
       expect.objectContaining({
         about: 'checkpoints',
         level: 'ok',
-        says: expect.stringContaining('was signed'),
+        says: expect.stringContaining('the last was'),
       }),
     )
     expect(signed).toContainEqual(

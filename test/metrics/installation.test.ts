@@ -2,15 +2,17 @@
 import pg from 'pg'
 import { pino } from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createActs } from '../../src/administration/acts.ts'
+import { proofsOf } from '../../src/administration/doctor/proofs.ts'
 import { appendNext } from '../../src/event-log/append-next.ts'
 import { eventIdOf } from '../../src/event-log/event-id.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { encodeEvent } from '../../src/event-log/stored-event.ts'
 import { ledgerStream, operatorStream } from '../../src/events/streams.ts'
+import type { Foundation } from '../../src/foundation/foundation.ts'
 import { verifyLogOnward } from '../../src/jobs/verify-log.ts'
-import { createActs } from '../../src/metrics/acts.ts'
 import { meterInstallation } from '../../src/metrics/installation.ts'
-import { createMetrics } from '../../src/metrics/metrics.ts'
+import { createMetrics, type Metrics } from '../../src/metrics/metrics.ts'
 import { type House, openHouse, places } from '../support/house.ts'
 import { createMemoryEventLog } from '../support/memory-event-log.ts'
 import { changeEvent } from '../support/segments.ts'
@@ -29,10 +31,18 @@ beforeAll(async () => {
 })
 afterAll(() => house?.close())
 
+type Parts = Pick<Foundation, 'pool'> & { readonly eventLog: Pick<EventLog, 'read'> }
+
+const meter = ({ meters }: Metrics, { pool, eventLog }: Parts): void =>
+  meterInstallation(meters, {
+    pool,
+    ...proofsOf({ eventLog, checkpoint: house.foundation.checkpoints.last }),
+  })
+
 /** As a process that was just started tells it. */
-const told = async (name: string, parts: Parameters<typeof meterInstallation>[1] = house.foundation) => {
+const told = async (name: string, parts: Parts = house.foundation) => {
   const metrics = createMetrics()
-  meterInstallation(metrics.meters, parts)
+  meter(metrics, parts)
   return samples(await metrics.text(), name)
 }
 
@@ -82,7 +92,7 @@ test('what does not answer within a second is left out, and the rest is told', a
   const { eventLog, pool } = house.foundation
   const silent: Pick<EventLog, 'read'> = { read: () => new Promise(() => undefined) }
   const metrics = createMetrics()
-  meterInstallation(metrics.meters, { eventLog: silent, pool })
+  meter(metrics, { eventLog: silent, pool })
   const before = performance.now()
   const text = await metrics.text()
   expect(performance.now() - before).toBeLessThan(5_000)

@@ -4,9 +4,12 @@ import { isAbsolute, join, relative, resolve } from 'node:path'
 import type pg from 'pg'
 import { type Config, ConfigError } from '../../config.ts'
 import { codeOf } from '../../event-log/directory.ts'
-import type { EventLog } from '../../event-log/port.ts'
+import { type EventLog, StreamMissing } from '../../event-log/port.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
 import { signerOf } from '../../event-log/tree/signed-note.ts'
 import { createSigningKeyFiles } from '../../event-log/tree/signing-key.ts'
+import type { LogCheckpointed, SigningKeyAnnounced } from '../../events/checkpoints.ts'
+import { checkpointStream } from '../../events/streams.ts'
 import { keyDirOf } from '../../foundation/data-dir.ts'
 import { secretKeyFile, secretKeysOf } from '../../foundation/secret-key.ts'
 import { knownSecretKeys, secretRingOf } from '../../foundation/secret-ring.ts'
@@ -15,7 +18,6 @@ import { openEpochKeys } from '../../guard/epoch-keys.ts'
 import { type ChangingRing, ringOf } from '../../guard/secret-ring.ts'
 import { listEpochKeys } from '../epoch-keys.ts'
 import { type Check, fault, ok, reasonOf, type Told, warning } from './finding.ts'
-import { newestOfCheckpoints } from './newest.ts'
 
 /** Whether the secrets are there, are the right ones, and are no one else's to read. No secret is shown, and none is made. */
 
@@ -216,4 +218,33 @@ const signingKey = async ({ config, eventLog }: Signing): Promise<Told> => {
   } catch (error) {
     return fault(reasonOf(error), 'Run "event-log verify": it names what is wrong with the checkpoints.')
   }
+}
+
+/** A new key, or a new tree, is announced right before the checkpoint it is for. */
+const checkpointsMax = 20
+
+/**
+ * What the stream of checkpoints says at its end: the key that was announced after the last checkpoint, if any, and the last checkpoint.
+ * Signatures are not checked: "event-log verify" does that, over all of them.
+ */
+export const newestOfCheckpoints = async (
+  eventLog: Pick<EventLog, 'read'>,
+): Promise<{
+  readonly announced: SigningKeyAnnounced | null
+  readonly checkpoint: (LogCheckpointed & { readonly at: string }) | null
+}> => {
+  const page = await eventLog
+    .read(checkpointStream, { direction: 'backwards', max: checkpointsMax })
+    .catch((error: unknown) => {
+      if (error instanceof StreamMissing) return []
+      throw error
+    })
+  let announced: SigningKeyAnnounced | null = null
+  for (const recorded of page) {
+    const { type, data, metadata } = decodeEvent(recorded)
+    if (type === 'SigningKeyAnnounced') announced ??= data
+    if (type === 'LogCheckpointed')
+      return { announced, checkpoint: { ...data, at: metadata.recorded_at ?? metadata.effective_at } }
+  }
+  return { announced, checkpoint: null }
 }

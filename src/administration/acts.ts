@@ -1,7 +1,7 @@
 import { type EventLog, type RecordedEvent, StreamMissing } from '../event-log/port.ts'
 import { operatorStream } from '../events/streams.ts'
 
-/** The newest event of some types in the stream of operators' acts. A look costs what came since the one before it. */
+/** The newest event of some types in the stream of operators' acts. A look costs what came since the one before it: an old log costs no more. */
 export type Acts = {
   /** Undefined: there was none lately. Throws what reading throws. */
   newest(type: string): Promise<RecordedEvent | undefined>
