@@ -1,5 +1,6 @@
 import type { Finding } from '../administration/doctor/finding.ts'
 import { within } from '../concurrency/deadline.ts'
+import { remembered } from '../concurrency/remembered.ts'
 
 /** What "doctor" looks at, for pages: one look at a time in this process, and not again for some seconds. */
 
@@ -8,8 +9,6 @@ export type Examined = {
   readonly tookMs: number
   readonly findings: readonly Finding[]
 }
-
-type Running = { readonly startedAtMs: number; readonly ended: Promise<Examined> }
 
 export type Examination = {
   /** Begins a look, or joins the one under way; null where it takes longer than a page waits. It goes on, and is asked for again. */
@@ -20,32 +19,15 @@ export type Examination = {
 const waitMaxMs = 15_000
 const keptMs = 15_000
 
-/** `examine` never rejects, by what it says of itself; where it does, the next look begins anew. */
 export const createExamination = (
   examine: () => Promise<readonly Finding[]>,
   { nowMs = Date.now, waitMs = waitMaxMs }: { nowMs?: () => number; waitMs?: number } = {},
 ): Examination => {
-  let running: Running | null = null
-  let last: Examined | null = null
-
-  const begin = (): Running => {
+  const begin = async (): Promise<Examined> => {
     const startedAtMs = nowMs()
-    const ended = examine()
-      .then((findings): Examined => {
-        last = { startedAtMs, tookMs: nowMs() - startedAtMs, findings }
-        return last
-      })
-      .finally(() => {
-        running = null
-      })
-    return { startedAtMs, ended }
+    const findings = await examine()
+    return { startedAtMs, tookMs: nowMs() - startedAtMs, findings }
   }
-
-  return {
-    look: async () => {
-      if (last !== null && nowMs() - (last.startedAtMs + last.tookMs) < keptMs) return last
-      running ??= begin()
-      return within(running.ended, { waitMs }, () => null)
-    },
-  }
+  const examined = remembered(begin, { keptMs, nowMs })
+  return { look: () => within(examined(), { waitMs }, () => null) }
 }

@@ -1,5 +1,6 @@
 import type pg from 'pg'
 import { deadlineSignal, within } from '../concurrency/deadline.ts'
+import { remembered } from '../concurrency/remembered.ts'
 import type { EventLog, Position } from '../event-log/port.ts'
 import { type DiskWatch, spaceText } from '../guard/disk-space.ts'
 import type { Ledger } from '../ledger/commit.ts'
@@ -115,7 +116,7 @@ export const createHealth = ({
 
   let newest: { readonly position: Position; readonly seenAtMs: number } | undefined
 
-  const looked = remembered(async () => {
+  const look = async () => {
     const [headTold, checkpointsTold] = await Promise.all([head(), checkpoints()])
     if ('value' in headTold && headTold.value !== newest?.position)
       newest = { position: headTold.value, seenAtMs: monotonic() }
@@ -142,7 +143,8 @@ export const createHealth = ({
         ? lagsOf({ standing, halted, stray: straysTold.value }, headTold.value, ages)
         : null
     return { logStatus: statusOf(straysTold), checkpointsTold, lags }
-  })
+  }
+  const looked = remembered(look, { keptMs: rememberedMs })
 
   return {
     projectionLags: async () => (await looked()).lags,
@@ -263,30 +265,11 @@ const ageOfNext = async (
 
 /** Asks, and waits no longer than the deadline. A question still under way is waited for, not asked again. */
 const askedInTime = <Value>(ask: () => Promise<Value>): (() => Promise<Told<Value>>) => {
-  let underWay: Promise<Told<Value>> | undefined
-  return () => {
-    underWay ??= ask()
-      .then(
-        (value): Told<Value> => ({ value }),
-        (): Told<Value> => ({ status: 'failed' }),
-      )
-      .finally(() => {
-        underWay = undefined
-      })
-    return within(underWay, { waitMs: deadlineMs }, () => ({ status: 'timed_out' as const }))
-  }
-}
-
-const remembered = <Value>(look: () => Promise<Value>): (() => Promise<Value>) => {
-  let last: Promise<Value> | undefined
-  let untilMs = 0
-  return () => {
-    if (last !== undefined && performance.now() < untilMs) return last
-    // Until the look is over, and for a while after, no other begins.
-    untilMs = Number.POSITIVE_INFINITY
-    last = look().finally(() => {
-      untilMs = performance.now() + rememberedMs
-    })
-    return last
-  }
+  const asked = remembered(() =>
+    ask().then(
+      (value): Told<Value> => ({ value }),
+      (): Told<Value> => ({ status: 'failed' }),
+    ),
+  )
+  return () => within(asked(), { waitMs: deadlineMs }, () => ({ status: 'timed_out' as const }))
 }

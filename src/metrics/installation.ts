@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { projections } from '../../projections/index.ts'
 import type { Meters } from '../call/capability.ts'
-import { parkedCounts } from './parked.ts'
+import { remembered } from '../concurrency/remembered.ts'
 
 /**
  * What is measured of the installation rather than of a process: what the event log says that was done, and what rows say that was
@@ -43,7 +43,7 @@ export const meterInstallation = (meters: Meters, { proofs, begunMs, pool }: Par
       return count === null ? [] : [count]
     })
   }
-  const parked = remembered(() => parkedCounts(pool))
+  const parked = remembered(() => parkedCounts(pool), { keptMs: rememberedMs })
   meters.gauge(
     {
       name: 'parked_events',
@@ -60,23 +60,18 @@ export const meterInstallation = (meters: Meters, { proofs, begunMs, pool }: Par
   )
 }
 
-/** One question at a time, and none for some seconds after its answer. A question that failed is asked again. */
-const remembered = <Value>(look: () => Promise<Value>): (() => Promise<Value>) => {
-  let last: Promise<Value> | undefined
-  let untilMs = 0
-  return () => {
-    if (last !== undefined && performance.now() < untilMs) return last
-    untilMs = Number.POSITIVE_INFINITY
-    const asked = look()
-    last = asked
-    asked.then(
-      () => {
-        untilMs = performance.now() + rememberedMs
-      },
-      () => {
-        untilMs = 0
-      },
-    )
-    return asked
-  }
+/** More of them are a broken release, and as many say so. */
+const countedMax = 1_000
+
+/** How many events each projection has set aside and not been released from; projections without any are not among them. */
+const parkedCounts = async (pool: Pick<pg.Pool, 'query'>): Promise<ReadonlyMap<string, number>> => {
+  const { rows } = await pool.query<{ projection: string; count: number }>(
+    `select c.projection, count(*)::int as count
+       from (select name as projection from projection_checkpoints) c
+      cross join lateral (select 1 from parked_events p
+                           where p.projection = c.projection and p.released_at is null limit $1) p
+      group by c.projection`,
+    [countedMax],
+  )
+  return new Map(rows.map(({ projection, count }) => [projection, count]))
 }

@@ -1,4 +1,5 @@
 import type { Meters } from '../call/capability.ts'
+import { remembered } from '../concurrency/remembered.ts'
 
 /** The label of a job is `name`: with the label `job` Prometheus says whom it asked. */
 
@@ -53,11 +54,7 @@ export const meterJobRuns = (meters: Meters, names: readonly string[]): JobObser
 
 /** What the queue says, whichever process ran the jobs. `read` is asked once for all gauges. */
 export const jobGauges = (meters: Meters, read: () => Promise<readonly JobFigures[]>): void => {
-  let asked: Promise<readonly JobFigures[]> | undefined
-  const figures = (): Promise<readonly JobFigures[]> =>
-    (asked ??= read().finally(() => {
-      asked = undefined
-    }))
+  const figures = remembered(read)
   const gauge = (name: string, help: string, value: (one: JobFigures) => number | null): void =>
     meters.gauge({ name, help, labels: ['name'] }, async () =>
       (await figures()).flatMap((one) => {

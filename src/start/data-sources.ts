@@ -1,6 +1,7 @@
 import type { Logger } from 'pino'
 import type { FoundData } from '../call/data-source.ts'
 import { capabilities } from '../capabilities/index.ts'
+import { remembered } from '../concurrency/remembered.ts'
 import type { Config } from '../config.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import type { AnyCapability } from './capabilities.ts'
@@ -13,7 +14,6 @@ export const createDataSources = (
   { config, logger }: { readonly config: Config; readonly logger: Logger },
   all: readonly AnyCapability[] = capabilities,
 ): (() => Promise<FoundData>) => {
-  let known: { readonly atMs: number; readonly found: Promise<FoundData> } | null = null
   const look = async (): Promise<FoundData> => {
     const looked = await Promise.allSettled(
       all.map(async ({ data }) => (await data?.({ ...foundation, settings: config })) ?? []),
@@ -27,9 +27,5 @@ export const createDataSources = (
       ),
     }
   }
-  return () => {
-    const nowMs = performance.now()
-    if (known === null || nowMs - known.atMs > keptMs) known = { atMs: nowMs, found: look() }
-    return known.found
-  }
+  return remembered(look, { keptMs })
 }

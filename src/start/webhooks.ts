@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from 'pino'
 import { type OpenCapability, usualJobSecondsMax } from '../call/capability.ts'
+import { remembered } from '../concurrency/remembered.ts'
 import type { Config } from '../config.ts'
 import { createOutage, type Outage } from '../event-log/outage.ts'
 import type { Foundation } from '../foundation/foundation.ts'
@@ -122,13 +123,7 @@ const meterWebhooks = (
   { pool }: Pick<Foundation, 'pool'>,
 ): NonNullable<Sending['observe']> => {
   // The gauges are read together: one question serves them.
-  let asked: Promise<Awaited<ReturnType<typeof pendingDeliveries>> | null> | undefined
-  const pending = () =>
-    (asked ??= pendingDeliveries(pool)
-      .catch(() => null)
-      .finally(() => {
-        asked = undefined
-      }))
+  const pending = remembered(() => pendingDeliveries(pool).catch(() => null))
   const gauge = (name: string, help: string, value: 'count' | 'oldestSeconds' | 'disabled'): void =>
     meters.gauge({ name: `webhook_${name}`, help }, async () => {
       const now = await pending()
