@@ -69,15 +69,18 @@ export const accounts: StatefulProjection<AccountState, AccountRow> = {
   prefixes: ['ledger-'],
   money: true,
   tables: [accountsTable, lotsTable, overridesTable],
-  totals: (table) => ({
-    text: `select a.organization_id, f.figure, f.amount::text as amount
-             from ${table('accounts')} a
-             left join (select organization_id, sum(remaining_micro) as remaining from ${table('account_lots')} group by 1) l
-                  using (organization_id)
-             cross join lateral (values ('balance', coalesce(l.remaining, 0) - a.overdrawn_micro), ('granted', a.granted_micro),
-                  ('charged', a.charged_micro), ('expired', a.expired_micro), ('adjusted', a.adjusted_micro)) f (figure, amount)`,
-    values: [],
-  }),
+  totals: {
+    figures: ['balance', 'granted', 'charged', 'expired', 'adjusted'],
+    of: (table) => ({
+      text: `select a.organization_id, f.figure, f.amount::text as amount
+               from ${table('accounts')} a
+               left join (select organization_id, sum(remaining_micro) as remaining from ${table('account_lots')} group by 1) l
+                    using (organization_id)
+               cross join lateral (values ('balance', coalesce(l.remaining, 0) - a.overdrawn_micro), ('granted', a.granted_micro),
+                    ('charged', a.charged_micro), ('expired', a.expired_micro), ('adjusted', a.adjusted_micro)) f (figure, amount)`,
+      values: [],
+    }),
+  },
   states: {
     initial: (stream) => initialState(organizationOf(stream)),
     copy: (state) => ({

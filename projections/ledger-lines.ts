@@ -77,13 +77,16 @@ export const ledgerLines: StatelessProjection = {
   tables: [ledgersTable, linesTable],
   readers,
   readersBefore: { 1: readersOfFirst },
-  totals: (table) => ({
-    text: `select n.organization_id, f.figure, f.amount::text as amount
-             from (select ledger, count(*) as lines, sum(amount_micro) as balance from ${table('ledger_lines')} group by 1) s
-             join ${table('statement_ledgers')} n using (ledger)
-             cross join lateral (values ('lines', s.lines::numeric), ('balance', s.balance)) f (figure, amount)`,
-    values: [],
-  }),
+  totals: {
+    figures: ['lines', 'balance'],
+    of: (table) => ({
+      text: `select n.organization_id, f.figure, f.amount::text as amount
+               from (select ledger, count(*) as lines, sum(amount_micro) as balance from ${table('ledger_lines')} group by 1) s
+               join ${table('statement_ledgers')} n using (ledger)
+               cross join lateral (values ('lines', s.lines::numeric), ('balance', s.balance)) f (figure, amount)`,
+      values: [],
+    }),
+  },
   fold: (events) => {
     const ledgers = new Map<string, RowOf<typeof ledgersTable>>()
     const placeOf = ({ stream, revision }: ProjectedEvent): Place => {

@@ -39,12 +39,18 @@ type Declared = {
   readonly readers?: (table: TableName) => readonly string[]
   /** The same over the tables of an earlier version, by its number: this release reads those until its own are built. */
   readonly readersBefore?: Readonly<Record<number, (table: TableName) => readonly string[]>>
-  /** Of a read model of money: what its rows come to, by organization. Two sets of rows at one position must agree in it. */
-  readonly totals?: (table: TableName) => Query<Total>
+  /** Of a read model of money: the totals of its rows, by organization. Rows replace the live ones only if these are the totals of the log. */
+  readonly totals?: {
+    readonly figures: readonly Figure[]
+    readonly of: (table: TableName) => Query<Total>
+  }
 }
 
+/** A total of an organization: the number of its lines, or an amount in micro-credits. */
+export type Figure = 'lines' | 'balance' | 'granted' | 'charged' | 'expired' | 'adjusted'
+
 /** `amount` is a whole number, as text. */
-type Total = { readonly organization_id: string; readonly figure: string; readonly amount: string }
+type Total = { readonly organization_id: string; readonly figure: Figure; readonly amount: string }
 
 /** Each batch becomes changes by itself: rows are added, or changed by what the events say. */
 export type StatelessProjection = Declared & {

@@ -21,7 +21,7 @@ const long = [
   'test/contract/event-log.eventstoredb.test.ts',
   'test/projections/projector.test.ts',
   'test/projections/rebuild.test.ts',
-  'test/projections/rollback.test.ts',
+  'test/projections/switch.test.ts',
   'test/event-log/verify/verify-log.test.ts',
   'test/email-validation/company-import.test.ts',
   'test/administration/backup.test.ts',

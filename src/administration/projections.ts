@@ -9,7 +9,6 @@ import {
   strayCheckpoints,
   strayMessage,
 } from '../projector/checkpoints.ts'
-import { type Kept, readKept } from '../projector/kept.ts'
 import type { RebuildProgress } from '../projector/second-set.ts'
 import { type Verdict, verifyProjections } from '../projector/verify.ts'
 import { catchUp } from './catch-up.ts'
@@ -27,8 +26,6 @@ export type ProjectionState = {
   readonly parked: number
   /** Streams whose rows have stopped. */
   readonly haltedStreams: readonly HaltedStream[]
-  /** The rows that the last switch replaced, while they are kept. */
-  readonly kept: Pick<Kept, 'version' | 'position' | 'keptUntil'> | null
   readonly updatedAt: Date
 }
 
@@ -37,14 +34,13 @@ export const projectionStates = async ({
   pool,
   eventLog,
 }: Pick<Foundation, 'pool' | 'eventLog'>): Promise<{ head: Position; states: ProjectionState[] }> => {
-  const [head, checkpoints, parked, halted, kept] = await Promise.all([
+  const [head, checkpoints, parked, halted] = await Promise.all([
     eventLog.head(),
     readCheckpoints(pool),
     pool.query<{ projection: string; parked: number }>(
       'select projection, count(*)::integer as parked from parked_events where released_at is null group by projection',
     ),
     readHaltedStreams(pool),
-    readKept(pool),
   ])
   const stray = await strayCheckpoints(eventLog, checkpoints)
   const states = checkpoints.map((checkpoint): ProjectionState => {
@@ -61,7 +57,6 @@ export const projectionStates = async ({
       behind: ended ? null : position < head ? head - position : 0n,
       parked: parked.rows.find(({ projection }) => projection === name)?.parked ?? 0,
       haltedStreams: halted.filter(({ projection }) => projection === name),
-      kept: kept.find((one) => one.name === name) ?? null,
     }
   })
   return { head, states }

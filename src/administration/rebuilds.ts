@@ -7,12 +7,11 @@ import { knownEventLog, rememberEventLog } from '../foundation/own-event-log.ts'
 import type { TotalDifference } from '../projector/compare-totals.ts'
 import { type OnlyInRows, onlyInRows } from '../projector/only-in-rows.ts'
 import { rebuildProjections } from '../projector/rebuild.ts'
-import { rollBack } from '../projector/rollback.ts'
 import { Cancelled, type RebuildProgress } from '../projector/second-set.ts'
 import { prepareProjections } from '../projector/tables.ts'
 import { recordOperation } from './operator-events.ts'
 
-/** Rebuilds, as an operator asks for them, watches them, ends them and takes them back. Who and why is in the event log. */
+/** Rebuilds, as an operator asks for them, watches them and ends them. Who and why is in the event log. */
 
 export type RebuildAsked = {
   readonly projections: readonly Projection[]
@@ -43,8 +42,8 @@ const namedMax = 20
 
 /**
  * Records who asked, folds the projections anew and switches to the new rows. Throws `Cancelled` where somebody ended it
- * meanwhile. Figures of money that differ from those of the replaced rows are told at level fatal, and the switch stands: rows that were wrong must
- * differ.
+ * meanwhile, and `TotalsDiffer` where the new rows do not have the totals of the event log. Replaced rows that did not have them were wrong: those
+ * figures are logged at level fatal.
  */
 export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Promise<RebuildResult> => {
   const { url, eventLog, pool, eventLogName, secrets } = foundation
@@ -84,7 +83,7 @@ export const rebuild = async (foundation: Foundation, asked: RebuildAsked): Prom
     if (differences.length > 0)
       logger.fatal(
         { projections: names, differences: differences.length, named: differences.slice(0, namedMax) },
-        'rebuild: the new rows say other amounts of money than those they replaced',
+        'rebuild: the replaced rows had other amounts of money than the event log',
       )
     await end(
       { result: switched ? 'switched' : 'declined', events, elapsed_ms: Math.round(rebuilt.elapsedMs) },
@@ -251,24 +250,4 @@ export const cancelRebuilds = async (
     client.release()
   }
   return rows.map(({ rebuild_id }) => rebuild_id)
-}
-
-/** Puts kept rows back in their place, and records who asked and why. Throws `NotKept`. */
-export const rollBackProjection = async (
-  foundation: Foundation,
-  {
-    projection,
-    reason,
-    actor,
-  }: { readonly projection: Projection; readonly reason: string; readonly actor: string },
-): Promise<{ readonly position: Position; readonly folded: number }> => {
-  const { url, eventLog, secrets } = foundation
-  const done = await rollBack({ url, eventLog, seal: secrets.rowSeal }, projection)
-  const position = done.position.toString()
-  await recordOperation(
-    eventLog,
-    { type: 'ProjectionRolledBack', data: { projection: projection.name, position, reason } },
-    { actor, once: `rollback/${projection.name}/${new Date().toISOString()}` },
-  )
-  return done
 }

@@ -3,8 +3,7 @@ import { type Capability, SettingFault } from '../call/capability.ts'
 import type { CapabilityCommand } from '../call/command.ts'
 import { type Config, ConfigError } from '../config.ts'
 import { vacuum } from '../foundation/vacuum.ts'
-import { readKept } from '../projector/kept.ts'
-import { keptTable, liveTable } from '../projector/tables.ts'
+import { liveTable } from '../projector/tables.ts'
 import type { Command, CommandContext } from './command.ts'
 
 /** What operators can type about capabilities. */
@@ -40,14 +39,8 @@ const contextOf = ({
   storage: foundation,
   caughtUp: async () => catchUp(await foundation(), logger),
   vacuum: async ({ tables, projections }) => {
-    const { pool, migrationUrl } = await foundation()
-    const kept = (await readKept(pool)).map(({ name, version }) => `${name}/${version}`)
-    const rows = projections.flatMap((one) => {
-      const sets = kept.includes(`${one.name}/${one.version}`)
-        ? [liveTable(one), keptTable(one)]
-        : [liveTable(one)]
-      return sets.flatMap((table) => one.tables.map(({ name }) => table(name)))
-    })
+    const { migrationUrl } = await foundation()
+    const rows = projections.flatMap((one) => one.tables.map(({ name }) => liveTable(one)(name)))
     return vacuum(migrationUrl, [...tables, ...rows])
   },
 })

@@ -44,7 +44,6 @@ export const commandActions: Readonly<Record<string, Action>> = {
   'projection rebuild': 'projections.change',
   'projection cancel': 'projections.change',
   'projection rebuilds': 'system.read',
-  'projection rollback': 'projections.change',
   'projection verify': 'system.read',
   'projection parked': 'system.read',
   'projection retry': 'projections.change',

@@ -19,10 +19,9 @@ const list: Command = {
       failed: listed.some(({ state, halted_streams }) => state === 'halted' || halted_streams.length > 0),
       lines: [
         ...table(
-          listed.map(({ error, halted_streams, kept, ...row }) => ({
+          listed.map(({ error, halted_streams, ...row }) => ({
             ...row,
             halted_streams: halted_streams.length,
-            rollback_until: kept?.until.slice(0, 16) ?? null,
           })),
         ),
         ...listed.flatMap(({ name, error }) => (error === null ? [] : [`${name}: ${error}`])),
@@ -50,14 +49,6 @@ const stateJson = (one: ProjectionState) => ({
     error,
   })),
   updated_at: one.updatedAt.toISOString(),
-  kept:
-    one.kept === null
-      ? null
-      : {
-          version: one.kept.version,
-          position: one.kept.position.toString(),
-          until: one.kept.keptUntil.toISOString(),
-        },
   error: one.error,
 })
 

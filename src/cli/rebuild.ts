@@ -6,21 +6,11 @@ import {
   type RebuildRow,
   rebuild,
   rebuilds,
-  rollBackProjection,
 } from '../administration/rebuilds.ts'
 import { formatCredits } from '../billing/money.ts'
 import type { TotalDifference } from '../projector/compare-totals.ts'
 import { lossDigest, type OnlyInRows } from '../projector/only-in-rows.ts'
-import { NotKept } from '../projector/rollback.ts'
-import {
-  chosenOrAll,
-  namesOf,
-  projectionNamed,
-  projectionParameter,
-  projectionParameters,
-  rateOf,
-  reporter,
-} from './chosen-projections.ts'
+import { chosenOrAll, namesOf, projectionParameters, rateOf, reporter } from './chosen-projections.ts'
 import { type Answer, type Command, type CommandContext, type Given, wholeOrNot } from './command.ts'
 import { table } from './table.ts'
 
@@ -51,7 +41,7 @@ const rebuilding: Command = {
       reasonOf(given)
       return {
         says: [
-          `Fold ${namesOf(chosen)} anew from the event log, and switch. "projection rollback NAME" takes the switch back within 7 days.`,
+          `Fold ${namesOf(chosen)} anew from the event log, and switch if their totals are those of the log.`,
         ],
       }
     },
@@ -102,9 +92,7 @@ const rebuiltAnswer = (
       ...differences.map(differenceLine),
       ...(differences.length === 0
         ? []
-        : [
-            'The rows before were wrong where they differ, or these are: "projection rollback NAME" takes the switch back.',
-          ]),
+        : ['The rows before were wrong where they differ: the new ones have the totals of the event log.']),
     ],
   }
 }
@@ -188,42 +176,7 @@ const rowJson = (one: RebuildRow) => ({
   error: one.error,
 })
 
-const rollback: Command = {
-  name: 'projection rollback',
-  summary: 'put the rows that the last rebuild replaced back in their place, at the same position',
-  parameters: [projectionParameter, reasonParameter],
-  changes: {
-    of: 'rows',
-    asks: 'on a terminal',
-    left: wholeOrNot('projection list'),
-    plan: async (_, given) => {
-      const { name } = projectionNamed(given.required('name'))
-      reasonOf(given)
-      return {
-        says: [`Put the rows of ${name} from before its last rebuild back. The same again takes that back.`],
-      }
-    },
-  },
-  run: async ({ foundation }, given) => {
-    const projection = projectionNamed(given.required('name'))
-    const reason = reasonOf(given)
-    const open = await foundation({ anyHistory: true })
-    try {
-      const { position, folded } = await rollBackProjection(open, { projection, reason, ...open.operator })
-      return {
-        json: { name: projection.name, position: position.toString(), folded },
-        lines: [
-          `${projection.name} has the rows of before the last rebuild, at position ${position}; "projection rollback ${projection.name}" again takes that back`,
-        ],
-      }
-    } catch (error) {
-      if (!(error instanceof NotKept)) throw error
-      return { json: { name: projection.name, error: error.message }, failed: true, lines: [error.message] }
-    }
-  },
-}
-
-export const rebuildCommands: readonly Command[] = [rebuilding, cancel, listed, rollback]
+export const rebuildCommands: readonly Command[] = [rebuilding, cancel, listed]
 
 const lostMax = 1_000
 

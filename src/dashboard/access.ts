@@ -106,7 +106,6 @@ export const actionOfRoute = {
   'GET /operations/projections/:projection': 'system.read',
   'POST /operations/projections/:projection/rebuild': 'projections.change',
   'POST /operations/projections/:projection/cancel': 'projections.change',
-  'POST /operations/projections/:projection/rollback': 'projections.change',
   'POST /operations/projections/:projection/retry': 'projections.change',
   'POST /operations/projections/:projection/release': 'projections.change',
   // One's own, whoever one is.

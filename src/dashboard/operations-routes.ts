@@ -6,16 +6,9 @@ import { type JobRow, knownJobs } from '../administration/jobs.ts'
 import { provedOperator } from '../administration/operator.ts'
 import { parkedEvents, releaseParked, retryParked } from '../administration/parked.ts'
 import { projectionStates } from '../administration/projections.ts'
-import {
-  cancelRebuilds,
-  type RebuildAsked,
-  rebuild,
-  rebuilds,
-  rollBackProjection,
-} from '../administration/rebuilds.ts'
+import { cancelRebuilds, type RebuildAsked, rebuild, rebuilds } from '../administration/rebuilds.ts'
 import { nextRuns, runNow } from '../jobs/now.ts'
 import { CommandRefused } from '../ledger/commit.ts'
-import { NotKept } from '../projector/rollback.ts'
 import type { Form } from './form.ts'
 import { count } from './format.ts'
 import { attemptOnce, type Dashboard, PageMissing, sendPage, viewerOf } from './page.ts'
@@ -137,13 +130,7 @@ const projectionRoutes = (pages: FastifyInstance, context: Dashboard): void => {
 type Act = (projection: Projection, form: Form, actor: { readonly actor: string }) => Promise<unknown>
 
 /** Done at once, or said what was wrong with the form. */
-const actsOf = ({ foundation }: Dashboard): Readonly<Record<'rollback' | 'cancel' | 'release', Act>> => ({
-  rollback: (projection, form, operator) =>
-    rollBackProjection(foundation, { projection, reason: reasonIn(form), ...operator }).catch(
-      (error: unknown) => {
-        throw error instanceof NotKept ? new CommandRefused(error.message) : error
-      },
-    ),
+const actsOf = ({ foundation }: Dashboard): Readonly<Record<'cancel' | 'release', Act>> => ({
   cancel: (projection, _form, operator) =>
     cancelRebuilds(foundation, { projections: [projection], ...operator }),
   release: (projection, form, operator) => {

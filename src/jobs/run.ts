@@ -1,6 +1,5 @@
 import { PgBoss } from 'pg-boss'
 import type { Logger } from 'pino'
-import { projections } from '../../projections/index.ts'
 import { deadLetterQueue, pruneDeadLetters } from '../administration/jobs.ts'
 import {
   type Meters,
@@ -14,7 +13,6 @@ import { createOutage } from '../event-log/outage.ts'
 import { askedCheckpointJob } from '../event-log/tree/checkpoints.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { meterJobRuns } from '../metrics/jobs.ts'
-import { dropExpiredKept } from '../projector/kept.ts'
 import { expireCredits } from './expire.ts'
 import { queuedJobOptions } from './queue.ts'
 import { reconcile, reconcileOnward, reconcileSecondsMax } from './reconcile.ts'
@@ -141,12 +139,6 @@ const ownJobs = (
       cron: '17 * * * *',
       expireSeconds: usualJobSecondsMax,
       run: () => inPortions(forgottenAtOnceMax, () => forgetAnswers(foundation.pool)),
-    },
-    // What a rebuild replaced is kept for some days.
-    'drop-kept-rows': {
-      cron: '29 * * * *',
-      expireSeconds: usualJobSecondsMax,
-      run: () => dropExpiredKept(foundation.pool, projections),
     },
     reconcile: {
       cron: '43 * * * *',

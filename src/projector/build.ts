@@ -2,6 +2,7 @@ import type pg from 'pg'
 import type { Change } from '../../projections/rows.ts'
 import { type LogPlace, logStart, type Position, placeOf, type SubscriptionItem } from '../event-log/port.ts'
 import { type Decoded, decodeBatch, within } from './batch.ts'
+import { countTotals, type LogTotals } from './compare-totals.ts'
 import type { Folded, Folder, Poison } from './fold.ts'
 import { eventByEvent, isDataError } from './isolate.ts'
 import type { SecondSet } from './second-set.ts'
@@ -13,6 +14,8 @@ export type Build = {
   position: Position
   target: Position
   readonly poison: Poison[]
+  /** Of rows of money that are to become the live ones: what the log says that they must come to. */
+  readonly totals?: LogTotals | undefined
   /** Notes how far the rows are, in the transaction that writes them: whoever goes on with them begins there. */
   readonly note?: (to: LogPlace, poison: readonly Poison[]) => Promise<void>
 }
@@ -22,10 +25,10 @@ const batchMax = 5_000
 /** Folds every build up to its target. Reading, folding and writing overlap by one batch each. */
 export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
   const { eventLog, signal } = work.options
-  const due = work.builds.filter(({ position, target }) => position < target)
+  const due = work.builds.filter((build) => readTo(build) < build.target)
   if (due.length === 0) return
   const target = due.reduce((most, build) => (build.target > most ? build.target : most), logStart)
-  const after = due.reduce((least, { position }) => (position < least ? position : least), target)
+  const after = due.reduce((least, build) => (readTo(build) < least ? readTo(build) : least), target)
   const prefixes = [...new Set(due.flatMap(({ folder }) => folder.projection.prefixes))]
   const done = new AbortController()
   const until = signal === undefined ? done.signal : AbortSignal.any([signal, done.signal])
@@ -50,6 +53,10 @@ export const foldUp = async (work: SecondSet, piece: Piece): Promise<void> => {
   signal?.throwIfAborted()
 }
 
+/** A build that goes on with the rows of another one still counts the totals from the beginning of the log. */
+const readTo = ({ position, totals }: Build): Position =>
+  totals !== undefined && totals.position < position ? totals.position : position
+
 const foldBatch = async (
   decoded: Decoded,
   due: readonly Build[],
@@ -60,6 +67,7 @@ const foldBatch = async (
     decoded: within(decoded, { after: build.position, to: build.target }),
   }))
   if (parts.some((part) => part.build.folder.needsRows(part.decoded))) await writer.settle()
+  for (const { totals, target } of due) if (totals !== undefined) countTotals(totals, decoded, target)
   for (const part of parts) await part.build.folder.prepare(client, part.decoded)
   await writer.write(parts.map((part) => ({ ...part, ...part.build.folder.fold(part.decoded) })))
 }
@@ -76,6 +84,7 @@ const advance = (
     const to = reached < build.target ? reached : build.target
     // One that goes on from further ahead than the others is not led back.
     if (to > build.position) build.position = to
+    if (build.totals !== undefined && to > build.totals.position) build.totals.position = to
   }
   options.onProgress?.({ position: reached, target, events, elapsedMs: performance.now() - startedAt })
   return reached

@@ -1,7 +1,11 @@
 import type pg from 'pg'
-import type { Projection, TableName } from '../../projections/projection.ts'
+import { microOf } from '../../projections/micro.ts'
+import type { Figure, ProjectedEvent, Projection, TableName } from '../../projections/projection.ts'
+import { logStart, type Position } from '../event-log/port.ts'
+import { type Decoded, within } from './batch.ts'
+import type { Poison } from './fold.ts'
 
-/** A figure of an organization's money that two sets of rows at one position do not agree in; null: one of them has none. */
+/** A figure of an organization's money in which the live rows differ from the rebuilt ones; null: one of them has none. */
 export type TotalDifference = {
   readonly projection: string
   readonly organization_id: string
@@ -10,22 +14,115 @@ export type TotalDifference = {
   readonly rebuilt: string | null
 }
 
-/** Of one projection; more than these are not told one by one. */
+/** Rebuilt rows do not have the totals of the event log: they must not become the live rows. */
+export class TotalsDiffer extends Error {
+  override name = 'TotalsDiffer'
+}
+
+/** A projection names at most this many differences. */
 const differencesMax = 1_000
 
-/** What the rows of money come to, compared in the caller's transaction. Nothing for a projection that has no figures. */
-export const compareTotals = async (
+type Sums = { lines: bigint; granted: bigint; charged: bigint; expired: bigint; adjusted: bigint }
+
+const figureOf: Readonly<Record<Figure, (sums: Sums) => bigint>> = {
+  lines: ({ lines }) => lines,
+  balance: ({ granted, charged, expired, adjusted }) => granted - charged - expired + adjusted,
+  granted: ({ granted }) => granted,
+  charged: ({ charged }) => charged,
+  expired: ({ expired }) => expired,
+  adjusted: ({ adjusted }) => adjusted,
+}
+
+/** The lines and sums of every ledger, counted from the events themselves and not from what a projection makes of them. */
+export type LogTotals = {
+  /** Events up to here are counted. */
+  position: Position
+  readonly ledgers: Map<string, Sums | 'unreadable'>
+}
+
+export const noTotals = (): LogTotals => ({ position: logStart, ledgers: new Map() })
+
+const ledgerPrefix = 'ledger-'
+const organizationOf = (stream: string): string => stream.slice(ledgerPrefix.length)
+
+/** Counts the events of a batch, up to a position, that are not counted yet. */
+export function countTotals(totals: LogTotals, decoded: Decoded, to: Position): void {
+  for (const event of within(decoded, { after: totals.position, to }).events)
+    if (event.stream.startsWith(ledgerPrefix)) {
+      let sums = totals.ledgers.get(event.stream)
+      if (sums === 'unreadable') continue
+      if (sums === undefined) {
+        sums = { lines: 0n, granted: 0n, charged: 0n, expired: 0n, adjusted: 0n }
+        totals.ledgers.set(event.stream, sums)
+      }
+      try {
+        addTo(sums, event)
+      } catch {
+        totals.ledgers.set(event.stream, 'unreadable')
+      }
+    }
+}
+
+function addTo(sums: Sums, event: ProjectedEvent): void {
+  switch (event.type) {
+    case 'KeyUsed':
+    case 'RateLimitExceeded':
+    case 'CallsRefused':
+      sums.lines++
+      break
+    case 'CreditGranted':
+      sums.lines++
+      sums.granted += microOf(event.data.amount)
+      break
+    case 'CreditExpired':
+      sums.lines++
+      sums.expired += microOf(event.data.amount)
+      break
+    case 'CreditAdjusted':
+      sums.lines++
+      sums.adjusted += microOf(event.data.amount)
+      break
+    case 'CreditCharged':
+      // The call and its charge are one line.
+      sums.charged += microOf(event.data.amount)
+  }
+}
+
+type RowsDifference = {
+  readonly organization_id: string
+  readonly figure: string
+  readonly rows: string | null
+  readonly log: string | null
+}
+
+/**
+ * The figures in which a projection's rows differ from the totals of the log, in the caller's transaction. `poison` names the ledgers whose rows
+ * stop at an event: those have an alarm of their own.
+ */
+export async function compareWithLog(
   client: pg.ClientBase,
   projection: Projection,
-  { live, rebuilt }: { readonly live: TableName; readonly rebuilt: TableName },
-): Promise<TotalDifference[]> => {
-  const { name, totals } = projection
-  if (totals === undefined) return []
-  const { rows } = await client.query<Omit<TotalDifference, 'projection'>>(
-    `select organization_id, figure, l.amount as live, r.amount as rebuilt
-       from (${totals(live).text}) l full join (${totals(rebuilt).text}) r using (organization_id, figure)
-      where l.amount::numeric is distinct from r.amount::numeric
-      order by organization_id, figure limit ${differencesMax}`,
+  { table, totals, poison }: { table: TableName; totals: LogTotals; poison: readonly Poison[] },
+): Promise<RowsDifference[]> {
+  if (projection.totals === undefined) return []
+  const { figures, of } = projection.totals
+  const all = [...totals.ledgers].flatMap(([stream, sums]) =>
+    figures.map((figure) => ({ organizationId: organizationOf(stream), figure, sums })),
   )
-  return rows.map((row) => ({ projection: name, ...row }))
+  const { rows } = await client.query<RowsDifference>(
+    `select organization_id, figure, r.amount as rows, l.amount::text as log
+       from (${of(table).text}) r
+       full join unnest($1::text[], $2::text[], $3::numeric[]) as l (organization_id, figure, amount)
+            using (organization_id, figure)
+      where coalesce(r.amount::numeric, 0) <> coalesce(l.amount, 0) and organization_id <> all ($4::text[])
+      order by organization_id, figure limit ${differencesMax}`,
+    [
+      all.map(({ organizationId }) => organizationId),
+      all.map(({ figure }) => figure),
+      // NaN equals no amount: rows must stop at an event that cannot be counted.
+      all.map(({ figure, sums }) => (sums === 'unreadable' ? 'NaN' : figureOf[figure](sums).toString())),
+      poison.map(({ stream }) => organizationOf(stream)),
+    ],
+  )
+  return rows
 }

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type pg from 'pg'
 import type { Projection } from '../../projections/projection.ts'
-import { type LogPlace, logStart, stillHolds } from '../event-log/port.ts'
+import { type LogPlace, logStart } from '../event-log/port.ts'
 import { alone } from '../tracing/spans.ts'
 import {
   type Checkpoint,
@@ -12,10 +12,9 @@ import {
   strayMessage,
 } from './checkpoints.ts'
 import { createFolder } from './fold.ts'
-import { readKept } from './kept.ts'
 import { rebuildProjections } from './rebuild.ts'
 import type { ProjectorOptions, ProjectorWaits } from './run.ts'
-import { keptTable, liveTable, prepareProjections } from './tables.ts'
+import { liveTable, prepareProjections } from './tables.ts'
 import { createBatchWriter, type Standing } from './write.ts'
 
 /** The projector at work, as long as it holds the lease. */
@@ -48,7 +47,7 @@ export const follow = async (following: Following): Promise<'ended' | 'all halte
     await haltStray(client, following)
     await buildRaisedVersions(client, following)
     const { standing, known } = await openStanding(client, following)
-    if (liveIn(standing) === 0) return 'all halted'
+    if (standing.size === 0) return 'all halted'
     await writeAll(client, { standing, known }, following)
     return 'ended'
   } finally {
@@ -68,7 +67,7 @@ const writeAll = async (
   const restart = new AbortController()
   const watching = setInterval(() => {
     countLive(pool, projections).then(
-      (live) => live > liveIn(standing) && restart.abort(),
+      (live) => live > standing.size && restart.abort(),
       () => undefined,
     )
   }, revivalCheckMs)
@@ -87,7 +86,7 @@ const writeAll = async (
         )
       }
       works()
-      if (liveIn(standing) === 0) return
+      if (standing.size === 0) return
       const took = performance.now() - startedAt
       if (item.kind === 'events' && item.events.length < batchMax && took < batchIntervalMs)
         await sleep(batchIntervalMs - took, undefined, { signal: until }).catch(() => undefined)
@@ -103,8 +102,6 @@ const countLive = async (pool: pg.Pool, projections: readonly Projection[]): Pro
     live.some(({ name, version }) => name === one.name && version === one.version),
   ).length
 }
-
-const liveIn = (standing: ReadonlySet<Standing>): number => [...standing].filter(({ kept }) => !kept).length
 
 /** Nothing is folded onto rows of another history: their projections stay halted until they are rebuilt. */
 const haltStray = async (client: pg.PoolClient, { eventLog, logger }: Following): Promise<void> => {
@@ -135,7 +132,7 @@ const buildRaisedVersions = async (
       'projector: building a new version',
     )
     try {
-      await rebuildProjections({ url, eventLog, seal, projections: [projection], signal, noNewHalts: true })
+      await rebuildProjections({ url, eventLog, seal, projections: [projection], signal })
     } catch (error) {
       if (signal.aborted) throw error
       logger.fatal(
@@ -167,19 +164,8 @@ const openStanding = async (
       seal,
       halted: halted.flatMap((one) => (one.projection === name ? [one.stream] : [])),
     })
-    standing.add({ folder, generation, position, kept: false })
+    standing.add({ folder, generation, position })
     if (least === undefined || position < least.position) least = checkpoint
-  }
-  for (const kept of await readKept(client)) {
-    const { name, version, generation, position, place, poison } = kept
-    const projection = projections.find((one) => one.name === name)
-    // Of another version, or of another log, they stay as they are.
-    if (projection === undefined || version !== projection.version) continue
-    if (place === null || !(await stillHolds(eventLog, place))) continue
-    const halted = projection.money ? poison.map(({ stream }) => stream) : []
-    const folder = createFolder(projection, { table: keptTable(projection), eventLog, seal, halted })
-    standing.add({ folder, generation, position, kept: true })
-    if (least === undefined || position < least.position) least = kept
   }
   return { standing, known: least?.place ?? undefined }
 }

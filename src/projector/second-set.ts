@@ -3,6 +3,7 @@ import type { Projection, RowSeal, TableName } from '../../projections/projectio
 import { type EventLog, logStart, type Position } from '../event-log/port.ts'
 import { type Build, foldUp, inSavepoint, inTransaction } from './build.ts'
 import { readCheckpoints, strayCheckpoints } from './checkpoints.ts'
+import { noTotals, TotalsDiffer } from './compare-totals.ts'
 import { createFolder } from './fold.ts'
 import { beginNoted, endNoted, noteBuild, noteIndexed, readNoted } from './noted-build.ts'
 import { createIndexes, createTables, dropTables, nextTable, rebuildLock, verifyTable } from './tables.ts'
@@ -64,7 +65,7 @@ export class Cancelled extends Error {
 
 /**
  * Builds the next tables nearly up to the live checkpoints, hands them to `then`, and drops what `then` left of them. A failure
- * leaves those that are to replace the live ones, for the next rebuild to go on with; a `Cancelled` does not.
+ * leaves those that are to replace the live ones, for the next rebuild to go on with; `Cancelled` and `TotalsDiffer` do not.
  */
 export const beside = async <Result>(
   purpose: Purpose,
@@ -90,7 +91,7 @@ export const beside = async <Result>(
     for (const build of builds) await index(work, build)
     return await then(work)
   } catch (error) {
-    leaves = purpose === 'replace' && !(error instanceof Cancelled)
+    leaves = purpose === 'replace' && !(error instanceof Cancelled || error instanceof TotalsDiffer)
     throw error
   } finally {
     await client.query('rollback').catch(() => undefined)
@@ -120,23 +121,12 @@ export const foldToTargets = async (work: SecondSet): Promise<void> => {
 
 /** Holds the live projector where it is until the caller's transaction ends, and folds each build up to exactly there. */
 export const foldToCheckpoints = async (work: SecondSet): Promise<void> => {
-  await holdCheckpoints(
-    work.client,
-    work.builds.map(({ folder }) => folder.projection),
+  await work.client.query(
+    'select 1 from projection_checkpoints where name = any ($1::text[]) order by name for update',
+    [work.builds.map(({ folder }) => folder.projection.name)],
   )
   await aim(work)
   await foldUp(work, inSavepoint)
-}
-
-/** No projector moves them until the caller's transaction ends. */
-export const holdCheckpoints = async (
-  client: pg.ClientBase,
-  projections: readonly Projection[],
-): Promise<void> => {
-  await client.query(
-    'select 1 from projection_checkpoints where name = any ($1::text[]) order by name for update',
-    [projections.map(({ name }) => name)],
-  )
 }
 
 const openBuild = async (
@@ -147,7 +137,8 @@ const openBuild = async (
 ): Promise<OpenBuild> => {
   await exclusively(client, projection)
   const table = tablesFor[purpose](projection)
-  const open = { folder: createFolder(projection, { table, eventLog, seal }), target: logStart }
+  const totals = purpose === 'replace' && projection.totals !== undefined ? noTotals() : undefined
+  const open = { folder: createFolder(projection, { table, eventLog, seal }), target: logStart, totals }
   if (purpose === 'compare') {
     await createTables(client, projection, table)
     return { ...open, position: logStart, from: logStart, indexed: true, poison: [] }

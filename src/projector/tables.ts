@@ -5,8 +5,8 @@ import type { Projection, TableName } from '../../projections/projection.ts'
 import { type Change, copyOf, definitionOf, statementOf } from '../../projections/rows.ts'
 
 /**
- * Physical tables of projections: `<name>_v<version>` is live, `<name>_v<version>_next` is being rebuilt, `…_kept` is what the last
- * rebuild replaced, `…_verify` is built to be compared. The view `<name>` is what readers use.
+ * Physical tables of projections: `<name>_v<version>` is live, `<name>_v<version>_next` is being rebuilt,
+ * `…_verify` is built to be compared. The view `<name>` is what readers use.
  */
 
 export const liveTable =
@@ -23,11 +23,6 @@ export const verifyTable =
   (projection: Projection): TableName =>
   (name) =>
     `${liveTable(projection)(name)}_verify`
-
-export const keptTable =
-  (projection: Pick<Projection, 'version'>): TableName =>
-  (name) =>
-    `${name}_v${projection.version}_kept`
 
 export const createTables = async (
   client: pg.ClientBase,

@@ -6,7 +6,6 @@ import { type Decoded, decodeBatch, within } from './batch.ts'
 import { haltProjections, moveCheckpoints } from './checkpoints.ts'
 import type { Folded, Folder, Poison } from './fold.ts'
 import { eventByEvent, isDataError, isTableError, setAside } from './isolate.ts'
-import { dropKept, moveKept, noteKeptPoison } from './kept.ts'
 import { writeChanges } from './tables.ts'
 
 /** A projection at work: how it folds, and how far its rows are. */
@@ -14,8 +13,6 @@ export type Standing = {
   readonly folder: Folder
   readonly generation: number
   position: Position
-  /** The rows that a switch replaced, folded on for a rollback. */
-  readonly kept: boolean
 }
 
 type Writing = {
@@ -95,17 +92,15 @@ const writeAlone = async (writing: Writing, one: Standing, { decoded, to }: Batc
     await transaction(client, async () => {
       await move(writing, [one], to)
       await writeChanges(client, changes, table)
-      if (!one.kept) for (const bad of poison) await setAside(client, projection, bad)
-      else if (poison.length > 0) await noteKeptPoison(client, projection.name, poison)
+      for (const bad of poison) await setAside(client, projection, bad)
     })
   } catch (error) {
     undo()
-    if (one.kept && (isTableError(error) || isDataError(error))) return endKeeping(writing, one, error)
     if (isTableError(error)) return giveUp(writing, one, error)
     if (!isDataError(error)) throw error
     return isolate(writing, one, { decoded, to })
   }
-  if (!one.kept) for (const bad of poison) tell(writing.logger, projection, bad)
+  for (const bad of poison) tell(writing.logger, projection, bad)
   one.position = to.position
 }
 
@@ -134,34 +129,16 @@ const isolate = async (writing: Writing, one: Standing, { decoded, to }: Batch):
   one.position = to.position
 }
 
-const move = async ({ client, epoch }: Writing, all: readonly Standing[], to: LogPlace): Promise<void> => {
-  const movesOf = (kept: boolean) =>
-    all
-      .filter((one) => one.kept === kept)
-      .map(({ folder: { projection }, generation, position }) => ({
-        ...projection,
-        generation,
-        from: position,
-      }))
-  const live = movesOf(false)
-  if (live.length > 0) await moveCheckpoints(client, live, { to, epoch })
-  await moveKept(client, movesOf(true), to)
-}
-
-/** There is nothing to roll back to then; the live rows go on. */
-const endKeeping = async (
-  { client, standing, logger }: Writing,
-  one: Standing,
-  error: unknown,
-): Promise<void> => {
-  const { projection } = one.folder
-  standing.delete(one)
-  await transaction(client, () => dropKept(client, projection))
-  logger.error(
-    { err: error, projection: projection.name },
-    'projector: rows that were kept for a rollback cannot be folded on, and are dropped',
+const move = ({ client, epoch }: Writing, all: readonly Standing[], to: LogPlace): Promise<void> =>
+  moveCheckpoints(
+    client,
+    all.map(({ folder: { projection }, generation, position }) => ({
+      ...projection,
+      generation,
+      from: position,
+    })),
+    { to, epoch },
   )
-}
 
 const giveUp = async (
   { client, standing, logger }: Writing,

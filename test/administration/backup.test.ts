@@ -145,8 +145,6 @@ test('restored from two files, one continuing the other: every row is there, and
   // Streams go on where they were, and new ones get ids of their own.
   const account = await foundation.ledger.account(partner.organizationId)
   expect(account).toBeDefined()
-  const kept = await foundation.pool.query('select 1 from projection_kept')
-  expect(kept.rows, 'there is nothing to roll back to').toEqual([])
   await expect(restore(there, 'second.tar')).rejects.toThrow(/not empty/)
 })
 

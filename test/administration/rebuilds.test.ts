@@ -1,4 +1,4 @@
-/** Rebuilds, rollbacks and events set aside, as an operator deals with them: who and why is in the event log. */
+/** Rebuilds and events set aside, as an operator deals with them: who and why is in the event log. */
 import pino from 'pino'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
@@ -7,7 +7,7 @@ import { keyUsage } from '../../projections/key-usage.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
 import type { Projection } from '../../projections/projection.ts'
 import { parkedEvents, releaseParked, stillUnreadable } from '../../src/administration/parked.ts'
-import { cancelRebuilds, rebuild, rebuilds, rollBackProjection } from '../../src/administration/rebuilds.ts'
+import { cancelRebuilds, rebuild, rebuilds } from '../../src/administration/rebuilds.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import { operatorStream } from '../../src/events/streams.ts'
@@ -114,18 +114,6 @@ test('one whose process is gone is told as interrupted, and what it left is drop
   })
   expect(await cancelRebuilds(house.foundation, { projections: [accounts], actor: 'cli' })).toEqual(['gone'])
   expect(await house.query(`select tablename from pg_tables where tablename like '%\\_next'`)).toEqual([])
-})
-
-test('a rollback is an event with its reason and the position it took place at', async () => {
-  await asked([accounts])
-  const { position } = await rollBackProjection(house.foundation, {
-    ...{ projection: accounts, reason: 'the new rows are wrong', actor: 'user:ann' },
-  })
-  expect((await recorded(1))[0]).toMatchObject({
-    type: 'ProjectionRolledBack',
-    actor: 'user:ann',
-    data: { projection: 'accounts', position: position.toString(), reason: 'the new rows are wrong' },
-  })
 })
 
 test('events set aside are listed with what they are; one of money or of keys is not released, another one is, by name', async () => {

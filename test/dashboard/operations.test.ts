@@ -51,7 +51,7 @@ test('every projection is listed with where it is, and leads to its page', async
 })
 
 describe('a rebuild', () => {
-  test('says who asked and why, can be rolled back, and that again', async () => {
+  test('says who asked and why', async () => {
     const begun = await ada.submit(usage, { reason: 'a <b>rule</b> changed' }, `${usage}/rebuild`)
     expect(begun.statusCode).toBe(303)
     expect((await waited(begun.headers.location)).to).toBe(usage)
@@ -59,14 +59,6 @@ describe('a rebuild', () => {
       { actor: 'user:ada', data: { projections: [keyUsage.name], reason: 'a <b>rule</b> changed' } },
     ])
     expect((await ada.get('/operations')).body).toContain('a &lt;b&gt;rule&lt;/b&gt; changed')
-    for (const reason of ['not what I wanted', 'it was']) {
-      const back = await ada.submit(usage, { reason }, `${usage}/rollback`)
-      expect({ status: back.statusCode, to: back.headers.location }).toEqual({ status: 303, to: usage })
-    }
-    expect((await recorded('ProjectionRolledBack')).map(({ data }) => data)).toMatchObject([
-      { reason: 'it was' },
-      { reason: 'not what I wanted' },
-    ])
   })
 
   test('of rows that alone know what a restored log has lost leaves them, and says where to go on', async () => {
@@ -94,13 +86,6 @@ describe('a rebuild', () => {
 
   test('needs a reason', async () => {
     const { statusCode, body } = await ada.submit(usage, { reason: ' ' }, `${usage}/rebuild`)
-    expect(statusCode).toBe(422)
-    expect(body).toContain('role="alert"')
-  })
-
-  test('of rows that no switch has replaced cannot be rolled back', async () => {
-    const path = `/operations/projections/${ledgerLines.name}`
-    const { statusCode, body } = await ada.submit(path, { reason: 'x' }, `${path}/rollback`)
     expect(statusCode).toBe(422)
     expect(body).toContain('role="alert"')
   })

@@ -231,7 +231,6 @@ export const useInstallation = async (hosts: Hosts, variables: Variables, files:
   await run('webhook', 'delete', ended.webhook_id)
   await run('ledger', 'reconcile')
   await run('projection', 'rebuild', 'key_usage', '--reason', 'to have done it')
-  await run('projection', 'rollback', 'key_usage', '--reason', 'to have done that')
   await cli(['event-log', 'checkpoint'], variables)
   return {
     ...{ organizationId, otherId, apiKey: key.api_key, rotatedKey: rotated.api_key },

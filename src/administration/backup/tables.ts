@@ -34,7 +34,6 @@ export const leftOutTables = {
   halted_streams: 'made by the rebuild',
   projection_rebuilds: 'work under way; what was asked for and came of it is in the event log',
   projection_builds: 'work under way',
-  projection_kept: 'rows for a rollback, which end with the installation',
   log_tree: 'made again from the event log by the next checkpoint',
   log_tree_tiles: 'made again from the event log by the next checkpoint',
   month_sums: 'kept again by the next statements',

@@ -75,10 +75,6 @@ const projectionsTable = (states: OperationsView['states']): Html =>
       { head: 'State', cell: stateMark },
       { head: 'Position', kind: 'number', cell: ({ position }) => count(position) },
       { head: 'Behind', kind: 'number', cell: behindText },
-      {
-        head: 'Rollback until (UTC)',
-        cell: ({ kept }) => (kept === null ? '–' : instant(kept.keptUntil)),
-      },
     ],
   })
 

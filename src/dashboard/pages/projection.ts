@@ -129,21 +129,11 @@ const reasonField = ({ fault }: ProjectionView, id: string): Html => html`<p><la
 
 const changeForms = (view: ProjectionView): Html => html`<section class="narrow" aria-labelledby="rebuild">
 <h2 id="rebuild">Rebuild</h2>
-<p class="note">Folds all of it anew beside the live rows, compares the totals, and switches. Calls and readers go on; the rows of now are kept for seven days.</p>
+<p class="note">Builds new rows from the event log and replaces the current ones if the totals of every ledger are those of the log. Calls and readers go on.</p>
 <form class="fields" method="post" action="${actionOf(view, 'rebuild')}">${formFields(view.viewer)}
 ${reasonField(view, 'rebuild-reason')}
 <p class="actions"><button type="submit">Rebuild ${view.state.name}</button></p></form>
-</section>
-${
-  view.state.kept !== null &&
-  html`<section class="narrow" aria-labelledby="rollback">
-<h2 id="rollback">Roll back</h2>
-<p class="note">Puts the rows of version ${view.state.kept.version} that the last switch replaced back in their place, at the same position. They are kept until ${utc(view.state.kept.keptUntil)}. Rolling back again takes that back.</p>
-<form class="fields" method="post" action="${actionOf(view, 'rollback')}">${formFields(view.viewer)}
-${reasonField(view, 'rollback-reason')}
-<p class="actions"><button class="danger" type="submit">Roll ${view.state.name} back</button></p></form>
 </section>`
-}`
 
 export const retriedPage = ({
   viewer,

@@ -1,15 +1,15 @@
-/** Rows that a rebuild replaced are kept and folded on, and can take their place again; a rebuild that was killed goes on. */
+/** Rebuilt rows of money replace the live ones only with the totals of the log; a rebuild that was killed goes on. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { accounts } from '../../projections/accounts.ts'
 import { ledgerLines } from '../../projections/ledger-lines.ts'
 import type { Projection } from '../../projections/projection.ts'
+import type { Change } from '../../projections/rows.ts'
 import type { EventLog } from '../../src/event-log/port.ts'
 import type { Ledger } from '../../src/ledger/commit.ts'
-import { dropExpiredKept, readKept } from '../../src/projector/kept.ts'
+import { TotalsDiffer } from '../../src/projector/compare-totals.ts'
 import { rebuildProjections } from '../../src/projector/rebuild.ts'
-import { NotKept, rollBack } from '../../src/projector/rollback.ts'
 import { Cancelled } from '../../src/projector/second-set.ts'
-import { keptTable, liveTable, nextTable } from '../../src/projector/tables.ts'
+import { liveTable, nextTable } from '../../src/projector/tables.ts'
 import {
   type House,
   ledgerOver,
@@ -18,9 +18,7 @@ import {
   organizationIds,
   plainCall,
   plainGrant,
-  rowsOf,
   seal,
-  until,
   untilProjected,
 } from './history.ts'
 
@@ -44,17 +42,6 @@ const calls = (prefix: string, count: number): Promise<unknown> =>
       ledger.submit(organizationIds[i % 3] ?? '', plainCall(`${prefix}-${i}`)),
     ),
   )
-const kept = (projection: Projection) => rowsOf(house.pool, projection, keptTable(projection))
-const keptOf = async ({ name }: Projection) => (await readKept(house.pool)).find((one) => one.name === name)
-/** Waits until the kept rows, too, stand at the head. */
-const untilKeptProjected = async (projection: Projection): Promise<void> => {
-  await untilProjected(house)
-  await until('the kept rows stand at the head', async () => {
-    const head = await house.eventLog.head()
-    return (await keptOf(projection))?.position === head
-  })
-}
-const back = (projection: Projection) => rollBack({ ...house, seal }, projection)
 /** Somebody writes into the live rows what no event says. */
 const spoil = (projection: Projection) =>
   house.pool.query(
@@ -64,98 +51,8 @@ const spoil = (projection: Projection) =>
     [org],
   )
 
-describe('the rows a rebuild replaced', () => {
-  test('are folded on beside the live ones, and a rollback and its rollback change places at one position', async () => {
-    house.start()
-    await calls('first', 30)
-    await untilProjected(house)
-    await house.rebuild(accounts)
-    await calls('second', 30)
-    await untilKeptProjected(accounts)
-    expect(await kept(accounts)).toEqual(await house.live(accounts))
-    const { generation } = await house.checkpointOf(accounts)
-    expect(await back(accounts)).toEqual({ position: await house.eventLog.head(), folded: 0 })
-    expect(await house.checkpointOf(accounts)).toMatchObject({ generation: generation + 1, state: 'live' })
-    await calls('third', 30)
-    await untilKeptProjected(accounts)
-    expect(await kept(accounts)).toEqual(await house.live(accounts))
-    expect((await house.verify(accounts)).differences).toEqual([])
-    await back(accounts)
-    await calls('fourth', 3)
-    await untilKeptProjected(accounts)
-    expect((await house.verify(accounts)).differences).toEqual([])
-  })
-
-  test('that are behind are folded up to the live ones first: readers never go back in time', async () => {
-    const { stop } = house.start()
-    await calls('first', 10)
-    await untilProjected(house)
-    await stop()
-    await house.rebuild(ledgerLines)
-    const before = await keptOf(ledgerLines)
-    await house.pool.query('alter table projection_kept rename to elsewhere')
-    await house.pool.query('create table projection_kept (like elsewhere including all)')
-    const again = house.start()
-    await calls('second', 20)
-    await untilProjected(house)
-    await again.stop()
-    await house.pool.query('drop table projection_kept')
-    await house.pool.query('alter table elsewhere rename to projection_kept')
-    const rows = await house.live(ledgerLines)
-    expect((await keptOf(ledgerLines))?.position).toBe(before?.position)
-    expect((await back(ledgerLines)).folded).toBeGreaterThanOrEqual(20)
-    expect(await house.live(ledgerLines)).toEqual(rows)
-  })
-
-  test('that no one can write to any more are dropped, and the live ones go on', async () => {
-    const { messages } = house.start()
-    await calls('first', 5)
-    await untilProjected(house)
-    await house.rebuild(ledgerLines)
-    await house.pool.query(`drop table ${keptTable(ledgerLines)('ledger_lines')}`)
-    await calls('second', 5)
-    await until('the keeping has ended', async () => (await keptOf(ledgerLines)) === undefined)
-    await untilProjected(house)
-    expect((await house.verify(ledgerLines)).differences).toEqual([])
-    expect(messages.filter((message) => message.includes('kept for a rollback'))).toHaveLength(1)
-    await expect(back(ledgerLines)).rejects.toThrow(NotKept)
-  })
-
-  test('are dropped after their days, tables and all, and not before', async () => {
-    house.start()
-    await untilProjected(house)
-    await house.rebuild(accounts)
-    expect(await dropExpiredKept(house.pool, [accounts])).toEqual([])
-    await house.pool.query(`update projection_kept set kept_until = now()`)
-    expect(await dropExpiredKept(house.pool, [accounts])).toEqual(['accounts'])
-    const left = await house.pool.query(
-      `select tablename from pg_tables where tablename like '%\\_kept' and tablename <> 'projection_kept'`,
-    )
-    expect(left.rows).toEqual([])
-    await calls('after', 5)
-    await untilProjected(house)
-  })
-
-  test('of another version are not rolled back to, and the message says by what they are', async () => {
-    house.start()
-    await untilProjected(house)
-    await house.rebuild(ledgerLines)
-    await house.pool.query('update projection_kept set version = 7')
-    await expect(back(ledgerLines)).rejects.toThrow('of version 7, which this release does not know')
-  })
-
-  test('of another event log are not rolled back to', async () => {
-    const { stop } = house.start()
-    await untilProjected(house)
-    await stop()
-    await house.rebuild(ledgerLines)
-    await house.pool.query(`update projection_kept set digest = 'another'`)
-    await expect(back(ledgerLines)).rejects.toThrow('from another event log')
-  })
-})
-
 describe('a switch', () => {
-  test('names every figure of money in which new and old rows differ, and takes place all the same', async () => {
+  test('repairs live rows that do not have the totals of the log, and names every figure', async () => {
     house.start()
     await calls('first', 9)
     await untilProjected(house)
@@ -186,6 +83,56 @@ describe('a switch', () => {
       [other, 'balance', null],
       [other, 'lines', null],
     ])
+  })
+
+  /** Folds as `ledger_lines` does, except for what `change` makes of it. */
+  const folding = (change: (changes: Change[]) => Change[]): Projection => ({
+    ...ledgerLines,
+    fold: (events) => change(ledgerLines.fold(events)),
+  })
+  const first = <Row>(rows: readonly Row[], change: (row: Row) => Row[]): Row[] =>
+    rows.flatMap((row, index) => (index === 0 ? change(row) : [row]))
+  const lines = (change: (row: Record<string, unknown>) => Record<string, unknown>[]) =>
+    folding((changes) =>
+      changes.map((one) => (one.kind === 'insert' ? { ...one, rows: first(one.rows, change) } : one)),
+    )
+
+  test.each([
+    ['a line too few', lines(() => []), 'lines'],
+    ['an amount that is not in the log', lines((row) => [{ ...row, amount_micro: 5n }]), 'balance'],
+    ['no rows at all', folding(() => []), 'balance'],
+  ])(
+    'does not take place with %s: the live rows stay, and nothing is left',
+    async (_, projection, figure) => {
+      house.start()
+      await calls('first', 9)
+      await untilProjected(house)
+      const before = await house.live(ledgerLines)
+      const attempt = house.rebuild(projection)
+      await expect(attempt).rejects.toThrow(TotalsDiffer)
+      await expect(attempt).rejects.toThrow(figure)
+      expect(await house.live(ledgerLines)).toEqual(before)
+      const left = await house.pool.query(`select tablename from pg_tables where tablename like '%\\_next'`)
+      expect(left.rows).toEqual([])
+      expect((await house.pool.query('select from projection_builds')).rows).toEqual([])
+      expect(await house.rebuild(ledgerLines)).toMatchObject({ switched: true, differences: [] })
+    },
+  )
+
+  test('does not take place where the rows of a ledger would stop that do not stop now', async () => {
+    house.start()
+    await calls('first', 9)
+    await untilProjected(house)
+    const before = await house.live(ledgerLines)
+    const halting: Projection = {
+      ...ledgerLines,
+      fold: (events) => {
+        if (events.some(({ stream }) => stream.endsWith(other))) throw new Error('a fold with a bug')
+        return ledgerLines.fold(events)
+      },
+    }
+    await expect(house.rebuild(halting)).rejects.toThrow(`cannot fold event`)
+    expect(await house.live(ledgerLines)).toEqual(before)
   })
 })
 
@@ -220,10 +167,8 @@ describe('a rebuild that ends before its switch', () => {
     const left = await leftRows()
     expect(left).toBeGreaterThan(0)
     await calls('after', 20)
-    const whole = await house.eventLog.head()
-    const { resumed, events, differences } = await house.rebuild(ledgerLines)
+    const { resumed, differences } = await house.rebuild(ledgerLines)
     expect({ resumed, differences }).toEqual({ resumed: true, differences: [] })
-    expect(BigInt(events)).toBeLessThan(whole)
     await untilProjected(house)
     expect((await house.live(ledgerLines)).ledger_lines).toEqual(
       expect.arrayContaining(before.ledger_lines ?? []),
@@ -240,6 +185,13 @@ describe('a rebuild that ends before its switch', () => {
     for (const projection of [accounts, ledgerLines])
       expect((await house.verify(projection)).differences).toEqual([])
     expect((await house.pool.query('select from halted_streams')).rows).toEqual([])
+  })
+
+  test('is not switched in where the rows it left were changed meanwhile', async () => {
+    await expect(attempt(new Error('killed'))).rejects.toThrow('killed')
+    await house.pool.query(`delete from ${next} where revision = (select max(revision) from ${next})`)
+    await expect(house.rebuild(ledgerLines)).rejects.toThrow(TotalsDiffer)
+    expect((await house.verify(ledgerLines)).differences).toEqual([])
   })
 
   test.each([
