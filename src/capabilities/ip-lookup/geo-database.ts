@@ -9,8 +9,9 @@
  * Writers should replace a file by rename(2); one overwritten in place is refused while it changes.
  */
 import { createRequire } from 'node:module'
+import { isIP } from 'node:net'
 import type { LookupAddress } from '../../egress/address.ts'
-import { findPointer, type GeoFile, openGeoFile, sentenceOf, signatureOf } from './geo-file.ts'
+import { type GeoFile, openGeoFile, sentenceOf, signatureOf } from './geo-file.ts'
 import { describeFiles, replacement, type Serving, serve } from './geo-serving.ts'
 import { type Location, type RecordShape, toLocation } from './location.ts'
 
@@ -53,7 +54,7 @@ type GeoStatus = {
   failed_reloads: number
   /** Why the latest reload failed; null once one succeeds. */
   last_error: string | null
-  /** Records of the serving files that could not be decoded; each answers null. */
+  /** Lookups whose record could not be decoded; each answered null. */
   undecodable_records: number
 }
 
@@ -61,7 +62,7 @@ export type GeoDatabase = {
   /**
    * The location of an address; null when the files know no country for it, when its family has no file, when
    * the text is not of its family, or when its record is damaged. Never throws. Addresses that share a record get
-   * the same frozen object while it is remembered, so a WeakMap may hang on it.
+   * the same frozen object while the reader remembers the record, so a WeakMap may hang on it.
    */
   lookup(address: LookupAddress): Location | null
   status(): GeoStatus
@@ -92,7 +93,7 @@ export const openGeoDatabase = async (options: GeoDatabaseOptions): Promise<GeoD
 }
 
 class ReloadingDatabase implements GeoDatabase {
-  /** Read once per lookup: a swap between two reads would mix the pointers of one file with another's data. */
+  /** Read once per lookup, because a reload replaces it. */
   #serving: Serving
   #reloads = 0
   #failedReloads = 0
@@ -123,20 +124,16 @@ class ReloadingDatabase implements GeoDatabase {
     const serving = this.#serving
     const source = address.family === 4 ? serving.ipv4 : serving.ipv6
     if (source === null) return null
-    let pointer = 0
+    if (isIP(address.text) !== address.family) return null
     try {
-      pointer = findPointer(source.file.tree, address)
-      if (pointer === 0) return null
-      const known = source.locations.get(pointer)
+      const record: unknown = source.file.reader.get(address.text)
+      if (typeof record !== 'object' || record === null) return null
+      const known = source.locations.get(record)
       if (known !== undefined) return known
-      // mmdb-lib's own next step after its walk of the tree, which was just done here: `get` would walk it again, and that
-      // is most of what it costs. Private in its types, and a method since its first release.
-      const location = toLocation(source.file.reader['resolveDataPointer'](pointer))
-      source.locations.set(pointer, location)
+      const location = toLocation(record)
+      source.locations.set(record, location)
       return location
     } catch (error) {
-      // Remembered like any answer, so that a damaged record costs one decoding and one count.
-      source.locations.set(pointer, null)
       serving.undecodable++
       if (serving.undecodable === 1) {
         const details = { err: error, path: source.file.path }

@@ -2,16 +2,15 @@
  * One MaxMind DB file, read whole and checked before anything trusts it.
  *
  * mmdb-lib constructs a reader over most damaged files without complaint and then answers wrongly, so a file is
- * refused unless its metadata, every node of its tree, its data section and a thousand sampled records are sound.
+ * refused unless its metadata, its sections and a thousand sampled records are sound.
  * The checks give the event loop a turn every few milliseconds, because a reload runs while requests are served.
  */
 import { readFile, stat } from 'node:fs/promises'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Reader, type Response } from 'maxmind'
-import { formatIPv6, type LookupAddress, parseAddress, parseIPv4, parseIPv6 } from '../../egress/address.ts'
+import { type LookupAddress, parseAddress } from '../../egress/address.ts'
 import { ipv6Allocated } from '../../egress/iana.ts'
 import { type RecordShape, recordShape, toLocation } from './location.ts'
-import { type AddressTree, openTree, treeFault } from './mmdb-tree.ts'
 
 /** A file that passed its checks, in memory. */
 export type GeoFile = {
@@ -20,10 +19,9 @@ export type GeoFile = {
   signature: string
   sizeBytes: number
   reader: Reader<Response>
-  tree: AddressTree
-  /** The families its tree has records for at addresses that are answered. */
+  /** The families it has records for at addresses that are answered. */
   families: (4 | 6)[]
-  /** The families its tree has records for, but at no address that is answered: private and reserved ones only. */
+  /** The families it has records for, but at no address that is answered: private and reserved ones only. */
   silent: (4 | 6)[]
   shape: RecordShape
   /** Milliseconds since the epoch. */
@@ -33,18 +31,18 @@ export type GeoFile = {
 
 /** Values mmdb-lib keeps decoded between records, mostly texts that many records share. */
 const decodedValuesMax = 10_000
-/** Nodes checked before the event loop gets a turn: about a millisecond. */
-const nodesPerSlice = 65_536
 const samplesMax = 1_000
 const samplesPerSlice = 50
 /** Samples in private or reserved space are dropped; the bound keeps a file of nothing else from looping. */
 const sampleAttemptsMax = 5_000
+/** Branches without a record that the search for one sample may meet. */
+const barrenMax = 4_096
 /** Fewer than one country in ten records means it is a file of something else, such as networks by AS number. */
 const locatedShareMin = 0.1
 /** Build dates come from other clocks. */
 const futureMaxMs = 2 * 86_400_000
-/** No value in a location record is this many zero bytes; a hole in a file is. */
-const holeBytes = 64
+/** No value in a location record is this many zero bytes, and no two children in a tree: nothing points back at the root. A hole in a file is. */
+const holeBytes = { data: 64, tree: 8 } as const
 const metadataMarker = Buffer.from('\xab\xcd\xefMaxMind.com', 'latin1')
 
 /** What an operator can do about any refused file. */
@@ -85,23 +83,20 @@ const checkedFile = async (read: {
   if (!Number.isSafeInteger(metadata.nodeCount) || metadata.nodeCount < 1) throw new Error('it has no tree')
   if (!(buildMs > 0 && buildMs < now + futureMaxMs))
     throw new Error('its build date is missing or ahead of us')
-  await checkSections(bytes, metadata)
-  const tree = openTree(bytes, metadata)
+  checkSections(bytes, metadata)
   await nextTurn()
-
-  const loaded = { path, signature, reader, tree, buildMs, databaseType: String(metadata.databaseType) }
+  const loaded = { path, signature, reader, buildMs, databaseType: String(metadata.databaseType) }
   const shapes: RecordShape[] = []
   const families: (4 | 6)[] = []
   const silent: (4 | 6)[] = []
   let records = 0
   for (const family of [4, 6] as const) {
     if (family === 6 && metadata.ipVersion === 4) continue
-    if (!startsOf(family).some(({ words, from }) => tree.reaches(words, from))) continue
-    const samples = await sampleRecords(loaded, family)
-    if (samples.records > 0) families.push(family)
-    else silent.push(family)
-    records += samples.records
-    shapes.push(...samples.shapes)
+    const { addresses, found } = await samplesOf(reader, family)
+    if (addresses.length > 0) families.push(family)
+    else if (found > 0) silent.push(family)
+    records += addresses.length
+    shapes.push(...(await shapesOf(reader, addresses)))
   }
   const [shape] = shapes
   if (shape === undefined || shapes.length < records * locatedShareMin) {
@@ -110,54 +105,35 @@ const checkedFile = async (read: {
   return { ...loaded, families, silent, shape, sizeBytes: bytes.length }
 }
 
-/** Every node of the tree, and the data section for holes. */
-const checkSections = async (bytes: Buffer, metadata: Reader<Response>['metadata']): Promise<void> => {
+/** That the tree ends where the metadata says, and that there is no hole in it or in the data section. */
+function checkSections(bytes: Buffer, metadata: Reader<Response>['metadata']): void {
   const dataEnd = bytes.lastIndexOf(metadataMarker)
   const dataStart = metadata.searchTreeSize + 16
   if (dataEnd < dataStart) throw new Error('it ends before its data section')
   if (bytes.subarray(metadata.searchTreeSize, dataStart).some((byte) => byte !== 0)) {
     throw new Error('its tree does not end where its metadata says')
   }
-  for (let from = 0; from < metadata.nodeCount; from += nodesPerSlice) {
-    const to = Math.min(from + nodesPerSlice, metadata.nodeCount)
-    const fault = treeFault(bytes, metadata, { from, to, dataEnd })
-    if (fault !== null) throw new Error(`its tree is damaged: ${fault}`)
-    await nextTurn()
-  }
-  const hole = bytes.subarray(dataStart, dataEnd).indexOf(Buffer.alloc(holeBytes))
-  if (hole >= 0) throw new Error(`its data section has a hole at byte ${dataStart + hole}`)
-  await nextTurn()
+  const inTree = bytes.subarray(0, metadata.searchTreeSize).indexOf(Buffer.alloc(holeBytes.tree))
+  if (inTree >= 0) throw new Error(`its tree has a hole at byte ${inTree}`)
+  const inData = bytes.subarray(dataStart, dataEnd).indexOf(Buffer.alloc(holeBytes.data))
+  if (inData >= 0) throw new Error(`its data section has a hole at byte ${dataStart + inData}`)
 }
 
-/** Decodes sampled records of one family. @throws Error when any of them cannot be decoded. */
-const sampleRecords = async (
-  file: Pick<GeoFile, 'reader' | 'tree'>,
-  family: 4 | 6,
-): Promise<{ records: number; shapes: RecordShape[] }> => {
+/** The shapes of the records of addresses. @throws Error when any of them cannot be decoded. */
+async function shapesOf(
+  reader: Reader<Response>,
+  addresses: readonly LookupAddress[],
+): Promise<RecordShape[]> {
   const shapes: RecordShape[] = []
-  const addresses = await sampleAddresses(file.tree, family)
   for (const [index, address] of addresses.entries()) {
     if (index % samplesPerSlice === 0) await nextTurn()
-    const record = file.reader.get(address.text)
+    const record = reader.get(address.text)
     toLocation(record)
     const shape = recordShape(record)
     if (shape !== null) shapes.push(shape)
   }
-  return { records: addresses.length, shapes }
+  return shapes
 }
-
-/**
- * The pointer of an address's record, 0 when it has none. Parsed for the family that was asked: text of the other
- * family finds nothing instead of a wrong record.
- */
-export const findPointer = (tree: AddressTree, address: LookupAddress): number => {
-  if (address.family === 6) return parseIPv6(address.text, words) ? tree.findIPv6(words) : 0
-  const bits = parseIPv4(address.text, 0)
-  return bits < 0 ? 0 : tree.findIPv4(bits)
-}
-
-/** Reused by every IPv6 lookup, which never awaits. */
-const words = new Uint16Array(8)
 
 /** mmdb-lib's cache of decoded values: it makes a file of nested pointers cost its size, not its unfolding. */
 class DecodedValues {
@@ -174,39 +150,70 @@ class DecodedValues {
 }
 
 /**
- * Up to 1,000 addresses that have a record and may be answered, the same ones for the same tree. IPv6 starts from
- * a random allocated block, because some files cover far more unallocated space than allocated.
+ * Up to 1,000 addresses that have a record and may be answered, the same ones for the same file, and how many with a record were
+ * found for them. IPv6 starts from a random allocated block, because some files cover far more unallocated space than allocated.
  */
-export const sampleAddresses = async (tree: AddressTree, family: 4 | 6): Promise<LookupAddress[]> => {
+export async function samplesOf(
+  reader: Reader<Response>,
+  family: 4 | 6,
+): Promise<{ addresses: LookupAddress[]; found: number }> {
   const random = seededRandom(family)
-  const starts = startsOf(family).filter(({ words, from }) => tree.reaches(words, from))
+  const starts = startsOf(family).filter((start) => addressIn(reader, start, random) !== null)
   const addresses: LookupAddress[] = []
+  let found = 0
   for (let attempt = 1; attempt <= sampleAttemptsMax && addresses.length < samplesMax; attempt++) {
     if (attempt % samplesPerSlice === 0) await nextTurn()
     const start = starts[Math.floor(random() * starts.length)]
     if (start === undefined) break
-    const address = start.words.slice()
-    if (!tree.descend(address, start.from, random)) continue
-    const parsed = parseAddress(textOfWords(address))
+    const text = addressIn(reader, start, random)
+    if (text === null) continue
+    found++
+    const parsed = parseAddress(text)
     if (parsed?.reachable && parsed.lookup.family === family) addresses.push(parsed.lookup)
   }
-  return addresses
+  return { addresses, found }
 }
 
-/** Where samples start: the root for IPv4, each allocated block for IPv6, as leading words and their bits. */
-const startsOf = (family: 4 | 6): { words: Uint16Array; from: number }[] => {
-  if (family === 4) return [{ words: new Uint16Array(2), from: 0 }]
+/** Where samples start, as leading bits: all of IPv4, each allocated block of IPv6. */
+type Start = { readonly bits: readonly number[]; readonly family: 4 | 6 }
+
+function startsOf(family: 4 | 6): Start[] {
+  if (family === 4) return [{ bits: [], family }]
   return ipv6Allocated.map((block) => {
-    const [address = '', length = ''] = block.split('/')
-    const words = new Uint16Array(8)
-    parseIPv6(address, words)
-    return { words, from: Number(length) }
+    const [groups = '', length = ''] = block.split('::/')
+    const digits = groups.split(':').map((group) => Number.parseInt(group, 16).toString(2).padStart(16, '0'))
+    return { bits: [...digits.join('')].slice(0, Number(length)).map(Number), family }
   })
 }
 
-const textOfWords = (address: Uint16Array): string => {
-  if (address.length === 8) return formatIPv6(address)
-  return [...address].flatMap((word) => [word >>> 8, word & 255]).join('.')
+/**
+ * A random address under `start` that has a record; null where none was found. A lookup that finds nothing tells at which bit the path
+ * to it ended, so the search goes on in the branch beside, and up from where both are empty.
+ */
+function addressIn(reader: Reader<Response>, start: Start, random: () => number): string | null {
+  const length = start.family === 4 ? 32 : 128
+  const bits = [...start.bits]
+  const turned = new Set<number>()
+  for (let met = 0; met < barrenMax; met++) {
+    while (bits.length < length) bits.push(random() < 0.5 ? 0 : 1)
+    const text = textOf(bits)
+    const [record, depth] = reader.getWithPrefixLength(text)
+    if (record !== null) return text
+    let end = depth
+    while (turned.delete(end)) end--
+    if (end <= start.bits.length) return null
+    turned.add(end)
+    bits.splice(end - 1, length, bits[end - 1] === 0 ? 1 : 0)
+  }
+  return null
+}
+
+function textOf(bits: readonly number[]): string {
+  const [size, base, separator] = bits.length === 32 ? ([8, 10, '.'] as const) : ([16, 16, ':'] as const)
+  const parts: string[] = []
+  for (let at = 0; at < bits.length; at += size)
+    parts.push(Number.parseInt(bits.slice(at, at + size).join(''), 2).toString(base))
+  return parts.join(separator)
 }
 
 /** Mulberry32. Seeded, so a file is judged by the same addresses every time. */

@@ -1,44 +1,17 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { type GeoFile, openGeoFile, remedy, sampleAddresses, signatureOf } from './geo-file.ts'
+import { type GeoFile, openGeoFile, remedy, samplesOf, signatureOf } from './geo-file.ts'
 import { type Location, toLocation } from './location.ts'
 
 /** The files that are served together, and whether others may take their place. */
 
-/** Locations remembered per family: up to twice this, in two generations. Each takes about 300 bytes. */
-const generationMax = 50_000
 const lostShareMax = 0.02
 const changedShareMax = 0.02
 /** Addresses compared before the event loop gets a turn. */
 const comparisonsPerSlice = 50
 
-/** A file with what was read of it lately. */
-type Source = { file: GeoFile; locations: LocationMemory }
+/** A file with the locations of the records that its reader remembers. */
+type Source = { file: GeoFile; locations: WeakMap<object, Location | null> }
 export type Serving = { files: GeoFile[]; ipv4: Source | null; ipv6: Source | null; undecodable: number }
-
-/**
- * Locations by record pointer, in two generations: a full young one becomes the old one, whose used entries
- * return. It forgets what is not used, like an LRU, without reordering on every hit.
- */
-class LocationMemory {
-  young = new Map<number, Location | null>()
-  old = new Map<number, Location | null>()
-
-  get(pointer: number): Location | null | undefined {
-    const known = this.young.get(pointer)
-    if (known !== undefined) return known
-    const older = this.old.get(pointer)
-    if (older !== undefined) this.set(pointer, older)
-    return older
-  }
-
-  set(pointer: number, location: Location | null): void {
-    if (this.young.size >= generationMax) {
-      this.old = this.young
-      this.young = new Map()
-    }
-    this.young.set(pointer, location)
-  }
-}
 
 /** Gives each family to the file that has it. @throws Error when two files claim one family. */
 export const serve = (files: GeoFile[]): Serving => {
@@ -51,7 +24,7 @@ export const serve = (files: GeoFile[]): Serving => {
     if (first !== undefined && second?.families.length === first.families.length) {
       throw new Error(`${first.path} and ${second.path} both hold IPv${family} addresses. ${remedy}`)
     }
-    return first === undefined ? null : { file: first, locations: new LocationMemory() }
+    return first === undefined ? null : { file: first, locations: new WeakMap() }
   }
   if (files.length === 0) throw new Error(`No geo database file is named. ${remedy}`)
   return { files, ipv4: only(4), ipv6: only(6), undecodable: 0 }
@@ -82,10 +55,11 @@ const compare = async (serving: Serving, next: Serving): Promise<void> => {
     const before = family === 4 ? serving.ipv4 : serving.ipv6
     const after = family === 4 ? next.ipv4 : next.ipv6
     if (before === null || before.file === after?.file) continue
+    const { addresses } = await samplesOf(before.file.reader, family)
     let located = 0
     let lost = 0
     let changed = 0
-    for (const [index, address] of (await sampleAddresses(before.file.tree, family)).entries()) {
+    for (const [index, address] of addresses.entries()) {
       if (index % comparisonsPerSlice === 0) await nextTurn()
       const known = toLocation(before.file.reader.get(address.text))
       if (known === null) continue
