@@ -1,5 +1,5 @@
 import { BlockList, isIP } from 'node:net'
-import { type ParsedAddress, parseAddress, parseIPv6 } from './address.ts'
+import { blocksOf, dottedOf, groupsOf, type ParsedAddress, parseAddress } from './address.ts'
 
 /**
  * Where this process may connect to when a stranger named the target: in a domain, a URL, a DNS answer. It judges
@@ -45,19 +45,16 @@ export const createEgressGuard = ({ allow }: { allow: readonly string[] }): Egre
  * ones known (169.254.169.254 and those next to it, 100.100.100.200, 192.0.0.192, fd00:ec2::254, fd20:ce::254) are private
  * or reserved. An address to look up is one all the same: this is about dialling.
  */
-const platformServices = [
-  // Azure: WireServer, from which a machine takes its certificates and extensions.
-  '168.63.129.16/32',
-  // IBM Cloud: infrastructure and service endpoints, routed inside only.
-  '161.26.0.0/16',
-  '166.8.0.0/14',
-] as const
-
-const platforms = new BlockList()
-for (const block of platformServices) {
-  const [address = '', bits] = block.split('/')
-  platforms.addSubnet(address, Number(bits), 'ipv4')
-}
+const platforms = blocksOf(
+  [
+    // Azure: WireServer, from which a machine takes its certificates and extensions.
+    '168.63.129.16/32',
+    // IBM Cloud: infrastructure and service endpoints, routed inside only.
+    '161.26.0.0/16',
+    '166.8.0.0/14',
+  ],
+  'ipv4',
+)
 
 const leadsOut = (parsed: ParsedAddress | null): boolean => {
   if (parsed === null || !parsed.reachable) return false
@@ -67,18 +64,15 @@ const leadsOut = (parsed: ParsedAddress | null): boolean => {
   return inner === null || leadsOut(parseAddress(inner))
 }
 
-const words = new Uint16Array(8)
-
 /**
  * The IPv4 address in an ISATAP interface identifier, `0:5efe:a.b.c.d` or `200:5efe:a.b.c.d` (RFC 5214 §6.1), under whatever
  * prefix: a machine with such an interface sends the packet there. Null for other addresses. The bits that say how the
  * IPv4 address is meant are not looked at.
  */
 const tunnelledTo = (canonical: string): string | null => {
-  if (!parseIPv6(canonical, words)) return null
-  const [, , , , flags = 0, mark = 0, high = 0, low = 0] = words
-  if ((flags & 0xfcff) !== 0 || mark !== 0x5efe) return null
-  return [high >>> 8, high & 255, low >>> 8, low & 255].join('.')
+  if (isMapped(canonical)) return null
+  const [, , , , flags = 0, mark = 0, high = 0, low = 0] = groupsOf(canonical)
+  return (flags & 0xfcff) === 0 && mark === 0x5efe ? dottedOf(high, low) : null
 }
 
 /** The canonical text of a mapped address, and of no other, has this prefix and a dotted quad after it. */

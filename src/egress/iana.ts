@@ -1,5 +1,5 @@
 /**
- * The IANA address registries that decide which addresses may be dialled or looked up, as data. `address.ts` compiles them.
+ * The IANA address registries that decide which addresses may be dialled or looked up, as data. `address.ts` makes block lists of them.
  *
  * Refresh them by hand when IANA changes a registry; the allocation table last changed when 2410::/12 was given
  * to APNIC. A prefix missing here is answered `success: false`, which costs a caller nothing but the answer; a

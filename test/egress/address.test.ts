@@ -1,6 +1,6 @@
 import { BlockList, isIP } from 'node:net'
 import { describe, expect, it } from 'vitest'
-import { formatIPv6, parseAddress, parseIPv6 } from '../../src/egress/address.ts'
+import { formatIPv6, groupsOf, parseAddress } from '../../src/egress/address.ts'
 import {
   ipv4SpecialPurpose,
   ipv6Allocated,
@@ -266,13 +266,12 @@ describe('the parser agrees with Node on every text', () => {
     }
   })
 
-  it('printing and parsing return the same words', () => {
+  it('printing and parsing return the same groups', () => {
     const random = seededRandom(3)
     for (let round = 0; round < 10_000; round++) {
-      const words = Uint16Array.from({ length: 8 }, () => (random.next() < 0.5 ? 0 : random.integer(65_536)))
-      const again = new Uint16Array(8)
-      expect(parseIPv6(formatIPv6(words), again)).toBe(true)
-      expect(again).toEqual(words)
+      const groups = Array.from({ length: 8 }, () => (random.next() < 0.5 ? 0 : random.integer(65_536)))
+      const text = groups.map((group) => group.toString(16)).join(':')
+      expect(groupsOf(formatIPv6(text))).toEqual(groups)
     }
   })
 })

@@ -36,6 +36,7 @@ const harmless: Readonly<Record<string, readonly string[]>> = {
   'iso-639-1': ['*'],
   'libphonenumber-js': ['*'],
   'libphonenumber-js/max': ['*'],
+  'node:net': ['isIP', 'BlockList'],
   'node:zlib': ['crc32'],
   'node:url': ['domainToASCII', 'domainToUnicode'],
   'node:crypto': ['createHash', 'createHmac', 'hash'],

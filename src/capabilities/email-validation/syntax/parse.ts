@@ -8,7 +8,8 @@
  * The scanner walks from left to right and never goes back, over `lengthMax` characters at most. Only text with characters
  * outside ASCII, or an `xn--` label, pays for what Unicode takes.
  */
-import { formatIPv6, parseIPv6 } from '../../../egress/address.ts'
+import { isIP } from 'node:net'
+import { formatIPv6 } from '../../../egress/address.ts'
 import { type ParsedEmail, type SyntaxReason, syntaxReasons } from '../evidence.ts'
 import {
   dot,
@@ -204,8 +205,8 @@ const normalIPv6 = (content: string): string | null => {
   const tail = content.slice(tailStart)
   const dotted = tail.includes('.')
   const ipv4 = dotted ? normalIPv4(tail) : tail
-  const words = new Uint16Array(8)
-  if (ipv4 === null || !parseIPv6(content.slice(0, tailStart) + ipv4, words)) return null
+  const text = `${content.slice(0, tailStart)}${ipv4}`
+  if (isIP(text) !== 6 || text.includes('%')) return null
   const groups = content.split(':').filter((group) => group !== '').length + (dotted ? 1 : 0)
-  return content.includes('::') && groups > 6 ? null : formatIPv6(words)
+  return content.includes('::') && groups > 6 ? null : formatIPv6(text)
 }
