@@ -23,10 +23,13 @@ export const openRedis = async ({
   url,
   name,
   script,
+  commandTimeoutMs,
 }: {
   readonly url: string
   readonly name: string
   readonly script: string
+  /** A command that is not answered by then fails. */
+  readonly commandTimeoutMs?: number
 }): Promise<Redis> => {
   const Redis = await loadClient()
   const redis = new Redis(url, {
@@ -35,6 +38,7 @@ export const openRedis = async ({
     disableClientInfo: true,
     connectTimeout: connectMaxMs,
     socketTimeout: silenceMaxMs,
+    ...(commandTimeoutMs === undefined ? {} : { commandTimeout: commandTimeoutMs }),
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,

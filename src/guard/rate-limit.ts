@@ -133,7 +133,7 @@ export const createCounters = (clock: { now(): number } = performance): Counters
   }
 }
 
-/** Counts in this process alone: the embedded default. `redis-counters.ts` has counters that processes share. */
+/** Counts in this process alone: the embedded default. `redis-rate-limiter.ts` has counters that processes share. */
 export const createRateLimiter = (counters: Counters = createCounters()): RateLimiter => {
   const take = ({ keyId }: DirectoryKey, windows: readonly Window[]): RateVerdict =>
     verdictOf(counters.take(keyId, windows), windows)

@@ -7,7 +7,7 @@ import { type CallOutcome, callOutcome, rateLimitExceededV1 } from '../events/ca
 import { type Capability, capability } from '../events/capabilities.ts'
 import type { AuthenticationFailure } from '../guard/authenticate.ts'
 import type { RatePolicy } from '../guard/rate-limit.ts'
-import type { RateLimiterObserver } from '../guard/shared-rate-limiter.ts'
+import type { RateLimiterObserver } from '../guard/redis-rate-limiter.ts'
 import type { LedgerObserver } from '../ledger/commit.ts'
 import { CallDurations, type Durations } from './call-durations.ts'
 import type { ProjectionLag } from './health.ts'
@@ -28,7 +28,7 @@ import { createMeters } from './meters.ts'
 export type Metrics = {
   readonly call: Required<CallObserver>
   readonly ledger: Required<LedgerObserver>
-  readonly rateLimiter: Required<RateLimiterObserver>
+  readonly rateLimiter: RateLimiterObserver
   /** For what measures itself: capabilities, and DNS. */
   readonly meters: Meters
   /** A connection was reset because its address, or all addresses together, held too many. */
@@ -102,7 +102,7 @@ export const createMetrics = ({ service }: { service?: { readonly version: strin
     rateLimiter: {
       degraded: meters.counter({
         name: 'rate_limiter_degradations_total',
-        help: 'Times the shared counters stopped serving and the process began to count rate limits for itself',
+        help: 'Times that Redis did not answer after it had, and the process counted rate limits for itself',
       }),
     },
     meters,

@@ -13,9 +13,8 @@ import type { Foundation } from '../foundation/foundation.ts'
 import { openKeyDirectory } from '../guard/key-directory.ts'
 import { watchParked } from '../guard/parked-events.ts'
 import { createRateLimiter, type RateLimiter } from '../guard/rate-limit.ts'
-import { openRedisCounters } from '../guard/redis-counters.ts'
+import { openRedisRateLimiter, type SharedRateLimiter } from '../guard/redis-rate-limiter.ts'
 import { createRehashing } from '../guard/rehash-keys.ts'
-import { type SharedRateLimiter, shareRateLimiter } from '../guard/shared-rate-limiter.ts'
 import { openPriceBooks } from '../ledger/price-books.ts'
 import { meterCalls } from '../metrics/calls-in-progress.ts'
 import type { Metrics } from '../metrics/metrics.ts'
@@ -96,11 +95,7 @@ const openShared = async (
   { config: { REDIS_URL: url }, logger, metrics, closing }: CallsOptions,
 ): Promise<SharedRateLimiter | undefined> => {
   if (url === undefined) return undefined
-  const shared = await shareRateLimiter(await openRedisCounters(url), {
-    local,
-    logger,
-    observe: metrics.rateLimiter,
-  })
+  const shared = await openRedisRateLimiter({ url, local, logger, observe: metrics.rateLimiter })
   closing.add(shared.close)
   metrics.watch({ rateLimitsShared: shared.shared })
   return shared
