@@ -26,7 +26,7 @@ const portionMax = 1_000
 
 /** With the organization's name. Throws `CommandRefused` where there is none of the id. */
 const withPixel = async <Result>(
-  { config, logger, foundation }: CommandContext,
+  { logger, foundation }: CommandContext,
   given: Given,
   use: (
     pixel: PixelControls,
@@ -40,7 +40,7 @@ const withPixel = async <Result>(
   const open = await foundation()
   const id = given.required('org')
   const { name } = await balance(open, id)
-  const pixel = createPixelControls({ ...open, redisUrl: config.REDIS_URL, logger })
+  const pixel = createPixelControls({ ...open, logger })
   try {
     return await use(pixel, { id, name, open })
   } finally {

@@ -48,8 +48,6 @@ type DashboardOptions = {
   readonly requiredFactor?: Dashboard['requiredFactor']
   readonly apiUrl?: string | null
   readonly outside: Dashboard['outside']
-  /** Where pixel hits are counted; undefined: in the database. */
-  readonly redisUrl?: string | undefined
   readonly publicUrl?: string | null
   readonly provider?: ProviderSettings | null
   readonly dataSources: Dashboard['dataSources']
@@ -79,7 +77,6 @@ export const dashboard =
       publicUrl = null,
       provider = null,
       outside,
-      redisUrl,
       dataSources,
       idleMinutes = 60,
       examine,
@@ -92,7 +89,7 @@ export const dashboard =
     const devices = createDevices(foundation.secrets.sealer('dashboard device'))
     const signIns = createSignInEvents(foundation, logger)
     host.addHook('onClose', signIns.close)
-    const pixel = createPixelControls({ ...foundation, redisUrl, logger })
+    const pixel = createPixelControls({ ...foundation, logger })
     host.addHook('onClose', pixel.close)
     const timer = setInterval(() => void projectionLags(), lagLookMs).unref()
     host.addHook('onClose', async () => clearInterval(timer))

@@ -67,7 +67,6 @@ export const openHosts = async (options: HostsOptions): Promise<OpenHosts> => {
     host.register(
       dashboard(foundation, logger, {
         ...{ insecureCookies, twoPerson: twoPersonOf(config), apiUrl: config.API_URL ?? apiUrl, outside },
-        redisUrl: config.REDIS_URL,
         publicUrl: config.DASHBOARD_URL ?? null,
         provider: providerOf(config),
         dataSources: createDataSources(foundation, { config, logger }),

@@ -1,17 +1,13 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
-import type { HitAsk, PixelCounters } from '../../src/capabilities/pixel/counters.ts'
-import { openPostgresCounters } from '../../src/capabilities/pixel/postgres-counters.ts'
-import { openRedisCounters } from '../../src/capabilities/pixel/redis-counters.ts'
+import { type HitAsk, openPixelCounters, type PixelCounters } from '../../src/capabilities/pixel/counters.ts'
 import { keepBusy, withFoundation } from './database.ts'
 import { type BenchOptions, figureRow, median, type Row, ratioRow } from './row.ts'
 
 /**
  * Pixel hits judged and counted, on one domain everybody hits and on ten thousand: how many a second with 256 under way,
  * against one conditional upsert per hit, which is the usual way; and how long each takes at 2,000 a second. One
- * PostgreSQL, fsync on, taking turns; and Redis, where there is a redis-server.
+ * PostgreSQL, fsync on, taking turns.
  */
 
 const width = 256
@@ -21,8 +17,6 @@ const perSecond = 2_000
 const poolMax = 16
 const organizationId = 'org_00000000000000000000000000'
 const number = 1_000_000_000
-/** Anywhere but where somebody's own Redis is. */
-const redisPort = 20_000 + (process.pid % 20_000)
 
 type Spread = { readonly title: string; readonly domain: () => string }
 const spreads: readonly Spread[] = [
@@ -42,26 +36,15 @@ export const pixel = (options: BenchOptions): Promise<Row[]> =>
   withFoundation(async ({ foundation: { url, migrationUrl }, logger }) => {
     // The naive counters are a table of their own, which is the owner's right.
     const pool = new pg.Pool({ connectionString: migrationUrl, max: poolMax })
-    const counters = openPostgresCounters({ url, logger })
-    const redis = await startRedis()
-    const shared = redis === null ? null : await openRedisCounters({ url: redis.url, logger })
-    if (redis === null) options.tell('no redis-server in PATH: Redis is left out')
+    const counters = openPixelCounters({ url, logger })
     try {
       await naiveSchema(pool)
       options.begin()
       const rows: Row[] = []
-      for (const spread of spreads)
-        rows.push(...(await throughput(options, spread, { pool, counters, shared })))
-      for (const [title, one] of [
-        ['PostgreSQL', counters],
-        ['Redis', shared],
-      ] as const)
-        if (one !== null)
-          for (const spread of spreads) rows.push(await latency(options, spread, { title, counters: one }))
+      for (const spread of spreads) rows.push(...(await throughput(options, spread, { pool, counters })))
+      for (const spread of spreads) rows.push(await latency(options, spread, counters))
       return rows
     } finally {
-      await shared?.close()
-      await redis?.stop()
       await counters.close()
       await pool.end()
     }
@@ -70,32 +53,30 @@ export const pixel = (options: BenchOptions): Promise<Row[]> =>
 const throughput = async (
   { rounds, seconds, tell }: BenchOptions,
   { title, domain }: Spread,
-  { pool, counters, shared }: { pool: pg.Pool; counters: PixelCounters; shared: PixelCounters | null },
+  { pool, counters }: { pool: pg.Pool; counters: PixelCounters },
 ): Promise<Row[]> => {
   let late = 0
-  const take = (one: PixelCounters, named: boolean) => async (lane: number) => {
+  const take = (named: boolean) => async (lane: number) => {
     const hit = hitOn(domain(), named ? `${lane}/${Math.random()}` : null)
-    const fires = await one.take(hit).then(
+    const fires = await counters.take(hit).then(
       (verdict) => verdict.fires,
       () => null,
     )
     if (fires === null) late++
     return fires === true ? 1 : 0
   }
-  const contenders: Record<string, ((lane: number) => Promise<number>) | null> = {
+  const contenders: Record<string, (lane: number) => Promise<number>> = {
     naive: () => naiveHit(pool, domain()),
-    postgres: take(counters, false),
-    'postgres, hit ids': take(counters, true),
-    redis: shared && take(shared, false),
+    postgres: take(false),
+    'postgres, hit ids': take(true),
   }
   const figures: Record<string, number[]> = {}
   for (let round = 0; round < rounds; round++)
-    for (const [name, work] of Object.entries(contenders))
-      if (work !== null) {
-        const own = figures[name] ?? []
-        figures[name] = own
-        own.push(await keepBusy({ width, seconds }, work))
-      }
+    for (const [name, work] of Object.entries(contenders)) {
+      const own = figures[name] ?? []
+      figures[name] = own
+      own.push(await keepBusy({ width, seconds }, work))
+    }
   tell(
     `${title}: ${JSON.stringify(figures, (_, value) => (typeof value === 'number' ? Math.round(value) : value))}`,
   )
@@ -119,7 +100,7 @@ const throughput = async (
 const latency = async (
   { seconds, tell }: BenchOptions,
   { title, domain }: Spread,
-  { title: engine, counters }: { title: string; counters: PixelCounters },
+  counters: PixelCounters,
 ): Promise<Row> => {
   const tookMs: number[] = []
   let refused = 0
@@ -146,9 +127,9 @@ const latency = async (
   tookMs.sort((a, b) => a - b)
   const at = (share: number): number => tookMs[Math.floor(tookMs.length * share)] ?? Number.NaN
   tell(
-    `${engine}, ${title}, ${perSecond}/s: p50 ${at(0.5)}, p99 ${at(0.99)}, max ${at(1 - 1e-9)} ms, refused ${refused}`,
+    `${title}, ${perSecond}/s: p50 ${at(0.5)}, p99 ${at(0.99)}, max ${at(1 - 1e-9)} ms, refused ${refused}`,
   )
-  return figureRow(`pixel hit, ${title}, ${engine}, p99 at ${perSecond}/s`, at(0.99), 'ms', { most: 10 })
+  return figureRow(`pixel hit, ${title}, p99 at ${perSecond}/s`, at(0.99), 'ms', { most: 10 })
 }
 
 const naiveSchema = (pool: pg.Pool): Promise<unknown> =>
@@ -164,23 +145,4 @@ const naiveHit = async (pool: pg.Pool, domain: string): Promise<number> => {
     values: [organizationId, domain, number],
   })
   return rowCount ?? 0
-}
-
-/** A Redis of its own, in memory: what a file would cost is the disk's business. */
-const startRedis = async (): Promise<{ url: string; stop(): Promise<void> } | null> => {
-  const child: ChildProcess = spawn(
-    'redis-server',
-    ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'],
-    { stdio: 'ignore' },
-  )
-  const started = await Promise.race([once(child, 'spawn'), once(child, 'error')])
-  if (started[0] instanceof Error) return null
-  return {
-    url: `redis://127.0.0.1:${redisPort}`,
-    stop: async () => {
-      const ended = once(child, 'exit')
-      child.kill('SIGTERM')
-      await ended
-    },
-  }
 }

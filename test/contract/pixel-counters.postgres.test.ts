@@ -5,13 +5,11 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import {
   answerMaxMs,
   CountersUnavailable,
-  type PixelCounters,
-} from '../../src/capabilities/pixel/counters.ts'
-import {
   forgetHits,
   forgetPastPeriods,
-  openPostgresCounters,
-} from '../../src/capabilities/pixel/postgres-counters.ts'
+  openPixelCounters,
+  type PixelCounters,
+} from '../../src/capabilities/pixel/counters.ts'
 import { until } from '../support/house.ts'
 import { type TestDatabase, testDatabase } from '../support/postgres.ts'
 import { ask, freshOrganization, limit, pixelCountersContract } from './pixel-counters.ts'
@@ -32,7 +30,7 @@ const logger = pino({ level: 'silent' })
 
 describe('pixel counters in PostgreSQL', () => {
   pixelCountersContract(async () => ({
-    open: async () => openPostgresCounters({ url: database.url, logger }),
+    open: async () => openPixelCounters({ url: database.url, logger }),
     close: async () => undefined,
   }))
 })
@@ -40,7 +38,7 @@ describe('pixel counters in PostgreSQL', () => {
 describe('while the database is late', () => {
   let counters: PixelCounters
   beforeEach(() => {
-    counters = openPostgresCounters({ url: database.url, logger })
+    counters = openPixelCounters({ url: database.url, logger })
   })
   afterEach(() => counters.close())
 
@@ -90,7 +88,7 @@ describe('while the database is late', () => {
 describe('while the database is gone', () => {
   test('hits are refused within a second, and counted again when it is back; the log tells each once', async () => {
     const lines: string[] = []
-    const counters = openPostgresCounters({
+    const counters = openPixelCounters({
       url: database.url,
       logger: pino({ level: 'info' }, { write: (line: string) => void lines.push(line) }),
     })
@@ -108,7 +106,7 @@ describe('while the database is gone', () => {
   })
 
   test('a database that cannot be reached is not waited for longer than a second', async () => {
-    const counters = openPostgresCounters({ url: 'postgres://nobody@127.0.0.1:1/none', logger })
+    const counters = openPixelCounters({ url: 'postgres://nobody@127.0.0.1:1/none', logger })
     const startedMs = performance.now()
     await expect(
       counters.take(ask(freshOrganization(), { blockedBy: null, limits: [limit('example.com', 10)] })),
@@ -120,7 +118,7 @@ describe('while the database is gone', () => {
 
 describe('what is forgotten', () => {
   test('hit ids after their day, and counters of periods long past; nothing that still counts', async () => {
-    const counters = openPostgresCounters({ url: database.url, logger })
+    const counters = openPixelCounters({ url: database.url, logger })
     const organizationId = freshOrganization()
     const now = Date.now()
     const dayMs = 86_400_000

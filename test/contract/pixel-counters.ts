@@ -1,4 +1,4 @@
-/** What pixel counters promise, wherever they stand. PostgreSQL and Redis run this one suite. */
+/** What pixel counters promise, in one process and in several. */
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import {
   CountersUnavailable,

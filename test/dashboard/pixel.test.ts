@@ -5,7 +5,7 @@ import { ulid } from 'ulid'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { createOrganization } from '../../src/administration/organizations.ts'
 import { createUser } from '../../src/administration/user-changes.ts'
-import { openPostgresCounters } from '../../src/capabilities/pixel/postgres-counters.ts'
+import { openPixelCounters } from '../../src/capabilities/pixel/counters.ts'
 import { openPixelRules } from '../../src/capabilities/pixel/rules.ts'
 import { matchRules } from '../../src/capabilities/pixel/rules-state.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
@@ -77,7 +77,7 @@ describe('the rules', () => {
     expect(body).toContain('user:pia')
 
     const rules = await openPixelRules({ eventLog: room.foundation.eventLog, logger })
-    const counters = openPostgresCounters({ url: room.url, logger })
+    const counters = openPixelCounters({ url: room.url, logger })
     try {
       await rules.caughtUp
       const atMs = Date.now()

@@ -10,7 +10,7 @@ import {
   pixelLimitRemoval,
   pixelLimits,
 } from '../../src/capabilities/pixel/contract.ts'
-import { hitHash } from '../../src/capabilities/pixel/hit-memory.ts'
+import { hitHash } from '../../src/capabilities/pixel/counters.ts'
 import { decodeEvent } from '../../src/event-log/stored-event.ts'
 import type { PixelFacts } from '../../src/events/pixel.ts'
 import { pixelStream } from '../../src/events/streams.ts'

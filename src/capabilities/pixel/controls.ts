@@ -2,11 +2,9 @@ import type { Logger } from 'pino'
 import { InputFault } from '../../administration/input.ts'
 import type { Refusal } from '../../call/errors.ts'
 import type { EventLog } from '../../event-log/port.ts'
-import type { PixelCounters } from './counters.ts'
+import { openPixelCounters, type PixelCounters } from './counters.ts'
 import { parseDomainOnly, parseLimit, parsePeriod } from './parse.ts'
 import { periodEndMs, periodStart } from './period.ts'
-import { openPostgresCounters } from './postgres-counters.ts'
-import { openRedisCounters } from './redis-counters.ts'
 import { changeRules } from './rules.ts'
 import { createShownRules, placeOfRule, type ShownRule, type ShownRules } from './rules-shown.ts'
 import { type RuleCommand, rulesMax } from './rules-state.ts'
@@ -53,21 +51,15 @@ type ControlsOptions = {
   readonly eventLog: EventLog
   /** Of the database. Holds a password: never logged. */
   readonly url: string
-  /** Undefined: the counters are in the database. */
-  readonly redisUrl: string | undefined
   readonly logger: Logger
 }
 
 /** Nothing is connected before the counters are asked for, and no rules are followed. */
-export const createPixelControls = ({ eventLog, url, redisUrl, logger }: ControlsOptions): PixelControls => {
+export const createPixelControls = ({ eventLog, url, logger }: ControlsOptions): PixelControls => {
   const shown = createShownRules(eventLog)
   const change = changeRules(eventLog)
-  let opened: Promise<PixelCounters> | null = null
-  const counters = (): Promise<PixelCounters> =>
-    (opened ??=
-      redisUrl === undefined
-        ? Promise.resolve(openPostgresCounters({ url, logger }))
-        : openRedisCounters({ url: redisUrl, logger }))
+  let opened: PixelCounters | null = null
+  const counters = (): PixelCounters => (opened ??= openPixelCounters({ url, logger }))
 
   const usedOf = async (
     organizationId: string,
@@ -78,7 +70,7 @@ export const createPixelControls = ({ eventLog, url, redisUrl, logger }: Control
       period === null ? [] : [{ domain, period, periodStart: start }],
     )
     try {
-      return await (await counters()).used(organizationId, windows)
+      return await counters().used(organizationId, windows)
     } catch (error) {
       logger.warn({ err: error }, 'pixel counters could not be read')
       return null
@@ -114,7 +106,7 @@ export const createPixelControls = ({ eventLog, url, redisUrl, logger }: Control
       return { changed }
     },
     close: async () => {
-      await (await opened?.catch(() => null))?.close()
+      await opened?.close()
     },
   }
 }

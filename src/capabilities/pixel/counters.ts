@@ -1,12 +1,21 @@
+import { hash } from 'node:crypto'
+import pg from 'pg'
+import type { Logger } from 'pino'
+import { z } from 'zod'
 import { within } from '../../concurrency/deadline.ts'
+import { createGathering, type Gathering } from '../../concurrency/gathering.ts'
+import { pixelPeriod } from '../../events/pixel.ts'
 import type { MatchedRules } from './rules-state.ts'
 
 /**
- * The counters of pixel hits: a port with one contract suite (`test/contract/pixel-counters.ts`), kept in PostgreSQL or
- * in Redis.
+ * The counters of pixel hits, in PostgreSQL: one row per organization, domain and period. They survive whatever the database survives.
  *
  * A cap is a promise: whatever is not known to be counted does not fire. Counters are no events: a hit is one row
  * counted up, not one row more, and what the ledger records of the call says what was answered.
+ *
+ * Hits are gathered into one statement at a time (group commit). So a domain that is hit often costs one row version per
+ * batch instead of one per hit, and its row is locked only inside a statement: a process that freezes blocks no other. The order
+ * of locks: see migrations/0007_pixel.sql.
  */
 
 /** One hit that asks to be counted. */
@@ -29,7 +38,7 @@ export type HitVerdict = {
   readonly used: readonly number[]
 }
 
-export type CounterWindow = Pick<MatchedRules['limits'][number], 'domain' | 'period' | 'periodStart'>
+type CounterWindow = Pick<MatchedRules['limits'][number], 'domain' | 'period' | 'periodStart'>
 
 export type PixelCounters = {
   /**
@@ -50,15 +59,15 @@ export type PixelCounters = {
 
 export const answerMaxMs = 1_000
 /** Hits that wait at once in one process; one more is refused. As many as a host takes connections. */
-export const waitingMax = 10_000
+const waitingMax = 10_000
 /** How long a hit id gets its first verdict again. */
-export const hitMemoryMs = 86_400_000
+const hitMemoryMs = 86_400_000
 
 /**
  * What a hit is told: the verdict it got, now or before. Where its host is blocked by now, that verdict does not count, be it
  * remembered, or shared with a call that came before the block.
  */
-export const verdictFor = ({ rules }: HitAsk, verdict: HitVerdict): HitVerdict =>
+const verdictFor = ({ rules }: HitAsk, verdict: HitVerdict): HitVerdict =>
   rules.blockedBy !== null && verdict.fires ? { rules, fires: false, used: [] } : verdict
 
 /** Late, gone or overloaded: the hit does not fire. */
@@ -71,3 +80,271 @@ export const answeredInTime = <Value>(what: string, promise: Promise<Value>): Pr
   within(promise, { waitMs: answerMaxMs }, () => {
     throw new CountersUnavailable(`${what}: no answer within ${answerMaxMs} ms`)
   })
+
+const hashCharacters = 22
+
+/**
+ * A hit as it is remembered: by its host and its id there. The same id on another host is another hit, or what was answered
+ * for one domain would fire a pixel on another. 128 bits of SHA-256: hit ids may hold anything, and what they are called is
+ * nobody's business.
+ */
+export const hitHash = (host: string, hitId: string): string =>
+  // UTF-16, so that halves of characters, which UTF-8 cannot tell apart, stay different ids. A host holds no line end.
+  hash('sha256', Buffer.from(`${host}\n${hitId}`, 'utf16le'), 'base64url').slice(0, hashCharacters)
+
+const written = z.tuple([
+  z.string().nullable(),
+  z.array(z.tuple([z.string(), pixelPeriod, z.string(), z.int()])),
+])
+
+const writeRules = ({ blockedBy, limits }: MatchedRules): string =>
+  JSON.stringify([
+    blockedBy,
+    limits.map(({ domain, period, periodStart, number }) => [domain, period, periodStart, number]),
+  ])
+
+/** Throws for anything but what `writeRules` wrote. */
+const readRules = (text: string): MatchedRules => {
+  const [blockedBy, limits] = written.parse(JSON.parse(text))
+  return {
+    blockedBy,
+    limits: limits.map(([domain, period, periodStart, number]) => ({ domain, period, periodStart, number })),
+  }
+}
+
+const batchAsksMax = 256
+/**
+ * A hit waits so long for its batch to start, and its batch so long for the server, and both together less than the caller does:
+ * what was answered "unavailable" is not counted afterwards, unless the server's reply was lost.
+ */
+const queuedMaxMs = 500
+const serverTimeoutMs = 450
+/** What waits for a connection waits in the queue. */
+const connectTimeoutMs = 450
+const usedWindowsMax = 20_000
+
+const takeStatement = `
+  select ask, repeated, fired, rules, used
+    from pixel_take($1::text[], $2::text[], $3::text[], $4::boolean[], $5::timestamptz[], $6::integer[], $7::integer[], $8::integer[],
+                    $9::text[], $10::text[], $11::text[], $12::date[])`
+
+/** A subquery, so that every plan asks by primary key, however large the table has become since it was made. */
+const usedStatement = `
+  select coalesce((select c.used from pixel_counters c
+                    where c.organization_id = $1 and c.domain = w.domain and c.period = w.period
+                      and c.period_start = w.period_start), 0) as used
+    from unnest($2::text[], $3::text[], $4::date[]) with ordinality as w (domain, period, period_start, n)
+   order by w.n`
+
+type Queued = HitAsk & { readonly hash: string | null }
+
+type TakenRow = {
+  ask: number
+  repeated: boolean
+  fired: boolean
+  rules: string | null
+  used: number[]
+}
+
+/** Connects on first use. The schema must have been migrated. */
+export const openPixelCounters = ({ url, logger }: { url: string; logger: Logger }): PixelCounters => {
+  // A connection of its own for each: hits must not wait for a list of many limits.
+  const batches = openPool(url, logger)
+  const reads = openPool(url, logger)
+  const hits = gatherHits(batches, createOutcomeLog(logger))
+  /** Hits with an id that are asked about now: a caller who asks again meanwhile gets the same answer. */
+  const asked = new Map<string, Promise<HitVerdict>>()
+  let closed = false
+
+  const enqueue = (ask: HitAsk, hash: string | null): Promise<HitVerdict> =>
+    closed
+      ? Promise.reject(new CountersUnavailable('the pixel counters are closed'))
+      : hits.ask({ ...ask, hash })
+
+  const counted = (ask: HitAsk): Promise<HitVerdict> => {
+    if (ask.hitId === null) return enqueue(ask, null)
+    const hash = hitHash(ask.host, ask.hitId)
+    const key = `${ask.organizationId}/${hash}`
+    const before = asked.get(key)
+    if (before !== undefined) return before
+    const counting = enqueue(ask, hash)
+    asked.set(key, counting)
+    const forget = (): void => void asked.delete(key)
+    counting.then(forget, forget)
+    return counting
+  }
+
+  return {
+    take: async (ask) => verdictFor(ask, await answeredInTime('pixel counters', counted(ask))),
+    used: (organizationId, windows) => usedIn(reads, organizationId, windows),
+    close: async () => {
+      closed = true
+      await hits.settled()
+      await Promise.all([batches.end(), reads.end()])
+    },
+  }
+}
+
+/** Is told how every batch ended: null or its error. Logs the first failure and the first success after it. */
+type OutcomeLog = (error: unknown) => void
+
+const createOutcomeLog = (logger: Logger): OutcomeLog => {
+  let failing = false
+  return (error) => {
+    if (error === null && failing) logger.info('pixel counters: the database answers again')
+    if (error !== null && !failing)
+      logger.warn({ err: error }, 'pixel counters: the database does not answer, no limited pixel fires')
+    failing = error !== null
+  }
+}
+
+/** Counts the hits that come together in one statement. */
+const gatherHits = (batches: pg.Pool, noted: OutcomeLog): Gathering<Queued, HitVerdict> =>
+  createGathering<Queued, HitVerdict>({
+    batchMax: batchAsksMax,
+    underWayMax: 1,
+    waitingMax,
+    waitMaxMs: queuedMaxMs,
+    // A caller who waited too long is told so in any case; a hit that is not counted afterwards keeps it true.
+    refusal: (why) =>
+      new CountersUnavailable(
+        why === 'full' ? `${waitingMax} pixel hits are waiting` : 'the pixel counters are late',
+      ),
+    run: async (take) => {
+      try {
+        const verdicts = await onConnection(batches, async (client) => {
+          // Only now, so that the wait for a connection counts.
+          const asks = take()
+          if (asks.length === 0) return []
+          const { rows } = await client.query<TakenRow>({ name: 'pixel-take', ...batchOf(asks) })
+          return verdictsOf(asks, rows)
+        })
+        noted(null)
+        return verdicts
+      } catch (error) {
+        noted(error)
+        throw new CountersUnavailable('the pixel counters failed', { cause: error })
+      }
+    },
+  })
+
+/** What was used in each window, in their order. */
+const usedIn = async (
+  reads: pg.Pool,
+  organizationId: string,
+  windows: readonly CounterWindow[],
+): Promise<number[]> => {
+  if (windows.length > usedWindowsMax) throw new RangeError(`${windows.length} windows at once`)
+  const values = [
+    organizationId,
+    windows.map(({ domain }) => domain),
+    windows.map(({ period }) => period),
+    windows.map(({ periodStart }) => periodStart),
+  ]
+  const query = reads.query<{ used: number }>(usedStatement, values)
+  const { rows } = await answeredInTime('pixel counters', query)
+  return rows.map((row) => row.used)
+}
+
+/** A connection on which something failed is not used again: what it still does is unknown. */
+const onConnection = async <Result>(
+  pool: pg.Pool,
+  work: (client: pg.PoolClient) => Promise<Result>,
+): Promise<Result> => {
+  const client = await pool.connect()
+  // The query fails with it; without a listener the process would.
+  const lost = (): void => undefined
+  client.on('error', lost)
+  try {
+    const result = await work(client)
+    client.off('error', lost)
+    client.release()
+    return result
+  } catch (error) {
+    client.release(true)
+    throw error
+  }
+}
+
+const openPool = (url: string, logger: Logger): pg.Pool => {
+  const pool = new pg.Pool({
+    connectionString: url,
+    max: 1,
+    connectionTimeoutMillis: connectTimeoutMs,
+    statement_timeout: serverTimeoutMs,
+    query_timeout: answerMaxMs,
+    application_name: 'pixel-counters',
+  })
+  pool.on('error', (error) => logger.warn({ err: error }, 'pixel counters: idle connection lost'))
+  return pool
+}
+
+/** The batch as columns, and its windows once each, in the one order every process locks them in. */
+const batchOf = (asks: readonly Queued[]): { text: string; values: unknown[] } => {
+  const windows = new Map<string, CounterWindow & { organizationId: string }>()
+  const keysOf = asks.map(({ organizationId, rules }) =>
+    rules.limits.map(({ domain, period, periodStart }) => {
+      const key = `${organizationId}/${domain}/${period}/${periodStart}`
+      if (!windows.has(key)) windows.set(key, { organizationId, domain, period, periodStart })
+      return key
+    }),
+  )
+  const order = [...windows.keys()].sort()
+  const places = new Map(order.map((key, i) => [key, i + 1]))
+  const sorted = order.flatMap((key) => windows.get(key) ?? [])
+  return {
+    text: takeStatement,
+    values: [
+      asks.map(({ organizationId }) => organizationId),
+      asks.map(({ hash }) => hash),
+      asks.map(({ hash, rules }) => (hash === null ? null : writeRules(rules))),
+      asks.map(({ rules }) => rules.blockedBy !== null),
+      asks.map(({ atMs }) => new Date(atMs + hitMemoryMs).toISOString()),
+      asks.map(({ rules }) => rules.limits.length),
+      keysOf.flat().map((key) => places.get(key)),
+      asks.flatMap(({ rules }) => rules.limits.map(({ number }) => number)),
+      sorted.map(({ organizationId }) => organizationId),
+      sorted.map(({ domain }) => domain),
+      sorted.map(({ period }) => period),
+      sorted.map(({ periodStart }) => periodStart),
+    ],
+  }
+}
+
+/** The verdict of each, in order. */
+const verdictsOf = (asks: readonly Queued[], rows: readonly TakenRow[]): readonly HitVerdict[] => {
+  const byAsk = new Map(rows.map((row) => [row.ask, row]))
+  return asks.map((own, at) => {
+    const row = byAsk.get(at + 1)
+    if (row === undefined) throw new Error(`no answer to pixel hit ${at + 1} of ${asks.length}`)
+    const { repeated, fired, rules, used } = row
+    return { rules: repeated && rules !== null ? readRules(rules) : own.rules, fires: fired, used }
+  })
+}
+
+/** Rows forgotten by one statement; more would hold its locks for long. */
+export const forgottenAtOnceMax = 10_000
+/** Counters of periods that began this long ago: no clock is that wrong, and no month that long. */
+const countersKeptDays = 62
+
+/** Forgets hit ids that are no longer remembered. Returns how many; call again while it returns the maximum. */
+export const forgetHits = async (pool: pg.Pool): Promise<number> => {
+  const { rowCount } = await pool.query(
+    `delete from pixel_hits where (organization_id, hit_hash) in (
+       select organization_id, hit_hash from pixel_hits
+        where expires_at < now() order by expires_at limit $1 for update skip locked)`,
+    [forgottenAtOnceMax],
+  )
+  return rowCount ?? 0
+}
+
+/** Forgets counters of periods long past. Returns how many; call again while it returns the maximum. */
+export const forgetPastPeriods = async (pool: pg.Pool): Promise<number> => {
+  const { rowCount } = await pool.query(
+    `delete from pixel_counters where (organization_id, domain, period, period_start) in (
+       select organization_id, domain, period, period_start from pixel_counters
+        where period_start < current_date - $1::integer order by period_start limit $2 for update skip locked)`,
+    [countersKeptDays, forgottenAtOnceMax],
+  )
+  return rowCount ?? 0
+}

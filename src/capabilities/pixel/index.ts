@@ -1,14 +1,8 @@
 import { type Capability, type Meters, usualJobSecondsMax } from '../../call/capability.ts'
 import { pixelCalls } from './contract.ts'
+import { forgetHits, forgetPastPeriods, forgottenAtOnceMax, openPixelCounters } from './counters.ts'
 import { pixelForms } from './forms.ts'
 import type { PixelObserver } from './gather.ts'
-import {
-  forgetHits,
-  forgetPastPeriods,
-  forgottenAtOnceMax,
-  openPostgresCounters,
-} from './postgres-counters.ts'
-import { openRedisCounters } from './redis-counters.ts'
 import { openPixelRules } from './rules.ts'
 
 /**
@@ -22,10 +16,7 @@ import { openPixelRules } from './rules.ts'
  * A hit is counted before its call is recorded. When that fails the caller gets an error and fires nothing, and the hit
  * stays counted: a cap may be missed by such hits, never exceeded. Asked again with its hit id it is the same hit.
  */
-export const pixel: Capability<{
-  /** Undefined: the counters are in the database. Holds a password: never logged. */
-  readonly REDIS_URL?: string | undefined
-}> = {
+export const pixel: Capability = {
   hosts: ['api'],
   calls: Object.values(pixelCalls),
   open: async (ports) => {
@@ -44,13 +35,9 @@ export const pixel: Capability<{
       },
     }
     if (!ports.answersCalls) return { forms: [], jobs }
-    const { eventLog, url, secrets, settings, meters, logger } = ports
+    const { eventLog, url, secrets, meters, logger } = ports
     const rules = await openPixelRules({ eventLog, logger })
-    // An installation that changes from one kind of counters to the other begins to count anew.
-    const counters =
-      settings.REDIS_URL === undefined
-        ? openPostgresCounters({ url, logger })
-        : await openRedisCounters({ url: settings.REDIS_URL, logger })
+    const counters = openPixelCounters({ url, logger })
     const close = async (): Promise<void> => {
       await counters.close()
       await rules.stop()
