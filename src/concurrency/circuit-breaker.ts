@@ -1,6 +1,6 @@
 /**
  * Keeps calls away from what fails, so that callers learn it at once and what fails can recover. It is told the time,
- * and why each call failed; a tally says after which failures it opens.
+ * and why each call failed.
  *
  * Written here and not taken from a library: the ones at hand read the system's clock, and know no cause.
  */
@@ -8,7 +8,8 @@ export type CircuitBreaker<Cause> = {
   /** Why no call may pass now, and for how long; null to let one pass. Once the time is over, one at a time may try. */
   refuses(nowMs: number): { cause: Cause; forMs: number } | null
   fail(cause: Cause, nowMs: number, options?: FailureOptions): void
-  succeed(nowMs: number): void
+  /** Closes it, also before its time is over. */
+  succeed(): void
   /** A call that passed came to no end that tells anything: another may try. */
   abandon(): void
   state(nowMs: number): BreakerState
@@ -23,14 +24,9 @@ type FailureOptions = {
   readonly background?: boolean
 }
 
-type Tally = {
-  /** Whether that failure is one too many. */
-  failed(nowMs: number, about: string | null): boolean
-  succeeded(nowMs: number): void
-  clear(): void
-}
-
 type BreakerBounds = {
+  /** It opens at so many failures without a success between them. Those about the same thing are one. */
+  readonly failuresMax: number
   readonly openMs: number
   /** Each trial of a caller that fails doubles the time, up to this. */
   readonly openMsMax: number
@@ -38,8 +34,18 @@ type BreakerBounds = {
   readonly trialMs: number
 }
 
-export const createCircuitBreaker = <Cause>(tally: Tally, bounds: BreakerBounds): CircuitBreaker<Cause> => {
+export const createCircuitBreaker = <Cause>(bounds: BreakerBounds): CircuitBreaker<Cause> => {
   let opened: { cause: Cause; untilMs: number; forMs: number; trialUntilMs: number } | null = null
+  let failures = 0
+  /** As many at most as it takes to open. */
+  const failedAbout = new Set<string>()
+  const isOneTooMany = (about: string | null): boolean => {
+    if (about !== null) {
+      if (failedAbout.has(about)) return false
+      failedAbout.add(about)
+    }
+    return ++failures >= bounds.failuresMax
+  }
   const isOpen = (nowMs: number): boolean => opened !== null && nowMs < opened.untilMs
   const state = (nowMs: number): BreakerState =>
     opened === null ? 'closed' : isOpen(nowMs) ? 'open' : 'half_open'
@@ -54,77 +60,19 @@ export const createCircuitBreaker = <Cause>(tally: Tally, bounds: BreakerBounds)
     fail: (cause, nowMs, { about = null, background = false } = {}) => {
       // Calls that were under way when it opened tell nothing new.
       if (isOpen(nowMs)) return
-      if (opened === null && !tally.failed(nowMs, about)) return
+      if (opened === null && !isOneTooMany(about)) return
       const nextMs = opened === null ? bounds.openMs : opened.forMs * (background ? 1 : 2)
       const forMs = Math.min(nextMs, bounds.openMsMax)
       opened = { cause, untilMs: nowMs + forMs, forMs, trialUntilMs: 0 }
     },
-    succeed: (nowMs) => {
-      if (opened === null) tally.succeeded(nowMs)
-      else tally.clear()
+    succeed: () => {
+      failures = 0
+      failedAbout.clear()
       opened = null
     },
     abandon: () => {
       if (opened !== null) opened.trialUntilMs = 0
     },
     state,
-  }
-}
-
-/** Opens at so many failures without a success between them. Those about the same thing are one. */
-export const failuresInARow = (failuresMax: number): Tally => {
-  let failures = 0
-  /** As many at most as it takes to open. */
-  const failedAbout = new Set<string>()
-  const clear = (): void => {
-    failures = 0
-    failedAbout.clear()
-  }
-  return {
-    failed: (_nowMs, about) => {
-      if (about !== null) {
-        if (failedAbout.has(about)) return false
-        failedAbout.add(about)
-      }
-      return ++failures >= failuresMax
-    },
-    succeeded: clear,
-    clear,
-  }
-}
-
-const bucketsPerWindow = 30
-
-/** Opens where such a share of a window's calls failed. Fewer calls than `callsMin` say nothing. */
-export const failureShare = ({
-  windowMs,
-  callsMin,
-  shareMax,
-}: {
-  readonly windowMs: number
-  readonly callsMin: number
-  readonly shareMax: number
-}): Tally => {
-  let buckets: { number: number; calls: number; failures: number }[] = []
-  const count = (nowMs: number, failures: 0 | 1): void => {
-    const number = Math.floor(nowMs / (windowMs / bucketsPerWindow))
-    buckets = buckets.filter((bucket) => bucket.number > number - bucketsPerWindow)
-    const last = buckets.at(-1)
-    if (last?.number !== number) buckets.push({ number, calls: 1, failures })
-    else {
-      last.calls += 1
-      last.failures += failures
-    }
-  }
-  const sum = (of: 'calls' | 'failures'): number => buckets.reduce((all, bucket) => all + bucket[of], 0)
-  return {
-    failed: (nowMs) => {
-      count(nowMs, 1)
-      return sum('calls') >= callsMin && sum('failures') / sum('calls') >= shareMax
-    },
-    succeeded: (nowMs) => count(nowMs, 0),
-    clear: () => {
-      buckets = []
-    },
   }
 }

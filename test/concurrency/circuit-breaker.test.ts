@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
-import { createCircuitBreaker, failureShare, failuresInARow } from '../../src/concurrency/circuit-breaker.ts'
+import { createCircuitBreaker } from '../../src/concurrency/circuit-breaker.ts'
 
 describe('a circuit breaker', () => {
   test('one trial at a time passes; one that never ended gives way to another', () => {
-    const breaker = createCircuitBreaker<string>(failuresInARow(2), {
+    const breaker = createCircuitBreaker<string>({
+      failuresMax: 2,
       openMs: 100,
       openMsMax: 300,
       trialMs: 50,
@@ -21,12 +22,13 @@ describe('a circuit breaker', () => {
     expect(breaker.refuses(351)).toBeNull()
     breaker.fail('d', 352)
     expect(breaker.refuses(352)).toEqual({ cause: 'd', forMs: 300 })
-    breaker.succeed(352)
+    breaker.succeed()
     expect(breaker.refuses(353)).toBeNull()
   })
 
   test('failures about one thing are one failure until the next success, and a trial’s counts all the same', () => {
-    const breaker = createCircuitBreaker<string>(failuresInARow(2), {
+    const breaker = createCircuitBreaker<string>({
+      failuresMax: 2,
       openMs: 100,
       openMsMax: 300,
       trialMs: 50,
@@ -34,7 +36,7 @@ describe('a circuit breaker', () => {
     breaker.fail('a', 0, { about: 'one' })
     breaker.fail('b', 0, { about: 'one' })
     expect(breaker.refuses(0)).toBeNull()
-    breaker.succeed(0)
+    breaker.succeed()
     breaker.fail('c', 0, { about: 'one' })
     breaker.fail('d', 0, { about: 'two' })
     expect(breaker.refuses(0)).toEqual({ cause: 'd', forMs: 100 })
@@ -44,7 +46,8 @@ describe('a circuit breaker', () => {
   })
 
   test('a trial that no caller waited for does not make the time longer', () => {
-    const breaker = createCircuitBreaker<string>(failuresInARow(1), {
+    const breaker = createCircuitBreaker<string>({
+      failuresMax: 1,
       openMs: 100,
       openMsMax: 300,
       trialMs: 50,
@@ -61,7 +64,8 @@ describe('a circuit breaker', () => {
   })
 
   test('a trial that tells nothing gives way to another', () => {
-    const breaker = createCircuitBreaker<string>(failuresInARow(1), {
+    const breaker = createCircuitBreaker<string>({
+      failuresMax: 1,
       openMs: 100,
       openMsMax: 100,
       trialMs: Number.POSITIVE_INFINITY,
@@ -71,18 +75,7 @@ describe('a circuit breaker', () => {
     breaker.abandon()
     expect(breaker.refuses(100)).toBeNull()
     expect(breaker.state(100)).toBe('half_open')
-    breaker.succeed(100)
+    breaker.succeed()
     expect(breaker.state(100)).toBe('closed')
   })
-})
-
-test('a share of failures counts over its window, and from enough calls on', () => {
-  const tally = failureShare({ windowMs: 3_000, callsMin: 4, shareMax: 0.5 })
-  const outcomes = [tally.failed(0, null), tally.failed(0, null), tally.failed(0, null)]
-  tally.succeeded(1_000)
-  expect([...outcomes, tally.failed(2_000, null)]).toEqual([false, false, false, true])
-  // Only the success and the failure after it are left of the window.
-  expect(tally.failed(3_500, null)).toBe(false)
-  tally.clear()
-  expect(tally.failed(3_500, null)).toBe(false)
 })

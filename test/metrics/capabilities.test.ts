@@ -197,7 +197,7 @@ describe('profiles', () => {
     for (let calls = 0; calls < 25; calls++) await askThem(providers)
     const after = await metrics.text()
     expect(samples(after, 'profile_provider_breaker_open')).toEqual({ '{provider="dataset"}': 1 })
-    expect(changed(before, after, counts)).toEqual({ '{provider="dataset",answer="transient"}': 20 })
+    expect(changed(before, after, counts)).toEqual({ '{provider="dataset",answer="transient"}': 10 })
   })
 
   test('a source that was overtaken counts as neither answering nor failing', async () => {

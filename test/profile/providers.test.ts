@@ -6,14 +6,20 @@ import { describe, expect, test } from 'vitest'
 import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
 import { profileDataOf } from '../../src/capabilities/profile/mapping/mapping.ts'
 import type { ProfileSettings } from '../../src/capabilities/profile/settings.ts'
-import { callsMin, createBreaker, openMs, windowMs } from '../../src/capabilities/profile/sources/breaker.ts'
 import { openProviders } from '../../src/capabilities/profile/sources/configured.ts'
 import type {
   ProfileProvider,
   ProfileRef,
   ProviderAnswer,
 } from '../../src/capabilities/profile/sources/provider.ts'
-import { type Clock, combineProviders, totalMaxMs } from '../../src/capabilities/profile/sources/providers.ts'
+import {
+  type Clock,
+  combineProviders,
+  createBreaker,
+  failuresMax,
+  openMs,
+  totalMaxMs,
+} from '../../src/capabilities/profile/sources/providers.ts'
 
 /** Time goes on only when told to. */
 const manualClock = () => {
@@ -121,36 +127,22 @@ describe('a breaker', () => {
   }
 
   test.each([
-    [0, callsMin - 1, 'closed'],
-    [0, callsMin, 'open'],
-    [callsMin / 2, callsMin / 2, 'open'],
-    [callsMin / 2 + 1, callsMin / 2, 'closed'],
-    [100, 99, 'closed'],
-    [100, 100, 'open'],
+    [0, failuresMax - 1, 'closed'],
+    [0, failuresMax, 'open'],
+    [100, failuresMax, 'open'],
   ])('after %i answers and %i failures is %s', (answered, failed, state) => {
     expect(worn(answered, failed).breaker.state()).toBe(state)
   })
 
-  test('forgets what is older than its window', () => {
-    const { breaker, nowMs } = worn(0, callsMin - 1)
-    nowMs.value = windowMs
-    breaker.admit()?.('failed')
-    expect(breaker.state()).toBe('closed')
-    nowMs.value = windowMs + 1_000
-    for (let count = 1; count < callsMin; count++) breaker.admit()?.('failed')
-    expect(breaker.state()).toBe('open')
-  })
-
-  test('forgets it also where no call came since', () => {
-    const { breaker, nowMs } = worn(0, 0, { value: 5_000 })
-    for (let count = 1; count < callsMin; count++) breaker.admit()?.('failed')
-    nowMs.value = 5_000 + windowMs + 5_000
-    breaker.admit()?.('failed')
+  test('stays closed where an answer comes between the failures', () => {
+    const { breaker } = worn(0, failuresMax - 1)
+    breaker.admit()?.('answered')
+    for (let count = 1; count < failuresMax; count++) breaker.admit()?.('failed')
     expect(breaker.state()).toBe('closed')
   })
 
   test('lets nobody through while open, then one call alone, on which it depends', () => {
-    const { breaker, nowMs } = worn(0, callsMin)
+    const { breaker, nowMs } = worn(0, failuresMax)
     expect(breaker.admit()).toBeNull()
     nowMs.value = openMs
     expect(breaker.state()).toBe('half_open')
@@ -162,12 +154,12 @@ describe('a breaker', () => {
     nowMs.value = 2 * openMs
     breaker.admit()?.('answered')
     expect(breaker.state()).toBe('closed')
-    for (let count = 1; count < callsMin; count++) breaker.admit()?.('failed')
+    for (let count = 1; count < failuresMax; count++) breaker.admit()?.('failed')
     expect(breaker.state()).toBe('closed')
   })
 
   test('learns nothing from a caller who went away, who blocks no other either', () => {
-    const { breaker, nowMs } = worn(0, callsMin)
+    const { breaker, nowMs } = worn(0, failuresMax)
     nowMs.value = openMs
     breaker.admit()?.('unknown')
     expect(breaker.state()).toBe('half_open')
@@ -177,8 +169,8 @@ describe('a breaker', () => {
   test('does not count what was asked before it opened', () => {
     const nowMs = { value: 0 }
     const breaker = createBreaker({ now: () => nowMs.value })
-    const early = Array.from({ length: callsMin }, () => breaker.admit())
-    for (let count = 0; count < callsMin; count++) breaker.admit()?.('failed')
+    const early = Array.from({ length: failuresMax }, () => breaker.admit())
+    for (let count = 0; count < failuresMax; count++) breaker.admit()?.('failed')
     nowMs.value = openMs - 1
     for (const report of early) report?.('failed')
     expect(breaker.state()).toBe('open')
@@ -224,7 +216,7 @@ describe('one source', () => {
   test('is let go when the caller leaves, which is not its failure', async () => {
     const { ask, first, providers } = setUp()
     first.script = { answer: 'never', tookMs: 0 }
-    for (let count = 0; count < callsMin * 2; count++) {
+    for (let count = 0; count < failuresMax * 2; count++) {
       const caller = new AbortController()
       const answer = ask(totalMaxMs, caller.signal)
       caller.abort()
@@ -243,8 +235,8 @@ describe('one source', () => {
   test('that keeps failing is left alone, tried by one call, and asked again', async () => {
     const { ask, first, pass, providers } = setUp()
     first.script = { answer: down, tookMs: 0 }
-    for (let count = 0; count < callsMin + 10; count++) await ask()
-    expect(first.calls).toBe(callsMin)
+    for (let count = 0; count < failuresMax + 10; count++) await ask()
+    expect(first.calls).toBe(failuresMax)
     expect(providers.status()).toMatchObject([{ provider: 'http', breaker: 'open' }])
     await pass(openMs)
     first.script = { answer: found, tookMs: 100 }
@@ -257,8 +249,8 @@ describe('one source', () => {
   test.each(['not_found', 'gone', 'inaccessible'] as const)('that says %s is well', async (kind) => {
     const { ask, first, providers } = setUp()
     first.script = { answer: { kind }, tookMs: 0 }
-    for (let count = 0; count < callsMin * 2; count++) await ask()
-    expect(first.calls).toBe(callsMin * 2)
+    for (let count = 0; count < failuresMax * 2; count++) await ask()
+    expect(first.calls).toBe(failuresMax * 2)
     expect(providers.status()).toMatchObject([{ breaker: 'closed', pausedMs: 0 }])
   })
 

@@ -1,9 +1,5 @@
 /** What is asked at one address of a mail server, within which bounds, and what comes of it. */
-import {
-  type CircuitBreaker,
-  createCircuitBreaker,
-  failuresInARow,
-} from '../../../concurrency/circuit-breaker.ts'
+import { type CircuitBreaker, createCircuitBreaker } from '../../../concurrency/circuit-breaker.ts'
 import type { SmtpStage } from './reply-rules.ts'
 import { refusesClient } from './smtp-classify.ts'
 import { SmtpFailure } from './smtp-connection.ts'
@@ -57,7 +53,8 @@ export type LaneAnswer =
 export type Cause = Extract<LaneAnswer, { kind: 'reply' | 'failure' }>
 
 export const laneBreaker = (bounds: LaneBounds): CircuitBreaker<Cause> =>
-  createCircuitBreaker(failuresInARow(bounds.breakerStrikes), {
+  createCircuitBreaker({
+    failuresMax: bounds.breakerStrikes,
     openMs: bounds.breakerOpenMs,
     openMsMax: bounds.breakerOpenMsMax,
     trialMs: bounds.totalTimeoutMs,
@@ -84,7 +81,7 @@ export const countAnswer = (
   if (answer.kind !== 'reply' || (answer.stage !== 'mail' && answer.stage !== 'rcpt')) return
   const { stage, reply } = answer
   if (!refusesClient(stage, reply)) {
-    breaker.succeed(nowMs)
+    breaker.succeed()
     return
   }
   // A gateway may refuse such recipients by a policy. The mailboxes that it takes mail for are not to suffer for it.

@@ -1,5 +1,5 @@
+import { createCircuitBreaker } from '../../../concurrency/circuit-breaker.ts'
 import { type After, within } from '../../../concurrency/deadline.ts'
-import { type Breaker, createBreaker } from './breaker.ts'
 import type { Logger } from './http-provider-attempts.ts'
 import type { ProfileProvider, ProfileRef, ProviderAnswer } from './provider.ts'
 
@@ -249,5 +249,42 @@ const answerBy = async ({
     }))
   } finally {
     stop.abort()
+  }
+}
+
+/** Keeps calls away from a source that fails. */
+type Breaker = {
+  /** Null: do not ask. Otherwise say, exactly once, how it went; `unknown` where the caller went away before. */
+  readonly admit: () => ((outcome: 'answered' | 'failed' | 'unknown') => void) | null
+  readonly state: () => 'closed' | 'open' | 'half_open'
+}
+
+/** Failures without an answer between them after which a source is left alone. */
+export const failuresMax = 10
+/** Then one call tries. */
+export const openMs = 10_000
+
+/** `now` counts milliseconds and never goes back. */
+export const createBreaker = ({ now }: { now: () => number }): Breaker => {
+  // A trial says how it went, so it needs no end of its own.
+  const breaker = createCircuitBreaker<null>({
+    failuresMax,
+    openMs,
+    openMsMax: openMs,
+    trialMs: Number.POSITIVE_INFINITY,
+  })
+  return {
+    admit: () => {
+      const wasClosed = breaker.state(now()) === 'closed'
+      if (breaker.refuses(now()) !== null) return null
+      return (outcome) => {
+        // What was asked before it opened says nothing new about a source that is left alone since.
+        if (wasClosed && breaker.state(now()) !== 'closed') return
+        if (outcome === 'answered') breaker.succeed()
+        else if (outcome === 'failed') breaker.fail(null, now())
+        else breaker.abandon()
+      }
+    },
+    state: () => breaker.state(now()),
   }
 }
