@@ -67,7 +67,10 @@ const foldBatch = async (
     decoded: within(decoded, { after: build.position, to: build.target }),
   }))
   if (parts.some((part) => part.build.folder.needsRows(part.decoded))) await writer.settle()
-  for (const { totals, target } of due) if (totals !== undefined) countTotals(totals, decoded, target)
+  countTotals(
+    due.flatMap(({ totals, target }) => (totals === undefined ? [] : [{ totals, to: target }])),
+    decoded,
+  )
   for (const part of parts) await part.build.folder.prepare(client, part.decoded)
   await writer.write(parts.map((part) => ({ ...part, ...part.build.folder.fold(part.decoded) })))
 }

@@ -22,9 +22,9 @@ export class TotalsDiffer extends Error {
 /** A projection names at most this many differences. */
 const differencesMax = 1_000
 
-type Sums = { lines: bigint; granted: bigint; charged: bigint; expired: bigint; adjusted: bigint }
+type Sums = { lines: number; granted: bigint; charged: bigint; expired: bigint; adjusted: bigint }
 
-const figureOf: Readonly<Record<Figure, (sums: Sums) => bigint>> = {
+const figureOf: Readonly<Record<Figure, (sums: Sums) => number | bigint>> = {
   lines: ({ lines }) => lines,
   balance: ({ granted, charged, expired, adjusted }) => granted - charged - expired + adjusted,
   granted: ({ granted }) => granted,
@@ -45,22 +45,50 @@ export const noTotals = (): LogTotals => ({ position: logStart, ledgers: new Map
 const ledgerPrefix = 'ledger-'
 const organizationOf = (stream: string): string => stream.slice(ledgerPrefix.length)
 
-/** Counts the events of a batch, up to a position, that are not counted yet. */
-export function countTotals(totals: LogTotals, decoded: Decoded, to: Position): void {
-  for (const event of within(decoded, { after: totals.position, to }).events)
-    if (event.stream.startsWith(ledgerPrefix)) {
-      let sums = totals.ledgers.get(event.stream)
-      if (sums === 'unreadable') continue
-      if (sums === undefined) {
-        sums = { lines: 0n, granted: 0n, charged: 0n, expired: 0n, adjusted: 0n }
-        totals.ledgers.set(event.stream, sums)
-      }
-      try {
-        addTo(sums, event)
-      } catch {
-        totals.ledgers.set(event.stream, 'unreadable')
-      }
+/** Counts the events of a batch, up to a position each, that are not counted yet. */
+export function countTotals(
+  all: readonly { readonly totals: LogTotals; readonly to: Position }[],
+  decoded: Decoded,
+): void {
+  if (all.length === 0) return
+  // Most often every one of them counts all of the batch.
+  const whole = sumsOf(decoded)
+  for (const { totals, to } of all) {
+    const part = within(decoded, { after: totals.position, to })
+    const counted = part === decoded ? whole : sumsOf(part)
+    for (const [stream, sums] of counted) {
+      const before = totals.ledgers.get(stream)
+      if (before === 'unreadable') continue
+      totals.ledgers.set(stream, before === undefined || sums === 'unreadable' ? sums : plus(before, sums))
     }
+  }
+}
+
+const plus = (a: Sums, b: Sums): Sums => ({
+  lines: a.lines + b.lines,
+  granted: a.granted + b.granted,
+  charged: a.charged + b.charged,
+  expired: a.expired + b.expired,
+  adjusted: a.adjusted + b.adjusted,
+})
+
+function sumsOf({ events }: Decoded): LogTotals['ledgers'] {
+  const ledgers: LogTotals['ledgers'] = new Map()
+  for (const event of events) {
+    if (!event.stream.startsWith(ledgerPrefix)) continue
+    let sums = ledgers.get(event.stream)
+    if (sums === 'unreadable') continue
+    if (sums === undefined) {
+      sums = { lines: 0, granted: 0n, charged: 0n, expired: 0n, adjusted: 0n }
+      ledgers.set(event.stream, sums)
+    }
+    try {
+      addTo(sums, event)
+    } catch {
+      ledgers.set(event.stream, 'unreadable')
+    }
+  }
+  return ledgers
 }
 
 function addTo(sums: Sums, event: ProjectedEvent): void {
