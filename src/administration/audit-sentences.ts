@@ -92,9 +92,6 @@ const installation = {
     `made the backup ${backup_id} up to position ${position}${after === null ? '' : `, after ${after}`} (${bytes} bytes)`,
   BackupRestored: ({ backup_id, made_at, position }) =>
     `restored the backup ${backup_id} of ${made_at}, up to position ${position}`,
-  InstallationMoved: ({ from, to }) => `moved the installation from ${from} to ${to}`,
-  InstallationReopened: ({ elsewhere }) =>
-    `let the installation go on here, although it was moved to ${elsewhere}`,
   AppendsResumed: ({ failing_since }) =>
     `the event log takes events again, after it failed since ${failing_since}`,
   JobRequested: ({ job }) => `had the job ${job} run`,

@@ -32,7 +32,7 @@ export const copyBetween = async (
   const closing = createClosing()
   try {
     const named = from ?? (await ownPostgres(config, logger, closing))
-    if (named.url.startsWith('postgres')) await refuseRunning(named)
+    if (named.url.startsWith('postgres')) await refuseRunning(named, 'copy then')
     const source = await openNamed(named, logger)
     closing.add(() => source.close())
     const target = await openNamed(to, logger)
@@ -57,8 +57,11 @@ const ownPostgres = async (config: Config, logger: Logger, closing: Closing): Pr
   return { variable: 'DATA_DIR', url: serviceUrl }
 }
 
-/** Nothing may be written to the source of a copy. Throws `CommandRefused` while processes of the service are connected to it. */
-const refuseRunning = async ({ variable, url }: NamedEventLog): Promise<void> => {
+/** Throws `CommandRefused` while processes of the service are connected to this database: nothing may be written to what is copied. */
+export const refuseRunning = async (
+  { variable, url }: Pick<NamedEventLog, 'variable' | 'url'>,
+  next: string,
+): Promise<void> => {
   const client = new pg.Client({
     connectionString: url,
     application_name: 'event-log-copy',
@@ -81,7 +84,7 @@ const refuseRunning = async ({ variable, url }: NamedEventLog): Promise<void> =>
       if (open === 0) return
       if (performance.now() > until)
         throw new CommandRefused(
-          `the service runs on this event log: ${open} connections of its processes to the database are open. Stop every process, and copy then`,
+          `the service runs on this event log: ${open} connections of its processes to the database are open. Stop every process, and ${next}`,
         )
     }
   } finally {

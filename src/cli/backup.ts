@@ -1,9 +1,17 @@
 import { projections } from '../../projections/index.ts'
 import { ArchiveFault } from '../administration/backup/archive.ts'
-import { type CheckedBackup, checkChain } from '../administration/backup/check.ts'
-import { createBackup } from '../administration/backup/create.ts'
+import { type CheckedBackup, checkBackup } from '../administration/backup/check.ts'
+import { type BackupProgress, createBackup } from '../administration/backup/create.ts'
+import { createFinalBackup } from '../administration/backup/final.ts'
 import { recordRestored } from '../administration/backup/recorded.ts'
-import { checkRestorable, checkTarget, restoreBackup } from '../administration/backup/restore.ts'
+import {
+  checkRestorable,
+  checkTarget,
+  endRestore,
+  type LoadedBackup,
+  type RestoreProgress,
+  restoreBackup,
+} from '../administration/backup/restore.ts'
 import { verifyEventLog } from '../administration/checkpoints.ts'
 import { InputFault } from '../administration/input.ts'
 import { rebuild } from '../administration/rebuilds.ts'
@@ -25,46 +33,56 @@ const create: Command = {
   parameters: [
     { name: 'file', help: 'a new file, such as 2026-03-01.tar; mode 0600', required: true, kind: 'file' },
     {
-      name: 'after',
-      help: 'an earlier backup in the same directory: of the event log only what came since is copied',
-      kind: 'file',
+      name: 'final',
+      help: 'the installation moves: the service is stopped, and starts here no more',
+      kind: 'flag',
     },
   ],
   changes: {
     of: 'records',
     asks: 'never',
-    left: 'No half of a backup is taken for one: the same command makes it anew.',
+    left: 'No half of a backup is taken for one: the same command makes it anew. With --final nothing starts here until then.',
     plan: async (_, given) => {
-      const after = given.text('after')
+      const final = given.flag('final')
       return {
+        ...(final ? { asks: 'always' as const } : {}),
         says: [
-          `Copy everything that is not derived into ${given.required('file')}${after === undefined ? '' : `, of the event log what came since ${after}`}, and record that.`,
+          `Copy everything that is not derived into ${given.required('file')}, and record that.`,
+          ...(final ? ['The installation starts here no more: it goes on where the file is restored.'] : []),
         ],
       }
     },
   },
   run: async (context, given) => {
     const path = given.required('file')
-    const foundation = await context.foundation()
-    const { manifest, bytes, sha256, rows, elapsedMs } = await createBackup(foundation, {
-      ...{ path, after: given.text('after'), ...foundation.operator },
-      onProgress: ({ table, readBytes, ofBytes }) =>
-        context.progress(`${table}: ${megabytes(readBytes)} of about ${megabytes(ofBytes)} read`),
-    })
-    const { backup_id, head, after, holds_log } = manifest
+    const { config, logger, progress } = context
+    const final = given.flag('final')
+    const foundation = await context.foundation({ anyMark: final })
+    const asked = {
+      ...{ path, ...foundation.operator },
+      onProgress: ({ table, readBytes, ofBytes }: BackupProgress) =>
+        progress(`${table}: ${megabytes(readBytes)} of about ${megabytes(ofBytes)} read`),
+    }
+    // Who asks is known. Our own connections would look like those of a service that runs.
+    if (final) await foundation.close()
+    const { manifest, bytes, sha256, rows, elapsedMs } = final
+      ? await createFinalBackup(config, asked, { logger, waitMs: databaseWaitMs })
+      : await createBackup(foundation, asked)
+    const { backup_id, head, holds_log } = manifest
     return {
       json: {
         ...{ backup_id, file: path, bytes, sha256, position: head.position },
-        ...{ after: after?.backup_id ?? null, holds_event_log: holds_log, rows },
+        ...{ final, holds_event_log: holds_log, rows },
         seconds: Math.round(elapsedMs) / 1000,
         not_included: ['SECRET_KEY', 'KEY_DIR'],
       },
       lines: [
         `${path}  ${megabytes(bytes)}  sha256 ${sha256}`,
         holds_log
-          ? `The event log up to position ${head.position}${after === null ? '' : `, from ${after.head.position} on: a restore needs ${after.file} beside it`}, and every table that is not derived from it.`
+          ? `The event log up to position ${head.position}, and every table that is not derived from it.`
           : `Every table that is not derived from the event log. The event log is ${manifest.event_log} and is not in it: copy that now, by its own way.`,
         secretsNote(context),
+        ...(final ? ['This installation starts no more. Restore the file where it goes on.'] : []),
       ],
     }
   },
@@ -72,8 +90,8 @@ const create: Command = {
 
 const verify: Command = {
   name: 'backup verify',
-  summary: 'read a backup, and those it continues, and prove them whole and ours; nothing is written',
-  parameters: [{ name: 'file', help: 'the newest of them', required: true, kind: 'file' }],
+  summary: 'read a backup, and prove it whole and ours; nothing is written',
+  parameters: [{ name: 'file', help: 'of "backup create"', required: true, kind: 'file' }],
   changes: 'nothing',
   run: async (context, given) => {
     const secretKeys = await knownSecretKeysOf(context.config)
@@ -83,16 +101,16 @@ const verify: Command = {
         'SECRET_KEY is not set and DATA_DIR holds none: without it a backup cannot be checked',
       )
     return faulted(async () => {
-      const chain = await checkChain(given.required('file'), {
+      const backup = await checkBackup(given.required('file'), {
         secretKey: ringOf(secretKeys),
         onProgress: (readBytes) => context.progress(`${megabytes(readBytes)} read`),
       })
       return {
-        json: chain.map(backupJson),
-        lines: chain.map(
-          ({ path, manifest, bytes, sha256 }) =>
-            `ok  ${path}  ${megabytes(bytes)}  made ${manifest.made_at}  position ${manifest.head.position}  sha256 ${sha256}`,
-        ),
+        // A list: it always was one.
+        json: [backupJson(backup)],
+        lines: [
+          `ok  ${backup.path}  ${megabytes(backup.bytes)}  made ${backup.manifest.made_at}  position ${backup.manifest.head.position}  sha256 ${backup.sha256}`,
+        ],
       }
     })
   },
@@ -101,7 +119,6 @@ const verify: Command = {
 const backupJson = ({ path, manifest, bytes, sha256, rows }: CheckedBackup) => ({
   ...{ ok: true, file: path, bytes, sha256, backup_id: manifest.backup_id, made_at: manifest.made_at },
   ...{ release: manifest.release, position: manifest.head.position, holds_event_log: manifest.holds_log },
-  after: manifest.after?.backup_id ?? null,
   rows,
 })
 
@@ -118,11 +135,11 @@ const faulted = async (work: () => Promise<Answer>): Promise<Answer> => {
 const restore: Command = {
   name: 'backup restore',
   summary:
-    'put a backup, and those it continues, into an empty installation, verify its event log and fold every projection',
+    'put a backup into an empty installation, into the stores of the environment, verify its event log and fold every projection',
   parameters: [
     {
       name: 'file',
-      help: 'the newest of them; earlier ones are looked for beside it',
+      help: 'of "backup create"',
       required: true,
       kind: 'file',
     },
@@ -135,16 +152,16 @@ const restore: Command = {
   changes: {
     of: 'records',
     asks: 'on a terminal',
-    left: 'The installation may be restored in part: empty its database, and give the command again.',
+    left: 'The installation may be restored in part, and does not start: the same command goes on where it ended.',
     plan: async ({ config, logger, progress }, given) => {
-      const { chain, last } = await checkRestorable(config, {
+      const { backup } = await checkRestorable(config, {
         ...{ path: given.required('file'), keysLost: given.flag('keys-lost') },
-        onProgress: ({ phase, readBytes }) => progress(`${phase} ${megabytes(readBytes)}`),
+        onProgress: (step) => progress(restoreStep(step)),
       })
-      await checkTarget(config, { chain, logger, waitMs: databaseWaitMs })
+      await checkTarget(config, { backup, logger, waitMs: databaseWaitMs })
       return {
         says: [
-          `Put ${chain.map(({ path }) => path).join(', ')} into this installation, which is empty: as of ${last.manifest.made_at}, position ${last.manifest.head.position}.`,
+          `Put ${backup.path} into this installation, which is empty: as of ${backup.manifest.made_at}, position ${backup.manifest.head.position}.`,
           ...(given.flag('keys-lost') ? ['Profiles whose keys are lost stay sealed for good.'] : []),
         ],
       }
@@ -154,39 +171,38 @@ const restore: Command = {
     faulted(async () => {
       const { config, logger, progress } = context
       const startedAt = performance.now()
-      const { chain, rows } = await restoreBackup(config, {
+      const loaded = await restoreBackup(config, {
         ...{
           path: given.required('file'),
           keysLost: given.flag('keys-lost'),
           logger,
           waitMs: databaseWaitMs,
         },
-        onProgress: ({ phase, readBytes }) => progress(`${phase} ${megabytes(readBytes)}`),
+        onProgress: (step) => progress(restoreStep(step)),
       })
-      const foundation = await context.foundation({ anyEventLog: true, anyHistory: true })
-      return await proved(context, foundation, { chain, rows, startedAt })
+      const foundation = await context.foundation({ anyEventLog: true, anyHistory: true, anyMark: true })
+      return await proved(context, foundation, { ...loaded, startedAt })
     }),
 }
 
 const databaseWaitMs = 60_000
 
-type Restored = {
-  readonly chain: readonly CheckedBackup[]
-  readonly rows: Readonly<Record<string, number>>
-  readonly startedAt: number
-}
+const restoreStep = (step: RestoreProgress): string =>
+  step.phase === 'copied' ? `${step.events} events copied` : `${step.phase} ${megabytes(step.readBytes)}`
 
 /** The event log is proved before anything is derived from it. */
 const proved = async (
   context: CommandContext,
   foundation: OperatedFoundation,
-  { chain, rows, startedAt }: Restored,
+  { backup, rows, since, startedAt }: LoadedBackup & { readonly startedAt: number },
 ): Promise<Answer> => {
   const { events, streams, faults } = await verifyEventLog(foundation, {
     against: undefined,
     onProgress: ({ position, head }) => context.progress(`verified up to ${position} of ${head}`),
   })
-  if (faults.length > 0)
+  if (faults.length > 0) {
+    // It is as it was backed up: nothing that the same command could do is missing.
+    await endRestore(foundation.pool)
     return {
       json: { ok: false, faults },
       failed: true,
@@ -195,23 +211,25 @@ const proved = async (
         'See "event-log verify". Nothing was derived from it yet: "projection rebuild --all" does that.',
       ],
     }
-  await recordRestored(foundation, chain, foundation.operator.actor)
+  }
+  await recordRestored(foundation, backup, { ...foundation.operator, since })
   const rebuilt = await rebuild(foundation, {
     ...{ projections, reason: 'restored from a backup', ...foundation.operator, logger: context.logger },
     mayForget: async () => true,
     onProgress: reporter(projections, context),
   })
-  const last = chain.at(-1)
+  await endRestore(foundation.pool)
+  const { path, sha256, manifest } = backup
   const seconds = Math.round(performance.now() - startedAt) / 1000
   return {
     json: {
       ...{
         ok: true,
-        files: chain.map(({ path, sha256 }) => ({ file: path, sha256 })),
-        made_at: last?.manifest.made_at,
+        files: [{ file: path, sha256 }],
+        made_at: manifest.made_at,
       },
       ...{
-        position: last?.manifest.head.position,
+        position: manifest.head.position,
         events,
         streams,
         rows,
@@ -220,7 +238,7 @@ const proved = async (
       },
     },
     lines: [
-      `restored as of ${last?.manifest.made_at}, position ${last?.manifest.head.position}: ${events} events in ${streams} streams are proved, ${rebuilt.events} folded, in ${seconds} s`,
+      `restored as of ${manifest.made_at}, position ${manifest.head.position}: ${events} events in ${streams} streams are proved, ${rebuilt.events} folded, in ${seconds} s`,
       'What happened after that is not here: calls, grants and revoked keys since then have to be repeated. Erasures since then are in KEY_DIR, and are applied when the service starts.',
       'People sign in to the dashboard again. Start the service, then look with "doctor".',
     ],

@@ -17,7 +17,7 @@ export type CommandContext = {
   readonly foundation: (options?: {
     anyEventLog?: boolean
     anyHistory?: boolean
-    anyMove?: boolean
+    anyMark?: boolean
   }) => Promise<OperatedFoundation>
   readonly json: boolean
   /** Shows how far long work is; on a terminal the line is overwritten. */

@@ -8,7 +8,6 @@ import { creditsCommands } from './credits.ts'
 import { doctorCommand } from './doctor.ts'
 import { epochKeyCommands } from './epoch-key.ts'
 import { eventLogCommands } from './event-log.ts'
-import { installationCommands } from './installation.ts'
 import { jobsCommands } from './jobs.ts'
 import { keyCommands } from './key.ts'
 import { ledgerCommands } from './ledger.ts'
@@ -47,6 +46,5 @@ export const commands: readonly Command[] = [
   ...secretsCommands,
   doctorCommand,
   migrateCommand,
-  ...installationCommands,
   completionCommand(() => commands),
 ]

@@ -64,8 +64,6 @@ export const commandActions: Readonly<Record<string, Action>> = {
   'backup create': 'log.change',
   'backup verify': 'log.change',
   'backup restore': 'installation.change',
-  'installation move': 'installation.change',
-  'installation reopen': 'installation.change',
   seed: 'installation.change',
   'user create': 'users.change',
   'user list': 'users.read',

@@ -51,8 +51,6 @@ const audited = {
   ParkedEventReleased: true,
   BackupCreated: true,
   BackupRestored: true,
-  InstallationMoved: true,
-  InstallationReopened: true,
   AppendsResumed: true,
   LedgerFaultAcknowledged: true,
   LedgersReconciled: true,

@@ -21,7 +21,6 @@ import {
   referenceReservedV2,
 } from './credits.ts'
 import { dataImportedV1 } from './data.ts'
-import { installationMovedV1, installationReopenedV1 } from './installations.ts'
 import { deadLettersRetriedV1, jobRequestedV1 } from './jobs.ts'
 import {
   apiKeyIssuedV1,
@@ -143,8 +142,6 @@ export const catalogue = {
   ParkedEventReleased: [parkedEventReleasedV1],
   BackupCreated: [backupCreatedV1],
   BackupRestored: [backupRestoredV1],
-  InstallationMoved: [installationMovedV1],
-  InstallationReopened: [installationReopenedV1],
   AppendsResumed: [appendsResumedV1],
   LedgerFaultAcknowledged: [ledgerFaultAcknowledgedV1],
   LedgersReconciled: [ledgersReconciledV1],

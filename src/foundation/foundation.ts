@@ -19,7 +19,7 @@ import { type Database, openDatabase, prepareReadModels } from './database.ts'
 import { writtenDirs } from './embedded/cluster.ts'
 import { startTimeoutMs } from './embedded/server.ts'
 import { type Gates, gatedLog, gatedPool, openGates, watchedLog } from './gates.ts'
-import { refuseMoved } from './installation-move.ts'
+import { refuseMarked } from './installation-mark.ts'
 import { openOwnEventLog, tellingRewritten } from './own-event-log.ts'
 import { secretKeysOf } from './secret-key.ts'
 import { type OpenSecretRing, openSecretRing } from './secret-ring.ts'
@@ -82,8 +82,8 @@ type FoundationOptions = {
   /** As for `openOwnEventLog`. */
   readonly anyEventLog?: boolean
   readonly anyHistory?: boolean
-  /** Opens although the installation was moved from here, or has not all arrived: for the commands of the move itself. */
-  readonly anyMove?: boolean
+  /** Opens although the installation was closed, or is not all restored: for the commands that do that. */
+  readonly anyMark?: boolean
   /** How long to wait for a database that another process starts, or that is recovering. Default: a minute. */
   readonly waitMs?: number
   /** The embedded PostgreSQL is another process's, and stays so when that process ends. */
@@ -98,7 +98,7 @@ export const openFoundation = (
     observe,
     anyEventLog = false,
     anyHistory = false,
-    anyMove = false,
+    anyMark = false,
     waitMs = startTimeoutMs,
     guest = false,
   }: FoundationOptions,
@@ -107,9 +107,10 @@ export const openFoundation = (
     const secretKeys = await secretKeysOf(config)
     const database = await openDatabase(config, { logger, waitMs, guest, closing })
     const { pool } = database
+    // Before anything is written: a restore that goes on finds the database as it left it.
+    if (!anyMark) await refuseMarked(pool, config.DATABASE_URL === undefined ? 'DATA_DIR' : 'DATABASE_URL')
     const secretRing = await openSecretRing({ pool, config, secretKeys, logger })
     closing.add(secretRing.close)
-    if (!anyMove) await refuseMoved(pool)
     await prepareReadModels(pool)
     const own = await openOwnEventLog(config, database, { logger, anyEventLog, anyHistory, closing })
     const secrets = createSecrets(secretRing.ring)

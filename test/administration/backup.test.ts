@@ -1,6 +1,6 @@
 /** Backups: whole, of one moment, refused when they are not as they were written, and never a way back for an erased person. */
 import { createHash, randomBytes } from 'node:crypto'
-import { copyFile, mkdtemp, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
+import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
@@ -8,10 +8,16 @@ import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { projections } from '../../projections/index.ts'
 import { createArchive, readArchive } from '../../src/administration/backup/archive.ts'
-import { checkBackup, checkChain } from '../../src/administration/backup/check.ts'
+import { checkBackup } from '../../src/administration/backup/check.ts'
 import { digestsName, macOf, manifestName } from '../../src/administration/backup/contents.ts'
 import { createBackup, type MadeBackup } from '../../src/administration/backup/create.ts'
-import { checkRestorable, checkTarget, restoreBackup } from '../../src/administration/backup/restore.ts'
+import { createFinalBackup } from '../../src/administration/backup/final.ts'
+import {
+  checkRestorable,
+  checkTarget,
+  endRestore,
+  restoreBackup,
+} from '../../src/administration/backup/restore.ts'
 import { keptTables, leftOutTables, logTables } from '../../src/administration/backup/tables.ts'
 import { rebuild } from '../../src/administration/rebuilds.ts'
 import { profile } from '../../src/capabilities/profile/index.ts'
@@ -24,7 +30,7 @@ import { keyDirOf } from '../../src/foundation/data-dir.ts'
 import { type Foundation, openFoundation } from '../../src/foundation/foundation.ts'
 import { newestMigration } from '../../src/foundation/migrate.ts'
 import { ringKeyOf } from '../../src/guard/secret-ring.ts'
-import { type House, openHouse, type Partner, until } from '../support/house.ts'
+import { type House, openHouse, type Partner } from '../support/house.ts'
 import { emptyDatabase, type TestDatabase, testDatabase } from '../support/postgres.ts'
 
 const logger = pino({ level: 'silent' })
@@ -33,16 +39,15 @@ const aKeyOfYearsAgo = 'a key of years ago which is long enough'
 let house: House
 let partner: Partner
 let dir: string
-/** The whole of it, and what came after. */
 let first: MadeBackup
 let second: MadeBackup
 const opened: (() => Promise<unknown>)[] = []
 
 const file = (name: string): string => join(dir, name)
 
-const backUp = (name: string, after?: string): Promise<MadeBackup> =>
+const backUp = (name: string): Promise<MadeBackup> =>
   createBackup(house.foundation, {
-    ...{ path: file(name), after: after === undefined ? undefined : file(after), actor: 'user:ann' },
+    ...{ path: file(name), actor: 'user:ann' },
     onProgress: () => undefined,
   })
 
@@ -59,7 +64,7 @@ beforeAll(async () => {
   first = await backUp('first.tar')
   for (let call = 0; call < 10; call++) await house.lookup(partner, { ip: '81.2.69.142' })
   await house.partner({ credits: '7', limits })
-  second = await backUp('second.tar', 'first.tar')
+  second = await backUp('second.tar')
 })
 afterAll(async () => {
   for (const close of opened.reverse()) await close()
@@ -80,12 +85,15 @@ const restore = ({ config }: Target, name: string, keysLost = false) =>
   restoreBackup(config, { ...{ path: file(name), keysLost, logger, waitMs: 0 }, onProgress: () => undefined })
 
 const openRestored = async ({ config }: Target): Promise<Foundation> => {
-  const foundation = await openFoundation(config, { logger, anyEventLog: true, anyHistory: true })
+  const foundation = await openFoundation(config, {
+    ...{ logger, anyEventLog: true, anyHistory: true, anyMark: true },
+  })
   opened.push(foundation.close)
   await rebuild(foundation, {
     ...{ projections, reason: 'restored', actor: 'user:ann', logger },
     ...{ mayForget: async () => true, onProgress: () => undefined },
   })
+  await endRestore(foundation.pool)
   return foundation
 }
 
@@ -115,7 +123,7 @@ test('a backup is recorded with who made it and what it is', async () => {
   expect(events.map(({ data, metadata }) => ({ data, actor: metadata.actor }))).toMatchObject([
     {
       actor: 'user:ann',
-      data: { sha256: second.sha256, after: first.manifest.backup_id, bytes: second.bytes },
+      data: { sha256: second.sha256, after: null, bytes: second.bytes },
     },
     {
       actor: 'user:ann',
@@ -125,7 +133,7 @@ test('a backup is recorded with who made it and what it is', async () => {
   expect((await stat(file('first.tar'))).mode & 0o777).toBe(0o600)
 })
 
-test('restored from two files, one continuing the other: every row is there, and the read models are those of the moment', async () => {
+test('restored: every row is there, and the read models are those of the moment', async () => {
   const there = await target()
   const { rows } = await restore(there, 'second.tar')
   expect(rows.companies).toBe(30_000)
@@ -151,8 +159,8 @@ test('restored from two files, one continuing the other: every row is there, and
 test('before it is restored, a target is looked at as it is: empty, in use, or of another release; and stays so', async () => {
   const checking = async ({ config }: { readonly config: Config }): Promise<void> => {
     const asked = { path: file('second.tar'), keysLost: false, onProgress: () => undefined }
-    const { chain } = await checkRestorable(config, asked)
-    await checkTarget(config, { chain, logger, waitMs: 0 })
+    const { backup } = await checkRestorable(config, asked)
+    await checkTarget(config, { backup, logger, waitMs: 0 })
   }
   const there = await target()
   await checking(there)
@@ -171,7 +179,7 @@ test('before it is restored, a target is looked at as it is: empty, in use, or o
   await expect(checking(other)).rejects.toThrow('and this database those of 9999')
 })
 
-test('the first file alone gives the moment it was made', async () => {
+test('a backup gives the moment it was made', async () => {
   const there = await target()
   await restore(there, 'first.tar')
   const [row] = await rowsIn(there.database.url, 'select position from log_head')
@@ -181,7 +189,7 @@ test('the first file alone gives the moment it was made', async () => {
 test('an empty installation can be backed up and restored', async () => {
   const empty = await target()
   const foundation = await openFoundation(empty.config, { logger })
-  const options = { actor: 'cli', after: undefined, onProgress: () => undefined }
+  const options = { actor: 'cli', onProgress: () => undefined }
   await createBackup(foundation, { path: file('empty.tar'), ...options })
   await foundation.close()
   await restore(await target(), 'empty.tar')
@@ -290,7 +298,7 @@ describe('refused, and nothing is written', () => {
     const asked = { path: file('rotated.tar'), keysLost: false, onProgress: () => undefined }
     await expect(checkRestorable(there.config, asked)).rejects.toThrow(`the key ${former.id} is not there`)
     const given = await target({ SECRET_KEYS_OLD: aKeyOfYearsAgo })
-    expect((await checkRestorable(given.config, asked)).chain).toHaveLength(1)
+    expect((await checkRestorable(given.config, asked)).backup.path).toBe(asked.path)
     await untouched(given)
   })
 
@@ -301,28 +309,16 @@ describe('refused, and nothing is written', () => {
     await restore(there, 'second.tar', true)
   })
 
-  test('the file it continues is missing, or is another one', async () => {
-    await rename(file('first.tar'), file('away.tar'))
-    await expect(restore(await target(), 'second.tar')).rejects.toThrow(
-      /second\.tar continues first\.tar, which is not beside it: put it into /,
-    )
-    await copyFile(file('second.tar'), file('first.tar'))
-    await expect(restore(await target(), 'second.tar')).rejects.toThrow(
-      /first\.tar is not the backup that .*second\.tar continues/,
-    )
-    await rename(file('away.tar'), file('first.tar'))
-  })
-
-  test('the event log is kept elsewhere here', async () => {
+  test('an event log that does not answer', async () => {
     const there = await target({ EVENT_LOG_URL: 'esdb://127.0.0.1:1?tls=false' })
     await expect(restore(there, 'second.tar')).rejects.toThrow(/^EVENT_LOG_URL: /)
+    // The rows are there, and the log is not where it was to be: nothing starts.
+    await expect(openFoundation(there.config, { logger })).rejects.toThrow('is being restored here')
   })
 
-  test('a file that exists, a directory that does not, an earlier backup of another log', async () => {
+  test('a file that exists, a directory that does not', async () => {
     await expect(backUp('first.tar')).rejects.toThrow(/exists and is not overwritten/)
     await expect(backUp('nowhere/third.tar')).rejects.toThrow(/cannot be written \(ENOENT\)/)
-    await expect(backUp('third.tar', 'empty.tar')).rejects.toThrow(/empty\.tar/)
-    await expect(backUp('third.tar', 'noise')).rejects.toThrow(/noise is damaged/)
   })
 })
 
@@ -397,11 +393,71 @@ const profileOpened = async (foundation: Foundation, config: Config): Promise<nu
   return told.reduce((sum, people) => sum + people, 0)
 }
 
-test('the chain of a backup is listed with its oldest first', async () => {
-  const chain = await checkChain(file('second.tar'), { secretKey: house.config.SECRET_KEY ?? '' })
-  expect(chain.map(({ sha256 }) => sha256)).toEqual([first.sha256, second.sha256])
-  await until('nothing of it is left half written', async () => {
-    const left = await stat(file('third.tar.partial')).catch(() => null)
-    return left === null
+describe('while a restore is not complete', () => {
+  const refused = ({ config }: Target) =>
+    expect(openFoundation(config, { logger })).rejects.toThrow('a backup is being restored here')
+
+  test('nothing starts there, and the same restore goes on; another one is refused', async () => {
+    const there = await target()
+    const loaded = await restore(there, 'second.tar')
+    await refused(there)
+    expect(await restore(there, 'second.tar')).toMatchObject({ rows: loaded.rows, since: loaded.since })
+    await expect(restore(there, 'first.tar')).rejects.toThrow('another backup is being restored here')
+    const elsewhere = { ...there.config, EVENT_LOG_URL: 'esdb://127.0.0.1:1?tls=false' }
+    await expect(restore({ ...there, config: elsewhere }, 'second.tar')).rejects.toThrow(
+      'EVENT_LOG_URL: this restore was begun into the event log PostgreSQL',
+    )
+    await openRestored(there)
+    await openFoundation(there.config, { logger }).then(({ close }) => opened.push(close))
+  })
+
+  test('nor where it was ended before a row was loaded: it begins again, with any backup', async () => {
+    const there = await target()
+    await restore(there, 'second.tar')
+    // As a kill leaves it between the mark and the rows.
+    await rowsIn(
+      there.database.url,
+      `truncate log_segments, log_streams, ${keptTables.join(', ')} cascade; update log_head set position = 0;
+       update installation_moves set rows_copied = false`,
+    )
+    await refused(there)
+    await restore(there, 'first.tar')
+    await refused(there)
+    await openRestored(there)
+  })
+})
+
+describe('a final backup', () => {
+  const finalOf = (config: Config, name: string) =>
+    createFinalBackup(
+      config,
+      { path: file(name), actor: 'user:ann', onProgress: () => undefined },
+      { logger, waitMs: 0 },
+    )
+
+  test('is not made while the service runs, and leaves it open', async () => {
+    await expect(finalOf(house.config, 'running.tar')).rejects.toThrow(
+      /Stop every process, and make the final/,
+    )
+    expect(await house.query('select from installation_moves')).toEqual([])
+  }, 30_000)
+
+  test('closes the installation; where it fails, it stays open', async () => {
+    const source = await target()
+    await openFoundation(source.config, { logger }).then(({ close }) => close())
+    await expect(finalOf(source.config, 'nowhere/final.tar')).rejects.toThrow(/cannot be written/)
+    await openFoundation(source.config, { logger }).then(({ close }) => close())
+    await finalOf(source.config, 'final.tar')
+    const start = () => openFoundation(source.config, { logger })
+    await expect(start()).rejects.toThrow(/^DATABASE_URL: this installation was closed on .*final\.tar/)
+    await expect(restore(source, 'final.tar')).rejects.toThrow('this installation was closed')
+    // Killed before the file was there: it is asked for again.
+    await finalOf(source.config, 'final-again.tar')
+    await expect(start()).rejects.toThrow('final-again.tar')
+    await rowsIn(source.database.url, 'delete from installation_moves')
+    await start().then(({ close }) => close())
+    const there = await target()
+    await restore(there, 'final-again.tar')
+    await openRestored(there)
   })
 })

@@ -32,7 +32,7 @@ export const backup = ({ events, begin, tell }: BenchOptions): Promise<Row[]> =>
     const path = join(dataDir, 'backup.tar')
     begin()
     const made = await createBackup(foundation, {
-      ...{ path, after: undefined, actor: 'bench' },
+      ...{ path, actor: 'bench' },
       onProgress: () => undefined,
     })
     const bytes = (await stat(path)).size
@@ -78,7 +78,9 @@ const restored = async (path: string, from: string): Promise<[number, number, nu
       },
     })
     const loadedS = lap()
-    const foundation = await openFoundation(config, { logger, anyEventLog: true, anyHistory: true })
+    const foundation = await openFoundation(config, {
+      ...{ logger, anyEventLog: true, anyHistory: true, anyMark: true },
+    })
     try {
       lap()
       const { faults } = await verifyLog({ eventLog: foundation.eventLog, store: foundation.treeStore })

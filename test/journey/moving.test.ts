@@ -22,7 +22,7 @@ import {
 } from '../support/used-installation.ts'
 
 /**
- * From the embedded default to a PostgreSQL and an EventStoreDB of one's own, as src/guides/deployment.md, "Move", tells it. One's own
+ * From the embedded default to a PostgreSQL and an EventStoreDB of one's own, as src/guides/deployment.md, "Move", tells it: a final backup, restored there. One's own
  * PostgreSQL is another server that the test starts. EventStoreDB is played by a double of its protocol, with TLS and users: it proves the
  * move, not EventStoreDB. The tests follow each other.
  */
@@ -101,22 +101,9 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true })
 })
 
-const move = (environment: Record<string, string>) =>
-  cli(['installation', 'move', '--data-dir', join(dir, 'data')], environment)
-
-/** What the audit says of events of a type. */
-const told = async (type: string, environment: Record<string, string>): Promise<string[]> =>
-  (await cliJson<{ says: string }[]>(['audit', 'list', '--type', type], environment)).map(({ says }) => says)
-
-/** What "doctor" finds about the database, or about another thing. */
-const placeFound = async (environment: Record<string, string>, about = 'database') => {
-  type Found = { about: string; level: string; says: string; remedy: string | null }
-  const { out } = await cli(['doctor', '--json'], environment)
-  const { findings } = JSON.parse(out) as { findings: Found[] }
-  const found = findings.find((one) => one.about === about)
-  if (found === undefined) throw new Error(`doctor says nothing about ${about}`)
-  return found
-}
+const final = (name: string) => cli(['backup', 'create', join(dir, name), '--final', '--yes'], old)
+const restore = (environment: Record<string, string>, name = 'final.tar') =>
+  cli(['backup', 'restore', join(dir, name), '--yes'], environment)
 
 describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
   test('where it goes to is prepared: two roles, an empty database, the event log’s user, the keys', async () => {
@@ -143,9 +130,12 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     }
   })
 
-  test('a running installation is not moved, and goes on', async () => {
-    const { code, err } = await move({ ...own, KEY_DIR: join(dir, 'data', 'keys') })
-    expect([code, err]).toEqual([1, expect.stringMatching(/^the service in \S+ runs\. Stop it/)])
+  test('a running installation is not closed, and goes on', async () => {
+    const { code, err } = await final('final.tar')
+    expect([code, err]).toEqual([
+      1,
+      expect.stringMatching(/Stop every process, and make the final backup then/),
+    ])
     await expectUsable(service ?? (await started(old)), old, use)
     await stop()
     // What it counted while it ran is written when it ends. The server is held, so that not every command starts it.
@@ -154,30 +144,37 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     await held.stop()
   })
 
-  test('without its keys, or with another secret, it is not moved, and starts where it was', async () => {
-    expect((await move(own)).err).toMatch(
-      /^epoch keys: the key \S+ .* is not in \S+new-keys[\s\S]*signing key: /,
+  test('closed by its final backup, it does not start again', async () => {
+    const unasked = await cli(['backup', 'create', join(dir, 'final.tar'), '--final'], old)
+    expect([unasked.code, unasked.err]).toEqual([2, expect.stringContaining('starts here no more')])
+    const { code, err } = await final('final.tar')
+    expect([code, err]).toEqual([0, ''])
+    expect(await refusal(old)).toMatch(/ended with 2 [\s\S]*DATA_DIR: this installation was closed on 2/)
+    const granted = await cli(['credits', 'grant', use.organizationId, '5'], old)
+    expect([granted.code, granted.err]).toEqual([2, expect.stringContaining('final.tar')])
+    const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data') })
+    const { out } = await cli(['doctor', '--json'], old)
+    await held.stop()
+    expect(JSON.parse(out).findings).toContainEqual(
+      expect.objectContaining({ about: 'installation', level: 'fault' }),
     )
-    const other = {
-      ...own,
-      KEY_DIR: join(dir, 'data', 'keys'),
-      SECRET_KEY: 'another one, which is long enough too',
-    }
-    expect((await move(other)).err).toMatch(/^SECRET_KEY: this database was set up with another one/)
-    expect((await cli(['org', 'list'], old)).code).toBe(0)
+  }, 120_000)
+
+  test('without its keys, or with another secret, it is not restored', async () => {
+    expect((await restore(own)).err).toMatch(/^KEY_DIR: \S+new-keys lacks the key/)
+    const other = { ...own, SECRET_KEY: 'another one, which is long enough too' }
+    expect((await restore(other)).err).toMatch(/^SECRET_KEY: .*another one/)
     await cp(join(dir, 'data', 'keys'), join(dir, 'new-keys'), { recursive: true })
   })
 
-  test('interrupted, neither of the two starts; asked for again, it goes on', async () => {
+  test('interrupted, nothing starts there; asked for again, it goes on', async () => {
     double.onAppend = ({ stream }) => (stream.startsWith('ledger-') ? 'deny' : undefined)
-    const interrupted = await move(own)
+    const interrupted = await restore(own)
     expect(interrupted.code).toBe(1)
     double.onAppend = undefined
-    expect(await refusal(old)).toMatch(/ended with 2 [\s\S]*DATA_DIR: this installation is being moved to/)
-    expect(await refusal(own)).toMatch(/ended with 2 [\s\S]*not all of it has arrived/)
-    const { code, out, err } = await move(own)
+    expect(await refusal(own)).toMatch(/ended with 2 [\s\S]*a backup is being restored here/)
+    const { code, err } = await restore(own)
     expect([code, err]).toEqual([0, ''])
-    expect(out).toMatch(/rows: copied by an earlier attempt\nevent log: \d+ events of \d+ streams\n/)
   }, 240_000)
 
   test('everything is as it was: balances, statements, keys, repeated calls, users, webhooks, and every proof is green', async () => {
@@ -186,67 +183,38 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
     await expectProved(own)
   }, 240_000)
 
-  test('the old one does not start again by mistake, and says where it went', async () => {
-    expect(await refusal(old)).toMatch(
-      /ended with 2 [\s\S]*DATA_DIR: this installation was moved to postgres:\/\/127\.0\.0\.1:\d+\/moved, event log esdb:\/\/localhost:\d+ on 2/,
+  test('the event log is in the event store alone', async () => {
+    await stop()
+    const client = new pg.Client({ connectionString: own.DATABASE_MIGRATION_URL })
+    await client.connect()
+    const { rows } = await client.query(
+      'select (select count(*)::int from log_segments) as events, position from log_head',
     )
-    const granted = await cli(['credits', 'grant', use.organizationId, '5'], old)
-    expect([granted.code, granted.err]).toEqual([2, expect.stringContaining('installation reopen')])
-    expect((await move(own)).out).toContain('Nothing was done.')
-    const moves = await told('InstallationMoved', own)
-    expect(moves).toEqual([
-      expect.stringMatching(
-        /^moved the installation from \S+\/data to postgres:\/\/127\.0\.0\.1:\d+\/moved, event log/,
-      ),
-    ])
-    expect(await placeFound(old)).toMatchObject({
-      level: 'fault',
-      says: expect.stringMatching(/^this installation was moved to postgres:\/\/127\.0\.0\.1:\d+\/moved, /),
-      remedy: expect.stringMatching(/^Start it there: set DATABASE_URL .*installation reopen/),
-    })
-    const held = await startEmbeddedPostgres({ dataDir: join(dir, 'data') })
-    expect(await placeFound(old, 'installation')).toMatchObject({ level: 'fault' })
-    await held.stop()
-    const elsewhere = { ...own, ...(await makeDatabase('elsewhere')) }
-    expect((await move(elsewhere)).err).toMatch(/was moved to \S+, event log \S+, not to /)
-  })
-
-  test('who wants the old one all the same says so, and is told what that means', async () => {
-    const unasked = await cli(['installation', 'reopen'], old)
-    expect([unasked.code, unasked.err]).toEqual([2, expect.stringContaining('Never start that one again.')])
-    await stop()
-    expect(await cliJson(['installation', 'reopen', '--yes'], old)).toMatchObject({ reopened: true })
-    expect(await told('InstallationReopened', old)).toEqual([
-      expect.stringMatching(/^let the installation go on here, although it was moved to postgres:/),
-    ])
-    expect((await placeFound(old)).says).toMatch(/does not run$/)
-    await started(old)
-    expect(await observe(old, use)).toEqual(before)
-    await stop()
+    await client.end()
+    expect(rows).toEqual([{ events: 0, position: '0' }])
   })
 })
 
 describe('to a PostgreSQL of one’s own, with the event log in it', () => {
   test('not into a database that holds an installation, nor into the event log of another', async () => {
-    const there = await move({ ...own, EVENT_LOG_URL: '' })
-    expect([there.code, there.err]).toEqual([2, expect.stringContaining('there is an installation at')])
+    const there = await restore({ ...own, EVENT_LOG_URL: '' })
+    expect([there.code, there.err]).toEqual([2, expect.stringContaining('this installation is not empty')])
     const strange = { ...own, ...(await makeDatabase('strange')) }
     const started = await startEventStoreDouble({})
     const log = { ...strange, EVENT_LOG_URL: started.url }
     const others = { ...log, ...(await makeDatabase('others')) }
     await cliJson(['org', 'create', 'Somebody else'], others)
-    const refused = await move(log)
+    const refused = await restore(log)
     await started.close()
     expect([refused.code, refused.err]).toEqual([
       2,
       expect.stringContaining('belongs to another installation'),
     ])
-    expect((await cli(['org', 'list'], old)).code).toBe(0)
   })
 
   test('everything is as it was', async () => {
     const here = { ...own, ...(await makeDatabase('plain')), EVENT_LOG_URL: '' }
-    const { code, err } = await move(here)
+    const { code, err } = await restore(here)
     expect([code, err]).toEqual([0, ''])
     expect(await observe(here, use)).toEqual(before)
     await expectUsable(await started(here), here, use)

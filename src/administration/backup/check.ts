@@ -1,5 +1,3 @@
-import { access } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
 import { ringFrom, type SecretRing } from '../../guard/secret-ring.ts'
 import { sameHmac } from '../../guard/secrets.ts'
 import { ArchiveFault, type FileDigest, readArchive } from './archive.ts'
@@ -108,33 +106,4 @@ const refuseDifferent = (
     throw new ArchiveFault(
       `${path} is damaged: it holds ${found.length - digests.entries.length} parts too many`,
     )
-}
-
-/** Far more than a backup a day for a year. */
-const chainMax = 1_000
-
-/**
- * The backups that one stands on, the first of them first, each checked whole. They are looked for in its directory, by the names
- * they had. Throws `ArchiveFault`.
- */
-export const checkChain = async (path: string, checking: Checking): Promise<readonly CheckedBackup[]> => {
-  const chain = [await checkBackup(path, checking)]
-  for (let first = chain[0]; first?.manifest.after; first = chain[0]) {
-    const { backup_id, file } = first.manifest.after
-    if (chain.length >= chainMax) throw new ArchiveFault(`${path} stands on more than ${chainMax} backups`)
-    const earlierPath = join(dirname(path), file)
-    const there = await access(earlierPath).then(
-      () => true,
-      () => false,
-    )
-    if (!there)
-      throw new ArchiveFault(
-        `${first.path} continues ${file}, which is not beside it: put it into ${dirname(path)}, with all that it continues itself`,
-      )
-    const earlier = await checkBackup(earlierPath, checking)
-    if (earlier.manifest.backup_id !== backup_id)
-      throw new ArchiveFault(`${earlierPath} is not the backup that ${first.path} continues`)
-    chain.unshift(earlier)
-  }
-  return chain
 }

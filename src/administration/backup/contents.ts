@@ -26,8 +26,8 @@ export const manifestSchema = z.object({
   holds_log: z.boolean(),
   /** Up to where the event log reached. */
   head: place,
-  /** The backup that this one continues: its part of the event log begins behind it. */
-  after: z.object({ backup_id: z.uuid(), file: z.string().max(255), head: place }).nullable(),
+  /** Earlier releases also made backups that continue another one. Those cannot be read. */
+  after: z.null().optional(),
   /** What the SECRET_KEY gives under a purpose of its own, as the database keeps it. */
   secret_key_hash: z.string().max(64),
   /** Former SECRET_KEYs that something in it depends on; absent in what earlier releases wrote. */

@@ -1,6 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { access } from 'node:fs/promises'
-import { basename, dirname, resolve } from 'node:path'
 import type { Readable } from 'node:stream'
 import { promisify } from 'node:util'
 import { constants, zstdCompress } from 'node:zlib'
@@ -10,10 +9,9 @@ import service from '../../../package.json' with { type: 'json' }
 import { placeOf } from '../../event-log/port.ts'
 import type { Foundation } from '../../foundation/foundation.ts'
 import { knownSecretKeys } from '../../foundation/secret-ring.ts'
-import type { RingKey, SecretRing } from '../../guard/secret-ring.ts'
+import type { RingKey } from '../../guard/secret-ring.ts'
 import { InputFault } from '../input.ts'
-import { ArchiveFault, type ArchiveWriter, createArchive } from './archive.ts'
-import { checkBackup } from './check.ts'
+import { type ArchiveWriter, createArchive } from './archive.ts'
 import {
   chunkName,
   type Digests,
@@ -33,16 +31,14 @@ const chunkBytes = 8 * 1024 * 1024
 /** The fastest: most of a backup is the event log, which is compressed already. */
 const level = 1
 
-type Asked = {
+export type Asked = {
   /** Must not exist. */
   readonly path: string
-  /** An earlier backup in the same directory: the event log is copied from its end on. */
-  readonly after: string | undefined
   readonly actor: string
   readonly onProgress: (progress: BackupProgress) => void
 }
 
-type BackupProgress = {
+export type BackupProgress = {
   readonly table: string
   /** Read from the database, of about how many in it. */
   readonly readBytes: number
@@ -62,19 +58,16 @@ type Snapshot = { readonly client: pg.Client; readonly manifest: Manifest; reado
 
 /**
  * Copies everything that is not derived into a file, as it is at one moment, while the installation goes on working. Neither
- * SECRET_KEY nor KEY_DIR is in it. Recorded in the event log when the file is whole. Throws `InputFault` for a path that cannot be taken,
- * `ArchiveFault` for an earlier backup that is damaged.
+ * SECRET_KEY nor KEY_DIR is in it. Recorded in the event log when the file is whole. Throws `InputFault` for a path that cannot be taken.
  */
 export const createBackup = async (
   foundation: Foundation,
-  { path, after, actor, onProgress }: Asked,
+  { path, actor, onProgress }: Asked,
 ): Promise<MadeBackup> => {
   await refuseTaken(path)
-  const { ring } = foundation.secretRing
-  const secretKey = ring.current()
-  const earlier = after === undefined ? null : await earlierOf(after, path, ring)
+  const secretKey = foundation.secretRing.ring.current()
   const startedAt = performance.now()
-  const snapshot = await openSnapshot(foundation, { secretKey, earlier, after })
+  const snapshot = await openSnapshot(foundation, secretKey)
   let archive: ArchiveWriter | undefined
   try {
     archive = await createArchive(path)
@@ -97,7 +90,7 @@ export const createBackup = async (
 
 const jsonOf = (value: object): Buffer => Buffer.from(`${JSON.stringify(value, null, 1)}\n`)
 
-const refuseTaken = async (path: string): Promise<void> => {
+export const refuseTaken = async (path: string): Promise<void> => {
   for (const taken of [path, `${path}.partial`])
     if (
       await access(taken).then(
@@ -123,23 +116,10 @@ const asInputFault = (error: unknown, path: string): unknown => {
   return new InputFault('file', `${path} cannot be written (${code}); nothing was left behind`)
 }
 
-const earlierOf = async (after: string, path: string, secretKey: SecretRing): Promise<Manifest> => {
-  if (dirname(resolve(after)) !== dirname(resolve(path)))
-    throw new InputFault(
-      'after',
-      `${after} and ${path} have to be in one directory: a restore finds the earlier file there`,
-    )
-  try {
-    return (await checkBackup(after, { secretKey })).manifest
-  } catch (error) {
-    throw error instanceof ArchiveFault ? new InputFault('after', error.message) : error
-  }
-}
-
 /** One moment of the whole database, by the role that owns it. */
 const openSnapshot = async (
   { migrationUrl, eventLog, eventLogName }: Pick<Foundation, 'migrationUrl' | 'eventLog' | 'eventLogName'>,
-  { secretKey, earlier, after }: { secretKey: RingKey; earlier: Manifest | null; after: string | undefined },
+  secretKey: RingKey,
 ): Promise<Snapshot> => {
   const client = new pg.Client({ connectionString: migrationUrl, application_name: 'backup' })
   client.on('error', () => undefined)
@@ -166,7 +146,6 @@ const openSnapshot = async (
       event_log: eventLogName,
       holds_log: holdsLog,
       head: { position: head.toString(), digest: last === null ? null : placeOf(last).digest },
-      after: null,
       secret_key_hash: secretKey.check,
       former_keys: (await knownSecretKeys(client))
         .filter(({ state }) => state === 'needed')
@@ -174,15 +153,7 @@ const openSnapshot = async (
       epoch_keys: keys.rows.map(({ key_id }) => key_id),
       tables: await columnsOf(client, tablesOf(holdsLog)),
     }
-    const ofBytes = Number(rows[0]?.size ?? 0)
-    if (earlier === null || after === undefined) return { client, manifest, ofBytes }
-    await refuseOtherHistory({ eventLog }, earlier, manifest, after)
-    const { backup_id } = earlier
-    return {
-      client,
-      ofBytes,
-      manifest: { ...manifest, after: { backup_id, file: basename(after), head: earlier.head } },
-    }
+    return { client, manifest, ofBytes: Number(rows[0]?.size ?? 0) }
   } catch (error) {
     await client.end()
     throw error
@@ -207,44 +178,6 @@ const columnsOf = async (client: pg.Client, names: readonly string[]): Promise<M
   return rows
 }
 
-/** What is behind the earlier backup in this log need not be what came after it, where the log is another one or was restored. */
-const refuseOtherHistory = async (
-  { eventLog }: Pick<Foundation, 'eventLog'>,
-  earlier: Manifest,
-  manifest: Manifest,
-  after: string,
-): Promise<void> => {
-  if (!earlier.holds_log || !manifest.holds_log)
-    throw new InputFault(
-      'after',
-      'a backup without the event log has no part to leave out: make it without --after',
-    )
-  const position = BigInt(earlier.head.position)
-  const there = position === 0n ? null : await eventLog.at(position).catch(() => null)
-  if (earlier.migration !== manifest.migration)
-    throw new InputFault(
-      'after',
-      `${after} has the tables of an earlier release: make a backup without --after`,
-    )
-  if (
-    position > BigInt(manifest.head.position) ||
-    (there === null ? null : placeOf(there).digest) !== earlier.head.digest
-  )
-    throw new InputFault(
-      'after',
-      `${after} is of another event log, or of what this one was before it was restored: make a backup without --after`,
-    )
-}
-
-/** Only what came after the earlier backup, and the streams that it belongs to. */
-const rowsOf = (table: string, after: bigint | null): string => {
-  if (after === null) return ''
-  if (table === 'log_segments') return ` where last_position > ${after}`
-  if (table === 'log_streams')
-    return ` where id in (select stream_id from log_segments where last_position > ${after})`
-  return ''
-}
-
 const copyTables = async (
   archive: ArchiveWriter,
   { client, manifest, ofBytes }: Snapshot,
@@ -258,12 +191,9 @@ const copyTables = async (
     await archive.add(name, bytes)
   }
   await add(manifestName, jsonOf(manifest))
-  const after = manifest.after === null ? null : BigInt(manifest.after.head.position)
   for (const { name: table, columns } of manifest.tables) {
     const listed = columns.map((column) => client.escapeIdentifier(column)).join(', ')
-    const copying = client.query(
-      copyTo(`copy (select ${listed} from ${table}${rowsOf(table, after)}) to stdout (format binary)`),
-    )
+    const copying = client.query(copyTo(`copy ${table} (${listed}) to stdout (format binary)`))
     let chunks = 0
     for await (const chunk of inChunks(copying)) {
       readBytes += chunk.length

@@ -5,37 +5,73 @@ import { zstdDecompress } from 'node:zlib'
 import pg from 'pg'
 import { type CopyStreamQuery, from as copyFrom } from 'pg-copy-streams'
 import { ConfigError } from '../../config.ts'
+import {
+  type InstallationMark,
+  markSentences,
+  readMark,
+  writeMark,
+} from '../../foundation/installation-mark.ts'
 import { ArchiveFault, entryBytesMax } from './archive.ts'
 import type { CheckedBackup } from './check.ts'
 import type { Manifest } from './contents.ts'
-import { keptTables, logTables } from './tables.ts'
+import { keptTables, logTables, tablesOfPositions } from './tables.ts'
 
 const decompress = promisify(zstdDecompress)
 
-export type LoadedRows = Readonly<Record<string, number>>
-
 type ReadAgain = (
-  backup: CheckedBackup,
   onRows: (table: string, chunk: Buffer, manifest: Manifest) => Promise<void>,
   accept: (manifest: Manifest) => void,
 ) => Promise<void>
 
-/** Loads checked backups, which are checked again while they are read, in one transaction. `client` is of the schema's owner. */
+/** The tables whose rows are taken. Positions mean nothing where the log is copied into another one. */
+export const loadedTables = (copiesLog: boolean): readonly string[] =>
+  [...logTables, ...keptTables].filter((table) => !copiesLog || !tablesOfPositions.includes(table))
+
+/**
+ * Marks the database, so that nothing starts there until the restore is complete. `elsewhere` names the event log it goes into. Throws
+ * `ConfigError` where the database does not take this backup; then it is not marked.
+ */
+export const beginRestore = (
+  client: pg.Client,
+  backup: CheckedBackup,
+  elsewhere: string,
+): Promise<InstallationMark> =>
+  inTransaction(client, async () => {
+    await client.query('lock table log_head in access exclusive mode')
+    await refuseTarget(client, backup, elsewhere)
+    const before = await readMark(client)
+    if (before?.loaded === true) return before
+    await writeMark(client, { backupId: backup.manifest.backup_id, state: 'arriving', elsewhere })
+    const mark = await readMark(client)
+    if (mark === null) throw new Error('the database keeps no mark')
+    return mark
+  })
+
+/** Loads a checked backup, which is checked again while it is read, in one transaction. `client` is of the schema's owner. */
 export const loadRows = async (
   client: pg.Client,
-  chain: readonly CheckedBackup[],
-  readAgain: ReadAgain,
-): Promise<LoadedRows> => {
-  const rows: Record<string, number> = {}
+  backup: CheckedBackup,
+  { copiesLog, readAgain }: { readonly copiesLog: boolean; readonly readAgain: ReadAgain },
+): Promise<void> => {
+  await inTransaction(client, async () => {
+    await client.query('lock table log_head in access exclusive mode')
+    // Another one that was given at the same time has loaded them.
+    if ((await readMark(client))?.loaded === true) return
+    await refuseUsed(client)
+    if (backup.manifest.holds_log) await client.query('delete from log_head')
+    await loadAll(client, backup, loadedTables(copiesLog), readAgain)
+    await settle(client, backup)
+    await client.query('update installation_moves set rows_copied = true')
+  })
+  await client.query('analyze')
+}
+
+const inTransaction = async <Value>(client: pg.Client, work: () => Promise<Value>): Promise<Value> => {
   await client.query('begin')
   try {
-    await client.query('lock table log_head in access exclusive mode')
-    await refuseTarget(client, chain)
-    if (chain.at(-1)?.manifest.holds_log === true) await client.query('delete from log_head')
-    for (const [i, backup] of chain.entries())
-      await loadOne(client, backup, { isLast: i === chain.length - 1, rows, readAgain })
-    await settle(client, chain)
+    const value = await work()
     await client.query('commit')
+    return value
   } catch (error) {
     await client.query('rollback').catch(() => undefined)
     throw error instanceof pg.DatabaseError && error.code === insufficientPrivilege
@@ -45,8 +81,6 @@ export const loadRows = async (
         )
       : error
   }
-  await client.query('analyze')
-  return rows
 }
 
 /** Only what a first start makes may be there: an installation that works is never overwritten. */
@@ -65,7 +99,7 @@ const refuseUsed = async (client: pg.Client): Promise<void> => {
   if (used.length > 0)
     throw new ConfigError(
       `this installation is not empty (${used.slice(0, 3).join(', ')} ${used.length > 3 ? `and ${used.length - 3} more tables hold rows` : 'hold rows'}), and a restore overwrites nothing. ` +
-        'Name an empty DATA_DIR, or an empty database in DATABASE_URL. Where an earlier restore was ended after it had loaded, go on with "event-log verify" and "projection rebuild --all".',
+        'Name an empty DATA_DIR, or an empty database in DATABASE_URL.',
     )
 }
 
@@ -82,28 +116,50 @@ const migratedTo = async (client: pg.Client): Promise<number> => {
 }
 
 /** Rows of an earlier release are loaded into tables of that release, and migrated after that. */
-const refuseOtherShape = (here: number, chain: readonly CheckedBackup[]): void => {
-  for (const { path, manifest } of chain)
-    if (manifest.migration !== here)
-      throw new ConfigError(
-        `${path} has the tables of migration ${manifest.migration}, and this database those of ${here}: name an empty database that no release was started on${manifest === chain.at(-1)?.manifest ? '' : ', and continue no backup of an earlier release with a later one'}`,
-      )
+const refuseOtherShape = (here: number, { path, manifest }: CheckedBackup): void => {
+  if (manifest.migration !== here)
+    throw new ConfigError(
+      `${path} has the tables of migration ${manifest.migration}, and this database those of ${here}: name an empty database that no release was started on`,
+    )
 }
 
-/** Throws `ConfigError` where a database does not take these backups, as it is before anything is migrated. Writes nothing. */
-export const refuseTarget = async (client: pg.Client, chain: readonly CheckedBackup[]): Promise<void> => {
+/**
+ * Throws `ConfigError` where a database does not take this backup, as it is before anything is migrated. It takes one again that was
+ * begun there before. Writes nothing.
+ */
+export const refuseTarget = async (
+  client: pg.Client,
+  backup: CheckedBackup,
+  elsewhere: string,
+): Promise<void> => {
+  const { rows } = await client.query<{ there: boolean }>(
+    `select to_regclass('installation_moves') is not null as there`,
+  )
+  const mark = rows[0]?.there === true ? await readMark(client) : null
+  if (mark?.state === 'left') throw new ConfigError(markSentences(mark).join('. '))
+  if (mark?.loaded === true) {
+    if (mark.backupId !== backup.manifest.backup_id)
+      throw new ConfigError(
+        'another backup is being restored here: go on with that one, or name an empty DATA_DIR or database',
+      )
+    if (mark.elsewhere !== elsewhere)
+      throw new ConfigError(
+        `EVENT_LOG_URL: this restore was begun into the event log ${mark.elsewhere}, and it is now ${elsewhere}: name the same one`,
+      )
+    return
+  }
   await refuseUsed(client)
-  refuseOtherShape(Math.max(await migratedTo(client), chain.at(-1)?.manifest.migration ?? 0), chain)
+  refuseOtherShape(Math.max(await migratedTo(client), backup.manifest.migration), backup)
 }
 
 const insufficientPrivilege = '42501'
 
-const loadOne = async (
+const loadAll = async (
   client: pg.Client,
   backup: CheckedBackup,
-  { isLast, rows, readAgain }: { isLast: boolean; rows: Record<string, number>; readAgain: ReadAgain },
+  loaded: readonly string[],
+  readAgain: ReadAgain,
 ): Promise<void> => {
-  const loaded: readonly string[] = isLast ? [...logTables, ...keptTables] : ['log_streams', 'log_segments']
   let loading: Loading | null = null
   const end = async (): Promise<void> => {
     if (loading === null) return
@@ -112,11 +168,9 @@ const loadOne = async (
       throw new ArchiveFault(
         `${backup.path} is damaged: it holds ${count} rows of ${loading.table}, and says ${backup.rows[loading.table]}`,
       )
-    rows[loading.table] = (rows[loading.table] ?? 0) + count
     loading = null
   }
   await readAgain(
-    backup,
     async (table, chunk, manifest) => {
       if (loading?.table !== table) {
         await end()
@@ -146,13 +200,9 @@ const beginLoading = async (
   table: string,
   columns: readonly string[],
 ): Promise<Loading> => {
-  // A stream that an earlier backup holds as well has gone on since: its newer row counts.
-  const again = table === 'log_streams'
-  const target = again ? 'restored_streams' : table
   const listed = columns.map((column) => client.escapeIdentifier(column)).join(', ')
-  if (again) await client.query('create temp table restored_streams (like log_streams) on commit drop')
   const copying: CopyStreamQuery = client.query(
-    copyFrom(`copy ${target} (${listed}) from stdin (format binary)`),
+    copyFrom(`copy ${table} (${listed}) from stdin (format binary)`),
   )
   const done = finished(copying)
   done.catch(() => undefined)
@@ -164,22 +214,14 @@ const beginLoading = async (
     end: async () => {
       copying.end()
       await done
-      if (again) {
-        await client.query(
-          `insert into log_streams (${listed}) overriding system value select ${listed} from restored_streams
-             on conflict (id) do update set revision = excluded.revision`,
-        )
-        await client.query('drop table restored_streams')
-      }
       return copying.rowCount
     },
   }
 }
 
-/** The event log must be whole: positions without a gap, up to where the newest backup says that it reached. */
-const settle = async (client: pg.Client, chain: readonly CheckedBackup[]): Promise<void> => {
-  const last = chain.at(-1)
-  if (last?.manifest.holds_log !== true) return
+/** The event log must be whole: positions without a gap, up to where the backup says that it reached. */
+const settle = async (client: pg.Client, { path, manifest }: CheckedBackup): Promise<void> => {
+  if (!manifest.holds_log) return
   await client.query(
     `select setval(pg_get_serial_sequence('log_streams', 'id'), coalesce((select max(id) from log_streams), 0) + 1, false)`,
   )
@@ -188,9 +230,9 @@ const settle = async (client: pg.Client, chain: readonly CheckedBackup[]): Promi
             (select coalesce(max(last_position), 0) from log_segments)::text as last,
             (select position from log_head)::text as position`,
   )
-  const { position } = last.manifest.head
+  const { position } = manifest.head
   if (rows[0]?.events !== position || rows[0].last !== position || rows[0].position !== position)
     throw new ArchiveFault(
-      `${last.path} and those before it hold ${rows[0]?.events} events up to position ${rows[0]?.last}, and should hold ${position}: one of them is missing or was replaced`,
+      `${path} holds ${rows[0]?.events} events up to position ${rows[0]?.last}, and should hold ${position}`,
     )
 }

@@ -1,5 +1,5 @@
 import type { Foundation } from '../../foundation/foundation.ts'
-import { recordOperation } from '../operator-events.ts'
+import { recordOperation, recordOperationOnce } from '../operator-events.ts'
 import type { CheckedBackup } from './check.ts'
 import type { MadeBackup } from './create.ts'
 
@@ -10,24 +10,19 @@ export const recordBackup = (
   { manifest, bytes, sha256 }: Pick<MadeBackup, 'manifest' | 'bytes' | 'sha256'>,
   actor: string,
 ): Promise<string> => {
-  const { backup_id, head, after } = manifest
-  const data = { backup_id, position: head.position, after: after?.backup_id ?? null, bytes, sha256 }
+  const { backup_id, head } = manifest
+  const data = { backup_id, position: head.position, after: null, bytes, sha256 }
   return recordOperation(eventLog, { type: 'BackupCreated', data }, { actor, once: `backup/${backup_id}` })
 }
 
+/** Once for each restore, however often it is given again. `since` is when it began. */
 export const recordRestored = (
   { eventLog }: Log,
-  chain: readonly CheckedBackup[],
-  actor: string,
-): Promise<string> => {
-  const last = chain.at(-1)
-  if (last === undefined) throw new Error('a restore is of one backup at least')
-  const { backup_id, made_at, head } = last.manifest
-  const files = chain.slice(-filesMax).map(({ sha256 }) => sha256)
-  const data = { backup_id, made_at, position: head.position, files }
-  const once = `restored/${backup_id}/${new Date().toISOString()}`
-  return recordOperation(eventLog, { type: 'BackupRestored', data }, { actor, once })
+  { manifest, sha256 }: CheckedBackup,
+  { actor, since }: { readonly actor: string; readonly since: Date },
+): Promise<void> => {
+  const { backup_id, made_at, head } = manifest
+  const data = { backup_id, made_at, position: head.position, files: [sha256] }
+  const once = `restored/${backup_id}/${since.toISOString()}`
+  return recordOperationOnce(eventLog, { type: 'BackupRestored', data }, { actor, once })
 }
-
-/** The newest of the files are named. */
-const filesMax = 32

@@ -1,16 +1,23 @@
 import pg from 'pg'
 import type { Logger } from 'pino'
 import { type Config, ConfigError } from '../../config.ts'
-import { openingWith } from '../../foundation/closing.ts'
+import { type EventLog, logStart, StreamMissing } from '../../event-log/port.ts'
+import { priceBookStream } from '../../events/streams.ts'
+import { type Closing, openingWith } from '../../foundation/closing.ts'
 import { keyDirOf, makeDataDir } from '../../foundation/data-dir.ts'
-import { beforeMigrations, openDatabase } from '../../foundation/database.ts'
+import { beforeMigrations, type Database, openDatabase } from '../../foundation/database.ts'
+import { removeMark } from '../../foundation/installation-mark.ts'
 import { newestMigration } from '../../foundation/migrate.ts'
+import { openNamed, telling } from '../../foundation/open-event-log.ts'
+import { nameOfEventLog } from '../../foundation/own-event-log.ts'
 import { knownSecretKeysOf, secretKeyFile } from '../../foundation/secret-key.ts'
 import { createEpochKeyFiles } from '../../guard/epoch-key-files.ts'
 import { ringOf, type SecretRing } from '../../guard/secret-ring.ts'
-import { type CheckedBackup, checkBackup, checkChain } from './check.ts'
+import { copyEventLog } from '../copy-event-log.ts'
+import { refuseRunning } from '../event-logs.ts'
+import { type CheckedBackup, checkBackup } from './check.ts'
 import type { Manifest } from './contents.ts'
-import { type LoadedRows, loadRows, refuseTarget } from './load.ts'
+import { beginRestore, loadedTables, loadRows, refuseTarget } from './load.ts'
 
 type Asked = {
   readonly path: string
@@ -21,16 +28,17 @@ type Asked = {
   readonly onProgress: (progress: RestoreProgress) => void
 }
 
-type RestoreProgress = { readonly phase: 'checked' | 'loaded'; readonly readBytes: number }
+export type RestoreProgress =
+  | { readonly phase: 'checked' | 'loaded'; readonly readBytes: number }
+  | { readonly phase: 'copied'; readonly events: number }
 
 type Restorable = {
-  readonly chain: readonly CheckedBackup[]
-  readonly last: CheckedBackup
+  readonly backup: CheckedBackup
   readonly checking: { readonly secretKey: SecretRing; readonly accept: (manifest: Manifest) => void }
 }
 
 /**
- * Reads a backup, and those it continues, whole, and what this host has of keys: everything that can be known before the
+ * Reads a backup whole, and what this host has of keys: everything that can be known before the
  * database is looked at. Nothing is written. Throws `ConfigError` where this installation cannot take it, `ArchiveFault` for a
  * file that is damaged.
  */
@@ -46,48 +54,136 @@ export const checkRestorable = async (
   const secretKey = ringOf(secretKeys)
   const newest = await newestMigration()
   const accept = (manifest: Manifest): void => refuseUnfit(manifest, { config, secretKey, newest, path })
-  const chain = await checkChain(path, {
+  const backup = await checkBackup(path, {
     ...{ secretKey, accept },
     onProgress: (readBytes: number) => onProgress({ phase: 'checked', readBytes }),
   })
-  const last = chain.at(-1)
-  if (last === undefined) throw new Error('a chain holds the file itself')
-  refuseLostSecrets(last.manifest, config, secretKey)
-  if (!keysLost) await refuseLostKeys(last.manifest, config, secretKey)
-  return { chain, last, checking: { secretKey, accept } }
+  refuseLostSecrets(backup.manifest, config, secretKey)
+  if (!keysLost) await refuseLostKeys(backup.manifest, config, secretKey)
+  return { backup, checking: { secretKey, accept } }
 }
 
 /**
- * Looks whether the database here takes these backups, as `restoreBackup` would; migrates and writes nothing. Throws `ConfigError` where
+ * Looks whether the database here takes this backup, as `restoreBackup` would; migrates and writes nothing. Throws `ConfigError` where
  * it does not, or cannot be reached.
  */
 export const checkTarget = (
   config: Config,
-  { chain, ...options }: { readonly chain: readonly CheckedBackup[] } & Pick<Asked, 'logger' | 'waitMs'>,
+  { backup, ...options }: { readonly backup: CheckedBackup } & Pick<Asked, 'logger' | 'waitMs'>,
 ): Promise<void> =>
   beforeMigrations(config, options, async (client) => {
-    if (client !== null) await refuseTarget(client, chain)
+    if (client !== null) await refuseTarget(client, backup, nameOfEventLog(config))
   })
 
+export type LoadedBackup = {
+  readonly backup: CheckedBackup
+  readonly rows: Readonly<Record<string, number>>
+  /** When the restore was begun. */
+  readonly since: Date
+}
+
 /**
- * Puts a backup, and those it continues, into an empty installation: every file is checked whole before anything is written, and
- * written in one transaction. What is derived is still missing then: `openFoundation`, verify and rebuild. Throws as
- * `checkRestorable`.
+ * Puts a backup into an empty installation: the file is checked whole before anything is written, and its rows are written in one
+ * transaction. Where the event log is to be in an event store, it is copied there from the database, and leaves it. Nothing starts there until
+ * `endRestore`; what is derived is still missing then: `openFoundation`, verify and rebuild. Can be ended at any point and asked for again. Throws
+ * as `checkRestorable`, and `CommandRefused` where the service runs there.
  */
-export const restoreBackup = async (
-  config: Config,
-  asked: Asked,
-): Promise<{ readonly chain: readonly CheckedBackup[]; readonly rows: LoadedRows }> => {
+export const restoreBackup = async (config: Config, asked: Asked): Promise<LoadedBackup> => {
   const { logger, waitMs, onProgress } = asked
-  const { chain, last, checking } = await checkRestorable(config, asked)
-  const rows = await openingWith(async (closing) => {
-    const upTo = last.manifest.migration
-    const { migrationUrl } = await openDatabase(config, { logger, waitMs, guest: false, closing, upTo })
-    const loaded = await loadInto(migrationUrl, chain, { ...checking, onProgress })
+  const { backup, checking } = await checkRestorable(config, asked)
+  const copiesLog = backup.manifest.holds_log && config.EVENT_LOG_URL !== undefined
+  const mark = await openingWith(async (closing) => {
+    const upTo = backup.manifest.migration
+    const database = await openDatabase(config, { logger, waitMs, guest: false, closing, upTo })
+    const client = new pg.Client({
+      connectionString: database.migrationUrl,
+      application_name: 'backup-restore',
+    })
+    client.on('error', () => undefined)
+    await client.connect()
+    closing.add(() => client.end())
+    const begun = await beginRestore(client, backup, nameOfEventLog(config))
+    if (!begun.loaded) {
+      await refuseServed(client, database.url)
+      await loadRows(client, backup, {
+        copiesLog,
+        readAgain: async (onRows, accept) => {
+          await checkBackup(backup.path, {
+            ...{ secretKey: checking.secretKey, onRows, accept },
+            onProgress: (readBytes) => onProgress({ phase: 'loaded', readBytes }),
+          })
+        },
+      })
+    }
+    if (copiesLog) await copyLog(config, { client, database, closing, logger, onProgress })
     await closing.close()
-    return loaded
+    return begun
   })
-  return { chain, rows }
+  const loaded = loadedTables(copiesLog)
+  const rows = Object.fromEntries(Object.entries(backup.rows).filter(([table]) => loaded.includes(table)))
+  return { backup, rows, since: mark.since }
+}
+
+/** From now on the service may start. */
+export const endRestore = removeMark
+
+/** A process that was there before the mark would go on beside the restore. Nothing is loaded yet, so the mark goes with it. */
+const refuseServed = async (client: pg.Client, url: string): Promise<void> => {
+  try {
+    await refuseRunning({ variable: 'DATABASE_URL', url }, 'restore then')
+  } catch (error) {
+    await removeMark(client)
+    throw error
+  }
+}
+
+/** From the database into the event store. What was copied leaves the database in one transaction, so that there is one log. */
+const copyLog = async (
+  config: Config,
+  {
+    client,
+    database,
+    closing,
+    logger,
+    onProgress,
+  }: { client: pg.Client; database: Database; closing: Closing } & Pick<Asked, 'logger' | 'onProgress'>,
+): Promise<void> => {
+  const { EVENT_LOG_URL: url = '', EVENT_LOG_PREFIX: prefix } = config
+  const from = await openNamed({ variable: 'DATABASE_URL', url: database.url }, logger)
+  closing.add(() => from.close())
+  // An earlier attempt has copied it.
+  if ((await from.head()) === logStart) return
+  const named = { variable: 'EVENT_LOG_URL', url, prefix }
+  const to = await openNamed(named, logger)
+  closing.add(() => to.close())
+  await telling(named, async () => {
+    await to.head()
+    await refuseForeign(from, to)
+    await copyEventLog({ from, to, onProgress: ({ events }) => onProgress({ phase: 'copied', events }) })
+  })
+  await client.query(`begin;
+    grant truncate on log_segments to current_user;
+    truncate log_segments, log_streams restart identity;
+    revoke truncate on log_segments from current_user;
+    update log_head set position = 0;
+    commit`)
+}
+
+/** Both begin with the same price book, or the target is empty: nothing is written into the event log of another installation. */
+const refuseForeign = async (from: EventLog, to: EventLog): Promise<void> => {
+  const [ours, theirs] = await Promise.all([from, to].map(firstPriceBook))
+  if (theirs === undefined || (ours?.id === theirs.id && ours.metadata === theirs.metadata)) return
+  throw new ConfigError(
+    'EVENT_LOG_URL: the event log there belongs to another installation. Name an empty one, or one apart by EVENT_LOG_PREFIX',
+  )
+}
+
+const firstPriceBook = async (log: EventLog) => {
+  const [first] = await log.read(priceBookStream, { max: 1 }).catch((error: unknown) => {
+    if (error instanceof StreamMissing) return []
+    throw error
+  })
+  return first
 }
 
 const refuseUnfit = (
@@ -107,12 +203,9 @@ const refuseUnfit = (
     throw new ConfigError(
       `${path} was made by release ${manifest.release}, which is newer: restore it with that release or a later one. Nothing was changed.`,
     )
-  const ownLog = config.EVENT_LOG_URL === undefined
-  if (manifest.holds_log !== ownLog)
+  if (!manifest.holds_log && config.EVENT_LOG_URL === undefined)
     throw new ConfigError(
-      manifest.holds_log
-        ? `EVENT_LOG_URL: ${path} holds the event log of an installation that kept it in PostgreSQL. Restore it without EVENT_LOG_URL; "event-log copy" moves it afterwards.`
-        : `EVENT_LOG_URL: the event log of ${path} was ${manifest.event_log} and is not in it. Restore that one first, and name it in EVENT_LOG_URL.`,
+      `EVENT_LOG_URL: the event log of ${path} was ${manifest.event_log} and is not in it. Restore that one first, and name it in EVENT_LOG_URL.`,
     )
 }
 
@@ -146,24 +239,4 @@ const refuseLostKeys = async (
       `KEY_DIR: ${dir} lacks ${lost.length === 1 ? 'the key' : 'the keys'} ${lost.join(', ')}, under which profiles in this backup are sealed. ` +
         'Put the KEY_DIR of the installation that was backed up there; if it is lost, --keys-lost goes on without what was sealed. Nothing was changed.',
     )
-}
-
-const loadInto = async (
-  url: string,
-  chain: readonly CheckedBackup[],
-  { secretKey, onProgress }: { secretKey: SecretRing; onProgress: Asked['onProgress'] },
-): Promise<LoadedRows> => {
-  const client = new pg.Client({ connectionString: url, application_name: 'backup-restore' })
-  client.on('error', () => undefined)
-  await client.connect()
-  try {
-    return await loadRows(client, chain, async ({ path }, onRows, accept) => {
-      await checkBackup(path, {
-        ...{ secretKey, onRows, accept },
-        onProgress: (readBytes) => onProgress({ phase: 'loaded', readBytes }),
-      })
-    })
-  } finally {
-    await client.end()
-  }
 }

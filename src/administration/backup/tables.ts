@@ -25,11 +25,17 @@ export const keptTables = [
   'parked_events',
 ] as const
 
+/**
+ * They tell of positions, which are others in another event log. Where a restore copies the log, webhooks read it from its beginning, and a
+ * message that was sent is known by its id; events that cannot be folded are set aside again.
+ */
+export const tablesOfPositions: readonly string[] = ['webhook_progress', 'webhook_balances', 'parked_events']
+
 /** What is left out, and why a restored installation does not miss it. The schemas `projections` and `pgboss` are left out whole. */
 export const leftOutTables = {
   schema_migrations: 'made by the migrations of the restored installation',
   installation: 'remembered at the first start: which event log the rows were folded from',
-  installation_moves: 'marks the database that an installation left or comes to, and no other',
+  installation_moves: 'the mark of a database that was closed or is being restored, and of no other',
   projection_checkpoints: 'made by the rebuild',
   halted_streams: 'made by the rebuild',
   projection_rebuilds: 'work under way; what was asked for and came of it is in the event log',

@@ -3,7 +3,7 @@ import { within } from '../../concurrency/deadline.ts'
 import type { Config } from '../../config.ts'
 import { runningPostgres } from '../../foundation/embedded/server.ts'
 import { serviceUrlOf } from '../../foundation/embedded/supervision.ts'
-import { movedSentence, readMove, readMoveFile } from '../../foundation/installation-move.ts'
+import { markSentences, readMark } from '../../foundation/installation-mark.ts'
 import { pendingMigrations } from '../../foundation/migrate.ts'
 import { type Check, fault, ok, reasonOf, type Told, warning } from './finding.ts'
 
@@ -80,8 +80,6 @@ const locate = async ({ DATABASE_URL: url, DATA_DIR: dataDir }: Config): Promise
   const running = await runningPostgres(dataDir)
   if (running.state === 'none')
     return { told: ok(`there is none in ${dataDir} yet; the first start makes it`) }
-  const move = running.state === 'stopped' ? await readMoveFile(dataDir) : null
-  if (move !== null) return { told: movedTold(move) }
   if (running.state === 'stopped')
     return {
       told: fault(
@@ -106,18 +104,10 @@ const placeOf = (url: string): string => {
   }
 }
 
-/** The first sentence says where it went, the others what to do. */
-const movedTold = (move: Parameters<typeof movedSentence>[0]): Told => {
-  const [says = '', ...remedy] = (movedSentence(move) ?? '')
-    .replace(/^[A-Z_]+: /, '')
-    .split(/(?<=\.) (?=[A-Z])/)
-  return fault(says.replace(/\.$/, ''), remedy.join(' '))
-}
-
-/** An installation that was moved from here, or has not all arrived here, does not start. */
+/** An installation that was closed, or is not all restored, does not start. */
 const place = async (pool: pg.Pool): Promise<Told | Told[]> => {
-  const move = await readMove(pool)
-  return move === null ? [] : movedTold(move)
+  const mark = await readMark(pool)
+  return mark === null ? [] : fault(...markSentences(mark))
 }
 
 export const databaseChecks = ({ pool }: Pick<OpenDatabase, 'pool'>): readonly Check[] => [

@@ -1,0 +1,64 @@
+import type pg from 'pg'
+import { ConfigError } from '../config.ts'
+
+/**
+ * The mark of a database on which nothing starts: its installation was closed by a final backup, or a restore into it is not complete.
+ * Calls charged there would be missing in the installation that goes on, and nothing could say afterwards which ledger is right.
+ */
+export type InstallationMark = {
+  /** The id of the backup; of a final one that is not made yet, any. */
+  readonly backupId: string
+  readonly state: 'left' | 'arriving'
+  /** The file of the final backup; of a restore, which event log it goes into, without secrets. */
+  readonly elsewhere: string
+  /** Of a restore: the rows are in the database. */
+  readonly loaded: boolean
+  readonly since: Date
+}
+
+/** Null: the installation may start. */
+export const readMark = async (pool: Pick<pg.Pool, 'query'>): Promise<InstallationMark | null> => {
+  const { rows } = await pool.query<InstallationMark>(
+    'select move_id as "backupId", state, elsewhere, rows_copied as loaded, since from installation_moves',
+  )
+  return rows[0] ?? null
+}
+
+/** Replaces the mark that is there. */
+export const writeMark = async (
+  client: Pick<pg.Pool, 'query'>,
+  { backupId, state, elsewhere }: Pick<InstallationMark, 'backupId' | 'state' | 'elsewhere'>,
+): Promise<void> => {
+  await client.query(
+    `insert into installation_moves (move_id, state, elsewhere) values ($1, $2, $3)
+       on conflict (one) do update set move_id = $1, state = $2, elsewhere = $3, rows_copied = false, since = now()`,
+    [backupId, state, elsewhere],
+  )
+}
+
+export const removeMark = async (client: Pick<pg.Pool, 'query'>): Promise<void> => {
+  await client.query('delete from installation_moves')
+}
+
+/** Why nothing starts here, and what to do. */
+export const markSentences = ({ state, elsewhere, since }: InstallationMark): readonly [string, string] =>
+  state === 'arriving'
+    ? [
+        'a backup is being restored here, and that is not complete',
+        'Give the same "backup restore" again: it goes on where it stopped. To give that up, name an empty DATA_DIR or database.',
+      ]
+    : [
+        `this installation was closed on ${since.toISOString()} by the final backup ${elsewhere}`,
+        'It goes on where that is restored: name that place. If the file is not there, give the same "backup create --final" again. ' +
+          'To give the move up before the other place has answered a call, restore the file into an empty DATA_DIR or database; ' +
+          'in a PostgreSQL of your own "delete from installation_moves", typed by the owner of the tables, opens this one again.',
+      ]
+
+/** Throws `ConfigError` where the database is marked. */
+export const refuseMarked = async (
+  pool: Pick<pg.Pool, 'query'>,
+  variable: 'DATA_DIR' | 'DATABASE_URL',
+): Promise<void> => {
+  const mark = await readMark(pool)
+  if (mark !== null) throw new ConfigError(`${variable}: ${markSentences(mark).join('. ')}`)
+}
