@@ -118,6 +118,8 @@ export const startJobs = async (
   }
   for (const [name, job] of Object.entries(all))
     await ('cron' in job ? schedule(name, job) : serve(name, job))
+  // A release before this one may have scheduled jobs that nothing does any more.
+  for (const { name } of await boss.getSchedules()) if (!(name in all)) await boss.unschedule(name)
   return { stop: () => boss.stop({ graceful: true, timeout: stopTimeoutMs }) }
 }
 

@@ -68,6 +68,24 @@ const operations = async () =>
     .filter(({ stream }) => stream === 'operator')
     .map(({ type, data, metadata }) => ({ type, data: JSON.parse(data), actor: JSON.parse(metadata).actor }))
 
+test('what a release before has scheduled and this one does not know is taken out of the schedule', async () => {
+  const schedules = async (): Promise<unknown[]> =>
+    (await house.query('select name from pgboss.schedule')).map(({ name }) => name)
+  await house.query(
+    `insert into pgboss.queue select (jsonb_populate_record(q, '{"name": "of-before"}')).* from pgboss.queue q where name = 'leap'`,
+  )
+  await house.query(
+    `insert into pgboss.schedule select (jsonb_populate_record(s, '{"name": "of-before"}')).* from pgboss.schedule s where name = 'leap'`,
+  )
+  expect(await schedules()).toContain('of-before')
+  const others = await startJobs(house.foundation, logger, {
+    jobs: { leap: { ...yearly, run: async () => 0 } },
+  })
+  await others.stop()
+  expect(await schedules()).not.toContain('of-before')
+  expect(await schedules()).toContain('leap')
+})
+
 test('a run that a person asks for is done by the process that runs jobs, at once, and its outcome comes back', async () => {
   const states: string[] = []
   const result = await runNow(house.foundation, {
