@@ -393,6 +393,13 @@ const profileOpened = async (foundation: Foundation, config: Config): Promise<nu
   return told.reduce((sum, people) => sum + people, 0)
 }
 
+const finalOf = (config: Config, name: string) =>
+  createFinalBackup(
+    config,
+    { path: file(name), actor: 'user:ann', onProgress: () => undefined },
+    { logger, waitMs: 0 },
+  )
+
 describe('while a restore is not complete', () => {
   const refused = ({ config }: Target) =>
     expect(openFoundation(config, { logger })).rejects.toThrow('a backup is being restored here')
@@ -403,6 +410,7 @@ describe('while a restore is not complete', () => {
     await refused(there)
     expect(await restore(there, 'second.tar')).toMatchObject({ rows: loaded.rows, since: loaded.since })
     await expect(restore(there, 'first.tar')).rejects.toThrow('another backup is being restored here')
+    await expect(finalOf(there.config, 'half.tar')).rejects.toThrow('a backup is being restored here')
     const elsewhere = { ...there.config, EVENT_LOG_URL: 'esdb://127.0.0.1:1?tls=false' }
     await expect(restore({ ...there, config: elsewhere }, 'second.tar')).rejects.toThrow(
       'EVENT_LOG_URL: this restore was begun into the event log PostgreSQL',
@@ -428,13 +436,6 @@ describe('while a restore is not complete', () => {
 })
 
 describe('a final backup', () => {
-  const finalOf = (config: Config, name: string) =>
-    createFinalBackup(
-      config,
-      { path: file(name), actor: 'user:ann', onProgress: () => undefined },
-      { logger, waitMs: 0 },
-    )
-
   test('is not made while the service runs, and leaves it open', async () => {
     await expect(finalOf(house.config, 'running.tar')).rejects.toThrow(
       /Stop every process, and make the final/,

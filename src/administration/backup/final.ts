@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
 import pg from 'pg'
 import type { Logger } from 'pino'
-import type { Config } from '../../config.ts'
+import { type Config, ConfigError } from '../../config.ts'
 import { openingWith } from '../../foundation/closing.ts'
 import { openDatabase } from '../../foundation/database.ts'
 import { openFoundation } from '../../foundation/foundation.ts'
-import { readMark, removeMark, writeMark } from '../../foundation/installation-mark.ts'
+import { markSentences, readMark, removeMark, writeMark } from '../../foundation/installation-mark.ts'
 import { refuseRunning } from '../event-logs.ts'
 import { type Asked, createBackup, type MadeBackup, refuseTaken } from './create.ts'
 
@@ -25,6 +25,7 @@ export const createFinalBackup = async (
   await refuseTaken(asked.path)
   const before = await byOwner(config, options, async (client, url) => {
     const found = await readMark(client)
+    if (found?.state === 'arriving') throw new ConfigError(markSentences(found).join('. '))
     await writeMark(client, { backupId: randomUUID(), state: 'left', elsewhere: resolve(asked.path) })
     await refuseRunning({ variable: 'DATABASE_URL', url }, 'make the final backup then').catch(
       async (error: unknown) => {

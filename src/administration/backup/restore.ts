@@ -159,8 +159,8 @@ const copyLog = async (
   await telling(named, async () => {
     await to.head()
     await refuseForeign(from, to)
-    await copyEventLog({ from, to, onProgress: ({ events }) => onProgress({ phase: 'copied', events }) })
   })
+  await copyEventLog({ from, to, onProgress: ({ events }) => onProgress({ phase: 'copied', events }) })
   await client.query(`begin;
     grant truncate on log_segments to current_user;
     truncate log_segments, log_streams restart identity;
