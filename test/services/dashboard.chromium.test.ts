@@ -198,21 +198,6 @@ test('a plot is drawn from its table, which closes, and can be opened again', as
   await window.close()
 })
 
-test('the last hour is drawn anew every ten seconds, and a table that a reader opened stays open', async () => {
-  const window = await chromium.open({ scheme: 'light', width: 1280 })
-  await signIn(window)
-  const { page } = window
-  await page.goto('/operations')
-  await page.waitForSelector('#hour .chart canvas')
-  await page.click('#hour figure:first-of-type summary')
-  await page.evaluate('document.querySelector("#hour").dataset.before = "yes"')
-  await page.waitForSelector('#hour:not([data-before]) .chart canvas', { timeout: 30_000 })
-  expect(await page.locator('#hour .chart canvas').count()).toBe(2)
-  expect(await page.locator('#hour figure details[open]').count()).toBe(1)
-  expect([await axeFindings(page), await overhang(page), window.complaints()]).toEqual([[], 0, []])
-  await window.close()
-})
-
 test('rows that are not of now are told above the page, at every width', async () => {
   const halt = (state: string) =>
     room.foundation.pool.query(`update projection_checkpoints set state = $1 where name = 'accounts'`, [
