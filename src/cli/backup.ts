@@ -41,14 +41,16 @@ const create: Command = {
   changes: {
     of: 'records',
     asks: 'never',
-    left: 'No half of a backup is taken for one: the same command makes it anew. With --final nothing starts here until then.',
+    left: 'Half a backup is never taken for a whole one: run the same command again. With --final nothing starts here until then.',
     plan: async (_, given) => {
       const final = given.flag('final')
       return {
         ...(final ? { asks: 'always' as const } : {}),
         says: [
           `Copy everything that is not derived into ${given.required('file')}, and record that.`,
-          ...(final ? ['The installation starts here no more: it goes on where the file is restored.'] : []),
+          ...(final
+            ? ['The installation does not start here again: it continues where the file is restored.']
+            : []),
         ],
       }
     },
@@ -82,7 +84,9 @@ const create: Command = {
           ? `The event log up to position ${head.position}, and every table that is not derived from it.`
           : `Every table that is not derived from the event log. The event log is ${manifest.event_log} and is not in it: copy that now, by its own way.`,
         secretsNote(context),
-        ...(final ? ['This installation starts no more. Restore the file where it goes on.'] : []),
+        ...(final
+          ? ['This installation does not start again. Restore the file where it is to continue.']
+          : []),
       ],
     }
   },
@@ -152,7 +156,7 @@ const restore: Command = {
   changes: {
     of: 'records',
     asks: 'on a terminal',
-    left: 'The installation may be restored in part, and does not start: the same command goes on where it ended.',
+    left: 'The installation may be restored in part, and does not start: run the same command again, and it continues where it stopped.',
     plan: async ({ config, logger, progress }, given) => {
       const { backup } = await checkRestorable(config, {
         ...{ path: given.required('file'), keysLost: given.flag('keys-lost') },

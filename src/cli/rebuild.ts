@@ -41,7 +41,7 @@ const rebuilding: Command = {
       reasonOf(given)
       return {
         says: [
-          `Fold ${namesOf(chosen)} anew from the event log, and switch if their totals are those of the log.`,
+          `Rebuild ${namesOf(chosen)} from the event log, and switch if their totals are those of the log.`,
         ],
       }
     },

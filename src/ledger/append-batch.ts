@@ -69,7 +69,7 @@ export const placeOf = ({ base, events }: Batch): Place => ({
 
 /**
  * The log recognizes a resent append by its ids. Where another process may have written the same ids with other bytes (the
- * same Idempotency-Key, at another time; a command that was passed on), what is there is the truth, and the chain
+ * same Idempotency-Key, at another time), what is there is the truth, and the chain
  * continues from it.
  */
 const isThere = async (

@@ -167,7 +167,7 @@ const measure = async (
     count,
     dataDir,
     eventLogUrl,
-    environment: { LEDGER_OWNERS: 'off' },
+    environment: {},
   })
   try {
     const places = started.ports.map(

@@ -73,7 +73,7 @@ describe('a dry run', () => {
       [['price', 'override', org, 'ip_lookup', '0.5'], /^Price ip_lookup for org_\w+ at 0\.5 credits from /],
       [['ledger', 'close', org, '2026-01'], /^Close 2026-01 of org_\w+: its statement is final/],
       [['ledger', 'reconcile'], /and record the result\.$/],
-      [['projection', 'rebuild', 'accounts'], /^Fold accounts anew from the event log, and switch if /],
+      [['projection', 'rebuild', 'accounts'], /^Rebuild accounts from the event log, and switch if /],
       [['projection', 'cancel', 'accounts'], /^Nothing: no rebuild of accounts is running\./],
       [['projection', 'retry', 'accounts'], /^Nothing: no event of accounts is set aside\.$/],
       [['event-log', 'checkpoint'], /^Sign a checkpoint/],

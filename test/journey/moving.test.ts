@@ -146,7 +146,7 @@ describe('to a PostgreSQL and an EventStoreDB of one’s own', () => {
 
   test('closed by its final backup, it does not start again', async () => {
     const unasked = await cli(['backup', 'create', join(dir, 'final.tar'), '--final'], old)
-    expect([unasked.code, unasked.err]).toEqual([2, expect.stringContaining('starts here no more')])
+    expect([unasked.code, unasked.err]).toEqual([2, expect.stringContaining('does not start here again')])
     const { code, err } = await final('final.tar')
     expect([code, err]).toEqual([0, ''])
     expect(await refusal(old)).toMatch(/ended with 2 [\s\S]*DATA_DIR: this installation was closed on 2/)
