@@ -8,9 +8,10 @@ import { startListening } from '../event-log/postgres/wake-up.ts'
  * lost, the ledger is written as slowly as without it.
  */
 export type Competition = {
-  tell(organizationId: string): void
+  /** `appendMs`: how long an append takes this process. */
+  tell(organizationId: string, appendMs: number): void
   /** Begins to listen to the other processes. */
-  listen(competed: (organizationId: string) => void): void
+  listen(told: (organizationId: string, appendMs: number) => void): void
   close(): Promise<void>
 }
 
@@ -27,14 +28,18 @@ export function openCompetition({
 }): Competition {
   let listener: ReturnType<typeof startListening> | undefined
   return {
-    tell: (organizationId) => {
-      pool.query('select pg_notify($1, $2)', [channel, organizationId]).catch(() => undefined)
+    tell: (organizationId, appendMs) => {
+      const notice = `${organizationId} ${Math.ceil(appendMs)}`
+      pool.query('select pg_notify($1, $2)', [channel, notice]).catch(() => undefined)
     },
-    listen: (competed) => {
+    listen: (told) => {
       listener ??= startListening({
         ...{ url, channel, logger },
         listening: () => undefined,
-        notified: (organizationId) => competed(organizationId),
+        notified: (notice) => {
+          const [organizationId = '', appendMs] = notice.split(' ')
+          told(organizationId, Number(appendMs) || 0)
+        },
       })
     },
     close: async () => listener?.close(),

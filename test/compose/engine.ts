@@ -88,6 +88,9 @@ const targets: Readonly<Record<string, RegExp>> = {
 
 /** Under the names in docker-compose.yml. */
 const makeImages = async (work: string, checkout: string): Promise<void> => {
+  // What a run that was cut off left in a folder that is kept.
+  await run(['sh', '-c', 'docker ps --all --quiet | xargs --no-run-if-empty docker rm --force --volumes'])
+  for (const kind of ['volume', 'network']) await docker(kind, 'prune', '--force')
   const composeFile = readFileSync(join(root, 'docker-compose.yml'), 'utf8')
   const { services } = parse(composeFile, { merge: true }) as { services: Record<string, { image: string }> }
   const named = [...new Set(Object.values(services).map(({ image }) => image))]

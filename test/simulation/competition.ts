@@ -56,10 +56,11 @@ export const simulateCompetition = async ({
       clock: { now: () => time.nowMs },
       random: shortPauses ? () => 1 : random.next,
       competition: {
-        tell: () => {
+        tell: (_, appendMs) => {
           if (untold) return
+          const arrived = time.wait(roundTripMs / 2)
           for (const other of processes)
-            if (other !== ledger) void time.wait(roundTripMs / 2).then(() => other.competed(organizationId))
+            if (other !== ledger) void arrived.then(() => other.competed(organizationId, appendMs))
         },
       },
     })

@@ -208,7 +208,7 @@ export const simulate = async (
       limits,
       observe,
       random: random.next,
-      competition: { tell: (id) => tellOthers(name, id) },
+      competition: { tell: (id, appendMs) => tellOthers(name, id, appendMs) },
     })
     const process: Process = {
       name,
@@ -228,10 +228,10 @@ export const simulate = async (
   }
 
   /** A notice may be lost. */
-  const tellOthers = (from: string, organizationId: string): void => {
+  const tellOthers = (from: string, organizationId: string, appendMs: number): void => {
     count('competition')
     for (const { name, ledger, alive } of processes)
-      if (alive && name !== from && !chance(0.2)) ledger.competed(organizationId)
+      if (alive && name !== from && !chance(0.2)) ledger.competed(organizationId, appendMs)
   }
 
   const arrive = (copy: AppendAttempt): void => {
