@@ -1,4 +1,7 @@
-import { runCommandLine } from './cli/run.ts'
+import { useCompileCache } from './foundation/compile-cache.ts'
+
+useCompileCache()
+const { runCommandLine } = await import('./cli/run.ts')
 
 // A reader that has seen enough, such as head, closes the pipe: that is no failure.
 process.stdout.on('error', (error: NodeJS.ErrnoException) =>

@@ -106,7 +106,6 @@ const openSilenceable = async () => {
   return { ...log, silence: log.double.silence, speak: log.double.speak, settlesWithinMs: 3_000 }
 }
 
-eventLogContract('EventStoreDB, played by a double', { open, openSilenceable })
 eventLogContract(
   'EventStoreDB 23.10, played by a double that also writes events of its own and never says "caught up"',
   {

@@ -282,7 +282,7 @@ const scraps = [
 ]
 
 describe('anything at all', () => {
-  test(`a million random and mutated texts are parsed without a throw, and what is valid stays so (seed ${seed})`, () => {
+  test(`200,000 random and mutated texts are parsed without a throw, and what is valid stays so (seed ${seed})`, () => {
     const random = randomOf(seed)
     const pick = (list: readonly string[]): string => list[random(list.length)] ?? ''
     const randomText = (): string => {
@@ -304,7 +304,7 @@ describe('anything at all', () => {
     }
     const counts = { valid: 0, invalid: 0 }
     const unstable: string[] = []
-    for (let index = 0; index < 1_000_000; index++) {
+    for (let index = 0; index < 200_000; index++) {
       const given = index % 3 === 0 ? randomText() : mutatedText()
       const parsed = parseEmail(given)
       if (!parsed.valid) {
@@ -322,8 +322,8 @@ describe('anything at all', () => {
     }
     expect(unstable.slice(0, 10)).toEqual([])
     // Neither of them is a test of nothing.
-    expect(counts.valid).toBeGreaterThan(100_000)
-    expect(counts.invalid).toBeGreaterThan(300_000)
+    expect(counts.valid).toBeGreaterThan(20_000)
+    expect(counts.invalid).toBeGreaterThan(60_000)
   })
 
   test('no text beyond 320 characters is read, however long', () => {

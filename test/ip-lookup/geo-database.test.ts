@@ -340,7 +340,7 @@ describe('a file that cannot be trusted stops the boot, naming itself and the re
     const source = writeMmdb(wide(6))
     const addresses = ['1.0.0.1', '1.77.0.1', '1.255.0.1', '2a00:1::1', '2a00:ff::1', '8.8.8.8', '2600::1']
     let survived = 0
-    for (let round = 0; round < 60; round++) {
+    for (let round = 0; round < 25; round++) {
       const bytes = Buffer.from(source)
       for (let edits = 1 + random.integer(4); edits > 0; edits--) {
         bytes[random.integer(bytes.length)] = random.integer(256)
@@ -355,7 +355,7 @@ describe('a file that cannot be trusted stops the boot, naming itself and the re
       for (const text of addresses) expect(() => at(database, text)).not.toThrow()
       database.close()
     }
-    expect(survived).toBeGreaterThan(5)
+    expect(survived).toBeGreaterThan(2)
   })
 
   it('a damaged record that the samples missed answers null, is counted each time and logged once', async () => {
@@ -537,7 +537,7 @@ describe('a replaced file is checked, then swapped', () => {
     expect(at(database, '1.0.0.1')).not.toBeNull()
   })
 
-  it('100 swaps under continuous lookups: no lookup fails, none goes back in time', async () => {
+  it('20 swaps under continuous lookups: no lookup fails, none goes back in time', async () => {
     const version = (number: number): MmdbSource => ({
       ipVersion: 6,
       networks: { '1.0.0.0/8': flat('AU', `${number}`), '2a00::/12': flat('DE', `${number}`) },
@@ -560,14 +560,14 @@ describe('a replaced file is checked, then swapped', () => {
         await new Promise(setImmediate)
       }
     })()
-    for (let number = 1; number <= 100; number++) {
+    for (let number = 1; number <= 20; number++) {
       await replaceFile(path, version(number))
       await database.reload()
     }
     done = true
     await continuous
-    expect(database.status()).toMatchObject({ reloads: 100, failed_reloads: 0, undecodable_records: 0 })
-    expect(at(database, '1.2.3.4')?.city).toBe('100')
+    expect(database.status()).toMatchObject({ reloads: 20, failed_reloads: 0, undecodable_records: 0 })
+    expect(at(database, '1.2.3.4')?.city).toBe('20')
     expect(failures).toBe(0)
     expect(lookups).toBeGreaterThan(1_000)
   })
