@@ -4,7 +4,7 @@
  */
 import { readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, type TestContext, test } from 'vitest'
 import { type Calls, oneCall, startCalls } from './calls.ts'
 import {
   becomesHealthy,
@@ -43,6 +43,9 @@ const whileCalling = async (
     await answersAgain(calls)
     await work(calls)
     await answersAgain(calls)
+  } catch (error) {
+    show('the last answers', calls.made.slice(-3))
+    throw error
   } finally {
     await calls.stop()
   }
@@ -53,11 +56,19 @@ const answersAgain = async (calls: Calls): Promise<void> => {
   await expect
     .poll(() => calls.made.slice(from).filter(({ answers }) => answers.at(-1) === '200').length, {
       timeout: 120_000,
+      message: 'calls are answered again',
     })
     .toBeGreaterThan(perSecond)
 }
 
+/** What somebody asks first when a test failed. */
+const tellWhenFailed = ({ onTestFailed }: TestContext): void =>
+  onTestFailed(async () => {
+    console.log(await compose('ps', '--all'), await compose('logs', '--no-color', '--tail', '20'))
+  })
+
 describe.skipIf(skipped)('one node', () => {
+  beforeEach(tellWhenFailed)
   let partner: Partner
   /** Calls that were answered, each once. */
   let answered = 0
@@ -244,6 +255,7 @@ describe.skipIf(skipped)('one node', () => {
 })
 
 describe.skipIf(skipped)('three nodes', () => {
+  beforeEach(tellWhenFailed)
   let partner: Partner
 
   beforeAll(async () => {
