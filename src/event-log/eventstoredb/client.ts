@@ -1,3 +1,5 @@
+import { lookup } from 'node:dns/promises'
+import { isIP } from 'node:net'
 import { EventStoreDBClient } from '@eventstore/db-client'
 import type { StreamsClient } from '@eventstore/db-client/generated/streams_grpc_pb.js'
 import streamsGrpc from '@eventstore/db-client/generated/streams_grpc_pb.js'
@@ -137,6 +139,45 @@ const unshared = (url: string, role: string): string => {
   return [withTimeout, ...defaults].join('&')
 }
 
+/** How long the name of one of several hosts may take to be found. */
+const nameWaitMs = 500
+const namesAsked = new Map<string, Promise<boolean>>()
+
+/** One question at a time about a name. */
+const isFound = (name: string): Promise<boolean> => {
+  const asked = namesAsked.get(name)
+  if (asked !== undefined) return asked
+  const asking = lookup(name)
+    .then(
+      () => true,
+      () => false,
+    )
+    .finally(() => namesAsked.delete(name))
+  namesAsked.set(name, asking)
+  return asking
+}
+
+/**
+ * The connection string without those of several hosts whose name is not found now. A node that is gone for good may have no name any
+ * more, and a name server that is silent about it holds one of the four threads of the process for ten seconds at each connection:
+ * soon no other name is found either.
+ */
+export const withHostsFound = async (url: string): Promise<string> => {
+  const [, before = '', hosts = '', after = ''] = /^([^:/]*:\/\/(?:.*@)?)([^/?]*)(.*)$/.exec(url.trim()) ?? []
+  const named = hosts.split(',')
+  if (named.length === 1) return url
+  const found = await Promise.all(
+    named.map((host) => {
+      const name = host.replace(/:\d+$/, '')
+      return isIP(name.replace(/^\[|\]$/g, '')) === 0
+        ? within(isFound(name), { waitMs: nameWaitMs }, () => false)
+        : true
+    }),
+  )
+  const kept = named.filter((_, n) => found[n])
+  return kept.length === 0 ? url : before + kept.join(',') + after
+}
+
 const create = (url: string, role: string): EventStoreDBClient => {
   try {
     return EventStoreDBClient.connectionString(unshared(url, role))
@@ -166,8 +207,8 @@ export const connectTo = async <Stub extends Client>(
   service: StubOf<Stub>,
   { url, role, timeoutMs, signal }: ConnectOptions,
 ): Promise<{ stub: Stub; callOptions: (deadline: number) => [Metadata, CallOptions] }> => {
-  const { getGRPCClient, callArguments } = internalsOf(create(url, role))
   const deadline = performance.now() + timeoutMs
+  const { getGRPCClient, callArguments } = internalsOf(create(await withHostsFound(url), role))
   const opening = getGRPCClient(service, role)
   const giveUp = (): void => {
     opening.then(
