@@ -1,9 +1,9 @@
+import type { z } from 'zod'
 import type { CallFacts } from '../events/calls.ts'
 import type { Capability, Permission } from '../events/capabilities.ts'
 import type { KeyLimits } from '../events/keys.ts'
 import type { KeyState } from '../keys/key-state.ts'
-import type { CallDocument } from './document.ts'
-import type { Refusal } from './errors.ts'
+import type { ErrorCode, Refusal } from './errors.ts'
 import type { CallResult } from './result.ts'
 
 /** A request body: any JSON object. */
@@ -107,3 +107,23 @@ export type CallDecision<Result> = Decided<Result> | { readonly refusal: Refusal
 /** A form of any types: only the form itself knows them. */
 // biome-ignore lint/suspicious/noExplicitAny: the pipeline hands what `parse` returned to `gather`, and so on; it looks into none of it.
 export type AnyCapabilityForm = CapabilityForm<any, any, any>
+
+/** What partners read about one kind of call: the OpenAPI document is made of it (`openapi.ts`), and its schemas are checked against real answers. */
+export type CallDocument = {
+  /** Unique among all calls: clients that are generated name a function by it. */
+  readonly operationId: string
+  readonly summary: string
+  /** Markdown. */
+  readonly description: string
+  /** The body of a POST or DELETE; the parameters of a GET, in its query unless the path names them. Null: none. */
+  readonly request: z.ZodObject | null
+  readonly result: z.ZodType
+  /** Members of the envelope beside the result, where they are. */
+  readonly beside?: z.ZodObject
+  /** The answer 202: that there will be a result. */
+  readonly accepted?: z.ZodType
+  /** Where the answer is no JSON document: its type. `result` is then what each line holds. */
+  readonly streams?: string
+  /** Its own refusals, beside those that every call of its kind has. */
+  readonly codes: readonly ErrorCode[]
+}

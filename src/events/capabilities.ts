@@ -1,10 +1,32 @@
 import { z } from 'zod'
-import { accountFacts, ledgerExportFacts } from './account.ts'
 import { emailValidationFacts } from './email-validation.ts'
-import { ipLookupFacts } from './ip-lookup.ts'
 import { pixelFacts } from './pixel.ts'
+import { keyedHmac } from './primitives.ts'
 import { profileFacts } from './profile.ts'
-import { whoamiFacts } from './whoami.ts'
+
+/** Whoami establishes nothing beyond that the key was used. */
+const whoamiFacts = z.object({ kind: z.literal('whoami') })
+
+/** What an IP lookup established. The address itself never enters the event log (decision 21). */
+const ipLookupFacts = z.object({
+  kind: z.literal('ip_lookup'),
+  success: z.boolean(),
+  country_code: z.string().length(2).nullable(),
+  address_hmac: keyedHmac,
+})
+
+/** A partner looked at its own account. It establishes nothing beyond what was looked at. */
+const accountFacts = z.object({
+  kind: z.literal('account'),
+  view: z.enum(['balance', 'usage', 'call', 'receipt']),
+})
+
+/** A partner took its own ledger away, from one revision through another; `through_revision` before `from_revision`: nothing. */
+const ledgerExportFacts = z.object({
+  kind: z.literal('ledger_export'),
+  from_revision: z.int().nonnegative(),
+  through_revision: z.int().min(-1),
+})
 
 /** What a partner can call: what such a call establishes, and what its key must be allowed. A new capability adds a line. */
 const callable = [

@@ -1,9 +1,11 @@
 import { randomUUID } from 'node:crypto'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { Logger } from 'pino'
 import { apiKeys, keyIds } from '../../projections/api-keys.ts'
 import type { LiveModel } from '../call/capability.ts'
 import type { CallDependencies } from '../call/dependencies.ts'
 import { createIdempotency } from '../call/idempotency.ts'
+import { createOverload, createSheddingLog, type Overload } from '../call/overload.ts'
 import { createRefusedCalls } from '../call/refused-calls.ts'
 import { createRequestIds } from '../call/request-id.ts'
 import { createUnauthenticatedRequests } from '../call/unauthenticated.ts'
@@ -18,7 +20,6 @@ import { createRehashing } from '../guard/rehash-keys.ts'
 import { openPriceBooks } from '../ledger/price-books.ts'
 import { meterCalls } from '../metrics/calls-in-progress.ts'
 import type { Metrics } from '../metrics/metrics.ts'
-import { watchOverload } from './overload.ts'
 
 type CallsOptions = {
   readonly foundation: Foundation
@@ -110,4 +111,31 @@ const listedKeys = async ({ pool }: Foundation, logger: Logger): Promise<string[
     logger.error({ err: error }, 'the rows of api_keys cannot be read; run "projection rebuild api_keys"')
     return []
   }
+}
+
+const lookMs = 250
+const loopResolutionMs = 10
+
+/** The bound on calls in progress, by the event loop of this process, until `stop`. */
+const watchOverload = (
+  logger: Pick<Logger, 'info' | 'warn'>,
+): { readonly overload: Overload; stop(): void } => {
+  const delay = monitorEventLoopDelay({ resolution: loopResolutionMs })
+  delay.enable()
+  const overload = createOverload(() => {
+    const meanMs = delay.count === 0 ? lookMs : delay.mean / 1e6 - loopResolutionMs
+    delay.reset()
+    return meanMs
+  })
+  const shedding = createSheddingLog(overload, logger)
+  const timer = setInterval(() => {
+    overload.look()
+    shedding()
+  }, lookMs)
+  timer.unref()
+  const stop = (): void => {
+    clearInterval(timer)
+    delay.disable()
+  }
+  return { overload, stop }
 }

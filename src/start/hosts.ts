@@ -1,19 +1,25 @@
+import { readFile } from 'node:fs/promises'
+import type { FastifyPluginAsync } from 'fastify'
 import type { Logger } from 'pino'
+import service from '../../package.json' with { type: 'json' }
+import type { FoundData } from '../call/data-source.ts'
 import type { CallDependencies } from '../call/dependencies.ts'
+import { examples } from '../call/examples.ts'
+import { openApiOf } from '../call/openapi.ts'
 import { createHost, type Host, type Reach } from '../call/route.ts'
+import { capabilities } from '../capabilities/index.ts'
+import { remembered } from '../concurrency/remembered.ts'
 import { type Config, twoPersonOf } from '../config.ts'
 import { dashboard } from '../dashboard/dashboard.ts'
+import { documentationPages } from '../documentation/routes.ts'
 import type { Closing } from '../foundation/closing.ts'
 import type { Foundation } from '../foundation/foundation.ts'
 import { trustedProxies } from '../guard/caller-address.ts'
 import type { Health } from '../metrics/health.ts'
 import type { Metrics } from '../metrics/metrics.ts'
 import { operations } from '../metrics/routes.ts'
-import { type OpenCapabilities, openOutside } from './capabilities.ts'
-import { createDataSources } from './data-sources.ts'
+import { type AnyCapability, type OpenCapabilities, openOutside } from './capabilities.ts'
 import { examine } from './doctor.ts'
-import { documentation, documentationForPeople } from './documentation.ts'
-import { downloads } from './downloads.ts'
 import type { Leaving } from './leaving.ts'
 import { closeHost, listen, type Place } from './listen.ts'
 import { providerOf } from './provider.ts'
@@ -102,3 +108,75 @@ const hostOf = (
   if (name === 'api') host.register(documentationForPeople(config))
   return host
 }
+
+/** However often a page is asked for, everything is looked at once in this time. */
+const keptMs = 10_000
+
+export const createDataSources = (
+  foundation: Foundation,
+  { config, logger }: { readonly config: Config; readonly logger: Logger },
+  all: readonly AnyCapability[] = capabilities,
+): (() => Promise<FoundData>) => {
+  const look = async (): Promise<FoundData> => {
+    const looked = await Promise.allSettled(
+      all.map(async ({ data }) => (await data?.({ ...foundation, settings: config })) ?? []),
+    )
+    for (const one of looked)
+      if (one.status === 'rejected') logger.warn({ err: one.reason }, 'data sources: one cannot be looked at')
+    return {
+      sources: looked.flatMap((one) => (one.status === 'fulfilled' ? one.value : [])),
+      faults: looked.flatMap((one) =>
+        one.status === 'rejected' && one.reason instanceof Error ? [one.reason.message] : [],
+      ),
+    }
+  }
+  return remembered(look, { keptMs })
+}
+
+/** `/openapi.json`, for everyone: what can be asked, and what is answered. The same from every process and both hosts. */
+const documentation = (): FastifyPluginAsync => {
+  const calls = capabilities.flatMap((one) => one.calls)
+  const text = JSON.stringify(openApiOf({ calls, version: service.version, examples }))
+  return async (host) => {
+    host.get('/openapi.json', (_request, reply) =>
+      reply
+        .type('application/json; charset=utf-8')
+        .header('cache-control', 'no-cache')
+        .header('access-control-allow-origin', '*')
+        .send(text),
+    )
+  }
+}
+
+/** `/docs`: the pages partners read. */
+export const documentationForPeople = ({ API_URL }: Pick<Config, 'API_URL'>): FastifyPluginAsync =>
+  documentationPages({ version: service.version, api: API_URL ?? null })
+
+/**
+ * Scripts by which a partner checks what it was charged without trusting this service. They import nothing of it, and are the very
+ * files that its tests run.
+ */
+const scripts = ['verify-receipt.ts', 'recompute-ledger.ts'] as const
+const folder = new URL('../../test/support/', import.meta.url)
+
+/** `/docs/<script>`, for everyone: there is nothing in them that is not published. */
+const downloads =
+  (logger: Logger): FastifyPluginAsync =>
+  async (host) => {
+    for (const name of scripts) {
+      const text = await readFile(new URL(name, folder), 'utf8').catch((error: unknown) => {
+        logger.warn(
+          { err: error, script: name },
+          'a script for partners is not installed and cannot be downloaded',
+        )
+        return null
+      })
+      if (text !== null)
+        host.get(`/docs/${name}`, (_request, reply) =>
+          reply
+            .type('text/plain; charset=utf-8')
+            .header('content-disposition', `attachment; filename="${name}"`)
+            .send(text),
+        )
+    }
+  }

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import maxmind, { type Response } from 'maxmind'
 import { bundledGeoPaths, openGeoDatabase } from '../../src/capabilities/ip-lookup/geo-database.ts'
-import { renderResult } from '../../src/capabilities/ip-lookup/render.ts'
+import { renderResult } from '../../src/capabilities/ip-lookup/index.ts'
 import { parseAddress } from '../../src/egress/address.ts'
 import { randomOf } from './random.ts'
 import { type BenchOptions, median, type Row, ratioRow } from './row.ts'

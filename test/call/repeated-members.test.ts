@@ -1,6 +1,6 @@
 /** Members that an object of a JSON text has twice. */
 import { expect, test } from 'vitest'
-import { hasRepeatedMember } from '../../src/call/repeated-members.ts'
+import { hasRepeatedMember } from '../../src/call/parameters.ts'
 
 const repeats = (text: string): boolean => hasRepeatedMember(text, JSON.parse(text))
 

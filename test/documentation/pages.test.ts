@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import service from '../../package.json' with { type: 'json' }
 import { errorCatalogue } from '../../src/call/errors.ts'
 import { guideOf } from '../../src/documentation/guides.ts'
-import { documentationForPeople } from '../../src/start/documentation.ts'
+import { documentationForPeople } from '../../src/start/hosts.ts'
 import { type House, openHouse } from '../support/house.ts'
 
 let house: House

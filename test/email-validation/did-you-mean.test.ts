@@ -1,10 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { suggestionFor } from '../../src/capabilities/email-validation/lists/did-you-mean.ts'
+import { slipsBetween, suggestionFor } from '../../src/capabilities/email-validation/lists/did-you-mean.ts'
 import { readList, vendoredListFolder } from '../../src/capabilities/email-validation/lists/file.ts'
 import { vendoredDomains } from '../../src/capabilities/email-validation/lists/listed-domains.ts'
 import { siftLists } from '../../src/capabilities/email-validation/lists/sieve.ts'
-import { slipsBetween } from '../../src/capabilities/email-validation/lists/slips.ts'
 import {
   formMistyped,
   foundLaterMistyped,

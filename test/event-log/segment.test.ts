@@ -4,8 +4,7 @@ import { createZstdDecompress, zstdCompressSync, zstdDecompressSync } from 'node
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { EventsUnreadable, type NewEvent } from '../../src/event-log/port.ts'
-import { keptZstd } from '../../src/event-log/postgres/kept-zstd.ts'
-import { openSegment, packSegment, type SegmentRow } from '../../src/event-log/postgres/segment.ts'
+import { keptZstd, openSegment, packSegment, type SegmentRow } from '../../src/event-log/postgres/segment.ts'
 import { segmentDictionary } from '../../src/event-log/postgres/segment-dictionary.ts'
 
 const event: NewEvent = {

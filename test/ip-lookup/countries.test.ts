@@ -1,6 +1,6 @@
 import { iso31661 } from 'iso-3166'
 import { describe, expect, it } from 'vitest'
-import { countryByCode } from '../../src/capabilities/ip-lookup/countries.ts'
+import { countryByCode } from '../../src/capabilities/ip-lookup/location.ts'
 
 const codes = [
   ...iso31661.filter((country) => country.state === 'assigned').map(({ alpha2 }) => alpha2),

@@ -1,7 +1,7 @@
 /** How mailboxes, sources of profiles, pixel counters and DNS fare, as operations sees it; and that nobody can be seen in it. */
 import pino from 'pino'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { meterProviders, observerOf } from '../../src/capabilities/profile/metrics.ts'
+import { meterProviders, observerOf } from '../../src/capabilities/profile/index.ts'
 import type { ProfileProvider, ProviderAnswer } from '../../src/capabilities/profile/sources/provider.ts'
 import { combineProviders } from '../../src/capabilities/profile/sources/providers.ts'
 import { createMetrics } from '../../src/metrics/metrics.ts'

@@ -5,14 +5,15 @@ import {
   inventedPeopleCount,
 } from '../../src/capabilities/profile/dataset/invented-people.ts'
 import { createIdentifiers } from '../../src/capabilities/profile/identifier.ts'
-import { endOf, partialDate } from '../../src/capabilities/profile/mapping/dates.ts'
 import { declaredMapping } from '../../src/capabilities/profile/mapping/declared.ts'
 import { memberOf } from '../../src/capabilities/profile/mapping/fields.ts'
 import { languageCode } from '../../src/capabilities/profile/mapping/languages.ts'
 import {
+  endOf,
   instantOf,
   isEmptyProfile,
   mapProfile,
+  partialDate,
   profileCharactersMax,
   profileDataOf,
 } from '../../src/capabilities/profile/mapping/mapping.ts'

@@ -17,7 +17,7 @@ import {
   readCheckpoints,
   strayCheckpoints,
 } from '../../src/projector/checkpoints.ts'
-import { acquireLease, leaseTtlMs, releaseLease } from '../../src/projector/lease.ts'
+import { acquireLease, leaseTtlMs, releaseLease } from '../../src/projector/held-work.ts'
 import { liveTable } from '../../src/projector/tables.ts'
 import { restorePostgresLog } from '../support/postgres.ts'
 import {

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import type { CallDocument } from '../../src/call/document.ts'
+import type { CallDocument } from '../../src/call/form.ts'
 
 /** For calls that only a test knows. */
 export const someDocument: CallDocument = {

@@ -20,8 +20,7 @@ import {
   pendingMax,
   putDown,
 } from '../../src/webhooks/outbox.ts'
-import { retryDelaysMs } from '../../src/webhooks/schedule.ts'
-import { type Sending, sendRound, webhookSealPurpose } from '../../src/webhooks/send.ts'
+import { retryDelaysMs, type Sending, sendRound, webhookSealPurpose } from '../../src/webhooks/send.ts'
 import { secretText } from '../../src/webhooks/signature.ts'
 import { until } from '../support/house.ts'
 import { createMemoryEventLog, type MemoryEventLog } from '../support/memory-event-log.ts'

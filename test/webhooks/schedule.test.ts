@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { failingMsMax, nextAttemptMs, retryDelaysMs, verdictOf } from '../../src/webhooks/schedule.ts'
+import { failingMsMax, nextAttemptMs, retryDelaysMs, verdictOf } from '../../src/webhooks/send.ts'
 
 const hourMs = 3_600_000
 const base = { attempts: 1, failingSinceMs: 0, nowMs: 0, chance: 0 }

@@ -1,28 +1,200 @@
+import { stat } from 'node:fs/promises'
 import { hostname } from 'node:os'
+import type pg from 'pg'
 import {
   type Capability,
   type CapabilityPorts,
+  type Meters,
   type ScheduledJob,
   SettingFault,
   usualJobSecondsMax,
 } from '../../call/capability.ts'
+import type { DataSource } from '../../call/data-source.ts'
+import type { CapabilityForm } from '../../call/form.ts'
+import type { EmailStatus } from '../../events/email-validation.ts'
 import { companiesImport, companiesShow } from './company/commands.ts'
 import { createCompanies } from './company/companies.ts'
 import { createHomePages } from './company/home-page.ts'
-import { emailValidationCall } from './contract.ts'
-import { emailData } from './data.ts'
+import { type EmailValidationResult, emailValidationCall, parseEmailRequest } from './contract.ts'
+import { decide, type EmailFindings } from './decide.ts'
 import { createMailExchangers } from './dns/mail-exchangers.ts'
-import { emailValidationForm } from './form.ts'
-import { namedAddressOf } from './gather.ts'
-import { listsAge, listsDayMs } from './lists/age.ts'
+import { mailboxOutcomes } from './evidence.ts'
+import {
+  type EmailInput,
+  type EmailValidationObserver,
+  type EmailValidationParts,
+  gather,
+  namedAddressOf,
+} from './gather.ts'
+import { listsAge, listsAgeDaysMax, listsDayMs, listsRemedy } from './lists/age.ts'
 import { listsRefresh } from './lists/commands.ts'
+import { listPath, readRefreshed, vendoredListFolder } from './lists/file.ts'
 import { rereadLists } from './lists/inspect.ts'
+import { vendoredDomains } from './lists/listed-domains.ts'
+import { disposableLists } from './lists/packages.ts'
+import { roleCount } from './lists/roles.ts'
 import { createMailboxChecks, forgottenAtOnceMax } from './mailbox/checks.ts'
-import { createMailboxProbe, type MailboxObserver, type MailboxProbe } from './mailbox/probe.ts'
+import {
+  createMailboxProbe,
+  type MailboxObserver,
+  type MailboxProbe,
+  type MailboxStatus,
+} from './mailbox/probe.ts'
 import { createRecipientOf } from './mailbox/recipient-of.ts'
 import { askAgain, retrySealPurpose } from './mailbox/retry.ts'
-import { meterLists, meterMailboxes, observerOf } from './metrics.ts'
 import { readAddress } from './read-address.ts'
+import { rehearsal } from './rehearsal.ts'
+
+/** Counts verdicts and mailbox checks. A row of the decision table always comes with the same status. */
+const observerOf = (meters: Meters): EmailValidationObserver & MailboxObserver => {
+  const verdicts = new Map<number, { readonly status: EmailStatus; count: number }>()
+  meters.total(
+    {
+      name: 'email_verdicts_total',
+      help: 'E-mail validations judged, by the row of the decision table that decided',
+      labels: ['row', 'status'],
+    },
+    () =>
+      [...verdicts].map(([row, { status, count }]) => ({
+        labels: { row: String(row), status },
+        value: count,
+      })),
+  )
+  return {
+    verdict: (row, status) => {
+      const known = verdicts.get(row)
+      if (known === undefined) verdicts.set(row, { status, count: 1 })
+      else known.count++
+    },
+    mailboxChecked: meters.words(
+      { name: 'mailbox_checks_total', help: 'Mailboxes asked about, by what came of it' },
+      'outcome',
+      mailboxOutcomes,
+    ),
+  }
+}
+
+/** `dayMs` is of the lists that count; what it throws leaves the figure out. */
+const meterLists = (meters: Meters, dayMs: () => number): void =>
+  meters.gauge(
+    {
+      name: 'email_lists_age_seconds',
+      help: 'Since the day that the oldest list of disposable and free domains in use is of',
+    },
+    () => {
+      try {
+        return [{ value: Math.max(0, Date.now() - dayMs()) / 1_000 }]
+      } catch {
+        return []
+      }
+    },
+  )
+
+/** `status` is null where EMAIL_PROBE is off. */
+const meterMailboxes = (meters: Meters, status: () => MailboxStatus | null): void => {
+  const sample = (value: number | undefined) => (value === undefined ? [] : [{ value }])
+  meters.total(
+    {
+      name: 'mailbox_sessions_opened_total',
+      help: 'Sessions with mail servers that came as far as a first question',
+    },
+    () => sample(status()?.sessionsOpened),
+  )
+  meters.gauge(
+    {
+      name: 'mailbox_breakers_open',
+      help: 'Addresses of mail servers left alone because they refused us or were not there',
+    },
+    () => sample(status()?.breakersOpen),
+  )
+}
+
+export const emailValidationForm = (
+  parts: EmailValidationParts,
+): CapabilityForm<EmailInput, EmailFindings, EmailValidationResult> => ({
+  ...emailValidationCall,
+  perSecond: (limits) => limits.email_validations_per_second,
+  parse: (body) => {
+    const read = parseEmailRequest(body)
+    if ('refusal' in read) return read
+    return { input: { ...read.input, ...readAddress(read.input.email) } }
+  },
+  rehearse: rehearsal(parts),
+  gather: (input, caller) => gather(parts, input, caller),
+  decide,
+  billed: (result, lines) => ({
+    ...result,
+    billing: {
+      billable: lines.length > 0,
+      validation_credits: lines.find(({ sku }) => sku === 'email_validation')?.amount ?? '0',
+      company_credits: lines.find(({ sku }) => sku === 'company_data')?.amount ?? '0',
+    },
+  }),
+})
+
+/** What e-mail validation rests on: lists of domains and role names, and companies. */
+
+const grouped = (value: number): string => value.toLocaleString('en-US')
+
+/** Counted one by one up to here; beyond it PostgreSQL's own estimate is told. */
+const countedMax = 100_000
+
+const emailData = async ({ pool }: { readonly pool: pg.Pool }): Promise<readonly DataSource[]> => [
+  ...(await lists()),
+  await companies(pool),
+]
+
+const lists = async (): Promise<readonly DataSource[]> => {
+  const { curated, raw } = vendoredDomains()
+  const refreshed = (name: 'disposable' | 'free'): boolean => readRefreshed(vendoredListFolder, name) !== null
+  const asOf = new Date(listsDayMs())
+  const of = { place: 'host', imported: null, asOf, ageDaysMax: listsAgeDaysMax } as const
+  const from = async (name: 'disposable' | 'free', packages: string): Promise<string> =>
+    refreshed(name)
+      ? `"lists refresh", written ${(await stat(listPath(vendoredListFolder, name))).mtime.toISOString().slice(0, 10)}`
+      : `the packages ${packages}`
+  return [
+    {
+      ...{ ...of, name: 'Disposable domains', version: null, remedy: listsRemedy },
+      from: await from('disposable', Object.keys(disposableLists).join(', ')),
+      holds: `${grouped(raw.disposable.size)} domains`,
+    },
+    {
+      ...{ ...of, name: 'Free-mail domains', version: null, remedy: listsRemedy },
+      from: await from('free', 'email-providers'),
+      holds: `${grouped(raw.free.size)} domains`,
+    },
+    {
+      ...{ ...of, name: 'Curated domains', version: null, asOf: null, ageDaysMax: null, remedy: null },
+      from: 'this release',
+      holds: `${grouped(curated.size)} providers, relays and businesses`,
+    },
+    {
+      ...{ ...of, name: 'Role names', version: null, asOf: null, ageDaysMax: null, remedy: null },
+      from: 'this release',
+      holds: `${grouped(roleCount)} names`,
+    },
+  ]
+}
+
+const companies = async (pool: pg.Pool): Promise<DataSource> => {
+  const { rows } = await pool.query<{ n: number; newest: Date | null; sources: string | null; all: string }>(
+    `select count(*)::int as n, max(source_updated_at) as newest,
+            string_agg(distinct left(source, 100), ', ') as sources,
+            (select greatest(reltuples, 0)::bigint::text from pg_class where oid = 'companies'::regclass) as all
+       from (select source, source_updated_at from companies limit $1) c`,
+    [countedMax + 1],
+  )
+  const { n, newest, sources, all } = rows[0] ?? { n: 0, newest: null, sources: null, all: '0' }
+  return {
+    ...{ name: 'Companies', place: 'installation', imported: 'companies', version: null, ageDaysMax: null },
+    from: sources ?? 'nothing was imported',
+    holds:
+      n > countedMax ? `about ${grouped(Math.max(n, Number(all)))} companies` : `${grouped(n)} companies`,
+    asOf: newest,
+    remedy: n === 0 ? '"companies import" takes in a file; without one no company is found.' : null,
+  }
+}
 
 type EmailValidationSettings = {
   readonly EMAIL_PROBE: 'on' | 'off'

@@ -1,16 +1,26 @@
-import { type Capability, usualJobSecondsMax } from '../../call/capability.ts'
+import type pg from 'pg'
+import {
+  type Capability,
+  type CapabilityStorage,
+  type InputVerdict,
+  type Meters,
+  usualJobSecondsMax,
+} from '../../call/capability.ts'
+import type { DataSource } from '../../call/data-source.ts'
 import type { CapabilityForm } from '../../call/form.ts'
 import { afterMs } from '../../concurrency/deadline.ts'
 import { readJsonLd } from '../../egress/json-ld.ts'
+import { StreamMissing } from '../../event-log/port.ts'
+import { decodeEvent } from '../../event-log/stored-event.ts'
+import type { CallFacts } from '../../events/calls.ts'
+import { profileFacts } from '../../events/profile.ts'
+import { profileStream } from '../../events/streams.ts'
 import { profilesErase, profilesImport } from './commands.ts'
 import { type ProfileRequest, type ProfileResult, parseProfileRequest, profileCall } from './contract.ts'
-import { profileData } from './data.ts'
 import { seedProfiles } from './dataset/installed.ts'
 import { decide, type ProfileFindings } from './decide.ts'
-import { gather, type ProfileParts } from './gather.ts'
+import { gather, type ProfileObserver, type ProfileParts } from './gather.ts'
 import { keyedUses } from './keyed-uses.ts'
-import { meterProviders, observerOf } from './metrics.ts'
-import { recognizePerson } from './recognize.ts'
 import { createClaims } from './record/claims.ts'
 import { dropOldProfiles, eraseAgain, retainedAtOnceMax } from './record/erase.ts'
 import { createRetrieval } from './record/retrieval.ts'
@@ -18,7 +28,146 @@ import { datasetStore, profileKeyStore } from './record/sealed-stores.ts'
 import { rehearsal } from './rehearsal.ts'
 import { identifiersOf, type ProfileSettings } from './settings.ts'
 import { openProviders } from './sources/configured.ts'
+import type { ProviderObserver, Providers } from './sources/providers.ts'
 import { datasetSecretsOf, erasureParts, vaultOf } from './storage.ts'
+
+/** Of one person: fetches and misses, each with at most some tens of hashes. */
+const eventsMax = 10_000
+
+/**
+ * Whether a call was about the person of an identifier. Its facts name the person by an id of ours; the person's own stream has
+ * the keyed hashes of every identifier they were known by, also after an erasure.
+ */
+const recognizePerson = async (
+  { eventLog, secrets, settings }: CapabilityStorage & { readonly settings: ProfileSettings },
+  facts: CallFacts,
+  text: string,
+): Promise<InputVerdict | null> => {
+  if (facts.kind !== 'profile') return null
+  const ref = identifiersOf(settings).parse(text)
+  if (ref === null) return { verdict: 'no', why: 'it is no profile id, profile URL or person URN' }
+  const hmacs = secrets.identifierHmacs(`${ref.kind}:${ref.value}`)
+  const events = await eventLog
+    .read(profileStream(facts.subject_id), { max: eventsMax })
+    .catch((error: unknown) => {
+      if (error instanceof StreamMissing) return []
+      throw error
+    })
+  if (events.length === 0) return { verdict: 'cannot_be_told', why: 'nothing is recorded of this person' }
+  const aliases = events.map(decodeEvent).flatMap((event) => {
+    if (event.type === 'ProfileFetched') return [...event.data.aliases, ...event.data.former_aliases]
+    return event.type === 'ProfileMissed' ? event.data.aliases : []
+  })
+  const known = aliases.some((alias) => alias.kind === ref.kind && hmacs.includes(alias.hmac))
+  return known
+    ? { verdict: 'yes', why: 'it names the person; which of their identifiers was sent is not recorded' }
+    : { verdict: 'no' }
+}
+
+/** Up to the eight seconds a source has at most. */
+const requestBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10]
+
+/** `provider` is the name of a kind of source, of which there are three. */
+export const observerOf = (meters: Meters): ProfileObserver & ProviderObserver => {
+  const asked = meters.histogram({
+    name: 'profile_provider_request_duration_seconds',
+    help: 'Questions to sources of profiles, from asking to its answer; abandoned: another source was faster',
+    labels: ['provider', 'answer'],
+    buckets: requestBuckets,
+  })
+  return {
+    retrieved: meters.words(
+      {
+        name: 'profile_retrievals_total',
+        help: 'Profiles asked for, by where the answer came from or why there was none',
+      },
+      'source',
+      [...profileFacts.shape.source.options, 'missing', 'unavailable'],
+    ),
+    asked: (provider, answer, seconds) => asked(seconds, { provider, answer }),
+  }
+}
+
+export const meterProviders = (meters: Meters, status: Providers['status']): void =>
+  meters.gauge(
+    {
+      name: 'profile_provider_breaker_open',
+      help: '1 while a source is left alone because it failed too often, and until it is seen to answer again',
+      labels: ['provider'],
+    },
+    () =>
+      status().map(({ provider, breaker }) => ({
+        labels: { provider },
+        value: breaker === 'closed' ? 0 : 1,
+      })),
+  )
+
+/** What profiles rest on: the data set, what was fetched of sources, and who is never asked about. */
+
+/** Counted one by one up to here. */
+const countedMax = 100_000
+
+const holds = (n: number, what: string): string =>
+  `${n > countedMax ? `more than ${countedMax.toLocaleString('en-US')}` : n.toLocaleString('en-US')} ${what}`
+
+type Counted = { readonly n: number; readonly newest: Date | null }
+
+const counted = async (
+  pool: pg.Pool,
+  of: 'profile_dataset' | 'profile_cache' | 'profile_suppressions',
+  column: 'imported_at' | 'fetched_at' | 'suppressed_at',
+): Promise<Counted> => {
+  const { rows } = await pool.query<Counted>(
+    `select count(*)::int as n, max(${column}) as newest from (select ${column} from ${of} limit $1) t`,
+    [countedMax + 1],
+  )
+  return rows[0] ?? { n: 0, newest: null }
+}
+
+/** Where a source is: an address may hold a secret in its path. */
+const sourcesText = ({ PROFILE_PROVIDER, PROFILE_HTTP_URL, PROFILE_PAGE_URL }: ProfileSettings): string => {
+  const host = (url: string | undefined): string => URL.parse(url ?? '')?.host ?? 'no address'
+  const texts = {
+    dataset: 'the data set',
+    http: `the source at ${host(PROFILE_HTTP_URL)}`,
+    page: `pages of ${host(PROFILE_PAGE_URL)}`,
+  } as const
+  return PROFILE_PROVIDER.map((name) => texts[name]).join(', then ')
+}
+
+const profileData = async ({
+  pool,
+  settings,
+}: {
+  readonly pool: pg.Pool
+  readonly settings: ProfileSettings
+}): Promise<readonly DataSource[]> => {
+  const [dataset, cache, suppressions] = await Promise.all([
+    counted(pool, 'profile_dataset', 'imported_at'),
+    counted(pool, 'profile_cache', 'fetched_at'),
+    counted(pool, 'profile_suppressions', 'suppressed_at'),
+  ])
+  const of = { place: 'installation', version: null, ageDaysMax: null } as const
+  const asked = settings.PROFILE_PROVIDER.includes('dataset')
+  return [
+    {
+      ...{ ...of, name: 'Data set of people', imported: 'profiles', asOf: dataset.newest },
+      from: asked ? 'files that were imported' : 'files that were imported; PROFILE_PROVIDER does not ask it',
+      holds: holds(dataset.n, 'people'),
+      remedy: asked && dataset.n === 0 ? '"profiles import" takes people in.' : null,
+    },
+    {
+      ...{ ...of, name: 'Profiles kept', imported: null, asOf: cache.newest, remedy: null },
+      from: sourcesText(settings),
+      holds: holds(cache.n, 'profiles'),
+    },
+    {
+      ...{ ...of, name: 'Suppressed identifiers', imported: null, asOf: suppressions.newest, remedy: null },
+      from: '"profiles erase"',
+      holds: holds(suppressions.n, 'identifiers'),
+    },
+  ]
+}
 
 /**
  * Profile retrieval (Spec §4.3): one person's data, cached or fresh, by whichever identifier. Answers hold a person's

@@ -1,9 +1,17 @@
 import type pg from 'pg'
+import { lastUsedOf } from '../../../projections/key-usage.ts'
 import type { Capability } from '../../call/capability.ts'
-import type { CapabilityForm } from '../../call/form.ts'
+import type { Caller, CapabilityForm } from '../../call/form.ts'
+import { unavailableWhenAway } from '../../call/unavailable.ts'
 import { type Whoami, whoamiCall } from './contract.ts'
 import { decide, type WhoamiFindings } from './decide.ts'
-import { gather } from './gather.ts'
+
+/** When the caller's key was last used, as far as the read model knows. */
+const gather = async (pool: pg.Pool, { key, atMs }: Caller): Promise<WhoamiFindings> => {
+  const { text, values } = lastUsedOf(key.keyId)
+  const { rows } = await pool.query<{ last_used_at: Date }>(text, [...values]).catch(unavailableWhenAway)
+  return { key, lastUsedAt: rows[0]?.last_used_at.toISOString() ?? null, nowMs: atMs }
+}
 
 /** Whoami: the organization and key behind a call (Spec §4.4). On both hosts, for every valid key, free (decision 1). */
 export const whoami: Capability = {

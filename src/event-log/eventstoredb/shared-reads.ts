@@ -1,5 +1,6 @@
 import {
   type EventLog,
+  type LookedBack,
   type Position,
   type ReadOptions,
   type RecordedEvent,
@@ -7,9 +8,8 @@ import {
   Unavailable,
 } from '../port.ts'
 import type { Connection } from './client.ts'
-import { readBack } from './look-back.ts'
-import type { ReadRequest } from './messages.ts'
-import { readAt, readEvents } from './read.ts'
+import { type ReadRequest, recordedEvent } from './messages.ts'
+import { isPositionRefused, isSystemEvent, readAt, readEvents, readUntil, searchSilenceMs } from './read.ts'
 
 /** The log's reads, over one connection that all of them share. It does not survive a read that fails. */
 
@@ -98,4 +98,57 @@ const lastRevision = async (readPage: ReadPage, stream: string): Promise<number 
     if (error instanceof StreamMissing) return null
     throw error
   }
+}
+
+/** As many bytes as a page holds; the last event of it may exceed them. */
+const pageBytesMax = 4 * 1024 * 1024
+/** The server writes statistics of its own, of which any number may follow one another. */
+const lookedAtMax = 10_000
+
+type From = {
+  readonly before: Position | null
+  readonly max: number
+  /** Of what streams' names begin with, on a server of several. */
+  readonly prefix: string | undefined
+}
+
+/** The newest events before a position, the server's own left out. For the server, too, a position is exclusive backwards. */
+const readBack = async (
+  connection: Connection,
+  { before, max, prefix }: From,
+  silenceMs: number,
+): Promise<LookedBack> => {
+  const events: RecordedEvent[] = []
+  let [bytes, lookedAt] = [0, 0]
+  let reached: Position | null = null
+  let next: Position | null = null
+  const request = {
+    ...({ direction: 'backwards', from: before ?? undefined, max: Number.MAX_SAFE_INTEGER } as const),
+    ...(prefix === undefined ? {} : { prefix }),
+  }
+  try {
+    await readUntil(connection, request, {
+      silenceMs: prefix === undefined ? silenceMs : searchSilenceMs,
+      take: (response) => {
+        const event = recordedEvent(response)
+        if (event === undefined) return 'more'
+        if (events.length >= max || bytes >= pageBytesMax || lookedAt >= lookedAtMax) {
+          next = reached
+          return 'enough'
+        }
+        lookedAt++
+        reached = event.position
+        if (isSystemEvent(event)) return 'more'
+        bytes += event.data.length + event.metadata.length
+        events.push(event)
+        return 'more'
+      },
+    })
+  } catch (error) {
+    if (before === null || !isPositionRefused(error)) throw error
+    // What stands before an event must not be left out because the server was in trouble.
+    if ((await readAt(connection, before, silenceMs)) !== null) throw error
+    return { events: [], unreadable: [], next: null }
+  }
+  return { events, unreadable: [], next }
 }

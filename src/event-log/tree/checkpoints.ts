@@ -1,7 +1,7 @@
 import type { EventLog, Position } from '../port.ts'
-import { announceKey } from './announce-key.ts'
+import { announcementOf, appendedTo } from './append.ts'
 import { type Checkpoint, createStreamReader } from './checkpoint-stream.ts'
-import { makeCheckpoint } from './make-checkpoint.ts'
+import { CheckpointRefused, type Making, makeCheckpoint } from './make-checkpoint.ts'
 import { type ConsistencyProof, type InclusionProof, prove, proveConsistency } from './prove.ts'
 import { isSignature } from './signed-note.ts'
 import type { SigningKeyFiles } from './signing-key.ts'
@@ -75,4 +75,24 @@ export const createCheckpoints = (dependencies: Dependencies): Checkpoints => {
     },
     announceKey: (by) => announceKey({ ...dependencies, read }, by),
   }
+}
+
+/** As `Checkpoints.announceKey`. */
+const announceKey = async (
+  { eventLog, keys, read }: Making,
+  { actor, reason }: { actor: string; reason: string },
+): Promise<{ keyId: string; vouchedFor: boolean }> => {
+  const stream = await read()
+  const announced = stream.keys.at(-1)
+  const present = announced === undefined ? null : await keys.find(announced.id)
+  // Where the announced key is lost, the one that is here in its place, if any, is the one to be announced.
+  const key = present === null ? await keys.first() : await keys.next()
+  if (key.id === announced?.id) throw new CheckpointRefused(`the log has announced ${key.id} already`)
+  const previous = announced === undefined ? null : { id: announced.id, key: present }
+  const event = announcementOf(key, { previous, actor, reason })
+  if (!(await appendedTo(eventLog, stream, [event], actor)))
+    throw new CheckpointRefused('another process wrote to the stream of checkpoints meanwhile. Ask again')
+  // It takes the other's place.
+  await keys.find(key.id)
+  return { keyId: key.id, vouchedFor: present !== null }
 }

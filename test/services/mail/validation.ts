@@ -7,7 +7,7 @@ import {
   createMailExchangers,
   type MailExchangers,
 } from '../../../src/capabilities/email-validation/dns/mail-exchangers.ts'
-import { emailValidationForm } from '../../../src/capabilities/email-validation/form.ts'
+import { emailValidationForm } from '../../../src/capabilities/email-validation/index.ts'
 import { createMailboxChecks } from '../../../src/capabilities/email-validation/mailbox/checks.ts'
 import {
   createMailboxProbe,

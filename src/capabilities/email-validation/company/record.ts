@@ -1,14 +1,14 @@
+import { hash } from 'node:crypto'
+import { countryCodeOf, countryNames } from './country.ts'
+import { type SizeRange, sizeRangeOf, sizeRangeOfCount, sizeRanges } from './size-range.ts'
+import { addressText, registrableDomainOf, urlCharactersMax, urlOf, webAddressOf } from './web-address.ts'
+
 /**
  * What is known about a company, and how a record of a data set becomes that. Pure: the same record gives the same row.
  *
  * Records are hostile in the way that bulk data are: fields are missing, of the wrong type, or hold something else. What
  * cannot be read becomes null; a record is refused only where nothing could be answered with it.
  */
-import { hash } from 'node:crypto'
-import { countryCodeOf, countryNames } from './country.ts'
-import { type SizeRange, sizeRangeOf, sizeRangeOfCount, sizeRanges } from './size-range.ts'
-import { cleanText, isText, textOf } from './text.ts'
-import { addressText, registrableDomainOf, urlCharactersMax, urlOf, webAddressOf } from './web-address.ts'
 
 /** A company as the answer shows it (decision 17). Unknown is null. */
 export type CompanyRecord = {
@@ -276,4 +276,28 @@ const locationOf = (fields: ReadonlyMap<Field, unknown>): CompanyRecord['locatio
   if (compound && (inCountry === written || (countryCodeOf(inCountry) ?? '-') === code))
     return { locality: town || null, region: inRegion || null, country, country_code: code }
   return { locality, region, country, country_code: code }
+}
+
+/** Without control characters and direction marks, which could make an answer look like another one; in NFC. */
+const cleanText = (text: unknown): string | null => {
+  if (typeof text !== 'string') return null
+  // The usual case: visible ASCII in single file.
+  if (/^[!-~](?: ?[!-~])*$/.test(text)) return text
+  const clean = text
+    .replaceAll(/[\p{Cc}\u2028\u2029]/gu, ' ')
+    .replaceAll(/[\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]/g, '')
+    .replaceAll(/\s+/g, ' ')
+    .trim()
+    .normalize('NFC')
+  return clean === '' ? null : clean
+}
+
+/** False where a text was broken before it came here. */
+const isText = (text: string): boolean => text.isWellFormed() && !text.includes('\ufffd')
+
+/** A clean text of at most so many characters; null for what is none. */
+const textOf = (value: unknown, charactersMax: number): string | null => {
+  if (typeof value === 'string' && value.length > 4 * charactersMax) return null
+  const text = cleanText(value)
+  return text === null || text.length > charactersMax || !isText(text) ? null : text
 }

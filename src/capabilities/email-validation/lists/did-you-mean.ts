@@ -1,10 +1,3 @@
-/**
- * Mistyped provider domains: `gmial.com`, `hotmail.con`, `yahoocom`.
- *
- * A wrong suggestion does more harm than a missing one: it questions an address that works. So a name has to be close
- * to a provider's name, the ending has to be the provider's or a slip of it, and short names, which are one letter away
- * from a dozen real companies, are only ever corrected in their ending.
- */
 import { parse } from 'tldts'
 import { bitCount, isAnagram, letterBits, lookAlikes, neighbourKeys } from './letters.ts'
 import type { ListedDomains } from './listed-domains.ts'
@@ -18,7 +11,14 @@ import {
   type ProviderName,
   undoubled,
 } from './provider-names.ts'
-import { slipsBetween } from './slips.ts'
+
+/**
+ * Mistyped provider domains: `gmial.com`, `hotmail.con`, `yahoocom`.
+ *
+ * A wrong suggestion does more harm than a missing one: it questions an address that works. So a name has to be close
+ * to a provider's name, the ending has to be the provider's or a slip of it, and short names, which are one letter away
+ * from a dozen real companies, are only ever corrected in their ending.
+ */
 
 /** No mistyped provider is longer; a longer name is somebody's own. */
 const domainLengthMax = 30
@@ -185,3 +185,34 @@ const oneLabel = (ending: string): boolean => !ending.includes('.')
 
 const topLevelExists = (ending: string): boolean =>
   parse(`a.${ending}`, { extractHostname: false, validateHostname: false }).isIcann === true
+
+/**
+ * Damerau-Levenshtein distance with adjacent transpositions counted once, as far as `max`; anything beyond it is
+ * `max + 1`. It takes as many steps as the texts have pairs of letters.
+ */
+export const slipsBetween = (left: string, right: string, max: number): number => {
+  if (Math.abs(left.length - right.length) > max) return max + 1
+  let before: number[] = []
+  let previous = Array.from({ length: right.length + 1 }, (_, at) => at)
+  for (let row = 1; row <= left.length; row++) {
+    const current = [row]
+    let least = row
+    for (let column = 1; column <= right.length; column++) {
+      const same = left[row - 1] === right[column - 1]
+      let cost = Math.min(
+        (previous[column] ?? 0) + 1,
+        (current[column - 1] ?? 0) + 1,
+        (previous[column - 1] ?? 0) + (same ? 0 : 1),
+      )
+      const exchanged =
+        row > 1 && column > 1 && left[row - 1] === right[column - 2] && left[row - 2] === right[column - 1]
+      if (exchanged) cost = Math.min(cost, (before[column - 2] ?? 0) + 1)
+      current.push(cost)
+      if (cost < least) least = cost
+    }
+    if (least > max) return max + 1
+    before = previous
+    previous = current
+  }
+  return Math.min(previous[right.length] ?? 0, max + 1)
+}

@@ -1,8 +1,3 @@
-/**
- * What lists say about an address, without asking any network: disposable, free or relayed domain, a role instead of a
- * person, a subaddress, a mistyped provider, a domain that cannot exist. A list knows what somebody wrote down, so
- * "not listed" is all that a false means.
- */
 import { LRUCache } from 'lru-cache'
 import { getDomain } from 'tldts'
 import type { EmailAddress, ListEvidence } from '../evidence.ts'
@@ -10,8 +5,12 @@ import { correctedDomain } from './did-you-mean.ts'
 import { type ListedDomains, rereadVendoredDomains, vendoredDomains } from './listed-domains.ts'
 import { firstOfParents } from './parents.ts'
 import { isRoleName } from './roles.ts'
-import { isRoutableDomain } from './special-use-domains.ts'
-import { subaddressTag } from './subaddress.ts'
+
+/**
+ * What lists say about an address, without asking any network: disposable, free or relayed domain, a role instead of a
+ * person, a subaddress, a mistyped provider, a domain that cannot exist. A list knows what somebody wrote down, so
+ * "not listed" is all that a false means.
+ */
 
 /**
  * What the lists that come with the source say. Listed parents count (`mx.mailinator.com`); the nearest listed name
@@ -114,3 +113,75 @@ const registrableDomain = (asciiDomain: string, listed: boolean): string | null 
 
 /** Big top-level domains under which no registry has suffixes of its own: any two labels there are registrable. */
 const flatTopLevels: ReadonlySet<string> = new Set(['com', 'net', 'org', 'de', 'nl', 'ch', 'eu'])
+
+/**
+ * Names that the public DNS never delegates for mail. The rest, reserved or not, is left to the DNS: `example.com` exists
+ * and answers with a null MX, `.corp` and `.home` do not exist and say so.
+ */
+const specialUseTopLevel: ReadonlySet<string> = new Set([
+  // RFC 6761 (and RFC 2606): never to be looked up, or for documentation and tests.
+  'example',
+  'invalid',
+  'localhost',
+  'test',
+  // RFC 6762: multicast DNS; RFC 7686: Tor; RFC 9476: not the DNS at all.
+  'local',
+  'onion',
+  'alt',
+  // ICANN board resolution 2024.07.29.06: private use for good, never delegated.
+  'internal',
+  // RFC 3172: infrastructure only; among its names `home.arpa` (RFC 8375) is for residential networks.
+  'arpa',
+])
+
+const digitsOnly = /^\d+$/
+
+/**
+ * Whether the public DNS can know a mail host for the domain at all. False for a domain literal, a single label, a
+ * special-use name and a last label of digits (RFC 3696 §2: no top-level domain is, so `1.2.3.4` is a bare address).
+ * `asciiDomain` is in lower case.
+ */
+const isRoutableDomain = (asciiDomain: string): boolean => {
+  if (asciiDomain.startsWith('[')) return false
+  const dot = asciiDomain.lastIndexOf('.')
+  if (dot === -1) return false
+  const topLevel = asciiDomain.slice(dot + 1)
+  return !specialUseTopLevel.has(topLevel) && !digitsOnly.test(topLevel)
+}
+
+/**
+ * Subaddresses (RFC 5233): `user+tag@` reaches `user@` where the host says so. Only hosts that document it are here; for
+ * everybody else a plus is an ordinary character (RFC 5321 §2.3.11: the local part is its host's to interpret).
+ *
+ * Yahoo's `base-keyword@` is left out: the base is a name of its own, not the account's, and an ordinary local part may
+ * hold a hyphen, so the two cannot be told apart.
+ */
+const plusHosts: ReadonlySet<string> = new Set(
+  [
+    'gmail.com googlemail.com',
+    'outlook.com hotmail.com live.com msn.com',
+    'icloud.com me.com mac.com',
+    'fastmail.com fastmail.fm sent.com',
+    'proton.me protonmail.com protonmail.ch pm.me',
+    'zoho.com zoho.eu zoho.in zohomail.com zohomail.eu zohomail.in',
+    'yandex.ru yandex.com ya.ru mailbox.org posteo.de posteo.net hey.com',
+  ].flatMap((line) => line.split(' ')),
+)
+/** Microsoft's and Posteo's country domains share one mail system each. */
+const plusFamilies = /^(?:outlook|hotmail|live|posteo)\.[a-z.]{2,6}$/
+
+/**
+ * The tag of a subaddress, such as `news` of `user+news@gmail.com`; null where the host is not known to have them or
+ * either side of the plus is empty. `provider` says that the domain is a curated provider's.
+ */
+const subaddressTag = (address: {
+  readonly localPart: string
+  readonly asciiDomain: string
+  readonly provider: boolean
+}): string | null => {
+  const plus = address.localPart.indexOf('+')
+  if (plus < 1 || plus === address.localPart.length - 1 || address.localPart.startsWith('"')) return null
+  const known =
+    plusHosts.has(address.asciiDomain) || (address.provider && plusFamilies.test(address.asciiDomain))
+  return known ? address.localPart.slice(plus + 1) : null
+}

@@ -1,7 +1,3 @@
-/**
- * Everything we do at one address of a mail server: a few sessions that are used again, a rate, a queue and a breaker. Providers
- * count what comes from us, so the bounds belong to the address and not to the caller.
- */
 import type { CircuitBreaker } from '../../../concurrency/circuit-breaker.ts'
 import { within } from '../../../concurrency/deadline.ts'
 import { type Held, HeldSessions } from './held-sessions.ts'
@@ -15,10 +11,13 @@ import {
   laneBreaker,
   type Question,
 } from './lane-answer.ts'
-import { createTokenBucket, type TokenBucket } from './rate.ts'
 import { SmtpFailure } from './smtp-connection.ts'
 import { openSession, type SessionOptions, type SmtpSession } from './smtp-session.ts'
-import { type Given, type Waiter, Waiters } from './waiters.ts'
+
+/**
+ * Everything we do at one address of a mail server: a few sessions that are used again, a rate, a queue and a breaker. Providers
+ * count what comes from us, so the bounds belong to the address and not to the caller.
+ */
 
 /** What all lanes share. */
 export type LaneSurroundings = {
@@ -280,5 +279,100 @@ export class MailboxLane {
     this.#sessions.end(held)
     this.#pump()
     if (held.underWay === 0 && !held.retired && this.#around.placeWanted()) this.#sessions.retire(held)
+  }
+}
+
+/** A token bucket: so many a second, and so many at once. */
+type TokenBucket = {
+  /** Takes a token, or tells how many milliseconds from now the next one is there. */
+  take(nowMs: number): number
+  full(nowMs: number): boolean
+}
+
+export const createTokenBucket = ({
+  perSecond,
+  burst,
+}: {
+  perSecond: number
+  burst: number
+}): TokenBucket => {
+  let tokens = burst
+  let filledAtMs = Number.NEGATIVE_INFINITY
+  const fill = (nowMs: number): void => {
+    // A clock set back must not empty the bucket.
+    const elapsedMs = Math.max(nowMs - filledAtMs, 0)
+    tokens = Math.min(burst, tokens + (elapsedMs * perSecond) / 1_000)
+    filledAtMs = nowMs
+  }
+  return {
+    take: (nowMs) => {
+      fill(nowMs)
+      if (tokens < 1) return Math.ceil(((1 - tokens) * 1_000) / perSecond)
+      tokens--
+      return 0
+    },
+    full: (nowMs) => {
+      fill(nowMs)
+      return tokens >= burst
+    },
+  }
+}
+
+/** A caller who waits for a session. */
+type Waiter = {
+  readonly question: Question
+  /** Only a session that was not used before: the last one was, and broke. */
+  readonly fresh: boolean
+  readonly settle: (given: Given) => void
+}
+
+type Given =
+  /** `turn` is 1 for the first transaction of a session. */
+  | { readonly kind: 'session'; readonly held: Held; readonly turn: number }
+  | Exclude<LaneAnswer, { kind: 'deadline' }>
+
+/** The callers who wait for a session at one address of a mail server, the next one first. Parties take turns. */
+class Waiters {
+  line: Waiter[] = []
+
+  /** Whether one more of the party would be too many. One that has nobody in line is never too many. */
+  full(waitingMax: number, party: string): boolean {
+    return this.line.length >= waitingMax && this.line.some(({ question }) => question.party === party)
+  }
+
+  /** Resolves with what the waiter is given, or with `late()` when the caller's time is over. */
+  join<Late>(
+    question: Question,
+    { fresh, signal, late }: { fresh: boolean; signal: AbortSignal; late: () => Late },
+  ): Promise<Given | Late> {
+    return new Promise((resolve) => {
+      const leave = (): void => {
+        this.line = this.line.filter((other) => other !== waiter)
+        resolve(late())
+      }
+      const waiter: Waiter = {
+        question,
+        fresh,
+        settle: (given) => {
+          signal.removeEventListener('abort', leave)
+          resolve(given)
+        },
+      }
+      signal.addEventListener('abort', leave, { once: true })
+      if (question.own || fresh) this.line.unshift(waiter)
+      else this.line.splice(this.#turnOf(question.party), 0, waiter)
+    })
+  }
+
+  /** Behind as many of each other party as there are of its own: parties take turns, however many wait for one of them. */
+  #turnOf(party: string): number {
+    const own = this.line.filter(({ question }) => question.party === party).length
+    const before = new Map<string, number>()
+    const index = this.line.findIndex(({ question }) => {
+      const turn = before.get(question.party) ?? 0
+      before.set(question.party, turn + 1)
+      return turn > own
+    })
+    return index < 0 ? this.line.length : index
   }
 }

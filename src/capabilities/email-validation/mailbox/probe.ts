@@ -1,3 +1,15 @@
+import { LRUCache } from 'lru-cache'
+import { deadlineSignal, within } from '../../../concurrency/deadline.ts'
+import { createFairShare } from '../../../concurrency/fair-share.ts'
+import type { EmailAddress, MailboxEvidence, MailboxOutcome, MxTarget } from '../evidence.ts'
+import type { MailboxLane } from './lane.ts'
+import type { Cause, LaneAnswer } from './lane-answer.ts'
+import { MailboxPool, type PoolBounds, type PoolStatus } from './pool.ts'
+import { refusesUnknown } from './providers.ts'
+import { catchAllOf, classifyReply } from './smtp-classify.ts'
+import { ehlo, mailboxOf, rcpt, senderOf } from './smtp-command.ts'
+import type { SmtpFailure } from './smtp-connection.ts'
+
 /**
  * Asks the mail servers of a domain whether they take mail for one mailbox, without sending any.
  *
@@ -5,14 +17,6 @@
  * may be dialled was decided before. It sends a recipient nobody has only after the real one was accepted, and remembers for
  * a day what came of it.
  */
-import { deadlineSignal } from '../../../concurrency/deadline.ts'
-import { createFairShare } from '../../../concurrency/fair-share.ts'
-import type { EmailAddress, MailboxEvidence, MailboxOutcome, MxTarget } from '../evidence.ts'
-import { evidence, evidenceOf, isFinal, isUnreached, moreTelling } from './answer-evidence.ts'
-import { MailboxPool, type PoolBounds, type PoolStatus } from './pool.ts'
-import { refusesUnknown } from './providers.ts'
-import { RandomRecipients } from './random-recipients.ts'
-import { ehlo, mailboxOf, rcpt, senderOf } from './smtp-command.ts'
 
 /** The part of pino's logger this room speaks to. Neither addresses nor replies are ever told. */
 type MailboxLogger = Record<'debug', (details: object, message: string) => void>
@@ -221,5 +225,194 @@ class Probe implements MailboxProbe {
       }
     }
     return best
+  }
+}
+
+/** What an answer of a lane says about a mailbox, and which of several answers says most. Pure. */
+
+const retrySecondsMin = 60
+const retrySecondsMax = 900
+
+const evidence = (
+  outcome: MailboxEvidence['outcome'],
+  more: Partial<MailboxEvidence> = {},
+): MailboxEvidence => ({
+  outcome,
+  connected: null,
+  catchAll: null,
+  code: null,
+  enhancedCode: null,
+  retryAfterSeconds: null,
+  ...more,
+})
+
+/** What may be a server's reason to be left alone. Any other outcome is about one mailbox, and not the next one's. */
+const aboutUs: ReadonlySet<MailboxOutcome> = new Set([
+  'temporary_failure',
+  'cannot_verify',
+  'blocked',
+  'no_connect',
+  'timeout',
+])
+
+const evidenceOf = (answer: LaneAnswer): MailboxEvidence => {
+  switch (answer.kind) {
+    case 'reply':
+      return replied(answer)
+    case 'failure':
+      return failed(answer.failure)
+    case 'smtputf8_unsupported':
+      return evidence('smtputf8_unsupported', { connected: true })
+    case 'open': {
+      // Nobody was asked: the outcome is the reason why not, without its reply, which was about somebody else.
+      const { outcome } = evidenceOf(answer.cause)
+      const reason = aboutUs.has(outcome) ? outcome : 'temporary_failure'
+      const seconds = Math.ceil(answer.forMs / 1_000)
+      return evidence(reason, {
+        retryAfterSeconds: Math.min(Math.max(seconds, retrySecondsMin), retrySecondsMax),
+      })
+    }
+    case 'full':
+      return evidence('timeout')
+    case 'deadline':
+      return evidence('timeout', { connected: answer.connected })
+  }
+}
+
+const replied = ({ stage, reply }: Extract<Cause, { kind: 'reply' }>): MailboxEvidence => {
+  const { outcome, retryAfterSeconds } = classifyReply(stage, reply)
+  const { code, enhancedCode } = reply
+  return evidence(outcome, { connected: true, code, enhancedCode, retryAfterSeconds })
+}
+
+const failed = ({ kind }: SmtpFailure): MailboxEvidence => {
+  switch (kind) {
+    case 'connect':
+      return evidence('no_connect', { connected: false })
+    case 'timeout':
+      return evidence('timeout', { connected: true })
+    // A server that goes away in the middle is there again some time.
+    case 'closed':
+      return evidence('temporary_failure', { connected: true, retryAfterSeconds: retrySecondsMax })
+    case 'protocol':
+    case 'tls':
+      return evidence('cannot_verify', { connected: true })
+  }
+}
+
+/**
+ * No other target would know better: the mailbox was asked about, our sender was refused, or there is no time. A server that
+ * turns us away before that speaks for itself alone.
+ */
+const isFinal = (answer: LaneAnswer): boolean => {
+  if (answer.kind !== 'reply') return ['smtputf8_unsupported', 'full', 'deadline'].includes(answer.kind)
+  const { stage, reply } = answer
+  if (reply.code === 421) return false
+  return stage === 'mail' || stage === 'rcpt'
+}
+
+/** Another address of the same exchanger may be reached. */
+const isUnreached = (answer: LaneAnswer): boolean =>
+  answer.kind === 'open' || (answer.kind === 'failure' && answer.failure.kind === 'connect')
+
+/** A reply tells more than a connection, and that more than none. Whoever was dialled stays dialled. */
+const moreTelling = (before: MailboxEvidence, after: MailboxEvidence): MailboxEvidence => {
+  const weight = ({ code, connected }: MailboxEvidence): number => (code !== null ? 2 : connected ? 1 : 0)
+  if (weight(after) < weight(before)) return before
+  return { ...after, connected: after.connected ?? before.connected }
+}
+
+/**
+ * Whether a server takes mail for any recipient of a domain: found out with a recipient that no one has, and remembered for a day.
+ * Without a refusal of such a one, an accepted mailbox says nothing.
+ */
+
+/** A server of a domain, as it is being asked. */
+type AskedServer = {
+  readonly domain: string
+  readonly exchange: string
+  readonly lane: MailboxLane
+  readonly signal: AbortSignal
+  readonly background: boolean
+}
+
+type RandomRecipientsOptions = {
+  /** Milliseconds. */
+  readonly clock: () => number
+  /** The local part of the recipient that no one has at a domain. */
+  readonly recipientOf: (domain: string) => string
+  readonly catchAllDomainsMax: number
+  readonly catchAllMs: number
+}
+
+/** `unsaid`: the reply says neither; `unheard`: there is none; `unasked`: the caller who asked ran out of time. */
+type Finding = boolean | 'unsaid' | 'unheard' | 'unasked'
+
+/** Of a server, not of the domain: a backup takes mail for anyone where the first one refuses the unknown. */
+const keyOf = ({ domain, exchange }: AskedServer): string => `${domain} ${exchange.toLowerCase()}`
+
+class RandomRecipients {
+  readonly #options: RandomRecipientsOptions
+  readonly #known: LRUCache<string, { readonly catchAll: boolean; readonly untilMs: number }>
+  /** Servers that refused a mailbox as unknown, until when that is believed. */
+  readonly #refusing: LRUCache<string, number>
+  /** One random recipient at a time, domain and server: those who come meanwhile share the answer. */
+  readonly #asking = new Map<string, Promise<Finding>>()
+
+  constructor(options: RandomRecipientsOptions) {
+    this.#options = options
+    this.#known = new LRUCache({ max: options.catchAllDomainsMax })
+    this.#refusing = new LRUCache({ max: options.catchAllDomainsMax })
+  }
+
+  /** Domains and servers of which it is known. */
+  get size(): number {
+    return this.#known.size
+  }
+
+  /** What a mailbox that a caller asked about was answered. 5.1.1 shows that the server knows which ones there are. */
+  answered(server: AskedServer, answer: LaneAnswer): void {
+    if (answer.kind !== 'reply' || answer.stage !== 'rcpt' || answer.reply.enhancedCode !== '5.1.1') return
+    if (catchAllOf(answer.reply) === false)
+      this.#refusing.set(keyOf(server), this.#options.clock() + this.#options.catchAllMs)
+  }
+
+  /** Null where it cannot be known. */
+  async isCatchAll(server: AskedServer): Promise<boolean | null> {
+    const key = keyOf(server)
+    const known = this.#known.get(key)
+    if (known !== undefined && this.#options.clock() < known.untilMs) return known.catchAll
+    const finding = await this.#share(key, server)
+    if (typeof finding === 'boolean') return finding
+    // The server would not say it of this recipient, but did of another one.
+    return finding === 'unsaid' && this.#options.clock() < (this.#refusing.get(key) ?? 0) ? false : null
+  }
+
+  async #share(key: string, server: AskedServer): Promise<Finding> {
+    const shared = this.#asking.get(key)
+    if (shared !== undefined) {
+      const finding = await within(shared, { signal: server.signal }, () => 'unasked' as const)
+      if (finding !== 'unasked') return finding
+    }
+    if (server.signal.aborted) return 'unasked'
+    const own = this.#ask(key, server)
+    this.#asking.set(key, own)
+    try {
+      return await own
+    } finally {
+      if (this.#asking.get(key) === own) this.#asking.delete(key)
+    }
+  }
+
+  async #ask(key: string, { domain, exchange, lane, signal, background }: AskedServer): Promise<Finding> {
+    const mailbox = mailboxOf({ localPart: this.#options.recipientOf(domain), asciiDomain: domain })
+    const question = { exchange, mailbox, domain, smtputf8: false, own: true, background, party: '' }
+    const answer = await lane.ask(question, signal)
+    if (answer.kind === 'deadline') return 'unasked'
+    if (answer.kind !== 'reply' || answer.stage !== 'rcpt') return 'unheard'
+    const catchAll = catchAllOf(answer.reply)
+    if (catchAll === null) return 'unsaid'
+    this.#known.set(key, { catchAll, untilMs: this.#options.clock() + this.#options.catchAllMs })
+    return catchAll
   }
 }
