@@ -143,37 +143,31 @@ const unshared = (url: string, role: string): string => {
 const nameWaitMs = 500
 const namesAsked = new Map<string, Promise<boolean>>()
 
-/** One question at a time about a name. */
-const isFound = (name: string): Promise<boolean> => {
-  const asked = namesAsked.get(name)
-  if (asked !== undefined) return asked
-  const asking = lookup(name)
-    .then(
-      () => true,
-      () => false,
-    )
-    .finally(() => namesAsked.delete(name))
-  namesAsked.set(name, asking)
-  return asking
+/**
+ * Whether a name, or an address, is found in time. A node that is gone for good may have no name any more, and a name server that is
+ * silent about it holds one of the four threads of the process for ten seconds at each question: soon no other name is found
+ * either. So a name is asked about once at a time.
+ */
+export const isFound = async (host: string): Promise<boolean> => {
+  if (isIP(host.replace(/^\[|\]$/g, '')) !== 0) return true
+  const asking =
+    namesAsked.get(host) ??
+    lookup(host)
+      .then(
+        () => true,
+        () => false,
+      )
+      .finally(() => namesAsked.delete(host))
+  namesAsked.set(host, asking)
+  return within(asking, { waitMs: nameWaitMs }, () => false)
 }
 
-/**
- * The connection string without those of several hosts whose name is not found now. A node that is gone for good may have no name any
- * more, and a name server that is silent about it holds one of the four threads of the process for ten seconds at each connection:
- * soon no other name is found either.
- */
+/** The connection string without those of several hosts whose name is not found now. */
 export const withHostsFound = async (url: string): Promise<string> => {
   const [, before = '', hosts = '', after = ''] = /^([^:/]*:\/\/(?:.*@)?)([^/?]*)(.*)$/.exec(url.trim()) ?? []
   const named = hosts.split(',')
   if (named.length === 1) return url
-  const found = await Promise.all(
-    named.map((host) => {
-      const name = host.replace(/:\d+$/, '')
-      return isIP(name.replace(/^\[|\]$/g, '')) === 0
-        ? within(isFound(name), { waitMs: nameWaitMs }, () => false)
-        : true
-    }),
-  )
+  const found = await Promise.all(named.map((host) => isFound(host.replace(/:\d+$/, ''))))
   const kept = named.filter((_, n) => found[n])
   return kept.length === 0 ? url : before + kept.join(',') + after
 }
